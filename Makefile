@@ -1,0 +1,32 @@
+# Two commands for a newcomer: `make ablation` and `make test`. Both make .venv first.
+PYTHON ?= python3
+VENV := .venv
+RUN := $(VENV)/bin/python
+
+.PHONY: ablation test test-all lint clean
+
+$(VENV)/.base: pyproject.toml constraints.txt
+	@$(PYTHON) -c 'import sys; sys.exit(not (3, 11) <= sys.version_info[:2] <= (3, 13))' || \
+		{ echo "zoo needs Python 3.11 to 3.13; $(PYTHON) is $$($(PYTHON) -V 2>&1). Name another one: make PYTHON=python3.12 ..." >&2; exit 2; }
+	$(PYTHON) -m venv $(VENV)
+	$(RUN) -m pip install --quiet --disable-pip-version-check --editable . --constraint constraints.txt
+	@touch $@
+
+$(VENV)/.test: $(VENV)/.base
+	$(RUN) -m pip install --quiet --disable-pip-version-check --editable '.[test]' --constraint constraints.txt
+	@touch $@
+
+ablation: $(VENV)/.base  ## pre- against post-norm, with and without warm-up, 3 seeds, on the CPU
+	$(VENV)/bin/zoo run experiments/norm_placement.py
+
+test: $(VENV)/.test  ## the default tests
+	$(RUN) -m pytest
+
+test-all: $(VENV)/.test  ## also the slow group
+	$(RUN) -m pytest -m "not gpu"
+
+lint: $(VENV)/.test
+	$(RUN) -m ruff check .
+
+clean:
+	rm -rf $(VENV) build *.egg-info

@@ -1,0 +1,1 @@
+"""A laboratory for ablations of transformers."""

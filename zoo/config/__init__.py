@@ -1,0 +1,33 @@
+"""Configs: the field table, validation, files and presets. Imports no accelerator library."""
+
+from zoo.config.fields import ATTENTION_KERNELS, AUTO, BY_PATH, FIELDS, GATED, NOT_RESULT_RELEVANT, Field
+from zoo.config.files import (
+    call_with_argument,
+    import_file,
+    load,
+    override,
+    parse_argument,
+    parse_overrides,
+    split_spec,
+)
+from zoo.config.presets import shrink, sized
+from zoo.config.resolve import (
+    ResolvedConfig,
+    default,
+    difference,
+    flatten,
+    from_flat,
+    identity,
+    nest,
+    parse_value,
+    resolve,
+    result_relevant,
+    to_plain,
+)
+
+__all__ = [
+    "ATTENTION_KERNELS", "AUTO", "BY_PATH", "FIELDS", "GATED", "NOT_RESULT_RELEVANT", "Field", "ResolvedConfig",
+    "call_with_argument", "default", "difference", "flatten", "from_flat", "identity", "import_file", "load", "nest",
+    "override", "parse_argument", "parse_overrides", "parse_value", "resolve", "result_relevant", "shrink", "sized",
+    "split_spec", "to_plain",
+]

@@ -1,0 +1,150 @@
+"""Config files and command-line overrides: `configs/llama.py:tiny`, `runs/x/config.json`, `--config.model.dim=64`."""
+
+import importlib.util
+import inspect
+import json
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import ml_collections
+
+from zoo.config.fields import BY_PATH
+from zoo.config.resolve import default, flatten, from_flat, parse_value
+from zoo.errors import ConfigError, did_you_mean
+
+
+def import_file(path: Path, what: str) -> Any:
+    """Imports a Python file by path. It is a program: it gets the trust of a script that one runs.
+
+    Raises:
+        ConfigError: if there is no such file, or it fails while it is imported.
+    """
+    if not path.is_file():
+        near = did_you_mean(path.name, [other.name for other in path.parent.glob("*.py")] if path.parent.is_dir() else [])
+        raise ConfigError(f"{what} {path} does not exist{near}")
+    spec = importlib.util.spec_from_file_location(f"zoo_file_{path.stem}", path)
+    module = importlib.util.module_from_spec(spec)
+    writes, sys.dont_write_bytecode = sys.dont_write_bytecode, True
+    try:
+        spec.loader.exec_module(module)
+    except ConfigError:
+        raise
+    except Exception as error:
+        raise ConfigError(f"{what} {path} fails on import: {type(error).__name__}: {error}") from error
+    finally:
+        sys.dont_write_bytecode = writes
+    return module
+
+
+def call_with_argument(function: Callable[..., Any], argument: str | None, what: str) -> Any:
+    """Calls `get_config` or `get_experiment`, with the part after ":" if there is one."""
+    if argument is not None and not inspect.signature(function).parameters:
+        raise ConfigError(f"{what} takes no argument, got {argument!r}")
+    try:
+        return function() if argument is None else function(argument)
+    except ConfigError as error:
+        raise ConfigError([f"{what}: {problem}" for problem in error.problems]) from error
+    except Exception as error:
+        text = " ".join(str(error).split())
+        raise ConfigError(f"{what} fails: {type(error).__name__}: {text}") from error
+
+
+def split_spec(spec: str) -> tuple[Path, str | None]:
+    """Splits "configs/llama.py:tiny" into its path and its argument."""
+    path, colon, argument = spec.partition(":")
+    return Path(path), argument if colon else None
+
+
+def load(spec: str) -> ml_collections.ConfigDict:
+    """Loads an unresolved config from `FILE.py[:argument]` or from a run's `config.json` (which executes nothing).
+
+    Raises:
+        ConfigError: if the file is missing, broken, or has no `get_config`.
+    """
+    path, argument = split_spec(spec)
+    if path.is_dir() and (path / "config.json").is_file():
+        path = path / "config.json"
+    if path.suffix == ".json":
+        if not path.is_file():
+            raise ConfigError(f"config file {path} does not exist")
+        try:
+            content = json.loads(path.read_text(encoding="utf-8"))
+            if not isinstance(content, dict):
+                raise ValueError("not a JSON object")
+        except ValueError as error:
+            raise ConfigError(f"config file {path} is not a config: {error}") from error
+        return from_flat({**flatten(default()), **flatten(content)})
+    module = import_file(path, "config file")
+    if not hasattr(module, "get_config"):
+        raise ConfigError(f"config file {path} has no function get_config")
+    config = call_with_argument(module.get_config, argument, f"config file {spec}")
+    if not isinstance(config, ml_collections.ConfigDict):
+        raise ConfigError(f"config file {path}: get_config returned {type(config).__name__}, expected a ConfigDict")
+    return config
+
+
+def override(config: Mapping[str, Any], changes: Mapping[str, Any]) -> ml_collections.ConfigDict:
+    """Returns a copy of `config` with `changes`, a flat dict of values or of texts as typed on a command line.
+
+    Raises:
+        ConfigError: naming every unknown path at once.
+    """
+    unknown = [f"unknown field {path}{did_you_mean(path, BY_PATH)}" for path in changes if path not in BY_PATH]
+    if unknown:
+        raise ConfigError(unknown)
+    flat = flatten(config)
+    for path, value in changes.items():
+        flat[path] = parse_value(BY_PATH[path], value) if isinstance(value, str) else value
+    return from_flat(flat)
+
+
+def parse_overrides(arguments: Sequence[str]) -> dict[str, str]:
+    """Reads `--config.a.b=value`, `--config.a.b value` and `--noconfig.a.b`; the last of equal paths wins.
+
+    Raises:
+        ConfigError: naming every argument that is none of these.
+    """
+    changes: dict[str, str] = {}
+    problems = []
+    queue = list(arguments)
+    while queue:
+        argument = queue.pop(0)
+        if argument.startswith("--noconfig."):
+            changes[argument.removeprefix("--noconfig.")] = "false"
+        elif argument.startswith("--config."):
+            path, equals, value = argument.removeprefix("--config.").partition("=")
+            if not equals:
+                if not queue or queue[0].startswith("--"):
+                    problems.append(f"{argument} needs a value: {argument}=VALUE")
+                    continue
+                value = queue.pop(0)
+            changes[path] = value
+        else:
+            hint = did_you_mean(argument.lstrip("-").partition("=")[0], BY_PATH) if argument.startswith("-") else ""
+            problems.append(f"unknown argument {argument}{hint}; config fields are set by --config.PATH=VALUE")
+    if problems:
+        raise ConfigError(problems)
+    return changes
+
+
+def parse_argument(argument: str, sizes: Mapping[str, Mapping[str, Any]]) -> tuple[str, dict[str, str]]:
+    """Reads a config file's argument "size,field=value,...".
+
+    Args:
+        argument: text after the ":" of `FILE.py:argument`.
+        sizes: the published sizes; `tiny` and `smoke` are always there (see `zoo.config.presets`).
+
+    Returns:
+        The size's name and the overrides.
+    """
+    size, *options = argument.split(",")
+    names = [*sizes, "tiny", "smoke"]
+    problems = []
+    if size not in names:
+        problems.append(f"size {size!r} is not one of {', '.join(names)}{did_you_mean(size, names)}")
+    problems += [f"option {option!r} is not field=value" for option in options if "=" not in option]
+    if problems:
+        raise ConfigError(problems)
+    return size, dict(option.split("=", 1) for option in options)

@@ -1,0 +1,52 @@
+"""The errors a user can cause, each with the exit code that scripts and launchers rely on."""
+
+import difflib
+from collections.abc import Iterable
+
+
+class ZooError(Exception):
+    """Base of all errors that are reported as plain lines, without a traceback.
+
+    Args:
+        problems: one line, or a list with one line per problem.
+    """
+
+    exit_code = 1
+
+    def __init__(self, problems: str | list[str]):
+        self.problems = [problems] if isinstance(problems, str) else list(problems)
+        super().__init__("\n".join(self.problems))
+
+
+class ConfigError(ZooError):
+    """A bad config or flag, including a file or folder that does not exist."""
+
+    exit_code = 2
+
+
+class DataError(ZooError):
+    """Data that exists but has bad content."""
+
+    exit_code = 3
+
+
+class Diverged(ZooError):
+    """The loss or the gradient became infinite or not a number."""
+
+    exit_code = 4
+
+
+class Preempted(ZooError):
+    """Stopped by a signal, with everything saved: the same command continues the run."""
+
+    exit_code = 75
+
+
+def did_you_mean(word: str, options: Iterable[str]) -> str:
+    """Returns ' (did you mean "x"?)' for the option closest to `word`, or an empty string."""
+    # A right name under the wrong parent is the commonest slip in a dotted path; then a misspelt path; then a misspelt name.
+    leaves = {option.rsplit(".", 1)[-1]: option for option in (options := list(options))}
+    leaf = str(word).rsplit(".", 1)[-1]
+    close = [leaves[leaf]] if leaf in leaves and leaf != word else difflib.get_close_matches(str(word), options, n=1)
+    close = close or [leaves[near] for near in difflib.get_close_matches(leaf, leaves, n=1)]
+    return f' (did you mean "{close[0]}"?)' if close else ""

@@ -1,0 +1,29 @@
+"""Small files written whole or not at all, and the one place where caches live."""
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+
+def write_atomic(path: str | Path, text: str) -> None:
+    """Writes `text` so that a reader sees the old file or the new one, never a part of it."""
+    path = Path(path)
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    temporary.write_text(text, encoding="utf-8")
+    os.replace(temporary, path)
+
+
+def write_json(path: str | Path, value: Any) -> None:
+    """Writes `value` as indented JSON, atomically. NaN and infinities are refused: they are not JSON."""
+    write_atomic(path, json.dumps(value, indent=2, allow_nan=False) + "\n")
+
+
+def read_json(path: str | Path) -> Any:
+    """Reads one JSON document."""
+    return json.loads(Path(path).read_text(encoding="utf-8"))
+
+
+def cache_directory() -> Path:
+    """Folder for tokenised corpora and compiled programs: `$ZOO_CACHE`, or `~/.cache/zoo`."""
+    return Path(os.environ.get("ZOO_CACHE") or Path.home() / ".cache" / "zoo")
