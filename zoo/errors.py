@@ -45,7 +45,8 @@ class Preempted(ZooError):
 def did_you_mean(word: str, options: Iterable[str]) -> str:
     """Returns ' (did you mean "x"?)' for the option closest to `word`, or an empty string."""
     # A right name under the wrong parent is the commonest slip in a dotted path; then a misspelt path; then a misspelt name.
-    leaves = {option.rsplit(".", 1)[-1]: option for option in (options := list(options))}
+    options = list(options)
+    leaves = {option.rsplit(".", 1)[-1]: option for option in options}
     leaf = str(word).rsplit(".", 1)[-1]
     close = [leaves[leaf]] if leaf in leaves and leaf != word else difflib.get_close_matches(str(word), options, n=1)
     close = close or [leaves[near] for near in difflib.get_close_matches(leaf, leaves, n=1)]

@@ -1,0 +1,44 @@
+"""Trains one config: the command behind `train.py`."""
+
+import argparse
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from zoo import config as configs
+from zoo.cli.errors import reported
+
+DESCRIPTION = """Train one config. A workdir with a checkpoint in it is continued.
+
+  python train.py --config=configs/llama.py:tiny --workdir=runs/first
+  python train.py --config=configs/gpt2.py:tiny --config.model.position.kind=alibi --workdir=runs/alibi
+
+Every field of the config can be set by its dotted path; `zoo config show` lists them with their values."""
+
+EPILOG = "exit codes: 0 done, 2 bad config or flags, 3 bad content of data, 4 diverged, 75 stopped by a signal and saved"
+
+
+def parser() -> argparse.ArgumentParser:
+    """The command line of `train.py`."""
+    made = argparse.ArgumentParser(prog="train.py", description=DESCRIPTION, epilog=EPILOG, allow_abbrev=False,
+                                   formatter_class=argparse.RawDescriptionHelpFormatter)
+    made.add_argument("--config", required=True, metavar="FILE[:ARGUMENT]", help="config file, or the config.json of a run")
+    made.add_argument("--workdir", required=True, type=Path, help="folder of this run: metrics, checkpoints, records")
+    made.add_argument("--config.PATH=VALUE", dest="_", action="store_const", const=None, help="set a field, e.g. --config.model.dim=128")
+    return made
+
+
+@reported
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Parses flags, runs, returns the exit code."""
+    known, rest = parser().parse_known_args(arguments)
+    config = configs.override(configs.load(known.config), configs.parse_overrides(rest))
+    configs.resolve(config)  # Every problem of the config is told before anything heavy is imported.
+    from zoo.training.run import run
+
+    run(config, known.workdir, lambda line: print(line, flush=True))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

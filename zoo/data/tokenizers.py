@@ -1,0 +1,315 @@
+"""Text <-> token ids: one class per kind in `TOKENIZERS`, one interface for all.
+
+Every token stands for a known number of UTF-8 bytes, and the tokens of a text stand for exactly its
+bytes, so losses in bits per byte compare across tokenizers. One special token, which stands for no
+bytes, opens every document; it is no text, so no text can imitate it.
+"""
+
+import hashlib
+import itertools
+import json
+import re
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Iterator, Sequence
+from functools import cached_property
+from pathlib import Path
+from typing import Any, ClassVar, Self
+
+import numpy as np
+
+from zoo.data.sources import Documents
+from zoo.errors import ConfigError, DataError, did_you_mean
+from zoo.files import cache_directory, read_json, write_json
+
+_FILE = "tokenizer.json"
+# Characters handed to the library at once: enough to keep its threads busy, few enough to bound its memory.
+_CHUNK, _CHUNKS_AT_ONCE = 1 << 14, 1 << 10
+# Byte-level BPE never merges across the border between a visible character and the space or newline
+# after it, so cutting there changes no token.
+_SAFE_CUT = re.compile(r"(?<=\S)(?=[ \n])")
+
+
+class Tokenizer(ABC):
+    """Text to ids and back.
+
+    Attributes:
+        kind: its name in `TOKENIZERS`.
+        pieces: the UTF-8 bytes that each id stands for; b"" for the special token.
+        vocab_size: number of ids, V.
+        document_id: id of the special token that opens every document.
+    """
+
+    kind: ClassVar[str]
+
+    def __init__(self, pieces: Sequence[bytes], document_id: int):
+        self.pieces = tuple(pieces)
+        self.vocab_size = len(self.pieces)
+        self.document_id = document_id
+
+    @classmethod
+    @abstractmethod
+    def build(cls, settings: Any, source: Documents, training: Documents) -> Self:
+        """The tokenizer that `data.tokenizer` asks for, made from the whole source or its training part."""
+
+    @classmethod
+    @abstractmethod
+    def size_in_advance(cls, settings: Any) -> int | None:
+        """V as far as it is known from `data.tokenizer` alone; None where the source has to be read."""
+
+    @abstractmethod
+    def encode(self, text: str) -> np.ndarray:
+        """Ids of one text, int32 [tokens], without the special token."""
+
+    @abstractmethod
+    def to_json(self) -> dict[str, Any]:
+        """Everything `from_json` needs, as plain JSON types."""
+
+    @classmethod
+    @abstractmethod
+    def from_json(cls, content: dict[str, Any]) -> Self:
+        """The inverse of `to_json`."""
+
+    def stream(self, texts: Iterable[str]) -> Iterator[np.ndarray]:
+        """The ids of all texts in consecutive int32 arrays, each text opened by the special token."""
+        for text in texts:
+            yield np.array([self.document_id], np.int32)
+            yield self.encode(text)
+
+    def decode(self, ids: Iterable[int], document: str = "") -> str:
+        """Text of the ids; bytes that form no character become U+FFFD, the special token becomes `document`.
+
+        Raises:
+            ValueError: an id outside 0 .. V-1.
+        """
+        ids = np.asarray(ids if isinstance(ids, np.ndarray) else list(ids), np.int64).ravel()
+        if ids.size and not 0 <= ids.min() <= ids.max() < self.vocab_size:
+            raise ValueError(f"ids must lie in 0 .. {self.vocab_size - 1}, got {ids.min()} .. {ids.max()}")
+        special = document.encode()
+        content = b"".join(special if id == self.document_id else self.pieces[id] for id in ids.tolist())
+        return content.decode(errors="replace")
+
+    def token_bytes(self) -> np.ndarray:
+        """Number of UTF-8 bytes each id stands for, int64 [V]; 0 for the special token."""
+        return np.array([len(piece) for piece in self.pieces], np.int64)
+
+    @cached_property
+    def fingerprint(self) -> str:
+        """sha256 (hex) of the definition: equal fingerprints encode equally."""
+        return hashlib.sha256(json.dumps(self.to_json(), sort_keys=True).encode()).hexdigest()
+
+    def save(self, folder: str | Path) -> None:
+        """Writes `tokenizer.json` into `folder`, for `load_tokenizer`."""
+        Path(folder).mkdir(parents=True, exist_ok=True)
+        write_json(Path(folder) / _FILE, {"kind": self.kind} | self.to_json())
+
+
+class ByteTokenizer(Tokenizer):
+    """One token per UTF-8 byte: ids 0-255 are the bytes, 256 opens a document."""
+
+    kind = "bytes"
+
+    def __init__(self):
+        super().__init__([bytes([value]) for value in range(256)] + [b""], document_id=256)
+
+    @classmethod
+    def build(cls, settings: Any, source: Documents, training: Documents) -> Self:
+        return cls()
+
+    @classmethod
+    def size_in_advance(cls, settings: Any) -> int:
+        return 257
+
+    def encode(self, text: str) -> np.ndarray:
+        return np.frombuffer(text.encode(), np.uint8).astype(np.int32)
+
+    def to_json(self) -> dict[str, Any]:
+        return {}
+
+    @classmethod
+    def from_json(cls, content: dict[str, Any]) -> Self:
+        return cls()
+
+
+class CharacterTokenizer(Tokenizer):
+    """One token per character of the source, numbered by code point; the last id opens a document.
+
+    Args:
+        characters: the vocabulary; sorted here.
+    """
+
+    kind = "characters"
+
+    def __init__(self, characters: Iterable[str]):
+        self.characters = "".join(sorted(set(characters)))
+        self._code_points = _code_points(self.characters)
+        pieces = [character.encode() for character in self.characters]
+        super().__init__([*pieces, b""], document_id=len(pieces))
+
+    @classmethod
+    def build(cls, settings: Any, source: Documents, training: Documents) -> Self:
+        return cls(set().union(*map(set, source.texts)))
+
+    @classmethod
+    def size_in_advance(cls, settings: Any) -> None:
+        return None
+
+    def encode(self, text: str) -> np.ndarray:
+        """Raises DataError for a character that the vocabulary lacks."""
+        code_points = _code_points(text)
+        ids = np.searchsorted(self._code_points, code_points)
+        found = np.append(self._code_points, 0)[ids] if len(ids) else code_points
+        unknown = found != code_points
+        if unknown.any():
+            position = int(unknown.argmax())
+            raise DataError(
+                f"character {text[position]!r} (U+{ord(text[position]):04X}) at position {position} is not one of "
+                f"the source's {len(self.characters)}; data.tokenizer.kind = bytes or bpe encodes any text"
+            )
+        return ids.astype(np.int32)
+
+    def to_json(self) -> dict[str, Any]:
+        return {"characters": self.characters}
+
+    @classmethod
+    def from_json(cls, content: dict[str, Any]) -> Self:
+        return cls(content["characters"])
+
+
+class BytePairTokenizer(Tokenizer):
+    """Byte-level BPE as in GPT-2 (Radford et al. 2019, section 2.2), trained on the training part only.
+
+    Ids 0 .. V-2 are the learned ones, V-1 opens a document.
+
+    Args:
+        model: a byte-level BPE of the `tokenizers` library, without special tokens.
+    """
+
+    kind = "bpe"
+
+    def __init__(self, model: Any):
+        self._model = model
+        to_bytes = _byte_of_symbol()
+        symbols = sorted(model.get_vocab().items(), key=lambda item: item[1])
+        pieces = [bytes(to_bytes[character] for character in symbol) for symbol, _ in symbols]
+        super().__init__([*pieces, b""], document_id=len(pieces))
+
+    @classmethod
+    def build(cls, settings: Any, source: Documents, training: Documents) -> Self:
+        """Reads the cached tokenizer of this training text, or trains it (11 MB take some ten seconds)."""
+        import tokenizers
+
+        size = cls.size_in_advance(settings)
+        parts = f"{cls.kind} {size} {training.fingerprint} {tokenizers.__version__}"
+        folder = cache_directory() / "tokenizers" / hashlib.sha256(parts.encode()).hexdigest()[:32]
+        try:
+            return load_tokenizer(folder)
+        except (ConfigError, DataError):
+            pass  # not there yet, or damaged
+        tokenizer = cls._trained(training, size)
+        tokenizer.save(folder)
+        return tokenizer
+
+    @classmethod
+    def _trained(cls, training: Documents, size: int) -> Self:
+        from tokenizers import Tokenizer as Model
+        from tokenizers import models, pre_tokenizers, trainers
+
+        model = Model(models.BPE())
+        model.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+        alphabet = sorted(pre_tokenizers.ByteLevel.alphabet())
+        trainer = trainers.BpeTrainer(vocab_size=size - 1, show_progress=False, initial_alphabet=alphabet)
+        model.train_from_iterator((chunk for text in training.texts for chunk in _chunks(text)), trainer)
+        tokenizer = cls(model)
+        if tokenizer.vocab_size < size:
+            raise DataError(
+                f"data.tokenizer.vocab_size: {size} asked for, but the {training.description} yields only "
+                f"{tokenizer.vocab_size}; ask for at most that, or take a longer text"
+            )
+        return tokenizer
+
+    @classmethod
+    def size_in_advance(cls, settings: Any) -> int:
+        if settings.vocab_size < 257:
+            raise ConfigError(
+                f'data.tokenizer.vocab_size: "bpe" needs at least 257 (256 bytes and the token that opens a '
+                f"document), got {settings.vocab_size}"
+            )
+        return int(settings.vocab_size)
+
+    def encode(self, text: str) -> np.ndarray:
+        return np.concatenate(list(self.stream([text]))[1:])
+
+    def stream(self, texts: Iterable[str]) -> Iterator[np.ndarray]:
+        chunks = ((number == 0, chunk) for text in texts for number, chunk in enumerate(_chunks(text)))
+        while batch := list(itertools.islice(chunks, _CHUNKS_AT_ONCE)):
+            encodings = self._model.encode_batch_fast([chunk for _, chunk in batch], add_special_tokens=False)
+            for (opens, _), encoding in zip(batch, encodings, strict=True):
+                if opens:
+                    yield np.array([self.document_id], np.int32)
+                yield np.array(encoding.ids, np.int32)
+
+    def to_json(self) -> dict[str, Any]:
+        return {"model": json.loads(self._model.to_str())}
+
+    @classmethod
+    def from_json(cls, content: dict[str, Any]) -> Self:
+        from tokenizers import Tokenizer as Model
+
+        return cls(Model.from_str(json.dumps(content["model"])))
+
+
+TOKENIZERS: dict[str, type[Tokenizer]] = {
+    tokenizer.kind: tokenizer for tokenizer in (ByteTokenizer, CharacterTokenizer, BytePairTokenizer)
+}
+
+
+def tokenizer_class(kind: str, where: str = "data.tokenizer.kind") -> type[Tokenizer]:
+    """The class of that kind. Raises ConfigError, naming the field `where`, for an unknown one."""
+    if kind not in TOKENIZERS:
+        options = ", ".join(f'"{name}"' for name in TOKENIZERS)
+        hint = did_you_mean(kind, TOKENIZERS)
+        raise ConfigError(f'{where}: unknown tokenizer "{kind}"{hint}; one of {options}')
+    return TOKENIZERS[kind]
+
+
+def load_tokenizer(folder: str | Path) -> Tokenizer:
+    """Reads what `Tokenizer.save` wrote into `folder`.
+
+    Raises:
+        ConfigError: no such file.
+        DataError: the file is damaged.
+    """
+    path = Path(folder) / _FILE
+    if not path.is_file():
+        raise ConfigError(f'no such file: "{path}"')
+    try:
+        content = read_json(path)
+        return TOKENIZERS[content["kind"]].from_json(content)
+    except Exception as error:  # the tokenizers library raises bare Exception
+        raise DataError(f'"{path}": not a tokenizer file: {type(error).__name__}: {error}') from error
+
+
+def _code_points(text: str) -> np.ndarray:
+    return np.frombuffer(text.encode("utf-32-le"), np.uint32)
+
+
+def _chunks(text: str) -> Iterator[str]:
+    """Cuts a long text where no token can span the cut."""
+    start = 0
+    while cut := _SAFE_CUT.search(text, start + _CHUNK):
+        yield text[start : cut.start()]
+        start = cut.start()
+    yield text[start:]
+
+
+def _byte_of_symbol() -> dict[str, int]:
+    """The byte behind each of the 256 symbols that byte-level BPE writes bytes with.
+
+    Printable Latin-1 bytes are their own symbol; the others take the symbols from U+0100 on, in order.
+    """
+    from tokenizers import pre_tokenizers
+
+    symbols = sorted(pre_tokenizers.ByteLevel.alphabet())
+    own = {symbol: ord(symbol) for symbol in symbols if ord(symbol) < 256}
+    others = sorted(set(range(256)) - set(own.values()))
+    return own | dict(zip([symbol for symbol in symbols if ord(symbol) >= 256], others, strict=True))

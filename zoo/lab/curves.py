@@ -1,0 +1,140 @@
+"""What the plots show, as plain numbers: lines, bands over seeds, lengths, differences, and their styles."""
+
+import math
+import re
+from dataclasses import dataclass
+
+import numpy as np
+
+from zoo.lab.results import Series, Sweep
+from zoo.lab.stated import Arm
+from zoo.lab.statistics import PairedDifference, Spread, paired_difference, spread
+
+MAXIMUM_POINTS = 600
+
+# Ten hues that stay apart from each other on white (first) and on near-black (second).
+COLOURS = (
+    "#2b6cb8", "#d5690a", "#23855a", "#c0364a", "#7852b5", "#0f8a99", "#8a7a12", "#bb4a98", "#7b5d48", "#55606e")
+DARK_COLOURS = (
+    "#6ea8fe", "#ff9f4d", "#5fd197", "#ff7d8a", "#b99af7", "#4fd0dd", "#d8c94a", "#f398d2", "#cfa78f", "#a9b4c2")
+DASHES = ("solid", "dash", "dot", "dashdot", "longdash", "longdashdot")
+
+
+@dataclass(frozen=True)
+class Band:
+    """Mean, minimum and maximum over the seeds of one arm, at the steps that all of them have."""
+
+    step: np.ndarray
+    tokens: np.ndarray
+    seconds: np.ndarray
+    mean: np.ndarray
+    low: np.ndarray
+    high: np.ndarray
+    n: int
+
+
+@dataclass(frozen=True)
+class Lengths:
+    """Final loss by evaluation length: `values[arm][length]`, None where no run of the arm has one.
+
+    `impossible` holds the (arm, length) pairs that finished runs could not evaluate.
+    """
+
+    metric: str
+    trained: int | None
+    lengths: list[int]
+    values: dict[str, dict[int, Spread | None]]
+    impossible: set[tuple[str, int]]
+
+
+def styles(sweep: Sweep) -> dict[str, tuple[int, int]]:
+    """(colour, dash) per arm: colour by the first factor that varies, dash by the remaining ones together."""
+    keys = list(dict.fromkeys(key for arm in sweep.arms for key in arm.factors))
+    keys = [key for key in keys if len({arm.factors.get(key) for arm in sweep.arms}) > 1]
+    if not keys:
+        return {arm.name: (index, 0) for index, arm in enumerate(sweep.arms)}
+    rest = {arm.name: tuple(arm.factors.get(key) for key in keys[1:]) for arm in sweep.arms}
+    colours = list(dict.fromkeys(arm.factors.get(keys[0]) for arm in sweep.arms))
+    dashes = list(dict.fromkeys(rest.values()))
+    found = {arm.name: (colours.index(arm.factors.get(keys[0])), dashes.index(rest[arm.name])) for arm in sweep.arms}
+    # Two arms with equal factors would be one line to the eye.
+    return found if len(set(found.values())) == len(found) else {
+        arm.name: (index, 0) for index, arm in enumerate(sweep.arms)}
+
+
+def main_metrics(sweep: Sweep) -> list[str]:
+    """Metrics worth a curve: the sweep's own, then losses, then the rest; other lengths have their own plot."""
+    metrics = [metric for metric in sweep.metrics() if "@" not in metric]
+    order = [sweep.metric, "eval/loss", "train/loss"]
+    return sorted(metrics, key=lambda metric: order.index(metric) if metric in order else len(order))
+
+
+def thin(*columns: np.ndarray) -> tuple[np.ndarray, ...]:
+    """Replaces runs of neighbouring points by their means until at most MAXIMUM_POINTS remain."""
+    size = math.ceil(len(columns[0]) / MAXIMUM_POINTS)
+    if size <= 1:
+        return columns
+    starts = np.arange(0, len(columns[0]), size)
+    lengths = np.diff(np.append(starts, len(columns[0])))
+    return tuple(np.add.reduceat(column, starts) / lengths for column in columns)
+
+
+def band(sweep: Sweep, arm: Arm, metric: str) -> Band | None:
+    """Mean and range over the finished runs of an arm, or over all that have begun while none has finished.
+
+    The band ends where the first of its runs ends: a mean that loses a member midway would jump.
+    """
+    runs = [run for run in sweep.runs_of(arm.name) if run.state != "failed"]
+    runs = [run for run in runs if run.finished] or runs
+    found = [series for run in runs if len((series := run.series(metric)).step)]
+    if not found:
+        return None
+    common = found[0].step
+    for series in found[1:]:
+        common = np.intersect1d(common, series.step)
+    rows: list[Series] = []
+    for series in found:
+        keep = np.isin(series.step, common)
+        rows.append(Series(series.step[keep], series.tokens[keep], series.seconds[keep], series.value[keep]))
+    values = np.stack([row.value for row in rows])
+    return Band(
+        common, rows[0].tokens, np.mean([row.seconds for row in rows], axis=0),
+        values.mean(axis=0), values.min(axis=0), values.max(axis=0), len(rows))
+
+
+def final_values(sweep: Sweep, arm: str, metric: str) -> dict[int, float]:
+    """Finite final values of the done runs of an arm, by seed."""
+    finals = {run.seed: run.final(metric) for run in sweep.runs_of(arm)}
+    return {seed: value for seed, value in finals.items() if value is not None and math.isfinite(value)}
+
+
+def by_length(sweep: Sweep) -> Lengths | None:
+    """Collects `metric@length`; the metric itself stands at the trained length. None without other lengths."""
+    base = sweep.metric.split("@")[0]
+    pattern = re.compile(re.escape(base) + r"@([1-9]\d{0,8})")
+    metrics = {int(match[1]): match[0] for name in sweep.metrics() if (match := pattern.fullmatch(name))}
+    if not metrics:
+        return None
+    trained = {run.config.get("data", {}).get("sequence_length") for run in sweep.runs if _has_data(run.config)}
+    length = trained.pop() if len(trained) == 1 else None
+    length = length if type(length) is int and length > 0 else None
+    if length and length not in metrics:
+        metrics[length] = base
+    values, impossible = {}, set()
+    for arm in sweep.arms:
+        values[arm.name] = {
+            key: spread(final_values(sweep, arm.name, metrics[key]).values()) for key in sorted(metrics)}
+        if any(run.state == "done" for run in sweep.runs_of(arm.name)):
+            impossible |= {(arm.name, key) for key, value in values[arm.name].items() if value is None}
+    return Lengths(base, length, sorted(metrics), values, impossible)
+
+
+def _has_data(config: dict) -> bool:
+    return isinstance(config.get("data"), dict) and "sequence_length" in config["data"]
+
+
+def against_baseline(sweep: Sweep) -> dict[str, PairedDifference]:
+    """Final metric of every further arm minus that of the first one, paired by seed."""
+    baseline = final_values(sweep, sweep.arms[0].name, sweep.metric)
+    return {
+        arm.name: paired_difference(final_values(sweep, arm.name, sweep.metric), baseline) for arm in sweep.arms[1:]}

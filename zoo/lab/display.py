@@ -1,0 +1,196 @@
+"""What `zoo run` shows: the table of arms before it starts, and the runs while they are under way."""
+
+import math
+import time
+from collections import Counter
+from collections.abc import Callable, Mapping
+from typing import Protocol
+
+from rich.console import Console, Group
+from rich.live import Live
+from rich.padding import Padding
+from rich.progress_bar import ProgressBar
+from rich.table import Table
+from rich.text import Text
+
+from zoo.lab.plan import Plan, Run
+from zoo.lab.progress import RunProgress, SweepProgress
+from zoo.lab.sweep import State
+
+LIVE_SECONDS = 0.5
+PLAIN_SECONDS = 15.0
+
+
+def clock(seconds: float | None) -> str:
+    """`1:05:09`, `3:20`, or a dash for None."""
+    if seconds is None:
+        return "–"
+    minutes, seconds = divmod(round(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}:{minutes:02}:{seconds:02}" if hours else f"{minutes}:{seconds:02}"
+
+
+def human(value: float) -> str:
+    """Three digits and a unit: 532, 12.3 k, 1.25 M."""
+    for power, letter in ((12, " T"), (9, " G"), (6, " M"), (3, " k")):
+        if value >= 10**power:
+            shown = value / 10**power
+            return f"{shown:.{max(0, 2 - math.floor(math.log10(shown)))}f}{letter}"
+    return f"{value:.0f}"
+
+
+def show_plan(console: Console, plan: Plan, states: Mapping[str, State]) -> None:
+    """Prints the question, the claim, the contrasts, the arms with their cost and state, and the warnings.
+
+    Args:
+        states: the state of every run by its folder.
+    """
+    experiment = plan.experiment
+
+    def line(text: str, style: str = "") -> None:
+        console.print(Text(text, style), soft_wrap=not console.is_terminal)
+
+    line(f"{experiment.name}{f' ({experiment.size})' if experiment.size else ''}: {experiment.question}", "bold")
+    if experiment.claim:
+        line(f"Claim {experiment.claim.id}: {experiment.claim.statement} ({experiment.claim.source})")
+    for contrast in experiment.contrasts:
+        line(f"  expected: {contrast.expected}")
+    table = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 2, 0, 0))
+    for factor in experiment.factors:
+        table.add_column(Text(factor))
+    for name in ("parameters", "FLOPs/token", "tokens", "steps"):
+        table.add_column(name, justify="right", no_wrap=True)
+    table.add_column(f"runs ({len(experiment.seeds)} seeds)" if len(experiment.seeds) > 1 else "run")
+    for arm in plan.arms:
+        of_arm = [states[run.folder] for run in plan.runs if run.arm is arm]
+        table.add_row(*(Text(level) for level in arm.levels.values()), human(arm.parameters["total"]), human(arm.flops_per_token),
+                      human(arm.tokens), f"{arm.steps:,}", Text(_summary(of_arm)))
+    console.print(Padding(table, (1, 0)))
+    for warning in plan.warnings:
+        line(f"warning: {warning}", "yellow")
+
+
+def _summary(states: list[State]) -> str:
+    """`2 done, 1 half-done at step 250`."""
+    words = [f"{state.name} at step {state.step:,}" if state.name in ("half-done", "failed") else state.name for state in states]
+    counts = Counter(words)
+    return ", ".join(f"{number} {word}" if len(states) > 1 else word for word, number in counts.items())
+
+
+class Display(Protocol):
+    """What the pool tells of its runs."""
+
+    def started(self, run: Run, step: int) -> None:
+        """A run has started, or continues after `step` updates."""
+
+    def again(self, run: Run, state: State) -> None:
+        """A run was interrupted and will be tried once more."""
+
+    def ended(self, run: Run, state: State) -> None:
+        """A run has come to an end."""
+
+    def refresh(self) -> None:
+        """Called often; decides itself when to look and to write."""
+
+
+class PlainDisplay:
+    """Lines for a log file: one when a run starts or ends, and one per run under way every quarter of a minute."""
+
+    def __init__(self, console: Console, progress: SweepProgress, now: Callable[[], float] = time.monotonic):
+        self.console, self.progress, self.now = console, progress, now
+        self._begun = self._written = now()
+
+    def _line(self, text: str, style: str = "") -> None:
+        self.console.print(Text(text, style), soft_wrap=True)
+
+    def started(self, run: Run, step: int) -> None:
+        self.progress.start(run, self.now())
+        self._line(f"start    {run.name}" + (f", continues after step {step:,}" if step else ""))
+
+    def again(self, run: Run, state: State) -> None:
+        self.progress.drop(run)
+        self._line(f"again    {run.name}: {state.reason or 'interrupted'}", "yellow")
+
+    def ended(self, run: Run, state: State) -> None:
+        progress = self.progress.end(run, self.now())
+        style = {"done": "green", "failed": "red", "diverged": "magenta"}.get(state.name, "")
+        self._line(f"{state.name:<8} {run.name}: {self._result(progress, state)} in {clock(self.now() - progress.started)}", style)
+        self._show()
+
+    def refresh(self) -> None:
+        if self.now() - self._written >= PLAIN_SECONDS:
+            self.progress.refresh(self.now())
+            for progress in self.progress.running.values():
+                self._line(f"         {progress.run.name}: {self._where(progress)}")
+            self._show()
+
+    def _show(self) -> None:
+        self._written = self.now()
+        self._line(f"         {self._overall()}")
+
+    def _result(self, progress: RunProgress, state: State) -> str:
+        if state.name == "done":
+            value = progress.tail.metric
+            return f"{self.progress.metric} " + ("not written" if value is None else f"{value:.4f}" if math.isfinite(value) else "not finite")
+        reason = state.reason.rstrip(".")
+        return f"step {state.step:,}" + (f", {reason}" if reason else "")
+
+    def _where(self, progress: RunProgress) -> str:
+        waited = clock(self.now() - progress.started)
+        if progress.phase == "starts":
+            return f"loads and compiles ({waited})"
+        tail, steps = progress.tail, progress.run.arm.steps
+        parts = [f"step {tail.step:,}/{steps:,}"]
+        if tail.loss is not None:
+            parts.append(f"loss {tail.loss:.4f}" if math.isfinite(tail.loss) else "loss not finite")
+        if progress.phase == "finishes":
+            return ", ".join([*parts, "evaluates and saves"])
+        if tail.tokens_per_second:
+            parts.append(f"{tail.tokens_per_second:,.0f} tokens/s")
+        left = progress.remaining(self.now(), *self.progress.pace())
+        return ", ".join([*parts, f"{clock(left)} left"] if left is not None else parts)
+
+    def _overall(self) -> str:
+        now, progress = self.now(), self.progress
+        left = progress.remaining(now)
+        text = f"runs {progress.ended}/{progress.total}, {clock(now - self._begun)} elapsed"
+        return text + (f", about {clock(left)} left" if left is not None and progress.ended < progress.total else "")
+
+
+class LiveDisplay(PlainDisplay):
+    """For a terminal: a line that stays for every run that ends, and below them the runs under way and the whole."""
+
+    def __init__(self, console: Console, progress: SweepProgress, now: Callable[[], float] = time.monotonic):
+        super().__init__(console, progress, now)
+        self._live = Live(console=console, auto_refresh=False, transient=True, get_renderable=self._picture)
+
+    def __enter__(self) -> "LiveDisplay":
+        self._live.start()
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._live.stop()
+
+    def started(self, run: Run, step: int) -> None:
+        self.progress.start(run, self.now())
+        self._show()
+
+    def refresh(self) -> None:
+        if self.now() - self._written >= LIVE_SECONDS:
+            self.progress.refresh(self.now())
+            self._show()
+
+    def _show(self) -> None:
+        self._written = self.now()
+        self._live.refresh()
+
+    def _picture(self) -> Group:
+        table = Table.grid(padding=(0, 2, 0, 0))
+        for progress in self.progress.running.values():
+            bar = ProgressBar(total=progress.run.arm.steps, completed=progress.tail.step, width=20)
+            table.add_row(Text(progress.run.name), bar, Text(self._where(progress)))
+        whole = Table.grid(padding=(0, 2, 0, 0))
+        # Steps of the runs under way move the bar too: twelve runs of a minute each should not stand still for a minute.
+        parts = sum(progress.tail.step / progress.run.arm.steps for progress in self.progress.running.values())
+        whole.add_row(ProgressBar(total=self.progress.total, completed=self.progress.ended + parts, width=40), Text(self._overall(), "bold"))
+        return Group(table, whole)

@@ -1,0 +1,184 @@
+"""What an experiment file declares: a question, a base config, what varies, over which seeds, and what is claimed.
+
+An experiment file is Python with a function `get_experiment(size="tiny") -> Experiment`; `FILE.py:full` passes the
+part after the colon.
+"""
+
+import math
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from zoo import config
+from zoo.errors import ConfigError, did_you_mean
+from zoo.lab.stated import RULES
+
+METRICS = ("eval/loss", "eval/perplexity", "eval/bits_per_byte")
+
+
+@dataclass(frozen=True)
+class Claim:
+    """The sentence under test, its identifier in the list of claims, and where it was published."""
+
+    id: str
+    statement: str
+    source: str
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """One side of a contrast: an arm, named by one level of every factor, and a metric (None: the experiment's)."""
+
+    levels: Mapping[str, str]
+    metric: str | None = None
+
+
+@dataclass(frozen=True)
+class Contrast:
+    """A rule stated before any run about d = a - b, paired by seed (losses: lower is better).
+
+    Attributes:
+        rule: "superiority" (d below -margin), "non_inferiority" (d below margin) or "equivalence" (|d| below margin);
+            `zoo.lab.verdict` says when each holds and when it is refuted.
+        margin: in the unit of the metric, nats per token for losses.
+        expected: what the claim predicts, in words.
+    """
+
+    name: str
+    a: Outcome
+    b: Outcome
+    rule: str
+    margin: float
+    expected: str
+
+
+@dataclass(frozen=True)
+class Experiment:
+    """A question and everything needed to answer it.
+
+    Attributes:
+        name: also the name of the folder under `runs/`.
+        base: the config that all arms share, not resolved.
+        factors: factor -> level -> flat overrides of `base`. The arms are the full product in this order; plots give the
+            first factor to the colour and the second to the dash. `levels` writes the common case of a single field.
+        seeds: every arm runs once with each.
+        metric: what the arms are compared by, lower is better.
+        claim: None for a question without one.
+        contrasts: the claim, as rules that can fail.
+        size: name of the size, for the record.
+
+    Raises:
+        ConfigError: one line for everything that is wrong with what is declared.
+    """
+
+    name: str
+    question: str
+    base: Mapping[str, Any]
+    factors: Mapping[str, Mapping[str, Mapping[str, Any]]]
+    seeds: tuple[int, ...] = (0, 1, 2)
+    metric: str = "eval/loss"
+    claim: Claim | None = None
+    contrasts: tuple[Contrast, ...] = ()
+    size: str = ""
+
+    def __post_init__(self):
+        if problems := [*_check_frame(self), *_check_factors(self.factors), *_check_contrasts(self)]:
+            raise ConfigError(problems)
+
+
+def levels(path: str, *values: Any) -> dict[str, dict[str, Any]]:
+    """The levels of a factor that is one config field: {"pre": {path: "pre"}, "post": {path: "post"}}."""
+    labelled = [(str(value).lower() if isinstance(value, bool) else str(value), value) for value in values]
+    if repeated := sorted({label for label, _ in labelled if [other for other, _ in labelled].count(label) > 1}):
+        raise ConfigError(f"{path}: level {', '.join(repeated)} is given more than once")
+    return {label: {path: value} for label, value in labelled}
+
+
+def load_experiment(spec: str) -> Experiment:
+    """Loads an experiment from `FILE.py[:size]`.
+
+    Raises:
+        ConfigError: if the file is missing or broken, or the experiment is.
+    """
+    path, argument = config.split_spec(spec)
+    module = config.import_file(path, "experiment file")
+    if not hasattr(module, "get_experiment"):
+        hint = "; it has get_config: use --config=FILE with --vary" if hasattr(module, "get_config") else ""
+        raise ConfigError(f"experiment file {path} has no function get_experiment{hint}")
+    experiment = config.call_with_argument(module.get_experiment, argument, f"experiment file {spec}")
+    if not isinstance(experiment, Experiment):
+        raise ConfigError(f"experiment file {path}: get_experiment returned {type(experiment).__name__}, expected an Experiment")
+    return experiment
+
+
+def choose_size(size: str, sizes: Mapping[str, Mapping[str, Any]]) -> Mapping[str, Any]:
+    """Returns `sizes[size]`, or refuses a size that an experiment does not have."""
+    if size not in sizes:
+        raise ConfigError(f"size {size!r} is not one of {', '.join(sizes)}{did_you_mean(size, sizes)}")
+    return sizes[size]
+
+
+def _check_frame(experiment: Experiment):
+    if not re.fullmatch(r"[A-Za-z0-9_=-][A-Za-z0-9._=-]{0,99}", experiment.name):
+        yield f"name {experiment.name!r} is used as a folder name: up to 100 letters, digits and ._=-, no dot in front"
+    if not experiment.seeds:
+        yield "seeds: at least one is needed"
+    for seed in dict.fromkeys(experiment.seeds):
+        if isinstance(seed, bool) or not isinstance(seed, int) or seed < 0:
+            yield f"seeds: {seed!r} is not a whole number from 0 on"
+        elif experiment.seeds.count(seed) > 1:
+            yield f"seeds: {seed} is given more than once"
+    if experiment.metric.partition("@")[0] not in METRICS:
+        yield f"metric {experiment.metric!r} is not one of {', '.join(METRICS)}{did_you_mean(experiment.metric, METRICS)}"
+
+
+def _check_factors(factors: Mapping[str, Mapping[str, Mapping[str, Any]]]):
+    if not factors:
+        yield "factors: nothing varies; for a single config use train.py"
+    setter: dict[str, str] = {}
+    for factor, its_levels in factors.items():
+        if not its_levels:
+            yield f'factor "{factor}" has no levels'
+        for name in (factor, *its_levels):
+            if not isinstance(name, str) or not name.strip() or not name.isprintable():
+                yield f'factor "{factor}": {name!r} is not a name'
+        for level, changes in its_levels.items():
+            for path in changes:
+                if path not in config.BY_PATH:
+                    yield f'factor "{factor}", level "{level}": unknown field {path}{did_you_mean(path, config.BY_PATH)}'
+                if path == "seed":
+                    yield f'factor "{factor}", level "{level}": the seed is no factor; give seeds, so that differences are paired'
+        for path in dict.fromkeys(path for changes in its_levels.values() for path in changes):
+            if path in setter:
+                yield f'factors "{setter[path]}" and "{factor}" both set {path}; a field belongs to one factor'
+            setter.setdefault(path, factor)
+
+
+def _check_contrasts(experiment: Experiment):
+    names = [contrast.name for contrast in experiment.contrasts]
+    yield from (f'contrast "{name}" is stated twice' for name in dict.fromkeys(names) if names.count(name) > 1)
+    for contrast in experiment.contrasts:
+        where = f'contrast "{contrast.name}"'
+        if contrast.rule not in RULES:
+            yield f"{where}: rule {contrast.rule!r} is not one of {', '.join(RULES)}{did_you_mean(contrast.rule, RULES)}"
+        margin = contrast.margin
+        if isinstance(margin, bool) or not isinstance(margin, int | float) or not 0 <= margin < math.inf:
+            yield f"{where}: margin {margin!r} is not a number of at least 0"
+        elif margin == 0 and contrast.rule == "equivalence":
+            yield f"{where}: equivalence needs a margin above 0, nothing is within 0"
+        for side, outcome in (("a", contrast.a), ("b", contrast.b)):
+            for factor, level in outcome.levels.items():
+                if factor not in experiment.factors:
+                    yield f'{where}, side {side}: unknown factor "{factor}"{did_you_mean(factor, experiment.factors)}'
+                elif level not in experiment.factors[factor]:
+                    known = experiment.factors[factor]
+                    yield (f'{where}, side {side}: factor "{factor}" has no level "{level}"'
+                           f"{did_you_mean(str(level), known) or ', only ' + ', '.join(known)}")
+            if missing := [factor for factor in experiment.factors if factor not in outcome.levels]:
+                yield f"{where}, side {side}: names more than one arm; give a level of {', '.join(missing)} too"
+            metric = outcome.metric or experiment.metric
+            if metric.partition("@")[0] not in METRICS:
+                yield f"{where}, side {side}: unknown metric {metric!r}{did_you_mean(metric, METRICS)}"
+        if dict(contrast.a.levels) == dict(contrast.b.levels) and contrast.a.metric == contrast.b.metric:
+            yield f"{where}: both sides are the same"

@@ -1,0 +1,260 @@
+"""Reads what runs leave behind: JSON files only, never a config file that would be executed."""
+
+import json
+import math
+import sys
+from collections import Counter
+from dataclasses import dataclass, field, replace
+from pathlib import Path, PurePosixPath
+from typing import Any
+
+import numpy as np
+
+from zoo.errors import ConfigError
+from zoo.files import read_json
+from zoo.lab.stated import Arm, Contrast, as_dict, as_text, parse_arms, parse_contrast
+
+STATES = ("done", "running", "preempted", "failed", "diverged", "missing")
+REQUIRED = {"name": str, "metric": str, "arms": list, "runs": list, "seeds": list, "contrasts": list}
+
+
+@dataclass(frozen=True)
+class Series:
+    """One metric of one run over time: arrays of equal length, ordered by step."""
+
+    step: np.ndarray
+    tokens: np.ndarray
+    seconds: np.ndarray
+    value: np.ndarray
+
+
+@dataclass(frozen=True)
+class Run:
+    """One run folder. `rows` are the lines of metrics.jsonl merged by step; null became NaN."""
+
+    folder: Path
+    arm: str
+    seed: int
+    config: dict[str, Any] = field(default_factory=dict)
+    meta: dict[str, Any] = field(default_factory=dict)
+    status: dict[str, Any] = field(default_factory=lambda: {"state": "missing"})
+    rows: list[dict[str, float]] = field(default_factory=list)
+    unreadable_lines: int = 0
+
+    @property
+    def state(self) -> str:
+        return self.status["state"]
+
+    @property
+    def finished(self) -> bool:
+        """True when the run says something final about its arm: it is done, or it diverged."""
+        return self.state in ("done", "diverged")
+
+    @property
+    def step(self) -> int:
+        """Updates applied so far."""
+        step = self.status.get("step")
+        if isinstance(step, int):
+            return step
+        return int(self.rows[-1]["step"]) if self.rows else 0
+
+    @property
+    def seconds(self) -> float | None:
+        """Training clock at the last line that carries one."""
+        return next((row["seconds"] for row in reversed(self.rows) if "seconds" in row), None)
+
+    def series(self, metric: str) -> Series:
+        """The steps at which `metric` was written, and its values (NaN: it was not finite)."""
+        rows = [row for row in self.rows if metric in row]
+        columns = ([row.get(key, math.nan) for row in rows] for key in ("step", "tokens", "seconds", metric))
+        return Series(*(np.array(column, dtype=float) for column in columns))
+
+    def final(self, metric: str) -> float | None:
+        """Value at the highest step that has `metric`; None if it was never written or the run is not done."""
+        if self.state != "done":
+            return None
+        return next((row[metric] for row in reversed(self.rows) if metric in row), None)
+
+    def best(self, metric: str) -> float | None:
+        """Lowest finite value over all steps, whatever the state of the run; None if there is none."""
+        values = [row[metric] for row in self.rows if math.isfinite(row.get(metric, math.nan))]
+        return min(values) if values else None
+
+
+@dataclass(frozen=True)
+class Sweep:
+    """All runs of one experiment, or a set of runs picked by hand (then without contrasts)."""
+
+    folder: Path
+    name: str
+    metric: str
+    arms: list[Arm]
+    runs: list[Run]
+    seeds: list[int]
+    contrasts: list[Contrast] = field(default_factory=list)
+    question: str = ""
+    size: str = ""
+    claim: dict[str, Any] | None = None
+    warnings: list[str] = field(default_factory=list)
+
+    def arm(self, name: str) -> Arm:
+        return next(arm for arm in self.arms if arm.name == name)
+
+    def runs_of(self, arm: str) -> list[Run]:
+        return [run for run in self.runs if run.arm == arm]
+
+    def run(self, arm: str, seed: int) -> Run | None:
+        return next((run for run in self.runs if run.arm == arm and run.seed == seed), None)
+
+    def metrics(self) -> list[str]:
+        """Every metric that any run has written, sorted."""
+        keys = {key for run in self.runs for row in run.rows for key in row}
+        return sorted(keys - {"step", "tokens", "seconds"})
+
+
+def flatten(config: dict[str, Any], prefix: str = "") -> dict[str, Any]:
+    """A nested dict as {"model.norm.kind": value}; lists stay values."""
+    flat = {}
+    for key, value in config.items():
+        if isinstance(value, dict) and value:
+            flat.update(flatten(value, f"{prefix}{key}."))
+        else:
+            flat[f"{prefix}{key}"] = value
+    return flat
+
+
+def differing(configs: list[dict[str, Any]]) -> list[str]:
+    """Dotted keys, the seed aside, whose values are not the same in all configs."""
+    flat = [flatten(config) for config in configs]
+    keys = sorted({key for config in flat for key in config} - {"seed"})
+    # Compared as JSON: 1, 1.0 and True are three different settings although Python calls them equal.
+    return [key for key in keys if len({json.dumps(config.get(key), sort_keys=True) for config in flat}) > 1]
+
+
+def _read_object(path: Path, problems: list[str]) -> dict[str, Any]:
+    try:
+        value = read_json(path)
+    except FileNotFoundError:
+        return {}
+    except (OSError, ValueError, RecursionError) as error:
+        problems.append(f"{path}: not readable as JSON ({str(error).splitlines()[0]})")
+        return {}
+    if not isinstance(value, dict):
+        problems.append(f"{path}: a JSON object is expected, found {type(value).__name__}")
+        return {}
+    return value
+
+
+def _read_metrics(path: Path) -> tuple[list[dict[str, float]], int]:
+    """Rows merged by step (later lines win), and how many whole lines could not be read."""
+    try:
+        lines = path.read_text(encoding="utf-8", errors="replace").split("\n")
+    except OSError:
+        return [], 0
+    merged: dict[int, dict[str, float]] = {}
+    unreadable = 0
+    for number, line in enumerate(lines):
+        if not line.strip():
+            continue
+        try:
+            row = json.loads(line)
+            step = row["step"]
+            if type(step) is not int:
+                raise ValueError("step is not an integer")
+        except (ValueError, TypeError, KeyError, RecursionError):
+            # Only the text after the last newline can be torn by a kill; anything else is damage.
+            unreadable += number < len(lines) - 1
+            continue
+        numbers = merged.setdefault(step, {})
+        for key, value in row.items():
+            if value is None:
+                numbers[key] = math.nan
+            elif isinstance(value, int | float) and not isinstance(value, bool):
+                # An integer of more than 308 digits is valid JSON.
+                numbers[key] = float(value) if abs(value) <= sys.float_info.max else math.nan
+    return [merged[step] for step in sorted(merged)], unreadable
+
+
+def _read_run(folder: Path, problems: list[str]) -> Run:
+    status = _read_object(folder / "status.json", problems) or {"state": "missing"}
+    if status.get("state") not in STATES:
+        found = status.get("state")
+        problems.append(f'{folder / "status.json"}: state is "{found}"; expected one of {", ".join(STATES[:-1])}')
+    config = _read_object(folder / "config.json", problems)
+    meta = _read_object(folder / "meta.json", problems)
+    rows, unreadable = _read_metrics(folder / "metrics.jsonl")
+    seed = config.get("seed") if type(config.get("seed")) is int else 0
+    return Run(folder, "", seed, config, meta, status, rows, unreadable)
+
+
+def load_run(folder: str | Path) -> Run:
+    """Reads one run folder.
+
+    Raises:
+        ConfigError: the folder does not exist, is no run folder, or a JSON file in it is damaged.
+    """
+    folder = Path(folder)
+    if not folder.is_dir():
+        raise ConfigError(f"{folder}: there is no such folder")
+    if not (folder / "status.json").exists():
+        hint = " (this is a sweep: use zoo report)" if (folder / "experiment.json").exists() else ""
+        raise ConfigError(f"{folder}: not a run folder, it has no status.json{hint}")
+    problems: list[str] = []
+    run = _read_run(folder, problems)
+    if problems:
+        raise ConfigError(problems)
+    return run
+
+
+def _inside(folder: Any) -> bool:
+    return isinstance(folder, str) and bool(folder) and not PurePosixPath(folder).is_absolute() and (
+        ".." not in PurePosixPath(folder).parts) and "\0" not in folder
+
+
+def load_sweep(folder: str | Path) -> Sweep:
+    """Reads a sweep folder: experiment.json and its runs. Runs that have not started have state "missing".
+
+    Raises:
+        ConfigError: the folder is no sweep, or files in it are damaged; one line per problem.
+    """
+    folder = Path(folder)
+    path = folder / "experiment.json"
+    if not folder.is_dir():
+        raise ConfigError(f"{folder}: there is no such folder")
+    if not path.exists():
+        hint = " (this is a single run: use zoo compare)" if (folder / "status.json").exists() else ""
+        raise ConfigError(f"{folder}: not a sweep folder, it has no experiment.json{hint}")
+    problems: list[str] = []
+    experiment = _read_object(path, problems)
+    if not problems:
+        problems = [
+            f"{path}: {key} is missing or not of the type {kind.__name__}"
+            for key, kind in REQUIRED.items() if not isinstance(experiment.get(key), kind)
+        ]
+    if problems:
+        raise ConfigError(problems)
+
+    arms = parse_arms(experiment["arms"], str(path), problems)
+    names = [arm.name for arm in arms]
+    contrasts = [parse_contrast(entry, str(path), names, problems) for entry in experiment["contrasts"]]
+    runs = []
+    for entry in map(as_dict, experiment["runs"]):
+        inside, arm, seed = entry.get("folder"), entry.get("arm"), entry.get("seed")
+        if not _inside(inside) or arm not in names or type(seed) is not int:
+            shown = json.dumps(entry)[:120]
+            problems.append(f"{path}: run {shown} needs a folder inside the sweep, a known arm and a seed")
+        else:
+            runs.append(replace(_read_run(folder / inside, problems), arm=arm, seed=seed))
+    repeated = [pair for pair, count in Counter((run.arm, run.seed) for run in runs).items() if count > 1]
+    problems += [f'{path}: arm "{arm}" has more than one run with seed {seed}' for arm, seed in repeated]
+    if any(type(seed) is not int for seed in experiment["seeds"]):
+        problems.append(f"{path}: seeds need to be integers")
+    if problems:
+        raise ConfigError(problems)
+    warnings = experiment.get("warnings")
+    return Sweep(
+        folder, experiment["name"], experiment["metric"], arms, runs, experiment["seeds"], contrasts,
+        question=as_text(experiment.get("question")), size=as_text(experiment.get("size")),
+        claim=as_dict(experiment.get("claim")) or None,
+        warnings=[str(warning) for warning in warnings] if isinstance(warnings, list) else [],
+    )

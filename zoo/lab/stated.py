@@ -1,0 +1,94 @@
+"""What an experiment states beforehand: its arms and its contrasts, as experiment.json holds them."""
+
+import math
+from dataclasses import dataclass, field
+from typing import Any
+
+from zoo.errors import did_you_mean
+
+RULES = ("superiority", "non_inferiority", "equivalence")
+
+
+@dataclass(frozen=True)
+class Arm:
+    """One variant. `label` names it by the factors that differ within the sweep."""
+
+    name: str
+    label: str
+    factors: dict[str, str]
+    overrides: dict[str, Any] = field(default_factory=dict)
+    parameters: dict[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Side:
+    arm: str
+    metric: str
+
+
+@dataclass(frozen=True)
+class Contrast:
+    """A rule stated beforehand about d = a - b, both losses (lower is better)."""
+
+    name: str
+    a: Side
+    b: Side
+    rule: str
+    margin: float
+    expected: str
+
+
+def factor_labels(arms: list[dict[str, str]], names: list[str]) -> list[str]:
+    """One label per arm that mentions only the factors in which arms differ."""
+    keys = list(dict.fromkeys(key for factors in arms for key in factors))
+    varying = [key for key in keys if len({factors.get(key) for factors in arms}) > 1]
+    labels = [", ".join(f"{key}={factors[key]}" for key in varying if key in factors) for factors in arms]
+    return labels if len(set(labels)) == len(labels) and all(labels) else names
+
+
+def as_text(value: Any) -> str:
+    """The value if it is a string, else an empty one."""
+    return value if isinstance(value, str) else ""
+
+
+def as_dict(value: Any) -> dict[str, Any]:
+    """The value if it is a dict, else an empty one."""
+    return value if isinstance(value, dict) else {}
+
+
+def parse_arms(entries: list[Any], where: str, problems: list[str]) -> list[Arm]:
+    """Arms from JSON; what is wrong is appended to `problems`."""
+    entries = [entry if isinstance(entry, dict) else {} for entry in entries]
+    names = [entry.get("name") for entry in entries]
+    if not names or not all(isinstance(name, str) and name for name in names) or len(set(names)) < len(names):
+        problems.append(f"{where}: arms need to be one or more, each with a name of its own")
+        return []
+    factors = [{str(k): str(v) for k, v in as_dict(entry.get("factors")).items()} for entry in entries]
+    return [
+        Arm(name, label, factor, as_dict(entry.get("overrides")), as_dict(entry.get("parameters")))
+        for entry, name, factor, label in zip(entries, names, factors, factor_labels(factors, names), strict=True)
+    ]
+
+
+def parse_contrast(entry: Any, where: str, arms: list[str], problems: list[str]) -> Contrast | None:
+    """One contrast from JSON, or None with what is wrong appended to `problems`."""
+    entry = as_dict(entry)
+    name, rule, margin = as_text(entry.get("name")), entry.get("rule"), entry.get("margin")
+    where = f'{where}: contrast "{name}"'
+    before = len(problems)
+    sides = {}
+    for side in "ab":
+        value = as_dict(entry.get(side))
+        arm, metric = as_text(value.get("arm")), as_text(value.get("metric"))
+        if arm not in arms:
+            problems.append(f'{where}: {side} names the arm "{arm}", which does not exist{did_you_mean(arm, arms)}')
+        if not metric:
+            problems.append(f"{where}: {side} names no metric")
+        sides[side] = Side(arm, metric)
+    if rule not in RULES:
+        problems.append(f'{where}: rule is "{rule}"; expected {", ".join(RULES)}{did_you_mean(rule, RULES)}')
+    if isinstance(margin, bool) or not isinstance(margin, int | float) or not 0 <= margin < math.inf:
+        problems.append(f"{where}: margin is {margin!r}; expected a number of nats, 0 or more")
+    if len(problems) > before:
+        return None
+    return Contrast(name, sides["a"], sides["b"], rule, float(margin), as_text(entry.get("expected")))

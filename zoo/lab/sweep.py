@@ -1,0 +1,143 @@
+"""The folder of a sweep: who holds it, what its runs have come to, and whether they are the planned ones."""
+
+import fcntl
+import json
+import os
+import socket
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from zoo import config
+from zoo.errors import ConfigError, ZooError
+from zoo.files import read_json, write_json
+from zoo.lab.plan import Run
+
+FINISHED = ("done", "diverged")
+
+
+@dataclass(frozen=True)
+class State:
+    """What a run folder says: "new", "done", "diverged", "failed" or "half-done", and the updates applied."""
+
+    name: str
+    step: int = 0
+    reason: str = ""
+
+    @property
+    def finished(self) -> bool:
+        """True if there is nothing left to run: a diverged run is a result, and would diverge again."""
+        return self.name in FINISHED
+
+
+def read_status(folder: Path) -> dict[str, Any]:
+    """Reads status.json of a run folder; empty if there is none, or none that can be read."""
+    try:
+        status = read_json(folder / "status.json")
+    except (OSError, ValueError):
+        return {}
+    return status if isinstance(status, dict) else {}
+
+
+def read_state(folder: Path) -> State:
+    """Reads the state of a run folder. One without a status.json holds a new run."""
+    status = read_status(folder)
+    name, step, reason = status.get("state"), status.get("step"), status.get("reason")
+    if not isinstance(name, str):
+        return State("new")
+    step = step if isinstance(step, int) else 0
+    return State(name if name in (*FINISHED, "failed") else "half-done", step, reason if isinstance(reason, str) else "")
+
+
+def write_status(folder: Path, state: str, steps: int, reason: str) -> None:
+    """Writes the status.json of a run that could not do so itself, keeping the step that it last wrote."""
+    write_json(folder / "status.json", {"state": state, "step": read_state(folder).step, "steps": steps, "reason": reason})
+
+
+def conflicts(folder: Path, runs: Iterable[Run]) -> list[str]:
+    """One line for every way in which run folders hold other runs than the planned ones."""
+    having: dict[str, list[str]] = {}
+    for run in runs:
+        if difference := _difference(folder / run.folder, run):
+            having.setdefault(difference, []).append(run.folder)
+    return [
+        f"{names[0]}{f' and {len(names) - 1} more' if len(names) > 1 else ''} in {folder}: {difference}"
+        for difference, names in having.items()
+    ]
+
+
+def _difference(folder: Path, run: Run) -> str:
+    """What the run in `folder` has that `run` has not; empty if it is the same run or there is none."""
+    if not (folder / "config.json").exists():
+        return "holds a run without its config.json" if (folder / "status.json").exists() else ""
+    try:
+        found = config.resolve(config.load(str(folder / "config.json")))
+    except ConfigError as error:
+        return f"holds a run that cannot be told from its config.json: {error.problems[0]}"
+    if config.identity(found) == run.identity:
+        return ""
+    here, there = config.result_relevant(run.config), config.result_relevant(found)
+    paths = [path for path in here if here[path] != there.get(path)]
+    shown = ", ".join(f"{path}={there.get(path)} there and {here[path]} here" for path in paths[:4])
+    return f"another run: {shown}{f', and {len(paths) - 4} more fields' if len(paths) > 4 else ''}"
+
+
+def move_aside(folder: Path) -> Path:
+    """Renames a sweep folder to the first free name with a number behind it, and returns that name."""
+    number = 1
+    while (aside := folder.with_name(f"{folder.name}.{number}")).exists():
+        number += 1
+    folder.rename(aside)
+    return aside
+
+
+class SweepLock:
+    """Holds a sweep folder against a second `zoo run`, as long as this process or a run that it started lives.
+
+    Children inherit the descriptor: the system lets go of the lock only when the last of them has ended, so runs that outlive
+    a killed parent are not started a second time.
+    """
+
+    def __init__(self, folder: Path):
+        folder.mkdir(parents=True, exist_ok=True)
+        self.folder = folder
+        self.descriptor = os.open(folder / ".lock", os.O_RDWR | os.O_CREAT, 0o644)
+        try:
+            fcntl.flock(self.descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            held = self._holder()
+            os.close(self.descriptor)
+            raise ZooError(held) from error
+        self.note([])
+
+    def note(self, children: Iterable[int]) -> None:
+        """Writes down who holds the folder, for the message that a second `zoo run` gives."""
+        content = {"host": socket.gethostname(), "process": os.getpid(), "runs": sorted(children)}
+        os.ftruncate(self.descriptor, 0)
+        os.pwrite(self.descriptor, json.dumps(content).encode(), 0)
+
+    def close(self) -> None:
+        os.close(self.descriptor)
+
+    def _holder(self) -> str:
+        try:
+            content = json.loads(os.pread(self.descriptor, 10000, 0))
+            process, host, runs = content["process"], content["host"], content["runs"]
+        except (ValueError, KeyError, TypeError):
+            return f"{self.folder} is in use by another process"
+        if host == socket.gethostname() and not _alive(process):
+            still = " ".join(str(child) for child in runs if _alive(child))
+            return (f"{self.folder}: runs started by process {process}, which is gone, are still training; "
+                    f"wait for them or stop them with: kill {still}")
+        return f"{self.folder} is in use by process {process} on {host}; wait for it, or give another --output"
+
+
+def _alive(process: int) -> bool:
+    try:
+        os.kill(process, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        pass
+    return True

@@ -1,0 +1,195 @@
+"""From contrasts stated beforehand to a verdict.
+
+With d = a - b paired by seed and its 95 % t interval [low, high], and losses (lower is better):
+
+    superiority      holds if high < -margin,               refuted if low > -margin
+    non_inferiority  holds if high < margin,                refuted if low > margin
+    equivalence      holds if -margin < low, high < margin, refuted if low > margin or high < -margin
+
+and undecided otherwise. The experiment is supported if every contrast holds, not supported if any is refuted.
+
+A run that diverged, or that is done without a finite value of the metric, counts as an infinite loss. Pairs with
+one infinite side have no place in an interval, so they decide an order only where nothing speaks against it: all
+pairs are infinite on the same side, or the remaining pairs decide by their interval and the infinite ones point the
+same way. A run that failed or has not finished leaves its contrast undecided: dropping it could choose the result.
+"""
+
+import math
+from dataclasses import dataclass, field
+
+from zoo.errors import did_you_mean
+from zoo.lab.formatting import count, interval, measured, number, unit
+from zoo.lab.results import Run, Sweep
+from zoo.lab.stated import Contrast, Side
+from zoo.lab.statistics import PairedDifference, paired_difference
+
+MINIMUM_PAIRS = 2
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What one contrast came to: "holds", "refuted" or "undecided", the numbers, and why in words."""
+
+    contrast: Contrast
+    outcome: str
+    difference: PairedDifference
+    sentence: str
+    notes: list[str] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """`overall` is "supported", "not supported", "undecided", or "no claim" where no contrast is stated."""
+
+    overall: str
+    outcomes: list[Outcome]
+    paragraph: str
+
+
+def decide(rule: str, margin: float, low: float, high: float) -> str:
+    """Applies a rule to the interval of a - b; infinite bounds are allowed, NaN bounds decide nothing."""
+    if rule == "equivalence":
+        holds, refuted = -margin < low and high < margin, low > margin or high < -margin
+    else:
+        bound = -margin if rule == "superiority" else margin
+        holds, refuted = high < bound, low > bound
+    return "holds" if holds else "refuted" if refuted else "undecided"
+
+
+def rule_text(contrast: Contrast) -> str:
+    """The rule as a condition on the difference a - b."""
+    margin = number(contrast.margin) + unit(contrast.a.metric)
+    return {
+        "superiority": f"a below b by more than {margin}" if contrast.margin else "a below b",
+        "non_inferiority": f"a at most {margin} above b",
+        "equivalence": f"a within {margin} of b",
+    }[contrast.rule]
+
+
+def _name(run: Run) -> str:
+    return f'"{run.folder.name}" ({run.state})'
+
+
+def _side(sweep: Sweep, side: Side) -> tuple[dict[int, float], list[str], dict[str, list[int]]]:
+    """Values by seed (infinity included), the runs that are missing, and the seeds behind each infinity."""
+    values: dict[int, float] = {}
+    missing: list[str] = []
+    infinite: dict[str, list[int]] = {}
+    for seed in sweep.seeds:
+        run = sweep.run(side.arm, seed)
+        if run is None or not run.finished:
+            missing.append(_name(run) if run else f"{sweep.arm(side.arm).label}, seed {seed} (not planned)")
+            continue
+        value = run.final(side.metric)
+        if value is not None and math.isfinite(value):
+            values[seed] = value
+            continue
+        values[seed] = math.inf
+        why = "diverged" if run.state == "diverged" else f"has no {side.metric}" if value is None else (
+            f"ends with a {side.metric} that is not finite")
+        infinite.setdefault(why, []).append(seed)
+    return values, missing, infinite
+
+
+def _subjects(sweep: Sweep, contrast: Contrast) -> tuple[str, str]:
+    a, b = sweep.arm(contrast.a.arm).label, sweep.arm(contrast.b.arm).label
+    if contrast.a.metric == contrast.b.metric:
+        named = contrast.a.metric != sweep.metric
+        return (f"{a} at {contrast.a.metric}" if named else a), b
+    return f"{a} at {contrast.a.metric}", f"{b} at {contrast.b.metric}"
+
+
+def _sentence(sweep: Sweep, contrast: Contrast, difference: PairedDifference) -> str:
+    a, b = _subjects(sweep, contrast)
+    if difference.n == 0:
+        return f"{a} against {b}: no pair of finite values"
+    # Said as a distance above or below, so the interval is turned round with it.
+    sign, place = (1, "above") if difference.mean >= 0 else (-1, "below")
+    low, high = sorted((sign * difference.low, sign * difference.high))
+    distance = measured(abs(difference.mean), low, high) + unit(contrast.a.metric)
+    text = f"{a} ends {distance} {place} {b}"
+    if difference.n < MINIMUM_PAIRS:
+        return f"{text} ({count(difference.n, 'seed')}, so no interval)"
+    return f"{text} (95 % interval {interval(low, high)}, {count(difference.n, 'seed')})"
+
+
+def _unknown_metric(sweep: Sweep, contrast: Contrast) -> str | None:
+    """A misspelt metric must not read as an arm that cannot be evaluated."""
+    written = sweep.metrics()
+    for metric in (contrast.a.metric, contrast.b.metric):
+        if metric not in written and any(run.state == "done" for run in sweep.runs):
+            return f"no run has written {metric}{did_you_mean(metric, written)}"
+    return None
+
+
+def judge_contrast(sweep: Sweep, contrast: Contrast) -> Outcome:
+    """Judges one contrast on the runs as they are now."""
+    values_a, missing_a, infinite_a = _side(sweep, contrast.a)
+    values_b, missing_b, infinite_b = _side(sweep, contrast.b)
+    pairs = [(values_a[seed], values_b[seed]) for seed in sweep.seeds if seed in values_a and seed in values_b]
+    finite_a = {seed: value for seed, value in values_a.items() if math.isfinite(value)}
+    finite_b = {seed: value for seed, value in values_b.items() if math.isfinite(value)}
+    difference = paired_difference(finite_a, finite_b)
+    unknown = _unknown_metric(sweep, contrast)
+    notes = [
+        f"{sweep.arm(side.arm).label} {why} in {len(seeds)} of {count(len(sweep.seeds), 'seed')} "
+        "(counted as an infinite loss)"
+        for side, infinite in ((contrast.a, infinite_a), (contrast.b, infinite_b))
+        for why, seeds in infinite.items() if not unknown
+    ]
+    outcome = "undecided"
+    # The same run can stand on both sides (one arm at two lengths): name it once.
+    missing = list(dict.fromkeys(missing_a + missing_b))
+    directions = {math.copysign(1, a - b) for a, b in pairs if math.isinf(a) != math.isinf(b)}
+    both = sum(math.isinf(a) and math.isinf(b) for a, b in pairs)
+    if unknown:
+        notes.append(unknown)
+    elif missing:
+        notes.append(f"not finished: {', '.join(missing)}")
+    elif len(pairs) < MINIMUM_PAIRS:
+        notes.append(f"{count(len(pairs), 'paired seed')}; at least {MINIMUM_PAIRS} are needed")
+    elif both:
+        notes.append(f"both sides are infinite in {count(both, 'seed')}, which says nothing about their order")
+    elif not directions:
+        outcome = decide(contrast.rule, contrast.margin, difference.low, difference.high)
+    elif len(directions) == 2:
+        notes.append("each side is infinite in some seed, so the seeds contradict each other")
+    else:
+        far = directions.pop() * math.inf
+        outcome = decide(contrast.rule, contrast.margin, far, far)
+        rest = decide(contrast.rule, contrast.margin, difference.low, difference.high)
+        if difference.n and (difference.n < MINIMUM_PAIRS or rest != outcome):
+            outcome = "undecided"
+            notes.append(f"the {count(difference.n, 'finite pair')} alone would not decide the same")
+    if difference.n >= MINIMUM_PAIRS and difference.sd == 0:
+        notes.append("the difference is exactly the same in every seed")
+    return Outcome(contrast, outcome, difference, _sentence(sweep, contrast, difference), notes)
+
+
+def _without_claim(sweep: Sweep) -> str:
+    finals = []
+    for arm in sweep.arms:
+        values = [run.final(sweep.metric) for run in sweep.runs_of(arm.name)]
+        values = [value for value in values if value is not None and math.isfinite(value)]
+        if values:
+            finals.append((sum(values) / len(values), len(values), arm.label))
+    if not finals:
+        return f"No claim is tested here, and no run has finished with a {sweep.metric} yet."
+    mean, n, label = min(finals)
+    seeds = f"mean of {count(n, 'seed')}" if n > 1 else "1 seed"
+    return f"No claim is tested here. The lowest final {sweep.metric} is {number(mean)}, of {label} ({seeds})."
+
+
+def judge(sweep: Sweep) -> Verdict:
+    """Judges every contrast and the experiment as a whole."""
+    if not sweep.contrasts:
+        return Verdict("no claim", [], _without_claim(sweep))
+    outcomes = [judge_contrast(sweep, contrast) for contrast in sweep.contrasts]
+    found = {outcome.outcome for outcome in outcomes}
+    overall = "not supported" if "refuted" in found else "undecided" if "undecided" in found else "supported"
+    # With a single contrast its outcome is the verdict and need not be said twice.
+    parts = [
+        "; ".join([outcome.sentence, *outcome.notes]) + (f": {outcome.outcome}" if len(outcomes) > 1 else "")
+        for outcome in outcomes
+    ]
+    return Verdict(overall, outcomes, f"{overall.capitalize()}: " + ". ".join(parts) + ".")

@@ -1,0 +1,78 @@
+"""Parameters as descriptions: shape, logical axes and initializer, with no memory behind them until they are initialised.
+
+Modules are always built abstractly. `zoo.models.functional.initialise` makes the values, each from a key folded from the seed and
+the parameter's own path, so that adding a module changes no other module's values and two arms share what they have in common.
+"""
+
+from collections.abc import Callable
+
+import jax
+import jax.numpy as jnp
+from flax import nnx
+from jaxtyping import Array, Float
+
+from zoo.config import ResolvedConfig
+
+Initializer = Callable[[Array, tuple[int, ...]], Array]
+
+zeros: Initializer = jax.nn.initializers.zeros
+ones: Initializer = jax.nn.initializers.ones
+
+
+def parameter(shape: tuple[int, ...], axes: tuple[str | None, ...], initializer: Initializer) -> nnx.Param:
+    """Describes a float32 parameter.
+
+    Args:
+        shape: its shape, for one layer.
+        axes: the logical name of each dimension ("embed", "mlp", "heads", "kv_heads", "vocab"), which
+            `zoo.training.mesh` maps to mesh axes; None is never split.
+        initializer: function of (key, shape).
+    """
+    return nnx.Param(jax.ShapeDtypeStruct(shape, jnp.float32), axes=axes, initializer=initializer)
+
+
+def normal(std: float) -> Initializer:
+    """Normal with mean 0 and the given standard deviation."""
+    return jax.nn.initializers.normal(std)
+
+
+def kernel_initializer(config: ResolvedConfig, scale: float = 1.0, transposed: bool = False) -> Initializer:
+    """Returns the initializer of weight matrices that `model.init.kernel` names.
+
+    Args:
+        config: the `model` part of the config.
+        scale: factor on the standard deviation.
+        transposed: the matrix is stored as [out, in] instead of [in, out].
+    """
+    in_axis, out_axis = (-1, -2) if transposed else (-2, -1)
+
+    def scaled(variance: float, mode: str, distribution: str) -> Initializer:
+        return jax.nn.initializers.variance_scaling(variance * scale**2, mode, distribution, in_axis, out_axis)
+
+    return {
+        "normal": lambda: normal(config.init.std * scale),
+        "xavier_uniform": lambda: scaled(1.0, "fan_avg", "uniform"),
+        "xavier_normal": lambda: scaled(1.0, "fan_avg", "normal"),
+        "lecun_normal": lambda: scaled(1.0, "fan_in", "truncated_normal"),
+        "he_normal": lambda: scaled(2.0, "fan_in", "truncated_normal"),
+    }[config.init.kernel]()
+
+
+class Linear(nnx.Module):
+    """y = x W + b over the last dimension.
+
+    Leading dimensions are flattened first: with a 2-D left side the weight gradient contracts one dimension, which saves XLA's CPU
+    backend a strided copy of the activations and costs an accelerator nothing.
+    """
+
+    def __init__(self, in_dim: int, out_dim: int, axes: tuple[str | None, str | None], bias: bool, initializer: Initializer):
+        self.kernel = parameter((in_dim, out_dim), axes, initializer)
+        self.bias = parameter((out_dim,), (axes[1],), zeros) if bias else None
+
+    def __call__(self, x: Float[Array, "*leading I"]) -> Float[Array, "*leading O"]:
+        """Applies the map in the type of `x`."""
+        flat = x.reshape(-1, x.shape[-1])
+        y = flat @ self.kernel[...].astype(x.dtype)
+        if self.bias is not None:
+            y = y + self.bias[...].astype(x.dtype)
+        return y.reshape(*x.shape[:-1], y.shape[-1])

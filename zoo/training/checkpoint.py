@@ -1,0 +1,179 @@
+"""Checkpoints: Orbax's v1 API behind one thin class, with the integrity check that Orbax lacks.
+
+Orbax writes asynchronously and commits by renaming, so a kill leaves either a whole checkpoint or none. It does not notice damaged
+bytes: a sha256 of every file is kept beside each checkpoint and compared before one is trusted.
+"""
+
+import hashlib
+import json
+import shutil
+import threading
+from pathlib import Path
+from typing import Any
+
+import jax
+from orbax.checkpoint import v1 as ocp
+
+from zoo.errors import DataError
+from zoo.files import read_json, write_json
+
+MANIFEST = "manifest.json"
+
+
+def file_hashes(folder: Path) -> dict[str, str]:
+    """Returns the sha256 of every file below `folder`, by relative path, the manifest itself left out."""
+    hashes = {}
+    for path in sorted(folder.rglob("*")):
+        if path.is_file() and path.name != MANIFEST:
+            with path.open("rb") as file:
+                hashes[path.relative_to(folder).as_posix()] = hashlib.file_digest(file, "sha256").hexdigest()
+    return hashes
+
+
+def damage(folder: Path) -> str | None:
+    """Says what is wrong with a checkpoint on disk, or None.
+
+    A checkpoint whose manifest was not written before a kill is trusted if its parts are there: the commit itself is atomic.
+    """
+    if not (folder / "state").is_dir():
+        return "it holds no state"
+    if not (folder / MANIFEST).is_file():
+        return None
+    try:
+        expected = read_json(folder / MANIFEST)
+    except ValueError:
+        return "its manifest is not JSON"
+    found = file_hashes(folder)
+    for name, digest in expected.items():
+        if name not in found:
+            return f"{name} is missing"
+        if found[name] != digest:
+            return f"{name} has changed since it was written"
+    return None
+
+
+class Checkpoints:
+    """The checkpoints of one run: newest `keep` and the one with the lowest evaluation loss.
+
+    Args:
+        folder: where they live, one sub-folder per step.
+        keep: how many of the newest to keep.
+        log: called with one line about anything unusual.
+    """
+
+    def __init__(self, folder: Path, keep: int, log=print):
+        self.folder, self._log = folder.resolve(), log
+        self.folder.mkdir(parents=True, exist_ok=True)
+        self._unhashed: int | None = None
+        self._hashing: threading.Thread | None = None
+        policies = ocp.training.preservation_policies
+        self._policy = policies.AnyPreservationPolicy([
+            policies.LatestN(keep),
+            policies.BestN(get_metric_fn=lambda metrics: metrics["eval/loss"], reverse=True, n=1,
+                           keep_checkpoints_without_metrics=False),
+        ])
+        self._checkpointer = None
+
+    def _open(self) -> Any:
+        if self._checkpointer is None:
+            self._checkpointer = ocp.training.Checkpointer(
+                self.folder, preservation_policy=self._policy, cleanup_tmp_directories=True)
+        return self._checkpointer
+
+    def steps(self) -> list[int]:
+        """Returns the steps there are on disk, in order."""
+        return sorted(int(path.name) for path in self.folder.iterdir() if path.is_dir() and path.name.isdigit())
+
+    def restore_latest(self, abstract_state: Any) -> tuple[Any, dict[str, Any]] | None:
+        """Restores the newest sound checkpoint onto the devices that `abstract_state` names, whatever saved it.
+
+        A damaged one is moved to `quarantine/`, with its reason logged, and the one before it is taken.
+
+        Returns:
+            (state, what was saved beside it), or None if there is no checkpoint.
+
+        Raises:
+            DataError: if there were checkpoints and none is sound.
+        """
+        steps = self.steps()
+        for step in reversed(steps):
+            reason = damage(self.folder / str(step))
+            if reason is None:
+                try:
+                    return self.restore(step, abstract_state)
+                except Exception as error:  # Orbax raises many types for unreadable files
+                    reason = " ".join(str(error.__cause__ or error).split())[:200]
+            self._quarantine(step, reason)
+        if steps:
+            raise DataError(f"none of the {len(steps)} checkpoints in {self.folder} can be read; they are in "
+                            f"{self.folder.parent / 'quarantine'}; remove the folder to start again")
+        return None
+
+    def restore(self, step: int, abstract_state: Any) -> tuple[Any, dict[str, Any]]:
+        """Restores one checkpoint.
+
+        Raises:
+            ValueError: if it holds other shapes or types than `abstract_state`, or no state at all.
+        """
+        checkpointer = self._open()
+        metadata = checkpointer.checkpointables_metadata(step)
+        saved = jax.tree.leaves(metadata.metadata["state"])
+        wanted = jax.tree.leaves(abstract_state)
+        for one, other in zip(saved, wanted, strict=False):
+            if one.dtype != other.dtype:
+                raise ValueError(f"checkpoint {step} holds {one.dtype} where {other.dtype} is expected")
+        restored = checkpointer.load_checkpointables(step, {"state": abstract_state})
+        if "state" not in restored:
+            raise ValueError(f"checkpoint {step} holds no state")
+        return restored["state"], dict(metadata.custom_metadata)
+
+    def _quarantine(self, step: int, reason: str) -> None:
+        self.close()
+        aside = self.folder.parent / "quarantine" / str(step)
+        aside.parent.mkdir(exist_ok=True)
+        if aside.exists():
+            shutil.rmtree(aside)
+        (self.folder / str(step)).rename(aside)
+        self._log(f"warning: checkpoint {step} is damaged ({reason}); moved to {aside}, falling back to the one before")
+
+    def save(self, step: int, state: Any, beside: dict[str, Any], metrics: dict[str, float] | None) -> None:
+        """Starts saving; returns when the state is copied, so that its memory may be reused.
+
+        Args:
+            step: updates done.
+            state: arrays.
+            beside: plain JSON values of the same moment: clock, tokens.
+            metrics: evaluation at this very step, if there was one.
+        """
+        self._finish()
+        response = self._open().save_checkpointables_async(
+            step, {"state": state}, force=True, metrics=metrics, custom_metadata=json.loads(json.dumps(beside)))
+        if response is None:
+            raise RuntimeError(f"checkpoint {step} was not written: {self.folder} already holds a later one")
+        self._unhashed = step
+
+    def poll(self) -> None:
+        """Starts the manifest of a checkpoint that has been committed meanwhile; call it now and then."""
+        if self._unhashed is not None and self._hashing is None and not self._checkpointer.is_saving_in_progress():
+            self._hashing = threading.Thread(target=self._write_manifest, args=(self._unhashed,), daemon=True)
+            self._hashing.start()
+
+    def _write_manifest(self, step: int) -> None:
+        folder = self.folder / str(step)
+        if folder.is_dir():
+            write_json(folder / MANIFEST, file_hashes(folder))
+
+    def _finish(self) -> None:
+        if self._unhashed is None:
+            return
+        self._checkpointer.wait()
+        self.poll()
+        self._hashing.join()
+        self._unhashed = self._hashing = None
+
+    def close(self) -> None:
+        """Waits for everything to be on disk."""
+        self._finish()
+        if self._checkpointer is not None:
+            self._checkpointer.close()
+            self._checkpointer = None

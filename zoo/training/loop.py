@@ -1,0 +1,198 @@
+"""The one training loop."""
+
+import signal
+import threading
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import jax
+import numpy as np
+
+from zoo.config import ResolvedConfig
+from zoo.data import Dataset
+from zoo.errors import Diverged, Preempted
+from zoo.training.checkpoint import Checkpoints
+from zoo.training.metrics import Clock, MetricsFile
+from zoo.training.step import Program, State
+
+
+class StopSignal:
+    """Remembers SIGTERM and SIGINT, so that the loop can save before it ends; a second one ends the process at once.
+
+    Signals reach only the main thread; elsewhere nothing is installed and nothing is ever requested.
+    """
+
+    def __init__(self):
+        self.requested = False
+        if threading.current_thread() is threading.main_thread():
+            for number in (signal.SIGTERM, signal.SIGINT):
+                signal.signal(number, self._handle)
+
+    def _handle(self, number: int, frame: Any) -> None:
+        del frame
+        if self.requested:
+            signal.signal(number, signal.SIG_DFL)
+            signal.raise_signal(number)
+        self.requested = True
+
+
+@dataclass
+class Progress:
+    """Where a run stands on the host's side; saved and restored with the state.
+
+    Attributes:
+        tokens: tokens scored in all updates so far.
+        evaluated: the evaluation due at the current step is done.
+        clock: seconds of training.
+    """
+
+    tokens: int = 0
+    evaluated: bool = False
+    clock: Clock = field(default_factory=Clock)
+
+
+def evaluate(
+    program: Program, params: Any, batches: Iterator[dict[str, np.ndarray]], constants: Any, stop: StopSignal | None = None
+) -> dict[str, float] | None:
+    """Scores parameters on every example of `batches` exactly once.
+
+    Returns:
+        {"loss": nats per token, "perplexity": e^loss, "bits_per_byte": bits of information per UTF-8 byte of text}, or None if a
+        stop was requested before the end.
+    """
+    sums = []
+    for batch in batches:
+        if stop is not None and stop.requested:
+            return None
+        sums.append(program.eval_step(params, program.put_batch(batch), constants))
+    total = {name: float(np.sum([np.float64(part[name]) for part in jax.device_get(sums)])) for name in sums[0]}
+    loss = total["loss"] / total["weight"]
+    return {"loss": loss, "perplexity": float(np.exp(min(loss, 700.0))),
+            "bits_per_byte": total["loss"] / np.log(2) / total["bytes"] if total["bytes"] else float("nan")}
+
+
+def evaluations(
+    config: ResolvedConfig, program: Program, dataset: Dataset, params: Any, constants: Any, max_length: int | None,
+    rows: int, stop: StopSignal, last: bool, log: Callable[[str], None],
+) -> dict[str, float] | None:
+    """Evaluates at the trained length and, when `last`, at `training.eval_lengths`.
+
+    Lengths beyond what the position scheme can express are left out, with a line that says so. Batches of every length hold about
+    as many tokens, in a multiple of `rows`.
+    """
+    results: dict[str, float] = {}
+    trained = config.data.sequence_length
+    for length in (trained, *(config.training.eval_lengths if last else ())):
+        if max_length is not None and length > max_length:
+            log(f"not evaluated at length {length}: {config.model.position.kind} positions end at {max_length}")
+            continue
+        batch_size = max(1, config.data.batch_size * trained // length // rows) * rows
+        scores = evaluate(program, params, dataset.evaluation_batches(length=length, batch_size=batch_size), constants, stop)
+        if scores is None:
+            return None
+        suffix = "" if length == trained else f"@{length}"
+        results |= {f"eval/{name}{suffix}": value for name, value in scores.items()}
+    return results
+
+
+def progress_line(step: int, steps: int, values: dict[str, float]) -> str:
+    """One line for people: step, loss, pace and the time left at this pace."""
+    text = f"step {step}/{steps}  loss {values['train/loss']:.4f}  gradient norm {values['train/gradient_norm']:.3g}"
+    pace = values.get("train/tokens_per_second")
+    return text + (f"  {pace:,.0f} tokens/s" if pace else "")
+
+
+def train(
+    config: ResolvedConfig,
+    program: Program,
+    dataset: Dataset,
+    state: State,
+    progress: Progress,
+    checkpoints: Checkpoints,
+    metrics: MetricsFile,
+    stop: StopSignal,
+    log: Callable[[str], None],
+    max_length: int | None,
+    rows: int,
+) -> State:
+    """Trains from the step in `state` to `training.steps`.
+
+    The order is a contract: evaluate (parameters as they are) -> save -> take the next batch -> dispatch the step -> handle the
+    metrics of the *previous* step. So what is saved at step n is one moment: the state after n updates, the evaluation at n and
+    every metric up to n are on disk before the checkpoint is, and batch n has not been taken. Metrics come one step late so that
+    the device never waits for the host.
+
+    Raises:
+        Diverged: the loss or gradient is not finite. That update was not applied, and nothing is saved after it.
+        Preempted: a stop was requested; the state is saved at the current step.
+    """
+    training = config.training
+    constants = program.constants(config.seed)
+    step = start = int(state["step"])
+    batches = dataset.training_batches(start_step=start)
+    pending: tuple[int, dict[str, jax.Array]] | None = None
+    logged_tokens, logged_seconds = progress.tokens, progress.clock.seconds
+
+    def handle_pending() -> None:
+        nonlocal pending, logged_tokens, logged_seconds
+        if pending is None:
+            return
+        number, device_values = pending
+        pending = None
+        values = {name: value.item() for name, value in jax.device_get(device_values).items()}
+        progress.tokens += int(values.pop("tokens"))
+        finite = values.pop("finite")
+        if progress.clock.running:
+            seconds = progress.clock.seconds
+        else:
+            # The first step of a process compiles: the clock runs from its end.
+            progress.clock.start()
+            seconds = progress.clock.seconds
+            logged_tokens, logged_seconds = progress.tokens, seconds
+        if number % training.log_every == 0 or number in (1, training.steps) or not finite:
+            line = {f"train/{name}": value for name, value in values.items()}
+            if seconds > logged_seconds:
+                line["train/tokens_per_second"] = (progress.tokens - logged_tokens) / (seconds - logged_seconds)
+            metrics.write(number, progress.tokens, seconds, line)
+            log(progress_line(number, training.steps, line))
+            logged_tokens, logged_seconds = progress.tokens, seconds
+        if not finite:
+            raise Diverged(f"step {number}: loss {values['loss']}, gradient norm {values['gradient_norm']}; the update was not applied")
+
+    def save(scores: dict[str, float] | None) -> None:
+        beside = {"tokens": progress.tokens, "seconds": progress.clock.seconds, "evaluated": progress.evaluated}
+        checkpoints.save(step, state, beside, scores)
+
+    try:
+        while True:
+            last = step == training.steps
+            eval_due = last or (training.eval_every and step and step % training.eval_every == 0)
+            save_due = last or (training.checkpoint_every and step and step % training.checkpoint_every == 0)
+            scores = None
+            if (eval_due and not progress.evaluated) or save_due or stop.requested:
+                handle_pending()
+                progress.clock.stop()
+            if eval_due and not progress.evaluated and not stop.requested:
+                scores = evaluations(config, program, dataset, state["params"], constants, max_length, rows, stop, last, log)
+                if scores is not None:
+                    metrics.write(step, progress.tokens, progress.clock.seconds, scores)
+                    log(f"step {step}: " + ", ".join(f"{name} {value:.4f}" for name, value in scores.items()))
+                    progress.evaluated = True
+            if (save_due or stop.requested) and (step > start or step not in checkpoints.steps()):
+                save(scores)
+            if stop.requested and not (last and progress.evaluated):
+                raise Preempted(f"stopped at step {step} of {training.steps} and saved; the same command continues")
+            if last:
+                return state
+            if pending is None and step > start:
+                progress.clock.start()
+            batch = program.put_batch(next(batches))
+            progress.evaluated = False
+            state, device_values = program.train_step(state, batch, constants)
+            handle_pending()
+            step += 1
+            pending = (step, device_values)
+            checkpoints.poll()
+    finally:
+        batches.close()

@@ -1,0 +1,62 @@
+"""Devices as a mesh, and the one table that maps a parameter's logical axes to it."""
+
+import jax
+import numpy as np
+from jax.sharding import Mesh, NamedSharding, PartitionSpec
+
+from zoo.config import ResolvedConfig
+from zoo.errors import ConfigError
+from zoo.models.functional import Params
+
+# Logical axis of a parameter -> mesh axis that it is split over.
+RULES = {"vocab": "tensor", "embed": "fsdp", "mlp": "tensor", "heads": "tensor", "kv_heads": "tensor", "layers": None}
+BATCH_AXES = ("data", "fsdp")
+
+
+def make_mesh(config: ResolvedConfig, devices: list[jax.Device] | None = None) -> Mesh:
+    """Lays the devices out as (data, fsdp, tensor).
+
+    Raises:
+        ConfigError: if the devices do not fit the mesh, or the batch does not divide by them.
+    """
+    devices = jax.devices() if devices is None else devices
+    data, fsdp, tensor = config.mesh.data, config.mesh.fsdp, config.mesh.tensor
+    if data == -1:
+        if len(devices) % (fsdp * tensor):
+            raise ConfigError(f"{len(devices)} devices do not divide by mesh.fsdp={fsdp} x mesh.tensor={tensor}")
+        data = len(devices) // (fsdp * tensor)
+    if data * fsdp * tensor != len(devices):
+        raise ConfigError(f"mesh.data={data} x mesh.fsdp={fsdp} x mesh.tensor={tensor} is {data * fsdp * tensor}, "
+                          f"but there are {len(devices)} devices; mesh.data=-1 takes what is left")
+    part = config.data.batch_size // config.training.accumulation_steps
+    if part % (data * fsdp):
+        raise ConfigError(f"data.batch_size={config.data.batch_size} in training.accumulation_steps="
+                          f"{config.training.accumulation_steps} parts does not divide by {data * fsdp} devices (mesh.data x mesh.fsdp)")
+    return Mesh(np.array(devices).reshape(data, fsdp, tensor), ("data", "fsdp", "tensor"),
+                axis_types=(jax.sharding.AxisType.Auto,) * 3)
+
+
+def parameter_shardings(mesh: Mesh, axes: Params, shapes: Params) -> Params:
+    """Returns the sharding of every parameter: its logical axes through `RULES`, whole where a dimension does not divide."""
+
+    def sharding(names: tuple[str | None, ...], shape: jax.ShapeDtypeStruct) -> NamedSharding:
+        split = [RULES[name] if name else None for name in names]
+        return NamedSharding(mesh, PartitionSpec(*(
+            axis if axis and size % mesh.shape[axis] == 0 else None for axis, size in zip(split, shape.shape, strict=True))))
+
+    return jax.tree.map(sharding, axes, shapes, is_leaf=lambda node: isinstance(node, tuple))
+
+
+def batch_sharding(mesh: Mesh) -> NamedSharding:
+    """Rows of a batch are split over the data and fsdp axes."""
+    return NamedSharding(mesh, PartitionSpec(BATCH_AXES))
+
+
+def replicated(mesh: Mesh) -> NamedSharding:
+    """The whole array on every device."""
+    return NamedSharding(mesh, PartitionSpec())
+
+
+def rows_per_device_group(mesh: Mesh) -> int:
+    """A batch's rows must be a multiple of this."""
+    return mesh.shape["data"] * mesh.shape["fsdp"]

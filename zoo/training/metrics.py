@@ -1,0 +1,76 @@
+"""metrics.jsonl: one JSON object per line, the only source of curves; and the clock that it is stamped with."""
+
+import json
+import math
+import time
+from pathlib import Path
+from typing import Any
+
+
+class MetricsFile:
+    """Appends lines to `metrics.jsonl`, each flushed, so that a kill loses nothing but a torn last line.
+
+    Args:
+        path: the file.
+        step: updates that the run continues from; later lines of an interrupted run and a torn tail are cut off.
+        evaluated: whether the evaluation due at `step` was done before the interruption.
+    """
+
+    def __init__(self, path: Path, step: int, evaluated: bool):
+        kept = []
+        if path.exists():
+            for line in path.read_bytes().split(b"\n"):
+                try:
+                    values = json.loads(line)
+                except ValueError:
+                    continue
+                late = values["step"] > step or (values["step"] == step and not evaluated and "eval/loss" in values)
+                if not late:
+                    kept.append(line)
+            temporary = path.with_suffix(".jsonl.tmp")
+            temporary.write_bytes(b"".join(line + b"\n" for line in kept))
+            temporary.replace(path)
+        self._file = path.open("a", encoding="utf-8")
+
+    def write(self, step: int, tokens: int, seconds: float, values: dict[str, float]) -> None:
+        """Writes one line; numbers that JSON cannot hold become null and are listed under "nonfinite"."""
+        line: dict[str, Any] = {"step": step, "tokens": tokens, "seconds": round(seconds, 4)}
+        bad = [name for name, value in values.items() if not math.isfinite(value)]
+        line |= {name: None if name in bad else value for name, value in values.items()}
+        if bad:
+            line["nonfinite"] = bad
+        self._file.write(json.dumps(line, allow_nan=False) + "\n")
+        self._file.flush()
+
+    def close(self) -> None:
+        """Closes the file."""
+        self._file.close()
+
+
+class Clock:
+    """Seconds of training: monotonic, stopped while compiling, evaluating and saving, and carried over by checkpoints.
+
+    The first step of a process is left out, because it compiles.
+    """
+
+    def __init__(self, seconds: float = 0.0):
+        self._before, self._since = seconds, None
+
+    @property
+    def seconds(self) -> float:
+        """Seconds so far."""
+        return self._before + (time.monotonic() - self._since if self._since is not None else 0.0)
+
+    @property
+    def running(self) -> bool:
+        """Whether it is counting."""
+        return self._since is not None
+
+    def start(self) -> None:
+        """Starts or continues."""
+        if self._since is None:
+            self._since = time.monotonic()
+
+    def stop(self) -> None:
+        """Stops, keeping what was counted."""
+        self._before, self._since = self.seconds, None

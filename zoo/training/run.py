@@ -1,0 +1,232 @@
+"""One run from a config to a finished folder: checks, records, state, the loop, and how it ended."""
+
+import fcntl
+import hashlib
+import importlib.metadata
+import os
+import platform
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import jax
+import ml_collections
+import numpy as np
+
+from zoo import config as configs
+from zoo import data
+from zoo.analysis import cost
+from zoo.config import ResolvedConfig
+from zoo.errors import ConfigError, Diverged, Preempted
+from zoo.files import cache_directory, read_json, write_json
+from zoo.objectives.causal import make_objective
+from zoo.training.checkpoint import Checkpoints
+from zoo.training.loop import Progress, StopSignal, train
+from zoo.training.mesh import make_mesh, rows_per_device_group
+from zoo.training.metrics import Clock, MetricsFile
+from zoo.training.step import Program, make_program
+
+PACKAGES = ("jax", "jaxlib", "flax", "optax", "orbax-checkpoint", "grain", "ml-collections", "tokenizers", "numpy")
+
+
+def use_compilation_cache() -> None:
+    """Keeps compiled programs on disk, for later runs and the other arms of a sweep; call before the first array is made."""
+    jax.config.update("jax_compilation_cache_dir", str(cache_directory() / "compiled"))
+    jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.5)
+
+
+def resolve_with_vocabulary(config: ml_collections.ConfigDict) -> ResolvedConfig:
+    """Resolves a config, asking the data for the vocabulary's size where only the data knows it."""
+    resolved = configs.resolve(config)
+    if resolved.model.vocab_size == configs.AUTO:
+        resolved = configs.resolve(config, data.vocabulary_size(resolved))
+    return resolved
+
+
+def parameters_sha256(params: Any) -> str:
+    """Returns the sha256 over all parameters' paths and bytes, in the order of their paths."""
+    digest = hashlib.sha256()
+    for path, value in sorted((jax.tree_util.keystr(path), value) for path, value in jax.tree_util.tree_leaves_with_path(params)):
+        digest.update(path.encode())
+        digest.update(np.ascontiguousarray(jax.device_get(value)).tobytes())
+    return digest.hexdigest()
+
+
+def git_commit() -> str | None:
+    """Returns the commit that the code stands at, with "-dirty" if it was changed, or None outside a checkout."""
+    root = Path(__file__).resolve().parents[2]
+    if not (root / ".git").exists():
+        return None
+    try:
+        done = subprocess.run(["git", "-C", str(root), "describe", "--always", "--dirty", "--abbrev=40", "--exclude=*"],
+                              capture_output=True, text=True, timeout=10)
+    except (OSError, subprocess.TimeoutExpired):
+        return None
+    return done.stdout.strip() or None
+
+
+def lock(workdir: Path) -> Any:
+    """Takes the workdir for this process until it ends, so that two runs never write into each other.
+
+    Raises:
+        ConfigError: if another process holds it, or the folder cannot be written.
+    """
+    try:
+        workdir.mkdir(parents=True, exist_ok=True)
+        file = (workdir / ".lock").open("a+")
+    except OSError as error:
+        raise ConfigError(f"--workdir {workdir} cannot be written: {error.strerror}") from error
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        file.seek(0)
+        raise ConfigError(f"--workdir {workdir} is in use by {file.read().strip() or 'another process'}") from None
+    file.truncate(0)
+    file.write(f"process {os.getpid()} on {platform.node()}")
+    file.flush()
+    return file
+
+
+def check_same_run(workdir: Path, config: ResolvedConfig) -> None:
+    """Refuses to continue a folder that holds another run.
+
+    Raises:
+        ConfigError: with every result-relevant field that differs.
+    """
+    path = workdir / "config.json"
+    if not path.exists():
+        return
+    try:
+        before = configs.resolve(configs.load(str(path)), config.model.vocab_size)
+    except ConfigError as error:
+        raise ConfigError([f"{path} cannot be continued: {problem}" for problem in error.problems]) from error
+    changed = configs.difference(configs.from_flat(configs.result_relevant(before)), configs.from_flat(configs.result_relevant(config)))
+    if changed:
+        raise ConfigError([f"--workdir {workdir} holds a run with {field}={old!r}, not {new!r}; continue it as it is, or take another --workdir"
+                           for field, (old, new) in changed.items()])
+
+
+def describe_start(config: ResolvedConfig, counted: cost.Cost, dataset: data.Dataset, mesh: Any, workdir: Path) -> list[str]:
+    """The first screen: what runs, on what, with what, and where it goes."""
+    default = configs.default()
+    changed = ", ".join(f"{path.removeprefix('model.')}={value}" for path, (_, value) in configs.difference(default, config).items()
+                        if default_value(path) != configs.AUTO)
+    sizes = ", ".join(f"{name} {count:,}" for name, count in counted.parameters.items())
+    devices = jax.devices()
+    return [
+        f"config     {changed or 'all defaults'}",
+        f"parameters {sizes}; {counted.flops_per_token / 1e6:,.2f} MFLOP per token",
+        f"data       {dataset.description}: {dataset.train_tokens:,} training tokens, {dataset.validation_tokens:,} held out",
+        f"devices    {len(devices)} x {devices[0].device_kind}, mesh " + ", ".join(f"{name} {size}" for name, size in mesh.shape.items()),
+        f"workdir    {workdir}",
+    ]
+
+
+def default_value(path: str) -> Any:
+    """The default of a field."""
+    return configs.BY_PATH[path].default
+
+
+def run(config: ml_collections.ConfigDict, workdir: Path, log: Callable[[str], None] = print) -> dict[str, Any]:
+    """Trains a config in `workdir`, from the start or from the checkpoint that is there.
+
+    Returns:
+        The final status, as in status.json.
+
+    Raises:
+        ConfigError: a bad config, or a workdir that belongs to another run. Nothing was written.
+        DataError, Diverged, Preempted: as they say; status.json records it.
+    """
+    use_compilation_cache()
+    resolved = resolve_with_vocabulary(config)
+    held = lock(workdir)
+    try:
+        check_same_run(workdir, resolved)
+        status_file = workdir / "status.json"
+        if status_file.exists() and (status := read_json(status_file))["state"] == "done":
+            log(f"{workdir} is done already: {status['step']} steps")
+            return status
+        status = {"state": "running", "step": 0, "steps": resolved.training.steps, "reason": None}
+        try:
+            mesh = make_mesh(resolved)
+            dataset = data.load(resolved)
+            objective = make_objective(resolved, dataset.tokenizer.document_id)
+            check_same_data(workdir, dataset)
+            counted = cost.summary(resolved)
+            write_records(workdir, resolved, dataset, counted)
+            for line in describe_start(resolved, counted, dataset, mesh, workdir):
+                log(line)
+            program = make_program(resolved, objective, mesh, dataset.tokenizer.token_bytes())
+            checkpoints = Checkpoints(workdir / "checkpoints", resolved.training.keep_checkpoints, log)
+            state, progress = start(resolved, program, checkpoints, log)
+            status["step"] = int(state["step"])
+            write_json(status_file, status)
+            metrics = MetricsFile(workdir / "metrics.jsonl", status["step"], progress.evaluated)
+            log("compiling ...")
+            try:
+                state = train(resolved, program, dataset, state, progress, checkpoints, metrics, StopSignal(), log,
+                              objective.model.position.max_length, rows_per_device_group(mesh))
+            finally:
+                metrics.close()
+                checkpoints.close()
+            status |= {"state": "done", "step": int(state["step"]), "parameters_sha256": parameters_sha256(state["params"])}
+            write_json(status_file, status)
+            log(f"done: {status['step']} steps in {progress.clock.seconds:.1f} s of training")
+            return status
+        except ConfigError:
+            raise
+        except Exception as error:
+            name = {Diverged: "diverged", Preempted: "preempted"}.get(type(error), "failed")
+            reason = str(error) if name != "failed" else f"{type(error).__name__}: {error}"
+            write_json(status_file, status | {"state": name, "step": last_step(workdir), "reason": reason})
+            raise
+    finally:
+        held.close()
+
+
+def last_step(workdir: Path) -> int:
+    """The last step that metrics.jsonl tells of."""
+    path = workdir / "metrics.jsonl"
+    lines = path.read_text().splitlines() if path.exists() else []
+    return max((int(line.split('"step": ')[1].split(",")[0]) for line in lines if line.endswith("}")), default=0)
+
+
+def check_same_data(workdir: Path, dataset: data.Dataset) -> None:
+    """Refuses to continue a run on text that has changed since it started."""
+    path = workdir / "meta.json"
+    if path.exists() and (workdir / "checkpoints").exists():
+        before = read_json(path)["data"]["fingerprint"]
+        if before != dataset.fingerprint:
+            raise ConfigError(f"data.source has changed since the run in {workdir} started (fingerprint {before[:12]}, now "
+                              f"{dataset.fingerprint[:12]}); take another --workdir")
+
+
+def write_records(workdir: Path, config: ResolvedConfig, dataset: data.Dataset, counted: cost.Cost) -> None:
+    """Writes config.json, meta.json and the tokenizer."""
+    write_json(workdir / "config.json", configs.to_plain(config))
+    devices = jax.devices()
+    write_json(workdir / "meta.json", {
+        "identity": configs.identity(config),
+        "versions": {"python": platform.python_version(), **{name: importlib.metadata.version(name) for name in PACKAGES}},
+        "device": {"platform": devices[0].platform, "kind": devices[0].device_kind, "count": len(devices),
+                   "cpu_threads": len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()},
+        "commit": git_commit(),
+        "data": dataset.summary(),
+        "parameters": counted.parameters,
+        "flops_per_token": counted.flops_per_token,
+        "command": f"python train.py --config={workdir / 'config.json'} --workdir=WORKDIR",
+        "arguments": sys.argv[1:],
+    })
+    dataset.tokenizer.save(workdir)
+
+
+def start(config: ResolvedConfig, program: Program, checkpoints: Checkpoints, log: Callable[[str], None]) -> tuple[Any, Progress]:
+    """Returns the state to train from: the newest sound checkpoint's, or a fresh one."""
+    restored = checkpoints.restore_latest(program.abstract_state)
+    if restored is None:
+        return program.initial_state(config.seed), Progress()
+    state, beside = restored
+    log(f"continuing from step {int(state['step'])} of {config.training.steps}")
+    return state, Progress(beside["tokens"], beside["evaluated"], Clock(beside["seconds"]))

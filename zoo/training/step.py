@@ -1,0 +1,144 @@
+"""The train step and the evaluation step: one jitted function each, of explicit shardings, for every objective."""
+
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+from jax.sharding import Mesh
+from jaxtyping import Array, Int
+
+from zoo.config import ResolvedConfig
+from zoo.models.functional import Params, initialise, logical_axes, split, unrolled_ndim
+from zoo.objectives.causal import CausalObjective
+from zoo.training.mesh import batch_sharding, parameter_shardings, replicated
+from zoo.training.optimizer import make_optimizer, make_schedule
+
+State = dict[str, Any]
+"""{step, params, stats, optimizer}: everything that an update reads and writes."""
+
+
+@dataclass(frozen=True)
+class Program:
+    """The compiled parts of a run.
+
+    Attributes:
+        abstract_state: shapes, types and shardings of the state.
+        initial_state: (seed) -> State.
+        train_step: (State, batch, constants) -> (State, metrics); takes over the memory of the state that it is given.
+        eval_step: (params, batch, constants) -> sums over the batch.
+        constants: (seed) -> arguments that stay the same for a whole run.
+        put_batch: host batch -> batch on the devices.
+    """
+
+    abstract_state: State
+    initial_state: Any
+    train_step: Any
+    eval_step: Any
+    constants: Any
+    put_batch: Any
+
+
+def make_program(config: ResolvedConfig, objective: CausalObjective, mesh: Mesh, token_bytes: np.ndarray) -> Program:
+    """Builds the functions of a run; nothing is compiled before it is called.
+
+    Seeds are arguments and not part of the programs, so that runs which differ in their seed share a compilation.
+    """
+    graph, shapes = split(objective.model)
+    optimizer = make_optimizer(config, unrolled_ndim(objective.model))
+    schedule = make_schedule(config)
+    shardings = parameter_shardings(mesh, logical_axes(objective.model), shapes)
+    whole, rows = replicated(mesh), batch_sharding(mesh)
+
+    def initial_state(seed: Int[Array, ""]) -> State:
+        params = initialise(objective.model, seed)
+        return {"step": jnp.zeros((), jnp.int32), "params": params, "stats": {}, "optimizer": optimizer.init(params)}
+
+    abstract = jax.eval_shape(initial_state, jax.ShapeDtypeStruct((), jnp.uint32))
+    state_shardings = {
+        "step": whole,
+        "params": shardings,
+        "stats": {},
+        "optimizer": optax.tree_utils.tree_map_params(
+            optimizer, lambda _, sharding: sharding, abstract["optimizer"], shardings, transform_non_params=lambda _: whole),
+    }
+    abstract = jax.tree.map(lambda x, s: jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=s), abstract, state_shardings)
+
+    @partial(jax.jit, donate_argnums=0, in_shardings=(state_shardings, rows, whole), out_shardings=(state_shardings, whole))
+    def train_step(state: State, batch: dict[str, Array], constants: dict[str, Array]) -> tuple[State, dict[str, Array]]:
+        key = jax.random.fold_in(jax.random.key(constants["seed"]), state["step"]) if drops(config) else None
+        loss, sums, gradient = accumulate(
+            lambda params, part, index: objective.sums(
+                graph, params, part, constants["token_bytes"], None if key is None else jax.random.fold_in(key, index)),
+            state["params"], batch, config.training.accumulation_steps)
+        weight = jnp.maximum(sums["weight"], 1)
+        gradient = jax.tree.map(lambda g: g / weight, gradient)
+        norm = optax.global_norm(gradient)
+        updates, optimizer_state = optimizer.update(gradient, state["optimizer"], state["params"])
+        new = {
+            "step": state["step"] + 1,
+            "params": optax.apply_updates(state["params"], updates),
+            "stats": state["stats"],
+            "optimizer": optimizer_state,
+        }
+        finite = jnp.isfinite(loss) & jnp.isfinite(norm)
+        # A diverged update is not applied, so that what is saved last can still be looked at.
+        new = jax.tree.map(lambda after, before: jnp.where(finite, after, before), new, state)
+        metrics = {"loss": loss / weight, "gradient_norm": norm, "learning_rate": jnp.asarray(schedule(state["step"]), jnp.float32),
+                   "tokens": sums["weight"], "finite": finite}
+        return new, metrics
+
+    @partial(jax.jit, in_shardings=(shardings, rows, whole), out_shardings=whole)
+    def eval_step(params: Params, batch: dict[str, Array], constants: dict[str, Array]) -> dict[str, Array]:
+        loss, sums = objective.sums(graph, params, batch, constants["token_bytes"])
+        return {"loss": loss, **sums}
+
+    # The model's table may be larger than the tokenizer's; ids beyond it stand for no text.
+    padded = np.zeros(config.model.vocab_size, np.int32)
+    padded[: len(token_bytes)] = token_bytes
+
+    return Program(
+        abstract_state=abstract,
+        initial_state=lambda seed: jax.jit(initial_state, out_shardings=state_shardings)(np.uint32(seed)),
+        train_step=train_step,
+        eval_step=eval_step,
+        constants=lambda seed: jax.device_put({"seed": np.uint32(seed), "token_bytes": padded}, whole),
+        put_batch=lambda batch: jax.tree.map(lambda x: jax.make_array_from_process_local_data(rows, x), batch),
+    )
+
+
+def drops(config: ResolvedConfig) -> bool:
+    """Whether anything is dropped in training."""
+    return config.model.dropout > 0 or config.model.attention.dropout > 0
+
+
+def accumulate(sums_of, params: Params, batch: dict[str, Array], parts: int):
+    """Sums loss, weights and gradients over `parts` of the batch, so that the update equals that of the whole batch.
+
+    Args:
+        sums_of: (params, part of the batch, its number) -> (summed loss, dict of sums).
+        params: differentiated.
+        batch: arrays with the rows first; part number i is every `parts`-th row from i on, which leaves a sharded batch in place.
+        parts: number of parts.
+
+    Returns:
+        (summed loss, dict of sums, summed gradient).
+    """
+    gradient_of = jax.value_and_grad(sums_of, has_aux=True)
+    if parts == 1:
+        (loss, sums), gradient = gradient_of(params, batch, 0)
+        return loss, sums, gradient
+    split_batch = jax.tree.map(lambda x: jnp.moveaxis(x.reshape(x.shape[0] // parts, parts, *x.shape[1:]), 1, 0), batch)
+
+    def body(total, part):
+        index, rows = part
+        (loss, sums), gradient = gradient_of(params, rows, index)
+        return jax.tree.map(jnp.add, total, (loss, sums, gradient)), None
+
+    first = jax.tree.map(lambda x: x[0], split_batch)
+    shapes = jax.eval_shape(lambda: (lambda out: (out[0][0], out[0][1], out[1]))(gradient_of(params, first, 0)))
+    zero = jax.tree.map(lambda x: jnp.zeros(x.shape, x.dtype), shapes)
+    return jax.lax.scan(body, zero, (jnp.arange(parts), split_batch))[0]
