@@ -24,10 +24,7 @@ def documents(*texts):
 def test_stdlib_is_the_library_in_path_order():
     source = read("stdlib")
     root = Path(sysconfig.get_path("stdlib"))
-    own = {path: (root / path).read_text(encoding="utf-8", newline="") for path in ("abc.py", "json/decoder.py", "zipfile.py")
-           if (root / path).is_file()}
-    places = [source.texts.index(text) for text in own.values()]
-    assert len(own) >= 2
+    places = [source.texts.index((root / path).read_bytes().decode()) for path in ("abc.py", "json/decoder.py", "typing.py")]
     assert places == sorted(places)
     assert 5_000_000 < source.characters < 40_000_000
     assert f"{len(source.texts):,} documents" in source.description
@@ -50,7 +47,7 @@ def test_stdlib_leaves_out_packages_tests_and_files_of_the_build(tmp_path, monke
 
 def test_stdlib_that_is_not_there(tmp_path, monkeypatch):
     monkeypatch.setattr(sysconfig, "get_path", lambda name: str(tmp_path / "python311.zip"))
-    with pytest.raises(ConfigError, match="python311.zip"):
+    with pytest.raises(ConfigError, match=r"python311\.zip"):
         read("stdlib")
 
 
@@ -213,9 +210,11 @@ def test_shakespeare_is_cut_where_nanogpt_cuts_it(real_text):
 
 
 def test_tinystories_are_divided_into_whole_stories(real_text):
-    source = read(f"text:{real_text('tinystories.txt')}", "<|endoftext|>")
+    path = real_text("tinystories.txt")
+    source = read(f"text:{path}", "<|endoftext|>")
     train, validation = split(source, 0.05)
-    assert len(source.texts) == 2316 == len(train.texts) + len(validation.texts)
+    assert len(source.texts) == path.read_text(encoding="utf-8").count("<|endoftext|>") + 1
+    assert len(source.texts) == len(train.texts) + len(validation.texts)
     assert abs(validation.characters / source.characters - 0.05) < 0.001
 
 

@@ -1,6 +1,8 @@
 import json
+import os
 import subprocess
 import sys
+from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
@@ -108,9 +110,9 @@ def test_unknown_character_is_named_with_its_position(unknown):
 
 def test_half_a_character_decodes_to_a_replacement():
     for tokenizer in (ByteTokenizer(), built("bpe", 257, "x")):
-        ids = tokenizer.encode("é")
-        assert tokenizer.decode(ids[:1]) == "\ufffd"
-        assert tokenizer.decode([ids[0], tokenizer.document_id, ids[1]]) == "\ufffd\ufffd"[:1] * 1 + "" or True
+        first, second = tokenizer.encode("é")
+        assert tokenizer.decode([first]) == tokenizer.decode([second]) == "\ufffd"
+        assert tokenizer.decode([97, second, 98]) == tokenizer.decode([97]) + "\ufffd" + tokenizer.decode([98])
 
 
 @pytest.mark.parametrize("ids", [[-1], [257], [0, -5]])
@@ -168,7 +170,7 @@ def test_bpe_size_must_hold_the_bytes_and_be_reached():
 
 
 def test_bpe_encodes_pieces_as_the_library_encodes_the_whole(monkeypatch):
-    tokenizer = built("bpe", 400, TEXT * 3)
+    tokenizer = built("bpe", 380, TEXT * 3)
     text = TEXT * 20
     whole = tokenizer._model.encode(text, add_special_tokens=False).ids
     for size in (1, 7, 64):
@@ -178,7 +180,7 @@ def test_bpe_encodes_pieces_as_the_library_encodes_the_whole(monkeypatch):
         assert tokenizer.encode(text).tolist() == whole
 
 
-@given(text=st.text(alphabet=st.sampled_from("aZ1'st \n\t\r\x1c\u00a0\u2028é-_🙂")), size=st.integers(0, 4))
+@given(text=st.text(alphabet=st.sampled_from("aZ1'st \n\t\r\x1c\u00a0\u2028é-_🙂")), size=st.integers(1, 5))
 def test_bpe_cuts_change_no_token(all_tokenizers, text, size):
     tokenizer = all_tokenizers[2]
     with pytest.MonkeyPatch.context() as patch:
@@ -209,8 +211,9 @@ def test_bpe_training_is_the_same_in_every_process(tmp_path):
     )
     prints = set()
     for seed in "012":
-        environment = {"PYTHONHASHSEED": seed, "ZOO_CACHE": str(tmp_path / seed), "PATH": "", "RAYON_NUM_THREADS": str(1 + int(seed))}
-        command = [sys.executable, "-c", program, str(__import__("pathlib").Path(__file__).parent)]
+        threads = {"PYTHONHASHSEED": seed, "RAYON_NUM_THREADS": str(1 + int(seed))}
+        environment = {**os.environ, **threads, "ZOO_CACHE": str(tmp_path / seed)}
+        command = [sys.executable, "-c", program, str(Path(__file__).parent)]
         prints.add(subprocess.run(command, env=environment, capture_output=True, text=True, check=True).stdout)
     assert len(prints) == 1
 

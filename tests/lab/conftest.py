@@ -29,7 +29,7 @@ class SweepWriter:
         """A run whose evaluation loss falls from 6 to exactly `final` at the last step."""
         folder = self.root / name
         folder.mkdir(parents=True)
-        base = {"seed": seed, "model": {"dim": 64, "norm": {"placement": "pre"}}, "data": {"sequence_length": 128, "batch_size": 8}}
+        base = {"seed": seed, "model": {"dim": 64, "norm": {"placement": "pre"}}, "data": {"sequence_length": 128}}
         (folder / "config.json").write_text(json.dumps({**base, **(config or {})}))
         (folder / "meta.json").write_text(json.dumps({
             "identity": "00ff", "versions": {"jax": "0.10.2", "python": "3.11.2"}, "device": {"kind": "cpu", "count": 1},
@@ -55,7 +55,8 @@ class SweepWriter:
                     evaluation |= {f"eval/loss@{length}": value for length, value in (lengths or {}).items()}
                 lines.append(evaluation)
         if state == "diverged":
-            lines.append({"step": stop + 2, "tokens": stop, "seconds": stop * 0.1, "train/loss": None, "nonfinite": ["train/loss"]})
+            clock = {"step": stop + 2, "tokens": (stop + 2) * 1024, "seconds": stop * 0.1}
+            lines.append({**clock, "train/loss": None, "nonfinite": ["train/loss"]})
         text = "".join(json.dumps(line) + "\n" for line in lines)
         (folder / "metrics.jsonl").write_text(text + ('{"step": 99999, "train/lo' if torn else ""))
         return folder

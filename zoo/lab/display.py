@@ -4,11 +4,10 @@ import math
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping
-from typing import Protocol
+from typing import Protocol, Self
 
 from rich.console import Console, Group
 from rich.live import Live
-from rich.padding import Padding
 from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
@@ -32,6 +31,7 @@ def clock(seconds: float | None) -> str:
 
 def human(value: float) -> str:
     """Three digits and a unit: 532, 12.3 k, 1.25 M."""
+    value = float(f"{value:.3g}")
     for power, letter in ((12, " T"), (9, " G"), (6, " M"), (3, " k")):
         if value >= 10**power:
             shown = value / 10**power
@@ -65,7 +65,9 @@ def show_plan(console: Console, plan: Plan, states: Mapping[str, State]) -> None
         of_arm = [states[run.folder] for run in plan.runs if run.arm is arm]
         table.add_row(*(Text(level) for level in arm.levels.values()), human(arm.parameters["total"]), human(arm.flops_per_token),
                       human(arm.tokens), f"{arm.steps:,}", Text(_summary(of_arm)))
-    console.print(Padding(table, (1, 0)))
+    console.print()
+    console.print(table)
+    console.print()
     for warning in plan.warnings:
         line(f"warning: {warning}", "yellow")
 
@@ -75,6 +77,10 @@ def _summary(states: list[State]) -> str:
     words = [f"{state.name} at step {state.step:,}" if state.name in ("half-done", "failed") else state.name for state in states]
     counts = Counter(words)
     return ", ".join(f"{number} {word}" if len(states) > 1 else word for word, number in counts.items())
+
+
+def _loss(value: float) -> str:
+    return f"{value:.4f}" if math.isfinite(value) else "not finite"
 
 
 class Display(Protocol):
@@ -88,6 +94,9 @@ class Display(Protocol):
 
     def ended(self, run: Run, state: State) -> None:
         """A run has come to an end."""
+
+    def stopping(self) -> None:
+        """A signal came: the runs under way were asked to save."""
 
     def refresh(self) -> None:
         """Called often; decides itself when to look and to write."""
@@ -103,6 +112,12 @@ class PlainDisplay:
     def _line(self, text: str, style: str = "") -> None:
         self.console.print(Text(text, style), soft_wrap=True)
 
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        pass
+
     def started(self, run: Run, step: int) -> None:
         self.progress.start(run, self.now())
         self._line(f"start    {run.name}" + (f", continues after step {step:,}" if step else ""))
@@ -114,8 +129,13 @@ class PlainDisplay:
     def ended(self, run: Run, state: State) -> None:
         progress = self.progress.end(run, self.now())
         style = {"done": "green", "failed": "red", "diverged": "magenta"}.get(state.name, "")
-        self._line(f"{state.name:<8} {run.name}: {self._result(progress, state)} in {clock(self.now() - progress.started)}", style)
+        took = clock(self.now() - progress.started)
+        self._line(f"{state.name:<8} {run.name}: {self._result(progress, state)} in {took}", style)
         self._show()
+
+    def stopping(self) -> None:
+        number = len(self.progress.running)
+        self._line(f"stopping: {number} run{'' if number == 1 else 's'} under way will save first; once more to kill", "yellow")
 
     def refresh(self) -> None:
         if self.now() - self._written >= PLAIN_SECONDS:
@@ -131,7 +151,7 @@ class PlainDisplay:
     def _result(self, progress: RunProgress, state: State) -> str:
         if state.name == "done":
             value = progress.tail.metric
-            return f"{self.progress.metric} " + ("not written" if value is None else f"{value:.4f}" if math.isfinite(value) else "not finite")
+            return f"{self.progress.metric} {'not written' if value is None else _loss(value)}"
         reason = state.reason.rstrip(".")
         return f"step {state.step:,}" + (f", {reason}" if reason else "")
 
@@ -142,7 +162,7 @@ class PlainDisplay:
         tail, steps = progress.tail, progress.run.arm.steps
         parts = [f"step {tail.step:,}/{steps:,}"]
         if tail.loss is not None:
-            parts.append(f"loss {tail.loss:.4f}" if math.isfinite(tail.loss) else "loss not finite")
+            parts.append(f"loss {_loss(tail.loss)}")
         if progress.phase == "finishes":
             return ", ".join([*parts, "evaluates and saves"])
         if tail.tokens_per_second:
@@ -164,7 +184,7 @@ class LiveDisplay(PlainDisplay):
         super().__init__(console, progress, now)
         self._live = Live(console=console, auto_refresh=False, transient=True, get_renderable=self._picture)
 
-    def __enter__(self) -> "LiveDisplay":
+    def __enter__(self) -> Self:
         self._live.start()
         return self
 
@@ -192,5 +212,6 @@ class LiveDisplay(PlainDisplay):
         whole = Table.grid(padding=(0, 2, 0, 0))
         # Steps of the runs under way move the bar too: twelve runs of a minute each should not stand still for a minute.
         parts = sum(progress.tail.step / progress.run.arm.steps for progress in self.progress.running.values())
-        whole.add_row(ProgressBar(total=self.progress.total, completed=self.progress.ended + parts, width=40), Text(self._overall(), "bold"))
+        bar = ProgressBar(total=self.progress.total, completed=self.progress.ended + parts, width=40)
+        whole.add_row(bar, Text(self._overall(), "bold"))
         return Group(table, whole)

@@ -3,8 +3,8 @@
 import json
 from typing import Any
 
-from zoo.lab.formatting import count
-from zoo.lab.results import Run, Sweep, differing
+from zoo.lab.formatting import count, listed
+from zoo.lab.results import Sweep, differing
 
 # meta.json entries in which the runs of one comparison should agree.
 SHARED = {"versions": "software versions", "device": "devices", "commit": "commits", "data": "data"}
@@ -17,11 +17,6 @@ def _fingerprint(key: str, value: Any) -> str:
     return json.dumps(value, sort_keys=True)
 
 
-def _names(runs: list[Run]) -> str:
-    names = [f"{run.folder.name}" for run in runs]
-    return ", ".join(names[:6]) + (f" and {len(names) - 6} more" if len(names) > 6 else "")
-
-
 def doubts(sweep: Sweep) -> list[str]:
     """Warnings of the experiment itself, then runs that did not finish, unlike conditions and damaged files."""
     found = list(sweep.warnings)
@@ -29,7 +24,7 @@ def doubts(sweep: Sweep) -> list[str]:
     for state, text in words.items():
         runs = [run for run in sweep.runs if run.state == state]
         if runs:
-            found.append(f"{count(len(runs), 'run')} {text}: {_names(runs)}")
+            found.append(f"{count(len(runs), 'run')} {text}: {listed([run.folder.name for run in runs])}")
     described = [run for run in sweep.runs if run.meta]
     found += [
         f"the runs were made with different {words}: their differences may not come from the arms alone"

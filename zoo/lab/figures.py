@@ -2,8 +2,10 @@
 
 import io
 import os
+import warnings
 from pathlib import Path
 
+import numpy as np
 from matplotlib import rc_context
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
@@ -27,7 +29,7 @@ def _label(text: str) -> str:
 def _legend(axes: Axes, sweep: Sweep, look: dict[str, tuple[str, object]]) -> None:
     lines = [Line2D([], [], color=look[arm.name][0], linestyle=look[arm.name][1], linewidth=2) for arm in sweep.arms]
     legend = axes.legend(lines, [str(index) for index in range(len(lines))], loc="upper left", bbox_to_anchor=(1.01, 1.0),
-                         frameon=False, borderaxespad=0)
+                         frameon=False, borderaxespad=0, handlelength=3.6)
     # Set afterwards: a label that begins with "_" would be left out of the legend.
     for text, arm in zip(legend.get_texts(), sweep.arms, strict=True):
         text.set_text(_label(arm.label))
@@ -35,7 +37,10 @@ def _legend(axes: Axes, sweep: Sweep, look: dict[str, tuple[str, object]]) -> No
 
 def _save(figure: Figure, path: Path) -> Path:
     buffer = io.BytesIO()
-    figure.savefig(buffer, format="png", dpi=150, bbox_inches="tight", metadata={"Software": None})
+    with warnings.catch_warnings():
+        # A name in a script that the default font lacks is drawn as boxes.
+        warnings.filterwarnings("ignore", message="Glyph")
+        figure.savefig(buffer, format="png", dpi=150, bbox_inches="tight", metadata={"Software": None})
     temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     temporary.write_bytes(buffer.getvalue())
     os.replace(temporary, path)
@@ -67,7 +72,19 @@ def _curves(sweep: Sweep, look: dict[str, tuple[str, object]]) -> Axes | None:
         if found is not None:
             axes.fill_between(found.step, found.low, found.high, color=colour, alpha=0.15, linewidth=0)
             axes.plot(found.step, found.mean, color=colour, linestyle=dash, linewidth=1.8)
+    _cut(axes)
     return axes
+
+
+def _cut(axes: Axes) -> None:
+    """Ends the axis a little above the highest start where a run blew up far beyond it."""
+    lines = [values for line in axes.get_lines() if len(values := line.get_ydata()) and np.isfinite(values).any()]
+    if not lines:
+        return
+    low, high = min(map(np.nanmin, lines)), max(map(np.nanmax, lines))
+    start = np.nanmax([values[0] for values in lines])
+    if start > low and high > start + 1.5 * (start - low):
+        axes.set_ylim(low - 0.06 * (start - low), start + 0.06 * (start - low))
 
 
 def _lengths(sweep: Sweep, look: dict[str, tuple[str, object]]) -> Axes | None:

@@ -61,3 +61,8 @@ def unit(metric: str) -> str:
 def count(n: int, noun: str) -> str:
     """`1 seed`, `3 seeds`."""
     return f"{n} {noun}" if n == 1 else f"{n} {noun}s"
+
+
+def listed(names: list[str], most: int = 6) -> str:
+    """The first few names, and how many more there are."""
+    return ", ".join(names[:most]) + (f" and {len(names) - most} more" if len(names) > most else "")

@@ -123,7 +123,7 @@ def _plot(name: str, description: str) -> str:
 
 def _verdict(sweep: Sweep, verdict: Verdict) -> str:
     kind = verdict.overall.replace(" ", "-")
-    body = f"<p>{escape(verdict.paragraph)}</p>"
+    body = f"<p>{escape(verdict.paragraph.removeprefix(verdict.overall.capitalize() + ': '))}</p>"
     if verdict.outcomes:
         body += tables.contrast_table(sweep, verdict) + (
             '<p class="note">Differences are paired by seed. Intervals are Student t intervals, each at 95 % on its own. '
@@ -166,12 +166,14 @@ def _differences(sweep: Sweep) -> str:
         return ""
     baseline = escape(sweep.arms[0].label)
     drawn = any(difference.n for difference in against_baseline(sweep).values())
-    plot = _plot("differences", "differences from the baseline") if drawn else "<p>No seed is done in two arms yet.</p>"
+    if not drawn:
+        return _section("Differences from the baseline", f"<p>No seed is done in {baseline} and another arm yet.</p>")
     return _section(
         "Differences from the baseline",
         f'<p class="note">Baseline: {baseline}. Diamond: mean difference over paired seeds; line: 95 % t interval; dots: '
         "single seeds. Left of zero is better than the baseline. These comparisons are a description, not a test stated "
-        "beforehand, and are not corrected for their number.</p>", plot, tables.differences_table(sweep))
+        "beforehand, and are not corrected for their number.</p>",
+        _plot("differences", "differences from the baseline"), tables.differences_table(sweep))
 
 
 def _conditions(sweep: Sweep) -> str:

@@ -3,8 +3,9 @@
 import hashlib
 import itertools
 import re
+from collections import Counter
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from zoo import config
@@ -80,7 +81,9 @@ class Plan:
                  "flops_per_token": arm.flops_per_token}
                 for arm in self.arms
             ],
-            "runs": [{"folder": run.folder, "arm": run.arm.name, "seed": run.seed, "identity": run.identity} for run in self.runs],
+            "runs": [
+                {"folder": run.folder, "arm": run.arm.name, "seed": run.seed, "identity": run.identity} for run in self.runs
+            ],
             "seeds": list(experiment.seeds),
             "contrasts": [
                 {"name": contrast.name, "a": _side(experiment, contrast.a), "b": _side(experiment, contrast.b),
@@ -179,10 +182,14 @@ def _twins(arms: list[Arm]) -> list[str]:
         if elsewhere:
             why = f"they differ only in {', '.join(elsewhere)}, which cannot change a result"
         else:
-            one, other = (", ".join(f"{path}={value}" for path, value in side.overrides.items()) or "nothing" for side in (twin, arm))
+            one, other = (_settings(side) for side in (twin, arm))
             why = f"both come to {one}" if one == other else f"{one} and {other} resolve to the same config"
         lines.append(f'arms "{twin.name}" and "{arm.name}" are the same run: {why}')
     return lines
+
+
+def _settings(arm: Arm) -> str:
+    return ", ".join(f"{path}={value}" for path, value in arm.overrides.items()) or "the base"
 
 
 def _absent_metrics(experiment: Experiment, arms: list[Arm]) -> list[str]:
@@ -215,11 +222,8 @@ def _runs(experiment: Experiment, arms: list[Arm]) -> list[Run]:
         resolved = config.resolve(config.override(arm.config, {"seed": seed}))
         runs.append(Run(_folder_name(f"{arm.name}-seed{seed}"), arm, seed, config.identity(resolved), resolved))
     # Folders are compared without case: some file systems do.
-    names = [run.folder.lower() for run in runs]
-    return [
-        run if names.count(run.folder.lower()) == 1 else Run(f"{run.folder}-{run.identity[:8]}", run.arm, run.seed, run.identity, run.config)
-        for run in runs
-    ]
+    shared = {name for name, count in Counter(run.folder.lower() for run in runs).items() if count > 1}
+    return [replace(run, folder=f"{run.folder}-{run.identity[:8]}") if run.folder.lower() in shared else run for run in runs]
 
 
 def _folder_name(text: str) -> str:
@@ -244,7 +248,8 @@ def _warnings(experiment: Experiment, arms: list[Arm]) -> list[str]:
             lines += _unequal_cost(factor, arms, what, value)
     tokenizers = {repr(config.flatten(arm.config.data.tokenizer)) for arm in arms}
     if len(tokenizers) > 1 and experiment.metric.partition("@")[0] != "eval/bits_per_byte":
-        lines.append(f"arms differ in their tokenizer: {experiment.metric} counts per token and cannot be compared; use eval/bits_per_byte")
+        lines.append(f"arms differ in their tokenizer: {experiment.metric} counts per token and cannot be compared; "
+                     "use eval/bits_per_byte")
     return lines
 
 
@@ -257,8 +262,8 @@ def _unequal_levels(factor: str, its_levels: Mapping[str, Mapping[str, Any]]) ->
         extra = [path for path in changes if path not in common and not config.BY_PATH[path].when]
         if common and extra:
             without = [other for other, others in its_levels.items() if not set(extra) & set(others)]
-            lines.append(f'factor "{factor}": level "{level}" also sets {", ".join(extra)}, which '
-                         f'{", ".join(without) or "not every other level"} leaves at the base\'s: what differs is not {factor} alone')
+            lines.append(f'factor "{factor}": level "{level}" also sets {", ".join(extra)}, and level '
+                         f'{" or ".join(without) or "another"} does not: more differs than what the factor always sets')
     return lines
 
 
@@ -277,5 +282,5 @@ def _unequal_cost(factor: str, arms: list[Arm], what: str, value: Callable[[Arm]
     if pair is None:
         return []
     low, high = pair
-    return [f'factor "{factor}" changes {what} by up to {worst:.1%}: {low.levels[factor]} {value(low):,.0f}, '
-            f"{high.levels[factor]} {value(high):,.0f}"]
+    return [f'factor "{factor}" changes {what} by up to {worst:.1%}: from {value(low):,.0f} ({low.levels[factor]}) '
+            f"to {value(high):,.0f} ({high.levels[factor]})"]

@@ -39,7 +39,7 @@ class _Child:
     told: bool = False
 
     def stop(self) -> None:
-        """Asks the run to save and end, once. To the process alone, not to its group: its data workers have to live until then."""
+        """Asks the run to save and end, once. Only the process itself: its data workers have to live until it has saved."""
         if not self.told:
             self.told = True
             self.process.terminate()
@@ -68,7 +68,11 @@ class Pool:
         """
         with self._listening():
             try:
+                said = False
                 while self._children or (self._waiting and not self.stopped):
+                    if self.stopped and not said:
+                        said = True
+                        self._display.stopping()
                     while self._waiting and len(self._children) < self._workers and not self.stopped:
                         self._start(self._waiting.popleft())
                     for child in [child for child in self._children if child.process.poll() is not None]:

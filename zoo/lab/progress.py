@@ -61,16 +61,14 @@ class RunProgress:
 
     def refresh(self, now: float) -> None:
         """Looks at the files again."""
-        tail = read_tail(self.folder, self.metric)
-        if tail.step == self.tail.step:
+        before, self.tail = self.tail, read_tail(self.folder, self.metric)
+        if self.tail.step == before.step:
             return
-        self.tail, self.newest = tail, now
-        if self.trains_since is not None:
-            return
-        if tail.step > self.first_step:
-            self.trains_since = now
-        # Resuming goes back to the last checkpoint.
-        self.first_step = tail.step
+        self.newest = now
+        if self.trains_since is None:
+            # A lower step is not training yet: resuming goes back to the last checkpoint.
+            self.trains_since = now if self.tail.step > before.step else None
+            self.first_step = self.tail.step
 
     @property
     def phase(self) -> str:

@@ -121,7 +121,7 @@
     const plot = layout(axisTitles[state.x], metric + data.units[state.metric]);
     plot.hovermode = narrow() ? 'closest' : 'x unified';
     plot.hoverlabel.bgcolor = variable('--raised');
-    if (state.logarithmic) Object.assign(plot.xaxis, { type: 'log', dtick: 1, minor: { ticks: 'outside', dtick: 'D1' } });
+    if (state.logarithmic) plot.xaxis.type = 'log';
     const vertical = ranges.length ? verticalRange(ranges) : undefined;
     if (vertical) {
       plot.yaxis.range = vertical.range;
@@ -173,7 +173,7 @@
       const arm = data.arms[row.arm];
       const y = -position;
       const line = colour(arm);
-      traces.push({ x: row.points, y: row.points.map(() => y), mode: 'markers', text: row.seeds.map((seed) => 'seed ' + seed),
+      traces.push({ x: row.points, y: row.points.map(() => y - 0.2), mode: 'markers', text: row.seeds.map((seed) => 'seed ' + seed),
         hovertemplate: '%{text}: %{x:.4~g}<extra></extra>', marker: { color: faded(line, 0.45), size: 7, symbol: 'circle' } });
       if (row.low !== null) {
         traces.push({ x: [row.low, row.high], y: [y, y], mode: 'lines', line: { color: line, width: 2.5 }, hoverinfo: 'skip' });
@@ -181,11 +181,14 @@
       traces.push({ x: [row.mean], y: [y], mode: 'markers', hovertemplate: 'mean %{x:.4~g}<extra></extra>',
         marker: { color: line, size: 11, symbol: 'diamond' } });
       notes.push({ x: 0, xref: 'paper', xanchor: 'left', y: y + 0.24, yanchor: 'bottom', showarrow: false, align: 'left',
-        text: plotText(shorten(arm.label, narrow() ? 46 : 110)), font: { size: narrow() ? 11 : 12.5 } });
+        text: plotText(shorten(arm.label, narrow() ? 46 : 110)), font: { size: narrow() ? 11 : 12.5 }, bgcolor: variable('--paper') });
     });
     const plot = layout(data.differences.title, '');
     plot.margin.l = 16;
     Object.assign(plot.yaxis, { range: [-rows.length + 0.6, 0.75], showticklabels: false, showgrid: false, fixedrange: true });
+    const ends = rows.flatMap((row) => [0, row.mean, ...row.points, ...(row.low === null ? [] : [row.low, row.high])]);
+    const room = 0.06 * (Math.max(...ends) - Math.min(...ends)) || 0.01;
+    plot.xaxis.range = [Math.min(...ends) - room, Math.max(...ends) + room];
     plot.annotations = notes;
     plot.hovermode = 'closest';
     const ink = { color: variable('--soft'), width: 1.2, dash: 'dash' };

@@ -131,6 +131,15 @@ def differing(configs: list[dict[str, Any]]) -> list[str]:
     return [key for key in keys if len({json.dumps(config.get(key), sort_keys=True) for config in flat}) > 1]
 
 
+def _printable(value: Any) -> Any:
+    """Replaces lone surrogates, which JSON allows and no output can hold, in all strings of `value`."""
+    if isinstance(value, str):
+        return value.encode("utf-8", "replace").decode("utf-8")
+    if isinstance(value, dict):
+        return {_printable(key): _printable(item) for key, item in value.items()}
+    return [_printable(item) for item in value] if isinstance(value, list) else value
+
+
 def _read_object(path: Path, problems: list[str]) -> dict[str, Any]:
     try:
         value = read_json(path)
@@ -142,7 +151,7 @@ def _read_object(path: Path, problems: list[str]) -> dict[str, Any]:
     if not isinstance(value, dict):
         problems.append(f"{path}: a JSON object is expected, found {type(value).__name__}")
         return {}
-    return value
+    return _printable(value)
 
 
 def _read_metrics(path: Path) -> tuple[list[dict[str, float]], int]:
@@ -167,6 +176,8 @@ def _read_metrics(path: Path) -> tuple[list[dict[str, float]], int]:
             continue
         numbers = merged.setdefault(step, {})
         for key, value in row.items():
+            if not key.isprintable():
+                continue
             if value is None:
                 numbers[key] = math.nan
             elif isinstance(value, int | float) and not isinstance(value, bool):

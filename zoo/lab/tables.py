@@ -37,6 +37,14 @@ def numeric(text: str) -> Cell:
     return Cell(text.replace("-", "−") if text[:1] == "-" or " -" in text else text, "number")
 
 
+def arm_cell(label: str) -> Cell:
+    """An arm's label, which may break between factors but not at a hyphen within one."""
+    parts = label.split(", ")
+    shown = [part + ("," if index < len(parts) - 1 else "") for index, part in enumerate(parts)]
+    return Cell(markup=" ".join(
+        f'<span class="part{" short" if len(part) <= 30 else ""}">{escape(part)}</span>' for part in shown))
+
+
 def state(word: str) -> Cell:
     return Cell(word, markup=f'<span class="state {escape(word.replace(" ", "-"))}">{escape(word)}</span>')
 
@@ -70,8 +78,9 @@ def contrast_table(sweep: Sweep, verdict: Verdict) -> str:
             sweep.arm(side.arm).label + ("" if same else f" at {side.metric}") for side in (contrast.a, contrast.b)]
         stated = rule_text(contrast) + (f" (expected: {contrast.expected})" if contrast.expected else "")
         rows.append([
-            Cell(contrast.name), Cell(sides[0]), Cell(sides[1]),
-            numeric(measured(difference.mean, difference.low, difference.high)), numeric(interval(difference.low, difference.high)),
+            Cell(contrast.name), arm_cell(sides[0]), arm_cell(sides[1]),
+            numeric(measured(difference.mean, difference.low, difference.high)),
+            numeric(interval(difference.low, difference.high)),
             numeric(str(difference.n)), Cell(f"{contrast.rule.replace('_', '-')}: {stated}", "wide"), state(outcome.outcome),
         ])
     header = ["contrast", "a", "b", "a − b", "95 % interval", "pairs", "rule", "outcome"]
@@ -85,7 +94,7 @@ def lengths_table(sweep: Sweep) -> str:
         return ""
     rows = []
     for arm in sweep.arms:
-        cells = [Cell(arm.label)]
+        cells = [arm_cell(arm.label)]
         for length in found.lengths:
             value = found.values[arm.name][length]
             if value is not None:
@@ -112,6 +121,8 @@ def _parameters(sweep: Sweep, arm_name: str) -> int | float | None:
 def arms_table(sweep: Sweep) -> str:
     """One row per arm: what it is, what it costs, what it reached."""
     factors = list(dict.fromkeys(key for arm in sweep.arms for key in arm.factors))
+    # A single factor is the label already.
+    factors = factors if len(factors) > 1 else []
     rows = []
     for arm in sweep.arms:
         runs = sweep.runs_of(arm.name)
@@ -120,11 +131,11 @@ def arms_table(sweep: Sweep) -> str:
         final = spread(final_values(sweep, arm.name, sweep.metric).values())
         lowest = [value for run in runs if (value := run.best(sweep.metric)) is not None]
         rows.append([
-            Cell(arm.label), *(Cell(arm.factors.get(key, "–")) for key in factors),
+            arm_cell(arm.label), *(Cell(arm.factors.get(key, "–")) for key in factors),
             numeric(number(_parameters(sweep, arm.name))),
             numeric(number(float(np.round(np.nanmedian(speeds)))) if np.isfinite(speeds).any() else "–"),
             numeric(plus_minus(final.mean, final.sd) if final else "–"),
-            numeric(number(min(lowest)) if lowest else "–"), Cell(_states(runs)),
+            numeric(number(min(lowest)) if lowest else "–"), Cell(_states(runs), "short"),
         ])
     header = ["arm", *factors, "parameters", "tokens/s", f"final {sweep.metric}", "lowest seen", "runs"]
     n = len(factors)
@@ -141,7 +152,7 @@ def differences_table(sweep: Sweep) -> str:
             f"{'this arm' if run.arm == name else 'baseline'}, seed {run.seed}: {run.state}" for run in sweep.runs
             if run.arm in (name, sweep.arms[0].name) and run.seed not in difference.differences and run.state != "done"]
         rows.append([
-            Cell(sweep.arm(name).label), numeric(measured(difference.mean, difference.low, difference.high)),
+            arm_cell(sweep.arm(name).label), numeric(measured(difference.mean, difference.low, difference.high)),
             numeric(interval(difference.low, difference.high)),
             numeric(f"{difference.p:.2g}" if math.isfinite(difference.p) else "–"), numeric(str(difference.n)),
             Cell(seeds or "–"), Cell("; ".join(unpaired) or "–"),
@@ -165,7 +176,7 @@ def runs_table(sweep: Sweep, page_folder: Path) -> str:
         of_steps = f" of {steps:,}" if isinstance(steps, int) and run.state not in ("done", "missing") else ""
         final = run.final(sweep.metric)
         rows.append([
-            _folder_cell(run, page_folder), Cell(sweep.arm(run.arm).label), numeric(str(run.seed)), state(run.state),
+            _folder_cell(run, page_folder), arm_cell(sweep.arm(run.arm).label), numeric(str(run.seed)), state(run.state),
             numeric(number(final)), numeric(number(run.best(sweep.metric))),
             numeric(f"{run.step:,}{of_steps}" if run.state != "missing" else "–"),
             numeric(number(run.seconds, 3)), Cell(str(run.status.get("reason") or "")[:2000]),
@@ -185,7 +196,7 @@ def config_table(sweep: Sweep) -> str:
     for arm in sweep.arms:
         flat = [flatten(run.config) for run in started if run.arm == arm.name]
         values = [dict.fromkeys(json.dumps(c[key]) if key in c else "–" for c in flat) for key in keys]
-        rows.append([Cell(arm.label), *(Cell(" | ".join(value) or "–") for value in values)])
+        rows.append([arm_cell(arm.label), *(Cell(" | ".join(value) or "–") for value in values)])
     header = ["arm", *(key + (" (derived)" if named and key not in named else "") for key in keys)]
     return table("Config keys that differ (the seed aside)", header, rows)
 
@@ -198,5 +209,6 @@ def facts_table(caption: str, facts: dict[str, Any]) -> str:
 
 def summary(sweep: Sweep) -> str:
     """`4 arms, 3 seeds, 12 runs: 10 done, 1 diverged, 1 missing`."""
-    parts = [count(len(sweep.arms), "arm"), count(len(sweep.seeds), "seed"), f"{count(len(sweep.runs), 'run')}: {_states(sweep.runs)}"]
-    return ", ".join(([f"size {sweep.size}"] if sweep.size else []) + parts)
+    size = [f"size {sweep.size}"] if sweep.size else []
+    runs = f"{count(len(sweep.runs), 'run')}: {_states(sweep.runs)}"
+    return ", ".join([*size, count(len(sweep.arms), "arm"), count(len(sweep.seeds), "seed"), runs])

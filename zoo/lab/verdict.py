@@ -18,7 +18,7 @@ import math
 from dataclasses import dataclass, field
 
 from zoo.errors import did_you_mean
-from zoo.lab.formatting import count, interval, measured, number, unit
+from zoo.lab.formatting import count, interval, listed, measured, number, unit
 from zoo.lab.results import Run, Sweep
 from zoo.lab.stated import Contrast, Side
 from zoo.lab.statistics import PairedDifference, paired_difference
@@ -58,12 +58,19 @@ def decide(rule: str, margin: float, low: float, high: float) -> str:
 
 def rule_text(contrast: Contrast) -> str:
     """The rule as a condition on the difference a - b."""
-    margin = number(contrast.margin) + unit(contrast.a.metric)
+    margin = f"{contrast.margin:g}{unit(contrast.a.metric)}"
     return {
         "superiority": f"a below b by more than {margin}" if contrast.margin else "a below b",
         "non_inferiority": f"a at most {margin} above b",
         "equivalence": f"a within {margin} of b",
     }[contrast.rule]
+
+
+def _rule_name(contrast: Contrast) -> str:
+    if not contrast.margin:
+        return contrast.rule.replace("_", "-")
+    relation = "by more than" if contrast.rule == "superiority" else "within"
+    return f"{contrast.rule.replace('_', '-')} {relation} {contrast.margin:g}{unit(contrast.a.metric)}"
 
 
 def _name(run: Run) -> str:
@@ -145,7 +152,7 @@ def judge_contrast(sweep: Sweep, contrast: Contrast) -> Outcome:
     if unknown:
         notes.append(unknown)
     elif missing:
-        notes.append(f"not finished: {', '.join(missing)}")
+        notes.append(f"not finished: {listed(missing)}")
     elif len(pairs) < MINIMUM_PAIRS:
         notes.append(f"{count(len(pairs), 'paired seed')}; at least {MINIMUM_PAIRS} are needed")
     elif both:
@@ -187,9 +194,8 @@ def judge(sweep: Sweep) -> Verdict:
     outcomes = [judge_contrast(sweep, contrast) for contrast in sweep.contrasts]
     found = {outcome.outcome for outcome in outcomes}
     overall = "not supported" if "refuted" in found else "undecided" if "undecided" in found else "supported"
-    # With a single contrast its outcome is the verdict and need not be said twice.
+    words = {"holds": "holds", "refuted": "is refuted", "undecided": "is undecided"}
     parts = [
-        "; ".join([outcome.sentence, *outcome.notes]) + (f": {outcome.outcome}" if len(outcomes) > 1 else "")
-        for outcome in outcomes
-    ]
+        f"{'; '.join([outcome.sentence, *outcome.notes])}: {_rule_name(outcome.contrast)} {words[outcome.outcome]}"
+        for outcome in outcomes]
     return Verdict(overall, outcomes, f"{overall.capitalize()}: " + ". ".join(parts) + ".")

@@ -8,13 +8,14 @@ import hashlib
 import json
 import shutil
 import threading
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import jax
 from orbax.checkpoint import v1 as ocp
 
-from zoo.errors import DataError
+from zoo.errors import ConfigError, DataError
 from zoo.files import read_json, write_json
 
 MANIFEST = "manifest.json"
@@ -59,11 +60,13 @@ class Checkpoints:
         folder: where they live, one sub-folder per step.
         keep: how many of the newest to keep.
         log: called with one line about anything unusual.
+        read_only: look only; a run that is being trained meanwhile is left alone.
     """
 
-    def __init__(self, folder: Path, keep: int, log=print):
-        self.folder, self._log = folder.resolve(), log
-        self.folder.mkdir(parents=True, exist_ok=True)
+    def __init__(self, folder: Path, keep: int, log: Callable[[str], None] = print, read_only: bool = False):
+        self.folder, self._log, self._read_only = folder.resolve(), log, read_only
+        if not read_only:
+            self.folder.mkdir(parents=True, exist_ok=True)
         self._unhashed: int | None = None
         self._hashing: threading.Thread | None = None
         policies = ocp.training.preservation_policies
@@ -77,12 +80,31 @@ class Checkpoints:
     def _open(self) -> Any:
         if self._checkpointer is None:
             self._checkpointer = ocp.training.Checkpointer(
-                self.folder, preservation_policy=self._policy, cleanup_tmp_directories=True)
+                self.folder, preservation_policy=self._policy, cleanup_tmp_directories=not self._read_only)
         return self._checkpointer
 
     def steps(self) -> list[int]:
         """Returns the steps there are on disk, in order."""
         return sorted(int(path.name) for path in self.folder.iterdir() if path.is_dir() and path.name.isdigit())
+
+    def find(self, step: str) -> int:
+        """Turns "latest", "best" or a number into a step that there is.
+
+        Raises:
+            ConfigError: if there is none.
+        """
+        steps = self.steps()
+        if step == "best":
+            scored = [(one.metrics["eval/loss"], one.step) for one in self._open().checkpoints
+                      if one.metrics and "eval/loss" in one.metrics]
+            if not scored:
+                raise ConfigError(f"no checkpoint in {self.folder} was evaluated; take --step latest")
+            return min(scored)[1]
+        if step == "latest" and steps:
+            return steps[-1]
+        if step.isdigit() and int(step) in steps:
+            return int(step)
+        raise ConfigError(f"--step {step}: {self.folder} holds the steps {', '.join(map(str, steps)) or '(none)'}; also: latest, best")
 
     def restore_latest(self, abstract_state: Any) -> tuple[Any, dict[str, Any]] | None:
         """Restores the newest sound checkpoint onto the devices that `abstract_state` names, whatever saved it.

@@ -1,0 +1,188 @@
+"""Time of one training step of the same GPT here and in PyTorch eager, alternating in one run.
+
+    python benchmarks/step_time.py            # needs the `parity` extra (torch)
+
+The model: 4 layers, width 256, 4 heads, T 256, B 16, float32, GELU, learned positions, tied head, AdamW; vocabularies 512 and 8192.
+Two worker processes stay resident and take turns, a few steps at a time, so that what else the machine does falls on both. A turn
+in which other processes used more than `--foreign` of the machine's processor time is thrown away. Printed are medians, the
+quartiles, and the ratio of each pair of neighbouring turns.
+"""
+
+import argparse
+import os
+import statistics
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+SHAPE = {"layers": 4, "width": 256, "heads": 4, "length": 256, "batch": 16}
+
+
+def zoo_stepper(vocabulary: int, overrides: list[str]):
+    """Returns a function that does one step of the real train step of zoo and waits for it."""
+    import jax
+    import numpy as np
+
+    from zoo import config as configs
+    from zoo.objectives.causal import make_objective
+    from zoo.training.mesh import make_mesh
+    from zoo.training.step import make_program
+
+    config = configs.resolve(configs.override(configs.default(), {
+        "model.dim": SHAPE["width"], "model.num_layers": SHAPE["layers"], "model.attention.num_heads": SHAPE["heads"],
+        "model.vocab_size": vocabulary, "data.sequence_length": SHAPE["length"], "data.batch_size": SHAPE["batch"],
+        "optimizer.weight_decay": 0.1, **configs.parse_overrides([f"--config.{text}" for text in overrides]),
+    }))
+    program = make_program(config, make_objective(config, 0), make_mesh(config), np.ones(vocabulary, np.int32))
+    state, constants = program.initial_state(0), program.constants(0)
+    rows = np.random.default_rng(0).integers(0, vocabulary, (SHAPE["batch"], SHAPE["length"] + 1), np.int32)
+
+    def step():
+        nonlocal state
+        state, metrics = program.train_step(state, program.put_batch({"tokens": rows}), constants)
+        return float(jax.device_get(metrics["loss"]))
+
+    return step
+
+
+def torch_stepper(vocabulary: int, overrides: list[str]):
+    """Returns a function that does one step of the same model in PyTorch eager."""
+    del overrides
+    import torch
+    from torch import nn
+    from torch.nn import functional
+
+    width, heads = SHAPE["width"], SHAPE["heads"]
+
+    class Block(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.norm_1, self.norm_2 = nn.LayerNorm(width), nn.LayerNorm(width)
+            self.qkv, self.output = nn.Linear(width, 3 * width), nn.Linear(width, width)
+            self.up, self.down = nn.Linear(width, 4 * width), nn.Linear(4 * width, width)
+
+        def forward(self, x):
+            q, k, v = (part.unflatten(-1, (heads, -1)).transpose(1, 2) for part in self.qkv(self.norm_1(x)).chunk(3, -1))
+            attended = functional.scaled_dot_product_attention(q, k, v, is_causal=True)
+            x = x + self.output(attended.transpose(1, 2).flatten(-2))
+            return x + self.down(functional.gelu(self.up(self.norm_2(x))))
+
+    class Model(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.embedding, self.position = nn.Embedding(vocabulary, width), nn.Embedding(SHAPE["length"], width)
+            nn.init.normal_(self.embedding.weight, std=0.02)
+            self.blocks, self.norm = nn.Sequential(*(Block() for _ in range(SHAPE["layers"]))), nn.LayerNorm(width)
+
+        def forward(self, tokens):
+            x = self.embedding(tokens) + self.position.weight
+            return self.norm(self.blocks(x)) @ self.embedding.weight.T
+
+    torch.manual_seed(0)
+    torch.set_num_threads(os.cpu_count() or 1)
+    model = Model()
+    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3, betas=(0.9, 0.999), weight_decay=0.1)
+    rows = torch.randint(0, vocabulary, (SHAPE["batch"], SHAPE["length"] + 1))
+
+    def step():
+        logits = model(rows[:, :-1])
+        loss = functional.cross_entropy(logits.flatten(0, 1), rows[:, 1:].flatten())
+        optimizer.zero_grad(set_to_none=True)
+        loss.backward()
+        optimizer.step()
+        return loss.item()
+
+    return step
+
+
+STEPPERS = {"zoo": zoo_stepper, "torch": torch_stepper}
+
+
+def work(name: str, vocabulary: int, steps: int, overrides: list[str]) -> None:
+    """A worker: builds, warms up, then does `steps` steps for every line on its input and prints seconds per step."""
+    step = STEPPERS[name](vocabulary, overrides)
+    for _ in range(3):
+        loss = step()
+    print("ready", loss, flush=True)
+    for _ in sys.stdin:
+        began, cpu = time.perf_counter(), time.process_time()
+        for _ in range(steps):
+            step()
+        print((time.perf_counter() - began) / steps, (time.process_time() - cpu) / steps, flush=True)
+
+
+def busy_seconds() -> float:
+    """Processor seconds that the whole machine has spent on anything since it started."""
+    fields = [int(x) for x in Path("/proc/stat").read_text().splitlines()[0].split()[1:]]
+    return (sum(fields[:3]) + sum(fields[5:8])) / os.sysconf("SC_CLK_TCK")
+
+
+def quartiles(values: list[float]) -> tuple[float, float, float]:
+    """First quartile, median, third quartile."""
+    low, middle, high = statistics.quantiles(values, n=4) if len(values) > 1 else (values[0],) * 3
+    return low, middle, high
+
+
+def compare(vocabulary: int, arguments: argparse.Namespace) -> None:
+    """Runs the workers in turns and prints the figures for one vocabulary."""
+    names = ["zoo"] if arguments.only_zoo else ["zoo", "torch"]
+    # Idle workers must not spin while the other one is measured.
+    environment = os.environ | {"OMP_WAIT_POLICY": "passive", "KMP_BLOCKTIME": "0"}
+    workers = {name: subprocess.Popen(
+        [sys.executable, __file__, "--worker", name, "--vocabulary", str(vocabulary), "--steps", str(arguments.steps),
+         *(f"--set={text}" for text in arguments.set)],
+        stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environment) for name in names}
+    for name, worker in workers.items():
+        print(f"  {name}: {worker.stdout.readline().strip()}", flush=True)
+    rounds, dropped = [], 0
+    while len(rounds) < arguments.rounds and dropped < 5 * arguments.rounds:
+        turn = {}
+        clean = True
+        for name, worker in workers.items():
+            busy, began = busy_seconds(), time.perf_counter()
+            worker.stdin.write("go\n")
+            worker.stdin.flush()
+            seconds, own = map(float, worker.stdout.readline().split())
+            foreign = busy_seconds() - busy - own * arguments.steps
+            clean &= foreign < arguments.foreign * (time.perf_counter() - began) * (os.cpu_count() or 1)
+            turn[name] = 1000 * seconds
+        if clean:
+            rounds.append(turn)
+        else:
+            dropped += 1
+    for worker in workers.values():
+        worker.stdin.close()
+        worker.wait()
+    if not rounds:
+        print(f"vocabulary {vocabulary}: no turn was clean; the machine is busy (raise --foreign)")
+        return
+    for name in names:
+        low, middle, high = quartiles([turn[name] for turn in rounds])
+        print(f"vocabulary {vocabulary:5d}  {name:5s} median {middle:7.1f} ms  quartiles {low:.1f} .. {high:.1f}  n={len(rounds)}, {dropped} dropped")
+    if len(names) == 2:
+        low, middle, high = quartiles([turn["zoo"] / turn["torch"] for turn in rounds])
+        print(f"vocabulary {vocabulary:5d}  zoo / torch: median {middle:.3f}, quartiles {low:.3f} .. {high:.3f}")
+
+
+def main() -> None:
+    """Command line."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--vocabularies", type=lambda text: [int(x) for x in text.split(",")], default=[512, 8192])
+    parser.add_argument("--rounds", type=int, default=12, help="clean turns per vocabulary")
+    parser.add_argument("--steps", type=int, default=3, help="steps per turn")
+    parser.add_argument("--foreign", type=float, default=0.07, help="largest share of the machine that others may use in a turn")
+    parser.add_argument("--set", action="append", default=[], metavar="PATH=VALUE", help="override a config field of zoo's side")
+    parser.add_argument("--only-zoo", action="store_true", help="leave PyTorch out")
+    parser.add_argument("--worker", choices=STEPPERS, help=argparse.SUPPRESS)
+    parser.add_argument("--vocabulary", type=int, help=argparse.SUPPRESS)
+    arguments = parser.parse_args()
+    if arguments.worker:
+        work(arguments.worker, arguments.vocabulary, arguments.steps, arguments.set)
+        return
+    for vocabulary in arguments.vocabularies:
+        compare(vocabulary, arguments)
+
+
+if __name__ == "__main__":
+    main()

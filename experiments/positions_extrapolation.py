@@ -1,0 +1,69 @@
+"""Claim P3 (Press et al. 2021, Fig. 1): trained on short sequences, ALiBi holds on longer ones; other positions do not.
+
+    zoo run experiments/positions_extrapolation.py
+
+Five ways to tell a decoder its tokens' positions, trained at T = 128 and evaluated at 128, 256, 512, 1024 and 2048
+(`eval/loss`, then `eval/loss@256` and so on). A learned table ends at the length it was trained with, so the learned arm has no
+value beyond 128: that half of the claim holds by construction, and no contrast is stated on it. The arm without positions is
+shown for comparison; the claim says nothing about it.
+
+Stated beforehand, in nats per byte at the last step:
+
+* ALiBi at 2048 is at most 0.1 above itself at 128 (non-inferiority). Longer rows also mean more context for the mean byte, so
+  a loss that merely stays is no triumph; 0.1 nats is what is allowed as "holds".
+* Sinusoidal positions at 2048 are more than 0.1 above themselves at 128 (superiority of 128): the same number separates the
+  two findings.
+* RoPE lies between: above ALiBi and below sinusoidal at 2048, both as plain orders (margin 0).
+
+The arms differ in parameters by the learned table alone.
+"""
+
+from zoo import config
+from zoo.lab.experiment import Claim, Contrast, Experiment, Outcome, choose_size, levels
+
+MARGIN = 0.1
+LONGEST = "eval/loss@2048"
+SIZES = {
+    "tiny": {"model.dim": 64, "model.num_layers": 4, "training.steps": 400, "schedule.warmup_steps": 40,
+             "optimizer.learning_rate": 3e-3},
+    "full": {"model.dim": 256, "model.num_layers": 6, "training.steps": 5000, "schedule.warmup_steps": 500,
+             "optimizer.learning_rate": 1e-3},
+}
+
+
+def get_experiment(size: str = "tiny") -> Experiment:
+    """Five position schemes, one training length, five evaluation lengths."""
+    base = config.override(config.default(), {
+        "model.attention.num_heads": 4,
+        "data.sequence_length": 128,
+        "data.batch_size": 16,
+        "schedule.kind": "cosine",
+        "training.eval_lengths": (256, 512, 1024, 2048),
+        "training.eval_every": 0,
+        **choose_size(size, SIZES),
+    })
+
+    def arm(positions: str, metric: str = LONGEST) -> Outcome:
+        return Outcome({"positions": positions}, metric)
+
+    return Experiment(
+        name="positions_extrapolation" if size == "tiny" else f"positions_extrapolation-{size}",
+        question="Which positions let a decoder trained at length 128 read longer sequences?",
+        base=base,
+        factors={"positions": levels("model.position.kind", "learned", "sinusoidal", "rope", "alibi", "none")},
+        seeds=(0, 1, 2),
+        claim=Claim(
+            "P3", "Learned positions cannot go past their table; sinusoidal can but degrades; ALiBi holds; RoPE lies between",
+            "Press et al. 2021, Train Short, Test Long, Fig. 1"),
+        contrasts=(
+            Contrast("ALiBi holds", a=arm("alibi"), b=arm("alibi", "eval/loss"), rule="non_inferiority", margin=MARGIN,
+                     expected=f"ALiBi at 2048 ends at most {MARGIN} nats above ALiBi at 128"),
+            Contrast("sinusoidal degrades", a=arm("sinusoidal", "eval/loss"), b=arm("sinusoidal"), rule="superiority",
+                     margin=MARGIN, expected=f"sinusoidal at 128 ends more than {MARGIN} nats below sinusoidal at 2048"),
+            Contrast("RoPE is worse than ALiBi", a=arm("alibi"), b=arm("rope"), rule="superiority", margin=0.0,
+                     expected="at 2048, ALiBi ends below RoPE"),
+            Contrast("RoPE is better than sinusoidal", a=arm("rope"), b=arm("sinusoidal"), rule="superiority", margin=0.0,
+                     expected="at 2048, RoPE ends below sinusoidal"),
+        ),
+        size=size,
+    )

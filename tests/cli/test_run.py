@@ -1,0 +1,285 @@
+"""`zoo run` from its flags to its exit code, with a stand-in for training."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from zoo import config
+from zoo.lab import plan, pool
+
+HELPER = Path(__file__).parents[1] / "lab" / "fake_run.py"
+fake = config.import_file(HELPER, "helper")
+PRE0, POST0 = "norm=pre,warm-up=0-seed0", "norm=post,warm-up=0-seed0"
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    """The working directory, with an experiment file and a config file in it."""
+    monkeypatch.setattr(plan, "_cost", plan._cost)
+    monkeypatch.setattr(pool, "command", pool.command)
+    monkeypatch.setattr(pool, "POLL_SECONDS", 0.01)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("COLUMNS", "200")
+    (tmp_path / "norms.py").write_text(fake.EXPERIMENT_FILE)
+    (tmp_path / "small.py").write_text("from zoo import config\ndef get_config(argument='x'):\n    return config.override("
+                                       "config.default(), {'training.steps': 40, 'data.batch_size': 2})\n")
+    return tmp_path
+
+
+@pytest.fixture
+def zoo(folder, monkeypatch, capsys):
+    def call(*arguments, behaviours=None):
+        monkeypatch.setenv("FAKE_RUNS", json.dumps(behaviours or {}))
+        try:
+            code = fake.zoo(["run", *arguments])
+        except SystemExit as error:
+            code = error.code
+        out, err = capsys.readouterr()
+        return code, out, err
+
+    return call
+
+
+def tree(folder):
+    return sorted(str(path.relative_to(folder)) for path in folder.rglob("*"))
+
+
+def attempts(folder):
+    return {path.parent.name: len(path.read_text()) for path in folder.glob("runs/norms/*/attempts")}
+
+
+def test_from_file_to_report(zoo, folder):
+    code, out, err = zoo("norms.py")
+    assert (code, err) == (0, "")
+    assert "Which norm?" in out
+    assert "runs 8/8" in out
+    assert "report: runs/norms/report.html" in out
+    assert out.splitlines()[-1].startswith("Supported: ")
+    assert (folder / "runs/norms/report.html").stat().st_size > 1000
+    record = json.loads((folder / "runs/norms/experiment.json").read_text())
+    assert {run["folder"] for run in record["runs"]} == set(attempts(folder))
+    assert record["size"] == "tiny"
+
+
+def test_a_second_run_repeats_nothing(zoo, folder):
+    zoo("norms.py")
+    (folder / "runs/norms/report.html").unlink()
+    code, out, _ = zoo("norms.py")
+    assert code == 0
+    assert "8 of 8 runs were done already" in out
+    assert "start" not in out
+    assert set(attempts(folder).values()) == {1}
+    assert (folder / "runs/norms/report.html").exists()
+
+
+def test_seeds_can_be_added(zoo, folder):
+    zoo("norms.py", "--seeds", "1")
+    code, out, _ = zoo("norms.py", "--seeds", "0,5")
+    assert code == 0
+    assert "4 of 8 runs were done already" in out
+    assert attempts(folder)["norm=pre,warm-up=0-seed0"] == attempts(folder)["norm=pre,warm-up=0-seed5"] == 1
+
+
+def test_a_failed_run_is_told_and_tried_again_next_time(zoo, folder):
+    code, out, _ = zoo("norms.py", behaviours={PRE0: ["fail_without_status"]})
+    assert code == 1
+    assert f"failed: norm=pre,warm-up=0 seed 0: ValueError: boom (see runs/norms/{PRE0}/log.txt)" in out
+    assert "report: runs/norms/report.html" in out
+    code, out, _ = zoo("norms.py", behaviours={PRE0: ["fail_without_status", "finish"]})
+    assert code == 0
+    assert "7 of 8 runs were done already" in out
+    assert "1 failed at step 0, 1 done" in out
+
+
+def test_a_diverged_run_is_no_failure_and_is_not_run_again(zoo, folder):
+    assert zoo("norms.py", behaviours={POST0: ["diverge"]})[0] == 0
+    code, out, _ = zoo("norms.py")
+    assert code == 0
+    assert "8 of 8 runs were done already" in out
+
+
+@pytest.mark.parametrize("before", [False, True])
+def test_a_dry_run_writes_nothing(zoo, folder, before):
+    if before:
+        zoo("norms.py", "--seeds", "1")
+    files = tree(folder)
+    code, out, err = zoo("norms.py", "--dry-run", "--jobs", "3")
+    assert (code, err) == (0, "")
+    assert f"dry run: {4 if before else 8} of 8 runs would run, 3 at once, in runs/norms" in out
+    assert ("1 done, 1 new" in out) == before
+    assert tree(folder) == files
+
+
+def test_other_runs_in_the_folder_are_refused(zoo, folder):
+    zoo("norms.py")
+    for extra in ([], ["--dry-run"]):
+        code, _, err = zoo("norms.py", "--set", "model.dim=128", *extra)
+        assert code == 2
+        assert "and 7 more in runs/norms: another run: model.dim=256 there and 128 here" in err
+        assert "--fresh" in err
+    assert set(attempts(folder).values()) == {1}
+
+
+def test_fresh_moves_the_earlier_sweep_aside(zoo, folder):
+    zoo("norms.py", "--seeds", "1")
+    code, out, _ = zoo("norms.py", "--seeds", "1", "--config.model.dim=128", "--fresh", "--dry-run")
+    assert code == 0
+    assert "4 of 4 runs would run" in out
+    code, out, _ = zoo("norms.py", "--seeds", "1", "--config.model.dim=128", "--fresh")
+    assert code == 0
+    assert "the earlier sweep is in runs/norms.1" in out
+    for name, dim in (("norms", 128), ("norms.1", 256)):
+        assert json.loads((folder / "runs" / name / PRE0 / "config.json").read_text())["model"]["dim"] == dim
+    assert zoo("norms.py", "--seeds", "1", "--config.model.dim=128", "--fresh", "--output", "elsewhere")[0] == 0
+    assert not (folder / "elsewhere.1").exists()
+
+
+def test_output(zoo, folder):
+    assert zoo("norms.py", "--seeds", "1", "--output", "a/b")[0] == 0
+    assert (folder / "a/b/report.html").exists()
+    assert not (folder / "runs").exists()
+    (folder / "file").write_text("")
+    code, _, err = zoo("norms.py", "--output", "file")
+    assert (code, err) == (2, "error: --output file is a file; name a folder\n")
+    code, _, err = zoo("norms.py", "--output", f"a/b/{PRE0}")
+    assert code == 2
+    assert "the folder of a single run" in err
+
+
+@pytest.mark.parametrize("flags", [["--set", "optimizer.learning_rate=1e-4"], ["--config.optimizer.learning_rate=1e-4"],
+                                   ["--config.optimizer.learning_rate", "1e-4"]])
+def test_changes_of_the_base_reach_every_run(zoo, folder, flags):
+    assert zoo("norms.py", "--seeds", "1", *flags)[0] == 0
+    rates = [json.loads(path.read_text())["optimizer"]["learning_rate"] for path in folder.glob("runs/norms/*/config.json")]
+    assert rates == [1e-4] * 4
+
+
+def test_ad_hoc(zoo, folder):
+    code, out, err = zoo("--config=small.py:x", "--vary", "model.norm.kind=rmsnorm,layernorm", "--vary", "model.dim=32,64",
+                         "--config.data.batch_size=4", "--seeds", "2")
+    assert (code, err) == (0, "")
+    assert "What does norm.kind and dim change in small.py:x?" in out
+    sweep = folder / "runs/small-norm.kind-dim"
+    assert len(list(sweep.glob("*/status.json"))) == 8
+    made = json.loads((sweep / "norm.kind=rmsnorm,dim=32-seed1" / "config.json").read_text())
+    assert (made["model"]["norm"]["kind"], made["model"]["dim"]) == ("rmsnorm", 32)
+    assert (made["data"]["batch_size"], made["seed"]) == (4, 1)
+
+
+@pytest.mark.parametrize(("arguments", "text"), [
+    ([], "give an experiment file, or --config=FILE"),
+    (["norms.py", "--config=small.py"], "give an experiment file, or"),
+    (["norms.py", "--vary", "model.dim=1,2"], "--vary goes with --config=FILE"),
+    (["norms.py", "--name", "x"], "--name goes with --config=FILE"),
+    (["--config=small.py"], "--config without --vary"),
+    (["nroms.py"], 'nroms.py does not exist (did you mean "norms.py"?)'),
+    (["norms.py", "--set", "model.dim"], "--set model.dim: expected PATH=VALUE"),
+    (["norms.py", "--set", "model.dmi=3"], 'unknown field model.dmi (did you mean "model.dim"?)'),
+    (["norms.py", "--config.model.dmi=3"], 'unknown field model.dmi (did you mean "model.dim"?)'),
+    (["norms.py", "--config.model.dim"], "needs a value"),
+    (["norms.py", "--set", "model.norm.placement=pre"], 'model.norm.placement cannot be set: factor "norm" varies it'),
+    (["norms.py", "--set", "seed=3"], "use --seeds"),
+    (["norms.py", "--set", "model.dim=abc"], "every arm: model.dim='abc': expected a whole number"),
+    (["norms.py", "--seeds", "1,1"], "seeds: 1 is given more than once"),
+    (["norms.py", "--seeds", "x"], "neither a number of seeds nor a list"),
+    (["norms.py", "--seeds", "0"], "not a whole number from 1 on"),
+    (["norms.py", "--jobs", "0"], "not a whole number from 1 on"),
+    (["norms.py", "--job", "2"], "unrecognized arguments: --job 2"),
+    (["norms.py", "--oops"], "unrecognized arguments: --oops"),
+    (["--config=small.py", "--vary", "model.dim=64,64"], "level 64 is given more than once"),
+    (["--config=small.py", "--vary", "model.dim=64,32", "--name", "../x"], "is used as a folder name"),
+])
+def test_bad_flags(zoo, folder, arguments, text):
+    files = tree(folder)
+    code, _, err = zoo(*arguments)
+    assert code == 2
+    assert text in err
+    assert "Traceback" not in err
+    assert tree(folder) == files
+
+
+@pytest.mark.parametrize(("text", "seeds"), [("1", {0}), ("3", {0, 1, 2}), ("5,", {5}), ("0, 7", {0, 7})])
+def test_seeds(zoo, folder, text, seeds):
+    assert zoo("--config=small.py", "--vary", "model.dim=32,64", "--seeds", text)[0] == 0
+    assert {int(path.parent.name.partition("-seed")[2]) for path in folder.glob("runs/*/*/status.json")} == seeds
+
+
+def start(folder, *arguments, behaviours):
+    """`zoo run` as a process of its own; its own session, as under a terminal of its own."""
+    return subprocess.Popen(
+        [sys.executable, str(HELPER), "zoo", "run", *arguments], cwd=folder, text=True, start_new_session=True,
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE, env={**os.environ, "FAKE_RUNS": json.dumps(behaviours)})
+
+
+def until_running(process, folder, run=PRE0):
+    deadline = time.monotonic() + 30
+    while not (folder / "runs/norms" / run / "status.json").exists():
+        assert process.poll() is None, process.communicate()
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+
+
+def test_ctrl_c_of_the_whole_group_saves_and_says_how_to_go_on(zoo, folder):
+    process = start(folder, "norms.py", behaviours={PRE0: ["wait"]})
+    until_running(process, folder)
+    # As a terminal does it: to every process of the foreground group.
+    os.killpg(process.pid, signal.SIGINT)
+    out, err = process.communicate(timeout=30)
+    assert process.returncode == 75
+    assert "stopped: 0 of 8 runs are done" in err
+    assert "the same command" in err
+    assert "Traceback" not in out + err
+    assert json.loads((folder / "runs/norms" / PRE0 / "status.json").read_text())["state"] == "preempted"
+    assert not (folder / "runs/norms" / PRE0 / "interrupted").exists()
+    code, out, _ = zoo("norms.py")
+    assert code == 0
+    assert "1 half-done at step 20, 1 new" in out
+    assert "norm=pre,warm-up=0 seed 0, continues after step 20" in out
+
+
+def test_two_at_once_do_not_collide(zoo, folder):
+    process = start(folder, "norms.py", behaviours={PRE0: ["wait"]})
+    try:
+        until_running(process, folder)
+        for extra in ([], ["--fresh"]):
+            code, _, err = zoo("norms.py", *extra)
+            assert code == 1
+            assert f"error: runs/norms is in use by process {process.pid} on " in err
+            assert len(err.splitlines()) == 1
+        assert zoo("norms.py", "--dry-run")[0] == 0
+    finally:
+        process.terminate()
+        process.communicate(timeout=30)
+    assert process.returncode == 75
+    assert zoo("norms.py")[0] == 0
+
+
+def test_runs_that_outlive_a_killed_parent_are_not_started_twice(zoo, folder):
+    process = start(folder, "norms.py", behaviours={PRE0: ["wait"]})
+    until_running(process, folder)
+    process.kill()
+    process.communicate()
+    code, _, err = zoo("norms.py")
+    assert code == 1
+    assert "which is gone, are still training" in err
+    os.kill(int(err.split()[-1]), signal.SIGTERM)
+    deadline = time.monotonic() + 30
+    while (result := zoo("norms.py"))[0] == 1 and time.monotonic() < deadline:
+        time.sleep(0.05)
+    assert result[0] == 0
+    assert attempts(folder)[PRE0] == 2
+
+
+def test_help_is_cheap_and_has_an_example(zoo):
+    code, out, _ = zoo("--help")
+    assert code == 0
+    assert "zoo run experiments/norm_placement.py" in out
+    program = ("import argparse, sys; from zoo.cli import run; run.add_parser(argparse.ArgumentParser().add_subparsers());"
+               "print([name for name in ('jax', 'rich', 'scipy', 'ml_collections') if name in sys.modules])")
+    assert subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True).stdout == "[]\n"

@@ -1,0 +1,164 @@
+import itertools
+import json
+import os
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+import zoo.data
+from zoo.errors import ConfigError, DataError
+
+
+@pytest.fixture
+def corpus(tmp_path):
+    path = tmp_path / "corpus.txt"
+    stories = [f"Story number {number} of héros, {number * 7919} words.<end>" for number in range(60)]
+    path.write_text("".join(stories), encoding="utf-8")
+    return path
+
+
+@pytest.fixture
+def text_config(make_config, corpus):
+    def make(**fields):
+        given = {name.replace("__", "."): value for name, value in fields.items()}
+        return make_config({"data.source": f"text:{corpus}", "data.document_separator": "<end>"} | given)
+
+    return make
+
+
+BPE = {"data__tokenizer__kind": "bpe", "data__tokenizer__vocab_size": 280}
+KINDS = {"bytes": {}, "characters": {"data__tokenizer__kind": "characters"}, "bpe": BPE}
+
+
+@pytest.mark.parametrize(("kind", "size"), [("bytes", 257), ("characters", None), ("bpe", 280)])
+def test_load_gives_the_text_back(text_config, corpus, kind, size):
+    config = text_config(**KINDS[kind])
+    dataset = zoo.data.load(config)
+    stories = [story for story in corpus.read_text(encoding="utf-8").split("<end>") if story]
+    assert dataset.tokenizer.vocab_size == zoo.data.vocabulary_size(config) == (size or len(set("".join(stories))) + 1)
+    train, validation = (
+        dataset.tokenizer.decode(tokens, document="\n").split("\n")[1:] for tokens in (dataset.train, dataset.validation)
+    )
+    assert sorted(train + validation) == sorted(stories)
+    assert (dataset.documents, dataset.train_documents, dataset.validation_documents) == (60, len(train), len(validation))
+    assert (dataset.train_tokens, dataset.validation_tokens) == (len(dataset.train), len(dataset.validation))
+    assert dataset.train_bytes == len("".join(train).encode())
+    assert dataset.validation_bytes == len("".join(validation).encode())
+    sizes = dataset.tokenizer.token_bytes()
+    assert sizes[dataset.train].sum() == dataset.train_bytes
+    assert sizes[dataset.validation].sum() == dataset.validation_bytes
+
+
+def test_cached_load_is_the_same(text_config):
+    config = text_config(**BPE)
+    first, second = zoo.data.load(config), zoo.data.load(config)
+    assert first.summary() == second.summary()
+    np.testing.assert_array_equal(first.train, second.train)
+
+
+def test_changed_content_is_never_served_from_the_cache(text_config, corpus):
+    before = zoo.data.load(text_config())
+    stamp = corpus.stat()
+    corpus.write_bytes(corpus.read_bytes().replace(b"Story", b"Fable"))
+    os.utime(corpus, ns=(stamp.st_atime_ns, stamp.st_mtime_ns))
+    after = zoo.data.load(text_config())
+    assert after.fingerprint != before.fingerprint
+    assert "Fable" in after.tokenizer.decode(after.train)
+
+
+def test_summary_is_plain_json(text_config):
+    summary = zoo.data.load(text_config()).summary()
+    assert json.loads(json.dumps(summary, allow_nan=False)) == summary
+    assert summary["tokenizer"]["kind"] == "bytes"
+    assert summary["fingerprint"] == zoo.data.load(text_config()).fingerprint
+    assert "60 documents" in summary["description"]
+
+
+def test_training_batches_follow_the_config(text_config):
+    dataset = zoo.data.load(text_config(data__batch_size=6, data__sequence_length=12, seed=3))
+    with dataset.training_batches() as batches:
+        first = [batch["tokens"] for batch in itertools.islice(batches, 4)]
+    assert first[0].shape == (6, 13)
+    with dataset.training_batches(start_step=2, process_index=1, process_count=2) as batches:
+        np.testing.assert_array_equal(next(batches)["tokens"], first[2][3:])
+    other = zoo.data.load(text_config(data__batch_size=6, data__sequence_length=12, seed=4))
+    with other.training_batches() as batches:
+        assert not np.array_equal(next(batches)["tokens"], first[0])
+
+
+def test_arms_with_other_models_see_the_same_batches(text_config):
+    seen = []
+    for fields in ({}, {"model__dim": 64, "optimizer__learning_rate": 0.1}):
+        with zoo.data.load(text_config(**fields)).training_batches() as batches:
+            seen.append(next(batches)["tokens"])
+    np.testing.assert_array_equal(*seen)
+
+
+def test_evaluation_at_other_lengths_keeps_the_tokens_per_batch(text_config):
+    dataset = zoo.data.load(text_config(training__eval_batches=2))
+    shapes = {length: next(dataset.evaluation_batches(length))["tokens"].shape for length in (None, 8, 4, 16, 13, 100)}
+    assert shapes == {None: (4, 9), 8: (4, 9), 4: (8, 5), 16: (2, 17), 13: (2, 14), 100: (1, 101)}
+    assert len(list(dataset.evaluation_batches())) == 2
+    assert next(dataset.evaluation_batches(16, batch_size=5))["tokens"].shape == (5, 17)
+    assert next(dataset.evaluation_batches(32, process_count=2))["tokens"].shape == (1, 33)
+    whole = np.concatenate([batch["tokens"] for batch in dataset.evaluation_batches(32, limit_batches=0)])[:, 1:]
+    np.testing.assert_array_equal(whole[whole >= 0], dataset.validation[1:])
+
+
+def test_another_text_file(text_config, tmp_path):
+    dataset = zoo.data.load(text_config(training__eval_batches=1))
+    other = tmp_path / "other.txt"
+    other.write_text("first<end>second")
+    tokens = dataset.encode_text_file(other)
+    assert dataset.tokenizer.decode(tokens, document="|") == "|first|second"
+    (batch,) = dataset.evaluation_batches(length=20, tokens=tokens)
+    assert batch["tokens"][0, : len(tokens)].tolist() == tokens.tolist()
+    with pytest.raises(ConfigError, match="no such file"):
+        dataset.encode_text_file(tmp_path / "gone.txt")
+    other.write_text("漢字")
+    characters = zoo.data.load(text_config(data__tokenizer__kind="characters"))
+    with pytest.raises(DataError, match=r"other\.txt.*'漢'.*position 0"):
+        characters.encode_text_file(other)
+
+
+def test_vocabulary_of_bytes_and_bpe_needs_no_data(text_config, corpus):
+    configs = {kind: text_config(**fields) for kind, fields in KINDS.items()}
+    corpus.unlink()
+    assert [zoo.data.vocabulary_size(configs[kind]) for kind in ("bytes", "bpe")] == [257, 280]
+    with pytest.raises(ConfigError, match="no such file"):
+        zoo.data.vocabulary_size(configs["characters"])
+
+
+def test_importing_stays_light():
+    program = "import sys, zoo.data; print([name for name in ('grain', 'tokenizers', 'jax') if name in sys.modules])"
+    assert subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True).stdout == "[]\n"
+
+
+def test_loading_bytes_starts_no_device(text_config):
+    program = (
+        "import sys, types, zoo.data; n = types.SimpleNamespace; zoo.data.load(n(seed=0, training=n(eval_batches=0), data=n("
+        "source='stdlib', document_separator='', validation_fraction=0.1, sequence_length=8, batch_size=2, "
+        "tokenizer=n(kind='bytes')))); print('jax' in sys.modules)"
+    )
+    assert subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True).stdout == "False\n"
+
+
+def test_stdlib_by_default(make_config):
+    dataset = zoo.data.load(make_config({}))
+    assert "standard library" in dataset.description
+    assert abs(dataset.validation_bytes / (dataset.train_bytes + dataset.validation_bytes) - 0.1) < 0.01
+    with dataset.training_batches() as batches:
+        tokens = next(batches)["tokens"]
+    assert tokens.min() >= 0
+    assert tokens.max() <= 256
+
+
+def test_tiny_shakespeare_has_nanogpts_counts(make_config, real_text):
+    """nanoGPT's data/shakespeare_char: 65 characters, 1,003,854 train and 111,540 validation tokens."""
+    path = real_text("tinyshakespeare.txt")
+    dataset = zoo.data.load(make_config({"data.source": f"text:{path}", "data.tokenizer.kind": "characters"}))
+    assert dataset.tokenizer.vocab_size == 65 + 1
+    assert (dataset.train_tokens, dataset.validation_tokens) == (1_003_854 + 1, 111_540 + 1)
+    assert dataset.tokenizer.decode(np.append(dataset.train, dataset.validation)) == path.read_text(encoding="utf-8")

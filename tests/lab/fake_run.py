@@ -1,0 +1,166 @@
+"""A stand-in for the training process, with the same files and exit codes, and what tests of the laboratory share.
+
+As a program, `fake_run.py --config FILE --workdir DIR` does what $FAKE_RUNS, a JSON object {folder: [behaviour of the first
+attempt, of the second, ...]}, says of the folder; the last behaviour repeats, and the default is to finish.
+`fake_run.py zoo run ...` is the command line with these stand-ins in place of real runs.
+"""
+
+import json
+import os
+import signal
+import sys
+import time
+from pathlib import Path
+
+STEPS = 40
+
+
+def command(folder):
+    return [sys.executable, str(Path(__file__)), "--config", str(folder / "config.json"), "--workdir", str(folder)]
+
+
+def cost(resolved):
+    from types import SimpleNamespace
+
+    body = resolved.model.dim * resolved.model.num_layers
+    return SimpleNamespace(parameters={"total": body, "embedding": 0, "body": body, "heads": 0}, flops_per_token=6.0 * body)
+
+
+def experiment(**changes):
+    """Two norms x two warm-ups x two seeds, with one contrast."""
+    from zoo import config
+    from zoo.lab.experiment import Claim, Contrast, Experiment, Outcome, levels
+
+    return Experiment(**{
+        "name": "norms",
+        "question": "Which norm?",
+        "base": config.override(config.default(), {"training.steps": STEPS, "data.sequence_length": 8, "data.batch_size": 2}),
+        "factors": {"norm": levels("model.norm.placement", "pre", "post"), "warm-up": levels("schedule.warmup_steps", 0, 10)},
+        "seeds": (0, 1),
+        "claim": Claim("X1", "pre is better", "nobody"),
+        "contrasts": (Contrast("pre wins", Outcome({"norm": "pre", "warm-up": "0"}), Outcome({"norm": "post", "warm-up": "0"}),
+                               "superiority", 0.1, "pre ends below post"),),
+        "size": "tiny",
+        **changes,
+    })
+
+
+EXPERIMENT_FILE = f"""
+import sys
+sys.path.insert(0, {str(Path(__file__).parent)!r})
+import fake_run
+
+def get_experiment(size="tiny"):
+    return fake_run.experiment(size=size)
+"""
+
+
+class Child:
+    def __init__(self, folder):
+        self.folder = folder
+        self.config = json.loads((folder / "config.json").read_text())
+        attempts = folder / "attempts"
+        self.attempt = len(attempts.read_text()) if attempts.exists() else 0
+        with open(attempts, "a") as file:
+            file.write("x")
+        checkpoint = folder / "checkpoint"
+        self.step = int(checkpoint.read_text()) if checkpoint.exists() else 0
+
+    def status(self, state, reason=None):
+        temporary = self.folder / ".status"
+        temporary.write_text(json.dumps({"state": state, "step": self.step, "steps": STEPS, "reason": reason}))
+        os.replace(temporary, self.folder / "status.json")
+
+    def train(self, until):
+        with open(self.folder / "metrics.jsonl", "a") as file:
+            while self.step < until:
+                self.step += 10
+                print(json.dumps({"step": self.step, "tokens": self.step * 16, "seconds": self.step / 10,
+                                  "train/loss": 4 - self.step / 100, "train/tokens_per_second": 1234.5}), file=file, flush=True)
+            if self.step == STEPS:
+                loss = 2.0 + self.config["seed"] / 100 + (self.config["model"]["norm"]["placement"] == "post")
+                print(json.dumps({"step": self.step, "eval/loss": loss}), file=file, flush=True)
+        (self.folder / "checkpoint").write_text(str(self.step))
+
+    def finish(self):
+        self.train(STEPS)
+        self.status("done")
+        return 0
+
+    def fail(self):
+        self.status("failed", "the disk is full")
+        return 1
+
+    def fail_without_status(self):
+        print("Traceback (most recent call last):\nValueError: boom\n")
+        return 3
+
+    def fail_in_silence(self):
+        return 9
+
+    def diverge(self):
+        self.train(20)
+        self.status("diverged", "loss is not finite at step 20")
+        return 4
+
+    def preempt(self):
+        self.train(20)
+        self.status("preempted")
+        return 75
+
+    def kill(self):
+        self.status("running")
+        self.train(20)
+        os.kill(os.getpid(), signal.SIGKILL)
+
+    def lie(self):
+        self.status("running")
+        return 0
+
+    def wait(self):
+        """Runs until it is told to stop, then saves."""
+        asked = []
+        signal.signal(signal.SIGTERM, lambda *_: asked.append(True))
+        signal.signal(signal.SIGINT, lambda *_: (self.folder / "interrupted").write_text(""))
+        self.train(20)
+        self.status("running")
+        deadline = time.monotonic() + 60
+        while not asked and time.monotonic() < deadline:
+            time.sleep(0.02)
+        if not asked:
+            return 1
+        (self.folder / "checkpoint").write_text(str(self.step))
+        self.status("preempted")
+        return 75
+
+    def ignore(self):
+        """Cannot be asked to stop."""
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
+        self.status("running")
+        time.sleep(60)
+        return 1
+
+
+def main(arguments):
+    folder = Path(arguments[arguments.index("--workdir") + 1])
+    child = Child(folder)
+    behaviours = json.loads(os.environ.get("FAKE_RUNS", "{}")).get(folder.name, ["finish"])
+    return getattr(child, behaviours[min(child.attempt, len(behaviours) - 1)])()
+
+
+def zoo(arguments):
+    import argparse
+
+    from zoo.cli import run
+    from zoo.cli.errors import reported
+    from zoo.lab import plan, pool
+
+    pool.command, plan._cost = command, cost
+    parser = argparse.ArgumentParser(prog="zoo")
+    run.add_parser(parser.add_subparsers(required=True))
+    args = parser.parse_args(arguments)
+    return reported(args.handler)(args)
+
+
+if __name__ == "__main__":
+    sys.exit(zoo(sys.argv[2:]) if sys.argv[1] == "zoo" else main(sys.argv[1:]))

@@ -1,0 +1,80 @@
+import numpy as np
+import pytest
+
+from zoo.lab import curves
+from zoo.lab.comparison import load_comparison
+from zoo.lab.formatting import interval, number, plus_minus
+from zoo.lab.results import load_sweep
+
+
+def test_band_is_mean_and_range_over_seeds(writer):
+    sweep = load_sweep(writer.sweep())
+    found = curves.band(sweep, sweep.arms[0], "eval/loss")
+    finals = [run.final("eval/loss") for run in sweep.runs_of(sweep.arms[0].name)]
+    assert found.n == 3
+    assert (found.step[0], found.step[-1]) == (0, 200)
+    assert found.mean[-1] == pytest.approx(np.mean(finals))
+    assert (found.low[-1], found.high[-1]) == (min(finals), max(finals))
+    assert found.seconds[-1] == pytest.approx(200 * 0.11)
+
+
+def test_band_ends_where_a_diverged_run_ends_and_leaves_out_failed_ones(writer):
+    sweep = load_sweep(writer.sweep(broken=True))
+    diverged = curves.band(sweep, sweep.arm("norm=post,warm-up=0"), "eval/loss")
+    failed = curves.band(sweep, sweep.arm("norm=post,warm-up=100"), "eval/loss")
+    assert (diverged.n, diverged.step[-1]) == (3, 120)
+    assert (failed.n, failed.step[-1]) == (2, 200)
+
+
+def test_band_of_unfinished_runs_covers_what_all_have_reached(writer):
+    folders = [writer.run(f"r{seed}", seed=seed, state="running", stop=stop) for seed, stop in enumerate((40, 80))]
+    sweep = load_comparison(folders)
+    assert curves.band(sweep, sweep.arms[0], "eval/loss").step.tolist() == [0, 20, 40]
+    assert curves.band(sweep, sweep.arms[0], "nothing") is None
+
+
+def test_a_failed_run_does_not_end_the_band_of_running_ones(writer):
+    folders = [writer.run("r0", state="failed", stop=20), writer.run("r1", seed=1, state="running", stop=60)]
+    sweep = load_comparison(folders)
+    assert curves.band(sweep, sweep.arms[0], "eval/loss").step.tolist() == [0, 20, 40, 60]
+
+
+def test_colour_follows_the_first_factor_and_dash_the_second(writer):
+    assert list(curves.styles(load_sweep(writer.sweep())).values()) == [(0, 0), (0, 1), (1, 0), (1, 1)]
+
+
+def test_lengths_tell_impossible_from_unfinished(writer):
+    sweep = load_sweep(writer.sweep(lengths=True, broken=True))
+    found = curves.by_length(sweep)
+    assert (found.trained, found.lengths) == (128, [64, 128, 256, 512, 1024])
+    assert {length for arm, length in found.impossible if arm == "norm=pre,warm-up=0"} == {512, 1024}
+    assert not [arm for arm, _ in found.impossible if arm.startswith("norm=post")]
+    assert found.values["norm=post,warm-up=0"][256].n == 2
+    trained = found.values["norm=pre,warm-up=0"][128]
+    assert trained.mean == pytest.approx(np.mean(list(curves.final_values(sweep, "norm=pre,warm-up=0", "eval/loss").values())))
+
+
+def test_thinning_keeps_the_mean_and_bounds_the_size():
+    x = np.arange(10_007.0)
+    thinned, squares = curves.thin(x, x**2)
+    assert len(thinned) <= curves.MAXIMUM_POINTS
+    assert thinned[0] == np.mean(x[:17])
+    assert squares[-1] == pytest.approx(np.mean(x[-(10_007 % 17):] ** 2))
+    assert curves.thin(x[:5])[0] is not None
+    np.testing.assert_array_equal(curves.thin(x[:5])[0], x[:5])
+
+
+@pytest.mark.parametrize(("value", "text"), [
+    (None, "–"), (float("nan"), "not finite"), (0, "0"), (1234567, "1,234,567"), (2.34567, "2.346"), (12345.678, "12,346"),
+    (0.0012345, "0.001234"), (1.5e-7, "1.5e-07"), (1.234567e9 + 0.5, "1.23e+09"), (-2.5, "-2.500")])
+def test_numbers(value, text):
+    assert number(value) == text
+
+
+def test_digits_follow_the_uncertainty():
+    assert interval(0.97, 1.07) == "0.97 to 1.07"
+    assert interval(1.0171, 1.0229) == "1.0171 to 1.0229"
+    assert interval(1.0171, 1.0371) == "1.017 to 1.037"
+    assert interval(float("nan"), 1.0) == "–"
+    assert plus_minus(2.34567, 0.0123) == "2.346 ± 0.012"
+    assert plus_minus(2.34567, float("nan")) == "2.346"

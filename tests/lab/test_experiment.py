@@ -1,0 +1,137 @@
+"""What an experiment may declare, and how everything wrong with it is told at once."""
+
+from pathlib import Path
+
+import pytest
+
+from zoo import config
+from zoo.errors import ConfigError
+from zoo.lab.adhoc import experiment_from_flags
+from zoo.lab.experiment import Contrast, Outcome, levels, load_experiment
+
+fake = config.import_file(Path(__file__).with_name("fake_run.py"), "helper")
+PRE, POST = {"norm": "pre", "warm-up": "0"}, {"norm": "post", "warm-up": "0"}
+
+
+def refused(**changes):
+    with pytest.raises(ConfigError) as error:
+        fake.experiment(**changes)
+    return error.value.problems
+
+
+def contrast(a=None, b=None, rule="superiority", margin=0.1, name="c"):
+    return Contrast(name, a or Outcome(PRE), b or Outcome(POST), rule, margin, "")
+
+
+def test_levels_are_named_by_their_values():
+    assert levels("schedule.warmup_steps", 0, 100) == {"0": {"schedule.warmup_steps": 0}, "100": {"schedule.warmup_steps": 100}}
+    assert list(levels("model.attention.bias", True, False)) == ["true", "false"]
+
+
+def test_a_level_given_twice_is_refused():
+    with pytest.raises(ConfigError, match="level pre is given more than once"):
+        levels("model.norm.placement", "pre", "pre")
+
+
+@pytest.mark.parametrize("name", ["", "a/b", "../x", ".hidden", "a b", "x" * 101])
+def test_names_that_are_no_folder_names_are_refused(name):
+    assert "folder name" in refused(name=name)[0]
+
+
+@pytest.mark.parametrize(("seeds", "text"), [((), "at least one"), ((0, 0), "more than once"), ((-1,), "not a whole number"),
+                                             ((1.5,), "not a whole number"), ((True,), "not a whole number")])
+def test_seeds(seeds, text):
+    assert any(text in problem for problem in refused(seeds=seeds))
+
+
+def test_metric_with_a_typo():
+    assert 'did you mean "eval/loss"' in refused(metric="eval/los")[0]
+
+
+def test_factors_that_set_one_field_are_refused():
+    both = {"norm": levels("model.norm.placement", "pre", "post"), "other": {"x": {"model.norm.placement": "pre"}}}
+    assert 'factors "norm" and "other" both set model.norm.placement' in refused(factors=both, contrasts=())[0]
+
+
+def test_a_factor_cannot_be_the_seed():
+    assert "the seed is no factor" in refused(factors={"seed": levels("seed", 1, 2)}, contrasts=())[0]
+
+
+def test_nothing_to_vary():
+    assert "nothing varies" in refused(factors={}, contrasts=())[0]
+
+
+def test_unknown_field_of_a_level():
+    problem, = refused(factors={"norm": levels("model.norm.placment", "pre")}, contrasts=())
+    assert problem == 'factor "norm", level "pre": unknown field model.norm.placment (did you mean "model.norm.placement"?)'
+
+
+@pytest.mark.parametrize(("wrong", "text"), [
+    (contrast(a=Outcome({"nrom": "pre", "warm-up": "0"})), 'unknown factor "nrom" (did you mean "norm"?)'),
+    (contrast(a=Outcome({"norm": "prr", "warm-up": "0"})), 'has no level "prr" (did you mean "pre"?)'),
+    (contrast(a=Outcome({"norm": "pre"})), "give a level of warm-up too"),
+    (contrast(a=Outcome(PRE, "eval/lss")), 'unknown metric \'eval/lss\' (did you mean "eval/loss"?)'),
+    (contrast(rule="superior"), 'did you mean "superiority"?'),
+    (contrast(margin=-1), "margin -1 is not a number of at least 0"),
+    (contrast(margin=float("nan")), "margin nan"),
+    (contrast(rule="equivalence", margin=0.0), "margin above 0"),
+    (contrast(b=Outcome(PRE)), "both sides are the same"),
+])
+def test_contrasts_that_cannot_be_judged(wrong, text):
+    assert any(text in problem for problem in refused(contrasts=(wrong,)))
+
+
+def test_all_problems_come_at_once():
+    wrong = contrast(a=Outcome({"nrom": "pre"}), rule="better")
+    assert len(refused(name="a/b", seeds=(), contrasts=(wrong, wrong))) >= 7
+
+
+def test_a_file_gets_the_part_after_the_colon(tmp_path):
+    file = tmp_path / "norms.py"
+    file.write_text(fake.EXPERIMENT_FILE)
+    assert load_experiment(str(file)).size == "tiny"
+    assert load_experiment(f"{file}:full").size == "full"
+
+
+@pytest.mark.parametrize(("content", "text"), [
+    ("x = 1", "no function get_experiment"),
+    ("def get_config(): pass", "use --config=FILE with --vary"),
+    ("def get_experiment(): return 3", "returned int, expected an Experiment"),
+    ("def get_experiment(): 1 / 0", "ZeroDivisionError"),
+    ("import nothing_like_this", "fails on import"),
+])
+def test_broken_files(tmp_path, content, text):
+    file = tmp_path / "broken.py"
+    file.write_text(content)
+    with pytest.raises(ConfigError, match=text):
+        load_experiment(str(file))
+
+
+def test_missing_file():
+    with pytest.raises(ConfigError, match="does not exist"):
+        load_experiment("experiments/nothing.py")
+
+
+def config_file(tmp_path):
+    file = tmp_path / "small.py"
+    file.write_text("from zoo import config\ndef get_config(argument='tiny'):\n    return config.default()\n")
+    return str(file)
+
+
+def test_experiment_from_flags(tmp_path):
+    file = config_file(tmp_path)
+    made = experiment_from_flags(file, ["model.norm.kind=rmsnorm,layernorm", "schedule.warmup_steps=0,10"])
+    assert made.name == "small-norm.kind-warmup_steps"
+    assert made.factors["norm.kind"]["rmsnorm"] == {"model.norm.kind": "rmsnorm"}
+    assert list(made.factors["warmup_steps"]) == ["0", "10"]
+    assert made.metric == "eval/loss"
+    assert not made.contrasts
+    assert experiment_from_flags(file, ["model.dim=32,64"], name="widths").name == "widths"
+
+
+def test_flags_with_problems_tell_all_of_them(tmp_path):
+    with pytest.raises(ConfigError) as error:
+        experiment_from_flags(config_file(tmp_path), [
+            "model.dmi=1", "model.dim", "model.dim=", "model.num_layers=1,", "training.eval_lengths=1,2"])
+    assert len(error.value.problems) == 5
+    assert 'did you mean "model.dim"' in error.value.problems[0]

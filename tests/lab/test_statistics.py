@@ -1,0 +1,69 @@
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy import stats
+
+from zoo.lab.statistics import paired_difference, spread
+
+
+@pytest.mark.parametrize("n", [2, 3, 7])
+def test_agrees_with_scipy(n):
+    rng = np.random.default_rng(n)
+    a, b = rng.normal(3, 1, n), rng.normal(2.5, 1, n)
+    found = paired_difference(dict(enumerate(a)), dict(enumerate(b)))
+    test = stats.ttest_rel(a, b)
+    bounds = test.confidence_interval(0.95)
+    expected = (a.mean() - b.mean(), bounds.low, bounds.high, test.pvalue, (a - b).std(ddof=1))
+    np.testing.assert_allclose((found.mean, found.low, found.high, found.p, found.sd), expected, rtol=1e-9)
+    assert found.n == n
+
+
+def test_pairs_by_seed_not_by_position():
+    found = paired_difference({2: 5.0, 0: 1.0, 9: 100.0}, {0: 0.5, 2: 4.0, 7: -100.0})
+    assert found.differences == {0: 0.5, 2: 1.0}
+
+
+def test_too_few_pairs_have_no_interval():
+    none, one = paired_difference({0: 1.0}, {1: 1.0}), paired_difference({0: 1.0}, {0: 3.0})
+    assert (none.n, one.n, one.mean) == (0, 1, -2.0)
+    assert all(math.isnan(value) for value in (none.mean, none.low, one.low, one.high, one.sd, one.p))
+
+
+def test_equal_differences_have_an_interval_without_width():
+    same = paired_difference({0: 1.0, 1: 2.0}, {0: 1.0, 1: 2.0})
+    apart = paired_difference({0: 1.0, 1: 2.0}, {0: 0.5, 1: 1.5})
+    assert (same.low, same.high, same.p) == (0.0, 0.0, 1.0)
+    assert (apart.low, apart.high, apart.p) == (0.5, 0.5, 0.0)
+
+
+def test_interval_covers_the_truth_as_often_as_it_says():
+    rng = np.random.default_rng(0)
+    hits = 0
+    for _ in range(2000):
+        seeds = rng.normal(0, 5, 3)
+        a = seeds + rng.normal(0.3, 1, 3)
+        b = seeds + rng.normal(0, 1, 3)
+        found = paired_difference(dict(enumerate(a)), dict(enumerate(b)))
+        hits += found.low <= 0.3 <= found.high
+    # Four standard errors of a proportion around 0.95; a normal interval would cover 0.81 at three seeds.
+    assert abs(hits / 2000 - 0.95) < 4 * math.sqrt(0.95 * 0.05 / 2000)
+
+
+@given(st.lists(st.tuples(st.floats(-1e6, 1e6), st.floats(-1e6, 1e6)), min_size=2, max_size=8))
+def test_swapping_the_sides_mirrors_the_interval(pairs):
+    a, b = (dict(enumerate(side)) for side in zip(*pairs))
+    forward, backward = paired_difference(a, b), paired_difference(b, a)
+    assert forward.low == -backward.high
+    assert forward.high == -backward.low
+    assert forward.low <= forward.mean <= forward.high
+
+
+def test_spread():
+    found = spread([1.0, 2.0, 6.0])
+    assert (found.mean, found.low, found.high, found.n) == (3.0, 1.0, 6.0, 3)
+    assert found.sd == pytest.approx(np.std([1, 2, 6], ddof=1))
+    assert math.isnan(spread([1.0]).sd)
+    assert spread([]) is None

@@ -1,0 +1,100 @@
+"""`zoo config show|diff|validate`: configs looked at without training."""
+
+import argparse
+import json
+from typing import Any
+
+from zoo import config as configs
+from zoo.errors import ConfigError
+
+EXAMPLES = """examples:
+  zoo config show configs/llama.py:7b
+  zoo config show configs/gpt2.py:tiny --config.model.norm.kind=rmsnorm --json
+  zoo config diff configs/gpt2.py:small configs/llama.py:7b
+  zoo config validate configs/llama.py:tiny runs/first/config.json"""
+
+
+def add_parser(subparsers: argparse._SubParsersAction) -> None:
+    """Registers the subcommand."""
+    raw = argparse.RawDescriptionHelpFormatter
+    parser = subparsers.add_parser("config", help="show, compare or validate configs", epilog=EXAMPLES, formatter_class=raw,
+                                   description="Looks at configs: files, runs, and overrides by dotted path.")
+    actions = parser.add_subparsers(dest="action", required=True)
+    show = actions.add_parser("show", help="every field, what is not default marked, parameters and FLOPs", allow_abbrev=False)
+    show.add_argument("config", metavar="CONFIG", help="FILE[:ARGUMENT], a run's folder, or its config.json")
+    show.add_argument("--json", action="store_true", help="print one JSON object")
+    show.set_defaults(handler=run_show, takes_overrides=True)
+    diff = actions.add_parser("diff", help="the fields in which two configs differ", allow_abbrev=False)
+    diff.add_argument("one", metavar="CONFIG")
+    diff.add_argument("other", metavar="CONFIG")
+    diff.set_defaults(handler=run_diff)
+    validate = actions.add_parser("validate", help="check configs; every problem is one line", allow_abbrev=False)
+    validate.add_argument("configs", metavar="CONFIG", nargs="+")
+    validate.set_defaults(handler=run_validate, takes_overrides=True)
+
+
+def _resolved(spec: str, overrides: list[str]) -> configs.ResolvedConfig:
+    from zoo.data import vocabulary_size
+
+    config = configs.override(configs.load(spec), configs.parse_overrides(overrides))
+    resolved = configs.resolve(config)
+    if resolved.model.vocab_size == configs.AUTO:
+        resolved = configs.resolve(config, vocabulary_size(resolved))
+    return resolved
+
+
+def run_show(args: argparse.Namespace) -> int:
+    """Prints a resolved config and what it costs, computed from shapes alone."""
+    from zoo.analysis import cost
+
+    resolved = _resolved(args.config, args.overrides)
+    counted = cost.summary(resolved)
+    if args.json:
+        print(json.dumps({"config": configs.to_plain(resolved), "parameters": counted.parameters,
+                          "flops_per_token": counted.flops_per_token}, indent=2))
+        return 0
+    flat = configs.flatten(resolved)
+    width = max(len(path) for path in flat)
+    for path, value in flat.items():
+        field = configs.BY_PATH[path]
+        mark = " " if value == field.default else "=" if field.default == configs.AUTO else "*"
+        print(f"{mark} {path:{width}s} {_text(value):>14s}  {field.meaning}")
+    print("\n* set by the config   = derived (auto) or set\n")
+    print(f"parameters {counted.parameters['total']:,}")
+    for name, count in counted.blocks.items():
+        print(f"  {name:24s} {count:>16,}")
+    for name in ("embedding", "body", "heads"):
+        print(f"  of these {name:15s} {counted.parameters[name]:>16,}")
+    print(f"training FLOPs per token {counted.flops_per_token:,.0f}")
+    return 0
+
+
+def _text(value: Any) -> str:
+    return ",".join(map(str, value)) or "()" if isinstance(value, tuple) else str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def run_diff(args: argparse.Namespace) -> int:
+    """Prints the fields that differ between two resolved configs; exit code 0 whether or not there are any."""
+    one, other = _resolved(args.one, []), _resolved(args.other, [])
+    different = configs.difference(one, other)
+    if not different:
+        print("no difference")
+    width = max(map(len, different), default=0)
+    for path, (before, after) in different.items():
+        print(f"{path:{width}s}  {_text(before)} -> {_text(after)}")
+    return 0
+
+
+def run_validate(args: argparse.Namespace) -> int:
+    """Checks every config; all problems of all of them are told at once."""
+    problems = []
+    for spec in args.configs:
+        try:
+            _resolved(spec, args.overrides)
+        except ConfigError as error:
+            problems += [f"{spec}: {problem}" for problem in error.problems]
+        else:
+            print(f"{spec}: valid")
+    if problems:
+        raise ConfigError(problems)
+    return 0

@@ -1,0 +1,122 @@
+"""Evaluates a run's checkpoint and samples text from it: the command behind `eval.py`."""
+
+import argparse
+import json
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from zoo.cli.errors import reported
+from zoo.errors import ConfigError
+
+DESCRIPTION = """Evaluate a trained run: loss (nats per token), perplexity and bits per byte on the held-out text, at any sequence lengths,
+and text sampled from it.
+
+  python eval.py runs/first
+  python eval.py runs/first --lengths 64,128,256 --step best
+  python eval.py runs/first --text other.txt --sample 200 --prompt "def "  """
+
+
+def _lengths(text: str) -> list[int]:
+    try:
+        lengths = [int(part) for part in text.split(",")]
+    except ValueError:
+        lengths = []
+    if not lengths or min(lengths) < 1:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a list of lengths, e.g. 128,256")
+    return lengths
+
+
+def _at_least(low: float, kind: type):
+    def read(text: str):
+        try:
+            value = kind(text)
+        except ValueError:
+            value = None
+        if value is None or not value >= low:
+            raise argparse.ArgumentTypeError(f"{text!r} is not a number from {low} on")
+        return value
+
+    return read
+
+
+def parser() -> argparse.ArgumentParser:
+    """The command line of `eval.py`."""
+    made = argparse.ArgumentParser(prog="eval.py", description=DESCRIPTION, formatter_class=argparse.RawDescriptionHelpFormatter,
+                                   allow_abbrev=False)
+    made.add_argument("run", type=Path, metavar="RUN", help="the run's folder (its --workdir)")
+    made.add_argument("--step", default="latest", help="which checkpoint: latest, best, or a step (default: %(default)s)")
+    made.add_argument("--lengths", type=_lengths, metavar="T,T,...", help="sequence lengths (default: the one trained with)")
+    made.add_argument("--batches", type=_at_least(0, int), default=0, help="at most this many batches, spread over the text; 0: all of it")
+    made.add_argument("--text", type=Path, metavar="FILE", help="score this text instead of the held-out split")
+    made.add_argument("--sample", type=_at_least(0, int), default=0, metavar="N", help="also sample N tokens")
+    made.add_argument("--prompt", default="", help="text that the sample continues")
+    made.add_argument("--temperature", type=_at_least(0, float), default=0.8, help="0 takes the likeliest token (default: %(default)s)")
+    made.add_argument("--top-k", type=_at_least(0, int), default=0, help="choose among the K likeliest tokens; 0: all")
+    made.add_argument("--seed", type=_at_least(0, int), default=0, help="seed of the sample (default: %(default)s)")
+    made.add_argument("--json", action="store_true", help="print one JSON object")
+    return made
+
+
+@reported
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Parses flags, evaluates, returns the exit code."""
+    args = parser().parse_args(arguments)
+    if args.text is not None and not args.text.is_file():
+        raise ConfigError(f"--text {args.text} does not exist")
+    from zoo import data
+    from zoo.training.loop import evaluate
+    from zoo.training.restore import load_trained
+
+    trained = load_trained(args.run, args.step)
+    config = trained.config
+    dataset = data.load(config)
+    tokens = dataset.encode_text_file(args.text) if args.text else None
+    constants = trained.program.constants(config.seed)
+    result = {"run": str(args.run), "step": trained.step, "text": str(args.text) if args.text else "held-out split", "lengths": {}}
+    limit = trained.objective.model.position.max_length
+    for length in args.lengths or [config.data.sequence_length]:
+        if limit is not None and length > limit:
+            result["lengths"][length] = None
+            continue
+        rows = max(1, config.data.batch_size * config.data.sequence_length // length // trained.rows) * trained.rows
+        batches = dataset.evaluation_batches(length=length, batch_size=rows, tokens=tokens, limit_batches=args.batches)
+        result["lengths"][length] = evaluate(trained.program, trained.params, batches, constants)
+    if args.sample:
+        result["sample"] = args.prompt + sampled_text(trained, args)
+    if args.json:
+        print(json.dumps(result, indent=2))
+        return 0
+    print(f"{args.run} at step {trained.step}, on the {result['text']}")
+    print(f"{'length':>8s} {'loss':>9s} {'perplexity':>11s} {'bits/byte':>10s}")
+    for length, scores in result["lengths"].items():
+        if scores is None:
+            print(f"{length:8d}  cannot be evaluated: {config.model.position.kind} positions end at {limit}")
+        else:
+            print(f"{length:8d} {scores['loss']:9.4f} {scores['perplexity']:11.4g} {scores['bits_per_byte']:10.4f}")
+    if args.sample:
+        print(f"\n{result['sample']}")
+    return 0
+
+
+def sampled_text(trained, args: argparse.Namespace) -> str:
+    """Samples as the flags say."""
+    import jax
+    import numpy as np
+
+    from zoo.decoding import sample
+    from zoo.models.functional import split
+
+    prompt = [trained.tokenizer.document_id, *trained.tokenizer.encode(args.prompt).tolist()]
+    context = np.zeros(trained.config.data.sequence_length, np.int32)
+    prompt = prompt[-len(context):]
+    context[: len(prompt)] = prompt
+    graph, _ = split(trained.objective.model)
+    size = trained.tokenizer.vocab_size
+    ids = sample(graph, trained.params, context, np.int32(len(prompt)), jax.random.key(args.seed), args.sample, args.temperature,
+                 min(args.top_k, size), size)
+    return trained.tokenizer.decode(np.asarray(ids).tolist())
+
+
+if __name__ == "__main__":
+    sys.exit(main())

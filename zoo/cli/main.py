@@ -1,0 +1,55 @@
+"""The `zoo` command: one subcommand per module."""
+
+import argparse
+import importlib
+import sys
+from collections.abc import Sequence
+
+from zoo.cli.errors import reported
+from zoo.errors import ConfigError, did_you_mean
+
+# Subcommand -> the module that adds it; a module is imported only when its subcommand is asked for, so that `--help` is quick.
+SUBCOMMANDS = {
+    "run": ("zoo.cli.run", "run an experiment: every arm, every seed, then the report"),
+    "report": ("zoo.cli.report", "write the report of a sweep"),
+    "compare": ("zoo.cli.report", "compare any runs on one page"),
+    "config": ("zoo.cli.config", "show, compare or validate configs"),
+    "describe": ("zoo.cli.describe", "list the variants there are"),
+    "train": ("zoo.cli.train", "train one config (the same as train.py)"),
+    "eval": ("zoo.cli.evaluate", "evaluate a run and sample text (the same as eval.py)"),
+}
+# These read their own flags, because dotted config overrides are no argparse options.
+WHOLE_COMMANDS = ("train", "eval")
+
+
+def usage() -> str:
+    """The help of `zoo` itself."""
+    lines = [f"  {name:10s} {text}" for name, (_, text) in SUBCOMMANDS.items()]
+    return "\n".join(["usage: zoo COMMAND ...", "", "A laboratory for ablations of transformers.", "", *lines, "",
+                      "zoo COMMAND --help tells more; python train.py and python eval.py are the single-run commands."])
+
+
+@reported
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Finds the subcommand, runs it, returns the exit code."""
+    arguments = list(sys.argv[1:] if arguments is None else arguments)
+    if not arguments or arguments[0] in ("-h", "--help"):
+        print(usage())
+        return 0 if arguments else 2
+    name = arguments[0]
+    if name not in SUBCOMMANDS:
+        raise ConfigError(f"unknown command {name!r}{did_you_mean(name, SUBCOMMANDS)}; zoo --help lists them")
+    module = importlib.import_module(SUBCOMMANDS[name][0])
+    if name in WHOLE_COMMANDS:
+        return module.main(arguments[1:])
+    parser = argparse.ArgumentParser(prog="zoo", allow_abbrev=False)
+    module.add_parser(parser.add_subparsers(dest="command"))
+    known, rest = parser.parse_known_args(arguments)
+    if rest and not getattr(known, "takes_overrides", False):
+        raise ConfigError(f"unknown argument {rest[0]}; see zoo {name} --help")
+    known.overrides = rest
+    return known.handler(known)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,203 @@
+"""`zoo run`: every arm of an experiment with every seed, on this machine, and the report."""
+
+import argparse
+import dataclasses
+from pathlib import Path
+
+from zoo.errors import ConfigError, Preempted
+
+DESCRIPTION = """Runs an experiment: every combination of its factors with every seed, each as a process of its own, then
+the report. Runs that are done are skipped and half-done ones continued, so the same command goes on where it was stopped."""
+
+EPILOG = """examples:
+  zoo run experiments/norm_placement.py
+  zoo run experiments/norm_placement.py:full --jobs 4
+  zoo run --config=configs/llama.py:tiny --vary model.norm.kind=rmsnorm,layernorm --seeds 3
+
+Ctrl-C asks the runs under way to save and ends; a second Ctrl-C kills them.
+exit codes: 0 all runs ended, 1 a run failed, 2 bad experiment or flags, 75 stopped by a signal, everything saved"""
+
+
+def add_parser(subparsers: argparse._SubParsersAction) -> None:
+    """Registers the subcommand."""
+    parser = subparsers.add_parser("run", help="run an experiment and report on it", description=DESCRIPTION, epilog=EPILOG,
+                                   formatter_class=argparse.RawDescriptionHelpFormatter, allow_abbrev=False)
+    parser.add_argument("experiment", metavar="FILE[:SIZE]", nargs="?", help="experiment file (it is executed: trust it)")
+    parser.add_argument("--config", metavar="FILE[:ARGUMENT]", help="instead of an experiment file: what --vary varies")
+    parser.add_argument("--vary", metavar="PATH=A,B,...", action="append", default=[],
+                        help="with --config: a field and its values; again for a second field")
+    parser.add_argument("--name", help="with --config: name of the sweep (default: from the config file and the fields)")
+    parser.add_argument("--jobs", metavar="N", type=_positive, default=1, help="runs at once (default: %(default)s)")
+    parser.add_argument("--seeds", metavar="N|A,B,...", type=_seeds, help="number of seeds from 0 on, or a list (\"7,\": seed 7)")
+    parser.add_argument("--output", metavar="DIR", type=Path, help="the sweep's folder (default: runs/NAME)")
+    parser.add_argument("--fresh", action="store_true", help="move an earlier sweep in that folder aside and start anew")
+    parser.add_argument("--dry-run", action="store_true", help="check everything, show what would run, write nothing")
+    parser.add_argument("--set", metavar="PATH=VALUE", dest="changes", action="append", default=[],
+                        help="change a field of the base config, for all arms; --config.PATH=VALUE is the same")
+    _read_overrides(parser)
+    parser.set_defaults(handler=run)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Plans, runs and reports; returns the exit code."""
+    from rich.console import Console
+
+    from zoo.lab.display import show_plan
+    from zoo.lab.plan import expand
+    from zoo.lab.sweep import conflicts, read_state
+
+    plan = expand(_experiment(args))
+    folder = args.output or Path("runs") / plan.experiment.name
+    if folder.exists() and not folder.is_dir():
+        raise ConfigError(f"--output {folder} is a file; name a folder")
+    if (folder / "status.json").exists():
+        raise ConfigError(f"{folder} is the folder of a single run; give another --output")
+    console = Console(highlight=False)
+    if not console.is_terminal:
+        console.width = 160
+    again = folder.exists() and not args.fresh
+    if again and (problems := conflicts(folder, plan.runs)):
+        raise ConfigError([*problems, f"give another --output, or --fresh to move {folder} aside"])
+    if not args.dry_run:
+        return _run(args, plan, folder, console)
+    from zoo.lab.sweep import State
+
+    states = {run.folder: read_state(folder / run.folder) if again else State("new") for run in plan.runs}
+    show_plan(console, plan, states)
+    left = sum(not state.finished for state in states.values())
+    _say(console, f"dry run: {left} of {len(plan.runs)} runs would run, {args.jobs} at once, in {folder}")
+    return 0
+
+
+def _run(args: argparse.Namespace, plan, folder: Path, console) -> int:
+    from zoo.files import write_json
+    from zoo.lab.display import LiveDisplay, PlainDisplay, show_plan
+    from zoo.lab.pool import Pool
+    from zoo.lab.progress import SweepProgress
+    from zoo.lab.sweep import SweepLock, conflicts, move_aside, read_state
+
+    lock = SweepLock(folder)
+    try:
+        if args.fresh and any(entry.name != ".lock" for entry in folder.iterdir()):
+            aside = move_aside(folder)
+            lock.close()
+            lock = SweepLock(folder)
+            _say(console, f"the earlier sweep is in {aside}")
+        # Once more, now that nobody else can write here.
+        if problems := conflicts(folder, plan.runs):
+            raise ConfigError(problems)
+        states = {run.folder: read_state(folder / run.folder) for run in plan.runs}
+        show_plan(console, plan, states)
+        write_json(folder / "experiment.json", plan.record())
+        pending = [run for run in plan.runs if not states[run.folder].finished]
+        done = len(plan.runs) - len(pending)
+        if done:
+            _say(console, f"{done} of {len(plan.runs)} runs were done already")
+        progress = SweepProgress(folder, plan.runs, pending, args.jobs, plan.experiment.metric)
+        display = (LiveDisplay if console.is_terminal else PlainDisplay)(console, progress)
+        pool = Pool(pending, folder, args.jobs, lock, display)
+        with display:
+            ends = pool.run()
+    finally:
+        lock.close()
+    return _finish(plan, folder, console, ends, pool.stopped)
+
+
+def _finish(plan, folder: Path, console, ends, stopped: bool) -> int:
+    """Says what came of the runs, writes the report, and returns the exit code."""
+    from zoo.lab.sweep import read_state
+
+    states = {run.folder: ends.get(run.folder) or read_state(folder / run.folder) for run in plan.runs}
+    left = [run for run in plan.runs if not states[run.folder].finished]
+    for run in left:
+        if run.folder in ends and not (stopped and states[run.folder].name == "half-done"):
+            _say(console, f"failed: {run.name}: {states[run.folder].reason} (see {folder / run.folder / 'log.txt'})", "red")
+    if stopped and left:
+        done = len(plan.runs) - len(left)
+        raise Preempted(f"stopped: {done} of {len(plan.runs)} runs are done, the others are saved as far as "
+                        f"they came in {folder}; the same command (without --fresh) continues them")
+    from zoo.lab.report import build_report
+    from zoo.lab.results import load_sweep
+
+    report = build_report(load_sweep(folder), folder / "report.html")
+    _say(console, f"report: {report.path}")
+    _say(console, report.verdict.paragraph)
+    return 1 if left else 0
+
+
+def _say(console, text: str, style: str = "") -> None:
+    from rich.text import Text
+
+    # Uncut, so that a path can be copied and a log file searched.
+    console.print(Text(text, style), soft_wrap=True)
+
+
+def _experiment(args: argparse.Namespace):
+    """The experiment that the flags name, with their seeds and changes of the base."""
+    from zoo import config
+    from zoo.lab.adhoc import experiment_from_flags
+    from zoo.lab.experiment import load_experiment
+
+    if bool(args.experiment) == bool(args.config):
+        raise ConfigError("give an experiment file, or --config=FILE with --vary PATH=A,B")
+    if args.experiment and (args.vary or args.name):
+        raise ConfigError(f"{'--vary' if args.vary else '--name'} goes with --config=FILE; an experiment file says what varies")
+    if args.config and not args.vary:
+        raise ConfigError("--config without --vary: nothing varies; for a single config use train.py")
+    changes = _changes(args)
+    experiment = load_experiment(args.experiment) if args.experiment else experiment_from_flags(args.config, args.vary, args.name)
+    varied = {path: factor for factor, levels in experiment.factors.items() for level in levels.values() for path in level}
+    if clash := [f'{path} cannot be set: factor "{varied[path]}" varies it' for path in changes if path in varied]:
+        raise ConfigError(clash)
+    if "seed" in changes:
+        raise ConfigError("seed cannot be set for all runs; use --seeds")
+    return dataclasses.replace(experiment, base=config.override(experiment.base, changes), seeds=args.seeds or experiment.seeds)
+
+
+def _changes(args: argparse.Namespace) -> dict[str, str]:
+    """Flat overrides from --set and --config.PATH."""
+    from zoo import config
+
+    if wrong := [f"--set {text}: expected PATH=VALUE" for text in args.changes if "=" not in text]:
+        raise ConfigError(wrong)
+    return config.parse_overrides([*args.overrides, *(f"--config.{text}" for text in args.changes)])
+
+
+def _read_overrides(parser: argparse.ArgumentParser) -> None:
+    """Lets a parser take --config.PATH=VALUE, which argparse has no pattern for, into `overrides`."""
+    parser.set_defaults(overrides=[])
+    original = parser.parse_known_args
+
+    def parse_known_args(arguments=None, namespace=None):
+        rest, overrides, queue = [], [], list(arguments)
+        while queue:
+            argument = queue.pop(0)
+            if not argument.startswith(("--config.", "--noconfig.")):
+                rest.append(argument)
+                continue
+            overrides.append(argument)
+            if argument.startswith("--config.") and "=" not in argument and queue and not queue[0].startswith("--"):
+                overrides.append(queue.pop(0))
+        namespace, unknown = original(rest, namespace)
+        namespace.overrides = overrides
+        return namespace, unknown
+
+    parser.parse_known_args = parse_known_args
+
+
+def _positive(text: str) -> int:
+    if not text.isdecimal() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number from 1 on")
+    return int(text)
+
+
+def _seeds(text: str) -> tuple[int, ...]:
+    """Reads "3" as 0, 1, 2 and "0,5" or "5," as a list."""
+    parts = [part.strip() for part in text.split(",")]
+    if len(parts) > 1 and parts[-1] == "":
+        parts.pop()
+    if not all(part.isdecimal() for part in parts):
+        raise argparse.ArgumentTypeError(f"{text!r} is neither a number of seeds nor a list like 0,1,5")
+    if "," in text:
+        return tuple(int(part) for part in parts)
+    return tuple(range(_positive(text)))

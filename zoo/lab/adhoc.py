@@ -1,0 +1,48 @@
+"""An experiment put together on the command line: one config file and the fields to vary."""
+
+import re
+from collections.abc import Sequence
+
+from zoo import config
+from zoo.errors import ConfigError, did_you_mean
+from zoo.lab.experiment import Experiment, levels
+
+
+def experiment_from_flags(spec: str, vary: Sequence[str], name: str | None = None) -> Experiment:
+    """Makes the experiment of `--config=SPEC --vary PATH=VALUE,VALUE ...`: every combination, no claim.
+
+    Args:
+        spec: config file with its argument.
+        vary: one text per factor.
+        name: the experiment's name; by default made of the config file's and the varied fields'.
+    """
+    fields: dict[str, list[str]] = {}
+    problems = []
+    for text in vary:
+        path, equals, values = text.partition("=")
+        if not equals or not all(values.split(",")):
+            problems.append(f"--vary {text}: expected PATH=VALUE,VALUE,...")
+        elif path not in config.BY_PATH:
+            problems.append(f"--vary {text}: unknown field {path}{did_you_mean(path, config.BY_PATH)}")
+        elif config.BY_PATH[path].kind is tuple:
+            problems.append(f"--vary {text}: the values of {path} have commas in them; write an experiment file")
+        elif path in fields:
+            problems.append(f"--vary {path} is given twice; write all its values behind one =")
+        else:
+            fields[path] = values.split(",")
+    if problems:
+        raise ConfigError(problems)
+    short = {path: _short(path) for path in fields}
+    return Experiment(
+        name=name or re.sub(r"[^A-Za-z0-9._=-]+", "-", "-".join([config.split_spec(spec)[0].stem, *short.values()])).lstrip("."),
+        question=f"What does {' and '.join(short.values()) or 'nothing'} change in {spec}?",
+        base=config.load(spec),
+        factors={short[path]: levels(path, *values) for path, values in fields.items()},
+    )
+
+
+def _short(path: str) -> str:
+    """The shortest end of a path that names no other field: "norm.kind" for "model.norm.kind"."""
+    parts = path.split(".")
+    ends = (".".join(parts[start:]) for start in range(len(parts) - 1, 0, -1))
+    return next((end for end in ends if sum(other == end or other.endswith(f".{end}") for other in config.BY_PATH) == 1), path)

@@ -1,0 +1,78 @@
+"""A trained run, loaded to be looked at: read-only, on whatever devices there are."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import jax
+
+from zoo import config as configs
+from zoo import data
+from zoo.config import ResolvedConfig
+from zoo.errors import ConfigError, DataError
+from zoo.models.functional import Params
+from zoo.objectives.causal import CausalObjective, make_objective
+from zoo.training.checkpoint import Checkpoints, damage
+from zoo.training.mesh import make_mesh, rows_per_device_group
+from zoo.training.run import use_compilation_cache
+from zoo.training.step import Program, make_program
+
+
+@dataclass(frozen=True)
+class TrainedRun:
+    """What a run's folder holds.
+
+    Attributes:
+        config: resolved.
+        step: updates that the parameters have had.
+        params: nested dict of arrays.
+        objective, program: as in training.
+        tokenizer: the one that the run was trained with.
+        rows: a batch's rows must be a multiple of this.
+    """
+
+    config: ResolvedConfig
+    step: int
+    params: Params
+    objective: CausalObjective
+    program: Program
+    tokenizer: Any
+    rows: int
+
+
+def load_trained(folder: Path, step: str = "latest") -> TrainedRun:
+    """Loads a run.
+
+    Args:
+        folder: the run's workdir.
+        step: "latest", "best" (lowest evaluation loss among the checkpoints that were kept), or a number.
+
+    Raises:
+        ConfigError: if there is no such run or checkpoint.
+        DataError: if the checkpoint is damaged.
+    """
+    use_compilation_cache()
+    if not (folder / "config.json").is_file():
+        raise ConfigError(f"{folder} is not a run: it has no config.json")
+    if not (folder / "checkpoints").is_dir():
+        raise ConfigError(f"{folder} has no checkpoints yet")
+    if not (folder / "tokenizer.json").is_file():
+        raise ConfigError(f"{folder} has no tokenizer.json")
+    tokenizer = data.load_tokenizer(folder)
+    config = configs.resolve(configs.load(str(folder / "config.json")), tokenizer.vocab_size)
+    try:
+        mesh = make_mesh(config)
+    except ConfigError:  # Trained on other devices than there are now: one is enough to look at it.
+        config = configs.resolve(configs.override(config, {"mesh.data": 1, "mesh.fsdp": 1, "mesh.tensor": 1}), tokenizer.vocab_size)
+        mesh = make_mesh(config, jax.devices()[:1])
+    objective = make_objective(config, tokenizer.document_id)
+    program = make_program(config, objective, mesh, tokenizer.token_bytes())
+    checkpoints = Checkpoints(folder / "checkpoints", config.training.keep_checkpoints, read_only=True)
+    try:
+        number = checkpoints.find(step)
+        if (reason := damage(checkpoints.folder / str(number))) is not None:
+            raise DataError(f"checkpoint {number} of {folder} is damaged: {reason}")
+        state, _ = checkpoints.restore(number, program.abstract_state)
+    finally:
+        checkpoints.close()
+    return TrainedRun(config, int(state["step"]), state["params"], objective, program, tokenizer, rows_per_device_group(mesh))
