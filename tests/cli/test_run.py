@@ -173,8 +173,8 @@ def test_ad_hoc(zoo, folder):
 
 
 @pytest.mark.parametrize(("arguments", "text"), [
-    ([], "give an experiment file, or --config=FILE"),
-    (["norms.py", "--config=small.py"], "give an experiment file, or"),
+    ([], "give either an experiment file or --config=FILE"),
+    (["norms.py", "--config=small.py"], "norms.py and small.py are both given"),
     (["norms.py", "--vary", "model.dim=1,2"], "--vary goes with --config=FILE"),
     (["norms.py", "--name", "x"], "--name goes with --config=FILE"),
     (["--config=small.py"], "--config without --vary"),
@@ -190,8 +190,8 @@ def test_ad_hoc(zoo, folder):
     (["norms.py", "--seeds", "x"], "neither a number of seeds nor a list"),
     (["norms.py", "--seeds", "0"], "not a whole number from 1 on"),
     (["norms.py", "--jobs", "0"], "not a whole number from 1 on"),
-    (["norms.py", "--job", "2"], "unrecognized arguments: --job 2"),
-    (["norms.py", "--oops"], "unrecognized arguments: --oops"),
+    (["norms.py", "--job", "2"], "unknown argument --job"),
+    (["norms.py", "--oops"], "unknown argument --oops"),
     (["--config=small.py", "--vary", "model.dim=64,64"], "level 64 is given more than once"),
     (["--config=small.py", "--vary", "model.dim=64,32", "--name", "../x"], "is used as a folder name"),
 ])
@@ -240,7 +240,7 @@ def test_ctrl_c_of_the_whole_group_saves_and_says_how_to_go_on(zoo, folder):
     code, out, _ = zoo("norms.py")
     assert code == 0
     assert "1 half-done at step 20, 1 new" in out
-    assert "norm=pre,warm-up=0 seed 0, continues after step 20" in out
+    assert "norm=pre,warm-up=0 seed 0, continues: it was at step 20" in out
 
 
 def test_two_at_once_do_not_collide(zoo, folder):

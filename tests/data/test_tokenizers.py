@@ -162,6 +162,14 @@ def test_bpe_merges_what_is_frequent():
     assert b"anan" in tokenizer.pieces or b"banana" in tokenizer.pieces
 
 
+def test_bpe_learns_from_every_training_document_and_from_no_other():
+    training = Documents(("plum " * 30, "kiwi " * 30), "training")
+    source = Documents((*training.texts, "zuzu " * 99), "source")
+    pieces = BytePairTokenizer.build(SimpleNamespace(vocab_size=265), source, training).pieces
+    assert {b" plum", b" kiwi"} <= set(pieces)
+    assert b"zu" not in pieces
+
+
 def test_bpe_size_must_hold_the_bytes_and_be_reached():
     with pytest.raises(ConfigError, match="at least 257"):
         built("bpe", 256)

@@ -149,17 +149,11 @@ def main(arguments):
 
 
 def zoo(arguments):
-    import argparse
-
-    from zoo.cli import run
-    from zoo.cli.errors import reported
+    from zoo.cli.main import main
     from zoo.lab import plan, pool
 
     pool.command, plan._cost = command, cost
-    parser = argparse.ArgumentParser(prog="zoo")
-    run.add_parser(parser.add_subparsers(required=True))
-    args = parser.parse_args(arguments)
-    return reported(args.handler)(args)
+    return main(arguments)
 
 
 if __name__ == "__main__":

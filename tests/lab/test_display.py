@@ -115,11 +115,11 @@ def test_plain_lines(made, tmp_path):
     assert "\x1b" not in text
     lines = text.splitlines()
     assert lines[0] == "start    norm=pre,warm-up=0 seed 0"
-    assert lines[1].strip().startswith("norm=pre,warm-up=0 seed 0: loads and compiles (0:15)")
+    assert lines[1].strip().startswith("norm=pre,warm-up=0 seed 0: loads and compiles (0:1")
     assert "         norm=pre,warm-up=0 seed 0: step 10/40, loss 3.2500, 1,234 tokens/s" in lines
     assert any("step 20/40, loss not finite" in line and line.endswith("left") for line in lines)
     assert any(line.endswith("step 40/40, loss 2.0000, evaluates and saves") for line in lines)
-    assert lines[-2] == "done     norm=pre,warm-up=0 seed 0: eval/loss 1.9800 in 1:04"
+    assert lines[-2] == "done     norm=pre,warm-up=0 seed 0: eval/loss 1.9800 (1:04)"
     assert lines[-1].strip().startswith("runs 1/8, 1:04 elapsed, about ")
     # A line about every fifteen seconds for the run and one for the whole, in a minute: a log file stays short.
     assert 8 <= len(lines) <= 13
@@ -135,7 +135,7 @@ def test_live_picture(made, tmp_path):
     assert "runs 0/8" in text
     assert "━" in text
     # The line of a finished run stays, above a picture that is wiped.
-    assert "done     norm=pre,warm-up=0 seed 0: eval/loss 1.9800 in 1:04" in re.sub(r"\x1b\[[0-9;]*m", "", text)
+    assert "done     norm=pre,warm-up=0 seed 0: eval/loss 1.9800 (1:04)" in re.sub(r"\x1b\[[0-9;]*m", "", text)
     assert "\x1b[?25h" in text[-40:]
 
 
@@ -153,12 +153,16 @@ def test_interruptions_and_bad_ends(made, tmp_path, kind):
         display.started(third, 0)
         display.stopping()
         display.ended(third, State("diverged", 5, "loss is not finite."))
+        display.started(made.runs[3], 0)
+        display.ended(made.runs[3], State("half-done", 7, "saved"))
     text = file.getvalue()
     assert "again    norm=pre,warm-up=0 seed 0: killed by SIGKILL" in text
-    assert "failed   norm=pre,warm-up=0 seed 0: step 20, ValueError: [boom] in 0:00" in text
-    assert "done     norm=pre,warm-up=10 seed 0: eval/loss not written in 0:00" in text
+    assert "failed   norm=pre,warm-up=0 seed 0: step 20, ValueError: [boom] (0:00)" in text
+    assert "done     norm=pre,warm-up=10 seed 0: eval/loss not written (0:00)" in text
     assert "stopping: 1 run under way will save first; once more to kill" in text
-    assert "diverged norm=post,warm-up=0 seed 0: step 5, loss is not finite in 0:00" in text
+    assert "diverged norm=post,warm-up=0 seed 0: step 5, loss is not finite (0:00)" in text
+    assert "stopped  norm=post,warm-up=10 seed 0: step 7, saved (0:00)" in text
     assert "runs 3/8" in text
+    assert "runs 4/8" not in text
     if kind is PlainDisplay:
-        assert text.startswith("start    norm=pre,warm-up=0 seed 0, continues after step 20\n")
+        assert text.startswith("start    norm=pre,warm-up=0 seed 0, continues: it was at step 20\n")

@@ -63,6 +63,11 @@ def status(tmp_path, folder):
     return json.loads((tmp_path / folder / "status.json").read_text())
 
 
+def read_process(tmp_path):
+    """The process of the one run under way, as the lock file tells it."""
+    return json.loads((tmp_path / ".lock").read_text())["runs"][0]
+
+
 def until(condition):
     deadline = time.monotonic() + 20
     while not condition():
@@ -182,7 +187,22 @@ def test_a_signal_lets_runs_save_and_starts_no_others(run_all, tmp_path, number)
     # The same runs again: the half-done one goes on where it was.
     ends, output, _ = run_all({})
     assert [state.name for state in ends.values()] == ["done"] * 3
-    assert "start    x=a seed 0, continues after step 20" in output
+    assert "start    x=a seed 0, continues: it was at step 20" in output
+
+
+def test_under_nohup_a_hangup_is_not_heard(run_all, tmp_path):
+    def during():
+        until(lambda: (tmp_path / A / "status.json").exists())
+        os.kill(os.getpid(), signal.SIGHUP)
+        os.kill(read_process(tmp_path), signal.SIGTERM)
+
+    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    try:
+        ends, _, made = run_all({A: ["wait", "finish"]}, during=during)
+    finally:
+        signal.signal(signal.SIGHUP, before)
+    assert not made.stopped
+    assert [state.name for state in ends.values()] == ["done"] * 3
 
 
 def test_a_second_signal_kills(run_all, tmp_path):

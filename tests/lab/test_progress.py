@@ -134,6 +134,21 @@ def test_what_follows_the_last_step_counts_for_the_runs_to_come(tmp_path, runs):
     assert sweep.remaining(10) == pytest.approx(18)
 
 
+def test_a_run_that_is_over_between_two_looks(tmp_path, runs):
+    sweep = SweepProgress(tmp_path, runs, [runs[0], runs[2]], workers=1, metric="eval/loss")
+    sweep.start(runs[0], 0)
+    at(tmp_path, runs[0], 10, STEPS)
+    sweep.end(runs[0], 6)
+    assert sweep.remaining(6) == pytest.approx(6)
+
+
+def test_a_run_that_fails_at_once_says_nothing_about_time(tmp_path, runs):
+    sweep = SweepProgress(tmp_path, runs, [runs[0], runs[2]], workers=1, metric="eval/loss")
+    sweep.start(runs[0], 0)
+    sweep.end(runs[0], 6)
+    assert sweep.remaining(6) is None
+
+
 def test_a_dropped_attempt_waits_again(tmp_path, runs):
     sweep = SweepProgress(tmp_path, runs, runs, workers=1, metric="eval/loss")
     sweep.start(runs[0], 0)

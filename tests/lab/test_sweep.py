@@ -58,6 +58,14 @@ def test_a_status_written_for_a_run_keeps_its_step(tmp_path):
     assert json.loads((tmp_path / "status.json").read_text()) == {"state": "failed", "step": 12, "steps": 40, "reason": "killed"}
 
 
+def test_the_step_of_a_killed_run_is_that_of_its_metrics(tmp_path):
+    write_json(tmp_path / "status.json", {"state": "running", "step": 0, "steps": 40, "reason": None})
+    (tmp_path / "metrics.jsonl").write_text('{"step": 30}\n{"st')
+    assert read_state(tmp_path).step == 30
+    write_status(tmp_path, "failed", 40, "killed")
+    assert json.loads((tmp_path / "status.json").read_text())["step"] == 30
+
+
 def test_the_same_runs_are_no_conflict(tmp_path, runs):
     for run in runs:
         hold(tmp_path, run)

@@ -34,8 +34,7 @@ def add_parser(subparsers: argparse._SubParsersAction) -> None:
     parser.add_argument("--dry-run", action="store_true", help="check everything, show what would run, write nothing")
     parser.add_argument("--set", metavar="PATH=VALUE", dest="changes", action="append", default=[],
                         help="change a field of the base config, for all arms; --config.PATH=VALUE is the same")
-    _read_overrides(parser)
-    parser.set_defaults(handler=run)
+    parser.set_defaults(handler=run, takes_overrides=True)
 
 
 def run(args: argparse.Namespace) -> int:
@@ -138,13 +137,14 @@ def _experiment(args: argparse.Namespace):
     from zoo.lab.adhoc import experiment_from_flags
     from zoo.lab.experiment import load_experiment
 
+    changes = _changes(args)
     if bool(args.experiment) == bool(args.config):
-        raise ConfigError("give an experiment file, or --config=FILE with --vary PATH=A,B")
+        raise ConfigError("give either an experiment file or --config=FILE with --vary PATH=A,B"
+                          + (f"; {args.experiment} and {args.config} are both given" if args.config else ""))
     if args.experiment and (args.vary or args.name):
         raise ConfigError(f"{'--vary' if args.vary else '--name'} goes with --config=FILE; an experiment file says what varies")
     if args.config and not args.vary:
         raise ConfigError("--config without --vary: nothing varies; for a single config use train.py")
-    changes = _changes(args)
     experiment = load_experiment(args.experiment) if args.experiment else experiment_from_flags(args.config, args.vary, args.name)
     varied = {path: factor for factor, levels in experiment.factors.items() for level in levels.values() for path in level}
     if clash := [f'{path} cannot be set: factor "{varied[path]}" varies it' for path in changes if path in varied]:
@@ -161,28 +161,6 @@ def _changes(args: argparse.Namespace) -> dict[str, str]:
     if wrong := [f"--set {text}: expected PATH=VALUE" for text in args.changes if "=" not in text]:
         raise ConfigError(wrong)
     return config.parse_overrides([*args.overrides, *(f"--config.{text}" for text in args.changes)])
-
-
-def _read_overrides(parser: argparse.ArgumentParser) -> None:
-    """Lets a parser take --config.PATH=VALUE, which argparse has no pattern for, into `overrides`."""
-    parser.set_defaults(overrides=[])
-    original = parser.parse_known_args
-
-    def parse_known_args(arguments=None, namespace=None):
-        rest, overrides, queue = [], [], list(arguments)
-        while queue:
-            argument = queue.pop(0)
-            if not argument.startswith(("--config.", "--noconfig.")):
-                rest.append(argument)
-                continue
-            overrides.append(argument)
-            if argument.startswith("--config.") and "=" not in argument and queue and not queue[0].startswith("--"):
-                overrides.append(queue.pop(0))
-        namespace, unknown = original(rest, namespace)
-        namespace.overrides = overrides
-        return namespace, unknown
-
-    parser.parse_known_args = parse_known_args
 
 
 def _positive(text: str) -> int:

@@ -45,6 +45,7 @@ ACTIVATION_OF = {"relu": "relu", "gelu": "gelu", "silu": "silu", "swiglu": "silu
 # `dropout`: dropout on the attention probabilities. Anything a kernel lacks is refused when the config is resolved.
 ATTENTION_KERNELS = {
     "einsum": {"score": True, "documents": True, "dropout": True, "dtypes": ("float32", "bfloat16")},
+    "rows": {"score": True, "documents": True, "dropout": False, "dtypes": ("float32", "bfloat16")},
     "xla": {"score": True, "documents": True, "dropout": False, "dtypes": ("float32", "bfloat16")},
     "cudnn": {"score": False, "documents": False, "dropout": False, "dtypes": ("bfloat16",)},
 }
@@ -98,9 +99,10 @@ FIELDS: tuple[Field, ...] = (
     Field("model.attention.dropout", 0.0, float, "dropout rate on the attention probabilities", minimum=0, maximum=0.99),
     Field("model.attention.kernel", AUTO, str, "implementation of the attention product", {
         "einsum": "plain einsum, the readable reference: holds scores of size T x S",
+        "rows": "einsum, a row of the batch at a time, scores computed again in the backward pass: fastest on a CPU",
         "xla": "jax.nn.dot_product_attention on any device: holds scores of size T x S",
         "cudnn": "fused on NVIDIA GPUs, memory linear in T: bfloat16, no ALiBi, no packed documents"},
-          auto="cudnn on a GPU where it can do what the config asks, else einsum"),
+          auto="where it can do what the config asks: cudnn on a GPU, rows on a CPU; else einsum"),
     Field("model.ffn.kind", "gelu", str, "feed-forward", {
         "relu": "max(0, x W1) W2 (Vaswani et al. 2017)",
         "gelu": "gelu(x W1) W2 (Hendrycks & Gimpel 2016; GPT)",
@@ -126,7 +128,7 @@ FIELDS: tuple[Field, ...] = (
     # Objective
     Field("objective.kind", "causal", str, "what is predicted and scored", {"causal": "the next token, from all before it"}),
     Field("objective.chunk_tokens", AUTO, int, "tokens whose logits are held at once; 0 for all",
-          minimum=0, auto="a power of two that keeps a chunk's logits near 64 MB"),
+          minimum=0, auto="a power of two that keeps a chunk's logits near 32 MB, at least 1024"),
     # Data
     Field("data.source", "stdlib", str, "text: `stdlib` (the running Python's own library, no download) or `text:PATH` (a file, folder or glob)"),
     Field("data.document_separator", "", str, "string that separates documents in a text file; empty: a file is one document",),

@@ -143,7 +143,7 @@ def _derive(flat: dict[str, Any], vocab_size: int | None) -> None:
     fill("model.ffn.hidden_dim", 4 * dim)
     fill("model.init.embedding_std", flat["model.init.std"] if flat["model.init.kernel"] == "normal" else dim**-0.5)
     if flat["model.vocab_size"] != AUTO:
-        chunk = 2 ** max(0, round(math.log2(64e6 / (4 * flat["model.vocab_size"]))))
+        chunk = max(1024, 2 ** round(math.log2(32e6 / (4 * flat["model.vocab_size"]))))
         fill("objective.chunk_tokens", 0 if chunk >= flat["data.batch_size"] * flat["data.sequence_length"] else chunk)
 
 

@@ -195,7 +195,7 @@ class BytePairTokenizer(Tokenizer):
 
     @classmethod
     def build(cls, settings: Any, source: Documents, training: Documents) -> Self:
-        """Reads the cached tokenizer of this training text, or trains it (11 MB take some ten seconds)."""
+        """Reads the cached tokenizer of this training text, or trains it (a few seconds for 10 MB)."""
         import tokenizers
 
         size = cls.size_in_advance(settings)

@@ -16,7 +16,7 @@ from zoo.lab.plan import Plan, Run
 from zoo.lab.progress import RunProgress, SweepProgress
 from zoo.lab.sweep import State
 
-LIVE_SECONDS = 0.5
+LOOK_SECONDS = 0.5
 PLAIN_SECONDS = 15.0
 
 
@@ -87,7 +87,7 @@ class Display(Protocol):
     """What the pool tells of its runs."""
 
     def started(self, run: Run, step: int) -> None:
-        """A run has started, or continues after `step` updates."""
+        """A run has started, or continues; it had come to `step` updates."""
 
     def again(self, run: Run, state: State) -> None:
         """A run was interrupted and will be tried once more."""
@@ -107,7 +107,7 @@ class PlainDisplay:
 
     def __init__(self, console: Console, progress: SweepProgress, now: Callable[[], float] = time.monotonic):
         self.console, self.progress, self.now = console, progress, now
-        self._begun = self._written = now()
+        self._begun = self._looked = self._written = now()
 
     def _line(self, text: str, style: str = "") -> None:
         self.console.print(Text(text, style), soft_wrap=True)
@@ -120,17 +120,18 @@ class PlainDisplay:
 
     def started(self, run: Run, step: int) -> None:
         self.progress.start(run, self.now())
-        self._line(f"start    {run.name}" + (f", continues after step {step:,}" if step else ""))
+        self._line(f"start    {run.name}" + (f", continues: it was at step {step:,}" if step else ""))
 
     def again(self, run: Run, state: State) -> None:
         self.progress.drop(run)
         self._line(f"again    {run.name}: {state.reason or 'interrupted'}", "yellow")
 
     def ended(self, run: Run, state: State) -> None:
-        progress = self.progress.end(run, self.now())
+        stopped = state.name == "half-done"
+        progress = self.progress.end(run, self.now(), for_good=not stopped)
         style = {"done": "green", "failed": "red", "diverged": "magenta"}.get(state.name, "")
         took = clock(self.now() - progress.started)
-        self._line(f"{state.name:<8} {run.name}: {self._result(progress, state)} in {took}", style)
+        self._line(f"{'stopped' if stopped else state.name:<8} {run.name}: {self._result(progress, state)} ({took})", style)
         self._show()
 
     def stopping(self) -> None:
@@ -138,8 +139,13 @@ class PlainDisplay:
         self._line(f"stopping: {number} run{'' if number == 1 else 's'} under way will save first; once more to kill", "yellow")
 
     def refresh(self) -> None:
-        if self.now() - self._written >= PLAIN_SECONDS:
+        if self.now() - self._looked >= LOOK_SECONDS:
+            self._looked = self.now()
             self.progress.refresh(self.now())
+            self._report()
+
+    def _report(self) -> None:
+        if self.now() - self._written >= PLAIN_SECONDS:
             for progress in self.progress.running.values():
                 self._line(f"         {progress.run.name}: {self._where(progress)}")
             self._show()
@@ -195,13 +201,10 @@ class LiveDisplay(PlainDisplay):
         self.progress.start(run, self.now())
         self._show()
 
-    def refresh(self) -> None:
-        if self.now() - self._written >= LIVE_SECONDS:
-            self.progress.refresh(self.now())
-            self._show()
+    def _report(self) -> None:
+        self._show()
 
     def _show(self) -> None:
-        self._written = self.now()
         self._live.refresh()
 
     def _picture(self) -> Group:

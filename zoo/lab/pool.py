@@ -24,7 +24,7 @@ STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 def command(folder: Path) -> list[str]:
     """The command that trains, or continues, the run in `folder`."""
-    return [sys.executable, "-m", "zoo.training", "--config", str(folder / "config.json"), "--workdir", str(folder)]
+    return [sys.executable, "-m", "zoo.cli.train", "--config", str(folder / "config.json"), "--workdir", str(folder)]
 
 
 @dataclass
@@ -89,7 +89,9 @@ class Pool:
 
     @contextmanager
     def _listening(self) -> Iterator[None]:
-        before = {number: signal.signal(number, self._on_signal) for number in STOP_SIGNALS}
+        # Under nohup the end of the terminal is no reason to stop.
+        heard = [number for number in STOP_SIGNALS if number != signal.SIGHUP or signal.getsignal(number) != signal.SIG_IGN]
+        before = {number: signal.signal(number, self._on_signal) for number in heard}
         try:
             yield
         finally:

@@ -20,7 +20,7 @@ class Tail:
     metric: float | None = None
 
 
-def read_tail(folder: Path, metric: str) -> Tail:
+def read_tail(folder: Path, metric: str = "eval/loss") -> Tail:
     """Reads the newest values from the end of metrics.jsonl; a torn line is left out."""
     try:
         with open(folder / "metrics.jsonl", "rb") as file:
@@ -117,16 +117,19 @@ class SweepProgress:
         del self.running[run.folder]
         self.pending.insert(0, run)
 
-    def end(self, run: Run, now: float) -> RunProgress:
-        """Notes that a run has come to its end, whatever that is."""
+    def end(self, run: Run, now: float, for_good: bool = True) -> RunProgress:
+        """Notes that a run has come to its end, or was stopped before it."""
         progress = self.running.pop(run.folder)
         progress.refresh(now)
-        if progress.trains_since is not None:
-            done, _ = progress.measured
-            # What follows the last step (evaluation, saving) belongs to the price of a run.
+        done, _ = progress.measured
+        # What follows the last step (evaluation, saving) belongs to the price of a run.
+        if done > 0:
             self._measured.append((done, now - progress.trains_since))
             self._startups.append(progress.trains_since - progress.started)
-        self.ended += 1
+        elif progress.trains_since is not None:
+            # Over between two looks: its start and its steps cannot be told apart.
+            self._measured.append((work(run, progress.tail.step), now - progress.started))
+        self.ended += for_good
         return progress
 
     def refresh(self, now: float) -> None:

@@ -13,6 +13,7 @@ from zoo import config
 from zoo.errors import ConfigError, ZooError
 from zoo.files import read_json, write_json
 from zoo.lab.plan import Run
+from zoo.lab.progress import read_tail
 
 FINISHED = ("done", "diverged")
 
@@ -47,11 +48,14 @@ def read_state(folder: Path) -> State:
     if not isinstance(name, str):
         return State("new")
     step = step if isinstance(step, int) else 0
+    if name not in FINISHED:
+        # A run that was killed could not say how far it had come, but its metrics do.
+        step = max(step, read_tail(folder).step)
     return State(name if name in (*FINISHED, "failed") else "half-done", step, reason if isinstance(reason, str) else "")
 
 
 def write_status(folder: Path, state: str, steps: int, reason: str) -> None:
-    """Writes the status.json of a run that could not do so itself, keeping the step that it last wrote."""
+    """Writes the status.json of a run that could not do so itself, with the step that it had come to."""
     write_json(folder / "status.json", {"state": state, "step": read_state(folder).step, "steps": steps, "reason": reason})
 
 

@@ -38,7 +38,7 @@ class Attention(nnx.Module):
         q, k = position.rotate(q, k, context.positions, context.positions)
         score = position.score(context.positions, context.positions)
         dropout = config.dropout if context.dropout_key is not None else 0.0
-        kernel = choose_kernel(config.kernel, jax.default_backend(), self.dtype, score is not None,
+        kernel = choose_kernel(config.kernel, jax.default_backend(), jax.device_count(), self.dtype, score is not None,
                                context.documents is not None, dropout > 0, config.head_dim)
         attended = KERNELS[kernel](q, k, v, context, config.window, config.scale, score, dropout)
         return self.output(attended.reshape(B, T, -1))

@@ -42,18 +42,19 @@ class Context:
         keep = jax.random.bernoulli(jax.random.fold_in(self.dropout_key, path_hash(path)), 1 - rate, x.shape)
         return jnp.where(keep, x / (1 - rate), 0).astype(x.dtype)
 
-    def visible(self, window: int) -> Bool[Array, "B T S"]:
+    def visible(self, window: int, queries: slice = slice(None), keys: slice = slice(None)) -> Bool[Array, "B T S"]:
         """Which keys each query sees: True at [b, t, s] where token t sees token s.
 
         Args:
             window: number of visible keys, the query's own included; 0 for no limit.
+            queries, keys: the part of the matrix that is wanted.
         """
-        query, key = self.positions[:, :, None], self.positions[:, None, :]
+        query, key = self.positions[:, queries, None], self.positions[:, None, keys]
         visible = key >= 0
         if self.causal:
             visible &= key <= query
         if window:
             visible &= query - key < window
         if self.documents is not None:
-            visible &= self.documents[:, :, None] == self.documents[:, None, :]
+            visible &= self.documents[:, queries, None] == self.documents[:, None, keys]
         return visible

@@ -66,22 +66,22 @@ def _forward(hidden, head, targets, weights, chunk_tokens):
     cast = head.astype(hidden.dtype)
 
     def body(carry, chunk):
-        total, d_head = carry
+        total, d_head = carry  # d_head is [D, V]: with the narrower matrix on the left its product is faster on a CPU.
         h, t, w = chunk
         h, t, w = _flat(h, 1), t.reshape(-1), w.reshape(-1)
         loss, logits, log_normalizer = _chunk_loss(h, cast, t, w)
         is_target = jnp.arange(logits.shape[-1]) == t[:, None]
         d_logits = ((jnp.exp(logits - log_normalizer[:, None]) - is_target) * w[:, None]).astype(h.dtype)
-        d_head = d_head + jnp.einsum("nv,nd->vd", d_logits, h, preferred_element_type=jnp.float32)
+        d_head = d_head + jnp.einsum("nd,nv->dv", h, d_logits, preferred_element_type=jnp.float32)
         return (total + loss, d_head), (d_logits @ cast).reshape(chunk[0].shape)
 
-    carry = (jnp.zeros((), jnp.float32), jnp.zeros(head.shape, jnp.float32))
+    carry = (jnp.zeros((), jnp.float32), jnp.zeros(head.shape[::-1], jnp.float32))
     chunks = tuple(_chunks(x, parts) for x in (hidden, targets, weights))
     if parts == 1:
         (total, d_head), d_hidden = body(carry, tuple(x[0] for x in chunks))
-        return total, (d_hidden, d_head)
+        return total, (d_hidden, d_head.T)
     (total, d_head), d_chunks = jax.lax.scan(body, carry, chunks)
-    return total, (jnp.moveaxis(d_chunks, 0, 1).reshape(hidden.shape), d_head)
+    return total, (jnp.moveaxis(d_chunks, 0, 1).reshape(hidden.shape), d_head.T)
 
 
 def _backward(chunk_tokens, residuals, cotangent):

@@ -2,6 +2,7 @@
 
 import signal
 import threading
+import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
@@ -20,21 +21,24 @@ from zoo.training.step import Program, State
 class StopSignal:
     """Remembers SIGTERM and SIGINT, so that the loop can save before it ends; a second one ends the process at once.
 
-    Signals reach only the main thread; elsewhere nothing is installed and nothing is ever requested.
+    A scheduler and a sweep may both pass on the same request: repeats within a second count as one. Signals reach only the main
+    thread; elsewhere nothing is installed and nothing is ever requested.
     """
 
     def __init__(self):
         self.requested = False
+        self._first = 0.0
         if threading.current_thread() is threading.main_thread():
             for number in (signal.SIGTERM, signal.SIGINT):
                 signal.signal(number, self._handle)
 
     def _handle(self, number: int, frame: Any) -> None:
         del frame
-        if self.requested:
+        if self.requested and time.monotonic() - self._first > 1:
             signal.signal(number, signal.SIG_DFL)
             signal.raise_signal(number)
-        self.requested = True
+        if not self.requested:
+            self.requested, self._first = True, time.monotonic()
 
 
 @dataclass

@@ -1,0 +1,70 @@
+"""Tiny configs, and modules whose every value is random, so that no bias, scale or table can be forgotten unnoticed."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from flax import nnx
+
+import zoo.config
+from zoo.layers.context import Context
+from zoo.models.functional import split
+
+TINY = {
+    "model.dim": 16,
+    "model.num_layers": 2,
+    "model.vocab_size": 13,
+    "model.attention.num_heads": 4,
+    "model.ffn.hidden_dim": 24,
+    "data.sequence_length": 8,
+    "data.batch_size": 2,
+    "data.tokenizer.kind": "bytes",
+}
+
+
+def tiny(overrides=None):
+    """Returns a resolved config of D 16, 2 layers, 4 heads, 13 token ids and 8 tokens per row, with `overrides`."""
+    return zoo.config.resolve(zoo.config.override(zoo.config.default(), TINY | (overrides or {})))
+
+
+def random_values(module, seed=0):
+    """Returns the nested dict of an abstract module's parameters, all random, at scales that keep activations near 1."""
+    generator = np.random.default_rng(seed)
+
+    def value(path, leaf):
+        name = path[-1].key
+        drawn = generator.standard_normal(leaf.shape)
+        if name == "scale":
+            drawn = 1 + 0.3 * drawn
+        elif name == "kernel":
+            drawn = drawn * leaf.shape[-2] ** -0.5
+        return jnp.asarray(drawn, leaf.dtype)
+
+    return jax.tree_util.tree_map_with_path(value, split(module)[1])
+
+
+def with_values(module, values):
+    """Returns a copy of an abstract module that holds `values`."""
+    return nnx.merge(split(module)[0], values)
+
+
+def as_float64(values):
+    """Returns the nested dict as float64 numpy arrays."""
+    return jax.tree.map(lambda leaf: np.asarray(leaf, np.float64), values)
+
+
+def call(function, *arguments):
+    """Calls a function as one compiled program, which starts much sooner than one program per operation; gives numpy arrays."""
+    return jax.tree.map(np.asarray, jax.jit(function)(*arguments))
+
+
+def counting(length):
+    """The context of rows that are one sequence each."""
+    return Context(jnp.arange(length)[None])
+
+
+def close(actual, expected, tolerance=1e-5):
+    """Asserts equality to `tolerance`, relative to the largest expected magnitude."""
+    actual, expected = np.asarray(actual, np.float64), np.asarray(expected, np.float64)
+    assert actual.shape == expected.shape
+    scale = np.abs(expected).max(initial=1e-30)
+    np.testing.assert_allclose(actual / scale, expected / scale, rtol=0, atol=tolerance)
