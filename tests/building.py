@@ -1,5 +1,7 @@
 """Tiny configs, and modules whose every value is random, so that no bias, scale or table can be forgotten unnoticed."""
 
+import functools
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -17,7 +19,7 @@ TINY = {
     "model.ffn.hidden_dim": 24,
     "data.sequence_length": 8,
     "data.batch_size": 2,
-    "data.tokenizer.kind": "bytes",
+    "data.tokenizer.kind": "characters",
 }
 
 
@@ -52,9 +54,23 @@ def as_float64(values):
     return jax.tree.map(lambda leaf: np.asarray(leaf, np.float64), values)
 
 
+@functools.cache
+def quick_compilation():
+    """Compiler options that compile several times faster and run slower, without those that this version does not know."""
+    options = {"xla_backend_optimization_level": 0, "xla_llvm_disable_expensive_passes": True, "xla_cpu_use_fusion_emitters": False}
+    known = {}
+    for name, value in options.items():
+        try:
+            jax.jit(lambda x: x + 1, compiler_options={name: value})(np.float32(0))
+        except jax.errors.JaxRuntimeError:
+            continue
+        known[name] = value
+    return known
+
+
 def call(function, *arguments):
-    """Calls a function as one compiled program, which starts much sooner than one program per operation; gives numpy arrays."""
-    return jax.tree.map(np.asarray, jax.jit(function)(*arguments))
+    """Calls a function as one compiled program and gives numpy arrays: one program per operation would take longer to compile."""
+    return jax.tree.map(np.asarray, jax.jit(function, compiler_options=quick_compilation())(*arguments))
 
 
 def counting(length):

@@ -1,1 +1,1 @@
-"""Stands here so that pytest puts this folder on the import path: `reference` and `building` serve the tests of several folders."""
+"""Stands here so that pytest puts the checkout on the import path: several folders share `tests.reference` and `tests.building`."""

@@ -1,43 +1,40 @@
 """Attention against a loop over heads, queries and keys; the kernels against each other."""
 
-from functools import partial
-
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-import reference
-from building import as_float64, call, close, counting, random_values, tiny, with_values
 
+from tests import reference
+from tests.building import as_float64, call, close, counting, random_values, tiny, with_values
 from zoo.config import ATTENTION_KERNELS
 from zoo.layers.attention import Attention
 from zoo.layers.context import Context
 from zoo.layers.kernels import KERNELS, choose_kernel
 from zoo.layers.position import make_position
 
-B, T, H, K = 2, 7, 4, 6
-CPU_KERNELS = ("einsum", "xla")
+B, T, H, K = 2, 8, 4, 6
+ON_ANY_DEVICE = [name for name in KERNELS if name != "cudnn"]
 FEATURES = ("plain", "documents", "padding", "score", "documents and score")
 
 
-def heads(seed, kv_heads, dtype=jnp.float32):
+def heads(seed, kv_heads, dtype=np.float32, length=T):
     generator = np.random.default_rng(seed)
-    return [jnp.asarray(generator.standard_normal((B, T, n, K)), dtype) for n in (H, kv_heads, kv_heads)]
+    return [generator.standard_normal((B, length, n, K)).astype(dtype) for n in (H, kv_heads, kv_heads)]
 
 
 def situation(feature):
-    """Context, score, and the same two for the reference: positions and documents per row."""
+    """Context, score, and for the reference positions and documents per row."""
     positions, documents, score = np.tile(np.arange(T), (B, 1)), None, None
     if "documents" in feature:
-        positions = np.array([[0, 1, 2, 0, 1, 0, 1], [0, 1, 2, 3, 4, 5, 0]])
-        documents = np.array([[0, 0, 0, 1, 1, 2, 2], [0, 0, 0, 0, 0, 0, 1]])
+        positions = np.array([[0, 1, 2, 0, 1, 2, 0, 1], [0, 1, 2, 3, 4, 5, 6, 0]])
+        documents = np.array([[0, 0, 0, 1, 1, 1, 2, 2], [0, 0, 0, 0, 0, 0, 0, 1]])
     if feature == "padding":
-        positions = np.array([[-1, -1, 0, 1, 2, 3, 4], [0, 1, 2, 3, -1, -1, -1]])
+        positions = np.array([[-1, -1, 0, 1, 2, 3, 4, 5], [0, 1, 2, 3, 4, -1, -1, -1]])
     if "score" in feature:
-        score = np.random.default_rng(9).standard_normal((B, H, T, T))
-    counting_up = feature in ("plain", "score")
-    context = Context(jnp.asarray(positions[:1] if counting_up else positions), None if documents is None else jnp.asarray(documents))
-    return context, score, positions, documents
+        score = np.random.default_rng(9).standard_normal((B, H, T, T)).astype(np.float32)
+    shared = positions[:1] if feature in ("plain", "score") else positions
+    return Context(jnp.asarray(shared), None if documents is None else jnp.asarray(documents)), score, positions, documents
 
 
 def expected_output(q, k, v, window, scale, score, positions, documents):
@@ -49,64 +46,69 @@ def expected_output(q, k, v, window, scale, score, positions, documents):
     return np.stack(rows)
 
 
-@pytest.mark.parametrize("kernel", CPU_KERNELS)
+def check(kernel, kv_heads, window, scale, dtype, tolerance):
+    """Compares a kernel with the loop in every situation; what an empty slot reads is nobody's business."""
+    q, k, v = heads(0, kv_heads, dtype)
+    situations = [situation(feature) for feature in FEATURES]
+    outputs = call(lambda q, k, v: [KERNELS[kernel](q, k, v, context, window, scale, score, 0.0) for context, score, *_ in situations],
+                   q, k, v)
+    for actual, (_, score, positions, documents) in zip(outputs, situations, strict=True):
+        expected = expected_output(q, k, v, window, scale, score, positions, documents)
+        assert actual.dtype == dtype
+        close(actual[positions >= 0], expected[positions >= 0], tolerance)
+
+
+@pytest.mark.parametrize("kernel", ON_ANY_DEVICE)
 @pytest.mark.parametrize("window", [0, 1, 3, T])
 @pytest.mark.parametrize("kv_heads", [4, 2, 1])
 def test_a_kernel_is_the_loop(kernel, kv_heads, window):
-    q, k, v = heads(0, kv_heads)
-    for feature in FEATURES:
-        context, score, positions, documents = situation(feature)
-        actual = KERNELS[kernel](q, k, v, context, window, 0.3, None if score is None else jnp.float32(score), 0.0)
-        expected = expected_output(q, k, v, window, 0.3, score, positions, documents)
-        # What an empty slot reads is nobody's business.
-        scored = positions >= 0
-        close(np.asarray(actual)[scored], expected[scored])
-        assert scored.all() or feature == "padding"
+    check(kernel, kv_heads, window, 0.3, np.float32, 1e-5)
 
 
-@pytest.mark.parametrize("feature", FEATURES)
-def test_kernels_agree_in_bfloat16(feature):
-    q, k, v = heads(1, 2, jnp.bfloat16)
-    context, score, positions, documents = situation(feature)
-    score = None if score is None else np.asarray(jnp.asarray(score, jnp.bfloat16), np.float64)
-    expected = expected_output(q, k, v, 3, 0.25, score, positions, documents)[positions >= 0]
-    for kernel in CPU_KERNELS:
-        actual = KERNELS[kernel](q, k, v, context, 3, 0.25, None if score is None else jnp.float32(score), 0.0)
-        assert actual.dtype == jnp.bfloat16
-        close(np.asarray(actual)[positions >= 0], expected, 1e-2)
+@pytest.mark.parametrize("kernel", ON_ANY_DEVICE)
+def test_a_kernel_is_the_loop_in_bfloat16(kernel):
+    check(kernel, 2, 3, 0.25, jnp.bfloat16, 2e-2)
 
 
-@pytest.mark.parametrize("kernel", CPU_KERNELS)
+@pytest.mark.parametrize("kernel", ON_ANY_DEVICE)
+def test_any_length_will_do(kernel):
+    for length, window in ((1, 0), (6, 2), (12, 5), (12, 40)):
+        q, k, v = heads(1, 2, length=length)
+        actual = call(lambda *x, window=window: KERNELS[kernel](*x, counting(x[0].shape[1]), window, 0.3, None, 0.0), q, k, v)
+        close(actual, expected_output(q, k, v, window, 0.3, None, np.tile(np.arange(length), (B, 1)), None))
+
+
+@pytest.mark.parametrize("kernel", ON_ANY_DEVICE)
 def test_a_single_row_with_empty_slots_is_masked_too(kernel):
     # One row looks like positions shared by all rows, and must not be taken for a plain sequence.
     q, k, v = (x[:1] for x in heads(2, 2))
-    positions = np.array([[-1, -1, 0, 1, 2, 3, 4]])
-    actual = KERNELS[kernel](q, k, v, Context(jnp.asarray(positions)), 0, 0.3, None, 0.0)
+    positions = np.array([[-1, -1, 0, 1, 2, 3, 4, 5]])
+    actual = call(lambda *x: KERNELS[kernel](*x, Context(jnp.asarray(positions)), 0, 0.3, None, 0.0), q, k, v)
     expected = expected_output(q, k, v, 0, 0.3, None, positions, None)
     close(actual[0, 2:], expected[0, 2:])
 
 
-def test_gradients_of_the_kernels_agree():
-    q, k, v = heads(3, 2)
-    weights = jnp.float32(np.random.default_rng(4).standard_normal(q.shape))
-    for feature in ("plain", "documents and score"):
-        context, score, _, _ = situation(feature)
-        score = None if score is None else jnp.float32(score)
+@pytest.mark.parametrize("feature", ["plain", "documents and score"])
+def test_gradients_of_the_kernels_agree(feature):
+    inputs, weights = heads(3, 2), np.random.default_rng(4).standard_normal((B, T, H, K)).astype(np.float32)
+    context, score, _, _ = situation(feature)
 
-        def total(kernel, *inputs, context=context, score=score):
-            return (KERNELS[kernel](*inputs, context, 3, 0.3, score, 0.0) * weights).sum()
+    def gradients(kernel):
+        return call(jax.grad(lambda *x: (KERNELS[kernel](*x, context, 3, 0.3, score, 0.0) * weights).sum(), (0, 1, 2)), *inputs)
 
-        einsum, xla = (call(jax.grad(partial(total, kernel), (0, 1, 2)), q, k, v) for kernel in CPU_KERNELS)
-        for one, other in zip(einsum, xla, strict=True):
+    expected = gradients("einsum")
+    for kernel in set(ON_ANY_DEVICE) - {"einsum"}:
+        for one, other in zip(gradients(kernel), expected, strict=True):
             close(one, other)
 
 
 def test_query_heads_share_neighbouring_key_heads():
-    # Group g of key heads serves query heads g H/G ... (g + 1) H/G - 1, in that order.
+    # Key head g serves query heads g H/G ... (g + 1) H/G - 1, in that order.
     q, k, v = heads(5, 2)
     repeated = [np.repeat(x, H // 2, axis=2) for x in (k, v)]
-    for kernel in CPU_KERNELS:
-        close(KERNELS[kernel](q, k, v, counting(T), 0, 0.3, None, 0.0), KERNELS[kernel](q, *repeated, counting(T), 0, 0.3, None, 0.0))
+    for kernel in ON_ANY_DEVICE:
+        attend = lambda *x, kernel=kernel: KERNELS[kernel](*x, counting(T), 0, 0.3, None, 0.0)  # noqa: E731
+        close(call(attend, q, k, v), call(attend, q, *repeated))
 
 
 @pytest.mark.parametrize("kind", ["none", "rope", "alibi"])
@@ -114,7 +116,7 @@ def test_query_heads_share_neighbouring_key_heads():
     ("einsum", 4, True, {}),
     ("einsum", 2, False, {"model.attention.window": 3}),
     ("xla", 1, True, {"model.attention.scale": 0.7, "model.attention.head_dim": 10}),
-    ("xla", 2, False, {"model.attention.window": 2}),
+    ("rows", 2, False, {"model.attention.window": 2}),
 ])
 def test_a_layer_is_the_equation(kind, kernel, kv_heads, bias, fields):
     config = tiny({"model.position.kind": kind, "model.attention.kernel": kernel, "model.attention.num_kv_heads": kv_heads,
@@ -134,7 +136,7 @@ def test_the_default_scale_is_one_over_the_root_of_the_head_dimension():
 
 def test_dropout_acts_on_probabilities():
     q, k, _ = heads(8, 4)
-    ones = jnp.ones((B, T, H, K))
+    ones = np.ones((B, T, H, K))
     context = Context(jnp.arange(T)[None], dropout_key=jax.random.key(0))
     kept, all_kept = call(lambda q: tuple(KERNELS["einsum"](q, k, ones, c, 0, 0.3, None, 0.5) for c in (context, counting(T))), q)
     # Values of one: the output is the sum of what is left of a query's probabilities, the same in every dimension.
@@ -160,17 +162,23 @@ def test_the_capability_table_and_the_kernels_are_the_same():
     assert set(ATTENTION_KERNELS) == set(KERNELS)
 
 
-@pytest.mark.parametrize(("arguments", "kernel"), [
-    (("auto", "gpu", "bfloat16", False, False, False, 64), "cudnn"),
-    (("auto", "gpu", "float32", False, False, False, 64), "einsum"),
-    (("auto", "gpu", "bfloat16", True, False, False, 64), "einsum"),
-    (("auto", "gpu", "bfloat16", False, True, False, 64), "einsum"),
-    (("auto", "gpu", "bfloat16", False, False, True, 64), "einsum"),
-    (("auto", "gpu", "bfloat16", False, False, False, 256), "einsum"),
-    (("auto", "gpu", "bfloat16", False, False, False, 20), "einsum"),
-    (("auto", "cpu", "bfloat16", False, False, False, 64), "einsum"),
-    (("auto", "tpu", "bfloat16", False, False, False, 64), "einsum"),
-    (("xla", "gpu", "bfloat16", False, False, False, 64), "xla"),
-])
-def test_auto_takes_the_fused_kernel_only_where_it_can_do_what_is_asked(arguments, kernel):
-    assert choose_kernel(*arguments) == kernel
+@pytest.mark.parametrize(("changes", "kernel"), [
+    ({}, "cudnn"),
+    ({"dtype": "float32"}, "einsum"),
+    ({"score": True}, "einsum"),
+    ({"documents": True}, "einsum"),
+    ({"dropout": True}, "einsum"),
+    ({"head_dim": 256}, "einsum"),
+    ({"head_dim": 20}, "einsum"),
+    ({"devices": 8}, "cudnn"),
+    ({"platform": "tpu"}, "einsum"),
+    ({"platform": "cpu"}, "rows"),
+    ({"platform": "cpu", "score": True, "documents": True, "dtype": "float32", "head_dim": 20}, "rows"),
+    ({"platform": "cpu", "dropout": True}, "einsum"),
+    ({"platform": "cpu", "devices": 2}, "einsum"),
+    ({"kernel": "xla"}, "xla"),
+], ids=str)  # fmt: skip
+def test_auto_takes_a_faster_kernel_only_where_it_can_do_what_is_asked(changes, kernel):
+    asked = {"kernel": "auto", "platform": "gpu", "devices": 1, "dtype": "bfloat16", "score": False, "documents": False,
+             "dropout": False, "head_dim": 64}
+    assert choose_kernel(**asked | changes) == kernel

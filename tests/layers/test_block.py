@@ -2,9 +2,9 @@
 
 import numpy as np
 import pytest
-import reference
-from building import as_float64, call, close, counting, random_values, tiny, with_values
 
+from tests import reference
+from tests.building import as_float64, call, close, counting, random_values, tiny, with_values
 from zoo.layers.block import PLACEMENTS, make_block, make_final_norm
 from zoo.layers.norm import LayerNorm, NoNorm, RMSNorm
 from zoo.layers.position import make_position

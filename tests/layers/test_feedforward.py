@@ -5,9 +5,9 @@ import math
 import jax
 import numpy as np
 import pytest
-import reference
-from building import as_float64, call, close, random_values, tiny, with_values
 
+from tests import reference
+from tests.building import as_float64, call, close, random_values, tiny, with_values
 from zoo.layers.feedforward import FeedForward, hidden_dim
 from zoo.models.functional import split
 

@@ -3,9 +3,9 @@
 import jax.numpy as jnp
 import numpy as np
 import pytest
-import reference
-from building import as_float64, call, close, random_values, tiny, with_values
 
+from tests import reference
+from tests.building import as_float64, call, close, random_values, tiny, with_values
 from zoo.layers.norm import NORMS, layer_norm, make_norm, rms_norm
 
 D = 16

@@ -3,9 +3,9 @@
 import jax.numpy as jnp
 import numpy as np
 import pytest
-import reference
-from building import as_float64, call, close, counting, random_values, tiny, with_values
 
+from tests import reference
+from tests.building import as_float64, call, close, counting, random_values, tiny, with_values
 from zoo.errors import ConfigError
 from zoo.layers.attention import Attention
 from zoo.layers.position import POSITIONS, alibi_slopes, make_position, rotate_pairs, sinusoid

@@ -6,8 +6,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from building import call, counting, random_values, tiny, with_values
 
+from tests.building import call, counting, random_values, tiny, with_values
 from zoo.layers.context import Context
 from zoo.models.language_model import make_model
 
@@ -15,10 +15,10 @@ TOKENS = np.array([[3, 1, 12, 0, 7, 7], [0, 5, 4, 4, 1, 9]])
 DROPPING = {"model.dropout": 0.2, "model.attention.dropout": 0.3}
 
 
-def program(scan, remat, dropout):
+def program(scan, remat, dropout, kernel="auto"):
     """A model's squared output as a function of its values, and these."""
-    config = tiny({"model.num_layers": 3, "model.position.kind": "rope", "model.scan_layers": scan, "model.remat": remat}
-                  | (DROPPING if dropout else {}))
+    config = tiny({"model.num_layers": 3, "model.position.kind": "rope", "model.scan_layers": scan, "model.remat": remat,
+                   "model.attention.kernel": kernel} | (DROPPING if dropout else {}))
     model = make_model(config)
     context = Context(jnp.arange(6)[None], dropout_key=jax.random.key(5) if dropout else None)
 
@@ -56,7 +56,7 @@ def operations(scan, remat):
             for sub in jax.core.jaxprs_in_params(equation.params):
                 walk(sub)
 
-    loss, values = program(scan, remat, dropout=False)
+    loss, values = program(scan, remat, False, "einsum")
     walk(jax.make_jaxpr(jax.grad(loss))(values).jaxpr)
     return counts
 

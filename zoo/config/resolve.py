@@ -128,10 +128,8 @@ def _derive(flat: dict[str, Any], vocab_size: int | None) -> None:
         if flat[path] == AUTO:
             flat[path] = value
 
-    tokenizer = flat["data.tokenizer.kind"]
-    known = vocab_size or {"bytes": 257, "bpe": flat["data.tokenizer.vocab_size"]}.get(tokenizer)
-    if known:
-        fill("model.vocab_size", known)
+    if vocab_size:
+        fill("model.vocab_size", vocab_size)
     if flat["model.position.kind"] == "learned":
         fill("model.position.max_length", flat["data.sequence_length"])
     heads, dim = flat["model.attention.num_heads"], flat["model.dim"]
@@ -195,6 +193,7 @@ def _impossible(flat: dict[str, Any], vocab_size: int | None) -> Iterator[str]:
     for path in ("model.attention.num_heads", "model.attention.num_kv_heads"):
         if flat[path] % tensor:
             yield f"{path}={flat[path]} does not divide by mesh.tensor={tensor}"
+            break
     if flat["schedule.warmup_steps"] > flat["training.steps"]:
         yield (f"schedule.warmup_steps={flat['schedule.warmup_steps']} is longer than training.steps={flat['training.steps']}")
 
@@ -223,6 +222,7 @@ def resolve(config: Mapping[str, Any], vocab_size: int | None = None) -> Resolve
     if problems:
         raise ConfigError(problems)
     problems += _inert(flat)
+    vocab_size = vocab_size or {"bytes": 257, "bpe": flat["data.tokenizer.vocab_size"]}.get(flat["data.tokenizer.kind"])
     _derive(flat, vocab_size)
     problems += _impossible(flat, vocab_size)
     if problems:

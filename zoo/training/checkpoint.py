@@ -6,6 +6,7 @@ bytes: a sha256 of every file is kept beside each checkpoint and compared before
 
 import hashlib
 import json
+import math
 import shutil
 import threading
 from collections.abc import Callable
@@ -168,6 +169,8 @@ class Checkpoints:
             metrics: evaluation at this very step, if there was one.
         """
         self._finish()
+        if metrics is not None and not math.isfinite(metrics["eval/loss"]):
+            metrics = None  # Orbax's ordering breaks on NaN: it would drop the best checkpoint there is.
         response = self._open().save_checkpointables_async(
             step, {"state": state}, force=True, metrics=metrics, custom_metadata=json.loads(json.dumps(beside)))
         if response is None:

@@ -1,0 +1,57 @@
+"""Parameter counts against the published ones, and FLOPs against counting by hand and by XLA."""
+
+from pathlib import Path
+
+import jax
+import numpy as np
+import pytest
+
+from zoo import config as configs
+from zoo.analysis import cost
+from zoo.objectives.causal import make_objective
+from zoo.training.mesh import make_mesh
+from zoo.training.step import make_program
+
+ROOT = Path(__file__).parents[2]
+
+# Exact counts of the reference implementations (GPT-2: Radford et al. 2019; LLaMA: Touvron et al. 2023a, 2023b), as built from
+# their published configs by Hugging Face transformers.
+PUBLISHED = {
+    "gpt2.py:small": 124_439_808,
+    "gpt2.py:medium": 354_823_168,
+    "gpt2.py:large": 774_030_080,
+    "gpt2.py:xl": 1_557_611_200,
+    "llama.py:7b": 6_738_415_616,
+    "llama.py:13b": 13_015_864_320,
+    "llama.py:33b": 32_528_943_616,
+    "llama.py:65b": 65_285_660_672,
+    "llama.py:v2-7b": 6_738_415_616,
+    "llama.py:v2-13b": 13_015_864_320,
+    "llama.py:v2-34b": 33_743_970_304,
+    "llama.py:v2-70b": 68_976_648_192,
+}
+
+
+@pytest.mark.parametrize("spec", PUBLISHED)
+def test_published_parameter_counts(spec):
+    counted = cost.summary(configs.resolve(configs.load(str(ROOT / "configs" / spec))))
+    assert counted.parameters["total"] == PUBLISHED[spec] == sum(counted.blocks.values())
+    assert sum(counted.parameters[part] for part in ("embedding", "body", "heads")) == PUBLISHED[spec]
+
+
+def test_mean_visible_keys_is_counted():
+    for length, window in [(1, 0), (7, 0), (7, 3), (7, 7), (7, 50), (8, 1)]:
+        visible = [min(i + 1, window or length) for i in range(length)]
+        assert cost.mean_visible_keys(length, window) == pytest.approx(np.mean(visible))
+
+
+def test_flops_agree_with_what_xla_counts():
+    config = configs.resolve(configs.override(configs.default(), {
+        "model.dim": 128, "model.attention.kernel": "einsum", "data.sequence_length": 16, "objective.chunk_tokens": 0}))
+    program = make_program(config, make_objective(config, 256), make_mesh(config, jax.devices()[:1]), np.ones(257, np.int32))
+    batch = {"tokens": jax.ShapeDtypeStruct((16, 17), np.int32)}
+    constants = {"seed": jax.ShapeDtypeStruct((), np.uint32), "token_bytes": jax.ShapeDtypeStruct((257,), np.int32)}
+    compiled = program.train_step.lower(program.abstract_state, batch, constants).compile()
+    counted = compiled.cost_analysis()["flops"] / (16 * 16)
+    # XLA counts the masked half of attention and the elementwise work that we leave out; the products dominate.
+    assert cost.summary(config).flops_per_token == pytest.approx(counted, rel=0.15)

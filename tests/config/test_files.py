@@ -1,0 +1,76 @@
+"""Config files, their arguments, command-line overrides, and the shipped configs."""
+
+from pathlib import Path
+
+import pytest
+
+from zoo import config as configs
+from zoo.errors import ConfigError
+
+ROOT = Path(__file__).parents[2]
+SHIPPED = sorted((ROOT / "configs").glob("*.py"))
+
+
+def test_overrides_are_read_in_all_their_forms():
+    assert configs.parse_overrides(["--config.a.b=1", "--config.c", "2", "--noconfig.d"]) == {"a.b": "1", "c": "2", "d": "false"}
+    with pytest.raises(ConfigError) as caught:
+        configs.parse_overrides(["--confg.model.dim=1", "stray", "--config.x"])
+    assert [line.split()[0] for line in caught.value.problems] == ["unknown", "unknown", "--config.x"]
+    assert "model.dim" in caught.value.problems[0]
+
+
+@pytest.mark.parametrize("path", SHIPPED, ids=lambda path: path.stem)
+@pytest.mark.parametrize("size", ["", ":tiny", ":smoke", ":tiny,model.norm.kind=rmsnorm,seed=3"])
+def test_every_shipped_config_resolves(path, size):
+    if "gpt2" not in path.stem and "norm" in size and "shakespeare" not in path.stem:
+        size = size.replace("model.norm.kind=rmsnorm", "model.dropout=0.1")
+    elif "shakespeare" in path.stem:
+        size = size.replace("model.norm.kind=rmsnorm", "model.dropout=0.1")
+    resolved = configs.resolve(configs.load(f"{path}{size}"))
+    assert resolved.seed == (3 if "seed" in size else 0)
+    assert path.read_text().startswith('"""')
+
+
+def test_a_missing_or_broken_file_is_one_line(tmp_path):
+    broken = tmp_path / "broken.py"
+    broken.write_text("def get_config(:\n")
+    empty = tmp_path / "empty.py"
+    empty.write_text("x = 1\n")
+    typo = tmp_path / "typo.py"
+    typo.write_text("from zoo.config import default\ndef get_config():\n    c = default()\n    c.model.dimm = 3\n    return c\n")
+    not_json = tmp_path / "config.json"
+    not_json.write_text("{")
+    for spec, words in [
+        (tmp_path / "brokn.py", ["does not exist", 'did you mean "broken.py"']),
+        (broken, ["fails on import", "SyntaxError"]),
+        (empty, ["no function get_config"]),
+        (typo, ["dimm", '"dim"']),
+        (f"{typo}:tiny", ["takes no argument"]),
+        (not_json, ["is not a config"]),
+        (ROOT / "configs" / "llama.py:8b", ["'8b'", "7b"]),
+        (ROOT / "configs" / "llama.py:tiny,dim", ["'dim' is not field=value"]),
+        (ROOT / "configs" / "llama.py:tiny,model.dimm=3", ["model.dimm", "model.dim"]),
+    ]:
+        with pytest.raises(ConfigError) as caught:
+            configs.load(str(spec))
+        assert len(caught.value.problems) == 1
+        assert all(word in str(caught.value) for word in words), str(caught.value)
+
+
+def test_a_run_folder_is_a_config(tmp_path):
+    resolved = configs.resolve(configs.load(str(ROOT / "configs" / "llama.py:tiny")))
+    from zoo.files import write_json
+
+    write_json(tmp_path / "config.json", configs.to_plain(resolved))
+    assert configs.resolve(configs.load(str(tmp_path))) == resolved
+    assert configs.resolve(configs.load(str(tmp_path / "config.json"))) == resolved
+
+
+def test_shrinking_keeps_what_a_variant_is():
+    tiny = configs.resolve(configs.load(str(ROOT / "configs" / "llama.py:tiny")))
+    full = configs.resolve(configs.load(str(ROOT / "configs" / "llama.py:v2-70b")))
+    for path, field in configs.BY_PATH.items():
+        if field.choices and path.startswith("model.") and path not in ("model.dtype", "model.remat"):
+            assert configs.flatten(tiny)[path] == configs.flatten(full)[path], path
+    shrunk = configs.resolve(configs.shrink(configs.load(str(ROOT / "configs" / "llama.py:v2-70b")), "tiny"))
+    assert (shrunk.model.attention.num_heads, shrunk.model.attention.num_kv_heads) == (4, 2)

@@ -1,0 +1,128 @@
+"""Configs: types, derived values, refusals, identity."""
+
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from zoo import config as configs
+from zoo.errors import ConfigError
+
+
+def resolve(**overrides):
+    return configs.resolve(configs.override(configs.default(), {key.replace("__", "."): value for key, value in overrides.items()}))
+
+
+def problems(overrides):
+    with pytest.raises(ConfigError) as caught:
+        configs.resolve(configs.override(configs.default(), overrides))
+    assert caught.value.exit_code == 2
+    assert all("\n" not in problem for problem in caught.value.problems)
+    return caught.value.problems
+
+
+def test_default_is_valid_and_resolving_twice_changes_nothing():
+    resolved = configs.resolve(configs.default())
+    assert configs.resolve(resolved) == resolved
+    assert configs.resolve(configs.to_plain(resolved)) == resolved
+    assert json.loads(json.dumps(configs.to_plain(resolved)))["model"]["attention"]["head_dim"] == 64
+
+
+def test_auto_is_derived():
+    resolved = resolve(model__dim=96, model__attention__num_heads=6, model__attention__num_kv_heads=2)
+    assert (resolved.model.attention.head_dim, resolved.model.ffn.hidden_dim, resolved.model.vocab_size) == (16, 384, 257)
+    assert resolved.model.attention.scale == 0.25
+    assert resolved.model.position.max_length == resolved.data.sequence_length
+
+
+@pytest.mark.parametrize(("overrides", "words"), [
+    ({"model.norm.kind": "rms"}, ["model.norm.kind", "rmsnorm", "did you mean"]),
+    ({"model.dim": "-3"}, ["model.dim=-3", "at least 1"]),
+    ({"model.dim": "abc"}, ["model.dim='abc'", "whole number"]),
+    ({"model.dim": "1.5"}, ["model.dim='1.5'", "whole number"]),
+    ({"model.dim": True}, ["model.dim=True", "whole number"]),
+    ({"optimizer.learning_rate": "nan"}, ["optimizer.learning_rate", "finite"]),
+    ({"optimizer.learning_rate": "0"}, ["above 0"]),
+    ({"model.residual": "maybe"}, ["model.residual='maybe'", "true or false"]),
+    ({"model.dropout": "1.0"}, ["at most 0.99"]),
+    ({"training.eval_lengths": "12,x"}, ["training.eval_lengths", "whole numbers"]),
+    ({"model.attention.num_heads": 3}, ["model.dim=256", "num_heads=3", "head_dim"]),
+    ({"model.attention.num_kv_heads": 3}, ["num_heads=4", "num_kv_heads=3"]),
+    ({"model.position.kind": "rope", "model.attention.head_dim": 5}, ["RoPE", "not an even number"]),
+    ({"model.position.kind": "rope", "model.position.fraction": 0.3}, ["RoPE", "fraction"]),
+    ({"model.position.kind": "sinusoidal", "model.dim": 5, "model.attention.num_heads": 1}, ["sinusoidal", "even"]),
+    ({"model.position.max_length": 64}, ["max_length=64", "sequence_length=128"]),
+    ({"training.accumulation_steps": 3}, ["batch_size=16", "accumulation_steps=3"]),
+    ({"mesh.data": 3}, ["batch_size=16", "3 devices"]),
+    ({"mesh.tensor": 8, "model.attention.num_heads": 4}, ["num_heads=4", "mesh.tensor=8"]),
+    ({"mesh.data": 0}, ["mesh.data=0"]),
+    ({"schedule.warmup_steps": 2000}, ["warmup_steps=2000", "steps=1000"]),
+    ({"model.position.theta": 5.0}, ["theta", "no effect", "rope"]),
+    ({"model.norm.kind": "none", "model.norm.placement": "post"}, ["placement", "no effect"]),
+    ({"model.norm.kind": "rmsnorm", "model.norm.bias": False}, ["model.norm.bias", "no effect"]),
+    ({"model.init.kernel": "xavier_uniform", "model.init.std": 0.1}, ["init.std", "no effect"]),
+    ({"model.attention.kernel": "cudnn"}, ["cudnn", "bfloat16"]),
+    ({"model.attention.kernel": "cudnn", "model.dtype": "bfloat16", "model.position.kind": "alibi"}, ["cudnn", "alibi", "einsum"]),
+    ({"model.attention.kernel": "xla", "model.attention.dropout": 0.1}, ["xla", "dropout"]),
+    ({"model.vocab_size": 100}, ["vocab_size=100", "257"]),
+])
+def test_a_bad_config_is_refused_in_one_line(overrides, words):
+    lines = problems(overrides)
+    assert len(lines) == 1
+    assert all(word in lines[0] for word in words), lines[0]
+
+
+def test_every_problem_is_told_at_once():
+    lines = problems({"model.norm.kind": "rms", "model.dim": -3, "training.steps": "x"})
+    assert [line.split("=")[0] for line in lines] == ["model.dim", "model.norm.kind", "training.steps"]
+    assert len(problems({"model.attention.num_heads": 3, "schedule.warmup_steps": 5000, "model.position.theta": 3.0})) == 3
+
+
+def test_unknown_fields_are_named_with_what_was_meant():
+    with pytest.raises(ConfigError) as caught:
+        configs.override(configs.default(), {"model.norm.knd": 1, "model.num_heads": 1, "zzz": 1})
+    lines = caught.value.problems
+    assert 'did you mean "model.norm.kind"' in lines[0]
+    assert 'did you mean "model.attention.num_heads"' in lines[1]
+    assert lines[2] == "unknown field zzz"
+    with pytest.raises(ConfigError, match="unknown field model.nrm"):
+        configs.resolve({"model": {"nrm": 1}})
+
+
+def test_numbers_as_people_type_them():
+    resolved = resolve(training__steps="1e4", training__eval_lengths="256,512", model__residual="False", optimizer__learning_rate="3e-4")
+    assert (resolved.training.steps, tuple(resolved.training.eval_lengths), resolved.model.residual) == (10000, (256, 512), False)
+    assert resolve(model__attention__head_dim="auto").model.attention.head_dim == 64
+
+
+def test_identity_is_of_what_changes_the_result():
+    base = configs.resolve(configs.default())
+    for path in configs.NOT_RESULT_RELEVANT:
+        field = configs.BY_PATH[path]
+        other = configs.resolve(configs.override(base, {path: 1 if field.default != 1 else 2}))
+        assert configs.identity(other) == configs.identity(base) or path == "mesh.data"
+    assert configs.identity(resolve(seed=1)) != configs.identity(base)
+    assert configs.identity(resolve(model__norm__kind="rmsnorm")) != configs.identity(base)
+    # Whether a derived value is written out or left to be derived is no difference.
+    assert configs.identity(resolve(model__attention__head_dim=64)) == configs.identity(base)
+
+
+def test_field_table_is_sound():
+    for field in configs.FIELDS:
+        assert field.meaning
+        assert field.default != configs.AUTO or field.auto
+        if field.when:
+            assert field.when[0] in configs.BY_PATH
+            assert set(field.when[1]) <= set(configs.BY_PATH[field.when[0]].choices)
+    assert set(configs.NOT_RESULT_RELEVANT) <= set(configs.BY_PATH)
+
+
+@given(st.dictionaries(st.sampled_from([field.path for field in configs.FIELDS]),
+                       st.one_of(st.integers(-5, 5000), st.floats(), st.text(max_size=5), st.booleans(), st.none()), max_size=4))
+def test_any_override_resolves_or_is_refused_in_plain_lines(overrides):
+    try:
+        configs.resolve(configs.override(configs.default(), overrides))
+    except ConfigError as error:
+        assert error.problems
+        assert all(any(path.rsplit(".", 1)[-1] in line for path in configs.BY_PATH) for line in error.problems)

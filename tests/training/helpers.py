@@ -1,0 +1,28 @@
+"""A small run for the training tests."""
+
+import json
+from pathlib import Path
+
+from zoo import config as configs
+
+SMALL = {
+    "model.dim": 32, "model.num_layers": 2, "data.sequence_length": 16, "data.batch_size": 8, "training.steps": 12,
+    "training.log_every": 1, "training.eval_every": 4, "training.eval_batches": 3, "training.checkpoint_every": 3,
+    "optimizer.learning_rate": 3e-3,
+}
+
+
+def small(**overrides):
+    """An unresolved config that trains in a second; keyword a__b sets the field a.b."""
+    return configs.override(configs.default(), SMALL | {key.replace("__", "."): value for key, value in overrides.items()})
+
+
+def lines(workdir: Path) -> list[dict]:
+    """The lines of metrics.jsonl."""
+    return [json.loads(line) for line in (workdir / "metrics.jsonl").read_text().splitlines()]
+
+
+def curves(workdir: Path) -> list[tuple]:
+    """What has to be equal between two runs of the same thing: everything but the clock."""
+    timed = ("seconds", "train/tokens_per_second")
+    return [tuple(sorted((key, value) for key, value in line.items() if key not in timed)) for line in lines(workdir)]

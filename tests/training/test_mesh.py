@@ -1,0 +1,63 @@
+"""Eight simulated devices against one, in processes of their own because the number of devices is fixed at start."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import jax
+import numpy as np
+import pytest
+
+from tests.training.helpers import small
+from zoo import config as configs
+from zoo.errors import ConfigError
+from zoo.training.mesh import make_mesh
+
+SCRIPT = """
+import json, sys
+from pathlib import Path
+import jax
+from tests.training.helpers import small, lines
+from zoo import config as configs
+from zoo.training.run import run
+config = configs.override(small(model__attention__num_kv_heads=2, model__position__kind="rope", model__dropout=0.1, training__steps=6,
+                                training__checkpoint_every=0, training__eval_lengths="8,32"), json.loads(sys.argv[2]))
+run(config, Path(sys.argv[1]), lambda line: None)
+state = None
+print(json.dumps([len(jax.devices()), [line.get("train/loss", line.get("eval/loss")) for line in lines(Path(sys.argv[1]))]]))
+"""
+
+
+def curve(folder: Path, devices: int, mesh: dict) -> list[float]:
+    environment = os.environ | {"JAX_NUM_CPU_DEVICES": str(devices), "JAX_PLATFORMS": "cpu", "PYTHONPATH": str(Path(__file__).parents[2])}
+    done = subprocess.run([sys.executable, "-c", SCRIPT, str(folder), json.dumps(mesh)], capture_output=True, text=True, env=environment)
+    assert done.returncode == 0, done.stderr[-2000:]
+    count, losses = json.loads(done.stdout.splitlines()[-1])
+    assert count == devices
+    return losses
+
+
+def test_eight_devices_give_the_curve_of_one(tmp_path):
+    alone = curve(tmp_path / "one", 1, {})
+    for number, mesh in enumerate([{}, {"mesh.fsdp": 2, "mesh.tensor": 2}]):
+        np.testing.assert_allclose(curve(tmp_path / f"mesh{number}", 8, mesh), alone, rtol=2e-5, err_msg=str(mesh))
+    assert alone[0] > alone[-2]
+
+
+def test_accumulation_on_a_mesh_gives_the_curve_of_the_whole_batch(tmp_path):
+    # Without dropout, whose masks belong to a part of the batch and not to a row.
+    parts = {"model.dropout": 0.0, "mesh.fsdp": 2, "training.accumulation_steps": 2}
+    many = curve(tmp_path / "parts", 4, parts)
+    np.testing.assert_allclose(many, curve(tmp_path / "whole", 1, {"model.dropout": 0.0}), rtol=2e-5)
+
+
+def test_a_mesh_that_does_not_fit_is_refused_by_name():
+    device = jax.devices()[:1]
+    with pytest.raises(ConfigError, match=r"mesh.data=1 x mesh.fsdp=2 x mesh.tensor=1 is 2, but there are 1 devices"):
+        make_mesh(configs.resolve(small(mesh__data=1, mesh__fsdp=2)), device)
+    with pytest.raises(ConfigError, match=r"do not divide by mesh.fsdp=2"):
+        make_mesh(configs.resolve(small(mesh__fsdp=2)), device)
+    with pytest.raises(ConfigError, match=r"data.batch_size=8 .* 3 devices"):
+        make_mesh(configs.resolve(small()), device * 3)

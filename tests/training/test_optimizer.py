@@ -1,0 +1,72 @@
+"""Schedules against their definitions, AdamW against its equations."""
+
+import math
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from tests.training.helpers import small
+from zoo import config as configs
+from zoo.training.optimizer import make_optimizer, make_schedule
+
+
+def rates(**overrides):
+    schedule = make_schedule(configs.resolve(small(training__steps=100, optimizer__learning_rate=2.0, **overrides)))
+    return np.array([float(schedule(jnp.asarray(count))) for count in range(100)])
+
+
+def test_warmup_rises_to_the_peak_at_its_last_step():
+    got = rates(schedule__warmup_steps=10)
+    np.testing.assert_allclose(got[:10], 2.0 * np.arange(1, 11) / 10, rtol=1e-6)
+    np.testing.assert_allclose(got[9:], 2.0)
+
+
+@pytest.mark.parametrize("warmup", [0, 10])
+def test_decays_end_where_they_should(warmup):
+    update = np.arange(1, 101)
+    progress = np.maximum(0, update - warmup) / (100 - warmup)
+    after = update >= max(warmup, 1)
+    common = {"schedule__warmup_steps": warmup, "schedule__final_fraction": 0.1}
+    cosine = 2.0 * (0.1 + 0.9 * 0.5 * (1 + np.cos(math.pi * progress)))
+    np.testing.assert_allclose(rates(schedule__kind="cosine", **common)[after], cosine[after], rtol=1e-5)
+    linear = 2.0 * (1 - 0.9 * progress)
+    np.testing.assert_allclose(rates(schedule__kind="linear", **common)[after], linear[after], rtol=1e-5)
+    stable = np.where(update <= 80, 2.0, 2.0 - 1.8 * (update - 80) / 20)
+    np.testing.assert_allclose(rates(schedule__kind="wsd", **common)[after], stable[after], rtol=1e-5)
+
+
+def test_inverse_sqrt_meets_the_peak():
+    got = rates(schedule__kind="inverse_sqrt", schedule__warmup_steps=16)
+    assert got[15] == pytest.approx(2.0)
+    assert got[63] == pytest.approx(2.0 * math.sqrt(16 / 64))
+
+
+def test_adamw_is_the_paper_s_update_and_spares_vectors():
+    config = configs.resolve(small(optimizer__weight_decay=0.1, optimizer__learning_rate=0.01, optimizer__beta2=0.98))
+    params = {"kernel": jnp.full((2, 3), 2.0), "bias": jnp.full((3,), 2.0)}
+    gradient = {"kernel": jnp.full((2, 3), 0.5), "bias": jnp.full((3,), -0.25)}
+    optimizer = make_optimizer(config, {"kernel": 2, "bias": 1})
+    state = optimizer.init(params)
+    first, second = {"kernel": 0.0, "bias": 0.0}, {"kernel": 0.0, "bias": 0.0}
+    expected = {"kernel": 2.0, "bias": 2.0}
+    for step in range(1, 4):
+        updates, state = jax.jit(optimizer.update)(gradient, state, params)
+        params = jax.tree.map(jnp.add, params, updates)
+        for name, g in (("kernel", 0.5), ("bias", -0.25)):
+            first[name] = 0.9 * first[name] + 0.1 * g
+            second[name] = 0.98 * second[name] + 0.02 * g * g
+            direction = first[name] / (1 - 0.9**step) / (math.sqrt(second[name] / (1 - 0.98**step)) + 1e-8)
+            decay = 0.1 * expected[name] if name == "kernel" else 0.0
+            expected[name] -= 0.01 * (direction + decay)
+            np.testing.assert_allclose(params[name], expected[name], rtol=1e-5)
+
+
+def test_clipping_limits_the_global_norm():
+    config = configs.resolve(small(optimizer__clip_norm=1.0))
+    optimizer = make_optimizer(config, {"a": 1, "b": 1})
+    gradient = {"a": jnp.full((4,), 30.0), "b": jnp.full((4,), 40.0)}
+    _, state = optimizer.update(gradient, optimizer.init(gradient), gradient)
+    moments = state["adamw"].mu
+    assert float(jnp.sqrt(sum(jnp.sum(m**2) for m in moments.values()))) == pytest.approx(0.1, rel=1e-5)

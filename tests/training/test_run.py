@@ -1,0 +1,204 @@
+"""Whole runs in a folder: what they leave behind, how they end, and that they continue bit for bit."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from tests.training.helpers import curves, lines, small
+from zoo import config as configs
+from zoo.errors import ConfigError, Diverged
+from zoo.files import read_json, write_json
+from zoo.training import checkpoint as checkpoint_module
+from zoo.training.run import run
+
+ROOT = Path(__file__).parents[2]
+
+
+def quiet(line):
+    del line
+
+
+@pytest.fixture(scope="module")
+def straight(tmp_path_factory):
+    """A run from start to end, to compare with."""
+    folder = tmp_path_factory.mktemp("straight") / "run"
+    run(small(model__dropout=0.1), folder, quiet)
+    return folder
+
+
+def test_what_a_run_leaves_behind(straight):
+    status, meta, config = (read_json(straight / name) for name in ("status.json", "meta.json", "config.json"))
+    assert status["state"] == "done"
+    assert status["step"] == 12
+    assert len(status["parameters_sha256"]) == 64
+    assert meta["identity"] == configs.identity(configs.resolve(config))
+    assert meta["data"]["fingerprint"]
+    assert meta["versions"]["jax"]
+    assert meta["parameters"]["total"] == sum(meta["parameters"][part] for part in ("embedding", "body", "heads"))
+    trained = [line for line in lines(straight) if "train/loss" in line]
+    evaluated = [line for line in lines(straight) if "eval/loss" in line]
+    assert [line["step"] for line in trained] == list(range(1, 13))
+    assert [line["step"] for line in evaluated] == [4, 8, 12]
+    assert [line["tokens"] for line in trained] == [128 * step for step in range(1, 13)]
+    assert (straight / "tokenizer.json").is_file()
+    assert sorted(int(path.name) for path in (straight / "checkpoints").iterdir()) in ([9, 12], [4, 9, 12], [8, 9, 12])
+
+
+def test_the_same_run_again_is_the_same(straight, tmp_path):
+    run(small(model__dropout=0.1), tmp_path / "run", quiet)
+    assert curves(tmp_path / "run") == curves(straight)
+    assert read_json(tmp_path / "run" / "status.json") == read_json(straight / "status.json")
+
+
+def test_a_finished_run_is_left_alone(straight):
+    before = (straight / "metrics.jsonl").read_bytes()
+    said = []
+    assert run(small(model__dropout=0.1), straight, said.append)["state"] == "done"
+    assert "done already" in said[0]
+    assert (straight / "metrics.jsonl").read_bytes() == before
+
+
+def start(folder: Path, stop_at: str | None = None) -> subprocess.Popen:
+    """Starts the run of `straight` in a process; with `stop_at` it freezes just inside that part of the third save."""
+    program = f"""
+import sys, time
+from pathlib import Path
+from tests.training.helpers import small
+from zoo.training import checkpoint
+from zoo.training.run import run
+folder, where = Path(sys.argv[1]), sys.argv[2]
+def freeze(*_, **__):
+    (folder / "frozen").touch()
+    time.sleep(60)
+saves = [0]
+original = checkpoint.Checkpoints.save
+def save(self, step, *rest):
+    saves[0] += 1
+    if saves[0] == 2 and where == "before":
+        freeze()
+    original(self, step, *rest)
+    if saves[0] == 2 and where == "during":
+        freeze()
+checkpoint.Checkpoints.save = save
+if where == "manifest":
+    checkpoint.Checkpoints._write_manifest = lambda self, step: freeze() if step == 6 else None
+run(small(model__dropout=0.1), folder, lambda line: print(line, flush=True))
+"""
+    environment = os.environ | {"PYTHONPATH": str(ROOT)}
+    return subprocess.Popen([sys.executable, "-c", program, str(folder), stop_at or ""], stdout=subprocess.PIPE, text=True, env=environment)
+
+
+@pytest.mark.parametrize("moment", ["before", "during", "manifest", "step 7"])
+def test_killed_and_continued_is_bit_identical(straight, tmp_path, moment):
+    folder = tmp_path / "run"
+    process = start(folder, moment)
+    if moment.startswith("step"):
+        for line in process.stdout:
+            if line.startswith(moment):
+                break
+    else:
+        deadline = time.monotonic() + 60
+        while not (folder / "frozen").exists():
+            assert process.poll() is None
+            assert time.monotonic() < deadline
+            time.sleep(0.02)
+    process.send_signal(signal.SIGKILL)
+    process.wait()
+    assert read_json(folder / "status.json")["state"] == "running"
+    with (folder / "metrics.jsonl").open("a") as file:
+        file.write('{"step": 99, "tok')
+    run(small(model__dropout=0.1), folder, quiet)
+    assert curves(folder) == curves(straight)
+    assert read_json(folder / "status.json")["parameters_sha256"] == read_json(straight / "status.json")["parameters_sha256"]
+
+
+def test_a_stop_signal_saves_and_exits_75(straight, tmp_path):
+    folder = tmp_path / "run"
+    config = tmp_path / "config.json"
+    write_json(config, configs.to_plain(configs.resolve(small(model__dropout=0.1, training__checkpoint_every=0))))
+    process = subprocess.Popen([sys.executable, "train.py", f"--config={config}", f"--workdir={folder}"], cwd=ROOT, stdout=subprocess.PIPE,
+                               stderr=subprocess.PIPE, text=True)
+    for line in process.stdout:
+        if line.startswith("step 1/"):
+            break
+    process.send_signal(signal.SIGTERM)
+    _, errors = process.communicate(timeout=60)
+    if process.returncode == 0:
+        pytest.skip("the run was over before the signal came")
+    assert process.returncode == 75, errors
+    assert "the same command continues" in errors
+    status = read_json(folder / "status.json")
+    assert status["state"] == "preempted"
+    run(configs.load(str(config)), folder, quiet)
+    assert curves(folder) == curves(straight)
+
+
+def test_another_config_is_refused_with_the_difference(straight):
+    before = {path: path.read_bytes() for path in straight.glob("*.json*")}
+    with pytest.raises(ConfigError) as caught:
+        run(small(model__dropout=0.2, optimizer__learning_rate=1.0), straight, quiet)
+    assert [line.split(" with ")[1].split(";")[0] for line in caught.value.problems] == [
+        "model.dropout=0.1, not 0.2", "optimizer.learning_rate=0.003, not 1.0"]
+    assert before == {path: path.read_bytes() for path in straight.glob("*.json*")}
+
+
+def test_how_often_it_reports_is_no_other_run(straight, tmp_path):
+    run(small(model__dropout=0.1, training__log_every=3, training__checkpoint_every=0, training__keep_checkpoints=1), tmp_path / "run", quiet)
+    assert read_json(tmp_path / "run" / "status.json")["parameters_sha256"] == read_json(straight / "status.json")["parameters_sha256"]
+
+
+def test_a_busy_workdir_is_refused_and_says_by_whom(tmp_path):
+    folder = tmp_path / "run"
+    process = start(folder, "before")
+    try:
+        deadline = time.monotonic() + 60
+        while not (folder / "frozen").exists():
+            assert time.monotonic() < deadline
+            time.sleep(0.02)
+        with pytest.raises(ConfigError, match=f"in use by process {process.pid}"):
+            run(small(model__dropout=0.1), folder, quiet)
+    finally:
+        process.kill()
+        process.wait()
+
+
+def test_divergence_ends_the_run_with_its_reason(tmp_path):
+    with pytest.raises(Diverged, match="not applied"):
+        run(small(model__norm__kind="none", optimizer__learning_rate=1e15, model__init__std=30.0, model__dtype="float32"), tmp_path, quiet)
+    status = read_json(tmp_path / "status.json")
+    assert status["state"] == "diverged"
+    assert "gradient norm" in status["reason"]
+    last = lines(tmp_path)[-1]
+    assert last["nonfinite"]
+    assert any(last[name] is None for name in last["nonfinite"])
+
+
+def test_changed_text_is_refused(tmp_path):
+    text = tmp_path / "text.txt"
+    text.write_text("some words that repeat, " * 300)
+    config = small(data__source=f"text:{text}", training__steps=3)
+    folder = tmp_path / "run"
+    run(config, folder, quiet)
+    status = read_json(folder / "status.json") | {"state": "running"}
+    write_json(folder / "status.json", status)
+    text.write_text("other words that repeat, " * 300)
+    with pytest.raises(ConfigError, match=r"data.source has changed"):
+        run(config, folder, quiet)
+
+
+def test_a_failure_is_recorded(tmp_path, monkeypatch):
+    def broken(*_, **__):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(checkpoint_module.Checkpoints, "save", broken)
+    with pytest.raises(OSError, match="No space left"):
+        run(small(), tmp_path, quiet)
+    status = json.loads((tmp_path / "status.json").read_text())
+    assert status["state"] == "failed"
+    assert "No space left" in status["reason"]
