@@ -57,9 +57,10 @@ def as_float64(values):
 @functools.cache
 def quick_compilation():
     """Compiler options that compile several times faster and run slower, without those that this version does not know."""
-    options = {"xla_backend_optimization_level": 0, "xla_llvm_disable_expensive_passes": True, "xla_cpu_use_fusion_emitters": False}
-    known = {}
-    for name, value in options.items():
+    known, wanted = {}, {
+        "xla_backend_optimization_level": 0, "xla_llvm_disable_expensive_passes": True, "xla_cpu_use_fusion_emitters": False,
+    }  # fmt: skip
+    for name, value in wanted.items():
         try:
             jax.jit(lambda x: x + 1, compiler_options={name: value})(np.float32(0))
         except jax.errors.JaxRuntimeError:
@@ -68,9 +69,15 @@ def quick_compilation():
     return known
 
 
+def compiled(function):
+    """Returns a function as one compiled program that gives numpy arrays; one program per operation takes longer to compile."""
+    program = jax.jit(function, compiler_options=quick_compilation())
+    return lambda *arguments: jax.tree.map(np.asarray, program(*arguments))
+
+
 def call(function, *arguments):
-    """Calls a function as one compiled program and gives numpy arrays: one program per operation would take longer to compile."""
-    return jax.tree.map(np.asarray, jax.jit(function, compiler_options=quick_compilation())(*arguments))
+    """Compiles and calls a function."""
+    return compiled(function)(*arguments)
 
 
 def counting(length):

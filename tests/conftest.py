@@ -1,1 +1,1 @@
-"""Stands here so that pytest puts the checkout on the import path: several folders share `tests.reference` and `tests.building`."""
+"""Stands here so that pytest puts the checkout on the import path: the tests share `tests.reference` and `tests.building`."""

@@ -1,4 +1,4 @@
-"""What the project's results are compared with: plain float64 numpy, loops where a loop is plainest, written from the papers' equations.
+"""What the project's results are compared with: plain float64 numpy, written from the papers' equations.
 
 Nothing here comes from `zoo`. Parameters are the nested dict of a model, its layers stacked along the first dimension.
 """

@@ -172,6 +172,13 @@ def test_ad_hoc(zoo, folder):
     assert (made["data"]["batch_size"], made["seed"]) == (4, 1)
 
 
+def test_seeds_alone_are_enough(zoo, folder):
+    code, out, err = zoo("--config=small.py", "--seeds", "2")
+    assert (code, err) == (0, "")
+    assert "How much does small.py vary with the seed?" in out
+    assert len(list((folder / "runs/small").glob("small-seed*/status.json"))) == 2
+
+
 @pytest.mark.parametrize(("arguments", "text"), [
     ([], "give either an experiment file or --config=FILE"),
     (["norms.py", "--config=small.py"], "norms.py and small.py are both given"),

@@ -57,10 +57,6 @@ def test_a_factor_cannot_be_the_seed():
     assert "the seed is no factor" in refused(factors={"seed": levels("seed", 1, 2)}, contrasts=())[0]
 
 
-def test_nothing_to_vary():
-    assert "nothing varies" in refused(factors={}, contrasts=())[0]
-
-
 def test_unknown_field_of_a_level():
     problem, = refused(factors={"norm": levels("model.norm.placment", "pre")}, contrasts=())
     assert problem == 'factor "norm", level "pre": unknown field model.norm.placment (did you mean "model.norm.placement"?)'

@@ -18,12 +18,12 @@ PLAIN, GATED = ("relu", "gelu", "silu"), ("swiglu", "geglu", "reglu")
 @pytest.mark.parametrize("kind", [*PLAIN, *GATED, "gelu tanh", "geglu tanh"])
 def test_a_layer_is_its_equation(kind, bias):
     name, _, form = kind.partition(" ")
-    config = tiny({"model.ffn.kind": name, "model.ffn.bias": bias} | ({"model.ffn.gelu_approximation": form} if form else {})).model
-    values = random_values(FeedForward(config), 1)
+    config = tiny({"model.ffn.kind": name, "model.ffn.bias": bias, "model.ffn.gelu_approximation": form or "none"}).model
+    module, values = FeedForward(config), random_values(FeedForward(config), 1)
     assert set(values) == ({"gate", "up", "down"} if name in GATED else {"up", "down"})
     assert all(("bias" in part) == bias for part in values.values())
     x = 2 * np.random.default_rng(2).standard_normal((2, 5, 16))
-    close(call(with_values(FeedForward(config), values), np.float32(x)), reference.feed_forward(config, as_float64(values), x), 2e-6)
+    close(call(with_values(module, values), np.float32(x)), reference.feed_forward(config, as_float64(values), x), 2e-6)
 
 
 def test_the_two_forms_of_gelu_are_told_apart():
@@ -48,5 +48,7 @@ def test_matched_gated_kinds_have_as_many_parameters(kind):
 
 
 def test_the_hidden_width_is_what_the_config_says_unless_matched():
-    assert [hidden_dim(tiny({"model.ffn.kind": kind}).model) for kind in (*PLAIN, *GATED)] == [24] * 6
-    assert [hidden_dim(tiny({"model.ffn.kind": kind, "model.ffn.match_parameters": True}).model) for kind in ("silu", "swiglu")] == [24, 16]
+    for match, gated in ((False, 24), (True, 16)):
+        for kind in (*PLAIN, *GATED):
+            width = hidden_dim(tiny({"model.ffn.kind": kind, "model.ffn.match_parameters": match}).model)
+            assert width == (gated if kind in GATED else 24)

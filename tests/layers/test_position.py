@@ -60,10 +60,10 @@ def test_rope_reads_its_fields():
     q, k, q_positions, k_positions = normal(1, 3, 4, 8), normal(1, 2, 2, 8), np.array([[3, 4, 5]]), np.array([[1, 9]])
     turned_q, turned_k = call(scheme.rotate, q, k, q_positions, k_positions)
     assert values == {}
-    for t, h in np.ndindex(3, 4):
-        np.testing.assert_allclose(turned_q[0, t, h], reference.rotate(q[0, t, h], q_positions[0, t], 77, 4, "interleaved"), atol=1e-5)
-    for s, h in np.ndindex(2, 2):
-        np.testing.assert_allclose(turned_k[0, s, h], reference.rotate(k[0, s, h], k_positions[0, s], 77, 4, "interleaved"), atol=1e-5)
+    for x, turned, positions in ((q, turned_q, q_positions), (k, turned_k, k_positions)):
+        for t, h in np.ndindex(x.shape[1:3]):
+            expected = reference.rotate(x[0, t, h], positions[0, t], 77, 4, "interleaved")
+            np.testing.assert_allclose(turned[0, t, h], expected, atol=1e-5)
     np.testing.assert_array_equal(turned_q[..., 4:], q[..., 4:])
 
 
@@ -110,7 +110,8 @@ def test_rope_leaves_values_alone():
     values = random_values(Attention(config), 3)
     values["query"] = {name: np.zeros(leaf.shape, np.float32) for name, leaf in values["query"].items()}
     attention = with_values(Attention(config), values)
-    rope, plain = (call(lambda x, kind=kind: attention(x, counting(6), position(kind)[0]), normal(1, 6, 16)) for kind in ("rope", "none"))
+    x, schemes = normal(1, 6, 16), [position(kind)[0] for kind in ("rope", "none")]
+    rope, plain = call(lambda x: [attention(x, counting(6), scheme) for scheme in schemes], x)
     close(rope, plain)
 
 

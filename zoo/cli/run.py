@@ -143,8 +143,8 @@ def _experiment(args: argparse.Namespace):
                           + (f"; {args.experiment} and {args.config} are both given" if args.config else ""))
     if args.experiment and (args.vary or args.name):
         raise ConfigError(f"{'--vary' if args.vary else '--name'} goes with --config=FILE; an experiment file says what varies")
-    if args.config and not args.vary:
-        raise ConfigError("--config without --vary: nothing varies; for a single config use train.py")
+    if args.config and not args.vary and not args.seeds:
+        raise ConfigError("--config without --vary or --seeds: nothing varies; for a single run use train.py")
     experiment = load_experiment(args.experiment) if args.experiment else experiment_from_flags(args.config, args.vary, args.name)
     varied = {path: factor for factor, levels in experiment.factors.items() for level in levels.values() for path in level}
     if clash := [f'{path} cannot be set: factor "{varied[path]}" varies it' for path in changes if path in varied]:

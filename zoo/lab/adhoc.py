@@ -35,7 +35,7 @@ def experiment_from_flags(spec: str, vary: Sequence[str], name: str | None = Non
     short = {path: _short(path) for path in fields}
     return Experiment(
         name=name or re.sub(r"[^A-Za-z0-9._=-]+", "-", "-".join([config.split_spec(spec)[0].stem, *short.values()])).lstrip("."),
-        question=f"What does {' and '.join(short.values()) or 'nothing'} change in {spec}?",
+        question=f"What does {' and '.join(short.values())} change in {spec}?" if short else f"How much does {spec} vary with the seed?",
         base=config.load(spec),
         factors={short[path]: levels(path, *values) for path, values in fields.items()},
     )

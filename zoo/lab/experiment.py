@@ -134,8 +134,6 @@ def _check_frame(experiment: Experiment):
 
 
 def _check_factors(factors: Mapping[str, Mapping[str, Mapping[str, Any]]]):
-    if not factors:
-        yield "factors: nothing varies; for a single config use train.py"
     setter: dict[str, str] = {}
     for factor, its_levels in factors.items():
         if not its_levels:

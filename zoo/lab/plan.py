@@ -106,7 +106,7 @@ def expand(experiment: Experiment) -> Plan:
     vocabulary: dict[str, int] = {}
     products = [dict(zip(experiment.factors, chosen)) for chosen in itertools.product(*experiment.factors.values())]
     for chosen in products:
-        name = _arm_name(chosen)
+        name = _arm_name(chosen) or experiment.name
         changes = {path: value for factor, level in chosen.items() for path, value in experiment.factors[factor][level].items()}
         try:
             resolved = _resolve(config.override(experiment.base, {**changes, "seed": experiment.seeds[0]}), vocabulary)

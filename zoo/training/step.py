@@ -102,7 +102,7 @@ def make_program(config: ResolvedConfig, objective: CausalObjective, mesh: Mesh,
 
     return Program(
         abstract_state=abstract,
-        initial_state=lambda seed: jax.jit(initial_state, out_shardings=state_shardings)(np.uint32(seed)),
+        initial_state=jax.jit(lambda seed: initial_state(jnp.asarray(seed, jnp.uint32)), out_shardings=state_shardings),
         train_step=train_step,
         eval_step=eval_step,
         constants=lambda seed: jax.device_put({"seed": np.uint32(seed), "token_bytes": padded}, whole),

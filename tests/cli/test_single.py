@@ -1,0 +1,166 @@
+"""train.py, eval.py, zoo config and zoo describe, as a user types them."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from zoo import config as configs
+from zoo.cli import evaluate, main, train
+
+ROOT = Path(__file__).parents[2]
+SMOKE = str(ROOT / "configs" / "gpt2.py:smoke")
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("runs") / "gpt2"
+    assert train.main([f"--config={SMOKE}", f"--workdir={folder}", "--config.training.steps=6"]) == 0
+    return folder
+
+
+@pytest.mark.parametrize("spec", ["gpt2.py:smoke", "llama.py:smoke", "shakespeare_char.py:smoke"])
+def test_every_shipped_config_trains_at_smoke_size(spec, tmp_path, capsys):
+    assert train.main([f"--config={ROOT / 'configs' / spec}", f"--workdir={tmp_path / 'run'}"]) == 0
+    out = capsys.readouterr().out
+    assert "parameters total" in out
+    assert "done: 4 steps" in out
+
+
+@pytest.mark.parametrize(("arguments", "code", "words"), [
+    (["--config=nothing.py", "--workdir=x"], 2, ["nothing.py does not exist"]),
+    ([f"--config={SMOKE}", "--workdir=x", "--config.model.dimm=3", "--config.model.nrm.kind=x"], 2, ["model.dimm", "model.dim", "model.nrm.kind"]),
+    ([f"--config={SMOKE}", "--workdir=x", "--config.model.dim=-3", "--config.model.norm.kind=rms"], 2, ["at least 1", "rmsnorm"]),
+    ([f"--config={SMOKE}", "--workdir=x", "--worker=3"], 2, ["unknown argument --worker=3"]),
+    ([f"--config={SMOKE}", "--workdir=x", "--config.data.source=text:none.txt"], 2, ["data.source", "none.txt"]),
+    ([f"--config={SMOKE}", "--workdir=x", "--config.data.source=hubb:x"], 2, ["data.source"]),
+    ([f"--config={SMOKE}", "--workdir=x", "--config.mesh.data=2", "--config.data.batch_size=4"], 2, ["there are 1 devices"]),
+])
+def test_bad_flags_are_plain_lines_and_write_nothing(arguments, code, words, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    assert train.main(arguments) == code
+    errors = capsys.readouterr().err
+    assert all(word in errors for word in words), errors
+    assert "Traceback" not in errors
+    assert not list(tmp_path.rglob("config.json"))
+
+
+def test_bad_content_of_data_is_exit_code_3(tmp_path, capsys):
+    bad = tmp_path / "bad.txt"
+    bad.write_bytes(b"fine \xff\xfe not")
+    assert train.main([f"--config={SMOKE}", f"--workdir={tmp_path / 'run'}", f"--config.data.source=text:{bad}"]) == 3
+    assert "bad.txt" in capsys.readouterr().err
+    bad.write_text("")
+    assert train.main([f"--config={SMOKE}", f"--workdir={tmp_path / 'run'}", f"--config.data.source=text:{bad}"]) == 3
+
+
+def test_evaluation_matches_what_the_run_logged(trained, capsys):
+    assert evaluate.main([str(trained), "--batches=10", "--json"]) == 0
+    result = json.loads(capsys.readouterr().out)
+    logged = [json.loads(line) for line in (trained / "metrics.jsonl").read_text().splitlines()][-1]
+    assert result["lengths"]["16"]["loss"] == pytest.approx(logged["eval/loss"], rel=1e-6)
+    assert result["step"] == 6
+
+
+def test_evaluation_at_lengths_on_a_text_with_a_sample(trained, tmp_path, capsys):
+    text = tmp_path / "other.txt"
+    text.write_text("def f(x):\n    return x\n" * 40)
+    arguments = [str(trained), "--lengths=8,16,32", f"--text={text}", "--sample=20", "--prompt=def ", "--json"]
+    assert evaluate.main(arguments) == 0
+    result = json.loads(capsys.readouterr().out)
+    assert result["lengths"]["32"] is None
+    assert result["lengths"]["8"]["loss"] > 0
+    assert result["sample"].startswith("def ")
+    assert evaluate.main(arguments) == 0
+    assert json.loads(capsys.readouterr().out) == result
+    assert evaluate.main([str(trained), "--lengths=32"]) == 0
+    assert "learned positions end at 16" in capsys.readouterr().out
+
+
+def test_greedy_samples_do_not_depend_on_the_seed(trained, capsys):
+    texts = []
+    for seed in ("0", "1"):
+        assert evaluate.main([str(trained), "--batches=1", "--sample=12", "--temperature=0", f"--seed={seed}", "--json"]) == 0
+        texts.append(json.loads(capsys.readouterr().out)["sample"])
+    assert texts[0] == texts[1]
+
+
+@pytest.mark.parametrize(("arguments", "words"), [
+    (["nowhere"], "nowhere is not a run"),
+    (["RUN", "--step=5"], "--step 5"),
+    (["RUN", "--text=missing.txt"], "--text missing.txt does not exist"),
+])
+def test_bad_evaluations(trained, arguments, words, capsys):
+    assert evaluate.main([argument.replace("RUN", str(trained)) for argument in arguments]) == 2
+    assert words in capsys.readouterr().err
+
+
+def test_a_damaged_checkpoint_is_refused_and_left_where_it_is(trained, tmp_path, capsys):
+    import shutil
+
+    copy = tmp_path / "run"
+    shutil.copytree(trained, copy)
+    data = max((copy / "checkpoints" / "6" / "state").rglob("*"), key=lambda path: path.stat().st_size if path.is_file() else 0)
+    data.write_bytes(data.read_bytes()[:-1] + b"\0\1")
+    assert evaluate.main([str(copy)]) == 3
+    assert "damaged" in capsys.readouterr().err
+    assert (copy / "checkpoints" / "6").is_dir()
+
+
+def test_config_show(capsys):
+    assert main.main(["config", "show", str(ROOT / "configs" / "llama.py:7b"), "--json"]) == 0
+    shown = json.loads(capsys.readouterr().out)
+    assert shown["parameters"] == {"total": 6738415616, "embedding": 131072000, "body": 6476271616, "heads": 131072000}
+    assert configs.resolve(shown["config"]) == configs.resolve(configs.load(str(ROOT / "configs" / "llama.py:7b")))
+    assert main.main(["config", "show", SMOKE, "--config.model.norm.kind=rmsnorm"]) == 0
+    out = capsys.readouterr().out
+    assert "* model.norm.kind" in out
+    assert "  model.norm.placement" in out
+    assert "= model.vocab_size" in out
+
+
+def test_config_diff_and_validate(capsys):
+    assert main.main(["config", "diff", SMOKE, f"{SMOKE},model.norm.kind=rmsnorm"]) == 0
+    assert capsys.readouterr().out.split() == ["model.norm.kind", "layernorm", "->", "rmsnorm"]
+    assert main.main(["config", "validate", SMOKE, f"{SMOKE},model.dim=33", f"{SMOKE},seed=-1"]) == 2
+    printed = capsys.readouterr()
+    assert printed.out.strip() == f"{SMOKE}: valid"
+    assert len(printed.err.splitlines()) == 2
+
+
+def test_describe(capsys):
+    assert main.main(["describe"]) == 0
+    everything = capsys.readouterr().out
+    for field in configs.FIELDS:
+        assert all(name in everything for name in field.choices or ())
+    assert main.main(["describe", "norm"]) == 0
+    assert "rmsnorm" in capsys.readouterr().out
+    assert main.main(["describe", "alibi"]) == 0
+    assert "Press et al. 2021" in capsys.readouterr().out
+    assert main.main(["describe", "alibbi"]) == 2
+    assert "alibi" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("command", [["--help"], ["run", "--help"], ["report", "--help"], ["config", "--help"], ["describe", "--help"],
+                                     ["train", "--help"], ["eval", "--help"]])
+def test_help_is_there_and_imports_no_accelerator(command):
+    program = f"import sys; from zoo.cli.main import main\ntry:\n    code = main({command!r})\nexcept SystemExit as end:\n    code = end.code\n" \
+              "assert code == 0, code\nheavy = {'jax', 'flax', 'torch', 'tensorflow', 'wandb'} & set(sys.modules)\nassert not heavy, heavy"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, env=os.environ | {"PYTHONPATH": str(ROOT)})
+    assert done.returncode == 0, done.stderr
+    assert "usage" in done.stdout
+
+
+def test_importing_zoo_is_light():
+    program = "import sys, zoo, zoo.config, zoo.data, zoo.lab; print({'jax', 'flax', 'torch', 'tensorflow', 'grain', 'plotly'} & set(sys.modules))"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, env=os.environ | {"PYTHONPATH": str(ROOT)})
+    assert done.stdout.strip() == "set()", done.stderr
+
+
+def test_unknown_commands(capsys):
+    assert main.main(["rn"]) == 2
+    assert 'did you mean "run"' in capsys.readouterr().err
+    assert main.main([]) == 2

@@ -1,0 +1,134 @@
+"""Causal language modelling: what is read, what is scored, and the sums that come out."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from tests import reference
+from tests.building import as_float64, call, compiled, random_values, tiny
+from zoo.models.functional import split
+from zoo.objectives.causal import OBJECTIVES, make_objective, structure
+
+OPENS = 9
+TOKEN_BYTES = np.arange(13) + 1
+PACKED = np.array([[9, 1, 2, 3, 9, 5, 6, 9, 8], [4, 5, 9, 1, 2, 3, 4, 5, 6]])
+
+
+def loop_structure(row):
+    """Positions and document numbers of one row, token by token."""
+    positions, documents, position, document = [], [], -1, 0
+    for index, token in enumerate(row):
+        position += 1
+        if token == OPENS:
+            document += 1
+            position = 0
+        positions.append(position if index or token == OPENS else 0)
+        documents.append(document)
+    return positions, documents
+
+
+@pytest.mark.parametrize("rows", [
+    PACKED,
+    np.array([[9, 9, 9, 1], [1, 2, 3, 4], [1, 2, 3, 9], [1, 9, 9, 2]]),
+    np.random.default_rng(0).integers(0, 13, (20, 17)),
+], ids=["packed", "edge cases", "random"])  # fmt: skip
+def test_structure_is_a_loop_over_tokens(rows):
+    positions, documents = call(lambda rows: structure(rows, True, OPENS), rows)
+    for row, row_positions, row_documents in zip(rows, positions, documents, strict=True):
+        expected_positions, expected_documents = loop_structure(row)
+        np.testing.assert_array_equal(row_positions, expected_positions)
+        np.testing.assert_array_equal(row_documents, expected_documents)
+
+
+def test_without_isolation_a_row_is_one_sequence():
+    positions, documents = structure(jnp.asarray(PACKED), False, OPENS)
+    np.testing.assert_array_equal(positions, [np.arange(9)])
+    assert documents is None
+
+
+def make(overrides=None, isolate=False):
+    """An objective with a random model: function of rows to (loss, sums), the config and the values as float64."""
+    config = tiny({"data.isolate_documents": isolate} | (overrides or {}))
+    objective = make_objective(config, OPENS)
+    values, graph = random_values(objective.model, 1), split(objective.model)[0]
+
+    @compiled
+    def sums(values, tokens, key):
+        return objective.sums(graph, values, {"tokens": tokens}, jnp.asarray(TOKEN_BYTES), key)
+
+    return lambda rows, key=None: sums(values, rows, key), config, as_float64(values)
+
+
+def expected_loss(config, values, row, positions, documents=None):
+    """-log softmax of every target of a row, [T]; 0 where the target is padding."""
+    inputs = np.maximum(row[:-1], 0)
+    logits = reference.logits(config.model, values, inputs, positions, documents)
+    shifted = logits - logits.max(-1, keepdims=True)
+    logs = shifted - np.log(np.exp(shifted).sum(-1, keepdims=True))
+    return np.array([-logs[t, target] if target >= 0 else 0.0 for t, target in enumerate(row[1:])])
+
+
+@pytest.mark.parametrize("isolate", [False, True])
+@pytest.mark.parametrize("chunk", [0, 4])
+def test_the_loss_is_the_reference_s(isolate, chunk):
+    sums, config, values = make({"objective.chunk_tokens": chunk}, isolate)
+    loss, extra = sums(PACKED)
+    structures = [loop_structure(row[:-1]) if isolate else (np.arange(8), None) for row in PACKED]
+    expected = sum(expected_loss(config, values, row, *parts).sum() for row, parts in zip(PACKED, structures, strict=True))
+    np.testing.assert_allclose(loss, expected, rtol=1e-5)
+    assert extra["weight"] == 16
+    assert extra["bytes"] == (PACKED[:, 1:] + 1).sum()
+
+
+def test_padding_is_not_scored():
+    sums, config, values = make()
+    padded = PACKED.copy()
+    padded[0, 5:] = -1
+    loss, extra = sums(padded)
+    expected = sum(expected_loss(config, values, row, np.arange(8)).sum() for row in padded)
+    np.testing.assert_allclose(loss, expected, rtol=1e-5)
+    assert extra["weight"] == 4 + 8
+    assert extra["bytes"] == (padded[0, 1:5] + 1).sum() + (padded[1, 1:] + 1).sum()
+
+
+def test_a_batch_of_padding_is_worth_nothing():
+    loss, extra = make()[0](np.full((2, 9), -1))
+    assert (loss, extra["weight"], extra["bytes"]) == (0, 0, 0)
+
+
+def test_a_loss_is_the_sum_over_its_rows():
+    sums = make()[0]
+    nothing = np.full((2, 9), -1)
+    rows = [sums(np.where(np.arange(2)[:, None] == index, PACKED, nothing)) for index in range(2)]
+    loss, extra = sums(PACKED)
+    np.testing.assert_allclose(loss, sum(row[0] for row in rows), rtol=1e-5)
+    assert extra["bytes"] == sum(row[1]["bytes"] for row in rows)
+
+
+@pytest.mark.parametrize("kind", ["learned", "sinusoidal", "rope", "alibi", "none"])
+def test_isolated_documents_score_as_if_they_were_alone(kind):
+    sums = make({"model.position.kind": kind}, isolate=True)[0]
+    packed, alone = np.full((3, 9), -1), np.full((3, 9), -1)
+    packed[0] = PACKED[0]
+    alone[0, :5], alone[1, :4], alone[2, :2] = PACKED[0, :5], PACKED[0, 4:8], PACKED[0, 7:]  # with the token that opens the next
+    loss, extra = sums(alone)
+    packed_loss, packed_extra = sums(packed)
+    np.testing.assert_allclose(packed_loss, loss, rtol=1e-5)
+    assert packed_extra["weight"] == extra["weight"] == 8
+
+
+def test_isolation_changes_the_loss():
+    assert abs(make(isolate=True)[0](PACKED)[0] - make(isolate=False)[0](PACKED)[0]) > 1e-2
+
+
+def test_dropout_needs_a_key():
+    sums, plain = make({"model.dropout": 0.5})[0], make()[0]
+    assert sums(PACKED)[0] == plain(PACKED)[0]
+    first, again, other = (sums(PACKED, jax.random.key(seed))[0] for seed in (1, 1, 2))
+    assert first == again != other
+
+
+def test_every_objective_can_be_made():
+    for kind in OBJECTIVES:
+        assert type(make_objective(tiny({"objective.kind": kind}), OPENS)) is OBJECTIVES[kind]
