@@ -16,13 +16,17 @@ $(VENV)/.test: $(VENV)/.base
 	$(RUN) -m pip install --quiet --disable-pip-version-check --editable '.[test]' --constraint constraints.txt
 	@touch $@
 
+$(VENV)/.parity: $(VENV)/.test
+	$(RUN) -m pip install --quiet --disable-pip-version-check --editable '.[test,parity]' --constraint constraints.txt
+	@touch $@
+
 ablation: $(VENV)/.base  ## pre- against post-norm, with and without warm-up, 3 seeds, on the CPU
 	$(VENV)/bin/zoo run experiments/norm_placement.py
 
 test: $(VENV)/.test  ## the default tests
 	$(RUN) -m pytest
 
-test-all: $(VENV)/.test  ## also the slow group
+test-all: $(VENV)/.parity  ## also the slow and the parity groups (installs PyTorch)
 	$(RUN) -m pytest -m "not gpu"
 
 lint: $(VENV)/.test

@@ -10,7 +10,7 @@ import jax
 import numpy as np
 import pytest
 
-from tests.training.helpers import small
+from small_runs import small
 from zoo import config as configs
 from zoo.errors import ConfigError
 from zoo.training.mesh import make_mesh
@@ -19,7 +19,7 @@ SCRIPT = """
 import json, sys
 from pathlib import Path
 import jax
-from tests.training.helpers import small, lines
+from small_runs import small, lines
 from zoo import config as configs
 from zoo.training.run import run
 config = configs.override(small(model__attention__num_kv_heads=2, model__position__kind="rope", model__dropout=0.1, training__steps=6,
@@ -31,7 +31,7 @@ print(json.dumps([len(jax.devices()), [line.get("train/loss", line.get("eval/los
 
 
 def curve(folder: Path, devices: int, mesh: dict) -> list[float]:
-    environment = os.environ | {"JAX_NUM_CPU_DEVICES": str(devices), "JAX_PLATFORMS": "cpu", "PYTHONPATH": str(Path(__file__).parents[2])}
+    environment = os.environ | {"JAX_NUM_CPU_DEVICES": str(devices), "JAX_PLATFORMS": "cpu", "PYTHONPATH": str(Path(__file__).parents[1])}
     done = subprocess.run([sys.executable, "-c", SCRIPT, str(folder), json.dumps(mesh)], capture_output=True, text=True, env=environment)
     assert done.returncode == 0, done.stderr[-2000:]
     count, losses = json.loads(done.stdout.splitlines()[-1])

@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from tests.training.helpers import small
+from small_runs import small
 from zoo import config as configs
 from zoo.training.optimizer import make_optimizer, make_schedule
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.training.helpers import curves, lines, small
+from small_runs import curves, lines, small
 from zoo import config as configs
 from zoo.errors import ConfigError, Diverged
 from zoo.files import read_json, write_json
@@ -69,7 +69,7 @@ def start(folder: Path, stop_at: str | None = None) -> subprocess.Popen:
     program = f"""
 import sys, time
 from pathlib import Path
-from tests.training.helpers import small
+from small_runs import small
 from zoo.training import checkpoint
 from zoo.training.run import run
 folder, where = Path(sys.argv[1]), sys.argv[2]
@@ -90,7 +90,7 @@ if where == "manifest":
     checkpoint.Checkpoints._write_manifest = lambda self, step: freeze() if step == 6 else None
 run(small(model__dropout=0.1), folder, lambda line: print(line, flush=True))
 """
-    environment = os.environ | {"PYTHONPATH": str(ROOT)}
+    environment = os.environ | {"PYTHONPATH": str(ROOT / "tests")}
     return subprocess.Popen([sys.executable, "-c", program, str(folder), stop_at or ""], stdout=subprocess.PIPE, text=True, env=environment)
 
 

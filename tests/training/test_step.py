@@ -4,7 +4,7 @@ import jax
 import numpy as np
 import pytest
 
-from tests.training.helpers import small
+from small_runs import small
 from zoo import config as configs
 from zoo.objectives.causal import make_objective
 from zoo.training.mesh import make_mesh

@@ -100,11 +100,15 @@ def evaluations(
     return results
 
 
-def progress_line(step: int, steps: int, values: dict[str, float]) -> str:
-    """One line for people: step, loss, pace and the time left at this pace."""
+def progress_line(step: int, steps: int, tokens_per_step: int, values: dict[str, float]) -> str:
+    """One line for people: step, loss, gradient norm, pace, and the time left at this pace."""
     text = f"step {step}/{steps}  loss {values['train/loss']:.4f}  gradient norm {values['train/gradient_norm']:.3g}"
     pace = values.get("train/tokens_per_second")
-    return text + (f"  {pace:,.0f} tokens/s" if pace else "")
+    if not pace:
+        return text
+    minutes, seconds = divmod(round((steps - step) * tokens_per_step / pace), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{text}  {pace:,.0f} tokens/s  {hours}:{minutes:02d}:{seconds:02d} left"
 
 
 def train(
@@ -159,7 +163,7 @@ def train(
             if seconds > logged_seconds:
                 line["train/tokens_per_second"] = (progress.tokens - logged_tokens) / (seconds - logged_seconds)
             metrics.write(number, progress.tokens, seconds, line)
-            log(progress_line(number, training.steps, line))
+            log(progress_line(number, training.steps, config.data.batch_size * config.data.sequence_length, line))
             logged_tokens, logged_seconds = progress.tokens, seconds
         if not finite:
             raise Diverged(f"step {number}: loss {values['loss']}, gradient norm {values['gradient_norm']}; the update was not applied")
