@@ -159,7 +159,8 @@ def compare(vocabulary: int, arguments: argparse.Namespace) -> None:
         return
     for name in names:
         low, middle, high = quartiles([turn[name] for turn in rounds])
-        print(f"vocabulary {vocabulary:5d}  {name:5s} median {middle:7.1f} ms  quartiles {low:.1f} .. {high:.1f}  n={len(rounds)}, {dropped} dropped")
+        print(f"vocabulary {vocabulary:5d}  {name:5s} median {middle:7.1f} ms  quartiles {low:.1f} .. {high:.1f}  "
+              f"n={len(rounds)}, {dropped} dropped")
     if len(names) == 2:
         low, middle, high = quartiles([turn["zoo"] / turn["torch"] for turn in rounds])
         print(f"vocabulary {vocabulary:5d}  zoo / torch: median {middle:.3f}, quartiles {low:.3f} .. {high:.3f}")

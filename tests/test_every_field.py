@@ -115,7 +115,7 @@ def resolve(text):
     return lambda changes: resolve_with_vocabulary(configs.override(configs.default(), {"data.source": f"text:{text}"} | BASE | changes))
 
 
-TESTED = [field for field in configs.FIELDS if field.path not in READ_BY_THE_LOOP and field.path not in SINGLE and field.path != "data.source"]
+TESTED = [field for field in configs.FIELDS if field.path not in {*READ_BY_THE_LOOP, *SINGLE, "data.source"}]
 
 
 @pytest.mark.parametrize("field", TESTED, ids=lambda field: field.path)

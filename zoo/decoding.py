@@ -55,7 +55,7 @@ def sample(
 
     def body(carry, key):
         context, filled = carry
-        hidden = model(context[None], Context(positions))
+        hidden = model(context[None], Context(positions, in_order=True))
         logits = model.logits(hidden[:, filled - 1][:, None])[0, 0, :vocab_size]
         token = choose(logits, key, temperature, top_k).astype(context.dtype)
         full = filled == context.shape[0]

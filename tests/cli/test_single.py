@@ -32,7 +32,8 @@ def test_every_shipped_config_trains_at_smoke_size(spec, tmp_path, capsys):
 
 @pytest.mark.parametrize(("arguments", "code", "words"), [
     (["--config=nothing.py", "--workdir=x"], 2, ["nothing.py does not exist"]),
-    ([f"--config={SMOKE}", "--workdir=x", "--config.model.dimm=3", "--config.model.nrm.kind=x"], 2, ["model.dimm", "model.dim", "model.nrm.kind"]),
+    ([f"--config={SMOKE}", "--workdir=x", "--config.model.dimm=3", "--config.model.nrm.kind=x"], 2,
+     ["model.dimm", "model.dim", "model.nrm.kind"]),
     ([f"--config={SMOKE}", "--workdir=x", "--config.model.dim=-3", "--config.model.norm.kind=rms"], 2, ["at least 1", "rmsnorm"]),
     ([f"--config={SMOKE}", "--workdir=x", "--worker=3"], 2, ["unknown argument --worker=3"]),
     ([f"--config={SMOKE}", "--workdir=x", "--config.data.source=text:none.txt"], 2, ["data.source", "none.txt"]),
@@ -147,15 +148,25 @@ def test_describe(capsys):
 @pytest.mark.parametrize("command", [["--help"], ["run", "--help"], ["report", "--help"], ["config", "--help"], ["describe", "--help"],
                                      ["train", "--help"], ["eval", "--help"]])
 def test_help_is_there_and_imports_no_accelerator(command):
-    program = f"import sys; from zoo.cli.main import main\ntry:\n    code = main({command!r})\nexcept SystemExit as end:\n    code = end.code\n" \
-              "assert code == 0, code\nheavy = {'jax', 'flax', 'torch', 'tensorflow', 'wandb'} & set(sys.modules)\nassert not heavy, heavy"
+    program = f"""
+import sys
+from zoo.cli.main import main
+try:
+    code = main({command!r})
+except SystemExit as end:
+    code = end.code
+assert code == 0, code
+heavy = {{"jax", "flax", "torch", "tensorflow", "wandb"}} & set(sys.modules)
+assert not heavy, heavy
+"""
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, env=os.environ | {"PYTHONPATH": str(ROOT)})
     assert done.returncode == 0, done.stderr
     assert "usage" in done.stdout
 
 
 def test_importing_zoo_is_light():
-    program = "import sys, zoo, zoo.config, zoo.data, zoo.lab; print({'jax', 'flax', 'torch', 'tensorflow', 'grain', 'plotly'} & set(sys.modules))"
+    program = ("import sys, zoo, zoo.config, zoo.data, zoo.lab; "
+               "print({'jax', 'flax', 'torch', 'tensorflow', 'grain', 'plotly'} & set(sys.modules))")
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, env=os.environ | {"PYTHONPATH": str(ROOT)})
     assert done.stdout.strip() == "set()", done.stderr
 

@@ -86,7 +86,7 @@ def test_unknown_fields_are_named_with_what_was_meant():
     assert 'did you mean "model.norm.kind"' in lines[0]
     assert 'did you mean "model.attention.num_heads"' in lines[1]
     assert lines[2] == "unknown field zzz"
-    with pytest.raises(ConfigError, match="unknown field model.nrm"):
+    with pytest.raises(ConfigError, match=r"unknown field model\.nrm"):
         configs.resolve({"model": {"nrm": 1}})
 
 
@@ -121,8 +121,10 @@ def test_field_table_is_sound():
 @given(st.dictionaries(st.sampled_from([field.path for field in configs.FIELDS]),
                        st.one_of(st.integers(-5, 5000), st.floats(), st.text(max_size=5), st.booleans(), st.none()), max_size=4))
 def test_any_override_resolves_or_is_refused_in_plain_lines(overrides):
+    problems = None
     try:
         configs.resolve(configs.override(configs.default(), overrides))
     except ConfigError as error:
-        assert error.problems
-        assert all(any(path.rsplit(".", 1)[-1] in line for path in configs.BY_PATH) for line in error.problems)
+        problems = error.problems
+    names = [path.rsplit(".", 1)[-1] for path in configs.BY_PATH]
+    assert problems is None or (problems and all(any(name in line for name in names) for line in problems))

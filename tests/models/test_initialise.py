@@ -107,7 +107,7 @@ FORMULAS = {
 }
 
 
-@pytest.mark.parametrize(("kind", "scale_residual"), [(kind, False) for kind in FORMULAS] + [("normal", True), ("he_normal", True)])
+@pytest.mark.parametrize(("kind", "scale_residual"), [*((kind, False) for kind in FORMULAS), ("he_normal", True)])
 def test_a_kind_has_the_deviation_of_its_formula(kind, scale_residual):
     model = make_model(tiny(WIDE | {"model.init.kernel": kind, "model.init.scale_residual": scale_residual}))
     nested = call(lambda: initialise(model, 0))

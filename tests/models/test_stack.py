@@ -9,6 +9,7 @@ import pytest
 
 from tests.building import call, counting, random_values, tiny, with_values
 from zoo.layers.context import Context
+from zoo.models.functional import split
 from zoo.models.language_model import make_model
 
 TOKENS = np.array([[3, 1, 12, 0, 7, 7], [0, 5, 4, 4, 1, 9]])
@@ -100,6 +101,20 @@ def test_dropout_reaches_the_embedding_and_both_sublayers():
         zeros[name] = (out == 0).mean()
     assert zeros["alone"] == pytest.approx(0.5, abs=0.15)  # the feed-forward's output
     assert zeros["residual"] == pytest.approx(0.125, abs=0.1)  # embedding, attention and feed-forward, all three
+
+
+@pytest.mark.parametrize("scan", [False, True])
+def test_every_layer_of_a_model_drops_something_else(scan):
+    # Both layers add 1 to a stream of zeros: with one mask for both, an element would be 0 or 4 and never 2.
+    plain = {"model.position.kind": "none", "model.norm.kind": "none"}
+    model = make_model(tiny(plain | {"model.dropout": 0.5, "model.scan_layers": scan}))
+    values = jax.tree.map(lambda leaf: np.zeros(leaf.shape, np.float32), split(model)[1])
+    values["stack"]["layers"]["ffn"]["down"]["bias"] += 1
+    context = Context(jnp.arange(6)[None], dropout_key=jax.random.key(0))
+    out = call(lambda values: with_values(model, values)(TOKENS, context), values)
+    shares = [(out == value).mean() for value in (0, 2, 4)]
+    assert sum(shares) == 1
+    assert shares == pytest.approx([0.25, 0.5, 0.25], abs=0.15)
 
 
 def test_dropout_keeps_the_mean():

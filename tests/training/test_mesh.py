@@ -9,8 +9,8 @@ from pathlib import Path
 import jax
 import numpy as np
 import pytest
-
 from small_runs import small
+
 from zoo import config as configs
 from zoo.errors import ConfigError
 from zoo.training.mesh import make_mesh

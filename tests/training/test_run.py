@@ -9,8 +9,8 @@ import time
 from pathlib import Path
 
 import pytest
-
 from small_runs import curves, lines, small
+
 from zoo import config as configs
 from zoo.errors import ConfigError, Diverged
 from zoo.files import read_json, write_json
@@ -66,7 +66,7 @@ def test_a_finished_run_is_left_alone(straight):
 
 def start(folder: Path, stop_at: str | None = None) -> subprocess.Popen:
     """Starts the run of `straight` in a process; with `stop_at` it freezes just inside that part of the third save."""
-    program = f"""
+    program = """
 import sys, time
 from pathlib import Path
 from small_runs import small

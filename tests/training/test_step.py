@@ -3,8 +3,8 @@
 import jax
 import numpy as np
 import pytest
-
 from small_runs import small
+
 from zoo import config as configs
 from zoo.objectives.causal import make_objective
 from zoo.training.mesh import make_mesh
@@ -79,7 +79,7 @@ def test_dropout_depends_on_seed_and_step_only():
 def test_stored_parameters_are_float32_under_bfloat16():
     program = program_of(model__dtype="bfloat16")
     assert {str(x.dtype) for x in jax.tree.leaves(program.abstract_state["params"])} == {"float32"}
-    state, metrics = one_step(program, ragged_batch())
+    _, metrics = one_step(program, ragged_batch())
     assert np.isfinite(float(metrics["loss"]))
     wide = float(one_step(program_of(), ragged_batch())[1]["loss"])
     assert float(metrics["loss"]) == pytest.approx(wide, rel=0.01)

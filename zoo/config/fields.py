@@ -90,7 +90,8 @@ FIELDS: tuple[Field, ...] = (
         "half": "k with k + K/2 (GPT-NeoX, LLaMA in Hugging Face)", "interleaved": "2k with 2k + 1 (Su et al. 2021; GPT-J)"},
           when=("model.position.kind", ("rope",))),
     Field("model.attention.num_heads", 4, int, "H, number of query heads", minimum=1),
-    Field("model.attention.num_kv_heads", AUTO, int, "G, number of key/value heads: H is MHA, 1 is MQA, between is GQA (Ainslie et al. 2023)",
+    Field("model.attention.num_kv_heads", AUTO, int,
+          "G, number of key/value heads: H is MHA, 1 is MQA, between is GQA (Ainslie et al. 2023)",
           minimum=1, auto="num_heads"),
     Field("model.attention.head_dim", AUTO, int, "K, width of a head", minimum=1, auto="dim / num_heads"),
     Field("model.attention.window", 0, int, "keys a query sees, itself included (Mistral's sliding window); 0 for all", minimum=0),
@@ -111,7 +112,8 @@ FIELDS: tuple[Field, ...] = (
         "geglu": "(gelu(x W1) * x W3) W2 (Shazeer 2020)",
         "reglu": "(relu(x W1) * x W3) W2 (Shazeer 2020)"}),
     Field("model.ffn.hidden_dim", AUTO, int, "F, width of the hidden layer", minimum=1, auto="4 * dim"),
-    Field("model.ffn.match_parameters", False, bool, "gated kinds take 2/3 of hidden_dim, so that all kinds have as many weights (Shazeer 2020)"),
+    Field("model.ffn.match_parameters", False, bool,
+          "gated kinds take 2/3 of hidden_dim, so that all kinds have as many weights (Shazeer 2020)"),
     Field("model.ffn.bias", True, bool, "the feed-forward's projections have a bias"),
     Field("model.ffn.gelu_approximation", "none", str, "form of GELU", {
         "none": "exact, by the error function", "tanh": "tanh approximation (GPT-2)"}, when=("model.ffn.kind", ("gelu", "geglu"))),
@@ -130,8 +132,9 @@ FIELDS: tuple[Field, ...] = (
     Field("objective.chunk_tokens", AUTO, int, "tokens whose logits are held at once; 0 for all",
           minimum=0, auto="a power of two that keeps a chunk's logits near 32 MB, at least 1024"),
     # Data
-    Field("data.source", "stdlib", str, "text: `stdlib` (the running Python's own library, no download) or `text:PATH` (a file, folder or glob)"),
-    Field("data.document_separator", "", str, "string that separates documents in a text file; empty: a file is one document",),
+    Field("data.source", "stdlib", str,
+          "text: `stdlib` (the running Python's own library, no download) or `text:PATH` (a file, folder or glob)"),
+    Field("data.document_separator", "", str, "string that separates documents in a text file; empty: a file is one document"),
     Field("data.validation_fraction", 0.1, float, "share of the text held out", above=0, maximum=0.9),
     Field("data.tokenizer.kind", "bytes", str, "tokenizer", {
         "bytes": "UTF-8 bytes: 256 ids and one that opens a document",
@@ -158,7 +161,8 @@ FIELDS: tuple[Field, ...] = (
     Field("schedule.warmup_steps", 0, int, "steps of linear warm-up; the peak is reached at the last of them", minimum=0),
     Field("schedule.final_fraction", 0.0, float, "last learning rate as a share of the peak", minimum=0, maximum=1,
           when=("schedule.kind", ("cosine", "linear", "wsd"))),
-    Field("schedule.decay_fraction", 0.2, float, "share of the steps in which `wsd` decays", above=0, maximum=1, when=("schedule.kind", ("wsd",))),
+    Field("schedule.decay_fraction", 0.2, float, "share of the steps in which `wsd` decays", above=0, maximum=1,
+          when=("schedule.kind", ("wsd",))),
     # Training
     Field("training.steps", 1000, int, "number of updates", minimum=1),
     Field("training.accumulation_steps", 1, int, "parts in which a batch is computed; the update is that of the whole batch", minimum=1),

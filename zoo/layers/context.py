@@ -21,12 +21,15 @@ class Context:
         positions: [B or 1, T] position of each token within its document; -1 marks an empty slot.
         documents: [B, T] number of the document that each token belongs to, when documents are isolated; else None.
         causal: a query sees no key at a later position.
+        in_order: known beforehand: token t of a row stands at position t, or, with `documents`, they stand one after another
+            and each counts from 0. It lets kernels skip keys by their place in the row; the default assumes nothing.
         dropout_key: key of this forward pass, or None when nothing is dropped.
     """
 
     positions: Int[Array, "B T"]
     documents: Int[Array, "B T"] | None = None
     causal: bool = True
+    in_order: bool = False
     dropout_key: Key[Array, ""] | None = None
 
     def layer(self, index: int | Int[Array, ""]) -> "Context":

@@ -59,16 +59,13 @@ def einsum_attention(
 QUERY_BLOCKS = 4
 
 
-def blocks(length: int, causal: bool, window: int) -> list[tuple[slice, slice]]:
-    """Cuts the queries of a row into a few blocks and gives each the range of keys that it can see.
+def blocks(length: int, window: int) -> list[tuple[slice, slice]]:
+    """Cuts the queries of a causal row whose tokens are in order into blocks, each with the range of keys that it can see.
 
-    Keys and queries are the same tokens in the same order, so that a causal query sees no later token, and with a window none
-    that is `window` or more tokens before it: packed documents only see less.
+    A query sees no later token, and with a window none that is `window` or more tokens before it; packed documents only see less.
     """
-    count = QUERY_BLOCKS if causal and length % QUERY_BLOCKS == 0 else 1
-    size = length // count
-    return [(slice(start, start + size),
-             slice(max(0, start - window + 1) if causal and window else 0, start + size if causal else length))
+    size = length // QUERY_BLOCKS if length % QUERY_BLOCKS == 0 else length
+    return [(slice(start, start + size), slice(max(0, start - window + 1) if window else 0, start + size))
             for start in range(0, length, size)]
 
 
@@ -92,6 +89,9 @@ def rows_attention(
     shared = {name: x for name, x in per_row.items() if x is None or x.shape[0] == 1}
     mapped = {name: x[:, None] for name, x in per_row.items() if name not in shared}
 
+    everything = [(slice(None), slice(None))]
+    ranges = blocks(q.shape[1], window) if context.causal and context.in_order else everything
+
     def row(inputs):
         q, k, v, own = inputs
         structure = shared | own
@@ -101,7 +101,7 @@ def rows_attention(
         parts = [
             _attend(q[..., queries, :], k[..., keys, :], v[..., keys, :], alone.visible(window, queries, keys),
                     None if score is None else score[..., queries, keys], lambda probabilities: probabilities)
-            for queries, keys in blocks(q.shape[3], context.causal, window)
+            for queries, keys in ranges
         ]
         return _tokens_first(jnp.concatenate(parts, axis=3))[0]
 
@@ -123,7 +123,7 @@ def _library_attention(
     """`jax.nn.dot_product_attention`, given the structure of the mask where that is enough and a mask array where it is not."""
     del dropout  # Refused with the config.
     # Positions that simply count up are what the kernel's own causal mask and window assume.
-    structured = context.causal and context.documents is None and context.positions.shape[0] == 1
+    structured = context.causal and context.in_order and context.documents is None
     return jax.nn.dot_product_attention(
         q, k, v,
         bias=None if score is None else score.astype(q.dtype),

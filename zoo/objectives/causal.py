@@ -69,7 +69,7 @@ class CausalObjective:
         positions, documents = structure(inputs, self.config.data.isolate_documents, self.document_id)
         weights = (targets >= 0).astype(jnp.float32)
         targets = jnp.maximum(targets, 0)
-        hidden = model(inputs, Context(positions, documents, causal=True, dropout_key=dropout_key))
+        hidden = model(inputs, Context(positions, documents, causal=True, in_order=True, dropout_key=dropout_key))
         loss = cross_entropy(hidden, model.head_weights, targets, weights, self.config.objective.chunk_tokens)
         return loss, {"weight": weights.sum(), "bytes": (token_bytes[targets] * weights).sum()}
 

@@ -104,7 +104,8 @@ def check_same_run(workdir: Path, config: ResolvedConfig) -> None:
         raise ConfigError([f"{path} cannot be continued: {problem}" for problem in error.problems]) from error
     changed = configs.difference(configs.from_flat(configs.result_relevant(before)), configs.from_flat(configs.result_relevant(config)))
     if changed:
-        raise ConfigError([f"--workdir {workdir} holds a run with {field}={old!r}, not {new!r}; continue it as it is, or take another --workdir"
+        raise ConfigError([f"--workdir {workdir} holds a run with {field}={old!r}, not {new!r}; continue it as it is, "
+                           "or take another --workdir"
                            for field, (old, new) in changed.items()])
 
 
