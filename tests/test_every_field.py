@@ -52,7 +52,8 @@ OTHER = {
     "model.vocab_size": 300, "model.position.max_length": 32, "model.attention.num_kv_heads": 2, "model.attention.head_dim": 8,
     "model.attention.scale": 0.7, "model.attention.kernel": "xla", "model.ffn.hidden_dim": 40, "model.init.embedding_std": 0.5,
     "objective.chunk_tokens": 16, "data.document_separator": "e", "data.validation_fraction": 0.3, "model.position.fraction": 0.5,
-    "data.tokenizer.vocab_size": 280, "data.tokenizer.kind": "characters", "training.accumulation_steps": 2, "training.eval_batches": 1, "schedule.warmup_steps": 5,
+    "data.tokenizer.vocab_size": 280, "data.tokenizer.kind": "characters", "training.accumulation_steps": 2,
+    "training.eval_batches": 1, "schedule.warmup_steps": 5,
     "data.sequence_length": 8, "optimizer.clip_norm": 1e-3, "model.attention.window": 3,
 }
 

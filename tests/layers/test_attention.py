@@ -34,7 +34,8 @@ def situation(feature):
     if "score" in feature:
         score = np.random.default_rng(9).standard_normal((B, H, T, T)).astype(np.float32)
     shared = positions[:1] if feature in ("plain", "score") else positions
-    return Context(jnp.asarray(shared), None if documents is None else jnp.asarray(documents)), score, positions, documents
+    numbers = None if documents is None else jnp.asarray(documents)
+    return Context(jnp.asarray(shared), numbers, in_order=feature != "padding"), score, positions, documents
 
 
 def expected_output(q, k, v, window, scale, score, positions, documents):
@@ -150,7 +151,7 @@ def test_a_layer_drops_only_with_a_key():
     attention, position = with_values(Attention(config), random_values(Attention(config), 6)), make_position(config)
     plain = with_values(Attention(tiny().model), random_values(Attention(config), 6))
     x = np.float32(np.random.default_rng(7).standard_normal((B, T, 16)))
-    with_key = Context(jnp.arange(T)[None], dropout_key=jax.random.key(3))
+    with_key = Context(jnp.arange(T)[None], in_order=True, dropout_key=jax.random.key(3))
     dropped, kept = (call(lambda x, context=context: attention(x, context, position), x) for context in (with_key, counting(T)))
     expected = call(lambda x: plain(x, with_key, position), x)
     np.testing.assert_array_equal(kept, expected)

@@ -28,7 +28,8 @@ def influences(overrides, positions, documents, rows):
     values, tokens = random_values(model, 1), jnp.arange(rows * T).reshape(rows, T)
     direction = jnp.float32(np.random.default_rng(2).standard_normal(8))
 
-    context = Context(jnp.asarray(positions), None if documents is None else jnp.asarray(documents))
+    numbers = None if documents is None else jnp.asarray(documents)
+    context = Context(jnp.asarray(positions), numbers, in_order=bool((positions >= 0).all()))
 
     def outputs(embedding):
         return with_values(model, values | {"embedding": embedding})(tokens, context) @ direction
@@ -73,6 +74,14 @@ def test_packed_documents_and_empty_slots_are_isolated(kind, kernel):
         array[2, :3], array[2, 3:] = -1, np.arange(5)
     overrides = {"model.position.kind": kind, "model.attention.kernel": kernel, "model.scan_layers": kernel == "xla"}
     check(influences(overrides, positions, documents, 3), 2, expected_positions, NUMBERS)
+
+
+@pytest.mark.parametrize("kernel", ON_ANY_DEVICE)
+@pytest.mark.parametrize("window", [0, 2])
+def test_packed_documents_that_are_in_order_are_isolated(kernel, window):
+    positions, documents = (np.array(x) for x in structure(jnp.asarray(PACKED), True, DOCUMENT))
+    found = influences({"model.attention.kernel": kernel, "model.attention.window": window}, positions, documents, 3)
+    check(found, 2, WITHIN, NUMBERS, window)
 
 
 @pytest.mark.parametrize("kernel", ON_ANY_DEVICE)

@@ -65,7 +65,7 @@ def test_a_finished_run_is_left_alone(straight):
 
 
 def start(folder: Path, stop_at: str | None = None) -> subprocess.Popen:
-    """Starts the run of `straight` in a process; with `stop_at` it freezes just inside that part of the third save."""
+    """Starts the run of `straight` in a process; with `stop_at` it freezes just inside that part of the second save."""
     program = """
 import sys, time
 from pathlib import Path
@@ -149,7 +149,8 @@ def test_another_config_is_refused_with_the_difference(straight):
 
 
 def test_how_often_it_reports_is_no_other_run(straight, tmp_path):
-    run(small(model__dropout=0.1, training__log_every=3, training__checkpoint_every=0, training__keep_checkpoints=1), tmp_path / "run", quiet)
+    config = small(model__dropout=0.1, training__log_every=3, training__checkpoint_every=0, training__keep_checkpoints=1)
+    run(config, tmp_path / "run", quiet)
     assert read_json(tmp_path / "run" / "status.json")["parameters_sha256"] == read_json(straight / "status.json")["parameters_sha256"]
 
 

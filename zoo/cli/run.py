@@ -58,6 +58,7 @@ def run(args: argparse.Namespace) -> int:
     if again and (problems := conflicts(folder, plan.runs)):
         raise ConfigError([*problems, f"give another --output, or --fresh to move {folder} aside"])
     if not args.dry_run:
+        _prepare_data(plan)
         return _run(args, plan, folder, console)
     from zoo.lab.sweep import State
 
@@ -66,6 +67,19 @@ def run(args: argparse.Namespace) -> int:
     left = sum(not state.finished for state in states.values())
     _say(console, f"dry run: {left} of {len(plan.runs)} runs would run, {args.jobs} at once, in {folder}")
     return 0
+
+
+def _prepare_data(plan) -> None:
+    """Reads and tokenises each text once, so that bad data is told before any run starts and runs at the same time share the work."""
+    from zoo import config
+    from zoo.data import load
+
+    prepared = set()
+    for run in plan.runs:
+        wanted = tuple((path, value) for path, value in config.flatten(run.config).items() if path.startswith("data."))
+        if wanted not in prepared:
+            prepared.add(wanted)
+            load(run.config)
 
 
 def _run(args: argparse.Namespace, plan, folder: Path, console) -> int:
