@@ -15,7 +15,11 @@ Stated beforehand, in nats per byte at the last step:
   two findings.
 * RoPE lies between: above ALiBi and below sinusoidal at 2048, both as plain orders (margin 0).
 
-The arms differ in parameters by the learned table alone.
+The arms differ in parameters by the learned table alone. Embeddings start with a standard deviation of 1, the scale of the sinusoids:
+Vaswani et al. 2017 (section 3.4) reach it by a factor sqrt(D). At GPT-2's 0.02 the tokens drown in the sinusoids, and that arm has hardly
+learned anything by the end. The head is a matrix of its own, because a tied one would start with logits as large.
+
+The 15 runs of the tiny size take about nine minutes on two cores.
 """
 
 from zoo import config
@@ -35,6 +39,8 @@ def get_experiment(size: str = "tiny") -> Experiment:
     """Five position schemes, one training length, five evaluation lengths."""
     base = config.override(config.default(), {
         "model.attention.num_heads": 4,
+        "model.tie_embeddings": False,
+        "model.init.embedding_std": 1.0,
         "data.sequence_length": 128,
         "data.batch_size": 16,
         "schedule.kind": "cosine",

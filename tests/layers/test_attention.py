@@ -78,14 +78,17 @@ def test_any_length_will_do(kernel):
         close(actual, expected_output(q, k, v, window, 0.3, None, np.tile(np.arange(length), (B, 1)), None))
 
 
+@pytest.mark.parametrize("window", [0, 3])
 @pytest.mark.parametrize("kernel", ON_ANY_DEVICE)
-def test_a_single_row_with_empty_slots_is_masked_too(kernel):
-    # One row looks like positions shared by all rows, and must not be taken for a plain sequence.
+def test_a_single_row_of_any_positions_is_masked_too(kernel, window):
+    # One row looks like positions shared by all rows, and must not be taken for a plain sequence: a token's place in the
+    # row says nothing about its distance to others when there are empty slots between them or a ring buffer has turned.
     q, k, v = (x[:1] for x in heads(2, 2))
-    positions = np.array([[-1, -1, 0, 1, 2, 3, 4, 5]])
-    actual = call(lambda *x: KERNELS[kernel](*x, Context(jnp.asarray(positions)), 0, 0.3, None, 0.0), q, k, v)
-    expected = expected_output(q, k, v, 0, 0.3, None, positions, None)
-    close(actual[0, 2:], expected[0, 2:])
+    for positions in ([-1, -1, 0, 1, 2, 3, 4, 5], [0, -1, 1, -1, -1, 2, 3, 4], [5, 6, 7, 0, 1, 2, 3, 4]):
+        positions = np.array([positions])
+        attend = lambda *x, given=positions: KERNELS[kernel](*x, Context(jnp.asarray(given)), window, 0.3, None, 0.0)  # noqa: E731
+        filled = positions[0] >= 0
+        close(call(attend, q, k, v)[0, filled], expected_output(q, k, v, window, 0.3, None, positions, None)[0, filled])
 
 
 @pytest.mark.parametrize("feature", ["plain", "documents and score"])
@@ -136,7 +139,7 @@ def test_the_default_scale_is_one_over_the_root_of_the_head_dimension():
 
 def test_dropout_acts_on_probabilities():
     q, k, _ = heads(8, 4)
-    ones = np.ones((B, T, H, K))
+    ones = np.ones((B, T, H, K), np.float32)
     context = Context(jnp.arange(T)[None], dropout_key=jax.random.key(0))
     kept, all_kept = call(lambda q: tuple(KERNELS["einsum"](q, k, ones, c, 0, 0.3, None, 0.5) for c in (context, counting(T))), q)
     # Values of one: the output is the sum of what is left of a query's probabilities, the same in every dimension.

@@ -16,7 +16,7 @@ class Cost:
     Attributes:
         parameters: numbers of parameters: "total", "embedding" (token and position tables), "heads" (an untied output
             matrix) and "body" (the rest). A shared parameter counts once.
-        blocks: numbers of parameters by part, e.g. {"stack/attention": ...}, adding up to the total.
+        blocks: numbers of parameters by part, e.g. {"blocks/attention": ...}, adding up to the total.
         flops_per_token: floating-point operations of one training step per token, forward and backward.
     """
 

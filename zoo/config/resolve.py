@@ -156,7 +156,7 @@ def _impossible(flat: dict[str, Any], vocab_size: int | None) -> Iterator[str]:
         yield f"model.attention.num_heads={heads} does not divide by model.attention.num_kv_heads={kv_heads}"
     if position == "rope" and head_dim != AUTO:
         rotated = head_dim * flat["model.position.fraction"]
-        if rotated != int(rotated) or int(rotated) % 2:
+        if abs(rotated - round(rotated)) > 1e-6 or round(rotated) % 2 or round(rotated) == 0:
             yield (f"RoPE rotates pairs: model.attention.head_dim={head_dim} times model.position.fraction="
                    f"{flat['model.position.fraction']:g} is {rotated:g}, not an even number")
     if position == "sinusoidal" and dim % 2:

@@ -53,7 +53,8 @@ class Learned(Position):
         """Adds row `position` of the table."""
         if x.shape[1] > self.max_length:
             raise ValueError(f"learned positions have {self.max_length} rows, the sequence has {x.shape[1]} tokens")
-        return x + self.table[...].astype(x.dtype)[jnp.maximum(positions, 0)]
+        # A position past the table must not quietly read another row.
+        return x + self.table[...].astype(x.dtype).at[jnp.maximum(positions, 0)].get(mode="fill", fill_value=jnp.nan)
 
 
 def sinusoid(positions: Int[Array, "*leading"], dim: int) -> Float[Array, "*leading D"]:
@@ -102,7 +103,7 @@ class Rope(Position):
 
     def __init__(self, config: ResolvedConfig):
         self.theta, self.layout = config.position.theta, config.position.layout
-        self.rotated = int(config.attention.head_dim * config.position.fraction)
+        self.rotated = round(config.attention.head_dim * config.position.fraction)
 
     def rotate(
         self, q: Float[Array, "B T H K"], k: Float[Array, "B S G K"], q_positions: Int[Array, "B T"], k_positions: Int[Array, "B S"]

@@ -37,7 +37,8 @@ def structure(tokens: Int[Array, "B T"], isolate: bool, document_id: int) -> tup
 class CausalObjective:
     """-log p(x_t | x_<t), summed over the tokens of a batch (Radford et al. 2018, eq. 1).
 
-    A batch is {"tokens": [B, T + 1]}: inputs are the first T of a row, targets the last T; -1 pads and is neither read nor scored.
+    A batch is {"tokens": [B, T + 1]}: inputs are the first T of a row, targets the last T. Rows are padded with -1 at their end, where
+    no earlier token can see it, and it is not scored.
     """
 
     def __init__(self, config: ResolvedConfig, document_id: int):

@@ -12,15 +12,19 @@ from jaxtyping import Array, Float, Int
 
 
 def number_of_chunks(batch: int, length: int, chunk_tokens: int) -> int:
-    """The fewest equal parts of the sequence that hold at most `chunk_tokens` tokens of the batch each; 1 for 0."""
-    if not chunk_tokens:
-        return 1
-    return next((parts for parts in range(1, length + 1) if length % parts == 0 and batch * length // parts <= chunk_tokens), length)
+    """How many parts to cut the sequences into, so that a part of all of them is about `chunk_tokens` tokens; 1 for 0."""
+    return min(length, -(-batch * length // chunk_tokens)) if chunk_tokens else 1
 
 
 def _chunks(x: Array, parts: int) -> Array:
-    """[B, T, ...] -> [parts, B, T / parts, ...]: chunks run along the sequence, so that a sharded batch stays in place."""
-    return jnp.moveaxis(x.reshape(x.shape[0], parts, x.shape[1] // parts, *x.shape[2:]), 1, 0)
+    """[B, T, ...] -> [parts, B, T / parts, ...]: chunks run along the sequence, so that a sharded batch stays in place.
+
+    A length that does not divide is filled up with zeros, which weigh nothing.
+    """
+    size = -(-x.shape[1] // parts)
+    if size * parts != x.shape[1]:
+        x = jnp.pad(x, [(0, 0), (0, size * parts - x.shape[1])] + [(0, 0)] * (x.ndim - 2))
+    return jnp.moveaxis(x.reshape(x.shape[0], parts, size, *x.shape[2:]), 1, 0)
 
 
 def _chunk_loss(hidden, head, targets, weights):
@@ -46,7 +50,7 @@ def cross_entropy(
         head: output matrix, float32; used in the type of `hidden`.
         targets: token ids; where the weight is 0, any valid id.
         weights: weight of each token.
-        chunk_tokens: most tokens whose logits exist at once; 0 for all of them.
+        chunk_tokens: about how many tokens' logits exist at once; 0 for all of them.
 
     Differentiable once, in `hidden` and `head`.
     """
@@ -81,7 +85,8 @@ def _forward(hidden, head, targets, weights, chunk_tokens):
         (total, d_head), d_hidden = body(carry, tuple(x[0] for x in chunks))
         return total, (d_hidden, d_head.T)
     (total, d_head), d_chunks = jax.lax.scan(body, carry, chunks)
-    return total, (jnp.moveaxis(d_chunks, 0, 1).reshape(hidden.shape), d_head.T)
+    d_hidden = jnp.moveaxis(d_chunks, 0, 1).reshape(hidden.shape[0], -1, hidden.shape[2])[:, : hidden.shape[1]]
+    return total, (d_hidden, d_head.T)
 
 
 def _backward(chunk_tokens, residuals, cotangent):
