@@ -21,18 +21,29 @@ from pathlib import Path
 import jax
 from small_runs import small, lines
 from zoo import config as configs
+from zoo.training import checkpoint
 from zoo.training.run import run
+stop_after = int(sys.argv[3])
+def poll(self, steps=[0], original=checkpoint.Checkpoints.poll):
+    original(self)
+    steps[0] += 1
+    if steps[0] == stop_after:
+        raise SystemExit(0)
+checkpoint.Checkpoints.poll = poll
 config = configs.override(small(model__attention__num_kv_heads=2, model__position__kind="rope", model__dropout=0.1, training__steps=6,
-                                training__checkpoint_every=0, training__eval_lengths="8,32"), json.loads(sys.argv[2]))
-run(config, Path(sys.argv[1]), lambda line: None)
-state = None
+                                training__checkpoint_every=2, training__eval_lengths="8,32"), json.loads(sys.argv[2]))
+try:
+    run(config, Path(sys.argv[1]), lambda line: None)
+except SystemExit:
+    pass
 print(json.dumps([len(jax.devices()), [line.get("train/loss", line.get("eval/loss")) for line in lines(Path(sys.argv[1]))]]))
 """
 
 
-def curve(folder: Path, devices: int, mesh: dict) -> list[float]:
+def curve(folder: Path, devices: int, mesh: dict, stop_after: int = 0) -> list[float]:
     environment = os.environ | {"JAX_NUM_CPU_DEVICES": str(devices), "JAX_PLATFORMS": "cpu", "PYTHONPATH": str(Path(__file__).parents[1])}
-    done = subprocess.run([sys.executable, "-c", SCRIPT, str(folder), json.dumps(mesh)], capture_output=True, text=True, env=environment)
+    command = [sys.executable, "-c", SCRIPT, str(folder), json.dumps(mesh), str(stop_after)]
+    done = subprocess.run(command, capture_output=True, text=True, env=environment)
     assert done.returncode == 0, done.stderr[-2000:]
     count, losses = json.loads(done.stdout.splitlines()[-1])
     assert count == devices
@@ -46,6 +57,15 @@ def test_eight_devices_give_the_curve_of_one(tmp_path):
     assert alone[0] > alone[-2]
 
 
+def test_a_run_goes_on_with_another_number_of_devices(tmp_path):
+    alone = curve(tmp_path / "alone", 1, {})
+    curve(tmp_path / "moved", 4, {"mesh.fsdp": 2, "mesh.tensor": 2}, stop_after=3)
+    moved = curve(tmp_path / "moved", 2, {})
+    assert len(moved) == len(alone)
+    np.testing.assert_allclose(moved, alone, rtol=2e-5)
+
+
+@pytest.mark.slow
 def test_accumulation_on_a_mesh_gives_the_curve_of_the_whole_batch(tmp_path):
     # Without dropout, whose masks belong to a part of the batch and not to a row.
     parts = {"model.dropout": 0.0, "mesh.fsdp": 2, "training.accumulation_steps": 2}
