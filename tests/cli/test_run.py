@@ -172,6 +172,24 @@ def test_ad_hoc(zoo, folder):
     assert (made["data"]["batch_size"], made["seed"]) == (4, 1)
 
 
+def test_what_decides_cannot_be_changed_in_silence(zoo, folder):
+    def warnings():
+        return json.loads((folder / "runs/norms/experiment.json").read_text())["warnings"]
+
+    path = folder / "norms.py"
+    assert zoo("norms.py", "--seeds", "2")[0] == 0
+    assert not [line for line in warnings() if "after runs had finished" in line]
+    path.write_text(path.read_text().replace("return fake_run.experiment(size=size)", """
+    import dataclasses
+    made = fake_run.experiment(size=size)
+    return dataclasses.replace(made, contrasts=tuple(dataclasses.replace(contrast, margin=3.0) for contrast in made.contrasts))"""))
+    assert zoo("norms.py", "--seeds", "1")[0] == 0
+    changed = [line for line in warnings() if "after runs had finished" in line]
+    assert [line.split()[0] for line in changed] == ["contrasts", "seeds"]
+    assert zoo("norms.py", "--seeds", "1")[0] == 0
+    assert [line for line in warnings() if "after runs had finished" in line] == changed
+
+
 def test_seeds_alone_are_enough(zoo, folder):
     code, out, err = zoo("--config=small.py", "--seeds", "2")
     assert (code, err) == (0, "")
@@ -256,7 +274,7 @@ def test_two_at_once_do_not_collide(zoo, folder):
         until_running(process, folder)
         for extra in ([], ["--fresh"]):
             code, _, err = zoo("norms.py", *extra)
-            assert code == 1
+            assert code == 2
             assert f"error: runs/norms is in use by process {process.pid} on " in err
             assert len(err.splitlines()) == 1
         assert zoo("norms.py", "--dry-run")[0] == 0
@@ -273,11 +291,11 @@ def test_runs_that_outlive_a_killed_parent_are_not_started_twice(zoo, folder):
     process.kill()
     process.communicate()
     code, _, err = zoo("norms.py")
-    assert code == 1
+    assert code == 2
     assert "which is gone, are still training" in err
     os.kill(int(err.split()[-1]), signal.SIGTERM)
     deadline = time.monotonic() + 30
-    while (result := zoo("norms.py"))[0] == 1 and time.monotonic() < deadline:
+    while (result := zoo("norms.py"))[0] == 2 and time.monotonic() < deadline:
         time.sleep(0.05)
     assert result[0] == 0
     assert attempts(folder)[PRE0] == 2

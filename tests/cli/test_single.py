@@ -36,6 +36,7 @@ def test_every_shipped_config_trains_at_smoke_size(spec, tmp_path, capsys):
      ["model.dimm", "model.dim", "model.nrm.kind"]),
     ([f"--config={SMOKE}", "--workdir=x", "--config.model.dim=-3", "--config.model.norm.kind=rms"], 2, ["at least 1", "rmsnorm"]),
     ([f"--config={SMOKE}", "--workdir=x", "--worker=3"], 2, ["unknown argument --worker=3"]),
+    ([f"--config={SMOKE}", "--workdir="], 2, ["--workdir needs a folder"]),
     ([f"--config={SMOKE}", "--workdir=x", "--config.data.source=text:none.txt"], 2, ["data.source", "none.txt"]),
     ([f"--config={SMOKE}", "--workdir=x", "--config.data.source=hubb:x"], 2, ["data.source"]),
     ([f"--config={SMOKE}", "--workdir=x", "--config.mesh.data=2", "--config.data.batch_size=4"], 2, ["there are 1 devices"]),
@@ -89,6 +90,25 @@ def test_greedy_samples_do_not_depend_on_the_seed(trained, capsys):
     assert texts[0] == texts[1]
 
 
+def test_a_text_is_scored_by_the_run_s_own_tokenizer_and_a_changed_source_refused(tmp_path, capsys):
+    source, other, folder = tmp_path / "source.txt", tmp_path / "other.txt", tmp_path / "run"
+    source.write_text("the quick brown fox jumps over the lazy dog " * 60)
+    other.write_text("the lazy fox " * 30)
+    flags = [f"--config={SMOKE}", f"--workdir={folder}", f"--config.data.source=text:{source}", "--config.data.tokenizer.kind=characters"]
+    assert train.main(flags) == 0
+    capsys.readouterr()
+    assert evaluate.main([str(folder), f"--text={other}", "--json"]) == 0
+    before = capsys.readouterr().out
+    source.write_text("THE QUICK BROWN FOX JUMPS OVER THE LAZY DOG " * 60)
+    assert evaluate.main([str(folder)]) == 2
+    assert "the text of data.source has changed" in capsys.readouterr().err
+    source.unlink()
+    assert evaluate.main([str(folder), f"--text={other}", "--json"]) == 0
+    assert capsys.readouterr().out == before
+    assert evaluate.main([str(folder), f"--text={other}", "--sample=3", "--prompt=ZZ"]) == 2
+    assert "--prompt 'ZZ'" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize(("arguments", "words"), [
     (["nowhere"], "nowhere is not a run"),
     (["RUN", "--step=5"], "--step 5"),
@@ -121,6 +141,13 @@ def test_config_show(capsys):
     assert "* model.norm.kind" in out
     assert "  model.norm.placement" in out
     assert "= model.vocab_size" in out
+
+
+@pytest.mark.parametrize("overrides", [
+    ["gpt2.py:tiny", "--config.model.position.kind=alibi"], ["gpt2.py:tiny", "--config.model.ffn.kind=swiglu"],
+    ["llama.py:tiny", "--config.model.norm.kind=none"], ["llama.py:v2-70b", "--config.model.position.kind=learned"]])
+def test_the_obvious_ablations_of_the_shipped_configs_are_valid(overrides, capsys):
+    assert main.main(["config", "validate", str(ROOT / "configs" / overrides[0]), overrides[1]]) == 0
 
 
 def test_config_diff_and_validate(capsys):

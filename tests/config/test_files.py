@@ -36,6 +36,8 @@ def test_a_missing_or_broken_file_is_one_line(tmp_path):
     typo.write_text("from zoo.config import default\ndef get_config():\n    c = default()\n    c.model.dimm = 3\n    return c\n")
     not_json = tmp_path / "config.json"
     not_json.write_text("{")
+    unknown = tmp_path / "unknown.json"
+    unknown.write_text('{"model": {"nrm": {"kind": [[1]]}}}')
     for spec, words in [
         (tmp_path / "brokn.py", ["does not exist", 'did you mean "broken.py"']),
         (broken, ["fails on import", "SyntaxError"]),
@@ -43,6 +45,8 @@ def test_a_missing_or_broken_file_is_one_line(tmp_path):
         (typo, ["dimm", '"dim"']),
         (f"{typo}:tiny", ["takes no argument"]),
         (not_json, ["is not a config"]),
+        (unknown, ["unknown field model.nrm.kind", "model.norm.kind"]),
+        (ROOT / "README.md", ["README.md is not a Python (.py) file"]),
         (ROOT / "configs" / "llama.py:8b", ["'8b'", "7b"]),
         (ROOT / "configs" / "llama.py:tiny,dim", ["'dim' is not field=value"]),
         (ROOT / "configs" / "llama.py:tiny,model.dimm=3", ["model.dimm", "model.dim"]),

@@ -66,6 +66,9 @@ def test_auto_is_derived():
     ({"model.attention.kernel": "cudnn", "model.dtype": "bfloat16", "model.position.kind": "alibi"}, ["cudnn", "alibi", "einsum"]),
     ({"model.attention.kernel": "xla", "model.attention.dropout": 0.1}, ["xla", "dropout"]),
     ({"model.vocab_size": 100}, ["vocab_size=100", "257"]),
+    ({"model.attention.kernel": "cudnn", "model.dtype": "bfloat16", "model.attention.num_heads": 1}, ["head_dim", "multiple of 8", "256"]),
+    ({"data.document_separator": "x"}, ["document_separator", "stdlib"]),
+    ({"model.norm.kind": [[1]]}, ["model.norm.kind", "is not one of"]),
 ])
 def test_a_bad_config_is_refused_in_one_line(overrides, words):
     lines = problems(overrides)
@@ -94,6 +97,25 @@ def test_numbers_as_people_type_them():
     resolved = resolve(training__steps="1e4", training__eval_lengths="256,512", model__residual="False", optimizer__learning_rate="3e-4")
     assert (resolved.training.steps, tuple(resolved.training.eval_lengths), resolved.model.residual) == (10000, (256, 512), False)
     assert resolve(model__attention__head_dim="auto").model.attention.head_dim == 64
+
+
+def test_what_was_set_for_a_choice_goes_with_it():
+    gpt = configs.override(configs.default(), {"model.position.max_length": 512, "model.ffn.gelu_approximation": "tanh"})
+    rope = configs.resolve(configs.override(gpt, {"model.position.kind": "rope", "model.ffn.kind": "swiglu"}))
+    assert rope.model.position.max_length == configs.AUTO
+    still = configs.resolve(configs.override(gpt, {"model.position.kind": "learned", "model.ffn.kind": "geglu"}))
+    assert (still.model.position.max_length, still.model.ffn.gelu_approximation) == (512, "tanh")
+    # What is asked for together with the choice is never dropped in silence.
+    with pytest.raises(ConfigError, match="no effect"):
+        configs.resolve(configs.override(gpt, {"model.position.kind": "rope", "model.position.max_length": 512}))
+
+
+def test_the_tokenizers_sizes_are_the_data_package_s():
+    from zoo import data
+
+    for changes in ({}, {"data.tokenizer.kind": "bpe", "data.tokenizer.vocab_size": 300}):
+        resolved = configs.resolve(configs.override(configs.default(), changes))
+        assert resolved.model.vocab_size == data.vocabulary_size(resolved)
 
 
 def test_identity_is_of_what_changes_the_result():

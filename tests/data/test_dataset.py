@@ -101,26 +101,36 @@ def test_evaluation_at_other_lengths_keeps_the_tokens_per_batch(text_config):
     shapes = {length: next(dataset.evaluation_batches(length))["tokens"].shape for length in (None, 8, 4, 16, 13, 100)}
     assert shapes == {None: (4, 9), 8: (4, 9), 4: (8, 5), 16: (2, 17), 13: (2, 14), 100: (1, 101)}
     assert len(list(dataset.evaluation_batches())) == 2
-    assert next(dataset.evaluation_batches(16, batch_size=5))["tokens"].shape == (5, 17)
-    assert next(dataset.evaluation_batches(32, process_count=2))["tokens"].shape == (1, 33)
+    assert next(dataset.evaluation_batches(16, multiple_of=5))["tokens"].shape == (5, 17)
+    assert next(dataset.evaluation_batches(32, multiple_of=2, process_count=2))["tokens"].shape == (1, 33)
     whole = np.concatenate([batch["tokens"] for batch in dataset.evaluation_batches(32, limit_batches=0)])[:, 1:]
     np.testing.assert_array_equal(whole[whole >= 0], dataset.validation[1:])
+
+
+def test_the_rows_that_are_scored_do_not_depend_on_how_they_are_spread(text_config):
+    dataset = zoo.data.load(text_config(training__eval_batches=2))
+    for length in (4, 8, 16, 100):
+        def rows(multiple_of, length=length):
+            batches = [batch["tokens"] for batch in dataset.evaluation_batches(length, multiple_of)]
+            return [row.tolist() for row in np.concatenate(batches) if (row >= 0).any()]
+
+        assert rows(1) == rows(3) == rows(8)
 
 
 def test_another_text_file(text_config, tmp_path):
     dataset = zoo.data.load(text_config(training__eval_batches=1))
     other = tmp_path / "other.txt"
     other.write_text("first<end>second")
-    tokens = dataset.encode_text_file(other)
+    tokens = zoo.data.encode_text_file(other, dataset.tokenizer, "<end>")
     assert dataset.tokenizer.decode(tokens, document="|") == "|first|second"
-    (batch,) = dataset.evaluation_batches(length=20, tokens=tokens)
+    (batch,) = zoo.data.evaluation_batches(tokens, (8, 4), length=20)
     assert batch["tokens"][0, : len(tokens)].tolist() == tokens.tolist()
     with pytest.raises(ConfigError, match="no such file"):
-        dataset.encode_text_file(tmp_path / "gone.txt")
+        zoo.data.encode_text_file(tmp_path / "gone.txt", dataset.tokenizer, "")
     other.write_text("漢字")
     characters = zoo.data.load(text_config(data__tokenizer__kind="characters"))
     with pytest.raises(DataError, match=r"other\.txt.*'漢'.*position 0"):
-        characters.encode_text_file(other)
+        zoo.data.encode_text_file(other, characters.tokenizer, "")
 
 
 def test_vocabulary_of_bytes_and_bpe_needs_no_data(text_config, corpus):

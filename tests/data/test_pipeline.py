@@ -22,7 +22,7 @@ def take(count, tokens=TOKENS, length=10, batch_size=4, seed=0, **options):
 
 
 def evaluation(tokens=TOKENS, length=10, batch_size=4, limit_batches=0, **options):
-    return [batch["tokens"] for batch in evaluation_batches(tokens, length, batch_size, limit_batches, **options)]
+    return [batch["tokens"] for batch in evaluation_batches(tokens, length, batch_size, limit_batches * batch_size, **options)]
 
 
 def numbers(batches, length=10):

@@ -77,7 +77,7 @@ def until(condition):
 
 def test_the_command_is_the_training_module():
     assert pool.command(Path("runs/x/y")) == [
-        sys.executable, "-m", "zoo.cli.train", "--config", "runs/x/y/config.json", "--workdir", "runs/x/y"]
+        sys.executable, "-m", "zoo.cli.train", "--config=runs/x/y/config.json", "--workdir=runs/x/y"]
 
 
 def test_all_runs_end_well(run_all, tmp_path, runs):

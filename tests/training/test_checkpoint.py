@@ -96,7 +96,7 @@ def test_a_damaged_checkpoint_is_set_aside_and_the_one_before_is_taken(tmp_path,
 def test_no_sound_checkpoint_is_an_error_and_not_a_fresh_start(tmp_path):
     folder = saved(tmp_path / "checkpoints", [1])
     flip_bit(folder / "1")
-    with pytest.raises(DataError, match="none of the 1 checkpoints"):
+    with pytest.raises(DataError, match="no sound checkpoint"):
         Checkpoints(folder, 2, lambda line: None).restore_latest(abstract())
 
 

@@ -36,7 +36,8 @@ try:
     run(config, Path(sys.argv[1]), lambda line: None)
 except SystemExit:
     pass
-print(json.dumps([len(jax.devices()), [line.get("train/loss", line.get("eval/loss")) for line in lines(Path(sys.argv[1]))]]))
+print(json.dumps([len(jax.devices()), [
+    value for line in lines(Path(sys.argv[1])) for name, value in sorted(line.items()) if "/loss" in name]]))
 """
 
 
@@ -54,7 +55,7 @@ def test_eight_devices_give_the_curve_of_one(tmp_path):
     alone = curve(tmp_path / "one", 1, {})
     for number, mesh in enumerate([{}, {"mesh.fsdp": 2, "mesh.tensor": 2}]):
         np.testing.assert_allclose(curve(tmp_path / f"mesh{number}", 8, mesh), alone, rtol=2e-5, err_msg=str(mesh))
-    assert alone[0] > alone[-2]
+    assert alone[0] > alone[5]
 
 
 def test_a_run_goes_on_with_another_number_of_devices(tmp_path):

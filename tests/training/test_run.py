@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -12,7 +13,7 @@ import pytest
 from small_runs import curves, lines, small
 
 from zoo import config as configs
-from zoo.errors import ConfigError, Diverged
+from zoo.errors import ConfigError, DataError, Diverged, ZooError
 from zoo.files import read_json, write_json
 from zoo.training import checkpoint as checkpoint_module
 from zoo.training.run import run
@@ -180,6 +181,68 @@ def test_divergence_ends_the_run_with_its_reason(tmp_path):
     assert any(last[name] is None for name in last["nonfinite"])
 
 
+def test_metrics_at_other_lengths_have_their_suffix(tmp_path):
+    run(small(training__steps=2, training__eval_lengths="8,16,8", model__position__kind="rope"), tmp_path, quiet)
+    last = lines(tmp_path)[-1]
+    assert last["eval/loss@16"] == last["eval/loss"] != last["eval/loss@8"]
+
+
+def test_a_run_that_goes_on_keeps_the_record_of_its_start(straight, tmp_path):
+    folder = tmp_path / "run"
+    shutil.copytree(straight, folder)
+    meta = read_json(folder / "meta.json")
+    write_json(folder / "meta.json", meta | {"commit": "the first"})
+    shutil.rmtree(folder / "checkpoints" / "12")
+    write_json(folder / "status.json", read_json(folder / "status.json") | {"state": "running"})
+    run(small(model__dropout=0.1), folder, quiet)
+    after = read_json(folder / "meta.json")
+    assert after["commit"] == "the first"
+    assert [(entry["step"], entry["commit"]) for entry in after["resumed"]] == [(9, meta["commit"])]
+    assert curves(folder) == curves(straight)
+
+
+def test_records_that_a_crash_left_empty_are_no_obstacle(straight, tmp_path):
+    folder = tmp_path / "run"
+    shutil.copytree(straight, folder)
+    for name in ("status.json", "meta.json"):
+        (folder / name).write_text("")
+    with (folder / "metrics.jsonl").open("a") as file:
+        file.write("5\n{}\n")
+    shutil.rmtree(folder / "checkpoints" / "12")
+    assert run(small(model__dropout=0.1), folder, quiet)["state"] == "done"
+    assert curves(folder) == curves(straight)
+
+
+def test_quarantined_checkpoints_are_not_forgotten(straight, tmp_path):
+    folder = tmp_path / "run"
+    shutil.copytree(straight, folder)
+    (folder / "status.json").unlink()
+    before = (folder / "metrics.jsonl").read_bytes()
+    for manifest in folder.glob("checkpoints/*/manifest.json"):
+        manifest.write_text("x")
+    for _ in range(2):
+        with pytest.raises(DataError, match="no sound checkpoint"):
+            run(small(model__dropout=0.1), folder, quiet)
+        assert (folder / "metrics.jsonl").read_bytes() == before
+
+
+def test_the_folder_of_a_sweep_is_refused(tmp_path):
+    (tmp_path / "experiment.json").write_text("{}")
+    with pytest.raises(ConfigError, match="folder of a sweep"):
+        run(small(), tmp_path, quiet)
+
+
+def test_a_folder_may_have_a_colon_in_its_name(tmp_path):
+    folder = tmp_path / "a:b"
+    for _ in range(2):
+        assert run(small(training__steps=2), folder, quiet)["state"] == "done"
+
+
+def test_a_kernel_of_another_platform_is_refused(tmp_path):
+    with pytest.raises(ConfigError, match="cudnn runs on gpu only, and this is a cpu"):
+        run(small(model__attention__kernel="cudnn", model__dtype="bfloat16"), tmp_path, quiet)
+
+
 def test_changed_text_is_refused(tmp_path):
     text = tmp_path / "text.txt"
     text.write_text("some words that repeat, " * 300)
@@ -189,7 +252,7 @@ def test_changed_text_is_refused(tmp_path):
     status = read_json(folder / "status.json") | {"state": "running"}
     write_json(folder / "status.json", status)
     text.write_text("other words that repeat, " * 300)
-    with pytest.raises(ConfigError, match=r"data.source has changed"):
+    with pytest.raises(ConfigError, match=r"the text of data.source has changed"):
         run(config, folder, quiet)
 
 
@@ -198,7 +261,7 @@ def test_a_failure_is_recorded(tmp_path, monkeypatch):
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(checkpoint_module.Checkpoints, "save", broken)
-    with pytest.raises(OSError, match="No space left"):
+    with pytest.raises(ZooError, match=r"cannot be written .* No space left"):
         run(small(), tmp_path, quiet)
     status = json.loads((tmp_path / "status.json").read_text())
     assert status["state"] == "failed"

@@ -19,6 +19,9 @@ def reported(main: Callable[..., int]) -> Callable[..., int]:
             for problem in error.problems:
                 print(f"error: {problem}" if error.exit_code != 75 else problem, file=sys.stderr)
             return error.exit_code
+        except KeyboardInterrupt:
+            print("interrupted before anything was trained", file=sys.stderr)
+            return 130
         except BrokenPipeError:
             # The reader of our output has gone (`| head`): not an error of ours, and nothing more can be printed.
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

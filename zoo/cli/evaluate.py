@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from zoo.cli.errors import reported
-from zoo.errors import ConfigError
+from zoo.errors import ConfigError, DataError
 
 DESCRIPTION = """Evaluate a trained run: loss (nats per token), perplexity and bits per byte on the held-out text, at any sequence lengths,
 and text sampled from it.
@@ -27,14 +27,14 @@ def _lengths(text: str) -> list[int]:
     return lengths
 
 
-def _at_least(low: float, kind: type):
+def _at_least(low: float, kind: type, high: float = 1e12):
     def read(text: str):
         try:
             value = kind(text)
         except ValueError:
             value = None
-        if value is None or not value >= low:
-            raise argparse.ArgumentTypeError(f"{text!r} is not a number from {low} on")
+        if value is None or not low <= value <= high:
+            raise argparse.ArgumentTypeError(f"{text!r} is not a number from {low} on" + (f" to {high:.0f}" if high < 1e12 else ""))
         return value
 
     return read
@@ -53,7 +53,7 @@ def parser() -> argparse.ArgumentParser:
     made.add_argument("--prompt", default="", help="text that the sample continues")
     made.add_argument("--temperature", type=_at_least(0, float), default=0.8, help="0 takes the likeliest token (default: %(default)s)")
     made.add_argument("--top-k", type=_at_least(0, int), default=0, help="choose among the K likeliest tokens; 0: all")
-    made.add_argument("--seed", type=_at_least(0, int), default=0, help="seed of the sample (default: %(default)s)")
+    made.add_argument("--seed", type=_at_least(0, int, 2**32 - 1), default=0, help="seed of the sample (default: %(default)s)")
     made.add_argument("--json", action="store_true", help="print one JSON object")
     return made
 
@@ -70,8 +70,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
     trained = load_trained(args.run, args.step)
     config = trained.config
-    dataset = data.load(config)
-    tokens = dataset.encode_text_file(args.text) if args.text else None
+    tokens = text_tokens(trained, args)
     constants = trained.program.constants(config.seed)
     result = {"run": str(args.run), "step": trained.step, "text": str(args.text) if args.text else "held-out split", "lengths": {}}
     limit = trained.objective.model.position.max_length
@@ -79,8 +78,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if limit is not None and length > limit:
             result["lengths"][length] = None
             continue
-        rows = max(1, config.data.batch_size * config.data.sequence_length // length // trained.rows) * trained.rows
-        batches = dataset.evaluation_batches(length=length, batch_size=rows, tokens=tokens, limit_batches=args.batches)
+        shape = config.data.sequence_length, config.data.batch_size
+        batches = data.evaluation_batches(tokens, shape, length, args.batches, trained.rows)
         result["lengths"][length] = evaluate(trained.program, trained.params, batches, constants)
     if args.sample:
         result["sample"] = args.prompt + sampled_text(trained, args)
@@ -99,6 +98,19 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return 0
 
 
+def text_tokens(trained, args: argparse.Namespace):
+    """The tokens to score: of the given file, by the run's own tokenizer, or of the held-out split, if it is still the same."""
+    from zoo import data
+    from zoo.training.run import check_same_data
+
+    config = trained.config
+    if args.text:
+        return data.encode_text_file(args.text, trained.tokenizer, config.data.document_separator)
+    dataset = data.load(config)
+    check_same_data(args.run, dataset)
+    return dataset.validation
+
+
 def sampled_text(trained, args: argparse.Namespace) -> str:
     """Samples as the flags say."""
     import jax
@@ -107,7 +119,11 @@ def sampled_text(trained, args: argparse.Namespace) -> str:
     from zoo.decoding import sample
     from zoo.models.functional import split
 
-    prompt = [trained.tokenizer.document_id, *trained.tokenizer.encode(args.prompt).tolist()]
+    try:
+        encoded = trained.tokenizer.encode(args.prompt).tolist()
+    except (DataError, UnicodeEncodeError) as error:
+        raise ConfigError(f"--prompt {args.prompt!r}: {' '.join(str(error).split())}") from error
+    prompt = [trained.tokenizer.document_id, *encoded]
     context = np.zeros(trained.config.data.sequence_length, np.int32)
     prompt = prompt[-len(context):]
     context[: len(prompt)] = prompt

@@ -62,6 +62,7 @@ def run(args: argparse.Namespace) -> int:
         return _run(args, plan, folder, console)
     from zoo.lab.sweep import State
 
+    _prepare_data(plan, read_only=True)
     states = {run.folder: read_state(folder / run.folder) if again else State("new") for run in plan.runs}
     show_plan(console, plan, states)
     left = sum(not state.finished for state in states.values())
@@ -69,17 +70,21 @@ def run(args: argparse.Namespace) -> int:
     return 0
 
 
-def _prepare_data(plan) -> None:
-    """Reads and tokenises each text once, so that bad data is told before any run starts and runs at the same time share the work."""
+def _prepare_data(plan, read_only: bool = False) -> None:
+    """Reads and tokenises each text once, so that bad data is told before any run starts and runs at the same time share the work.
+
+    With `read_only` the texts are read and nothing is kept.
+    """
     from zoo import config
     from zoo.data import load
+    from zoo.data.sources import read_documents
 
     prepared = set()
     for run in plan.runs:
         wanted = tuple((path, value) for path, value in config.flatten(run.config).items() if path.startswith("data."))
         if wanted not in prepared:
             prepared.add(wanted)
-            load(run.config)
+            read_documents(run.config.data) if read_only else load(run.config)
 
 
 def _run(args: argparse.Namespace, plan, folder: Path, console) -> int:
@@ -87,7 +92,7 @@ def _run(args: argparse.Namespace, plan, folder: Path, console) -> int:
     from zoo.lab.display import LiveDisplay, PlainDisplay, show_plan
     from zoo.lab.pool import Pool
     from zoo.lab.progress import SweepProgress
-    from zoo.lab.sweep import SweepLock, conflicts, move_aside, read_state
+    from zoo.lab.sweep import SweepLock, carried_over, conflicts, move_aside, read_state
 
     lock = SweepLock(folder)
     try:
@@ -101,7 +106,7 @@ def _run(args: argparse.Namespace, plan, folder: Path, console) -> int:
             raise ConfigError(problems)
         states = {run.folder: read_state(folder / run.folder) for run in plan.runs}
         show_plan(console, plan, states)
-        write_json(folder / "experiment.json", plan.record())
+        write_json(folder / "experiment.json", carried_over(folder, plan.record(), any(state.finished for state in states.values())))
         pending = [run for run in plan.runs if not states[run.folder].finished]
         done = len(plan.runs) - len(pending)
         if done:

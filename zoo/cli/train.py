@@ -7,6 +7,7 @@ from pathlib import Path
 
 from zoo import config as configs
 from zoo.cli.errors import reported
+from zoo.errors import ConfigError
 
 DESCRIPTION = """Train one config. A workdir with a checkpoint in it is continued.
 
@@ -32,6 +33,8 @@ def parser() -> argparse.ArgumentParser:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Parses flags, runs, returns the exit code."""
     known, rest = parser().parse_known_args(arguments)
+    if not known.workdir.name:
+        raise ConfigError("--workdir needs a folder of its own")
     config = configs.override(configs.load(known.config), configs.parse_overrides(rest))
     configs.resolve(config)  # Every problem of the config is told before anything heavy is imported.
     from zoo.training.run import run

@@ -42,12 +42,19 @@ GATED = ("swiglu", "geglu", "reglu")
 ACTIVATION_OF = {"relu": "relu", "gelu": "gelu", "silu": "silu", "swiglu": "silu", "geglu": "gelu", "reglu": "relu"}
 
 # What an attention kernel can honour. `score`: an additive score term (ALiBi); `documents`: isolation of packed documents;
-# `dropout`: dropout on the attention probabilities. Anything a kernel lacks is refused when the config is resolved.
+# `dropout`: dropout on the attention probabilities; `head_dims`: widths of a head; `platforms`: where it runs. What a kernel lacks is
+# refused when the config is resolved, a wrong platform when a run starts.
+ANYWHERE = ("cpu", "gpu", "tpu")
+ANY_WIDTH = range(1, 2**31)
 ATTENTION_KERNELS = {
-    "einsum": {"score": True, "documents": True, "dropout": True, "dtypes": ("float32", "bfloat16")},
-    "rows": {"score": True, "documents": True, "dropout": False, "dtypes": ("float32", "bfloat16")},
-    "xla": {"score": True, "documents": True, "dropout": False, "dtypes": ("float32", "bfloat16")},
-    "cudnn": {"score": False, "documents": False, "dropout": False, "dtypes": ("bfloat16",)},
+    "einsum": {"score": True, "documents": True, "dropout": True, "dtypes": ("float32", "bfloat16"),
+               "head_dims": ANY_WIDTH, "platforms": ANYWHERE},
+    "rows": {"score": True, "documents": True, "dropout": False, "dtypes": ("float32", "bfloat16"),
+               "head_dims": ANY_WIDTH, "platforms": ANYWHERE},
+    "xla": {"score": True, "documents": True, "dropout": False, "dtypes": ("float32", "bfloat16"),
+               "head_dims": ANY_WIDTH, "platforms": ANYWHERE},
+    "cudnn": {"score": False, "documents": False, "dropout": False, "dtypes": ("bfloat16",),
+              "head_dims": range(8, 129, 8), "platforms": ("gpu",)},
 }
 
 FIELDS: tuple[Field, ...] = (

@@ -3,6 +3,7 @@
 import importlib.util
 import inspect
 import json
+import re
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -10,7 +11,7 @@ from typing import Any
 
 import ml_collections
 
-from zoo.config.fields import BY_PATH
+from zoo.config.fields import BY_PATH, FIELDS
 from zoo.config.resolve import default, flatten, from_flat, parse_value
 from zoo.errors import ConfigError, did_you_mean
 
@@ -25,6 +26,8 @@ def import_file(path: Path, what: str) -> Any:
         near = did_you_mean(path.name, [other.name for other in path.parent.glob("*.py")] if path.parent.is_dir() else [])
         raise ConfigError(f"{what} {path} does not exist{near}")
     spec = importlib.util.spec_from_file_location(f"zoo_file_{path.stem}", path)
+    if spec is None:
+        raise ConfigError(f"{what} {path} is not a Python (.py) file")
     module = importlib.util.module_from_spec(spec)
     writes, sys.dont_write_bytecode = sys.dont_write_bytecode, True
     try:
@@ -48,11 +51,15 @@ def call_with_argument(function: Callable[..., Any], argument: str | None, what:
         raise ConfigError([f"{what}: {problem}" for problem in error.problems]) from error
     except Exception as error:
         text = " ".join(str(error).split())
+        # ml_collections lists the whole config between the unknown name and what was meant.
+        text = re.sub(r" Other fields present: .*?(Did you mean .*)?$", r" \1", text)
         raise ConfigError(f"{what} fails: {type(error).__name__}: {text}") from error
 
 
 def split_spec(spec: str) -> tuple[Path, str | None]:
     """Splits "configs/llama.py:tiny" into its path and its argument."""
+    if Path(spec).exists():
+        return Path(spec), None
     path, colon, argument = spec.partition(":")
     return Path(path), argument if colon else None
 
@@ -73,9 +80,12 @@ def load(spec: str) -> ml_collections.ConfigDict:
             content = json.loads(path.read_text(encoding="utf-8"))
             if not isinstance(content, dict):
                 raise ValueError("not a JSON object")
-        except ValueError as error:
+            flat = flatten(content)
+        except (ValueError, RecursionError) as error:
             raise ConfigError(f"config file {path} is not a config: {error}") from error
-        return from_flat({**flatten(default()), **flatten(content)})
+        if unknown := [f"config file {path}: unknown field {name}{did_you_mean(name, BY_PATH)}" for name in flat if name not in BY_PATH]:
+            raise ConfigError(unknown)
+        return from_flat({**flatten(default()), **flat})
     module = import_file(path, "config file")
     if not hasattr(module, "get_config"):
         raise ConfigError(f"config file {path} has no function get_config")
@@ -88,6 +98,8 @@ def load(spec: str) -> ml_collections.ConfigDict:
 def override(config: Mapping[str, Any], changes: Mapping[str, Any]) -> ml_collections.ConfigDict:
     """Returns a copy of `config` with `changes`, a flat dict of values or of texts as typed on a command line.
 
+    Where a change makes another choice (`model.position.kind`), fields that only the old choice reads return to their defaults.
+
     Raises:
         ConfigError: naming every unknown path at once.
     """
@@ -97,6 +109,10 @@ def override(config: Mapping[str, Any], changes: Mapping[str, Any]) -> ml_collec
     flat = flatten(config)
     for path, value in changes.items():
         flat[path] = parse_value(BY_PATH[path], value) if isinstance(value, str) else value
+    for field in FIELDS:
+        # What was set for a choice goes with that choice: another position scheme has no use for the length of a learned table.
+        if field.when and field.when[0] in changes and field.path not in changes and flat[field.when[0]] not in field.when[1]:
+            flat[field.path] = field.default
     return from_flat(flat)
 
 

@@ -48,6 +48,7 @@ def shrink(config: ml_collections.ConfigDict, preset: str) -> ml_collections.Con
         "model.ffn.hidden_dim": hidden,
         "model.position.max_length": size["length"] if learned and flat["model.position.max_length"] != AUTO else AUTO,
         "data.source": "stdlib",
+        "data.document_separator": "",
         "data.tokenizer.kind": "bytes",
         "data.tokenizer.vocab_size": 8192,
         "data.sequence_length": size["length"],

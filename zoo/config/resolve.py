@@ -81,7 +81,7 @@ def _checked(field: Field, value: Any) -> tuple[Any, str | None]:
         return value, None
     wrong = f"{field.path}={value!r}: expected {expected[field.kind]}" + (f' or "{AUTO}"' if field.auto else "")
     if field.choices:
-        if value not in field.choices:
+        if not isinstance(value, str) or value not in field.choices:
             names = ", ".join(field.choices) + (f", {AUTO}" if field.auto else "")
             return value, f"{field.path}={value!r} is not one of {names}{did_you_mean(str(value), field.choices)}"
         return value, None
@@ -164,6 +164,8 @@ def _impossible(flat: dict[str, Any], vocab_size: int | None) -> Iterator[str]:
     if position == "learned" and flat["model.position.max_length"] < length:
         yield (f"model.position.max_length={flat['model.position.max_length']} is shorter than data.sequence_length={length}: "
                "learned positions cannot go past their table")
+    if flat["data.source"] == "stdlib" and flat["data.document_separator"]:
+        yield "data.document_separator has no effect with data.source=stdlib, where a file is a document; leave it empty"
     size = flat["model.vocab_size"]
     if vocab_size and size < vocab_size:
         yield f"model.vocab_size={size} is smaller than the tokenizer's {vocab_size} ids"
@@ -180,6 +182,10 @@ def _impossible(flat: dict[str, Any], vocab_size: int | None) -> Iterator[str]:
                 yield f"model.attention.kernel={kernel} cannot do {name}; use einsum"
         if flat["model.dtype"] not in can["dtypes"]:
             yield f"model.attention.kernel={kernel} needs model.dtype={' or '.join(can['dtypes'])}, got {flat['model.dtype']}"
+        if head_dim != AUTO and head_dim not in can["head_dims"]:
+            widths = can["head_dims"]
+            yield (f"model.attention.kernel={kernel} needs model.attention.head_dim to be a multiple of {widths.step} up to {widths[-1]}, "
+                   f"got {head_dim}")
     accumulation = flat["training.accumulation_steps"]
     if batch % accumulation:
         yield f"data.batch_size={batch} does not divide by training.accumulation_steps={accumulation}"

@@ -17,7 +17,7 @@ from zoo.data.sources import read_documents, read_text_file, split
 from zoo.data.tokenizers import Tokenizer, load_tokenizer, tokenizer_class
 from zoo.errors import DataError
 
-__all__ = ["Dataset", "Tokenizer", "load", "load_tokenizer", "vocabulary_size"]
+__all__ = ["Dataset", "Tokenizer", "encode_text_file", "evaluation_batches", "load", "load_tokenizer", "vocabulary_size"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -70,47 +70,22 @@ class Dataset:
     def evaluation_batches(
         self,
         length: int | None = None,
-        batch_size: int | None = None,
-        tokens: np.ndarray | None = None,
-        limit_batches: int | None = None,
+        multiple_of: int = 1,
         process_index: int = 0,
         process_count: int = 1,
+        limit_batches: int | None = None,
     ) -> Iterator[dict[str, np.ndarray]]:
-        """Evaluation batches; see `pipeline.evaluation_batches`.
+        """Batches of the validation stream; see `evaluation_batches` of this module.
 
         Args:
             length: T; by default the one trained with.
-            batch_size: B; by default as many rows as keep the tokens per batch about constant, at least
-                one per process.
-            tokens: another stream (`encode_text_file`); by default the validation stream.
-            limit_batches: at most this many; by default `training.eval_batches`; 0 = all rows.
+            multiple_of: rows of a batch are filled up to a multiple of this.
             process_index, process_count: this process's part of each batch.
+            limit_batches: by default `training.eval_batches`.
         """
-        length = length or self.sequence_length
-        if batch_size is None:
-            per_process = self.batch_size * self.sequence_length // length // process_count
-            batch_size = max(1, per_process) * process_count
-        return pipeline.evaluation_batches(
-            self.validation if tokens is None else tokens,
-            length,
-            batch_size,
-            self.eval_batches if limit_batches is None else limit_batches,
-            process_index,
-            process_count,
-        )
-
-    def encode_text_file(self, path: str | Path) -> np.ndarray:
-        """The token stream of another text file (plain or .gz), [tokens]: `tokens` of `evaluation_batches`.
-
-        Raises:
-            ConfigError: no such file.
-            DataError: not UTF-8, empty, or with a character the tokenizer does not know.
-        """
-        documents = read_text_file(path, self.document_separator)
-        try:
-            return tokenize(self.tokenizer, documents)
-        except DataError as error:
-            raise DataError([f'"{path}": {problem}' for problem in error.problems]) from error
+        limit = self.eval_batches if limit_batches is None else limit_batches
+        shape = self.sequence_length, self.batch_size
+        return evaluation_batches(self.validation, shape, length, limit, multiple_of, process_index, process_count)
 
     def summary(self) -> dict[str, Any]:
         """What identifies and measures the data, as plain JSON."""
@@ -130,6 +105,48 @@ class Dataset:
             "train_bytes": self.train_bytes,
             "validation_bytes": self.validation_bytes,
         }
+
+
+def evaluation_batches(
+    tokens: np.ndarray,
+    trained_shape: tuple[int, int],
+    length: int | None = None,
+    limit_batches: int = 0,
+    multiple_of: int = 1,
+    process_index: int = 0,
+    process_count: int = 1,
+) -> Iterator[dict[str, np.ndarray]]:
+    """Evaluation batches of a token stream at any length, all with about as many tokens as a training batch.
+
+    Which rows are scored depends on the stream, the length and the limit, and not on the devices: `multiple_of` only fills up.
+
+    Args:
+        tokens: the stream.
+        trained_shape: (T, B) of training.
+        length: T here; by default that of training.
+        limit_batches: at most as many rows as this many batches have; 0 = all.
+        multiple_of: rows of a batch are filled up with padding to a multiple of this.
+        process_index, process_count: this process's part of each batch.
+    """
+    trained_length, batch_size = trained_shape
+    length = length or trained_length
+    rows = max(1, batch_size * trained_length // length)
+    filled = -(-rows // multiple_of) * multiple_of
+    return pipeline.evaluation_batches(tokens, length, filled, limit_batches * rows, process_index, process_count)
+
+
+def encode_text_file(path: str | Path, tokenizer: Tokenizer, document_separator: str) -> np.ndarray:
+    """The token stream of a text file (plain or .gz), [tokens].
+
+    Raises:
+        ConfigError: no such file.
+        DataError: not UTF-8, empty, or with a character the tokenizer does not know.
+    """
+    documents = read_text_file(path, document_separator)
+    try:
+        return tokenize(tokenizer, documents)
+    except DataError as error:
+        raise DataError([f'"{path}": {problem}' for problem in error.problems]) from error
 
 
 def load(config: Any) -> Dataset:

@@ -98,7 +98,7 @@ def evaluation_batches(
     tokens: np.ndarray,
     length: int,
     batch_size: int,
-    limit_batches: int = 0,
+    limit_rows: int = 0,
     process_index: int = 0,
     process_count: int = 1,
 ) -> Iterator[dict[str, np.ndarray]]:
@@ -111,7 +111,7 @@ def evaluation_batches(
         tokens: the stream, [tokens].
         length: T.
         batch_size: B, over all processes.
-        limit_batches: at most this many batches; 0 = all rows.
+        limit_rows: at most this many rows; 0 = all of them. Which rows are taken does not depend on B.
         process_index: which part of each batch, as in `training_batches`.
         process_count: number of parts.
 
@@ -125,7 +125,7 @@ def evaluation_batches(
     rows = all_rows(tokens, length)
     if rows == 0:
         raise DataError(f"the evaluation text has {len(tokens)} tokens; with fewer than 2 nothing is predicted")
-    count = min(rows, limit_batches * batch_size) if limit_batches else rows
+    count = min(rows, limit_rows) if limit_rows else rows
     chosen = np.arange(count) * rows // count
     mine = _part(batch_size, process_index, process_count)
 

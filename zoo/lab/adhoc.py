@@ -29,7 +29,7 @@ def experiment_from_flags(spec: str, vary: Sequence[str], name: str | None = Non
         elif path in fields:
             problems.append(f"--vary {path} is given twice; write all its values behind one =")
         else:
-            fields[path] = values.split(",")
+            fields[path] = [value.strip() for value in values.split(",")]
     if problems:
         raise ConfigError(problems)
     short = {path: _short(path) for path in fields}

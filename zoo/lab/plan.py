@@ -246,6 +246,13 @@ def _warnings(experiment: Experiment, arms: list[Arm]) -> list[str]:
             ("FLOPs per token", lambda arm: arm.flops_per_token),
         ):
             lines += _unequal_cost(factor, arms, what, value)
+    texts = {(arm.config.data.source, arm.config.data.document_separator, arm.config.data.validation_fraction) for arm in arms}
+    if len(texts) > 1:
+        lines.append("arms differ in their text: each is scored on the held-out part of its own")
+    scored = {(arm.config.training.eval_batches, arm.config.data.batch_size, arm.config.data.sequence_length) for arm in arms}
+    if len(scored) > 1 and any(batches for batches, _, _ in scored):
+        lines.append("arms are scored on samples of other rows (training.eval_batches, data.batch_size and data.sequence_length "
+                     "choose them); training.eval_batches=0 scores all of the held-out text")
     tokenizers = {repr(config.flatten(arm.config.data.tokenizer)) for arm in arms}
     if len(tokenizers) > 1 and experiment.metric.partition("@")[0] != "eval/bits_per_byte":
         lines.append(f"arms differ in their tokenizer: {experiment.metric} counts per token and cannot be compared; "

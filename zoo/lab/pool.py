@@ -24,7 +24,7 @@ STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 def command(folder: Path) -> list[str]:
     """The command that trains, or continues, the run in `folder`."""
-    return [sys.executable, "-m", "zoo.cli.train", "--config", str(folder / "config.json"), "--workdir", str(folder)]
+    return [sys.executable, "-m", "zoo.cli.train", f"--config={folder / 'config.json'}", f"--workdir={folder}"]
 
 
 @dataclass

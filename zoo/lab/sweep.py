@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from zoo import config
-from zoo.errors import ConfigError, ZooError
+from zoo.errors import ConfigError
 from zoo.files import read_json, write_json
 from zoo.lab.plan import Run
 from zoo.lab.progress import read_tail
@@ -88,6 +88,32 @@ def _difference(folder: Path, run: Run) -> str:
     return f"another run: {shown}{f', and {len(paths) - 4} more fields' if len(paths) > 4 else ''}"
 
 
+AFTERWARDS = "changed after runs had finished"
+
+
+def carried_over(folder: Path, record: dict[str, Any], finished: bool) -> dict[str, Any]:
+    """Returns the record of a plan with a lasting warning for everything that decides and was changed when results were there.
+
+    What is expected and by which rule it is judged has to stand before the runs; seeds that are left out afterwards are a choice too.
+    """
+    try:
+        before = read_json(folder / "experiment.json")
+    except (OSError, ValueError):
+        return record
+    if not isinstance(before, dict):
+        return record
+    warnings = [line for line in before.get("warnings", []) if isinstance(line, str) and AFTERWARDS in line]
+    if finished:
+        for what in ("metric", "contrasts", "claim"):
+            if before.get(what) != record[what]:
+                warnings.append(f"{what} {AFTERWARDS}; before: {json.dumps(before.get(what))}")
+        for what, names in (("seeds", record["seeds"]), ("arms", [arm["name"] for arm in record["arms"]])):
+            given = [arm.get("name") if isinstance(arm, dict) else arm for arm in before.get(what, [])]
+            if left_out := [name for name in given if name not in names]:
+                warnings.append(f"{what} {AFTERWARDS}; left out now: {', '.join(map(str, left_out))}")
+    return record | {"warnings": [*record["warnings"], *dict.fromkeys(warnings)]}
+
+
 def move_aside(folder: Path) -> Path:
     """Renames a sweep folder to the first free name with a number behind it, and returns that name."""
     number = 1
@@ -105,15 +131,18 @@ class SweepLock:
     """
 
     def __init__(self, folder: Path):
-        folder.mkdir(parents=True, exist_ok=True)
         self.folder = folder
-        self.descriptor = os.open(folder / ".lock", os.O_RDWR | os.O_CREAT, 0o644)
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+            self.descriptor = os.open(folder / ".lock", os.O_RDWR | os.O_CREAT, 0o644)
+        except OSError as error:
+            raise ConfigError(f"--output {folder} cannot be written: {error.strerror}") from error
         try:
             fcntl.flock(self.descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError as error:
             held = self._holder()
             os.close(self.descriptor)
-            raise ZooError(held) from error
+            raise ConfigError(held) from error
         self.note([])
 
     def note(self, children: Iterable[int]) -> None:

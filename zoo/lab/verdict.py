@@ -91,9 +91,12 @@ def _side(sweep: Sweep, side: Side) -> tuple[dict[int, float], list[str], dict[s
         if value is not None and math.isfinite(value):
             values[seed] = value
             continue
+        if value is None and run.state != "diverged":
+            # Nothing was measured, which says nothing about the loss.
+            missing.append(f'"{run.folder.name}" (has no {side.metric})')
+            continue
         values[seed] = math.inf
-        why = "diverged" if run.state == "diverged" else f"has no {side.metric}" if value is None else (
-            f"ends with a {side.metric} that is not finite")
+        why = "diverged" if run.state == "diverged" else f"ends with a {side.metric} that is not finite"
         infinite.setdefault(why, []).append(seed)
     return values, missing, infinite
 

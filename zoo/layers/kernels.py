@@ -165,8 +165,9 @@ def choose_kernel(
 
     def able(name: str) -> bool:
         can = ATTENTION_KERNELS[name]
-        return dtype in can["dtypes"] and all(can[feature] for feature, wanted in asked.items() if wanted)
+        fits = dtype in can["dtypes"] and head_dim in can["head_dims"] and platform in can["platforms"]
+        return fits and all(can[feature] for feature, wanted in asked.items() if wanted)
 
-    if platform == "gpu" and able("cudnn") and head_dim <= 128 and head_dim % 8 == 0:
+    if able("cudnn"):
         return "cudnn"
     return "rows" if platform == "cpu" and devices == 1 and able("rows") else "einsum"

@@ -103,7 +103,7 @@ class Checkpoints:
             return min(scored)[1]
         if step == "latest" and steps:
             return steps[-1]
-        if step.isdigit() and int(step) in steps:
+        if step.isdecimal() and int(step) in steps:
             return int(step)
         raise ConfigError(f"--step {step}: {self.folder} holds the steps {', '.join(map(str, steps)) or '(none)'}; also: latest, best")
 
@@ -124,19 +124,29 @@ class Checkpoints:
             if reason is None:
                 try:
                     return self.restore(step, abstract_state)
+                except (ConfigError, MemoryError, jax.errors.JaxRuntimeError):
+                    raise
                 except Exception as error:  # Orbax raises many types for unreadable files
+                    if isinstance(error, OSError) and not isinstance(error, FileNotFoundError):
+                        raise  # The machine's trouble, not the checkpoint's.
                     reason = " ".join(str(error.__cause__ or error).split())[:200]
             self._quarantine(step, reason)
-        if steps:
-            raise DataError(f"none of the {len(steps)} checkpoints in {self.folder} can be read; they are in "
-                            f"{self.folder.parent / 'quarantine'}; remove the folder to start again")
+        if self._aside.is_dir() and any(self._aside.iterdir()):
+            # A fresh start would cut off the curves of the run that they belong to.
+            raise DataError(f"{self.folder.parent} has no sound checkpoint: the damaged ones are in {self._aside}; remove that folder "
+                            "to start again from step 0")
         return None
+
+    @property
+    def _aside(self) -> Path:
+        return self.folder.parent / "quarantine"
 
     def restore(self, step: int, abstract_state: Any) -> tuple[Any, dict[str, Any]]:
         """Restores one checkpoint.
 
         Raises:
-            ValueError: if it holds other shapes or types than `abstract_state`, or no state at all.
+            ConfigError: if it holds other types than `abstract_state`.
+            ValueError: if it holds no state at all; Orbax raises others.
         """
         checkpointer = self._open()
         metadata = checkpointer.checkpointables_metadata(step)
@@ -144,7 +154,8 @@ class Checkpoints:
         wanted = jax.tree.leaves(abstract_state)
         for one, other in zip(saved, wanted, strict=False):
             if one.dtype != other.dtype:
-                raise ValueError(f"checkpoint {step} holds {one.dtype} where {other.dtype} is expected")
+                raise ConfigError(f"checkpoint {step} in {self.folder} holds {one.dtype} where {other.dtype} is expected; "
+                                  "was it written by another version?")
         restored = checkpointer.load_checkpointables(step, {"state": abstract_state})
         if "state" not in restored:
             raise ValueError(f"checkpoint {step} holds no state")
@@ -152,7 +163,7 @@ class Checkpoints:
 
     def _quarantine(self, step: int, reason: str) -> None:
         self.close()
-        aside = self.folder.parent / "quarantine" / str(step)
+        aside = self._aside / str(step)
         aside.parent.mkdir(exist_ok=True)
         if aside.exists():
             shutil.rmtree(aside)

@@ -19,7 +19,7 @@ from zoo.training.step import Program, State
 
 
 class StopSignal:
-    """Remembers SIGTERM and SIGINT, so that the loop can save before it ends; a second one ends the process at once.
+    """Remembers SIGTERM, SIGINT and SIGHUP, so that the loop can save before it ends; a second one ends the process at once.
 
     A scheduler and a sweep may both pass on the same request: repeats within a second count as one. Signals reach only the main
     thread; elsewhere nothing is installed and nothing is ever requested.
@@ -29,8 +29,9 @@ class StopSignal:
         self.requested = False
         self._first = 0.0
         if threading.current_thread() is threading.main_thread():
-            for number in (signal.SIGTERM, signal.SIGINT):
-                signal.signal(number, self._handle)
+            for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+                if signal.getsignal(number) is not signal.SIG_IGN:  # as under nohup
+                    signal.signal(number, self._handle)
 
     def _handle(self, number: int, frame: Any) -> None:
         del frame
@@ -46,11 +47,13 @@ class Progress:
     """Where a run stands on the host's side; saved and restored with the state.
 
     Attributes:
+        step: updates done.
         tokens: tokens scored in all updates so far.
         evaluated: the evaluation due at the current step is done.
         clock: seconds of training.
     """
 
+    step: int = 0
     tokens: int = 0
     evaluated: bool = False
     clock: Clock = field(default_factory=Clock)
@@ -82,21 +85,21 @@ def evaluations(
 ) -> dict[str, float] | None:
     """Evaluates at the trained length and, when `last`, at `training.eval_lengths`.
 
-    Lengths beyond what the position scheme can express are left out, with a line that says so. Batches of every length hold about
-    as many tokens, in a multiple of `rows`.
+    Lengths beyond what the position scheme can express are left out, with a line that says so. Metrics at the trained length carry
+    no suffix, those at `eval_lengths` carry "@" and the length. Batches are filled up to a multiple of `rows`.
     """
     results: dict[str, float] = {}
-    trained = config.data.sequence_length
-    for length in (trained, *(config.training.eval_lengths if last else ())):
+    trained, further = config.data.sequence_length, config.training.eval_lengths if last else ()
+    for length in dict.fromkeys((trained, *further)):
         if max_length is not None and length > max_length:
             log(f"not evaluated at length {length}: {config.model.position.kind} positions end at {max_length}")
             continue
-        batch_size = max(1, config.data.batch_size * trained // length // rows) * rows
-        scores = evaluate(program, params, dataset.evaluation_batches(length=length, batch_size=batch_size), constants, stop)
+        batches = dataset.evaluation_batches(length, rows, jax.process_index(), jax.process_count())
+        scores = evaluate(program, params, batches, constants, stop)
         if scores is None:
             return None
-        suffix = "" if length == trained else f"@{length}"
-        results |= {f"eval/{name}{suffix}": value for name, value in scores.items()}
+        for suffix in ([""] if length == trained else []) + ([f"@{length}"] if length in further else []):
+            results |= {f"eval/{name}{suffix}": value for name, value in scores.items()}
     return results
 
 
@@ -138,7 +141,7 @@ def train(
     training = config.training
     constants = program.constants(config.seed)
     step = start = int(state["step"])
-    batches = dataset.training_batches(start_step=start)
+    batches = dataset.training_batches(start, jax.process_index(), jax.process_count())
     pending: tuple[int, dict[str, jax.Array]] | None = None
     logged_tokens, logged_seconds = progress.tokens, progress.clock.seconds
 
@@ -199,7 +202,7 @@ def train(
             progress.evaluated = False
             state, device_values = program.train_step(state, batch, constants)
             handle_pending()
-            step += 1
+            progress.step = step = step + 1
             pending = (step, device_values)
             checkpoints.poll()
     finally:

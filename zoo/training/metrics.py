@@ -24,6 +24,8 @@ class MetricsFile:
                     values = json.loads(line)
                 except ValueError:
                     continue
+                if not isinstance(values, dict) or not isinstance(values.get("step"), int):
+                    continue
                 late = values["step"] > step or (values["step"] == step and not evaluated and "eval/loss" in values)
                 if not late:
                     kept.append(line)

@@ -3,6 +3,7 @@
 from collections.abc import Callable
 
 import jax
+import jax.numpy as jnp
 import optax
 
 from zoo.config import ResolvedConfig
@@ -25,7 +26,7 @@ def make_schedule(config: ResolvedConfig) -> Schedule:
         "constant": lambda: optax.constant_schedule(peak),
         "cosine": lambda: optax.cosine_decay_schedule(peak, remaining, alpha=schedule.final_fraction),
         "linear": lambda: optax.linear_schedule(peak, last, remaining),
-        "inverse_sqrt": lambda: lambda count: peak * (max(warmup, 1) / (count + max(warmup, 1))) ** 0.5,
+        "inverse_sqrt": lambda: lambda count: peak * (max(warmup, 1) / jnp.maximum(count + warmup, 1)) ** 0.5,
         "wsd": lambda: optax.linear_schedule(peak, last, min(decay, remaining), transition_begin=max(0, remaining - decay)),
     }[schedule.kind]()
     whole = optax.join_schedules([optax.linear_schedule(0.0, peak, warmup), after], [warmup]) if warmup else after

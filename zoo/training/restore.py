@@ -72,7 +72,13 @@ def load_trained(folder: Path, step: str = "latest") -> TrainedRun:
         number = checkpoints.find(step)
         if (reason := damage(checkpoints.folder / str(number))) is not None:
             raise DataError(f"checkpoint {number} of {folder} is damaged: {reason}")
-        state, _ = checkpoints.restore(number, program.abstract_state)
+        try:
+            state, _ = checkpoints.restore(number, program.abstract_state)
+        except ConfigError:
+            raise
+        except Exception as error:  # Orbax raises many types for unreadable files
+            reason = " ".join(str(error.__cause__ or error).split())[:200]
+            raise DataError(f"checkpoint {number} of {folder} cannot be read: {reason}") from error
     finally:
         checkpoints.close()
     return TrainedRun(config, int(state["step"]), state["params"], objective, program, tokenizer, rows_per_device_group(mesh))

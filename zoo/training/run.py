@@ -1,10 +1,13 @@
 """One run from a config to a finished folder: checks, records, state, the loop, and how it ended."""
 
+import contextlib
+import errno
 import fcntl
 import hashlib
 import importlib.metadata
 import os
 import platform
+import shutil
 import subprocess
 import sys
 from collections.abc import Callable
@@ -19,7 +22,7 @@ from zoo import config as configs
 from zoo import data
 from zoo.analysis import cost
 from zoo.config import ResolvedConfig
-from zoo.errors import ConfigError, Diverged, Preempted
+from zoo.errors import ConfigError, Diverged, Preempted, ZooError
 from zoo.files import cache_directory, read_json, write_json
 from zoo.objectives.causal import make_objective
 from zoo.training.checkpoint import Checkpoints
@@ -73,6 +76,8 @@ def lock(workdir: Path) -> Any:
     Raises:
         ConfigError: if another process holds it, or the folder cannot be written.
     """
+    if (workdir / "experiment.json").exists():
+        raise ConfigError(f"--workdir {workdir} is the folder of a sweep; a run needs one of its own")
     try:
         workdir.mkdir(parents=True, exist_ok=True)
         file = (workdir / ".lock").open("a+")
@@ -87,6 +92,17 @@ def lock(workdir: Path) -> Any:
     file.write(f"process {os.getpid()} on {platform.node()}")
     file.flush()
     return file
+
+
+def check_platform(config: ResolvedConfig) -> None:
+    """Refuses an attention kernel that does not run here.
+
+    Raises:
+        ConfigError: naming the kernel and the platform.
+    """
+    kernel, platform_name = config.model.attention.kernel, jax.default_backend()
+    if kernel != configs.AUTO and platform_name not in (able := configs.ATTENTION_KERNELS[kernel]["platforms"]):
+        raise ConfigError(f"model.attention.kernel={kernel} runs on {' or '.join(able)} only, and this is a {platform_name}")
 
 
 def check_same_run(workdir: Path, config: ResolvedConfig) -> None:
@@ -109,11 +125,10 @@ def check_same_run(workdir: Path, config: ResolvedConfig) -> None:
                            for field, (old, new) in changed.items()])
 
 
-def describe_start(config: ResolvedConfig, counted: cost.Cost, dataset: data.Dataset, mesh: Any, workdir: Path) -> list[str]:
+def describe_start(config: ml_collections.ConfigDict, counted: cost.Cost, dataset: data.Dataset, mesh: Any, workdir: Path) -> list[str]:
     """The first screen: what runs, on what, with what, and where it goes."""
-    default = configs.default()
-    changed = ", ".join(f"{path.removeprefix('model.')}={value}" for path, (_, value) in configs.difference(default, config).items()
-                        if default_value(path) != configs.AUTO)
+    changed = ", ".join(f"{path.removeprefix('model.')}={value}"
+                        for path, (_, value) in configs.difference(configs.default(), config).items())
     sizes = ", ".join(f"{name} {count:,}" for name, count in counted.parameters.items())
     devices = jax.devices()
     return [
@@ -123,11 +138,6 @@ def describe_start(config: ResolvedConfig, counted: cost.Cost, dataset: data.Dat
         f"devices    {len(devices)} x {devices[0].device_kind}, mesh " + ", ".join(f"{name} {size}" for name, size in mesh.shape.items()),
         f"workdir    {workdir}",
     ]
-
-
-def default_value(path: str) -> Any:
-    """The default of a field."""
-    return configs.BY_PATH[path].default
 
 
 def run(config: ml_collections.ConfigDict, workdir: Path, log: Callable[[str], None] = print) -> dict[str, Any]:
@@ -146,23 +156,25 @@ def run(config: ml_collections.ConfigDict, workdir: Path, log: Callable[[str], N
     try:
         check_same_run(workdir, resolved)
         status_file = workdir / "status.json"
-        if status_file.exists() and (status := read_json(status_file))["state"] == "done":
+        if (status := read_record(status_file)).get("state") == "done":
             log(f"{workdir} is done already: {status['step']} steps")
             return status
         status = {"state": "running", "step": 0, "steps": resolved.training.steps, "reason": None}
+        progress = Progress()
         try:
             mesh = make_mesh(resolved)
+            check_platform(resolved)
             dataset = data.load(resolved)
             objective = make_objective(resolved, dataset.tokenizer.document_id)
             check_same_data(workdir, dataset)
             counted = cost.summary(resolved)
-            write_records(workdir, resolved, dataset, counted)
-            for line in describe_start(resolved, counted, dataset, mesh, workdir):
+            for line in describe_start(config, counted, dataset, mesh, workdir):
                 log(line)
             program = make_program(resolved, objective, mesh, dataset.tokenizer.token_bytes())
             checkpoints = Checkpoints(workdir / "checkpoints", resolved.training.keep_checkpoints, log)
             state, progress = start(resolved, program, checkpoints, log)
-            status["step"] = int(state["step"])
+            status["step"] = progress.step
+            write_records(workdir, resolved, dataset, counted, progress.step)
             write_json(status_file, status)
             metrics = MetricsFile(workdir / "metrics.jsonl", status["step"], progress.evaluated)
             log("compiling ...")
@@ -179,41 +191,60 @@ def run(config: ml_collections.ConfigDict, workdir: Path, log: Callable[[str], N
         except ConfigError:
             raise
         except Exception as error:
+            if getattr(error, "errno", None) in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG) or "RESOURCE_EXHAUSTED: " in str(error)[:200]:
+                free = shutil.disk_usage(workdir).free
+                error = ZooError(f"{workdir} cannot be written ({free / 1e6:,.0f} MB free): {' '.join(str(error).split())[:200]}; what was "
+                                 "saved before is untouched, and the same command continues")
             name = {Diverged: "diverged", Preempted: "preempted"}.get(type(error), "failed")
             reason = str(error) if name != "failed" else f"{type(error).__name__}: {error}"
-            write_json(status_file, status | {"state": name, "step": last_step(workdir), "reason": reason})
-            raise
+            with contextlib.suppress(OSError):
+                write_json(status_file, status | {"state": name, "step": progress.step, "reason": reason})
+            raise error
     finally:
         held.close()
 
 
-def last_step(workdir: Path) -> int:
-    """The last step that metrics.jsonl tells of."""
-    path = workdir / "metrics.jsonl"
-    lines = path.read_text().splitlines() if path.exists() else []
-    return max((int(line.split('"step": ')[1].split(",")[0]) for line in lines if line.endswith("}")), default=0)
+def read_record(path: Path) -> dict[str, Any]:
+    """Reads a JSON object that may be missing or, after a crash of the machine, empty; then it is an empty one."""
+    try:
+        content = read_json(path)
+    except (OSError, ValueError):
+        return {}
+    return content if isinstance(content, dict) else {}
 
 
 def check_same_data(workdir: Path, dataset: data.Dataset) -> None:
-    """Refuses to continue a run on text that has changed since it started."""
-    path = workdir / "meta.json"
-    if path.exists() and (workdir / "checkpoints").exists():
-        before = read_json(path)["data"]["fingerprint"]
-        if before != dataset.fingerprint:
-            raise ConfigError(f"data.source has changed since the run in {workdir} started (fingerprint {before[:12]}, now "
-                              f"{dataset.fingerprint[:12]}); take another --workdir")
+    """Refuses to use a run with other text, or other tokens for it, than it was started with.
+
+    Raises:
+        ConfigError: saying which of the two has changed.
+    """
+    before, now = read_record(workdir / "meta.json").get("data"), dataset.summary()
+    if not before or not (workdir / "checkpoints").exists():
+        return
+    for what, old, new in (("the text of data.source", before["fingerprint"], now["fingerprint"]),
+                           ("the tokenizer", before["tokenizer"]["fingerprint"], now["tokenizer"]["fingerprint"])):
+        if old != new:
+            raise ConfigError(f"{what} has changed since the run in {workdir} started (fingerprint {old[:12]}, now {new[:12]})")
 
 
-def write_records(workdir: Path, config: ResolvedConfig, dataset: data.Dataset, counted: cost.Cost) -> None:
-    """Writes config.json, meta.json and the tokenizer."""
+def write_records(workdir: Path, config: ResolvedConfig, dataset: data.Dataset, counted: cost.Cost, step: int) -> None:
+    """Writes config.json, meta.json and the tokenizer; a run that goes on adds with what it does so to the record of its start."""
     write_json(workdir / "config.json", configs.to_plain(config))
     devices = jax.devices()
-    write_json(workdir / "meta.json", {
-        "identity": configs.identity(config),
+    conditions = {
         "versions": {"python": platform.python_version(), **{name: importlib.metadata.version(name) for name in PACKAGES}},
         "device": {"platform": devices[0].platform, "kind": devices[0].device_kind, "count": len(devices),
                    "cpu_threads": len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()},
         "commit": git_commit(),
+    }
+    before = read_record(workdir / "meta.json")
+    if step and before:
+        write_json(workdir / "meta.json", before | {"resumed": [*before.get("resumed", []), {"step": step, **conditions}]})
+        return
+    write_json(workdir / "meta.json", {
+        "identity": configs.identity(config),
+        **conditions,
         "data": dataset.summary(),
         "parameters": counted.parameters,
         "flops_per_token": counted.flops_per_token,
@@ -230,4 +261,4 @@ def start(config: ResolvedConfig, program: Program, checkpoints: Checkpoints, lo
         return program.initial_state(config.seed), Progress()
     state, beside = restored
     log(f"continuing from step {int(state['step'])} of {config.training.steps}")
-    return state, Progress(beside["tokens"], beside["evaluated"], Clock(beside["seconds"]))
+    return state, Progress(int(state["step"]), beside["tokens"], beside["evaluated"], Clock(beside["seconds"]))
