@@ -44,10 +44,15 @@ class Preempted(ZooError):
 
 def did_you_mean(word: str, options: Iterable[str]) -> str:
     """Returns ' (did you mean "x"?)' for the option closest to `word`, or an empty string."""
-    # A right name under the wrong parent is the commonest slip in a dotted path; then a misspelt path; then a misspelt name.
     options = list(options)
-    leaves = {option.rsplit(".", 1)[-1]: option for option in options}
     leaf = str(word).rsplit(".", 1)[-1]
-    close = [leaves[leaf]] if leaf in leaves and leaf != word else difflib.get_close_matches(str(word), options, n=1)
-    close = close or [leaves[near] for near in difflib.get_close_matches(leaf, leaves, n=1)]
+    leaves = {option.rsplit(".", 1)[-1] for option in options}
+    # A right name under the wrong parent is the commonest slip in a dotted path; then a misspelt path; then a misspelt name.
+    close = _nearest(word, leaf, options) or difflib.get_close_matches(str(word), options, n=1)
+    close = close or [_nearest(word, near, options)[0] for near in difflib.get_close_matches(leaf, leaves, n=1)]
     return f' (did you mean "{close[0]}"?)' if close else ""
+
+
+def _nearest(word: str, leaf: str, options: list[str]) -> list[str]:
+    """The option closest to `word` among those whose last part is `leaf`, if there is any."""
+    return difflib.get_close_matches(str(word), [option for option in options if option.rsplit(".", 1)[-1] == leaf], n=1, cutoff=0.0)
