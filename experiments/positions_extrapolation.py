@@ -45,7 +45,7 @@ def get_experiment(size: str = "tiny") -> Experiment:
         "data.batch_size": 16,
         "schedule.kind": "cosine",
         "training.eval_lengths": (256, 512, 1024, 2048),
-        "training.eval_every": 0,
+        "training.eval_every": 100,
         **choose_size(size, SIZES),
     })
 

@@ -66,7 +66,13 @@ def main_metrics(sweep: Sweep) -> list[str]:
     """Metrics worth a curve: the sweep's own, then losses, then the rest; other lengths have their own plot."""
     metrics = [metric for metric in sweep.metrics() if "@" not in metric]
     order = [sweep.metric, "eval/loss", "train/loss"]
-    return sorted(metrics, key=lambda metric: order.index(metric) if metric in order else len(order))
+
+    def rank(metric: str) -> tuple[bool, int]:
+        # One point is no curve: what was evaluated at the end only is shown after what has a course.
+        course = any(len(run.series(metric).step) > 1 for run in sweep.runs)
+        return not course, order.index(metric) if metric in order else len(order)
+
+    return sorted(metrics, key=rank)
 
 
 def thin(*columns: np.ndarray) -> tuple[np.ndarray, ...]:

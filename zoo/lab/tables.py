@@ -76,12 +76,11 @@ def contrast_table(sweep: Sweep, verdict: Verdict) -> str:
         same = contrast.a.metric == contrast.b.metric == sweep.metric
         sides = [
             sweep.arm(side.arm).label + ("" if same else f" at {side.metric}") for side in (contrast.a, contrast.b)]
-        stated = rule_text(contrast) + (f" (expected: {contrast.expected})" if contrast.expected else "")
         rows.append([
             Cell(contrast.name), arm_cell(sides[0]), arm_cell(sides[1]),
             numeric(measured(difference.mean, difference.low, difference.high)),
             numeric(interval(difference.low, difference.high)),
-            numeric(str(difference.n)), Cell(f"{contrast.rule.replace('_', '-')}: {stated}", "wide"), state(outcome.outcome),
+            numeric(str(difference.n)), Cell(f"{contrast.rule.replace('_', '-')}: {rule_text(contrast)}", "wide"), state(outcome.outcome),
         ])
     header = ["contrast", "a", "b", "a − b", "95 % interval", "pairs", "rule", "outcome"]
     return table("Contrasts, stated before the runs", header, rows, (3, 4, 5))
