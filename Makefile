@@ -1,5 +1,6 @@
 # Two commands for a newcomer: `make ablation` and `make test`. Both make .venv first.
 PYTHON ?= python3
+JOBS ?= 2
 VENV := .venv
 RUN := $(VENV)/bin/python
 
@@ -21,7 +22,7 @@ $(VENV)/.parity: $(VENV)/.test
 	@touch $@
 
 ablation: $(VENV)/.base  ## pre- against post-norm, with and without warm-up, 3 seeds, on the CPU
-	$(VENV)/bin/zoo run experiments/norm_placement.py
+	$(VENV)/bin/zoo run experiments/norm_placement.py --jobs $(JOBS)
 
 test: $(VENV)/.test  ## the default tests
 	$(RUN) -m pytest
