@@ -9,8 +9,7 @@ import shutil
 import subprocess
 
 import pytest
-
-from zoo.lab.report import write_comparison, write_report
+from lab_reports import write_comparison, write_report
 
 CHROMIUM = next((path for name in ("chromium", "chromium-browser", "google-chrome") if (path := shutil.which(name))), None)
 pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="no Chromium on this machine")

@@ -6,11 +6,11 @@ from html.parser import HTMLParser
 from pathlib import Path
 
 import pytest
+from lab_reports import write_comparison, write_report
 
 from zoo.errors import ConfigError
 from zoo.lab.fairness import doubts
 from zoo.lab.page import embed_json
-from zoo.lab.report import write_comparison, write_report
 from zoo.lab.results import load_sweep
 
 SCRIPT = "<script>alert(1)</script>"

@@ -5,10 +5,9 @@ from pathlib import Path
 
 from zoo.errors import ConfigError
 from zoo.files import write_atomic
-from zoo.lab.comparison import load_comparison
 from zoo.lab.figures import write_figures
 from zoo.lab.page import render
-from zoo.lab.results import Sweep, load_sweep
+from zoo.lab.results import Sweep
 from zoo.lab.verdict import Verdict, judge
 
 
@@ -35,21 +34,3 @@ def build_report(sweep: Sweep, output: str | Path) -> Report:
     except OSError as error:
         raise ConfigError(f"output: {output} cannot be written ({error.strerror or error})") from error
     return Report(output, verdict)
-
-
-def write_report(sweep_folder: str | Path, output: str | Path | None = None) -> Path:
-    """Writes the report of a sweep, finished or not, and returns its path.
-
-    Args:
-        sweep_folder: the folder that holds experiment.json.
-        output: the HTML file to write; `report.html` in the sweep folder by default.
-
-    Raises:
-        ConfigError: the folder is no sweep, its files are damaged, or the output cannot be written.
-    """
-    return build_report(load_sweep(sweep_folder), output or Path(sweep_folder) / "report.html").path
-
-
-def write_comparison(run_folders: list[str | Path], output: str | Path) -> Path:
-    """Writes a report of any runs, grouped by the config keys in which they differ, and returns its path."""
-    return build_report(load_comparison(run_folders), output).path
