@@ -147,6 +147,17 @@ def test_a_repeated_run_is_an_arm_of_its_own(writer):
     assert [arm.label for arm in sweep.arms] == ["first", "again"]
 
 
+def test_a_comparison_is_not_of_cadences_or_of_what_follows(writer):
+    def config(dim, every):
+        return {"model": {"dim": dim, "attention": {"head_dim": dim // 4}}, "training": {"log_every": every}}
+
+    folders = [writer.run(f"r{dim}", config=config(dim, every)) for dim, every in ((64, 10), (128, 20))]
+    assert [arm.factors for arm in load_comparison(folders).arms] == [{"dim": "64"}, {"dim": "128"}]
+    # Unless it is what tells them apart.
+    wide = {"model": {"dim": 64, "attention": {"head_dim": 32}}}
+    assert len(load_comparison([folders[0], writer.run("wide", config=wide)]).arms) == 2
+
+
 def test_comparison_names_all_bad_folders(writer):
     good = writer.run("good")
     with pytest.raises(ConfigError) as caught:

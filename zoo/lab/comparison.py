@@ -5,6 +5,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from zoo.config import BY_PATH, NOT_RESULT_RELEVANT
 from zoo.errors import ConfigError
 from zoo.lab.results import Run, Sweep, differing, flatten, load_run
 from zoo.lab.stated import Arm, factor_labels
@@ -14,6 +15,18 @@ def _short_keys(keys: list[str]) -> dict[str, str]:
     """The last part of a dotted key where that is unambiguous."""
     leaves = [key.rsplit(".", 1)[-1] for key in keys]
     return {key: leaf if leaves.count(leaf) == 1 else key for key, leaf in zip(keys, leaves, strict=True)}
+
+
+def _telling_keys(runs: list[Run]) -> list[str]:
+    """The differing keys that can change a result; without those that follow from others, where the others tell all runs apart."""
+    keys = [key for key in differing([run.config for run in runs]) if key not in NOT_RESULT_RELEVANT]
+    chosen = [key for key in keys if key not in BY_PATH or not BY_PATH[key].auto]
+    flats = [flatten(run.config) for run in runs]
+
+    def kinds(some: list[str]) -> int:
+        return len({tuple(_text(flat.get(key)) for key in some) for flat in flats})
+
+    return chosen if kinds(chosen) == kinds(keys) else keys
 
 
 def _text(value: Any) -> str:
@@ -45,7 +58,7 @@ def load_comparison(folders: list[str | Path]) -> Sweep:
     if problems:
         raise ConfigError(problems)
 
-    names = _short_keys(differing([run.config for run in runs]))
+    names = _short_keys(_telling_keys(runs))
     groups: list[tuple[dict[str, str], list[Run]]] = []
     for run in runs:
         flat = flatten(run.config)
