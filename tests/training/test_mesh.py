@@ -13,7 +13,9 @@ from small_runs import small
 
 from zoo import config as configs
 from zoo.errors import ConfigError
-from zoo.training.mesh import make_mesh
+from zoo.models.functional import logical_axes, split
+from zoo.models.language_model import make_model
+from zoo.training.mesh import batch_sharding, make_mesh, parameter_shardings
 
 SCRIPT = """
 import json, sys
@@ -72,6 +74,24 @@ def test_accumulation_on_a_mesh_gives_the_curve_of_the_whole_batch(tmp_path):
     parts = {"model.dropout": 0.0, "mesh.fsdp": 2, "training.accumulation_steps": 2}
     many = curve(tmp_path / "parts", 4, parts)
     np.testing.assert_allclose(many, curve(tmp_path / "whole", 1, {"model.dropout": 0.0}), rtol=2e-5)
+
+
+def test_who_holds_what_on_a_mesh():
+    mesh = jax.sharding.AbstractMesh((2, 4, 2), ("data", "fsdp", "tensor"))
+    assert batch_sharding(mesh).shard_shape((16, 9)) == (2, 9)
+    model = make_model(configs.resolve(small(model__vocab_size=258, model__num_layers=3)))
+    shapes = split(model)[1]
+    shardings = parameter_shardings(mesh, logical_axes(model), shapes)
+    held = jax.tree.map(lambda shape, sharding: sharding.shard_shape(shape.shape), shapes, shardings)
+    layer = held["stack"]["layers"]
+    assert held["embedding"] == (129, 8)
+    assert layer["attention"]["query"]["kernel"] == (3, 8, 16)
+    assert layer["attention"]["output"]["kernel"] == (3, 16, 8)
+    assert layer["ffn"]["up"]["kernel"] == (3, 8, 64)
+    assert layer["ffn_norm"]["scale"] == (3, 32)
+    # A vocabulary that does not divide stays whole.
+    odd = make_model(configs.resolve(small()))
+    assert parameter_shardings(mesh, logical_axes(odd), split(odd)[1])["embedding"].shard_shape((257, 32)) == (257, 8)
 
 
 def test_a_mesh_that_does_not_fit_is_refused_by_name():

@@ -1,11 +1,13 @@
 """The train step: accumulation, divergence, donation, what it must not depend on."""
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 from small_runs import small
 
 from zoo import config as configs
+from zoo.models.functional import split
 from zoo.objectives.causal import make_objective
 from zoo.training.mesh import make_mesh
 from zoo.training.step import make_program
@@ -74,6 +76,32 @@ def test_dropout_depends_on_seed_and_step_only():
     program = program_of(model__dropout=0.5)
     losses = [float(one_step(program, ragged_batch(), seed)[1]["loss"]) for seed in (0, 0, 1)]
     assert losses[0] == losses[1] != losses[2]
+
+
+def test_every_step_drops_something_else():
+    program = program_of(model__dropout=0.5)
+    losses = []
+    for step in (0, 0, 1):
+        state = program.initial_state(0) | {"step": jnp.asarray(step, jnp.int32)}
+        losses.append(float(program.train_step(state, program.put_batch(ragged_batch()), program.constants(0))[1]["loss"]))
+    assert losses[0] == losses[1] != losses[2]
+
+
+def test_the_gradient_is_that_of_the_mean_over_scored_tokens():
+    config = configs.resolve(small())
+    objective = make_objective(config, 256)
+    program = program_of()
+    params = program.initial_state(0)["params"]
+    graph, _ = split(objective.model)
+
+    def mean_loss(params):
+        loss, sums = objective.sums(graph, params, ragged_batch(), jnp.ones(257, jnp.int32))
+        return loss / sums["weight"]
+
+    loss, gradient = jax.jit(jax.value_and_grad(mean_loss))(params)
+    _, metrics = one_step(program, ragged_batch())
+    np.testing.assert_allclose(metrics["loss"], loss, rtol=1e-6)
+    np.testing.assert_allclose(metrics["gradient_norm"], np.sqrt(sum(np.sum(np.square(g)) for g in jax.tree.leaves(gradient))), rtol=1e-5)
 
 
 def test_stored_parameters_are_float32_under_bfloat16():
