@@ -91,3 +91,10 @@ def close(actual, expected, tolerance=1e-5):
     assert actual.shape == expected.shape
     scale = np.abs(expected).max(initial=1e-30)
     np.testing.assert_allclose(actual / scale, expected / scale, rtol=0, atol=tolerance)
+
+
+def programs_inside(equation):
+    """The programs that an equation of a traced program holds: of a loop, a branch, a call."""
+    for value in jax.tree.leaves(equation.params, is_leaf=lambda node: hasattr(node, "eqns")):
+        if hasattr(value, "eqns"):
+            yield getattr(value, "jaxpr", value)

@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from tests.building import call, counting, random_values, tiny, with_values
+from tests.building import call, counting, programs_inside, random_values, tiny, with_values
 from zoo.layers.context import Context
 from zoo.models.functional import split
 from zoo.models.language_model import make_model
@@ -55,7 +55,7 @@ def operations(scan, remat):
     def walk(jaxpr):
         for equation in jaxpr.eqns:
             counts[equation.primitive.name] = counts.get(equation.primitive.name, 0) + 1
-            for sub in jax.core.jaxprs_in_params(equation.params):
+            for sub in programs_inside(equation):
                 walk(sub)
 
     loss, values = program(scan, remat, False, "einsum")

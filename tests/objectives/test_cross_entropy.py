@@ -5,7 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from tests.building import call, close
+from tests.building import call, close, programs_inside
 from zoo.objectives.cross_entropy import cross_entropy, number_of_chunks
 
 B, T, D, V = 3, 12, 5, 11
@@ -114,7 +114,7 @@ def test_no_array_holds_the_scores_of_all_tokens(inputs):
     def sizes(jaxpr):
         for equation in jaxpr.eqns:
             yield from (variable.aval.shape for variable in equation.outvars)
-            for sub in jax.core.jaxprs_in_params(equation.params):
+            for sub in programs_inside(equation):
                 yield from sizes(sub)
 
     def largest_with_vocabulary(chunk):
