@@ -147,7 +147,7 @@ def run(config: ml_collections.ConfigDict, workdir: Path, log: Callable[[str], N
         The final status, as in status.json.
 
     Raises:
-        ConfigError: a bad config, or a workdir that belongs to another run. Nothing was written.
+        ConfigError: a bad config, or a workdir that belongs to another run; no record of any run was touched.
         DataError, Diverged, Preempted: as they say; status.json records it.
     """
     use_compilation_cache()
@@ -191,7 +191,7 @@ def run(config: ml_collections.ConfigDict, workdir: Path, log: Callable[[str], N
         except ConfigError:
             raise
         except Exception as error:
-            if getattr(error, "errno", None) in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG) or "RESOURCE_EXHAUSTED: " in str(error)[:200]:
+            if out_of_space(error):
                 free = shutil.disk_usage(workdir).free
                 error = ZooError(f"{workdir} cannot be written ({free / 1e6:,.0f} MB free): {' '.join(str(error).split())[:200]}; what was "
                                  "saved before is untouched, and the same command continues")
@@ -202,6 +202,12 @@ def run(config: ml_collections.ConfigDict, workdir: Path, log: Callable[[str], N
             raise error
     finally:
         held.close()
+
+
+def out_of_space(error: Exception) -> bool:
+    """Whether a write failed for lack of room: as the system says it, or as TensorStore does under Orbax."""
+    return getattr(error, "errno", None) in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG) or (
+        isinstance(error, ValueError) and "RESOURCE_EXHAUSTED" in str(error))
 
 
 def read_record(path: Path) -> dict[str, Any]:
