@@ -19,7 +19,7 @@ The arms differ in parameters by the learned table alone. Embeddings start with 
 Vaswani et al. 2017 (section 3.4) reach it by a factor sqrt(D). At GPT-2's 0.02 the tokens drown in the sinusoids, and that arm has hardly
 learned anything by the end. The head is a matrix of its own, because a tied one would start with logits as large.
 
-The 15 runs of the tiny size take about nine minutes on two cores.
+The 15 runs of the tiny size take less than ten minutes on two cores.
 """
 
 from zoo import config

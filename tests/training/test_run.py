@@ -140,6 +140,12 @@ def test_a_stop_signal_saves_and_exits_75(straight, tmp_path):
     assert curves(folder) == curves(straight)
 
 
+def test_a_run_gives_the_signal_handlers_back(tmp_path):
+    before = [signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)]
+    run(small(training__steps=1), tmp_path, quiet)
+    assert [signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)] == before
+
+
 def test_another_config_is_refused_with_the_difference(straight):
     before = {path: path.read_bytes() for path in straight.glob("*.json*")}
     with pytest.raises(ConfigError) as caught:

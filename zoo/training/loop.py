@@ -22,16 +22,25 @@ class StopSignal:
     """Remembers SIGTERM, SIGINT and SIGHUP, so that the loop can save before it ends; a second one ends the process at once.
 
     A scheduler and a sweep may both pass on the same request: repeats within a second count as one. Signals reach only the main
-    thread; elsewhere nothing is installed and nothing is ever requested.
+    thread; elsewhere nothing is installed and nothing is ever requested. As a context it gives the handlers back at its end, so that
+    whoever called the run is interrupted as before.
     """
 
     def __init__(self):
         self.requested = False
         self._first = 0.0
+        self._before: dict[int, Any] = {}
         if threading.current_thread() is threading.main_thread():
             for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
                 if signal.getsignal(number) is not signal.SIG_IGN:  # as under nohup
-                    signal.signal(number, self._handle)
+                    self._before[number] = signal.signal(number, self._handle)
+
+    def __enter__(self) -> "StopSignal":
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        for number, handler in self._before.items():
+            signal.signal(number, handler)
 
     def _handle(self, number: int, frame: Any) -> None:
         del frame

@@ -178,12 +178,13 @@ def run(config: ml_collections.ConfigDict, workdir: Path, log: Callable[[str], N
             write_json(status_file, status)
             metrics = MetricsFile(workdir / "metrics.jsonl", status["step"], progress.evaluated)
             log("compiling ...")
-            try:
-                state = train(resolved, program, dataset, state, progress, checkpoints, metrics, StopSignal(), log,
-                              objective.model.position.max_length, rows_per_device_group(mesh))
-            finally:
-                metrics.close()
-                checkpoints.close()
+            with StopSignal() as stop:  # Until the last save is on disk: a repeated signal must not cut it off.
+                try:
+                    state = train(resolved, program, dataset, state, progress, checkpoints, metrics, stop, log,
+                                  objective.model.position.max_length, rows_per_device_group(mesh))
+                finally:
+                    metrics.close()
+                    checkpoints.close()
             status |= {"state": "done", "step": int(state["step"]), "parameters_sha256": parameters_sha256(state["params"])}
             write_json(status_file, status)
             log(f"done: {status['step']} steps in {progress.clock.seconds:.1f} s of training")
