@@ -17,12 +17,13 @@ class Field:
     Attributes:
         path: dotted path, e.g. "model.norm.kind".
         default: value in a fresh config; `AUTO` when it is derived by `resolve`.
-        kind: int, float, bool, str, or tuple (of ints).
+        kind: int, float, bool, str, or tuple.
         meaning: one line for people, with the unit.
         choices: allowed names with one line each, for fields that pick an implementation.
         minimum, maximum: inclusive range of a number; `above` is an exclusive lower bound.
         auto: how an `auto` value is derived; empty where `auto` is not allowed.
         when: (path, values): the field is read only when the field at `path` has one of `values`.
+        items: type of a tuple's items.
     """
 
     path: str
@@ -35,36 +36,62 @@ class Field:
     above: float | None = None
     auto: str = ""
     when: tuple[str, tuple] | None = None
+    items: type = int
 
 
-NORMED = ("model.norm.kind", ("layernorm", "rmsnorm"))
+NORMED = ("model.norm.kind", ("layernorm", "rmsnorm", "centering", "batchnorm"))
+DIVIDED = ("model.norm.kind", ("layernorm", "rmsnorm", "batchnorm"))
+ROPE = ("model.position.kind", ("rope",))
+SCALED_ROPE = ("model.position.scaling.kind", ("linear", "dynamic", "yarn", "llama3"))
+STRETCHED_ROPE = ("model.position.scaling.kind", ("dynamic", "yarn", "llama3"))
+PERFORMER = ("model.attention.kind", ("performer",))
+ENCODER = ("model.architecture", ("encoder",))
+ELMO = ("model.architecture", ("elmo",))
+MASKED = ("objective.kind", ("masked",))
+
+# Schemes that add a vector to the embedding; the others act inside attention and may differ from layer to layer.
+EMBEDDED_POSITIONS = ("learned", "sinusoidal")
+# Which objective trains which architecture.
+OBJECTIVES_OF = {"decoder": ("causal",), "encoder": ("masked",), "encoder_decoder": ("prefix",), "elmo": ("bidirectional",)}
+# What an architecture does not read, by the start of the path.
+UNREAD_BY = {"elmo": ("model.norm.", "model.position.", "model.attention.", "model.ffn.", "model.layers.", "model.embedding.",
+                      "model.parallel", "model.scan_layers", "model.remat", "model.head.", "model.tie_embeddings", "model.init.scale_residual")}
+# What the two sides of an encoder-decoder, and what kinds of layers, may set for themselves (see `zoo.config.scopes`).
+SIDE_FIELDS = ("num_layers", "residual", "dropout", "parallel", "norm.", "position.", "attention.", "ffn.")
+KIND_FIELDS = ("residual", "position.", "attention.", "ffn.")
 GATED = ("swiglu", "geglu", "reglu")
 ACTIVATION_OF = {"relu": "relu", "gelu": "gelu", "silu": "silu", "swiglu": "silu", "geglu": "gelu", "reglu": "relu"}
 
-# What an attention kernel can honour. `score`: an additive score term (ALiBi); `documents`: isolation of packed documents;
-# `dropout`: dropout on the attention probabilities; `head_dims`: widths of a head; `platforms`: where it runs. What a kernel lacks is
-# refused when the config is resolved, a wrong platform when a run starts.
+# What an attention kernel can honour. `score`: an additive score term (ALiBi, T5's bias, Shaw's keys); `documents`: isolation of packed
+# documents; `dropout`: dropout on the attention probabilities; `softcap`, `sinks`: as in attention.softcap and attention.sinks; `value`:
+# vectors added to the values by position (Shaw); `padding`: keys that are empty slots, or another sequence's (cross-attention);
+# `head_dims`: widths of a head; `platforms`: where it runs. What a kernel lacks is refused when the config is resolved, a wrong
+# platform when a run starts.
 ANYWHERE = ("cpu", "gpu", "tpu")
 ANY_WIDTH = range(1, 2**31)
+BOTH = ("float32", "bfloat16")
 ATTENTION_KERNELS = {
-    "einsum": {"score": True, "documents": True, "dropout": True, "dtypes": ("float32", "bfloat16"),
-               "head_dims": ANY_WIDTH, "platforms": ANYWHERE},
-    "rows": {"score": True, "documents": True, "dropout": False, "dtypes": ("float32", "bfloat16"),
-               "head_dims": ANY_WIDTH, "platforms": ANYWHERE},
-    "xla": {"score": True, "documents": True, "dropout": False, "dtypes": ("float32", "bfloat16"),
-               "head_dims": ANY_WIDTH, "platforms": ANYWHERE},
-    "cudnn": {"score": False, "documents": False, "dropout": False, "dtypes": ("bfloat16",),
-              "head_dims": range(8, 129, 8), "platforms": ("gpu",)},
+    "einsum": {"score": True, "documents": True, "dropout": True, "softcap": True, "sinks": True, "value": True, "padding": True,
+               "dtypes": BOTH, "head_dims": ANY_WIDTH, "platforms": ANYWHERE},
+    "rows": {"score": True, "documents": True, "dropout": False, "softcap": True, "sinks": True, "value": False, "padding": True,
+             "dtypes": BOTH, "head_dims": ANY_WIDTH, "platforms": ANYWHERE},
+    "xla": {"score": True, "documents": True, "dropout": False, "softcap": False, "sinks": False, "value": False, "padding": True,
+            "dtypes": BOTH, "head_dims": ANY_WIDTH, "platforms": ANYWHERE},
+    "cudnn": {"score": False, "documents": False, "dropout": False, "softcap": False, "sinks": False, "value": False, "padding": False,
+              "dtypes": ("bfloat16",), "head_dims": range(8, 129, 8), "platforms": ("gpu",)},
 }
 
 FIELDS: tuple[Field, ...] = (
     Field("seed", 0, int, "seed of everything random: initial values, data order, dropout", minimum=0, maximum=2**31 - 1),
     # Model
     Field("model.architecture", "decoder", str, "which stack", {
-        "decoder": "causal decoder: each position sees itself and what came before (GPT, LLaMA)"}),
+        "decoder": "each position sees itself and what came before (GPT, LLaMA)",
+        "encoder": "each position sees all others (BERT)",
+        "encoder_decoder": "an encoder, and a decoder that also reads it by cross-attention (Vaswani et al. 2017; T5)",
+        "elmo": "two recurrent language models over characters, forwards and backwards (Peters et al. 2018)"}),
     Field("model.dim", 256, int, "D, width of the residual stream", minimum=1),
     Field("model.num_layers", 4, int, "L, number of blocks", minimum=1),
-    Field("model.vocab_size", AUTO, int, "V, number of token ids", minimum=2, auto="the tokenizer's size"),
+    Field("model.vocab_size", AUTO, int, "V, number of token ids", minimum=2, auto="the tokenizer's size, and one more for [MASK] where the objective is masked"),
     Field("model.residual", True, bool, "add each sublayer's output to its input; False keeps the output alone"),
     Field("model.tie_embeddings", True, bool, "the output head is the token embedding, transposed"),
     Field("model.dropout", 0.0, float, "dropout rate on the embedding and on every sublayer's output", minimum=0, maximum=0.99),
@@ -73,35 +100,92 @@ FIELDS: tuple[Field, ...] = (
     Field("model.scan_layers", False, bool, "run the layers as one scanned program: compiles faster, slower per step on a CPU"),
     Field("model.remat", "none", str, "what the backward pass computes again instead of keeping", {
         "none": "keep every activation", "full": "keep only each block's input", "dots": "keep the matrix products' outputs"}),
+    Field("model.parallel", "none", str, "whether attention and feed-forward read the same input", {
+        "none": "one after the other",
+        "shared_norm": "side by side, x + Attention(Norm(x)) + FFN(Norm(x)), with one norm (GPT-J)",
+        "own_norms": "side by side, each with a norm of its own (GPT-NeoX)"}),
+    Field("model.layers.pattern", (), tuple, "kinds of layers, repeated over the depth, e.g. local,local,global; empty: all alike",
+          items=str),
+    Field("model.embedding.scale", "none", str, "factor on the token embedding", {
+        "none": "1", "sqrt_dim": "sqrt(D) (Vaswani et al. 2017, section 3.4)"}),
+    Field("model.embedding.norm", False, bool, "normalise the sum of the embeddings (BERT, BLOOM)", when=NORMED),
+    Field("model.embedding.segments", 0, int, "number of segment embeddings (BERT: 2); 0 for none", minimum=0, when=ENCODER),
     Field("model.norm.kind", "layernorm", str, "normalisation", {
         "layernorm": "subtract the mean, divide by the standard deviation, scale, shift (Ba et al. 2016)",
         "rmsnorm": "divide by the root mean square, scale (Zhang & Sennrich 2019)",
+        "centering": "subtract the mean, scale, shift: what LayerNorm does beside dividing",
+        "batchnorm": "normalise each dimension over the tokens of the batch, running statistics in evaluation (Ioffe & Szegedy 2015)",
         "none": "no normalisation anywhere"}),
     Field("model.norm.placement", "pre", str, "where a block normalises", {
         "pre": "x + f(norm(x)), and one norm after the last block (Xiong et al. 2020)",
-        "post": "norm(x + f(x)), as in the original Transformer (Vaswani et al. 2017)"}, when=NORMED),
-    Field("model.norm.epsilon", 1e-5, float, "added to the variance (or mean square) before the root", above=0, maximum=1, when=NORMED),
-    Field("model.norm.bias", True, bool, "LayerNorm learns a shift", when=("model.norm.kind", ("layernorm",))),
+        "post": "norm(x + f(x)), as in the original Transformer (Vaswani et al. 2017)",
+        "sandwich": "x + norm(f(norm(x))), and one norm after the last block (Ding et al. 2021; Gemma 2)",
+        "reordered": "x + norm(f(x)), and one norm after the last block (Liu et al. 2021; OLMo 2)",
+        "deepnorm": "norm(alpha * x + f(x)), alpha and the initial values by depth (Wang et al. 2022)"}, when=NORMED),
+    Field("model.norm.epsilon", 1e-5, float, "added to the variance (or mean square) before the root", above=0, maximum=1, when=DIVIDED),
+    Field("model.norm.scale", True, bool, "the norm learns a factor per dimension", when=NORMED),
+    Field("model.norm.unit_offset", False, bool, "the learned factor is stored as its difference from 1 (Gemma)",
+          when=("model.norm.kind", ("rmsnorm",))),
+    Field("model.norm.bias", True, bool, "the norm learns a shift", when=("model.norm.kind", ("layernorm", "centering", "batchnorm"))),
+    Field("model.norm.momentum", 0.99, float, "share of the old running statistics kept in a step", minimum=0, maximum=0.99999,
+          when=("model.norm.kind", ("batchnorm",))),
     Field("model.position.kind", "learned", str, "how a token's position enters", {
         "none": "not at all: only the causal mask tells order (NoPE)",
         "learned": "a learned vector per position, added to the embedding (Gehring et al. 2017; GPT)",
         "sinusoidal": "a fixed sine/cosine vector, added to the embedding (Vaswani et al. 2017, section 3.5)",
         "rope": "queries and keys rotated by position, in every layer (Su et al. 2021)",
-        "alibi": "a penalty on the score, linear in distance, per head (Press et al. 2021)"}),
+        "alibi": "a penalty on the score, linear in distance, per head (Press et al. 2021)",
+        "relative_bias": "a learned number per head and bucket of distance, added to the score (Raffel et al. 2020; T5)",
+        "shaw": "a learned vector per clipped distance, added to keys and values (Shaw et al. 2018)"}),
     Field("model.position.max_length", AUTO, int, "rows of the learned table: no sequence can be longer", minimum=1,
           auto="data.sequence_length", when=("model.position.kind", ("learned",))),
-    Field("model.position.theta", 10000.0, float, "base of RoPE's wavelengths", above=0, when=("model.position.kind", ("rope",))),
-    Field("model.position.fraction", 1.0, float, "share of each head's dimensions that RoPE rotates", above=0, maximum=1,
-          when=("model.position.kind", ("rope",))),
-    Field("model.position.layout", "half", str, "which dimensions RoPE pairs", {
-        "half": "k with k + K/2 (GPT-NeoX, LLaMA in Hugging Face)", "interleaved": "2k with 2k + 1 (Su et al. 2021; GPT-J)"},
-          when=("model.position.kind", ("rope",))),
+    Field("model.position.offset", 0, int, "number of the first position; a learned table has as many rows more (RoBERTa: 2)", minimum=0,
+          when=("model.position.kind", EMBEDDED_POSITIONS)),
+    Field("model.position.theta", 10000.0, float, "base of RoPE's wavelengths", above=0, when=ROPE),
+    Field("model.position.fraction", 1.0, float, "share of each head's dimensions that RoPE rotates", above=0, maximum=1, when=ROPE),
+    Field("model.position.layout", AUTO, str, "which dimensions form a pair", {
+        "half": "k with k + K/2 (GPT-NeoX, LLaMA in Hugging Face)", "interleaved": "2k with 2k + 1 (Su et al. 2021; Vaswani et al. 2017)"},
+          auto="half for rope, interleaved for sinusoidal", when=("model.position.kind", ("rope", "sinusoidal"))),
+    Field("model.position.scaling.kind", "none", str, "how RoPE is stretched over longer sequences than it was trained with", {
+        "none": "not at all",
+        "linear": "positions divided by `factor` (Chen et al. 2023)",
+        "dynamic": "theta grows with the length of the sequence beyond `original_length` (dynamic NTK)",
+        "yarn": "short wavelengths kept, long ones divided by `factor`, scores sharpened (Peng et al. 2023)",
+        "llama3": "short wavelengths kept, long ones divided by `factor`, a ramp between (LLaMA 3.1)"}, when=ROPE),
+    Field("model.position.scaling.factor", 1.0, float, "how much longer", minimum=1, when=SCALED_ROPE),
+    Field("model.position.scaling.original_length", 2048, int, "tokens of a sequence before stretching", minimum=1, when=STRETCHED_ROPE),
+    Field("model.position.scaling.low", AUTO, float, "turns over `original_length` below which a wavelength is divided fully", above=0,
+          auto="1", when=("model.position.scaling.kind", ("yarn", "llama3"))),
+    Field("model.position.scaling.high", AUTO, float, "turns over `original_length` above which a wavelength is kept", above=0,
+          auto="32 for yarn, 4 for llama3", when=("model.position.scaling.kind", ("yarn", "llama3"))),
+    Field("model.position.buckets", 32, int, "number of buckets of distance", minimum=4,
+          when=("model.position.kind", ("relative_bias",))),
+    Field("model.position.max_distance", 128, int, "distance from which on all share the last bucket", minimum=2,
+          when=("model.position.kind", ("relative_bias",))),
+    Field("model.position.shared", True, bool, "one table for all layers (T5); False: one per layer (umT5)",
+          when=("model.position.kind", ("relative_bias",))),
+    Field("model.position.clip", 16, int, "k, the distance at which relative positions are clipped", minimum=0,
+          when=("model.position.kind", ("shaw",))),
+    Field("model.position.values", True, bool, "values get relative vectors too; False: keys only", when=("model.position.kind", ("shaw",))),
+    Field("model.attention.kind", "softmax", str, "how scores become weights", {
+        "softmax": "softmax of the scaled scores (Vaswani et al. 2017, section 3.2.1)",
+        "performer": "softmax's kernel by positive orthogonal random features, linear in T (FAVOR+, Choromanski et al. 2021)"}),
     Field("model.attention.num_heads", 4, int, "H, number of query heads", minimum=1),
     Field("model.attention.num_kv_heads", AUTO, int,
           "G, number of key/value heads: H is MHA, 1 is MQA, between is GQA (Ainslie et al. 2023)",
           minimum=1, auto="num_heads"),
     Field("model.attention.head_dim", AUTO, int, "K, width of a head", minimum=1, auto="dim / num_heads"),
-    Field("model.attention.window", 0, int, "keys a query sees, itself included (Mistral's sliding window); 0 for all", minimum=0),
+    Field("model.attention.window", 0, int,
+          "keys a query sees, itself included: those before it, or in an encoder as many on both sides; 0 for all", minimum=0),
+    Field("model.attention.global_tokens", 0, int, "first tokens of a row that see all and are seen by all (Longformer)", minimum=0),
+    Field("model.attention.global_projections", False, bool, "global tokens have their own query, key and value matrices (Longformer)"),
+    Field("model.attention.qk_norm", "none", str, "RMSNorm of queries and keys", {
+        "none": "no", "head": "each head by itself, before RoPE (Henry et al. 2020; Qwen 3)",
+        "full": "all heads together, before RoPE (OLMo 2)"}),
+    Field("model.attention.softcap", 0.0, float, "c in c * tanh(score / c); 0 for no cap (Gemma 2)", minimum=0),
+    Field("model.attention.sinks", False, bool, "a learned score per head that takes weight and gives no value (gpt-oss)"),
+    Field("model.attention.features", AUTO, int, "number of random features of a head", minimum=1, auto="K * ln(K)", when=PERFORMER),
+    Field("model.attention.redraw_every", 1000, int, "steps between new random features; 0 keeps the first", minimum=0, when=PERFORMER),
     Field("model.attention.scale", AUTO, float, "factor on the scores", above=0, auto="1 / sqrt(head_dim)"),
     Field("model.attention.bias", True, bool, "the query, key, value and output projections have a bias"),
     Field("model.attention.dropout", 0.0, float, "dropout rate on the attention probabilities", minimum=0, maximum=0.99),
@@ -110,7 +194,8 @@ FIELDS: tuple[Field, ...] = (
         "rows": "einsum, a row of the batch at a time, scores computed again in the backward pass: fastest on a CPU",
         "xla": "jax.nn.dot_product_attention on any device: holds scores of size T x S",
         "cudnn": "fused on NVIDIA GPUs, memory linear in T: bfloat16, no ALiBi, no packed documents"},
-          auto="where it can do what the config asks: cudnn on a GPU, rows on a CPU; else einsum"),
+          auto="where it can do what the config asks: cudnn on a GPU, rows on a CPU; else einsum",
+          when=("model.attention.kind", ("softmax",))),
     Field("model.ffn.kind", "gelu", str, "feed-forward", {
         "relu": "max(0, x W1) W2 (Vaswani et al. 2017)",
         "gelu": "gelu(x W1) W2 (Hendrycks & Gimpel 2016; GPT)",
@@ -134,8 +219,38 @@ FIELDS: tuple[Field, ...] = (
     Field("model.init.embedding_std", AUTO, float, "standard deviation of embeddings", above=0,
           auto="init.std for `normal`, else dim ** -0.5"),
     Field("model.init.scale_residual", False, bool, "divide the sublayers' last matrices by sqrt(2 * num_layers) (GPT-2)"),
+    # Heads
+    Field("model.head.transform", False, bool, "a dense layer, the activation and a norm come before the output matrix (BERT)"),
+    Field("model.head.bias", False, bool, "the output matrix has a bias"),
+    Field("model.head.scale", "none", str, "factor on the hidden states before the output matrix", {
+        "none": "1", "rsqrt_dim": "1 / sqrt(D) (T5 with a tied head)"}),
+    Field("model.head.softcap", 0.0, float, "c in c * tanh(logit / c); 0 for no cap (Gemma 2)", minimum=0),
+    Field("model.head.pooler", False, bool, "a dense layer and tanh over the first token (BERT)", when=ENCODER),
+    Field("model.head.next_sentence", False, bool, "two logits from the pooler: does the second segment follow the first (BERT)",
+          when=("model.head.pooler", (True,))),
+    # ELMo
+    Field("model.elmo.characters", 50, int, "bytes of a token, its two marks included; longer tokens are cut", minimum=3, when=ELMO),
+    Field("model.elmo.character_dim", 16, int, "width of a character's embedding", minimum=1, when=ELMO),
+    Field("model.elmo.filters", (1, 32, 2, 32, 3, 64, 4, 128, 5, 256, 6, 512, 7, 1024), tuple,
+          "widths and numbers of the character convolutions, in turn", minimum=1, when=ELMO),
+    Field("model.elmo.highways", 2, int, "number of highway layers", minimum=0, when=ELMO),
+    Field("model.elmo.cell_dim", 4096, int, "width of an LSTM's cell, which is projected to D", minimum=1, when=ELMO),
+    Field("model.elmo.cell_clip", 3.0, float, "largest magnitude of a cell's state; 0 for no clipping", minimum=0, when=ELMO),
+    Field("model.elmo.projection_clip", 3.0, float, "largest magnitude of a projected state; 0 for no clipping", minimum=0, when=ELMO),
     # Objective
-    Field("objective.kind", "causal", str, "what is predicted and scored", {"causal": "the next token, from all before it"}),
+    Field("objective.kind", "causal", str, "what is predicted and scored", {
+        "causal": "the next token, from all before it",
+        "masked": "tokens that were hidden, from all others (Devlin et al. 2019)",
+        "prefix": "the second part of a row, token by token, from the first part (Raffel et al. 2020, section 3.2.3)",
+        "bidirectional": "the next token from those before it, and the one before from those after it (Peters et al. 2018)"}),
+    Field("objective.select_fraction", 0.15, float, "share of the tokens that are predicted", above=0, maximum=1, when=MASKED),
+    Field("objective.mask_fraction", 0.8, float, "share of the predicted tokens that the input shows as [MASK]", minimum=0, maximum=1,
+          when=MASKED),
+    Field("objective.random_fraction", 0.1, float, "share of the predicted tokens that the input shows as a random token", minimum=0,
+          maximum=1, when=MASKED),
+    Field("objective.prefix_length", AUTO, int, "tokens of a row that the encoder reads; the decoder predicts the rest", minimum=1,
+          auto="half of data.sequence_length", when=("objective.kind", ("prefix",))),
+    Field("objective.z_loss", 0.0, float, "weight of log(sum exp logits)^2 in the loss (PaLM: 1e-4)", minimum=0),
     Field("objective.chunk_tokens", AUTO, int, "tokens whose logits are held at once; 0 for all",
           minimum=0, auto="a power of two that keeps a chunk's logits near 32 MB, at least 1024"),
     # Data

@@ -13,6 +13,7 @@ import ml_collections
 
 from zoo.config.fields import BY_PATH, FIELDS
 from zoo.config.resolve import default, flatten, from_flat, parse_value
+from zoo.config.scopes import KINDS, field_at, known_paths, split_path
 from zoo.errors import ConfigError, did_you_mean
 
 
@@ -83,8 +84,8 @@ def load(spec: str) -> ml_collections.ConfigDict:
             flat = flatten(content)
         except (ValueError, RecursionError) as error:
             raise ConfigError(f"config file {path} is not a config: {error}") from error
-        if unknown := [f"config file {path}: unknown field {name}{did_you_mean(name, BY_PATH)}" for name in flat if name not in BY_PATH]:
-            raise ConfigError(unknown)
+        if unknown := [name for name in flat if field_at(name) is None]:
+            raise ConfigError([f"config file {path}: unknown field {name}{did_you_mean(name, known_paths(name))}" for name in unknown])
         return from_flat({**flatten(default()), **flat})
     module = import_file(path, "config file")
     if not hasattr(module, "get_config"):
@@ -103,16 +104,23 @@ def override(config: Mapping[str, Any], changes: Mapping[str, Any]) -> ml_collec
     Raises:
         ConfigError: naming every unknown path at once.
     """
-    unknown = [f"unknown field {path}{did_you_mean(path, BY_PATH)}" for path in changes if path not in BY_PATH]
+    unknown = [f"unknown field {path}{did_you_mean(path, known_paths(path))}" for path in changes if field_at(path) is None]
     if unknown:
         raise ConfigError(unknown)
     flat = flatten(config)
     for path, value in changes.items():
-        flat[path] = parse_value(BY_PATH[path], value) if isinstance(value, str) else value
+        flat[path] = parse_value(field_at(path), value) if isinstance(value, str) else value
     for field in FIELDS:
         # What was set for a choice goes with that choice: another position scheme has no use for the length of a learned table.
         if field.when and field.when[0] in changes and field.path not in changes and flat[field.when[0]] not in field.when[1]:
             flat[field.path] = field.default
+    if "model.layers.pattern" in changes:
+        # Kinds of layers that the new pattern does not name go with the old one.
+        named = {f"{KINDS}.{name}" for name in flat["model.layers.pattern"]}
+        flat = {path: value for path, value in flat.items()
+                if path in BY_PATH or path in changes or split_path(path)[0] in named or not path.startswith(KINDS)}
+    if "model.architecture" in changes and flat["model.architecture"] != "encoder_decoder":
+        flat = {path: value for path, value in flat.items() if path in BY_PATH or path in changes or path.startswith(KINDS)}
     return from_flat(flat)
 
 

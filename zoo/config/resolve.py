@@ -8,7 +8,9 @@ from typing import Any
 
 import ml_collections
 
-from zoo.config.fields import ATTENTION_KERNELS, AUTO, BY_PATH, FIELDS, NOT_RESULT_RELEVANT, Field
+from zoo.config.fields import AUTO, BY_PATH, FIELDS, NOT_RESULT_RELEVANT, UNREAD_BY, Field
+from zoo.config.impossible import impossible
+from zoo.config.scopes import field_at, known_paths, scoped, scopes_in
 from zoo.errors import ConfigError, did_you_mean
 
 ResolvedConfig = ml_collections.FrozenConfigDict
@@ -68,7 +70,8 @@ def parse_value(field: Field, text: str) -> Any:
         if field.kind is float:
             return float(text)
         if field.kind is tuple:
-            return tuple(int(part) for part in text.strip("()[]").split(",") if part.strip())
+            parts = [part.strip(" '\"") for part in text.strip("()[]").split(",") if part.strip()]
+            return tuple(field.items(part) for part in parts)
     except (ValueError, KeyError, OverflowError):
         return text
     return text
@@ -76,7 +79,8 @@ def parse_value(field: Field, text: str) -> Any:
 
 def _checked(field: Field, value: Any) -> tuple[Any, str | None]:
     """Returns the value in the field's type, and what is wrong with it or None."""
-    expected = {int: "a whole number", float: "a number", bool: "true or false", str: "text", tuple: "whole numbers with commas between"}
+    expected = {int: "a whole number", float: "a number", bool: "true or false", str: "text", 
+                tuple: "whole numbers with commas between" if field.items is int else "names with commas between"}
     if field.auto and value == AUTO and isinstance(value, str):
         return value, None
     wrong = f"{field.path}={value!r}: expected {expected[field.kind]}" + (f' or "{AUTO}"' if field.auto else "")
@@ -86,11 +90,11 @@ def _checked(field: Field, value: Any) -> tuple[Any, str | None]:
             return value, f"{field.path}={value!r} is not one of {names}{did_you_mean(str(value), field.choices)}"
         return value, None
     if field.kind is tuple:
-        if isinstance(value, int) and not isinstance(value, bool):
+        if isinstance(value, field.items) and not isinstance(value, bool):
             value = (value,)
-        if not isinstance(value, tuple | list) or not all(isinstance(item, int) and not isinstance(item, bool) for item in value):
+        if not isinstance(value, tuple | list) or not all(isinstance(item, field.items) and not isinstance(item, bool) for item in value):
             return value, wrong
-        value, numbers = tuple(value), value
+        value, numbers = tuple(value), value if field.items is int else ()
     elif field.kind is float:
         if isinstance(value, bool) or not isinstance(value, int | float):
             return value, wrong
@@ -112,96 +116,73 @@ def _checked(field: Field, value: Any) -> tuple[Any, str | None]:
     return value, None
 
 
-def _inert(flat: dict[str, Any]) -> Iterator[str]:
+def _inert(flat: dict[str, Any], scopes: dict[str, dict[str, Any]]) -> Iterator[str]:
     """Fields that were changed although nothing reads them."""
+    architecture = flat["model.architecture"]
     for field in FIELDS:
-        if field.when and flat[field.path] != field.default and flat[field.when[0]] not in field.when[1]:
+        if flat[field.path] == field.default:
+            continue
+        if field.path.startswith(UNREAD_BY.get(architecture, ("-",))):
+            yield f"{field.path}={flat[field.path]!r} has no effect: model.architecture={architecture} does not read it; leave it at " \
+                  f"{field.default!r}"
+        elif field.when and flat[field.when[0]] not in field.when[1]:
             path, values = field.when
-            yield (f"{field.path}={flat[field.path]!r} has no effect: it is read only when {path} is {' or '.join(values)}, "
-                   f"and {path} is {flat[path]}; leave it at {field.default!r}")
+            yield (f"{field.path}={flat[field.path]!r} has no effect: it is read only when {path} is "
+                   f"{' or '.join(map(str, values))}, and {path} is {flat[path]}; leave it at {field.default!r}")
+    for scope, changes in scopes.items():
+        for path in changes:
+            condition = BY_PATH[path].when
+            if condition and (flat | changes)[condition[0]] not in condition[1]:
+                yield (f"{scoped(scope, path)}={changes[path]!r} has no effect: it is read only when {condition[0]} is "
+                       f"{' or '.join(map(str, condition[1]))}, and there it is {(flat | changes)[condition[0]]}; leave it out")
 
 
 def _derive(flat: dict[str, Any], vocab_size: int | None) -> None:
-    """Fills `auto` values in place; a derivation that does not come out is left to `_impossible`."""
+    """Fills `auto` values in place; a derivation that does not come out is left to `impossible`."""
 
     def fill(path: str, value: Any) -> None:
         if flat[path] == AUTO:
             flat[path] = value
 
+    position, length = flat["model.position.kind"], flat["data.sequence_length"]
     if vocab_size:
         fill("model.vocab_size", vocab_size)
-    if flat["model.position.kind"] == "learned":
-        fill("model.position.max_length", flat["data.sequence_length"])
+    if position == "learned":
+        fill("model.position.max_length", length)
+    if position in ("rope", "sinusoidal"):
+        fill("model.position.layout", "half" if position == "rope" else "interleaved")
+    if (scaling := flat["model.position.scaling.kind"]) in ("yarn", "llama3"):
+        fill("model.position.scaling.low", 1.0)
+        fill("model.position.scaling.high", 32.0 if scaling == "yarn" else 4.0)
     heads, dim = flat["model.attention.num_heads"], flat["model.dim"]
     fill("model.attention.num_kv_heads", heads)
     if dim % heads == 0:
         fill("model.attention.head_dim", dim // heads)
-    if flat["model.attention.head_dim"] != AUTO:
-        fill("model.attention.scale", flat["model.attention.head_dim"] ** -0.5)
+    if (head_dim := flat["model.attention.head_dim"]) != AUTO:
+        fill("model.attention.scale", head_dim**-0.5)
+        if flat["model.attention.kind"] == "performer":
+            fill("model.attention.features", max(1, int(head_dim * math.log(head_dim))))
     fill("model.ffn.hidden_dim", 4 * dim)
     fill("model.init.embedding_std", flat["model.init.std"] if flat["model.init.kernel"] == "normal" else dim**-0.5)
+    if flat["objective.kind"] == "prefix":
+        fill("objective.prefix_length", max(1, length // 2))
     if flat["model.vocab_size"] != AUTO:
         chunk = max(1024, 2 ** round(math.log2(32e6 / (4 * flat["model.vocab_size"]))))
-        fill("objective.chunk_tokens", 0 if chunk >= flat["data.batch_size"] * flat["data.sequence_length"] else chunk)
+        fill("objective.chunk_tokens", 0 if chunk >= flat["data.batch_size"] * length else chunk)
 
 
-def _impossible(flat: dict[str, Any], vocab_size: int | None) -> Iterator[str]:
-    """Combinations of valid values that cannot be built."""
-    heads, kv_heads, dim = flat["model.attention.num_heads"], flat["model.attention.num_kv_heads"], flat["model.dim"]
-    head_dim, position = flat["model.attention.head_dim"], flat["model.position.kind"]
-    length, batch = flat["data.sequence_length"], flat["data.batch_size"]
-    if head_dim == AUTO:
-        yield f"model.dim={dim} does not divide by model.attention.num_heads={heads}; change one, or set model.attention.head_dim"
-    if heads % kv_heads:
-        yield f"model.attention.num_heads={heads} does not divide by model.attention.num_kv_heads={kv_heads}"
-    if position == "rope" and head_dim != AUTO:
-        rotated = head_dim * flat["model.position.fraction"]
-        if abs(rotated - round(rotated)) > 1e-6 or round(rotated) % 2 or round(rotated) == 0:
-            yield (f"RoPE rotates pairs: model.attention.head_dim={head_dim} times model.position.fraction="
-                   f"{flat['model.position.fraction']:g} is {rotated:g}, not an even number")
-    if position == "sinusoidal" and dim % 2:
-        yield f"sinusoidal positions pair sines with cosines: model.dim={dim} must be even"
-    if position == "learned" and flat["model.position.max_length"] < length:
-        yield (f"model.position.max_length={flat['model.position.max_length']} is shorter than data.sequence_length={length}: "
-               "learned positions cannot go past their table")
-    if flat["data.source"] == "stdlib" and flat["data.document_separator"]:
-        yield "data.document_separator has no effect with data.source=stdlib, where a file is a document; leave it empty"
-    size = flat["model.vocab_size"]
-    if vocab_size and size < vocab_size:
-        yield f"model.vocab_size={size} is smaller than the tokenizer's {vocab_size} ids"
-    kernel = flat["model.attention.kernel"]
-    if kernel != AUTO:
-        can = ATTENTION_KERNELS[kernel]
-        wants = {
-            "score": (position == "alibi", "model.position.kind=alibi"),
-            "documents": (flat["data.isolate_documents"], "data.isolate_documents=true"),
-            "dropout": (flat["model.attention.dropout"] > 0, f"model.attention.dropout={flat['model.attention.dropout']:g}"),
-        }
-        for feature, (wanted, name) in wants.items():
-            if wanted and not can[feature]:
-                yield f"model.attention.kernel={kernel} cannot do {name}; use einsum"
-        if flat["model.dtype"] not in can["dtypes"]:
-            yield f"model.attention.kernel={kernel} needs model.dtype={' or '.join(can['dtypes'])}, got {flat['model.dtype']}"
-        if head_dim != AUTO and head_dim not in can["head_dims"]:
-            widths = can["head_dims"]
-            yield (f"model.attention.kernel={kernel} needs model.attention.head_dim to be a multiple of {widths.step} up to {widths[-1]}, "
-                   f"got {head_dim}")
-    accumulation = flat["training.accumulation_steps"]
-    if batch % accumulation:
-        yield f"data.batch_size={batch} does not divide by training.accumulation_steps={accumulation}"
-    data, fsdp, tensor = flat["mesh.data"], flat["mesh.fsdp"], flat["mesh.tensor"]
-    if data == 0:
-        yield "mesh.data=0 must be -1 (all devices that are left) or at least 1"
-    rows = fsdp * max(data, 1)
-    if batch % accumulation == 0 and (batch // accumulation) % rows:
-        yield (f"data.batch_size={batch} in training.accumulation_steps={accumulation} parts does not divide by the {rows} devices "
-               f"of mesh.data x mesh.fsdp")
-    for path in ("model.attention.num_heads", "model.attention.num_kv_heads"):
-        if flat[path] % tensor:
-            yield f"{path}={flat[path]} does not divide by mesh.tensor={tensor}"
-            break
-    if flat["schedule.warmup_steps"] > flat["training.steps"]:
-        yield (f"schedule.warmup_steps={flat['schedule.warmup_steps']} is longer than training.steps={flat['training.steps']}")
+def _derive_scope(given: dict[str, Any], derived: dict[str, Any], changes: dict[str, Any]) -> dict[str, Any]:
+    """The overrides of a scope, and what follows from them where it is not what follows for the whole model.
+
+    Args:
+        given: the flat config before derivation; derived: after it.
+        changes: the scope's overrides.
+    """
+    merged = given | changes
+    _derive(merged, None)
+    follows = {path: value for path, value in merged.items()
+               if path.startswith("model.") and given[path] == AUTO and value != AUTO and value != derived[path]}
+    return changes | {path: value for path, value in follows.items() if path not in ("model.vocab_size",)}
 
 
 def resolve(config: Mapping[str, Any], vocab_size: int | None = None) -> ResolvedConfig:
@@ -219,20 +200,33 @@ def resolve(config: Mapping[str, Any], vocab_size: int | None = None) -> Resolve
         ConfigError: with one line for every problem there is.
     """
     given = flatten(config)
-    problems = [f"unknown field {path}{did_you_mean(path, BY_PATH)}" for path in given if path not in BY_PATH]
+    problems = [f"unknown field {path}{did_you_mean(path, known_paths(path))}" for path in given if field_at(path) is None]
     flat: dict[str, Any] = {}
     for field in FIELDS:
         flat[field.path], problem = _checked(field, given.get(field.path, field.default))
         if problem:
             problems.append(problem)
+    overrides: dict[str, Any] = {}
+    for path in given:
+        if path not in BY_PATH and (field := field_at(path)) is not None:
+            overrides[path], problem = _checked(field, given[path])
+            if problem:
+                problems.append(problem)
     if problems:
         raise ConfigError(problems)
-    problems += _inert(flat)
-    vocab_size = vocab_size or {"bytes": 257, "bpe": flat["data.tokenizer.vocab_size"]}.get(flat["data.tokenizer.kind"])
-    _derive(flat, vocab_size)
-    problems += _impossible(flat, vocab_size)
+    scopes = scopes_in(overrides)
+    problems += _inert(flat, scopes)
+    if not vocab_size:
+        vocab_size = {"bytes": 257, "bpe": flat["data.tokenizer.vocab_size"]}.get(flat["data.tokenizer.kind"])
+    model_size = vocab_size and vocab_size + (flat["objective.kind"] == "masked")
+    before = dict(flat)
+    _derive(flat, model_size)
+    scopes = {scope: _derive_scope(before, flat, changes) for scope, changes in sorted(scopes.items())}
+    problems += impossible(flat, scopes, model_size)
     if problems:
-        raise ConfigError(problems)
+        raise ConfigError(list(dict.fromkeys(problems)))
+    for scope, changes in scopes.items():
+        flat |= {scoped(scope, path): changes[path] for path in sorted(changes)}
     return ml_collections.FrozenConfigDict(nest(flat))
 
 

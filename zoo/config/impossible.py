@@ -1,0 +1,225 @@
+"""Combinations of valid values that cannot be built, each refused in one line that says why and what would do."""
+
+from collections.abc import Iterator
+from typing import Any
+
+from zoo.config.fields import ATTENTION_KERNELS, AUTO, EMBEDDED_POSITIONS, OBJECTIVES_OF
+from zoo.config.scopes import KINDS, SIDES
+
+
+def impossible(flat: dict[str, Any], scopes: dict[str, dict[str, Any]], vocab_size: int | None) -> Iterator[str]:
+    """Checks a derived flat config as a whole.
+
+    Args:
+        flat: every field, without the scopes.
+        scopes: overrides by scope.
+        vocab_size: ids that the data need, or None where only the data know.
+    """
+    architecture = flat["model.architecture"]
+    yield from _scopes(flat, scopes)
+    yield from _model(flat, "encoder" if architecture == "encoder" else "decoder")
+    if architecture != "elmo":
+        yield from _layers(flat, architecture)
+        if architecture == "encoder_decoder":
+            for scope in SIDES:
+                if scope in scopes:
+                    yield from (f"{scope}: {line}" for line in _layers(flat | scopes[scope], scope.removeprefix("model.")))
+        for scope, changes in scopes.items():
+            if scope.startswith(KINDS):
+                yield from (f"{scope}: {line}" for line in _layers(flat | changes, architecture))
+    yield from _objective(flat, scopes)
+    yield from _training(flat, scopes, vocab_size)
+
+
+def _scopes(flat: dict[str, Any], scopes: dict[str, dict[str, Any]]) -> Iterator[str]:
+    """Sides without an encoder-decoder; kinds of layers that the pattern and the definitions do not share."""
+    architecture, pattern = flat["model.architecture"], flat["model.layers.pattern"]
+    defined = {scope.removeprefix(KINDS + ".") for scope in scopes if scope.startswith(KINDS)}
+    for scope in SIDES:
+        if scope in scopes and architecture != "encoder_decoder":
+            yield f"{scope} is read only when model.architecture is encoder_decoder, and it is {architecture}; set the fields of model itself"
+    if pattern and architecture == "encoder_decoder":
+        yield "model.layers.pattern is not for model.architecture=encoder_decoder; give each side its own fields under model.encoder, model.decoder"
+    for name in sorted(set(pattern) - defined):
+        yield f"model.layers.pattern names {name!r}, which no field of {KINDS}.{name} describes (e.g. {KINDS}.{name}.attention.window=0)"
+    for name in sorted(defined - set(pattern)):
+        yield f"{KINDS}.{name} has no effect: model.layers.pattern={','.join(pattern) or 'empty'} does not name it"
+    for name in sorted(defined):
+        kind = scopes[f"{KINDS}.{name}"].get("model.position.kind")
+        if kind in EMBEDDED_POSITIONS:
+            yield f"{KINDS}.{name}.position.kind={kind} is added to the embedding, before any layer; set model.position.kind"
+        if flat["model.position.kind"] == "relative_bias" and flat["model.position.shared"] and kind is not None:
+            yield f"{KINDS}.{name}.position.kind={kind}: all layers share one table; set model.position.shared=false"
+        if kind == "relative_bias" and scopes[f"{KINDS}.{name}"].get("model.position.shared", flat["model.position.shared"]):
+            yield f"{KINDS}.{name}.position.kind=relative_bias: a kind of layers has tables of its own; set {KINDS}.{name}.position.shared=false"
+
+
+def _model(flat: dict[str, Any], side: str) -> Iterator[str]:
+    """What concerns the model outside its layers."""
+    position, dim, length = flat["model.position.kind"], flat["model.dim"], flat["data.sequence_length"]
+    if position == "sinusoidal" and dim % 2:
+        yield f"sinusoidal positions pair sines with cosines: model.dim={dim} must be even"
+    if position == "learned" and flat["model.position.max_length"] < length and flat["model.architecture"] != "encoder_decoder":
+        yield (f"model.position.max_length={flat['model.position.max_length']} is shorter than data.sequence_length={length}: "
+               "learned positions cannot go past their table")
+    if flat["model.architecture"] == "elmo" and len(flat["model.elmo.filters"]) % 2:
+        yield f"model.elmo.filters={flat['model.elmo.filters']} must be pairs: width, number, width, number, ..."
+    if flat["model.architecture"] == "elmo" and not flat["model.elmo.filters"]:
+        yield "model.elmo.filters is empty; one pair is the least: width, number"
+    if flat["model.architecture"] == "elmo" and any(width > flat["model.elmo.characters"] for width in flat["model.elmo.filters"][::2]):
+        yield f"model.elmo.filters has a width above model.elmo.characters={flat['model.elmo.characters']}"
+
+
+def _layers(flat: dict[str, Any], architecture: str) -> Iterator[str]:
+    """What concerns layers: of the whole model, of one side, or of one kind.
+
+    Args:
+        flat: the fields as these layers see them.
+        architecture: "decoder" where they are causal, "encoder" where not, "encoder_decoder" for both.
+    """
+    heads, kv_heads, dim = flat["model.attention.num_heads"], flat["model.attention.num_kv_heads"], flat["model.dim"]
+    head_dim, position, placement = flat["model.attention.head_dim"], flat["model.position.kind"], flat["model.norm.placement"]
+    window, global_tokens, kind = flat["model.attention.window"], flat["model.attention.global_tokens"], flat["model.attention.kind"]
+    bidirectional = architecture != "decoder"
+    if head_dim == AUTO:
+        yield f"model.dim={dim} does not divide by model.attention.num_heads={heads}; change one, or set model.attention.head_dim"
+    if heads % kv_heads:
+        yield f"model.attention.num_heads={heads} does not divide by model.attention.num_kv_heads={kv_heads}"
+    if position == "rope" and head_dim != AUTO:
+        rotated = head_dim * flat["model.position.fraction"]
+        if abs(rotated - round(rotated)) > 1e-6 or round(rotated) % 2 or round(rotated) == 0:
+            yield (f"RoPE rotates pairs: model.attention.head_dim={head_dim} times model.position.fraction="
+                   f"{flat['model.position.fraction']:g} is {rotated:g}, not an even number")
+        if flat["model.position.scaling.kind"] == "dynamic" and round(rotated) <= 2:
+            yield f"model.position.scaling.kind=dynamic needs more than two rotated dimensions of a head, got {round(rotated)}"
+        if flat["model.position.scaling.kind"] in ("yarn", "llama3"):
+            low, high = flat["model.position.scaling.low"], flat["model.position.scaling.high"]
+            if low >= high:
+                yield f"model.position.scaling.low={low:g} must be below model.position.scaling.high={high:g}"
+            if flat["model.position.scaling.kind"] == "yarn" and flat["model.position.theta"] <= 1:
+                yield f"model.position.scaling.kind=yarn needs model.position.theta above 1, got {flat['model.position.theta']:g}"
+    if position == "relative_bias":
+        buckets = flat["model.position.buckets"] // (2 if bidirectional else 1)
+        if flat["model.position.buckets"] % 4:
+            yield f"model.position.buckets={flat['model.position.buckets']} must divide by 4: two directions, near and far"
+        if flat["model.position.max_distance"] <= buckets // 2:
+            yield (f"model.position.max_distance={flat['model.position.max_distance']} must be above {buckets // 2}, the distances that "
+                   f"have a bucket each of model.position.buckets={flat['model.position.buckets']}")
+    if flat["model.parallel"] != "none":
+        if placement != "pre" or flat["model.norm.kind"] == "none":
+            yield f"model.parallel={flat['model.parallel']} is defined for pre-norm; model.norm is {flat['model.norm.kind']}, {placement}"
+        if architecture == "encoder_decoder":
+            yield "model.parallel has no place for cross-attention; model.architecture=encoder_decoder needs model.parallel=none"
+    if placement == "deepnorm" and not flat["model.residual"]:
+        yield "model.norm.placement=deepnorm weighs the residual connection; it needs model.residual=true"
+    if placement == "deepnorm" and flat["model.init.scale_residual"]:
+        yield "model.norm.placement=deepnorm has initial values of its own; set model.init.scale_residual=false"
+    if bidirectional and window and window % 2 == 0 and architecture != "encoder_decoder":
+        yield f"model.attention.window={window} must be odd in an encoder: the token itself and as many on both sides"
+    if architecture == "encoder_decoder" and (window or global_tokens):
+        yield "model.attention.window and global_tokens mean different things on the two sides; set them under model.encoder or model.decoder"
+    if flat["model.attention.global_projections"] and not global_tokens:
+        yield "model.attention.global_projections=true needs model.attention.global_tokens of at least 1"
+    if global_tokens:
+        if architecture == "decoder":
+            yield f"model.attention.global_tokens={global_tokens} would let early tokens see later ones; it needs model.architecture=encoder"
+        if not window:
+            yield f"model.attention.global_tokens={global_tokens} has no effect without model.attention.window"
+        if flat["data.isolate_documents"]:
+            yield f"model.attention.global_tokens={global_tokens} counts from a row's start; it cannot do data.isolate_documents=true"
+        if position == "shaw":
+            yield "model.attention.global_tokens cannot do model.position.kind=shaw"
+    if kind == "performer":
+        refused = {
+            "model.attention.window": window > 0, "model.attention.softcap": flat["model.attention.softcap"] > 0,
+            "model.attention.sinks": flat["model.attention.sinks"], "model.attention.dropout": flat["model.attention.dropout"] > 0,
+            "model.position.kind": position in ("alibi", "relative_bias", "shaw"),
+            "data.isolate_documents": flat["data.isolate_documents"],
+        }
+        for path, wanted in refused.items():
+            if wanted:
+                yield f"model.attention.kind=performer never forms the scores that {path}={flat[path]} acts on; leave it out or use softmax"
+    else:
+        yield from _kernel(flat, architecture)
+
+
+def _kernel(flat: dict[str, Any], architecture: str) -> Iterator[str]:
+    """What the chosen implementation of attention cannot honour."""
+    kernel, head_dim, position = flat["model.attention.kernel"], flat["model.attention.head_dim"], flat["model.position.kind"]
+    if kernel == AUTO:
+        return
+    can = ATTENTION_KERNELS[kernel]
+    wants = {
+        "score": (position in ("alibi", "relative_bias", "shaw"), f"model.position.kind={position}"),
+        "value": (position == "shaw" and flat["model.position.values"], "model.position.values=true of Shaw's positions"),
+        "documents": (flat["data.isolate_documents"], "data.isolate_documents=true"),
+        "dropout": (flat["model.attention.dropout"] > 0, f"model.attention.dropout={flat['model.attention.dropout']:g}"),
+        "softcap": (flat["model.attention.softcap"] > 0, f"model.attention.softcap={flat['model.attention.softcap']:g}"),
+        "sinks": (flat["model.attention.sinks"], "model.attention.sinks=true"),
+        "padding": (architecture != "decoder", f"model.architecture={architecture}"),
+    }
+    for feature, (wanted, name) in wants.items():
+        if wanted and not can[feature]:
+            yield f"model.attention.kernel={kernel} cannot do {name}; use einsum"
+    if flat["model.dtype"] not in can["dtypes"]:
+        yield f"model.attention.kernel={kernel} needs model.dtype={' or '.join(can['dtypes'])}, got {flat['model.dtype']}"
+    if head_dim != AUTO and head_dim not in can["head_dims"]:
+        widths = can["head_dims"]
+        yield (f"model.attention.kernel={kernel} needs model.attention.head_dim to be a multiple of {widths.step} up to {widths[-1]}, "
+               f"got {head_dim}")
+
+
+def _objective(flat: dict[str, Any], scopes: dict[str, dict[str, Any]]) -> Iterator[str]:
+    """Objectives that do not fit the model, or whose numbers do not add up."""
+    architecture, objective, length = flat["model.architecture"], flat["objective.kind"], flat["data.sequence_length"]
+    if objective not in OBJECTIVES_OF[architecture]:
+        fits = [name for name, objectives in OBJECTIVES_OF.items() if objective in objectives]
+        yield (f"objective.kind={objective} trains model.architecture={' or '.join(fits)}; {architecture} is trained by objective.kind="
+               f"{' or '.join(OBJECTIVES_OF[architecture])}")
+    if objective == "masked" and flat["objective.mask_fraction"] + flat["objective.random_fraction"] > 1 + 1e-9:
+        yield (f"objective.mask_fraction={flat['objective.mask_fraction']:g} and objective.random_fraction="
+               f"{flat['objective.random_fraction']:g} add up to more than 1")
+    if objective == "prefix":
+        prefix = flat["objective.prefix_length"]
+        if prefix >= length:
+            yield f"objective.prefix_length={prefix} leaves nothing of data.sequence_length={length} to predict"
+        for side, tokens in (("encoder", prefix), ("decoder", length - prefix)):
+            merged = flat | scopes.get(f"model.{side}", {})
+            if merged["model.position.kind"] == "learned" and merged["model.position.max_length"] < tokens:
+                yield (f"model.position.max_length={merged['model.position.max_length']} is shorter than the {tokens} tokens of the {side}: "
+                       "learned positions cannot go past their table")
+        if flat["data.isolate_documents"]:
+            yield "objective.kind=prefix cuts a row in two, whatever its documents; it cannot do data.isolate_documents=true"
+    if objective == "bidirectional" and flat["data.isolate_documents"]:
+        yield "objective.kind=bidirectional reads a row from end to end; it cannot do data.isolate_documents=true"
+
+
+def _training(flat: dict[str, Any], scopes: dict[str, dict[str, Any]], vocab_size: int | None) -> Iterator[str]:
+    """Data, budget and devices."""
+    batch, accumulation = flat["data.batch_size"], flat["training.accumulation_steps"]
+    if flat["data.source"] == "stdlib" and flat["data.document_separator"]:
+        yield "data.document_separator has no effect with data.source=stdlib, where a file is a document; leave it empty"
+    if vocab_size and flat["model.vocab_size"] < vocab_size:
+        more = ", [MASK] included" if flat["objective.kind"] == "masked" else ""
+        yield f"model.vocab_size={flat['model.vocab_size']} is smaller than the tokenizer's {vocab_size} ids{more}"
+    if batch % accumulation:
+        yield f"data.batch_size={batch} does not divide by training.accumulation_steps={accumulation}"
+    norms = {flat["model.norm.kind"], *(changes.get("model.norm.kind") for changes in scopes.values())}
+    if accumulation > 1 and "batchnorm" in norms:
+        yield (f"training.accumulation_steps={accumulation} would change what model.norm.kind=batchnorm normalises over; "
+               "use one part, or another norm")
+    data, fsdp, tensor = flat["mesh.data"], flat["mesh.fsdp"], flat["mesh.tensor"]
+    if data == 0:
+        yield "mesh.data=0 must be -1 (all devices that are left) or at least 1"
+    rows = fsdp * max(data, 1)
+    if batch % accumulation == 0 and (batch // accumulation) % rows:
+        yield (f"data.batch_size={batch} in training.accumulation_steps={accumulation} parts does not divide by the {rows} devices "
+               f"of mesh.data x mesh.fsdp")
+    for scope, changes in {"model": {}, **scopes}.items():
+        merged = flat | changes
+        for name in ("num_heads", "num_kv_heads"):
+            if merged[f"model.attention.{name}"] % tensor:
+                yield f"{scope}.attention.{name}={merged[f'model.attention.{name}']} does not divide by mesh.tensor={tensor}"
+                break
+    if flat["schedule.warmup_steps"] > flat["training.steps"]:
+        yield f"schedule.warmup_steps={flat['schedule.warmup_steps']} is longer than training.steps={flat['training.steps']}"

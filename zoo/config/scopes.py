@@ -1,0 +1,83 @@
+"""Parts of a model that differ from the rest: the two sides of an encoder-decoder, and kinds of layers.
+
+    model.decoder.num_layers=2                    the decoder's depth, where the encoder keeps model.num_layers
+    model.layers.pattern=local,global             which layers are of which kind
+    model.layers.kinds.local.attention.window=64  what a kind changes
+
+A scope holds overrides of the fields below `model`; what it does not mention is that of the whole model.
+"""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+import ml_collections
+
+from zoo.config.fields import BY_PATH, KIND_FIELDS, SIDE_FIELDS, Field
+
+SIDES = ("model.encoder", "model.decoder")
+KINDS = "model.layers.kinds"
+
+
+def split_path(path: str) -> tuple[str, str] | None:
+    """Splits a path inside a scope into the scope and the field that it overrides, ("model.decoder", "model.num_layers"), else None."""
+    parts = path.split(".")
+    if ".".join(parts[:2]) in SIDES and len(parts) > 2:
+        return ".".join(parts[:2]), ".".join(["model", *parts[2:]])
+    if path.startswith(KINDS + ".") and len(parts) > 4:
+        return ".".join(parts[:4]), ".".join(["model", *parts[4:]])
+    return None
+
+
+def scoped(scope: str, path: str) -> str:
+    """The path of the override of "model.num_layers" in a scope, e.g. "model.decoder.num_layers"."""
+    return scope + path.removeprefix("model")
+
+
+def overridable(scope: str) -> list[str]:
+    """Paths of the fields that a scope may override."""
+    allowed = tuple(f"model.{name}" for name in (SIDE_FIELDS if scope in SIDES else KIND_FIELDS))
+    return [path for path in BY_PATH if path.startswith(allowed)]
+
+
+def field_at(path: str) -> Field | None:
+    """The field at a path, inside a scope or not; None if there is none. A scope's value is never `auto`."""
+    if path in BY_PATH:
+        return BY_PATH[path]
+    if (found := split_path(path)) is None or found[1] not in overridable(found[0]):
+        return None
+    return replace(BY_PATH[found[1]], path=path, auto="")
+
+
+def known_paths(path: str) -> list[str]:
+    """The paths that could be meant by an unknown one."""
+    found = split_path(path)
+    return list(BY_PATH) if found is None else [scoped(found[0], name) for name in overridable(found[0])]
+
+
+def scopes_in(flat: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
+    """The overrides of every scope of a flat config: {"model.decoder": {"model.num_layers": 2}}."""
+    found: dict[str, dict[str, Any]] = {}
+    for path, value in flat.items():
+        if path not in BY_PATH and (parts := split_path(path)) is not None:
+            found.setdefault(parts[0], {})[parts[1]] = value
+    return found
+
+
+def _merged(model: Mapping[str, Any], scope: str, **more: Any) -> ml_collections.FrozenConfigDict:
+    from zoo.config.resolve import flatten, nest
+
+    flat = {f"model.{path}": value for path, value in flatten(model).items()}
+    base = {path: value for path, value in flat.items() if path in BY_PATH}
+    changes = {f"model.{path}": value for path, value in more.items()}
+    return ml_collections.FrozenConfigDict(nest(base | scopes_in(flat).get(scope, {}) | changes)["model"])
+
+
+def side(model: Mapping[str, Any], name: str) -> ml_collections.FrozenConfigDict:
+    """The `model` part of a resolved config as the "encoder" or the "decoder" of an encoder-decoder sees it."""
+    return _merged(model, f"model.{name}", architecture=name)
+
+
+def layer_kind(model: Mapping[str, Any], name: str) -> ml_collections.FrozenConfigDict:
+    """The `model` part of a resolved config as layers of the kind `name` see it."""
+    return _merged(model, f"{KINDS}.{name}")

@@ -1,0 +1,73 @@
+"""The output head: from hidden states to scores over the vocabulary."""
+
+from typing import NamedTuple
+
+import jax.numpy as jnp
+from flax import nnx
+from jaxtyping import Array, Float
+
+from zoo.config import ResolvedConfig
+from zoo.layers.context import Context
+from zoo.layers.feedforward import activation
+from zoo.layers.norm import make_norm
+from zoo.layers.parameter import Linear, kernel_initializer, parameter, zeros
+
+
+class Prediction(NamedTuple):
+    """Scores before they are multiplied out: logits = cap(hidden weights^T + bias), cap(x) = softcap * tanh(x / softcap).
+
+    Attributes:
+        hidden: [B, T, D], in the compute type.
+        weights: [V, D], float32.
+        bias: [V] or None.
+        softcap: 0 for no cap.
+    """
+
+    hidden: Float[Array, "B T D"]
+    weights: Float[Array, "V D"]
+    bias: Float[Array, " V"] | None
+    softcap: float
+
+
+class Head(nnx.Module):
+    """logits = cap(scale * t(h) W^T + b): W the token embedding, transposed, or with `tie_embeddings` off a matrix of its own.
+
+    t is the identity, or with `head.transform` BERT's Norm(act(h W_d + b_d)) (Devlin et al. 2019); the scale 1 / sqrt(D) belongs to T5's
+    tied head, the cap to Gemma 2 (section 2).
+    """
+
+    def __init__(self, config: ResolvedConfig):
+        head = config.head
+        self.weights = None
+        if not config.tie_embeddings:
+            self.weights = parameter((config.vocab_size, config.dim), ("vocab", "embed"), kernel_initializer(config, transposed=True))
+        self.bias = parameter((config.vocab_size,), ("vocab",), zeros) if head.bias else None
+        if head.transform:
+            self.dense = Linear(config.dim, config.dim, ("embed", None), True, kernel_initializer(config))
+            self.norm = make_norm(config)
+        self.scale = config.dim**-0.5 if head.scale == "rsqrt_dim" else 1.0
+        self.config = config
+
+    def __call__(self, hidden: Float[Array, "B T D"], embedding: Float[Array, "V D"], context: Context | None = None) -> Prediction:
+        """Prepares the scores of every token id.
+
+        Args:
+            hidden: hidden states.
+            embedding: the token embedding, used where the head is tied.
+            context: of the forward pass; only batch normalisation in the transform needs it.
+        """
+        if self.config.head.transform:
+            hidden = self.norm(activation(self.config, self.dense(hidden)), context)
+        if self.scale != 1.0:
+            hidden = hidden * jnp.asarray(self.scale, hidden.dtype)
+        weights = embedding if self.weights is None else self.weights[...]
+        return Prediction(hidden, weights, None if self.bias is None else self.bias[...], self.config.head.softcap)
+
+
+def logits(prediction: Prediction) -> Float[Array, "B T V"]:
+    """Multiplies a prediction out, in float32. Training uses the chunked loss instead."""
+    hidden, weights, bias, softcap = prediction
+    scores = jnp.einsum("btd,vd->btv", hidden, weights.astype(hidden.dtype), preferred_element_type=jnp.float32)
+    if bias is not None:
+        scores = scores + bias
+    return softcap * jnp.tanh(scores / softcap) if softcap else scores
