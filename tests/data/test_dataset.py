@@ -148,7 +148,8 @@ def test_importing_stays_light():
 
 def test_loading_bytes_starts_no_device(text_config):
     program = (
-        "import sys, types, zoo.data; n = types.SimpleNamespace; zoo.data.load(n(seed=0, training=n(eval_batches=0), data=n("
+        "import sys, types, zoo.data; n = types.SimpleNamespace; zoo.data.load(n(seed=0, training=n(eval_batches=0), "
+        "objective=n(kind='causal'), data=n("
         "source='stdlib', document_separator='', validation_fraction=0.1, sequence_length=8, batch_size=2, "
         "tokenizer=n(kind='bytes')))); print('jax' in sys.modules)"
     )

@@ -82,6 +82,19 @@ def test_rows_hold_every_target_exactly_once(n, length):
         assert result[number].tolist() == list(range(number * length, number * length + length + 1))
 
 
+@given(n=st.integers(0, 200), length=st.integers(1, 20))
+def test_rows_that_predict_nothing_ahead_share_nothing(n, length):
+    tokens = np.arange(n, dtype=np.uint16)
+    count = all_rows(tokens, length, ahead=0)
+    if n:
+        result = gather_rows(tokens, np.arange(count), length, ahead=0)
+        assert result.shape == (count, length)
+        assert result[result >= 0].tolist() == list(range(n))
+        assert (result >= 0).any(axis=1).all()
+        assert full_rows(tokens, length, ahead=0) == sum((row >= 0).all() for row in result)
+    assert (count == 0) == (n == 0)
+
+
 def test_second_call_maps_the_files_of_the_first(cache, monkeypatch):
     assert_right(build())
     assert files_of(cache) == ["train.json", "train.npy", "validation.json", "validation.npy"]

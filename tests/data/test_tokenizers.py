@@ -86,6 +86,25 @@ def test_sizes_and_the_special_token(all_tokenizers):
         assert (np.delete(sizes, tokenizer.document_id) > 0).all()
 
 
+def test_characters_of_tokens(all_tokenizers):
+    for tokenizer in all_tokenizers:
+        table = tokenizer.token_characters(7)
+        assert table.shape == (tokenizer.vocab_size, 7)
+        assert table.dtype == np.int32
+        assert 0 <= table.min() <= table.max() < 262
+        for row, piece in zip(table.tolist(), tokenizer.pieces, strict=True):
+            length = row.index(258)
+            assert row[0] == 257
+            assert bytes(character - 1 for character in row[1:length]) == piece[:5]
+            assert row[length + 1 :] == [0] * (6 - length)
+        assert table[tokenizer.document_id].tolist() == [257, 258, 0, 0, 0, 0, 0]
+    pair = all_tokenizers[2]
+    longest = max(range(pair.vocab_size), key=lambda id: len(pair.pieces[id]))
+    assert len(pair.pieces[longest]) > 3
+    assert pair.token_characters(5)[longest].tolist() == [257, *(byte + 1 for byte in pair.pieces[longest][:3]), 258]
+    assert len(np.unique(pair.token_characters(50), axis=0)) == pair.vocab_size
+
+
 def test_byte_ids_are_the_bytes():
     assert ByteTokenizer().encode("aé").tolist() == [97, 0xC3, 0xA9]
 

@@ -11,7 +11,7 @@ import zoo.config
 from tests import reference
 from tests.building import as_float64, call, close, counting, random_values, tiny, with_values
 from zoo.layers.context import Context
-from zoo.models.language_model import make_model
+from zoo.models.architectures import make_model
 
 GPT = {"model.norm.kind": "layernorm", "model.position.kind": "learned", "model.ffn.kind": "gelu", "model.tie_embeddings": True}
 LLAMA = {"model.norm.kind": "rmsnorm", "model.position.kind": "rope", "model.ffn.kind": "swiglu", "model.tie_embeddings": False,

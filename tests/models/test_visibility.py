@@ -10,7 +10,7 @@ from tests.building import call, random_values, tiny, with_values
 from zoo.layers.context import Context
 from zoo.layers.kernels import KERNELS
 from zoo.layers.position import POSITIONS
-from zoo.models.language_model import make_model
+from zoo.models.architectures import make_model
 from zoo.objectives.causal import structure
 
 ON_ANY_DEVICE = [name for name in KERNELS if name != "cudnn"]

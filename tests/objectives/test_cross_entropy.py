@@ -6,98 +6,155 @@ import numpy as np
 import pytest
 
 from tests.building import call, close, programs_inside
+from zoo.models.head import Prediction
 from zoo.objectives.cross_entropy import cross_entropy, number_of_chunks
 
 B, T, D, V = 3, 12, 5, 11
+# Bias, softcap and z-loss, on and off. The cap is low enough to bend most scores.
+KINDS = {"plain": (False, 0.0, 0.0), "bias": (True, 0.0, 0.0), "softcap": (False, 2.0, 0.0), "z_loss": (False, 0.0, 0.3),
+         "all": (True, 2.0, 0.3)}  # fmt: skip
 
 
 @pytest.fixture(scope="module")
 def inputs():
-    """Hidden states, head, targets, and weights of which some are 0 and some are neither 0 nor 1."""
+    """Hidden states, head, bias, targets, and weights of which some are 0 and some are neither 0 nor 1."""
     generator = np.random.default_rng(0)
     weights = generator.uniform(0.2, 2, (B, T)) * (generator.random((B, T)) > 0.3)
     return (generator.standard_normal((B, T, D)).astype(np.float32), generator.standard_normal((V, D)).astype(np.float32),
-            generator.integers(0, V, (B, T)), weights.astype(np.float32))
+            generator.standard_normal(V).astype(np.float32), generator.integers(0, V, (B, T)), weights.astype(np.float32))
 
 
-def plain(hidden, head, targets, weights):
-    """Sum of weight * -log softmax(h W^T)[target]: (value, gradients in `hidden` and `head`), in float64."""
+def plain(hidden, head, bias, targets, weights, kind="plain"):
+    """Both sums and the gradients of the first in `hidden`, `head` and `bias`, written out, in float64."""
+    with_bias, softcap, z_loss = KINDS[kind]
 
-    def loss(hidden, head):
-        logs = jax.nn.log_softmax(hidden @ head.T)
-        return -(jnp.take_along_axis(logs, targets[..., None], axis=-1)[..., 0] * weights).sum()
+    def loss(hidden, head, bias):
+        scores = hidden @ head.T + (bias if with_bias else 0)
+        scores = softcap * jnp.tanh(scores / softcap) if softcap else scores
+        largest = scores.max(axis=-1, keepdims=True)
+        log_normalizer = jnp.log(jnp.exp(scores - largest).sum(axis=-1)) + largest[..., 0]
+        entropy = ((log_normalizer - jnp.take_along_axis(scores, targets[..., None], axis=-1)[..., 0]) * weights).sum()
+        return entropy + z_loss * (weights * log_normalizer**2).sum(), entropy
 
     with jax.enable_x64(True):
-        return call(jax.value_and_grad(loss, (0, 1)), *(np.asarray(x, np.float64) for x in (hidden, head)))
+        (total, entropy), gradients = call(
+            jax.value_and_grad(loss, (0, 1, 2), has_aux=True), *(np.asarray(x, np.float64) for x in (hidden, head, bias)))
+    return (total, entropy), gradients[: 3 if with_bias else 2]
 
 
-def ours(hidden, head, targets, weights, chunk, cotangent=1.0):
-    return call(jax.value_and_grad(lambda h, w: cotangent * cross_entropy(h, w, targets, weights, chunk), (0, 1)), hidden, head)
+def ours(hidden, head, bias, targets, weights, chunk, kind="plain", cotangent=1.0):
+    with_bias, softcap, z_loss = KINDS[kind]
+
+    def loss(hidden, head, bias=None):
+        total, entropy = cross_entropy(Prediction(hidden, head, bias, softcap), targets, weights, chunk, z_loss)
+        return cotangent * total, entropy
+
+    arguments = (hidden, head, bias) if with_bias else (hidden, head)
+    return call(jax.value_and_grad(loss, tuple(range(len(arguments))), has_aux=True), *arguments)
 
 
 # All at once, one column at a time, chunks that divide T, and sizes that neither T nor B T divides by.
 @pytest.mark.parametrize("chunk", [0, 1, 6, 7, 18, 20, 1000])
 def test_value_and_gradients_are_the_plain_ones(inputs, chunk):
-    value, gradients = ours(*inputs, chunk)
-    expected, expected_gradients = plain(*inputs)
-    assert value.dtype == np.float32
-    np.testing.assert_allclose(value, expected, rtol=1e-6)
+    (total, entropy), gradients = ours(*inputs, chunk)
+    (expected, _), expected_gradients = plain(*inputs)
+    assert total.dtype == entropy.dtype == np.float32
+    np.testing.assert_allclose(total, expected, rtol=1e-6)
+    assert total == entropy
     for one, other in zip(gradients, expected_gradients, strict=True):
         close(one, other, 2e-6)
 
 
-@pytest.mark.parametrize("chunk", [0, 6])
-def test_the_value_is_the_same_with_and_without_a_gradient(inputs, chunk):
-    alone = call(lambda h, w: cross_entropy(h, w, *inputs[2:], chunk), *inputs[:2])
-    np.testing.assert_allclose(alone, ours(*inputs, chunk)[0], rtol=1e-6)
+@pytest.mark.parametrize("chunk", [0, 7, 18])
+@pytest.mark.parametrize("kind", ["bias", "softcap", "z_loss", "all"])
+def test_what_a_head_may_add(inputs, kind, chunk):
+    values, gradients = ours(*inputs, chunk, kind)
+    expected, expected_gradients = plain(*inputs, kind)
+    np.testing.assert_allclose(values, expected, rtol=2e-6)
+    for one, other in zip(gradients, expected_gradients, strict=True):
+        assert one.dtype == np.float32
+        close(one, other, 3e-6)
+    # Each of them moves the gradient by far more than the tolerance.
+    (_, plain_gradient), without = gradients[:2], plain(*inputs)[1]
+    assert abs(plain_gradient - without[1]).max() > 0.01 * abs(without[1]).max()
 
 
 @pytest.mark.parametrize("chunk", [0, 6])
-def test_the_gradient_is_multiplied_by_what_comes_after(inputs, chunk):
-    _, gradients = ours(*inputs, chunk)
-    _, scaled = ours(*inputs, chunk, cotangent=-0.25)
+def test_the_reported_cross_entropy_knows_nothing_of_the_z_loss(inputs, chunk):
+    (total, entropy), _ = ours(*inputs, chunk, "z_loss")
+    (alone, _), _ = ours(*inputs, chunk, "plain")
+    assert entropy == alone
+    assert total > entropy + 1
+
+
+def test_the_report_has_no_gradient(inputs):
+    hidden, head, _, targets, weights = inputs
+    gradient = call(jax.grad(lambda h: cross_entropy(Prediction(h, head, None, 0.0), targets, weights, 6, 0.3)[1]), hidden)
+    assert (gradient == 0).all()
+
+
+@pytest.mark.parametrize("kind", ["plain", "all"])
+@pytest.mark.parametrize("chunk", [0, 6])
+def test_the_value_is_the_same_with_and_without_a_gradient(inputs, chunk, kind):
+    hidden, head, bias, targets, weights = inputs
+    with_bias, softcap, z_loss = KINDS[kind]
+    alone = call(lambda h, w, b: cross_entropy(Prediction(h, w, b if with_bias else None, softcap), targets, weights, chunk, z_loss),
+                 hidden, head, bias)
+    np.testing.assert_allclose(alone, ours(*inputs, chunk, kind)[0], rtol=1e-6)
+
+
+@pytest.mark.parametrize("kind", ["plain", "all"])
+@pytest.mark.parametrize("chunk", [0, 6])
+def test_the_gradient_is_multiplied_by_what_comes_after(inputs, chunk, kind):
+    _, gradients = ours(*inputs, chunk, kind)
+    _, scaled = ours(*inputs, chunk, kind, cotangent=-0.25)
     for one, other in zip(scaled, gradients, strict=True):
         close(one, -0.25 * other)
 
 
-def test_tokens_of_no_weight_count_for_nothing(inputs):
-    hidden, head, targets, weights = inputs
-    _, (gradient, _) = ours(*inputs, 6)
+@pytest.mark.parametrize("kind", ["plain", "all"])
+def test_tokens_of_no_weight_count_for_nothing(inputs, kind):
+    hidden, head, bias, targets, weights = inputs
+    _, (gradient, *_) = ours(*inputs, 6, kind)
     assert (gradient[weights == 0] == 0).all()
     assert (abs(gradient[weights > 0]).max(axis=-1) > 0).all()
     moved = np.where(weights[..., None] == 0, hidden + 100, hidden)
     retargeted = np.where(weights == 0, 0, targets)
-    np.testing.assert_allclose(ours(moved, head, retargeted, weights, 6)[0], ours(*inputs, 6)[0], rtol=1e-6)
-    nothing, gradients = ours(hidden, head, targets, 0 * weights, 6)
-    assert nothing == 0
+    np.testing.assert_allclose(ours(moved, head, bias, retargeted, weights, 6, kind)[0], ours(*inputs, 6, kind)[0], rtol=1e-6)
+    nothing, gradients = ours(hidden, head, bias, targets, 0 * weights, 6, kind)
+    assert nothing == (0, 0)
     assert all((gradient == 0).all() for gradient in gradients)
 
 
-def test_large_scores_do_not_overflow(inputs):
-    hidden, head, targets, weights = inputs
-    value, gradients = ours(1000 * hidden, head, targets, weights, 6)
-    expected, expected_gradients = plain(1000 * hidden, head, targets, weights)
-    np.testing.assert_allclose(value, expected, rtol=1e-6)
+@pytest.mark.parametrize("kind", ["plain", "all"])
+def test_large_scores_do_not_overflow(inputs, kind):
+    hidden, head, bias, targets, weights = inputs
+    values, gradients = ours(1000 * hidden, head, bias, targets, weights, 6, kind)
+    expected, expected_gradients = plain(1000 * hidden, head, bias, targets, weights, kind)
+    np.testing.assert_allclose(values, expected, rtol=1e-6)
     for one, other in zip(gradients, expected_gradients, strict=True):
         close(one, other, 1e-4)
 
 
+@pytest.mark.parametrize("kind", ["plain", "all"])
 @pytest.mark.parametrize("chunk", [0, 6])
-def test_bfloat16_states_keep_their_type_and_the_sum_is_float32(inputs, chunk):
-    hidden, head, targets, weights = inputs
+def test_bfloat16_states_keep_their_type_and_the_sum_is_float32(inputs, chunk, kind):
+    hidden, head, bias, targets, weights = inputs
     narrow = hidden.astype(jnp.bfloat16)
-    value, (d_hidden, d_head) = ours(narrow, head, targets, weights, chunk)
-    assert (value.dtype, d_hidden.dtype, d_head.dtype) == (np.float32, jnp.bfloat16, np.float32)
+    values, gradients = ours(narrow, head, bias, targets, weights, chunk, kind)
+    assert {value.dtype for value in values} == {np.dtype(np.float32)}
+    assert gradients[0].dtype == jnp.bfloat16
+    assert {gradient.dtype for gradient in gradients[1:]} == {np.dtype(np.float32)}
     # Against the plain one on the same rounded numbers: only the gradient's own rounding is left.
-    expected, (expected_hidden, expected_head) = plain(narrow, head.astype(jnp.bfloat16), targets, weights)
-    np.testing.assert_allclose(value, expected, rtol=1e-5)
-    close(d_hidden, expected_hidden, 1e-2)
-    close(d_head, expected_head, 1e-2)
+    expected, expected_gradients = plain(narrow, head.astype(jnp.bfloat16), bias, targets, weights, kind)
+    np.testing.assert_allclose(values, expected, rtol=1e-5)
+    for one, other in zip(gradients, expected_gradients, strict=True):
+        close(one, other, 1e-2)
 
 
 def test_the_sum_is_float32_over_many_tokens():
     # Log 2 a token: a bfloat16 sum would stop growing at 256.
-    value = call(lambda h, w: cross_entropy(h, w, np.zeros((4, 1024), int), np.ones((4, 1024), np.float32), 64),
+    value = call(lambda h, w: cross_entropy(Prediction(h, w, None, 0.0), np.zeros((4, 1024), int), np.ones((4, 1024), np.float32), 64)[0],
                  np.zeros((4, 1024, 2), jnp.bfloat16), np.ones((2, 2), np.float32))
     assert value == pytest.approx(4096 * np.log(2), rel=1e-5)
 
@@ -118,7 +175,9 @@ def test_no_array_holds_the_scores_of_all_tokens(inputs):
                 yield from sizes(sub)
 
     def largest_with_vocabulary(chunk):
-        jaxpr = jax.make_jaxpr(jax.grad(lambda h, w: cross_entropy(h, w, *inputs[2:], chunk), (0, 1)))(*inputs[:2])
+        hidden, head, bias, targets, weights = inputs
+        loss = lambda h, w, b: cross_entropy(Prediction(h, w, b, 2.0), targets, weights, chunk, 0.3)[0]  # noqa: E731
+        jaxpr = jax.make_jaxpr(jax.grad(loss, (0, 1, 2)))(hidden, head, bias)
         return max(np.prod(shape) for shape in sizes(jaxpr.jaxpr) if V in shape)
 
     assert largest_with_vocabulary(0) == B * T * V

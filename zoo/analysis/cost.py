@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from flax import nnx
 
 from zoo.config import ResolvedConfig
-from zoo.models.language_model import make_model
+from zoo.models.architectures import make_model
 
 
 @dataclass(frozen=True)

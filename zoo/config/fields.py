@@ -55,7 +55,8 @@ EMBEDDED_POSITIONS = ("learned", "sinusoidal")
 OBJECTIVES_OF = {"decoder": ("causal",), "encoder": ("masked",), "encoder_decoder": ("prefix",), "elmo": ("bidirectional",)}
 # What an architecture does not read, by the start of the path.
 UNREAD_BY = {"elmo": ("model.norm.", "model.position.", "model.attention.", "model.ffn.", "model.layers.", "model.embedding.",
-                      "model.parallel", "model.scan_layers", "model.remat", "model.head.", "model.tie_embeddings", "model.init.scale_residual")}
+                      "model.parallel", "model.scan_layers", "model.remat", "model.head.", "model.tie_embeddings",
+                      "model.init.scale_residual")}
 # What the two sides of an encoder-decoder, and what kinds of layers, may set for themselves (see `zoo.config.scopes`).
 SIDE_FIELDS = ("num_layers", "residual", "dropout", "parallel", "norm.", "position.", "attention.", "ffn.")
 KIND_FIELDS = ("residual", "position.", "attention.", "ffn.")
@@ -91,7 +92,8 @@ FIELDS: tuple[Field, ...] = (
         "elmo": "two recurrent language models over characters, forwards and backwards (Peters et al. 2018)"}),
     Field("model.dim", 256, int, "D, width of the residual stream", minimum=1),
     Field("model.num_layers", 4, int, "L, number of blocks", minimum=1),
-    Field("model.vocab_size", AUTO, int, "V, number of token ids", minimum=2, auto="the tokenizer's size, and one more for [MASK] where the objective is masked"),
+    Field("model.vocab_size", AUTO, int, "V, number of token ids", minimum=2,
+          auto="the tokenizer's size, and one more for [MASK] where the objective is masked"),
     Field("model.residual", True, bool, "add each sublayer's output to its input; False keeps the output alone"),
     Field("model.tie_embeddings", True, bool, "the output head is the token embedding, transposed"),
     Field("model.dropout", 0.0, float, "dropout rate on the embedding and on every sublayer's output", minimum=0, maximum=0.99),
@@ -166,7 +168,8 @@ FIELDS: tuple[Field, ...] = (
           when=("model.position.kind", ("relative_bias",))),
     Field("model.position.clip", 16, int, "k, the distance at which relative positions are clipped", minimum=0,
           when=("model.position.kind", ("shaw",))),
-    Field("model.position.values", True, bool, "values get relative vectors too; False: keys only", when=("model.position.kind", ("shaw",))),
+    Field("model.position.values", True, bool, "values get relative vectors too; False: keys only",
+          when=("model.position.kind", ("shaw",))),
     Field("model.attention.kind", "softmax", str, "how scores become weights", {
         "softmax": "softmax of the scaled scores (Vaswani et al. 2017, section 3.2.1)",
         "performer": "softmax's kernel by positive orthogonal random features, linear in T (FAVOR+, Choromanski et al. 2021)"}),

@@ -37,9 +37,11 @@ def _scopes(flat: dict[str, Any], scopes: dict[str, dict[str, Any]]) -> Iterator
     defined = {scope.removeprefix(KINDS + ".") for scope in scopes if scope.startswith(KINDS)}
     for scope in SIDES:
         if scope in scopes and architecture != "encoder_decoder":
-            yield f"{scope} is read only when model.architecture is encoder_decoder, and it is {architecture}; set the fields of model itself"
+            yield (f"{scope} is read only when model.architecture is encoder_decoder, and it is {architecture}; "
+                   "set the fields of model itself")
     if pattern and architecture == "encoder_decoder":
-        yield "model.layers.pattern is not for model.architecture=encoder_decoder; give each side its own fields under model.encoder, model.decoder"
+        yield ("model.layers.pattern is not for model.architecture=encoder_decoder; give each side its own fields under model.encoder "
+               "and model.decoder")
     for name in sorted(set(pattern) - defined):
         yield f"model.layers.pattern names {name!r}, which no field of {KINDS}.{name} describes (e.g. {KINDS}.{name}.attention.window=0)"
     for name in sorted(defined - set(pattern)):
@@ -51,7 +53,8 @@ def _scopes(flat: dict[str, Any], scopes: dict[str, dict[str, Any]]) -> Iterator
         if flat["model.position.kind"] == "relative_bias" and flat["model.position.shared"] and kind is not None:
             yield f"{KINDS}.{name}.position.kind={kind}: all layers share one table; set model.position.shared=false"
         if kind == "relative_bias" and scopes[f"{KINDS}.{name}"].get("model.position.shared", flat["model.position.shared"]):
-            yield f"{KINDS}.{name}.position.kind=relative_bias: a kind of layers has tables of its own; set {KINDS}.{name}.position.shared=false"
+            yield (f"{KINDS}.{name}.position.kind=relative_bias: a kind of layers has tables of its own; "
+                   f"set {KINDS}.{name}.position.shared=false")
 
 
 def _model(flat: dict[str, Any], side: str) -> Iterator[str]:
@@ -117,12 +120,14 @@ def _layers(flat: dict[str, Any], architecture: str) -> Iterator[str]:
     if bidirectional and window and window % 2 == 0 and architecture != "encoder_decoder":
         yield f"model.attention.window={window} must be odd in an encoder: the token itself and as many on both sides"
     if architecture == "encoder_decoder" and (window or global_tokens):
-        yield "model.attention.window and global_tokens mean different things on the two sides; set them under model.encoder or model.decoder"
+        yield ("model.attention.window and global_tokens mean different things on the two sides; "
+               "set them under model.encoder or model.decoder")
     if flat["model.attention.global_projections"] and not global_tokens:
         yield "model.attention.global_projections=true needs model.attention.global_tokens of at least 1"
     if global_tokens:
         if architecture == "decoder":
-            yield f"model.attention.global_tokens={global_tokens} would let early tokens see later ones; it needs model.architecture=encoder"
+            yield (f"model.attention.global_tokens={global_tokens} would let early tokens see later ones; "
+                   "it needs model.architecture=encoder")
         if not window:
             yield f"model.attention.global_tokens={global_tokens} has no effect without model.attention.window"
         if flat["data.isolate_documents"]:
@@ -186,8 +191,8 @@ def _objective(flat: dict[str, Any], scopes: dict[str, dict[str, Any]]) -> Itera
         for side, tokens in (("encoder", prefix), ("decoder", length - prefix)):
             merged = flat | scopes.get(f"model.{side}", {})
             if merged["model.position.kind"] == "learned" and merged["model.position.max_length"] < tokens:
-                yield (f"model.position.max_length={merged['model.position.max_length']} is shorter than the {tokens} tokens of the {side}: "
-                       "learned positions cannot go past their table")
+                yield (f"model.position.max_length={merged['model.position.max_length']} is shorter than the {tokens} tokens of the "
+                       f"{side}: learned positions cannot go past their table")
         if flat["data.isolate_documents"]:
             yield "objective.kind=prefix cuts a row in two, whatever its documents; it cannot do data.isolate_documents=true"
     if objective == "bidirectional" and flat["data.isolate_documents"]:

@@ -1,52 +1,46 @@
 """Any config, shrunk: the same choices at a size that a CPU trains in seconds."""
 
+import math
 from collections.abc import Mapping
 from typing import Any
 
 import ml_collections
 
-from zoo.config.fields import AUTO, GATED
+from zoo.config.fields import AUTO, BY_PATH, GATED
 from zoo.config.files import override, parse_argument
-from zoo.config.resolve import flatten
+from zoo.config.resolve import flatten, from_flat
+from zoo.config.scopes import SIDES, scoped, scopes_in
 
 PRESETS = {
     "tiny": {"dim": 64, "layers": 2, "heads": 4, "length": 64, "batch": 16, "steps": 200, "warmup": 20, "every": 100},
     "smoke": {"dim": 32, "layers": 2, "heads": 4, "length": 16, "batch": 4, "steps": 4, "warmup": 1, "every": 2},
 }
+STRETCHED = ("dynamic", "yarn", "llama3")
 
 
 def shrink(config: ml_collections.ConfigDict, preset: str) -> ml_collections.ConfigDict:
     """Returns `config` at the size of `preset` ("tiny" or "smoke").
 
-    What a variant is stays (kinds, placement, biases, whether heads share keys, whether there is a window); how large it is
-    changes: width, depth, heads, hidden width in proportion, sequence, batch and budget. The text is `stdlib` as bytes.
+    What a variant is stays (kinds, placement, biases, whether heads share keys, whether there is a window, which kinds of layers
+    there are, which side is deeper); how large it is changes: width, depth, heads, hidden width in proportion, windows, sequence,
+    batch and budget. The text is `stdlib` as bytes.
     """
     size, flat = PRESETS[preset], flatten(config)
-    kv_heads, heads = flat["model.attention.num_kv_heads"], flat["model.attention.num_heads"]
-    if kv_heads not in (AUTO, heads):
-        kv_heads = 1 if kv_heads == 1 else size["heads"] // 2
-    elif kv_heads == heads:
-        kv_heads = size["heads"]
-    hidden = flat["model.ffn.hidden_dim"]
-    if hidden != AUTO:
-        unit = 24 if flat["model.ffn.kind"] in GATED else 8
-        hidden = max(unit, round(hidden / flat["model.dim"] * size["dim"] / unit) * unit)
-    learned = flat["model.position.kind"] == "learned"
-    return override(config, {
+    scopes = scopes_in(flat)
+    whole = {path: value for path, value in flat.items() if path in BY_PATH}
+    pattern = tuple(dict.fromkeys(whole["model.layers.pattern"]))
+    derived_std = whole["model.init.kernel"] != "normal" and whole["model.init.embedding_std"] == whole["model.dim"] ** -0.5
+    changes = _layers(whole, whole, scopes, "model", size) | {
         "model.dim": size["dim"],
-        "model.num_layers": size["layers"],
+        "model.num_layers": max(size["layers"], len(pattern)),
+        "model.layers.pattern": pattern,
         "model.vocab_size": AUTO,
-        "model.attention.num_heads": size["heads"],
-        "model.attention.num_kv_heads": kv_heads,
-        "model.attention.head_dim": AUTO,
-        "model.attention.scale": AUTO,
-        "model.attention.window": size["length"] // 4 if flat["model.attention.window"] else 0,
-        "model.attention.kernel": AUTO,
         "model.dtype": "float32",
         "model.scan_layers": False,
         "model.remat": "none",
-        "model.ffn.hidden_dim": hidden,
-        "model.position.max_length": size["length"] if learned and flat["model.position.max_length"] != AUTO else AUTO,
+        "model.init.embedding_std": AUTO if derived_std else whole["model.init.embedding_std"],
+        "objective.prefix_length": AUTO,
+        "objective.chunk_tokens": AUTO,
         "data.source": "stdlib",
         "data.document_separator": "",
         "data.tokenizer.kind": "bytes",
@@ -60,8 +54,107 @@ def shrink(config: ml_collections.ConfigDict, preset: str) -> ml_collections.Con
         "training.eval_batches": 10,
         "training.log_every": max(1, size["steps"] // 20),
         "optimizer.learning_rate": 3e-3,
-        "schedule.warmup_steps": min(flat["schedule.warmup_steps"], size["warmup"]),
-    })
+        "schedule.warmup_steps": min(whole["schedule.warmup_steps"], size["warmup"]),
+        **{path: field.default for path, field in BY_PATH.items() if path.startswith("mesh.")},
+    }
+    if whole["model.architecture"] == "elmo":
+        changes |= {"model.elmo.characters": 12, "model.elmo.character_dim": 8, "model.elmo.filters": (1, 8, 2, 8, 3, 16),
+                    "model.elmo.cell_dim": 2 * size["dim"]}
+    for scope, overrides in scopes.items():
+        changes |= {scoped(scope, path): value for path, value in _scope(whole, overrides, scopes, scope, size).items()}
+    return override(from_flat(whole), changes)
+
+
+def _scope(
+    whole: dict[str, Any], overrides: dict[str, Any], scopes: dict[str, dict[str, Any]], scope: str, size: dict[str, int],
+) -> dict[str, Any]:
+    """The overrides of a scope at the new size. A value that a scope holds is never `auto`: it is what would be derived there."""
+    seen = whole | overrides
+    small = _layers(seen, whole, scopes, scope, size)
+    if "model.num_layers" in overrides:
+        small["model.num_layers"] = max(1, round(overrides["model.num_layers"] / whole["model.num_layers"] * size["layers"]))
+    width = small["model.attention.head_dim"]
+    derived = {"model.attention.scale": width**-0.5, "model.attention.features": max(1, int(width * math.log(width))),
+               "model.position.max_length": size["length"]}
+    kept = {path: small.get(path, value) for path, value in overrides.items()}
+    kept = {path: derived.get(path, value) if value == AUTO else value for path, value in kept.items()}
+    # An implementation is chosen for the device: for a CPU, it chooses itself.
+    kept.pop("model.attention.kernel", None)
+    # A kind of layers must say something all the same.
+    return kept or {"model.residual": seen["model.residual"]}
+
+
+def _layers(
+    seen: dict[str, Any], whole: dict[str, Any], scopes: dict[str, dict[str, Any]], scope: str, size: dict[str, int],
+) -> dict[str, Any]:
+    """The fields of layers at the new size, `auto` where nothing else is to be kept.
+
+    Args:
+        seen: the flat config as these layers see it.
+        whole: that of the whole model, whose heads the others are in proportion to.
+        scopes: all overrides, for the order of their windows.
+        scope: "model", a side, or a kind.
+    """
+    length, heads = size["length"], seen["model.attention.num_heads"]
+    usual = 1 if whole["model.attention.num_heads"] == 1 else size["heads"]
+    new_heads = 1 if heads == 1 else min(8, max(2, 2 ** round(math.log2(size["heads"] * heads / whole["model.attention.num_heads"]))))
+    kv_heads = seen["model.attention.num_kv_heads"]
+    if kv_heads == heads:
+        kv_heads = new_heads
+    elif kv_heads != AUTO:
+        kv_heads = 1 if kv_heads == 1 else new_heads // 2
+    head_dim = AUTO
+    if scope != "model":
+        head_dim = max(4, round(_head_dim(seen) / _head_dim(whole) * (size["dim"] // usual) / 4) * 4)
+    width = size["dim"] // new_heads if head_dim == AUTO else head_dim
+    hidden = seen["model.ffn.hidden_dim"]
+    if hidden != AUTO:
+        unit = 24 if seen["model.ffn.kind"] in GATED else 8
+        hidden = max(unit, round(hidden / seen["model.dim"] * size["dim"] / unit) * unit)
+    changes = {
+        "model.attention.num_heads": new_heads,
+        "model.attention.num_kv_heads": kv_heads,
+        "model.attention.head_dim": head_dim,
+        "model.attention.scale": 1.0 if seen["model.attention.scale"] == 1.0 else AUTO,
+        "model.attention.window": _window(seen["model.attention.window"], whole, scopes, scope, length),
+        "model.attention.global_tokens": min(seen["model.attention.global_tokens"], length // 16),
+        "model.attention.kernel": AUTO,
+        "model.attention.features": AUTO,
+        "model.ffn.hidden_dim": hidden,
+    }
+    if seen["model.attention.kind"] == "performer":
+        changes["model.attention.redraw_every"] = min(seen["model.attention.redraw_every"], size["steps"] // 4)
+    return changes | _position(seen, width, length)
+
+
+def _head_dim(seen: dict[str, Any]) -> float:
+    given = seen["model.attention.head_dim"]
+    return seen["model.dim"] / seen["model.attention.num_heads"] if given == AUTO else given
+
+
+def _window(window: int, whole: dict[str, Any], scopes: dict[str, dict[str, Any]], scope: str, length: int) -> int:
+    """A quarter of the sequence for the widest window of a config, half of that for the next; odd where it reaches to both sides."""
+    if not window:
+        return 0
+    windows = {whole["model.attention.window"], *(overrides.get("model.attention.window", 0) for overrides in scopes.values())}
+    wider = sum(other > window for other in windows)
+    small = max(1, (length // 4) >> wider)
+    both_sides = whole["model.architecture"] == "encoder" or scope == SIDES[0]
+    return small | 1 if both_sides else small
+
+
+def _position(seen: dict[str, Any], width: int, length: int) -> dict[str, Any]:
+    """The fields of positions, for heads of `width` and rows of `length`."""
+    kind, changes = seen["model.position.kind"], {}
+    changes["model.position.max_length"] = length if kind == "learned" and seen["model.position.max_length"] != AUTO else AUTO
+    if kind == "rope":
+        changes["model.position.fraction"] = max(2, 2 * round(seen["model.position.fraction"] * width / 2)) / width
+        if seen["model.position.scaling.kind"] in STRETCHED:
+            share = seen["model.position.scaling.original_length"] / seen["data.sequence_length"]
+            changes["model.position.scaling.original_length"] = max(1, round(share * length))
+    if kind == "shaw":
+        changes["model.position.clip"] = min(seen["model.position.clip"], length // 4)
+    return changes
 
 
 def sized(argument: str, base: ml_collections.ConfigDict, sizes: Mapping[str, Mapping[str, Any]]) -> ml_collections.ConfigDict:

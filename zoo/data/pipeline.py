@@ -1,7 +1,8 @@
 """Rows -> batches: an endless shuffled sequence for training, a fixed list for evaluation.
 
 Training batch n is a function of (seed, n) alone, so every arm of an experiment sees the same
-batches, a run resumes by giving a number, and the number of processes changes nothing.
+batches, a run resumes by giving a number, and the number of processes changes nothing. Masks are
+made here too, row by row.
 """
 
 import functools
@@ -11,6 +12,7 @@ from typing import Self
 
 import numpy as np
 
+from zoo.data.masking import Masking
 from zoo.data.rows import PADDING, all_rows, full_rows, gather_rows
 from zoo.errors import ConfigError, DataError
 
@@ -48,6 +50,7 @@ def training_batches(
     start_step: int = 0,
     process_index: int = 0,
     process_count: int = 1,
+    masking: Masking | None = None,
 ) -> TrainingBatches:
     """Shuffled rows of the stream, without end.
 
@@ -63,9 +66,10 @@ def training_batches(
         start_step: number of the first batch; no earlier batch is made.
         process_index: which part of each batch, 0 .. process_count - 1.
         process_count: number of parts.
+        masking: corrupts each row, by the seed, its number and the epoch.
 
     Returns:
-        iterator of {"tokens": int32 [B / process_count, T + 1]}.
+        iterator of {"tokens": int32 [B / process_count, T + 1]}, or with `masking` of what that gives, of rows of T tokens.
 
     Raises:
         DataError: the stream is shorter than one row.
@@ -73,17 +77,19 @@ def training_batches(
     """
     import grain
 
-    rows = full_rows(tokens, length)
+    ahead = _ahead(masking)
+    rows = full_rows(tokens, length, ahead)
     if rows == 0:
         raise DataError(
-            f"the training text has {len(tokens)} tokens, one row takes data.sequence_length + 1 = {length + 1}; "
+            f"the training text has {len(tokens)} tokens, one row takes data.sequence_length{' + 1' * ahead} = {length + ahead}; "
             "take a longer text, a smaller data.sequence_length or a smaller data.validation_fraction"
         )
     mine = _part(batch_size, process_index, process_count)
 
     def batch(step: int) -> dict[str, np.ndarray]:
-        indices = _shuffled(range(step * batch_size + mine.start, step * batch_size + mine.stop), rows, seed)
-        return {"tokens": gather_rows(tokens, indices, length)}
+        indices, epochs = _shuffled(range(step * batch_size + mine.start, step * batch_size + mine.stop), rows, seed)
+        gathered = gather_rows(tokens, indices, length, ahead)
+        return {"tokens": gathered} if masking is None else masking.training_batch(gathered, indices, epochs, seed)
 
     # An element is a whole batch: with one per row, calls between stages cost two to three times as much.
     batches = grain.MapDataset.range(sys.maxsize // batch_size).map(batch)
@@ -101,6 +107,7 @@ def evaluation_batches(
     limit_rows: int = 0,
     process_index: int = 0,
     process_count: int = 1,
+    masking: Masking | None = None,
 ) -> Iterator[dict[str, np.ndarray]]:
     """Rows of the stream in order, all of them or an evenly spaced sample; the same on every call.
 
@@ -114,28 +121,35 @@ def evaluation_batches(
         limit_rows: at most this many rows; 0 = all of them. Which rows are taken does not depend on B.
         process_index: which part of each batch, as in `training_batches`.
         process_count: number of parts.
+        masking: corrupts each row, by its number alone.
 
     Returns:
-        finite iterator of {"tokens": int32 [B / process_count, T + 1]}.
+        finite iterator of {"tokens": int32 [B / process_count, T + 1]}, or with `masking` of what that gives, of rows of T tokens.
 
     Raises:
         DataError: the stream holds no target.
         ConfigError: the batch does not divide over the processes.
     """
-    rows = all_rows(tokens, length)
+    ahead = _ahead(masking)
+    rows = all_rows(tokens, length, ahead)
     if rows == 0:
-        raise DataError(f"the evaluation text has {len(tokens)} tokens; with fewer than 2 nothing is predicted")
+        raise DataError(f"the evaluation text has {len(tokens)} tokens; with fewer than {1 + ahead} nothing is predicted")
     count = min(rows, limit_rows) if limit_rows else rows
     chosen = np.arange(count) * rows // count
     mine = _part(batch_size, process_index, process_count)
 
     def batch(start: int) -> dict[str, np.ndarray]:
-        result = np.full((batch_size, length + 1), PADDING, np.int32)
-        part = gather_rows(tokens, chosen[start : start + batch_size], length)
-        result[: len(part)] = part
-        return {"tokens": result[mine]}
+        result = np.full((batch_size, length + ahead), PADDING, np.int32)
+        indices = np.zeros(batch_size, np.int64)
+        part = chosen[start : start + batch_size]
+        indices[: len(part)], result[: len(part)] = part, gather_rows(tokens, part, length, ahead)
+        return {"tokens": result[mine]} if masking is None else masking.evaluation_batch(result[mine], indices[mine])
 
     return (batch(start) for start in range(0, count, batch_size))
+
+
+def _ahead(masking: Masking | None) -> int:
+    return 1 if masking is None else 0
 
 
 def _part(batch_size: int, process_index: int, process_count: int) -> slice:
@@ -145,15 +159,16 @@ def _part(batch_size: int, process_index: int, process_count: int) -> slice:
     return slice(process_index * size, (process_index + 1) * size)
 
 
-def _shuffled(positions: range, rows: int, seed: int) -> np.ndarray:
-    """Row numbers at these positions of the endless order: epoch after epoch, each its own permutation."""
+def _shuffled(positions: range, rows: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
+    """Row numbers at these positions of the endless order, epoch after epoch, each its own permutation; and the epochs."""
     from grain.experimental import index_shuffle
 
-    indices = np.empty(len(positions), np.int64)
+    indices, epochs = np.empty((2, len(positions)), np.int64)
     for place, position in enumerate(positions):
         epoch, position = divmod(position, rows)
         indices[place] = index_shuffle(position, max_index=rows - 1, seed=_epoch_seed(seed, epoch), rounds=4)
-    return indices
+        epochs[place] = epoch
+    return indices, epochs
 
 
 @functools.lru_cache(maxsize=1024)

@@ -2,7 +2,7 @@
 
 The stream is [document] text [document] text ...; row i is stream[i*T : i*T + T + 1], so neighbours
 share one token (the target of one is the input of the next) and every token but the first is a
-target exactly once.
+target exactly once. Where nothing is predicted ahead, rows are stream[i*T : i*T + T].
 """
 
 import hashlib
@@ -45,28 +45,29 @@ def cached_tokens(
     )
 
 
-def full_rows(tokens: np.ndarray, length: int) -> int:
-    """Number of rows of T = `length` with all T + 1 tokens."""
-    return max(len(tokens) - 1, 0) // length
+def full_rows(tokens: np.ndarray, length: int, ahead: int = 1) -> int:
+    """Number of rows of T = `length` with all T + `ahead` tokens."""
+    return max(len(tokens) - ahead, 0) // length
 
 
-def all_rows(tokens: np.ndarray, length: int) -> int:
+def all_rows(tokens: np.ndarray, length: int, ahead: int = 1) -> int:
     """Number of rows of T = `length` that hold at least one target, the last one perhaps padded."""
-    return -(-max(len(tokens) - 1, 0) // length)
+    return -(-max(len(tokens) - ahead, 0) // length)
 
 
-def gather_rows(tokens: np.ndarray, indices: np.ndarray, length: int) -> np.ndarray:
+def gather_rows(tokens: np.ndarray, indices: np.ndarray, length: int, ahead: int = 1) -> np.ndarray:
     """Rows by their number.
 
     Args:
         tokens: the stream, [tokens].
         indices: row numbers, [B].
         length: T.
+        ahead: tokens of a row past its T: 1 where the next token is a target, 0 where targets are the row's own.
 
     Returns:
-        int32 [B, T + 1], padded with -1 past the end of the stream.
+        int32 [B, T + ahead], padded with -1 past the end of the stream.
     """
-    positions = indices[:, None] * length + np.arange(length + 1)
+    positions = indices[:, None] * length + np.arange(length + ahead)
     rows = tokens.take(positions, mode="clip").astype(np.int32)
     rows[positions >= len(tokens)] = PADDING
     return rows

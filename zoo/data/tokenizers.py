@@ -22,6 +22,7 @@ from zoo.errors import ConfigError, DataError, did_you_mean
 from zoo.files import cache_directory, read_json, write_json
 
 _FILE = "tokenizer.json"
+_BEGIN, _END = 257, 258  # Ids of the marks around a token's bytes, which are 1 .. 256.
 # Characters handed to the library at once: enough to keep its threads busy, few enough to bound its memory.
 _CHUNK, _CHUNKS_AT_ONCE = 1 << 14, 1 << 10
 # Byte-level BPE never merges across the border between a visible character and the space or newline
@@ -91,6 +92,21 @@ class Tokenizer(ABC):
     def token_bytes(self) -> np.ndarray:
         """Number of UTF-8 bytes each id stands for, int64 [V]; 0 for the special token."""
         return np.array([len(piece) for piece in self.pieces], np.int64)
+
+    def token_characters(self, width: int) -> np.ndarray:
+        """The bytes of each token, for models that read characters: int32 [V, width].
+
+        0 is padding, 1 .. 256 the bytes 0 .. 255, 257 and 258 the begin and the end of a token (as in Peters et al. 2018, who number them
+        otherwise). A token with more than `width` - 2 bytes is cut and keeps its end; the special token is a begin and an end.
+
+        Args:
+            width: at least 2.
+        """
+        table = np.zeros((self.vocab_size, width), np.int32)
+        for row, piece in zip(table, self.pieces, strict=True):
+            characters = [_BEGIN, *(byte + 1 for byte in piece[: width - 2]), _END]
+            row[: len(characters)] = characters
+        return table
 
     @cached_property
     def fingerprint(self) -> str:

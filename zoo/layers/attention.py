@@ -1,44 +1,135 @@
-"""Self-attention: multi-head, grouped-query and multi-query, with an optional sliding window."""
+"""Attention: multi-head, grouped-query and multi-query, within a sequence and across two, over all keys or a window."""
+
+from dataclasses import replace
 
 import jax
+import jax.numpy as jnp
 from flax import nnx
 from jaxtyping import Array, Float
 
 from zoo.config import ResolvedConfig
+from zoo.layers.banded import banded_attention, block_length
 from zoo.layers.context import Context
-from zoo.layers.kernels import KERNELS, choose_kernel
-from zoo.layers.parameter import Linear, kernel_initializer
-from zoo.layers.position import Position
+from zoo.layers.kernels import KERNELS, Scoring, choose_kernel
+from zoo.layers.norm import rms_norm
+from zoo.layers.parameter import Initializer, Linear, kernel_initializer, normal, ones, parameter, statistic, zeros
+from zoo.layers.performer import performer_attention, random_features
+from zoo.layers.position import Position, make_attention_position
+
+
+class HeadNorm(nnx.Module):
+    """RMSNorm of queries or keys (Henry et al. 2020; Dehghani et al. 2023), before they are rotated.
+
+    "head" normalises the K values of each head, with one scale [K] for all heads; "full" all heads' values together, scale [H K].
+    """
+
+    def __init__(self, config: ResolvedConfig, heads: int):
+        K = config.attention.head_dim
+        self.full, self.epsilon, self.unit_offset = config.attention.qk_norm == "full", config.norm.epsilon, config.norm.unit_offset
+        self.scale = parameter((heads * K if self.full else K,), (None,), zeros if self.unit_offset else ones)
+
+    def __call__(self, x: Float[Array, "B T H K"]) -> Float[Array, "B T H K"]:
+        """Normalises queries or keys."""
+        scale = 1 + self.scale[...] if self.unit_offset else self.scale[...]
+        if not self.full:
+            return rms_norm(x, scale, self.epsilon)
+        return rms_norm(x.reshape(*x.shape[:2], -1), scale, self.epsilon).reshape(x.shape)
 
 
 class Attention(nnx.Module):
-    """Attention(x) = concat_h(softmax(scale * q_h k_g^T) v_g) W_o (Vaswani et al. 2017, section 3.2).
+    """Attention(x, y) = concat_h(softmax(scale * q_h k_g^T) v_g) W_o, q = x W_q, k = y W_k, v = y W_v (Vaswani et al. 2017, section 3.2).
 
-    H query heads share G key/value heads in groups of H / G (Ainslie et al. 2023): G = H is multi-head, G = 1 multi-query.
+    y is x itself, or in cross-attention the encoder's output. H query heads share G key/value heads in groups of H / G (Ainslie et al.
+    2023): G = H is multi-head, G = 1 multi-query (Shazeer 2019). Global tokens see all and are seen by all whatever the window, with
+    `global_projections` through matrices of their own (Beltagy et al. 2020, section 3.1).
     """
 
-    def __init__(self, config: ResolvedConfig):
+    def __init__(self, config: ResolvedConfig, cross: bool = False, value_gain: float = 1.0):
         attention = config.attention
         H, G, K = attention.num_heads, attention.num_kv_heads, attention.head_dim
-        initializer = kernel_initializer(config)
-        last = kernel_initializer(config, (2 * config.num_layers) ** -0.5 if config.init.scale_residual else 1.0)
-        self.query = Linear(config.dim, H * K, ("embed", "heads"), attention.bias, initializer)
-        self.key = Linear(config.dim, G * K, ("embed", "kv_heads"), attention.bias, initializer)
-        self.value = Linear(config.dim, G * K, ("embed", "kv_heads"), attention.bias, initializer)
-        self.output = Linear(H * K, config.dim, ("heads", "embed"), attention.bias, last)
-        self.config, self.dtype = attention, config.dtype
+        last = kernel_initializer(config, value_gain * ((2 * config.num_layers) ** -0.5 if config.init.scale_residual else 1.0))
 
-    def __call__(self, x: Float[Array, "B T D"], context: Context, position: Position) -> Float[Array, "B T D"]:
-        """Lets every token read what `context` makes visible to it."""
-        config = self.config
-        B, T, _ = x.shape
-        q = self.query(x).reshape(B, T, config.num_heads, config.head_dim)
-        k = self.key(x).reshape(B, T, config.num_kv_heads, config.head_dim)
-        v = self.value(x).reshape(B, T, config.num_kv_heads, config.head_dim)
-        q, k = position.rotate(q, k, context.positions, context.positions)
-        score = position.score(context.positions, context.positions)
-        dropout = config.dropout if context.dropout_key is not None else 0.0
-        kernel = choose_kernel(config.kernel, jax.default_backend(), jax.device_count(), self.dtype, score is not None,
-                               context.documents is not None, dropout > 0, config.head_dim)
-        attended = KERNELS[kernel](q, k, v, context, config.window, config.scale, score, dropout)
-        return self.output(attended.reshape(B, T, -1))
+        def project(heads: int, axis: str, initializer: Initializer) -> Linear:
+            return Linear(config.dim, heads * K, ("embed", axis), attention.bias, initializer)
+
+        initializer, of_values = kernel_initializer(config), kernel_initializer(config, value_gain)
+        self.query, self.key = project(H, "heads", initializer), project(G, "kv_heads", initializer)
+        self.value = project(G, "kv_heads", of_values)
+        self.output = Linear(H * K, config.dim, ("heads", "embed"), attention.bias, last)
+        normed = attention.qk_norm != "none"
+        self.query_norm, self.key_norm = (HeadNorm(config, H), HeadNorm(config, G)) if normed else (None, None)
+        self.sinks = parameter((H,), ("heads",), normal(config.init.embedding_std)) if attention.sinks else None
+        self.features = None
+        if attention.kind == "performer":
+            self.features = statistic((attention.features, K), random_features, attention.redraw_every)
+        self.position = Position(config) if cross else make_attention_position(config)
+        # A window and global tokens are places in one sequence; what another sequence shows is seen whole.
+        self.window, self.global_tokens = (0, 0) if cross else (attention.window, attention.global_tokens)
+        if attention.global_projections and not cross:
+            self.global_query, self.global_key = project(H, "heads", initializer), project(G, "kv_heads", initializer)
+            self.global_value = project(G, "kv_heads", of_values)
+        self.config, self.dtype, self.cross = attention, config.dtype, cross
+
+    def __call__(
+        self, x: Float[Array, "B T D"], context: Context, shared: Float[Array, "B H T T"] | None = None
+    ) -> Float[Array, "B T D"]:
+        """Lets every token read what `context` makes visible to it.
+
+        Args:
+            x: the tokens.
+            context: structure of the sequence, and for cross-attention the memory.
+            shared: what all layers add to the scores, computed once.
+        """
+        source = context.memory.hidden.astype(x.dtype) if self.cross else x
+        if self.cross:
+            context, shared = context.across(), None
+        q, k = self._heads(self.query(x), self.query_norm), self._heads(self.key(source), self.key_norm)
+        q, k = self.position.rotate(q, k, context.positions, context.keys_at)
+        v = self._heads(self.value(source))
+        if self.features is not None:
+            attended = performer_attention(q, k, v, self.features[...], context)
+        else:
+            attended = self._softmax(q, k, v, context, shared)
+            if self.global_tokens:
+                attended = attended.at[:, : self.global_tokens].set(self._global(x, q, k, v, context, shared))
+        return self.output(attended.reshape(*x.shape[:2], -1))
+
+    def _heads(self, x: Float[Array, "B T HK"], norm: HeadNorm | None = None) -> Float[Array, "B T H K"]:
+        x = x.reshape(*x.shape[:2], -1, self.config.head_dim)
+        return x if norm is None else norm(x)
+
+    def _scoring(self, context: Context, shared: Array | None) -> Scoring:
+        return Scoring(
+            scale=self.config.scale, window=self.window, global_tokens=self.global_tokens,
+            score=self.position.score if self.position.scores else None, reads_query=self.position.reads_query, shared=shared,
+            softcap=self.config.softcap, sinks=None if self.sinks is None else self.sinks[...],
+            value=self.position.value if self.position.adds_values else None,
+            dropout=self.config.dropout if context.dropout_key is not None else 0.0,
+        )  # fmt: skip
+
+    def _softmax(self, q, k, v, context: Context, shared: Array | None) -> Float[Array, "B T H K"]:
+        scoring = self._scoring(context, shared)
+        name = choose_kernel(self.config.kernel, jax.default_backend(), jax.device_count(), self.dtype, self.config.head_dim, {
+            "score": scoring.score is not None or shared is not None, "documents": context.documents is not None,
+            "dropout": scoring.dropout > 0, "softcap": scoring.softcap > 0, "sinks": scoring.sinks is not None,
+            "value": scoring.value is not None, "padding": not (context.causal and context.in_order)})
+        size = block_length(q.shape[1], self.window, context.causal) if context.in_order else 0
+        if size and name != "cudnn":
+            return banded_attention(KERNELS[name], size, q, k, v, context, scoring)
+        return KERNELS[name](q, k, v, context, scoring)
+
+    def _global(self, x, q, k, v, context: Context, shared: Array | None) -> Float[Array, "B N H K"]:
+        """What the global tokens read: every filled slot."""
+        first = slice(None, self.global_tokens)
+        if self.config.global_projections:
+            q, k = self._heads(self.global_query(x[:, first]), self.query_norm), self._heads(self.global_key(x), self.key_norm)
+            q, k = self.position.rotate(q, k, context.positions[:, first], context.positions)
+            v = self._heads(self.global_value(x))
+        alone = replace(context, positions=context.positions[:, first], key_positions=context.positions, in_order=False)
+        scoring = replace(self._scoring(context, None if shared is None else shared[:, :, first]), window=0, global_tokens=0)
+        return KERNELS["einsum"](q[:, first], k, v, alone, scoring)
+
+
+def shared_scores(position: Position, context: Context) -> Float[Array, "B H T T"] | None:
+    """What a scheme that all layers share adds to their scores, computed once per forward pass."""
+    return position.score(jnp.zeros(0), context.positions, context.positions) if position.scores else None

@@ -1,4 +1,6 @@
-"""Blocks: where a layer normalises and adds. Each class is the paper's equation."""
+"""Blocks: where a layer normalises and adds. Each class is the paper's equation for one sublayer f: attention, cross-attention, FFN."""
+
+from collections.abc import Callable
 
 from flax import nnx
 from jaxtyping import Array, Float
@@ -7,54 +9,150 @@ from zoo.config import ResolvedConfig
 from zoo.layers.attention import Attention
 from zoo.layers.context import Context
 from zoo.layers.feedforward import FeedForward
-from zoo.layers.norm import NoNorm, make_norm
-from zoo.layers.position import Position
+from zoo.layers.norm import NoNorm, Norm, make_norm
+
+Hidden = Float[Array, "B T D"]
+Sublayer = Callable[[Hidden], Hidden]
 
 
 class Block(nnx.Module):
-    """The parts of a block; subclasses put them in order."""
+    """One layer: its sublayers in order, each through `sublayer`, the equation that a subclass gives.
 
-    def __init__(self, config: ResolvedConfig):
-        self.attention_norm, self.attention = make_norm(config), Attention(config)
-        self.ffn_norm, self.ffn = make_norm(config), FeedForward(config)
-        self.residual, self.rate = config.residual, config.dropout
+    Args:
+        config: the `model` part, as this layer sees it.
+        cross: the layer also reads a memory by cross-attention (Vaswani et al. 2017, section 3.1).
+        sides: (layers of the encoder, of the decoder) where there are both, else None; DeepNorm's constants depend on them.
+    """
 
-    def add(self, x: Float[Array, "B T D"], y: Float[Array, "B T D"], context: Context, path: str) -> Float[Array, "B T D"]:
-        """x + dropout(y), or dropout(y) alone when residual connections are off."""
-        y = context.dropout(y, self.rate, path)
-        return x + y if self.residual else y
+    final_norm = True
+    """Whether a norm follows the last block."""
+    norms_output = False
+    """Whether each sublayer has a second norm, for its output."""
+
+    def __init__(self, config: ResolvedConfig, cross: bool = False, sides: tuple[int, int] | None = None):
+        self.alpha, gain = self.constants(config, sides)
+        self.parts = ("attention", *(("cross_attention",) if cross else ()), "ffn")
+        self.attention = Attention(config, value_gain=gain)
+        if cross:
+            self.cross_attention = Attention(config, cross=True, value_gain=gain)
+        self.ffn = FeedForward(config, gain)
+        for part in self.parts:
+            if not (config.parallel == "shared_norm" and part == "ffn"):
+                setattr(self, f"{part}_norm", make_norm(config))
+            if self.norms_output:
+                setattr(self, f"{part}_output_norm", make_norm(config))
+        self.residual, self.rate, self.parallel = config.residual, config.dropout, config.parallel
+
+    @staticmethod
+    def constants(config: ResolvedConfig, sides: tuple[int, int] | None) -> tuple[float, float]:
+        """(factor on the residual stream, factor on initial values of values, outputs and FFN)."""
+        del config, sides
+        return 1.0, 1.0
+
+    def sublayer(self, x: Hidden, f: Sublayer, norm: Norm, output_norm: Norm | None, context: Context, part: str) -> Hidden:
+        """The equation."""
+        raise NotImplementedError
+
+    def add(self, x: Hidden, y: Hidden, context: Context, part: str) -> Hidden:
+        """alpha * x + dropout(y), or dropout(y) alone when residual connections are off."""
+        return self.combine(x, context.dropout(y, self.rate, part))
+
+    def combine(self, x: Hidden, y: Hidden) -> Hidden:
+        """alpha * x + y, or y alone when residual connections are off."""
+        if not self.residual:
+            return y
+        return (x if self.alpha == 1.0 else self.alpha * x) + y
+
+    def __call__(self, x: Hidden, context: Context, shared: Float[Array, "B H T T"] | None = None) -> Hidden:
+        """Applies the sublayers.
+
+        Args:
+            x: the tokens.
+            context: structure of the sequence.
+            shared: what all layers add to the scores of self-attention.
+        """
+        functions: dict[str, Sublayer] = {"attention": lambda y: self.attention(y, context, shared), "ffn": self.ffn}
+        if "cross_attention" in self.parts:
+            functions["cross_attention"] = lambda y: self.cross_attention(y, context)
+        if self.parallel != "none":
+            return self.side_by_side(x, functions, context)
+        for part in self.parts:
+            norm, output_norm = getattr(self, f"{part}_norm"), getattr(self, f"{part}_output_norm", None)
+            x = self.sublayer(x, functions[part], norm, output_norm, context, part)
+        return x
+
+    def side_by_side(self, x: Hidden, functions: dict[str, Sublayer], context: Context) -> Hidden:
+        """x + Attention(Norm(x)) + FFN(Norm(x)), both reading the same x (Wang & Komatsuzaki 2021, GPT-J: one norm for both;
+        Black et al. 2022, GPT-NeoX-20B, section 2.1: one each).
+        """
+        normed = self.attention_norm(x, context)
+        also = normed if self.parallel == "shared_norm" else self.ffn_norm(x, context)
+        attended = context.dropout(functions["attention"](normed), self.rate, "attention")
+        return self.combine(x, attended + context.dropout(functions["ffn"](also), self.rate, "ffn"))
 
 
 class PreNormBlock(Block):
-    """x = x + Attention(Norm(x)); x = x + FFN(Norm(x)) (Xiong et al. 2020, Table 1, right)."""
+    """x = x + f(Norm(x)) (Xiong et al. 2020, Table 1, right)."""
 
-    final_norm = True
-
-    def __call__(self, x: Float[Array, "B T D"], context: Context, position: Position) -> Float[Array, "B T D"]:
-        """Applies attention and feed-forward."""
-        x = self.add(x, self.attention(self.attention_norm(x), context, position), context, "attention")
-        return self.add(x, self.ffn(self.ffn_norm(x)), context, "ffn")
+    def sublayer(self, x: Hidden, f: Sublayer, norm: Norm, output_norm: Norm | None, context: Context, part: str) -> Hidden:
+        """Applies one sublayer."""
+        return self.add(x, f(norm(x, context)), context, part)
 
 
 class PostNormBlock(Block):
-    """x = Norm(x + Attention(x)); x = Norm(x + FFN(x)) (Vaswani et al. 2017, section 3.1)."""
+    """x = Norm(x + f(x)) (Vaswani et al. 2017, section 3.1)."""
 
     final_norm = False
 
-    def __call__(self, x: Float[Array, "B T D"], context: Context, position: Position) -> Float[Array, "B T D"]:
-        """Applies attention and feed-forward."""
-        x = self.attention_norm(self.add(x, self.attention(x, context, position), context, "attention"))
-        return self.ffn_norm(self.add(x, self.ffn(x), context, "ffn"))
+    def sublayer(self, x: Hidden, f: Sublayer, norm: Norm, output_norm: Norm | None, context: Context, part: str) -> Hidden:
+        """Applies one sublayer."""
+        return norm(self.add(x, f(x), context, part), context)
 
 
-PLACEMENTS = {"pre": PreNormBlock, "post": PostNormBlock}
+class SandwichBlock(Block):
+    """x = x + Norm(f(Norm(x))) (Ding et al. 2021, section 3.2; Gemma 2)."""
+
+    norms_output = True
+
+    def sublayer(self, x: Hidden, f: Sublayer, norm: Norm, output_norm: Norm | None, context: Context, part: str) -> Hidden:
+        """Applies one sublayer."""
+        return self.add(x, output_norm(f(norm(x, context)), context), context, part)
 
 
-def make_block(config: ResolvedConfig) -> Block:
-    """Builds the block that `norm.placement` names, from the `model` part of a config."""
-    return PLACEMENTS[config.norm.placement](config)
+class ReorderedBlock(Block):
+    """x = x + Norm(f(x)) (Liu et al. 2021, Swin V2, section 3.2; OLMo 2)."""
+
+    def sublayer(self, x: Hidden, f: Sublayer, norm: Norm, output_norm: Norm | None, context: Context, part: str) -> Hidden:
+        """Applies one sublayer."""
+        return self.add(x, norm(f(x), context), context, part)
 
 
-def make_final_norm(config: ResolvedConfig) -> nnx.Module:
-    """Builds the norm after the last block, which pre-norm needs and post-norm has already."""
+class DeepNormBlock(PostNormBlock):
+    """x = Norm(alpha x + f(x)), the weights of values, outputs and FFN scaled by beta at the start (Wang et al. 2022, figure 2).
+
+    With N encoder and M decoder layers, alpha and beta are (2N)^(1/4) and (8N)^(-1/4) for one stack alone,
+    0.81 (N^4 M)^(1/16) and 0.87 (N^4 M)^(-1/16) for the encoder of two, (3M)^(1/4) and (12M)^(-1/4) for its decoder.
+    """
+
+    @staticmethod
+    def constants(config: ResolvedConfig, sides: tuple[int, int] | None) -> tuple[float, float]:
+        """(alpha, beta)."""
+        if sides is None:
+            return (2 * config.num_layers) ** 0.25, (8 * config.num_layers) ** -0.25
+        N, M = sides
+        if config.architecture == "encoder":
+            return 0.81 * (N**4 * M) ** (1 / 16), 0.87 * (N**4 * M) ** (-1 / 16)
+        return (3 * M) ** 0.25, (12 * M) ** -0.25
+
+
+PLACEMENTS = {"pre": PreNormBlock, "post": PostNormBlock, "sandwich": SandwichBlock, "reordered": ReorderedBlock, "deepnorm": DeepNormBlock}
+
+
+def make_block(config: ResolvedConfig, cross: bool = False, sides: tuple[int, int] | None = None) -> Block:
+    """Builds the block that `norm.placement` names; see `Block` for the arguments."""
+    return PLACEMENTS[config.norm.placement](config, cross, sides)
+
+
+def make_final_norm(config: ResolvedConfig) -> Norm:
+    """Builds the norm after the last block, which post-norm has already."""
     return make_norm(config) if PLACEMENTS[config.norm.placement].final_norm else NoNorm(config)

@@ -14,6 +14,19 @@ def path_hash(path: str) -> int:
 
 
 @dataclass(frozen=True)
+class Memory:
+    """Another sequence that a decoder reads by cross-attention.
+
+    Attributes:
+        hidden: [B, S, D], the encoder's output.
+        positions: [B or 1, S]; -1 marks an empty slot, which is not read.
+    """
+
+    hidden: Float[Array, "B S D"]
+    positions: Int[Array, "B S"]
+
+
+@dataclass(frozen=True)
 class Context:
     """Structure of the sequence, as a description rather than as an S x S array, so that fused kernels can use it.
 
@@ -21,9 +34,12 @@ class Context:
         positions: [B or 1, T] position of each token within its document; -1 marks an empty slot.
         documents: [B, T] number of the document that each token belongs to, when documents are isolated; else None.
         causal: a query sees no key at a later position.
-        in_order: known beforehand: token t of a row stands at position t, or, with `documents`, they stand one after another
-            and each counts from 0. It lets kernels skip keys by their place in the row; the default assumes nothing.
+        in_order: known beforehand: token t of a row stands at position t or is an empty slot, or, with `documents`, they stand one
+            after another and each counts from 0. It lets kernels skip keys by their place in the row; the default assumes nothing.
         dropout_key: key of this forward pass, or None when nothing is dropped.
+        training: statistics are those of the batch and are updated; else the running ones are used.
+        memory: what cross-attention reads, in a decoder that has an encoder.
+        key_positions, key_documents: as `positions` and `documents`, for keys that are not the queries' own sequence.
     """
 
     positions: Int[Array, "B T"]
@@ -31,12 +47,24 @@ class Context:
     causal: bool = True
     in_order: bool = False
     dropout_key: Key[Array, ""] | None = None
+    training: bool = False
+    memory: Memory | None = None
+    key_positions: Int[Array, "B S"] | None = None
+    key_documents: Int[Array, "B S"] | None = None
 
     def layer(self, index: int | Int[Array, ""]) -> "Context":
         """The context of one layer: its own dropout key, the same whether layers are scanned or unrolled."""
         if self.dropout_key is None:
             return self
         return replace(self, dropout_key=jax.random.fold_in(self.dropout_key, index))
+
+    def side(self, path: str) -> "Context":
+        """The context of one of several stacks: its own dropout key."""
+        return self if self.dropout_key is None else self.layer(path_hash(path) % 2**31)
+
+    def across(self) -> "Context":
+        """The context of cross-attention: every query sees every filled slot of the memory."""
+        return replace(self, documents=None, causal=False, in_order=False, key_positions=self.memory.positions)
 
     def dropout(self, x: Float[Array, "..."], rate: float, path: str) -> Float[Array, "..."]:
         """Zeroes elements of `x` with probability `rate` and scales the rest by 1 / (1 - rate) (Srivastava et al. 2014)."""
@@ -45,19 +73,31 @@ class Context:
         keep = jax.random.bernoulli(jax.random.fold_in(self.dropout_key, path_hash(path)), 1 - rate, x.shape)
         return jnp.where(keep, x / (1 - rate), 0).astype(x.dtype)
 
-    def visible(self, window: int, queries: slice = slice(None), keys: slice = slice(None)) -> Bool[Array, "B T S"]:
+    @property
+    def keys_at(self) -> Int[Array, "B S"]:
+        """Positions of the keys."""
+        return self.positions if self.key_positions is None else self.key_positions
+
+    def visible(
+        self, window: int, queries: slice = slice(None), keys: slice = slice(None), global_tokens: int = 0
+    ) -> Bool[Array, "B T S"]:
         """Which keys each query sees: True at [b, t, s] where token t sees token s.
 
         Args:
-            window: number of visible keys, the query's own included; 0 for no limit.
+            window: number of visible keys, the query's own included, before it where causal and on both sides where not; 0 for no limit.
             queries, keys: the part of the matrix that is wanted.
+            global_tokens: tokens at positions below this see all filled slots and are seen by all, whatever the window.
         """
-        query, key = self.positions[:, queries, None], self.positions[:, None, keys]
-        visible = key >= 0
+        query, key = self.positions[:, queries, None], self.keys_at[:, None, keys]
+        visible = jnp.broadcast_to(key >= 0, jnp.broadcast_shapes(query.shape, key.shape))
         if self.causal:
             visible &= key <= query
         if window:
-            visible &= query - key < window
+            near = query - key < window if self.causal else jnp.abs(query - key) <= (window - 1) // 2
+            if global_tokens:
+                near |= (key < global_tokens) | ((query >= 0) & (query < global_tokens))
+            visible &= near
         if self.documents is not None:
-            visible &= self.documents[:, queries, None] == self.documents[:, None, keys]
+            key_documents = self.documents if self.key_documents is None else self.key_documents
+            visible &= self.documents[:, queries, None] == key_documents[:, None, keys]
         return visible

@@ -4,32 +4,80 @@ What each can honour stands in `zoo.config.ATTENTION_KERNELS`; a config that ask
 The einsum one is the reference that the others are tested against.
 """
 
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Float
+from jaxtyping import Array, Float, Int
 
 from zoo.config import ATTENTION_KERNELS
 from zoo.layers.context import Context
 
 
-def _attend(q, k, v, visible, score, drop):
-    """softmax(q k^T + score, over the visible keys) v with heads before tokens: q [B, G, R, T, K], k and v [B, G, S, K].
+@dataclass(frozen=True)
+class Scoring:
+    """How scores are made and what becomes of them: p = softmax(cap(scale * q k^T + score), sink) over the visible keys.
+
+    Attributes:
+        scale: factor on q k^T.
+        window, global_tokens: which keys are visible, as in `Context.visible`.
+        score: (scaled q [B,T,H,K], positions of queries [B,T] and keys [B,S]) -> what is added, [B,H,T,S]; None for nothing.
+        reads_query: `score` depends on q, and not on positions alone.
+        shared: [B or 1, H, T, S], what is added besides, computed once for all layers.
+        softcap: c in cap(x) = c tanh(x / c); 0 for the identity.
+        sinks: [H], a further score per head that takes weight and gives no value.
+        value: (p [B,H,T,S], positions) -> what is added to the output, [B,T,H,K]; None for nothing.
+        dropout: rate on p.
+    """
+
+    scale: float
+    window: int = 0
+    global_tokens: int = 0
+    score: Callable[[Array, Array, Array], Array] | None = None
+    reads_query: bool = False
+    shared: Float[Array, "B H T S"] | None = None
+    softcap: float = 0.0
+    sinks: Float[Array, " H"] | None = None
+    value: Callable[[Array, Array, Array], Array] | None = None
+    dropout: float = 0.0
+
+    def added(self, q: Float[Array, "B T H K"], q_positions: Int[Array, "B T"], k_positions: Int[Array, "B S"]) -> Array | None:
+        """Everything that is added to the scores, [B or 1, H, T, S], or None."""
+        if self.score is None:
+            return self.shared
+        own = self.score(q, q_positions, k_positions)
+        return own if self.shared is None else own + self.shared
+
+
+def _probabilities(scores, visible, scoring: Scoring):
+    """Softmax over the visible keys of scores [B, G, R, T, S] in float32, a sink's share left out."""
+    if scoring.softcap:
+        scores = scoring.softcap * jnp.tanh(scores / scoring.softcap)
+    scores = jnp.where(visible[:, None, None], scores, jnp.finfo(jnp.float32).min)
+    if scoring.sinks is None:
+        return jax.nn.softmax(scores, axis=-1)
+    sinks = jnp.broadcast_to(scoring.sinks.astype(jnp.float32).reshape(scores.shape[1:3])[None, :, :, None, None], (*scores.shape[:-1], 1))
+    return jax.nn.softmax(jnp.concatenate([scores, sinks], axis=-1), axis=-1)[..., :-1]
+
+
+def _attend(q, k, v, visible, added, scoring, drop):
+    """p v and p, with heads before tokens: q (scaled) [B, G, R, T, K], k and v [B, G, S, K].
 
     Heads first makes the products plain batched matrix products, which XLA's CPU backend runs faster than the other order.
     """
     scores = jnp.einsum("bgrtk,bgsk->bgrts", q, k, preferred_element_type=jnp.float32)
-    if score is not None:
-        scores = scores + score.reshape(score.shape[0], *q.shape[1:3], *score.shape[2:])
-    scores = jnp.where(visible[:, None, None], scores, jnp.finfo(jnp.float32).min)
-    return jnp.einsum("bgrts,bgsk->bgrtk", drop(jax.nn.softmax(scores, axis=-1).astype(v.dtype)), v)
+    if added is not None:
+        scores = scores + added.reshape(added.shape[0], *q.shape[1:3], *added.shape[2:])
+    probabilities = drop(_probabilities(scores, visible, scoring).astype(v.dtype))
+    return jnp.einsum("bgrts,bgsk->bgrtk", probabilities, v), probabilities
 
 
-def _heads_first(q, k, v, scale):
+def _heads_first(q, k, v):
     """[B, T, H, K] and [B, S, G, K] to what `_attend` takes: query head h reads key head h G / H."""
     B, T, H, K = q.shape
     G = k.shape[2]
-    q = (q * scale).reshape(B, T, G, H // G, K).transpose(0, 2, 3, 1, 4)
-    return q, k.transpose(0, 2, 1, 3), v.transpose(0, 2, 1, 3)
+    return q.reshape(B, T, G, H // G, K).transpose(0, 2, 3, 1, 4), k.transpose(0, 2, 1, 3), v.transpose(0, 2, 1, 3)
 
 
 def _tokens_first(attended):
@@ -39,21 +87,22 @@ def _tokens_first(attended):
 
 
 def einsum_attention(
-    q: Float[Array, "B T H K"],
-    k: Float[Array, "B S G K"],
-    v: Float[Array, "B S G K"],
-    context: Context,
-    window: int,
-    scale: float,
-    score: Float[Array, "B H T S"] | None,
-    dropout: float,
+    q: Float[Array, "B T H K"], k: Float[Array, "B S G K"], v: Float[Array, "B S G K"], context: Context, scoring: Scoring
 ) -> Float[Array, "B T H K"]:
     """softmax(scale * q k^T + score, over the visible keys) v, softmax in float32; query head h reads key head h G / H."""
 
     def drop(probabilities):
-        return context.dropout(probabilities, dropout, "attention/probabilities")
+        return context.dropout(probabilities, scoring.dropout, "attention/probabilities")
 
-    return _tokens_first(_attend(*_heads_first(q, k, v, scale), context.visible(window), score, drop))
+    q = q * scoring.scale
+    added = scoring.added(q, context.positions, context.keys_at)
+    visible = context.visible(scoring.window, global_tokens=scoring.global_tokens)
+    attended, probabilities = _attend(*_heads_first(q, k, v), visible, added, scoring, drop)
+    attended = _tokens_first(attended)
+    if scoring.value is None:
+        return attended
+    B, G, R, T, S = probabilities.shape
+    return attended + scoring.value(probabilities.reshape(B, G * R, T, S), context.positions, context.keys_at)
 
 
 QUERY_BLOCKS = 4
@@ -70,37 +119,36 @@ def blocks(length: int, window: int) -> list[tuple[slice, slice]]:
 
 
 def rows_attention(
-    q: Float[Array, "B T H K"],
-    k: Float[Array, "B S G K"],
-    v: Float[Array, "B S G K"],
-    context: Context,
-    window: int,
-    scale: float,
-    score: Float[Array, "B H T S"] | None,
-    dropout: float,
+    q: Float[Array, "B T H K"], k: Float[Array, "B S G K"], v: Float[Array, "B S G K"], context: Context, scoring: Scoring
 ) -> Float[Array, "B T H K"]:
     """What `einsum_attention` computes, one row of the batch at a time and in blocks of queries that skip the keys they cannot see.
 
     The probabilities are computed again on the way back, so that the scores of one block of one row exist at a time. That fits a
     CPU's cache: forward and backward take 0.64 of the time of the whole batch at once (4 heads of 64, T 256, B 16, two cores).
     """
-    del dropout  # Refused with the config.
-    per_row = {"positions": context.positions, "documents": context.documents, "score": score}
-    shared = {name: x for name, x in per_row.items() if x is None or x.shape[0] == 1}
-    mapped = {name: x[:, None] for name, x in per_row.items() if name not in shared}
+    q = q * scoring.scale
+    shared = scoring.shared
+    if scoring.score is not None and not scoring.reads_query and context.positions.shape[0] == context.keys_at.shape[0] == 1:
+        shared, scoring = scoring.added(q, context.positions, context.keys_at), replace(scoring, score=None)
+    structure = {"positions": context.positions, "documents": context.documents, "key_positions": context.key_positions,
+                 "key_documents": context.key_documents, "shared": shared}
+    same = {name: x for name, x in structure.items() if x is None or x.shape[0] == 1}
+    mapped = {name: x[:, None] for name, x in structure.items() if name not in same}
 
     everything = [(slice(None), slice(None))]
-    ranges = blocks(q.shape[1], window) if context.causal and context.in_order else everything
+    ranges = blocks(q.shape[1], scoring.window) if context.causal and context.in_order and context.key_positions is None else everything
 
     def row(inputs):
         q, k, v, own = inputs
-        structure = shared | own
-        alone = Context(structure["positions"], structure["documents"], context.causal)
-        score = structure["score"]
-        q, k, v = _heads_first(q[None], k[None], v[None], scale)
+        own = same | own
+        shared = own.pop("shared")
+        alone = Context(**own, causal=context.causal)
+        added = replace(scoring, shared=shared).added(q[None], alone.positions, alone.keys_at)
+        q, k, v = _heads_first(q[None], k[None], v[None])
         parts = [
-            _attend(q[..., queries, :], k[..., keys, :], v[..., keys, :], alone.visible(window, queries, keys),
-                    None if score is None else score[..., queries, keys], lambda probabilities: probabilities)
+            _attend(q[..., queries, :], k[..., keys, :], v[..., keys, :],
+                    alone.visible(scoring.window, queries, keys, scoring.global_tokens),
+                    None if added is None else added[..., queries, keys], scoring, lambda probabilities: probabilities)[0]
             for queries, keys in ranges
         ]
         return _tokens_first(jnp.concatenate(parts, axis=3))[0]
@@ -108,60 +156,51 @@ def rows_attention(
     return jax.lax.map(jax.checkpoint(row, prevent_cse=False), (q, k, v, mapped))
 
 
-def _library_attention(
-    q: Float[Array, "B T H K"],
-    k: Float[Array, "B S G K"],
-    v: Float[Array, "B S G K"],
-    context: Context,
-    window: int,
-    scale: float,
-    score: Float[Array, "B H T S"] | None,
-    dropout: float,
-    *,
-    implementation: str,
-) -> Float[Array, "B T H K"]:
+def _library_attention(q, k, v, context: Context, scoring: Scoring, implementation: str):
     """`jax.nn.dot_product_attention`, given the structure of the mask where that is enough and a mask array where it is not."""
-    del dropout  # Refused with the config.
     # Positions that simply count up are what the kernel's own causal mask and window assume.
-    structured = context.causal and context.in_order and context.documents is None
+    structured = context.causal and context.in_order and context.documents is None and not scoring.global_tokens
+    added = scoring.added(q * scoring.scale, context.positions, context.keys_at)
     return jax.nn.dot_product_attention(
         q, k, v,
-        bias=None if score is None else score.astype(q.dtype),
-        mask=None if structured else context.visible(window)[:, None],
-        scale=scale,
+        bias=None if added is None else added.astype(q.dtype),
+        mask=None if structured else context.visible(scoring.window, global_tokens=scoring.global_tokens)[:, None],
+        scale=scoring.scale,
         is_causal=structured,
-        local_window_size=(window - 1, 0) if structured and window else None,
+        local_window_size=(scoring.window - 1, 0) if structured and scoring.window else None,
         implementation=implementation,
     )  # fmt: skip
 
 
-def xla_attention(*arguments) -> Float[Array, "B T H K"]:
+def xla_attention(
+    q: Float[Array, "B T H K"], k: Float[Array, "B S G K"], v: Float[Array, "B S G K"], context: Context, scoring: Scoring
+) -> Float[Array, "B T H K"]:
     """`jax.nn.dot_product_attention` as compiled by XLA, on any device."""
-    return _library_attention(*arguments, implementation="xla")
+    return _library_attention(q, k, v, context, scoring, "xla")
 
 
-def cudnn_attention(*arguments) -> Float[Array, "B T H K"]:
+def cudnn_attention(
+    q: Float[Array, "B T H K"], k: Float[Array, "B S G K"], v: Float[Array, "B S G K"], context: Context, scoring: Scoring
+) -> Float[Array, "B T H K"]:
     """cuDNN's fused attention on NVIDIA GPUs, memory linear in T."""
-    return _library_attention(*arguments, implementation="cudnn")
+    return _library_attention(q, k, v, context, scoring, "cudnn")
 
 
 KERNELS = {"einsum": einsum_attention, "rows": rows_attention, "xla": xla_attention, "cudnn": cudnn_attention}
 
 
-def choose_kernel(
-    kernel: str, platform: str, devices: int, dtype: str, score: bool, documents: bool, dropout: bool, head_dim: int
-) -> str:
+def choose_kernel(kernel: str, platform: str, devices: int, dtype: str, head_dim: int, asked: dict[str, bool]) -> str:
     """Resolves `attention.kernel=auto` to the fastest kernel that can do what is asked.
 
     Args:
         kernel: name from the config.
         platform: "cpu", "gpu" or "tpu".
         devices: number of devices; a batch that is split over several is not walked through row by row.
-        dtype, score, documents, dropout, head_dim: what the config asks of the kernel.
+        dtype, head_dim: of the queries.
+        asked: features by their name in `ATTENTION_KERNELS`, and whether they are needed.
     """
     if kernel != "auto":
         return kernel
-    asked = {"score": score, "documents": documents, "dropout": dropout}
 
     def able(name: str) -> bool:
         can = ATTENTION_KERNELS[name]

@@ -1,69 +1,155 @@
-"""Normalisation over the model dimension."""
+"""Normalisation over the model dimension, and over the batch."""
 
 import jax
 import jax.numpy as jnp
 from flax import nnx
-from jaxtyping import Array, Float
+from jaxtyping import Array, Bool, Float
 
 from zoo.config import ResolvedConfig
-from zoo.layers.parameter import ones, parameter, zeros
+from zoo.layers.context import Context
+from zoo.layers.parameter import ones, parameter, statistic, zeros
+
+Scale = Float[Array, " D"] | None
 
 
-def layer_norm(
-    x: Float[Array, "*leading D"], scale: Float[Array, " D"], bias: Float[Array, " D"] | None, epsilon: float
-) -> Float[Array, "*leading D"]:
+def _affine(y: Float[Array, "*leading D"], scale: Scale, bias: Scale, dtype: jnp.dtype) -> Float[Array, "*leading D"]:
+    y = y if scale is None else y * scale
+    return (y if bias is None else y + bias).astype(dtype)
+
+
+def layer_norm(x: Float[Array, "*leading D"], scale: Scale, bias: Scale, epsilon: float) -> Float[Array, "*leading D"]:
     """LayerNorm (Ba et al. 2016, eq. 4): (x - mean) / sqrt(variance + epsilon) * scale + bias, statistics in float32."""
     wide = x.astype(jnp.float32)
     centred = wide - jnp.mean(wide, axis=-1, keepdims=True)
-    y = centred * jax.lax.rsqrt(jnp.mean(jnp.square(centred), axis=-1, keepdims=True) + epsilon) * scale
-    return (y if bias is None else y + bias).astype(x.dtype)
+    return _affine(centred * jax.lax.rsqrt(jnp.mean(jnp.square(centred), axis=-1, keepdims=True) + epsilon), scale, bias, x.dtype)
 
 
-def rms_norm(x: Float[Array, "*leading D"], scale: Float[Array, " D"], epsilon: float) -> Float[Array, "*leading D"]:
+def rms_norm(x: Float[Array, "*leading D"], scale: Scale, epsilon: float) -> Float[Array, "*leading D"]:
     """RMSNorm (Zhang & Sennrich 2019, eq. 4): x / sqrt(mean(x^2) + epsilon) * scale, statistics in float32."""
     wide = x.astype(jnp.float32)
-    return (wide * jax.lax.rsqrt(jnp.mean(jnp.square(wide), axis=-1, keepdims=True) + epsilon) * scale).astype(x.dtype)
+    return _affine(wide * jax.lax.rsqrt(jnp.mean(jnp.square(wide), axis=-1, keepdims=True) + epsilon), scale, None, x.dtype)
 
 
-class LayerNorm(nnx.Module):
-    """LayerNorm with a learned scale and, if `norm.bias`, a learned shift."""
+class Norm(nnx.Module):
+    """What all norms share: a factor and a shift per dimension, where the config asks for them."""
 
-    def __init__(self, config: ResolvedConfig):
-        self.epsilon = config.norm.epsilon
-        self.scale = parameter((config.dim,), (None,), ones)
-        self.bias = parameter((config.dim,), (None,), zeros) if config.norm.bias else None
+    has_bias = False
 
-    def __call__(self, x: Float[Array, "*leading D"]) -> Float[Array, "*leading D"]:
-        """Normalises each vector of `x`."""
-        return layer_norm(x, self.scale[...], None if self.bias is None else self.bias[...], self.epsilon)
+    def __init__(self, config: ResolvedConfig, dim: int | None = None):
+        norm, dim = config.norm, dim or config.dim
+        self.epsilon, self.unit_offset = norm.epsilon, norm.unit_offset
+        self.scale = parameter((dim,), (None,), zeros if norm.unit_offset else ones) if norm.scale else None
+        self.bias = parameter((dim,), (None,), zeros) if norm.bias and self.has_bias else None
+
+    @property
+    def factor(self) -> Scale:
+        """The learned factor; with `norm.unit_offset` it is stored as its difference from 1 (Gemma)."""
+        if self.scale is None:
+            return None
+        return 1 + self.scale[...] if self.unit_offset else self.scale[...]
+
+    @property
+    def shift(self) -> Scale:
+        """The learned shift."""
+        return None if self.bias is None else self.bias[...]
+
+    def __call__(self, x: Float[Array, "*leading D"], context: Context | None = None) -> Float[Array, "*leading D"]:
+        """Normalises each vector of `x`; batch normalisation needs the context, to know which tokens count and whether it trains."""
+        raise NotImplementedError
 
 
-class RMSNorm(nnx.Module):
-    """RMSNorm with a learned scale."""
-
-    def __init__(self, config: ResolvedConfig):
-        self.epsilon = config.norm.epsilon
-        self.scale = parameter((config.dim,), (None,), ones)
-
-    def __call__(self, x: Float[Array, "*leading D"]) -> Float[Array, "*leading D"]:
-        """Normalises each vector of `x`."""
-        return rms_norm(x, self.scale[...], self.epsilon)
-
-
-class NoNorm(nnx.Module):
+class NoNorm(Norm):
     """The identity: the control arm without normalisation."""
 
     def __init__(self, config: ResolvedConfig):
         del config
 
-    def __call__(self, x: Float[Array, "*leading D"]) -> Float[Array, "*leading D"]:
+    def __call__(self, x: Float[Array, "*leading D"], context: Context | None = None) -> Float[Array, "*leading D"]:
         """Returns `x`."""
         return x
 
 
-NORMS = {"layernorm": LayerNorm, "rmsnorm": RMSNorm, "none": NoNorm}
+class LayerNorm(Norm):
+    """LayerNorm(x) = (x - mean(x)) / sqrt(variance(x) + epsilon) * scale + bias, over the D values of a token (Ba et al. 2016, eq. 4).
+
+    Invariant to shifting and to scaling x.
+    """
+
+    has_bias = True
+
+    def __call__(self, x: Float[Array, "*leading D"], context: Context | None = None) -> Float[Array, "*leading D"]:
+        """Normalises each vector of `x`."""
+        return layer_norm(x, self.factor, self.shift, self.epsilon)
 
 
-def make_norm(config: ResolvedConfig) -> nnx.Module:
+class RMSNorm(Norm):
+    """RMSNorm(x) = x / sqrt(mean(x^2) + epsilon) * scale, over the D values of a token (Zhang & Sennrich 2019, eq. 4).
+
+    Invariant to scaling x, not to shifting it.
+    """
+
+    def __call__(self, x: Float[Array, "*leading D"], context: Context | None = None) -> Float[Array, "*leading D"]:
+        """Normalises each vector of `x`."""
+        return rms_norm(x, self.factor, self.epsilon)
+
+
+class CenteringNorm(Norm):
+    """Centering(x) = (x - mean(x)) * scale + bias: what LayerNorm does beside dividing, as a control (Zhang & Sennrich 2019, section 4).
+
+    Invariant to shifting x, not to scaling it.
+    """
+
+    has_bias = True
+
+    def __call__(self, x: Float[Array, "*leading D"], context: Context | None = None) -> Float[Array, "*leading D"]:
+        """Centres each vector of `x`."""
+        wide = x.astype(jnp.float32)
+        return _affine(wide - jnp.mean(wide, axis=-1, keepdims=True), self.factor, self.shift, x.dtype)
+
+
+class BatchNorm(Norm):
+    """BatchNorm(x)_d = (x_d - mean_d) / sqrt(variance_d + epsilon) * scale_d + bias_d (Ioffe & Szegedy 2015, algorithm 1).
+
+    Mean and variance of dimension d are those over the tokens of the batch in training, empty slots left out, and running averages in
+    evaluation: running = momentum * running + (1 - momentum) * batch, the variance counted without bias (n / (n - 1)), as in
+    section 3.1 of the paper. In a decoder the batch's mean tells a token of later ones: a control, and not a language model to trust.
+    """
+
+    has_bias = True
+
+    def __init__(self, config: ResolvedConfig, dim: int | None = None):
+        super().__init__(config, dim)
+        self.momentum = config.norm.momentum
+        self.mean, self.variance = statistic((dim or config.dim,), zeros), statistic((dim or config.dim,), ones)
+
+    def __call__(self, x: Float[Array, "B T D"], context: Context) -> Float[Array, "B T D"]:
+        """Normalises each dimension of `x` over the tokens."""
+        wide = x.astype(jnp.float32)
+        if not context.training:
+            mean, variance = self.mean[...], self.variance[...]
+        else:
+            mean, variance, count = masked_moments(wide, jnp.broadcast_to(context.positions >= 0, x.shape[:2]))
+            # A batch without any token must leave the averages as they are.
+            keep = jnp.where(count > 0, self.momentum, 1.0)
+            self.mean.set_value(keep * self.mean[...] + (1 - keep) * jax.lax.stop_gradient(mean))
+            unbiased = jax.lax.stop_gradient(variance) * count / jnp.maximum(count - 1, 1)
+            self.variance.set_value(keep * self.variance[...] + (1 - keep) * unbiased)
+        return _affine((wide - mean) * jax.lax.rsqrt(variance + self.epsilon), self.factor, self.shift, x.dtype)
+
+
+def masked_moments(
+    x: Float[Array, "B T D"], filled: Bool[Array, "B T"]
+) -> tuple[Float[Array, " D"], Float[Array, " D"], Float[Array, ""]]:
+    """Mean and variance of every dimension over the tokens that are there, and their number."""
+    weight = filled.astype(jnp.float32)[..., None]
+    count = weight.sum()
+    mean = (x * weight).sum(axis=(0, 1)) / jnp.maximum(count, 1)
+    return mean, (jnp.square(x - mean) * weight).sum(axis=(0, 1)) / jnp.maximum(count, 1), count
+
+
+NORMS = {"layernorm": LayerNorm, "rmsnorm": RMSNorm, "centering": CenteringNorm, "batchnorm": BatchNorm, "none": NoNorm}
+
+
+def make_norm(config: ResolvedConfig) -> Norm:
     """Builds the norm that `norm.kind` names, from the `model` part of a config."""
     return NORMS[config.norm.kind](config)

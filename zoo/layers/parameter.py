@@ -31,6 +31,22 @@ def parameter(shape: tuple[int, ...], axes: tuple[str | None, ...], initializer:
     return nnx.Param(jax.ShapeDtypeStruct(shape, jnp.float32), axes=axes, initializer=initializer)
 
 
+class Statistic(nnx.Variable):
+    """What a module keeps between steps and no gradient reaches: running averages, random features."""
+
+
+def statistic(shape: tuple[int, ...], initializer: Initializer, redraw_every: int = 0) -> Statistic:
+    """Describes a float32 statistic.
+
+    Args:
+        shape: its shape, for one layer.
+        initializer: function of (key, shape).
+        redraw_every: steps after which it is drawn anew; 0 for never.
+    """
+    described = jax.ShapeDtypeStruct(shape, jnp.float32)
+    return Statistic(described, axes=(None,) * len(shape), initializer=initializer, redraw_every=redraw_every)
+
+
 def normal(std: float) -> Initializer:
     """Normal with mean 0 and the given standard deviation."""
     return jax.nn.initializers.normal(std)

@@ -1,9 +1,10 @@
-"""The functional core: a module is split once into a graph definition and a nested dict, and everything after is a pure function.
+"""The functional core: a module is split once into a graph definition and nested dicts, and everything after is a pure function.
 
 Loop, optimizer, checkpoints and importers see only nested dicts of arrays. No NNX transform is used: it would cost several times a
 small step.
 """
 
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import jax
@@ -12,27 +13,40 @@ from flax import nnx
 from jaxtyping import Array, Int
 
 from zoo.layers.context import path_hash
+from zoo.layers.parameter import Statistic
 
 Params = dict[str, Any]
+Stats = dict[str, Any]
 
 
-def split(module: nnx.Module) -> tuple[nnx.GraphDef, Params]:
-    """Splits a module into its graph definition and the nested dict of its parameters."""
-    graph, state = nnx.split(module, nnx.Param)
-    return graph, nnx.to_pure_dict(state)
+def split(module: nnx.Module) -> tuple[nnx.GraphDef, Params, Stats]:
+    """Splits a module into its graph definition and the nested dicts of its parameters and of its statistics."""
+    graph, params, stats = nnx.split(module, nnx.Param, Statistic)
+    return graph, nnx.to_pure_dict(params), nnx.to_pure_dict(stats)
 
 
-def stack(module: nnx.Module, count: int) -> nnx.Module:
-    """Gives every parameter of an abstract module a leading dimension of `count` layers, in place."""
-    for _, variable in nnx.state(module, nnx.Param).flat_state():
+def statistics_of(module: nnx.Module) -> Stats:
+    """The nested dict of a module's statistics, as the last call left them."""
+    return nnx.to_pure_dict(nnx.state(module, Statistic))
+
+
+def stack(module: nnx.Module, layers: Sequence[int], kind: str | None = None) -> nnx.Module:
+    """Gives everything an abstract module holds a leading dimension, one entry per layer, in place.
+
+    Args:
+        module: one layer.
+        layers: numbers of the layers, counted over the whole depth.
+        kind: name of their kind, where layers differ and a kind has a place of its own.
+    """
+    for _, variable in nnx.state(module, (nnx.Param, Statistic)).flat_state():
         shape = variable.get_value().shape
-        variable.set_value(jax.ShapeDtypeStruct((count, *shape), jnp.float32))
-        variable.set_metadata(axes=("layers", *variable.get_metadata("axes")))
+        variable.set_value(jax.ShapeDtypeStruct((len(layers), *shape), jnp.float32))
+        variable.set_metadata(axes=("layers", *variable.get_metadata("axes")), layers=tuple(layers), layer_kind=kind)
     return module
 
 
-def _leaves(module: nnx.Module) -> list[tuple[tuple[str, ...], nnx.Variable]]:
-    return sorted((tuple(map(str, path)), variable) for path, variable in nnx.state(module, nnx.Param).flat_state())
+def _leaves(module: nnx.Module, kind: type = nnx.Param) -> list[tuple[tuple[str, ...], nnx.Variable]]:
+    return sorted((tuple(map(str, path)), variable) for path, variable in nnx.state(module, kind).flat_state())
 
 
 def _nested(leaves: dict[tuple[str, ...], Any]) -> Params:
@@ -56,9 +70,27 @@ def unrolled_ndim(module: nnx.Module) -> Params:
         lambda axes: len(axes) - (axes[:1] == ("layers",)), logical_axes(module), is_leaf=lambda node: isinstance(node, tuple))
 
 
-def unrolled_path(path: tuple[str, ...], layer: int) -> str:
-    """The path of one layer's parameter, e.g. "layers/3/attention/query/kernel"."""
-    return "/".join(f"layers/{layer}" if part == "layers" else part for part in path)
+def unrolled_paths(path: tuple[str, ...], variable: nnx.Variable) -> list[str]:
+    """The paths of a stacked variable's layers, "stack/layers/3/attention/query/kernel", whatever the kinds of layers are called."""
+    place, kind = path.index("layers"), variable.get_metadata("layer_kind")
+    after = path[place + 1 :] if kind is None else path[place + 2 :]
+    return ["/".join([*path[:place], "layers", str(layer), *after]) for layer in variable.get_metadata("layers")]
+
+
+def _initial(module: nnx.Module, kind: type, root: Array, again: Callable[[nnx.Variable], int | Array | None]) -> Params:
+    """Initial values of all variables of a kind; those for which `again` returns a number are drawn with it folded in."""
+    values = {}
+    for path, variable in _leaves(module, kind):
+        shape, initializer = variable.get_value().shape, variable.get_metadata("initializer")
+        number = again(variable)
+        base = root if number is None else jax.random.fold_in(root, number)
+        if variable.get_metadata("axes")[:1] == ("layers",):
+            hashes = jnp.array([path_hash(name) for name in unrolled_paths(path, variable)], jnp.uint32)
+            keys = jax.vmap(lambda folded, base=base: jax.random.fold_in(base, folded))(hashes)
+            values[path] = jax.vmap(lambda key, make=initializer, size=shape[1:]: make(key, size))(keys)
+        else:
+            values[path] = initializer(jax.random.fold_in(base, path_hash("/".join(path))), shape)
+    return _nested(values)
 
 
 def initialise(module: nnx.Module, seed: int | Int[Array, ""]) -> Params:
@@ -67,14 +99,33 @@ def initialise(module: nnx.Module, seed: int | Int[Array, ""]) -> Params:
     A value is `initializer(fold_in(seed, crc32(path)))` with the path of the unrolled layer, so that it depends on nothing else
     in the model: two arms of a comparison share the values of every parameter whose path and shape they share.
     """
-    root = jax.random.key(seed)
-    values = {}
-    for path, variable in _leaves(module):
-        shape, initializer = variable.get_value().shape, variable.get_metadata("initializer")
-        if variable.get_metadata("axes")[:1] == ("layers",):
-            hashes = jnp.array([path_hash(unrolled_path(path, layer)) for layer in range(shape[0])], jnp.uint32)
-            keys = jax.vmap(lambda folded: jax.random.fold_in(root, folded))(hashes)
-            values[path] = jax.vmap(lambda key, make=initializer, size=shape[1:]: make(key, size))(keys)
-        else:
-            values[path] = initializer(jax.random.fold_in(root, path_hash("/".join(path))), shape)
-    return _nested(values)
+    return _initial(module, nnx.Param, jax.random.key(seed), lambda _: None)
+
+
+def initialise_statistics(module: nnx.Module, seed: int | Int[Array, ""]) -> Stats:
+    """Makes the initial statistics of an abstract module, in the way of `initialise`."""
+    return _initial(module, Statistic, jax.random.key(seed), lambda _: None)
+
+
+def refresh(module: nnx.Module, stats: Stats, seed: int | Int[Array, ""], step: int | Int[Array, ""]) -> Stats:
+    """Draws anew, at every `redraw_every`-th step, the statistics that are redrawn; a function of (seed, step) alone.
+
+    Args:
+        module: abstract.
+        stats: as they are before the step.
+        seed, step: of the run; at step 0 the initial values stay.
+    """
+    every = {path: variable.get_metadata("redraw_every") for path, variable in _leaves(module, Statistic)}
+    if not any(every.values()):
+        return stats
+    current = {tuple(key.key for key in path): value for path, value in jax.tree_util.tree_leaves_with_path(stats)}
+
+    def redrawn(period: int) -> dict[tuple[str, ...], Array]:
+        fresh = _initial(module, Statistic, jax.random.key(seed), lambda _: step // period)
+        leaves = {tuple(key.key for key in path): value for path, value in jax.tree_util.tree_leaves_with_path(fresh)}
+        return {path: leaves[path] for path in every if every[path] == period}
+
+    for period in sorted({period for period in every.values() if period}):
+        mine = {path: current[path] for path in every if every[path] == period}
+        current |= jax.lax.cond((step % period == 0) & (step > 0), lambda _, period=period: redrawn(period), lambda mine: mine, mine)
+    return _nested(current)

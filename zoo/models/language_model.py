@@ -5,47 +5,92 @@ from flax import nnx
 from jaxtyping import Array, Float, Int
 
 from zoo.config import ResolvedConfig
+from zoo.layers.attention import shared_scores
 from zoo.layers.block import make_final_norm
 from zoo.layers.context import Context
-from zoo.layers.parameter import kernel_initializer, normal, parameter
-from zoo.layers.position import make_position
+from zoo.layers.norm import make_norm
+from zoo.layers.parameter import Linear, kernel_initializer, normal, parameter
+from zoo.layers.position import make_embedded_position
+from zoo.models.head import Head, Prediction, logits
 from zoo.models.stack import Stack
 
 
-class LanguageModel(nnx.Module):
-    """A decoder: h = Norm(Blocks(E[token] + position)), logits = h W^T with W the head or, tied, the embedding itself.
+def embed(embedding: Float[Array, "V D"], tokens: Int[Array, "B T"], config: ResolvedConfig) -> Float[Array, "B T D"]:
+    """Rows of the table, in the compute type; times sqrt(D) with `embedding.scale` (Vaswani et al. 2017, section 3.4)."""
+    x = embedding.astype(jnp.dtype(config.dtype))[tokens]
+    return x * jnp.asarray(config.dim**0.5, x.dtype) if config.embedding.scale == "sqrt_dim" else x
 
-    GPT-2 and LLaMA are configs of this class (Radford et al. 2019; Touvron et al. 2023).
+
+class Tower(nnx.Module):
+    """Everything between the token embedding and the head: Norm(Blocks(Norm'(x + position + segment))).
+
+    Norm' is there with `embedding.norm` (BERT, BLOOM), the last norm where the placement asks for it.
+    """
+
+    def __init__(self, config: ResolvedConfig, cross: bool = False, sides: tuple[int, int] | None = None):
+        self.position = make_embedded_position(config)
+        segments = config.embedding.segments if config.architecture == "encoder" else 0
+        table = normal(config.init.embedding_std)
+        self.segments = parameter((segments, config.dim), (None, "embed"), table) if segments else None
+        self.embedding_norm = make_norm(config) if config.embedding.norm else None
+        self.stack = Stack(config, cross, sides)
+        self.final_norm = make_final_norm(config)
+        self.rate = config.dropout
+
+    def run(
+        self, x: Float[Array, "B T D"], context: Context, segments: Int[Array, "B T"] | None = None
+    ) -> Float[Array, "B T D"]:
+        """Embedded tokens to hidden states.
+
+        Args:
+            x: token embeddings.
+            context: structure of the sequence.
+            segments: number of each token's segment; the first where not given.
+        """
+        x = self.position.embed(x, context.positions)
+        if self.segments is not None:
+            table = self.segments[...].astype(x.dtype)
+            x = x + (table[0] if segments is None else table[segments])
+        if self.embedding_norm is not None:
+            x = self.embedding_norm(x, context)
+        x = context.dropout(x, self.rate, "embedding")
+        return self.final_norm(self.stack(x, context, shared_scores(self.position, context)), context)
+
+
+class LanguageModel(Tower):
+    """A decoder or an encoder: h = Norm(Blocks(E[token] + position)), and a head that scores the vocabulary.
+
+    GPT, LLaMA, BERT and their kin are configs of this class. `architecture` says what a token sees: what came before, or all.
     """
 
     def __init__(self, config: ResolvedConfig):
-        shape = (config.vocab_size, config.dim)
-        self.embedding = parameter(shape, ("vocab", "embed"), normal(config.init.embedding_std))
-        self.position = make_position(config)
-        self.stack = Stack(config)
-        self.final_norm = make_final_norm(config)
-        self.head = None if config.tie_embeddings else parameter(shape, ("vocab", "embed"), kernel_initializer(config, transposed=True))
-        self.dtype, self.rate = jnp.dtype(config.dtype), config.dropout
+        self.embedding = parameter((config.vocab_size, config.dim), ("vocab", "embed"), normal(config.init.embedding_std))
+        super().__init__(config)
+        self.head = Head(config)
+        if config.head.pooler:
+            self.pooler = Linear(config.dim, config.dim, ("embed", None), True, kernel_initializer(config))
+        if config.head.next_sentence:
+            self.next_sentence = Linear(config.dim, 2, ("embed", None), True, kernel_initializer(config))
+        self.config = config
 
-    def __call__(self, tokens: Int[Array, "B T"], context: Context) -> Float[Array, "B T D"]:
-        """Returns the hidden states from which the head predicts."""
-        x = self.embedding[...].astype(self.dtype)[tokens]
-        x = context.dropout(self.position.embed(x, context.positions), self.rate, "embedding")
-        return self.final_norm(self.stack(x, context, self.position))
+    def __call__(
+        self, tokens: Int[Array, "B T"], context: Context, segments: Int[Array, "B T"] | None = None
+    ) -> Float[Array, "B T D"]:
+        """Returns the hidden states from which the head predicts; `segments` as in `Tower.run`."""
+        return self.run(embed(self.embedding[...], tokens, self.config), context, segments)
 
-    @property
-    def head_weights(self) -> Float[Array, "V D"]:
-        """The output matrix, one row per token id."""
-        return (self.embedding if self.head is None else self.head)[...]
+    def prediction(self, hidden: Float[Array, "B T D"], context: Context | None = None) -> Prediction:
+        """What the loss needs to score every token id."""
+        return self.head(hidden, self.embedding[...], context)
 
-    def logits(self, hidden: Float[Array, "B T D"]) -> Float[Array, "B T V"]:
+    def logits(self, hidden: Float[Array, "B T D"], context: Context | None = None) -> Float[Array, "B T V"]:
         """Returns float32 scores of every token id; training uses the chunked loss instead."""
-        return jnp.einsum("btd,vd->btv", hidden, self.head_weights.astype(hidden.dtype), preferred_element_type=jnp.float32)
+        return logits(self.prediction(hidden, context))
 
+    def pooled(self, hidden: Float[Array, "B T D"]) -> Float[Array, "B D"]:
+        """tanh(h_0 W + b), from the first token (Devlin et al. 2019)."""
+        return jnp.tanh(self.pooler(hidden[:, 0]))
 
-ARCHITECTURES = {"decoder": LanguageModel}
-
-
-def make_model(config: ResolvedConfig) -> LanguageModel:
-    """Builds the abstract model of a resolved config: shapes and initializers, no memory."""
-    return ARCHITECTURES[config.model.architecture](config.model)
+    def next_sentence_logits(self, hidden: Float[Array, "B T D"]) -> Float[Array, "B 2"]:
+        """Scores of "the second segment follows the first" and of "it does not" (Devlin et al. 2019, section 3.1, Task 2)."""
+        return self.next_sentence(self.pooled(hidden))

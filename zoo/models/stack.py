@@ -1,43 +1,136 @@
-"""A stack of equal layers: parameters stored with a leading layer dimension, run unrolled or scanned."""
+"""A stack of layers: parameters stored with a leading layer dimension, run unrolled or scanned."""
+
+from collections.abc import Iterator
 
 import jax
 import jax.numpy as jnp
 from flax import nnx
 from jaxtyping import Array, Float
 
-from zoo.config import ResolvedConfig
+from zoo.config import ResolvedConfig, layer_kind
 from zoo.layers.block import make_block
 from zoo.layers.context import Context
-from zoo.layers.position import Position
-from zoo.models.functional import split, stack
+from zoo.layers.parameter import Statistic
+from zoo.models.functional import split, stack, statistics_of
 
 REMAT_POLICIES = {"full": None, "dots": jax.checkpoint_policies.dots_saveable}
+
+
+class Kinds(nnx.Module):
+    """A place by name for each kind of layers."""
 
 
 class Stack(nnx.Module):
     """L blocks, one after the other.
 
-    `scan_layers` only chooses how they run: a `jax.lax.scan` over the stacked parameters, which compiles in constant time, or a
-    loop over their slices, which is faster per step on a CPU. `remat` names what the backward pass computes again.
+    Where all layers are alike they are stored together, [L, ...]; where `layers.pattern` names kinds, each kind's layers are, in order
+    of depth. `scan_layers` only chooses how they run: a `jax.lax.scan` over layers, or over whole periods of the pattern, which compiles
+    in constant time, or a loop over slices, which is faster per step on a CPU. `remat` names what the backward pass computes again.
     """
 
-    def __init__(self, config: ResolvedConfig):
-        self.layers = stack(make_block(config), config.num_layers)
-        self.num_layers, self.scan, self.remat = config.num_layers, config.scan_layers, config.remat
+    def __init__(self, config: ResolvedConfig, cross: bool = False, sides: tuple[int, int] | None = None):
+        pattern = tuple(config.layers.pattern)
+        depth = config.num_layers
+        self.scan, self.remat = config.scan_layers, config.remat
+        self.pattern = pattern or ("",)
+        self.kinds = tuple(self.pattern[layer % len(self.pattern)] for layer in range(depth))
+        if not pattern:
+            self.layers = stack(make_block(config, cross, sides), range(depth))
+            return
+        self.layers = Kinds()
+        for name in dict.fromkeys(self.kinds):
+            mine = [layer for layer, kind in enumerate(self.kinds) if kind == name]
+            setattr(self.layers, name, stack(make_block(layer_kind(config, name), cross, sides), mine, name))
 
-    def __call__(self, x: Float[Array, "B T D"], context: Context, position: Position) -> Float[Array, "B T D"]:
-        """Applies the blocks in order."""
-        graph, params = split(self.layers)
+    def _blocks(self) -> dict[str, nnx.Module]:
+        return {name: getattr(self.layers, name) if name else self.layers for name in dict.fromkeys(self.kinds)}
 
-        def apply(x, layer):
-            values, index = layer
-            return nnx.merge(graph, values)(x, context.layer(index), position), None
+    def __call__(
+        self, x: Float[Array, "B T D"], context: Context, shared: Float[Array, "B H T T"] | None = None
+    ) -> Float[Array, "B T D"]:
+        """Applies the blocks in order; statistics are left as the last layer's call made them."""
+        parts = {name: split(block) for name, block in self._blocks().items()}
+        graphs = {name: graph for name, (graph, *_) in parts.items()}
+        state = {name: values for name, (_, *values) in parts.items()}
 
-        if self.remat != "none":
-            apply = jax.checkpoint(apply, policy=REMAT_POLICIES[self.remat], prevent_cse=not self.scan)
-        if self.scan:
-            return jax.lax.scan(apply, x, (params, jnp.arange(self.num_layers)))[0]
-        leaves, structure = jax.tree.flatten(params)
-        for index, values in enumerate(zip(*(jnp.unstack(leaf) for leaf in leaves), strict=True)):
-            x, _ = apply(x, (jax.tree.unflatten(structure, values), index))
+        def apply(x, values, index, name):
+            block = nnx.merge(graphs[name], *values)
+            x = block(x, context.layer(index), shared)
+            return x, statistics_of(block)
+
+        def remembered(name):
+            def layer(x, values, index):
+                return apply(x, values, index, name)
+
+            if self.remat == "none":
+                return layer
+            return jax.checkpoint(layer, policy=REMAT_POLICIES[self.remat], prevent_cse=not self.scan)
+
+        layers = {name: remembered(name) for name in graphs}
+        period = len(self.pattern)
+        periods = len(self.kinds) // period if self.scan else 0
+        new: dict[str, list] = {name: [] for name in graphs}
+        if periods:
+            x, scanned = self._scan(x, layers, state, periods)
+            for name, stats in scanned.items():
+                new[name].append(stats)
+        x = self._unroll(x, layers, state, periods * period, new)
+        self._keep(new)
         return x
+
+    def _scan(self, x, layers, state, periods):
+        """Runs whole periods of the pattern as one loop."""
+        counts = {name: self.pattern.count(name) for name in dict.fromkeys(self.pattern)}
+
+        def grouped(name):
+            count = counts[name]
+            return jax.tree.map(lambda leaf: leaf[: periods * count].reshape(periods, count, *leaf.shape[1:]), state[name])
+
+        def one_period(x, inputs):
+            number, values = inputs
+            seen, stats = dict.fromkeys(counts, 0), {name: [] for name in counts}
+            for place, name in enumerate(self.pattern):
+                mine = jax.tree.map(lambda leaf, turn=seen[name]: leaf[turn], values[name])
+                x, after = layers[name](x, mine, number * len(self.pattern) + place)
+                seen[name] += 1
+                stats[name].append(after)
+            return x, {name: jax.tree.map(lambda *leaves: jnp.stack(leaves), *each) for name, each in stats.items()}
+
+        x, stats = jax.lax.scan(one_period, x, (jnp.arange(periods), {name: grouped(name) for name in counts}))
+        return x, {name: jax.tree.map(lambda leaf: leaf.reshape(-1, *leaf.shape[2:]), each) for name, each in stats.items()}
+
+    def _unroll(self, x, layers, state, start, new):
+        """Runs the layers from number `start` on, one by one."""
+        slices = {name: _unstacked(values) for name, values in state.items()}
+        seen = {name: self.kinds[:start].count(name) for name in state}
+        after: dict[str, list] = {name: [] for name in state}
+        for index, name in enumerate(self.kinds):
+            if index >= start:
+                x, stats = layers[name](x, slices[name][seen[name]], index)
+                after[name].append(stats)
+                seen[name] += 1
+        for name, each in after.items():
+            if each:
+                new[name].append(jax.tree.map(lambda *leaves: jnp.stack(leaves), *each))
+        return x
+
+    def _keep(self, new):
+        """Writes the layers' statistics back, stacked."""
+        for name, block in self._blocks().items():
+            stats = jax.tree.map(lambda *leaves: jnp.concatenate(leaves), *new[name])
+            if stats:
+                nnx.update(block, nnx.from_flat_state(_with_values(block, stats)))
+
+
+def _unstacked(values) -> list:
+    """The layers of stacked values, each as what it was stacked from."""
+    leaves, structure = jax.tree.flatten(values)
+    return [jax.tree.unflatten(structure, layer) for layer in zip(*(jnp.unstack(leaf) for leaf in leaves), strict=True)]
+
+
+def _with_values(block: nnx.Module, stats) -> Iterator[tuple[tuple, nnx.Variable]]:
+    for path, variable in nnx.state(block, Statistic).flat_state():
+        value = stats
+        for name in path:
+            value = value[name]
+        yield path, variable.replace(value)

@@ -10,7 +10,8 @@ from jaxtyping import Array, Float, Int, Key
 from zoo.config import ResolvedConfig
 from zoo.layers.context import Context
 from zoo.models.functional import Params
-from zoo.models.language_model import LanguageModel, make_model
+from zoo.models.architectures import make_model
+from zoo.models.language_model import LanguageModel
 from zoo.objectives.cross_entropy import cross_entropy
 
 Sums = dict[str, Float[Array, ""]]

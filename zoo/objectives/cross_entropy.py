@@ -10,10 +10,35 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Int
 
+from zoo.models.head import Prediction, logits
+
 
 def number_of_chunks(batch: int, length: int, chunk_tokens: int) -> int:
     """How many parts to cut the sequences into, so that a part of all of them is about `chunk_tokens` tokens; 1 for 0."""
     return min(length, -(-batch * length // chunk_tokens)) if chunk_tokens else 1
+
+
+def cross_entropy(
+    prediction: Prediction, targets: Int[Array, "B T"], weights: Float[Array, "B T"], chunk_tokens: int, z_loss: float = 0.0
+) -> tuple[Float[Array, ""], Float[Array, ""]]:
+    """Sums over tokens of weight * (-log softmax(logits)[target] + z_loss * log(sum exp logits)^2), in nats and float32.
+
+    The second term keeps the normaliser near 1 (PaLM, Chowdhery et al. 2022, section 5, with 1e-4).
+
+    Args:
+        prediction: hidden states in the compute type, and the head; its matrix is used in their type.
+        targets: token ids; where the weight is 0, any valid id.
+        weights: weight of each token.
+        chunk_tokens: about how many tokens' logits exist at once; 0 for all of them.
+        z_loss: weight of the second term.
+
+    Returns:
+        (the sum, the sum of the first term alone). The first is differentiable once, in the prediction's arrays. The second is what
+        compares between models with and without the second term; it is a report and has no gradient.
+    """
+    hidden, head, bias, softcap = prediction
+    total, entropy = _sums(hidden, head, bias, targets, weights, softcap, chunk_tokens, z_loss)
+    return total, jax.lax.stop_gradient(entropy)
 
 
 def _chunks(x: Array, parts: int) -> Array:
@@ -27,71 +52,70 @@ def _chunks(x: Array, parts: int) -> Array:
     return jnp.moveaxis(x.reshape(x.shape[0], parts, size, *x.shape[2:]), 1, 0)
 
 
-def _chunk_loss(hidden, head, targets, weights):
-    """Loss of one chunk, flattened to 2-D, and what its gradient needs."""
-    logits = jnp.einsum("nd,vd->nv", hidden, head, preferred_element_type=jnp.float32)
-    log_normalizer = jax.nn.logsumexp(logits, axis=-1)
-    score = jnp.take_along_axis(logits, targets[:, None], axis=-1)[:, 0]
-    return jnp.sum((log_normalizer - score) * weights), logits, log_normalizer
+def _chunk_loss(hidden, head, bias, targets, weights, softcap, z_loss):
+    """Both sums of one chunk, flattened to 2-D, and what its gradient needs."""
+    scores = logits(Prediction(hidden[None], head, bias, softcap))[0]
+    log_normalizer = jax.nn.logsumexp(scores, axis=-1)
+    score = jnp.take_along_axis(scores, targets[:, None], axis=-1)[:, 0]
+    entropy = jnp.sum((log_normalizer - score) * weights)
+    total = entropy + z_loss * jnp.sum(jnp.square(log_normalizer) * weights) if z_loss else entropy
+    return (total, entropy), scores, log_normalizer
 
 
 def _flat(x: Array, keep: int) -> Array:
     return x.reshape(-1, *x.shape[x.ndim - keep :])
 
 
-@partial(jax.custom_vjp, nondiff_argnums=(4,))
-def cross_entropy(
-    hidden: Float[Array, "B T D"], head: Float[Array, "V D"], targets: Int[Array, "B T"], weights: Float[Array, "B T"], chunk_tokens: int
-) -> Float[Array, ""]:
-    """Sum over tokens of weight * -log softmax(hidden head^T)[target], in nats and float32.
-
-    Args:
-        hidden: hidden states, in the compute type.
-        head: output matrix, float32; used in the type of `hidden`.
-        targets: token ids; where the weight is 0, any valid id.
-        weights: weight of each token.
-        chunk_tokens: about how many tokens' logits exist at once; 0 for all of them.
-
-    Differentiable once, in `hidden` and `head`.
-    """
+@partial(jax.custom_vjp, nondiff_argnums=(5, 6, 7))
+def _sums(hidden, head, bias, targets, weights, softcap, chunk_tokens, z_loss):
     parts = number_of_chunks(*targets.shape, chunk_tokens)
     head = head.astype(hidden.dtype)
 
-    def body(total, chunk):
+    def body(totals, chunk):
         h, t, w = chunk
-        return total + _chunk_loss(_flat(h, 1), head, t.reshape(-1), w.reshape(-1))[0], None
+        sums = _chunk_loss(_flat(h, 1), head, bias, t.reshape(-1), w.reshape(-1), softcap, z_loss)[0]
+        return jax.tree.map(jnp.add, totals, sums), None
 
     chunks = tuple(_chunks(x, parts) for x in (hidden, targets, weights))
-    return jax.lax.scan(body, jnp.zeros((), jnp.float32), chunks)[0]
+    return jax.lax.scan(body, (jnp.zeros((), jnp.float32),) * 2, chunks)[0]
 
 
-def _forward(hidden, head, targets, weights, chunk_tokens):
+def _forward(hidden, head, bias, targets, weights, softcap, chunk_tokens, z_loss):
     parts = number_of_chunks(*targets.shape, chunk_tokens)
     cast = head.astype(hidden.dtype)
 
     def body(carry, chunk):
-        total, d_head = carry  # d_head is [D, V]: with the narrower matrix on the left its product is faster on a CPU.
+        totals, d_head, d_bias = carry  # d_head is [D, V]: with the narrower matrix on the left its product is faster on a CPU.
         h, t, w = chunk
         h, t, w = _flat(h, 1), t.reshape(-1), w.reshape(-1)
-        loss, logits, log_normalizer = _chunk_loss(h, cast, t, w)
-        is_target = jnp.arange(logits.shape[-1]) == t[:, None]
-        d_logits = ((jnp.exp(logits - log_normalizer[:, None]) - is_target) * w[:, None]).astype(h.dtype)
-        d_head = d_head + jnp.einsum("nd,nv->dv", h, d_logits, preferred_element_type=jnp.float32)
-        return (total + loss, d_head), (d_logits @ cast).reshape(chunk[0].shape)
+        sums, scores, log_normalizer = _chunk_loss(h, cast, bias, t, w, softcap, z_loss)
+        is_target = jnp.arange(scores.shape[-1]) == t[:, None]
+        probabilities = jnp.exp(scores - log_normalizer[:, None])
+        if z_loss:
+            probabilities = probabilities * (1 + 2 * z_loss * log_normalizer)[:, None]
+        d_scores = (probabilities - is_target) * w[:, None]
+        if softcap:
+            d_scores = d_scores * (1 - jnp.square(scores / softcap))
+        if bias is not None:
+            d_bias = d_bias + d_scores.sum(axis=0)
+        d_scores = d_scores.astype(h.dtype)
+        d_head = d_head + jnp.einsum("nd,nv->dv", h, d_scores, preferred_element_type=jnp.float32)
+        return (jax.tree.map(jnp.add, totals, sums), d_head, d_bias), (d_scores @ cast).reshape(chunk[0].shape)
 
-    carry = (jnp.zeros((), jnp.float32), jnp.zeros(head.shape[::-1], jnp.float32))
+    zero = jnp.zeros((), jnp.float32)
+    carry = ((zero, zero), jnp.zeros(head.shape[::-1], jnp.float32), None if bias is None else jnp.zeros(bias.shape, jnp.float32))
     chunks = tuple(_chunks(x, parts) for x in (hidden, targets, weights))
     if parts == 1:
-        (total, d_head), d_hidden = body(carry, tuple(x[0] for x in chunks))
-        return total, (d_hidden, d_head.T)
-    (total, d_head), d_chunks = jax.lax.scan(body, carry, chunks)
+        (totals, d_head, d_bias), d_hidden = body(carry, tuple(x[0] for x in chunks))
+        return totals, (d_hidden, d_head.T, d_bias)
+    (totals, d_head, d_bias), d_chunks = jax.lax.scan(body, carry, chunks)
     d_hidden = jnp.moveaxis(d_chunks, 0, 1).reshape(hidden.shape[0], -1, hidden.shape[2])[:, : hidden.shape[1]]
-    return total, (d_hidden, d_head.T)
+    return totals, (d_hidden, d_head.T, d_bias)
 
 
-def _backward(chunk_tokens, residuals, cotangent):
-    d_hidden, d_head = residuals
-    return (cotangent * d_hidden).astype(d_hidden.dtype), cotangent * d_head, None, None
+def _backward(softcap, chunk_tokens, z_loss, residuals, cotangents):
+    cotangent, _ = cotangents
+    return *((None if x is None else (cotangent * x).astype(x.dtype)) for x in residuals), None, None
 
 
-cross_entropy.defvjp(_forward, _backward)
+_sums.defvjp(_forward, _backward)

@@ -1,0 +1,115 @@
+"""Corruption of rows for masked language modelling: which tokens are hidden, and behind what.
+
+What happens to a row is a function of the seed, the epoch and the row's number alone, and of nothing that varies with batches, hosts
+or a restart. So every arm of an experiment sees the same masks, and each epoch has new ones.
+"""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from zoo.data.rows import PADDING
+from zoo.data.tokenizers import Tokenizer
+
+_EVALUATION, _TRAINING = 0, 1
+_GOLDEN = np.uint64(0x9E3779B97F4A7C15)
+
+
+@dataclass(frozen=True)
+class Masking:
+    """Devlin et al. 2019, section 3.1, Task 1, with new masks in every epoch (Liu et al. 2019, section 4.1).
+
+    `select_fraction` of a row's tokens are predicted, rounded, and at least one: never padding, never the token that opens a document.
+    Of those each is shown as [MASK] with probability `mask_fraction`, as a random token with `random_fraction`, and else as it is.
+    Random tokens are uniform over the tokenizer's ids without the one that opens a document, which would tell of a border that is
+    not there.
+
+    Attributes:
+        select_fraction, mask_fraction, random_fraction: as in `objective`.
+        vocab_size: number of the tokenizer's ids, all below `mask_id`.
+        document_id: id of the token that opens a document.
+    """
+
+    select_fraction: float
+    mask_fraction: float
+    random_fraction: float
+    vocab_size: int
+    document_id: int
+
+    @property
+    def mask_id(self) -> int:
+        """Id of [MASK]: the first one that the tokenizer does not use."""
+        return self.vocab_size
+
+    def training_batch(self, rows: np.ndarray, indices: np.ndarray, epochs: np.ndarray, seed: int) -> dict[str, np.ndarray]:
+        """Corrupts rows for training.
+
+        Args:
+            rows: [B, T], padded with -1.
+            indices: number of each row, [B].
+            epochs: epoch of each row, [B].
+            seed: the run's.
+
+        Returns:
+            int32 arrays: "tokens" [B, T], what the model sees, padding still -1; "places" [B, N], the predicted tokens' places in the
+            row, in no order; "targets" [B, N], the tokens that were there, -1 for places that stay unused. N is the number of predicted
+            tokens of a row in which all can be.
+        """
+        return self._corrupted(rows, _keys(_TRAINING, seed, epochs, indices))
+
+    def evaluation_batch(self, rows: np.ndarray, indices: np.ndarray) -> dict[str, np.ndarray]:
+        """Corrupts rows for evaluation, the same way every time and for every seed; as `training_batch`."""
+        return self._corrupted(rows, _keys(_EVALUATION, indices))
+
+    def _count(self, tokens: Any) -> Any:
+        return np.minimum(tokens, np.maximum(1, np.floor(self.select_fraction * tokens + 0.5))).astype(np.int64)
+
+    def _corrupted(self, rows: np.ndarray, keys: np.ndarray) -> dict[str, np.ndarray]:
+        length = rows.shape[1]
+        width = int(self._count(np.array(length)))
+        draws = _uniform(keys, length + 2 * width)
+        order, action, other = np.split(draws, [length, length + width], axis=1)
+        candidates = (rows != PADDING) & (rows != self.document_id)
+        # The candidates with the smallest draws: a uniform choice without replacement.
+        places = np.argsort(np.where(candidates, order, 2.0), axis=1, kind="stable")[:, :width]
+        used = np.arange(width) < self._count(candidates.sum(axis=1))[:, None]
+        targets = np.where(used, np.take_along_axis(rows, places, axis=1), PADDING)
+        random = np.floor(other * (self.vocab_size - 1)).astype(np.int32)
+        random += random >= self.document_id
+        shown = np.where(action < self.mask_fraction, self.mask_id,
+                         np.where(action < self.mask_fraction + self.random_fraction, random, targets))
+        tokens = rows.copy()
+        row, place = np.nonzero(used)
+        tokens[row, places[row, place]] = shown[row, place]
+        batch = {"tokens": tokens, "places": np.where(used, places, 0), "targets": targets}
+        return {name: array.astype(np.int32) for name, array in batch.items()}
+
+
+def make_masking(config: Any, tokenizer: Tokenizer) -> Masking | None:
+    """The corruption that a resolved config asks for; None where its objective corrupts nothing."""
+    objective = config.objective
+    if objective.kind != "masked":
+        return None
+    return Masking(objective.select_fraction, objective.mask_fraction, objective.random_fraction, tokenizer.vocab_size,
+                   tokenizer.document_id)
+
+
+def _mixed(x: np.ndarray) -> np.ndarray:
+    x = (x ^ (x >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    x = (x ^ (x >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return x ^ (x >> np.uint64(31))
+
+
+def _keys(*words: Any) -> np.ndarray:
+    """One key per row out of whole numbers, of which some are arrays [B]: uint64 [B]."""
+    state = np.zeros(1, np.uint64)
+    for word in words:
+        state = _mixed(state + np.asarray(word, np.uint64) + _GOLDEN)
+    return state
+
+
+def _uniform(keys: np.ndarray, count: int) -> np.ndarray:
+    """Numbers in [0, 1), [B, count]: SplitMix64 (Steele et al. 2014) from each key, which needs no loop over rows."""
+    steps = np.arange(1, count + 1, dtype=np.uint64) * _GOLDEN
+    return (_mixed(keys[:, None] + steps) >> np.uint64(11)) * 2.0**-53

@@ -1,0 +1,157 @@
+"""ELMo's published files: `options.json` and the weights in HDF5, as bilm-tf writes and AllenNLP reads them (Peters et al. 2018).
+
+Three things are arranged otherwise there than here. The input's and the state's matrix of an LSTM are one. Its gates stand as
+(i, g, f, o), and TensorFlow adds 1 to f's bias while it runs, so the file's bias is 1 less. A highway's gate is what is transformed,
+1 - g: sigmoid(-z) = 1 - sigmoid(z), so its weights are the negatives of ours. The file has no softmax.
+"""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from zoo.config import ResolvedConfig
+from zoo.errors import ConfigError, DataError
+from zoo.interop.mapping import SAME, Rule, Rules, Transform, from_zoo, fused, to_zoo
+from zoo.interop.settings import Settings
+from zoo.models.elmo import ELMo
+from zoo.models.functional import split
+
+NEGATED = Transform(lambda x: (-x,), lambda parts: -parts[0])
+# TensorFlow's convolutions have two spatial dimensions, the first of size 1.
+FLAT = Transform(lambda x: (x[0],), lambda parts: parts[0][None])
+# Of a published file: AllenNLP counts the empty slot, id 0, among the characters; bilm-tf does so once training is over.
+NUM_CHARACTERS = (261, 262)
+
+
+def config_of(options: Mapping[str, Any]) -> dict[str, Any]:
+    """Flat overrides of `zoo.config.default()` for an `options.json`; how the model was trained is not read.
+
+    Raises:
+        ConfigError: with one line for each setting that cannot be expressed.
+    """
+    absent = [f"{part}: missing; only models over characters are read" for part in ("lstm", "char_cnn") if part not in options]
+    if absent:
+        raise ConfigError(absent)
+    lstm = Settings(options["lstm"], {"n_layers": 1, "use_skip_connections": False}, prefix="lstm.")
+    cnn = Settings(options["char_cnn"], {"n_highway": 0}, prefix="char_cnn.")
+    character_dim = Settings(cnn.get("embedding") or {}, {}, prefix="char_cnn.embedding.")
+    dim, cell_dim, filters = lstm.get("projection_dim"), lstm.get("dim"), cnn.get("filters") or ()
+    fields = {
+        "model.architecture": "elmo",
+        "objective.kind": "bidirectional",
+        "model.dim": dim,
+        "model.num_layers": lstm["n_layers"],
+        "model.residual": bool(lstm["use_skip_connections"]),
+        "model.elmo.characters": cnn.get("max_characters_per_token"),
+        "model.elmo.character_dim": character_dim.get("dim"),
+        "model.elmo.filters": tuple(number for pair in filters for number in pair),
+        "model.elmo.highways": cnn["n_highway"] or 0,
+        "model.elmo.cell_dim": cell_dim,
+        "model.elmo.cell_clip": float(lstm.get("cell_clip") or 0),
+        "model.elmo.projection_clip": float(lstm.get("proj_clip") or 0),
+    }
+    cnn.expect("relu", activation="only relu is supported")
+    cnn.expect(*NUM_CHARACTERS, n_characters="expected bytes and five marks, 261, or 262 with the empty slot")
+    # Where nothing would be made narrower, bilm-tf leaves the projection out.
+    if None not in (dim, cell_dim) and cell_dim <= dim:
+        lstm.refuse("dim", f"no wider than lstm.projection_dim={dim}: an LSTM without projection is not supported")
+    if sum(fields["model.elmo.filters"][1::2]) == dim:
+        cnn.refuse("filters", f"as many as lstm.projection_dim={dim}: characters without projection are not supported")
+    problems = [f"{path}: missing" for path, value in fields.items() if value is None or value == ()]
+    for settings in (lstm, cnn, character_dim):
+        try:
+            settings.finish()
+        except ConfigError as error:
+            problems += error.problems
+    if problems:
+        raise ConfigError(problems)
+    return fields
+
+
+def _gates(width: int, bias: bool = False) -> Transform:
+    """Between the gates (i, g, f, o) of a file and ours, (i, f, g, o), each of `width`; in a bias f is 1 less."""
+
+    def moved(x: np.ndarray, shift: int) -> np.ndarray:
+        first, second, third, last = np.split(x, [width, 2 * width, 3 * width], axis=-1)
+        # Here f is the file's third, there our second.
+        second, third = (second, third + np.asarray(shift, x.dtype)) if shift > 0 else (second + np.asarray(shift, x.dtype), third)
+        return np.concatenate([first, third, second, last], axis=-1)
+
+    return Transform(lambda x: (moved(x, int(bias)),), lambda parts: moved(parts[0], -int(bias)))
+
+
+def rules(config: ResolvedConfig) -> Rules:
+    """The rules of an ELMo's parameters, all but the head's.
+
+    Args:
+        config: the `model` part of a resolved config.
+    """
+    M, cnn = config.elmo.cell_dim, "characters"
+    found = [Rule("char_embed", (f"{cnn}/embedding",))]
+    for index in range(len(config.elmo.filters) // 2):
+        found += [Rule(f"CNN/W_cnn_{index}", (f"{cnn}/convolutions/{index}/kernel",), FLAT),
+                  Rule(f"CNN/b_cnn_{index}", (f"{cnn}/convolutions/{index}/bias",))]
+    for index in range(config.elmo.highways):
+        for theirs, ours, transform in (("carry", "gate", NEGATED), ("transform", "transform", SAME)):
+            found += [Rule(f"CNN_high_{index}/W_{theirs}", (f"{cnn}/highways/{index}/{ours}/kernel",), transform),
+                      Rule(f"CNN_high_{index}/b_{theirs}", (f"{cnn}/highways/{index}/{ours}/bias",), transform)]
+    found += [Rule("CNN_proj/W_proj", (f"{cnn}/projection/kernel",)), Rule("CNN_proj/b_proj", (f"{cnn}/projection/bias",))]
+    layers = tuple(range(config.num_layers))
+    for number, side in enumerate(("forward", "backward")):
+        theirs, ours = f"RNN_{number}/RNN/MultiRNNCell/Cell{{layer}}/LSTMCell", f"{side}/layers"
+        found += [Rule(f"{theirs}/W_0", (f"{ours}/input/kernel", f"{ours}/recurrent/kernel"),
+                       fused([config.dim, config.dim]).then(_gates(M)), layers),
+                  Rule(f"{theirs}/B", (f"{ours}/input/bias",), _gates(M, bias=True), layers),
+                  Rule(f"{theirs}/W_P_0", (f"{ours}/projection/kernel",), layers=layers)]
+    return found
+
+
+def read_weights(tensors: Mapping[str, Any], config: ResolvedConfig) -> dict[str, Any]:
+    """A file's weights as a nested dict of our parameters, without the head, which keeps its initial values.
+
+    Args:
+        tensors: the file's arrays by path, from `read_hdf5`.
+        config: the `model` part of a resolved config that has the file's sizes, see `config_of`.
+
+    Raises:
+        DataError: naming all that is missing, of another shape, or left over.
+    """
+    return to_zoo(rules(config), tensors, _without_head(split(ELMo(config))[1]))
+
+
+def write_weights(params: Mapping[str, Any], config: ResolvedConfig) -> dict[str, np.ndarray]:
+    """The arrays of a weight file, by path, from our parameters; the head has no place in it."""
+    return from_zoo(rules(config), _without_head(params))
+
+
+def _without_head(params: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in params.items() if name != "head"}
+
+
+def read_hdf5(path: str | Path) -> dict[str, np.ndarray]:
+    """Every array of an HDF5 file, by its path.
+
+    Raises:
+        ConfigError: if there is no such file, or no h5py.
+        DataError: if it is no HDF5 file.
+    """
+    try:
+        import h5py
+    except ModuleNotFoundError:
+        raise ConfigError(f"reading {path} needs the package h5py: pip install h5py") from None
+    if not Path(path).is_file():
+        raise ConfigError(f"no such file: {path}")
+    arrays: dict[str, np.ndarray] = {}
+
+    def keep(name: str, node: Any) -> None:
+        if isinstance(node, h5py.Dataset):
+            arrays[name] = node[...]
+
+    try:
+        with h5py.File(path, "r") as file:
+            file.visititems(keep)
+    except OSError as error:
+        raise DataError(f"{path}: not an HDF5 file: {error}") from error
+    return arrays

@@ -1,0 +1,273 @@
+"""Weights between this library's nested dicts and the flat, named tensors of another one, described by rules that work both ways.
+
+A rule says which tensor holds which of our parameters and how they are arranged in it. All arrangements are bijections that only move
+numbers around, so what is read and written again is bit-equal, and gradients are mapped by the same rules as values. Only numpy is used.
+"""
+
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from zoo.config import ResolvedConfig, layer_kind
+from zoo.errors import DataError
+
+Parts = tuple[np.ndarray, ...]
+
+
+@dataclass(frozen=True)
+class Transform:
+    """A bijection between one tensor and the parts of it that are parameters of ours; `join(split(x))` is x.
+
+    Attributes:
+        split: from a tensor to its parts.
+        join: from the parts to the tensor.
+    """
+
+    split: Callable[[np.ndarray], Parts]
+    join: Callable[[Parts], np.ndarray]
+
+    def then(self, other: "Transform") -> "Transform":
+        """This transform, and on each of its parts `other`, which has one part."""
+        return Transform(lambda x: tuple(other.split(part)[0] for part in self.split(x)),
+                         lambda parts: self.join(tuple(other.join((part,)) for part in parts)))
+
+
+SAME = Transform(lambda x: (x,), lambda parts: parts[0])
+TRANSPOSED = Transform(lambda x: (x.T,), lambda parts: parts[0].T)
+REVERSED = Transform(lambda x: (x[::-1],), lambda parts: parts[0][::-1])
+
+
+def fused(sizes: Sequence[int], groups: int = 1, axis: int = 0) -> Transform:
+    """Several matrices in one, e.g. query, key and value.
+
+    Along `axis` the tensor holds `groups` blocks, and each block holds `sizes[i] / groups` rows of part i, one part after the other.
+    GPT-2 has one group: all queries, all keys, all values. GPT-NeoX and BLOOM have one per head.
+
+    Args:
+        sizes: length of every part along `axis`.
+        groups: number of blocks, which divides every size.
+        axis: the dimension that is shared; 0 for [out, in] matrices and biases, -1 for [in, out].
+    """
+    widths = [size // groups for size in sizes]
+    if any(width * groups != size for width, size in zip(widths, sizes, strict=True)):
+        raise ValueError(f"sizes {tuple(sizes)} do not divide into {groups} groups")
+
+    def split(x: np.ndarray) -> Parts:
+        x = np.moveaxis(x, axis, 0)
+        blocks = x.reshape(groups, sum(widths), *x.shape[1:])
+        parts = np.split(blocks, np.cumsum(widths)[:-1], axis=1)
+        return tuple(np.moveaxis(part.reshape(-1, *x.shape[1:]), 0, axis) for part in parts)
+
+    def join(parts: Parts) -> np.ndarray:
+        moved = [np.moveaxis(part, axis, 0) for part in parts]
+        blocks = [part.reshape(groups, width, *part.shape[1:]) for part, width in zip(moved, widths, strict=True)]
+        x = np.concatenate(blocks, axis=1)
+        return np.moveaxis(x.reshape(-1, *x.shape[2:]), 0, axis)
+
+    return Transform(split, join)
+
+
+@dataclass(frozen=True)
+class Rule:
+    """One tensor (of every layer) and the parameters that it holds.
+
+    Attributes:
+        name: the tensor's name; `{layer}` stands for the number of the layer, counted from 0 over the whole depth.
+        paths: our parameters, e.g. "stack/layers/attention/query/kernel".
+        transform: how they lie in the tensor; without the leading dimension of layers.
+        layers: which layers our parameters are stacked over, in their order; None where they have no dimension of layers.
+    """
+
+    name: str
+    paths: tuple[str, ...]
+    transform: Transform = SAME
+    layers: tuple[int, ...] | None = None
+
+    def names(self) -> list[str]:
+        """The tensors' names, one per layer."""
+        return [self.name] if self.layers is None else [self.name.format(layer=layer) for layer in self.layers]
+
+
+@dataclass(frozen=True)
+class Copy:
+    """A tensor that a checkpoint may hold beside the one it must be equal to, e.g. a tied head. It is read, not written."""
+
+    name: str
+    of: str
+
+
+@dataclass(frozen=True)
+class Skip:
+    """Tensors that are no parameters, by a regular expression that matches the whole name, e.g. constant masks. They are not written."""
+
+    pattern: str
+
+
+Rules = Sequence[Rule | Copy | Skip]
+
+
+def linear(path: str, name: str, bias: bool = True, transposed: bool = True) -> list[Rule]:
+    """A dense layer, `path`/{kernel [in, out], bias}, in `name`.{weight, bias}.
+
+    Args:
+        path, name: ours and theirs.
+        bias: whether there is one.
+        transposed: the weight is [out, in], as in torch.nn.Linear; else [in, out].
+    """
+    rules = [Rule(f"{name}.weight", (f"{path}/kernel",), TRANSPOSED if transposed else SAME)]
+    return rules + [Rule(f"{name}.bias", (f"{path}/bias",))] * bias
+
+
+def fused_linear(paths: Sequence[str], name: str, sizes: Sequence[int], bias: bool = True, groups: int = 1,
+                 transposed: bool = True) -> list[Rule]:  # fmt: skip
+    """Several dense layers that read the same input, in one tensor. See `fused` for `sizes` and `groups`, `linear` for the rest."""
+    weight = fused(sizes, groups).then(TRANSPOSED) if transposed else fused(sizes, groups, axis=-1)
+    rules = [Rule(f"{name}.weight", tuple(f"{path}/kernel" for path in paths), weight)]
+    return rules + [Rule(f"{name}.bias", tuple(f"{path}/bias" for path in paths), fused(sizes, groups))] * bias
+
+
+def norm(path: str, name: str, config: ResolvedConfig) -> list[Rule]:
+    """A norm, `path`/{scale, bias}, in `name`.{weight, bias}; nothing where the config's norm learns nothing."""
+    kind = config.norm.kind
+    rules = [Rule(f"{name}.weight", (f"{path}/scale",))] * (config.norm.scale and kind != "none")
+    return rules + [Rule(f"{name}.bias", (f"{path}/bias",))] * (config.norm.bias and kind in ("layernorm", "centering", "batchnorm"))
+
+
+def layers(config: ResolvedConfig, rules_of: Callable[[ResolvedConfig], Rules], at: str = "stack/layers") -> list[Rule]:
+    """The rules of all layers, from those of one: where layers are of several kinds, each kind is stacked by itself.
+
+    Args:
+        config: the `model` part of a resolved config, or one side of it.
+        rules_of: from the config as a layer sees it to that layer's rules; names hold `{layer}`, paths begin inside the layer.
+        at: where the stack's layers are.
+    """
+    pattern, depth = config.layers.pattern, range(config.num_layers)
+    groups = {(at, None): tuple(depth)}
+    if pattern:
+        groups = {(f"{at}/{kind}", kind): tuple(layer for layer in depth if pattern[layer % len(pattern)] == kind) for kind in pattern}
+    return [replace(rule, paths=tuple(f"{prefix}/{path}" for path in rule.paths), layers=numbers)
+            for (prefix, kind), numbers in groups.items() if numbers
+            for rule in rules_of(config if kind is None else layer_kind(config, kind))]
+
+
+def flatten(tree: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+    """A nested dict's leaves by path, {"a/b": leaf}."""
+    found: dict[str, Any] = {}
+    for name, node in tree.items():
+        found |= flatten(node, f"{prefix}{name}/") if isinstance(node, Mapping) else {prefix + name: node}
+    return found
+
+
+def nest(leaves: Mapping[str, Any]) -> dict[str, Any]:
+    """What `flatten` undoes."""
+    tree: dict[str, Any] = {}
+    for path, leaf in leaves.items():
+        *parents, last = path.split("/")
+        node = tree
+        for parent in parents:
+            node = node.setdefault(parent, {})
+        node[last] = leaf
+    return tree
+
+
+def from_zoo(rules: Rules, params: Mapping[str, Any]) -> dict[str, np.ndarray]:
+    """Writes parameters, or their gradients, under the other library's names.
+
+    Args:
+        rules: those of the model that has these parameters.
+        params: nested dict of arrays; every one of them must have a rule.
+    """
+    leaves = {path: np.asarray(leaf) for path, leaf in flatten(params).items()}
+    check_complete(rules, leaves)
+    return {name: np.ascontiguousarray(tensor) for name, tensor in _written(rules, leaves)}
+
+
+def check_complete(rules: Rules, leaves: Mapping[str, Any]) -> None:
+    """Raises ValueError unless every parameter has one rule and every rule its parameters: a family file that is wrong."""
+    ruled = [path for rule in rules if isinstance(rule, Rule) for path in rule.paths]
+    wrong = sorted({path for path in ruled if ruled.count(path) > 1} | set(ruled) ^ set(leaves))
+    if wrong:
+        raise ValueError(f"rules and parameters are not one to one at {', '.join(wrong)}")
+
+
+def _written(rules: Rules, leaves: Mapping[str, np.ndarray]) -> Iterator[tuple[str, np.ndarray]]:
+    for rule in rules:
+        if isinstance(rule, Rule):
+            for index, name in enumerate(rule.names()):
+                parts = (leaves[path] if rule.layers is None else leaves[path][index] for path in rule.paths)
+                yield name, rule.transform.join(tuple(parts))
+
+
+def tensor_shapes(rules: Rules, abstract: Mapping[str, Any]) -> dict[str, tuple[int, ...]]:
+    """The names and shapes of a checkpoint's tensors, from the shapes of our parameters.
+
+    Args:
+        rules: the model's.
+        abstract: nested dict of whatever has a shape.
+    """
+    # Views of one number: they have a shape and no memory.
+    leaves = {path: np.broadcast_to(np.zeros((), np.int8), leaf.shape) for path, leaf in flatten(abstract).items()}
+    check_complete(rules, leaves)
+    return {name: tensor.shape for name, tensor in _written(rules, leaves)}
+
+
+def to_zoo(rules: Rules, tensors: Mapping[str, Any], abstract: Mapping[str, Any]) -> dict[str, Any]:
+    """Reads parameters, or their gradients, from the other library's tensors.
+
+    Args:
+        rules: those of the model to be filled.
+        tensors: what the checkpoint holds: arrays by name, read one at a time.
+        abstract: the model's parameters as a nested dict of whatever has a shape.
+
+    Returns:
+        The nested dict of numpy arrays, in the tensors' type.
+
+    Raises:
+        DataError: naming all that is missing, of another shape, left over, or a copy that is not equal.
+    """
+    shapes = tensor_shapes(rules, abstract)
+    problems = _problems(rules, tensors, shapes)
+    if problems:
+        raise DataError(problems)
+    sizes, leaves = {path: leaf.shape for path, leaf in flatten(abstract).items()}, {}
+    for rule in rules:
+        if not isinstance(rule, Rule):
+            continue
+        for index, name in enumerate(rule.names()):
+            tensor = np.asarray(tensors[name])
+            for path, part in zip(rule.paths, rule.transform.split(tensor), strict=True):
+                if rule.layers is None:
+                    leaves[path] = np.array(part, order="C")
+                    continue
+                if index == 0:
+                    leaves[path] = np.empty(sizes[path], tensor.dtype)
+                leaves[path][index] = part
+    return nest(leaves)
+
+
+def _problems(rules: Rules, tensors: Mapping[str, Any], shapes: Mapping[str, tuple[int, ...]]) -> list[str]:
+    """What is wrong with a checkpoint, one line for each tensor, or for each kind of tensor that many layers miss."""
+    problems = []
+    for rule in rules:
+        names = rule.names() if isinstance(rule, Rule) else []
+        missing = [name for name in names if name not in tensors]
+        if missing and len(missing) == len(names) > 1:
+            problems.append(f"tensor {rule.name} is missing in all {len(names)} layers: {missing[0]}, ...")
+        else:
+            problems += [f"tensor {name} is missing" for name in missing]
+        for name in names:
+            if name in tensors and tuple(tensors[name].shape) != shapes[name]:
+                problems.append(f"tensor {name} has shape {tuple(tensors[name].shape)}, expected {shapes[name]}")
+    for rule in rules:
+        if isinstance(rule, Copy) and rule.name in tensors and rule.of in tensors:
+            one, other = np.asarray(tensors[rule.name]), np.asarray(tensors[rule.of])
+            if one.shape != other.shape or not np.array_equal(one, other):
+                problems.append(f"tensor {rule.name} is not equal to {rule.of}, which it is tied to")
+    copies = {rule.name for rule in rules if isinstance(rule, Copy)}
+    skipped = [re.compile(rule.pattern) for rule in rules if isinstance(rule, Skip)]
+    problems += [f"tensor {name} has no place in the model" for name in tensors
+                 if name not in shapes and name not in copies and not any(pattern.fullmatch(name) for pattern in skipped)]
+    return problems

@@ -1,0 +1,48 @@
+"""Positions that are added to the embedding: a learned table, and sinusoids."""
+
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float, Int
+
+from zoo.config import ResolvedConfig
+from zoo.layers.parameter import normal, parameter
+from zoo.layers.position.base import Position
+
+
+class Learned(Position):
+    """A learned vector per position: x_t + P[offset + t] (Gehring et al. 2017). Cannot go past `position.max_length` tokens."""
+
+    def __init__(self, config: ResolvedConfig):
+        self.max_length, self.offset = config.position.max_length, config.position.offset
+        self.table = parameter((self.offset + self.max_length, config.dim), (None, "embed"), normal(config.init.embedding_std))
+
+    def embed(self, x: Float[Array, "B T D"], positions: Int[Array, "B T"]) -> Float[Array, "B T D"]:
+        """Adds row `offset + position` of the table."""
+        if x.shape[1] > self.max_length:
+            raise ValueError(f"learned positions have {self.max_length} rows, the sequence has {x.shape[1]} tokens")
+        # A position past the table must not quietly read another row.
+        return x + self.table[...].astype(x.dtype).at[jnp.maximum(positions, 0) + self.offset].get(mode="fill", fill_value=jnp.nan)
+
+
+def sinusoid(positions: Int[Array, "*leading"], dim: int, layout: str = "interleaved") -> Float[Array, "*leading D"]:
+    """Vaswani et al. 2017, section 3.5: PE[p, 2i] = sin(p / 10000^(2i/D)), PE[p, 2i+1] = cos(p / 10000^(2i/D)).
+
+    With layout "half" the sines stand in the first half and the cosines in the second, as the authors' code has it.
+    """
+    wavelengths = 10000.0 ** (np.arange(0, dim, 2) / dim)
+    angles = positions[..., None] / wavelengths.astype(np.float32)
+    axis = -1 if layout == "interleaved" else -2
+    return jnp.stack([jnp.sin(angles), jnp.cos(angles)], axis=axis).reshape(*positions.shape, dim)
+
+
+class Sinusoidal(Position):
+    """A fixed vector per position, added to the embedding: PE[p, 2i] = sin(p / 10000^(2i/D)), PE[p, 2i+1] = cos(p / 10000^(2i/D))
+    (Vaswani et al. 2017, section 3.5). No parameters; the dot product of two of them depends on their distance only.
+    """
+
+    def __init__(self, config: ResolvedConfig):
+        self.layout, self.offset = config.position.layout, config.position.offset
+
+    def embed(self, x: Float[Array, "B T D"], positions: Int[Array, "B T"]) -> Float[Array, "B T D"]:
+        """Adds the sinusoids."""
+        return x + sinusoid(positions + self.offset, x.shape[-1], self.layout).astype(x.dtype)

@@ -1,0 +1,46 @@
+"""The interface of position schemes: four hooks, of which each scheme implements what it needs."""
+
+from flax import nnx
+from jaxtyping import Array, Float, Int
+
+from zoo.config import ResolvedConfig
+
+
+class Position(nnx.Module):
+    """No position information, and the interface: every hook leaves things as they are."""
+
+    max_length: int | None = None
+    """Longest sequence the scheme can express, or None if there is no limit."""
+    scores = False
+    """Whether `score` returns something."""
+    reads_query = False
+    """Whether `score` depends on the query, and not on positions alone."""
+    adds_values = False
+    """Whether `value` returns something."""
+
+    def __init__(self, config: ResolvedConfig):
+        del config
+
+    def embed(self, x: Float[Array, "B T D"], positions: Int[Array, "B T"]) -> Float[Array, "B T D"]:
+        """Adds position vectors to embeddings."""
+        del positions
+        return x
+
+    def rotate(
+        self, q: Float[Array, "B T H K"], k: Float[Array, "B S G K"], q_positions: Int[Array, "B T"], k_positions: Int[Array, "B S"]
+    ) -> tuple[Float[Array, "B T H K"], Float[Array, "B S G K"]]:
+        """Turns queries and keys by their positions."""
+        del q_positions, k_positions
+        return q, k
+
+    def score(
+        self, q: Float[Array, "B T H K"], q_positions: Int[Array, "B T"], k_positions: Int[Array, "B S"]
+    ) -> Float[Array, "B H T S"]:
+        """Returns what is added to the scores; `q` is multiplied by the scale already."""
+        raise NotImplementedError
+
+    def value(
+        self, probabilities: Float[Array, "B H T S"], q_positions: Int[Array, "B T"], k_positions: Int[Array, "B S"]
+    ) -> Float[Array, "B T H K"]:
+        """Returns what is added to the attended values."""
+        raise NotImplementedError

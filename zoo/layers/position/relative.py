@@ -1,0 +1,126 @@
+"""Relative positions in the scores: ALiBi's lines, T5's bias by buckets of distance, Shaw's vectors by clipped distance."""
+
+import math
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float, Int
+
+from zoo.config import ResolvedConfig
+from zoo.layers.parameter import normal, parameter
+from zoo.layers.position.base import Position
+
+
+def alibi_slopes(num_heads: int) -> np.ndarray:
+    """Slopes of Press et al. 2021, section 3: 2^(-8/H), 2^(-16/H), ... for H a power of two.
+
+    For other H, as in the paper's code: those of the next lower power of two, then every other one of the next higher.
+    """
+    lower = 2 ** math.floor(math.log2(num_heads))
+    slopes = [2 ** (-8 * (i + 1) / lower) for i in range(lower)]
+    further = [2 ** (-8 * (i + 1) / (2 * lower)) for i in range(0, 2 * lower, 2)]
+    return np.array(slopes + further[: num_heads - lower], np.float32)
+
+
+class Alibi(Position):
+    """score_h(t, s) - slope_h * |t - s|: a penalty linear in distance, with a fixed slope per head (Press et al. 2021, section 3).
+
+    No parameters. In a decoder, where only s <= t is visible, this is the paper's slope * (s - t); in an encoder it is symmetric.
+    """
+
+    scores = True
+
+    def __init__(self, config: ResolvedConfig):
+        self.num_heads = config.attention.num_heads
+
+    def score(
+        self, q: Float[Array, "B T H K"], q_positions: Int[Array, "B T"], k_positions: Int[Array, "B S"]
+    ) -> Float[Array, "B H T S"]:
+        """Returns the penalty."""
+        del q
+        distance = jnp.abs(q_positions[:, None, :, None] - k_positions[:, None, None, :]).astype(jnp.float32)
+        return -alibi_slopes(self.num_heads)[:, None, None] * distance
+
+
+def bucket(distance: Int[Array, "*shape"], buckets: int, max_distance: int, bidirectional: bool) -> Int[Array, "*shape"]:
+    """Number of the bucket of `distance` = position of key - position of query (Raffel et al. 2020, section 2.1).
+
+    In one direction half of the buckets hold one distance each, 0, 1, 2, ...; the rest grow logarithmically up to `max_distance`, and
+    all that lies beyond shares the last. Bidirectional: the first half of all buckets is for keys at or before the query, the second for
+    keys after it. Else keys after the query share bucket 0.
+    """
+    offset = 0
+    if bidirectional:
+        buckets //= 2
+        offset = jnp.where(distance > 0, buckets, 0)
+        distance = jnp.abs(distance)
+    else:
+        distance = jnp.maximum(-distance, 0)
+    exact = buckets // 2
+    ratio = jnp.log(jnp.maximum(distance, 1).astype(jnp.float32) / exact) / math.log(max_distance / exact)
+    far = jnp.minimum(exact + (ratio * (buckets - exact)).astype(jnp.int32), buckets - 1)
+    return offset + jnp.where(distance < exact, distance, far)
+
+
+class RelativeBias(Position):
+    """score_h(t, s) + table[bucket(s - t), h] (Raffel et al. 2020, section 2.1).
+
+    One table [buckets, H] for all layers (T5) or, with `position.shared` off, one per layer (umT5). In a decoder all buckets serve the
+    keys before the query.
+    """
+
+    scores = True
+
+    def __init__(self, config: ResolvedConfig):
+        position = config.position
+        self.buckets, self.max_distance = position.buckets, position.max_distance
+        self.bidirectional = config.architecture == "encoder"
+        self.table = parameter((self.buckets, config.attention.num_heads), (None, "heads"), normal(config.init.embedding_std))
+
+    def score(
+        self, q: Float[Array, "B T H K"] | None, q_positions: Int[Array, "B T"], k_positions: Int[Array, "B S"]
+    ) -> Float[Array, "B H T S"]:
+        """Returns the bias of every head."""
+        del q
+        number = bucket(k_positions[:, None, :] - q_positions[:, :, None], self.buckets, self.max_distance, self.bidirectional)
+        return jnp.moveaxis(self.table[...][number], -1, 1)
+
+
+class ShawPosition(Position):
+    """score(t, s) = q_t . (k_s + a_d) * scale and output_t = sum_s p(t, s) (v_s + b_d), d = clip(s - t, -k, k) (Shaw et al. 2018,
+    eq. 3 to 5).
+
+    a and b are tables [2k + 1, K] per layer that all heads share; with `position.values` off there is no b.
+    """
+
+    scores = reads_query = True
+
+    def __init__(self, config: ResolvedConfig):
+        self.clip, self.adds_values = config.position.clip, config.position.values
+        shape = (2 * self.clip + 1, config.attention.head_dim)
+        self.keys = parameter(shape, (None, None), normal(config.init.embedding_std))
+        self.values = parameter(shape, (None, None), normal(config.init.embedding_std)) if self.adds_values else None
+
+    def _distances(self, q_positions: Int[Array, "B T"], k_positions: Int[Array, "B S"], dtype: jnp.dtype) -> Float[Array, "B T S R"]:
+        distance = jnp.clip(k_positions[:, None, :] - q_positions[:, :, None], -self.clip, self.clip) + self.clip
+        # Products with a one-hot matrix, because the gradient of a look-up is a scatter, which is slow.
+        return jax.nn.one_hot(distance, 2 * self.clip + 1, dtype=dtype)
+
+    def score(
+        self, q: Float[Array, "B T H K"], q_positions: Int[Array, "B T"], k_positions: Int[Array, "B S"]
+    ) -> Float[Array, "B H T S"]:
+        """Returns q_t . a_d."""
+        by_distance = jnp.einsum("bthk,rk->bthr", q, self.keys[...].astype(q.dtype))
+        one_hot = self._distances(q_positions, k_positions, q.dtype)
+        one_hot = jnp.broadcast_to(one_hot, (q.shape[0], *one_hot.shape[1:]))
+        return jnp.einsum("bthr,btsr->bhts", by_distance, one_hot, preferred_element_type=jnp.float32)
+
+    def value(
+        self, probabilities: Float[Array, "B H T S"], q_positions: Int[Array, "B T"], k_positions: Int[Array, "B S"]
+    ) -> Float[Array, "B T H K"]:
+        """Returns sum_s p(t, s) b_d."""
+        one_hot = self._distances(q_positions, k_positions, probabilities.dtype)
+        one_hot = jnp.broadcast_to(one_hot, (probabilities.shape[0], *one_hot.shape[1:]))
+        by_distance = jnp.einsum("bhts,btsr->bthr", probabilities, one_hot)
+        return jnp.einsum("bthr,rk->bthk", by_distance, self.values[...].astype(probabilities.dtype))

@@ -1,0 +1,112 @@
+"""Rotary positions, and the ways to stretch them over longer sequences than they were trained with."""
+
+import math
+
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float, Int
+
+from zoo.config import ResolvedConfig
+from zoo.layers.position.base import Position
+
+
+def rotate_pairs(
+    x: Float[Array, "B T H K"], positions: Int[Array, "B T"], frequencies: Float[Array, " half"], layout: str, factor: float = 1.0
+) -> Float[Array, "B T H K"]:
+    """RoPE (Su et al. 2021, eq. 34): pair (a, b) number i turns by the angle p * frequency_i: (a cos - b sin, a sin + b cos).
+
+    Args:
+        x: queries or keys; dimensions beyond twice the number of frequencies stay as they are.
+        positions: p.
+        frequencies: radians per position, one per pair.
+        layout: "half" pairs dimension i with i + (number of pairs), "interleaved" pairs 2i with 2i + 1.
+        factor: multiplies what is turned.
+    """
+    rotated = 2 * frequencies.shape[0]
+    angles = positions[:, :, None, None] * jnp.asarray(frequencies, jnp.float32)
+    cos, sin = jnp.cos(angles) * factor, jnp.sin(angles) * factor
+    turning, rest = x[..., :rotated].astype(jnp.float32), x[..., rotated:]
+    if layout == "half":
+        a, b = jnp.split(turning, 2, axis=-1)
+        turned = jnp.concatenate([a * cos - b * sin, a * sin + b * cos], axis=-1)
+    else:
+        a, b = turning[..., 0::2], turning[..., 1::2]
+        turned = jnp.stack([a * cos - b * sin, a * sin + b * cos], axis=-1).reshape(turning.shape)
+    turned = turned.astype(x.dtype)
+    return turned if rotated == x.shape[-1] else jnp.concatenate([turned, rest], axis=-1)
+
+
+def plain_frequencies(theta: float | Float[Array, ""], rotated: int) -> np.ndarray | Float[Array, " half"]:
+    """theta^(-2i / rotated) for the pairs i (Su et al. 2021, eq. 15)."""
+    return theta ** (-np.arange(0, rotated, 2) / rotated)
+
+
+def linear_frequencies(scaling: ResolvedConfig, theta: float, rotated: int) -> np.ndarray:
+    """All frequencies divided by the factor: position interpolation (Chen et al. 2023, eq. 4)."""
+    return plain_frequencies(theta, rotated) / scaling.factor
+
+
+def dynamic_frequencies(scaling: ResolvedConfig, theta: float, rotated: int, length: Int[Array, ""]) -> Float[Array, " half"]:
+    """theta * (factor * T / original - (factor - 1))^(rotated / (rotated - 2)) in theta's place, for T beyond the original length.
+
+    Dynamic NTK-aware scaling (described by Peng et al. 2023, section 3.3, after the community's proposals).
+    """
+    length = jnp.maximum(length, scaling.original_length).astype(jnp.float32)
+    stretched = scaling.factor * length / scaling.original_length - (scaling.factor - 1)
+    return plain_frequencies(theta * stretched ** (rotated / (rotated - 2)), rotated)
+
+
+def yarn_frequencies(scaling: ResolvedConfig, theta: float, rotated: int) -> np.ndarray:
+    """Pairs with more than `high` turns over the original length keep their frequency, those with fewer than `low` have it divided by
+    the factor, and a ramp over the pair's number leads from one to the other (Peng et al. 2023, section 3.2, "NTK-by-parts").
+    """
+
+    def pair(turns: float) -> float:
+        return rotated * math.log(scaling.original_length / (turns * 2 * math.pi)) / (2 * math.log(theta))
+
+    first, last = max(math.floor(pair(scaling.high)), 0), min(math.ceil(pair(scaling.low)), rotated - 1)
+    ramp = np.clip((np.arange(rotated // 2) - first) / max(last - first, 1e-3), 0, 1)
+    frequencies = plain_frequencies(theta, rotated)
+    return frequencies * (1 - ramp) + frequencies / scaling.factor * ramp
+
+
+def llama3_frequencies(scaling: ResolvedConfig, theta: float, rotated: int) -> np.ndarray:
+    """Pairs with more than `high` turns over the original length keep their frequency, those with fewer than `low` have it divided by
+    the factor, and a ramp over the number of turns leads from one to the other (Grattafiori et al. 2024; LLaMA 3.1).
+    """
+    frequencies = plain_frequencies(theta, rotated)
+    turns = scaling.original_length * frequencies / (2 * math.pi)
+    kept = np.clip((turns - scaling.low) / (scaling.high - scaling.low), 0, 1)
+    return frequencies * kept + frequencies / scaling.factor * (1 - kept)
+
+
+SCALINGS = {"linear": linear_frequencies, "dynamic": dynamic_frequencies, "yarn": yarn_frequencies, "llama3": llama3_frequencies}
+
+
+class Rope(Position):
+    """q_t . k_s after pair i of both turned by position * theta^(-2i/K): the score depends on t - s only (Su et al. 2021, eq. 16, 34).
+
+    Values are not rotated. `position.fraction` < 1 leaves the last dimensions of a head as they are (partial rotary, GPT-J, GPT-NeoX).
+    YaRN also multiplies queries and keys by 0.1 ln(factor) + 1, which sharpens the softmax (Peng et al. 2023, eq. 22).
+    """
+
+    def __init__(self, config: ResolvedConfig):
+        position = config.position
+        self.theta, self.layout, self.scaling = position.theta, position.layout, position.scaling
+        self.rotated = round(config.attention.head_dim * position.fraction)
+        self.factor = 0.1 * math.log(position.scaling.factor) + 1.0 if position.scaling.kind == "yarn" else 1.0
+
+    def frequencies(self, positions: Int[Array, "B S"]) -> np.ndarray | Float[Array, " half"]:
+        """Radians per position of every pair, for keys at `positions`."""
+        if self.scaling.kind == "none":
+            return plain_frequencies(self.theta, self.rotated)
+        length = (positions.max() + 1,) if self.scaling.kind == "dynamic" else ()
+        return SCALINGS[self.scaling.kind](self.scaling, self.theta, self.rotated, *length)
+
+    def rotate(
+        self, q: Float[Array, "B T H K"], k: Float[Array, "B S G K"], q_positions: Int[Array, "B T"], k_positions: Int[Array, "B S"]
+    ) -> tuple[Float[Array, "B T H K"], Float[Array, "B S G K"]]:
+        """Turns the pairs of each query and key by their position's angles."""
+        frequencies = self.frequencies(k_positions)
+        return (rotate_pairs(q, q_positions, frequencies, self.layout, self.factor),
+                rotate_pairs(k, k_positions, frequencies, self.layout, self.factor))

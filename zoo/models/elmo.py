@@ -1,0 +1,139 @@
+"""ELMo: a forward and a backward language model over characters that share the token vectors and the softmax (Peters et al. 2018)."""
+
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+from flax import nnx
+from jaxtyping import Array, Bool, Float, Int, Key
+
+from zoo.config import ResolvedConfig
+from zoo.layers.characters import CharacterCNN
+from zoo.layers.context import Context
+from zoo.layers.parameter import kernel_initializer, parameter, zeros
+from zoo.layers.recurrent import ProjectedLSTM
+from zoo.models.functional import stack
+from zoo.models.head import Prediction, logits
+
+
+class Carry(NamedTuple):
+    """What both directions remember between two batches of consecutive text.
+
+    Attributes:
+        state: [2, L, B, D], h after the last token read; index 0 is the forward direction, 1 the backward one.
+        memory: [2, L, B, M], the cells' c, float32.
+    """
+
+    state: Float[Array, "2 L B D"]
+    memory: Float[Array, "2 L B M"]
+
+
+class Direction(nnx.Module):
+    """L LSTM layers: x_1 = LSTM_1(x_0), x_j = LSTM_j(x_(j-1)) + x_(j-1) for j > 1; with `model.residual` off, x_j = LSTM_j(x_(j-1)).
+
+    The token vectors x_0 are added to nothing: the published model has its one skip connection between its two layers.
+    """
+
+    def __init__(self, config: ResolvedConfig):
+        self.layers = stack(ProjectedLSTM(config), range(config.num_layers))
+        self.num_layers, self.residual, self.rate = config.num_layers, config.residual, config.dropout
+
+    def __call__(self, x: Float[Array, "T B D"], filled: Bool[Array, "T B"], carry: Carry, context: Context, reverse: bool) \
+            -> tuple[Float[Array, "L T B D"], Carry]:
+        """Reads rows, time first, and returns the output of every layer and the new carry ([L, B, ...], this direction's own)."""
+        graph, params = nnx.split(self.layers)
+        outputs, states = [], []
+        for index in range(self.num_layers):
+            layer = nnx.merge(graph, jax.tree.map(lambda leaf, index=index: leaf[index], params))
+            x = context.layer(index).dropout(x, self.rate, "layers")
+            y, state = layer(x, filled, (carry.state[index], carry.memory[index]), reverse)
+            x = y + x if self.residual and index else y
+            # A skip connection adds what stands in an empty slot of its input, which is zero from the second layer on.
+            outputs.append(x)
+            states.append(state)
+        return jnp.stack(outputs), Carry(*(jnp.stack(part) for part in zip(*states, strict=True)))
+
+
+class Softmax(nnx.Module):
+    """The output matrix and bias, shared by both directions."""
+
+    def __init__(self, config: ResolvedConfig):
+        self.weights = parameter((config.vocab_size, config.dim), ("vocab", "embed"), kernel_initializer(config, transposed=True))
+        self.bias = parameter((config.vocab_size,), ("vocab",), zeros)
+
+
+class ELMo(nnx.Module):
+    """p(t_k | t_1 .. t_(k-1)) from the forward states at k - 1, p(t_k | t_(k+1) .. t_N) from the backward states at k + 1.
+
+    Peters et al. 2018, section 3.1, with the sizes of section 3.4. Both directions read the same token vectors and predict through
+    the same softmax; their LSTMs are their own. Dropout, as in the published training, acts on the input of every layer (a skip
+    connection carries the dropped input) and on the output of the last.
+    """
+
+    def __init__(self, config: ResolvedConfig):
+        self.characters = CharacterCNN(config)
+        self.forward = Direction(config)
+        self.backward = Direction(config)
+        self.head = Softmax(config)
+        self.config = config
+
+    def __call__(self, characters: Int[Array, "B T C"], filled: Bool[Array, "B T"], dropout_key: Key[Array, ""] | None = None,
+                 carry: Carry | None = None) -> tuple[Float[Array, "B T D"], Float[Array, "B T D"]]:
+        """Returns the last layer's states from which the head predicts: (forward, backward).
+
+        Args:
+            characters: ids of every token's characters, see `zoo.layers.characters`.
+            filled: False for empty slots, which give zeros and which no other token sees.
+            dropout_key: key of this forward pass; None drops nothing.
+            carry: what was read before, from `read`; None starts from zero.
+        """
+        layers, _ = self._read(characters, filled, dropout_key, carry)
+        context = _context(filled, dropout_key)
+        return tuple(context.side(side).dropout(layers[-1, :, :, index], self.config.dropout, "output")
+                     for index, side in enumerate(("forward", "backward")))
+
+    def representations(self, characters: Int[Array, "B T C"], filled: Bool[Array, "B T"], carry: Carry | None = None) \
+            -> Float[Array, "L B T E"]:
+        """Returns what a task mixes (`zoo.layers.scalar_mix`): L + 1 layers of [forward; backward], E = 2D; layer 0 is [x; x]."""
+        return self.read(characters, filled, carry)[0]
+
+    def read(self, characters: Int[Array, "B T C"], filled: Bool[Array, "B T"], carry: Carry | None = None) \
+            -> tuple[Float[Array, "L B T E"], Carry]:
+        """Reads one batch of a longer text: (as `representations`, what to remember for the next batch).
+
+        The forward direction goes on where it stopped. The backward one too, as in the published model: it enters a batch's end with
+        what it remembers from the beginning of the batch before.
+        """
+        layers, carry = self._read(characters, filled, None, carry)
+        L, B, T = layers.shape[:3]
+        return layers.reshape(L, B, T, -1), carry
+
+    def empty_carry(self, batch: int) -> Carry:
+        """The carry of `batch` rows before anything was read."""
+        shape = (2, self.config.num_layers, batch)
+        return Carry(jnp.zeros((*shape, self.config.dim), self.config.dtype), jnp.zeros((*shape, self.config.elmo.cell_dim), jnp.float32))
+
+    def prediction(self, hidden: Float[Array, "B T D"]) -> Prediction:
+        """Prepares the scores of every token id, from the states of either direction."""
+        return Prediction(hidden, self.head.weights[...], self.head.bias[...], 0.0)
+
+    def logits(self, hidden: Float[Array, "B T D"]) -> Float[Array, "B T V"]:
+        """Returns float32 scores of every token id; training uses the chunked loss instead."""
+        return logits(self.prediction(hidden))
+
+    def _read(self, characters, filled, dropout_key, carry) -> tuple[Float[Array, "L B T 2 D"], Carry]:
+        """All layers, token vectors first, both directions side by side."""
+        carry = self.empty_carry(characters.shape[0]) if carry is None else carry
+        context = _context(filled, dropout_key)
+        x = jnp.where(filled[..., None], self.characters(characters), 0)
+        layers, carries = [], []
+        for index, (side, direction) in enumerate((("forward", self.forward), ("backward", self.backward))):
+            before = Carry(carry.state[index], carry.memory[index])
+            above, after = direction(x.swapaxes(0, 1), filled.T, before, context.side(side), reverse=side == "backward")
+            layers.append(jnp.concatenate([x[None], above.swapaxes(1, 2)]))
+            carries.append(after)
+        return jnp.stack(layers, axis=3), Carry(*(jnp.stack(part) for part in zip(*carries, strict=True)))
+
+
+def _context(filled: Bool[Array, "B T"], dropout_key: Key[Array, ""] | None) -> Context:
+    return Context(jnp.where(filled, jnp.arange(filled.shape[1]), -1), dropout_key=dropout_key)

@@ -1,0 +1,53 @@
+"""An encoder, and a decoder that reads it by cross-attention (Vaswani et al. 2017, section 3; Raffel et al. 2020)."""
+
+from dataclasses import replace
+
+from flax import nnx
+from jaxtyping import Array, Float, Int
+
+from zoo.config import ResolvedConfig, side
+from zoo.layers.context import Context, Memory
+from zoo.layers.parameter import normal, parameter
+from zoo.models.head import Head, Prediction, logits
+from zoo.models.language_model import Tower, embed
+
+
+class EncoderDecoder(nnx.Module):
+    """m = Encoder(E[source]), h = Decoder(E[target], m), and a head that scores the vocabulary.
+
+    One token embedding serves both sides, and the head where it is tied. Each side has its own positions, depth and layers, which
+    `model.encoder` and `model.decoder` override.
+    """
+
+    def __init__(self, config: ResolvedConfig):
+        encoder, decoder = side(config, "encoder"), side(config, "decoder")
+        sides = encoder.num_layers, decoder.num_layers
+        self.embedding = parameter((config.vocab_size, config.dim), ("vocab", "embed"), normal(config.init.embedding_std))
+        self.encoder = Tower(encoder, sides=sides)
+        self.decoder = Tower(decoder, cross=True, sides=sides)
+        self.head = Head(config)
+        self.config = config
+
+    def encode(self, source: Int[Array, "B S"], context: Context) -> Memory:
+        """Reads the source; `context` is that of the source."""
+        context = replace(context.side("encoder"), causal=False)
+        return Memory(self.encoder.run(embed(self.embedding[...], source, self.config), context), context.positions)
+
+    def decode(self, targets: Int[Array, "B T"], memory: Memory, context: Context) -> Float[Array, "B T D"]:
+        """Hidden states of the decoder, each of which sees the targets up to its own and all of the memory."""
+        context = replace(context.side("decoder"), causal=True, memory=memory)
+        return self.decoder.run(embed(self.embedding[...], targets, self.config), context)
+
+    def __call__(
+        self, source: Int[Array, "B S"], targets: Int[Array, "B T"], source_context: Context, context: Context
+    ) -> Float[Array, "B T D"]:
+        """Returns the decoder's hidden states, from which the head predicts."""
+        return self.decode(targets, self.encode(source, source_context), context)
+
+    def prediction(self, hidden: Float[Array, "B T D"], context: Context | None = None) -> Prediction:
+        """What the loss needs to score every token id."""
+        return self.head(hidden, self.embedding[...], context)
+
+    def logits(self, hidden: Float[Array, "B T D"], context: Context | None = None) -> Float[Array, "B T V"]:
+        """Returns float32 scores of every token id."""
+        return logits(self.prediction(hidden, context))
