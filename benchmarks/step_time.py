@@ -1,6 +1,7 @@
-"""Time of one training step of the same GPT here and in PyTorch eager, alternating in one run.
+"""Time of one training step: of the same GPT here and in PyTorch eager, and of every system here, alternating in one run.
 
-    python benchmarks/step_time.py            # needs the `parity` extra (torch)
+    python benchmarks/step_time.py            # the GPT against PyTorch; needs the `parity` extra (torch)
+    python benchmarks/step_time.py --systems  # every config file at its tiny size against GPT-2's, a row each; --only=t5,elmo for some
 
 The model: 4 layers, width 256, 4 heads, T 256, B 16, float32, GELU, learned positions, tied head, AdamW; vocabularies 512 and 8192.
 Two worker processes stay resident and take turns, a few steps at a time, so that what else the machine does falls on both. A turn
@@ -25,7 +26,8 @@ def zoo_stepper(vocabulary: int, overrides: list[str]):
     import numpy as np
 
     from zoo import config as configs
-    from zoo.objectives.causal import make_objective
+    from zoo.data.tokenizers import ByteTokenizer
+    from zoo.objectives import make_objective
     from zoo.training.mesh import make_mesh
     from zoo.training.step import make_program
 
@@ -34,13 +36,40 @@ def zoo_stepper(vocabulary: int, overrides: list[str]):
         "model.vocab_size": vocabulary, "data.sequence_length": SHAPE["length"], "data.batch_size": SHAPE["batch"],
         "optimizer.weight_decay": 0.1, **configs.parse_overrides([f"--config.{text}" for text in overrides]),
     }))
-    program = make_program(config, make_objective(config, 0), make_mesh(config), np.ones(vocabulary, np.int32))
+    program = make_program(config, make_objective(config, ByteTokenizer()), make_mesh(config))
     state, constants = program.initial_state(0), program.constants(0)
     rows = np.random.default_rng(0).integers(0, vocabulary, (SHAPE["batch"], SHAPE["length"] + 1), np.int32)
 
     def step():
         nonlocal state
         state, metrics = program.train_step(state, program.put_batch({"tokens": rows}), constants)
+        return float(jax.device_get(metrics["loss"]))
+
+    return step
+
+
+def system_stepper(vocabulary: int, overrides: list[str]):
+    """Returns a function that does one step of a config file on real batches and waits for it; `overrides` is [file:size]."""
+    del vocabulary
+    import jax
+
+    from zoo import config as configs
+    from zoo import data
+    from zoo.objectives import make_objective
+    from zoo.training.mesh import make_mesh
+    from zoo.training.run import resolve_with_vocabulary
+    from zoo.training.step import make_program
+
+    config = resolve_with_vocabulary(configs.load(overrides[0]))
+    dataset = data.load(config)
+    program = make_program(config, make_objective(config, dataset.tokenizer), make_mesh(config))
+    state, constants = program.initial_state(0), program.constants(0)
+    with dataset.training_batches() as batches:
+        batch = next(batches)
+
+    def step():
+        nonlocal state
+        state, metrics = program.train_step(state, program.put_batch(batch), constants)
         return float(jax.device_get(metrics["loss"]))
 
     return step
@@ -96,7 +125,7 @@ def torch_stepper(vocabulary: int, overrides: list[str]):
     return step
 
 
-STEPPERS = {"zoo": zoo_stepper, "torch": torch_stepper}
+STEPPERS = {"zoo": zoo_stepper, "torch": torch_stepper, "system": system_stepper}
 
 
 def work(name: str, vocabulary: int, steps: int, overrides: list[str]) -> None:
@@ -124,17 +153,27 @@ def quartiles(values: list[float]) -> tuple[float, float, float]:
     return low, middle, high
 
 
-def compare(vocabulary: int, arguments: argparse.Namespace) -> None:
-    """Runs the workers in turns and prints the figures for one vocabulary."""
-    names = ["zoo"] if arguments.only_zoo else ["zoo", "torch"]
+def take_turns(commands: dict[str, list[str]], arguments: argparse.Namespace) -> tuple[list[dict[str, float]], int]:
+    """Runs workers side by side, a few steps of each in turn.
+
+    Args:
+        commands: arguments of each worker, by its name.
+        arguments: `rounds`, `steps` and `foreign` of the command line.
+
+    Returns:
+        (milliseconds per step of every worker, for each clean turn; number of turns that were thrown away).
+    """
     # Idle workers must not spin while the other one is measured.
     environment = os.environ | {"OMP_WAIT_POLICY": "passive", "KMP_BLOCKTIME": "0"}
     workers = {name: subprocess.Popen(
-        [sys.executable, __file__, "--worker", name, "--vocabulary", str(vocabulary), "--steps", str(arguments.steps),
-         *(f"--set={text}" for text in arguments.set)],
-        stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environment) for name in names}
+        [sys.executable, __file__, *command, "--steps", str(arguments.steps)],
+        stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environment) for name, command in commands.items()}
     for name, worker in workers.items():
-        print(f"  {name}: {worker.stdout.readline().strip()}", flush=True)
+        ready = worker.stdout.readline().strip()
+        if not ready:
+            raise SystemExit(f"{name} failed")
+        if not arguments.systems:
+            print(f"  {name}: {ready}", flush=True)
     rounds, dropped = [], 0
     while len(rounds) < arguments.rounds and dropped < 5 * arguments.rounds:
         turn = {}
@@ -154,6 +193,14 @@ def compare(vocabulary: int, arguments: argparse.Namespace) -> None:
     for worker in workers.values():
         worker.stdin.close()
         worker.wait()
+    return rounds, dropped
+
+
+def compare(vocabulary: int, arguments: argparse.Namespace) -> None:
+    """Prints the figures of the GPT for one vocabulary."""
+    names = ["zoo"] if arguments.only_zoo else ["zoo", "torch"]
+    sets = [f"--set={text}" for text in arguments.set]
+    rounds, dropped = take_turns({name: ["--worker", name, "--vocabulary", str(vocabulary), *sets] for name in names}, arguments)
     if not rounds:
         print(f"vocabulary {vocabulary}: no turn was clean; the machine is busy (raise --foreign)")
         return
@@ -166,6 +213,28 @@ def compare(vocabulary: int, arguments: argparse.Namespace) -> None:
         print(f"vocabulary {vocabulary:5d}  zoo / torch: median {middle:.3f}, quartiles {low:.3f} .. {high:.3f}")
 
 
+BASELINE = "gpt2"
+
+
+def compare_systems(arguments: argparse.Namespace) -> None:
+    """Prints a row for every config file at its tiny size: its step and that of the baseline, taken in turn."""
+    folder = Path(__file__).parents[1] / "configs"
+    names = arguments.only.split(",") if arguments.only else sorted(path.stem for path in folder.glob("*.py"))
+    print(f"{'system':18s} {'ms per step':>11s} {'quartiles':>15s}   {'/ ' + BASELINE:>7s}")
+    for name in names:
+        if name == "shakespeare_char":  # Reads a file that has to be given.
+            continue
+        commands = {each: ["--worker", "system", f"--set={folder / each}.py:tiny"] for each in (BASELINE, name)}
+        rounds, dropped = take_turns(commands, arguments)
+        if not rounds:
+            print(f"{name:18s} no turn was clean; the machine is busy (raise --foreign)")
+            continue
+        low, middle, high = quartiles([turn[name] for turn in rounds])
+        ratio = statistics.median(turn[name] / turn[BASELINE] for turn in rounds)
+        spread = f"{low:.1f} .. {high:.1f}"
+        print(f"{name:18s} {middle:11.1f} {spread:>15s}   {ratio:7.2f}   n={len(rounds)}, {dropped} dropped", flush=True)
+
+
 def main() -> None:
     """Command line."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -175,11 +244,16 @@ def main() -> None:
     parser.add_argument("--foreign", type=float, default=0.07, help="largest share of the machine that others may use in a turn")
     parser.add_argument("--set", action="append", default=[], metavar="PATH=VALUE", help="override a config field of zoo's side")
     parser.add_argument("--only-zoo", action="store_true", help="leave PyTorch out")
+    parser.add_argument("--systems", action="store_true", help="every system at its tiny size, against " + BASELINE)
+    parser.add_argument("--only", default="", metavar="NAMES", help="with --systems: these config files, with commas between")
     parser.add_argument("--worker", choices=STEPPERS, help=argparse.SUPPRESS)
     parser.add_argument("--vocabulary", type=int, help=argparse.SUPPRESS)
     arguments = parser.parse_args()
     if arguments.worker:
         work(arguments.worker, arguments.vocabulary, arguments.steps, arguments.set)
+        return
+    if arguments.systems:
+        compare_systems(arguments)
         return
     for vocabulary in arguments.vocabularies:
         compare(vocabulary, arguments)

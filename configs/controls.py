@@ -2,8 +2,8 @@
 
     python train.py --config=configs/controls.py:no_residual --workdir=runs/no_residual
 
-Sizes: baseline (3,290,112 parameters), batchnorm (3,290,112; BatchNorm in place of LayerNorm), no_norm (3,285,504), no_residual
-(3,290,112; each sublayer's output alone), nope (3,224,576; no positions but the causal mask's) and single_head (3,290,112; one head as
+Sizes: baseline (3,290,880 parameters), batchnorm (3,290,880; BatchNorm in place of LayerNorm), no_norm (3,286,272), no_residual
+(3,290,880; each sublayer's output alone), nope (3,225,344; no positions but the causal mask's) and single_head (3,290,880; one head as
 wide as the model); tiny and smoke for a CPU, which shrink the baseline. None is published: what they show is why a Transformer has the
 part, so some of them are meant to train badly or to diverge. All have one recipe: AdamW, rate 1e-3 after 100 steps, a cosine to a tenth,
 2000 steps of 32 rows of 256 bytes of Python's own library.

@@ -27,6 +27,7 @@ def get_config(argument: str = "1b"):
     base = override(default(), {
         "model.layers.pattern": (*["local"] * 5, "global"),
         "model.layers.kinds.local.attention.window": 512,
+        "model.layers.kinds.global.attention.window": 0,
         "model.layers.kinds.global.position.theta": 1e6,
         "model.embedding.scale": "sqrt_dim",
         "model.norm.kind": "rmsnorm",

@@ -2,7 +2,7 @@
 
     python train.py --config=configs/performer.py:tiny --config.data.source=text:PATH/TO/enwik8 --workdir=runs/performer
 
-Sizes: enwik8 (86,240,513 parameters; learned positions) and enwik8-rope (85,454,081); tiny and smoke for a CPU. The counts are of this
+Sizes: enwik8 (86,237,441 parameters; learned positions) and enwik8-rope (85,451,009); tiny and smoke for a CPU. The counts are of this
 implementation. Stated by Su et al.: 12 layers, D 768, 12 heads, rate 1e-4, batches of 128, rows of 1024; that with RoPE the loss falls
 faster is shown as a figure, without numbers. Not stated: number of updates (here 100,000), schedule, the rest of the optimizer, and
 the shape beside the three numbers (here pre-norm, GELU, hidden width 4 D, an untied head). K ln K = 266 random features, drawn anew

@@ -2,7 +2,7 @@
 
     python train.py --config=configs/shaw.py:tiny --workdir=runs/shaw
 
-Sizes, with the paper's 32,768 shared word pieces: base (48,331,264 parameters, distances clipped at 16) and big (209,896,448, clipped
+Sizes, with the paper's 32,768 shared word pieces: base (48,371,200 parameters, distances clipped at 16) and big (209,937,920, clipped
 at 8); tiny and smoke for a CPU. The counts are of this implementation, the paper prints none. Stated by the paper (section 4.1): 6
 layers, D 512 and 1024, 8 and 16 heads of 64, feed-forward 1024 and 4096, dropout 0.1 and 0.3 (0.1 on English-French), 100,000 and
 300,000 steps; optimizer, schedule and batch are those of Vaswani et al. 2017. The vectors are per layer and shared by its heads, as

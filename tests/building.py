@@ -9,7 +9,7 @@ from flax import nnx
 
 import zoo.config
 from zoo.layers.context import Context
-from zoo.models.functional import split
+from zoo.models.functional import split, statistics_of
 
 TINY = {
     "model.dim": 16,
@@ -20,6 +20,21 @@ TINY = {
     "data.sequence_length": 8,
     "data.batch_size": 2,
     "data.tokenizer.kind": "characters",
+}
+
+# On top of TINY: the other architectures that attend.
+ENCODER = {"model.architecture": "encoder", "objective.kind": "masked"}
+ENCODER_DECODER = {"model.architecture": "encoder_decoder", "objective.kind": "prefix"}
+
+# On top of TINY: 8 characters a token, cells of 24. An ELMo has no feed-forward.
+TINY_ELMO = {
+    "model.architecture": "elmo",
+    "objective.kind": "bidirectional",
+    "model.ffn.hidden_dim": "auto",
+    "model.elmo.characters": 8,
+    "model.elmo.character_dim": 5,
+    "model.elmo.filters": (1, 4, 3, 6, 2, 5),
+    "model.elmo.cell_dim": 24,
 }
 
 
@@ -44,9 +59,37 @@ def random_values(module, seed=0):
     return jax.tree_util.tree_map_with_path(value, split(module)[1])
 
 
-def with_values(module, values):
-    """Returns a copy of an abstract module that holds `values`."""
-    return nnx.merge(split(module)[0], values)
+def random_statistics(module, seed=0):
+    """Returns the nested dict of an abstract module's statistics, all random, variances positive."""
+    generator = np.random.default_rng(seed)
+
+    def value(path, leaf):
+        drawn = generator.standard_normal(leaf.shape)
+        return jnp.asarray(0.5 + drawn**2 if path[-1].key == "variance" else drawn, leaf.dtype)
+
+    return jax.tree_util.tree_map_with_path(value, split(module)[2])
+
+
+def with_values(module, values, stats=None):
+    """Returns a copy of an abstract module that holds `values`, and `stats` where it has statistics."""
+    return nnx.merge(split(module)[0], values, stats or {})
+
+
+def call_and_statistics(module, values, stats, use, *arguments):
+    """Compiles and calls `use(copy of the module, *arguments)` and returns what it returned and the statistics that it left."""
+    def run(values, stats, *arguments):
+        copy = with_values(module, values, stats)
+        return use(copy, *arguments), statistics_of(copy)
+
+    return call(run, values, stats, *arguments)
+
+
+def together(values, stats):
+    """Returns parameters and statistics as one nested dict of float64 arrays, as `tests.reference` takes them."""
+    merged = dict(values)
+    for name, value in stats.items():
+        merged[name] = together(values.get(name, {}), value) if isinstance(value, dict) else value
+    return as_float64(merged)
 
 
 def as_float64(values):
@@ -80,9 +123,9 @@ def call(function, *arguments):
     return compiled(function)(*arguments)
 
 
-def counting(length):
+def counting(length, causal=True, **more):
     """The context of rows that are one sequence each."""
-    return Context(jnp.arange(length)[None], in_order=True)
+    return Context(jnp.arange(length)[None], causal=causal, in_order=True, **more)
 
 
 def close(actual, expected, tolerance=1e-5):

@@ -1,85 +1,130 @@
 """What the project's results are compared with: plain float64 numpy, written from the papers' equations.
 
-Nothing here comes from `zoo`. Parameters are the nested dict of a model, its layers stacked along the first dimension.
+Nothing here comes from `zoo`. A config is the `model` part of a resolved one. Parameters are the nested dict of a model, its layers
+stacked along the first dimension; running statistics stand among them, under their names.
 """
+
+from dataclasses import dataclass, field, replace
+from types import SimpleNamespace
 
 import numpy as np
 from scipy.special import erf
 
+from tests import reference_positions as schemes
 
-def layer_norm(x, scale, bias, epsilon):
+
+@dataclass(frozen=True)
+class Rows:
+    """What is known of B rows of T tokens: positions [B, T] (-1 is an empty slot), documents [B, T] or None, whether later tokens are
+    hidden; what cross-attention reads, [B, S, D], and its positions [B, S]; whether batch normalisation uses the batch, and the
+    (mean, unbiased variance) that it found, call by call.
+    """
+
+    positions: np.ndarray
+    documents: np.ndarray | None = None
+    causal: bool = True
+    memory: np.ndarray | None = None
+    memory_positions: np.ndarray | None = None
+    training: bool = False
+    moments: list = field(default_factory=list)
+
+
+def overlaid(config, changes=None):
+    """A config with some of its leaves changed, as nested namespaces, where no name is a method's."""
+    leaves, changes = vars(config) if isinstance(config, SimpleNamespace) else config, changes or {}
+    return SimpleNamespace(**{
+        name: overlaid(value, changes.get(name)) if hasattr(value, "items") or isinstance(value, SimpleNamespace)
+        else changes.get(name, value) for name, value in leaves.items()
+    })
+
+
+def counting(batch, length, causal=True):
+    """Rows that are one sequence each."""
+    return Rows(np.tile(np.arange(length), (batch, 1)), causal=causal)
+
+
+def layer_norm(x, scale=1.0, bias=0.0, epsilon=0.0):
     """Ba et al. 2016, eq. 4, with epsilon inside the root."""
     mean = x.mean(axis=-1, keepdims=True)
     variance = ((x - mean) ** 2).mean(axis=-1, keepdims=True)
     return (x - mean) / np.sqrt(variance + epsilon) * scale + bias
 
 
-def rms_norm(x, scale, epsilon):
+def rms_norm(x, scale=1.0, epsilon=0.0):
     """Zhang & Sennrich 2019, eq. 4, with epsilon inside the root."""
     return x / np.sqrt((x**2).mean(axis=-1, keepdims=True) + epsilon) * scale
 
 
-def sinusoid(position, dim):
-    """Vaswani et al. 2017, section 3.5: the vector of one position."""
-    vector = np.zeros(dim)
-    for i in range(dim // 2):
-        angle = position / 10000 ** (2 * i / dim)
-        vector[2 * i], vector[2 * i + 1] = np.sin(angle), np.cos(angle)
-    return vector
+def batch_moments(x, positions):
+    """Ioffe & Szegedy 2015, algorithm 1: per dimension mean, variance, and m / (m - 1) times it (section 3.1), over m filled slots."""
+    tokens = [x[b, t] for b in range(len(x)) for t in range(x.shape[1]) if positions[b, t] >= 0]
+    m = len(tokens)
+    mean = sum(tokens) / m
+    variance = sum((token - mean) ** 2 for token in tokens) / m
+    return mean, variance, variance * m / (m - 1)
 
 
-def rotate(vector, position, theta, rotated, layout):
-    """Su et al. 2021, section 3.2: a pair of dimensions is a complex number, multiplied by e^(i p theta_k)."""
-    turned = np.array(vector, np.float64)
-    for pair in range(rotated // 2):
-        a, b = (pair, pair + rotated // 2) if layout == "half" else (2 * pair, 2 * pair + 1)
-        number = (turned[a] + 1j * turned[b]) * np.exp(1j * position * theta ** (-2 * pair / rotated))
-        turned[a], turned[b] = number.real, number.imag
-    return turned
+def norm(config, params, x, rows=None):
+    """The norm that a config names. `norm.scale` and `norm.bias` are the factor and the shift, and nothing else."""
+    kind, epsilon, params = config.norm.kind, config.norm.epsilon, params or {}
+    if kind == "none":
+        return x
+    scale, bias = params.get("scale", 0.0 if config.norm.unit_offset else 1.0), params.get("bias", 0.0)
+    if kind == "layernorm":
+        return layer_norm(x, scale, bias, epsilon)
+    if kind == "rmsnorm":
+        return rms_norm(x, 1 + scale if config.norm.unit_offset else scale, epsilon)
+    if kind == "centering":
+        return (x - x.mean(axis=-1, keepdims=True)) * scale + bias
+    assert kind == "batchnorm"
+    if rows.training:
+        mean, variance, unbiased = batch_moments(x, rows.positions)
+        rows.moments.append((mean, unbiased))
+    else:
+        mean, variance = params["mean"], params["variance"]
+    return (x - mean) / np.sqrt(variance + epsilon) * scale + bias
 
 
-# Press et al. 2021: section 3 (4 and 8 heads), and what the authors' code gives for 6 and 12.
-ALIBI_SLOPES = {
-    1: [2**-8],
-    2: [2**-4, 2**-8],
-    4: [2**-2, 2**-4, 2**-6, 2**-8],
-    6: [2**-2, 2**-4, 2**-6, 2**-8, 2**-1, 2**-3],
-    8: [1 / 2, 1 / 4, 1 / 8, 1 / 16, 1 / 32, 1 / 64, 1 / 128, 1 / 256],
-    12: [1 / 2, 1 / 4, 1 / 8, 1 / 16, 1 / 32, 1 / 64, 1 / 128, 1 / 256, 2**-0.5, 2**-1.5, 2**-2.5, 2**-3.5],
-}
+def visible(positions, documents=None, window=0, causal=True, global_tokens=0, keys=None):
+    """[T, S]: does token t of one row see token s? An empty slot (-1) sees nothing and is not seen.
 
-
-def visible(positions, documents=None, window=0):
-    """[T, S]: does token t of one row see token s? An empty slot (-1) sees nothing and is not seen."""
-    T = len(positions)
-    seen = np.zeros((T, T), bool)
-    for t in range(T):
-        for s in range(T):
-            distance = positions[t] - positions[s]
-            seen[t, s] = positions[s] >= 0 and distance >= 0
-            seen[t, s] &= not window or distance < window
+    A window counts keys, the token's own included: before it, or where not causal (Beltagy et al. 2020, figure 2) as many on both sides.
+    The first `global_tokens` positions see all and are seen by all.
+    """
+    keys = positions if keys is None else keys
+    reach = window - 1 if causal else (window - 1) // 2
+    seen = np.zeros((len(positions), len(keys)), bool)
+    for t, query in enumerate(positions):
+        for s, key in enumerate(keys):
+            seen[t, s] = query >= 0 and key >= 0 and not (causal and key > query)
+            seen[t, s] &= not window or abs(query - key) <= reach or query < global_tokens or key < global_tokens
             seen[t, s] &= documents is None or documents[t] == documents[s]
     return seen
 
 
-def attention(q, k, v, seen, scale, score=None):
+def attention(q, k, v, seen, scale, score=None, softcap=0.0, sinks=None, relative_keys=None, relative_values=None):
     """Vaswani et al. 2017, eq. 1, for one row: q [T, H, K], k and v [S, G, K], seen [T, S], score [H, T, S].
 
-    H / G neighbouring query heads share a key/value head (Ainslie et al. 2023, figure 2). A query that sees nothing gives NaN.
+    H / G neighbouring query heads share a key/value head (Ainslie et al. 2023, figure 2). Shaw et al. 2018, eq. 3 and 4, add
+    `relative_keys` and `relative_values` [T, S, K] to keys and values. A soft cap c makes a score c tanh(score / c); a sink is one more
+    score of a head, of a key whose value is zero. A query that sees nothing gives NaN, with a sink zero.
     """
-    T, H, K = q.shape
-    S, G, _ = k.shape
+    (T, H, K), G = q.shape, k.shape[1]
     out = np.zeros((T, H, K))
     for h in range(H):
         g = h // (H // G)
         for t in range(T):
-            logits = np.full(S, -np.inf)
-            for s in range(S):
-                if seen[t, s]:
-                    logits[s] = scale * np.dot(q[t, h], k[s, g]) + (0 if score is None else score[h, t, s])
+            keys = k[:, g] + (0 if relative_keys is None else relative_keys[t])
+            values = v[:, g] + (0 if relative_values is None else relative_values[t])
+            logits = scale * keys @ q[t, h] + (0 if score is None else score[h, t])
+            if softcap:
+                logits = softcap * np.tanh(logits / softcap)
+            logits = np.where(seen[t], logits, -np.inf)
+            if sinks is not None:
+                logits, values = np.append(logits, sinks[h]), np.concatenate([values, np.zeros((1, K))])
             with np.errstate(invalid="ignore"):
                 weights = np.exp(logits - logits.max())
-            out[t, h] = (weights / weights.sum()) @ v[:, g]
+                out[t, h] = (weights / weights.sum()) @ values
     return out
 
 
@@ -101,56 +146,120 @@ def activation(name, x):
     raise ValueError(name)
 
 
+def activation_name(config):
+    """The nonlinearity that `ffn.kind` names."""
+    name = {"relu": "relu", "gelu": "gelu", "silu": "silu", "swiglu": "silu", "geglu": "gelu", "reglu": "relu"}[config.ffn.kind]
+    return "gelu_tanh" if name == "gelu" and config.ffn.gelu_approximation == "tanh" else name
+
+
 def feed_forward(config, params, x):
     """Shazeer 2020, eq. 1, 2 and 6, biases where there are any."""
-    name = {"relu": "relu", "gelu": "gelu", "silu": "silu", "swiglu": "silu", "geglu": "gelu", "reglu": "relu"}[config.ffn.kind]
-    if name == "gelu" and config.ffn.gelu_approximation == "tanh":
-        name = "gelu_tanh"
-    hidden = linear(params["up"], x)
+    name, hidden = activation_name(config), linear(params["up"], x)
     hidden = activation(name, linear(params["gate"], x)) * hidden if config.ffn.kind.endswith("glu") else activation(name, hidden)
     return linear(params["down"], hidden)
 
 
-def self_attention(config, params, x, positions, documents=None):
-    """A whole attention layer for one row: x [T, D]."""
-    T, H, G, K = len(x), config.attention.num_heads, config.attention.num_kv_heads, config.attention.head_dim
-    q, k, v = (linear(params[name], x).reshape(T, -1, K) for name in ("query", "key", "value"))
+def head_norm(config, params, heads):
+    """RMSNorm of queries or keys [T, H, K]: each head by itself, or all heads as one vector."""
+    scale = params["scale"] + (1 if config.norm.unit_offset else 0)
+    if config.attention.qk_norm == "head":
+        return np.stack([rms_norm(heads[:, h], scale, config.norm.epsilon) for h in range(heads.shape[1])], axis=1)
+    return rms_norm(heads.reshape(len(heads), -1), scale, config.norm.epsilon).reshape(heads.shape)
+
+
+def attention_row(config, params, x, source, queries, keys, seen, length, cross, table, prefix=""):
+    """What is attended in one row: x [T, D] at positions `queries` reads `source` [S, D] at positions `keys`; before the output matrix.
+
+    `length` is that of the longest row; `table` is the bias table that all layers share; `prefix` "global_" names other matrices.
+    """
+    H, K, position = config.attention.num_heads, config.attention.head_dim, config.position
+    q, k, v = (linear(params[prefix + name], y).reshape(len(y), -1, K) for name, y in (("query", x), ("key", source), ("value", source)))
     assert q.shape[1] == H
-    assert k.shape[1] == v.shape[1] == G
-    score = None
-    if config.position.kind == "rope":
-        theta, layout = config.position.theta, config.position.layout
-        rotated = round(K * config.position.fraction)
-        for heads in (q, k):
-            for t in range(T):
-                for h in range(heads.shape[1]):
-                    heads[t, h] = rotate(heads[t, h], positions[t], theta, rotated, layout)
-    elif config.position.kind == "alibi":
-        distance = np.subtract.outer(np.asarray(positions, float), np.asarray(positions, float))
-        score = -np.array(ALIBI_SLOPES[H])[:, None, None] * distance
-    seen = visible(positions, documents, config.attention.window)
-    return linear(params["output"], attention(q, k, v, seen, config.attention.scale, score).reshape(T, H * K))
+    assert k.shape[1] == v.shape[1] == config.attention.num_kv_heads
+    if config.attention.qk_norm != "none":
+        q, k = head_norm(config, params["query_norm"], q), head_norm(config, params["key_norm"], k)
+    kind, added = "none" if cross else position.kind, {}
+    if kind == "rope":
+        frequencies, factor = schemes.rope(position, K, length)
+        for heads, places in ((q, queries), (k, keys)):
+            for t, h in np.ndindex(heads.shape[:2]):
+                heads[t, h] = schemes.rotate(heads[t, h], places[t], frequencies, position.layout, factor)
+    score = np.zeros((H, len(x), len(source)))
+    for t, query in enumerate(queries):
+        for s, key in enumerate(keys):
+            if kind == "alibi":
+                score[:, t, s] = [schemes.alibi(h, H, query, key) for h in range(H)]
+            elif kind == "relative_bias":
+                number = schemes.bucket(int(query), int(key), position.buckets, position.max_distance, config.architecture == "encoder")
+                score[:, t, s] = (table if position.shared else params["position"]["table"])[number]
+    if kind == "shaw":
+        rows = np.array([[schemes.clipped(query, key, position.clip) for key in keys] for query in queries])
+        added = {"relative_keys": params["position"]["keys"][rows]}
+        if position.values:
+            added["relative_values"] = params["position"]["values"][rows]
+    return attention(q, k, v, seen, config.attention.scale, score, config.attention.softcap, params.get("sinks"), **added)
 
 
-def norm(config, params, x):
-    """The norm that a config names."""
-    if config.norm.kind == "layernorm":
-        return layer_norm(x, params["scale"], params.get("bias", 0.0), config.norm.epsilon)
-    return rms_norm(x, params["scale"], config.norm.epsilon) if config.norm.kind == "rmsnorm" else x
+def attention_layer(config, params, x, rows, cross=False, table=None):
+    """A whole attention layer, [B, T, D] to [B, T, D]; with `cross` it reads the memory, which has no places of its own."""
+    config, out = overlaid(config), []
+    for b, places in enumerate(rows.positions):
+        if cross:
+            source, keys = rows.memory[b], rows.memory_positions[b]
+            seen = visible(np.zeros(len(places), int), causal=False, keys=keys)
+            attended = attention_row(config, params, x[b], source, places, keys, seen, 0, True, None)
+        else:
+            window, first, length = config.attention.window, config.attention.global_tokens, rows.positions.max() + 1
+            documents = None if rows.documents is None else rows.documents[b]
+            seen = visible(places, documents, window, rows.causal, first)
+            attended = attention_row(config, params, x[b], x[b], places, places, seen, length, False, table)
+            if config.attention.global_projections:
+                other = attention_row(config, params, x[b], x[b], places, places, seen, length, False, table, "global_")
+                attended[(places >= 0) & (places < first)] = other[(places >= 0) & (places < first)]
+        out.append(linear(params["output"], attended.reshape(len(places), -1)))
+    return np.stack(out)
 
 
-def block(config, params, x, positions, documents=None):
-    """One block for one row: Vaswani et al. 2017, section 3.1 (post), or Xiong et al. 2020, Table 1 (pre)."""
-    keep = 1.0 if config.residual else 0.0
-    attend = lambda y: self_attention(config, params["attention"], y, positions, documents)  # noqa: E731
-    transform = lambda y: feed_forward(config, params["ffn"], y)  # noqa: E731
-    first = lambda y: norm(config, params.get("attention_norm"), y)  # noqa: E731
-    second = lambda y: norm(config, params.get("ffn_norm"), y)  # noqa: E731
-    if config.norm.placement == "pre":
-        x = keep * x + attend(first(x))
-        return keep * x + transform(second(x))
-    x = first(keep * x + attend(x))
-    return second(keep * x + transform(x))
+def deepnorm_alpha(config, sides):
+    """Wang et al. 2022, figure 2: the factor on the residual stream for N encoder and M decoder layers."""
+    if sides is None:
+        return (2 * config.num_layers) ** (1 / 4)
+    N, M = sides
+    return 0.81 * (N**4 * M) ** (1 / 16) if config.architecture == "encoder" else (3 * M) ** (1 / 4)
+
+
+def block(config, params, x, rows, table=None, sides=None):
+    """One block: Vaswani et al. 2017, section 3.1 (post; cross-attention between the two sublayers where there is a memory), Xiong et
+    al. 2020, Table 1 (pre), Ding et al. 2021 (sandwich), Liu et al. 2021 (reordered), Wang et al. 2022 (deepnorm); parallel:
+    Wang & Komatsuzaki 2021 (shared norm) and Black et al. 2022 (own norms).
+    """
+    keep, placement = 1.0 if config.residual else 0.0, config.norm.placement
+    sublayers = {"attention": lambda y: attention_layer(config, params["attention"], y, rows, table=table)}
+    if "cross_attention" in params:
+        sublayers["cross_attention"] = lambda y: attention_layer(config, params["cross_attention"], y, rows, cross=True)
+    sublayers["ffn"] = lambda y: feed_forward(config, params["ffn"], y)
+
+    def normed(name, y):
+        return norm(config, params.get(f"{name}_norm"), y, rows)
+
+    if config.parallel == "shared_norm":
+        same = normed("attention", x)
+        return keep * x + sublayers["attention"](same) + sublayers["ffn"](same)
+    if config.parallel == "own_norms":
+        return keep * x + sublayers["attention"](normed("attention", x)) + sublayers["ffn"](normed("ffn", x))
+    for name, f in sublayers.items():
+        if placement == "pre":
+            x = keep * x + f(normed(name, x))
+        elif placement == "post":
+            x = normed(name, keep * x + f(x))
+        elif placement == "sandwich":
+            x = keep * x + normed(f"{name}_output", f(normed(name, x)))
+        elif placement == "reordered":
+            x = keep * x + normed(name, f(x))
+        else:
+            assert placement == "deepnorm"
+            x = normed(name, deepnorm_alpha(config, sides) * x + f(x))
+    return x
 
 
 def layer(params, index):
@@ -158,15 +267,75 @@ def layer(params, index):
     return {name: layer(value, index) if isinstance(value, dict) else value[index] for name, value in params.items()}
 
 
-def logits(config, params, tokens, positions, documents=None):
-    """A whole decoder for one row of tokens: [T] -> [T, V]."""
-    x = params["embedding"][tokens]
-    if config.position.kind == "learned":
-        x = x + params["position"]["table"][positions]
-    elif config.position.kind == "sinusoidal":
-        x = x + np.stack([sinusoid(position, config.dim) for position in positions])
+def tower(config, params, x, rows, segments=None, sides=None):
+    """Everything between the token embedding and the head, [B, T, D] to [B, T, D]."""
+    position = config.position
+    if position.kind == "learned":
+        x = x + params["position"]["table"][np.maximum(rows.positions, 0) + position.offset]
+    elif position.kind == "sinusoidal":
+        x = x + np.array([[schemes.sinusoid(p + position.offset, config.dim, position.layout) for p in row] for row in rows.positions])
+    if "segments" in params:
+        x = x + params["segments"][np.zeros_like(rows.positions) if segments is None else segments]
+    if config.embedding.norm:
+        x = norm(config, params.get("embedding_norm"), x, rows)
+    table = params["position"]["table"] if position.kind == "relative_bias" and position.shared else None
+    layers, pattern, seen = params["stack"]["layers"], tuple(config.layers.pattern), {}
     for index in range(config.num_layers):
-        x = block(config, layer(params["stack"]["layers"], index), x, positions, documents)
-    if config.norm.placement == "pre" and config.norm.kind != "none":
-        x = norm(config, params["final_norm"], x)
-    return x @ (params["embedding"] if config.tie_embeddings else params["head"]).T
+        if pattern:
+            kind = pattern[index % len(pattern)]
+            number = seen[kind] = seen.get(kind, -1) + 1
+            x = block(overlaid(config, config.layers.kinds[kind]), layer(layers[kind], number), x, rows, table, sides)
+        else:
+            x = block(config, layer(layers, index), x, rows, table, sides)
+    if config.norm.placement in ("pre", "sandwich", "reordered"):
+        x = norm(config, params.get("final_norm"), x, rows)
+    return x
+
+
+def embed(config, params, tokens):
+    """Vaswani et al. 2017, section 3.4: rows of the table, times sqrt(D) where the config says so."""
+    return params["embedding"][tokens] * (np.sqrt(config.dim) if config.embedding.scale == "sqrt_dim" else 1)
+
+
+def head(config, params, hidden, rows=None):
+    """From hidden states to scores: Devlin et al. 2019's transform, T5's 1 / sqrt(D), a bias, Gemma 2's cap."""
+    own = params.get("head", {})
+    if config.head.transform:
+        hidden = norm(config, own.get("norm"), activation(activation_name(config), linear(own["dense"], hidden)), rows)
+    if config.head.scale == "rsqrt_dim":
+        hidden = hidden / np.sqrt(config.dim)
+    scores = hidden @ (params["embedding"] if config.tie_embeddings else own["weights"]).T + own.get("bias", 0.0)
+    return config.head.softcap * np.tanh(scores / config.head.softcap) if config.head.softcap else scores
+
+
+def hidden_states(config, params, tokens, rows, segments=None):
+    """A decoder or an encoder up to the head: [B, T] to [B, T, D]."""
+    rows = replace(rows, causal=config.architecture == "decoder")
+    return tower(config, params, embed(config, params, tokens), rows, segments)
+
+
+def batch_logits(config, params, tokens, rows, segments=None):
+    """A whole decoder or encoder: [B, T] to [B, T, V]."""
+    return head(config, params, hidden_states(config, params, tokens, rows, segments), rows)
+
+
+def logits(config, params, tokens, positions, documents=None):
+    """A whole decoder or encoder for one row of tokens: [T] to [T, V]."""
+    documents = None if documents is None else np.asarray(documents)[None]
+    return batch_logits(config, params, np.asarray(tokens)[None], Rows(np.asarray(positions)[None], documents))[0]
+
+
+def encoder_decoder_logits(config, params, source, targets, source_rows, rows):
+    """Vaswani et al. 2017, figure 1: an encoder, and a decoder that reads its output; [B, S] and [B, T] to [B, T, V].
+
+    Each side is the whole config with its own overrides.
+    """
+    sides = {}
+    for name in ("encoder", "decoder"):
+        sides[name] = overlaid(config, {**config.get(name, {}), "architecture": name})
+    depths = sides["encoder"].num_layers, sides["decoder"].num_layers
+    source_rows, rows = replace(source_rows, causal=False), replace(rows, causal=True)
+    memory = tower(sides["encoder"], params["encoder"], embed(config, params, source), source_rows, sides=depths)
+    rows = replace(rows, memory=memory, memory_positions=source_rows.positions)
+    hidden = tower(sides["decoder"], params["decoder"], embed(config, params, targets), rows, sides=depths)
+    return head(config, params, hidden, rows)

@@ -11,6 +11,15 @@ SMALL = {
     "optimizer.learning_rate": 3e-3,
 }
 
+# What trains each architecture, as arguments of `small`.
+OBJECTIVES = {
+    "causal": {},
+    "masked": {"model__architecture": "encoder", "objective__kind": "masked"},
+    "prefix": {"model__architecture": "encoder_decoder", "objective__kind": "prefix", "objective__prefix_length": 6},
+    "bidirectional": {"model__architecture": "elmo", "objective__kind": "bidirectional", "model__elmo__cell_dim": 48,
+                      "model__elmo__character_dim": 4, "model__elmo__characters": 4, "model__elmo__filters": (1, 8, 2, 8)},
+}  # fmt: skip
+
 
 def small(**overrides):
     """An unresolved config that trains in a second; keyword a__b sets the field a.b."""

@@ -14,7 +14,7 @@ import pytest
 from zoo import config as configs
 from zoo import data
 from zoo.errors import ConfigError
-from zoo.objectives.causal import make_objective
+from zoo.objectives import make_objective
 from zoo.training.mesh import make_mesh
 from zoo.training.run import resolve_with_vocabulary
 from zoo.training.step import make_program
@@ -70,20 +70,21 @@ def constants_of(closed):
 def fingerprint(config) -> str:
     """Hash of everything that a result of this config is computed from."""
     dataset = data.load(config)
-    objective = make_objective(config, dataset.tokenizer.document_id)
-    program = make_program(config, objective, make_mesh(config, jax.devices()[:1]), dataset.tokenizer.token_bytes())
-    batches = dataset.training_batches()
-    rows = [next(batches)["tokens"] for _ in range(2)]
-    batches.close()
-    rows += [batch["tokens"] for batch in dataset.evaluation_batches()]
+    objective = make_objective(config, dataset.tokenizer)
+    program = make_program(config, objective, make_mesh(config, jax.devices()[:1]))
+    with dataset.training_batches() as endless:
+        batches = [next(endless) for _ in range(2)]
+    batches += dataset.evaluation_batches()
     constants = program.constants(config.seed)
+    state = program.abstract_state
     programs = [
         program.initial_state.trace(np.int32(0)),
-        program.train_step.trace(program.abstract_state, {"tokens": rows[0]}, constants),
-        program.eval_step.trace(program.abstract_state["params"], {"tokens": rows[0]}, constants),
+        program.train_step.trace(state, batches[0], constants),
+        program.eval_step.trace(state["params"], state["stats"], batches[0], constants),
     ]
     digest = hashlib.sha256()
-    for array in [*rows, *(constant for traced in programs for constant in constants_of(traced.jaxpr)), np.asarray(constants["seed"])]:
+    inside = [constant for traced in programs for constant in constants_of(traced.jaxpr)]
+    for array in [*jax.tree.leaves(batches), *inside, *jax.tree.leaves(constants)]:
         digest.update(np.ascontiguousarray(array).tobytes())
     for traced in programs:
         digest.update(re.sub(r"0x[0-9a-f]+", "", str(traced.jaxpr)).encode())

@@ -12,7 +12,7 @@ from flax import nnx
 from jaxtyping import Array, Float, Int, Key
 
 from zoo.layers.context import Context
-from zoo.models.functional import Params
+from zoo.models.functional import Params, Stats
 
 
 def choose(logits: Float[Array, " V"], key: Key[Array, ""], temperature: float, top_k: int) -> Int[Array, ""]:
@@ -28,6 +28,7 @@ def choose(logits: Float[Array, " V"], key: Key[Array, ""], temperature: float, 
 def sample(
     graph: nnx.GraphDef,
     params: Params,
+    stats: Stats,
     context: Int[Array, " T"],
     filled: Int[Array, ""],
     key: Key[Array, ""],
@@ -39,7 +40,7 @@ def sample(
     """Continues a text by `new_tokens` tokens.
 
     Args:
-        graph, params: the model, split.
+        graph, params, stats: a decoder, split.
         context: buffer of the sequence length that the model was trained with, the prompt at its start.
         filled: how much of the buffer the prompt fills, at least 1.
         key: of the random choices.
@@ -50,13 +51,13 @@ def sample(
     Returns:
         The new token ids.
     """
-    model = nnx.merge(graph, params)
-    positions = jnp.arange(context.shape[0])[None]
+    model = nnx.merge(graph, params, stats)
+    structure = Context(jnp.arange(context.shape[0])[None], in_order=True)
 
     def body(carry, key):
         context, filled = carry
-        hidden = model(context[None], Context(positions, in_order=True))
-        logits = model.logits(hidden[:, filled - 1][:, None])[0, 0, :vocab_size]
+        hidden = model(context[None], structure)
+        logits = model.logits(hidden[:, filled - 1][:, None], structure)[0, 0, :vocab_size]
         token = choose(logits, key, temperature, top_k).astype(context.dtype)
         full = filled == context.shape[0]
         context = jnp.where(full, jnp.roll(context, -1), context)

@@ -1,4 +1,6 @@
-"""Attention against a loop over heads, queries and keys; the kernels against each other."""
+"""Attention against a loop over heads and queries; the kernels against each other."""
+
+import itertools
 
 import jax
 import jax.numpy as jnp
@@ -6,76 +8,140 @@ import numpy as np
 import pytest
 
 from tests import reference
-from tests.building import as_float64, call, close, counting, random_values, tiny, with_values
+from tests.building import ENCODER, as_float64, call, close, counting, random_values, tiny, with_values
 from zoo.config import ATTENTION_KERNELS
 from zoo.layers.attention import Attention
-from zoo.layers.context import Context
-from zoo.layers.kernels import KERNELS, choose_kernel
-from zoo.layers.position import make_position
+from zoo.layers.context import Context, Memory
+from zoo.layers.kernels import KERNELS, Scoring, choose_kernel
 
 B, T, H, K = 2, 8, 4, 6
 ON_ANY_DEVICE = [name for name in KERNELS if name != "cudnn"]
-FEATURES = ("plain", "padding", "score", "documents and score")
+COUNTING = np.tile(np.arange(T), (B, 1))
+PACKED = np.array([[0, 1, 2, 0, 1, 2, 0, 1], [0, 1, 2, 3, 4, 5, 6, 0]])
+DOCUMENTS = np.array([[0, 0, 0, 1, 1, 1, 2, 2], [0, 0, 0, 0, 0, 0, 0, 1]])
+PADDED = np.array([[-1, -1, 0, 1, 2, 3, 4, 5], [0, 1, 2, 3, 4, -1, -1, -1]])
+MEMORY = np.array([[0, 1, 2, 3, 4], [0, 1, 2, -1, -1]])
 
 
-def heads(seed, kv_heads, dtype=np.float32, length=T):
+def normal(*shape, seed=9):
+    return np.random.default_rng(seed).standard_normal(shape).astype(np.float32)
+
+
+def heads(seed, kv_heads, dtype=np.float32, length=T, keys=None):
     generator = np.random.default_rng(seed)
-    return [generator.standard_normal((B, length, n, K)).astype(dtype) for n in (H, kv_heads, kv_heads)]
+    shapes = (length, H), (keys or length, kv_heads), (keys or length, kv_heads)
+    return [generator.standard_normal((B, tokens, n, K)).astype(dtype) for tokens, n in shapes]
 
 
-def situation(feature):
-    """Context, score, and for the reference positions and documents per row."""
-    positions, documents, score = np.tile(np.arange(T), (B, 1)), None, None
-    if "documents" in feature:
-        positions = np.array([[0, 1, 2, 0, 1, 2, 0, 1], [0, 1, 2, 3, 4, 5, 6, 0]])
-        documents = np.array([[0, 0, 0, 1, 1, 1, 2, 2], [0, 0, 0, 0, 0, 0, 0, 1]])
-    if feature == "padding":
-        positions = np.array([[-1, -1, 0, 1, 2, 3, 4, 5], [0, 1, 2, 3, 4, -1, -1, -1]])
-    if "score" in feature:
-        score = np.random.default_rng(9).standard_normal((B, H, T, T)).astype(np.float32)
-    shared = positions[:1] if feature in ("plain", "score") else positions
-    numbers = None if documents is None else jnp.asarray(documents)
-    return Context(jnp.asarray(shared), numbers, in_order=feature != "padding"), score, positions, documents
+class Situation:
+    """What a kernel is asked to do, for it and for the loop."""
+
+    def __init__(self, positions=COUNTING, documents=None, causal=True, in_order=False, keys=None, window=0, global_tokens=0, scale=0.3,
+                 score=None, shared=None, vectors=None, softcap=0.0, sinks=None, values=None):
+        self.positions, self.documents, self.keys, self.causal = positions, documents, keys, causal
+        same = (positions == positions[:1]).all()
+        self.context = Context(
+            jnp.asarray(positions[:1] if same else positions), None if documents is None else jnp.asarray(documents), causal, in_order,
+            key_positions=None if keys is None else jnp.asarray(keys))
+        self.score, self.shared, self.vectors, self.values, self.sinks, self.softcap = score, shared, vectors, values, sinks, softcap
+        self.scale, self.window, self.global_tokens = scale, window, global_tokens
+        reads = vectors is not None
+        self.scoring = Scoring(
+            scale, window, global_tokens, self.added if reads or score is not None else None, reads, shared, softcap, sinks,
+            None if values is None else lambda p, q_at, k_at: jnp.einsum("bhts,tsk->bthk", p, values))
+        self.needs = {"score": reads or score is not None or shared is not None, "documents": documents is not None, "dropout": False,
+                      "softcap": softcap > 0, "sinks": sinks is not None, "value": values is not None, "padding": True}
+
+    def added(self, q, q_positions, k_positions):
+        """A score by positions, [H, 10, 10], or one that meets the query with a vector for every pair, [T, S, K]."""
+        if self.vectors is not None:
+            return jnp.einsum("bthk,tsk->bhts", q, self.vectors)
+        return jnp.moveaxis(jnp.asarray(self.score)[:, q_positions[:, :, None], k_positions[:, None, :]], 0, 1)
+
+    def expected(self, q, k, v):
+        out = []
+        for b, positions in enumerate(self.positions):
+            keys = positions if self.keys is None else self.keys[b]
+            documents = None if self.documents is None else self.documents[b]
+            seen = reference.visible(positions, documents, self.window, self.causal, self.global_tokens, keys)
+            score = np.zeros((H, len(positions), len(keys)))
+            if self.score is not None:
+                score += self.score[:, positions[:, None], keys[None]]
+            if self.shared is not None:
+                score += self.shared[0]
+            wide = (np.asarray(x[b], np.float64) for x in (q, k, v))
+            out.append(reference.attention(*wide, seen, self.scale, score, self.softcap, self.sinks, self.vectors, self.values))
+        return np.stack(out)
+
+    def able(self, kernel):
+        return all(ATTENTION_KERNELS[kernel][feature] for feature, wanted in self.needs.items() if wanted)
 
 
-def expected_output(q, k, v, window, scale, score, positions, documents):
-    rows = []
-    for b in range(len(q)):
-        seen = reference.visible(positions[b], None if documents is None else documents[b], window)
-        wide = (np.asarray(x[b], np.float64) for x in (q, k, v))
-        rows.append(reference.attention(*wide, seen, scale, None if score is None else score[b]))
-    return np.stack(rows)
+SCORE, SINKS = normal(H, 10, 10), normal(H, seed=8)
 
 
-def check(kernel, kv_heads, window, scale, dtype, tolerance):
-    """Compares a kernel with the loop in every situation; what an empty slot reads is nobody's business."""
-    q, k, v = heads(0, kv_heads, dtype)
-    situations = [situation(feature) for feature in FEATURES]
-    outputs = call(lambda *x: [KERNELS[kernel](*x, given[0], window, scale, given[1], 0.0) for given in situations], q, k, v)
-    for actual, (_, score, positions, documents) in zip(outputs, situations, strict=True):
-        expected = expected_output(q, k, v, window, scale, score, positions, documents)
+def situations(window, both_sides):
+    """Everything that a kernel may be asked, with a window that fits, or none."""
+    common = {"window": window, "causal": not both_sides}
+    yield Situation(in_order=True, **common)
+    yield Situation(PADDED, **common)
+    yield Situation(in_order=True, score=SCORE, **common)
+    yield Situation(PACKED, DOCUMENTS, in_order=True, score=SCORE, **common)
+    yield Situation(shared=normal(1, H, T, T), in_order=True, **common)
+    yield Situation(softcap=0.7, score=SCORE, in_order=True, **common)
+    yield Situation(PADDED, sinks=SINKS, **common)
+    yield Situation(PACKED, DOCUMENTS, softcap=2.0, sinks=SINKS, vectors=normal(T, T, K), **common)
+    yield Situation(in_order=True, vectors=normal(T, T, K, seed=7), values=normal(T, T, K, seed=6), **common)
+    yield Situation(PADDED, score=SCORE, shared=normal(1, H, T, T), sinks=SINKS, **common)
+    if both_sides and window:
+        yield Situation(global_tokens=2, in_order=True, **common)
+        yield Situation(PADDED, global_tokens=1, score=SCORE, **common)
+
+
+def check(kernel, cases, inputs, dtype, tolerance):
+    """Compares a kernel with the loop in every case that it can do; what an empty slot reads is nobody's business."""
+    cases = [case for case in cases if case.able(kernel)]
+    assert len(cases) >= 5
+    outputs = call(lambda *x: [KERNELS[kernel](*x, case.context, case.scoring) for case in cases], *inputs)
+    for actual, case in zip(outputs, cases, strict=True):
+        filled = case.positions >= 0
         assert actual.dtype == dtype
-        close(actual[positions >= 0], expected[positions >= 0], tolerance)
+        close(actual[filled], case.expected(*inputs)[filled], tolerance)
 
 
 @pytest.mark.parametrize("kernel", ON_ANY_DEVICE)
-@pytest.mark.parametrize("window", [0, 1, 3, T])
-@pytest.mark.parametrize("kv_heads", [4, 2, 1])
-def test_a_kernel_is_the_loop(kernel, kv_heads, window):
-    check(kernel, kv_heads, window, 0.3, np.float32, 1e-5)
+@pytest.mark.parametrize(("window", "both_sides"), [(0, False), (1, False), (3, False), (T, False), (0, True), (1, True), (5, True)])
+def test_a_kernel_is_the_loop(kernel, window, both_sides):
+    check(kernel, situations(window, both_sides), heads(0, 2), np.float32, 1e-5)
+
+
+@pytest.mark.parametrize("kernel", ON_ANY_DEVICE)
+@pytest.mark.parametrize("kv_heads", [4, 1])
+def test_a_kernel_is_the_loop_for_any_number_of_key_heads(kernel, kv_heads):
+    cases = itertools.chain(situations(0, False), situations(3, True))
+    check(kernel, cases, heads(0, kv_heads), np.float32, 1e-5)
+
+
+@pytest.mark.parametrize("kernel", ON_ANY_DEVICE)
+def test_a_kernel_is_the_loop_across_two_sequences(kernel):
+    q, k, v = heads(3, 2, keys=5)
+    extras = ({}, {"sinks": SINKS}, {"softcap": 0.5, "score": SCORE}, {"shared": normal(1, H, T, 5)}, {"score": SCORE})
+    cases = [Situation(positions, keys=MEMORY, causal=False, **more) for positions in (COUNTING, PADDED) for more in extras]
+    check(kernel, cases, [q, k, v], np.float32, 1e-5)
 
 
 @pytest.mark.parametrize("kernel", ON_ANY_DEVICE)
 def test_a_kernel_is_the_loop_in_bfloat16(kernel):
-    check(kernel, 2, 3, 0.25, jnp.bfloat16, 2e-2)
+    cases = [case for case in situations(3, False) if case.vectors is None and case.values is None]
+    check(kernel, cases, heads(0, 2, jnp.bfloat16), jnp.bfloat16, 2e-2)
 
 
 @pytest.mark.parametrize("kernel", ON_ANY_DEVICE)
 def test_any_length_will_do(kernel):
     for length, window in ((1, 0), (6, 2), (12, 5), (12, 40)):
         q, k, v = heads(1, 2, length=length)
-        actual = call(lambda *x, window=window: KERNELS[kernel](*x, counting(x[0].shape[1]), window, 0.3, None, 0.0), q, k, v)
-        close(actual, expected_output(q, k, v, window, 0.3, None, np.tile(np.arange(length), (B, 1)), None))
+        case = Situation(np.tile(np.arange(length), (B, 1)), window=window, in_order=True)
+        close(call(lambda *x, case=case: KERNELS[kernel](*x, case.context, case.scoring), q, k, v), case.expected(q, k, v))
 
 
 @pytest.mark.parametrize("window", [0, 3])
@@ -84,25 +150,33 @@ def test_a_single_row_of_any_positions_is_masked_too(kernel, window):
     # One row looks like positions shared by all rows, and must not be taken for a plain sequence: a token's place in the
     # row says nothing about its distance to others when there are empty slots between them or a ring buffer has turned.
     q, k, v = (x[:1] for x in heads(2, 2))
-    for positions in ([-1, -1, 0, 1, 2, 3, 4, 5], [0, -1, 1, -1, -1, 2, 3, 4], [5, 6, 7, 0, 1, 2, 3, 4]):
-        positions = np.array([positions])
-        attend = lambda *x, given=positions: KERNELS[kernel](*x, Context(jnp.asarray(given)), window, 0.3, None, 0.0)  # noqa: E731
-        filled = positions[0] >= 0
-        close(call(attend, q, k, v)[0, filled], expected_output(q, k, v, window, 0.3, None, positions, None)[0, filled])
+    rows = ([-1, -1, 0, 1, 2, 3, 4, 5], [0, -1, 1, -1, -1, 2, 3, 4], [5, 6, 7, 0, 1, 2, 3, 4])
+    cases = [Situation(np.array([row]), window=window) for row in rows]
+    outputs = call(lambda *x: [KERNELS[kernel](*x, case.context, case.scoring) for case in cases], q, k, v)
+    for actual, case in zip(outputs, cases, strict=True):
+        filled = case.positions[0] >= 0
+        close(actual[0, filled], case.expected(q, k, v)[0, filled])
 
 
-@pytest.mark.parametrize("feature", ["plain", "documents and score"])
-def test_gradients_of_the_kernels_agree(feature):
-    inputs, weights = heads(3, 2), np.random.default_rng(4).standard_normal((B, T, H, K)).astype(np.float32)
-    context, score, _, _ = situation(feature)
+@pytest.mark.parametrize("both_sides", [False, True])
+def test_gradients_of_the_kernels_agree(both_sides):
+    inputs, weights = heads(3, 2), normal(B, T, H, K, seed=4)
+    cases = [case for case in situations(3, both_sides) if case.values is None]
 
     def gradients(kernel):
-        return call(jax.grad(lambda *x: (KERNELS[kernel](*x, context, 3, 0.3, score, 0.0) * weights).sum(), (0, 1, 2)), *inputs)
+        mine = [case for case in cases if case.able(kernel)]
+
+        def loss(*x):
+            filled = [weights * (case.positions >= 0)[..., None, None] for case in mine]
+            return [(KERNELS[kernel](*x, case.context, case.scoring) * part).sum() for case, part in zip(mine, filled, strict=True)]
+
+        return dict(zip(map(cases.index, mine), call(lambda *x: list(zip(*jax.jacrev(loss, (0, 1, 2))(*x))), *inputs), strict=True))
 
     expected = gradients("einsum")
     for kernel in set(ON_ANY_DEVICE) - {"einsum"}:
-        for one, other in zip(gradients(kernel), expected, strict=True):
-            close(one, other)
+        for case, found in gradients(kernel).items():
+            for one, other in zip(found, expected[case], strict=True):
+                close(one, other)
 
 
 def test_query_heads_share_neighbouring_key_heads():
@@ -110,26 +184,114 @@ def test_query_heads_share_neighbouring_key_heads():
     q, k, v = heads(5, 2)
     repeated = [np.repeat(x, H // 2, axis=2) for x in (k, v)]
     for kernel in ON_ANY_DEVICE:
-        attend = lambda *x, kernel=kernel: KERNELS[kernel](*x, counting(T), 0, 0.3, None, 0.0)  # noqa: E731
+        attend = lambda *x, kernel=kernel: KERNELS[kernel](*x, counting(T), Scoring(0.3))  # noqa: E731
         close(call(attend, q, k, v), call(attend, q, *repeated))
 
 
-@pytest.mark.parametrize("kind", ["none", "rope", "alibi"])
-@pytest.mark.parametrize(("kernel", "kv_heads", "bias", "fields"), [
-    ("einsum", 4, True, {}),
-    ("einsum", 2, False, {"model.attention.window": 3}),
-    ("xla", 1, True, {"model.attention.scale": 0.7, "model.attention.head_dim": 10}),
-    ("rows", 2, False, {"model.attention.window": 2}),
-])
-def test_a_layer_is_the_equation(kind, kernel, kv_heads, bias, fields):
-    config = tiny({"model.position.kind": kind, "model.attention.kernel": kernel, "model.attention.num_kv_heads": kv_heads,
-                   "model.attention.bias": bias, **fields}).model
+def test_a_sink_takes_weight_and_gives_nothing():
+    # With a sink the weights of the keys add up to less than one: to what the softmax gives to all but the sink.
+    q, k, _ = heads(6, 4)
+    ones = np.ones((B, T, H, K), np.float32)
+    sinks = np.array([-30.0, 0.0, 3.0, 30.0], np.float32)
+    kept = call(lambda *x: KERNELS["einsum"](*x, counting(T), Scoring(0.3, sinks=sinks)), q, k, ones)[..., 0]
+    np.testing.assert_allclose(kept[..., 0], 1, rtol=1e-6)
+    np.testing.assert_allclose(kept[..., 3], 0, atol=1e-6)
+    first = 0.3 * np.einsum("bhk,bhk->bh", q[:, 0], k[:, 0])
+    np.testing.assert_allclose(kept[:, 0], np.exp(first) / (np.exp(first) + np.exp(sinks)), rtol=1e-4, atol=1e-6)
+
+
+def test_a_cap_bounds_scores():
+    q, k, v = heads(7, 4)
+    capped, small, uncapped = call(lambda *x: [
+        KERNELS["einsum"](100 * x[0], *x[1:], counting(T), Scoring(0.3, softcap=1e-3)),
+        KERNELS["einsum"](*x, counting(T), Scoring(0.3, softcap=1e4)),
+        KERNELS["einsum"](*x, counting(T), Scoring(0.3))], q, k, v)
+    means = np.cumsum(v, axis=1) / np.arange(1, T + 1)[:, None, None]
+    close(capped, means, 2e-3)
+    close(small, uncapped, 1e-4)
+
+
+FULL = {"model.attention.qk_norm": "full", "model.norm.kind": "rmsnorm", "model.norm.unit_offset": True}
+LAYERS = {
+    "plain": {},
+    "grouped, window, no bias": {"model.attention.window": 3, "model.attention.num_kv_heads": 2, "model.attention.bias": False},
+    "multi-query, xla": {"model.attention.scale": 0.7, "model.attention.head_dim": 10, "model.attention.num_kv_heads": 1,
+                         "model.attention.kernel": "xla"},
+    "rows": {"model.attention.window": 2, "model.attention.num_kv_heads": 2, "model.attention.kernel": "rows"},
+    "head norms": {"model.attention.qk_norm": "head", "model.attention.num_kv_heads": 2, "model.norm.epsilon": 1e-2},
+    "full norms, unit offset": FULL | {"model.attention.num_kv_heads": 2},
+    "cap and sinks": {"model.attention.softcap": 1.5, "model.attention.sinks": True},
+    "encoder": ENCODER,
+    "encoder, window, cap, sinks": ENCODER | {"model.attention.window": 3, "model.attention.softcap": 0.5, "model.attention.sinks": True},
+    "encoder, global tokens": ENCODER | {"model.attention.window": 3, "model.attention.global_tokens": 2},
+    "encoder, global projections": ENCODER | {"model.attention.window": 1, "model.attention.global_tokens": 1,
+        "model.attention.global_projections": True, "model.attention.qk_norm": "head", "model.attention.num_kv_heads": 2},
+}  # fmt: skip
+SCHEMES = {
+    "none": {"model.position.kind": "none"},
+    "rope": {"model.position.kind": "rope"},
+    "alibi": {"model.position.kind": "alibi"},
+    "relative_bias": {"model.position.kind": "relative_bias", "model.position.shared": False, "model.position.buckets": 8,
+                      "model.position.max_distance": 9},
+    "shaw": {"model.position.kind": "shaw", "model.position.clip": 2},
+    "shaw, keys only": {"model.position.kind": "shaw", "model.position.clip": 3, "model.position.values": False},
+}
+CANNOT = {("encoder, global tokens", "shaw"), ("encoder, global projections", "shaw"), ("rows", "shaw"), ("multi-query, xla", "shaw"),
+          ("encoder, global tokens", "shaw, keys only"), ("encoder, global projections", "shaw, keys only")}
+
+
+@pytest.mark.parametrize("scheme", SCHEMES)
+@pytest.mark.parametrize("name", LAYERS)
+def test_a_layer_is_the_equation(name, scheme):
+    if (name, scheme) in CANNOT:
+        pytest.skip("refused by the config")
+    config = tiny(LAYERS[name] | SCHEMES[scheme]).model
     module, values = Attention(config), random_values(Attention(config), 6)
-    assert all(("bias" in part) == bias for part in values.values())
-    x = np.random.default_rng(7).standard_normal((B, T, 16))
+    matrices = ("query", "key", "value", "output", "global_query", "global_key", "global_value")
+    assert all(("bias" in part) == config.attention.bias for part_name, part in values.items() if part_name in matrices)
+    x, causal = np.random.default_rng(7).standard_normal((B, T, 16)), config.architecture == "decoder"
     attention = with_values(module, values)
-    actual = call(lambda x: attention(x, counting(T), make_position(config)), np.float32(x))
-    close(actual, [reference.self_attention(config, as_float64(values), row, np.arange(T)) for row in x])
+    contexts = [counting(T, causal), Context(jnp.asarray(PADDED), causal=causal)]
+    if "global" not in name:
+        contexts.append(Context(jnp.asarray(PACKED), jnp.asarray(DOCUMENTS), causal=causal, in_order=True))
+    outputs = call(lambda x: [attention(x, context) for context in contexts], np.float32(x))
+    rows = [reference.Rows(COUNTING, None, causal), reference.Rows(PADDED, None, causal), reference.Rows(PACKED, DOCUMENTS, causal)]
+    for actual, given in zip(outputs, rows, strict=False):
+        expected = reference.attention_layer(config, as_float64(values), x, given)
+        filled = given.positions >= 0
+        close(actual[filled], expected[filled], 2e-5)
+
+
+@pytest.mark.parametrize("fields", [{}, {"model.position.kind": "rope"}, {"model.attention.qk_norm": "head", "model.attention.sinks": True,
+                                    "model.attention.num_kv_heads": 2, "model.attention.kernel": "einsum"}], ids=str)  # fmt: skip
+def test_cross_attention_reads_all_of_the_memory_and_no_positions(fields):
+    config = tiny(fields).model
+    module, values = Attention(config, cross=True), random_values(Attention(config, cross=True), 6)
+    assert "position" not in values
+    x, hidden = normal(B, T, 16, seed=1), normal(B, 5, 16, seed=2)
+    layer = with_values(module, values)
+
+    def attend(x, hidden):
+        memory = Memory(hidden, jnp.asarray(MEMORY))
+        # Documents and the order of the decoder's own tokens say nothing about another sequence.
+        contexts = counting(T, memory=memory), Context(jnp.asarray(PACKED), jnp.asarray(DOCUMENTS), in_order=True, memory=memory)
+        return [layer(x, context) for context in contexts]
+
+    rows = reference.Rows(COUNTING, memory=np.float64(hidden), memory_positions=MEMORY)
+    expected = reference.attention_layer(config, as_float64(values), np.float64(x), rows, cross=True)
+    for actual in call(attend, x, hidden):
+        close(actual, expected)
+
+
+def test_a_bias_that_layers_share_is_added():
+    config = tiny({"model.position.kind": "relative_bias"}).model
+    module, values, shared = Attention(config), random_values(Attention(config), 6), normal(1, H, T, T)
+    assert "position" not in values
+    x, attention = normal(B, T, 16), with_values(module, values)
+    plain, added = call(lambda x: [attention(x, counting(T)), attention(x, counting(T), shared)], x)
+    assert abs(plain - added).max() > 0.1
+    none = with_values(Attention(tiny({"model.position.kind": "none"}).model), values)
+    close(plain, call(lambda x: none(x, counting(T)), x), 1e-6)
 
 
 def test_the_default_scale_is_one_over_the_root_of_the_head_dimension():
@@ -141,7 +303,7 @@ def test_dropout_acts_on_probabilities():
     q, k, _ = heads(8, 4)
     ones = np.ones((B, T, H, K), np.float32)
     context = Context(jnp.arange(T)[None], dropout_key=jax.random.key(0))
-    kept, all_kept = call(lambda q: tuple(KERNELS["einsum"](q, k, ones, c, 0, 0.3, None, 0.5) for c in (context, counting(T))), q)
+    kept, all_kept = call(lambda q: tuple(KERNELS["einsum"](q, k, ones, c, Scoring(0.3, dropout=0.5)) for c in (context, counting(T))), q)
     # Values of one: the output is the sum of what is left of a query's probabilities, the same in every dimension.
     np.testing.assert_allclose(kept, np.broadcast_to(kept[..., :1], kept.shape), rtol=1e-6)
     assert set(np.unique(kept[:, 0]).round(6)) == {0.0, 2.0}
@@ -151,12 +313,12 @@ def test_dropout_acts_on_probabilities():
 
 def test_a_layer_drops_only_with_a_key():
     config = tiny({"model.attention.dropout": 0.5}).model
-    attention, position = with_values(Attention(config), random_values(Attention(config), 6)), make_position(config)
+    attention = with_values(Attention(config), random_values(Attention(config), 6))
     plain = with_values(Attention(tiny().model), random_values(Attention(config), 6))
     x = np.float32(np.random.default_rng(7).standard_normal((B, T, 16)))
     with_key = Context(jnp.arange(T)[None], in_order=True, dropout_key=jax.random.key(3))
-    dropped, kept = (call(lambda x, context=context: attention(x, context, position), x) for context in (with_key, counting(T)))
-    expected = call(lambda x: plain(x, with_key, position), x)
+    dropped, kept = (call(lambda x, context=context: attention(x, context), x) for context in (with_key, counting(T)))
+    expected = call(lambda x: plain(x, with_key), x)
     np.testing.assert_array_equal(kept, expected)
     assert abs(dropped - expected).max() > 0.1
 
@@ -165,11 +327,18 @@ def test_the_capability_table_and_the_kernels_are_the_same():
     assert set(ATTENTION_KERNELS) == set(KERNELS)
 
 
+FEATURES = ("score", "documents", "dropout", "softcap", "sinks", "value", "padding")
+
+
 @pytest.mark.parametrize(("changes", "kernel"), [
     ({}, "cudnn"),
     ({"dtype": "float32"}, "einsum"),
     ({"score": True}, "einsum"),
     ({"documents": True}, "einsum"),
+    ({"softcap": True}, "einsum"),
+    ({"sinks": True}, "einsum"),
+    ({"value": True}, "einsum"),
+    ({"padding": True}, "einsum"),
     ({"dropout": True}, "einsum"),
     ({"head_dim": 256}, "einsum"),
     ({"head_dim": 20}, "einsum"),
@@ -177,11 +346,20 @@ def test_the_capability_table_and_the_kernels_are_the_same():
     ({"platform": "tpu"}, "einsum"),
     ({"platform": "cpu"}, "rows"),
     ({"platform": "cpu", "score": True, "documents": True, "dtype": "float32", "head_dim": 20}, "rows"),
+    ({"platform": "cpu", "softcap": True, "sinks": True, "padding": True}, "rows"),
     ({"platform": "cpu", "dropout": True}, "einsum"),
+    ({"platform": "cpu", "value": True}, "einsum"),
     ({"platform": "cpu", "devices": 2}, "einsum"),
     ({"kernel": "xla"}, "xla"),
 ], ids=str)  # fmt: skip
 def test_auto_takes_a_faster_kernel_only_where_it_can_do_what_is_asked(changes, kernel):
-    asked = {"kernel": "auto", "platform": "gpu", "devices": 1, "dtype": "bfloat16", "score": False, "documents": False,
-             "dropout": False, "head_dim": 64}
-    assert choose_kernel(**asked | changes) == kernel
+    given = {"kernel": "auto", "platform": "gpu", "devices": 1, "dtype": "bfloat16", "head_dim": 64}
+    asked = dict.fromkeys(FEATURES, False)
+    for name, value in changes.items():
+        (given if name in given else asked)[name] = value
+    assert choose_kernel(**given, asked=asked) == kernel
+
+
+def test_the_features_asked_of_a_kernel_are_those_of_the_table():
+    for can in ATTENTION_KERNELS.values():
+        assert set(can) == {*FEATURES, "dtypes", "head_dims", "platforms"}

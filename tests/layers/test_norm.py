@@ -1,14 +1,20 @@
-"""LayerNorm and RMSNorm against their papers' equations, and the invariances that follow from these."""
+"""Norms against their papers' equations, flag by flag; batch normalisation's tokens and running averages."""
+
+import itertools
 
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
 from tests import reference
-from tests.building import as_float64, call, close, random_values, tiny, with_values
+from tests.building import as_float64, call, call_and_statistics, close, random_statistics, random_values, tiny, together, with_values
+from zoo.layers.context import Context
 from zoo.layers.norm import NORMS, layer_norm, make_norm, rms_norm
 
 D = 16
+SHIFTED = ("layernorm", "centering", "batchnorm")
+# Two rows with empty slots, whose content must count for nothing.
+POSITIONS = np.array([[0, 1, 2, -1, -1], [-1, 0, 1, 2, 3]])
 
 
 @pytest.fixture
@@ -19,70 +25,167 @@ def x():
 def make(kind, **fields):
     config = tiny({"model.norm.kind": kind, **{f"model.norm.{name}": value for name, value in fields.items()}}).model
     module = make_norm(config)
-    values = random_values(module, 2)
-    return with_values(module, values), values
+    values, stats = random_values(module, 2), random_statistics(module, 3)
+    return with_values(module, values, stats), config, values, stats
 
 
-@pytest.mark.parametrize("epsilon", [1e-6, 1e-5, 0.3])
-@pytest.mark.parametrize("bias", [True, False])
-def test_layer_norm_is_its_equation(x, bias, epsilon):
-    norm, values = make("layernorm", bias=bias, epsilon=epsilon)
-    assert set(values) == ({"scale", "bias"} if bias else {"scale"})
-    wide = as_float64(values)
-    close(call(norm, np.float32(x)), reference.layer_norm(np.float32(x), wide["scale"], wide.get("bias", 0.0), epsilon))
+def context(training=False, positions=POSITIONS):
+    return Context(jnp.asarray(positions), training=training)
 
 
-@pytest.mark.parametrize("epsilon", [1e-6, 1e-5, 0.3])
-def test_rms_norm_is_its_equation(x, epsilon):
-    norm, values = make("rmsnorm", epsilon=epsilon)
-    assert set(values) == {"scale"}
-    close(call(norm, np.float32(x)), reference.rms_norm(np.float32(x), as_float64(values)["scale"], epsilon))
+def in_training(x, kind, values=None, positions=POSITIONS, **fields):
+    """(output, statistics after, config, values, statistics before) of a norm in training."""
+    _, config, drawn, stats = make(kind, **fields)
+    values = drawn if values is None else values
+    out = call_and_statistics(make_norm(config), values, stats, lambda norm, x: norm(x, context(True, positions)), np.float32(x))
+    return *out, config, values, stats
 
 
-def test_the_switch_for_the_bias_changes_nothing_else(x):
-    without = call(lambda x: layer_norm(x, jnp.ones(D), None, 1e-5), np.float32(x))
-    close(without, call(lambda x: layer_norm(x, jnp.ones(D), jnp.zeros(D), 1e-5), np.float32(x)), 1e-7)
-    assert abs(without.mean(-1)).max() < 1e-6
+def grid():
+    for kind, scale, epsilon in itertools.product(("layernorm", "rmsnorm", "centering", "batchnorm"), (True, False), (1e-6, 0.3)):
+        for bias in (True, False) if kind in SHIFTED else (None,):
+            for offset in (True, False) if kind == "rmsnorm" and scale else (None,):
+                given = {"scale": scale, "epsilon": epsilon, "bias": bias, "unit_offset": offset}
+                if kind == "centering":
+                    given["epsilon"] = None
+                yield kind, tuple((name, value) for name, value in given.items() if value is not None)
+
+
+@pytest.mark.parametrize(("kind", "fields"), list(dict.fromkeys(grid())))
+def test_a_norm_is_its_equation(x, kind, fields):
+    norm, config, values, stats = make(kind, **dict(fields))
+    given = dict(fields)
+    assert set(values) == {name for name in ("scale", "bias") if given.get(name)}
+    assert set(stats) == ({"mean", "variance"} if kind == "batchnorm" else set())
+    expected = reference.norm(config, together(values, stats), np.float64(np.float32(x)), reference.Rows(POSITIONS))
+    close(call(lambda x: norm(x, context()), np.float32(x)), expected)
+
+
+@pytest.mark.parametrize("kind", ["layernorm", "centering", "batchnorm"])
+def test_the_switches_for_scale_and_bias_change_nothing_else(x, kind):
+    # Without its factor and its shift a norm is what it is with factors of 1 and shifts of 0; it subtracts the mean all the same.
+    neutral = {"scale": jnp.ones(D), "bias": jnp.zeros(D)}
+    bare = in_training(x, kind, {}, scale=False, bias=False)[0]
+    full = in_training(x, kind, neutral)[0]
+    close(bare, full, 1e-7)
+    means = bare[POSITIONS >= 0].mean(0) if kind == "batchnorm" else bare.mean(-1)
+    assert abs(means).max() < 1e-5
+    assert abs(x.mean(-1)).max() > 0.5
+
+
+def test_a_factor_stored_as_its_difference_from_one(x):
+    plain, *_ = make("rmsnorm")
+    offset, *_ = make("rmsnorm", unit_offset=True)
+    offset.scale.set_value(plain.scale[...] - 1)
+    one, other = call(lambda x: [norm(x) for norm in (plain, offset)], np.float32(x))
+    close(one, other, 1e-6)
 
 
 def test_no_norm_is_the_identity_without_parameters(x):
-    norm, values = make("none")
-    assert values == {}
+    norm, _, values, stats = make("none")
+    assert values == stats == {}
     assert norm(x) is x
 
 
 @pytest.mark.parametrize("kind", ["layernorm", "rmsnorm"])
 @pytest.mark.parametrize("factor", [1e-2, 7.0])
 def test_scaling_the_input_changes_nothing(x, kind, factor):
-    norm, _ = make(kind, epsilon=1e-12)
+    norm, *_ = make(kind, epsilon=1e-12)
     close(call(norm, np.float32(factor * x)), call(norm, np.float32(x)))
-
-
-def test_shifting_the_input_changes_rms_norm_only(x):
-    layernorm, _ = make("layernorm")
-    rmsnorm, _ = make("rmsnorm")
-    close(call(layernorm, np.float32(x + 5)), call(layernorm, np.float32(x)))
-    assert abs(call(rmsnorm, np.float32(x + 5)) - call(rmsnorm, np.float32(x))).max() > 0.1
 
 
 def test_layer_norm_is_rms_norm_of_the_centred_input(x):
     scale = np.linspace(0.5, 2, D, dtype=np.float32)
-    centred = x - x.mean(-1, keepdims=True)
-    normed = call(lambda x: layer_norm(x, scale, None, 1e-5), np.float32(x))
-    close(normed, call(lambda x: rms_norm(x, scale, 1e-5), np.float32(centred)))
+    centring, *_ = make("centering", scale=False, bias=False)
+    expected = call(lambda x: layer_norm(x, scale, None, 1e-5), np.float32(x))
+    close(expected, call(lambda x: rms_norm(x, scale, 1e-5), np.float32(x - x.mean(-1, keepdims=True))))
+    close(expected, call(lambda x: rms_norm(centring(x), scale, 1e-5), np.float32(x)))
 
 
-@pytest.mark.parametrize("kind", ["layernorm", "rmsnorm"])
+@pytest.mark.parametrize("kind", ["layernorm", "rmsnorm", "centering", "batchnorm"])
 def test_bfloat16_keeps_its_type_and_float32_statistics(kind):
     # Squares summed in bfloat16 would stall: above 256 the next number is 2 away. Only the rounding of the result may be lost.
     config = tiny({"model.norm.kind": kind, "model.dim": 4096}).model
-    norm = with_values(make_norm(config), random_values(make_norm(config), 3))
-    narrow = (10 + np.random.default_rng(4).standard_normal((3, 4096))).astype(jnp.bfloat16)
-    normed = call(norm, narrow)
+    module = make_norm(config)
+    narrow = (10 + np.random.default_rng(4).standard_normal((1, 3, 4096))).astype(jnp.bfloat16)
+
+    def both(norm, x):
+        return [norm(y, context(True, np.arange(3)[None])) for y in (x, x.astype(jnp.float32))]
+
+    (normed, wide), _ = call_and_statistics(module, random_values(module, 3), random_statistics(module, 4), both, narrow)
     assert normed.dtype == jnp.bfloat16
-    np.testing.assert_array_equal(normed, call(norm, narrow.astype(np.float32)).astype(jnp.bfloat16))
+    np.testing.assert_array_equal(normed, wide.astype(jnp.bfloat16))
 
 
 def test_every_kind_can_be_made():
     for kind in NORMS:
         assert type(make(kind)[0]) is NORMS[kind]
+
+
+def trained(x, positions=POSITIONS, **fields):
+    return in_training(x, "batchnorm", None, positions, **fields)
+
+
+@pytest.mark.parametrize("fields", [{}, {"scale": False, "momentum": 0.25}, {"bias": False, "epsilon": 0.1}], ids=str)
+def test_batch_norm_in_training_is_algorithm_1_over_the_filled_slots(x, fields):
+    normed, after, config, values, before = trained(x, **fields)
+    rows = reference.Rows(POSITIONS, training=True)
+    expected = reference.norm(config, as_float64(values), np.float64(np.float32(x)), rows)
+    close(normed, expected)
+    (mean, variance), = rows.moments
+    keep = config.norm.momentum
+    close(after["mean"], keep * as_float64(before)["mean"] + (1 - keep) * mean)
+    close(after["variance"], keep * as_float64(before)["variance"] + (1 - keep) * variance)
+
+
+def test_batch_norm_does_not_look_at_empty_slots(x):
+    other = x.copy()
+    other[POSITIONS < 0] = 1e3
+    filled = POSITIONS >= 0
+    (one, stats, *_), (two, stats_two, *_) = trained(x), trained(other)
+    np.testing.assert_array_equal(one[filled], two[filled])
+    for name in stats:
+        np.testing.assert_array_equal(stats[name], stats_two[name])
+
+
+def test_positions_of_one_row_stand_for_all_rows(x):
+    shared, stats, *_ = trained(x, np.array([[0, 1, 2, -1, -1]]))
+    each, stats_each, *_ = trained(x, np.array([[0, 1, 2, -1, -1]] * 2))
+    np.testing.assert_array_equal(shared, each)
+    np.testing.assert_array_equal(stats["variance"], stats_each["variance"])
+
+
+def test_evaluation_uses_the_running_averages_and_leaves_them(x):
+    _, config, values, stats = make("batchnorm")
+
+    def evaluate(x):
+        return call_and_statistics(make_norm(config), values, stats, lambda norm, x: norm(x, context()), np.float32(x))
+
+    halved = x * np.array([1.0, 0.5])[:, None, None]
+    (one, after), (other, _) = evaluate(x), evaluate(halved)
+    np.testing.assert_array_equal(one[0], other[0])
+    for name in after:
+        np.testing.assert_array_equal(after[name], stats[name])
+    # In training a token's output depends on the rest of the batch.
+    assert abs(trained(x)[0] - trained(halved)[0])[0].max() > 0.1
+
+
+def test_running_averages_tend_to_the_moments_of_the_data():
+    batches = (2 + 3 * np.random.default_rng(5).standard_normal((60, 4, 25, D))).astype(np.float32)
+    start = {"mean": jnp.zeros(D), "variance": jnp.ones(D)}
+    _, config, values, _ = make("batchnorm", momentum=0.9)
+
+    def steps(norm, batches):
+        for batch in batches:
+            norm(batch, context(True, np.arange(25)[None]))
+
+    after = call_and_statistics(make_norm(config), values, start, steps, batches)[1]
+    np.testing.assert_allclose(after["mean"], 2, atol=0.5)
+    np.testing.assert_allclose(after["variance"], 9, atol=2)
+
+
+def test_a_batch_without_tokens_leaves_the_averages(x):
+    normed, after, *_, before = trained(x, np.full((2, 5), -1))
+    assert np.isfinite(normed).all()
+    for name in after:
+        np.testing.assert_array_equal(after[name], before[name])

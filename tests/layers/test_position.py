@@ -1,14 +1,25 @@
 """Position schemes against their papers' formulas, and what they leave alone."""
 
+import math
+
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from tests import reference
-from tests.building import as_float64, call, close, counting, random_values, tiny, with_values
+from tests import reference_positions as reference
+from tests.building import ENCODER, as_float64, call, close, counting, random_values, tiny, with_values
 from zoo.errors import ConfigError
 from zoo.layers.attention import Attention
-from zoo.layers.position import POSITIONS, alibi_slopes, make_position, rotate_pairs, sinusoid
+from zoo.layers.position import (
+    POSITIONS,
+    Position,
+    alibi_slopes,
+    make_attention_position,
+    make_embedded_position,
+    rotate_pairs,
+    sinusoid,
+)
+from zoo.layers.position.relative import bucket
 
 
 def normal(*shape, seed=0):
@@ -16,41 +27,117 @@ def normal(*shape, seed=0):
 
 
 def position(kind, overrides=None):
-    module = make_position(tiny({"model.position.kind": kind} | (overrides or {})).model)
+    """The scheme of a tiny model, wherever it lives, and its values."""
+    config = tiny({"model.position.kind": kind} | (overrides or {})).model
+    module = make_embedded_position(config)
+    module = make_attention_position(config) if type(module) is Position else module
     values = random_values(module, 1)
     return with_values(module, values), values
 
 
-def rotated(x, positions, theta=10000.0, rotated=8, layout="half"):
-    return call(lambda x, positions: rotate_pairs(x, positions, theta, rotated, layout), x, positions)
+def rotated(x, positions, theta=10000.0, rotated=8, layout="half", factor=1.0):
+    frequencies = np.array(reference.frequencies(theta, rotated))
+    return call(lambda x, positions: rotate_pairs(x, positions, frequencies, layout, factor), x, positions)
 
 
+@pytest.mark.parametrize("layout", ["interleaved", "half"])
 @pytest.mark.parametrize("dim", [2, 34])
-def test_sinusoids_are_the_formula(dim):
+def test_sinusoids_are_the_formula(dim, layout):
     # Angles are float32, so that their sine is exact to half a unit in the last place of the position.
     positions = np.array([[0, 1, 2, 7], [100, 511, 3, 0]])
-    expected = np.array([[reference.sinusoid(p, dim) for p in row] for row in positions])
-    actual = call(lambda p: sinusoid(p, dim), positions)
+    expected = np.array([[reference.sinusoid(p, dim, layout) for p in row] for row in positions])
+    actual = call(lambda p: sinusoid(p, dim, layout), positions)
     np.testing.assert_allclose(actual[0], expected[0], atol=2e-6)
     np.testing.assert_allclose(actual[1], expected[1], atol=1e-4)
 
 
-def test_sinusoids_are_added_to_the_embedding():
-    scheme, values = position("sinusoidal")
+@pytest.mark.parametrize(("fields", "layout", "offset"), [
+    ({}, "interleaved", 0), ({"model.position.layout": "half"}, "half", 0), ({"model.position.offset": 2}, "interleaved", 2),
+])
+def test_sinusoids_are_added_to_the_embedding(fields, layout, offset):
+    scheme, values = position("sinusoidal", fields)
     x = normal(2, 4, 16)
     assert values == {}
-    close(call(scheme.embed, x, np.arange(4)[None]), x + np.stack([reference.sinusoid(p, 16) for p in range(4)]))
+    close(call(scheme.embed, x, np.arange(4)[None]), x + np.stack([reference.sinusoid(p + offset, 16, layout) for p in range(4)]))
     assert call(scheme.embed, x.astype(jnp.bfloat16), np.arange(4)[None]).dtype == jnp.bfloat16
 
 
 @pytest.mark.parametrize("layout", ["half", "interleaved"])
-@pytest.mark.parametrize(("width", "theta"), [(8, 10000.0), (8, 500.0), (4, 10000.0), (2, 10.0)])
-def test_rope_multiplies_complex_numbers(layout, width, theta):
+@pytest.mark.parametrize(("width", "theta", "factor"), [(8, 10000.0, 1.0), (8, 500.0, 1.5), (4, 10000.0, 0.5), (2, 10.0, 1.0)])
+def test_rope_multiplies_complex_numbers(layout, width, theta, factor):
     x, positions = normal(2, 3, 2, 8), np.array([[0, 1, 5], [40, 2, 7]])
     expected = np.zeros(x.shape)
     for b, t, h in np.ndindex(2, 3, 2):
-        expected[b, t, h] = reference.rotate(x[b, t, h], positions[b, t], theta, width, layout)
-    close(rotated(x, positions, theta, width, layout), expected)
+        expected[b, t, h] = reference.rotate(x[b, t, h], positions[b, t], reference.frequencies(theta, width), layout, factor)
+    close(rotated(x, positions, theta, width, layout, factor), expected)
+
+
+SCALINGS = {
+    "linear": {"factor": 4.0},
+    "dynamic": {"factor": 2.0, "original_length": 16},
+    "yarn": {"factor": 4.0, "original_length": 256},
+    "yarn, own ramp": {"factor": 8.0, "original_length": 64, "low": 2.0, "high": 5.0},
+    "llama3": {"factor": 8.0, "original_length": 128},
+    "llama3, own ramp": {"factor": 2.0, "original_length": 1024, "low": 0.5, "high": 30.0},
+}
+
+
+def scaled(name, **more):
+    """A rope of 16 rotated dimensions, stretched."""
+    fields = {f"model.position.scaling.{field}": value for field, value in SCALINGS[name].items()} if name != "none" else {}
+    fields |= {"model.position.scaling.kind": name.split(",")[0], "model.attention.head_dim": 16} | more
+    return position("rope", fields)[0]
+
+
+@pytest.mark.parametrize("name", SCALINGS)
+@pytest.mark.parametrize("theta", [10000.0, 500.0])
+@pytest.mark.parametrize("fraction", [1.0, 0.5])
+def test_stretched_frequencies_are_their_formulas(name, theta, fraction):
+    fields = {"model.position.theta": theta, "model.position.fraction": fraction}
+    config = tiny({"model.position.kind": "rope", "model.attention.head_dim": 16} | fields).model
+    scheme = scaled(name, **fields)
+    position_part = tiny({"model.position.kind": "rope", "model.attention.head_dim": 16, **fields,
+                          "model.position.scaling.kind": name.split(",")[0],
+                          **{f"model.position.scaling.{field}": value for field, value in SCALINGS[name].items()}}).model.position
+    for length in (5, 16, 17, 100):
+        expected, factor = reference.rope(position_part, 16, length)
+        frequencies = np.asarray(scheme.frequencies(jnp.array([[0, length - 1, -1]])))
+        np.testing.assert_allclose(frequencies, expected, rtol=2e-5)
+        assert scheme.factor == pytest.approx(factor)
+    plain = reference.frequencies(config.position.theta, round(16 * fraction))
+    assert abs(np.divide(expected, plain) - 1).max() > 0.3
+
+
+def test_linear_stretching_divides_positions():
+    x, positions = normal(1, 4, 2, 16), np.array([[0, 4, 8, 20]])
+    stretched, plain = call(lambda x: (scaled("linear").rotate(x, x, positions, positions)[0],
+                                       scaled("none").rotate(x, x, positions // 4, positions // 4)[0]), x)
+    close(stretched, plain)
+
+
+def test_dynamic_stretching_begins_beyond_the_original_length_and_looks_at_the_keys():
+    plain, dynamic = scaled("none"), scaled("dynamic")
+    for last, same in ((15, True), (16, False)):
+        keys = jnp.array([[0, last, -1]])
+        assert np.allclose(dynamic.frequencies(keys), plain.frequencies(keys), rtol=1e-6) == same
+    q, k = normal(1, 2, 2, 16), normal(1, 3, 2, 16, seed=1)
+    turned = call(lambda q, k: dynamic.rotate(q, k, jnp.array([[0, 1]]), jnp.array([[0, 1, 40]]))[0], q, k)
+    frequencies = reference.dynamic(10000.0, 16, 2.0, 16, 41)
+    for t, h in np.ndindex(2, 2):
+        np.testing.assert_allclose(turned[0, t, h], reference.rotate(q[0, t, h], t, frequencies, "half"), atol=1e-5)
+
+
+@pytest.mark.parametrize("kind", ["yarn", "llama3"])
+def test_ramps_keep_short_wavelengths_and_divide_long_ones(kind):
+    fields = {"model.attention.head_dim": 64}
+    factor, original = SCALINGS[kind]["factor"], SCALINGS[kind]["original_length"]
+    ratio = np.asarray(scaled(kind, **fields).frequencies(jnp.array([[3]]))) / reference.frequencies(10000.0, 64)
+    turns = original * np.array(reference.frequencies(10000.0, 64)) / (2 * math.pi)
+    low, high = 1, {"yarn": 32, "llama3": 4}[kind]
+    np.testing.assert_allclose(ratio[turns > high * 1.5], 1, rtol=1e-6)
+    np.testing.assert_allclose(ratio[turns < low / 1.5], 1 / factor, rtol=1e-6)
+    assert (np.diff(ratio) <= 1e-9).all()
+    assert ((ratio > 1.01 / factor) & (ratio < 0.99)).any()
 
 
 def test_rope_reads_its_fields():
@@ -62,7 +149,7 @@ def test_rope_reads_its_fields():
     assert values == {}
     for x, turned, positions in ((q, turned_q, q_positions), (k, turned_k, k_positions)):
         for t, h in np.ndindex(x.shape[1:3]):
-            expected = reference.rotate(x[0, t, h], positions[0, t], 77, 4, "interleaved")
+            expected = reference.rotate(x[0, t, h], positions[0, t], reference.frequencies(77, 4), "interleaved")
             np.testing.assert_allclose(turned[0, t, h], expected, atol=1e-5)
     np.testing.assert_array_equal(turned_q[..., 4:], q[..., 4:])
 
@@ -101,18 +188,19 @@ def test_rope_keeps_bfloat16_and_turns_in_float32():
     x = normal(1, 1, 1, 8).astype(jnp.bfloat16)
     turned = rotated(x, np.array([[1001]]))
     assert turned.dtype == jnp.bfloat16
-    close(turned, reference.rotate(x[0, 0, 0], 1001, 10000.0, 8, "half")[None, None, None], 1e-2)
+    close(turned, reference.rotate(x[0, 0, 0], 1001, reference.frequencies(10000.0, 8), "half")[None, None, None], 1e-2)
 
 
 def test_rope_leaves_values_alone():
     # With the same score everywhere, attention is the mean of the visible values, and no position can show.
-    config = tiny({"model.position.kind": "rope"}).model
-    values = random_values(Attention(config), 3)
-    values["query"] = {name: np.zeros(leaf.shape, np.float32) for name, leaf in values["query"].items()}
-    attention = with_values(Attention(config), values)
-    x, schemes = normal(1, 6, 16), [position(kind)[0] for kind in ("rope", "none")]
-    rope, plain = call(lambda x: [attention(x, counting(6), scheme) for scheme in schemes], x)
-    close(rope, plain)
+    outputs = []
+    for kind in ("rope", "none"):
+        module = Attention(tiny({"model.position.kind": kind}).model)
+        values = random_values(module, 3)
+        values["query"] = {name: np.zeros(leaf.shape, np.float32) for name, leaf in values["query"].items()}
+        attention = with_values(module, values)
+        outputs.append(call(lambda x, attention=attention: attention(x, counting(6)), normal(1, 6, 16)))
+    close(*outputs)
 
 
 @pytest.mark.parametrize("num_heads", sorted(reference.ALIBI_SLOPES))
@@ -121,44 +209,120 @@ def test_alibi_slopes_are_the_published_ones(num_heads):
 
 
 @pytest.mark.parametrize("num_heads", [4, 6])
-def test_alibi_lowers_the_score_with_distance(num_heads):
+def test_alibi_lowers_the_score_with_distance_on_both_sides(num_heads):
     scheme, values = position("alibi", {"model.attention.num_heads": num_heads, "model.dim": 12})
-    positions = np.array([[0, 1, 2, 3], [9, 0, 1, 2]])
-    score = call(scheme.score, positions, positions)
+    queries, keys = np.array([[0, 1, 2, 3], [9, 0, 1, 2]]), np.array([[0, 1, 2, 3, 4], [9, 0, 1, 2, 3]])
+    score = call(lambda q, k: scheme.score(None, q, k), queries, keys)
     assert values == {}
-    assert score.shape == (2, num_heads, 4, 4)
+    assert score.shape == (2, num_heads, 4, 5)
     for b, h, t, s in np.ndindex(score.shape):
-        assert score[b, h, t, s] == pytest.approx(-reference.ALIBI_SLOPES[num_heads][h] * (positions[b, t] - positions[b, s]))
+        assert score[b, h, t, s] == pytest.approx(reference.alibi(h, num_heads, queries[b, t], keys[b, s]))
+        assert score[b, h, t, s] <= 0
 
 
 def test_alibi_depends_on_the_distance_only():
     scheme, _ = position("alibi")
     near, far = np.arange(5)[None], np.arange(5)[None] + 1000
-    np.testing.assert_array_equal(call(scheme.score, far, far), call(scheme.score, near, near))
+    scores = call(lambda *positions: [scheme.score(None, p, p) for p in positions], near, far)
+    np.testing.assert_array_equal(*scores)
 
 
-def test_learned_positions_are_rows_of_a_table():
-    scheme, values = position("learned", {"model.position.max_length": 9})
+@pytest.mark.parametrize("bidirectional", [True, False])
+@pytest.mark.parametrize(("buckets", "max_distance"), [(32, 128), (32, 512), (8, 16), (8, 20), (4, 8), (12, 100), (64, 256)])
+def test_buckets_are_those_of_the_description(buckets, max_distance, bidirectional):
+    distances = np.arange(-2 * max_distance, 2 * max_distance + 1)
+    actual = call(lambda d: bucket(d, buckets, max_distance, bidirectional), distances)
+    expected = [reference.bucket(0, int(d), buckets, max_distance, bidirectional) for d in distances]
+    np.testing.assert_array_equal(actual, expected)
+    assert set(actual) == set(range(buckets)) - ({buckets // 2} if bidirectional else set())
+
+
+def test_the_published_buckets():
+    # Raffel et al. 2020, section 2.1: 32 numbers per head, offsets from 128 on share one.
+    for bidirectional, last in ((True, 15), (False, 31)):
+        back = call(lambda d, both=bidirectional: bucket(d, 32, 128, both), -np.arange(300))
+        np.testing.assert_array_equal(back[: (last + 1) // 2], np.arange((last + 1) // 2))
+        assert (back[128:] == last).all()
+        assert (np.diff(back) >= 0).all()
+    assert (call(lambda d: bucket(d, 32, 128, False), np.arange(300)) == 0).all()
+
+
+@pytest.mark.parametrize("overrides", [{}, ENCODER, {"model.position.shared": False}], ids=["decoder", "encoder", "one per layer"])
+def test_a_relative_bias_is_a_row_of_the_table_for_each_bucket(overrides):
+    scheme, values = position("relative_bias", {"model.position.buckets": 8, "model.position.max_distance": 10, **overrides})
+    queries, keys = np.array([[0, 1, 2, 30], [9, 0, 1, 2]]), np.array([[0, 1, 2, 3, 40], [9, 0, 1, 2, 3]])
+    score = call(lambda q, k: scheme.score(None, q, k), queries, keys)
+    assert values["table"].shape == (8, 4)
+    for b, t, s in np.ndindex(2, 4, 5):
+        number = reference.bucket(int(queries[b, t]), int(keys[b, s]), 8, 10, overrides == ENCODER)
+        np.testing.assert_array_equal(score[b, :, t, s], values["table"][number])
+
+
+@pytest.mark.parametrize("clip", [0, 1, 3])
+def test_shaw_s_vectors_meet_the_query_and_the_probabilities(clip):
+    scheme, values = position("shaw", {"model.position.clip": clip})
+    wide, q, probabilities = as_float64(values), normal(2, 3, 4, 4), abs(normal(2, 4, 3, 5, seed=1))
+    queries, keys = np.array([[0, 1, 7], [2, 0, 1]]), np.array([[0, 1, 2, 3, 9], [5, 0, 1, 2, 3]])
+    score, added = call(lambda q, p: (scheme.score(q, queries, keys), scheme.value(p, queries, keys)), q, probabilities)
+    assert {name: value.shape for name, value in values.items()} == {"keys": (2 * clip + 1, 4), "values": (2 * clip + 1, 4)}
+    expected = np.zeros((2, 3, 4, 4))
+    for b, h, t, s in np.ndindex(2, 4, 3, 5):
+        row = reference.clipped(queries[b, t], keys[b, s], clip)
+        np.testing.assert_allclose(score[b, h, t, s], q[b, t, h] @ wide["keys"][row], rtol=1e-4, atol=1e-5)
+        expected[b, t, h] += probabilities[b, h, t, s] * wide["values"][row]
+    close(added, expected)
+
+
+def test_shaw_s_values_can_be_left_out():
+    scheme, values = position("shaw", {"model.position.values": False})
+    assert set(values) == {"keys"}
+    assert not scheme.adds_values
+
+
+@pytest.mark.parametrize("offset", [0, 2])
+def test_learned_positions_are_rows_of_a_table(offset):
+    scheme, values = position("learned", {"model.position.max_length": 9, "model.position.offset": offset})
     x, positions = normal(2, 4, 16), np.array([[0, 1, 2, 3], [8, 0, 1, 2]])
-    assert values["table"].shape == (9, 16)
-    close(call(scheme.embed, x, positions), x + as_float64(values)["table"][positions])
+    assert values["table"].shape == (9 + offset, 16)
+    close(call(scheme.embed, x, positions), x + as_float64(values)["table"][positions + offset])
 
 
-def test_learned_positions_cannot_go_past_their_table():
-    scheme, _ = position("learned", {"model.position.max_length": 9})
-    call(scheme.embed, normal(1, 9, 16), np.arange(9)[None])
+@pytest.mark.parametrize("offset", [0, 2])
+def test_learned_positions_cannot_go_past_their_table(offset):
+    scheme, _ = position("learned", {"model.position.max_length": 9, "model.position.offset": offset})
+    assert np.isfinite(call(scheme.embed, normal(1, 9, 16), np.arange(9)[None])).all()
     with pytest.raises(ValueError, match=r"9 rows.*10 tokens"):
         call(scheme.embed, normal(1, 10, 16), np.arange(10)[None])
+    # A position that only the running program knows cannot be refused; it must not read another row.
+    past = call(scheme.embed, normal(1, 2, 16), np.array([[0, 9]]))
+    assert np.isfinite(past[0, 0]).all()
+    assert np.isnan(past[0, 1]).all()
 
 
 @pytest.mark.parametrize("kind", list(POSITIONS))
 def test_a_scheme_does_what_it_is_for_and_nothing_else(kind):
-    scheme, _ = position(kind)
+    scheme, values = position(kind)
     x, q, k, positions = normal(1, 5, 16), normal(1, 5, 4, 4, seed=1), normal(1, 5, 4, 4, seed=2), np.arange(5)[None]
     turned_q, turned_k = call(scheme.rotate, q, k, positions, positions)
     assert (call(scheme.embed, x, positions) != x).any() == (kind in ("learned", "sinusoidal"))
     assert (turned_q != q).any() == (turned_k != k).any() == (kind == "rope")
-    assert (scheme.score(positions, positions) is not None) == (kind == "alibi")
+    assert scheme.scores == (kind in ("alibi", "relative_bias", "shaw"))
+    assert scheme.reads_query == scheme.adds_values == (kind == "shaw")
+    assert scheme.max_length == (8 if kind == "learned" else None)
+    assert set(values) == {"learned": {"table"}, "relative_bias": {"table"}, "shaw": {"keys", "values"}}.get(kind, set())
+    if scheme.scores:
+        other, score = call(lambda q, k: (scheme.score(k, positions, positions), scheme.score(q, positions, positions)), q, k)
+        assert (score != other).any() == scheme.reads_query
+
+
+@pytest.mark.parametrize(("kind", "fields", "embedded"), [
+    ("none", {}, False), ("learned", {}, True), ("sinusoidal", {}, True), ("rope", {}, False), ("alibi", {}, False), ("shaw", {}, False),
+    ("relative_bias", {}, True), ("relative_bias", {"model.position.shared": False}, False),
+])
+def test_a_scheme_lives_in_one_place(kind, fields, embedded):
+    config = tiny({"model.position.kind": kind, **fields}).model
+    places = [make_embedded_position(config), make_attention_position(config)]
+    assert [type(place) for place in places] == ([POSITIONS[kind], Position] if embedded else [Position, POSITIONS[kind]])
 
 
 @pytest.mark.parametrize(("overrides", "problem"), [

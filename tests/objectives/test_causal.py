@@ -6,12 +6,10 @@ import numpy as np
 import pytest
 
 from tests import reference
-from tests.building import as_float64, call, compiled, random_values, tiny
-from zoo.models.functional import split
-from zoo.objectives.causal import OBJECTIVES, make_objective, structure
+from tests.building import call
+from tests.objectives.making import OPENS, TOKEN_BYTES, Made, squared_normalizers
+from zoo.objectives.objective import structure
 
-OPENS = 9
-TOKEN_BYTES = np.arange(13) + 1
 PACKED = np.array([[9, 1, 2, 3, 9, 5, 6, 9, 8], [4, 5, 9, 1, 2, 3, 4, 5, 6]])
 
 
@@ -49,15 +47,8 @@ def test_without_isolation_a_row_is_one_sequence():
 
 def make(overrides=None, isolate=False):
     """An objective with a random model: function of rows to (loss, sums), the config and the values as float64."""
-    config = tiny({"data.isolate_documents": isolate} | (overrides or {}))
-    objective = make_objective(config, OPENS)
-    values, graph = random_values(objective.model, 1), split(objective.model)[0]
-
-    @compiled
-    def sums(values, tokens, key):
-        return objective.sums(graph, values, {"tokens": tokens}, jnp.asarray(TOKEN_BYTES), key)
-
-    return lambda rows, key=None: sums(values, rows, key), config, as_float64(values)
+    made = Made({"data.isolate_documents": isolate} | (overrides or {}))
+    return made.sums, made.config, made.exact
 
 
 def expected_loss(config, values, row, positions, documents=None):
@@ -129,6 +120,31 @@ def test_dropout_needs_a_key():
     assert first == again != other
 
 
-def test_every_objective_can_be_made():
-    for kind in OBJECTIVES:
-        assert type(make_objective(tiny({"objective.kind": kind}), OPENS)) is OBJECTIVES[kind]
+def test_training_adds_the_z_loss_and_reports_without_it():
+    sums, config, values = make({"objective.z_loss": 0.1})
+    loss, extra = sums(PACKED, training=True)
+    logits = [reference.logits(config.model, values, row[:-1], np.arange(8)) for row in PACKED]
+    added = sum(squared_normalizers(*row) for row in zip(logits, PACKED[:, 1:], strict=True))
+    assert added > 1
+    np.testing.assert_allclose(loss, extra["loss"] + 0.1 * added, rtol=1e-5)
+    evaluated, evaluated_extra = sums(PACKED)
+    np.testing.assert_allclose([evaluated, evaluated_extra["loss"], extra["loss"]], make()[0](PACKED)[0], rtol=1e-6)
+
+
+def test_tokens_that_were_read_are_those_that_are_scored():
+    padded = PACKED.copy()
+    padded[0, 5:] = -1
+    extra = make()[0](padded)[1]
+    assert extra["tokens"] == extra["weight"] == 12
+
+
+def test_ids_beyond_the_tokenizer_s_stand_for_no_text():
+    made = Made({"model.vocab_size": 20})
+    np.testing.assert_array_equal(made.objective.constants["token_bytes"], [*TOKEN_BYTES, *[0] * 7])
+
+
+def test_lengths_past_the_learned_table_are_told():
+    objective = Made({"model.position.max_length": 10}).objective
+    assert objective.too_long(10) is None
+    assert objective.too_long(11) == "learned positions end at 10"
+    assert Made({"model.position.kind": "rope"}).objective.too_long(10**6) is None

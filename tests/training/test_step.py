@@ -4,18 +4,21 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from small_runs import small
+from small_runs import OBJECTIVES, small
 
+from tests.building import compiled, random_values
 from zoo import config as configs
+from zoo.data.masking import make_masking
+from zoo.data.tokenizers import ByteTokenizer
 from zoo.models.functional import split
-from zoo.objectives.causal import make_objective
+from zoo.objectives import make_objective
 from zoo.training.mesh import make_mesh
-from zoo.training.step import make_program
+from zoo.training.step import accumulate, drops, make_program
 
 
 def program_of(**overrides):
     config = configs.resolve(small(**overrides))
-    return make_program(config, make_objective(config, 256), make_mesh(config, jax.devices()[:1]), np.ones(257, np.int32))
+    return make_program(config, make_objective(config, ByteTokenizer()), make_mesh(config, jax.devices()[:1]))
 
 
 def ragged_batch():
@@ -89,13 +92,13 @@ def test_every_step_drops_something_else():
 
 def test_the_gradient_is_that_of_the_mean_over_scored_tokens():
     config = configs.resolve(small())
-    objective = make_objective(config, 256)
+    objective = make_objective(config, ByteTokenizer())
     program = program_of()
     params = program.initial_state(0)["params"]
-    graph, _ = split(objective.model)
+    graph, *_ = split(objective.model)
 
     def mean_loss(params):
-        loss, sums = objective.sums(graph, params, ragged_batch(), jnp.ones(257, jnp.int32))
+        loss, (sums, _) = objective.sums(graph, params, {}, ragged_batch(), program.constants(0), training=True)
         return loss / sums["weight"]
 
     loss, gradient = jax.jit(jax.value_and_grad(mean_loss))(params)
@@ -112,3 +115,138 @@ def test_stored_parameters_are_float32_under_bfloat16():
     wide = float(one_step(program_of(), ragged_batch())[1]["loss"])
     assert float(metrics["loss"]) == pytest.approx(wide, rel=0.01)
     assert float(metrics["loss"]) != wide
+
+
+def batch_of(config):
+    """Eight rows, ever fewer of whose tokens are scored."""
+    tokens = ragged_batch()["tokens"]
+    masking = make_masking(config, ByteTokenizer())
+    if masking is None:
+        return {"tokens": tokens}
+    # Rows of training are full; marks are what is not scored in them.
+    marked = np.where(tokens < 0, 256, tokens)
+    return masking.training_batch(marked[:, :16], np.arange(8), np.zeros(8, int), 0)
+
+
+@pytest.mark.parametrize("kind", OBJECTIVES)
+def test_every_objective_s_sums_are_those_of_the_parts(kind):
+    config = configs.resolve(small(**OBJECTIVES[kind], objective__z_loss=0.01))
+    objective = make_objective(config, ByteTokenizer())
+    graph, *_ = split(objective.model)
+    constants, batch = jax.tree.map(jnp.asarray, (objective.constants, batch_of(config)))
+
+    def totals(parts):
+        def sums_of(params, stats, part, index):
+            return objective.sums(graph, params, stats, part, constants, None, training=True)
+
+        return compiled(lambda params, batch: accumulate(sums_of, params, {}, batch, parts))(random_values(objective.model), batch)
+
+    loss, sums, _, gradient = totals(1)
+    parted_loss, parted_sums, _, parted_gradient = totals(4)
+    assert sums["weight"] > 8
+    for name in ("weight", "bytes", "tokens"):
+        assert parted_sums[name] == sums[name]
+    np.testing.assert_allclose([parted_loss, parted_sums["loss"]], [loss, sums["loss"]], rtol=1e-5)
+    assert loss > sums["loss"]
+    for one, other in zip(jax.tree.leaves(parted_gradient), jax.tree.leaves(gradient), strict=True):
+        np.testing.assert_allclose(one, other, rtol=1e-4, atol=1e-4 * abs(other).max())
+
+
+def test_statistics_go_from_part_to_part():
+    def sums_of(params, stats, part, index):
+        return (params * part["x"]).sum(), ({"weight": part["x"].sum()}, {"seen": stats["seen"] * 10 + index + part["x"][0]})
+
+    batch = {"x": jnp.arange(6.0)}
+    loss, sums, stats, gradient = jax.jit(accumulate, static_argnums=(0, 4))(sums_of, jnp.float32(2), {"seen": jnp.float32(0)}, batch, 3)
+    assert (loss, sums["weight"], gradient) == (30, 15, 15)
+    assert stats["seen"] == (0 + 0) * 100 + (1 + 1) * 10 + (2 + 2)
+
+
+BATCHNORM = {"model__norm__kind": "batchnorm", "model__norm__momentum": 0.9, "model__num_layers": 1}
+
+
+def first_norm(state):
+    return state["stats"]["stack"]["layers"]["attention_norm"]
+
+
+def test_training_moves_the_running_statistics_and_evaluation_uses_them():
+    program = program_of(**BATCHNORM)
+    tokens = np.random.default_rng(0).integers(0, 256, (8, 17), np.int32)
+    constants, batch = program.constants(0), program.put_batch({"tokens": tokens})
+    state = program.initial_state(0)
+    params, fresh = jax.device_get((state["params"], first_norm(state)))
+    assert (fresh["mean"] == 0).all()
+    assert (fresh["variance"] == 1).all()
+    untrained = jax.device_get(state["stats"])
+    x = (params["embedding"][tokens[:, :-1]] + params["position"]["table"][:16]).reshape(-1, 32).astype(np.float64)
+    state, _ = program.train_step(state, batch, constants)
+    after = jax.device_get(first_norm(state))
+    np.testing.assert_allclose(after["mean"][0], 0.1 * x.mean(axis=0), atol=1e-6)
+    np.testing.assert_allclose(after["variance"][0], 0.9 + 0.1 * x.var(axis=0, ddof=1), rtol=1e-5)
+    before = jax.device_get(state["stats"])
+    scores = program.eval_step(state["params"], state["stats"], batch, constants)
+    for one, other in zip(jax.tree.leaves(before), jax.tree.leaves(jax.device_get(state["stats"])), strict=True):
+        np.testing.assert_array_equal(one, other)
+    assert abs(float(program.eval_step(state["params"], untrained, batch, constants)["loss"]) - float(scores["loss"])) > 1e-3
+    # A row's score is its own: in evaluation the others do not enter.
+    alone = {"tokens": np.where(np.arange(8)[:, None] == 0, tokens, -1)}
+    rest = {"tokens": np.where(np.arange(8)[:, None] == 0, -1, tokens)}
+    parts = [float(program.eval_step(state["params"], state["stats"], program.put_batch(part), constants)["loss"]) for part in (alone, rest)]
+    np.testing.assert_allclose(sum(parts), float(scores["loss"]), rtol=1e-5)
+
+
+def test_a_diverged_step_keeps_the_statistics():
+    program = program_of(**BATCHNORM)
+    state = program.initial_state(0)
+    before = jax.device_get(state["stats"])
+    state["params"]["embedding"] = state["params"]["embedding"].at[5, 0].set(np.inf)
+    after, metrics = program.train_step(state, program.put_batch({"tokens": np.full((8, 17), 5, np.int32)}), program.constants(0))
+    assert not bool(metrics["finite"])
+    for one, other in zip(jax.tree.leaves(before), jax.tree.leaves(jax.device_get(after["stats"])), strict=True):
+        np.testing.assert_array_equal(one, other)
+
+
+def test_features_are_drawn_anew_by_seed_and_step():
+    program = program_of(model__attention__kind="performer", model__attention__redraw_every=2, model__num_layers=1)
+
+    def features(state):
+        return jax.device_get(state["stats"]["stack"]["layers"]["attention"]["features"])
+
+    def after(step, seed=0):
+        state = program.initial_state(seed) | {"step": jnp.asarray(step, jnp.int32)}
+        return features(program.train_step(state, program.put_batch(ragged_batch()), program.constants(seed))[0])
+
+    initial = features(program.initial_state(0))
+    np.testing.assert_array_equal(after(0), initial)
+    np.testing.assert_array_equal(after(1), initial)
+    redrawn = after(2)
+    assert (redrawn != initial).all()
+    np.testing.assert_array_equal(after(2), redrawn)
+    assert (after(4) != redrawn).all()
+    assert (after(2, seed=1) != redrawn).all()
+
+
+def test_the_reported_loss_leaves_the_z_loss_out():
+    reported, norms = zip(*((float(metrics["loss"]), float(metrics["gradient_norm"])) for _, metrics in (
+        one_step(program_of(objective__z_loss=z_loss), ragged_batch()) for z_loss in (0.0, 0.1))), strict=True)
+    assert reported[0] == pytest.approx(reported[1], rel=1e-6)
+    assert norms[1] > 1.01 * norms[0]
+
+
+def test_tokens_are_those_that_were_read():
+    config = configs.resolve(small(**OBJECTIVES["masked"]))
+    program = program_of(**OBJECTIVES["masked"])
+    batch = batch_of(config)
+    _, metrics = one_step(program, batch)
+    assert metrics["tokens"] == 8 * 16
+    scored = program.eval_step(program.initial_state(0)["params"], {}, program.put_batch(batch), program.constants(0))["weight"]
+    assert scored == (batch["targets"] >= 0).sum() < 16
+
+
+@pytest.mark.parametrize(("changes", "expected"), [
+    ({}, False), ({"model.dropout": 0.1}, True), ({"model.attention.dropout": 0.1}, True),
+    ({"model.architecture": "encoder_decoder", "objective.kind": "prefix", "model.decoder.dropout": 0.1}, True),
+    ({"model.layers.pattern": ("a",), "model.layers.kinds.a.attention.dropout": 0.1}, True),
+])  # fmt: skip
+def test_whether_anything_is_dropped(changes, expected):
+    assert drops(configs.resolve(configs.override(configs.default(), changes))) is expected

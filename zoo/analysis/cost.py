@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from flax import nnx
 
-from zoo.config import ResolvedConfig
+from zoo.config import ResolvedConfig, layer_kind, side
 from zoo.models.architectures import make_model
 
 
@@ -14,10 +14,10 @@ class Cost:
     """Size and price of a model.
 
     Attributes:
-        parameters: numbers of parameters: "total", "embedding" (token and position tables), "heads" (an untied output
-            matrix) and "body" (the rest). A shared parameter counts once.
+        parameters: numbers of parameters: "total", "embedding" (tables of tokens, positions, segments, characters), "heads" (what only
+            turns hidden states into scores) and "body" (the rest). A shared parameter counts once.
         blocks: numbers of parameters by part, e.g. {"blocks/attention": ...}, adding up to the total.
-        flops_per_token: floating-point operations of one training step per token, forward and backward.
+        flops_per_token: floating-point operations of one training step per token of a row, forward and backward.
     """
 
     parameters: dict[str, int]
@@ -25,33 +25,125 @@ class Cost:
     flops_per_token: float
 
 
-def mean_visible_keys(length: int, window: int) -> float:
-    """Mean number of keys that a query of a causal sequence sees, itself included; `window` 0 is no limit."""
+HEADS = ("head", "pooler", "next_sentence")
+TABLES = ("embedding", "position", "segments", "characters/embedding")
+
+
+def mean_visible_keys(length: int, window: int, causal: bool = True) -> float:
+    """Mean number of keys that a query of a sequence sees, itself included; `window` 0 is no limit."""
+    if not causal:
+        reach = (window - 1) // 2 if window else length
+        return sum(min(t, reach) + 1 + min(length - 1 - t, reach) for t in range(length)) / length
     window = min(window or length, length)
     return (window * (window + 1) / 2 + (length - window) * window) / length
+
+
+def _part(path: str) -> str:
+    """The part of the model that a parameter's path belongs to."""
+    parts = path.split("/")
+    if "stack" in parts:
+        place = parts.index("layers") + 1
+        kinds = {"attention", "cross_attention", "ffn"}
+        name = next((name for name in parts[place:] if name in kinds or name.endswith("_norm")), parts[place])
+        return "/".join([*parts[: parts.index("stack")], "blocks", name])
+    return "/".join(parts[:2]) if parts[0] in ("encoder", "decoder", "characters", "forward", "backward") else parts[0]
+
+
+def _times(path: str, row: "Row", config: ResolvedConfig) -> float:
+    """How often a row of the batch is multiplied with a matrix."""
+    if path.startswith(("pooler", "next_sentence")):
+        return 1
+    if "/global_query/" in path:
+        return min(config.model.attention.global_tokens, row.targets)
+    if path.startswith("characters/convolutions/"):
+        width = config.model.elmo.filters[2 * int(path.split("/")[2])]
+        return row.targets * (config.model.elmo.characters - width + 1)
+    if path.startswith("encoder/") or "/cross_attention/key/" in path or "/cross_attention/value/" in path:
+        return row.source
+    if path.startswith("head/"):
+        return row.predicted
+    return row.targets
+
+
+@dataclass(frozen=True)
+class Row:
+    """Tokens of a row.
+
+    Attributes:
+        source: those that the encoder of an encoder-decoder reads.
+        targets: those that the rest of the model reads.
+        predicted: predictions that are scored.
+    """
+
+    source: int
+    targets: int
+    predicted: int
+
+
+def _products(layer: ResolvedConfig, queries: float, keys: float) -> float:
+    """Multiplications and additions of one attention layer's products for a row, `keys` being the mean number that a query sees."""
+    attention = layer.attention
+    width = attention.num_heads * attention.head_dim
+    if attention.kind == "performer":
+        # Features of queries and of keys, the sum over keys, the product with a query.
+        return 8 * width * attention.features * queries
+    return 4 * width * keys * queries
+
+
+def _attention(model: ResolvedConfig, row: Row) -> float:
+    """Multiplications and additions of all attention products for a row."""
+    if model.architecture == "elmo":
+        return 0.0
+    total = 0.0
+    if model.architecture == "encoder_decoder":
+        encoder, decoder = side(model, "encoder"), side(model, "decoder")
+        total += _layers(encoder, row.source, causal=False) + _layers(decoder, row.targets, causal=True)
+        return total + decoder.num_layers * _products(decoder, row.targets, row.source)
+    return _layers(model, row.targets, model.architecture == "decoder")
+
+
+def _layers(model: ResolvedConfig, length: int, causal: bool) -> float:
+    """The self-attention products of a stack's layers, kind by kind."""
+    pattern, total = tuple(model.layers.pattern), 0.0
+    kinds = [pattern[layer % len(pattern)] if pattern else "" for layer in range(model.num_layers)]
+    for name in set(kinds):
+        layer = layer_kind(model, name) if name else model
+        first = min(layer.attention.global_tokens, length)
+        keys = mean_visible_keys(length, layer.attention.window, causal)
+        each = _products(layer, length, keys if not first else min(keys + first, length)) + _products(layer, first, length) * bool(first)
+        total += kinds.count(name) * each
+    return total
 
 
 def summary(config: ResolvedConfig) -> Cost:
     """Counts a resolved config, allocating nothing.
 
-    FLOPs per token = 3 * (2 * N + 4 * H * K * S * L): a multiplication and an addition for each of the N weights that a token is
-    multiplied with (matrices of the blocks and the output head; not the embedding look-up) and for the two attention products
-    over the S keys that a token sees on average, once forward and twice backward (Kaplan et al. 2020, section 2.1, with causal
-    attention counted as the half that it is). Norms, activations and softmax are left out. Recomputation is not counted.
+    FLOPs of a step = 3 * (2 * sum over matrices of weights * tokens that meet them + the attention products): a multiplication and an
+    addition, once forward and twice backward. The products over the S keys that a token sees on average are 4 * H * K * S per token
+    and layer (Kaplan et al. 2020, section 2.1, with causal attention counted as the half that it is), with M random features in
+    softmax's place 8 * H * K * M. For one decoder this is 3 * (2 * N + 4 * H * K * S * L) per token. Embedding look-ups, norms,
+    activations and softmax are left out. Recomputation is not counted.
     """
-    model = make_model(config)
+    model, length = config.model, config.data.sequence_length
+    objective = config.objective
+    prefix = objective.prefix_length if model.architecture == "encoder_decoder" else 0
+    chosen = {"masked": max(1, round(objective.select_fraction * length)), "bidirectional": 2 * length}
+    predicted = chosen.get(objective.kind, length - prefix)
+    row = Row(prefix, length - prefix, predicted)
     counts = {"/".join(map(str, path)): math.prod(variable.get_value().shape)
-              for path, variable in nnx.state(model, nnx.Param).flat_state()}
+              for path, variable in nnx.state(make_model(config), nnx.Param).flat_state()}
     blocks: dict[str, int] = {}
     for path, count in counts.items():
-        parts = path.split("/")
-        name = f"blocks/{parts[2]}" if parts[:2] == ["stack", "layers"] else parts[0]
-        blocks[name] = blocks.get(name, 0) + count
-    heads = blocks.get("head", 0)
-    embedding = blocks["embedding"] + blocks.get("position", 0)
+        blocks[_part(path)] = blocks.get(_part(path), 0) + count
+
+    def within(path: str, parts: tuple[str, ...]) -> bool:
+        place = path.removeprefix("encoder/").removeprefix("decoder/")
+        return place.startswith(tuple(f"{part}/" for part in parts)) or place in parts
+
+    heads = sum(count for path, count in counts.items() if within(path, HEADS))
+    embedding = sum(count for path, count in counts.items() if within(path, TABLES))
+    matrices = sum(count * _times(path, row, config) for path, count in counts.items() if path.endswith("/kernel"))
+    matrices += model.vocab_size * model.dim * _times("head/weights", row, config)
+    flops = 3 * (2 * matrices + _attention(model, row)) / length
     total = sum(counts.values())
-    multiplied = sum(count for path, count in counts.items() if path.endswith("/kernel")) + config.model.vocab_size * config.model.dim
-    attention = config.model.attention
-    keys = mean_visible_keys(config.data.sequence_length, attention.window)
-    flops = 3 * (2 * multiplied + 4 * attention.num_heads * attention.head_dim * keys * config.model.num_layers)
     return Cost({"total": total, "embedding": embedding, "body": total - embedding - heads, "heads": heads}, blocks, flops)

@@ -56,8 +56,10 @@ def run_show(args: argparse.Namespace) -> int:
     flat = configs.flatten(resolved)
     width = max(len(path) for path in flat)
     for path, value in flat.items():
-        field = configs.BY_PATH[path]
-        mark = " " if value == field.default else "=" if field.default == configs.AUTO else "*"
+        field = configs.field_at(path)
+        # Inside a scope there are no defaults: whatever stands there was set, or follows from what was.
+        unset = path in configs.BY_PATH and value == field.default
+        mark = " " if unset else "=" if field.default == configs.AUTO else "*"
         print(f"{mark} {path:{width}s} {_text(value):>14s}  {field.meaning}")
     print("\n* set by the config   = derived (auto) or set\n")
     print(f"parameters {counted.parameters['total']:,}")
@@ -70,6 +72,8 @@ def run_show(args: argparse.Namespace) -> int:
 
 
 def _text(value: Any) -> str:
+    if value is None:
+        return "unset"
     return ",".join(map(str, value)) or "()" if isinstance(value, tuple) else str(value).lower() if isinstance(value, bool) else str(value)
 
 

@@ -26,7 +26,8 @@ def describe_field(field: Field) -> list[str]:
     default = f"{field.default}" + (f": {field.auto}" if field.auto else "") if field.default != () else "none"
     lines = [f"{field.path} ({default})", f"    {field.meaning}"]
     if field.when:
-        lines.append(f"    read only when {field.when[0]} is {' or '.join(field.when[1])}")
+        values = " or ".join(str(value).lower() if isinstance(value, bool) else value for value in field.when[1])
+        lines.append(f"    read only when {field.when[0]} is {values}")
     if field.choices:
         width = max(map(len, field.choices))
         lines += [f"    {name:{width}s}  {text}" for name, text in field.choices.items()]

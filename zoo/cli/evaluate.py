@@ -9,8 +9,8 @@ from pathlib import Path
 from zoo.cli.errors import reported
 from zoo.errors import ConfigError, DataError
 
-DESCRIPTION = """Evaluate a trained run: loss (nats per token), perplexity and bits per byte on the held-out text, at any sequence lengths,
-and text sampled from it.
+DESCRIPTION = """Evaluate a trained run: loss (nats per scored token), perplexity and bits per byte on the held-out text, at any sequence
+lengths, and, where the model is a decoder, text sampled from it.
 
   python eval.py runs/first
   python eval.py runs/first --lengths 64,128,256 --step best
@@ -49,7 +49,7 @@ def parser() -> argparse.ArgumentParser:
     made.add_argument("--lengths", type=_lengths, metavar="T,T,...", help="sequence lengths (default: the one trained with)")
     made.add_argument("--batches", type=_at_least(0, int), default=0, help="at most this many batches, spread over the text; 0: all of it")
     made.add_argument("--text", type=Path, metavar="FILE", help="score this text instead of the held-out split")
-    made.add_argument("--sample", type=_at_least(0, int), default=0, metavar="N", help="also sample N tokens")
+    made.add_argument("--sample", type=_at_least(0, int), default=0, metavar="N", help="also sample N tokens; decoders only")
     made.add_argument("--prompt", default="", help="text that the sample continues")
     made.add_argument("--temperature", type=_at_least(0, float), default=0.8, help="0 takes the likeliest token (default: %(default)s)")
     made.add_argument("--top-k", type=_at_least(0, int), default=0, help="choose among the K likeliest tokens; 0: all")
@@ -73,16 +73,18 @@ def main(arguments: Sequence[str] | None = None) -> int:
     tokens = text_tokens(trained, args)
     constants = trained.program.constants(config.seed)
     result = {"run": str(args.run), "step": trained.step, "text": str(args.text) if args.text else "held-out split", "lengths": {}}
-    limit = trained.objective.model.position.max_length
+    shape, masking = (config.data.sequence_length, config.data.batch_size), data.make_masking(config, trained.tokenizer)
     for length in args.lengths or [config.data.sequence_length]:
-        if limit is not None and length > limit:
-            result["lengths"][length] = None
-            continue
-        shape = config.data.sequence_length, config.data.batch_size
-        batches = data.evaluation_batches(tokens, shape, length, args.batches, trained.rows)
-        result["lengths"][length] = evaluate(trained.program, trained.params, batches, constants)
-    if args.sample:
+        scores = None
+        if trained.objective.too_long(length) is None:
+            batches = data.evaluation_batches(tokens, shape, length, args.batches, trained.rows, masking=masking)
+            scores = evaluate(trained.program, trained.params, trained.stats, batches, constants)
+        result["lengths"][length] = scores
+    if args.sample and config.model.architecture == "decoder":
         result["sample"] = args.prompt + sampled_text(trained, args)
+    elif args.sample:
+        result["sample"] = None
+        print(f"no sample: model.architecture={config.model.architecture} does not continue a text token by token", file=sys.stderr)
     if args.json:
         print(json.dumps(result, indent=2))
         return 0
@@ -90,10 +92,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     print(f"{'length':>8s} {'loss':>9s} {'perplexity':>11s} {'bits/byte':>10s}")
     for length, scores in result["lengths"].items():
         if scores is None:
-            print(f"{length:8d}  cannot be evaluated: {config.model.position.kind} positions end at {limit}")
+            print(f"{length:8d}  cannot be evaluated: {trained.objective.too_long(length)}")
         else:
             print(f"{length:8d} {scores['loss']:9.4f} {scores['perplexity']:11.4g} {scores['bits_per_byte']:10.4f}")
-    if args.sample:
+    if result.get("sample") is not None:
         print(f"\n{result['sample']}")
     return 0
 
@@ -127,10 +129,10 @@ def sampled_text(trained, args: argparse.Namespace) -> str:
     context = np.zeros(trained.config.data.sequence_length, np.int32)
     prompt = prompt[-len(context):]
     context[: len(prompt)] = prompt
-    graph, _ = split(trained.objective.model)
+    graph, *_ = split(trained.objective.model)
     size = trained.tokenizer.vocab_size
-    ids = sample(graph, trained.params, context, np.int32(len(prompt)), jax.random.key(args.seed), args.sample, args.temperature,
-                 min(args.top_k, size), size)
+    ids = sample(graph, trained.params, trained.stats, context, np.int32(len(prompt)), jax.random.key(args.seed), args.sample,
+                 args.temperature, min(args.top_k, size), size)
     return trained.tokenizer.decode(np.asarray(ids).tolist())
 
 

@@ -24,12 +24,11 @@ from zoo.config.resolve import (
     result_relevant,
     to_plain,
 )
-from zoo.config.scopes import field_at, known_paths, layer_kind, side
+from zoo.config.scopes import derivable, field_at, known_paths, layer_kind, side
 
 __all__ = [
-    "ATTENTION_KERNELS", "AUTO", "BY_PATH", "FIELDS", "GATED", "NOT_RESULT_RELEVANT", "Field", "ResolvedConfig",
-    "call_with_argument", "default", "difference", "field_at", "flatten", "from_flat", "identity", "import_file", "known_paths",
-    "layer_kind", "load", "nest",
-    "override", "parse_argument", "parse_overrides", "parse_value", "resolve", "result_relevant", "shrink", "side", "sized",
-    "split_spec", "to_plain",
+    "ATTENTION_KERNELS", "AUTO", "BY_PATH", "FIELDS", "GATED", "NOT_RESULT_RELEVANT", "Field", "ResolvedConfig", "call_with_argument",
+    "default", "derivable", "difference", "field_at", "flatten", "from_flat", "identity", "import_file", "known_paths", "layer_kind",
+    "load", "nest", "override", "parse_argument", "parse_overrides", "parse_value", "resolve", "result_relevant", "shrink", "side",
+    "sized", "split_spec", "to_plain",
 ]

@@ -13,7 +13,7 @@ import ml_collections
 
 from zoo.config.fields import BY_PATH, FIELDS
 from zoo.config.resolve import default, flatten, from_flat, parse_value
-from zoo.config.scopes import KINDS, field_at, known_paths, split_path
+from zoo.config.scopes import KINDS, field_at, known_paths, scoped, split_path
 from zoo.errors import ConfigError, did_you_mean
 
 
@@ -114,7 +114,8 @@ def override(config: Mapping[str, Any], changes: Mapping[str, Any]) -> ml_collec
         # What was set for a choice goes with that choice: another position scheme has no use for the length of a learned table.
         if field.when and field.when[0] in changes and field.path not in changes and flat[field.when[0]] not in field.when[1]:
             flat[field.path] = field.default
-    if "model.layers.pattern" in changes:
+    flat = {path: value for path, value in flat.items() if path in changes or not _stale(path, flat, changes)}
+    if "model.layers.pattern" in changes and isinstance(flat["model.layers.pattern"], tuple | list):
         # Kinds of layers that the new pattern does not name go with the old one.
         named = {f"{KINDS}.{name}" for name in flat["model.layers.pattern"]}
         flat = {path: value for path, value in flat.items()
@@ -122,6 +123,14 @@ def override(config: Mapping[str, Any], changes: Mapping[str, Any]) -> ml_collec
     if "model.architecture" in changes and flat["model.architecture"] != "encoder_decoder":
         flat = {path: value for path, value in flat.items() if path in BY_PATH or path in changes or path.startswith(KINDS)}
     return from_flat(flat)
+
+
+def _stale(path: str, flat: Mapping[str, Any], changes: Mapping[str, Any]) -> bool:
+    """Whether a scope's field was set for a choice that `changes` has replaced, there or in the whole model."""
+    if path in BY_PATH or (found := split_path(path)) is None or (condition := BY_PATH[found[1]].when) is None:
+        return False
+    choice = scoped(found[0], condition[0])
+    return (choice in changes or condition[0] in changes) and flat.get(choice, flat[condition[0]]) not in condition[1]
 
 
 def parse_overrides(arguments: Sequence[str]) -> dict[str, str]:

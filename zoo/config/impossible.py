@@ -17,16 +17,17 @@ def impossible(flat: dict[str, Any], scopes: dict[str, dict[str, Any]], vocab_si
     """
     architecture = flat["model.architecture"]
     yield from _scopes(flat, scopes)
-    yield from _model(flat, "encoder" if architecture == "encoder" else "decoder")
-    if architecture != "elmo":
-        yield from _layers(flat, architecture)
-        if architecture == "encoder_decoder":
-            for scope in SIDES:
-                if scope in scopes:
-                    yield from (f"{scope}: {line}" for line in _layers(flat | scopes[scope], scope.removeprefix("model.")))
+    if architecture == "elmo":
+        yield from _elmo(flat)
+    else:
+        yield from _table(flat)
+        everywhere = list(_layers(flat, architecture))
+        yield from everywhere
         for scope, changes in scopes.items():
-            if scope.startswith(KINDS):
-                yield from (f"{scope}: {line}" for line in _layers(flat | changes, architecture))
+            if scope in SIDES and architecture != "encoder_decoder":
+                continue
+            lines = _layers(flat | changes, scope.removeprefix("model.") if scope in SIDES else architecture)
+            yield from (f"{scope}: {line}" for line in lines if line not in everywhere)
     yield from _objective(flat, scopes)
     yield from _training(flat, scopes, vocab_size)
 
@@ -57,20 +58,25 @@ def _scopes(flat: dict[str, Any], scopes: dict[str, dict[str, Any]]) -> Iterator
                    f"set {KINDS}.{name}.position.shared=false")
 
 
-def _model(flat: dict[str, Any], side: str) -> Iterator[str]:
-    """What concerns the model outside its layers."""
-    position, dim, length = flat["model.position.kind"], flat["model.dim"], flat["data.sequence_length"]
-    if position == "sinusoidal" and dim % 2:
-        yield f"sinusoidal positions pair sines with cosines: model.dim={dim} must be even"
-    if position == "learned" and flat["model.position.max_length"] < length and flat["model.architecture"] != "encoder_decoder":
+def _table(flat: dict[str, Any]) -> Iterator[str]:
+    """Learned positions that are too few."""
+    length = flat["data.sequence_length"]
+    if flat["model.architecture"] == "encoder_decoder" or flat["model.position.kind"] != "learned":
+        return
+    if flat["model.position.max_length"] < length:
         yield (f"model.position.max_length={flat['model.position.max_length']} is shorter than data.sequence_length={length}: "
                "learned positions cannot go past their table")
-    if flat["model.architecture"] == "elmo" and len(flat["model.elmo.filters"]) % 2:
-        yield f"model.elmo.filters={flat['model.elmo.filters']} must be pairs: width, number, width, number, ..."
-    if flat["model.architecture"] == "elmo" and not flat["model.elmo.filters"]:
+
+
+def _elmo(flat: dict[str, Any]) -> Iterator[str]:
+    """Character convolutions that cannot be."""
+    filters = flat["model.elmo.filters"]
+    if len(filters) % 2:
+        yield f"model.elmo.filters={filters} must be pairs: width, number, width, number, ..."
+    if not filters:
         yield "model.elmo.filters is empty; one pair is the least: width, number"
-    if flat["model.architecture"] == "elmo" and any(width > flat["model.elmo.characters"] for width in flat["model.elmo.filters"][::2]):
-        yield f"model.elmo.filters has a width above model.elmo.characters={flat['model.elmo.characters']}"
+    if any(width > flat["model.elmo.characters"] for width in filters[::2]):
+        yield f"model.elmo.filters={filters} has a width above model.elmo.characters={flat['model.elmo.characters']}"
 
 
 def _layers(flat: dict[str, Any], architecture: str) -> Iterator[str]:
@@ -86,6 +92,8 @@ def _layers(flat: dict[str, Any], architecture: str) -> Iterator[str]:
     bidirectional = architecture != "decoder"
     if head_dim == AUTO:
         yield f"model.dim={dim} does not divide by model.attention.num_heads={heads}; change one, or set model.attention.head_dim"
+    if position == "sinusoidal" and dim % 2:
+        yield f"sinusoidal positions pair sines with cosines: model.dim={dim} must be even"
     if heads % kv_heads:
         yield f"model.attention.num_heads={heads} does not divide by model.attention.num_kv_heads={kv_heads}"
     if position == "rope" and head_dim != AUTO:
@@ -102,7 +110,8 @@ def _layers(flat: dict[str, Any], architecture: str) -> Iterator[str]:
             if flat["model.position.scaling.kind"] == "yarn" and flat["model.position.theta"] <= 1:
                 yield f"model.position.scaling.kind=yarn needs model.position.theta above 1, got {flat['model.position.theta']:g}"
     if position == "relative_bias":
-        buckets = flat["model.position.buckets"] // (2 if bidirectional else 1)
+        # Where one side is a decoder, it is that side's limit that is the narrower.
+        buckets = flat["model.position.buckets"] // (2 if architecture == "encoder" else 1)
         if flat["model.position.buckets"] % 4:
             yield f"model.position.buckets={flat['model.position.buckets']} must divide by 4: two directions, near and far"
         if flat["model.position.max_distance"] <= buckets // 2:
@@ -111,8 +120,8 @@ def _layers(flat: dict[str, Any], architecture: str) -> Iterator[str]:
     if flat["model.parallel"] != "none":
         if placement != "pre" or flat["model.norm.kind"] == "none":
             yield f"model.parallel={flat['model.parallel']} is defined for pre-norm; model.norm is {flat['model.norm.kind']}, {placement}"
-        if architecture == "encoder_decoder":
-            yield "model.parallel has no place for cross-attention; model.architecture=encoder_decoder needs model.parallel=none"
+        if flat["model.architecture"] == "encoder_decoder" and architecture != "encoder":
+            yield "model.parallel has no place for cross-attention; the decoder of an encoder-decoder needs model.parallel=none"
     if placement == "deepnorm" and not flat["model.residual"]:
         yield "model.norm.placement=deepnorm weighs the residual connection; it needs model.residual=true"
     if placement == "deepnorm" and flat["model.init.scale_residual"]:
@@ -145,10 +154,10 @@ def _layers(flat: dict[str, Any], architecture: str) -> Iterator[str]:
             if wanted:
                 yield f"model.attention.kind=performer never forms the scores that {path}={flat[path]} acts on; leave it out or use softmax"
     else:
-        yield from _kernel(flat, architecture)
+        yield from _kernel(flat)
 
 
-def _kernel(flat: dict[str, Any], architecture: str) -> Iterator[str]:
+def _kernel(flat: dict[str, Any]) -> Iterator[str]:
     """What the chosen implementation of attention cannot honour."""
     kernel, head_dim, position = flat["model.attention.kernel"], flat["model.attention.head_dim"], flat["model.position.kind"]
     if kernel == AUTO:
@@ -161,7 +170,7 @@ def _kernel(flat: dict[str, Any], architecture: str) -> Iterator[str]:
         "dropout": (flat["model.attention.dropout"] > 0, f"model.attention.dropout={flat['model.attention.dropout']:g}"),
         "softcap": (flat["model.attention.softcap"] > 0, f"model.attention.softcap={flat['model.attention.softcap']:g}"),
         "sinks": (flat["model.attention.sinks"], "model.attention.sinks=true"),
-        "padding": (architecture != "decoder", f"model.architecture={architecture}"),
+        "padding": (flat["model.architecture"] != "decoder", f"model.architecture={flat['model.architecture']}"),
     }
     for feature, (wanted, name) in wants.items():
         if wanted and not can[feature]:
@@ -181,6 +190,7 @@ def _objective(flat: dict[str, Any], scopes: dict[str, dict[str, Any]]) -> Itera
         fits = [name for name, objectives in OBJECTIVES_OF.items() if objective in objectives]
         yield (f"objective.kind={objective} trains model.architecture={' or '.join(fits)}; {architecture} is trained by objective.kind="
                f"{' or '.join(OBJECTIVES_OF[architecture])}")
+        return
     if objective == "masked" and flat["objective.mask_fraction"] + flat["objective.random_fraction"] > 1 + 1e-9:
         yield (f"objective.mask_fraction={flat['objective.mask_fraction']:g} and objective.random_fraction="
                f"{flat['objective.random_fraction']:g} add up to more than 1")
@@ -188,7 +198,7 @@ def _objective(flat: dict[str, Any], scopes: dict[str, dict[str, Any]]) -> Itera
         prefix = flat["objective.prefix_length"]
         if prefix >= length:
             yield f"objective.prefix_length={prefix} leaves nothing of data.sequence_length={length} to predict"
-        for side, tokens in (("encoder", prefix), ("decoder", length - prefix)):
+        for side, tokens in (("encoder", prefix), ("decoder", length + 1 - prefix)):
             merged = flat | scopes.get(f"model.{side}", {})
             if merged["model.position.kind"] == "learned" and merged["model.position.max_length"] < tokens:
                 yield (f"model.position.max_length={merged['model.position.max_length']} is shorter than the {tokens} tokens of the "
@@ -220,7 +230,7 @@ def _training(flat: dict[str, Any], scopes: dict[str, dict[str, Any]], vocab_siz
     if batch % accumulation == 0 and (batch // accumulation) % rows:
         yield (f"data.batch_size={batch} in training.accumulation_steps={accumulation} parts does not divide by the {rows} devices "
                f"of mesh.data x mesh.fsdp")
-    for scope, changes in {"model": {}, **scopes}.items():
+    for scope, changes in {"model": {}, **scopes}.items() if flat["model.architecture"] != "elmo" else ():
         merged = flat | changes
         for name in ("num_heads", "num_kv_heads"):
             if merged[f"model.attention.{name}"] % tensor:

@@ -140,8 +140,10 @@ def _inert(flat: dict[str, Any], scopes: dict[str, dict[str, Any]]) -> Iterator[
 def _derive(flat: dict[str, Any], vocab_size: int | None) -> None:
     """Fills `auto` values in place; a derivation that does not come out is left to `impossible`."""
 
+    unread = UNREAD_BY.get(flat["model.architecture"], ("-",))
+
     def fill(path: str, value: Any) -> None:
-        if flat[path] == AUTO:
+        if flat[path] == AUTO and not path.startswith(unread):
             flat[path] = value
 
     position, length = flat["model.position.kind"], flat["data.sequence_length"]
@@ -182,6 +184,9 @@ def _derive_scope(given: dict[str, Any], derived: dict[str, Any], changes: dict[
     _derive(merged, None)
     follows = {path: value for path, value in merged.items()
                if path.startswith("model.") and given[path] == AUTO and value != AUTO and value != derived[path]}
+    if merged["model.attention.head_dim"] == AUTO:
+        # Heads that do not divide the width here: left to `impossible`, as for the whole model.
+        follows["model.attention.head_dim"] = AUTO
     return changes | {path: value for path, value in follows.items() if path not in ("model.vocab_size",)}
 
 

@@ -49,6 +49,12 @@ def field_at(path: str) -> Field | None:
     return replace(BY_PATH[found[1]], path=path, auto="")
 
 
+def derivable(path: str) -> bool:
+    """Whether the value at a path, inside a scope or not, may only follow from other fields."""
+    path = found[1] if (found := split_path(path)) else path
+    return path in BY_PATH and bool(BY_PATH[path].auto)
+
+
 def known_paths(path: str) -> list[str]:
     """The paths that could be meant by an unknown one."""
     found = split_path(path)

@@ -8,13 +8,18 @@ from typing import Any
 
 from zoo.config import ResolvedConfig, default, override, resolve
 from zoo.errors import ConfigError, did_you_mean
-from zoo.interop import gpt, llama, neox
-from zoo.interop.mapping import from_zoo, to_zoo
+from zoo.interop import bart, bert, bloom, distilbert, gpt, llama, longformer, marian, mpt, neox, roberta, roformer, t5
+from zoo.interop.mapping import flatten, from_zoo, nest, to_zoo
+from zoo.interop.names import Renamed
 from zoo.interop.settings import Importer
 
-FAMILIES: dict[str, Importer] = {name: importer for family in (gpt, llama, neox) for name, importer in family.CLASSES.items()}
+FAMILIES: dict[str, Importer] = {
+    name: importer
+    for family in (bart, bert, bloom, distilbert, gpt, llama, longformer, marian, mpt, neox, roberta, roformer, t5)
+    for name, importer in family.CLASSES.items()
+}
 
-__all__ = ["FAMILIES", "Importer", "from_zoo", "importer_of", "resolve_like", "to_zoo"]
+__all__ = ["FAMILIES", "Importer", "export_weights", "from_zoo", "import_weights", "importer_of", "resolve_like", "to_zoo"]
 
 
 def importer_of(class_name: str) -> Importer:
@@ -39,4 +44,39 @@ def resolve_like(class_name: str, hf: Mapping[str, Any], overrides: Mapping[str,
     Raises:
         ConfigError: for settings that cannot be expressed, and for fields that do not fit together.
     """
-    return resolve(override(default(), importer_of(class_name).config_of(hf) | dict(overrides or {})))
+    try:
+        fields = importer_of(class_name).config_of(hf)
+    except (TypeError, ValueError, KeyError, AttributeError, ZeroDivisionError) as error:
+        raise ConfigError(f"the config of {class_name} has a value of a wrong type: {type(error).__name__}: {error}") from error
+    return resolve(override(default(), fields | dict(overrides or {})))
+
+
+def import_weights(class_name: str, config: ResolvedConfig, tensors: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Parameters and statistics of a model, from the tensors of a class.
+
+    Args:
+        class_name: the class that has these tensors.
+        config: the resolved config of the model, e.g. that of `resolve_like`.
+        tensors: arrays by name.
+
+    Returns:
+        (parameters, statistics), nested dicts of numpy arrays in the tensors' type.
+
+    Raises:
+        DataError: naming all tensors that are missing, left over or of another shape.
+    """
+    from zoo.models.architectures import make_model
+    from zoo.models.functional import split
+
+    importer = importer_of(class_name)
+    _, params, stats = split(make_model(config))
+    both = nest(flatten(params) | flatten(stats))
+    rules = [*importer.rules(config.model), *importer.statistics(config.model)]
+    read = flatten(to_zoo(rules, Renamed(tensors, importer.old_endings), both))
+    return nest({path: read[path] for path in flatten(params)}), nest({path: read[path] for path in flatten(stats)})
+
+
+def export_weights(class_name: str, config: ResolvedConfig, params: Mapping[str, Any], stats: Mapping[str, Any]) -> dict[str, Any]:
+    """The tensors of a class, from a model's parameters and statistics: what `import_weights` undoes."""
+    importer = importer_of(class_name)
+    return from_zoo([*importer.rules(config.model), *importer.statistics(config.model)], nest(flatten(params) | flatten(stats)))

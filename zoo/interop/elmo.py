@@ -2,7 +2,8 @@
 
 Three things are arranged otherwise there than here. The input's and the state's matrix of an LSTM are one. Its gates stand as
 (i, g, f, o), and TensorFlow adds 1 to f's bias while it runs, so the file's bias is 1 less. A highway's gate is what is transformed,
-1 - g: sigmoid(-z) = 1 - sigmoid(z), so its weights are the negatives of ours. The file has no softmax.
+1 - g: sigmoid(-z) = 1 - sigmoid(z), so its weights are the negatives of ours. The file has no softmax. Because of the 1, rules of
+values are not rules of gradients, and f's bias comes back to within its last digit.
 """
 
 from collections.abc import Mapping
@@ -70,16 +71,18 @@ def config_of(options: Mapping[str, Any]) -> dict[str, Any]:
     return fields
 
 
-def _gates(width: int, bias: bool = False) -> Transform:
-    """Between the gates (i, g, f, o) of a file and ours, (i, f, g, o), each of `width`; in a bias f is 1 less."""
+def _gates(forget: float = 0.0) -> Transform:
+    """Between the gates (i, g, f, o) of a file and ours, (i, f, g, o), along the last dimension; f is `forget` more here."""
 
-    def moved(x: np.ndarray, shift: int) -> np.ndarray:
-        first, second, third, last = np.split(x, [width, 2 * width, 3 * width], axis=-1)
-        # Here f is the file's third, there our second.
-        second, third = (second, third + np.asarray(shift, x.dtype)) if shift > 0 else (second + np.asarray(shift, x.dtype), third)
-        return np.concatenate([first, third, second, last], axis=-1)
+    def split(x: np.ndarray) -> tuple[np.ndarray]:
+        i, g, f, o = np.split(x, 4, axis=-1)
+        return (np.concatenate([i, f + forget, g, o], axis=-1),)
 
-    return Transform(lambda x: (moved(x, int(bias)),), lambda parts: moved(parts[0], -int(bias)))
+    def join(parts: tuple[np.ndarray]) -> np.ndarray:
+        i, f, g, o = np.split(parts[0], 4, axis=-1)
+        return np.concatenate([i, g, f - forget, o], axis=-1)
+
+    return Transform(split, join)
 
 
 def rules(config: ResolvedConfig) -> Rules:
@@ -88,7 +91,7 @@ def rules(config: ResolvedConfig) -> Rules:
     Args:
         config: the `model` part of a resolved config.
     """
-    M, cnn = config.elmo.cell_dim, "characters"
+    cnn = "characters"
     found = [Rule("char_embed", (f"{cnn}/embedding",))]
     for index in range(len(config.elmo.filters) // 2):
         found += [Rule(f"CNN/W_cnn_{index}", (f"{cnn}/convolutions/{index}/kernel",), FLAT),
@@ -102,8 +105,8 @@ def rules(config: ResolvedConfig) -> Rules:
     for number, side in enumerate(("forward", "backward")):
         theirs, ours = f"RNN_{number}/RNN/MultiRNNCell/Cell{{layer}}/LSTMCell", f"{side}/layers"
         found += [Rule(f"{theirs}/W_0", (f"{ours}/input/kernel", f"{ours}/recurrent/kernel"),
-                       fused([config.dim, config.dim]).then(_gates(M)), layers),
-                  Rule(f"{theirs}/B", (f"{ours}/input/bias",), _gates(M, bias=True), layers),
+                       fused([config.dim, config.dim]).then(_gates()), layers),
+                  Rule(f"{theirs}/B", (f"{ours}/input/bias",), _gates(forget=1.0), layers),
                   Rule(f"{theirs}/W_P_0", (f"{ours}/projection/kernel",), layers=layers)]
     return found
 

@@ -10,6 +10,7 @@ from typing import Any
 from zoo.config import ResolvedConfig
 from zoo.interop.mapping import Copy, Rule, Rules, Skip, fused_linear, layers, linear, norm
 from zoo.interop.settings import ACTIVATIONS, Importer, Settings
+from zoo.interop.shared import renamed
 
 GPT1 = {
     "vocab_size": 40478, "n_positions": 512, "n_embd": 768, "n_layer": 12, "n_head": 12, "afn": "gelu", "resid_pdrop": 0.1,
@@ -20,6 +21,8 @@ GPT2 = {
     "activation_function": "gelu_new", "resid_pdrop": 0.1, "embd_pdrop": 0.1, "attn_pdrop": 0.1, "layer_norm_epsilon": 1e-5,
     "initializer_range": 0.02, "scale_attn_weights": True, "scale_attn_by_inverse_layer_idx": False, "tie_word_embeddings": True,
 }  # fmt: skip
+# Names that the classes read as others.
+NAMES = {"hidden_size": "n_embd", "max_position_embeddings": "n_positions", "num_attention_heads": "n_head", "num_hidden_layers": "n_layer"}
 # The classifier's head, a numerical detail of half precision, and a second name of n_positions in old files.
 INERT = ("summary_activation", "summary_first_dropout", "summary_proj_to_labels", "summary_type", "summary_use_proj",
          "reorder_and_upcast_attn", "n_ctx", "n_special", "predict_special_tokens")
@@ -47,7 +50,7 @@ def _common(settings: Settings) -> dict[str, Any]:
 
 def gpt1_config(hf: Mapping[str, Any]) -> dict[str, Any]:
     """Overrides for OpenAIGPTLMHeadModel."""
-    settings = Settings(hf, GPT1, INERT)
+    settings = Settings(renamed(hf, NAMES), GPT1, INERT)
     fields = _common(settings) | {"model.norm.placement": "post"}
     fields |= settings.choose("afn", ACTIVATIONS | {"gelu": ACTIVATIONS["gelu_new"]})
     settings.finish()
@@ -56,7 +59,7 @@ def gpt1_config(hf: Mapping[str, Any]) -> dict[str, Any]:
 
 def gpt2_config(hf: Mapping[str, Any]) -> dict[str, Any]:
     """Overrides for GPT2LMHeadModel."""
-    settings = Settings(hf, GPT2, INERT)
+    settings = Settings(renamed(hf, NAMES), GPT2, INERT)
     fields = _common(settings) | {"model.norm.placement": "pre", "model.init.scale_residual": True}
     fields |= settings.choose("activation_function", ACTIVATIONS)
     if (hidden := settings["n_inner"]) is not None:

@@ -171,7 +171,9 @@ def gemma2_config(hf: Mapping[str, Any]) -> dict[str, Any]:
 def gemma3_config(hf: Mapping[str, Any]) -> dict[str, Any]:
     """Overrides for Gemma3ForCausalLM of text."""
     settings = Settings(hf, GEMMA3, INERT)
-    period = settings.get("_sliding_window_pattern") or settings["sliding_window_pattern"]
+    # The class writes the setting under another name than the one it reads.
+    period = settings["sliding_window_pattern"]
+    period = settings.get("_sliding_window_pattern", period)
     types = ["sliding_attention" if (layer + 1) % period else "full_attention" for layer in range(settings["num_hidden_layers"])]
     turned = {"global": _rope(settings), "local": rope(settings, settings["rope_local_base_freq"], None, 0)}
     described = windows(settings, types, settings["sliding_window"])

@@ -229,8 +229,7 @@ def to_zoo(rules: Rules, tensors: Mapping[str, Any], abstract: Mapping[str, Any]
         DataError: naming all that is missing, of another shape, left over, or a copy that is not equal.
     """
     shapes = tensor_shapes(rules, abstract)
-    problems = _problems(rules, tensors, shapes)
-    if problems:
+    if problems := problems_of(rules, tensors, shapes):
         raise DataError(problems)
     sizes, leaves = {path: leaf.shape for path, leaf in flatten(abstract).items()}, {}
     for rule in rules:
@@ -248,8 +247,14 @@ def to_zoo(rules: Rules, tensors: Mapping[str, Any], abstract: Mapping[str, Any]
     return nest(leaves)
 
 
-def _problems(rules: Rules, tensors: Mapping[str, Any], shapes: Mapping[str, tuple[int, ...]]) -> list[str]:
-    """What is wrong with a checkpoint, one line for each tensor, or for each kind of tensor that many layers miss."""
+def problems_of(rules: Rules, tensors: Mapping[str, Any], shapes: Mapping[str, tuple[int, ...]]) -> list[str]:
+    """What is wrong with a checkpoint, one line for each tensor, or for each kind of tensor that all layers miss.
+
+    Args:
+        rules: the model's.
+        tensors: whatever has a shape, by name; only tied copies are read.
+        shapes: of `tensor_shapes`.
+    """
     problems = []
     for rule in rules:
         names = rule.names() if isinstance(rule, Rule) else []

@@ -10,7 +10,7 @@ from typing import Any
 from zoo.config import ResolvedConfig
 from zoo.interop.mapping import Copy, Rule, Rules, Skip, fused_linear, layers, linear, norm
 from zoo.interop.settings import ACTIVATIONS, Importer, Settings
-from zoo.interop.shared import rope
+from zoo.interop.shared import renamed, rope
 
 NEOX = {
     "vocab_size": 50432, "hidden_size": 6144, "num_hidden_layers": 44, "num_attention_heads": 64, "intermediate_size": 24576,
@@ -23,6 +23,8 @@ GPTJ = {
     "activation_function": "gelu_new", "resid_pdrop": 0.0, "embd_pdrop": 0.0, "attn_pdrop": 0.0, "layer_norm_epsilon": 1e-5,
     "initializer_range": 0.02, "tie_word_embeddings": False,
 }  # fmt: skip
+# Names that GPT-J reads as others.
+NAMES = {"hidden_size": "n_embd", "max_position_embeddings": "n_positions", "num_attention_heads": "n_head", "num_hidden_layers": "n_layer"}
 INERT = ("classifier_dropout", "summary_activation", "summary_first_dropout", "summary_proj_to_labels", "summary_type",
          "summary_use_proj", "gradient_checkpointing")
 
@@ -86,7 +88,7 @@ def neox_rules(config: ResolvedConfig) -> Rules:
 
 def gptj_config(hf: Mapping[str, Any]) -> dict[str, Any]:
     """Overrides for GPTJForCausalLM."""
-    settings = Settings(hf, GPTJ, INERT)
+    settings = Settings(renamed(hf, NAMES), GPTJ, INERT)
     dim, heads = settings["n_embd"], settings["n_head"]
     # Without a number of its own the class turns by the width of the model, and needs heads as wide.
     rotated = settings["rotary_dim"] or dim

@@ -1,7 +1,7 @@
 """How another library's config is read: every setting is used, known not to matter, or refused, and none is passed over."""
 
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from zoo.config import ResolvedConfig
@@ -17,11 +17,15 @@ class Importer:
         config_of: from a `config.json` as a dict to flat overrides of `zoo.config.default()`; raises ConfigError.
         rules: from the `model` part of the resolved config to the rules of its weights.
         defaults: the class's settings and the values that they have where `config.json` is silent.
+        statistics: as `rules`, for what modules keep beside parameters (running averages, random features).
+        old_endings: how names of tensors end in older files, and how they end now.
     """
 
     config_of: Callable[[Mapping[str, Any]], dict[str, Any]]
     rules: Callable[[ResolvedConfig], Rules]
     defaults: Mapping[str, Any]
+    statistics: Callable[[ResolvedConfig], Rules] = lambda config: ()
+    old_endings: Mapping[str, str] = field(default_factory=dict)
 
 
 # Settings of every config that do not change what a model computes: names, generation, outputs, the numerical type of a file.

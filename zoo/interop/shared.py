@@ -7,6 +7,11 @@ from typing import Any
 from zoo.interop.settings import Settings
 
 
+def renamed(hf: Mapping[str, Any], names: Mapping[str, str]) -> dict[str, Any]:
+    """The settings with other names under the class's own, e.g. {"num_attention_heads": "n_head"}; where both are given, the other wins."""
+    return {name: value for name, value in hf.items() if name not in names} | {names[name]: hf[name] for name in names if name in hf}
+
+
 def rope(settings: Settings, theta: float, scaling: Mapping[str, Any] | None, length: int) -> dict[str, Any]:
     """Fields of rotary positions.
 
@@ -18,6 +23,9 @@ def rope(settings: Settings, theta: float, scaling: Mapping[str, Any] | None, le
     """
     fields = {"model.position.kind": "rope", "model.position.theta": theta}
     if not scaling:
+        return fields
+    if not isinstance(scaling, Mapping):
+        settings.refuse("rope_scaling", "expected a dict")
         return fields
     inner = Settings(scaling, {}, prefix="rope_scaling.")
     kind = inner.get("type")

@@ -5,7 +5,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from zoo.config import BY_PATH, NOT_RESULT_RELEVANT
+from zoo.config import NOT_RESULT_RELEVANT, derivable
 from zoo.errors import ConfigError
 from zoo.lab.results import Run, Sweep, differing, flatten, load_run
 from zoo.lab.stated import Arm, factor_labels
@@ -20,7 +20,7 @@ def _short_keys(keys: list[str]) -> dict[str, str]:
 def _telling_keys(runs: list[Run]) -> list[str]:
     """The differing keys that can change a result; without those that follow from others, where the others tell all runs apart."""
     keys = [key for key in differing([run.config for run in runs]) if key not in NOT_RESULT_RELEVANT]
-    chosen = [key for key in keys if key not in BY_PATH or not BY_PATH[key].auto]
+    chosen = [key for key in keys if not derivable(key)]
     flats = [flatten(run.config) for run in runs]
 
     def kinds(some: list[str]) -> int:

@@ -89,10 +89,16 @@ class Experiment:
 
 def levels(path: str, *values: Any) -> dict[str, dict[str, Any]]:
     """The levels of a factor that is one config field: {"pre": {path: "pre"}, "post": {path: "post"}}."""
-    labelled = [(str(value).lower() if isinstance(value, bool) else str(value), value) for value in values]
+    labelled = [(_label(value), value) for value in values]
     if repeated := sorted({label for label, _ in labelled if [other for other, _ in labelled].count(label) > 1}):
         raise ConfigError(f"{path}: level {', '.join(repeated)} is given more than once")
     return {label: {path: value} for label, value in labelled}
+
+
+def _label(value: Any) -> str:
+    if isinstance(value, tuple | list):
+        return ",".join(map(str, value)) or "none"
+    return str(value).lower() if isinstance(value, bool) else str(value)
 
 
 def load_experiment(spec: str) -> Experiment:
@@ -143,8 +149,8 @@ def _check_factors(factors: Mapping[str, Mapping[str, Mapping[str, Any]]]):
                 yield f'factor "{factor}": {name!r} is not a name'
         for level, changes in its_levels.items():
             for path in changes:
-                if path not in config.BY_PATH:
-                    yield f'factor "{factor}", level "{level}": unknown field {path}{did_you_mean(path, config.BY_PATH)}'
+                if config.field_at(path) is None:
+                    yield f'factor "{factor}", level "{level}": unknown field {path}{did_you_mean(path, config.known_paths(path))}'
                 if path == "seed":
                     yield f'factor "{factor}", level "{level}": the seed is no factor; give seeds, so that differences are paired'
         for path in dict.fromkeys(path for changes in its_levels.values() for path in changes):

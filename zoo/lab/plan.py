@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from zoo import config
+from zoo.config.scopes import KINDS, SIDES
 from zoo.errors import ConfigError, did_you_mean
 from zoo.lab.experiment import METRICS, Experiment, Outcome
 
@@ -266,12 +267,21 @@ def _unequal_levels(factor: str, its_levels: Mapping[str, Mapping[str, Any]]) ->
     common = set.intersection(*(set(changes) for changes in its_levels.values())) if its_levels else set()
     lines = []
     for level, changes in its_levels.items():
-        extra = [path for path in changes if path not in common and not config.BY_PATH[path].when]
+        extra = [path for path in changes if path not in common and not _belongs_to_a_choice(path, common)]
         if common and extra:
             without = [other for other, others in its_levels.items() if not set(extra) & set(others)]
             lines.append(f'factor "{factor}": level "{level}" also sets {", ".join(extra)}, and level '
                          f'{" or ".join(without) or "another"} does not: more differs than what the factor always sets')
     return lines
+
+
+def _belongs_to_a_choice(path: str, common: set[str]) -> bool:
+    """Whether a field is read only under a choice: of its own, or of what has the scope that it is in."""
+    if path.startswith(f"{KINDS}."):
+        return "model.layers.pattern" in common
+    if path.startswith(tuple(f"{side}." for side in SIDES)):
+        return "model.architecture" in common or config.field_at(path).when is not None
+    return config.BY_PATH[path].when is not None
 
 
 def _unequal_cost(factor: str, arms: list[Arm], what: str, value: Callable[[Arm], float]) -> list[str]:

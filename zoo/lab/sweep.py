@@ -83,8 +83,8 @@ def _difference(folder: Path, run: Run) -> str:
         return ""
     here, there = config.result_relevant(run.config), config.result_relevant(found)
     # Fields that someone set come before those that may only follow from them.
-    paths = sorted((path for path in here if here[path] != there.get(path)), key=lambda path: bool(config.BY_PATH[path].auto))
-    shown = ", ".join(f"{path}={there.get(path)} there and {here[path]} here" for path in paths[:4])
+    paths = sorted((path for path in here | there if here.get(path) != there.get(path)), key=config.derivable)
+    shown = ", ".join(f"{path}={there.get(path, 'unset')} there and {here.get(path, 'unset')} here" for path in paths[:4])
     return f"another run: {shown}{f', and {len(paths) - 4} more fields' if len(paths) > 4 else ''}"
 
 

@@ -59,9 +59,8 @@ class Attention(nnx.Module):
         normed = attention.qk_norm != "none"
         self.query_norm, self.key_norm = (HeadNorm(config, H), HeadNorm(config, G)) if normed else (None, None)
         self.sinks = parameter((H,), ("heads",), normal(config.init.embedding_std)) if attention.sinks else None
-        self.features = None
-        if attention.kind == "performer":
-            self.features = statistic((attention.features, K), random_features, attention.redraw_every)
+        performs = attention.kind == "performer"
+        self.features = statistic((attention.features, K), random_features, attention.redraw_every) if performs else None
         self.position = Position(config) if cross else make_attention_position(config)
         # A window and global tokens are places in one sequence; what another sequence shows is seen whole.
         self.window, self.global_tokens = (0, 0) if cross else (attention.window, attention.global_tokens)
@@ -87,7 +86,7 @@ class Attention(nnx.Module):
         q, k = self.position.rotate(q, k, context.positions, context.keys_at)
         v = self._heads(self.value(source))
         if self.features is not None:
-            attended = performer_attention(q, k, v, self.features[...], context)
+            attended = performer_attention(q, k, v, self.features[...], context, self.config.scale)
         else:
             attended = self._softmax(q, k, v, context, shared)
             if self.global_tokens:

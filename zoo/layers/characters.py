@@ -10,15 +10,15 @@ from jaxtyping import Array, Float, Int
 from zoo.config import ResolvedConfig
 from zoo.layers.parameter import Linear, kernel_initializer, normal, parameter, zeros
 
-# Ids of characters are one more than AllenNLP's bytes and marks: 1-256 are the bytes 0-255, 257 and 258 begin and end a sentence,
-# 259 and 260 a word, 261 fills a word up. 0 is nothing at all and has no embedding.
+# In the published models 1-256 are the bytes 0-255, 257 and 258 begin and end a sentence, 259 and 260 a word, 261 fills a word up.
+# 0 is nothing at all, an empty slot, and has no embedding.
 NUM_CHARACTERS = 261
 # What the published model's gates start from: sigmoid(2), most of the input is carried on.
 CARRY = 2.0
 
 
 class Convolution(nnx.Module):
-    """relu(max over positions of (e_p, ..., e_(p+w-1)) W + b): one vector for a token of any length (Kim et al. 2016, eq. 1-3)."""
+    """relu(max over positions of (e_p, ..., e_(p+w-1)) W + b): one vector for a token of any length (Kim et al. 2016, section 2.2)."""
 
     def __init__(self, config: ResolvedConfig, width: int, filters: int):
         self.kernel = parameter((width, config.elmo.character_dim, filters), (None, None, "mlp"), kernel_initializer(config))

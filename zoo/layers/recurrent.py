@@ -21,9 +21,10 @@ class ProjectedLSTM(nnx.Module):
         c_t = clip(sigmoid(f) * c_(t-1) + sigmoid(i) * tanh(g), elmo.cell_clip)
         h_t = clip((sigmoid(o) * tanh(c_t)) P, elmo.projection_clip)
 
-    (Sak et al. 2014, eq. 1-6, without peepholes). The forget gate's bias starts at 1 (Jozefowicz et al. 2015). An empty slot gives
-    zeros and passes the state on untouched, so that a row may have them anywhere and read backwards starts at its last filled one.
-    Products over all tokens stand outside the loop over time; the cell c stays float32 in any type of activations.
+    This is the LSTMP of Sak et al. 2014 without peepholes, clipped as in Peters et al. 2018. The forget gate's bias starts at 1
+    (Jozefowicz et al. 2015). An empty slot gives zeros and passes the state on untouched, so that a row may have them anywhere and,
+    read backwards, starts at its last filled one. Products over all tokens stand outside the loop over time; the cell c stays float32
+    in any type of activations.
     """
 
     def __init__(self, config: ResolvedConfig):

@@ -36,19 +36,19 @@ class Direction(nnx.Module):
 
     def __init__(self, config: ResolvedConfig):
         self.layers = stack(ProjectedLSTM(config), range(config.num_layers))
-        self.num_layers, self.residual, self.rate = config.num_layers, config.residual, config.dropout
+        self.residual, self.rate = config.residual, config.dropout
 
     def __call__(self, x: Float[Array, "T B D"], filled: Bool[Array, "T B"], carry: Carry, context: Context, reverse: bool) \
             -> tuple[Float[Array, "L T B D"], Carry]:
         """Reads rows, time first, and returns the output of every layer and the new carry ([L, B, ...], this direction's own)."""
         graph, params = nnx.split(self.layers)
+        leaves, structure = jax.tree.flatten(params)
         outputs, states = [], []
-        for index in range(self.num_layers):
-            layer = nnx.merge(graph, jax.tree.map(lambda leaf, index=index: leaf[index], params))
+        for index, values in enumerate(zip(*(jnp.unstack(leaf) for leaf in leaves), strict=True)):
+            layer = nnx.merge(graph, jax.tree.unflatten(structure, values))
             x = context.layer(index).dropout(x, self.rate, "layers")
             y, state = layer(x, filled, (carry.state[index], carry.memory[index]), reverse)
             x = y + x if self.residual and index else y
-            # A skip connection adds what stands in an empty slot of its input, which is zero from the second layer on.
             outputs.append(x)
             states.append(state)
         return jnp.stack(outputs), Carry(*(jnp.stack(part) for part in zip(*states, strict=True)))

@@ -38,9 +38,8 @@ class Head(nnx.Module):
 
     def __init__(self, config: ResolvedConfig):
         head = config.head
-        self.weights = None
-        if not config.tie_embeddings:
-            self.weights = parameter((config.vocab_size, config.dim), ("vocab", "embed"), kernel_initializer(config, transposed=True))
+        matrix = (config.vocab_size, config.dim), ("vocab", "embed"), kernel_initializer(config, transposed=True)
+        self.weights = None if config.tie_embeddings else parameter(*matrix)
         self.bias = parameter((config.vocab_size,), ("vocab",), zeros) if head.bias else None
         if head.transform:
             self.dense = Linear(config.dim, config.dim, ("embed", None), True, kernel_initializer(config))

@@ -1,0 +1,19 @@
+"""What is predicted and scored, one file per objective."""
+
+from zoo.config import ResolvedConfig
+from zoo.data.tokenizers import Tokenizer
+from zoo.objectives.bidirectional import BidirectionalObjective
+from zoo.objectives.causal import CausalObjective
+from zoo.objectives.masked import MaskedObjective
+from zoo.objectives.objective import Objective
+from zoo.objectives.prefix import PrefixObjective
+
+__all__ = ["OBJECTIVES", "Objective", "make_objective"]
+
+OBJECTIVES: dict[str, type[Objective]] = {
+    "causal": CausalObjective, "masked": MaskedObjective, "prefix": PrefixObjective, "bidirectional": BidirectionalObjective}
+
+
+def make_objective(config: ResolvedConfig, tokenizer: Tokenizer) -> Objective:
+    """Builds the objective that `objective.kind` names."""
+    return OBJECTIVES[config.objective.kind](config, tokenizer)

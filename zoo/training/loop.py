@@ -13,6 +13,7 @@ import numpy as np
 from zoo.config import ResolvedConfig
 from zoo.data import Dataset
 from zoo.errors import Diverged, Preempted
+from zoo.objectives import Objective
 from zoo.training.checkpoint import Checkpoints
 from zoo.training.metrics import Clock, MetricsFile
 from zoo.training.step import Program, State
@@ -57,7 +58,7 @@ class Progress:
 
     Attributes:
         step: updates done.
-        tokens: tokens scored in all updates so far.
+        tokens: tokens read in all updates so far.
         evaluated: the evaluation due at the current step is done.
         clock: seconds of training.
     """
@@ -69,9 +70,9 @@ class Progress:
 
 
 def evaluate(
-    program: Program, params: Any, batches: Iterator[dict[str, np.ndarray]], constants: Any, stop: StopSignal | None = None
+    program: Program, params: Any, stats: Any, batches: Iterator[dict[str, np.ndarray]], constants: Any, stop: StopSignal | None = None
 ) -> dict[str, float] | None:
-    """Scores parameters on every example of `batches` exactly once.
+    """Scores a model on every example of `batches` exactly once.
 
     Returns:
         {"loss": nats per token, "perplexity": e^loss, "bits_per_byte": bits of information per UTF-8 byte of text}, or None if a
@@ -81,7 +82,7 @@ def evaluate(
     for batch in batches:
         if stop is not None and stop.requested:
             return None
-        sums.append(program.eval_step(params, program.put_batch(batch), constants))
+        sums.append(program.eval_step(params, stats, program.put_batch(batch), constants))
     total = {name: float(np.sum([np.float64(part[name]) for part in jax.device_get(sums)])) for name in sums[0]}
     loss = total["loss"] / total["weight"]
     return {"loss": loss, "perplexity": float(np.exp(min(loss, 700.0))),
@@ -89,22 +90,22 @@ def evaluate(
 
 
 def evaluations(
-    config: ResolvedConfig, program: Program, dataset: Dataset, params: Any, constants: Any, max_length: int | None,
-    rows: int, stop: StopSignal, last: bool, log: Callable[[str], None],
+    config: ResolvedConfig, objective: Objective, program: Program, dataset: Dataset, state: State, constants: Any, rows: int,
+    stop: StopSignal, last: bool, log: Callable[[str], None],
 ) -> dict[str, float] | None:
     """Evaluates at the trained length and, when `last`, at `training.eval_lengths`.
 
-    Lengths beyond what the position scheme can express are left out, with a line that says so. Metrics at the trained length carry
+    Lengths beyond what the model or the objective can do are left out, with a line that says so. Metrics at the trained length carry
     no suffix, those at `eval_lengths` carry "@" and the length. Batches are filled up to a multiple of `rows`.
     """
     results: dict[str, float] = {}
     trained, further = config.data.sequence_length, config.training.eval_lengths if last else ()
     for length in dict.fromkeys((trained, *further)):
-        if max_length is not None and length > max_length:
-            log(f"not evaluated at length {length}: {config.model.position.kind} positions end at {max_length}")
+        if (reason := objective.too_long(length)) is not None:
+            log(f"not evaluated at length {length}: {reason}")
             continue
         batches = dataset.evaluation_batches(length, rows, jax.process_index(), jax.process_count())
-        scores = evaluate(program, params, batches, constants, stop)
+        scores = evaluate(program, state["params"], state["stats"], batches, constants, stop)
         if scores is None:
             return None
         for suffix in ([""] if length == trained else []) + ([f"@{length}"] if length in further else []):
@@ -125,6 +126,7 @@ def progress_line(step: int, steps: int, tokens_per_step: int, values: dict[str,
 
 def train(
     config: ResolvedConfig,
+    objective: Objective,
     program: Program,
     dataset: Dataset,
     state: State,
@@ -133,7 +135,6 @@ def train(
     metrics: MetricsFile,
     stop: StopSignal,
     log: Callable[[str], None],
-    max_length: int | None,
     rows: int,
 ) -> State:
     """Trains from the step in `state` to `training.steps`.
@@ -194,7 +195,7 @@ def train(
                 handle_pending()
                 progress.clock.stop()
             if eval_due and not progress.evaluated and not stop.requested:
-                scores = evaluations(config, program, dataset, state["params"], constants, max_length, rows, stop, last, log)
+                scores = evaluations(config, objective, program, dataset, state, constants, rows, stop, last, log)
                 if scores is not None:
                     metrics.write(step, progress.tokens, progress.clock.seconds, scores)
                     log(f"step {step}: " + ", ".join(f"{name} {value:.4f}" for name, value in scores.items()))

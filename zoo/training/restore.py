@@ -10,8 +10,8 @@ from zoo import config as configs
 from zoo import data
 from zoo.config import ResolvedConfig
 from zoo.errors import ConfigError, DataError
-from zoo.models.functional import Params
-from zoo.objectives.causal import CausalObjective, make_objective
+from zoo.models.functional import Params, Stats
+from zoo.objectives import Objective, make_objective
 from zoo.training.checkpoint import Checkpoints, damage
 from zoo.training.mesh import make_mesh, rows_per_device_group
 from zoo.training.run import use_compilation_cache
@@ -25,7 +25,7 @@ class TrainedRun:
     Attributes:
         config: resolved.
         step: updates that the parameters have had.
-        params: nested dict of arrays.
+        params, stats: nested dicts of arrays.
         objective, program: as in training.
         tokenizer: the one that the run was trained with.
         rows: a batch's rows must be a multiple of this.
@@ -34,7 +34,8 @@ class TrainedRun:
     config: ResolvedConfig
     step: int
     params: Params
-    objective: CausalObjective
+    stats: Stats
+    objective: Objective
     program: Program
     tokenizer: Any
     rows: int
@@ -65,8 +66,8 @@ def load_trained(folder: Path, step: str = "latest") -> TrainedRun:
     except ConfigError:  # Trained on other devices than there are now: one is enough to look at it.
         config = configs.resolve(configs.override(config, {"mesh.data": 1, "mesh.fsdp": 1, "mesh.tensor": 1}), tokenizer.vocab_size)
         mesh = make_mesh(config, jax.devices()[:1])
-    objective = make_objective(config, tokenizer.document_id)
-    program = make_program(config, objective, mesh, tokenizer.token_bytes())
+    objective = make_objective(config, tokenizer)
+    program = make_program(config, objective, mesh)
     checkpoints = Checkpoints(folder / "checkpoints", config.training.keep_checkpoints, read_only=True)
     try:
         number = checkpoints.find(step)
@@ -81,4 +82,5 @@ def load_trained(folder: Path, step: str = "latest") -> TrainedRun:
             raise DataError(f"checkpoint {number} of {folder} cannot be read: {reason}") from error
     finally:
         checkpoints.close()
-    return TrainedRun(config, int(state["step"]), state["params"], objective, program, tokenizer, rows_per_device_group(mesh))
+    return TrainedRun(config, int(state["step"]), state["params"], state["stats"], objective, program, tokenizer,
+                      rows_per_device_group(mesh))

@@ -24,7 +24,7 @@ from zoo.analysis import cost
 from zoo.config import ResolvedConfig
 from zoo.errors import ConfigError, Diverged, Preempted, ZooError
 from zoo.files import cache_directory, read_json, write_json
-from zoo.objectives.causal import make_objective
+from zoo.objectives import make_objective
 from zoo.training.checkpoint import Checkpoints
 from zoo.training.loop import Progress, StopSignal, train
 from zoo.training.mesh import make_mesh, rows_per_device_group
@@ -100,9 +100,11 @@ def check_platform(config: ResolvedConfig) -> None:
     Raises:
         ConfigError: naming the kernel and the platform.
     """
-    kernel, platform_name = config.model.attention.kernel, jax.default_backend()
-    if kernel != configs.AUTO and platform_name not in (able := configs.ATTENTION_KERNELS[kernel]["platforms"]):
-        raise ConfigError(f"model.attention.kernel={kernel} runs on {' or '.join(able)} only, and this is a {platform_name}")
+    platform_name = jax.default_backend()
+    kernels = {value for path, value in configs.flatten(config.model).items() if path.endswith("attention.kernel")}
+    for kernel in sorted(kernels - {configs.AUTO}):
+        if platform_name not in (able := configs.ATTENTION_KERNELS[kernel]["platforms"]):
+            raise ConfigError(f"model.attention.kernel={kernel} runs on {' or '.join(able)} only, and this is a {platform_name}")
 
 
 def check_same_run(workdir: Path, config: ResolvedConfig) -> None:
@@ -165,12 +167,12 @@ def run(config: ml_collections.ConfigDict, workdir: Path, log: Callable[[str], N
             mesh = make_mesh(resolved)
             check_platform(resolved)
             dataset = data.load(resolved)
-            objective = make_objective(resolved, dataset.tokenizer.document_id)
+            objective = make_objective(resolved, dataset.tokenizer)
             check_same_data(workdir, dataset)
             counted = cost.summary(resolved)
             for line in describe_start(config, counted, dataset, mesh, workdir):
                 log(line)
-            program = make_program(resolved, objective, mesh, dataset.tokenizer.token_bytes())
+            program = make_program(resolved, objective, mesh)
             checkpoints = Checkpoints(workdir / "checkpoints", resolved.training.keep_checkpoints, log)
             state, progress = start(resolved, program, checkpoints, log)
             status["step"] = progress.step
@@ -180,8 +182,8 @@ def run(config: ml_collections.ConfigDict, workdir: Path, log: Callable[[str], N
             log("compiling ...")
             with StopSignal() as stop:  # Until the last save is on disk: a repeated signal must not cut it off.
                 try:
-                    state = train(resolved, program, dataset, state, progress, checkpoints, metrics, stop, log,
-                                  objective.model.position.max_length, rows_per_device_group(mesh))
+                    state = train(resolved, objective, program, dataset, state, progress, checkpoints, metrics, stop, log,
+                                  rows_per_device_group(mesh))
                 finally:
                     metrics.close()
                     checkpoints.close()

@@ -11,9 +11,9 @@ import optax
 from jax.sharding import Mesh
 from jaxtyping import Array, Int
 
-from zoo.config import ResolvedConfig
-from zoo.models.functional import Params, initialise, logical_axes, split, unrolled_ndim
-from zoo.objectives.causal import CausalObjective
+from zoo.config import ResolvedConfig, flatten
+from zoo.models.functional import Params, Stats, initialise, initialise_statistics, logical_axes, refresh, split, unrolled_ndim
+from zoo.objectives import Objective
 from zoo.training.mesh import batch_sharding, parameter_shardings, replicated
 from zoo.training.optimizer import make_optimizer, make_schedule
 
@@ -29,7 +29,7 @@ class Program:
         abstract_state: shapes, types and shardings of the state.
         initial_state: (seed) -> State.
         train_step: (State, batch, constants) -> (State, metrics); takes over the memory of the state that it is given.
-        eval_step: (params, batch, constants) -> sums over the batch.
+        eval_step: (params, stats, batch, constants) -> sums over the batch.
         constants: (seed) -> arguments that stay the same for a whole run.
         put_batch: host batch -> batch on the devices.
     """
@@ -42,26 +42,26 @@ class Program:
     put_batch: Any
 
 
-def make_program(config: ResolvedConfig, objective: CausalObjective, mesh: Mesh, token_bytes: np.ndarray) -> Program:
+def make_program(config: ResolvedConfig, objective: Objective, mesh: Mesh) -> Program:
     """Builds the functions of a run; nothing is compiled before it is called.
 
     Seeds are arguments and not part of the programs, so that runs which differ in their seed share a compilation.
     """
-    graph, shapes = split(objective.model)
+    graph, shapes, _ = split(objective.model)
     optimizer = make_optimizer(config, unrolled_ndim(objective.model))
     schedule = make_schedule(config)
     shardings = parameter_shardings(mesh, logical_axes(objective.model), shapes)
     whole, rows = replicated(mesh), batch_sharding(mesh)
 
     def initial_state(seed: Int[Array, ""]) -> State:
-        params = initialise(objective.model, seed)
-        return {"step": jnp.zeros((), jnp.int32), "params": params, "stats": {}, "optimizer": optimizer.init(params)}
+        params, stats = initialise(objective.model, seed), initialise_statistics(objective.model, seed)
+        return {"step": jnp.zeros((), jnp.int32), "params": params, "stats": stats, "optimizer": optimizer.init(params)}
 
     abstract = jax.eval_shape(initial_state, jax.ShapeDtypeStruct((), jnp.uint32))
     state_shardings = {
         "step": whole,
         "params": shardings,
-        "stats": {},
+        "stats": jax.tree.map(lambda _: whole, abstract["stats"]),
         "optimizer": optax.tree_utils.tree_map_params(
             optimizer, lambda _, sharding: sharding, abstract["optimizer"], shardings, transform_non_params=lambda _: whole),
     }
@@ -70,10 +70,11 @@ def make_program(config: ResolvedConfig, objective: CausalObjective, mesh: Mesh,
     @partial(jax.jit, donate_argnums=0, in_shardings=(state_shardings, rows, whole), out_shardings=(state_shardings, whole))
     def train_step(state: State, batch: dict[str, Array], constants: dict[str, Array]) -> tuple[State, dict[str, Array]]:
         key = jax.random.fold_in(jax.random.key(constants["seed"]), state["step"]) if drops(config) else None
-        loss, sums, gradient = accumulate(
-            lambda params, part, index: objective.sums(
-                graph, params, part, constants["token_bytes"], None if key is None else jax.random.fold_in(key, index)),
-            state["params"], batch, config.training.accumulation_steps)
+        loss, sums, stats, gradient = accumulate(
+            lambda params, stats, part, index: objective.sums(
+                graph, params, stats, part, constants, None if key is None else jax.random.fold_in(key, index), training=True),
+            state["params"], refresh(objective.model, state["stats"], constants["seed"], state["step"]), batch,
+            config.training.accumulation_steps)
         weight = jnp.maximum(sums["weight"], 1)
         gradient = jax.tree.map(lambda g: g / weight, gradient)
         norm = optax.global_norm(gradient)
@@ -81,64 +82,61 @@ def make_program(config: ResolvedConfig, objective: CausalObjective, mesh: Mesh,
         new = {
             "step": state["step"] + 1,
             "params": optax.apply_updates(state["params"], updates),
-            "stats": state["stats"],
+            "stats": stats,
             "optimizer": optimizer_state,
         }
         finite = jnp.isfinite(loss) & jnp.isfinite(norm)
         # A diverged update is not applied, so that what is saved last can still be looked at.
         new = jax.tree.map(lambda after, before: jnp.where(finite, after, before), new, state)
-        metrics = {"loss": loss / weight, "gradient_norm": norm, "learning_rate": jnp.asarray(schedule(state["step"]), jnp.float32),
-                   "tokens": sums["weight"], "finite": finite}
+        metrics = {"loss": sums["loss"] / weight, "gradient_norm": norm,
+                   "learning_rate": jnp.asarray(schedule(state["step"]), jnp.float32), "tokens": sums["tokens"], "finite": finite}
         return new, metrics
 
-    @partial(jax.jit, in_shardings=(shardings, rows, whole), out_shardings=whole)
-    def eval_step(params: Params, batch: dict[str, Array], constants: dict[str, Array]) -> dict[str, Array]:
-        loss, sums = objective.sums(graph, params, batch, constants["token_bytes"])
-        return {"loss": loss, **sums}
-
-    # The model's table may be larger than the tokenizer's; ids beyond it stand for no text.
-    padded = np.zeros(config.model.vocab_size, np.int32)
-    padded[: len(token_bytes)] = token_bytes
+    @partial(jax.jit, in_shardings=(shardings, whole, rows, whole), out_shardings=whole)
+    def eval_step(params: Params, stats: Stats, batch: dict[str, Array], constants: dict[str, Array]) -> dict[str, Array]:
+        return objective.sums(graph, params, stats, batch, constants)[1][0]
 
     return Program(
         abstract_state=abstract,
         initial_state=jax.jit(lambda seed: initial_state(jnp.asarray(seed, jnp.uint32)), out_shardings=state_shardings),
         train_step=train_step,
         eval_step=eval_step,
-        constants=lambda seed: jax.device_put({"seed": np.uint32(seed), "token_bytes": padded}, whole),
+        constants=lambda seed: jax.device_put({"seed": np.uint32(seed), **objective.constants}, whole),
         put_batch=lambda batch: jax.tree.map(lambda x: jax.make_array_from_process_local_data(rows, x), batch),
     )
 
 
 def drops(config: ResolvedConfig) -> bool:
-    """Whether anything is dropped in training."""
-    return config.model.dropout > 0 or config.model.attention.dropout > 0
+    """Whether anything is dropped in training, in any part of the model."""
+    return any(rate > 0 for path, rate in flatten(config.model).items() if path.split(".")[-1] == "dropout")
 
 
-def accumulate(sums_of, params: Params, batch: dict[str, Array], parts: int):
-    """Sums loss, weights and gradients over `parts` of the batch, so that the update equals that of the whole batch.
+def accumulate(sums_of, params: Params, stats: Stats, batch: dict[str, Array], parts: int):
+    """Sums loss, sums and gradients over `parts` of the batch, so that the update equals that of the whole batch.
 
     Args:
-        sums_of: (params, part of the batch, its number) -> (summed loss, dict of sums).
+        sums_of: (params, stats, part of the batch, its number) -> (summed loss, (dict of sums, stats after it)).
         params: differentiated.
+        stats: handed from each part to the next.
         batch: arrays with the rows first; part number i is every `parts`-th row from i on, which leaves a sharded batch in place.
         parts: number of parts.
 
     Returns:
-        (summed loss, dict of sums, summed gradient).
+        (summed loss, dict of sums, stats after the last part, summed gradient).
     """
     gradient_of = jax.value_and_grad(sums_of, has_aux=True)
     if parts == 1:
-        (loss, sums), gradient = gradient_of(params, batch, 0)
-        return loss, sums, gradient
+        (loss, (sums, stats)), gradient = gradient_of(params, stats, batch, 0)
+        return loss, sums, stats, gradient
     split_batch = jax.tree.map(lambda x: jnp.moveaxis(x.reshape(x.shape[0] // parts, parts, *x.shape[1:]), 1, 0), batch)
 
-    def body(total, part):
-        index, rows = part
-        (loss, sums), gradient = gradient_of(params, rows, index)
-        return jax.tree.map(jnp.add, total, (loss, sums, gradient)), None
+    def body(carry, part):
+        (total, stats), (index, rows) = carry, part
+        (loss, (sums, stats)), gradient = gradient_of(params, stats, rows, index)
+        return (jax.tree.map(jnp.add, total, (loss, sums, gradient)), stats), None
 
     first = jax.tree.map(lambda x: x[0], split_batch)
-    shapes = jax.eval_shape(lambda: (lambda out: (out[0][0], out[0][1], out[1]))(gradient_of(params, first, 0)))
-    zero = jax.tree.map(lambda x: jnp.zeros(x.shape, x.dtype), shapes)
-    return jax.lax.scan(body, zero, (jnp.arange(parts), split_batch))[0]
+    (loss, (sums, _)), gradient = jax.eval_shape(gradient_of, params, stats, first, 0)
+    zero = jax.tree.map(lambda x: jnp.zeros(x.shape, x.dtype), (loss, sums, gradient))
+    ((loss, sums, gradient), stats), _ = jax.lax.scan(body, (zero, stats), (jnp.arange(parts), split_batch))
+    return loss, sums, stats, gradient

@@ -58,9 +58,11 @@ def bucket(distance: Int[Array, "*shape"], buckets: int, max_distance: int, bidi
     else:
         distance = jnp.maximum(-distance, 0)
     exact = buckets // 2
-    ratio = jnp.log(jnp.maximum(distance, 1).astype(jnp.float32) / exact) / math.log(max_distance / exact)
-    far = jnp.minimum(exact + (ratio * (buckets - exact)).astype(jnp.int32), buckets - 1)
-    return offset + jnp.where(distance < exact, distance, far)
+    # Looked up: computed on the device, a distance at a bucket's border would fall to the side to which this device rounds logarithms.
+    near = np.arange(max_distance + 1)
+    ratio = np.log(np.maximum(near, 1).astype(np.float32) / np.float32(exact)) / np.float32(math.log(max_distance / exact))
+    far = np.minimum(exact + (ratio * np.float32(buckets - exact)).astype(np.int32), buckets - 1)
+    return offset + jnp.asarray(np.where(near < exact, near, far), jnp.int32)[jnp.minimum(distance, max_distance)]
 
 
 class RelativeBias(Position):
@@ -97,7 +99,8 @@ class ShawPosition(Position):
     scores = reads_query = True
 
     def __init__(self, config: ResolvedConfig):
-        self.clip, self.adds_values = config.position.clip, config.position.values
+        # By subscript: as an attribute `values` is the method of every mapping.
+        self.clip, self.adds_values = config.position.clip, config.position["values"]
         shape = (2 * self.clip + 1, config.attention.head_dim)
         self.keys = parameter(shape, (None, None), normal(config.init.embedding_std))
         self.values = parameter(shape, (None, None), normal(config.init.embedding_std)) if self.adds_values else None

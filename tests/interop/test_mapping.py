@@ -1,0 +1,171 @@
+"""The rules between our parameters and named tensors: arrangements by hand, both directions, and every problem named at once."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.building import tiny
+from zoo.errors import DataError
+from zoo.interop.mapping import (
+    REVERSED,
+    SAME,
+    TRANSPOSED,
+    Copy,
+    Rule,
+    Skip,
+    flatten,
+    from_zoo,
+    fused,
+    fused_linear,
+    layers,
+    linear,
+    nest,
+    norm,
+    tensor_shapes,
+    to_zoo,
+)
+
+
+def numbers(*shape):
+    return np.arange(np.prod(shape), dtype=np.float32).reshape(shape)
+
+
+# A model of two layers with a fused projection, and what a checkpoint of it looks like.
+RULES = [
+    Rule("table", ("embedding",)),
+    *(Rule(rule.name, tuple(f"stack/{path}" for path in rule.paths), rule.transform, (0, 1))
+      for rule in fused_linear(["query", "key"], "h.{layer}.qk", [4, 2])),
+    Copy("head", "table"),
+    Skip(r"h\.\d+\.mask"),
+]  # fmt: skip
+PARAMS = {"embedding": numbers(5, 3), "stack": {
+    "query": {"kernel": numbers(2, 3, 4), "bias": numbers(2, 4)}, "key": {"kernel": 100 + numbers(2, 3, 2), "bias": 50 + numbers(2, 2)}}}
+
+
+def checkpoint():
+    return from_zoo(RULES, PARAMS)
+
+
+def test_tensors_by_hand():
+    tensors = checkpoint()
+    assert set(tensors) == {"table", "h.0.qk.weight", "h.0.qk.bias", "h.1.qk.weight", "h.1.qk.bias"}
+    np.testing.assert_array_equal(tensors["h.1.qk.bias"], [4, 5, 6, 7, 52, 53])
+    np.testing.assert_array_equal(tensors["h.1.qk.weight"][:, 0], [12, 13, 14, 15, 106, 107])
+    assert tensors["h.0.qk.weight"].shape == (6, 3)
+
+
+def test_what_is_written_is_read_again():
+    read = to_zoo(RULES, checkpoint(), PARAMS)
+    assert set(flatten(read)) == set(flatten(PARAMS))
+    for path, value in flatten(read).items():
+        np.testing.assert_array_equal(value, flatten(PARAMS)[path])
+        assert value.dtype == np.float32
+        assert value.flags.c_contiguous
+
+
+def test_tensors_keep_their_type_and_are_not_shared():
+    tensors = {name: tensor.astype(np.float64) for name, tensor in checkpoint().items()}
+    read = to_zoo(RULES, tensors, PARAMS)
+    assert {leaf.dtype for leaf in flatten(read).values()} == {np.dtype(np.float64)}
+    read["embedding"][:] = -1
+    assert tensors["table"].min() == 0
+
+
+def test_shapes_without_values():
+    shapes = tensor_shapes(RULES, nest({path: np.broadcast_to(0, leaf.shape) for path, leaf in flatten(PARAMS).items()}))
+    assert shapes == {name: tensor.shape for name, tensor in checkpoint().items()}
+
+
+def test_one_group_is_all_of_one_part_after_all_of_another():
+    first, second = fused([4, 2]).split(numbers(6))
+    np.testing.assert_array_equal(first, [0, 1, 2, 3])
+    np.testing.assert_array_equal(second, [4, 5])
+
+
+def test_groups_interleave_the_parts_head_by_head():
+    # Two heads of width 2 with query, key and value: q0 q0 k0 k0 v0 v0 q1 q1 k1 k1 v1 v1.
+    query, key, value = fused([4, 4, 4], groups=2).split(numbers(12))
+    np.testing.assert_array_equal(query, [0, 1, 6, 7])
+    np.testing.assert_array_equal(key, [2, 3, 8, 9])
+    np.testing.assert_array_equal(value, [4, 5, 10, 11])
+
+
+def test_groups_along_the_last_dimension():
+    first, second = fused([2, 2], groups=2, axis=-1).split(numbers(3, 4))
+    np.testing.assert_array_equal(first, numbers(3, 4)[:, [0, 2]])
+    np.testing.assert_array_equal(second, numbers(3, 4)[:, [1, 3]])
+
+
+def test_parts_of_no_whole_groups_are_refused():
+    with pytest.raises(ValueError, match="3 groups"):
+        fused([4, 4], groups=3)
+
+
+@given(groups=st.integers(1, 4), widths=st.lists(st.integers(1, 3), min_size=1, max_size=3), axis=st.sampled_from([0, -1]),
+       transposed=st.booleans())
+def test_arrangements_are_bijections(groups, widths, axis, transposed):
+    sizes = [groups * width for width in widths]
+    shape = (sum(sizes), 5) if axis == 0 else (5, sum(sizes))
+    transform = fused(sizes, groups, axis).then(TRANSPOSED if transposed else SAME)
+    parts = transform.split(numbers(*shape))
+    assert sorted(np.concatenate([part.ravel() for part in parts])) == list(range(np.prod(shape)))
+    np.testing.assert_array_equal(transform.join(parts), numbers(*shape))
+
+
+def test_reversed_rows():
+    np.testing.assert_array_equal(REVERSED.split(numbers(3, 2))[0], [[4, 5], [2, 3], [0, 1]])
+    np.testing.assert_array_equal(REVERSED.join(REVERSED.split(numbers(3, 2))), numbers(3, 2))
+
+
+def test_all_problems_are_named_at_once():
+    tensors = checkpoint() | {"h.7.qk.weight": numbers(2), "head": numbers(5, 3) + 1, "table": numbers(5, 3), "h.0.mask": numbers(9)}
+    tensors["h.0.qk.bias"] = numbers(5)
+    del tensors["h.1.qk.bias"], tensors["h.0.qk.weight"], tensors["h.1.qk.weight"]
+    with pytest.raises(DataError) as caught:
+        to_zoo(RULES, tensors, PARAMS)
+    assert caught.value.problems == [
+        "tensor h.{layer}.qk.weight is missing in all 2 layers: h.0.qk.weight, ...",
+        "tensor h.1.qk.bias is missing",
+        "tensor h.0.qk.bias has shape (5,), expected (6,)",
+        "tensor head is not equal to table, which it is tied to",
+        "tensor h.7.qk.weight has no place in the model",
+    ]
+
+
+def test_a_tied_copy_that_is_equal_and_constants_are_read_over():
+    read = to_zoo(RULES, checkpoint() | {"head": numbers(5, 3), "h.1.mask": numbers(1)}, PARAMS)
+    np.testing.assert_array_equal(read["embedding"], numbers(5, 3))
+
+
+def test_only_a_whole_name_is_skipped():
+    with pytest.raises(DataError, match=r"h\.1\.mask\.weight has no place"):
+        to_zoo(RULES, checkpoint() | {"h.1.mask.weight": numbers(1)}, PARAMS)
+
+
+@pytest.mark.parametrize("rules", [RULES[1:], [*RULES, Rule("again", ("embedding",))], [*RULES, Rule("x", ("nothing",))]])
+def test_rules_that_are_not_one_to_one_are_a_mistake_of_ours(rules):
+    with pytest.raises(ValueError, match="not one to one"):
+        from_zoo(rules, PARAMS)
+
+
+def test_dense_layers_and_norms_have_what_the_config_gives_them():
+    assert [rule.name for rule in linear("up", "fc", bias=False)] == ["fc.weight"]
+    assert [rule.name for rule in linear("up", "fc")] == ["fc.weight", "fc.bias"]
+    cases = {(): ["weight", "bias"], ("bias", False): ["weight"], ("kind", "rmsnorm"): ["weight"], ("scale", False): ["bias"],
+             ("kind", "none"): []}  # fmt: skip
+    for change, expected in cases.items():
+        config = tiny({f"model.norm.{change[0]}": change[1]} if change else {}).model
+        assert [rule.name for rule in norm("norm", "ln", config)] == [f"ln.{name}" for name in expected]
+
+
+def test_kinds_of_layers_are_stacked_by_themselves_over_their_own_numbers():
+    config = tiny({"model.num_layers": 5, "model.layers.pattern": ("local", "local", "global"),
+                   "model.layers.kinds.local.attention.window": 3, "model.layers.kinds.global.attention.bias": False}).model
+    rules = layers(config, lambda config: linear("query", f"h.{{layer}}.w{config.attention.window}", config.attention.bias))
+    assert [(rule.names(), rule.paths) for rule in rules] == [
+        (["h.0.w3.weight", "h.1.w3.weight", "h.3.w3.weight", "h.4.w3.weight"], ("stack/layers/local/query/kernel",)),
+        (["h.0.w3.bias", "h.1.w3.bias", "h.3.w3.bias", "h.4.w3.bias"], ("stack/layers/local/query/bias",)),
+        (["h.2.w0.weight"], ("stack/layers/global/query/kernel",)),
+    ]
+    assert {rule.layers for rule in layers(tiny().model, lambda config: linear("query", "h.{layer}"))} == {(0, 1)}

@@ -1,0 +1,145 @@
+"""Configs of other libraries: every setting is used, known not to matter, or refused by name."""
+
+import pytest
+
+from zoo.errors import ConfigError
+from zoo.interop import FAMILIES, importer_of, resolve_like
+from zoo.interop.settings import ACTIVATIONS, Settings
+from zoo.interop.shared import kinds
+
+# Settings that change something only beside another one: ways of stretching RoPE, windows that another setting switches on.
+SILENT_ALONE = {
+    "SmolLM3ForCausalLM": {"use_sliding_window", "sliding_window"}, "Qwen3ForCausalLM": {"sliding_window", "max_window_layers"},
+    "BloomForCausalLM": {"pretraining_tp", "slow_but_exact"},
+}  # fmt: skip
+WITHOUT_LIMIT = {"max_position_embeddings"}
+
+
+def result_of(class_name, hf):
+    """The overrides, or the refusal."""
+    try:
+        return importer_of(class_name).config_of(hf)
+    except (ConfigError, TypeError) as error:
+        return str(error)
+
+
+def other_values(value):
+    """Values that are not `value`, of a kind that might be meant."""
+    if isinstance(value, bool):
+        return [not value]
+    if isinstance(value, int | float):
+        return [value * 2 + 2]
+    if isinstance(value, str):
+        return ["relu", "gated-gelu", "mish"]
+    return [True, 3, {"rope_type": "linear", "factor": 2.0}, ["full_attention"] * 999, "gelu"]
+
+
+@pytest.mark.parametrize("class_name", sorted(FAMILIES))
+def test_every_setting_of_a_class_is_read(class_name):
+    importer = importer_of(class_name)
+    plain = result_of(class_name, {})
+    assert isinstance(plain, dict), plain
+    for name, value in importer.defaults.items():
+        if name in WITHOUT_LIMIT and "model.position.max_length" not in plain:
+            continue
+        changed = [result_of(class_name, {name: other}) != plain for other in other_values(value)]
+        assert any(changed) != (name in SILENT_ALONE.get(class_name, ())), name
+
+
+@pytest.mark.parametrize("class_name", sorted(FAMILIES))
+def test_what_is_not_known_is_refused_by_name(class_name):
+    with pytest.raises(ConfigError, match=r"new_idea=3: not known to this importer\nquantization_config="):
+        importer_of(class_name).config_of({"new_idea": 3, "quantization_config": {"bits": 4}, "torch_dtype": "bfloat16"})
+    with pytest.raises(ConfigError, match="add_cross_attention=True: expected False"):
+        importer_of(class_name).config_of({"add_cross_attention": True})
+
+
+def test_a_class_without_an_importer_is_refused_with_the_nearest():
+    with pytest.raises(ConfigError, match=r'no importer for GPT2LMHead \(did you mean "GPT2LMHeadModel"'):
+        importer_of("GPT2LMHead")
+
+
+def test_all_refusals_come_at_once():
+    with pytest.raises(ConfigError) as caught:
+        importer_of("GPT2LMHeadModel").config_of(
+            {"activation_function": "mish", "resid_pdrop": 0.2, "scale_attn_by_inverse_layer_idx": True})
+    assert [problem.split(":")[0] for problem in caught.value.problems] == [
+        "embd_pdrop=0.1, resid_pdrop=0.2", "activation_function='mish'", "scale_attn_by_inverse_layer_idx=True"]
+
+
+@pytest.mark.parametrize(("scaling", "message"), [
+    ({"rope_type": "longrope", "factor": 2.0}, r"rope_type='longrope': expected one of default, linear, dynamic, yarn, llama3"),
+    ({"type": "linear"}, r"rope_scaling.factor is missing"),
+    ({"rope_type": "linear", "factor": 2.0, "mystery": 1}, r"rope_scaling.mystery=1: not known"),
+    ({"rope_type": "yarn", "factor": 4.0, "attention_factor": 1.0}, r"attention_factor=1.0: expected 0.1 ln\(factor\) \+ 1 = 1.13863"),
+    ({"rope_type": "yarn", "factor": 4.0, "mscale": 1.0, "mscale_all_dim": 1.0}, r"rope_scaling.mscale=1.0: expected a sharpening"),
+    ({"rope_type": "yarn", "factor": 4.0, "truncate": False}, r"rope_scaling.truncate=False"),
+    ({"rope_type": "llama3", "factor": 4.0, "original_max_position_embeddings": 8, "low_freq_factor": 1.0}, r"high_freq_factor is missing"),
+])  # fmt: skip
+def test_ways_of_stretching_that_cannot_be_expressed_are_refused(scaling, message):
+    with pytest.raises(ConfigError, match=message):
+        importer_of("LlamaForCausalLM").config_of({"rope_scaling": scaling})
+
+
+def test_ways_of_stretching():
+    def fields(scaling):
+        found = importer_of("LlamaForCausalLM").config_of({"rope_scaling": scaling, "max_position_embeddings": 512})
+        return {path.removeprefix("model.position.scaling."): value for path, value in found.items() if "scaling" in path}
+
+    assert fields(None) == fields({"rope_type": "default"}) == {}
+    assert fields({"type": "linear", "factor": 2.0}) == {"kind": "linear", "factor": 2.0}
+    assert fields({"rope_type": "dynamic", "factor": 2.0}) == {"kind": "dynamic", "factor": 2.0, "original_length": 512}
+    yarn = {"kind": "yarn", "factor": 4.0, "original_length": 512, "low": 1, "high": 32}
+    assert fields({"rope_type": "yarn", "factor": 4.0}) == yarn
+    assert fields({"rope_type": "yarn", "factor": 4.0, "attention_factor": 1.1386294361119891, "original_max_position_embeddings": 64,
+                   "beta_slow": 2.0}) == yarn | {"original_length": 64, "low": 2.0}  # fmt: skip
+
+
+def test_layers_of_several_kinds_have_the_shortest_pattern():
+    a, b = ("local", {"attention.window": 4}), ("global", {"attention.window": 0})
+    both = {"model.layers.kinds.local.attention.window": 4, "model.layers.kinds.global.attention.window": 0}
+    assert kinds([a, b, a, b, a]) == {"model.layers.pattern": ("local", "global")} | both
+    assert kinds([a, a, b, a, a]) == {"model.layers.pattern": ("local", "local", "global")} | both
+    assert kinds([b, b, a]) == {"model.layers.pattern": ("global", "global", "local")} | both
+    assert kinds([a, a, a]) == {"model.attention.window": 4}
+
+
+def test_windows_follow_the_class_s_own_rules():
+    def pattern(class_name, **hf):
+        model = resolve_like(class_name, hf, {"data.tokenizer.kind": "characters"}).model
+        kinds = model.layers.pattern
+        return [kinds[layer % len(kinds)] for layer in range(model.num_layers)] if kinds else None
+
+    assert pattern("Gemma2ForCausalLM")[:4] == ["local", "global", "local", "global"]
+    assert pattern("Gemma3ForCausalLM")[:7] == ["local"] * 5 + ["global", "local"]
+    assert pattern("Gemma3ForCausalLM", sliding_window_pattern=3)[:4] == ["local", "local", "global", "local"]
+    assert pattern("Qwen3ForCausalLM") is None
+    assert pattern("Qwen3ForCausalLM", use_sliding_window=True, max_window_layers=30) == ["global"] * 30 + ["local"] * 2
+    assert pattern("SmolLM3ForCausalLM")[:5] == ["global"] * 3 + ["global_nope", "global"]
+    assert pattern("SmolLM3ForCausalLM", use_sliding_window=True, sliding_window=9)[:5] == ["global"] * 3 + ["local_nope", "global"]
+
+
+@pytest.mark.parametrize("class_name", ["GPT2LMHeadModel", "OpenAIGPTLMHeadModel", "GPTJForCausalLM"])
+def test_the_classes_other_names_of_a_setting(class_name):
+    config_of = importer_of(class_name).config_of
+    assert config_of({"hidden_size": 512, "num_hidden_layers": 3}) == config_of({"n_embd": 512, "n_layer": 3}) != config_of({})
+
+
+def test_gpt_1_means_the_tanh_form_by_gelu():
+    assert importer_of("OpenAIGPTLMHeadModel").config_of({})["model.ffn.gelu_approximation"] == "tanh"
+    assert ACTIVATIONS["gelu"]["model.ffn.gelu_approximation"] == "none"
+
+
+def test_a_setting_read_with_a_default_is_known():
+    settings = Settings({"a": 1, "b": 2}, {"c": 3}, inert=("b",))
+    assert (settings.get("a", 5), settings.get("missing", 5), settings["c"]) == (1, 5, 3)
+    settings.finish()
+
+
+def test_a_value_of_a_wrong_type_is_a_refusal_too():
+    with pytest.raises(ConfigError, match=r"config of GPTNeoXForCausalLM has a value of a wrong type: TypeError"):
+        resolve_like("GPTNeoXForCausalLM", {"hidden_size": "wide"})
+    with pytest.raises(ConfigError, match=r"rope_scaling=2\.0: expected a dict"):
+        resolve_like("LlamaForCausalLM", {"rope_scaling": 2.0})
+    with pytest.raises(ConfigError, match=r"model\.attention\.num_heads='many': expected a whole number"):
+        resolve_like("LlamaForCausalLM", {"num_attention_heads": "many", "num_key_value_heads": 2})

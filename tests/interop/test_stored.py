@@ -1,0 +1,48 @@
+"""Every system against what the library that defined it returned, stored once: outputs and gradients with the same random weights."""
+
+import numpy as np
+import pytest
+
+from tests.parity.harness import cotangents, make_batch, output_difference, random_tensor, resolved, run_ours
+from tests.parity.systems import SYSTEMS
+from tests.stored_outputs import FOLDER, digest, read
+from zoo.interop import export_weights, import_weights, importer_of
+from zoo.interop.mapping import from_zoo, nest
+
+by_name = pytest.mark.parametrize("system", SYSTEMS, ids=lambda system: system.name)
+
+
+def stored_tensors(about):
+    return {name: random_tensor(name, tuple(shape)) for name, shape in about["tensors"].items()}
+
+
+def test_every_system_is_stored_and_nothing_else():
+    assert {path.stem for path in FOLDER.iterdir()} == {system.name for system in SYSTEMS}
+
+
+@by_name
+def test_outputs_and_gradients_are_those_stored(system):
+    about, outputs, gradients, batch = read(system.name)
+    config = resolved(system, about["config"])
+    for name, array in make_batch(system, config, padded=True).items():
+        np.testing.assert_array_equal(array, batch[name])
+    weights = cotangents(outputs, batch)
+    ours, our_gradients = run_ours(system, about["config"], stored_tensors(about), batch, weights, system.kernels[0], scan=False)
+    assert output_difference(ours, outputs, batch) <= system.tolerance
+    # A wrong gradient of a tensor changes its norm or its product with a random direction; see `gradient_differences` for the floor.
+    found = digest(from_zoo(importer_of(system.reference).rules(config.model), nest(our_gradients)))
+    scale = np.maximum(gradients["norms"], 1e-2 * gradients["norms"].max())
+    for name in ("norms", "products"):
+        assert np.abs((found[name] - gradients[name]) / scale).max() <= system.tolerance
+
+
+@by_name
+def test_weights_read_and_written_again_are_bit_equal(system):
+    about = read(system.name)[0]
+    config, tensors = resolved(system, about["config"]), stored_tensors(about)
+    params, stats = import_weights(system.reference, config, tensors)
+    written = export_weights(system.reference, config, params, stats)
+    assert set(written) == set(tensors)
+    for name in tensors:
+        assert written[name].dtype == tensors[name].dtype
+        np.testing.assert_array_equal(written[name], tensors[name])

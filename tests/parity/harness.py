@@ -1,0 +1,170 @@
+"""Our side of a comparison: weights that follow from their names, rows of tokens, outputs and gradients. Needs no torch."""
+
+import zlib
+from collections.abc import Mapping
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from flax import nnx
+
+from tests.building import compiled
+from tests.parity.systems import System
+from zoo.config import ResolvedConfig
+from zoo.interop import import_weights, importer_of, resolve_like
+from zoo.interop.mapping import flatten, to_zoo
+from zoo.layers.context import Context
+from zoo.models.architectures import make_model
+from zoo.models.functional import split
+
+Arrays = dict[str, np.ndarray]
+# Ids below are special in some class: padding, beginning, end.
+FIRST_TOKEN = 4
+
+
+def random_tensor(name: str, shape: tuple[int, ...]) -> np.ndarray:
+    """The random value of a tensor, a function of its name and shape: nothing keeps its initial value, so that nothing can be forgotten.
+
+    Matrices keep activations near 1, factors of norms are around 1, biases are far from 0.
+    """
+    drawn = np.random.default_rng(zlib.crc32(name.encode())).standard_normal(shape)
+    if len(shape) < 2:
+        drawn = 1 + 0.3 * drawn if name.endswith("weight") else 0.3 * drawn
+    elif "emb" not in name and "wte" not in name and "wpe" not in name:
+        drawn = drawn * (shape[-1] * shape[-2]) ** -0.25
+    return drawn.astype(np.float32)
+
+
+def resolved(system: System, hf: Mapping[str, Any], **more: Any) -> ResolvedConfig:
+    """The config of a system.
+
+    Args:
+        system: the system.
+        hf: the reference's config as a dict.
+        **more: fields below `model`, with "__" for ".".
+    """
+    fields = {"data.tokenizer.kind": "characters", "data.sequence_length": system.length, "data.batch_size": 2}
+    changes = {"model." + path.replace("__", "."): value for path, value in more.items()}
+    return resolve_like(system.reference, hf, fields | dict(system.overrides) | changes)
+
+
+def make_batch(system: System, config: ResolvedConfig, padded: bool) -> Arrays:
+    """Two rows of random tokens, and with `padded` the second has empty slots: in front in a decoder, at the end in an encoder.
+
+    Returns:
+        tokens and positions [2, T], where -1 marks an empty slot; in an encoder of segments also these; for an encoder-decoder also
+        source and source_positions [2, S].
+    """
+    generator = np.random.default_rng(zlib.crc32(system.name.encode()))
+    model, length = config.model, system.length
+
+    def row(length: int, in_front: bool) -> tuple[np.ndarray, np.ndarray]:
+        positions = np.stack([np.arange(length)] * 2)
+        empty = length // 3 if padded else 0
+        positions[1] = np.r_[[-1] * empty, :length - empty] if in_front else np.r_[:length - empty, [-1] * empty]
+        return np.where(positions < 0, 0, generator.integers(FIRST_TOKEN, model.vocab_size, (2, length))), positions
+
+    both = model.architecture == "encoder_decoder"
+    batch = dict(zip(("tokens", "positions"), row(length * 2 // 3 if both else length, model.architecture == "decoder"), strict=True))
+    if both:
+        batch |= dict(zip(("source", "source_positions"), row(length, False), strict=True))
+    if model.embedding.segments:
+        batch["segments"] = generator.integers(0, model.embedding.segments, batch["tokens"].shape)
+    return batch
+
+
+def cotangents(outputs: Mapping[str, np.ndarray], batch: Arrays) -> Arrays:
+    """The weights of a random linear functional of the outputs; those of empty slots are 0."""
+    weights = {}
+    for name, output in outputs.items():
+        drawn = np.random.default_rng(zlib.crc32(name.encode())).standard_normal(output.shape)
+        if output.ndim == 3:
+            drawn = drawn * (batch["positions"] >= 0)[..., None]
+        weights[name] = drawn.astype(np.float32)
+    return weights
+
+
+def _outputs(module: nnx.Module, config: ResolvedConfig, batch: Mapping[str, Any], full: bool) -> dict[str, Any]:
+    model = config.model
+    context = Context(batch["positions"], causal=model.architecture != "encoder", in_order=full)
+    if model.architecture == "encoder_decoder":
+        source = Context(batch["source_positions"], causal=False, in_order=full)
+        hidden = module(batch["source"], batch["tokens"], source, context)
+    elif "segments" in batch:
+        hidden = module(batch["tokens"], context, batch["segments"])
+    else:
+        hidden = module(batch["tokens"], context)
+    outputs = {"logits": module.logits(hidden, context)}
+    if model.architecture == "encoder" and model.head.next_sentence:
+        outputs["next_sentence"] = module.next_sentence_logits(hidden)
+    return outputs
+
+
+def run_ours(
+    system: System, hf: Mapping[str, Any], tensors: Mapping[str, np.ndarray], batch: Arrays, weights: Arrays, kernel: str, scan: bool
+) -> tuple[Arrays, Arrays]:
+    """Outputs and gradients of our model.
+
+    Args:
+        system: the system.
+        hf: the reference's config as a dict.
+        tensors: the reference's weights by name.
+        batch: of `make_batch`.
+        weights: of `cotangents`.
+        kernel: the attention kernel.
+        scan: whether the layers are scanned.
+
+    Returns:
+        (outputs by name, gradients of the weighted sum of the outputs by our paths).
+    """
+    fields = {"scan_layers": scan}
+    if resolved(system, hf).model.attention.kind == "softmax":
+        fields["attention__kernel"] = kernel
+    config = resolved(system, hf, **fields)
+    graph = split(make_model(config))[0]
+    values, stats = (jax.tree.map(jnp.asarray, tree) for tree in import_weights(system.reference, config, tensors))
+    full = all((positions >= 0).all() for name, positions in batch.items() if "positions" in name)
+
+    def functional(values, stats, batch, weights):
+        outputs = _outputs(nnx.merge(graph, values, stats), config, batch, full)
+        return sum((outputs[name] * weights[name]).sum() for name in weights), outputs
+
+    arrays = {name: jnp.asarray(array, jnp.int32) for name, array in batch.items()}
+    (_, outputs), gradients = compiled(jax.value_and_grad(functional, has_aux=True))(values, stats, arrays, weights)
+    return outputs, flatten(gradients)
+
+
+def imported_gradients(system: System, hf: Mapping[str, Any], gradients: Mapping[str, np.ndarray]) -> Arrays:
+    """The reference's gradients by our paths: the rules only move numbers, so they hold for gradients too."""
+    config = resolved(system, hf)
+    return flatten(to_zoo(importer_of(system.reference).rules(config.model), gradients, split(make_model(config))[1]))
+
+
+def output_difference(ours: Arrays, theirs: Arrays, batch: Arrays) -> float:
+    """The largest difference of the outputs, relative to the largest magnitude, over the slots that are filled."""
+    assert set(ours) == set(theirs)
+    filled = batch["positions"] >= 0
+    worst = 0.0
+    for name in theirs:
+        assert ours[name].shape == theirs[name].shape, name
+        one, other = (x[name][filled] if x[name].ndim == 3 else x[name] for x in (ours, theirs))
+        worst = max(worst, _relative(one, other, 0.0))
+    return worst
+
+
+def gradient_differences(ours: Arrays, theirs: Arrays) -> dict[str, float]:
+    """The largest difference of every gradient, relative to its largest magnitude.
+
+    Where that is below a hundredth of the largest of all gradients, relative to this hundredth: some gradients are 0 but for rounding,
+    e.g. that of a bias that is added to all keys.
+    """
+    assert set(ours) == set(theirs)
+    floor = 1e-2 * max(np.abs(gradient).max() for gradient in theirs.values())
+    return {path: _relative(ours[path], theirs[path], floor) for path in theirs}
+
+
+def _relative(one: np.ndarray, other: np.ndarray, floor: float) -> float:
+    one, other = one.astype(np.float64), other.astype(np.float64)
+    difference = np.abs(one - other).max() / max(np.abs(other).max(), floor, 1e-30)
+    return float("inf") if np.isnan(difference) else float(difference)

@@ -1,0 +1,98 @@
+"""The other side of a comparison: models of the libraries that defined them, with random weights, their outputs and gradients."""
+
+import importlib
+import inspect
+import json
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import torch
+
+from tests.parity.harness import Arrays, cotangents, random_tensor
+from tests.parity.systems import System
+from zoo.config import ResolvedConfig
+
+
+class Transformers:
+    """A class of Hugging Face's transformers, in evaluation mode with plain attention.
+
+    Args:
+        system: names the class and its settings.
+        dtype: type of weights and activations.
+    """
+
+    def __init__(self, system: System, dtype: torch.dtype = torch.float32):
+        library = importlib.import_module("transformers")
+        library.logging.set_verbosity_error()
+        kind = getattr(library, system.reference)
+        config = kind.config_class(**system.settings)
+        config._attn_implementation = "eager"
+        self.module = kind(config).eval()
+        fill(self.module)
+        self.module.to(dtype)
+        self.version = f"transformers {library.__version__}"
+        self.hf: dict[str, Any] = json.loads(config.to_json_string(use_diff=False))
+        # What the library writes to a config.json: it leaves out most of what has its default value.
+        self.written: dict[str, Any] = json.loads(config.to_json_string())
+
+    def tensors(self) -> Arrays:
+        """The state dict, buffers and tied copies included."""
+        return {name: tensor.detach().numpy() for name, tensor in self.module.state_dict().items()}
+
+    def outputs(self, batch: Arrays, config: ResolvedConfig) -> dict[str, torch.Tensor]:
+        """Runs the module on a batch of `harness.make_batch`."""
+        accepted = inspect.signature(self.module.forward).parameters
+        numbers = {name: torch.tensor(array, dtype=torch.long) for name, array in batch.items()}
+        filled = (numbers["positions"] >= 0).long()
+        inputs = {"input_ids": numbers["tokens"], "attention_mask": filled}
+        if "source" in batch:
+            inputs = {"input_ids": numbers["source"], "attention_mask": (numbers["source_positions"] >= 0).long(),
+                      "decoder_input_ids": numbers["tokens"], "decoder_attention_mask": filled}  # fmt: skip
+        elif config.model.architecture == "decoder" and "position_ids" in accepted:
+            # Without them the class would count from the first slot, empty or not.
+            inputs["position_ids"] = numbers["positions"].clamp(min=0)
+        if "segments" in batch:
+            inputs["token_type_ids"] = numbers["segments"]
+        if "global_attention_mask" in accepted and config.model.attention.global_tokens:
+            inputs["global_attention_mask"] = torch.zeros_like(filled)
+            inputs["global_attention_mask"][:, : config.model.attention.global_tokens] = 1
+        out = self.module(**inputs, use_cache=False) if "use_cache" in accepted else self.module(**inputs)
+        found = {"logits": out["prediction_logits" if "prediction_logits" in out else "logits"]}
+        if "seq_relationship_logits" in out:
+            found["next_sentence"] = out["seq_relationship_logits"]
+        return found
+
+
+LIBRARIES: dict[str, Any] = {"transformers": Transformers}
+
+
+def fill(module: torch.nn.Module) -> None:
+    """Gives everything that is learned the random value that belongs to its name."""
+    with torch.no_grad():
+        for name, parameter in learned(module).items():
+            parameter.copy_(torch.tensor(random_tensor(name, tuple(parameter.shape))))
+
+
+def learned(module: torch.nn.Module) -> dict[str, torch.Tensor]:
+    """The parameters by name, without those that are constants (Marian's sinusoids), and buffers that are parameters of ours."""
+    found = {name: parameter for name, parameter in module.named_parameters() if parameter.requires_grad}
+    return found | {name: buffer.requires_grad_() for name, buffer in module.named_buffers() if name == "final_logits_bias"}
+
+
+def build(system: System, dtype: torch.dtype = torch.float32) -> Any:
+    """The reference of a system: an object with `hf`, `written`, `version`, `module`, `tensors()` and `outputs(batch, config)`."""
+    return LIBRARIES[system.library](system, dtype)
+
+
+def run_theirs(reference: Any, batch: Arrays, config: ResolvedConfig) -> tuple[Arrays, Arrays, Arrays]:
+    """Outputs of the reference, the weights of the functional, and its gradients by the reference's names."""
+    for parameter in learned(reference.module).values():
+        parameter.grad = None
+    outputs: Mapping[str, torch.Tensor] = reference.outputs(batch, config)
+    values = {name: output.detach().numpy() for name, output in outputs.items()}
+    weights = cotangents(values, batch)
+    sum((output * torch.tensor(weights[name])).sum() for name, output in outputs.items()).backward()
+    gradients = {name: np.zeros(parameter.shape, np.float32) if parameter.grad is None else parameter.grad.numpy()
+                 for name, parameter in learned(reference.module).items()}
+    return values, weights, gradients

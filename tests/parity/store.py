@@ -1,0 +1,53 @@
+"""Runs the references and writes what they return to tests/stored/, for the tests that need no other library.
+
+    python -m tests.parity.store            all systems
+    python -m tests.parity.store gpt2 llama these
+"""
+
+import sys
+
+from tests.parity.harness import make_batch, resolved
+from tests.parity.references import build, run_theirs
+from tests.parity.systems import SYSTEMS
+from tests.stored_outputs import FOLDER, write
+from zoo.interop import importer_of
+from zoo.interop.mapping import Rule
+
+LARGEST = 60_000
+
+
+def store(system) -> int:
+    """Writes one system's files and returns their size in bytes."""
+    reference = build(system)
+    config = resolved(system, reference.hf)
+    batch = make_batch(system, config, padded=True)
+    outputs, _, gradients = run_theirs(reference, batch, config)
+    importer = importer_of(system.reference)
+    rules = (*importer.rules(config.model), *importer.statistics(config.model))
+    # A class may have parameters that it does not use, e.g. BERT with distances a table of positions; the importer skips them.
+    read = {name for rule in rules if isinstance(rule, Rule) for name in rule.names()}
+    gradients = {name: gradient for name, gradient in gradients.items() if name in read}
+    about = {
+        "reference": system.reference,
+        "library": reference.version,
+        "config": reference.written,
+        "tensors": {name: list(tensor.shape) for name, tensor in reference.tensors().items() if name in read},
+    }
+    return write(system.name, about, outputs, gradients, batch)
+
+
+def main(names: list[str]) -> None:
+    """Stores the systems named, or all and nothing else."""
+    if not names:
+        for path in FOLDER.glob("*"):
+            path.unlink()
+    for system in SYSTEMS:
+        if not names or system.name in names:
+            size = store(system)
+            print(f"{system.name}: {size:,} bytes")
+            if size > LARGEST:
+                raise SystemExit(f"{system.name}: more than {LARGEST:,} bytes; make the system smaller")
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

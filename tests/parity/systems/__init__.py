@@ -1,0 +1,14 @@
+"""The systems that are compared with the library that defined them: tiny ones of random weights, and what the published ones count.
+
+Nothing here imports torch: the stored outputs and the table are checked without it.
+"""
+
+from tests.parity.systems.alibi import ALIBI
+from tests.parity.systems.decoders import DECODERS
+from tests.parity.systems.encoder_decoders import ENCODER_DECODERS
+from tests.parity.systems.encoders import ENCODERS
+from tests.parity.systems.record import Published, System
+
+__all__ = ["SYSTEMS", "Published", "System"]
+
+SYSTEMS: tuple[System, ...] = (*DECODERS, *ENCODERS, *ALIBI, *ENCODER_DECODERS)

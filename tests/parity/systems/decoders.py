@@ -1,0 +1,69 @@
+"""Decoders: GPT, GPT-NeoX, GPT-J, LLaMA and what is built as LLaMA is."""
+
+from typing import Any
+
+from tests.parity.systems.record import Published, System
+
+# Nothing is dropped, and every size is small and unlike the others.
+V, D, F, L = 99, 32, 56, 2
+GPT = {"vocab_size": V, "n_embd": D, "n_layer": L, "n_head": 4, "n_positions": 24, "attn_pdrop": 0.0, "embd_pdrop": 0.0, "resid_pdrop": 0.0}
+LLAMA = {"vocab_size": V, "hidden_size": D, "intermediate_size": F, "num_hidden_layers": L, "num_attention_heads": 4,
+         "num_key_value_heads": 2, "max_position_embeddings": 24}  # fmt: skip
+NEOX = {"vocab_size": V, "hidden_size": D, "intermediate_size": F, "num_hidden_layers": L, "num_attention_heads": 2, "rotary_pct": 0.25,
+        "max_position_embeddings": 24}  # fmt: skip
+
+
+def stretched(kind: str, **more: Any) -> dict[str, Any]:
+    """LLaMA with one way of stretching RoPE, trained at 8 tokens and run at 12."""
+    return LLAMA | {"head_dim": 16, "max_position_embeddings": 8, "rope_scaling": {"rope_type": kind, "factor": 2.5, **more}}
+
+
+DECODERS = (
+    System("gpt1", "post-norm, learned positions, GELU", "OpenAIGPTLMHeadModel", GPT, published=(
+        Published("configs/gpt1.py:base", 116_534_784),)),
+    System("gpt2", "pre-norm, learned positions, GELU", "GPT2LMHeadModel", GPT | {"n_inner": F}, published=(
+        Published("configs/gpt2.py:small", 124_439_808), Published("configs/gpt2.py:medium", 354_823_168),
+        Published("configs/gpt2.py:large", 774_030_080), Published("configs/gpt2.py:xl", 1_557_611_200))),
+    System("gpt2-unscaled-relu", "scores not scaled, ReLU, untied head", "GPT2LMHeadModel",
+           GPT | {"scale_attn_weights": False, "activation_function": "relu", "tie_word_embeddings": False}),
+    System("gpt-neox", "side by side with two norms, a quarter of each head rotated", "GPTNeoXForCausalLM", NEOX, published=(
+        Published({"vocab_size": 50304, "hidden_size": 768, "num_hidden_layers": 12, "num_attention_heads": 12, "intermediate_size": 3072},
+                  162_322_944, "Pythia 160M"),)),
+    System("gpt-neox-sequential", "one after the other, no bias in attention, all of each head rotated", "GPTNeoXForCausalLM",
+           NEOX | {"use_parallel_residual": False, "attention_bias": False, "rotary_pct": 1.0}),
+    System("gpt-j", "side by side with one norm, neighbouring pairs rotated", "GPTJForCausalLM", GPT | {"n_head": 2, "rotary_dim": 8}),
+    System("llama", "RMSNorm, RoPE, SwiGLU, a key head for every query head", "LlamaForCausalLM", LLAMA | {"num_key_value_heads": 4},
+           published=(Published("configs/llama.py:7b", 6_738_415_616), Published("configs/llama.py:13b", 13_015_864_320),
+                      Published("configs/llama.py:33b", 32_528_943_616), Published("configs/llama.py:65b", 65_285_660_672))),
+    System("llama-grouped", "GQA: two query heads to a key head", "LlamaForCausalLM", LLAMA, published=(
+        Published("configs/llama.py:v2-70b", 68_976_648_192),
+        Published({"vocab_size": 128256, "intermediate_size": 14336, "num_key_value_heads": 8, "rope_theta": 5e5}, 8_030_261_248,
+                  "LLaMA 3 8B"))),
+    System("llama-multi-query", "MQA: one key head, biases, tied head, wide heads", "LlamaForCausalLM",
+           LLAMA | {"num_key_value_heads": 1, "attention_bias": True, "mlp_bias": True, "tie_word_embeddings": True, "head_dim": 12}),
+    System("llama-linear", "positions divided (position interpolation)", "LlamaForCausalLM", stretched("linear")),
+    System("llama-dynamic", "theta that grows with the length (dynamic NTK)", "LlamaForCausalLM", stretched("dynamic")),
+    System("llama-yarn", "YaRN", "LlamaForCausalLM", stretched("yarn", original_max_position_embeddings=8, beta_fast=4.0, beta_slow=0.25)),
+    System("llama-3.1", "LLaMA 3.1's stretching", "LlamaForCausalLM",
+           stretched("llama3", original_max_position_embeddings=8, low_freq_factor=0.5, high_freq_factor=2.0)),
+    System("mistral", "sliding window", "MistralForCausalLM", LLAMA | {"sliding_window": 5}, length=16, published=(
+        Published("configs/mistral.py:7b", 7_241_732_096),)),
+    System("smollm3", "no positions in every other layer", "SmolLM3ForCausalLM",
+           LLAMA | {"no_rope_layer_interval": 2, "pad_token_id": 0, "bos_token_id": 1, "eos_token_id": 2}),
+    System("qwen3", "queries and keys normalised head by head", "Qwen3ForCausalLM", LLAMA | {"head_dim": 12}),
+    System("olmo2", "norms after the sublayers, queries and keys normalised as a whole", "Olmo2ForCausalLM", LLAMA),
+    System("gemma", "factors less one, scaled embedding, GeGLU", "GemmaForCausalLM", LLAMA | {"head_dim": 12}, published=(
+        Published({"hidden_size": 2048, "intermediate_size": 16384, "num_hidden_layers": 18, "num_attention_heads": 8,
+                   "num_key_value_heads": 1}, 2_506_172_416, "Gemma 2B"),
+        Published({}, 8_537_680_896, "Gemma 7B"))),
+    System("gemma2", "local and global in turn, norms on both sides, caps", "Gemma2ForCausalLM",
+           LLAMA | {"head_dim": 12, "query_pre_attn_scalar": 20, "sliding_window": 5, "attn_logit_softcapping": 2.0,
+                    "final_logit_softcapping": 3.0}, length=16,
+           published=(Published("configs/gemma2.py:2b", 2_614_341_888), Published("configs/gemma2.py:9b", 9_241_705_984),
+                      Published("configs/gemma2.py:27b", 27_227_128_320))),
+    System("gemma3", "two local layers to a global one, each with its theta", "Gemma3ForCausalLM",
+           LLAMA | {"num_hidden_layers": 5, "head_dim": 12, "query_pre_attn_scalar": 20, "sliding_window": 5, "rope_theta": 1000.0,
+                    "rope_local_base_freq": 10.0, "rope_scaling": {"rope_type": "linear", "factor": 2.0},
+                    "layer_types": ["sliding_attention", "sliding_attention", "full_attention", "sliding_attention", "sliding_attention"]},
+           length=16, published=(Published("configs/gemma3.py:270m", 268_098_176), Published("configs/gemma3.py:1b", 999_885_952))),
+)  # fmt: skip

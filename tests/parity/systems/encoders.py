@@ -1,0 +1,42 @@
+"""Encoders: BERT and what was built after it, with distances in BERT's layers (Shaw) and windows (Longformer)."""
+
+from tests.parity.systems.record import Published, System
+
+# Nothing is dropped, and every size is small and unlike the others.
+BERT = {"vocab_size": 99, "hidden_size": 32, "intermediate_size": 56, "num_hidden_layers": 2, "num_attention_heads": 4,
+        "max_position_embeddings": 24, "hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0}  # fmt: skip
+DISTILBERT = {"vocab_size": 99, "dim": 32, "hidden_dim": 56, "n_layers": 2, "n_heads": 4, "max_position_embeddings": 24, "dropout": 0.0,
+              "attention_dropout": 0.0}  # fmt: skip
+# Outputs of long rows are kept small.
+LONG = BERT | {"vocab_size": 23, "hidden_size": 16, "intermediate_size": 24, "num_attention_heads": 2, "max_position_embeddings": 280}
+HEADS = ("head", "next_sentence")
+
+ENCODERS = (
+    System("bert", "post-norm, learned positions, two segments; heads for hidden tokens and the next sentence", "BertForPreTraining", BERT,
+           published=(Published("configs/bert.py:base", 110_106_428), Published("configs/bert.py:base", 109_482_240, without=HEADS),
+                      Published("configs/bert.py:large", 336_226_108), Published("configs/bert.py:large", 335_141_888, without=HEADS),
+                      Published("configs/bert.py:base-cased", 108_310_272, without=HEADS))),
+    System("bert-masked", "the head for hidden tokens alone", "BertForMaskedLM", BERT, published=(
+        Published({}, 109_514_298, "BERT base, the head for hidden tokens alone"),)),
+    System("bert-untied", "untied head, SiLU, three segments, another epsilon", "BertForMaskedLM",
+           BERT | {"tie_word_embeddings": False, "hidden_act": "silu", "type_vocab_size": 3, "layer_norm_eps": 0.05}),
+    System("shaw-keys", "a vector for every distance, added to the keys", "BertForMaskedLM",
+           BERT | {"position_embedding_type": "relative_key", "max_position_embeddings": 13}),
+    System("roberta", "positions count from 2", "RobertaForMaskedLM", BERT, published=(
+        Published("configs/roberta.py:base", 124_697_433), Published("configs/roberta.py:large", 355_412_057))),
+    System("distilbert", "BERT without segments", "DistilBertForMaskedLM", DISTILBERT, published=(
+        Published("configs/distilbert.py:base", 66_985_530), Published("configs/distilbert.py:base", 66_362_880, without=("head",)))),
+    System("distilbert-sinusoidal", "sines and cosines in turn, ReLU", "DistilBertForMaskedLM",
+           DISTILBERT | {"sinusoidal_pos_embds": True, "activation": "relu"}),
+    # The class counts 1536 rows of 64 sines and cosines too: 124,197,968.
+    System("roformer", "queries and keys rotated, neighbouring pairs", "RoFormerForMaskedLM", BERT, published=(
+        Published("configs/roformer.py:base", 124_197_968 - 1536 * 64),)),
+    System("longformer", "a window, and a global token with matrices of its own", "LongformerForMaskedLM", BERT | {"attention_window": 4},
+           length=15, published=(Published("configs/longformer.py:base", 148_711_257),)),
+    System("longformer-windows", "another window in every other layer, two global tokens", "LongformerForMaskedLM",
+           BERT | {"num_hidden_layers": 3, "attention_window": [4, 8, 4]}, {"model.attention.global_tokens": 2}, length=17),
+    System("longformer-local", "a window and no global token", "LongformerForMaskedLM", BERT | {"attention_window": 4},
+           {"model.attention.global_tokens": 0, "model.attention.global_projections": False}, length=15),
+    System("longformer-blocks", "rows that are cut into blocks where they are full", "LongformerForMaskedLM",
+           LONG | {"attention_window": 12}, {"model.attention.global_tokens": 3}, length=265),
+)  # fmt: skip

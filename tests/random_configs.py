@@ -1,0 +1,99 @@
+"""Random configs, drawn over every field there is: what a user may type, sensible or not."""
+
+from hypothesis import strategies
+
+from zoo import config as configs
+from zoo.config.fields import EMBEDDED_POSITIONS, OBJECTIVES_OF
+from zoo.config.scopes import KINDS, SIDES, overridable, scoped
+from zoo.errors import ConfigError
+
+# A small model of every architecture, from which a drawn config departs.
+SMALL = {"model.dim": 16, "model.num_layers": 2, "data.sequence_length": 16, "data.batch_size": 4, "training.steps": 4}
+ATTENDING = {"model.attention.num_heads": 2, "model.ffn.hidden_dim": 24}
+RECURRENT = {"model.elmo.cell_dim": 8, "model.elmo.characters": 6, "model.elmo.character_dim": 4, "model.elmo.filters": (1, 4, 2, 4)}
+# Numbers around which a small model can still be built; what is not named here is drawn near its default and its limits.
+NUMBERS = {
+    "seed": (0, 1, 2**31 - 1), "model.dim": (8, 16, 12, 7), "model.num_layers": (1, 2, 3), "model.vocab_size": (257, 258, 300, 2),
+    "model.attention.num_heads": (1, 2, 4, 3), "model.attention.num_kv_heads": (1, 2), "model.attention.head_dim": (2, 4, 6, 3),
+    "model.attention.window": (0, 1, 2, 3, 5, 100), "model.attention.global_tokens": (0, 1, 3), "model.attention.features": (1, 5, 16),
+    "model.attention.redraw_every": (0, 1, 1000), "model.ffn.hidden_dim": (1, 8, 13), "model.position.max_length": (4, 16, 40),
+    "model.position.offset": (0, 2), "model.position.fraction": (1.0, 0.5, 0.3), "model.position.theta": (0.5, 10.0, 1e6),
+    "model.position.scaling.factor": (1.0, 2.0, 8.0), "model.position.scaling.original_length": (1, 4, 64),
+    "model.position.scaling.low": (1.0, 2.0, 40.0), "model.position.scaling.high": (0.5, 4.0, 32.0),
+    "model.position.buckets": (4, 6, 8, 32), "model.position.max_distance": (2, 5, 128), "model.position.clip": (0, 1, 4),
+    "model.embedding.segments": (0, 1, 2), "model.norm.epsilon": (1e-12, 1e-5, 1.0), "model.dropout": (0.0, 0.1, 0.9),
+    "model.attention.dropout": (0.0, 0.1), "model.attention.scale": (0.1, 1.0), "model.attention.softcap": (0.0, 1.0, 50.0),
+    "model.head.softcap": (0.0, 5.0), "model.init.std": (1e-6, 0.02, 1.0), "model.init.embedding_std": (1e-6, 0.02, 1.0),
+    "model.elmo.characters": (3, 6), "model.elmo.character_dim": (1, 4), "model.elmo.highways": (0, 1, 2),
+    "model.elmo.cell_dim": (1, 8), "model.elmo.cell_clip": (0.0, 0.01, 3.0), "model.elmo.projection_clip": (0.0, 0.01, 3.0),
+    "objective.chunk_tokens": (0, 1, 7, 64), "objective.prefix_length": (1, 5, 15, 16), "objective.z_loss": (0.0, 1e-4, 1.0),
+    "data.sequence_length": (1, 2, 8, 16), "data.batch_size": (1, 2, 4), "data.tokenizer.vocab_size": (258, 300),
+    "training.steps": (1, 4), "training.accumulation_steps": (1, 2, 3), "optimizer.learning_rate": (1e-6, 1e-3),
+    "schedule.warmup_steps": (0, 2, 9), "mesh.data": (-1, 0, 1, 2), "mesh.fsdp": (1, 2), "mesh.tensor": (1, 2),
+}  # fmt: skip
+TUPLES = {"model.layers.pattern": ((), ("local",), ("local", "global"), ("local", "local", "global")),
+          "model.elmo.filters": ((1, 4), (1, 4, 2, 4), (1,), ()), "training.eval_lengths": ((), (8,), (8, 32))}
+# Text is read elsewhere; nothing of it is needed to build a model.
+NOT_DRAWN = ("data.source", "data.tokenizer.kind")
+
+
+def values(path):
+    """A strategy of values for the field at a path: mostly allowed ones."""
+    field = configs.field_at(path)
+    name = path if path in configs.BY_PATH else "model." + path.split(".", 4 if path.startswith(KINDS) else 2)[-1]
+    if field.choices:
+        drawn = strategies.sampled_from(list(field.choices))
+    elif field.kind is bool:
+        drawn = strategies.booleans()
+    elif name in NUMBERS:
+        drawn = strategies.sampled_from(NUMBERS[name])
+    elif field.kind is tuple:
+        drawn = strategies.sampled_from(TUPLES[name])
+    elif field.kind is str:
+        drawn = strategies.sampled_from(("", "x"))
+    else:
+        low = field.minimum if field.minimum is not None else (field.above or 0) + 1e-6
+        around = [field.default, low, *([field.maximum] if field.maximum is not None else []), 2 * field.default]
+        drawn = strategies.sampled_from([field.kind(number) for number in around])
+    return strategies.one_of(drawn, strategies.just(configs.AUTO)) if field.auto else drawn
+
+
+@strategies.composite
+def random_configs(draw, changes=8, tidy=True):
+    """A small model of some architecture with up to `changes` fields drawn anew, kinds of layers and sides included.
+
+    Args:
+        draw: from hypothesis.
+        changes: the most fields that are changed.
+        tidy: fields that the drawn choices do not read return to their defaults; else such a config is refused.
+    """
+    architecture = draw(strategies.sampled_from(list(OBJECTIVES_OF)))
+    config = {**SMALL, **(RECURRENT if architecture == "elmo" else ATTENDING), "model.architecture": architecture,
+              "objective.kind": OBJECTIVES_OF[architecture][0]}
+    paths = [path for path in configs.BY_PATH if path not in NOT_DRAWN]
+    chosen = draw(strategies.lists(strategies.sampled_from(paths), max_size=changes, unique=True))
+    drawn = {path: draw(values(path)) for path in chosen}
+    scopes = [f"{KINDS}.{name}" for name in dict.fromkeys(drawn.get("model.layers.pattern", ()))]
+    scopes += draw(strategies.lists(strategies.sampled_from(SIDES), max_size=2, unique=True)) if architecture == "encoder_decoder" else []
+    for scope in scopes:
+        inner = draw(strategies.lists(strategies.sampled_from(overridable(scope)), min_size=1, max_size=3, unique=True))
+        drawn |= {scoped(scope, path): draw(values(scoped(scope, path))) for path in inner}
+    flat = config | drawn
+    return configs.override(configs.default(), tidied(flat) if tidy else flat)
+
+
+def tidied(flat):
+    """Drops what the config's other choices do not read, as a user would after the first error."""
+    flat = dict(flat)
+    while True:
+        try:
+            configs.resolve(configs.override(configs.default(), flat))
+            return flat
+        except ConfigError as error:
+            idle = [path for problem in error.problems if "has no effect" in problem for path in flat
+                    if problem.startswith((f"{path}=", f"{path} "))]
+            kinds = [path for path in flat if path.endswith(".position.kind") and path not in configs.BY_PATH
+                     and flat[path] in (*EMBEDDED_POSITIONS, "relative_bias")]
+            if not idle and not kinds:
+                return flat
+            flat = {path: value for path, value in flat.items() if path not in (*idle, *kinds)}

@@ -1,0 +1,37 @@
+"""Names that tensors have in older files."""
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from zoo.errors import DataError
+
+
+class Renamed(Mapping[str, Any]):
+    """Tensors under their present names, read one at a time.
+
+    Args:
+        tensors: those of a file, by name.
+        endings: {".gamma": ".weight"}: how names end in older files, and how they end now.
+
+    Raises:
+        DataError: if two tensors would have one name.
+    """
+
+    def __init__(self, tensors: Mapping[str, Any], endings: Mapping[str, str]):
+        self.tensors = tensors
+        self.names: dict[str, str] = {}
+        for name in tensors:
+            old = next((ending for ending in endings if name.endswith(ending)), None)
+            present = name if old is None else name.removesuffix(old) + endings[old]
+            if present in self.names:
+                raise DataError(f"tensors {self.names[present]} and {name} are both {present}")
+            self.names[present] = name
+
+    def __getitem__(self, name: str) -> Any:
+        return self.tensors[self.names[name]]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.names)
+
+    def __len__(self) -> int:
+        return len(self.names)

@@ -1,0 +1,147 @@
+"""What all objectives share: from a model's prediction and its targets to the summed loss and the sums that turn it into metrics."""
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from flax import nnx
+from jaxtyping import Array, Float, Int, Key
+
+from zoo.config import ResolvedConfig
+from zoo.data.tokenizers import Tokenizer
+from zoo.layers.context import Context
+from zoo.models.architectures import make_model
+from zoo.models.functional import Params, Stats, statistics_of
+from zoo.models.head import Prediction
+from zoo.objectives.cross_entropy import cross_entropy
+
+Batch = Mapping[str, Int[Array, "B T"]]
+Constants = Mapping[str, Array]
+Sums = dict[str, Float[Array, ""]]
+
+
+class Pass(NamedTuple):
+    """How a forward pass runs.
+
+    Attributes:
+        dropout_key: None to drop nothing.
+        training: statistics are those of the batch, and rows are full: padding is met in evaluation only. So positions are the same for
+            all rows of a training batch, and what depends on them alone is computed once.
+    """
+
+    dropout_key: Key[Array, ""] | None
+    training: bool
+
+
+class Objective:
+    """-log p(target), summed over the tokens that an objective scores.
+
+    Args:
+        config: resolved.
+        tokenizer: what made the tokens.
+
+    Attributes:
+        model: the model, abstract.
+        constants: arrays that stay the same for a whole run; `sums` takes them back from the device.
+        share: weight of one scored target; targets of one token add up to 1.
+    """
+
+    share = 1.0
+
+    def __init__(self, config: ResolvedConfig, tokenizer: Tokenizer):
+        self.config, self.document_id = config, tokenizer.document_id
+        self.model: nnx.Module = make_model(config)
+        self.constants: dict[str, np.ndarray] = {"token_bytes": self.per_id(tokenizer.token_bytes().astype(np.int32))}
+
+    def per_id(self, table: np.ndarray) -> np.ndarray:
+        """Fills a table of the tokenizer's ids up with zeros to all ids of the model, of which further ones stand for no text."""
+        return np.pad(table, [(0, self.config.model.vocab_size - len(table))] + [(0, 0)] * (table.ndim - 1))
+
+    def predict(self, model: nnx.Module, batch: Batch, constants: Constants, how: Pass) -> tuple[Prediction, Int[Array, "B T"]]:
+        """Runs the model: what it predicts, and the targets, -1 where nothing is scored."""
+        raise NotImplementedError
+
+    def read(self, batch: Batch) -> Int[Array, ""]:
+        """Number of tokens of text that a batch goes through: by rows of T + 1 tokens that share one with the next row, T each."""
+        return (batch["tokens"][:, 1:] >= 0).sum()
+
+    def too_long(self, length: int) -> str | None:
+        """Says why rows of `length` tokens cannot be evaluated, or None where they can."""
+        return past_the_table(self.config.model, self.model, length)
+
+    def sums(
+        self,
+        graph: nnx.GraphDef,
+        params: Params,
+        stats: Stats,
+        batch: Batch,
+        constants: Constants,
+        dropout_key: Key[Array, ""] | None = None,
+        training: bool = False,
+    ) -> tuple[Float[Array, ""], tuple[Sums, Stats]]:
+        """Scores a batch.
+
+        Args:
+            graph, params, stats: the model, split.
+            batch: arrays with the rows first, as `zoo.data` makes them.
+            constants: `self.constants`, on the device.
+            dropout_key: None to drop nothing.
+            training: statistics are updated, and the loss has all its terms; else it is the cross-entropy alone.
+
+        Returns:
+            What training minimises, in nats summed over scored tokens, and beside it: {"loss": cross-entropy summed over scored tokens,
+            "weight": scored tokens, "bytes": bytes of text that they stand for, "tokens": tokens of text that were read}, and the
+            statistics after the call.
+        """
+        model = nnx.merge(graph, params, stats)
+        prediction, targets = self.predict(model, batch, constants, Pass(dropout_key, training))
+        weights = (targets >= 0).astype(jnp.float32) * self.share
+        targets = jnp.maximum(targets, 0)
+        objective = self.config.objective
+        loss, entropy = cross_entropy(prediction, targets, weights, objective.chunk_tokens, objective.z_loss if training else 0.0)
+        sums = {"loss": entropy, "weight": weights.sum(), "bytes": (constants["token_bytes"][targets] * weights).sum(),
+                "tokens": self.read(batch).astype(jnp.float32)}
+        return loss, (sums, statistics_of(model) if training else stats)
+
+
+def structure(tokens: Int[Array, "B T"], isolate: bool, document_id: int) -> tuple[Int[Array, "B T"], Int[Array, "B T"] | None]:
+    """Positions and documents of packed rows.
+
+    Args:
+        tokens: rows in which `document_id` opens every document.
+        isolate: each document counts its positions from 0 and is a world of its own; else a row is one sequence.
+
+    Returns:
+        (positions [B or 1, T], document numbers [B, T] or None).
+    """
+    index = jnp.arange(tokens.shape[1])[None]
+    if not isolate:
+        return index, None
+    opens = tokens == document_id
+    start = jax.lax.cummax(jnp.where(opens, index, 0), axis=1)
+    return index - start, jnp.cumsum(opens, axis=1)
+
+
+def without_padding(positions: Int[Array, "B T"], tokens: Int[Array, "B T"], how: Pass) -> Int[Array, "B T"]:
+    """Marks the empty slots of rows that a model sees as a whole."""
+    return positions if how.training else jnp.where(tokens >= 0, positions, -1)
+
+
+def context_of(how: Pass, positions: Int[Array, "B T"], documents: Int[Array, "B T"] | None = None, causal: bool = True) -> Context:
+    """The context of rows whose tokens stand in order."""
+    return Context(positions, documents, causal, in_order=True, dropout_key=how.dropout_key, training=how.training)
+
+
+def past_the_table(config: ResolvedConfig, module: nnx.Module, length: int, whose: str = "") -> str | None:
+    """Says that rows of `length` tokens are longer than a table of positions, or None.
+
+    Args:
+        config: the `model` part of a config as the module sees it.
+        module: what holds the positions.
+        length: number of tokens.
+        whose: whose positions these are, for the line.
+    """
+    most = module.position.max_length
+    return None if most is None or length <= most else f"{whose}{config.position.kind} positions end at {most}"

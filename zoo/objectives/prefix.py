@@ -1,0 +1,33 @@
+"""Prefix language modelling: the second part of a row is predicted, token by token, from the first part."""
+
+import jax.numpy as jnp
+from flax import nnx
+from jaxtyping import Array, Int
+
+from zoo.config import side
+from zoo.models.head import Prediction
+from zoo.objectives.objective import Batch, Constants, Objective, Pass, context_of, past_the_table, without_padding
+
+
+class PrefixObjective(Objective):
+    """-log p(x_t | x_<t), summed over t >= P (Raffel et al. 2020, section 3.2.3, with an encoder that reads the prefix).
+
+    A batch is {"tokens": [B, T + 1]}. The encoder reads the P = `objective.prefix_length` first tokens of a row, the decoder the last of
+    these and all after it but the row's last; targets are the T + 1 - P tokens from P on. Both sides count positions from 0.
+    """
+
+    def predict(self, model: nnx.Module, batch: Batch, constants: Constants, how: Pass) -> tuple[Prediction, Int[Array, "B T"]]:
+        """Predicts the second part of every row."""
+        tokens, prefix = batch["tokens"], self.config.objective.prefix_length
+        source, inputs, targets = tokens[:, :prefix], tokens[:, prefix - 1 : -1], tokens[:, prefix:]
+        source_context = context_of(how, without_padding(jnp.arange(prefix)[None], source, how), causal=False)
+        context = context_of(how, jnp.arange(inputs.shape[1])[None])
+        hidden = model(jnp.maximum(source, 0), jnp.maximum(inputs, 0), source_context, context)
+        return model.prediction(hidden, context), targets
+
+    def too_long(self, length: int) -> str | None:
+        """The prefix is as long at every length, and the rest is for the decoder."""
+        prefix, config = self.config.objective.prefix_length, self.config.model
+        if prefix >= length:
+            return f"objective.prefix_length={prefix} leaves nothing of it to predict"
+        return past_the_table(side(config, "decoder"), self.model.decoder, length + 1 - prefix, "the decoder's ")
