@@ -28,6 +28,10 @@ def test_levels_are_named_by_their_values():
     assert list(levels("model.attention.bias", True, False)) == ["true", "false"]
 
 
+def test_levels_of_a_pattern_are_named_by_its_kinds():
+    assert list(levels("model.layers.pattern", ("local", "global"), ["local"], ())) == ["local,global", "local", "none"]
+
+
 def test_a_level_given_twice_is_refused():
     with pytest.raises(ConfigError, match="level pre is given more than once"):
         levels("model.norm.placement", "pre", "pre")
@@ -60,6 +64,16 @@ def test_a_factor_cannot_be_the_seed():
 def test_unknown_field_of_a_level():
     problem, = refused(factors={"norm": levels("model.norm.placment", "pre")}, contrasts=())
     assert problem == 'factor "norm", level "pre": unknown field model.norm.placment (did you mean "model.norm.placement"?)'
+
+
+def test_fields_of_parts_of_a_model_are_fields():
+    depth = levels("model.decoder.num_layers", 1, 2)
+    window = levels("model.layers.kinds.local.attention.window", 4, 8)
+    assert fake.experiment(factors={"depth": depth, "window": window}, contrasts=())
+    problem, = refused(factors={"depth": levels("model.decoder.num_layer", 1)}, contrasts=())
+    assert problem.endswith('unknown field model.decoder.num_layer (did you mean "model.decoder.num_layers"?)')
+    problem, = refused(factors={"window": levels("model.layers.kinds.local.window", 1)}, contrasts=())
+    assert problem.endswith('(did you mean "model.layers.kinds.local.attention.window"?)')
 
 
 @pytest.mark.parametrize(("wrong", "text"), [
@@ -123,6 +137,22 @@ def test_experiment_from_flags(tmp_path):
     assert made.metric == "eval/loss"
     assert not made.contrasts
     assert experiment_from_flags(file, ["model.dim=32,64"], name="widths").name == "widths"
+
+
+def test_flags_of_parts_of_a_model_are_named_by_the_part(tmp_path):
+    file = config_file(tmp_path)
+    made = experiment_from_flags(file, ["model.decoder.num_layers=1,2", "model.encoder.num_layers=1,2", "model.num_layers=3,4",
+                                        "model.layers.kinds.local.attention.window=4,8"])
+    assert list(made.factors) == ["decoder.num_layers", "encoder.num_layers", "num_layers", "local.window"]
+    assert made.factors["local.window"]["4"] == {"model.layers.kinds.local.attention.window": "4"}
+    # A kind may have the name of a side.
+    made = experiment_from_flags(file, ["model.decoder.attention.window=1,2", "model.layers.kinds.decoder.attention.window=1,2"])
+    assert list(made.factors) == ["model.decoder.attention.window", "model.layers.kinds.decoder.attention.window"]
+    with pytest.raises(ConfigError) as error:
+        experiment_from_flags(file, ["model.decoder.num_layer=1,2", "model.layers.pattern=a,b"])
+    unknown, commas = error.value.problems
+    assert 'did you mean "model.decoder.num_layers"' in unknown
+    assert "commas" in commas
 
 
 def test_flags_with_problems_tell_all_of_them(tmp_path):

@@ -206,6 +206,59 @@ def test_no_warning_where_extra_fields_belong_to_the_choice_or_levels_are_altern
     assert expand(plain({"positions": positions, "without": alternatives})).warnings == []
 
 
+PATTERNS = {"model.layers.pattern": ("local", "global"), "model.layers.kinds.local.attention.window": 4,
+            "model.layers.kinds.global.attention.window": 0}
+
+
+def test_a_factor_over_the_pattern_of_layers():
+    fields = levels("model.layers.pattern", ("local",), "local,global", ())
+    made = expand(plain({"layers": fields}, base=config.override(config.default(), PATTERNS), seeds=(0,)))
+    assert [arm.name for arm in made.arms] == ["layers=local", "layers=local,global", "layers=none"]
+    assert [tuple(arm.config.model.layers.pattern) for arm in made.arms] == [("local",), ("local", "global"), ()]
+    # The kinds that an arm's pattern does not name are no part of it.
+    assert [set(arm.config.model.layers.get("kinds", {})) for arm in made.arms] == [{"local"}, {"local", "global"}, set()]
+    assert [arm["overrides"] for arm in made.record()["arms"]] == [
+        {"model.layers.pattern": ["local"]}, {"model.layers.pattern": ["local", "global"]}, {"model.layers.pattern": []}]
+    assert not made.warnings
+    for run in made.runs:
+        assert config.identity(run.config) == run.identity == config.identity(config.resolve(config.to_plain(run.config)))
+
+
+def test_factors_over_fields_of_parts_of_a_model():
+    window = levels("model.layers.kinds.local.attention.window", 4, "8")
+    made = expand(plain({"window": window}, base=config.override(config.default(), PATTERNS)))
+    assert [arm.config.model.layers.kinds.local.attention.window for arm in made.arms] == [4, 8]
+    assert [arm["overrides"] for arm in made.record()["arms"]] == [{path: int(level)} for level in window for path in window[level]]
+    sides = {"model.architecture": "encoder_decoder", "objective.kind": "prefix"}
+    made = expand(plain({"heads": levels("model.decoder.attention.num_heads", 2, 8)}, base=config.override(config.default(), sides)))
+    assert [arm.config.model.decoder.attention.num_heads for arm in made.arms] == [2, 8]
+    assert [arm.config.model.decoder.attention.head_dim for arm in made.arms] == [128, 32]
+
+
+def test_parts_of_a_model_belong_to_the_choice_that_has_them():
+    patterns = {"alike": {"model.layers.pattern": ()}, "mixed": PATTERNS}
+    sides = {"decoder": {"model.architecture": "decoder", "objective.kind": "causal"},
+             "both": {"model.architecture": "encoder_decoder", "objective.kind": "prefix", "model.decoder.num_layers": 2}}
+    assert expand(plain({"layers": patterns})).warnings == []
+    assert expand(plain({"model": sides})).warnings == []
+    two = config.override(config.default(), sides["both"])
+    unequal = {"pre": {"model.norm.placement": "pre"}, "post": {"model.norm.placement": "post", "model.encoder.residual": False}}
+    warning, = expand(plain({"norm": unequal}, base=two)).warnings
+    assert 'level "post" also sets model.encoder.residual' in warning
+    local = {"pre": {"model.norm.placement": "pre"},
+             "post": {"model.norm.placement": "post", "model.layers.kinds.local.position.max_length": 256}}
+    warning, = expand(plain({"norm": local}, base=config.override(config.default(), PATTERNS))).warnings
+    assert "also sets model.layers.kinds.local.position.max_length" in warning
+
+
+def test_a_kind_that_an_arm_s_pattern_does_not_name_is_told_with_the_arm():
+    factors = {"layers": levels("model.layers.pattern", ("local",), ("local", "global")),
+               "window": levels("model.layers.kinds.global.attention.window", 0, 8)}
+    found = problems(plain(factors, base=config.override(config.default(), PATTERNS)))
+    assert found == ["arm layers=local,window=0 and arm layers=local,window=8: model.layers.kinds.global has no effect: "
+                     "model.layers.pattern=local does not name it"]
+
+
 @pytest.mark.parametrize("spec", [
     "norm_placement.py", "norm_placement.py:full", "positions_extrapolation.py", "positions_extrapolation.py:full"])
 def test_shipped_experiments_expand(spec):

@@ -158,6 +158,14 @@ def test_a_comparison_is_not_of_cadences_or_of_what_follows(writer):
     assert len(load_comparison([folders[0], writer.run("wide", config=wide)]).arms) == 2
 
 
+def test_a_comparison_of_runs_that_differ_in_a_part_of_the_model(writer):
+    def config(heads):
+        return {"model": {"dim": 64, "decoder": {"attention": {"num_heads": heads, "head_dim": 64 // heads}}}}
+
+    folders = [writer.run(f"r{heads}", config=config(heads)) for heads in (2, 4)]
+    assert [arm.factors for arm in load_comparison(folders).arms] == [{"num_heads": "2"}, {"num_heads": "4"}]
+
+
 def test_comparison_names_all_bad_folders(writer):
     good = writer.run("good")
     with pytest.raises(ConfigError) as caught:

@@ -96,6 +96,15 @@ def test_other_runs_are_told_once_with_what_differs(tmp_path, runs):
     assert "training.steps=99 there and 40 here" in line
 
 
+def test_parts_of_a_model_that_one_run_has_and_the_other_has_not_are_told(tmp_path, runs):
+    hold(tmp_path, runs[0], model__layers__pattern=("a",), model__layers__kinds__a__attention__num_kv_heads=2,
+         model__layers__kinds__a__residual=False)
+    line, = conflicts(tmp_path, runs)
+    # What follows from the rest comes last.
+    assert "model.layers.pattern=('a',) there and () here" in line
+    assert line.index("model.layers.kinds.a.residual=False there and unset here") < line.index("kinds.a.attention.num_kv_heads=2 there")
+
+
 def test_a_run_without_a_readable_config_is_a_conflict(tmp_path, runs):
     (tmp_path / runs[0].folder).mkdir()
     write_status(tmp_path / runs[0].folder, "done", 40, "")

@@ -7,9 +7,13 @@ from tests import reference
 from tests.building import as_float64, call, close, counting, random_values, tiny, with_values
 from zoo.layers.block import PLACEMENTS, make_block, make_final_norm
 from zoo.layers.norm import LayerNorm, NoNorm, RMSNorm
-from zoo.layers.position import make_position
 
 T = 6
+
+
+def equation(config, values, x):
+    """The block as numpy computes it, for a batch of rows."""
+    return reference.block(config, values, x, reference.counting(len(x), x.shape[1]))
 
 
 def run(overrides, seed=0):
@@ -18,51 +22,71 @@ def run(overrides, seed=0):
     values = random_values(make_block(config), seed)
     x = 2 * np.random.default_rng(seed + 1).standard_normal((2, T, 16)) + 0.5
     block = with_values(make_block(config), values)
-    actual = call(lambda x: block(x, counting(T), make_position(config)), np.float32(x))
+    actual = call(lambda x: block(x, counting(T)), np.float32(x))
     return actual, config, as_float64(values), x
 
 
 @pytest.mark.parametrize("residual", [True, False])
 @pytest.mark.parametrize("kind", ["layernorm", "rmsnorm"])
-@pytest.mark.parametrize("placement", ["pre", "post"])
+@pytest.mark.parametrize("placement", [name for name in PLACEMENTS if name != "deepnorm"])
 def test_a_block_is_its_equation(placement, kind, residual):
     actual, config, values, x = run({"model.norm.placement": placement, "model.norm.kind": kind, "model.residual": residual})
-    close(actual, [reference.block(config, values, row, np.arange(T)) for row in x])
+    close(actual, equation(config, values, x))
 
 
 @pytest.mark.parametrize("residual", [True, False])
 def test_a_block_without_norm(residual):
     actual, config, values, x = run({"model.norm.kind": "none", "model.residual": residual})
     assert set(values) == {"attention", "ffn"}
-    close(actual, [reference.block(config, values, row, np.arange(T)) for row in x])
+    close(actual, equation(config, values, x))
 
 
 def test_post_norm_normalises_the_residual_stream_after_attention_too():
     # A form met in the wild, x += attention(x); x += ffn(norm(x)); norm(x), is not post-norm: its stream is raw in between.
     actual, config, values, x = run({"model.norm.placement": "post"})
-    wrong = []
-    for row in x:
-        row = row + reference.self_attention(config, values["attention"], row, np.arange(T))
-        row = row + reference.feed_forward(config, values["ffn"], reference.norm(config, values["attention_norm"], row))
-        wrong.append(reference.norm(config, values["ffn_norm"], row))
-    assert abs(actual - wrong).max() > 0.1
+    rows = reference.counting(len(x), T)
+    wrong = x + reference.attention_layer(config, values["attention"], x, rows)
+    wrong = wrong + reference.feed_forward(config, values["ffn"], reference.norm(config, values["attention_norm"], wrong))
+    assert abs(actual - reference.norm(config, values["ffn_norm"], wrong)).max() > 0.1
 
 
-def test_the_two_placements_differ():
-    pre, post = (run({"model.norm.placement": placement})[0] for placement in ("pre", "post"))
-    assert abs(pre - post).max() > 0.1
+@pytest.mark.parametrize("layers", [1, 6])
+def test_deepnorm_weighs_the_stream_and_scales_what_it_starts_from(layers):
+    actual, config, values, x = run({"model.norm.placement": "deepnorm", "model.num_layers": layers})
+    close(actual, equation(config, values, x))
+    # Wang et al. 2022, figure 2, decoder-only.
+    assert PLACEMENTS["deepnorm"].constants(config, None) == pytest.approx(((2 * layers) ** 0.25, (8 * layers) ** -0.25))
+    encoder = reference.overlaid(config, {"architecture": "encoder"})
+    decoder = reference.overlaid(config, {"architecture": "decoder"})
+    N, M = 18, 6
+    assert PLACEMENTS["deepnorm"].constants(encoder, (N, M)) == pytest.approx((0.81 * (N**4 * M) ** 0.0625, 0.87 * (N**4 * M) ** -0.0625))
+    assert PLACEMENTS["deepnorm"].constants(decoder, (N, M)) == pytest.approx(((3 * M) ** 0.25, (12 * M) ** -0.25))
+
+
+@pytest.mark.parametrize("parallel", ["shared_norm", "own_norms"])
+@pytest.mark.parametrize("residual", [True, False])
+def test_parallel_sublayers_read_the_same_input(parallel, residual):
+    actual, config, values, x = run({"model.parallel": parallel, "model.residual": residual})
+    assert ("ffn_norm" in values) == (parallel == "own_norms")
+    close(actual, equation(config, values, x))
+
+
+def test_the_placements_differ():
+    outputs = [run({"model.norm.placement": placement})[0] for placement in PLACEMENTS]
+    for index, one in enumerate(outputs):
+        assert all(abs(one - other).max() > 0.1 for other in outputs[:index])
 
 
 def test_a_pre_norm_stream_is_never_normalised():
     # Where both sublayers give nothing, pre-norm is the identity and post-norm is two norms.
-    for placement in PLACEMENTS:
+    for placement in ("pre", "post"):
         config = tiny({"model.norm.placement": placement}).model
         values = random_values(make_block(config), 0)
         for last in (values["attention"]["output"], values["ffn"]["down"]):
             last.update({name: np.zeros(leaf.shape, np.float32) for name, leaf in last.items()})
         x = 3 * np.random.default_rng(1).standard_normal((1, T, 16))
         block = with_values(make_block(config), values)
-        actual = call(lambda x, block=block, config=config: block(x, counting(T), make_position(config)), np.float32(x))
+        actual = call(lambda x, block=block: block(x, counting(T)), np.float32(x))
         wide = as_float64(values)
         expected = x
         if placement == "post":
@@ -75,14 +99,16 @@ def test_a_pre_norm_stream_is_never_normalised():
     ({"model.norm.placement": "pre", "model.norm.kind": "layernorm"}, LayerNorm),
     ({"model.norm.placement": "pre", "model.norm.kind": "rmsnorm"}, RMSNorm),
     ({"model.norm.placement": "post", "model.norm.kind": "layernorm"}, NoNorm),
+    ({"model.norm.placement": "deepnorm"}, NoNorm),
+    ({"model.norm.placement": "sandwich"}, LayerNorm),
+    ({"model.norm.placement": "reordered"}, LayerNorm),
     ({"model.norm.kind": "none"}, NoNorm),
 ])
-def test_only_pre_norm_has_a_final_norm(overrides, final):
+def test_only_a_stream_that_is_not_normalised_has_a_final_norm(overrides, final):
     assert type(make_final_norm(tiny(overrides).model)) is final
 
 
 def test_the_two_norms_of_a_block_are_not_one():
     _, config, values, x = run({"model.norm.placement": "pre"})
     swapped = values | {"attention_norm": values["ffn_norm"], "ffn_norm": values["attention_norm"]}
-    rows = [reference.block(config, values, x[0], np.arange(T)), reference.block(config, swapped, x[0], np.arange(T))]
-    assert abs(rows[0] - rows[1]).max() > 0.1
+    assert abs(equation(config, values, x) - equation(config, swapped, x)).max() > 0.1

@@ -29,13 +29,13 @@ def test_a_token_s_vector_is_its_equation(highways):
 
 def test_a_token_shorter_than_a_filter_is_refused():
     module = with_values(cnn(), random_values(cnn()))
-    assert module(np.ones((1, 3), np.int32)).shape == (1, 16)
+    assert call(module, np.ones((1, 3), np.int32)).shape == (1, 16)
     with pytest.raises(ValueError, match="2 characters per token are fewer than the widest filter, 3"):
         module(np.ones((1, 2), np.int32))
 
 
 def test_highways_start_by_carrying():
-    values = initialise(cnn(), 0)
+    values = call(lambda: initialise(cnn(), 0))
     for highway in values["highways"].values():
         assert (highway["gate"]["bias"] == 2).all()
         assert not highway["transform"]["bias"].any()

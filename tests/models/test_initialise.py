@@ -12,8 +12,8 @@ from flax import nnx
 
 import zoo.config
 from tests.building import call, tiny
-from zoo.models.functional import initialise, logical_axes, split, unrolled_ndim
 from zoo.models.architectures import make_model
+from zoo.models.functional import initialise, logical_axes, split, unrolled_ndim
 
 # GPT-like with an untied head: every kind of parameter there is.
 FULL = {"model.position.kind": "learned", "model.tie_embeddings": False, "model.ffn.kind": "swiglu", "model.init.std": 0.5}

@@ -9,8 +9,8 @@ import pytest
 
 from tests.building import call, counting, programs_inside, random_values, tiny, with_values
 from zoo.layers.context import Context
-from zoo.models.functional import split
 from zoo.models.architectures import make_model
+from zoo.models.functional import split
 
 TOKENS = np.array([[3, 1, 12, 0, 7, 7], [0, 5, 4, 4, 1, 9]])
 DROPPING = {"model.dropout": 0.2, "model.attention.dropout": 0.3}

@@ -6,9 +6,8 @@ import pytest
 
 from tests.building import as_float64, call, close, counting, random_values, tiny, with_values
 from zoo.layers.block import make_block
-from zoo.layers.kernels import KERNELS
+from zoo.layers.kernels import KERNELS, Scoring
 from zoo.layers.norm import layer_norm, rms_norm
-from zoo.layers.position import make_position
 
 torch = pytest.importorskip("torch")
 pytestmark = pytest.mark.parity
@@ -58,7 +57,7 @@ def test_a_block_is_torch_s_encoder_layer(placement, activation, kernel):
     x, weights = (generator.standard_normal((B, T, D)).astype(np.float32) for _ in range(2))
 
     def loss(values, x):
-        out = with_values(make_block(config), values)(x, counting(T), make_position(config))
+        out = with_values(make_block(config), values)(x, counting(T))
         return (out * weights).sum(), out
 
     (_, out), (gradients, d_x) = call(jax.value_and_grad(loss, (0, 1), has_aux=True), values, x)
@@ -106,7 +105,7 @@ def test_grouped_attention_is_torch_s(kernel, kv_heads):
     weights = generator.standard_normal(q.shape).astype(np.float32)
 
     def loss(q, k, v):
-        out = KERNELS[kernel](q, k, v, counting(T), 0, 0.4, None, 0.0)
+        out = KERNELS[kernel](q, k, v, counting(T), Scoring(0.4))
         return (out * weights).sum(), out
 
     (_, out), gradients = call(jax.value_and_grad(loss, (0, 1, 2), has_aux=True), q, k, v)

@@ -13,8 +13,8 @@ from small_runs import small
 
 from zoo import config as configs
 from zoo.errors import ConfigError
-from zoo.models.functional import logical_axes, split
 from zoo.models.architectures import make_model
+from zoo.models.functional import logical_axes, split
 from zoo.training.mesh import batch_sharding, make_mesh, parameter_shardings
 
 SCRIPT = """

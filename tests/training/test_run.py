@@ -10,7 +10,7 @@ import time
 from pathlib import Path
 
 import pytest
-from small_runs import curves, lines, small
+from small_runs import OBJECTIVES, curves, lines, small
 
 from zoo import config as configs
 from zoo.errors import ConfigError, DataError, Diverged, ZooError
@@ -117,6 +117,54 @@ def test_killed_and_continued_is_bit_identical(straight, tmp_path, moment):
     run(small(model__dropout=0.1), folder, quiet)
     assert curves(folder) == curves(straight)
     assert read_json(folder / "status.json")["parameters_sha256"] == read_json(straight / "status.json")["parameters_sha256"]
+
+
+BATCHNORM = {"model__norm__kind": "batchnorm", "model__norm__momentum": 0.9}
+PERFORMER = {"model__attention__kind": "performer", "model__attention__redraw_every": 4}
+
+
+@pytest.mark.parametrize("kind", [
+    pytest.param(OBJECTIVES["masked"] | BATCHNORM, id="masked, batch statistics"),
+    pytest.param(OBJECTIVES["masked"] | PERFORMER, id="masked, random features", marks=pytest.mark.slow),
+    pytest.param(OBJECTIVES["prefix"], id="prefix", marks=pytest.mark.slow),
+    pytest.param(OBJECTIVES["bidirectional"], id="bidirectional", marks=pytest.mark.slow),
+    pytest.param(BATCHNORM, id="causal, batch statistics", marks=pytest.mark.slow),
+])
+def test_every_objective_continues_bit_for_bit(kind, tmp_path, monkeypatch):
+    config = small(**kind, model__num_layers=1, model__dropout=0.1, training__steps=8, training__eval_lengths="8,32",
+                   **({} if "bidirectional" in kind.values() else {"model__position__max_length": 32}))
+    run(config, tmp_path / "straight", quiet)
+
+    def poll(self, steps=[0]):  # noqa: B006
+        steps[0] += 1
+        if steps[0] == 5:
+            raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(checkpoint_module.Checkpoints, "poll", poll)
+        with pytest.raises(KeyboardInterrupt):
+            run(config, tmp_path / "stopped", quiet)
+    said = []
+    run(config, tmp_path / "stopped", said.append)
+    assert any("continuing from step 3 of 8" in line for line in said)
+    assert curves(tmp_path / "stopped") == curves(tmp_path / "straight")
+    one, other = (read_json(tmp_path / name / "status.json")["parameters_sha256"] for name in ("stopped", "straight"))
+    assert one == other
+    last = lines(tmp_path / "straight")[-1]
+    assert last["tokens"] == 8 * 8 * 16
+    assert {"eval/loss", "eval/loss@8", "eval/loss@32"} <= set(last)
+    trained = [line["train/loss"] for line in lines(tmp_path / "straight") if "train/loss" in line]
+    assert trained[-1] < trained[0]
+
+
+def test_a_length_that_an_objective_cannot_do_is_left_out_with_a_line(tmp_path):
+    said = []
+    run(small(**OBJECTIVES["prefix"], model__num_layers=1, training__steps=1, training__eval_lengths="6,8,40"), tmp_path / "run", said.append)
+    assert "not evaluated at length 6: objective.prefix_length=6 leaves nothing of it to predict" in said
+    assert "not evaluated at length 40: the decoder's learned positions end at 16" in said
+    last = lines(tmp_path / "run")[-1]
+    assert last["eval/loss@8"] > 0
+    assert not {"eval/loss@6", "eval/loss@40"} & set(last)
 
 
 def test_a_stop_signal_saves_and_exits_75(straight, tmp_path):

@@ -130,7 +130,7 @@ def batch_of(config):
 
 @pytest.mark.parametrize("kind", OBJECTIVES)
 def test_every_objective_s_sums_are_those_of_the_parts(kind):
-    config = configs.resolve(small(**OBJECTIVES[kind], objective__z_loss=0.01))
+    config = configs.resolve(small(**OBJECTIVES[kind], objective__z_loss=0.01, model__num_layers=1))
     objective = make_objective(config, ByteTokenizer())
     graph, *_ = split(objective.model)
     constants, batch = jax.tree.map(jnp.asarray, (objective.constants, batch_of(config)))
@@ -148,8 +148,9 @@ def test_every_objective_s_sums_are_those_of_the_parts(kind):
         assert parted_sums[name] == sums[name]
     np.testing.assert_allclose([parted_loss, parted_sums["loss"]], [loss, sums["loss"]], rtol=1e-5)
     assert loss > sums["loss"]
+    largest = max(abs(leaf).max() for leaf in jax.tree.leaves(gradient))
     for one, other in zip(jax.tree.leaves(parted_gradient), jax.tree.leaves(gradient), strict=True):
-        np.testing.assert_allclose(one, other, rtol=1e-4, atol=1e-4 * abs(other).max())
+        np.testing.assert_allclose(one, other, rtol=1e-4, atol=1e-6 * largest)
 
 
 def test_statistics_go_from_part_to_part():
@@ -228,15 +229,14 @@ def test_features_are_drawn_anew_by_seed_and_step():
 
 def test_the_reported_loss_leaves_the_z_loss_out():
     reported, norms = zip(*((float(metrics["loss"]), float(metrics["gradient_norm"])) for _, metrics in (
-        one_step(program_of(objective__z_loss=z_loss), ragged_batch()) for z_loss in (0.0, 0.1))), strict=True)
+        one_step(program_of(objective__z_loss=z_loss, model__num_layers=1), ragged_batch()) for z_loss in (0.0, 0.1))), strict=True)
     assert reported[0] == pytest.approx(reported[1], rel=1e-6)
     assert norms[1] > 1.01 * norms[0]
 
 
 def test_tokens_are_those_that_were_read():
-    config = configs.resolve(small(**OBJECTIVES["masked"]))
-    program = program_of(**OBJECTIVES["masked"])
-    batch = batch_of(config)
+    program = program_of(**OBJECTIVES["masked"], model__num_layers=1)
+    batch = batch_of(configs.resolve(small(**OBJECTIVES["masked"])))
     _, metrics = one_step(program, batch)
     assert metrics["tokens"] == 8 * 16
     scored = program.eval_step(program.initial_state(0)["params"], {}, program.put_batch(batch), program.constants(0))["weight"]

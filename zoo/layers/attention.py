@@ -90,7 +90,7 @@ class Attention(nnx.Module):
         else:
             attended = self._softmax(q, k, v, context, shared)
             if self.global_tokens:
-                attended = attended.at[:, : self.global_tokens].set(self._global(x, q, k, v, context, shared))
+                attended = self._with_global(attended, x, q, k, v, context, shared)
         return self.output(attended.reshape(*x.shape[:2], -1))
 
     def _heads(self, x: Float[Array, "B T HK"], norm: HeadNorm | None = None) -> Float[Array, "B T H K"]:
@@ -117,16 +117,29 @@ class Attention(nnx.Module):
             return banded_attention(KERNELS[name], size, q, k, v, context, scoring)
         return KERNELS[name](q, k, v, context, scoring)
 
-    def _global(self, x, q, k, v, context: Context, shared: Array | None) -> Float[Array, "B N H K"]:
-        """What the global tokens read: every filled slot."""
-        first = slice(None, self.global_tokens)
+    def _with_global(self, attended, x, q, k, v, context: Context, shared: Array | None) -> Float[Array, "B T H K"]:
+        """`attended`, and for the global tokens what they read in every filled slot, wherever in the row they stand."""
+        B, T = x.shape[:2]
+        positions = jnp.broadcast_to(context.positions, (B, T))
+        there = positions[:, None, :] == jnp.arange(self.global_tokens)[:, None]
+        # A row too short to have one gives a place past its end, which is written nowhere.
+        places = jnp.where(there.any(axis=2), jnp.argmax(there, axis=2), T)
+
+        def pick(y: Array, axis: int = 1) -> Array:
+            index = places.reshape(B, *(-1 if n == axis else 1 for n in range(1, y.ndim)))
+            return jnp.take_along_axis(y, index, axis=axis, mode="clip")
+
+        first = pick(positions)
         if self.config.global_projections:
-            q, k = self._heads(self.global_query(x[:, first]), self.query_norm), self._heads(self.global_key(x), self.key_norm)
-            q, k = self.position.rotate(q, k, context.positions[:, first], context.positions)
+            q, k = self._heads(self.global_query(pick(x)), self.query_norm), self._heads(self.global_key(x), self.key_norm)
+            q, k = self.position.rotate(q, k, first, context.positions)
             v = self._heads(self.global_value(x))
-        alone = replace(context, positions=context.positions[:, first], key_positions=context.positions, in_order=False)
-        scoring = replace(self._scoring(context, None if shared is None else shared[:, :, first]), window=0, global_tokens=0)
-        return KERNELS["einsum"](q[:, first], k, v, alone, scoring)
+        else:
+            q = pick(q)
+        alone = replace(context, positions=first, key_positions=context.positions, in_order=False)
+        of_first = None if shared is None else pick(jnp.broadcast_to(shared, (B, *shared.shape[1:])), axis=2)
+        scoring = replace(self._scoring(context, of_first), window=0, global_tokens=0)
+        return attended.at[jnp.arange(B)[:, None], places].set(KERNELS["einsum"](q, k, v, alone, scoring), mode="drop")
 
 
 def shared_scores(position: Position, context: Context) -> Float[Array, "B H T T"] | None:

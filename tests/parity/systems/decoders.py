@@ -4,13 +4,14 @@ from typing import Any
 
 from tests.parity.systems.record import Published, System
 
-# Nothing is dropped, and every size is small and unlike the others.
+# Nothing is dropped, every size is small and unlike the others, and what norms add to the variance is large enough to be seen.
 V, D, F, L = 99, 32, 56, 2
-GPT = {"vocab_size": V, "n_embd": D, "n_layer": L, "n_head": 4, "n_positions": 24, "attn_pdrop": 0.0, "embd_pdrop": 0.0, "resid_pdrop": 0.0}
+GPT = {"vocab_size": V, "n_embd": D, "n_layer": L, "n_head": 4, "n_positions": 24, "attn_pdrop": 0.0, "embd_pdrop": 0.0, "resid_pdrop": 0.0,
+       "layer_norm_epsilon": 0.03}
 LLAMA = {"vocab_size": V, "hidden_size": D, "intermediate_size": F, "num_hidden_layers": L, "num_attention_heads": 4,
-         "num_key_value_heads": 2, "max_position_embeddings": 24}  # fmt: skip
+         "num_key_value_heads": 2, "max_position_embeddings": 24, "rms_norm_eps": 0.03}  # fmt: skip
 NEOX = {"vocab_size": V, "hidden_size": D, "intermediate_size": F, "num_hidden_layers": L, "num_attention_heads": 2, "rotary_pct": 0.25,
-        "max_position_embeddings": 24}  # fmt: skip
+        "max_position_embeddings": 24, "layer_norm_eps": 0.03}  # fmt: skip
 
 
 def stretched(kind: str, **more: Any) -> dict[str, Any]:

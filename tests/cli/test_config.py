@@ -1,0 +1,62 @@
+"""`zoo config` on parts of a model that differ from the rest."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from zoo import config as configs
+from zoo.cli import main
+
+ROOT = Path(__file__).parents[2]
+GEMMA = str(ROOT / "configs" / "gemma3.py:smoke")
+BYT5 = str(ROOT / "configs" / "byt5.py:smoke")
+
+
+def marked(text):
+    """{path: (mark, value)} of the lines of `zoo config show`."""
+    lines = [line for line in text.splitlines() if line[:2] in ("* ", "= ", "  ") and "." in line[2:].split(" ")[0]]
+    return {line[2:].split()[0]: (line[0], line[2:].split()[1]) for line in lines}
+
+
+def test_show_lists_what_the_parts_set_for_themselves(capsys):
+    assert main.main(["config", "show", GEMMA]) == 0
+    shown = marked(capsys.readouterr().out)
+    assert shown["model.layers.pattern"] == ("*", "local,global")
+    assert shown["model.layers.kinds.local.attention.window"] == ("*", "4")
+    # A kind that says what is the default anyway says it all the same.
+    assert shown["model.layers.kinds.global.attention.window"] == ("*", "0")
+    assert shown["model.attention.window"] == (" ", "0")
+    assert main.main(["config", "show", BYT5, "--config.model.decoder.attention.num_heads=2"]) == 0
+    shown = marked(capsys.readouterr().out)
+    assert shown["model.decoder.num_layers"] == ("*", "1")
+    assert shown["model.decoder.attention.head_dim"] == ("=", "16")
+
+
+def test_shown_as_json_it_is_a_config_again(capsys):
+    assert main.main(["config", "show", GEMMA, "--json"]) == 0
+    shown = json.loads(capsys.readouterr().out)
+    assert shown["config"]["model"]["layers"]["pattern"] == ["local", "global"]
+    assert configs.resolve(shown["config"]) == configs.resolve(configs.load(GEMMA))
+
+
+@pytest.mark.parametrize(("one", "other", "line"), [
+    (BYT5, f"{BYT5},model.decoder.num_layers=2", ["model.decoder.num_layers", "1", "->", "2"]),
+    (BYT5, f"{BYT5},model.encoder.num_layers=1", ["model.encoder.num_layers", "unset", "->", "1"]),
+    (f"{GEMMA},model.layers.kinds.local.residual=false", GEMMA, ["model.layers.kinds.local.residual", "false", "->", "unset"]),
+])
+def test_diff_tells_what_one_side_has_and_the_other_has_not(one, other, line, capsys):
+    assert main.main(["config", "diff", one, other]) == 0
+    assert capsys.readouterr().out.split() == line
+
+
+def test_validate_names_what_was_meant_inside_a_part(capsys):
+    assert main.main(["config", "validate", BYT5, "--config.model.decoder.num_layer=2"]) == 2
+    errors = capsys.readouterr().err
+    assert 'unknown field model.decoder.num_layer (did you mean "model.decoder.num_layers"?)' in errors
+    assert main.main(["config", "validate", GEMMA, "--config.model.layers.pattern=global,local"]) == 0
+
+
+def test_describe_a_field_that_a_switch_opens(capsys):
+    assert main.main(["describe", "next_sentence"]) == 0
+    assert "read only when model.head.pooler is true" in capsys.readouterr().out
