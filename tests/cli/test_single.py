@@ -7,9 +7,11 @@ import sys
 from pathlib import Path
 
 import pytest
+from small_runs import OBJECTIVES, small
 
 from zoo import config as configs
 from zoo.cli import evaluate, main, train
+from zoo.training.run import run
 
 ROOT = Path(__file__).parents[2]
 SMOKE = str(ROOT / "configs" / "gpt2.py:smoke")
@@ -80,6 +82,36 @@ def test_evaluation_at_lengths_on_a_text_with_a_sample(trained, tmp_path, capsys
     assert json.loads(capsys.readouterr().out) == result
     assert evaluate.main([str(trained), "--lengths=32"]) == 0
     assert "learned positions end at 16" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("kind", [
+    pytest.param(OBJECTIVES["masked"] | {"model__norm__kind": "batchnorm"}, id="masked"),
+    pytest.param(OBJECTIVES["prefix"], id="prefix"),
+    pytest.param(OBJECTIVES["bidirectional"], id="bidirectional", marks=pytest.mark.slow),
+])
+def test_every_objective_is_evaluated_and_only_a_decoder_sampled(kind, tmp_path, capsys):
+    folder, text = tmp_path / "run", tmp_path / "other.txt"
+    text.write_text("def f(x):\n    return x\n" * 40)
+    run(small(**kind, model__num_layers=1, training__steps=2), folder, lambda line: None)
+    arguments = [str(folder), "--batches=3", "--lengths=16,6", "--sample=5", "--json"]
+    assert evaluate.main(arguments) == 0
+    printed = capsys.readouterr()
+    result = json.loads(printed.out)
+    logged = json.loads((folder / "metrics.jsonl").read_text().splitlines()[-1])
+    assert result["lengths"]["16"]["loss"] == pytest.approx(logged["eval/loss"], rel=1e-6)
+    assert result["lengths"]["16"]["bits_per_byte"] == pytest.approx(logged["eval/bits_per_byte"], rel=1e-6)
+    assert (result["lengths"]["6"] is None) == (kind is OBJECTIVES["prefix"])
+    assert result["sample"] is None
+    assert printed.err == f"no sample: model.architecture={kind['model__architecture']} does not continue a text token by token\n"
+    assert evaluate.main([str(folder), f"--text={text}", "--lengths=6"]) == 0
+    assert ("prefix_length=6 leaves nothing" in capsys.readouterr().out) == (kind is OBJECTIVES["prefix"])
+
+
+def test_a_decoder_with_running_statistics_is_sampled(tmp_path, capsys):
+    run(small(model__norm__kind="batchnorm", model__head__transform=True, model__num_layers=1, training__steps=2), tmp_path / "run",
+        lambda line: None)
+    assert evaluate.main([str(tmp_path / "run"), "--batches=1", "--sample=5", "--prompt=def ", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["sample"].startswith("def ")
 
 
 def test_greedy_samples_do_not_depend_on_the_seed(trained, capsys):

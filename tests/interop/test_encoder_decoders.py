@@ -3,12 +3,12 @@
 import numpy as np
 import pytest
 
+from tests.building import random_values
 from tests.parity.harness import resolved
 from tests.parity.systems import SYSTEMS
 from zoo.errors import ConfigError, DataError
 from zoo.interop import export_weights, import_weights, importer_of, resolve_like
 from zoo.models.architectures import make_model
-from zoo.models.functional import initialise
 
 T5, MT5, UMT5 = "T5ForConditionalGeneration", "MT5ForConditionalGeneration", "UMT5ForConditionalGeneration"
 BART, MBART, MARIAN = "BartForConditionalGeneration", "MBartForConditionalGeneration", "MarianMTModel"
@@ -133,10 +133,10 @@ def test_other_names_of_settings(class_name, one, other):
 
 
 def tensors_of(name):
-    """The config of a system, and the tensors of an untrained model of it."""
+    """The config of a system, and tensors of random values."""
     system = next(system for system in SYSTEMS if system.name == name)
     config = resolved(system, system.settings)
-    return system.reference, config, export_weights(system.reference, config, initialise(make_model(config), 0), {})
+    return system.reference, config, export_weights(system.reference, config, random_values(make_model(config)), {})
 
 
 @pytest.mark.parametrize(("name", "further", "tied"), [

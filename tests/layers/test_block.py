@@ -4,8 +4,21 @@ import numpy as np
 import pytest
 
 from tests import reference
-from tests.building import as_float64, call, close, counting, random_values, tiny, with_values
+from tests.building import (
+    ENCODER_DECODER,
+    as_float64,
+    call,
+    call_and_statistics,
+    close,
+    counting,
+    random_statistics,
+    random_values,
+    tiny,
+    with_values,
+)
+from zoo.config import side
 from zoo.layers.block import PLACEMENTS, make_block, make_final_norm
+from zoo.layers.context import Memory
 from zoo.layers.norm import LayerNorm, NoNorm, RMSNorm
 
 T = 6
@@ -69,6 +82,40 @@ def test_parallel_sublayers_read_the_same_input(parallel, residual):
     actual, config, values, x = run({"model.parallel": parallel, "model.residual": residual})
     assert ("ffn_norm" in values) == (parallel == "own_norms")
     close(actual, equation(config, values, x))
+
+
+@pytest.mark.parametrize("residual", [True, False])
+@pytest.mark.parametrize("placement", list(PLACEMENTS))
+def test_a_decoder_s_block_reads_the_memory_between_its_sublayers(placement, residual):
+    if placement == "deepnorm" and not residual:
+        pytest.skip("refused by the config")
+    fields = {"model.norm.placement": placement, "model.residual": residual, "model.decoder.num_layers": 3}
+    config = side(tiny(ENCODER_DECODER | fields).model, "decoder")
+    module, generator = make_block(config, cross=True, sides=(2, 3)), np.random.default_rng(1)
+    values = random_values(module, 0)
+    x, hidden = generator.standard_normal((2, T, 16)), generator.standard_normal((2, 4, 16))
+    places = np.array([[0, 1, 2, 3], [0, 1, -1, -1]])
+    block = with_values(module, values)
+    actual = call(lambda x, hidden: block(x, counting(T, memory=Memory(hidden, places))), np.float32(x), np.float32(hidden))
+    rows = reference.Rows(np.tile(np.arange(T), (2, 1)), memory=hidden, memory_positions=places)
+    close(actual, reference.block(config, as_float64(values), x, rows, sides=(2, 3)))
+
+
+@pytest.mark.parametrize("fields", [{}, {"model.norm.placement": "sandwich"}, {"model.parallel": "shared_norm"}], ids=str)
+def test_batch_norms_of_a_block_use_the_batch_and_keep_its_moments(fields):
+    config = tiny({"model.norm.kind": "batchnorm", "model.norm.momentum": 0.75, **fields}).model
+    module, x = make_block(config), np.random.default_rng(1).standard_normal((2, T, 16))
+    values, stats = random_values(module, 0), random_statistics(module, 1)
+    use = lambda block, x: block(x, counting(T, training=True))  # noqa: E731
+    actual, after = call_and_statistics(module, values, stats, use, np.float32(x))
+    rows = reference.Rows(np.tile(np.arange(T), (2, 1)), training=True)
+    close(actual, reference.block(config, as_float64(values), x, rows))
+    order = ("attention_norm", "attention_output_norm", "ffn_norm", "ffn_output_norm")
+    names = [name for name in order if name in stats]
+    assert len(names) == len(rows.moments) == len(stats)
+    for name, (mean, variance) in zip(names, rows.moments, strict=True):
+        close(after[name]["mean"], 0.75 * np.float64(stats[name]["mean"]) + 0.25 * mean)
+        close(after[name]["variance"], 0.75 * np.float64(stats[name]["variance"]) + 0.25 * variance)
 
 
 def test_the_placements_differ():

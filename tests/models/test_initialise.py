@@ -41,7 +41,7 @@ def test_a_value_is_its_initializer_at_a_key_of_seed_and_unrolled_path(base):
 
     flat = values(seed=7)
     np.testing.assert_allclose(flat["embedding"], expected("embedding", (13, 16)), rtol=1e-6)
-    np.testing.assert_allclose(flat["head"], expected("head", (13, 16)), rtol=1e-6)
+    np.testing.assert_allclose(flat["head/weights"], expected("head/weights", (13, 16)), rtol=1e-6)
     for layer in range(2):
         kernel = expected(f"stack/layers/{layer}/attention/query/kernel", (16, 16))
         np.testing.assert_allclose(flat["stack/layers/attention/query/kernel"][layer], kernel, rtol=1e-6)
@@ -119,7 +119,7 @@ def test_a_kind_has_the_deviation_of_its_formula(kind, scale_residual):
         "output": (layers["attention"]["output"]["kernel"], 64, 64, last),
         "up": (layers["ffn"]["up"]["kernel"], 64, 320, 1.0),
         "down": (layers["ffn"]["down"]["kernel"], 320, 64, last),
-        "head": (nested["head"][None], 64, 300, 1.0),
+        "head": (nested["head"]["weights"][None], 64, 300, 1.0),
     }
     for name, (stacked, fan_in, fan_out, factor) in cases.items():
         kernel, deviation = np.asarray(stacked), factor * FORMULAS[kind](fan_in, fan_out)

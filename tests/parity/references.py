@@ -10,6 +10,7 @@ import numpy as np
 import torch
 
 from tests.parity.harness import Arrays, cotangents, random_tensor
+from tests.parity.references_performer import PerformerPytorch
 from tests.parity.systems import System
 from zoo.config import ResolvedConfig
 
@@ -64,7 +65,7 @@ class Transformers:
         return found
 
 
-LIBRARIES: dict[str, Any] = {"transformers": Transformers}
+LIBRARIES: dict[str, Any] = {"transformers": Transformers, "performer-pytorch": PerformerPytorch}
 
 
 def fill(module: torch.nn.Module) -> None:

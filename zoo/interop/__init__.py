@@ -8,14 +8,14 @@ from typing import Any
 
 from zoo.config import ResolvedConfig, default, override, resolve
 from zoo.errors import ConfigError, did_you_mean
-from zoo.interop import bart, bert, bloom, distilbert, gpt, llama, longformer, marian, mpt, neox, roberta, roformer, t5
+from zoo.interop import bart, bert, bloom, distilbert, gpt, llama, longformer, marian, mpt, neox, performer, roberta, roformer, t5
 from zoo.interop.mapping import flatten, from_zoo, nest, to_zoo
 from zoo.interop.names import Renamed
 from zoo.interop.settings import Importer
 
 FAMILIES: dict[str, Importer] = {
     name: importer
-    for family in (bart, bert, bloom, distilbert, gpt, llama, longformer, marian, mpt, neox, roberta, roformer, t5)
+    for family in (bart, bert, bloom, distilbert, gpt, llama, longformer, marian, mpt, neox, performer, roberta, roformer, t5)
     for name, importer in family.CLASSES.items()
 }
 

@@ -34,8 +34,9 @@ class Context:
         positions: [B or 1, T] position of each token within its document; -1 marks an empty slot.
         documents: [B, T] number of the document that each token belongs to, when documents are isolated; else None.
         causal: a query sees no key at a later position.
-        in_order: known beforehand: token t of a row stands at position t or is an empty slot, or, with `documents`, they stand one
-            after another and each counts from 0. It lets kernels skip keys by their place in the row; the default assumes nothing.
+        in_order: known beforehand: token t of a row stands at position t or is an empty slot (in a causal row: one after all tokens),
+            or, with `documents`, these stand one after another and each counts from 0. It lets kernels skip keys by their place in the
+            row; the default assumes nothing.
         dropout_key: key of this forward pass, or None when nothing is dropped.
         training: statistics are those of the batch and are updated; else the running ones are used.
         memory: what cross-attention reads, in a decoder that has an encoder.

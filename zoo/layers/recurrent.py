@@ -122,7 +122,8 @@ def _backward(how, residuals, gradients):
         step, (d_h.astype(jnp.float32), d_c), (d_outputs, filled, c, gates, free), reverse=not how.reverse)
 
     def over_tokens(left, right):
-        return jnp.einsum("tbi,tbo->io", left, right, preferred_element_type=jnp.float32)
+        left, right = (x.reshape(-1, x.shape[-1]) for x in (left, right))
+        return jnp.matmul(left.T, right, preferred_element_type=jnp.float32)
 
     return d_gates, None, (d_h.astype(dtype), d_c), over_tokens(h, d_gates), over_tokens(exposed, d_y)
 

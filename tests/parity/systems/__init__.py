@@ -7,8 +7,9 @@ from tests.parity.systems.alibi import ALIBI
 from tests.parity.systems.decoders import DECODERS
 from tests.parity.systems.encoder_decoders import ENCODER_DECODERS
 from tests.parity.systems.encoders import ENCODERS
+from tests.parity.systems.performers import PERFORMERS
 from tests.parity.systems.record import Published, System
 
 __all__ = ["SYSTEMS", "Published", "System"]
 
-SYSTEMS: tuple[System, ...] = (*DECODERS, *ENCODERS, *ALIBI, *ENCODER_DECODERS)
+SYSTEMS: tuple[System, ...] = (*DECODERS, *ENCODERS, *ALIBI, *ENCODER_DECODERS, *PERFORMERS)
