@@ -51,10 +51,10 @@ def sample(
     Returns:
         The new token ids.
     """
-    model = nnx.merge(graph, params, stats)
     structure = Context(jnp.arange(context.shape[0])[None], in_order=True)
 
     def body(carry, key):
+        model = nnx.merge(graph, params, stats)  # Here, because a call writes into it.
         context, filled = carry
         hidden = model(context[None], structure)
         logits = model.logits(hidden[:, filled - 1][:, None], structure)[0, 0, :vocab_size]

@@ -9,7 +9,19 @@ import pytest
 
 import zoo.config
 from tests import reference
-from tests.building import as_float64, call, close, counting, random_values, tiny, with_values
+from tests.building import (
+    ENCODER,
+    as_float64,
+    call,
+    call_and_statistics,
+    close,
+    counting,
+    random_statistics,
+    random_values,
+    tiny,
+    together,
+    with_values,
+)
 from zoo.layers.context import Context
 from zoo.models.architectures import make_model
 
@@ -32,34 +44,150 @@ MODELS = {
     "post rmsnorm, rope, multi-query, wide heads, xla": {"model.norm.kind": "rmsnorm", "model.norm.placement": "post",
         "model.position.kind": "rope", "model.position.theta": 100.0, "model.attention.num_kv_heads": 1,
         "model.attention.head_dim": 6, "model.attention.kernel": "xla", "model.ffn.kind": "silu"},
+    "sandwich, capped": {"model.norm.placement": "sandwich", "model.norm.kind": "rmsnorm", "model.norm.unit_offset": True,
+        "model.position.kind": "rope", "model.attention.softcap": 5.0, "model.head.softcap": 3.0, "model.embedding.scale": "sqrt_dim",
+        "model.ffn.kind": "geglu", "model.ffn.gelu_approximation": "tanh", "model.attention.scale": 0.3},
+    "reordered, full query norms": {"model.norm.placement": "reordered", "model.norm.kind": "rmsnorm", "model.attention.qk_norm": "full",
+        "model.position.kind": "rope", "model.position.scaling.kind": "yarn", "model.position.scaling.factor": 4.0,
+        "model.position.scaling.original_length": 16, "model.attention.head_dim": 8, "model.tie_embeddings": False},
+    "deepnorm, centering": {"model.norm.placement": "deepnorm", "model.norm.kind": "centering", "model.num_layers": 3,
+        "model.init.std": 0.01, "model.position.offset": 3, "model.head.bias": True},
+    "parallel, shared norm": {"model.parallel": "shared_norm", "model.position.kind": "rope", "model.position.layout": "interleaved",
+        "model.position.fraction": 0.5, "model.tie_embeddings": False, "model.head.bias": True},
+    "parallel, own norms": {"model.parallel": "own_norms", "model.norm.bias": False, "model.position.kind": "rope",
+        "model.position.scaling.kind": "dynamic", "model.position.scaling.factor": 2.0, "model.position.scaling.original_length": 4},
+    "shared bias, scaled tied head": {"model.position.kind": "relative_bias", "model.position.buckets": 8, "model.attention.scale": 1.0,
+        "model.position.max_distance": 6, "model.head.scale": "rsqrt_dim", "model.norm.kind": "rmsnorm", "model.ffn.kind": "reglu"},
+    "a bias per layer, no scale": {"model.position.kind": "relative_bias", "model.position.shared": False, "model.position.buckets": 4,
+        "model.position.max_distance": 5, "model.norm.scale": False},
+    "shaw, sinks": {"model.position.kind": "shaw", "model.position.clip": 2, "model.attention.sinks": True, "model.norm.placement": "post"},
+    "normed embedding": {"model.embedding.norm": True, "model.position.kind": "alibi", "model.dim": 12, "model.attention.num_heads": 6},
+    "sinusoids in halves from 2 on": {"model.position.kind": "sinusoidal", "model.position.layout": "half", "model.position.offset": 2,
+        "model.embedding.scale": "sqrt_dim", "model.embedding.norm": True, "model.norm.placement": "post"},
+    "bert": ENCODER | {"model.norm.placement": "post", "model.embedding.norm": True, "model.embedding.segments": 2,
+        "model.head.transform": True, "model.head.bias": True, "model.vocab_size": 14},
+    "bert, swiglu head, no norm": ENCODER | {"model.norm.kind": "none", "model.head.transform": True, "model.ffn.kind": "swiglu",
+        "model.position.kind": "none"},
+    "encoder, buckets on both sides": ENCODER | {"model.position.kind": "relative_bias", "model.position.buckets": 8,
+        "model.position.max_distance": 6},
+    "encoder, global tokens": ENCODER | {"model.attention.window": 3, "model.attention.global_tokens": 1,
+        "model.attention.global_projections": True, "model.position.offset": 2},
+    "encoder, shared bias, global tokens": ENCODER | {"model.attention.window": 1, "model.attention.global_tokens": 2,
+        "model.position.kind": "relative_bias", "model.position.buckets": 8, "model.position.max_distance": 6},
+    "encoder, llama3, window": ENCODER | {"model.attention.window": 5, "model.position.kind": "rope", "model.attention.head_dim": 8,
+        "model.position.scaling.kind": "llama3", "model.position.scaling.factor": 8.0, "model.position.scaling.original_length": 32},
+    "batchnorm": {"model.norm.kind": "batchnorm"},
+    "encoder, batchnorm, everywhere": ENCODER | {"model.norm.kind": "batchnorm", "model.norm.placement": "sandwich",
+        "model.embedding.norm": True, "model.head.transform": True},
+    "local and global": {"model.layers.pattern": "local,local,global", "model.num_layers": 5, "model.position.kind": "rope",
+        "model.position.theta": 50.0, "model.layers.kinds.local.attention.window": 2, "model.layers.kinds.global.position.theta": 500.0,
+        "model.layers.kinds.global.attention.num_kv_heads": 2, "model.layers.kinds.global.ffn.kind": "swiglu"},
+    "one kind without positions": {"model.layers.pattern": "plain,none,plain", "model.num_layers": 4, "model.position.kind": "shaw",
+        "model.layers.kinds.plain.position.values": False, "model.layers.kinds.none.position.kind": "none",
+        "model.layers.kinds.none.residual": False},
 }  # fmt: skip
 TOKENS = np.array([[3, 1, 12, 0, 7, 7, 2, 5], [0, 5, 4, 4, 1, 9, 11, 8]])
+SEGMENTS = np.array([[0, 0, 0, 1, 1, 1, 1, 1], [0, 1, 1, 1, 1, 1, 0, 0]])
+COUNTING = np.tile(np.arange(8), (2, 1))
 POSITIONS = np.array([[0, 1, 2, 0, 1, 2, 3, 4], [0, 1, 2, 3, 4, 5, 6, 7]])
 DOCUMENTS = np.array([[0, 0, 0, 1, 1, 1, 1, 1], [1, 1, 1, 1, 1, 1, 1, 1]])
+PADDED = np.array([[0, 1, 2, 3, 4, 5, -1, -1], [-1, -1, -1, 0, 1, 2, 3, 4]])
 
 
-def scores(config, values, context, tokens=TOKENS):
-    """Logits [B, T, V] of a model that holds `values`."""
-    model = with_values(make_model(config), values)
-    return call(lambda tokens: model.logits(model(tokens, context)), tokens)
+def scores(config, values, context, tokens=TOKENS, stats=None, segments=None):
+    """Logits [B, T, V] of a model that holds `values`, and the statistics after the call."""
+    def use(model, tokens):
+        return model.logits(model(tokens, context, segments), context)
+
+    return call_and_statistics(make_model(config), values, stats or {}, use, tokens)
+
+
+def logits(*arguments, **more):
+    return scores(*arguments, **more)[0]
+
+
+def drawn(config, seed):
+    model = make_model(config)
+    return random_values(model, seed), random_statistics(model, seed)
 
 
 @pytest.mark.parametrize("name", MODELS)
 def test_logits_are_the_reference_s(name):
     config = tiny(MODELS[name])
-    values = random_values(make_model(config), 1)
-    actual = scores(config, values, counting(8))
+    values, stats = drawn(config, 1)
+    causal = config.model.architecture == "decoder"
+    segments = SEGMENTS if config.model.embedding.segments else None
+    actual, after = scores(config, values, counting(8, causal), stats=stats, segments=segments)
     assert actual.dtype == np.float32
-    close(actual, [reference.logits(config.model, as_float64(values), row, np.arange(8)) for row in TOKENS], 2e-5)
+    expected = reference.batch_logits(config.model, together(values, stats), TOKENS, reference.Rows(COUNTING), segments)
+    close(actual, expected, 2e-5)
+    assert jax.tree.all(jax.tree.map(np.array_equal, after, stats))
 
 
-@pytest.mark.parametrize("name", ["gpt", "llama", "original decoder, untied, window", "alibi, 6 heads, 3 key heads"])
+STRUCTURED = [
+    "gpt", "llama", "original decoder, untied, window", "alibi, 6 heads, 3 key heads", "shared bias, scaled tied head", "shaw, sinks",
+    "bert", "encoder, llama3, window", "encoder, buckets on both sides", "local and global",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("name", STRUCTURED)
 def test_logits_of_packed_documents_are_the_reference_s(name):
     config = tiny(MODELS[name])
-    values = random_values(make_model(config), 1)
-    actual = scores(config, values, Context(jnp.asarray(POSITIONS), jnp.asarray(DOCUMENTS)))
-    rows = zip(TOKENS, POSITIONS, DOCUMENTS, strict=True)
-    close(actual, [reference.logits(config.model, as_float64(values), *row) for row in rows], 2e-5)
+    values, _ = drawn(config, 1)
+    context = Context(jnp.asarray(POSITIONS), jnp.asarray(DOCUMENTS), config.model.architecture == "decoder", in_order=True)
+    expected = reference.batch_logits(config.model, as_float64(values), TOKENS, reference.Rows(POSITIONS, DOCUMENTS))
+    close(logits(config, values, context), expected, 2e-5)
+
+
+@pytest.mark.parametrize("name", [*STRUCTURED, "encoder, global tokens", "encoder, shared bias, global tokens"])
+def test_logits_of_rows_with_empty_slots_are_the_reference_s(name):
+    config = tiny(MODELS[name])
+    values, _ = drawn(config, 2)
+    actual = logits(config, values, Context(jnp.asarray(PADDED), causal=config.model.architecture == "decoder"))
+    expected = reference.batch_logits(config.model, as_float64(values), TOKENS, reference.Rows(PADDED))
+    assert np.isfinite(actual).all()
+    close(actual[PADDED >= 0], expected[PADDED >= 0], 2e-5)
+
+
+@pytest.mark.parametrize("name", ["batchnorm", "encoder, batchnorm, everywhere"])
+def test_batch_normalised_models_in_training_are_the_reference_s(name):
+    config = tiny(MODELS[name] | {"model.norm.momentum": 0.5})
+    values, stats = drawn(config, 3)
+    causal = config.model.architecture == "decoder"
+    positions = PADDED if not causal else COUNTING
+    context = Context(jnp.asarray(positions), causal=causal, training=True)
+    actual, after = scores(config, values, context, stats=stats)
+    rows = reference.Rows(positions, training=True)
+    expected = reference.batch_logits(config.model, as_float64(values), TOKENS, rows)
+    close(actual[positions >= 0], expected[positions >= 0], 1e-4)
+    assert 2 * len(rows.moments) == sum(len(leaf) if leaf.ndim == 2 else 1 for leaf in jax.tree.leaves(stats))
+    # The first norm of the first layer, and the last of the model.
+    first = rows.moments[1 if config.model.embedding.norm else 0]
+    for index, name in enumerate(("mean", "variance")):
+        before = np.float64(stats["stack"]["layers"]["attention_norm"][name][0])
+        close(after["stack"]["layers"]["attention_norm"][name][0], 0.5 * before + 0.5 * first[index])
+        last, place = (after["head"]["norm"], stats["head"]["norm"]) if not causal else (after["final_norm"], stats["final_norm"])
+        close(last[name], 0.5 * np.float64(place[name]) + 0.5 * rows.moments[-1][index], 1e-4)
+
+
+def test_segments_are_the_first_where_none_are_given():
+    config = tiny(MODELS["bert"])
+    values, _ = drawn(config, 1)
+    zeros, none, mixed = (logits(config, values, counting(8, False), segments=given) for given in (np.zeros_like(TOKENS), None, SEGMENTS))
+    np.testing.assert_array_equal(zeros, none)
+    assert abs(mixed - none).max() > 0.1
+
+
+def test_the_pooler_reads_the_first_token():
+    config = tiny(MODELS["bert"] | {"model.head.pooler": True, "model.head.next_sentence": True})
+    model = make_model(config)
+    values, hidden = random_values(model, 1), np.random.default_rng(2).standard_normal((2, 8, 16))
+    held, wide = with_values(model, values), as_float64(values)
+    pooled, follows = call(lambda h: (held.pooled(h), held.next_sentence_logits(h)), np.float32(hidden))
+    expected = np.tanh(reference.linear(wide["pooler"], hidden[:, 0]))
+    close(pooled, expected)
+    close(follows, reference.linear(wide["next_sentence"], expected))
+    assert follows.shape == (2, 2)
 
 
 @pytest.mark.parametrize("name", ["gpt2", "llama"])
@@ -68,31 +196,33 @@ def test_the_published_configs_shrink_to_models_that_match_too(name):
     config = zoo.config.resolve(zoo.config.load(f"{spec}:smoke,model.dropout=0"))
     values, tokens = random_values(make_model(config), 2), np.random.default_rng(0).integers(0, 257, (1, 16))
     expected = reference.logits(config.model, as_float64(values), tokens[0], np.arange(16))
-    close(scores(config, values, counting(16), tokens)[0], expected, 2e-5)
+    close(logits(config, values, counting(16), tokens)[0], expected, 2e-5)
 
 
-@pytest.mark.parametrize("kind", ["none", "rope", "alibi", "learned", "sinusoidal"])
+@pytest.mark.parametrize("kind", ["none", "rope", "alibi", "relative_bias", "shaw", "learned", "sinusoidal"])
 def test_relative_schemes_do_not_see_where_a_sequence_stands(kind):
     config = tiny({"model.position.kind": kind} | ({"model.position.max_length": 64} if kind == "learned" else {}))
     values = random_values(make_model(config), 3)
     positions = jnp.arange(8) + jnp.array([[0], [0], [50], [50]])
-    here, there = np.split(scores(config, values, Context(positions), np.tile(TOKENS, (2, 1))), 2)
-    if kind in ("none", "rope", "alibi"):
+    here, there = np.split(logits(config, values, Context(positions), np.tile(TOKENS, (2, 1))), 2)
+    if kind not in ("learned", "sinusoidal"):
         close(there, here, 2e-5)
     else:
         assert abs(there - here).max() > 0.1
 
 
-@pytest.mark.parametrize("kind", ["learned", "sinusoidal", "rope", "alibi"])
+@pytest.mark.parametrize("kind", ["learned", "sinusoidal", "rope", "alibi", "relative_bias", "shaw"])
 def test_positions_enter(kind):
     # Without them, the last token of a one-layer model sees the others as a set.
     config = tiny({"model.position.kind": kind, "model.num_layers": 1})
     nope = tiny({"model.position.kind": "none", "model.num_layers": 1})
     values, both = random_values(make_model(config), 4), np.stack([TOKENS[0], TOKENS[0][[1, 0, *range(2, 8)]]])
-    last, last_swapped = scores(config, values, counting(8), both)[:, -1]
+    last, last_swapped = logits(config, values, counting(8), both)[:, -1]
     assert abs(last - last_swapped).max() > 1e-2
     without = {name: value for name, value in values.items() if name != "position"}
-    last, last_swapped = scores(nope, without, counting(8), both)[:, -1]
+    if kind == "shaw":
+        del without["stack"]["layers"]["attention"]["position"]
+    last, last_swapped = logits(nope, without, counting(8), both)[:, -1]
     close(last, last_swapped)
 
 
@@ -101,16 +231,20 @@ def test_bfloat16_is_close_to_float32_and_scores_in_float32():
     values = random_values(make_model(config), 5)
     model = with_values(make_model(narrow), values)
     hidden = jax.eval_shape(lambda tokens: model(tokens, counting(8)), TOKENS)
-    actual = scores(narrow, values, counting(8))
+    actual = logits(narrow, values, counting(8))
     assert hidden.dtype == jnp.bfloat16
     assert actual.dtype == np.float32
-    close(actual, scores(config, values, counting(8)), 0.05)
-    assert abs(actual - scores(config, values, counting(8))).max() > 0
+    close(actual, logits(config, values, counting(8)), 0.05)
+    assert abs(actual - logits(config, values, counting(8))).max() > 0
 
 
 def test_a_tied_head_is_the_embedding():
     tied, untied = (make_model(tiny({"model.tie_embeddings": tie})) for tie in (True, False))
-    values = random_values(untied, 6)
+    values, hidden = random_values(untied, 6), jnp.ones((1, 2, 16))
+
+    def prediction(model, values):
+        return with_values(model, values).prediction(hidden)
+
     hidden = jnp.zeros((1, 1, 16))
     np.testing.assert_array_equal(with_values(untied, values).prediction(hidden).weights, values["head"]["weights"])
     del values["head"]

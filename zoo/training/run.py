@@ -117,7 +117,7 @@ def check_same_run(workdir: Path, config: ResolvedConfig) -> None:
     if not path.exists():
         return
     try:
-        before = configs.resolve(configs.load(str(path)), config.model.vocab_size)
+        before = configs.resolve(configs.load(str(path)))
     except ConfigError as error:
         raise ConfigError([f"{path} cannot be continued: {problem}" for problem in error.problems]) from error
     changed = configs.difference(configs.from_flat(configs.result_relevant(before)), configs.from_flat(configs.result_relevant(config)))

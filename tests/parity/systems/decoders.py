@@ -15,8 +15,8 @@ NEOX = {"vocab_size": V, "hidden_size": D, "intermediate_size": F, "num_hidden_l
 
 
 def stretched(kind: str, **more: Any) -> dict[str, Any]:
-    """LLaMA with one way of stretching RoPE, trained at 8 tokens and run at 12."""
-    return LLAMA | {"head_dim": 16, "max_position_embeddings": 8, "rope_scaling": {"rope_type": kind, "factor": 2.5, **more}}
+    """LLaMA with one way of stretching RoPE, trained at 8 tokens and run at 12; some pairs are kept, some stretched, some in between."""
+    return LLAMA | {"head_dim": 16, "rope_theta": 100.0, "max_position_embeddings": 8, "rope_scaling": {"rope_type": kind, "factor": 2.5, **more}}
 
 
 DECODERS = (
@@ -44,9 +44,9 @@ DECODERS = (
            LLAMA | {"num_key_value_heads": 1, "attention_bias": True, "mlp_bias": True, "tie_word_embeddings": True, "head_dim": 12}),
     System("llama-linear", "positions divided (position interpolation)", "LlamaForCausalLM", stretched("linear")),
     System("llama-dynamic", "theta that grows with the length (dynamic NTK)", "LlamaForCausalLM", stretched("dynamic")),
-    System("llama-yarn", "YaRN", "LlamaForCausalLM", stretched("yarn", original_max_position_embeddings=8, beta_fast=4.0, beta_slow=0.25)),
+    System("llama-yarn", "YaRN", "LlamaForCausalLM", stretched("yarn", original_max_position_embeddings=8, beta_fast=0.6, beta_slow=0.05)),
     System("llama-3.1", "LLaMA 3.1's stretching", "LlamaForCausalLM",
-           stretched("llama3", original_max_position_embeddings=8, low_freq_factor=0.5, high_freq_factor=2.0)),
+           stretched("llama3", original_max_position_embeddings=8, low_freq_factor=0.1, high_freq_factor=0.9)),
     System("mistral", "sliding window", "MistralForCausalLM", LLAMA | {"sliding_window": 5}, length=16, published=(
         Published("configs/mistral.py:7b", 7_241_732_096),)),
     System("smollm3", "no positions in every other layer", "SmolLM3ForCausalLM",
