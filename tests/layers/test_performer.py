@@ -58,7 +58,7 @@ def features(seed=0, number=M, width=K):
 
 def favor(q, k, v, w, scale, seen):
     """Choromanski et al. 2021, eq. 4 and Lemma 1, with every pair of tokens at hand; `seen` is [B, T, S]."""
-    B, T, H, K = q.shape
+    _B, _T, H, _K = q.shape
     G = k.shape[2]
     k, v = (x.repeat(H // G, axis=2) for x in (k, v))
     q, k = q * scale**0.5, k * scale**0.5
@@ -372,10 +372,10 @@ def memory(attend, length):
 def test_memory_is_linear_in_the_number_of_tokens(causal, monkeypatch):
     monkeypatch.undo()
     w = features(0, 44, 16)
-    long, longer = (memory(lambda *x, c=counting(n, causal): performer_attention(*x, w, c, 0.25), n) for n in (2048, 8192))
+    long, longer = (memory(lambda *x, c=counting(n, causal): performer_attention(*x, w, c, 0.25), n) for n in (2048, 8192))  # noqa: B008
     assert longer < 1.05 * long
     # Softmax attention, measured in the same way, does not pass.
-    short, long = (memory(lambda *x, c=counting(n, causal): KERNELS["einsum"](*x, c, Scoring(0.25)), n) for n in (128, 512))
+    short, long = (memory(lambda *x, c=counting(n, causal): KERNELS["einsum"](*x, c, Scoring(0.25)), n) for n in (128, 512))  # noqa: B008
     assert long > 3 * short
     # About five arrays of the size of the queries; with every token's features of the queries it would be more than seven.
     assert longer < 6 * 16 * 2 * 4

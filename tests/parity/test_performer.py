@@ -10,14 +10,14 @@ import pytest
 torch = pytest.importorskip("torch")
 pytest.importorskip("performer_pytorch")
 
-from performer_pytorch import FastAttention
-from performer_pytorch import performer_pytorch as library
+from performer_pytorch import FastAttention  # noqa: E402
+from performer_pytorch import performer_pytorch as library  # noqa: E402
 
-from tests.building import call, close, counting
-from tests.parity.references_performer import make_causal
-from zoo.layers import performer
-from zoo.layers.context import Context
-from zoo.layers.performer import performer_attention
+from tests.building import call, close, counting  # noqa: E402
+from tests.parity.references_performer import make_causal  # noqa: E402
+from zoo.layers import performer  # noqa: E402
+from zoo.layers.context import Context  # noqa: E402
+from zoo.layers.performer import performer_attention  # noqa: E402
 
 pytestmark = pytest.mark.parity
 B, H, K, T = 2, 3, 16, 80

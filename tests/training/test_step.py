@@ -192,7 +192,7 @@ def test_training_moves_the_running_statistics_and_evaluation_uses_them():
     # A row's score is its own: in evaluation the others do not enter.
     alone = {"tokens": np.where(np.arange(8)[:, None] == 0, tokens, -1)}
     rest = {"tokens": np.where(np.arange(8)[:, None] == 0, -1, tokens)}
-    parts = [float(program.eval_step(state["params"], state["stats"], program.put_batch(part), constants)["loss"]) for part in (alone, rest)]
+    parts = [float(program.eval_step(state["params"], state["stats"], program.put_batch(part), constants)["loss"]) for part in (alone, rest)]  # noqa: E501
     np.testing.assert_allclose(sum(parts), float(scores["loss"]), rtol=1e-5)
 
 

@@ -16,7 +16,7 @@ NEOX = {"vocab_size": V, "hidden_size": D, "intermediate_size": F, "num_hidden_l
 
 def stretched(kind: str, **more: Any) -> dict[str, Any]:
     """LLaMA with one way of stretching RoPE, trained at 8 tokens and run at 12; some pairs are kept, some stretched, some in between."""
-    return LLAMA | {"head_dim": 16, "rope_theta": 100.0, "max_position_embeddings": 8, "rope_scaling": {"rope_type": kind, "factor": 2.5, **more}}
+    return LLAMA | {"head_dim": 16, "rope_theta": 100.0, "max_position_embeddings": 8, "rope_scaling": {"rope_type": kind, "factor": 2.5, **more}}  # noqa: E501
 
 
 DECODERS = (
