@@ -54,7 +54,7 @@ def random_values(module, seed=0):
             drawn = 1 + 0.3 * drawn
         elif name == "kernel":
             drawn = drawn * leaf.shape[-2] ** -0.5
-        return np.asarray(drawn, leaf.dtype)
+        return jax.device_put(drawn.astype(leaf.dtype))
 
     return jax.tree_util.tree_map_with_path(value, split(module)[1])
 
@@ -65,7 +65,7 @@ def random_statistics(module, seed=0):
 
     def value(path, leaf):
         drawn = generator.standard_normal(leaf.shape)
-        return np.asarray(0.5 + drawn**2 if path[-1].key == "variance" else drawn, leaf.dtype)
+        return jax.device_put((0.5 + drawn**2 if path[-1].key == "variance" else drawn).astype(leaf.dtype))
 
     return jax.tree_util.tree_map_with_path(value, split(module)[2])
 

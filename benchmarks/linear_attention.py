@@ -1,0 +1,104 @@
+"""Time and memory of attention in ever longer rows: FAVOR+, a window of 129 keys and full attention, causal and in both directions.
+
+    python benchmarks/linear_attention.py
+
+One row through a model of 2 layers, width 128, 4 heads, RoPE, float32: forward and backward pass, up to the hidden states. All variants of
+a length are compiled side by side in one process and take turns, so that what else the machine does falls on all of them. A turn in
+which other processes used more than `--foreign` of the machine's processor time is thrown away. Printed are the median of the turns,
+what the compiled program needs beside its inputs and outputs, and both relative to the length before: 2 is linear where the length
+doubles, 4 quadratic.
+"""
+
+import argparse
+import os
+import statistics
+import time
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from flax import nnx
+from step_time import busy_seconds
+
+from zoo import config as configs
+from zoo.layers.context import Context
+from zoo.models.architectures import make_model
+from zoo.models.functional import initialise, initialise_statistics, split
+
+MODEL = {"model.dim": 128, "model.num_layers": 2, "model.attention.num_heads": 4, "model.position.kind": "rope", "model.vocab_size": 256,
+         "data.tokenizer.kind": "bytes", "data.batch_size": 1}  # fmt: skip
+BOTH_DIRECTIONS = {"model.architecture": "encoder", "objective.kind": "masked"}
+KINDS = {"performer": {"model.attention.kind": "performer"}, "window": {"model.attention.window": 129}, "full": {}}
+VARIANTS = {f"{name}{suffix}": fields | more for name, fields in KINDS.items()
+            for suffix, more in ((", causal", {}), (", both directions", BOTH_DIRECTIONS))}  # fmt: skip
+
+
+def compiled(overrides: dict, length: int, sets: list[str]):
+    """Returns a function that runs forward and backward pass once and waits for it, and its bytes of temporary memory."""
+    given = configs.parse_overrides([f"--config.{text}" for text in sets])
+    config = configs.resolve(configs.override(configs.default(), MODEL | overrides | {"data.sequence_length": length} | given))
+    model = make_model(config)
+    graph = split(model)[0]
+    params, stats = initialise(model, 0), initialise_statistics(model, 0)
+    tokens = np.random.default_rng(0).integers(0, 256, (1, length), np.int32)
+    context = Context(jnp.arange(length)[None], causal=config.model.architecture == "decoder", in_order=True)
+
+    def loss(params, stats, tokens):
+        return jnp.square(nnx.merge(graph, params, stats)(tokens, context)).mean()
+
+    program = jax.jit(jax.value_and_grad(loss)).lower(params, stats, tokens).compile()
+
+    def run() -> None:
+        jax.block_until_ready(program(params, stats, tokens))
+
+    return run, program.memory_analysis().temp_size_in_bytes
+
+
+def take_turns(runs: dict, arguments: argparse.Namespace) -> tuple[dict[str, list[float]], int]:
+    """Milliseconds of every variant in each clean turn, and the number of turns that were thrown away."""
+    times, dropped = {name: [] for name in runs}, 0
+    while len(next(iter(times.values()))) < arguments.rounds and dropped < 5 * arguments.rounds:
+        turn, clean = {}, True
+        for name, run in runs.items():
+            busy, own, began = busy_seconds(), time.process_time(), time.perf_counter()
+            for _ in range(arguments.steps):
+                run()
+            seconds = time.perf_counter() - began
+            clean &= busy_seconds() - busy - (time.process_time() - own) < arguments.foreign * seconds * (os.cpu_count() or 1)
+            turn[name] = 1000 * seconds / arguments.steps
+        if clean:
+            for name, milliseconds in turn.items():
+                times[name].append(milliseconds)
+        else:
+            dropped += 1
+    return times, dropped
+
+
+def main() -> None:
+    """Command line."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--lengths", type=lambda text: [int(x) for x in text.split(",")], default=[512, 1024, 2048, 4096])
+    parser.add_argument("--rounds", type=int, default=7, help="clean turns per length")
+    parser.add_argument("--steps", type=int, default=3, help="passes per turn")
+    parser.add_argument("--foreign", type=float, default=0.07, help="largest share of the machine that others may use in a turn")
+    parser.add_argument("--set", action="append", default=[], metavar="PATH=VALUE", help="override a config field of all variants")
+    arguments = parser.parse_args()
+    before: dict[str, tuple[float, float]] = {}
+    print(f"{'tokens':>6s} {'attention':27s} {'ms':>8s} {'ratio':>6s} {'MiB':>8s} {'ratio':>6s}")
+    for length in arguments.lengths:
+        built = {name: compiled(overrides, length, arguments.set) for name, overrides in VARIANTS.items()}
+        for run, _ in built.values():
+            run()
+        times, dropped = take_turns({name: run for name, (run, _) in built.items()}, arguments)
+        if not times["full, causal"]:
+            raise SystemExit(f"{length} tokens: no turn was clean; the machine is busy (raise --foreign)")
+        for name, (_, memory) in built.items():
+            now = statistics.median(times[name]), memory / 2**20
+            ratios = [f"{x / y:6.2f}" for x, y in zip(now, before[name], strict=True)] if name in before else [" " * 6] * 2
+            before[name] = now
+            print(f"{length:6d} {name:27s} {now[0]:8.1f} {ratios[0]} {now[1]:8.1f} {ratios[1]}", flush=True)
+        print(f"       n={len(times['full, causal'])}, {dropped} dropped", flush=True)
+
+
+if __name__ == "__main__":
+    main()
