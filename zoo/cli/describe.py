@@ -1,23 +1,26 @@
-"""`zoo describe`: what variants there are, from the field table."""
+"""`zoo describe`: what can be varied, from the tables of fields and of variants."""
 
 import argparse
+import ast
+from pathlib import Path
 
 from zoo.config import BY_PATH, FIELDS, Field
 from zoo.errors import ConfigError, did_you_mean
 
 EXAMPLES = """examples:
-  zoo describe            every choice there is
-  zoo describe position   the fields and variants of positions
-  zoo describe rope       one variant
-  zoo describe schedule.warmup_steps"""
+  zoo describe               every variant there is, one line each
+  zoo describe rope          one variant: equation, paper, shapes, cost, what excludes it, what it is checked against
+  zoo describe position      the fields of positions and their choices
+  zoo describe schedule.warmup_steps
+  zoo describe configs/bert.py"""
 
 
 def add_parser(subparsers: argparse._SubParsersAction) -> None:
     """Registers the subcommand."""
-    parser = subparsers.add_parser("describe", help="list the variants there are", epilog=EXAMPLES,
+    parser = subparsers.add_parser("describe", help="tell about variants and fields", epilog=EXAMPLES,
                                    formatter_class=argparse.RawDescriptionHelpFormatter,
-                                   description="Lists fields and variants, one line each.")
-    parser.add_argument("name", nargs="?", help="a part of a field's path (norm, position, optimizer ...) or a variant's name")
+                                   description="Tells what can be varied: all variants, one of them, a part's fields, or a config file.")
+    parser.add_argument("name", nargs="?", help="a variant, a part of a field's path (norm, position, optimizer ...), or a config file")
     parser.set_defaults(handler=run)
 
 
@@ -34,16 +37,62 @@ def describe_field(field: Field) -> list[str]:
     return lines
 
 
+def _fields(name: str) -> list[Field]:
+    """The fields that a name means: a whole path, or a part of paths."""
+    return [field for field in FIELDS if name in field.path.split(".") or field.path == name]
+
+
+def _config_file(name: str) -> str | None:
+    """The docstring of a config file; read, never executed."""
+    path = Path(name if name.endswith(".py") else f"configs/{name}.py")
+    if not path.is_file():
+        return None
+    try:
+        return ast.get_docstring(ast.parse(path.read_text(encoding="utf-8")))
+    except (SyntaxError, UnicodeDecodeError) as error:
+        raise ConfigError(f"{path} is no Python file: {error}") from None
+
+
 def run(args: argparse.Namespace) -> int:
-    """Prints what matches; without a name, every field that chooses between variants."""
+    """Prints what the name means; without one, every variant in a line."""
+    from zoo.variants import VARIANTS
+    from zoo.variants.page import line, render
+
     if args.name is None:
-        fields = [field for field in FIELDS if field.choices]
+        width = max(len(variant.name) for variant in VARIANTS)
+        for part in dict.fromkeys(variant.part for variant in VARIANTS):
+            print(part)
+            print("\n".join(f"    {variant.name:{width}s}  {line(variant)}" for variant in VARIANTS if variant.part == part))
+        print("\nfields that choose")
+        chosen = [field for field in FIELDS if field.choices]
+        print("\n".join(f"    {field.path}: {', '.join(field.choices)}" for field in chosen))
+        print("\nzoo describe NAME tells all about one of these; zoo describe model, objective, data, optimizer, schedule lists fields.")
+        return 0
+    wanted = args.name.lower().replace("_", "-")
+    for variant in VARIANTS:
+        if variant.name == wanted:
+            _show(render(variant))
+            print("".join(f"\n{text}" for field in _fields(args.name) for text in describe_field(field)))
+            return 0
+    if fields := _fields(args.name):
+        print("\n".join(text for field in fields for text in describe_field(field)))
+    elif described := _config_file(args.name):
+        print(described)
+    elif fields := [field for field in FIELDS if field.choices and args.name in field.choices]:
+        print("\n".join(text for field in fields for text in describe_field(field)))
     else:
-        fields = [field for field in FIELDS if args.name in field.path.split(".") or field.path == args.name]
-        fields = fields or [field for field in FIELDS if field.choices and args.name in field.choices]
-        if not fields:
-            names = {part for path in BY_PATH for part in path.split(".")} | {
-                name for field in FIELDS for name in field.choices or ()}
-            raise ConfigError(f"nothing is called {args.name!r}{did_you_mean(args.name, names)}; zoo describe lists everything")
-    print("\n".join(line for field in fields for line in describe_field(field)))
+        names = {variant.name for variant in VARIANTS} | {part for path in BY_PATH for part in path.split(".")}
+        raise ConfigError(f"nothing is called {args.name!r}{did_you_mean(wanted, names)}; zoo describe lists everything")
     return 0
+
+
+def _show(markdown: str) -> None:
+    """Prints a page, set in a terminal and as it is anywhere else."""
+    from rich.console import Console
+    from rich.markdown import Markdown
+
+    console = Console()
+    if console.is_terminal:
+        console.print(Markdown(markdown))
+    else:
+        print(markdown, end="")

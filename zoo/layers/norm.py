@@ -59,7 +59,7 @@ class Norm(nnx.Module):
 
 
 class NoNorm(Norm):
-    """The identity: the control arm without normalisation."""
+    """NoNorm(x) = x: the control arm without normalisation."""
 
     def __init__(self, config: ResolvedConfig):
         del config

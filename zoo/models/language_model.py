@@ -16,7 +16,7 @@ from zoo.models.stack import Stack
 
 
 def embed(embedding: Float[Array, "V D"], tokens: Int[Array, "B T"], config: ResolvedConfig) -> Float[Array, "B T D"]:
-    """Rows of the table, in the compute type; times sqrt(D) with `embedding.scale` (Vaswani et al. 2017, section 3.4)."""
+    """x = E[token], in the compute type; with `embedding.scale` x = E[token] * sqrt(D) (Vaswani et al. 2017, section 3.4)."""
     x = embedding.astype(jnp.dtype(config.dtype))[tokens]
     return x * jnp.asarray(config.dim**0.5, x.dtype) if config.embedding.scale == "sqrt_dim" else x
 

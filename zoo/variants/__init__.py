@@ -1,0 +1,9 @@
+"""What can be varied in a model: a table of the variants, and a page about each, computed from the code.
+
+`zoo describe NAME` prints a page; `python -m zoo.variants docs/variants` writes them all.
+"""
+
+from zoo.variants.record import PARITY, TOLERANCE, Test, Variant
+from zoo.variants.table import VARIANTS
+
+__all__ = ["PARITY", "TOLERANCE", "VARIANTS", "Test", "Variant"]

@@ -1,0 +1,81 @@
+"""What the table of variants says of each, and what all of them are measured against."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+# Largest difference from a reference library that is accepted, relative to the largest output or gradient (docs/parity.md).
+TOLERANCE = 1e-4
+
+# The models that variants change, by name: a GPT, and the same modules in the other architectures.
+BASELINES: dict[str, dict[str, Any]] = {
+    "decoder": {},
+    "encoder": {"model.architecture": "encoder", "objective.kind": "masked"},
+    "encoder_decoder": {"model.architecture": "encoder_decoder", "objective.kind": "prefix"},
+    "elmo": {"model.architecture": "elmo", "objective.kind": "bidirectional"},
+}
+# The size at which costs are counted: that of GPT-2 small.
+SIZE = {"model.dim": 768, "model.num_layers": 12, "model.attention.num_heads": 12, "model.vocab_size": 50257, "data.sequence_length": 1024}
+# The size at which shapes are read: no two dimensions are equal, so that a number tells its letter.
+SHAPES = {"model.dim": 40, "model.num_layers": 4, "model.attention.num_heads": 12, "model.attention.head_dim": 8,
+          "model.ffn.hidden_dim": 160, "model.vocab_size": 500, "data.sequence_length": 28}
+
+# Systems of docs/parity.md, by the class of the library that each is compared with.
+PARITY: dict[str, str] = {
+    "gpt1": "OpenAIGPTLMHeadModel", "gpt2": "GPT2LMHeadModel", "gpt2-unscaled-relu": "GPT2LMHeadModel", "gpt-neox": "GPTNeoXForCausalLM",
+    "gpt-j": "GPTJForCausalLM", "llama": "LlamaForCausalLM", "llama-grouped": "LlamaForCausalLM", "llama-multi-query": "LlamaForCausalLM",
+    "llama-linear": "LlamaForCausalLM", "llama-dynamic": "LlamaForCausalLM", "llama-yarn": "LlamaForCausalLM",
+    "llama-3.1": "LlamaForCausalLM", "mistral": "MistralForCausalLM", "smollm3": "SmolLM3ForCausalLM", "qwen3": "Qwen3ForCausalLM",
+    "olmo2": "Olmo2ForCausalLM", "gemma": "GemmaForCausalLM", "gemma2": "Gemma2ForCausalLM", "gemma3": "Gemma3ForCausalLM",
+    "bert": "BertForPreTraining", "bert-untied": "BertForMaskedLM", "roberta": "RobertaForMaskedLM", "shaw-keys": "BertForMaskedLM",
+    "distilbert-sinusoidal": "DistilBertForMaskedLM", "roformer": "RoFormerForMaskedLM", "longformer": "LongformerForMaskedLM",
+    "longformer-local": "LongformerForMaskedLM", "bloom": "BloomForCausalLM", "mpt-6-heads": "MptForCausalLM",
+    "transformer": "MarianMTModel", "marian-uneven": "MarianMTModel", "t5": "T5ForConditionalGeneration",
+    "t5-1.1": "T5ForConditionalGeneration", "umt5": "UMT5ForConditionalGeneration",
+}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Test:
+    """A comparison in the test suite.
+
+    Attributes:
+        reference: what the code is compared with.
+        where: the test, "tests/layers/test_norm.py::test_a_norm_is_its_equation".
+        tolerance: largest accepted difference, relative; 0 for exact equality.
+    """
+
+    __test__ = False  # Not one of pytest's.
+
+    reference: str
+    where: str
+    tolerance: float
+
+
+@dataclass(frozen=True)
+class Variant:
+    """One way to build a part of a model.
+
+    Attributes:
+        name: as people ask for it.
+        part: heading under which it is listed.
+        changes: fields that make it out of its baseline; empty for what the baseline is.
+        chosen: the fields whose choice it is, also where that is the baseline's.
+        source: class or function that computes it, whose docstring gives the equation and the paper.
+        equation: the equation, where no docstring of a class is about this variant alone.
+        paper: where it comes from, where neither docstring nor field says so.
+        baseline: which of `BASELINES` it changes.
+        systems: systems of docs/parity.md that have it.
+        tests: further comparisons.
+    """
+
+    name: str
+    part: str
+    changes: Mapping[str, Any]
+    chosen: Mapping[str, Any] = field(default_factory=dict)
+    source: Any = None
+    equation: str = ""
+    paper: str = ""
+    baseline: str = "decoder"
+    systems: tuple[str, ...] = ()
+    tests: tuple[Test, ...] = field(default=())
