@@ -2,15 +2,22 @@
 
 import collections
 
+import jax
+import numpy as np
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, Phase, given, settings
 
 from tests.random_configs import random_configs
 from zoo import config as configs
+from zoo import data
 from zoo.analysis import cost
 from zoo.errors import ConfigError
 from zoo.models.architectures import make_model
 from zoo.models.functional import logical_axes, split
+from zoo.objectives import make_objective
+from zoo.training.mesh import make_mesh
+from zoo.training.run import resolve_with_vocabulary
+from zoo.training.step import make_program
 
 pytestmark = pytest.mark.slow
 RANDOM = settings(deadline=None, derandomize=True, database=None,
@@ -53,3 +60,42 @@ def test_a_random_config_is_built_or_refused(tidy, examples):
     # Neither must be rare: a test of refusals alone would show nothing of what is built.
     assert seen[True] > examples / 5
     assert seen[False] > examples / 20
+
+
+@pytest.fixture(scope="module")
+def text(tmp_path_factory):
+    path = tmp_path_factory.mktemp("text") / "text.txt"
+    path.write_text("\n\n".join(f"Line {i} tells of {i * i} sheep and {i % 7} wolves that never met." for i in range(40)))
+    return path
+
+
+def test_a_random_config_takes_a_step(text, tmp_path_factory, monkeypatch):
+    monkeypatch.setenv("ZOO_CACHE", str(tmp_path_factory.mktemp("cache")))
+    # One device, and a batch that it need not share.
+    fixed = {"data.source": f"text:{text}", "mesh.data": -1, "mesh.fsdp": 1, "mesh.tensor": 1}
+    trained = collections.Counter()
+
+    @settings(RANDOM, max_examples=1000, phases=[Phase.generate])
+    @given(random_configs(tidy=True))
+    def check(config):
+        if trained.total() == 150:
+            return
+        try:
+            resolved = resolve_with_vocabulary(configs.override(config, fixed))
+            dataset = data.load(resolved)
+        except ConfigError:
+            return
+        objective = make_objective(resolved, dataset.tokenizer)
+        program = make_program(resolved, objective, make_mesh(resolved, jax.devices()[:1]))
+        constants = program.constants(resolved.seed)
+        with dataset.training_batches() as batches:
+            state, metrics = program.train_step(program.initial_state(np.int32(resolved.seed % 2**31)), next(batches), constants)
+        assert np.isfinite(metrics["loss"])
+        assert all(np.isfinite(leaf).all() for leaf in jax.tree.leaves(state["params"]))
+        trained[resolved.model.architecture] += 1
+        jax.clear_caches()
+
+    check()
+    assert trained.total() == 150
+    assert min(trained.values()) > 10
+    assert len(trained) == 4
