@@ -30,7 +30,7 @@ def test_outputs_and_gradients_are_those_stored(system):
     ours, our_gradients = run_ours(system, about["config"], stored_tensors(about), batch, weights, system.kernels[0], scan=False)
     assert output_difference(ours, outputs, batch) <= system.tolerance
     # A wrong gradient of a tensor changes its norm or its product with a random direction; see `gradient_differences` for the floor.
-    found = digest(from_zoo(importer_of(system.reference).rules(config.model), nest(our_gradients)))
+    found = digest(from_zoo(importer_of(system.imported_as).rules(config.model), nest(our_gradients)))
     scale = np.maximum(gradients["norms"], 1e-2 * gradients["norms"].max())
     for name in ("norms", "products"):
         assert np.abs((found[name] - gradients[name]) / scale).max() <= system.tolerance
@@ -40,8 +40,8 @@ def test_outputs_and_gradients_are_those_stored(system):
 def test_weights_read_and_written_again_are_bit_equal(system):
     about = read(system.name)[0]
     config, tensors = resolved(system, about["config"]), stored_tensors(about)
-    params, stats = import_weights(system.reference, config, tensors)
-    written = export_weights(system.reference, config, params, stats)
+    params, stats = import_weights(system.imported_as, config, tensors)
+    written = export_weights(system.imported_as, config, params, stats)
     assert set(written) == set(tensors)
     for name in tensors:
         assert written[name].dtype == tensors[name].dtype

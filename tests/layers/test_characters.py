@@ -13,9 +13,11 @@ def cnn(**more):
     return CharacterCNN(tiny(TINY_ELMO | more).model)
 
 
-@pytest.mark.parametrize("highways", [0, 1, 2])
-def test_a_token_s_vector_is_its_equation(highways):
-    module = cnn(**{"model.elmo.highways": highways})
+# Twelve of each: sorted as text, 10 and 11 would come before 2.
+@pytest.mark.parametrize(("highways", "filters"), [(0, (1, 4, 3, 6, 2, 5)), (1, (2, 7)), (2, (1, 4, 3, 6, 2, 5)),
+                                                   (12, (1, 2, 2, 3, 3, 1, 1, 4, 2, 1, 3, 2, 1, 1, 2, 2, 3, 4, 2, 3, 1, 5, 4, 2))])
+def test_a_token_s_vector_is_its_equation(highways, filters):
+    module = cnn(**{"model.elmo.highways": highways, "model.elmo.filters": filters})
     values = random_values(module)
     characters = np.random.default_rng(1).integers(1, 262, (2, 5, 8))
     characters[:, 1:3, 5:] = 261

@@ -71,7 +71,7 @@ def test_a_token_is_read_by_its_bytes():
     assert table.shape == (15, 8)
     np.testing.assert_array_equal(table[:13], FewTokens().token_characters(8))
     assert (table[13:] == 0).all()
-    assert table[2].tolist() == [257, 3, 4, 5, 258, 0, 0, 0]
+    assert table[2].tolist() == [259, 3, 4, 5, 260, 261, 261, 261]
 
 
 def test_dropout_needs_a_key():

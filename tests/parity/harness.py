@@ -14,6 +14,7 @@ from tests.parity.systems import System
 from zoo.config import ResolvedConfig
 from zoo.interop import import_weights, importer_of, resolve_like
 from zoo.interop.mapping import flatten, to_zoo
+from zoo.layers.characters import NUM_CHARACTERS
 from zoo.layers.context import Context
 from zoo.models.architectures import make_model
 from zoo.models.functional import split
@@ -26,10 +27,12 @@ FIRST_TOKEN = 4
 def random_tensor(name: str, shape: tuple[int, ...]) -> np.ndarray:
     """The random value of a tensor, a function of its name and shape: nothing keeps its initial value, so that nothing can be forgotten.
 
-    Matrices keep activations near 1, factors of norms are around 1, biases are far from 0.
+    Matrices keep activations near 1, factors of norms are around 1, biases are far from 0, variances above it.
     """
     drawn = np.random.default_rng(zlib.crc32(name.encode())).standard_normal(shape)
-    if len(shape) < 2:
+    if name.endswith("running_var"):
+        drawn = 0.5 + drawn**2
+    elif len(shape) < 2:
         drawn = 1 + 0.3 * drawn if name.endswith("weight") else 0.3 * drawn
     elif "emb" not in name and "wte" not in name and "wpe" not in name:
         drawn = drawn * (shape[-1] * shape[-2]) ** -0.25
@@ -46,7 +49,7 @@ def resolved(system: System, hf: Mapping[str, Any], **more: Any) -> ResolvedConf
     """
     fields = {"data.tokenizer.kind": "characters", "data.sequence_length": system.length, "data.batch_size": 2}
     changes = {"model." + path.replace("__", "."): value for path, value in more.items()}
-    return resolve_like(system.reference, hf, fields | dict(system.overrides) | changes)
+    return resolve_like(system.imported_as, hf, fields | dict(system.overrides) | changes)
 
 
 def make_batch(system: System, config: ResolvedConfig, padded: bool) -> Arrays:
@@ -54,7 +57,7 @@ def make_batch(system: System, config: ResolvedConfig, padded: bool) -> Arrays:
 
     Returns:
         tokens and positions [2, T], where -1 marks an empty slot; in an encoder of segments also these; for an encoder-decoder also
-        source and source_positions [2, S].
+        source and source_positions [2, S]. Tokens of an ELMo are ids of characters, [2, T, C].
     """
     generator = np.random.default_rng(zlib.crc32(system.name.encode()))
     model, length = config.model, system.length
@@ -63,6 +66,9 @@ def make_batch(system: System, config: ResolvedConfig, padded: bool) -> Arrays:
         positions = np.stack([np.arange(length)] * 2)
         empty = length // 3 if padded else 0
         positions[1] = np.r_[[-1] * empty, :length - empty] if in_front else np.r_[:length - empty, [-1] * empty]
+        if model.architecture == "elmo":
+            characters = generator.integers(1, NUM_CHARACTERS + 1, (2, length, model.elmo.characters))
+            return np.where(positions[..., None] < 0, 0, characters), positions
         return np.where(positions < 0, 0, generator.integers(FIRST_TOKEN, model.vocab_size, (2, length))), positions
 
     both = model.architecture == "encoder_decoder"
@@ -85,9 +91,12 @@ def cotangents(outputs: Mapping[str, np.ndarray], batch: Arrays) -> Arrays:
     return weights
 
 
-def _outputs(module: nnx.Module, config: ResolvedConfig, batch: Mapping[str, Any], full: bool) -> dict[str, Any]:
+def _outputs(module: nnx.Module, config: ResolvedConfig, batch: Mapping[str, Any], full: bool, training: bool) -> dict[str, Any]:
     model = config.model
-    context = Context(batch["positions"], causal=model.architecture != "encoder", in_order=full)
+    if model.architecture == "elmo":
+        states = module(batch["tokens"], batch["positions"] >= 0)
+        return {name: module.logits(state) for name, state in zip(("forward", "backward"), states, strict=True)}
+    context = Context(batch["positions"], causal=model.architecture != "encoder", in_order=full, training=training)
     if model.architecture == "encoder_decoder":
         source = Context(batch["source_positions"], causal=False, in_order=full)
         hidden = module(batch["source"], batch["tokens"], source, context)
@@ -118,16 +127,17 @@ def run_ours(
     Returns:
         (outputs by name, gradients of the weighted sum of the outputs by our paths).
     """
-    fields = {"scan_layers": scan}
-    if resolved(system, hf).model.attention.kind == "softmax":
+    plain = resolved(system, hf).model
+    fields = {} if plain.architecture == "elmo" else {"scan_layers": scan}
+    if fields and plain.attention.kind == "softmax":
         fields["attention__kernel"] = kernel
     config = resolved(system, hf, **fields)
     graph = split(make_model(config))[0]
-    values, stats = (jax.tree.map(jnp.asarray, tree) for tree in import_weights(system.reference, config, tensors))
+    values, stats = (jax.tree.map(jnp.asarray, tree) for tree in import_weights(system.imported_as, config, tensors))
     full = all((positions >= 0).all() for name, positions in batch.items() if "positions" in name)
 
     def functional(values, stats, batch, weights):
-        outputs = _outputs(nnx.merge(graph, values, stats), config, batch, full)
+        outputs = _outputs(nnx.merge(graph, values, stats), config, batch, full, system.training)
         return sum((outputs[name] * weights[name]).sum() for name in weights), outputs
 
     arrays = {name: jnp.asarray(array, jnp.int32) for name, array in batch.items()}
@@ -138,7 +148,7 @@ def run_ours(
 def imported_gradients(system: System, hf: Mapping[str, Any], gradients: Mapping[str, np.ndarray]) -> Arrays:
     """The reference's gradients by our paths: the rules only move numbers, so they hold for gradients too."""
     config = resolved(system, hf)
-    return flatten(to_zoo(importer_of(system.reference).rules(config.model), gradients, split(make_model(config))[1]))
+    return flatten(to_zoo(importer_of(system.imported_as).rules(config.model), gradients, split(make_model(config))[1]))
 
 
 def output_difference(ours: Arrays, theirs: Arrays, batch: Arrays) -> float:
@@ -149,7 +159,7 @@ def output_difference(ours: Arrays, theirs: Arrays, batch: Arrays) -> float:
     for name in theirs:
         assert ours[name].shape == theirs[name].shape, name
         one, other = (x[name][filled] if x[name].ndim == 3 else x[name] for x in (ours, theirs))
-        worst = max(worst, _relative(one, other, 0.0))
+        worst = max(worst, relative_difference(one, other))
     return worst
 
 
@@ -161,10 +171,11 @@ def gradient_differences(ours: Arrays, theirs: Arrays) -> dict[str, float]:
     """
     assert set(ours) == set(theirs)
     floor = 1e-2 * max(np.abs(gradient).max() for gradient in theirs.values())
-    return {path: _relative(ours[path], theirs[path], floor) for path in theirs}
+    return {path: relative_difference(ours[path], theirs[path], floor) for path in theirs}
 
 
-def _relative(one: np.ndarray, other: np.ndarray, floor: float) -> float:
+def relative_difference(one: np.ndarray, other: np.ndarray, floor: float = 0.0) -> float:
+    """The largest difference of two arrays, relative to the largest magnitude of the second, or to `floor` where that is more."""
     one, other = one.astype(np.float64), other.astype(np.float64)
     difference = np.abs(one - other).max() / max(np.abs(other).max(), floor, 1e-30)
     return float("inf") if np.isnan(difference) else float(difference)

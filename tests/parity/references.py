@@ -4,6 +4,7 @@ import importlib
 import inspect
 import json
 from collections.abc import Mapping
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -11,6 +12,7 @@ import torch
 
 from tests.parity.harness import Arrays, cotangents, random_tensor
 from tests.parity.references_performer import PerformerPytorch
+from tests.parity.references_torch import ELMo, Torch, Transformer
 from tests.parity.systems import System
 from zoo.config import ResolvedConfig
 
@@ -65,7 +67,10 @@ class Transformers:
         return found
 
 
-LIBRARIES: dict[str, Any] = {"transformers": Transformers, "performer-pytorch": PerformerPytorch}
+LIBRARIES: dict[str, Any] = {
+    "transformers": Transformers, "performer-pytorch": PerformerPytorch, "torch": partial(Torch, Transformer),
+    "torch-elmo": partial(Torch, ELMo),
+}  # fmt: skip
 
 
 def fill(module: torch.nn.Module) -> None:

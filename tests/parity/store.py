@@ -22,7 +22,7 @@ def store(system) -> int:
     config = resolved(system, reference.hf)
     batch = make_batch(system, config, padded=True)
     outputs, _, gradients = run_theirs(reference, batch, config)
-    importer = importer_of(system.reference)
+    importer = importer_of(system.imported_as)
     rules = (*importer.rules(config.model), *importer.statistics(config.model))
     # A class may have parameters that it does not use, e.g. BERT with distances a table of positions; the importer skips them.
     read = {name for rule in rules if isinstance(rule, Rule) for name in rule.names()}

@@ -22,7 +22,9 @@ from zoo.errors import ConfigError, DataError, did_you_mean
 from zoo.files import cache_directory, read_json, write_json
 
 _FILE = "tokenizer.json"
-_BEGIN, _END = 257, 258  # Ids of the marks around a token's bytes, which are 1 .. 256.
+# Characters of the published ELMo models beside the bytes, which are 1 .. 256: what opens a sentence, a token's begin and end, and what
+# fills it up. 258, which ends a sentence, stands for no token here.
+_OPENS, _BEGIN, _END, _FILL = 257, 259, 260, 261
 # Characters handed to the library at once: enough to keep its threads busy, few enough to bound its memory.
 _CHUNK, _CHUNKS_AT_ONCE = 1 << 14, 1 << 10
 # Byte-level BPE never merges across the border between a visible character and the space or newline
@@ -96,16 +98,17 @@ class Tokenizer(ABC):
     def token_characters(self, width: int) -> np.ndarray:
         """The bytes of each token, for models that read characters: int32 [V, width].
 
-        0 is padding, 1 .. 256 the bytes 0 .. 255, 257 and 258 the begin and the end of a token (as in Peters et al. 2018, who number them
-        otherwise). A token with more than `width` - 2 bytes is cut and keeps its end; the special token is a begin and an end.
+        They are those of the published models (Peters et al. 2018), so that their weights fit: 1 .. 256 are the bytes 0 .. 255, 259 and
+        260 the begin and the end of a token, and 261 fills it up; 0, the empty slot, is in no token. A token with more than `width` - 2
+        bytes is cut and keeps its end. The special token has one character, 257, which opens a sentence there.
 
         Args:
-            width: at least 2.
+            width: at least 3.
         """
-        table = np.zeros((self.vocab_size, width), np.int32)
-        for row, piece in zip(table, self.pieces, strict=True):
-            characters = [_BEGIN, *(byte + 1 for byte in piece[: width - 2]), _END]
-            row[: len(characters)] = characters
+        table = np.full((self.vocab_size, width), _FILL, np.int32)
+        for id, (row, piece) in enumerate(zip(table, self.pieces, strict=True)):
+            inside = [_OPENS] if id == self.document_id else [byte + 1 for byte in piece[: width - 2]]
+            row[: len(inside) + 2] = _BEGIN, *inside, _END
         return table
 
     @cached_property

@@ -1,6 +1,7 @@
 """Models of other libraries: their configs and their weights, read and written, one file per family.
 
-`FAMILIES` finds the importer of a class by its name, which a `config.json` gives under `architectures`.
+`FAMILIES` finds the importer of a class by its name, which a `config.json` gives under `architectures`. Wherever a class's name is asked
+for, an `Importer` that somebody wrote for a class of their own will do.
 """
 
 from collections.abc import Mapping
@@ -22,18 +23,20 @@ FAMILIES: dict[str, Importer] = {
 __all__ = ["FAMILIES", "Importer", "export_weights", "from_zoo", "import_weights", "importer_of", "resolve_like", "to_zoo"]
 
 
-def importer_of(class_name: str) -> Importer:
-    """The importer of a class, e.g. "GPT2LMHeadModel".
+def importer_of(class_name: str | Importer) -> Importer:
+    """The importer of a class, e.g. "GPT2LMHeadModel"; an importer is its own.
 
     Raises:
         ConfigError: if there is none.
     """
+    if isinstance(class_name, Importer):
+        return class_name
     if class_name not in FAMILIES:
         raise ConfigError(f"no importer for {class_name}{did_you_mean(class_name, FAMILIES)}; there are {', '.join(sorted(FAMILIES))}")
     return FAMILIES[class_name]
 
 
-def resolve_like(class_name: str, hf: Mapping[str, Any], overrides: Mapping[str, Any] | None = None) -> ResolvedConfig:
+def resolve_like(class_name: str | Importer, hf: Mapping[str, Any], overrides: Mapping[str, Any] | None = None) -> ResolvedConfig:
     """A resolved config of the model that a `config.json` describes.
 
     Args:
@@ -47,11 +50,12 @@ def resolve_like(class_name: str, hf: Mapping[str, Any], overrides: Mapping[str,
     try:
         fields = importer_of(class_name).config_of(hf)
     except (TypeError, ValueError, KeyError, AttributeError, ZeroDivisionError) as error:
-        raise ConfigError(f"the config of {class_name} has a value of a wrong type: {type(error).__name__}: {error}") from error
+        name = class_name if isinstance(class_name, str) else "this class"
+        raise ConfigError(f"the config of {name} has a value of a wrong type: {type(error).__name__}: {error}") from error
     return resolve(override(default(), fields | dict(overrides or {})))
 
 
-def import_weights(class_name: str, config: ResolvedConfig, tensors: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+def import_weights(class_name: str | Importer, config: ResolvedConfig, tensors: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
     """Parameters and statistics of a model, from the tensors of a class.
 
     Args:
@@ -76,7 +80,9 @@ def import_weights(class_name: str, config: ResolvedConfig, tensors: Mapping[str
     return nest({path: read[path] for path in flatten(params)}), nest({path: read[path] for path in flatten(stats)})
 
 
-def export_weights(class_name: str, config: ResolvedConfig, params: Mapping[str, Any], stats: Mapping[str, Any]) -> dict[str, Any]:
+def export_weights(
+    class_name: str | Importer, config: ResolvedConfig, params: Mapping[str, Any], stats: Mapping[str, Any]
+) -> dict[str, Any]:
     """The tensors of a class, from a model's parameters and statistics: what `import_weights` undoes."""
     importer = importer_of(class_name)
     return from_zoo([*importer.rules(config.model), *importer.statistics(config.model)], nest(flatten(params) | flatten(stats)))

@@ -1,5 +1,6 @@
 """Attention: multi-head, grouped-query and multi-query, within a sequence and across two, over all keys or a window."""
 
+from collections.abc import Callable
 from dataclasses import replace
 
 import jax
@@ -10,17 +11,21 @@ from jaxtyping import Array, Float
 from zoo.config import ResolvedConfig
 from zoo.layers.banded import banded_attention, block_length
 from zoo.layers.context import Context
-from zoo.layers.kernels import KERNELS, Scoring, choose_kernel
+from zoo.layers.kernels import KERNELS, Scoring, cached_attention, choose_kernel
 from zoo.layers.norm import rms_norm
 from zoo.layers.parameter import Initializer, Linear, kernel_initializer, normal, ones, parameter, statistic, zeros
-from zoo.layers.performer import performer_attention, random_features
+from zoo.layers.performer import performer_read, performer_sums, random_features
 from zoo.layers.position import Position, make_attention_position
+
+SharedScores = Callable[[Array], Array]
+"""(positions of keys [B, S]) -> what all layers add to the scores of these keys, [B, H, T, S]."""
 
 
 class HeadNorm(nnx.Module):
-    """RMSNorm of queries or keys (Henry et al. 2020; Dehghani et al. 2023), before they are rotated.
+    """q = q / sqrt(mean(q^2) + epsilon) * scale, and so for k, before they are rotated (Henry et al. 2020; Dehghani et al. 2023).
 
-    "head" normalises the K values of each head, with one scale [K] for all heads; "full" all heads' values together, scale [H K].
+    "head" takes the mean over the K values of each head, with one scale [K] for all heads; "full" over all heads' values together, with
+    a scale [H K].
     """
 
     def __init__(self, config: ResolvedConfig, heads: int):
@@ -70,15 +75,20 @@ class Attention(nnx.Module):
         self.config, self.dtype, self.cross = attention, config.dtype, cross
 
     def __call__(
-        self, x: Float[Array, "B T D"], context: Context, shared: Float[Array, "B H T T"] | None = None
+        self, x: Float[Array, "B T D"], context: Context, shared: Float[Array, "B H T T"] | SharedScores | None = None
     ) -> Float[Array, "B T D"]:
         """Lets every token read what `context` makes visible to it.
 
         Args:
             x: the tokens.
             context: structure of the sequence, and for cross-attention the memory.
-            shared: what all layers add to the scores, computed once.
+            shared: what all layers add to the scores, computed once; where the cache holds the keys, of which a layer has its own number,
+                a function of these.
         """
+        cache, part = context.cache, "cross_attention" if self.cross else "attention"
+        if cache is not None and part in cache.entries:
+            attended = self._from_cache(x, context, shared, part)
+            return self.output(attended.reshape(*x.shape[:2], -1))
         source = context.memory.hidden.astype(x.dtype) if self.cross else x
         if self.cross:
             context, shared = context.across(), None
@@ -86,12 +96,35 @@ class Attention(nnx.Module):
         q, k = self.position.rotate(q, k, context.positions, context.keys_at)
         v = self._heads(self.value(source))
         if self.features is not None:
-            attended = performer_attention(q, k, v, self.features[...], context, self.config.scale)
+            attended, sums = performer_sums(q, k, v, self.features[...], context, self.config.scale)
+            if cache is not None:
+                cache.entries[part] = sums
         else:
             attended = self._softmax(q, k, v, context, shared)
             if self.global_tokens:
                 attended = self._with_global(attended, x, q, k, v, context, shared)
+            if cache is not None:
+                cache.keep(part, k, v) if self.cross else cache.fill(part, k, v, self.window)
         return self.output(attended.reshape(*x.shape[:2], -1))
+
+    def _from_cache(self, x: Float[Array, "B 1 D"], context: Context, shared: SharedScores | None, part: str) -> Float[Array, "B T H K"]:
+        """What one further token of every row reads, its own key and value included. Here each kernel would do the same."""
+        cache, q = context.cache, self._heads(self.query(x), self.query_norm)
+        if self.cross:
+            # Rows that read the same memory are so many queries of one row.
+            q = q.reshape(cache.memory_positions.shape[0], -1, *q.shape[2:])
+            if self.features is not None:
+                return performer_read(q, self.features[...], self.config.scale, cache.entries[part])
+            alone = replace(context, positions=jnp.zeros((1, 1), jnp.int32), causal=False, key_positions=cache.memory_positions)
+            return cached_attention(q, *cache.entries[part], alone, self._scoring(alone, None))
+        k, v = self._heads(self.key(x), self.key_norm), self._heads(self.value(x))
+        q, k = self.position.rotate(q, k, context.positions, context.positions)
+        if self.features is not None:
+            attended, cache.entries[part] = performer_sums(q, k, v, self.features[...], context, self.config.scale, cache.entries[part])
+            return attended
+        kept = cache.extend(part, k, v)
+        alone = replace(context, key_positions=cache.positions(kept.keys.shape[2]), in_order=False)
+        return cached_attention(q, *kept, alone, self._scoring(alone, None if shared is None else shared(alone.key_positions)))
 
     def _heads(self, x: Float[Array, "B T HK"], norm: HeadNorm | None = None) -> Float[Array, "B T H K"]:
         x = x.reshape(*x.shape[:2], -1, self.config.head_dim)
@@ -142,6 +175,10 @@ class Attention(nnx.Module):
         return attended.at[jnp.arange(B)[:, None], places].set(KERNELS["einsum"](q, k, v, alone, scoring), mode="drop")
 
 
-def shared_scores(position: Position, context: Context) -> Float[Array, "B H T T"] | None:
-    """What a scheme that all layers share adds to their scores, computed once per forward pass."""
-    return position.score(jnp.zeros(0), context.positions, context.positions) if position.scores else None
+def shared_scores(position: Position, context: Context) -> Float[Array, "B H T T"] | SharedScores | None:
+    """What a scheme that all layers share adds to their scores: computed once per forward pass, or for the keys of a cache on demand."""
+    if not position.scores:
+        return None
+    if context.cache is not None and context.cache.filled:
+        return lambda key_positions: position.score(jnp.zeros(0), context.positions, key_positions)
+    return position.score(jnp.zeros(0), context.positions, context.positions)

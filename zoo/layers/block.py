@@ -6,7 +6,7 @@ from flax import nnx
 from jaxtyping import Array, Float
 
 from zoo.config import ResolvedConfig
-from zoo.layers.attention import Attention
+from zoo.layers.attention import Attention, SharedScores
 from zoo.layers.context import Context
 from zoo.layers.feedforward import FeedForward
 from zoo.layers.norm import NoNorm, Norm, make_norm
@@ -63,7 +63,7 @@ class Block(nnx.Module):
             return y
         return (x if self.alpha == 1.0 else self.alpha * x) + y
 
-    def __call__(self, x: Hidden, context: Context, shared: Float[Array, "B H T T"] | None = None) -> Hidden:
+    def __call__(self, x: Hidden, context: Context, shared: Float[Array, "B H T T"] | SharedScores | None = None) -> Hidden:
         """Applies the sublayers.
 
         Args:

@@ -73,13 +73,16 @@ class CharacterCNN(nnx.Module):
             ValueError: if a token has fewer characters than the widest filter.
         """
         *leading, length = characters.shape
-        widest = max(self.convolutions[name].kernel.shape[0] for name in self.convolutions)
+        # By number: a nested dict comes back with its names sorted as text, where 10 comes before 2.
+        convolutions, highways = (
+            [part[str(index)] for index in range(len(part))] for part in (self.convolutions, self.highways))
+        widest = max(convolution.kernel.shape[0] for convolution in convolutions)
         if length < widest:
             raise ValueError(f"{length} characters per token are fewer than the widest filter, {widest}")
         table = self.embedding[...].astype(self.dtype)
         table = jnp.concatenate([jnp.zeros_like(table[:1]), table])
         embedded = table[characters.reshape(math.prod(leading), length)]
-        x = jnp.concatenate([convolution(embedded) for convolution in self.convolutions.values()], axis=-1)
-        for highway in self.highways.values():
+        x = jnp.concatenate([convolution(embedded) for convolution in convolutions], axis=-1)
+        for highway in highways:
             x = highway(x)
         return self.projection(x).reshape(*leading, -1)

@@ -2,10 +2,14 @@
 
 import zlib
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int, Key
+
+if TYPE_CHECKING:
+    from zoo.layers.cache import Cache
 
 
 def path_hash(path: str) -> int:
@@ -41,6 +45,8 @@ class Context:
         training: statistics are those of the batch and are updated; else the running ones are used.
         memory: what cross-attention reads, in a decoder that has an encoder.
         key_positions, key_documents: as `positions` and `documents`, for keys that are not the queries' own sequence.
+        cache: where a decoder keeps keys and values for the tokens to come. Where it has some already, `positions` [B, 1] are those of
+            one further token of each row.
     """
 
     positions: Int[Array, "B T"]
@@ -52,9 +58,12 @@ class Context:
     memory: Memory | None = None
     key_positions: Int[Array, "B S"] | None = None
     key_documents: Int[Array, "B S"] | None = None
+    cache: "Cache | None" = None
 
     def layer(self, index: int | Int[Array, ""]) -> "Context":
-        """The context of one layer: its own dropout key, the same whether layers are scanned or unrolled."""
+        """The context of one layer: its own cache, and its own dropout key, the same whether layers are scanned or unrolled."""
+        if self.cache is not None:
+            return replace(self, cache=self.cache.layer(index))
         if self.dropout_key is None:
             return self
         return replace(self, dropout_key=jax.random.fold_in(self.dropout_key, index))

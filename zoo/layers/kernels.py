@@ -73,11 +73,15 @@ def _attend(q, k, v, visible, added, scoring, drop):
     return jnp.einsum("bgrts,bgsk->bgrtk", probabilities, v), probabilities
 
 
-def _heads_first(q, k, v):
-    """[B, T, H, K] and [B, S, G, K] to what `_attend` takes: query head h reads key head h G / H."""
+def _grouped(q, G):
+    """[B, T, H, K] to [B, G, R, T, K]: query head h reads key head h G / H."""
     B, T, H, K = q.shape
-    G = k.shape[2]
-    return q.reshape(B, T, G, H // G, K).transpose(0, 2, 3, 1, 4), k.transpose(0, 2, 1, 3), v.transpose(0, 2, 1, 3)
+    return q.reshape(B, T, G, H // G, K).transpose(0, 2, 3, 1, 4)
+
+
+def _heads_first(q, k, v):
+    """[B, T, H, K] and [B, S, G, K] to what `_attend` takes."""
+    return _grouped(q, k.shape[2]), k.transpose(0, 2, 1, 3), v.transpose(0, 2, 1, 3)
 
 
 def _tokens_first(attended):
@@ -97,7 +101,24 @@ def einsum_attention(
     q = q * scoring.scale
     added = scoring.added(q, context.positions, context.keys_at)
     visible = context.visible(scoring.window, global_tokens=scoring.global_tokens)
-    attended, probabilities = _attend(*_heads_first(q, k, v), visible, added, scoring, drop)
+    return _with_values(*_attend(*_heads_first(q, k, v), visible, added, scoring, drop), context, scoring)
+
+
+def cached_attention(
+    q: Float[Array, "B T H K"], keys: Float[Array, "B G C K"], values: Float[Array, "B G C K"], context: Context, scoring: Scoring
+) -> Float[Array, "B T H K"]:
+    """What `einsum_attention` computes, for keys and values that stand heads first already; nothing is dropped.
+
+    For a single query per row, where no fused kernel gains anything.
+    """
+    q = q * scoring.scale
+    added = scoring.added(q, context.positions, context.keys_at)
+    visible = context.visible(scoring.window, global_tokens=scoring.global_tokens)
+    return _with_values(*_attend(_grouped(q, keys.shape[1]), keys, values, visible, added, scoring, lambda x: x), context, scoring)
+
+
+def _with_values(attended, probabilities, context: Context, scoring: Scoring):
+    """The output [B, T, H, K] of what `_attend` returned."""
     attended = _tokens_first(attended)
     if scoring.value is None:
         return attended

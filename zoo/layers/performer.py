@@ -60,6 +60,19 @@ def performer_attention(
     Raises:
         ValueError: if causal queries are to read another sequence.
     """
+    return performer_sums(q, k, v, features, context, scale)[0]
+
+
+def performer_sums(
+    q: Float[Array, "B T H K"], k: Float[Array, "B S G K"], v: Float[Array, "B S G K"], features: Float[Array, "M K"], context: Context,
+    scale: float, before: "Sums | None" = None,
+) -> tuple[Float[Array, "B T H K"], "Sums"]:
+    """What `performer_attention` returns, and the sums over all keys, which are all that further queries need.
+
+    Args:
+        q, k, v, features, context, scale: as there.
+        before: sums over keys that come before these.
+    """
     if context.causal and context.key_positions is not None:
         raise ValueError("causal queries of performer_attention read their own row; keys of another sequence have no place in its order")
     B, T, H, K = q.shape
@@ -68,9 +81,18 @@ def performer_attention(
     # Heads first, as in the other kernels: plain batched matrix products.
     q = q.reshape(B, T, G, H // G, K).transpose(0, 2, 3, 1, 4)
     keys = (k.transpose(0, 2, 1, 3), v.transpose(0, 2, 1, 3), jnp.broadcast_to(context.keys_at >= 0, (B, S))[:, None])
-    nothing = Sums(jnp.full((B, G), FLOOR), jnp.zeros((B, G, features.shape[0], K + 1)), jnp.zeros((B, G, K + 1)))
-    attended = (_causal if context.causal else _bidirectional)(kernel, q, keys, nothing)
-    return attended.transpose(0, 3, 1, 2, 4).reshape(B, T, H, K).astype(v.dtype)
+    if before is None:
+        before = Sums(jnp.full((B, G), FLOOR), jnp.zeros((B, G, features.shape[0], K + 1)), jnp.zeros((B, G, K + 1)))
+    attended, sums = (_causal if context.causal else _bidirectional)(kernel, q, keys, before)
+    return attended.transpose(0, 3, 1, 2, 4).reshape(B, T, H, K).astype(v.dtype), sums
+
+
+def performer_read(q: Float[Array, "B T H K"], features: Float[Array, "M K"], scale: float, sums: "Sums") -> Float[Array, "B T H K"]:
+    """What `performer_attention` returns to queries that see all keys of `sums`."""
+    B, T, H, K = q.shape
+    G = sums.largest.shape[1]
+    attended = _read(Kernel(features, scale), q.reshape(B, T, G, H // G, K).transpose(0, 2, 3, 1, 4), sums)
+    return attended.transpose(0, 3, 1, 2, 4).reshape(B, T, H, K).astype(q.dtype)
 
 
 class Sums(NamedTuple):
@@ -148,19 +170,22 @@ class Kernel:
         return jnp.einsum("bgrts,bgsv->bgrtv", weights, keys.values)
 
 
-def _bidirectional(kernel: Kernel, q: Float[Array, "B G R T K"], keys: tuple[Array, Array, Array], sums: Sums) -> Array:
+def _bidirectional(kernel: Kernel, q: Float[Array, "B G R T K"], keys: tuple[Array, Array, Array], sums: Sums) -> tuple[Array, Sums]:
     def add(sums: Sums, inputs: tuple[Array, Array, Array]) -> tuple[Sums, None]:
         return kernel.add(sums, kernel.keys(*inputs)), None
 
     sums, _ = _walk(add, sums, [_cut(x, 2, CHUNK) for x in keys])
+    return _read(kernel, q, sums), sums
 
+
+def _read(kernel: Kernel, q: Float[Array, "B G R T K"], sums: Sums) -> Float[Array, "B G R T K"]:
     def read(sums: Sums, q: Array) -> tuple[Sums, Array]:
         return sums, _normalised(kernel.read(kernel.queries(q), sums, sums.largest[..., None]))
 
     return _joined(_walk(read, sums, _cut(q, 3, CHUNK))[1], q.shape[3])
 
 
-def _causal(kernel: Kernel, q: Float[Array, "B G R T K"], keys: tuple[Array, Array, Array], sums: Sums) -> Array:
+def _causal(kernel: Kernel, q: Float[Array, "B G R T K"], keys: tuple[Array, Array, Array], sums: Sums) -> tuple[Array, Sums]:
     def attend(before: Sums, inputs: tuple[Array, tuple[Array, Array, Array]]) -> tuple[Sums, Array]:
         queries, own = kernel.queries(inputs[0]), kernel.keys(*inputs[1])
         largest = jnp.maximum(jax.lax.cummax(own.largest, axis=2), before.largest[..., None])
@@ -168,7 +193,8 @@ def _causal(kernel: Kernel, q: Float[Array, "B G R T K"], keys: tuple[Array, Arr
         return kernel.add(before, own), _normalised(read)
 
     inputs = (_cut(q, 3, CAUSAL_CHUNK), [_cut(x, 2, CAUSAL_CHUNK) for x in keys])
-    return _joined(_walk(attend, sums, inputs)[1], q.shape[3])
+    sums, attended = _walk(attend, sums, inputs)
+    return _joined(attended, q.shape[3]), sums
 
 
 def _walk(step: Callable, carry: Sums, chunks) -> tuple[Sums, Array]:

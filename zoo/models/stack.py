@@ -8,6 +8,7 @@ from flax import nnx
 from jaxtyping import Array, Float
 
 from zoo.config import ResolvedConfig, layer_kind
+from zoo.layers.attention import SharedScores
 from zoo.layers.block import make_block
 from zoo.layers.context import Context
 from zoo.layers.parameter import Statistic
@@ -46,7 +47,7 @@ class Stack(nnx.Module):
         return {name: getattr(self.layers, name) if name else self.layers for name in dict.fromkeys(self.kinds)}
 
     def __call__(
-        self, x: Float[Array, "B T D"], context: Context, shared: Float[Array, "B H T T"] | None = None
+        self, x: Float[Array, "B T D"], context: Context, shared: Float[Array, "B H T T"] | SharedScores | None = None
     ) -> Float[Array, "B T D"]:
         """Applies the blocks in order; statistics are left as the last layer's call made them."""
         parts = {name: split(block) for name, block in self._blocks().items()}
@@ -62,13 +63,14 @@ class Stack(nnx.Module):
             def layer(x, values, index):
                 return apply(x, values, index, name)
 
-            if self.remat == "none":
+            # A cache is written into, which must not happen inside a program of its own; and nothing is differentiated.
+            if self.remat == "none" or context.cache is not None:
                 return layer
             return jax.checkpoint(layer, policy=REMAT_POLICIES[self.remat], prevent_cse=not self.scan)
 
         layers = {name: remembered(name) for name in graphs}
         period = len(self.pattern)
-        periods = len(self.kinds) // period if self.scan else 0
+        periods = len(self.kinds) // period if self.scan and context.cache is None else 0
         new: dict[str, list] = {name: [] for name in graphs}
         if periods:
             x, scanned = self._scan(x, layers, state, periods)

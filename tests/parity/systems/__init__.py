@@ -4,7 +4,9 @@ Nothing here imports torch: the stored outputs and the table are checked without
 """
 
 from tests.parity.systems.alibi import ALIBI
+from tests.parity.systems.controls import CONTROLS
 from tests.parity.systems.decoders import DECODERS
+from tests.parity.systems.elmo import ELMO
 from tests.parity.systems.encoder_decoders import ENCODER_DECODERS
 from tests.parity.systems.encoders import ENCODERS
 from tests.parity.systems.performers import PERFORMERS
@@ -12,4 +14,4 @@ from tests.parity.systems.record import Published, System
 
 __all__ = ["SYSTEMS", "Published", "System"]
 
-SYSTEMS: tuple[System, ...] = (*DECODERS, *ENCODERS, *ALIBI, *ENCODER_DECODERS, *PERFORMERS)
+SYSTEMS: tuple[System, ...] = (*DECODERS, *ENCODERS, *ALIBI, *ENCODER_DECODERS, *PERFORMERS, *ELMO, *CONTROLS)

@@ -4,6 +4,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from zoo.interop import Importer
+
 
 @dataclass(frozen=True)
 class Published:
@@ -14,12 +16,14 @@ class Published:
         count: the number, from the reference code.
         name: how the table calls it, where the source is not a file.
         without: paths of ours that the number leaves out, e.g. ("pooler",).
+        note: what the table says beside the number, where another one is printed elsewhere.
     """
 
     source: str | Mapping[str, Any]
     count: int
     name: str = ""
     without: tuple[str, ...] = ()
+    note: str = ""
 
 
 @dataclass(frozen=True)
@@ -37,6 +41,8 @@ class System:
         tolerance: largest difference of the outputs, relative to the largest of them, and likewise of every parameter's gradient.
         library: which entry of `tests.parity.references.LIBRARIES` builds it.
         published: counts to be met.
+        importer: that of a reference of our own making, of which nobody has files; None for that of the class.
+        training: both sides run as in training.
     """
 
     name: str
@@ -48,4 +54,29 @@ class System:
     kernels: tuple[str, ...] = ("einsum", "rows")
     tolerance: float = 1e-4
     library: str = "transformers"
+    published: tuple[Published, ...] = ()
+    importer: Importer | None = None
+    training: bool = False
+
+    @property
+    def imported_as(self) -> str | Importer:
+        """What the functions of `zoo.interop` take."""
+        return self.importer or self.reference
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """A comparison of another shape: of a part of a model, or with files. A module of tests measures it.
+
+    Attributes:
+        name, what, reference, tolerance, published: as of a `System`.
+        module: its `measure()` returns the largest difference of the outputs and of the gradients (None where the reference gives none),
+            both relative, and the library and its version; or None where what it needs is not on this machine.
+    """
+
+    name: str
+    what: str
+    reference: str
+    module: str
+    tolerance: float = 1e-4
     published: tuple[Published, ...] = ()
