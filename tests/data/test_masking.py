@@ -12,7 +12,7 @@ from zoo.errors import DataError
 
 V, MARK, MASK = 40, 7, 40
 TOKENS = np.random.default_rng(0).integers(0, V, 2000)  # 200 rows of T = 10, marks among them
-BERT = Masking(0.15, 0.8, 0.1, V, MARK)
+BERT = Masking(0.15, 0.8, 0.1, V, MARK, V)
 
 
 def corrupt(rows, masking=BERT, seed=0, epoch=0, first=0):
@@ -42,7 +42,7 @@ def same(one, other):
 @given(length=st.integers(1, 60), fraction=st.floats(0.01, 1), seed=st.integers(0, 2**31 - 1), padded=st.booleans())
 def test_the_rounded_share_of_the_text_is_predicted_and_nothing_else_changes(length, fraction, seed, padded):
     rows = random_rows(12, length, seed, padded)
-    batch = corrupt(rows, Masking(fraction, 0.5, 0.3, V, MARK), seed)
+    batch = corrupt(rows, Masking(fraction, 0.5, 0.3, V, MARK, V), seed)
     for row, tokens, places, targets in zip(rows, batch["tokens"], batch["places"], batch["targets"], strict=True):
         text = [place for place in range(length) if row[place] not in (-1, MARK)]
         used = places[targets >= 0]
@@ -68,7 +68,7 @@ def test_every_row_without_marks_has_as_many_predictions():
 @pytest.mark.parametrize(("mask", "random"), [(0.8, 0.1), (0.5, 0.5), (1.0, 0.0), (0.0, 1.0), (0.0, 0.0)])
 def test_the_shares_of_mask_random_and_unchanged(mask, random):
     rows = random_rows(2000, 64)
-    batch = corrupt(rows, Masking(0.15, mask, random, V, MARK))
+    batch = corrupt(rows, Masking(0.15, mask, random, V, MARK, V))
     shown, targets = np.take_along_axis(batch["tokens"], batch["places"], axis=1), batch["targets"]
     shown, targets = shown[targets >= 0], targets[targets >= 0]
     masked = (shown == MASK).mean()
@@ -83,7 +83,7 @@ def test_the_shares_of_mask_random_and_unchanged(mask, random):
 
 
 def test_random_tokens_are_uniform_over_all_but_the_mark():
-    batch = corrupt(random_rows(3000, 64), Masking(0.5, 0.0, 1.0, V, MARK))
+    batch = corrupt(random_rows(3000, 64), Masking(0.5, 0.0, 1.0, V, MARK, V))
     shown = np.take_along_axis(batch["tokens"], batch["places"], axis=1)[batch["targets"] >= 0]
     counts = np.bincount(shown, minlength=V + 1)
     assert counts[MARK] == counts[MASK] == 0
@@ -94,7 +94,7 @@ def test_random_tokens_are_uniform_over_all_but_the_mark():
 
 def test_every_place_is_as_likely():
     rows = np.zeros((20000, 16), np.int32)
-    places = corrupt(rows, Masking(0.25, 1.0, 0.0, V, MARK))["places"]
+    places = corrupt(rows, Masking(0.25, 1.0, 0.0, V, MARK, V))["places"]
     np.testing.assert_allclose(np.bincount(places.ravel(), minlength=16) / 20000, 0.25, atol=0.015)
     # And pairs of places, so that the choice of one says nothing about another.
     together = np.zeros((16, 16))
@@ -212,7 +212,7 @@ def test_a_config_s_batches_are_corrupted_as_it_says(tmp_path, make_config):
     encoder = {"data.source": f"text:{text}", "model.architecture": "encoder", "objective.kind": "masked"}
     changes = {"objective.select_fraction": 0.5, "objective.mask_fraction": 1.0, "objective.random_fraction": 0.0}
     dataset = zoo.data.load(make_config(encoder | changes))
-    assert dataset.masking == Masking(0.5, 1.0, 0.0, 257, 256)
+    assert dataset.masking == Masking(0.5, 1.0, 0.0, 257, 256, 257)
     with dataset.training_batches() as batches:
         batch = next(batches)
     assert batch["tokens"].shape == (4, 8)

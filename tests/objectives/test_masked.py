@@ -11,7 +11,7 @@ from zoo.layers.context import Context
 
 ENCODER = {"model.architecture": "encoder", "objective.kind": "masked", "model.vocab_size": 14, "model.num_layers": 1,
            "objective.select_fraction": 0.4}
-MASKING = Masking(0.4, 0.6, 0.2, FewTokens.vocab_size, OPENS)
+MASKING = Masking(0.4, 0.6, 0.2, FewTokens.vocab_size, OPENS, FewTokens.vocab_size)
 ROWS = np.array([[9, 1, 2, 3, 9, 5, 6, 0], [4, 5, 8, 1, 2, 3, 4, 5], [2, 9, 9, 3, 7, -1, -1, -1], [-1] * 8], np.int32)
 
 

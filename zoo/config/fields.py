@@ -264,7 +264,10 @@ FIELDS: tuple[Field, ...] = (
     Field("data.tokenizer.kind", "bytes", str, "tokenizer", {
         "bytes": "UTF-8 bytes: 256 ids and one that opens a document",
         "characters": "the characters of the source and one id that opens a document",
-        "bpe": "byte-level byte-pair encoding, trained on the training split once and cached"}),
+        "bpe": "byte-level byte-pair encoding, trained on the training split once and cached",
+        "file": "a published one, read from `path`"}),
+    Field("data.tokenizer.path", "", str, "tokenizer.json, vocab.txt, vocab.json with merges.txt, or a folder or run with one",
+          when=("data.tokenizer.kind", ("file",))),
     Field("data.tokenizer.vocab_size", 8192, int, "size of a trained vocabulary", minimum=258, when=("data.tokenizer.kind", ("bpe",))),
     Field("data.sequence_length", 128, int, "T, tokens per row", minimum=1),
     Field("data.batch_size", 16, int, "B, rows per update, over all devices", minimum=1),

@@ -195,8 +195,8 @@ def resolve(config: Mapping[str, Any], vocab_size: int | None = None) -> Resolve
 
     Args:
         config: nested config; missing fields take their defaults.
-        vocab_size: the tokenizer's size, where it is only known from the data (`characters`); without it
-            `model.vocab_size` stays `auto` for that tokenizer.
+        vocab_size: ids that the data need, where that is only known from them (`characters`, `file`); without it
+            `model.vocab_size` stays `auto` for such a tokenizer.
 
     Returns:
         A frozen config with every field, in the order of the field table. `resolve` of a resolved config is itself.
@@ -222,12 +222,12 @@ def resolve(config: Mapping[str, Any], vocab_size: int | None = None) -> Resolve
     scopes = scopes_in(overrides)
     problems += _inert(flat, scopes)
     if not vocab_size:
-        vocab_size = {"bytes": 257, "bpe": flat["data.tokenizer.vocab_size"]}.get(flat["data.tokenizer.kind"])
-    model_size = vocab_size and vocab_size + (flat["objective.kind"] == "masked")
+        ids = {"bytes": 257, "bpe": flat["data.tokenizer.vocab_size"]}.get(flat["data.tokenizer.kind"])
+        vocab_size = ids and ids + (flat["objective.kind"] == "masked")
     before = dict(flat)
-    _derive(flat, model_size)
+    _derive(flat, vocab_size)
     scopes = {scope: _derive_scope(before, flat, changes) for scope, changes in sorted(scopes.items())}
-    problems += impossible(flat, scopes, model_size)
+    problems += impossible(flat, scopes, vocab_size)
     if problems:
         raise ConfigError(list(dict.fromkeys(problems)))
     for scope, changes in scopes.items():

@@ -192,15 +192,15 @@ def load(config: Any) -> Dataset:
 
 
 def vocabulary_size(config: Any) -> int:
-    """V of the config's tokenizer; reads the source only where V depends on it (characters).
+    """Number of ids that a model of the config needs; reads the source only where it depends on that (characters).
 
     Raises:
         ConfigError: unknown tokenizer or a size it cannot have; where the source is read, as `load`.
     """
     settings = config.data.tokenizer
     tokenizer_type = tokenizer_class(settings.kind)
-    size = tokenizer_type.size_in_advance(settings)
-    if size is None:
+    needed = tokenizer_type.ids_in_advance(settings, config.objective.kind)
+    if needed is None:
         source = read_documents(config.data)
-        size = tokenizer_type.build(settings, source, source).vocab_size
-    return size
+        needed = tokenizer_type.build(settings, source, source).ids_needed(config.objective.kind)
+    return needed

@@ -27,8 +27,9 @@ class Masking:
 
     Attributes:
         select_fraction, mask_fraction, random_fraction: as in `objective`.
-        vocab_size: number of the tokenizer's ids, all below `mask_id`.
+        vocab_size: number of the tokenizer's ids.
         document_id: id of the token that opens a document.
+        mask_id: id of [MASK].
     """
 
     select_fraction: float
@@ -36,11 +37,7 @@ class Masking:
     random_fraction: float
     vocab_size: int
     document_id: int
-
-    @property
-    def mask_id(self) -> int:
-        """Id of [MASK]: the first one that the tokenizer does not use."""
-        return self.vocab_size
+    mask_id: int
 
     def training_batch(self, rows: np.ndarray, indices: np.ndarray, epochs: np.ndarray, seed: int) -> dict[str, np.ndarray]:
         """Corrupts rows for training.
@@ -92,7 +89,7 @@ def make_masking(config: Any, tokenizer: Tokenizer) -> Masking | None:
     if objective.kind != "masked":
         return None
     return Masking(objective.select_fraction, objective.mask_fraction, objective.random_fraction, tokenizer.vocab_size,
-                   tokenizer.document_id)
+                   tokenizer.document_id, tokenizer.mask_id)
 
 
 def _mixed(x: np.ndarray) -> np.ndarray:

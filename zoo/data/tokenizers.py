@@ -40,6 +40,8 @@ class Tokenizer(ABC):
         pieces: the UTF-8 bytes that each id stands for; b"" for the special token.
         vocab_size: number of ids, V.
         document_id: id of the special token that opens every document.
+        mask_id: id of [MASK]: the tokenizer's own, or the first that it does not use.
+        specials: ids that stand for no text.
     """
 
     kind: ClassVar[str]
@@ -48,6 +50,18 @@ class Tokenizer(ABC):
         self.pieces = tuple(pieces)
         self.vocab_size = len(self.pieces)
         self.document_id = document_id
+        self.mask_id = self.vocab_size
+        self.specials = frozenset({document_id})
+
+    @classmethod
+    def ids_in_advance(cls, settings: Any, objective: str) -> int | None:
+        """`ids_needed` as far as it is known from `data.tokenizer` alone; None where the source has to be read."""
+        size = cls.size_in_advance(settings)
+        return size if size is None else size + (objective == "masked")
+
+    def ids_needed(self, objective: str) -> int:
+        """Number of ids that a model must have for an objective: one more than V where [MASK] is none of the tokenizer's."""
+        return max(self.vocab_size, self.mask_id + 1) if objective == "masked" else self.vocab_size
 
     @classmethod
     @abstractmethod
@@ -207,7 +221,7 @@ class BytePairTokenizer(Tokenizer):
 
     def __init__(self, model: Any):
         self._model = model
-        to_bytes = _byte_of_symbol()
+        to_bytes = byte_of_symbol()
         symbols = sorted(model.get_vocab().items(), key=lambda item: item[1])
         pieces = [bytes(to_bytes[character] for character in symbol) for symbol, _ in symbols]
         super().__init__([*pieces, b""], document_id=len(pieces))
@@ -284,11 +298,13 @@ TOKENIZERS: dict[str, type[Tokenizer]] = {
 
 def tokenizer_class(kind: str, where: str = "data.tokenizer.kind") -> type[Tokenizer]:
     """The class of that kind. Raises ConfigError, naming the field `where`, for an unknown one."""
-    if kind not in TOKENIZERS:
-        options = ", ".join(f'"{name}"' for name in TOKENIZERS)
-        hint = did_you_mean(kind, TOKENIZERS)
-        raise ConfigError(f'{where}: unknown tokenizer "{kind}"{hint}; one of {options}')
-    return TOKENIZERS[kind]
+    from zoo.data.published import PublishedTokenizer
+
+    kinds = {**TOKENIZERS, PublishedTokenizer.kind: PublishedTokenizer}
+    if kind not in kinds:
+        options = ", ".join(f'"{name}"' for name in kinds)
+        raise ConfigError(f'{where}: unknown tokenizer "{kind}"{did_you_mean(kind, kinds)}; one of {options}')
+    return kinds[kind]
 
 
 def load_tokenizer(folder: str | Path) -> Tokenizer:
@@ -303,7 +319,7 @@ def load_tokenizer(folder: str | Path) -> Tokenizer:
         raise ConfigError(f'no such file: "{path}"')
     try:
         content = read_json(path)
-        return TOKENIZERS[content["kind"]].from_json(content)
+        return tokenizer_class(content["kind"]).from_json(content)
     except Exception as error:  # the tokenizers library raises bare Exception
         raise DataError(f'"{path}": not a tokenizer file: {type(error).__name__}: {error}') from error
 
@@ -321,7 +337,7 @@ def _chunks(text: str) -> Iterator[str]:
     yield text[start:]
 
 
-def _byte_of_symbol() -> dict[str, int]:
+def byte_of_symbol() -> dict[str, int]:
     """The byte behind each of the 256 symbols that byte-level BPE writes bytes with.
 
     Printable Latin-1 bytes are their own symbol; the others take the symbols from U+0100 on, in order.

@@ -142,7 +142,7 @@ def _resolve(unresolved: Mapping[str, Any], vocabulary: dict[str, int]) -> confi
         return resolved
     from zoo import data
 
-    key = repr(config.flatten(resolved.data))
+    key = repr((config.flatten(resolved.data), resolved.objective.kind))
     if key not in vocabulary:
         vocabulary[key] = data.vocabulary_size(resolved)
     return config.resolve(unresolved, vocab_size=vocabulary[key])
