@@ -8,6 +8,7 @@ import pytest
 
 from zoo import config as configs
 from zoo.analysis import cost
+from zoo.data import make_masking
 from zoo.data.tokenizers import ByteTokenizer
 from zoo.objectives import make_objective
 from zoo.training.mesh import make_mesh
@@ -46,12 +47,27 @@ def test_mean_visible_keys_is_counted():
         assert cost.mean_visible_keys(length, window) == pytest.approx(np.mean(visible))
 
 
-def test_flops_agree_with_what_xla_counts():
-    config = configs.resolve(configs.override(configs.default(), {
-        "model.dim": 128, "model.attention.kernel": "einsum", "data.sequence_length": 16, "objective.chunk_tokens": 0}))
-    program = make_program(config, make_objective(config, ByteTokenizer()), make_mesh(config, jax.devices()[:1]))
-    batch = {"tokens": jax.ShapeDtypeStruct((16, 17), np.int32)}
-    constants = {"seed": jax.ShapeDtypeStruct((), np.uint32), "token_bytes": jax.ShapeDtypeStruct((257,), np.int32)}
+WIDE = {"model.dim": 128, "model.num_layers": 2, "model.attention.kernel": "einsum", "data.sequence_length": 16,
+        "objective.chunk_tokens": 0}
+COUNTED = {
+    "decoder": WIDE,
+    "encoder": WIDE | {"model.architecture": "encoder", "objective.kind": "masked", "model.head.transform": True},
+    "encoder-decoder": WIDE | {"model.architecture": "encoder_decoder", "objective.kind": "prefix", "objective.prefix_length": 6,
+                               "model.decoder.num_layers": 1, "model.encoder.ffn.hidden_dim": 256},
+    "kinds of layers": WIDE | {"model.layers.pattern": ("wide", "narrow"), "model.layers.kinds.wide.ffn.hidden_dim": 700,
+                               "model.layers.kinds.narrow.attention.num_kv_heads": 1},
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", COUNTED)
+def test_flops_agree_with_what_xla_counts(name):
+    config = configs.resolve(configs.override(configs.default(), COUNTED[name]))
+    objective = make_objective(config, ByteTokenizer())
+    program = make_program(config, objective, make_mesh(config, jax.devices()[:1]))
+    rows = np.zeros((16, 17), np.int32)
+    masking = make_masking(config, ByteTokenizer())
+    batch = {"tokens": rows} if masking is None else masking.evaluation_batch(rows[:, 1:], np.arange(16))
+    constants = {"seed": np.uint32(0), **objective.constants}
     compiled = program.train_step.lower(program.abstract_state, batch, constants).compile()
     counted = compiled.cost_analysis()["flops"] / (16 * 16)
     # XLA counts the masked half of attention and the elementwise work that we leave out; the products dominate.

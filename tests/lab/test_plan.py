@@ -121,6 +121,16 @@ def test_metrics_beyond_what_is_evaluated():
     assert "its learned positions end at 128" in problems(asking("eval/loss@512", "learned"))[0]
 
 
+def test_metrics_beyond_what_a_side_can_read():
+    sides = base(model__architecture="encoder_decoder", objective__kind="prefix", objective__prefix_length=64, training__eval_lengths=(256,),
+                 model__position__kind="learned")
+    factors = {"decoder": levels("model.decoder.position.kind", "learned", "alibi")}
+    refused = problems(fake.experiment(base=sides, factors=factors, contrasts=(), metric="eval/loss@256"))
+    assert len(refused) == 1
+    assert "decoder=learned" in refused[0]
+    assert "learned positions end at 128" in refused[0]
+
+
 def test_vocabulary_of_characters_is_read_once_per_data_config(monkeypatch):
     from zoo import data
 

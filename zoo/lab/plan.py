@@ -209,11 +209,21 @@ def _absent_metrics(experiment: Experiment, arms: list[Arm]) -> list[str]:
         if metric not in available:
             lines.append(f"{where}: no metric {metric}{did_you_mean(metric, available)}; training.eval_lengths is "
                          f"{','.join(map(str, lengths)) or 'empty'}")
-        elif "@" in metric and flat["model.position.kind"] == "learned":
-            longest = flat["model.position.max_length"]
-            if int(metric.partition("@")[2]) > longest:
-                lines.append(f"{where}: no metric {metric} for {arm.name}: its learned positions end at {longest}")
+        elif "@" in metric and (longest := _longest(arm.config, int(metric.partition("@")[2]))) is not None:
+            lines.append(f"{where}: no metric {metric} for {arm.name}: its learned positions end at {longest}")
     return list(dict.fromkeys(lines))
+
+
+def _longest(resolved: config.ResolvedConfig, length: int) -> int | None:
+    """Where the learned positions of the model, or of a side of it, end before a row of `length` tokens does."""
+    model, prefix = resolved.model, resolved.objective.prefix_length
+    parts = [(model, length)]
+    if model.architecture == "encoder_decoder":
+        # The prefix is as long at every length.
+        parts = [(config.side(model, "encoder"), prefix), (config.side(model, "decoder"), length + 1 - prefix)]
+    ends = [part.position.max_length for part, tokens in parts
+            if part.position.kind == "learned" and model.architecture != "elmo" and tokens > part.position.max_length]
+    return min(ends, default=None)
 
 
 def _runs(experiment: Experiment, arms: list[Arm]) -> list[Run]:
