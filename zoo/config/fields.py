@@ -46,6 +46,7 @@ SCALED_ROPE = ("model.position.scaling.kind", ("linear", "dynamic", "yarn", "lla
 STRETCHED_ROPE = ("model.position.scaling.kind", ("dynamic", "yarn", "llama3"))
 PERFORMER = ("model.attention.kind", ("performer",))
 ENCODER = ("model.architecture", ("encoder",))
+BOTH_SIDES = ("model.architecture", ("encoder_decoder",))
 ELMO = ("model.architecture", ("elmo",))
 MASKED = ("objective.kind", ("masked",))
 
@@ -110,6 +111,8 @@ FIELDS: tuple[Field, ...] = (
           items=str),
     Field("model.embedding.scale", "none", str, "factor on the token embedding", {
         "none": "1", "sqrt_dim": "sqrt(D) (Vaswani et al. 2017, section 3.4)"}),
+    Field("model.embedding.shared", True, bool, "one token embedding for both sides; False: the encoder has its own (Press & Wolf 2017)",
+          when=BOTH_SIDES),
     Field("model.embedding.norm", False, bool, "normalise the sum of the embeddings (BERT, BLOOM)", when=NORMED),
     Field("model.embedding.segments", 0, int, "number of segment embeddings (BERT: 2); 0 for none", minimum=0, when=ENCODER),
     Field("model.norm.kind", "layernorm", str, "normalisation", {
@@ -148,6 +151,8 @@ FIELDS: tuple[Field, ...] = (
     Field("model.position.layout", AUTO, str, "which dimensions form a pair", {
         "half": "k with k + K/2 (GPT-NeoX, LLaMA in Hugging Face)", "interleaved": "2k with 2k + 1 (Su et al. 2021; Vaswani et al. 2017)"},
           auto="half for rope, interleaved for sinusoidal", when=("model.position.kind", ("rope", "sinusoidal"))),
+    Field("model.position.endpoint", False, bool, "sinusoids' frequencies end at 1/10000: powers i/(D/2 - 1) in place of 2i/D (fairseq)",
+          when=("model.position.kind", ("sinusoidal",))),
     Field("model.position.scaling.kind", "none", str, "how RoPE is stretched over longer sequences than it was trained with", {
         "none": "not at all",
         "linear": "positions divided by `factor` (Chen et al. 2023)",
@@ -293,6 +298,7 @@ FIELDS: tuple[Field, ...] = (
           when=("schedule.kind", ("wsd",))),
     # Training
     Field("training.steps", 1000, int, "number of updates", minimum=1),
+    Field("training.start_from", "", str, "folder of a run whose parameters and statistics this one starts from; empty: fresh values"),
     Field("training.accumulation_steps", 1, int, "parts in which a batch is computed; the update is that of the whole batch", minimum=1),
     Field("training.log_every", 10, int, "steps between training lines of metrics.jsonl", minimum=1),
     Field("training.eval_every", 250, int, "steps between evaluations; the last step is always evaluated; 0: only that one", minimum=0),

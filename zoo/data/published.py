@@ -8,7 +8,7 @@ from typing import Any, Self
 import numpy as np
 
 from zoo.data.sources import Documents
-from zoo.data.tokenizers import Tokenizer, byte_of_symbol
+from zoo.data.tokenizers import Tokenizer, byte_of_symbol, tokenizer_class
 from zoo.errors import ConfigError, DataError
 
 # What opens a document, in the order in which a vocabulary is searched, and what hides a token.
@@ -53,7 +53,7 @@ class PublishedTokenizer(Tokenizer):
         self.mask_id = next((vocabulary[name] for name in MASKS if name in vocabulary), self.vocab_size)
 
     @classmethod
-    def build(cls, settings: Any, source: Documents, training: Documents) -> Self:
+    def build(cls, settings: Any, source: Documents, training: Documents) -> Tokenizer:
         return read_published(settings.path)
 
     @classmethod
@@ -172,9 +172,9 @@ def _file_of(path: Path) -> tuple[Path, Any]:
     return path, _from_json
 
 
-def read_published(path: str | Path) -> PublishedTokenizer:
+def read_published(path: str | Path) -> Tokenizer:
     """The tokenizer of a file, or of a folder that holds one: `tokenizer.json` of the `tokenizers` library, BERT's `vocab.txt`, GPT-2's
-    `vocab.json` with `merges.txt`, or the `tokenizer.json` of a run.
+    `vocab.json` with `merges.txt`; or that of a run, of whatever kind.
 
     Raises:
         ConfigError: no such file, or none that can be read.
@@ -187,10 +187,10 @@ def read_published(path: str | Path) -> PublishedTokenizer:
 
 
 @functools.lru_cache(maxsize=4)
-def _read(path: Path, reader: Any, changed: int) -> PublishedTokenizer:
+def _read(path: Path, reader: Any, changed: int) -> Tokenizer:
     try:
-        if reader is _from_json and set(content := json.loads(path.read_text(encoding="utf-8"))) >= {"kind", "model"}:
-            return PublishedTokenizer.from_json(content)
+        if reader is _from_json and "kind" in (content := json.loads(path.read_text(encoding="utf-8"))):
+            return tokenizer_class(content["kind"]).from_json(content)
         return PublishedTokenizer(_plain(reader(path)))
     except DataError as error:
         raise DataError(f"{path}: {error}") from error

@@ -54,6 +54,16 @@ def damage(folder: Path) -> str | None:
     return None
 
 
+def differences(saved: Any, wanted: Any) -> list[str]:
+    """In what two trees of arrays differ, one line for each place."""
+    one, other = ({jax.tree_util.keystr(path, simple=True, separator="/"): (tuple(leaf.shape), str(leaf.dtype))
+                   for path, leaf in jax.tree_util.tree_leaves_with_path(tree)} for tree in (saved, wanted))
+    lines = [f"{path} is not there" for path in other if path not in one]
+    lines += [f"{path} has no place in this model" for path in one if path not in other]
+    return lines + [f"{path} has shape {one[path][0]} and type {one[path][1]}, expected {other[path][0]} and {other[path][1]}"
+                    for path in other if path in one and one[path] != other[path]]
+
+
 class Checkpoints:
     """The checkpoints of one run: newest `keep` and the one with the lowest evaluation loss.
 
@@ -160,6 +170,21 @@ class Checkpoints:
         if "state" not in restored:
             raise ValueError(f"checkpoint {step} holds no state")
         return restored["state"], dict(metadata.custom_metadata)
+
+    def restore_weights(self, step: int, abstract: dict[str, Any]) -> dict[str, Any]:
+        """Restores parts of a state, {"params", "stats"}, whatever else was saved.
+
+        Raises:
+            ConfigError: with a line for every array that is missing, left over or of another shape or type.
+        """
+        checkpointer = self._open()
+        saved = checkpointer.checkpointables_metadata(step).metadata["state"]
+        if problems := differences({name: saved.get(name, {}) for name in abstract}, abstract):
+            raise ConfigError([f"checkpoint {step}: {problem}" for problem in problems])
+        context = ocp.Context()
+        context.pytree.loading.partial_load = True
+        with context:
+            return checkpointer.load_checkpointables(step, {"state": abstract})["state"]
 
     def _quarantine(self, step: int, reason: str) -> None:
         self.close()

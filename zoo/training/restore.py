@@ -9,12 +9,12 @@ import jax
 from zoo import config as configs
 from zoo import data
 from zoo.config import ResolvedConfig
-from zoo.errors import ConfigError, DataError
+from zoo.errors import ConfigError
 from zoo.models.functional import Params, Stats
 from zoo.objectives import Objective, make_objective
-from zoo.training.checkpoint import Checkpoints, damage
 from zoo.training.mesh import make_mesh, rows_per_device_group
 from zoo.training.run import use_compilation_cache
+from zoo.training.start import read_weights
 from zoo.training.step import Program, make_program
 
 
@@ -60,27 +60,15 @@ def load_trained(folder: Path, step: str = "latest") -> TrainedRun:
     if not (folder / "tokenizer.json").is_file():
         raise ConfigError(f"{folder} has no tokenizer.json")
     tokenizer = data.load_tokenizer(folder)
-    config = configs.resolve(configs.load(str(folder / "config.json")), tokenizer.vocab_size)
+    config = configs.load(str(folder / "config.json"))
+    needed = tokenizer.ids_needed(config.objective.kind)
+    config = configs.resolve(config, needed)
     try:
         mesh = make_mesh(config)
     except ConfigError:  # Trained on other devices than there are now: one is enough to look at it.
-        config = configs.resolve(configs.override(config, {"mesh.data": 1, "mesh.fsdp": 1, "mesh.tensor": 1}), tokenizer.vocab_size)
+        config = configs.resolve(configs.override(config, {"mesh.data": 1, "mesh.fsdp": 1, "mesh.tensor": 1}), needed)
         mesh = make_mesh(config, jax.devices()[:1])
     objective = make_objective(config, tokenizer)
     program = make_program(config, objective, mesh)
-    checkpoints = Checkpoints(folder / "checkpoints", config.training.keep_checkpoints, read_only=True)
-    try:
-        number = checkpoints.find(step)
-        if (reason := damage(checkpoints.folder / str(number))) is not None:
-            raise DataError(f"checkpoint {number} of {folder} is damaged: {reason}")
-        try:
-            state, _ = checkpoints.restore(number, program.abstract_state)
-        except ConfigError:
-            raise
-        except Exception as error:  # Orbax raises many types for unreadable files
-            reason = " ".join(str(error.__cause__ or error).split())[:200]
-            raise DataError(f"checkpoint {number} of {folder} cannot be read: {reason}") from error
-    finally:
-        checkpoints.close()
-    return TrainedRun(config, int(state["step"]), state["params"], state["stats"], objective, program, tokenizer,
-                      rows_per_device_group(mesh))
+    weights, number = read_weights(folder, program.abstract_state, step)
+    return TrainedRun(config, number, weights["params"], weights["stats"], objective, program, tokenizer, rows_per_device_group(mesh))

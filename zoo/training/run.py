@@ -29,6 +29,7 @@ from zoo.training.checkpoint import Checkpoints
 from zoo.training.loop import Progress, StopSignal, train
 from zoo.training.mesh import make_mesh, rows_per_device_group
 from zoo.training.metrics import Clock, MetricsFile
+from zoo.training.start import check_start, check_tokenizer, read_weights
 from zoo.training.step import Program, make_program
 
 PACKAGES = ("jax", "jaxlib", "flax", "optax", "orbax-checkpoint", "grain", "ml-collections", "tokenizers", "numpy")
@@ -53,7 +54,7 @@ def parameters_sha256(params: Any) -> str:
     digest = hashlib.sha256()
     for path, value in sorted((jax.tree_util.keystr(path), value) for path, value in jax.tree_util.tree_leaves_with_path(params)):
         digest.update(path.encode())
-        digest.update(np.ascontiguousarray(jax.device_get(value)).tobytes())
+        digest.update(np.ascontiguousarray(jax.device_get(value)).data)
     return digest.hexdigest()
 
 
@@ -154,6 +155,7 @@ def run(config: ml_collections.ConfigDict, workdir: Path, log: Callable[[str], N
     """
     use_compilation_cache()
     resolved = resolve_with_vocabulary(config)
+    check_start(resolved)
     held = lock(workdir)
     try:
         check_same_run(workdir, resolved)
@@ -169,14 +171,16 @@ def run(config: ml_collections.ConfigDict, workdir: Path, log: Callable[[str], N
             dataset = data.load(resolved)
             objective = make_objective(resolved, dataset.tokenizer)
             check_same_data(workdir, dataset)
+            check_tokenizer(resolved, dataset.tokenizer)
             counted = cost.summary(resolved)
             for line in describe_start(config, counted, dataset, mesh, workdir):
                 log(line)
             program = make_program(resolved, objective, mesh)
             checkpoints = Checkpoints(workdir / "checkpoints", resolved.training.keep_checkpoints, log)
-            state, progress = start(resolved, program, checkpoints, log)
+            state, progress, origin = start(resolved, program, checkpoints, log)
+            check_same_origin(workdir, origin)
             status["step"] = progress.step
-            write_records(workdir, resolved, dataset, counted, progress.step)
+            write_records(workdir, resolved, dataset, counted, progress.step, origin)
             write_json(status_file, status)
             metrics = MetricsFile(workdir / "metrics.jsonl", status["step"], progress.evaluated)
             log("compiling ...")
@@ -237,37 +241,65 @@ def check_same_data(workdir: Path, dataset: data.Dataset) -> None:
             raise ConfigError(f"{what} has changed since the run in {workdir} started (fingerprint {old[:12]}, now {new[:12]})")
 
 
-def write_records(workdir: Path, config: ResolvedConfig, dataset: data.Dataset, counted: cost.Cost, step: int) -> None:
-    """Writes config.json, meta.json and the tokenizer; a run that goes on adds with what it does so to the record of its start."""
-    write_json(workdir / "config.json", configs.to_plain(config))
+def check_same_origin(workdir: Path, origin: dict[str, Any] | None) -> None:
+    """Refuses to start a run again, before its first checkpoint, from other parameters than it was started from.
+
+    Raises:
+        ConfigError: saying so.
+    """
+    before = read_record(workdir / "meta.json").get("started_from")
+    if origin and before and before["parameters_sha256"] != origin["parameters_sha256"]:
+        raise ConfigError(f"the parameters in training.start_from={origin['folder']} have changed since the run in {workdir} started")
+
+
+def conditions() -> dict[str, Any]:
+    """What a program runs with: versions, devices, the code's commit."""
     devices = jax.devices()
-    conditions = {
+    return {
         "versions": {"python": platform.python_version(), **{name: importlib.metadata.version(name) for name in PACKAGES}},
         "device": {"platform": devices[0].platform, "kind": devices[0].device_kind, "count": len(devices),
                    "cpu_threads": len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()},
         "commit": git_commit(),
     }
+
+
+def write_records(
+    workdir: Path, config: ResolvedConfig, dataset: data.Dataset, counted: cost.Cost, step: int, origin: dict[str, Any] | None
+) -> None:
+    """Writes config.json, meta.json and the tokenizer; a run that goes on adds with what it does so to the record of its start."""
+    write_json(workdir / "config.json", configs.to_plain(config))
     before = read_record(workdir / "meta.json")
     if step and before:
-        write_json(workdir / "meta.json", before | {"resumed": [*before.get("resumed", []), {"step": step, **conditions}]})
+        write_json(workdir / "meta.json", before | {"resumed": [*before.get("resumed", []), {"step": step, **conditions()}]})
         return
     write_json(workdir / "meta.json", {
         "identity": configs.identity(config),
-        **conditions,
+        **conditions(),
         "data": dataset.summary(),
         "parameters": counted.parameters,
         "flops_per_token": counted.flops_per_token,
         "command": f"python train.py --config={workdir / 'config.json'} --workdir=WORKDIR",
         "arguments": sys.argv[1:],
+        **({"started_from": origin} if origin else {}),
     })
     dataset.tokenizer.save(workdir)
 
 
-def start(config: ResolvedConfig, program: Program, checkpoints: Checkpoints, log: Callable[[str], None]) -> tuple[Any, Progress]:
-    """Returns the state to train from: the newest sound checkpoint's, or a fresh one."""
+def start(
+    config: ResolvedConfig, program: Program, checkpoints: Checkpoints, log: Callable[[str], None]
+) -> tuple[Any, Progress, dict[str, Any] | None]:
+    """Returns the state to train from, how far it is, and which other run it came from, if it is at its start.
+
+    The state is the newest sound checkpoint's, or a fresh one, with another run's parameters where the config names one.
+    """
     restored = checkpoints.restore_latest(program.abstract_state)
-    if restored is None:
-        return program.initial_state(config.seed), Progress()
-    state, beside = restored
-    log(f"continuing from step {int(state['step'])} of {config.training.steps}")
-    return state, Progress(int(state["step"]), beside["tokens"], beside["evaluated"], Clock(beside["seconds"]))
+    if restored is not None:
+        state, beside = restored
+        log(f"continuing from step {int(state['step'])} of {config.training.steps}")
+        return state, Progress(int(state["step"]), beside["tokens"], beside["evaluated"], Clock(beside["seconds"])), None
+    state = program.initial_state(config.seed)
+    if not (folder := config.training.start_from):
+        return state, Progress(), None
+    weights, step = read_weights(Path(folder), program.abstract_state)
+    log(f"starting from the parameters of {folder} at step {step}")
+    return state | weights, Progress(), {"folder": folder, "step": step, "parameters_sha256": parameters_sha256(weights["params"])}
