@@ -273,7 +273,8 @@ def tower(config, params, x, rows, segments=None, sides=None):
     if position.kind == "learned":
         x = x + params["position"]["table"][np.maximum(rows.positions, 0) + position.offset]
     elif position.kind == "sinusoidal":
-        x = x + np.array([[schemes.sinusoid(p + position.offset, config.dim, position.layout) for p in row] for row in rows.positions])
+        x = x + np.array([[schemes.sinusoid(p + position.offset, config.dim, position.layout, position.endpoint) for p in row]
+                          for row in rows.positions])
     if "segments" in params:
         x = x + params["segments"][np.zeros_like(rows.positions) if segments is None else segments]
     if config.embedding.norm:
@@ -292,9 +293,9 @@ def tower(config, params, x, rows, segments=None, sides=None):
     return x
 
 
-def embed(config, params, tokens):
+def embed(config, params, tokens, table="embedding"):
     """Vaswani et al. 2017, section 3.4: rows of the table, times sqrt(D) where the config says so."""
-    return params["embedding"][tokens] * (np.sqrt(config.dim) if config.embedding.scale == "sqrt_dim" else 1)
+    return params[table][tokens] * (np.sqrt(config.dim) if config.embedding.scale == "sqrt_dim" else 1)
 
 
 def head(config, params, hidden, rows=None):
@@ -335,7 +336,8 @@ def encoder_decoder_logits(config, params, source, targets, source_rows, rows):
         sides[name] = overlaid(config, {**config.get(name, {}), "architecture": name})
     depths = sides["encoder"].num_layers, sides["decoder"].num_layers
     source_rows, rows = replace(source_rows, causal=False), replace(rows, causal=True)
-    memory = tower(sides["encoder"], params["encoder"], embed(config, params, source), source_rows, sides=depths)
+    table = "embedding" if config.embedding.shared else "source_embedding"
+    memory = tower(sides["encoder"], params["encoder"], embed(config, params, source, table), source_rows, sides=depths)
     rows = replace(rows, memory=memory, memory_positions=source_rows.positions)
     hidden = tower(sides["decoder"], params["decoder"], embed(config, params, targets), rows, sides=depths)
     return head(config, params, hidden, rows)

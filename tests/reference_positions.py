@@ -8,11 +8,12 @@ import math
 import numpy as np
 
 
-def sinusoid(position, dim, layout="interleaved"):
-    """Vaswani et al. 2017, section 3.5: the vector of one position; "half": all sines, then all cosines, as in the authors' code."""
+def sinusoid(position, dim, layout="interleaved", endpoint=False):
+    """Vaswani et al. 2017, section 3.5: the vector of one position; "half": all sines, then all cosines; `endpoint`: the wavelengths are
+    spaced evenly, in their logarithms, from 2 pi to 2 pi 10000 (both as in tensor2tensor and fairseq)."""
     vector = np.zeros(dim)
     for i in range(dim // 2):
-        angle = position / 10000 ** (2 * i / dim)
+        angle = position / (np.geomspace(1, 10000, dim // 2)[i] if endpoint else 10000 ** (2 * i / dim))
         sine, cosine = (2 * i, 2 * i + 1) if layout == "interleaved" else (i, dim // 2 + i)
         vector[sine], vector[cosine] = np.sin(angle), np.cos(angle)
     return vector

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 
+from tests.building import quick_compilation
 from tests.random_configs import random_configs
 from zoo import config as configs
 from zoo import data
@@ -62,6 +63,11 @@ def test_a_random_config_is_built_or_refused(tidy, examples):
     assert seen[False] > examples / 20
 
 
+def compiled(program, *arguments):
+    """Runs a program that was compiled in haste."""
+    return program.lower(*arguments).compile(compiler_options=quick_compilation())(*arguments)
+
+
 @pytest.fixture(scope="module")
 def text(tmp_path_factory):
     path = tmp_path_factory.mktemp("text") / "text.txt"
@@ -87,9 +93,10 @@ def test_a_random_config_takes_a_step(text, tmp_path_factory, monkeypatch):
             return
         objective = make_objective(resolved, dataset.tokenizer)
         program = make_program(resolved, objective, make_mesh(resolved, jax.devices()[:1]))
-        constants = program.constants(resolved.seed)
         with dataset.training_batches() as batches:
-            state, metrics = program.train_step(program.initial_state(np.int32(resolved.seed % 2**31)), next(batches), constants)
+            batch, constants = next(batches), program.constants(resolved.seed)
+        state = compiled(program.initial_state, np.uint32(resolved.seed))
+        state, metrics = compiled(program.train_step, state, batch, constants)
         assert np.isfinite(metrics["loss"])
         assert all(np.isfinite(leaf).all() for leaf in jax.tree.leaves(state["params"]))
         trained[resolved.model.architecture] += 1

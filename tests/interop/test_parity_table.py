@@ -2,21 +2,36 @@
 
 import pytest
 
-from tests.parity.systems import SYSTEMS
-from tests.parity.table import FILE, count, render, written
+from tests.parity.systems import COMPARISONS, SYSTEMS
+from tests.parity.table import FILE, ROOT, ROWS, count, render, written
+from zoo.config import import_file
 
-COUNTS = [(system, published) for system in SYSTEMS for published in system.published]
+COUNTS = [(system, published) for system in ROWS for published in system.published]
+# A character model of a text, for a start: nobody published it.
+NO_SYSTEM = {"shakespeare_char"}
 
 
 def test_the_table_has_every_system_and_no_figure_above_its_tolerance():
     figures = written()
-    assert list(figures) == [system.name for system in SYSTEMS]
+    assert list(figures) == [system.name for system in ROWS]
     for system in SYSTEMS:
-        assert 0 < max(figures[system.name]) <= system.tolerance
+        assert 0 < max(figures[system.name][:2]) <= system.tolerance
+    for comparison in COMPARISONS:
+        output, gradient, library = figures[comparison.name]
+        assert 0 < max(output, gradient or 0.0) <= comparison.tolerance
+        assert any(character.isdigit() for character in library)
 
 
 def test_the_table_is_what_the_command_would_write():
     assert FILE.read_text(encoding="utf-8") == render(written())
+
+
+def test_every_config_file_has_a_line_and_every_control_too():
+    named = {published.source for system in SYSTEMS for published in system.published if isinstance(published.source, str)}
+    files = {path.stem for path in (ROOT / "configs").glob("*.py")} - NO_SYSTEM
+    assert files == {source.removeprefix("configs/").partition(".py:")[0] for source in named}
+    controls = ROOT / "configs" / "controls.py"
+    assert {f"configs/controls.py:{size}" for size in import_file(controls, "config file").SIZES} <= named
 
 
 @pytest.mark.parametrize(("system", "published"), COUNTS, ids=lambda value: value.name or value.source)

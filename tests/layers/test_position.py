@@ -41,24 +41,25 @@ def rotated(x, positions, theta=10000.0, rotated=8, layout="half", factor=1.0):
 
 
 @pytest.mark.parametrize("layout", ["interleaved", "half"])
-@pytest.mark.parametrize("dim", [2, 34])
-def test_sinusoids_are_the_formula(dim, layout):
+@pytest.mark.parametrize(("dim", "endpoint"), [(2, False), (34, False), (4, True), (34, True)])
+def test_sinusoids_are_the_formula(dim, endpoint, layout):
     # Angles are float32, so that their sine is exact to half a unit in the last place of the position.
     positions = np.array([[0, 1, 2, 7], [100, 511, 3, 0]])
-    expected = np.array([[reference.sinusoid(p, dim, layout) for p in row] for row in positions])
-    actual = call(lambda p: sinusoid(p, dim, layout), positions)
+    expected = np.array([[reference.sinusoid(p, dim, layout, endpoint) for p in row] for row in positions])
+    actual = call(lambda p: sinusoid(p, dim, layout, endpoint), positions)
     np.testing.assert_allclose(actual[0], expected[0], atol=2e-6)
     np.testing.assert_allclose(actual[1], expected[1], atol=1e-4)
 
 
-@pytest.mark.parametrize(("fields", "layout", "offset"), [
-    ({}, "interleaved", 0), ({"model.position.layout": "half"}, "half", 0), ({"model.position.offset": 2}, "interleaved", 2),
+@pytest.mark.parametrize(("fields", "layout", "offset", "endpoint"), [
+    ({}, "interleaved", 0, False), ({"model.position.layout": "half"}, "half", 0, False),
+    ({"model.position.offset": 2}, "interleaved", 2, False), ({"model.position.endpoint": True}, "interleaved", 0, True),
 ])
-def test_sinusoids_are_added_to_the_embedding(fields, layout, offset):
+def test_sinusoids_are_added_to_the_embedding(fields, layout, offset, endpoint):
     scheme, values = position("sinusoidal", fields)
     x = normal(2, 4, 16)
     assert values == {}
-    close(call(scheme.embed, x, np.arange(4)[None]), x + np.stack([reference.sinusoid(p + offset, 16, layout) for p in range(4)]))
+    close(call(scheme.embed, x, np.arange(4)[None]), x + np.stack([reference.sinusoid(p + offset, 16, layout, endpoint) for p in range(4)]))
     assert call(scheme.embed, x.astype(jnp.bfloat16), np.arange(4)[None]).dtype == jnp.bfloat16
 
 

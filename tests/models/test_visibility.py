@@ -1,4 +1,10 @@
-"""Which inputs can influence an output, read off gradients through whole models."""
+"""Which inputs can influence an output, read off gradients through whole models.
+
+What one attention layer lets through is measured for every mask and kernel in tests/layers/test_visibility.py; here the rest of a model
+must add nothing to it: embeddings, positions, norms, blocks, the stack and its patterns, and the other side of an encoder-decoder.
+"""
+
+from dataclasses import replace
 
 import jax
 import jax.numpy as jnp
@@ -6,125 +12,117 @@ import numpy as np
 import pytest
 
 from tests import reference
-from tests.building import call, random_values, tiny, with_values
+from tests.building import ENCODER_DECODER, call, random_values, tiny, with_values
+from tests.visibility import COUNTING, HOLED, ON_ANY_DEVICE, SITUATIONS, Situation, T, check, influences, normal, of_model, through
+from zoo.layers.block import PLACEMENTS
 from zoo.layers.context import Context
-from zoo.layers.kernels import KERNELS
 from zoo.layers.position import POSITIONS
 from zoo.models.architectures import make_model
 from zoo.objectives.causal import structure
 
-ON_ANY_DEVICE = [name for name in KERNELS if name != "cudnn"]
 DOCUMENT = 0
-T = 8
 # Three documents; the end of one and a second; and a row that starts in the middle of a document and stays in it.
-PACKED = np.array([[0, 5, 5, 0, 5, 0, 5, 5], [5, 5, 5, 5, 5, 0, 5, 5], [5, 5, 5, 5, 5, 5, 5, 5]])
-NUMBERS = np.array([[1, 1, 1, 2, 2, 3, 3, 3], [0, 0, 0, 0, 0, 1, 1, 1], [0] * 8])
-WITHIN = np.array([[0, 1, 2, 0, 1, 0, 1, 2], [0, 1, 2, 3, 4, 0, 1, 2], [*range(8)]])
+PACKED = np.array([[0, 5, 0, 5, 5, 0, 5, 5, 5, 5, 5, 5], [5] * 9 + [0, 5, 5], [5] * T])
 
 
-def scheme(kind, kernel):
-    """A position scheme on a kernel; Shaw's values need the probabilities, which only einsum hands out."""
-    return {"model.position.kind": kind, "model.attention.kernel": kernel} | (
-        {"model.position.values": False} if kind == "shaw" and kernel != "einsum" else {})
+# One layer shows what a part of a model does; two are slower to compile and show that a stack is its layers one after the other.
+ONE = {"model.num_layers": 1}
 
 
-def influences(overrides, positions, documents, rows):
-    """[B, T, B, T]: can token s of row c change output t of row b? Every token has an embedding of its own."""
-    model = make_model(tiny({"model.vocab_size": rows * T, "model.dim": 8} | overrides))
-    values, tokens = random_values(model, 1), jnp.arange(rows * T).reshape(rows, T)
-    direction = jnp.float32(np.random.default_rng(2).standard_normal(8))
-
-    numbers = None if documents is None else jnp.asarray(documents)
-    context = Context(jnp.asarray(positions), numbers, in_order=bool((positions >= 0).all()))
-
-    def outputs(embedding):
-        return with_values(model, values | {"embedding": embedding})(tokens, context) @ direction
-
-    found = call(jax.jacrev(outputs), values["embedding"])
-    assert np.isfinite(found).all()
-    return (found != 0).any(axis=-1).reshape(rows, T, rows, T)
+def repeated(situation, layers=2):
+    """What equal layers see."""
+    return through(*[situation.seen()] * layers)
 
 
-def through(layers, seen):
-    """What L layers see of which each sees `seen`: [T, T]."""
-    return np.linalg.matrix_power(seen.astype(int), layers) > 0
-
-
-def check(found, layers, positions, documents=None, window=0):
-    """Compares with the sets made by a loop, for every row and every token that is not an empty slot."""
-    rows = len(found)
-    for b in range(rows):
-        row_positions = positions[b if len(positions) > 1 else 0]
-        expected = through(layers, reference.visible(row_positions, None if documents is None else documents[b], window))
-        filled = row_positions >= 0
-        np.testing.assert_array_equal(found[b, :, b][filled], expected[filled])
-        for other in set(range(rows)) - {b}:
-            assert not found[b, :, other].any()
-
-
-@pytest.mark.parametrize(("kernel", "scan"), [("einsum", False), ("rows", False), ("xla", False), ("rows", True)])
 @pytest.mark.parametrize("kind", list(POSITIONS))
-def test_a_window_limits_a_causal_model(kind, kernel, scan):
-    overrides = scheme(kind, kernel) | {"model.scan_layers": scan}
-    positions = np.arange(T)[None]
-    check(influences(overrides | {"model.attention.window": 3}, positions, None, 1), 2, positions, window=3)
+@pytest.mark.parametrize("name", ["causal documents with empty slots, window 3", "bidirectional, with holes, window 5"])
+def test_no_position_scheme_shows_more_than_the_mask(name, kind):
+    check(of_model(SITUATIONS[name], ONE | {"model.position.kind": kind}), SITUATIONS[name])
 
 
-@pytest.mark.parametrize("kernel", ON_ANY_DEVICE)
-@pytest.mark.parametrize("kind", list(POSITIONS))
-def test_packed_documents_and_empty_slots_are_isolated(kind, kernel):
+@pytest.mark.parametrize("fields", [
+    *({"model.norm.placement": placement} for placement in PLACEMENTS),
+    {"model.parallel": "shared_norm"}, {"model.parallel": "own_norms", "model.attention.num_kv_heads": 2},
+    {"model.residual": False, "model.attention.qk_norm": "full"}, {"model.norm.kind": "none", "model.embedding.scale": "sqrt_dim"},
+    {"model.norm.kind": "batchnorm", "model.attention.softcap": 5.0, "model.attention.sinks": True}, {"model.remat": "full"},
+], ids=str)  # fmt: skip
+def test_no_block_shows_more_than_its_attention(fields):
+    check(of_model(SITUATIONS["causal documents"], ONE | fields), SITUATIONS["causal documents"])
+
+
+@pytest.mark.parametrize(("kernel", "scan"), [("rows", False), ("einsum", True)])
+def test_documents_that_are_found_in_the_tokens_are_isolated(kernel, scan):
     positions, documents = (np.array(x) for x in structure(jnp.asarray(PACKED), True, DOCUMENT))
-    expected_positions = WITHIN.copy()
-    for array in (positions, expected_positions):
-        array[1, 6:] = -1
-        array[2, :3], array[2, 3:] = -1, np.arange(5)
-    overrides = scheme(kind, kernel) | {"model.scan_layers": kernel == "xla"}
-    check(influences(overrides, positions, documents, 3), 2, expected_positions, NUMBERS)
-
-
-@pytest.mark.parametrize("kernel", ON_ANY_DEVICE)
-@pytest.mark.parametrize("window", [0, 2])
-def test_packed_documents_that_are_in_order_are_isolated(kernel, window):
-    positions, documents = (np.array(x) for x in structure(jnp.asarray(PACKED), True, DOCUMENT))
-    found = influences({"model.attention.kernel": kernel, "model.attention.window": window}, positions, documents, 3)
-    check(found, 2, WITHIN, NUMBERS, window)
-
-
-@pytest.mark.parametrize("kernel", ON_ANY_DEVICE)
-@pytest.mark.parametrize("overrides", [
-    {"model.position.kind": "learned"},
-    {"model.position.kind": "rope", "model.attention.num_kv_heads": 2, "model.norm.placement": "post", "model.num_layers": 1},
-], ids=["learned", "rope"])  # fmt: skip
-def test_a_model_is_causal(overrides, kernel):
-    positions = np.arange(T)[None]
-    found = influences(overrides | {"model.attention.kernel": kernel}, positions, None, 2)
-    check(found, 2, positions)
-    np.testing.assert_array_equal(found[0, :, 0], np.tri(T, dtype=bool))
-
-
-@pytest.mark.parametrize(("layers", "window"), [(1, 3), (3, 2), (2, 3)])
-def test_the_receptive_field_of_windowed_layers(layers, window):
-    found = influences({"model.num_layers": layers, "model.attention.window": window}, np.arange(T)[None], None, 1)
-    assert found[0, -1].sum() == layers * (window - 1) + 1
-    assert found[0, -1, 0, -layers * (window - 1) - 1 :].all()
-
-
-@pytest.mark.parametrize("kernel", ON_ANY_DEVICE)
-def test_a_window_and_documents_and_padding_together(kernel):
-    positions, documents = WITHIN.copy(), NUMBERS.copy()
-    positions[0, 5:] = -1
-    positions[2, :3], positions[2, 3:] = -1, np.arange(5)
-    found = influences({"model.attention.kernel": kernel, "model.attention.window": 2}, positions, documents, 3)
-    check(found, 2, positions, documents, 2)
-
-
-@pytest.mark.parametrize("kernel", ON_ANY_DEVICE)
-def test_empty_slots_are_not_read(kernel):
-    positions = np.array([[-1, -1, 0, 1, 2, 3, 4, 5], [0, 1, 2, 3, 4, -1, -1, -1]])
-    check(influences({"model.attention.kernel": kernel}, positions, None, 2), 2, positions)
+    expected = SITUATIONS["causal documents, window 3"]
+    np.testing.assert_array_equal(positions, expected.positions)
+    found = of_model(replace(expected, positions=positions, documents=documents), {
+        "model.attention.kernel": kernel, "model.scan_layers": scan, "model.position.kind": "alibi"})
+    check(found, expected, repeated(expected))
 
 
 def test_documents_see_each_other_unless_isolated():
     positions, documents = structure(jnp.asarray(PACKED), False, DOCUMENT)
     assert documents is None
-    np.testing.assert_array_equal(influences({}, positions, None, 1)[0, :, 0], np.tri(T, dtype=bool))
+    np.testing.assert_array_equal(positions, COUNTING)
+    check(of_model(SITUATIONS["causal"], ONE), SITUATIONS["causal"], np.tri(T, dtype=bool)[None].repeat(2, axis=0))
+
+
+@pytest.mark.parametrize("name", ["bidirectional, with holes", "bidirectional documents"])
+def test_an_encoder_sees_both_sides(name):
+    check(of_model(SITUATIONS[name], ONE | {"model.embedding.norm": True, "model.embedding.segments": 2}), SITUATIONS[name])
+
+
+@pytest.mark.parametrize(("projections", "layers"), [(False, 1), (True, 2)])
+def test_global_tokens_of_an_encoder(projections, layers):
+    situation = Situation(HOLED, causal=False, in_order=True,
+                          fields={"window": 3, "global_tokens": 1, "global_projections": projections})
+    seen = repeated(situation, layers)
+    # Two layers see everything that there is, through a global token.
+    assert (seen[0, 8].sum() == T - 3) == (layers == 2)
+    check(of_model(situation, {"model.num_layers": layers}), situation, seen)
+
+
+@pytest.mark.parametrize("scan", [False, True])
+def test_a_pattern_of_local_and_global_layers(scan):
+    pattern = {"model.layers.pattern": ("local", "wider"), "model.layers.kinds.local.attention.window": 2,
+               "model.layers.kinds.wider.attention.window": 5, "model.num_layers": 3, "model.scan_layers": scan}
+    local, wider = (Situation(COUNTING, fields={"window": window}).seen() for window in (2, 5))
+    check(of_model(SITUATIONS["causal"], pattern), SITUATIONS["causal"], through(local, wider, local))
+
+
+# Encoder-decoders
+
+SOURCE = np.array([[0, 1, 2, 3, 4, 5, 6], [0, 1, 2, 3, -1, -1, -1]])
+S, TARGETS = 7, 5
+
+
+@pytest.mark.parametrize(("fields", "windows"), [
+    *(({"model.attention.kernel": kernel}, (0, 0)) for kernel in ON_ANY_DEVICE),
+    ({"model.position.kind": "relative_bias"}, (3, 3)), ({"model.scan_layers": True, "model.decoder.num_layers": 2}, (5, 2)),
+], ids=str)  # fmt: skip
+def test_a_decoder_sees_its_own_past_and_every_filled_slot_of_the_source(fields, windows):
+    encoder_window, decoder_window = windows
+    sides = {"model.encoder.attention.window": encoder_window, "model.decoder.attention.window": decoder_window, "model.num_layers": 1}
+    config = tiny(ENCODER_DECODER | {"model.vocab_size": 2 * (S + TARGETS), "model.dim": 8} | sides | fields)
+    model = make_model(config)
+    values, direction = random_values(model, 1), normal(8, seed=4)
+    # Every token of either side has an embedding of its own.
+    source, targets = jnp.split(jnp.arange(2 * (S + TARGETS)).reshape(2, -1), [S], axis=1)
+    source_context, context = Context(jnp.asarray(SOURCE), causal=False, in_order=True), Context(jnp.arange(TARGETS)[None], in_order=True)
+
+    def outputs(embedding):
+        held = with_values(model, values | {"embedding": embedding})
+        sides = held.encode(source, source_context).hidden, held(source, targets, source_context, context)
+        return jnp.concatenate([hidden @ direction for hidden in sides], axis=1)
+
+    found = influences(call(jax.jacrev(outputs), values["embedding"]).reshape(2, S + TARGETS, 2, S + TARGETS, 8))
+    own = reference.visible(np.arange(TARGETS), window=decoder_window).astype(int)
+    own = np.linalg.matrix_power(own, config.model.get("decoder", {}).get("num_layers", 1)) > 0
+    for b, positions in enumerate(SOURCE):
+        of_encoder, of_decoder, filled = found[b, :S, b], found[b, S:, b], positions >= 0
+        seen = reference.visible(positions, window=encoder_window, causal=False)
+        np.testing.assert_array_equal(of_encoder[filled, :S], seen[filled])
+        assert not of_encoder[:, S:].any()
+        np.testing.assert_array_equal(of_decoder[:, :S], np.tile(filled, (TARGETS, 1)))
+        np.testing.assert_array_equal(of_decoder[:, S:], own)
+        assert not found[b, :, 1 - b].any()

@@ -1,6 +1,7 @@
 """The authors' own small ELMo models: their files, read, give the states that their implementations gave."""
 
 import functools
+import hashlib
 import json
 import os
 from pathlib import Path
@@ -9,7 +10,9 @@ import numpy as np
 import pytest
 
 from tests.building import call, compiled, random_values, with_values
+from tests.parity.harness import relative_difference
 from zoo.config import default, override, resolve
+from zoo.data.tokenizers import Tokenizer
 from zoo.interop.elmo import config_of, read_hdf5, read_weights
 from zoo.models.elmo import ELMo
 
@@ -17,20 +20,16 @@ pytest.importorskip("h5py")
 pytestmark = pytest.mark.parity
 
 ROOT = Path(__file__).parents[2]
+FOLDER = Path(os.environ.get("ZOO_TEST_DATA", ROOT.parent / "shared" / "data")) / "checkpoints"
 BEGIN, END = 257, 258
+CASES = [("elmo_allennlp", "sentences.json"), ("elmo_bilm_tf/model", "lm_embeddings_sentences.json")]
 
 
-@pytest.fixture
-def published():
-    """Finds the folder of a published model: its weights, and the states that were computed with them."""
-    folder = Path(os.environ.get("ZOO_TEST_DATA", ROOT.parent / "shared" / "data")) / "checkpoints"
-
-    def find(name):
-        if not (folder / name / "lm_weights.hdf5").is_file():
-            pytest.skip(f"no {folder / name}/lm_weights.hdf5; set ZOO_TEST_DATA to a folder that holds checkpoints/{name}")
-        return folder / name
-
-    return find
+def published(name):
+    """The folder of a published model: its weights, and the states that were computed with them."""
+    if not (FOLDER / name / "lm_weights.hdf5").is_file():
+        pytest.skip(f"no {FOLDER / name}/lm_weights.hdf5; set ZOO_TEST_DATA to a folder that holds checkpoints/{name}")
+    return FOLDER / name
 
 
 def model_of(folder):
@@ -49,34 +48,61 @@ def spelled(word):
     return ids + [261] * (50 - len(ids))
 
 
-@pytest.mark.parametrize(("name", "sentences"), [
-    ("elmo_allennlp", "sentences.json"), ("elmo_bilm_tf/model", "lm_embeddings_sentences.json")])
-def test_three_streams_of_sentences(published, name, sentences):
-    # Ten batches of three sentences; from one to the next both directions go on with the state they stopped in.
-    folder = published(name)
+def states(folder, sentences):
+    """Ours and theirs of three streams of sentences, [words, 2 D] each.
+
+    Ten batches of three sentences; from one to the next both directions go on with the state they stopped in.
+    """
     streams = json.loads((folder / sentences).read_text())
     expected = [read_hdf5(folder / f"lm_embeddings_{stream}.hdf5") for stream in range(len(streams))]
     model = model_of(folder)
     width = 2 + max(len(sentence.split()) for stream in streams for sentence in stream)
-    read, carry = compiled(model.read), model.empty_carry(len(streams))
-    compared = 0
+    run, carry, ours, theirs = compiled(model.read), model.empty_carry(len(streams)), [], []
     for number in range(10):
         rows = [[BEGIN, *stream[number].split(), END] for stream in streams]
         characters, filled = np.zeros((len(rows), width, 50), np.int32), np.zeros((len(rows), width), bool)
         for row, words in enumerate(rows):
             characters[row, : len(words)], filled[row, : len(words)] = [spelled(word) for word in words], True
-        layers, carry = read(characters, filled, carry)
+        layers, carry = run(characters, filled, carry)
         for row, words in enumerate(rows):
-            states = np.concatenate(expected[row][str(number)], axis=-1)
-            np.testing.assert_allclose(layers[-1, row, 1 : len(words) - 1], states, rtol=0, atol=3e-6)
-            compared += len(states)
-    assert compared == sum(len(sentence.split()) for stream in streams for sentence in stream[:10])
+            ours.append(layers[-1, row, 1 : len(words) - 1])
+            theirs.append(np.concatenate(expected[row][str(number)], axis=-1))
+            assert len(theirs[-1]) == len(words) - 2
+    return np.concatenate(ours), np.concatenate(theirs)
 
 
-def test_token_vectors(published):
+def measure():
+    """For the table of `docs/parity.md`."""
+    folders = [FOLDER / name for name, _ in CASES]
+    if not all((folder / "lm_weights.hdf5").is_file() for folder in folders):
+        return None
+    digests = [hashlib.sha256((folder / "lm_weights.hdf5").read_bytes()).hexdigest()[:8] for folder in folders]
+    worst = max(relative_difference(*states(folder, case[1])) for folder, case in zip(folders, CASES, strict=True))
+    return worst, None, f"lm_weights.hdf5 of SHA-256 {' and '.join(f'{digest}...' for digest in digests)}"
+
+
+@pytest.mark.parametrize(("name", "sentences"), CASES)
+def test_three_streams_of_sentences(name, sentences):
+    ours, theirs = states(published(name), sentences)
+    np.testing.assert_allclose(ours, theirs, rtol=0, atol=3e-6)
+
+
+class Words:
+    """The words of the published vocabulary as tokens; the one that opens a sentence is the special token."""
+
+    def __init__(self, words):
+        self.pieces, self.document_id, self.vocab_size = [word.encode() for word in words], words.index("<S>"), len(words)
+
+    token_characters = Tokenizer.token_characters
+
+
+def test_token_vectors():
     folder = published("elmo_allennlp")
-    words = (folder / "vocab_test.txt").read_text().split("\n")
+    words = [word for word in (folder / "vocab_test.txt").read_text().split("\n") if word]
     expected = read_hdf5(folder / "elmo_token_embeddings.hdf5")["embedding"]
-    marks = {"<S>": BEGIN, "</S>": END}
-    characters = np.array([spelled(marks.get(word, word)) for word in words if word])
+    # What ends a sentence is a word there and no token of a tokenizer here.
+    ends = words.index("</S>")
+    characters = Words(words).token_characters(50)
+    characters[ends] = spelled(END)
+    np.testing.assert_array_equal(characters, [spelled({"<S>": BEGIN, "</S>": END}.get(word, word)) for word in words])
     np.testing.assert_allclose(call(model_of(folder).characters, characters), expected, rtol=0, atol=1e-5)

@@ -7,17 +7,19 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-torch = pytest.importorskip("torch")
+pytest.importorskip("torch")
 pytest.importorskip("performer_pytorch")
 
-from performer_pytorch import FastAttention  # noqa: E402
-from performer_pytorch import performer_pytorch as library  # noqa: E402
+import torch
+from performer_pytorch import FastAttention, PerformerLM
+from performer_pytorch import performer_pytorch as library
 
-from tests.building import call, close, counting  # noqa: E402
-from tests.parity.references_performer import make_causal  # noqa: E402
-from zoo.layers import performer  # noqa: E402
-from zoo.layers.context import Context  # noqa: E402
-from zoo.layers.performer import performer_attention  # noqa: E402
+from tests.building import call, close, counting
+from tests.parity.references_performer import make_causal
+from tests.parity.systems.performers import PERFORMERS
+from zoo.layers import performer
+from zoo.layers.context import Context
+from zoo.layers.performer import performer_attention
 
 pytestmark = pytest.mark.parity
 B, H, K, T = 2, 3, 16, 80
@@ -97,3 +99,13 @@ def test_causal_without_epsilon(monkeypatch):
     monkeypatch.setattr(performer, "EPSILON", 0.0)
     monkeypatch.setattr(library, "softmax_kernel", partial(library.softmax_kernel, eps=0.0))
     compare(without_addend(fast_attention(causal=True)), inputs(), counting(T))
+
+
+def test_the_library_counts_as_many_parameters_as_the_configs():
+    sizes = {"num_tokens": 257, "max_seq_len": 1024, "dim": 768, "heads": 12, "causal": True, "qkv_bias": True, "attn_out_bias": True}
+    counts = {published.source: published.count for system in PERFORMERS for published in system.published}
+    for source, rope in (("enwik8", False), ("enwik8-rope", True)):
+        # All twelve layers are alike.
+        one, two = (sum(parameter.numel() for parameter in PerformerLM(**sizes, depth=depth, rotary_position_emb=rope).parameters())
+                    for depth in (1, 2))
+        assert one + 11 * (two - one) == counts[f"configs/performer.py:{source}"]

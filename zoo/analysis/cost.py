@@ -26,7 +26,7 @@ class Cost:
 
 
 HEADS = ("head", "pooler", "next_sentence")
-TABLES = ("embedding", "position", "segments", "characters/embedding")
+TABLES = ("embedding", "source_embedding", "position", "segments", "characters/embedding")
 
 
 def mean_visible_keys(length: int, window: int, causal: bool = True) -> float:

@@ -15,6 +15,8 @@ SUBCOMMANDS = {
     "compare": ("zoo.cli.report", "compare any runs on one page"),
     "config": ("zoo.cli.config", "show, compare or validate configs"),
     "describe": ("zoo.cli.describe", "list the variants there are"),
+    "import": ("zoo.cli.interchange", "make a run out of a checkpoint of another library"),
+    "export": ("zoo.cli.interchange", "write a run as a checkpoint of another library"),
     "train": ("zoo.cli.train", "train one config (the same as train.py)"),
     "eval": ("zoo.cli.evaluate", "evaluate a run and sample text (the same as eval.py)"),
 }

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from zoo.config.fields import ATTENTION_KERNELS, AUTO, EMBEDDED_POSITIONS, OBJECTIVES_OF
-from zoo.config.scopes import KINDS, SIDES
+from zoo.config.scopes import KINDS, SIDES, scoped
 
 
 def impossible(flat: dict[str, Any], scopes: dict[str, dict[str, Any]], vocab_size: int | None) -> Iterator[str]:
@@ -48,14 +48,30 @@ def _scopes(flat: dict[str, Any], scopes: dict[str, dict[str, Any]]) -> Iterator
     for name in sorted(defined - set(pattern)):
         yield f"{KINDS}.{name} has no effect: model.layers.pattern={','.join(pattern) or 'empty'} does not name it"
     for name in sorted(defined):
-        kind = scopes[f"{KINDS}.{name}"].get("model.position.kind")
-        if kind in EMBEDDED_POSITIONS:
-            yield f"{KINDS}.{name}.position.kind={kind} is added to the embedding, before any layer; set model.position.kind"
-        if flat["model.position.kind"] == "relative_bias" and flat["model.position.shared"] and kind is not None:
-            yield f"{KINDS}.{name}.position.kind={kind}: all layers share one table; set model.position.shared=false"
-        if kind == "relative_bias" and scopes[f"{KINDS}.{name}"].get("model.position.shared", flat["model.position.shared"]):
-            yield (f"{KINDS}.{name}.position.kind=relative_bias: a kind of layers has tables of its own; "
-                   f"set {KINDS}.{name}.position.shared=false")
+        yield from _positions_of_kind(flat, f"{KINDS}.{name}", scopes[f"{KINDS}.{name}"])
+
+
+def _positions_of_kind(flat: dict[str, Any], scope: str, changes: dict[str, Any]) -> Iterator[str]:
+    """A kind of layers that sets what is the whole model's: positions in the embedding, a table that all layers share."""
+    shared = flat["model.position.kind"] == "relative_bias" and flat["model.position.shared"]
+    kind = changes.get("model.position.kind")
+    if kind in EMBEDDED_POSITIONS:
+        yield f"{scope}.position.kind={kind} is added to the embedding, before any layer; set model.position.kind"
+    elif shared and kind is not None:
+        yield f"{scope}.position.kind={kind}: all layers share one table; set model.position.shared=false"
+    elif (kind or flat["model.position.kind"]) in EMBEDDED_POSITIONS:
+        for path in sorted({f"model.position.{name}" for name in ("max_length", "offset", "layout", "endpoint")} & changes.keys()):
+            yield (f"{scoped(scope, path)}={changes[path]!r} has no effect: {flat['model.position.kind']} positions are added to the "
+                   f"embedding, before any layer; set {path}")
+    elif shared:
+        for path in ("model.position.buckets", "model.position.max_distance", "model.position.shared"):
+            if path in changes and changes[path] != flat[path]:
+                yield f"{scoped(scope, path)}={changes[path]!r} has no effect: all layers share one table; set {path} itself"
+        if (heads := changes.get("model.attention.num_heads", flat["model.attention.num_heads"])) != flat["model.attention.num_heads"]:
+            yield (f"{scope}.attention.num_heads={heads}: all layers share one table, of {flat['model.attention.num_heads']} heads; "
+                   "set model.position.shared=false")
+    elif (kind or flat["model.position.kind"]) == "relative_bias" and changes.get("model.position.shared", flat["model.position.shared"]):
+        yield f"{scope}.position.kind=relative_bias: a kind of layers has tables of its own; set {scope}.position.shared=false"
 
 
 def _table(flat: dict[str, Any]) -> Iterator[str]:
@@ -94,6 +110,8 @@ def _layers(flat: dict[str, Any], architecture: str) -> Iterator[str]:
         yield f"model.dim={dim} does not divide by model.attention.num_heads={heads}; change one, or set model.attention.head_dim"
     if position == "sinusoidal" and dim % 2:
         yield f"sinusoidal positions pair sines with cosines: model.dim={dim} must be even"
+    if position == "sinusoidal" and flat["model.position.endpoint"] and dim < 4:
+        yield f"model.position.endpoint=true lies between the first wavelength and the last: model.dim={dim} must be at least 4"
     if heads % kv_heads:
         yield f"model.attention.num_heads={heads} does not divide by model.attention.num_kv_heads={kv_heads}"
     if position == "rope" and head_dim != AUTO:

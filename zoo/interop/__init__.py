@@ -10,7 +10,7 @@ from typing import Any
 from zoo.config import ResolvedConfig, default, override, resolve
 from zoo.errors import ConfigError, did_you_mean
 from zoo.interop import bart, bert, bloom, distilbert, gpt, llama, longformer, marian, mpt, neox, performer, roberta, roformer, t5
-from zoo.interop.mapping import flatten, from_zoo, nest, to_zoo
+from zoo.interop.mapping import Copy, Rule, flatten, from_zoo, nest, to_zoo
 from zoo.interop.names import Renamed
 from zoo.interop.settings import Importer
 
@@ -76,7 +76,9 @@ def import_weights(class_name: str | Importer, config: ResolvedConfig, tensors: 
     _, params, stats = split(make_model(config))
     both = nest(flatten(params) | flatten(stats))
     rules = [*importer.rules(config.model), *importer.statistics(config.model)]
-    read = flatten(to_zoo(rules, Renamed(tensors, importer.old_endings), both))
+    named = [rule.name for rule in rules if isinstance(rule, Rule | Copy)]
+    heads = {name.split(".")[0] for name in named if not name.startswith(f"{importer.prefix}.")}
+    read = flatten(to_zoo(rules, Renamed(tensors, importer.old_endings, importer.prefix, heads), both))
     return nest({path: read[path] for path in flatten(params)}), nest({path: read[path] for path in flatten(stats)})
 
 

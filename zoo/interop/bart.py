@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from zoo.config import ResolvedConfig, side
+from zoo.interop.described import positions
 from zoo.interop.mapping import Copy, Rule, Rules, Skip, Transform, layers, linear, norm
 from zoo.interop.settings import ACTIVATIONS, Importer, Settings
 from zoo.interop.shared import renamed
@@ -137,7 +138,9 @@ def rules(config: ResolvedConfig) -> Rules:
     ]
 
 
+# The two rows that no position has are not counted.
+WRITTEN = {"max_position_embeddings": lambda run: positions(run) - run.model.position.offset}
 CLASSES = {
-    "BartForConditionalGeneration": Importer(bart_config, rules, BART),
-    "MBartForConditionalGeneration": Importer(mbart_config, rules, BART),
+    "BartForConditionalGeneration": Importer(bart_config, rules, BART, model_type="bart", prefix="model", written=WRITTEN),
+    "MBartForConditionalGeneration": Importer(mbart_config, rules, BART, model_type="mbart", prefix="model", written=WRITTEN),
 }

@@ -2,6 +2,7 @@
 
     BertForPreTraining   the head for hidden tokens, the pooler, and the head for the next sentence
     BertForMaskedLM      the head for hidden tokens
+    BertModel            the pooler, and no head
 
 `position_embedding_type="relative_key"` is the keys' half of Shaw et al. 2018, with a vector for every distance: its table runs from the
 farthest key before the query to the farthest after it backwards, ours forwards.
@@ -11,6 +12,7 @@ given `position_ids`; with empty slots at the end it agrees as it is.
 """
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 from zoo.config import ResolvedConfig
@@ -154,7 +156,22 @@ def pretraining_rules(config: ResolvedConfig) -> Rules:
             *linear("next_sentence", "cls.seq_relationship")]
 
 
+def headless_config(hf: Mapping[str, Any]) -> dict[str, Any]:
+    """Overrides for BertModel, whose outputs are the last hidden states and the pooled first one."""
+    fields = masked_config(hf) | {"model.head.pooler": True}
+    # Without parameters of its own: the model is the encoder alone.
+    return fields | {"model.head.transform": False, "model.head.bias": False, "model.tie_embeddings": True}
+
+
+def headless_rules(config: ResolvedConfig) -> Rules:
+    """The rules of BertModel, which keeps under no name what the others keep under "bert"."""
+    found = [*encoder_rules(config, "bert"), *linear("pooler", "bert.pooler.dense")]
+    return [Skip(rule.pattern.removeprefix(r"bert\.")) if isinstance(rule, Skip) else replace(rule, name=rule.name.removeprefix("bert."))
+            for rule in found]
+
+
 CLASSES = {
-    "BertForPreTraining": Importer(pretraining_config, pretraining_rules, BERT, old_endings=OLD_ENDINGS),
-    "BertForMaskedLM": Importer(masked_config, masked_rules, BERT, old_endings=OLD_ENDINGS),
+    "BertForPreTraining": Importer(pretraining_config, pretraining_rules, BERT, old_endings=OLD_ENDINGS, model_type="bert", prefix="bert"),
+    "BertForMaskedLM": Importer(masked_config, masked_rules, BERT, old_endings=OLD_ENDINGS, model_type="bert", prefix="bert"),
+    "BertModel": Importer(headless_config, headless_rules, BERT, old_endings=OLD_ENDINGS, model_type="bert"),
 }

@@ -77,4 +77,4 @@ def rules(config: ResolvedConfig) -> Rules:
     ]
 
 
-CLASSES = {"BloomForCausalLM": Importer(bloom_config, rules, BLOOM)}
+CLASSES = {"BloomForCausalLM": Importer(bloom_config, rules, BLOOM, model_type="bloom", prefix="transformer")}

@@ -79,4 +79,4 @@ def rules(config: ResolvedConfig) -> Rules:
     ]
 
 
-CLASSES = {"DistilBertForMaskedLM": Importer(config_of, rules, DISTILBERT)}
+CLASSES = {"DistilBertForMaskedLM": Importer(config_of, rules, DISTILBERT, model_type="distilbert", prefix="distilbert")}

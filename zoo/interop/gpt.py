@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from zoo.config import ResolvedConfig
+from zoo.interop.described import activation
 from zoo.interop.mapping import Copy, Rule, Rules, Skip, fused_linear, layers, linear, norm
 from zoo.interop.settings import ACTIVATIONS, Importer, Settings
 from zoo.interop.shared import renamed
@@ -52,7 +53,9 @@ def gpt1_config(hf: Mapping[str, Any]) -> dict[str, Any]:
     """Overrides for OpenAIGPTLMHeadModel."""
     settings = Settings(renamed(hf, NAMES), GPT1, INERT)
     fields = _common(settings) | {"model.norm.placement": "post"}
-    fields |= settings.choose("afn", ACTIVATIONS | {"gelu": ACTIVATIONS["gelu_new"]})
+    # These are all that the class has.
+    names = {"gelu": "gelu_new", "relu": "relu", "silu": "silu", "swish": "silu"}
+    fields |= settings.choose("afn", {name: ACTIVATIONS[ours] for name, ours in names.items()})
     settings.finish()
     return fields
 
@@ -101,6 +104,8 @@ def rules(config: ResolvedConfig, tokens: str, positions: str) -> Rules:
 
 
 CLASSES = {
-    "OpenAIGPTLMHeadModel": Importer(gpt1_config, lambda config: rules(config, "tokens_embed", "positions_embed"), GPT1),
-    "GPT2LMHeadModel": Importer(gpt2_config, lambda config: rules(config, "wte", "wpe"), GPT2),
+    "OpenAIGPTLMHeadModel": Importer(
+        gpt1_config, lambda config: rules(config, "tokens_embed", "positions_embed"), GPT1, model_type="openai-gpt", prefix="transformer",
+        written={"afn": lambda run: activation(run, "gelu")}),
+    "GPT2LMHeadModel": Importer(gpt2_config, lambda config: rules(config, "wte", "wpe"), GPT2, model_type="gpt2", prefix="transformer"),
 }

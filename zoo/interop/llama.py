@@ -14,6 +14,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from zoo.config import ResolvedConfig
+from zoo.interop.described import SETTINGS
 from zoo.interop.mapping import Copy, Rule, Rules, Skip, layers, linear, norm
 from zoo.interop.settings import GATED_ACTIVATIONS, Importer, Settings
 from zoo.interop.shared import kinds, rope, windows
@@ -217,12 +218,13 @@ def rules(config: ResolvedConfig) -> Rules:
 
 
 CLASSES = {
-    "LlamaForCausalLM": Importer(llama_config, rules, LLAMA),
-    "MistralForCausalLM": Importer(mistral_config, rules, MISTRAL),
-    "SmolLM3ForCausalLM": Importer(smollm3_config, rules, SMOLLM3),
-    "Qwen3ForCausalLM": Importer(qwen3_config, rules, QWEN3),
-    "Olmo2ForCausalLM": Importer(olmo2_config, rules, OLMO2),
-    "GemmaForCausalLM": Importer(gemma_config, rules, GEMMA),
-    "Gemma2ForCausalLM": Importer(gemma2_config, rules, GEMMA2),
-    "Gemma3ForCausalLM": Importer(gemma3_config, rules, GEMMA3),
+    "LlamaForCausalLM": Importer(llama_config, rules, LLAMA, model_type="llama", prefix="model"),
+    "MistralForCausalLM": Importer(mistral_config, rules, MISTRAL, model_type="mistral", prefix="model"),
+    "SmolLM3ForCausalLM": Importer(smollm3_config, rules, SMOLLM3, model_type="smollm3", prefix="model"),
+    "Qwen3ForCausalLM": Importer(qwen3_config, rules, QWEN3, model_type="qwen3", prefix="model"),
+    "Olmo2ForCausalLM": Importer(olmo2_config, rules, OLMO2, model_type="olmo2", prefix="model"),
+    "GemmaForCausalLM": Importer(gemma_config, rules, GEMMA, model_type="gemma", prefix="model",
+                                 written={"hidden_act": SETTINGS["hidden_activation"]}),
+    "Gemma2ForCausalLM": Importer(gemma2_config, rules, GEMMA2, model_type="gemma2", prefix="model"),
+    "Gemma3ForCausalLM": Importer(gemma3_config, rules, GEMMA3, model_type="gemma3_text", prefix="model"),
 }

@@ -14,7 +14,7 @@ from typing import Any
 from zoo.config import ResolvedConfig
 from zoo.interop.bert import INERT, encoder_rules
 from zoo.interop.mapping import Rules, Skip
-from zoo.interop.roberta import ROBERTA, common, head_rules
+from zoo.interop.roberta import ROBERTA, WRITTEN, common, head_rules
 from zoo.interop.settings import Importer, Settings
 from zoo.interop.shared import kinds
 
@@ -52,4 +52,5 @@ def rules(config: ResolvedConfig) -> Rules:
     return [*encoder_rules(config, "longformer"), *head_rules(config, "longformer"), *unused]
 
 
-CLASSES = {"LongformerForMaskedLM": Importer(config_of, rules, LONGFORMER)}
+CLASSES = {
+    "LongformerForMaskedLM": Importer(config_of, rules, LONGFORMER, model_type="longformer", prefix="longformer", written=WRITTEN)}

@@ -28,4 +28,4 @@ def marian_config(hf: Mapping[str, Any]) -> dict[str, Any]:
     return fields
 
 
-CLASSES = {"MarianMTModel": Importer(marian_config, rules, MARIAN)}
+CLASSES = {"MarianMTModel": Importer(marian_config, rules, MARIAN, model_type="marian", prefix="model")}

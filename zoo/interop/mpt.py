@@ -9,6 +9,7 @@ from typing import Any
 
 from zoo.config import ResolvedConfig
 from zoo.interop import settings as reading
+from zoo.interop.described import Described, scaled
 from zoo.interop.mapping import Copy, Rule, Rules, fused_linear, layers, linear, norm
 from zoo.interop.settings import ACTIVATIONS, Importer, Settings
 from zoo.interop.shared import renamed
@@ -96,4 +97,10 @@ def rules(config: ResolvedConfig) -> Rules:
     ]
 
 
-CLASSES = {"MptForCausalLM": Importer(mpt_config, rules, MPT)}
+def _written_attention(run: Described) -> dict[str, Any]:
+    scale = None if scaled(run) else run.model.attention.scale
+    return ATTENTION | {"attn_pdrop": run.model.attention.dropout, "softmax_scale": scale}
+
+
+CLASSES = {"MptForCausalLM": Importer(mpt_config, rules, MPT, model_type="mpt", prefix="transformer",
+                                      written={"attn_config": _written_attention})}

@@ -144,6 +144,6 @@ def gptj_rules(config: ResolvedConfig) -> Rules:
 
 
 CLASSES = {
-    "GPTNeoXForCausalLM": Importer(neox_config, neox_rules, NEOX),
-    "GPTJForCausalLM": Importer(gptj_config, gptj_rules, GPTJ),
+    "GPTNeoXForCausalLM": Importer(neox_config, neox_rules, NEOX, model_type="gpt_neox", prefix="gpt_neox"),
+    "GPTJForCausalLM": Importer(gptj_config, gptj_rules, GPTJ, model_type="gptj", prefix="transformer"),
 }

@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from zoo.config import ResolvedConfig
+from zoo.interop.described import Described, hidden_dim
 from zoo.interop.mapping import Rule, Rules, Skip, fused_linear, layers, linear, norm
 from zoo.interop.settings import Importer, Settings
 
@@ -98,4 +99,12 @@ def statistics(config: ResolvedConfig) -> Rules:
     return layers(config, lambda _: [Rule("performer.net.layers.{layer}.0.fn.fast_attention.projection_matrix", ("attention/features",))])
 
 
-CLASSES = {"PerformerLM": Importer(config_of, rules, PERFORMER_LM, statistics)}
+def _multiple(run: Described) -> float:
+    """The feed-forward's width in widths of the model."""
+    multiple = hidden_dim(run.model) / run.model.dim
+    return int(multiple) if multiple == int(multiple) else multiple
+
+
+# Its dropouts stand elsewhere than ours and are not written.
+WRITTEN = {"ff_mult": _multiple, "ff_glu": lambda run: run.model.ffn.kind == "geglu", "emb_dropout": lambda run: 0.0}
+CLASSES = {"PerformerLM": Importer(config_of, rules, PERFORMER_LM, statistics, written=WRITTEN)}

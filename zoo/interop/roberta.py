@@ -51,4 +51,5 @@ def rules(config: ResolvedConfig) -> Rules:
     return [*encoder_rules(config, "roberta"), *head_rules(config, "roberta")]
 
 
-CLASSES = {"RobertaForMaskedLM": Importer(roberta_config, rules, ROBERTA)}
+WRITTEN = {"pad_token_id": lambda run: run.model.position.offset - 1}
+CLASSES = {"RobertaForMaskedLM": Importer(roberta_config, rules, ROBERTA, model_type="roberta", prefix="roberta", written=WRITTEN)}

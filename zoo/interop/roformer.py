@@ -37,4 +37,4 @@ def rules(config: ResolvedConfig) -> Rules:
     return [*encoder_rules(config, "roformer"), *masked_head_rules(config, "roformer"), Skip(r"roformer\.encoder\.embed_positions\.weight")]
 
 
-CLASSES = {"RoFormerForMaskedLM": Importer(config_of, rules, ROFORMER)}
+CLASSES = {"RoFormerForMaskedLM": Importer(config_of, rules, ROFORMER, model_type="roformer", prefix="roformer")}

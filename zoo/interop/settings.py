@@ -6,6 +6,7 @@ from typing import Any
 
 from zoo.config import ResolvedConfig
 from zoo.errors import ConfigError
+from zoo.interop.described import Setting
 from zoo.interop.mapping import Rules
 
 
@@ -19,6 +20,9 @@ class Importer:
         defaults: the class's settings and the values that they have where `config.json` is silent.
         statistics: as `rules`, for what modules keep beside parameters (running averages, random features).
         old_endings: how names of tensors end in older files, and how they end now.
+        model_type: what a `config.json` calls the family; empty for a class that is none of transformers'.
+        prefix: under which the class keeps all but its heads; files may leave it out.
+        written: settings that `zoo.interop.described.SETTINGS` does not have, or has otherwise.
     """
 
     config_of: Callable[[Mapping[str, Any]], dict[str, Any]]
@@ -26,6 +30,9 @@ class Importer:
     defaults: Mapping[str, Any]
     statistics: Callable[[ResolvedConfig], Rules] = lambda config: ()
     old_endings: Mapping[str, str] = field(default_factory=dict)
+    model_type: str = ""
+    prefix: str = ""
+    written: Mapping[str, Setting] = field(default_factory=dict)
 
 
 # Settings of every config that do not change what a model computes: names, generation, outputs, the numerical type of a file.

@@ -12,7 +12,8 @@ and after the last norm in training, which this library does not.
 from collections.abc import Mapping
 from typing import Any
 
-from zoo.config import ResolvedConfig, side
+from zoo.config import GATED, ResolvedConfig, side
+from zoo.interop.described import activation
 from zoo.interop.mapping import Copy, Rule, Rules, Skip, layers, linear, norm
 from zoo.interop.settings import ACTIVATIONS, GATED_ACTIVATIONS, Importer, Settings
 from zoo.interop.shared import renamed
@@ -136,8 +137,10 @@ def rules(config: ResolvedConfig) -> Rules:
     ]
 
 
+# What follows from the name of the feed-forward, unless it says otherwise: the gate's GELU may be the exact one.
+WRITTEN = {"is_gated_act": lambda run: run.model.ffn.kind in GATED, "dense_act_fn": activation}
 CLASSES = {
-    "T5ForConditionalGeneration": Importer(t5_config, rules, T5),
-    "MT5ForConditionalGeneration": Importer(mt5_config, rules, MT5),
-    "UMT5ForConditionalGeneration": Importer(umt5_config, rules, UMT5),
+    "T5ForConditionalGeneration": Importer(t5_config, rules, T5, model_type="t5", written=WRITTEN),
+    "MT5ForConditionalGeneration": Importer(mt5_config, rules, MT5, model_type="mt5", written=WRITTEN),
+    "UMT5ForConditionalGeneration": Importer(umt5_config, rules, UMT5, model_type="umt5", written=WRITTEN),
 }

@@ -105,20 +105,27 @@ def einsum_attention(
 
 
 def cached_attention(
-    q: Float[Array, "B T H K"], keys: Float[Array, "B G C K"], values: Float[Array, "B G C K"], context: Context, scoring: Scoring
+    q: Float[Array, "B T H K"], keys: Float[Array, "N S K"], values: Float[Array, "N S K"], context: Context, scoring: Scoring
 ) -> Float[Array, "B T H K"]:
-    """What `einsum_attention` computes, for keys and values that stand heads first already; nothing is dropped.
+    """What `einsum_attention` computes, for keys and values whose rows and heads are one dimension (`zoo.layers.cache.KeyValues`).
 
-    For a single query per row, where no fused kernel gains anything.
+    For a query or a few per row, where no fused kernel gains anything; nothing is dropped.
     """
+    B, T, H, K = q.shape
+    N, S, _ = keys.shape
     q = q * scoring.scale
     added = scoring.added(q, context.positions, context.keys_at)
-    visible = context.visible(scoring.window, global_tokens=scoring.global_tokens)
-    return _with_values(*_attend(_grouped(q, keys.shape[1]), keys, values, visible, added, scoring, lambda x: x), context, scoring)
+    scores = jnp.einsum("ntk,nsk->nts", _grouped(q, N // B).reshape(N, -1, K), keys, preferred_element_type=jnp.float32)
+    scores = scores.reshape(B, N // B, -1, T, S)
+    if added is not None:
+        scores = scores + added.reshape(added.shape[0], *scores.shape[1:])
+    probabilities = _probabilities(scores, context.visible(scoring.window), scoring).astype(values.dtype)
+    attended = jnp.einsum("nts,nsk->ntk", probabilities.reshape(N, -1, S), values)
+    return _with_values(attended.reshape(B, N // B, -1, T, K), probabilities, context, scoring)
 
 
 def _with_values(attended, probabilities, context: Context, scoring: Scoring):
-    """The output [B, T, H, K] of what `_attend` returned."""
+    """The output [B, T, H, K] from p v, and what p adds to it."""
     attended = _tokens_first(attended)
     if scoring.value is None:
         return attended

@@ -15,14 +15,16 @@ from zoo.models.language_model import Tower, embed
 class EncoderDecoder(nnx.Module):
     """m = Encoder(E[source]), h = Decoder(E[target], m), and a head that scores the vocabulary.
 
-    One token embedding serves both sides, and the head where it is tied. Each side has its own positions, depth and layers, which
-    `model.encoder` and `model.decoder` override.
+    One token embedding serves both sides, and the head where it is tied (Press & Wolf 2017, section 4); without `embedding.shared` the
+    source has one of its own. Each side has its own positions, depth and layers, which `model.encoder` and `model.decoder` override.
     """
 
     def __init__(self, config: ResolvedConfig):
         encoder, decoder = side(config, "encoder"), side(config, "decoder")
         sides = encoder.num_layers, decoder.num_layers
-        self.embedding = parameter((config.vocab_size, config.dim), ("vocab", "embed"), normal(config.init.embedding_std))
+        table = (config.vocab_size, config.dim), ("vocab", "embed"), normal(config.init.embedding_std)
+        self.embedding = parameter(*table)
+        self.source_embedding = None if config.embedding.shared else parameter(*table)
         self.encoder = Tower(encoder, sides=sides)
         self.decoder = Tower(decoder, cross=True, sides=sides)
         self.head = Head(config)
@@ -31,7 +33,8 @@ class EncoderDecoder(nnx.Module):
     def encode(self, source: Int[Array, "B S"], context: Context) -> Memory:
         """Reads the source; `context` is that of the source."""
         context = replace(context.side("encoder"), causal=False)
-        return Memory(self.encoder.run(embed(self.embedding[...], source, self.config), context), context.positions)
+        table = self.embedding if self.source_embedding is None else self.source_embedding
+        return Memory(self.encoder.run(embed(table[...], source, self.config), context), context.positions)
 
     def decode(self, targets: Int[Array, "B T"], memory: Memory, context: Context) -> Float[Array, "B T D"]:
         """Hidden states of the decoder, each of which sees the targets up to its own and all of the memory."""

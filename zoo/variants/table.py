@@ -94,6 +94,9 @@ VARIANTS: tuple[Variant, ...] = (
            systems=("distilbert-sinusoidal", "transformer"), tests=(SINUSOID,)),
     choice("model.position.layout", "half", "position", "sinusoidal-half", {TABLE: "sinusoidal"}, source=position.sinusoid,
            systems=("transformer",), tests=(SINUSOID,)),
+    choice("model.position.endpoint", True, "position", "sinusoidal-endpoint", {TABLE: "sinusoidal"},
+           paper="Vaswani et al. 2017, in the authors' code (tensor2tensor); Ott et al. 2019 (fairseq)",
+           equation="PE[p, 2i] = sin(p / 10000^(i / (D/2 - 1))), PE[p, 2i+1] = cos(p / 10000^(i / (D/2 - 1))).", tests=(SINUSOID,)),
     choice(TABLE, "rope", "position", source=rope.Rope, systems=("llama", "mistral"), tests=(
         Test("complex numbers in float64", "tests/layers/test_position.py::test_rope_multiplies_complex_numbers", 1e-5),)),
     choice("model.position.layout", "interleaved", "position", "rope-interleaved", ROPE, source=rope.rotate_pairs,
@@ -174,6 +177,9 @@ VARIANTS: tuple[Variant, ...] = (
            paper="Devlin et al. 2019 (BERT's code); Le Scao et al. 2022, section 3.2.2 (BLOOM)", systems=("bert", "bloom"), tests=(WHOLE,)),
     choice("model.embedding.segments", 2, "embedding and head", "segments", equation="x_t = E[token_t] + P[t] + S[segment_t].",
            paper="Devlin et al. 2019, section 3", baseline="encoder", systems=("bert",), tests=(WHOLE,)),
+    choice("model.embedding.shared", False, "embedding and head", "two-embeddings", paper="Press & Wolf 2017, section 4, for one",
+           equation="x_s = E_source[source_s], y_t = E[target_t]; the head is tied to E.", baseline="encoder_decoder", tests=(
+               numpy("models/test_encoder_decoder.py::test_logits_are_the_reference_s"),)),
     choice("model.tie_embeddings", False, "embedding and head", "untied-head", paper="Press & Wolf 2017 for the tied one",
            equation="logits = h W^T, W [V, D] apart from the token embedding E.", systems=("llama", "t5-1.1"), tests=(WHOLE,)),
     choice("model.head.transform", True, "embedding and head", "head-transform", source=head.Head, systems=("bert",), tests=(WHOLE,)),

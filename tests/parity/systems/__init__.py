@@ -4,14 +4,15 @@ Nothing here imports torch: the stored outputs and the table are checked without
 """
 
 from tests.parity.systems.alibi import ALIBI
+from tests.parity.systems.comparisons import COMPARISONS
 from tests.parity.systems.controls import CONTROLS
 from tests.parity.systems.decoders import DECODERS
 from tests.parity.systems.elmo import ELMO
 from tests.parity.systems.encoder_decoders import ENCODER_DECODERS
 from tests.parity.systems.encoders import ENCODERS
 from tests.parity.systems.performers import PERFORMERS
-from tests.parity.systems.record import Published, System
+from tests.parity.systems.record import Comparison, Published, System
 
-__all__ = ["SYSTEMS", "Published", "System"]
+__all__ = ["COMPARISONS", "SYSTEMS", "Comparison", "Published", "System"]
 
 SYSTEMS: tuple[System, ...] = (*DECODERS, *ENCODERS, *ALIBI, *ENCODER_DECODERS, *PERFORMERS, *ELMO, *CONTROLS)

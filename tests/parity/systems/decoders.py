@@ -16,7 +16,8 @@ NEOX = {"vocab_size": V, "hidden_size": D, "intermediate_size": F, "num_hidden_l
 
 def stretched(kind: str, **more: Any) -> dict[str, Any]:
     """LLaMA with one way of stretching RoPE, trained at 8 tokens and run at 12; some pairs are kept, some stretched, some in between."""
-    return LLAMA | {"head_dim": 16, "rope_theta": 100.0, "max_position_embeddings": 8, "rope_scaling": {"rope_type": kind, "factor": 2.5, **more}}  # noqa: E501
+    scaling = {"rope_type": kind, "factor": 2.5, **more}
+    return LLAMA | {"head_dim": 16, "rope_theta": 100.0, "max_position_embeddings": 8, "rope_scaling": scaling}
 
 
 DECODERS = (
@@ -35,7 +36,8 @@ DECODERS = (
     System("gpt-j", "side by side with one norm, neighbouring pairs rotated", "GPTJForCausalLM", GPT | {"n_head": 2, "rotary_dim": 8}),
     System("llama", "RMSNorm, RoPE, SwiGLU, a key head for every query head", "LlamaForCausalLM", LLAMA | {"num_key_value_heads": 4},
            published=(Published("configs/llama.py:7b", 6_738_415_616), Published("configs/llama.py:13b", 13_015_864_320),
-                      Published("configs/llama.py:33b", 32_528_943_616), Published("configs/llama.py:65b", 65_285_660_672))),
+                      Published("configs/llama.py:33b", 32_528_943_616), Published("configs/llama.py:65b", 65_285_660_672),
+                      Published("configs/llama.py:v2-7b", 6_738_415_616), Published("configs/llama.py:v2-13b", 13_015_864_320))),
     System("llama-grouped", "GQA: two query heads to a key head", "LlamaForCausalLM", LLAMA, published=(
         Published("configs/llama.py:v2-70b", 68_976_648_192),
         Published({"vocab_size": 128256, "intermediate_size": 14336, "num_key_value_heads": 8, "rope_theta": 5e5}, 8_030_261_248,

@@ -18,7 +18,8 @@ LONG = 24
 ENCODER_DECODERS = (
     System("transformer", "post-norm, sinusoids, ReLU, one embedding for both sides and the head, times sqrt(D)", "MarianMTModel",
            PLAIN | {"activation_function": "relu", "scale_embedding": True}, published=(
-               Published("configs/transformer.py:base", 63_082_496), Published("configs/transformer.py:big", 214_245_376))),
+               Published("configs/transformer.py:base", 63_082_496, note="the paper prints 65 million"),
+               Published("configs/transformer.py:big", 214_245_376, note="the paper prints 213 million"))),
     System("marian-uneven", "sides of different sizes, SiLU, embedding not scaled, untied head", "MarianMTModel",
            PLAIN | UNEVEN | {"activation_function": "swish", "tie_word_embeddings": False}),
     System("bart", "post-norm, learned positions, norm over the embeddings, GELU", "BartForConditionalGeneration", PLAIN | UNEVEN),

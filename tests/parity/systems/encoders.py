@@ -28,9 +28,9 @@ ENCODERS = (
         Published("configs/distilbert.py:base", 66_985_530), Published("configs/distilbert.py:base", 66_362_880, without=("head",)))),
     System("distilbert-sinusoidal", "sines and cosines in turn, ReLU", "DistilBertForMaskedLM",
            DISTILBERT | {"sinusoidal_pos_embds": True, "activation": "relu"}),
-    # The class counts 1536 rows of 64 sines and cosines too: 124,197,968.
     System("roformer", "queries and keys rotated, neighbouring pairs", "RoFormerForMaskedLM", BERT, published=(
-        Published("configs/roformer.py:base", 124_197_968 - 1536 * 64),)),
+        Published("configs/roformer.py:base", 124_197_968 - 1536 * 64,
+                  note="124,197,968 with the class's table of 1536 x 64 sines and cosines, which is not learned"),)),
     System("longformer", "a window, and a global token with matrices of its own", "LongformerForMaskedLM", BERT | {"attention_window": 4},
            length=15, published=(Published("configs/longformer.py:base", 148_711_257),)),
     System("longformer-windows", "another window in every other layer, two global tokens", "LongformerForMaskedLM",

@@ -1,6 +1,6 @@
 """Performers, with random features copied. The causal rows are longer than a chunk of the loop over a row."""
 
-from tests.parity.systems.record import System
+from tests.parity.systems.record import Published, System
 
 V, LONG = 29, 70
 # Two kernels, though the kind does not read them: empty slots and unrolled layers with the first, full rows and a scan with the second.
@@ -12,9 +12,11 @@ PERFORMERS = (
            PERFORMER | {"rotary_position_emb": False}, library="performer-pytorch"),
     System("performer-causal", "FAVOR+ up to each token, GeGLU, biases, tied head", "PerformerLM",
            PERFORMER | {"rotary_position_emb": False, "causal": True, "ff_glu": True, "tie_embed": True, "qkv_bias": True,
-                        "attn_out_bias": True}, length=LONG, library="performer-pytorch"),
+                        "attn_out_bias": True}, length=LONG, library="performer-pytorch",
+           published=(Published("configs/performer.py:enwik8", 86_237_441),)),
     System("performer-rope", "FAVOR+ in both directions of rotated queries and keys", "PerformerLM",
            PERFORMER | {"rotary_position_emb": True}, ROPE, library="performer-pytorch"),
     System("performer-rope-causal", "FAVOR+ up to each token of rotated queries and keys", "PerformerLM",
-           PERFORMER | {"rotary_position_emb": True, "causal": True}, ROPE, length=LONG, library="performer-pytorch"),
+           PERFORMER | {"rotary_position_emb": True, "causal": True}, ROPE, length=LONG, library="performer-pytorch",
+           published=(Published("configs/performer.py:enwik8-rope", 85_451_009),)),
 )  # fmt: skip

@@ -24,12 +24,16 @@ class Learned(Position):
         return x + self.table[...].astype(x.dtype).at[jnp.maximum(positions, 0) + self.offset].get(mode="fill", fill_value=jnp.nan)
 
 
-def sinusoid(positions: Int[Array, "*leading"], dim: int, layout: str = "interleaved") -> Float[Array, "*leading D"]:
+def sinusoid(
+    positions: Int[Array, "*leading"], dim: int, layout: str = "interleaved", endpoint: bool = False
+) -> Float[Array, "*leading D"]:
     """Vaswani et al. 2017, section 3.5: PE[p, 2i] = sin(p / 10000^(2i/D)), PE[p, 2i+1] = cos(p / 10000^(2i/D)).
 
-    With layout "half" the sines stand in the first half and the cosines in the second, as the authors' code has it.
+    With layout "half" the sines stand in the first half and the cosines in the second. With `endpoint` the powers are i/(D/2 - 1), so that
+    the last frequency is 1/10000 itself. The authors' code (tensor2tensor) has both, and fairseq after it; Marian has halves alone.
     """
-    wavelengths = 10000.0 ** (np.arange(0, dim, 2) / dim)
+    pairs = np.arange(dim // 2)
+    wavelengths = 10000.0 ** (pairs / (dim / 2 - 1) if endpoint else 2 * pairs / dim)
     angles = positions[..., None] / wavelengths.astype(np.float32)
     axis = -1 if layout == "interleaved" else -2
     return jnp.stack([jnp.sin(angles), jnp.cos(angles)], axis=axis).reshape(*positions.shape, dim)
@@ -41,8 +45,8 @@ class Sinusoidal(Position):
     """
 
     def __init__(self, config: ResolvedConfig):
-        self.layout, self.offset = config.position.layout, config.position.offset
+        self.layout, self.offset, self.endpoint = config.position.layout, config.position.offset, config.position.endpoint
 
     def embed(self, x: Float[Array, "B T D"], positions: Int[Array, "B T"]) -> Float[Array, "B T D"]:
         """Adds the sinusoids."""
-        return x + sinusoid(positions + self.offset, x.shape[-1], self.layout).astype(x.dtype)
+        return x + sinusoid(positions + self.offset, x.shape[-1], self.layout, self.endpoint).astype(x.dtype)

@@ -1,0 +1,187 @@
+"""How a field of the config is changed, and the fingerprint that tells whether that changes anything."""
+
+import functools
+import hashlib
+import re
+import tempfile
+from functools import partial
+from pathlib import Path
+
+import jax
+import numpy as np
+
+from zoo import config as configs
+from zoo import data
+from zoo.files import cache_directory
+from zoo.models.functional import refresh, split
+from zoo.objectives import make_objective
+from zoo.training.mesh import make_mesh
+from zoo.training.run import resolve_with_vocabulary
+from zoo.training.step import drops, make_program
+
+# Small enough to be traced at once: one layer, where nothing needs two.
+BASE = {"model.dim": 16, "model.num_layers": 1, "data.sequence_length": 16, "data.batch_size": 4, "training.steps": 20,
+        "data.document_separator": "\n\n"}
+ENCODER = {"model.architecture": "encoder", "objective.kind": "masked"}
+ENCODER_DECODER = {"model.architecture": "encoder_decoder", "objective.kind": "prefix"}
+ELMO = {"model.architecture": "elmo", "objective.kind": "bidirectional", "model.num_layers": 2}
+BASES = {"decoder": {}, "encoder": ENCODER, "encoder_decoder": ENCODER_DECODER, "elmo": ELMO}
+
+ROPE = {"model.position.kind": "rope"}
+# Wide enough heads for a ramp over their pairs.
+YARN = ROPE | {"model.position.scaling.kind": "yarn", "model.position.scaling.factor": 4.0, "model.attention.head_dim": 32}
+BUCKETS, SHAW = {"model.position.kind": "relative_bias"}, {"model.position.kind": "shaw"}
+PERFORMER = {"model.attention.kind": "performer"}
+LONGFORMER = ENCODER | {"model.attention.window": 3, "model.attention.global_tokens": 1}
+
+# The value to compare with, where the default will not do for a short text.
+BEFORE = {"data.tokenizer.vocab_size": 270}
+# What else must be set for a field to be read at all.
+NEEDS = {
+    "model.layers.pattern": {"model.num_layers": 2},
+    "model.embedding.segments": ENCODER, "model.embedding.shared": ENCODER_DECODER,
+    "model.norm.unit_offset": {"model.norm.kind": "rmsnorm"},
+    "model.norm.momentum": {"model.norm.kind": "batchnorm"},
+    "model.position.theta": ROPE, "model.position.fraction": ROPE, "model.position.layout": ROPE,
+    "model.position.endpoint": {"model.position.kind": "sinusoidal"}, "model.position.scaling.kind": ROPE,
+    "model.position.scaling.factor": ROPE | {"model.position.scaling.kind": "dynamic"},
+    "model.position.scaling.original_length": YARN, "model.position.scaling.low": YARN, "model.position.scaling.high": YARN,
+    "model.position.buckets": BUCKETS, "model.position.max_distance": BUCKETS, "model.position.shared": BUCKETS,
+    "model.position.clip": SHAW, "model.position.values": SHAW,
+    "model.attention.global_tokens": ENCODER | {"model.attention.window": 3}, "model.attention.global_projections": LONGFORMER,
+    "model.attention.features": PERFORMER, "model.attention.redraw_every": PERFORMER,
+    "model.ffn.match_parameters": {"model.ffn.kind": "swiglu"},
+    "model.head.pooler": ENCODER, "model.head.next_sentence": ENCODER | {"model.head.pooler": True},
+    **{field.path: ELMO for field in configs.FIELDS if field.path.startswith("model.elmo.")},
+    **{f"objective.{name}_fraction": ENCODER for name in ("select", "mask", "random")},
+    "objective.prefix_length": ENCODER_DECODER,
+    "data.tokenizer.vocab_size": {"data.tokenizer.kind": "bpe"},
+    "schedule.final_fraction": {"schedule.kind": "cosine"},
+    "schedule.decay_fraction": {"schedule.kind": "wsd"},
+}
+OTHER = {
+    "model.num_layers": 3, "model.vocab_size": 300, "model.layers.pattern": ("a",),
+    "model.position.max_length": 32, "model.position.fraction": 0.5,
+"model.position.scaling.low": 2.0, "model.position.scaling.high": 16.0,
+    "model.position.buckets": 16, "model.attention.num_kv_heads": 2, "model.attention.head_dim": 8, "model.attention.scale": 0.7,
+    "model.attention.window": 3, "model.attention.features": 7, "model.attention.kernel": "xla", "model.ffn.hidden_dim": 40,
+    "model.init.embedding_std": 0.5, "model.elmo.filters": (1, 8, 2, 8), "model.architecture": "encoder", "objective.kind": "masked",
+    "objective.prefix_length": 5, "objective.chunk_tokens": 4, "data.document_separator": "e", "data.validation_fraction": 0.3,
+    "data.tokenizer.vocab_size": 280, "data.tokenizer.kind": "characters", "data.sequence_length": 8, "optimizer.clip_norm": 1e-3,
+    "schedule.warmup_steps": 5, "training.accumulation_steps": 2, "training.eval_batches": 1,
+}
+# What comes with a choice, because it could not be alone.
+WITH = {("data.tokenizer.kind", "bpe"): {"data.tokenizer.vocab_size": 270}}
+for name in configs.BY_PATH["model.position.scaling.kind"].choices:
+    # At its default of 1 most ways to stretch do nothing.
+    WITH["model.position.scaling.kind", name] = {"model.position.scaling.factor": 4.0 if name != "none" else 1.0}
+# What comes with another value of a field, because it could not be alone.
+BESIDE = {
+    "model.layers.pattern": {"model.layers.kinds.a.attention.window": 3},
+    "model.architecture": {"objective.kind": "masked"}, "objective.kind": {"model.architecture": "encoder"},
+}
+
+
+def other_value(field):
+    """A valid value that is not the default's."""
+    if field.path in OTHER:
+        return OTHER[field.path]
+    if field.choices:
+        return next(name for name in reversed(field.choices) if name != field.default)
+    if field.kind is bool:
+        return not field.default
+    if field.kind is int:
+        return BASE.get(field.path, field.default) * 2 or 3
+    return field.default * (2.0 if field.default == field.minimum else 0.5) or 0.25
+
+
+def beside(field):
+    """What is set together with a field's other value."""
+    return BESIDE.get(field.path) or WITH.get((field.path, other_value(field)), {})
+
+
+@functools.cache
+def text():
+    """A file of short documents; it lies in the cache of the tests, which is removed at their end."""
+    path = Path(tempfile.mkdtemp(dir=cache_directory())) / "text.txt"
+    path.write_text("\n\n".join(f"Line {i} tells of {i * i} sheep and {i % 7} wolves that never met." for i in range(60)))
+    return path
+
+
+def resolve(changes):
+    """The resolved config of `BASE` and these changes.
+
+    Raises:
+        ConfigError: where they are refused.
+    """
+    return resolve_with_vocabulary(configs.override(configs.default(), {"data.source": f"text:{text()}"} | BASE | changes))
+
+
+FOUND = {}
+
+
+def fingerprint(config, forward_only=False) -> str:
+    """Hash of everything that a result of this config is computed from: batches, initial state, training and evaluation steps.
+
+    With `forward_only` of the initial state and the forward pass in training, which takes a third of the time.
+    """
+    name = configs.identity(config), forward_only
+    if name not in FOUND:
+        FOUND[name] = _fingerprint(config, forward_only)
+    return FOUND[name]
+
+
+def _fingerprint(config, forward_only):
+    dataset = data.load(config)
+    objective = make_objective(config, dataset.tokenizer)
+    program = make_program(config, objective, make_mesh(config, jax.devices()[:1]))
+    with dataset.training_batches() as endless:
+        batches = [next(endless) for _ in range(2)]
+    batches += dataset.evaluation_batches()
+    constants, state = program.constants(config.seed), program.abstract_state
+    steps = [
+        jax.jit(partial(forward, config, objective)).trace(state, batches[0], constants),
+    ] if forward_only else [
+        program.train_step.trace(state, batches[0], constants),
+        program.eval_step.trace(state["params"], state["stats"], batches[0], constants),
+    ]  # fmt: skip
+    programs = [live(traced.jaxpr) for traced in (program.initial_state.trace(np.int32(0)), *steps)]
+    digest = hashlib.sha256()
+    for array in [*jax.tree.leaves((batches, constants)), *(constant for _, held in programs for constant in held)]:
+        digest.update(np.ascontiguousarray(array).tobytes())
+    for equations, _ in programs:
+        digest.update(re.sub(r"0x[0-9a-f]+", "", equations).encode())
+    return digest.hexdigest()
+
+
+def forward(config, objective, state, batch, constants):
+    """Loss, sums and statistics of a step in training, before anything is differentiated."""
+    stats = refresh(objective.model, state["stats"], constants["seed"], state["step"])
+    key = jax.random.key(constants["seed"]) if drops(config) else None
+    return objective.sums(split(objective.model)[0], state["params"], stats, batch, constants, key, training=True)
+
+
+def live(closed):
+    """(text, constants) of what the results of a traced program depend on: what is computed and never used changes nothing."""
+    jaxpr = closed.jaxpr
+    used, kept = {id(variable) for variable in jaxpr.outvars}, []
+    for equation in reversed(jaxpr.eqns):
+        if equation.effects or not used.isdisjoint(map(id, equation.outvars)):
+            kept.append(equation)
+            used |= set(map(id, equation.invars))
+    constants = [value for variable, value in zip(jaxpr.constvars, closed.consts, strict=True) if id(variable) in used]
+    inside = [constant for equation in kept for program in programs_of(equation) for constant in constants_of(program)]
+    return str(jaxpr.replace(eqns=kept[::-1])), constants + inside
+
+
+def programs_of(equation):
+    """The traced programs that an equation holds, with their constants."""
+    return [value for value in jax.tree.leaves(equation.params, is_leaf=lambda node: hasattr(node, "consts")) if hasattr(value, "consts")]
+
+
+def constants_of(closed):
+    """Every array that a traced program and the programs inside it hold."""
+    yield from closed.consts
+    for equation in closed.jaxpr.eqns:
+        for program in programs_of(equation):
+            yield from constants_of(program)

@@ -1,0 +1,60 @@
+"""What a token sees through one attention layer: every kind of mask on every kernel, measured by gradients against sets made by loops."""
+
+import numpy as np
+import pytest
+
+from tests.visibility import CAUSAL, FULL, ON_ANY_DEVICE, SITUATIONS, T, check, of_layer
+from zoo.layers import attention, banded, performer
+
+BANDED = {name: situation for name, situation in SITUATIONS.items() if situation.in_order and situation.fields.get("window")}
+WITHOUT_DOCUMENTS = [name for name, situation in (CAUSAL | FULL).items() if situation.documents is None]
+
+
+@pytest.mark.parametrize("kernel", ON_ANY_DEVICE)
+@pytest.mark.parametrize("name", SITUATIONS)
+def test_a_token_sees_what_the_mask_says(name, kernel):
+    check(of_layer(SITUATIONS[name], {"model.attention.kernel": kernel}), SITUATIONS[name])
+
+
+@pytest.mark.parametrize("kernel", ON_ANY_DEVICE)
+@pytest.mark.parametrize("name", BANDED)
+def test_a_token_sees_the_same_in_blocks(name, kernel, monkeypatch):
+    monkeypatch.setattr(banded, "SMALLEST_BLOCK", 2)
+    sizes = []
+
+    def spied(kernel, size, *arguments):
+        sizes.append(size)
+        return banded.banded_attention(kernel, size, *arguments)
+
+    monkeypatch.setattr(attention, "banded_attention", spied)
+    check(of_layer(BANDED[name], {"model.attention.kernel": kernel}), BANDED[name])
+    assert set(sizes) == {2}
+
+
+@pytest.mark.parametrize("name", WITHOUT_DOCUMENTS)
+def test_a_performer_s_token_sees_what_the_mask_says(name, monkeypatch):
+    monkeypatch.setattr(performer, "CHUNK", 5)
+    monkeypatch.setattr(performer, "CAUSAL_CHUNK", 5)
+    check(of_layer(SITUATIONS[name], {"model.attention.kind": "performer", "model.position.kind": "rope"}), SITUATIONS[name])
+
+
+@pytest.mark.parametrize(("name", "expected"), [
+    ("causal", [0, 1, 2, 3, 4, 5, 6]),
+    ("causal, ending in empty slots", [0, 1, 2, 3, 4, 5, 6]),
+    ("causal documents", [5, 6]),
+    ("causal, window 3", [4, 5, 6]),
+    ("bidirectional", [*range(T)]),
+    ("bidirectional, with holes", [0, 1, 2, 3, 6, 7, 8, 9, 10]),
+    ("bidirectional documents", [5, 6, 7, 8, 9, 10, 11]),
+    ("bidirectional, window 5", [4, 5, 6, 7, 8]),
+    ("bidirectional, with holes, window 5", [6, 7, 8]),
+    ("bidirectional, window 3, global_tokens 2", [0, 1, 5, 6, 7]),
+    ("bidirectional, with holes, window 3, global_tokens 1, global_projections True", [0, 6, 7]),
+])  # fmt: skip
+def test_the_sets_are_those_that_a_person_would_write(name, expected):
+    assert np.flatnonzero(SITUATIONS[name].seen()[0, 6]).tolist() == expected
+
+
+def test_a_global_token_sees_all_that_is_there():
+    assert SITUATIONS["bidirectional, window 3, global_tokens 2"].seen()[0, 1].all()
+    assert SITUATIONS["bidirectional, with holes, window 3, global_tokens 2"].seen()[0, 1].sum() == T - 3

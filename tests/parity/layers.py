@@ -1,0 +1,54 @@
+"""One layer of ours against one of another library, outside of any model."""
+
+from collections.abc import Callable, Iterable
+
+import jax
+import numpy as np
+import torch
+from flax import nnx
+
+from tests.building import call
+from tests.parity.harness import gradient_differences, relative_difference
+from zoo.interop.mapping import Rules, flatten, to_zoo
+from zoo.layers.context import Context
+from zoo.models.functional import split
+
+Differences = tuple[float, float]
+
+
+def layer_differences(
+    ours: nnx.Module, context: Context, theirs: torch.nn.Module, run: Callable[[torch.Tensor], torch.Tensor], rules: Rules,
+    shape: tuple[int, ...],
+) -> Differences:  # fmt: skip
+    """Of the output, and of the gradients of the input and of all parameters, for a random input and a random functional.
+
+    Args:
+        ours: abstract.
+        context: what it is called with.
+        theirs: with its weights.
+        run: calls it.
+        rules: which of our parameters are in its tensors.
+        shape: that of the input.
+    """
+    generator = np.random.default_rng(5)
+    x, weights = (generator.standard_normal(shape).astype(np.float32) for _ in range(2))
+    graph, abstract, _ = split(ours)
+    values = to_zoo(rules, {name: tensor.detach().numpy() for name, tensor in theirs.state_dict().items()}, abstract)
+
+    def functional(values, x):
+        out = nnx.merge(graph, values, {})(x, context)
+        return (out * weights).sum(), out
+
+    (_, out), (gradients, d_x) = call(jax.value_and_grad(functional, (0, 1), has_aux=True), values, x)
+    their_x = torch.tensor(x, requires_grad=True)
+    their_out = run(their_x)
+    (their_out * torch.tensor(weights)).sum().backward()
+    expected = flatten(to_zoo(rules, {name: parameter.grad.numpy() for name, parameter in theirs.named_parameters()}, abstract))
+    moved = gradient_differences(flatten(gradients) | {"x": d_x}, expected | {"x": their_x.grad.numpy()})
+    return relative_difference(out, their_out.detach().numpy()), max(moved.values())
+
+
+def largest(cases: Iterable[Differences]) -> Differences:
+    """The largest difference of the outputs, and of the gradients."""
+    outputs, gradients = zip(*cases, strict=True)
+    return max(outputs), max(gradients)

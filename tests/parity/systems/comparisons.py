@@ -1,0 +1,14 @@
+"""Comparisons that are not of whole models with random weights: parts of models, a term of the loss, published states."""
+
+from tests.parity.systems.record import Comparison
+
+COMPARISONS = (
+    Comparison("shaw-attention", "one layer's attention with vectors for keys and values, no distance clipped", "VitsAttention",
+               "tests.parity.test_shaw"),
+    Comparison("sinks", "one layer's attention with a sink per head, with and without a window", "GptOssAttention",
+               "tests.parity.test_sinks"),
+    Comparison("z-loss", "a loss: cross-entropy and the squared logarithm of its normaliser",
+               "router_z_loss_func beside torch's cross_entropy", "tests.parity.test_z_loss"),
+    Comparison("elmo-published", "the authors' small models, clipped, with and without a skip connection: states of 30 sentences each",
+               "files of states in the tests of AllenNLP and bilm-tf", "tests.parity.test_elmo_published"),
+)  # fmt: skip

@@ -1,0 +1,82 @@
+"""Every field that a part of a model may set for itself changes that part, or is refused: kinds of layers, and an encoder-decoder's sides.
+
+What is compared is the initial state and the forward pass in training; how they become a step is the same for every model.
+"""
+
+import pytest
+
+from tests.every_field import ENCODER, ENCODER_DECODER, NEEDS, beside, fingerprint, other_value, resolve
+from zoo import config as configs
+from zoo.config.scopes import KINDS, SIDES, overridable, scoped
+from zoo.errors import ConfigError
+
+PATTERN = {"model.layers.pattern": ("one", "two"), "model.num_layers": 2, f"{KINDS}.one.residual": True, f"{KINDS}.two.residual": True}
+BASES = {f"{KINDS}.one": PATTERN, "model.encoder": ENCODER_DECODER, "model.decoder": ENCODER_DECODER}
+BUCKETS = ("model.position.buckets", "model.position.max_distance", "model.position.shared")
+GLOBAL = ("model.attention.global_tokens", "model.attention.global_projections")
+# What is refused, by the part and by whether the part itself makes the choice that the field belongs to, or the whole model does.
+REFUSED = {
+    # Positions that are added to the embedding are no layer's; a kind of layers has tables of its own, or all share one.
+    (f"{KINDS}.one", True): {"model.position.max_length", "model.position.offset", "model.position.shared"},
+    (f"{KINDS}.one", False): {"model.position.max_length", "model.position.offset", *BUCKETS},
+    ("model.encoder", True): set(),
+    # A window of the whole model would mean something else on each side.
+    ("model.encoder", False): set(GLOBAL),
+    # Early tokens of a decoder must not see later ones; in parallel blocks there is no place for cross-attention.
+    ("model.decoder", True): {"model.parallel", *GLOBAL},
+    ("model.decoder", False): {"model.parallel", *GLOBAL},
+}
+
+
+def changed_and_before(scope, field, inside):
+    """The config in which a part has another value of a field, and the one without.
+
+    Args:
+        scope: the part.
+        field: of the whole model.
+        inside: what the field needs is set for the part alone; else for the whole model.
+    """
+    def placed(changes):
+        fixed = ENCODER if scope in SIDES else ()
+        return {scoped(scope, path) if inside and path in overridable(scope) else path: value
+                for path, value in changes.items() if path not in fixed}
+
+    own_table = inside and scope not in SIDES and field.path in BUCKETS[:2]
+    before = BASES[scope] | placed(NEEDS.get(field.path, {}) | ({"model.position.shared": False} if own_table else {}))
+    other = {scoped(scope, path): value for path, value in {**beside(field), field.path: other_value(field)}.items()}
+    return resolve(before | other), resolve(before)
+
+
+CASES = [(scope, path, inside) for scope in BASES for path in overridable(scope) for inside in (True, False)
+         if inside or path in NEEDS]  # fmt: skip
+
+
+@pytest.mark.parametrize(("scope", "path", "inside"), [
+    # A kind of layers costs little; the sides are traced with `make test-all`.
+    pytest.param(*case, marks=[pytest.mark.slow] if case[0] in SIDES else []) for case in CASES])
+def test_a_field_of_a_part_changes_the_result(scope, path, inside):
+    field = configs.BY_PATH[path]
+    if path in REFUSED[scope, inside]:
+        with pytest.raises(ConfigError) as refusal:
+            changed_and_before(scope, field, inside)
+        named = {path.rsplit(".", 1)[-1], "global_tokens" if path in GLOBAL else path, "position.shared" if path in BUCKETS else path}
+        assert any(name in problem for problem in refusal.value.problems for name in named), refusal.value.problems
+        return
+    changed, before = changed_and_before(scope, field, inside)
+    assert fingerprint(changed, forward_only=True) != fingerprint(before, forward_only=True)
+
+
+@pytest.mark.parametrize("changes", [
+    # What a part sets to what it is anyway makes no other program: the fingerprint sees the computation and not the config.
+    PATTERN | {f"{KINDS}.one.attention.num_heads": 4, f"{KINDS}.two.ffn.kind": "gelu"},
+    pytest.param(ENCODER_DECODER | {"model.encoder.num_layers": 1, "model.decoder.norm.placement": "pre"}, marks=pytest.mark.slow),
+], ids=["kinds", "sides"])
+def test_a_part_like_the_rest_is_no_change(changes):
+    before = {path: value for path, value in changes.items() if path in configs.BY_PATH or path.endswith("residual")}
+    assert before != changes
+    assert fingerprint(resolve(changes), forward_only=True) == fingerprint(resolve(before), forward_only=True)
+
+
+def test_the_lists_name_fields_that_a_part_may_set():
+    for (scope, _), paths in REFUSED.items():
+        assert paths <= set(overridable(scope))

@@ -1,0 +1,155 @@
+"""Which inputs can influence an output, read off gradients; and situations in which the answer is made by a loop."""
+
+from dataclasses import dataclass, field
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from tests import reference
+from tests.building import ENCODER, call, random_statistics, random_values, tiny, with_values
+from zoo.layers.attention import Attention
+from zoo.layers.context import Context
+from zoo.layers.kernels import KERNELS
+from zoo.models.architectures import make_model
+
+ON_ANY_DEVICE = [name for name in KERNELS if name != "cudnn"]
+T = 12
+COUNTING = np.arange(T)[None]
+# Three documents, one and a part of another, and one that fills its row; each counts from 0. Short ones come first: where the next one
+# begins, their tokens are near in place and in position, and only their number keeps them apart.
+NUMBERS = np.array([[1] * 2 + [2] * 3 + [3] * 7, [0] * 9 + [1] * 3, [0] * T])
+WITHIN = np.array([[*range(2), *range(3), *range(7)], [*range(9), *range(3)], [*range(T)]])
+# Full; ending in empty slots; and, where a row is seen as a whole, with holes: a token stands at the place of its position.
+ENDING = np.array([[*range(T)], [*range(8)] + [-1] * 4])
+HOLED = np.where(np.isin(np.arange(T), [4, 5, 11]), -1, np.stack([np.arange(T)] * 2))
+# Empty slots before the tokens: no token stands at the place of its position.
+SHIFTED = np.array([[-1, -1, *range(10)], [*range(5), *[-1] * 7]])
+
+
+@dataclass(frozen=True)
+class Situation:
+    """Rows of tokens and what a layer limits, for the layer and for the loop.
+
+    Attributes:
+        positions, documents, causal, in_order: as in `Context`.
+        fields: of `model.attention`.
+    """
+
+    positions: np.ndarray
+    documents: np.ndarray | None = None
+    causal: bool = True
+    in_order: bool = False
+    fields: dict = field(default_factory=dict)
+
+    @property
+    def overrides(self):
+        """Config fields."""
+        own = {f"model.attention.{name}": value for name, value in self.fields.items()}
+        return {"data.sequence_length": T, "model.dim": 8} | ({} if self.causal else ENCODER) | own
+
+    @property
+    def rows(self):
+        """Number of rows."""
+        return 2 if len(self.positions) == 1 else len(self.positions)
+
+    @property
+    def context(self):
+        """The context."""
+        documents = None if self.documents is None else jnp.asarray(self.documents)
+        return Context(jnp.asarray(self.positions), documents, self.causal, self.in_order)
+
+    def filled(self):
+        """[B, T]: is there a token?"""
+        return np.broadcast_to(self.positions >= 0, (self.rows, T))
+
+    def seen(self):
+        """[B, T, T], by a loop over tokens: what each token of a row sees of its own row."""
+        positions = np.broadcast_to(self.positions, (self.rows, T))
+        documents = [None] * self.rows if self.documents is None else self.documents
+        window, first = self.fields.get("window", 0), self.fields.get("global_tokens", 0)
+        return np.stack([reference.visible(row, numbers, window, self.causal, first) for row, numbers in zip(positions, documents)])
+
+
+def check(found, situation, seen=None):
+    """Compares [B, T, B, T] with the sets of the situation, or others, for every token that is not an empty slot."""
+    filled = situation.filled()
+    for b, expected in enumerate(situation.seen() if seen is None else seen):
+        np.testing.assert_array_equal(found[b, :, b][filled[b]], expected[filled[b]])
+        for other in set(range(situation.rows)) - {b}:
+            assert not found[b, :, other].any()
+
+
+def of_layer(situation, overrides=None):
+    """[B, T, B, T]: does token s of row c enter what attention gives token t of row b?"""
+    layer = Attention(tiny(situation.overrides | (overrides or {})).model)
+    values, stats = random_values(layer, 1), random_statistics(layer, 2)
+    x, direction = normal(situation.rows, T, 8), normal(8, seed=4)
+
+    def outputs(x):
+        return with_values(layer, values, stats)(x, situation.context) @ direction
+
+    return influences(call(jax.jacrev(outputs), x))
+
+
+def of_model(situation, overrides=None):
+    """The same for a whole model of 2 layers or as many as `overrides` say. Every token has an embedding of its own."""
+    rows = situation.rows
+    changes = situation.overrides | {"model.vocab_size": rows * T + (not situation.causal)} | (overrides or {})
+    model = make_model(tiny(changes))
+    values, stats, direction = random_values(model, 1), random_statistics(model, 2), normal(8, seed=4)
+    tokens = jnp.arange(rows * T).reshape(rows, T)
+
+    def outputs(embedding):
+        return with_values(model, values | {"embedding": embedding}, stats)(tokens, situation.context) @ direction
+
+    found = call(jax.jacrev(outputs), values["embedding"])[..., : rows * T, :]
+    return influences(found.reshape(rows, T, rows, T, 8))
+
+
+def influences(jacobian):
+    """Where a Jacobian whose last dimension is that of one input vector is not 0."""
+    assert np.isfinite(jacobian).all()
+    return (jacobian != 0).any(axis=-1)
+
+
+def through(*layers):
+    """What layers see one after the other, the first one first: of each [.., T, T]."""
+    seen = np.eye(T, dtype=bool)
+    for layer in layers:
+        seen = (layer.astype(int) @ seen) > 0
+    return seen
+
+
+def normal(*shape, seed=3):
+    """Random numbers."""
+    return np.random.default_rng(seed).standard_normal(shape).astype(np.float32)
+
+
+CAUSAL = {
+    "causal": Situation(COUNTING, in_order=True),
+    "causal, in any order": Situation(COUNTING),
+    "causal, ending in empty slots": Situation(ENDING, in_order=True),
+    "causal, after empty slots": Situation(SHIFTED),
+    "causal documents": Situation(WITHIN, NUMBERS, in_order=True),
+    "causal documents with empty slots": Situation(np.where(np.arange(T) == 3, -1, WITHIN), NUMBERS),
+}  # fmt: skip
+FULL = {
+    "bidirectional": Situation(COUNTING, causal=False, in_order=True),
+    "bidirectional, with holes": Situation(HOLED, causal=False, in_order=True),
+    "bidirectional, after empty slots": Situation(SHIFTED, causal=False),
+    "bidirectional documents": Situation(WITHIN, NUMBERS, causal=False, in_order=True),
+}
+
+
+def windowed(situations, window, **more):
+    """The same situations with a window."""
+    return {f"{name}, " + ", ".join(f"{key} {value}" for key, value in {"window": window, **more}.items()):
+            Situation(one.positions, one.documents, one.causal, one.in_order, {"window": window, **more})
+            for name, one in situations.items() if "global_tokens" not in more or one.documents is None}
+
+
+CAUSAL_WINDOWS = windowed(CAUSAL, 3)
+WINDOWS = windowed(FULL, 5)
+GLOBAL = windowed(FULL, 3, global_tokens=2) | windowed(FULL, 3, global_tokens=1, global_projections=True)
+SITUATIONS = CAUSAL | FULL | CAUSAL_WINDOWS | WINDOWS | GLOBAL

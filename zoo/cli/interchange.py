@@ -1,0 +1,74 @@
+"""`zoo import` and `zoo export`: checkpoints of other libraries, in and out."""
+
+import argparse
+from pathlib import Path
+
+from zoo import config as configs
+from zoo.errors import ConfigError
+from zoo.interop.source import KINDS, find
+
+IMPORT_EXAMPLES = """examples:
+  zoo import hf:downloads/bert-base --out runs/bert
+  zoo import hf:openai-community/gpt2@607a30d783dfa663caf39e06633721c8d4cfcd7e --out runs/gpt2
+  zoo import elmo:downloads/elmo --out runs/elmo --tokenizer downloads/vocab.txt
+  zoo config show runs/bert; python eval.py runs/bert --text FILE
+  python train.py --config=runs/gpt2/config.json --config.training.start_from=runs/gpt2 --workdir=runs/tuned
+
+Sources: {sources}.
+Only safetensors are read: no pickle is ever opened and no code of a repository is fetched. A name is looked for on the hub, and in its
+cache where the hub cannot be reached; a folder never touches the network. What a config.json asks for and zoo has not is refused by
+name."""
+
+EXPORT_EXAMPLES = """examples:
+  zoo export runs/tuned --out exports/tuned
+  zoo export runs/first --class LlamaForCausalLM --step best --out exports/first
+  python -c "import transformers; transformers.AutoModelForCausalLM.from_pretrained('exports/first')"
+
+The settings are read back before anything is written, and must give the run's model again: a field that the class cannot express is
+refused by name. Dropout acts in training alone: --config.model.dropout=0 leaves it out where the class has none."""
+
+
+def add_parser(subparsers: argparse._SubParsersAction) -> None:
+    """Registers both subcommands."""
+    raw = argparse.RawDescriptionHelpFormatter
+    taken = subparsers.add_parser("import", help="make a run out of a checkpoint of another library", allow_abbrev=False,
+                                  formatter_class=raw, epilog=IMPORT_EXAMPLES.format(sources="; ".join(KINDS.values())),
+                                  description="Makes the folder of a run out of a checkpoint of another library.")
+    taken.add_argument("source", metavar="SOURCE", help="hf:DIR, hf:NAME[@REVISION], elmo:DIR or fairseq:DIR")
+    taken.add_argument("--out", required=True, type=Path, metavar="DIR", help="folder of the run; not there yet, or empty")
+    taken.add_argument("--class", dest="class_name", metavar="NAME", help="read it as this class (default: the one config.json names)")
+    taken.add_argument("--tokenizer", type=Path, metavar="PATH", help="tokenizer.json, vocab.txt, or a folder with one, instead of its own")
+    taken.set_defaults(handler=run_import, takes_overrides=True)
+    given = subparsers.add_parser("export", help="write a run as a checkpoint of another library", allow_abbrev=False, formatter_class=raw,
+                                  epilog=EXPORT_EXAMPLES, description="Writes a run as a checkpoint of another library.")
+    given.add_argument("run", type=Path, metavar="RUN", help="the run's folder")
+    given.add_argument("--out", required=True, type=Path, metavar="DIR", help="folder to write; not there yet, or empty")
+    given.add_argument("--class", dest="class_name", metavar="NAME",
+                       help="class to write (default: the one that it was imported as, or the first that can express it)")
+    given.add_argument("--step", default="latest", help="which checkpoint: latest, best, or a step (default: %(default)s)")
+    given.set_defaults(handler=run_export, takes_overrides=True)
+
+
+def run_import(args: argparse.Namespace) -> int:
+    """Imports, and says what was imported."""
+    changes = configs.parse_overrides(args.overrides)
+    source = find(args.source)
+    if args.class_name is not None and source.kind != "hf":
+        raise ConfigError(f"--class is for hf: sources; {source.kind}: is one class")
+    from zoo.interop.importing import import_run, lines
+
+    found, config, count = import_run(source, args.out, args.class_name, args.tokenizer, changes)
+    print("\n".join(lines(found, config, count, args.out)))
+    return 0
+
+
+def run_export(args: argparse.Namespace) -> int:
+    """Exports, and says as what."""
+    from zoo.interop.exporting import export_run, parameters
+
+    changes = configs.parse_overrides(args.overrides)
+    run, expressed, tokenizer = export_run(args.run, args.out, args.class_name, args.step, changes)
+    print(f"{args.out}: {expressed.class_name}, {parameters(run):,} parameters of step {run.step}")
+    if not tokenizer:
+        print(f"no tokenizer.json: a tokenizer of kind {run.tokenizer.kind} cannot be written for another library")
+    return 0

@@ -1,0 +1,169 @@
+"""One token more: what a model says after the tokens so far, with a cache, or by reading all of them again."""
+
+from dataclasses import dataclass, replace
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+from flax import nnx
+from jaxtyping import Array, Float, Int
+
+from zoo.layers.cache import Cache
+from zoo.layers.context import Context, Memory
+from zoo.models.functional import Params, Stats
+
+
+class Rows(NamedTuple):
+    """Token ids, filled up at the ends.
+
+    Attributes:
+        tokens: [B, P].
+        lengths: [B], how many of them are there, at least 1.
+    """
+
+    tokens: Int[Array, "B P"]
+    lengths: Int[Array, " B"]
+
+    @property
+    def positions(self) -> Int[Array, "B P"]:
+        """Counted from 0; -1 in empty slots."""
+        places = jnp.arange(self.tokens.shape[1])[None]
+        return jnp.where(places < self.lengths[:, None], places, -1)
+
+
+class Weights(NamedTuple):
+    """A model's parameters and statistics, layer by layer: an array of L layers is a tuple of L.
+
+    A stack cut up for every token would be a copy of the model per token.
+    """
+
+    params: Params
+    stats: Stats
+
+    def merged(self, graph: nnx.GraphDef) -> nnx.Module:
+        """The model. Layers are stacked only for the cutting up by the model to cancel it."""
+        def stacked(tree):
+            return jax.tree.map(lambda leaf: jnp.stack(leaf) if isinstance(leaf, tuple) else leaf, tree,
+                                is_leaf=lambda node: isinstance(node, tuple))
+
+        return nnx.merge(graph, stacked(self.params), stacked(self.stats))
+
+
+@jax.jit
+def unstacked(params: Params, stats: Stats) -> Weights:
+    """Cuts the stacks of layers up."""
+    def cut(path, leaf):
+        return tuple(jnp.unstack(leaf)) if any(key.key == "layers" for key in path) else leaf
+
+    return Weights(*(jax.tree_util.tree_map_with_path(cut, tree) for tree in (params, stats)))
+
+
+@jax.tree_util.register_dataclass
+@dataclass(frozen=True)
+class Reading:
+    """Tokens so far, to be read again for every further one; when the buffer is full the oldest leaves.
+
+    Attributes:
+        tokens: [B, S].
+        lengths: [B].
+        memory: what cross-attention reads.
+        memory_positions: and where.
+    """
+
+    tokens: Int[Array, "B S"]
+    lengths: Int[Array, " B"]
+    memory: Float[Array, "M S D"] | None = None
+    memory_positions: Int[Array, "M S"] | None = None
+
+
+State = Cache | Reading
+
+
+@dataclass(frozen=True)
+class Steps:
+    """A model as two functions: `start` reads the prompts, `step` one further token of every row.
+
+    Attributes:
+        graph: of the model.
+        has_encoder: whether it is an encoder-decoder.
+        depth: number of the decoder's layers.
+        slots: room for tokens of a row.
+        vocab_size: token ids that may be chosen.
+        cached: keep what layers need; else read everything again.
+    """
+
+    graph: nnx.GraphDef
+    has_encoder: bool
+    depth: int
+    slots: int
+    vocab_size: int
+    cached: bool
+
+    def start(self, weights: Weights, prompts: Rows, sources: Rows | None = None) -> tuple[State, Float[Array, "B V"]]:
+        """Reads the prompts.
+
+        Args:
+            weights: of `unstacked`.
+            prompts: the first tokens of every row; of an encoder-decoder, those that the decoder reads.
+            sources: what its encoder reads.
+
+        Returns:
+            The state after them, and the scores of the next token.
+        """
+        model, memory = weights.merged(self.graph), None
+        if self.has_encoder:
+            memory = model.encode(sources.tokens, Context(sources.positions, causal=False, in_order=True))
+        positions = None if memory is None else memory.positions
+        if not self.cached:
+            tokens = jnp.pad(prompts.tokens, [(0, 0), (0, self.slots - prompts.tokens.shape[1])])
+            state = Reading(tokens, prompts.lengths, None if memory is None else memory.hidden, positions)
+            return state, self._read(model, state)
+        state = Cache([{} for _ in range(self.depth)], prompts.lengths - 1, jnp.int32(prompts.tokens.shape[1] - 1), self.slots, positions)
+        context = Context(prompts.positions, in_order=True, cache=state)
+        return state, self._scores(model, prompts.tokens, memory, context, prompts.lengths - 1)
+
+    def step(self, weights: Weights, state: State, tokens: Int[Array, " B"]) -> tuple[State, Float[Array, "B V"]]:
+        """Reads one further token of every row; returns the state after it, and the scores of the next one."""
+        model = weights.merged(self.graph)
+        if not self.cached:
+            state = _appended(state, tokens)
+            return state, self._read(model, state)
+        state = state.following()
+        context = Context(state.newest[:, None], cache=state)
+        return state, self._scores(model, tokens[:, None], None, context, jnp.zeros_like(state.newest))
+
+    def _read(self, model: nnx.Module, state: Reading) -> Float[Array, "B V"]:
+        memory = None
+        if state.memory is not None:
+            repeats = state.tokens.shape[0] // state.memory.shape[0]
+            memory = Memory(jnp.repeat(state.memory, repeats, axis=0), jnp.repeat(state.memory_positions, repeats, axis=0))
+        context = Context(Rows(state.tokens, state.lengths).positions, in_order=True)
+        return self._scores(model, state.tokens, memory, context, state.lengths - 1)
+
+    def _scores(self, model, tokens, memory, context, last) -> Float[Array, "B V"]:
+        hidden = model.decode(tokens, memory, context) if self.has_encoder else model(tokens, context)
+        hidden = jnp.take_along_axis(hidden, last[:, None, None], axis=1)
+        return model.logits(hidden, context)[:, 0, : self.vocab_size]
+
+
+def _appended(state: Reading, tokens: Int[Array, " B"]) -> Reading:
+    full = state.lengths == state.tokens.shape[1]
+    shifted = jnp.where(full[:, None], jnp.roll(state.tokens, -1, axis=1), state.tokens)
+    places = jnp.where(full, state.lengths - 1, state.lengths)
+    rows = jnp.arange(tokens.shape[0])
+    return replace(state, tokens=shifted.at[rows, places].set(tokens), lengths=places + 1)
+
+
+def taken(state: State, rows: Int[Array, " N"]) -> State:
+    """The state of rows with these numbers. What cross-attention reads stays as it is."""
+    if isinstance(state, Reading):
+        return replace(state, tokens=state.tokens[rows], lengths=state.lengths[rows])
+
+    B = state.newest.shape[0]
+
+    def take(x: Array) -> Array:
+        return x.reshape(B, -1, *x.shape[1:])[rows].reshape(-1, *x.shape[1:])
+
+    layers = [{part: entry if part == "cross_attention" else jax.tree.map(take, entry) for part, entry in entries.items()}
+              for entries in state.layers]
+    return replace(state, layers=layers, newest=state.newest[rows])

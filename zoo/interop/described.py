@@ -1,0 +1,178 @@
+"""What another library's settings are for a config of ours: one table for all classes, by the setting's name.
+
+`zoo.interop.export` fills a class's settings from it and reads the result back with the class's importer, which decides whether the
+config could be expressed. So a function here may take for granted what its class has: where that is not so, the reading back says it.
+"""
+
+import math
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from zoo.config import GATED, ResolvedConfig, layer_kind, side
+from zoo.config.fields import ACTIVATION_OF
+
+
+class Described:
+    """A resolved config as settings are made of it.
+
+    Args:
+        config: the config.
+        given: settings that the model had where it came from; they are kept where ours do not say otherwise.
+
+    Attributes:
+        model: its `model` part, of an encoder-decoder the encoder's.
+        decoder: the decoder's; that of the whole model where there are no sides.
+        layers: the `model` part as every layer sees it.
+        length: tokens of a row.
+    """
+
+    def __init__(self, config: ResolvedConfig, given: Mapping[str, Any]):
+        both = config.model.architecture == "encoder_decoder"
+        self.config, self.given, self.length = config, given, config.data.sequence_length
+        self.model = side(config.model, "encoder") if both else config.model
+        self.decoder = side(config.model, "decoder") if both else config.model
+        pattern = config.model.layers.pattern
+        kinds = {name: layer_kind(config.model, name) for name in pattern}
+        self.layers = [kinds[pattern[layer % len(pattern)]] if pattern else self.model for layer in range(self.model.num_layers)]
+
+    @property
+    def whole(self) -> ResolvedConfig:
+        """The `model` part of the whole."""
+        return self.config.model
+
+    @property
+    def windows(self) -> list[int]:
+        """Keys that a query sees, layer by layer; 0 for all."""
+        return [layer.attention.window for layer in self.layers]
+
+    def theta(self, local: bool) -> float:
+        """RoPE's base in the first layer that rotates and has a window, or has none; of any layer where there is no such."""
+        turned = [layer for layer in self.layers if layer.position.kind == "rope"] or self.layers
+        chosen = [layer for layer in turned if (layer.attention.window > 0) == local]
+        return (chosen or turned)[0].position.theta
+
+    def rotary(self) -> ResolvedConfig:
+        """The position fields of a layer without a window, as far as there is one, that rotates."""
+        turned = [layer for layer in self.layers if layer.position.kind == "rope"] or self.layers
+        return next((layer for layer in turned if not layer.attention.window), turned[0]).position
+
+
+def hidden_dim(model: ResolvedConfig) -> int:
+    """F as it is built, the matching of parameters included."""
+    from zoo.layers.feedforward import hidden_dim as built
+
+    return built(model)
+
+
+def activation(run: Described, tanh: str = "gelu_new") -> str:
+    """The name of the activation inside the feed-forward; `tanh` is what the class calls GELU by tanh."""
+    name = ACTIVATION_OF[run.model.ffn.kind]
+    return tanh if name == "gelu" and run.model.ffn.gelu_approximation == "tanh" else name
+
+
+def positions(run: Described) -> int:
+    """The number of positions: rows of a learned table, distances, or the length that a stretched RoPE counts from; where it changes
+    nothing, what it was, and else the length of a row."""
+    position = run.model.position
+    if position.kind == "learned":
+        return position.max_length + position.offset
+    if position.kind == "shaw":
+        return position.clip + 1
+    if run.rotary().kind == "rope" and run.rotary().scaling.kind == "dynamic":
+        return run.rotary().scaling.original_length
+    return next((run.given[name] for name in ("max_position_embeddings", "n_positions", "max_seq_len") if name in run.given), run.length)
+
+
+def stretched(run: Described) -> dict[str, Any] | None:
+    """`rope_scaling`."""
+    position = run.rotary()
+    if position.kind != "rope" or position.scaling.kind == "none":
+        return None
+    scaling = position.scaling
+    found = {"rope_type": scaling.kind, "factor": scaling.factor}
+    if scaling.kind in ("yarn", "llama3"):
+        low, high = {"yarn": ("beta_slow", "beta_fast"), "llama3": ("low_freq_factor", "high_freq_factor")}[scaling.kind]
+        found |= {"original_max_position_embeddings": scaling.original_length, low: scaling.low, high: scaling.high}
+    return found
+
+
+def window(run: Described) -> int | None:
+    """The window of the layers that have one."""
+    return max(run.windows, default=0) or None
+
+
+def query_scalar(run: Described) -> float:
+    """q in a scale of q^-0.5; whole where it can be."""
+    scalar = run.model.attention.scale**-2
+    return round(scalar) if math.isclose(round(scalar) ** -0.5, run.model.attention.scale, rel_tol=1e-15) else scalar
+
+
+def scaled(run: Described) -> bool:
+    """Whether scores are divided by the root of a head's width."""
+    return math.isclose(run.model.attention.scale, run.model.attention.head_dim**-0.5)
+
+
+def t5_feed_forward(run: Described) -> str:
+    """T5's name of the feed-forward; its GELU in a gated one is by tanh."""
+    gated, name = run.model.ffn.kind in GATED, activation(run)
+    return f"gated-{name.removesuffix('_new')}" if gated else name
+
+
+Setting = Callable[[Described], Any]
+
+SETTINGS: dict[str, Setting] = {
+    # Sizes
+    **dict.fromkeys(("vocab_size", "num_tokens"), lambda run: run.model.vocab_size),
+    **dict.fromkeys(("hidden_size", "n_embd", "d_model", "dim"), lambda run: run.model.dim),
+    **dict.fromkeys(("num_hidden_layers", "n_layer", "n_layers", "num_layers", "encoder_layers", "depth"),
+                    lambda run: run.model.num_layers),
+    **dict.fromkeys(("decoder_layers", "num_decoder_layers"), lambda run: run.decoder.num_layers),
+    **dict.fromkeys(("num_attention_heads", "n_head", "n_heads", "num_heads", "encoder_attention_heads", "heads"),
+                    lambda run: run.model.attention.num_heads),
+    "decoder_attention_heads": lambda run: run.decoder.attention.num_heads,
+    "num_key_value_heads": lambda run: run.model.attention.num_kv_heads,
+    **dict.fromkeys(("head_dim", "d_kv", "dim_head"), lambda run: run.model.attention.head_dim),
+    **dict.fromkeys(("intermediate_size", "hidden_dim", "d_ff", "n_inner", "encoder_ffn_dim"), lambda run: hidden_dim(run.model)),
+    "decoder_ffn_dim": lambda run: hidden_dim(run.decoder),
+    "type_vocab_size": lambda run: run.model.embedding.segments,
+    # Feed-forward and norms
+    **dict.fromkeys(("hidden_act", "activation_function", "activation"), activation),
+    "hidden_activation": lambda run: activation(run, "gelu_pytorch_tanh"),
+    "feed_forward_proj": t5_feed_forward,
+    **dict.fromkeys(("layer_norm_epsilon", "layer_norm_eps", "rms_norm_eps"), lambda run: run.model.norm.epsilon),
+    "use_parallel_residual": lambda run: run.model.parallel != "none",
+    **dict.fromkeys(("attention_bias", "qkv_bias", "attn_out_bias"), lambda run: run.model.attention.bias),
+    "mlp_bias": lambda run: run.model.ffn.bias,
+    # Positions
+    **dict.fromkeys(("max_position_embeddings", "n_positions", "max_seq_len"), positions),
+    **dict.fromkeys(("rope_theta", "rotary_emb_base"), lambda run: run.theta(local=False)),
+    "rope_local_base_freq": lambda run: run.theta(local=True),
+    "rope_scaling": stretched,
+    "rotary_pct": lambda run: run.model.position.fraction,
+    "rotary_dim": lambda run: round(run.model.position.fraction * run.model.attention.head_dim),
+    "no_rope_layers": lambda run: [int(layer.position.kind != "none") for layer in run.layers],
+    "position_embedding_type": lambda run: "relative_key" if run.model.position.kind == "shaw" else "absolute",
+    "sinusoidal_pos_embds": lambda run: run.model.position.kind == "sinusoidal",
+    "relative_attention_num_buckets": lambda run: run.model.position.buckets,
+    "relative_attention_max_distance": lambda run: run.model.position.max_distance,
+    # Attention
+    "sliding_window": window,
+    "use_sliding_window": lambda run: window(run) is not None,
+    "layer_types": lambda run: ["sliding_attention" if keys else "full_attention" for keys in run.windows],
+    "attention_window": lambda run: [keys - 1 for keys in run.windows],
+    "query_pre_attn_scalar": query_scalar,
+    "scale_attn_weights": scaled,
+    "attn_logit_softcapping": lambda run: run.model.attention.softcap or None,
+    "nb_features": lambda run: None if run.model.attention.features == "auto" else run.model.attention.features,
+    "feature_redraw_interval": lambda run: run.model.attention.redraw_every or None,
+    "causal": lambda run: run.model.architecture == "decoder",
+    # Embedding and head
+    **dict.fromkeys(("tie_word_embeddings", "tie_embed"), lambda run: run.model.tie_embeddings),
+    "scale_embedding": lambda run: run.model.embedding.scale == "sqrt_dim",
+    "final_logit_softcapping": lambda run: run.model.head.softcap or None,
+    # Training
+    **dict.fromkeys(("dropout", "dropout_rate", "hidden_dropout", "hidden_dropout_prob", "resid_pdrop", "embd_pdrop", "emb_pdrop"),
+                    lambda run: run.model.dropout),
+    **dict.fromkeys(("attention_dropout", "attn_pdrop", "attention_probs_dropout_prob"), lambda run: run.model.attention.dropout),
+    **dict.fromkeys(("initializer_range", "init_std"), lambda run: run.model.init.std if run.model.init.kernel == "normal" else 0.02),
+}  # fmt: skip
