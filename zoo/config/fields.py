@@ -271,7 +271,7 @@ FIELDS: tuple[Field, ...] = (
         "characters": "the characters of the source and one id that opens a document",
         "bpe": "byte-level byte-pair encoding, trained on the training split once and cached",
         "file": "a published one, read from `path`"}),
-    Field("data.tokenizer.path", "", str, "tokenizer.json, vocab.txt, vocab.json with merges.txt, or a folder or run with one",
+    Field("data.tokenizer.path", "", str, "tokenizer.json, vocab.txt, vocab.json with merges.txt, a SentencePiece .model, or a folder or run with one",
           when=("data.tokenizer.kind", ("file",))),
     Field("data.tokenizer.vocab_size", 8192, int, "size of a trained vocabulary", minimum=258, when=("data.tokenizer.kind", ("bpe",))),
     Field("data.sequence_length", 128, int, "T, tokens per row", minimum=1),

@@ -7,16 +7,18 @@ from typing import Any, Self
 
 import numpy as np
 
+from zoo.data.sentencepieces import read_sentencepiece
 from zoo.data.sources import Documents
 from zoo.data.tokenizers import Tokenizer, byte_of_symbol, tokenizer_class
 from zoo.errors import ConfigError, DataError
 
+SENTENCEPIECE_NAMES = ("tokenizer.model", "spiece.model", "sentencepiece.bpe.model")
 # What opens a document, in the order in which a vocabulary is searched, and what hides a token.
 OPENING = ("[CLS]", "<s>", "<|begin_of_text|>", "<bos>", "<|endoftext|>", "</s>", "<pad>")
 MASKS = ("[MASK]", "<mask>")
 # Special tokens of files that only list a vocabulary.
 LISTED = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "<s>", "<pad>", "</s>", "<unk>", "<mask>", "<|endoftext|>")
-READ = "tokenizer.json, vocab.txt, or vocab.json with merges.txt"
+READ = "tokenizer.json, vocab.txt, vocab.json with merges.txt, or a SentencePiece .model"
 
 
 class PublishedTokenizer(Tokenizer):
@@ -153,7 +155,8 @@ def _with_specials(model: Any, tokens: Any) -> Any:
 def _file_of(path: Path) -> tuple[Path, Any]:
     """The file that is read, and what reads it."""
     if path.is_dir():
-        readers = {"tokenizer.json": _from_json, "vocab.txt": _from_vocabulary, "vocab.json": _from_merges}
+        readers = {"tokenizer.json": _from_json, "vocab.txt": _from_vocabulary, "vocab.json": _from_merges,
+                   **dict.fromkeys(SENTENCEPIECE_NAMES, read_sentencepiece)}
         found = next((path / name for name in readers if (path / name).is_file()), None)
         if found is None:
             raise ConfigError(f"data.tokenizer.path={path}: the folder has no tokenizer that can be read; expected {READ}")
@@ -167,6 +170,8 @@ def _file_of(path: Path) -> tuple[Path, Any]:
         if missing := [name for name in ("vocab.json", "merges.txt") if not path.with_name(name).is_file()]:
             raise ConfigError(f"data.tokenizer.path={path}: {missing[0]} is missing beside it")
         return path, _from_merges
+    if path.suffix == ".model":
+        return path, read_sentencepiece
     if path.suffix != ".json":
         raise ConfigError(f"data.tokenizer.path={path}: not a kind of file that can be read; expected {READ}")
     return path, _from_json
@@ -174,7 +179,7 @@ def _file_of(path: Path) -> tuple[Path, Any]:
 
 def read_published(path: str | Path) -> Tokenizer:
     """The tokenizer of a file, or of a folder that holds one: `tokenizer.json` of the `tokenizers` library, BERT's `vocab.txt`, GPT-2's
-    `vocab.json` with `merges.txt`; or that of a run, of whatever kind.
+    `vocab.json` with `merges.txt`, SentencePiece's `.model`; or that of a run, of whatever kind.
 
     Raises:
         ConfigError: no such file, or none that can be read.
@@ -191,7 +196,9 @@ def _read(path: Path, reader: Any, changed: int) -> Tokenizer:
     try:
         if reader is _from_json and "kind" in (content := json.loads(path.read_text(encoding="utf-8"))):
             return tokenizer_class(content["kind"]).from_json(content)
-        return PublishedTokenizer(_plain(reader(path)))
+        return reader(path) if reader is read_sentencepiece else PublishedTokenizer(_plain(reader(path)))
+    except ConfigError:
+        raise
     except DataError as error:
         raise DataError(f"{path}: {error}") from error
     except Exception as error:  # the library raises bare Exception

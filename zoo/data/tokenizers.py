@@ -299,8 +299,9 @@ TOKENIZERS: dict[str, type[Tokenizer]] = {
 def tokenizer_class(kind: str, where: str = "data.tokenizer.kind") -> type[Tokenizer]:
     """The class of that kind. Raises ConfigError, naming the field `where`, for an unknown one."""
     from zoo.data.published import PublishedTokenizer
+    from zoo.data.sentencepieces import SentencePieceTokenizer
 
-    kinds = {**TOKENIZERS, PublishedTokenizer.kind: PublishedTokenizer}
+    kinds = {**TOKENIZERS, **{read.kind: read for read in (PublishedTokenizer, SentencePieceTokenizer)}}
     if kind not in kinds:
         options = ", ".join(f'"{name}"' for name in kinds)
         raise ConfigError(f'{where}: unknown tokenizer "{kind}"{did_you_mean(kind, kinds)}; one of {options}')

@@ -25,12 +25,20 @@ class Expressed:
     Attributes:
         class_name: the class.
         settings: the content of its config.json.
-        problems: fields that the class would make something else of, one line each.
+        problems: fields that the class would make something else of, one line each; or settings that it refuses.
+        refused: whether it is the latter.
     """
 
     class_name: str
     settings: Mapping[str, Any]
     problems: tuple[str, ...]
+    refused: bool = False
+
+    @property
+    def distance(self) -> tuple[bool, bool, int]:
+        """How far the class is from the config, to be compared."""
+        other = any(line.startswith("model.architecture=") for line in self.problems)
+        return other, self.refused, len(self.problems)
 
 
 def settings_of(class_name: str | Importer, config: ResolvedConfig, given: Mapping[str, Any] | None = None) -> dict[str, Any]:
@@ -58,7 +66,7 @@ def express(class_name: str, config: ResolvedConfig, given: Mapping[str, Any] | 
         theirs = resolve_like(class_name, settings, more)
     except ConfigError as error:
         if not given:
-            return Expressed(class_name, settings, tuple(error.problems))
+            return Expressed(class_name, settings, tuple(error.problems), refused=True)
         # What the model came with does not go with what it is now.
         return express(class_name, config)
     return Expressed(class_name, settings, tuple(f"{path}={value!r}; it would be {other!r}"
@@ -134,14 +142,15 @@ def choose(config: ResolvedConfig, wanted: str | None, recorded: str | None, giv
     Raises:
         ConfigError: naming every field that the class, or the class that comes closest, cannot express.
     """
-    if name := wanted or recorded:
-        found = express(name, config, given if name == recorded else None)
-        if not found.problems:
-            return found
-        if wanted:
-            raise ConfigError([f"{name} cannot express {problem}" for problem in found.problems])
+    first = express(name, config, given if name == recorded else None) if (name := wanted or recorded) else None
+    if first is not None and not first.problems:
+        return first
+    if wanted:
+        raise ConfigError([f"{wanted} cannot express {problem}" for problem in first.problems])
     every = [express(name, config) for name in FAMILIES]
     if (fits := next((found for found in every if not found.problems), None)) is not None:
         return fits
-    closest = min(every, key=lambda found: (any(line.startswith("model.architecture=") for line in found.problems), len(found.problems)))
-    raise ConfigError(f"no class can express this config; {closest.class_name} comes closest, but for {'; '.join(closest.problems)}")
+    closest = first or min(every, key=lambda found: found.distance)
+    how = "as which it was imported" if first else "which comes closest"
+    raise ConfigError([f"no class can express this config; {closest.class_name}, {how}, cannot express {problem}"
+                       for problem in closest.problems])

@@ -1,0 +1,201 @@
+"""Cached generation with a trained model: requests in, tokens out."""
+
+from collections.abc import Iterable, Sequence
+from typing import Any, NamedTuple
+
+import jax
+import numpy as np
+from flax import nnx
+from jaxtyping import Array, Float, Int, Key
+
+from zoo.config import ResolvedConfig, layer_kind, side
+from zoo.decoding.beams import search
+from zoo.decoding.choosing import Sampling
+from zoo.decoding.sampling import begin, sample
+from zoo.decoding.steps import Rows, Steps, unstacked
+from zoo.decoding.stopping import stop_table
+from zoo.errors import ConfigError
+from zoo.models.functional import Params, Stats, split
+
+SMALLEST_BUCKET = 16
+Prompts = Sequence[Sequence[int]]
+
+
+class Generated(NamedTuple):
+    """What was made of each prompt.
+
+    Attributes:
+        tokens: [B, N], -1 after the end of a row; of beam search [B, beams, N], the best first.
+        lengths: number of new tokens of each row, the one that stopped it included: [B] or [B, beams].
+        scores: [B, beams], log p / length^alpha; None where tokens were drawn.
+    """
+
+    tokens: Int[np.ndarray, "*rows N"]
+    lengths: Int[np.ndarray, "*rows"]
+    scores: Float[np.ndarray, "B beams"] | None = None
+
+
+class Generator:
+    """A model that continues texts, or translates them.
+
+    What stands in a compiled program is the size of buffers, and these are powers of two: a stream of requests of all lengths compiles a
+    handful of programs. Temperature, top-k, top-p, stop tokens and the number of new tokens are arguments of these.
+
+    Args:
+        model: abstract, a decoder or an encoder-decoder.
+        params, stats: its values. Layers are cut up once, here, which takes as much memory again.
+        cache: keep keys and values (or FAVOR+'s sums) of the tokens so far. Without it every token reads the whole text again, which also
+            does what cannot be cached: RoPE that stretches with the length, and texts past a table of positions, whose oldest tokens leave.
+
+    Raises:
+        ConfigError: for a model that does not generate token by token, or cannot be cached.
+    """
+
+    def __init__(self, model: nnx.Module, params: Params, stats: Stats, cache: bool = True):
+        config: ResolvedConfig = model.config
+        if config.architecture not in ("decoder", "encoder_decoder"):
+            raise ConfigError(f"model.architecture={config.architecture} does not continue a text token by token")
+        self.has_encoder, self.cache = config.architecture == "encoder_decoder", cache
+        self.config = side(config, "decoder") if self.has_encoder else config
+        self.encoder = side(config, "encoder") if self.has_encoder else None
+        if cache and stretches(self.config):
+            raise ConfigError("model.position.scaling.kind=dynamic turns all keys anew whenever the text grows, so that none can be kept; "
+                              "generate without a cache")
+        self.graph = split(model)[0]
+        self.weights = unstacked(params, stats)
+
+    @property
+    def most(self) -> int | None:
+        """Most tokens of a text, prompt included, that the decoder has positions for; None for no limit."""
+        return table_length(self.config)
+
+    def generate(
+        self,
+        prompts: Prompts,
+        new_tokens: int,
+        sampling: Sampling | None = None,
+        key: Key[Array, ""] | None = None,
+        stop: Int[np.ndarray, "V Q"] | None = None,
+        sources: Prompts | None = None,
+        vocab_size: int | None = None,
+    ) -> Generated:
+        """Continues prompts.
+
+        Args:
+            prompts: token ids, of any lengths; of an encoder-decoder, the first tokens of what the decoder writes.
+            new_tokens: most tokens to make for each.
+            sampling: how they are chosen; by default the likeliest.
+            key: of the random choices; row b's depend on it and on b.
+            stop: of `stop_table`; by default nothing stops a row.
+            sources: what an encoder-decoder reads.
+            vocab_size: only ids below this are chosen; by default all that the model has.
+
+        Raises:
+            ConfigError: for a request that cannot be met.
+        """
+        sampling = (sampling or Sampling(temperature=0.0)).checked()
+        steps, stop, prompts, sources = self._request(prompts, new_tokens, stop, sources, vocab_size)
+        state, scores = begin(steps, self.weights, prompts, sources)
+        greedy = sampling.temperature == 0
+        key = jax.random.key(0) if key is None else key
+        tokens, lengths, _ = sample(steps, self.weights, state, scores, stop, _as_arrays(sampling), key, np.int32(new_tokens), greedy,
+                                    bucket(new_tokens))
+        tokens, lengths = jax.device_get((tokens, lengths))
+        return Generated(tokens[:, :new_tokens], lengths)
+
+    def beam_search(
+        self,
+        prompts: Prompts,
+        new_tokens: int,
+        beams: int = 4,
+        length_penalty: float = 1.0,
+        stop: Int[np.ndarray, "V Q"] | None = None,
+        sources: Prompts | None = None,
+        vocab_size: int | None = None,
+    ) -> Generated:
+        """Looks for the likeliest continuations: see `zoo.decoding.beams.search`.
+
+        Args:
+            prompts, new_tokens, stop, sources, vocab_size: as for `generate`.
+            beams: number of hypotheses that are kept for each prompt, and returned.
+            length_penalty: alpha; above 0 longer texts are favoured.
+
+        Raises:
+            ConfigError: for a request that cannot be met.
+        """
+        if beams < 1:
+            raise ConfigError(f"beams={beams} must be at least 1")
+        if not np.isfinite(length_penalty):
+            raise ConfigError(f"length_penalty={length_penalty} must be a number")
+        steps, stop, prompts, sources = self._request(prompts, new_tokens, stop, sources, vocab_size)
+        if beams > steps.vocab_size:
+            raise ConfigError(f"beams={beams} are more than the {steps.vocab_size} token ids that may be chosen")
+        state, scores = begin(steps, self.weights, prompts, sources)
+        found = search(steps, self.weights, state, scores, stop, np.float32(length_penalty), np.int32(new_tokens), beams, bucket(new_tokens))
+        tokens, lengths, totals = jax.device_get(found)
+        return Generated(tokens[:, :, :new_tokens], lengths, totals)
+
+    def _request(self, prompts: Prompts, new_tokens: int, stop, sources: Prompts | None, vocab_size: int | None) -> tuple[Any, ...]:
+        """Checks a request; returns what the programs take."""
+        if new_tokens < 1:
+            raise ConfigError(f"new_tokens={new_tokens} must be at least 1")
+        if self.has_encoder != (sources is not None):
+            raise ConfigError("an encoder-decoder needs sources" if self.has_encoder else "a decoder reads no sources")
+        size = self.config.vocab_size if vocab_size is None else vocab_size
+        if not 1 <= size <= self.config.vocab_size:
+            raise ConfigError(f"vocab_size={size} must be from 1 to the model's {self.config.vocab_size}")
+        prompts = self._rows("prompt", prompts, self.config, self.most)
+        longest = int(prompts.lengths.max())
+        if self.most is not None and longest + new_tokens - 1 > self.most and self.cache:
+            fits = f"at most {self.most - longest + 1} new ones fit"
+            raise ConfigError(f"{self.config.position.kind} positions end at {self.most}: after a prompt of {longest} tokens {fits}; "
+                              "generate fewer, or without a cache, where the oldest tokens leave")
+        if sources is not None:
+            sources = self._rows("source", sources, self.encoder, table_length(self.encoder))
+            if len(sources.lengths) != len(prompts.lengths):
+                raise ConfigError(f"{len(prompts.lengths)} prompts and {len(sources.lengths)} sources; each prompt needs one")
+        slots = bucket(longest + new_tokens)
+        slots = min(slots, self.most) if self.most is not None and not self.cache else slots
+        stop = stop_table(size) if stop is None else stop
+        if len(stop) != size:
+            raise ConfigError(f"the table of stops is for {len(stop)} token ids, and {size} may be chosen")
+        return Steps(self.graph, self.has_encoder, self.config.num_layers, slots, size, self.cache), stop, prompts, sources
+
+    def _rows(self, name: str, rows: Prompts, config: ResolvedConfig, most: int | None) -> Rows:
+        """Rows of token ids as arrays of a common length, a power of two or the end of the table of positions."""
+        lengths = np.array([len(row) for row in rows], np.int32)
+        if not len(lengths) or not lengths.min():
+            raise ConfigError(f"there is no {name}" if not len(lengths) else f"{name} {int(lengths.argmin())} has no token")
+        longest = int(lengths.max())
+        if most is not None and longest > most:
+            raise ConfigError(f"{config.position.kind} positions end at {most}: a {name} of {longest} tokens is too long")
+        if stretches(config) and len(set(lengths.tolist())) > 1:
+            raise ConfigError(f"model.position.scaling.kind=dynamic follows the longest row of a batch; give one {name} at a time")
+        tokens = np.zeros((len(lengths), bucket(longest, most)), np.int32)
+        for row, ids in zip(tokens, rows, strict=True):
+            row[: len(ids)] = ids
+        if tokens.min() < 0 or tokens.max() >= config.vocab_size:
+            raise ConfigError(f"a {name} has a token id outside 0 .. {config.vocab_size - 1}")
+        return Rows(tokens, lengths)
+
+
+def bucket(length: int, most: int | None = None) -> int:
+    """The next power of two, at least 16, but not above `most`."""
+    size = max(SMALLEST_BUCKET, 1 << (length - 1).bit_length())
+    return size if most is None else min(size, most)
+
+
+def table_length(config: ResolvedConfig) -> int | None:
+    """Tokens that a learned table of positions has rows for, None without one; `config` as a decoder or a side sees it."""
+    return config.position.max_length if config.position.kind == "learned" else None
+
+
+def stretches(config: ResolvedConfig) -> bool:
+    """Whether any layer's RoPE depends on the length of the text."""
+    kinds: Iterable[ResolvedConfig] = [layer_kind(config, name) for name in dict.fromkeys(config.layers.pattern)] or [config]
+    return any(kind.position.kind == "rope" and kind.position.scaling.kind == "dynamic" for kind in kinds)
+
+
+def _as_arrays(sampling: Sampling) -> Sampling:
+    """As arguments of a program, of types that do not depend on how they were written."""
+    return Sampling(np.float32(sampling.temperature), np.int32(sampling.top_k), np.float32(sampling.top_p))
