@@ -20,7 +20,7 @@ from zoo.training.mesh import make_mesh
 from zoo.training.run import resolve_with_vocabulary
 from zoo.training.step import make_program
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(3600)]
 RANDOM = settings(deadline=None, derandomize=True, database=None,
                   suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much, HealthCheck.data_too_large])
 

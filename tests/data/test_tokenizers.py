@@ -202,7 +202,7 @@ def test_bpe_encodes_pieces_as_the_library_encodes_the_whole(monkeypatch):
     for size in (1, 7, 64):
         monkeypatch.setattr(tokenizers, "_CHUNK", size)
         monkeypatch.setattr(tokenizers, "_CHUNKS_AT_ONCE", 3)
-        assert len(list(tokenizers._chunks(text))) > 10
+        assert len(list(tokenizers.text_chunks(text))) > 10
         assert tokenizer.encode(text).tolist() == whole
 
 
@@ -211,7 +211,7 @@ def test_bpe_cuts_change_no_token(all_tokenizers, text, size):
     tokenizer = all_tokenizers[2]
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(tokenizers, "_CHUNK", size)
-        assert "".join(tokenizers._chunks(text)) == text
+        assert "".join(tokenizers.text_chunks(text)) == text
         assert tokenizer.encode(text).tolist() == tokenizer._model.encode(text, add_special_tokens=False).ids
 
 

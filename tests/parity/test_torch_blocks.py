@@ -1,13 +1,16 @@
 """Layers and blocks against PyTorch's own, forward and backward, with the same weights."""
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from tests.building import as_float64, call, close, counting, random_values, tiny, with_values
+from tests.building import as_float64, call, close, compiled, counting, random_statistics, random_values, tiny, with_values
 from zoo.layers.block import make_block
+from zoo.layers.context import Context
 from zoo.layers.kernels import KERNELS, Scoring
-from zoo.layers.norm import layer_norm, rms_norm
+from zoo.layers.norm import layer_norm, make_norm, rms_norm
+from zoo.models.functional import statistics_of
 
 torch = pytest.importorskip("torch")
 pytestmark = pytest.mark.parity
@@ -116,3 +119,44 @@ def test_grouped_attention_is_torch_s(kernel, kv_heads):
     close(out, expected.detach().numpy())
     for one, other in zip(gradients, inputs, strict=True):
         close(one, other.grad.numpy())
+
+
+@pytest.mark.parametrize(("scale", "momentum"), [(True, 0.9), (False, 0.25)])
+def test_batch_norm_is_torch_s_on_the_tokens_that_are_there(scale, momentum):
+    config = tiny({"model.norm.kind": "batchnorm", "model.norm.scale": scale, "model.norm.bias": scale, "model.norm.momentum": momentum,
+                   "model.norm.epsilon": 1e-3}).model
+    module, generator = make_norm(config), np.random.default_rng(5)
+    values, start = random_values(module, 6), random_statistics(module, 7)
+    positions = np.array([[0, 1, 2, 3, -1, -1, -1], [-1, -1, 0, 1, 2, 3, 4]])
+    filled = positions >= 0
+    steps, weights = generator.standard_normal((3, B, T, D)).astype(np.float32), generator.standard_normal((B, T, D)).astype(np.float32)
+
+    def use(norm, x, training):
+        return norm(x, Context(positions, training=training))
+
+    def loss(values, x, stats):
+        held = with_values(module, values, stats)
+        out = use(held, x, True)
+        return (jnp.where(filled[..., None], out, 0) * weights).sum(), (out, statistics_of(held))
+
+    theirs = torch.nn.BatchNorm1d(D, config.norm.epsilon, momentum=1 - momentum, affine=scale, dtype=torch.float64)
+    state = {"running_mean": start["mean"], "running_var": start["variance"], "num_batches_tracked": 0}
+    state |= {"weight": values["scale"], "bias": values["bias"]} if scale else {}
+    theirs.load_state_dict({name: torch.tensor(np.asarray(value)) for name, value in state.items()})
+    stats, step = start, compiled(jax.value_and_grad(loss, (0, 1), has_aux=True))
+    for x in steps:
+        (_, (out, stats)), (gradients, d_x) = step(values, x, stats)
+        inputs = tensor(x[filled])
+        theirs.zero_grad()
+        expected = theirs(inputs)
+        (expected * torch.tensor(weights[filled])).sum().backward()
+        close(out[filled], expected.detach().numpy())
+        close(d_x[filled], inputs.grad.numpy())
+        assert not d_x[~filled].any()
+        for name, parameter in theirs.named_parameters():
+            close(gradients["scale" if name == "weight" else name], parameter.grad.numpy())
+        close(stats["mean"], theirs.running_mean.numpy())
+        close(stats["variance"], theirs.running_var.numpy())
+    theirs.eval()
+    evaluated = call(lambda values, stats, x: use(with_values(module, values, stats), x, False), values, stats, steps[0])
+    close(evaluated[filled], theirs(torch.tensor(np.float64(steps[0][filled]))).detach().numpy())

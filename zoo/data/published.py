@@ -91,7 +91,7 @@ class PublishedTokenizer(Tokenizer):
     def from_json(cls, content: dict[str, Any]) -> Self:
         from tokenizers import Tokenizer as Model
 
-        return cls(_plain(Model.from_str(json.dumps(content["model"]))))
+        return cls(plain(Model.from_str(json.dumps(content["model"]))))
 
 
 def _is_byte_level(model: Any) -> bool:
@@ -104,7 +104,7 @@ def _is_byte_level(model: Any) -> bool:
             and not any(step.get("add_prefix_space") or step.get("behavior") == "Removed" for step in steps))
 
 
-def _plain(model: Any) -> Any:
+def plain(model: Any) -> Any:
     """A model that hands out a text's own tokens, however long it is, and takes special tokens that a text spells for text."""
     model.no_padding()
     model.no_truncation()
@@ -196,7 +196,7 @@ def _read(path: Path, reader: Any, changed: int) -> Tokenizer:
     try:
         if reader is _from_json and "kind" in (content := json.loads(path.read_text(encoding="utf-8"))):
             return tokenizer_class(content["kind"]).from_json(content)
-        return reader(path) if reader is read_sentencepiece else PublishedTokenizer(_plain(reader(path)))
+        return reader(path) if reader is read_sentencepiece else PublishedTokenizer(plain(reader(path)))
     except ConfigError:
         raise
     except DataError as error:

@@ -251,7 +251,7 @@ class BytePairTokenizer(Tokenizer):
         model.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
         alphabet = sorted(pre_tokenizers.ByteLevel.alphabet())
         trainer = trainers.BpeTrainer(vocab_size=size - 1, show_progress=False, initial_alphabet=alphabet)
-        model.train_from_iterator((chunk for text in training.texts for chunk in _chunks(text)), trainer)
+        model.train_from_iterator((chunk for text in training.texts for chunk in text_chunks(text)), trainer)
         tokenizer = cls(model)
         if tokenizer.vocab_size < size:
             raise DataError(
@@ -273,7 +273,7 @@ class BytePairTokenizer(Tokenizer):
         return np.concatenate(list(self.stream([text]))[1:])
 
     def stream(self, texts: Iterable[str]) -> Iterator[np.ndarray]:
-        chunks = ((number == 0, chunk) for text in texts for number, chunk in enumerate(_chunks(text)))
+        chunks = ((number == 0, chunk) for text in texts for number, chunk in enumerate(text_chunks(text)))
         while batch := list(itertools.islice(chunks, _CHUNKS_AT_ONCE)):
             encodings = self._model.encode_batch_fast([chunk for _, chunk in batch], add_special_tokens=False)
             for (opens, _), encoding in zip(batch, encodings, strict=True):
@@ -300,8 +300,10 @@ def tokenizer_class(kind: str, where: str = "data.tokenizer.kind") -> type[Token
     """The class of that kind. Raises ConfigError, naming the field `where`, for an unknown one."""
     from zoo.data.published import PublishedTokenizer
     from zoo.data.sentencepieces import SentencePieceTokenizer
+    from zoo.data.trained import UnigramTokenizer, WordPieceTokenizer
 
-    kinds = {**TOKENIZERS, **{read.kind: read for read in (PublishedTokenizer, SentencePieceTokenizer)}}
+    others = (WordPieceTokenizer, UnigramTokenizer, PublishedTokenizer, SentencePieceTokenizer)
+    kinds = TOKENIZERS | {tokenizer.kind: tokenizer for tokenizer in others}
     if kind not in kinds:
         options = ", ".join(f'"{name}"' for name in kinds)
         raise ConfigError(f'{where}: unknown tokenizer "{kind}"{did_you_mean(kind, kinds)}; one of {options}')
@@ -329,7 +331,7 @@ def _code_points(text: str) -> np.ndarray:
     return np.frombuffer(text.encode("utf-32-le"), np.uint32)
 
 
-def _chunks(text: str) -> Iterator[str]:
+def text_chunks(text: str) -> Iterator[str]:
     """Cuts a long text where no token can span the cut."""
     start = 0
     while cut := _SAFE_CUT.search(text, start + _CHUNK):

@@ -182,7 +182,7 @@ def _write(
         "arguments": sys.argv[1:],
     })  # fmt: skip
     digest = parameters_sha256(params)
-    checkpoints = Checkpoints(folder / "checkpoints", 1)
+    checkpoints = Checkpoints(folder / "checkpoints", 1, in_place=True)
     checkpoints.save(0, {"step": np.zeros((), np.int32), "params": params, "stats": stats},
                      {"tokens": 0, "evaluated": False, "seconds": 0.0}, None)
     checkpoints.close()

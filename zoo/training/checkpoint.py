@@ -72,10 +72,11 @@ class Checkpoints:
         keep: how many of the newest to keep.
         log: called with one line about anything unusual.
         read_only: look only; a run that is being trained meanwhile is left alone.
+        in_place: states stay as they are until `close`, so that they need not be copied, and are written one array after the other.
     """
 
-    def __init__(self, folder: Path, keep: int, log: Callable[[str], None] = print, read_only: bool = False):
-        self.folder, self._log, self._read_only = folder.resolve(), log, read_only
+    def __init__(self, folder: Path, keep: int, log: Callable[[str], None] = print, read_only: bool = False, in_place: bool = False):
+        self.folder, self._log, self._read_only, self._in_place = folder.resolve(), log, read_only, in_place
         if not read_only:
             self.folder.mkdir(parents=True, exist_ok=True)
         self._unhashed: int | None = None
@@ -207,11 +208,20 @@ class Checkpoints:
         self._finish()
         if metrics is not None and not math.isfinite(metrics["eval/loss"]):
             metrics = None  # Orbax's ordering breaks on NaN: it would drop the best checkpoint there is.
-        response = self._open().save_checkpointables_async(
-            step, {"state": state}, force=True, metrics=metrics, custom_metadata=json.loads(json.dumps(beside)))
+        with self._context(state):
+            response = self._open().save_checkpointables_async(
+                step, {"state": state}, force=True, metrics=metrics, custom_metadata=json.loads(json.dumps(beside)))
         if response is None:
             raise RuntimeError(f"checkpoint {step} was not written: {self.folder} already holds a later one")
         self._unhashed = step
+
+    def _context(self, state: Any) -> ocp.Context:
+        context = ocp.Context()
+        if self._in_place:
+            context.memory.deepcopy_host_arrays = False
+            # What is on its way to the disk at one time; the largest array has to fit.
+            context.memory.write_concurrent_bytes = max(leaf.nbytes for leaf in jax.tree.leaves(state))
+        return context
 
     def poll(self) -> None:
         """Starts the manifest of a checkpoint that has been committed meanwhile; call it now and then."""
