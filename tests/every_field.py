@@ -3,6 +3,7 @@
 import functools
 import hashlib
 import re
+import string
 import tempfile
 from functools import partial
 from pathlib import Path
@@ -25,6 +26,7 @@ BASE = {"model.dim": 16, "model.num_layers": 1, "data.sequence_length": 16, "dat
 ENCODER = {"model.architecture": "encoder", "objective.kind": "masked"}
 ENCODER_DECODER = {"model.architecture": "encoder_decoder", "objective.kind": "prefix"}
 ELMO = {"model.architecture": "elmo", "objective.kind": "bidirectional", "model.num_layers": 2}
+SPANS = {"model.architecture": "encoder_decoder", "objective.kind": "span"}
 BASES = {"decoder": {}, "encoder": ENCODER, "encoder_decoder": ENCODER_DECODER, "elmo": ELMO}
 
 ROPE = {"model.position.kind": "rope"}
@@ -34,8 +36,27 @@ BUCKETS, SHAW = {"model.position.kind": "relative_bias"}, {"model.position.kind"
 PERFORMER = {"model.attention.kind": "performer"}
 LONGFORMER = ENCODER | {"model.attention.window": 3, "model.attention.global_tokens": 1}
 
-# The value to compare with, where the default will not do for a short text.
-BEFORE = {"data.tokenizer.vocab_size": 270}
+
+
+@functools.cache
+def text():
+    """A file of short documents; it lies in the cache of the tests, which is removed at their end."""
+    path = Path(tempfile.mkdtemp(dir=cache_directory())) / "text.txt"
+    path.write_text("\n\n".join(f"Line {i} tells of {i * i} sheep and {i % 7} wolves that never met." for i in range(60)))
+    return path
+
+
+@functools.cache
+def vocabulary(*words):
+    """A published tokenizer: BERT's list of tokens, with letters, digits and these words."""
+    path = Path(tempfile.mkdtemp(dir=text().parent)) / "vocab.txt"
+    characters = string.ascii_lowercase + string.digits + string.punctuation
+    path.write_text("\n".join(["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *characters, *(f"##{c}" for c in characters), *words]))
+    return str(path)
+
+
+# The value to compare with, where the default will not do. A function is called when it is needed.
+BEFORE = {"data.tokenizer.vocab_size": 270, "data.tokenizer.path": vocabulary}
 # What else must be set for a field to be read at all.
 NEEDS = {
     "model.layers.pattern": {"model.num_layers": 2},
@@ -54,7 +75,10 @@ NEEDS = {
     "model.head.pooler": ENCODER, "model.head.next_sentence": ENCODER | {"model.head.pooler": True},
     **{field.path: ELMO for field in configs.FIELDS if field.path.startswith("model.elmo.")},
     **{f"objective.{name}_fraction": ENCODER for name in ("select", "mask", "random")},
-    "objective.prefix_length": ENCODER_DECODER,
+    "objective.prefix_length": ENCODER_DECODER, "model.embedding.shared": ENCODER_DECODER,
+    **{f"objective.{name}": SPANS for name in ("noise_density", "mean_span_length", "sentinels")},
+    "data.tokenizer.path": {"data.tokenizer.kind": "file"},
+    "data.tokenizer.lowercase": {"data.tokenizer.kind": "wordpiece", "data.tokenizer.vocab_size": 300},
     "data.tokenizer.vocab_size": {"data.tokenizer.kind": "bpe"},
     "schedule.final_fraction": {"schedule.kind": "cosine"},
     "schedule.decay_fraction": {"schedule.kind": "wsd"},
@@ -66,12 +90,15 @@ OTHER = {
     "model.position.buckets": 16, "model.attention.num_kv_heads": 2, "model.attention.head_dim": 8, "model.attention.scale": 0.7,
     "model.attention.window": 3, "model.attention.features": 7, "model.attention.kernel": "xla", "model.ffn.hidden_dim": 40,
     "model.init.embedding_std": 0.5, "model.elmo.filters": (1, 8, 2, 8), "model.architecture": "encoder", "objective.kind": "masked",
-    "objective.prefix_length": 5, "objective.chunk_tokens": 4, "data.document_separator": "e", "data.validation_fraction": 0.3,
-    "data.tokenizer.vocab_size": 280, "data.tokenizer.kind": "characters", "data.sequence_length": 8, "optimizer.clip_norm": 1e-3,
+    "objective.prefix_length": 5, "objective.mean_span_length": 1.0, "objective.chunk_tokens": 4, "data.document_separator": "e", "data.validation_fraction": 0.3,
+    "data.tokenizer.vocab_size": 280, "data.tokenizer.kind": "characters", "data.tokenizer.path": lambda: vocabulary("sheep", "wolves"),
+    "data.sequence_length": 8, "optimizer.clip_norm": 1e-3,
     "schedule.warmup_steps": 5, "training.accumulation_steps": 2, "training.eval_batches": 1,
 }
 # What comes with a choice, because it could not be alone.
-WITH = {("data.tokenizer.kind", "bpe"): {"data.tokenizer.vocab_size": 270}}
+WITH = {("data.tokenizer.kind", name): {"data.tokenizer.vocab_size": 300} for name in ("bpe", "wordpiece", "unigram")}
+WITH["data.tokenizer.kind", "file"] = {"data.tokenizer.path": vocabulary}
+WITH["objective.kind", "span"] = SPANS
 for name in configs.BY_PATH["model.position.scaling.kind"].choices:
     # At its default of 1 most ways to stretch do nothing.
     WITH["model.position.scaling.kind", name] = {"model.position.scaling.factor": 4.0 if name != "none" else 1.0}
@@ -100,21 +127,14 @@ def beside(field):
     return BESIDE.get(field.path) or WITH.get((field.path, other_value(field)), {})
 
 
-@functools.cache
-def text():
-    """A file of short documents; it lies in the cache of the tests, which is removed at their end."""
-    path = Path(tempfile.mkdtemp(dir=cache_directory())) / "text.txt"
-    path.write_text("\n\n".join(f"Line {i} tells of {i * i} sheep and {i % 7} wolves that never met." for i in range(60)))
-    return path
-
-
 def resolve(changes):
     """The resolved config of `BASE` and these changes.
 
     Raises:
         ConfigError: where they are refused.
     """
-    return resolve_with_vocabulary(configs.override(configs.default(), {"data.source": f"text:{text()}"} | BASE | changes))
+    changes = {path: value() if callable(value) else value for path, value in ({"data.source": f"text:{text()}"} | BASE | changes).items()}
+    return resolve_with_vocabulary(configs.override(configs.default(), changes))
 
 
 FOUND = {}

@@ -8,7 +8,7 @@ import pytest
 
 from zoo import config as configs
 from zoo.analysis import cost
-from zoo.data import make_masking
+from zoo.data import make_corruption
 from zoo.data.tokenizers import ByteTokenizer
 from zoo.objectives import make_objective
 from zoo.training.mesh import make_mesh
@@ -65,7 +65,7 @@ def test_flops_agree_with_what_xla_counts(name):
     objective = make_objective(config, ByteTokenizer())
     program = make_program(config, objective, make_mesh(config, jax.devices()[:1]))
     rows = np.zeros((16, 17), np.int32)
-    masking = make_masking(config, ByteTokenizer())
+    masking = make_corruption(config, ByteTokenizer())
     batch = {"tokens": rows} if masking is None else masking.evaluation_batch(rows[:, 1:], np.arange(16))
     constants = {"seed": np.uint32(0), **objective.constants}
     compiled = program.train_step.lower(program.abstract_state, batch, constants).compile()

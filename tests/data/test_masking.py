@@ -29,7 +29,7 @@ def random_rows(count, length, seed=0, padded=False):
 
 
 def take(count, masking=BERT, length=10, batch_size=4, seed=0, **options):
-    with training_batches(TOKENS, length, batch_size, seed, masking=masking, **options) as batches:
+    with training_batches(TOKENS, length, batch_size, seed, corruption=masking, **options) as batches:
         return list(itertools.islice(batches, count))
 
 
@@ -169,7 +169,7 @@ def test_neither_restarts_nor_processes_nor_batch_sizes_change_a_row_s_masks(sta
 
 def test_evaluation_has_the_same_masks_every_time_for_every_seed_and_batch():
     def rows(batch_size, limit=0, **options):
-        batches = list(evaluation_batches(TOKENS[:1995], 10, batch_size, limit, masking=BERT, **options))
+        batches = list(evaluation_batches(TOKENS[:1995], 10, batch_size, limit, corruption=BERT, **options))
         return {name: np.concatenate([batch[name] for batch in batches]) for name in batches[0]}
 
     whole = rows(4)
@@ -192,7 +192,7 @@ def test_evaluation_has_the_same_masks_every_time_for_every_seed_and_batch():
 
 
 def test_rows_of_padding_predict_nothing():
-    batch = next(evaluation_batches(np.zeros(25, int), 10, 8, masking=BERT))
+    batch = next(evaluation_batches(np.zeros(25, int), 10, 8, corruption=BERT))
     assert (batch["tokens"][3:] == -1).all()
     assert (batch["targets"][3:] == -1).all()
     assert (batch["targets"] >= 0).sum(axis=1).tolist()[:3] == [2, 2, 1]
@@ -200,10 +200,10 @@ def test_rows_of_padding_predict_nothing():
 
 def test_too_short_a_text():
     with pytest.raises(DataError, match=r"9 tokens, one row takes data\.sequence_length = 10; take"):
-        training_batches(TOKENS[:9], 10, 4, 0, masking=BERT)
+        training_batches(TOKENS[:9], 10, 4, 0, corruption=BERT)
     assert take(1, length=2000, batch_size=1)[0]["tokens"].shape == (1, 2000)
     with pytest.raises(DataError, match="0 tokens; with fewer than 1 nothing is predicted"):
-        evaluation_batches(TOKENS[:0], 10, 4, masking=BERT)
+        evaluation_batches(TOKENS[:0], 10, 4, corruption=BERT)
 
 
 def test_a_config_s_batches_are_corrupted_as_it_says(tmp_path, make_config):
@@ -212,7 +212,7 @@ def test_a_config_s_batches_are_corrupted_as_it_says(tmp_path, make_config):
     encoder = {"data.source": f"text:{text}", "model.architecture": "encoder", "objective.kind": "masked"}
     changes = {"objective.select_fraction": 0.5, "objective.mask_fraction": 1.0, "objective.random_fraction": 0.0}
     dataset = zoo.data.load(make_config(encoder | changes))
-    assert dataset.masking == Masking(0.5, 1.0, 0.0, 257, 256, 257)
+    assert dataset.corruption == Masking(0.5, 1.0, 0.0, 257, 256, 257)
     with dataset.training_batches() as batches:
         batch = next(batches)
     assert batch["tokens"].shape == (4, 8)
@@ -220,8 +220,8 @@ def test_a_config_s_batches_are_corrupted_as_it_says(tmp_path, make_config):
     assert (batch["tokens"] == 257).sum(axis=1).tolist() == [4] * 4
     evaluated = next(dataset.evaluation_batches())
     assert ((evaluated["tokens"] == 257).sum(axis=1) >= 3).all()
-    assert same(evaluated, next(zoo.data.evaluation_batches(dataset.validation, (8, 4), masking=dataset.masking)))
+    assert same(evaluated, next(zoo.data.evaluation_batches(dataset.validation, (8, 4), corruption=dataset.corruption)))
     plain = zoo.data.load(make_config({"data.source": f"text:{text}"}))
-    assert plain.masking is None
+    assert plain.corruption is None
     with plain.training_batches() as batches:
         assert next(batches).keys() == {"tokens"}

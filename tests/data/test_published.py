@@ -4,6 +4,7 @@ import gzip
 import json
 import os
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -14,6 +15,7 @@ from zoo.data.tokenizers import load_tokenizer
 from zoo.errors import ConfigError, DataError
 
 SHARED = Path(os.environ.get("ZOO_TEST_DATA", Path(__file__).parents[3] / "shared" / "data"))
+CAUSAL, MASKED = SimpleNamespace(kind="causal"), SimpleNamespace(kind="masked")
 SEPARATOR = "\n__ggml_vocab_test__\n"
 
 
@@ -43,7 +45,7 @@ def test_gpt2_keeps_every_byte():
     assert tokenizer.decode(ids) == text
     assert tokenizer.token_bytes()[ids].sum() == len(text.encode())
     assert tokenizer.vocab_size == tokenizer.mask_id == 50257
-    assert (tokenizer.ids_needed("causal"), tokenizer.ids_needed("masked")) == (50257, 50258)
+    assert (tokenizer.ids_needed(CAUSAL), tokenizer.ids_needed(MASKED)) == (50257, 50258)
 
 
 def test_bert_has_its_own_mask_and_no_bytes():
@@ -53,7 +55,7 @@ def test_bert_has_its_own_mask_and_no_bytes():
     assert tokenizer.token_bytes().sum() == 0
     assert (tokenizer.document_id, tokenizer.mask_id) == (101, 103)
     assert 103 not in ids
-    assert tokenizer.ids_needed("masked") == tokenizer.vocab_size == 30522
+    assert tokenizer.ids_needed(MASKED) == tokenizer.vocab_size == 30522
     assert tokenizer.decode([101, *tokenizer.encode("Hello world"), 102, 101, *tokenizer.encode("Again")], "|") == "|hello world|again"
     with pytest.raises(ValueError, match="ids must lie in"):
         tokenizer.decode([30522])

@@ -361,10 +361,10 @@ def test_zero_keeps_the_first_features():
 # Cost
 
 
-def memory(attend, length):
-    """Bytes that forward and backward pass need beside inputs and outputs, for a token."""
-    shapes = [jax.ShapeDtypeStruct((1, length, 2, 16), jnp.float32)] * 3
-    gradients = jax.jit(jax.grad(lambda *x: jnp.square(attend(*x)).sum(), (0, 1, 2)), compiler_options=quick_compilation())
+def memory(attend, length, causal):
+    """Bytes that forward and backward pass of `attend(q, k, v, context)` need beside inputs and outputs, for a token."""
+    shapes, context = [jax.ShapeDtypeStruct((1, length, 2, 16), jnp.float32)] * 3, counting(length, causal)
+    gradients = jax.jit(jax.grad(lambda *x: jnp.square(attend(*x, context)).sum(), (0, 1, 2)), compiler_options=quick_compilation())
     return gradients.lower(*shapes).compile().memory_analysis().temp_size_in_bytes / length
 
 
@@ -372,10 +372,10 @@ def memory(attend, length):
 def test_memory_is_linear_in_the_number_of_tokens(causal, monkeypatch):
     monkeypatch.undo()
     w = features(0, 44, 16)
-    long, longer = (memory(lambda *x, c=counting(n, causal): performer_attention(*x, w, c, 0.25), n) for n in (2048, 8192))  # noqa: B008
+    long, longer = (memory(lambda q, k, v, context: performer_attention(q, k, v, w, context, 0.25), n, causal) for n in (2048, 8192))
     assert longer < 1.05 * long
     # Softmax attention, measured in the same way, does not pass.
-    short, long = (memory(lambda *x, c=counting(n, causal): KERNELS["einsum"](*x, c, Scoring(0.25)), n) for n in (128, 512))  # noqa: B008
-    assert long > 3 * short
+    few, many = (memory(lambda *x: KERNELS["einsum"](*x, Scoring(0.25)), n, causal) for n in (128, 512))
+    assert many > 3 * few
     # About five arrays of the size of the queries; with every token's features of the queries it would be more than seven.
     assert longer < 6 * 16 * 2 * 4

@@ -1,5 +1,6 @@
 """Whole runs in a folder: what they leave behind, how they end, and that they continue bit for bit."""
 
+import itertools
 import json
 import os
 import shutil
@@ -135,10 +136,11 @@ def test_every_objective_continues_bit_for_bit(kind, tmp_path, monkeypatch):
                    **({} if "bidirectional" in kind.values() else {"model__position__max_length": 32}))
     run(config, tmp_path / "straight", quiet)
 
-    def poll(self, steps=[0], original=checkpoint_module.Checkpoints.poll):  # noqa: B006
+    polls, original = itertools.count(1), checkpoint_module.Checkpoints.poll
+
+    def poll(self):
         original(self)
-        steps[0] += 1
-        if steps[0] == 5:
+        if next(polls) == 5:
             raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
@@ -160,7 +162,8 @@ def test_every_objective_continues_bit_for_bit(kind, tmp_path, monkeypatch):
 
 def test_a_length_that_an_objective_cannot_do_is_left_out_with_a_line(tmp_path):
     said = []
-    run(small(**OBJECTIVES["prefix"], model__num_layers=1, training__steps=1, training__eval_lengths="6,8,40"), tmp_path / "run", said.append)  # noqa: E501
+    config = small(**OBJECTIVES["prefix"], model__num_layers=1, training__steps=1, training__eval_lengths="6,8,40")
+    run(config, tmp_path / "run", said.append)
     assert "not evaluated at length 6: objective.prefix_length=6 leaves nothing of it to predict" in said
     assert "not evaluated at length 40: the decoder's learned positions end at 16" in said
     last = lines(tmp_path / "run")[-1]

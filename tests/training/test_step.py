@@ -8,7 +8,7 @@ from small_runs import OBJECTIVES, small
 
 from tests.building import compiled, random_values
 from zoo import config as configs
-from zoo.data.masking import make_masking
+from zoo.data.masking import make_corruption
 from zoo.data.tokenizers import ByteTokenizer
 from zoo.models.functional import split
 from zoo.objectives import make_objective
@@ -120,7 +120,7 @@ def test_stored_parameters_are_float32_under_bfloat16():
 def batch_of(config):
     """Eight rows, ever fewer of whose tokens are scored."""
     tokens = ragged_batch()["tokens"]
-    masking = make_masking(config, ByteTokenizer())
+    masking = make_corruption(config, ByteTokenizer())
     if masking is None:
         return {"tokens": tokens}
     # Rows of training are full; marks are what is not scored in them.
@@ -192,8 +192,8 @@ def test_training_moves_the_running_statistics_and_evaluation_uses_them():
     # A row's score is its own: in evaluation the others do not enter.
     alone = {"tokens": np.where(np.arange(8)[:, None] == 0, tokens, -1)}
     rest = {"tokens": np.where(np.arange(8)[:, None] == 0, -1, tokens)}
-    parts = [float(program.eval_step(state["params"], state["stats"], program.put_batch(part), constants)["loss"]) for part in (alone, rest)]  # noqa: E501
-    np.testing.assert_allclose(sum(parts), float(scores["loss"]), rtol=1e-5)
+    parts = [program.eval_step(state["params"], state["stats"], program.put_batch(part), constants) for part in (alone, rest)]
+    np.testing.assert_allclose(sum(float(part["loss"]) for part in parts), float(scores["loss"]), rtol=1e-5)
 
 
 def test_a_diverged_step_keeps_the_statistics():

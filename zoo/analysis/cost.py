@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from flax import nnx
 
 from zoo.config import ResolvedConfig, layer_kind, side
+from zoo.config.lengths import side_lengths
 from zoo.models.architectures import make_model
 
 
@@ -126,10 +127,9 @@ def summary(config: ResolvedConfig) -> Cost:
     """
     model, length = config.model, config.data.sequence_length
     objective = config.objective
-    prefix = objective.prefix_length if model.architecture == "encoder_decoder" else 0
+    source, targets = side_lengths(objective, length) if model.architecture == "encoder_decoder" else (0, length)
     chosen = {"masked": max(1, round(objective.select_fraction * length)), "bidirectional": 2 * length}
-    predicted = chosen.get(objective.kind, length - prefix)
-    row = Row(prefix, length - prefix, predicted)
+    row = Row(source, targets, chosen.get(objective.kind, targets))
     counts = {"/".join(map(str, path)): math.prod(variable.get_value().shape)
               for path, variable in nnx.state(make_model(config), nnx.Param).flat_state()}
     blocks: dict[str, int] = {}

@@ -73,11 +73,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     tokens = text_tokens(trained, args)
     constants = trained.program.constants(config.seed)
     result = {"run": str(args.run), "step": trained.step, "text": str(args.text) if args.text else "held-out split", "lengths": {}}
-    shape, masking = (config.data.sequence_length, config.data.batch_size), data.make_masking(config, trained.tokenizer)
+    shape, corruption = (config.data.sequence_length, config.data.batch_size), data.make_corruption(config, trained.tokenizer)
     for length in args.lengths or [config.data.sequence_length]:
         scores = None
         if trained.objective.too_long(length) is None:
-            batches = data.evaluation_batches(tokens, shape, length, args.batches, trained.rows, masking=masking)
+            batches = data.evaluation_batches(tokens, shape, length, args.batches, trained.rows, corruption=corruption)
             scores = evaluate(trained.program, trained.params, trained.stats, batches, constants)
         result["lengths"][length] = scores
     if args.sample and config.model.architecture == "decoder":

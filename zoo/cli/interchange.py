@@ -52,9 +52,9 @@ def add_parser(subparsers: argparse._SubParsersAction) -> None:
 def run_import(args: argparse.Namespace) -> int:
     """Imports, and says what was imported."""
     changes = configs.parse_overrides(args.overrides)
+    if args.class_name is not None and not args.source.startswith("hf:"):
+        raise ConfigError(f"--class {args.class_name} is for hf: sources; {args.source} has only one")
     source = find(args.source)
-    if args.class_name is not None and source.kind != "hf":
-        raise ConfigError(f"--class is for hf: sources; {source.kind}: is one class")
     from zoo.interop.importing import import_run, lines
 
     found, config, count = import_run(source, args.out, args.class_name, args.tokenizer, changes)

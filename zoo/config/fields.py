@@ -49,11 +49,12 @@ ENCODER = ("model.architecture", ("encoder",))
 BOTH_SIDES = ("model.architecture", ("encoder_decoder",))
 ELMO = ("model.architecture", ("elmo",))
 MASKED = ("objective.kind", ("masked",))
+SPANS = ("objective.kind", ("span",))
 
 # Schemes that add a vector to the embedding; the others act inside attention and may differ from layer to layer.
 EMBEDDED_POSITIONS = ("learned", "sinusoidal")
 # Which objective trains which architecture.
-OBJECTIVES_OF = {"decoder": ("causal",), "encoder": ("masked",), "encoder_decoder": ("prefix",), "elmo": ("bidirectional",)}
+OBJECTIVES_OF = {"decoder": ("causal",), "encoder": ("masked",), "encoder_decoder": ("prefix", "span"), "elmo": ("bidirectional",)}
 # What an architecture does not read, by the start of the path.
 UNREAD_BY = {"elmo": ("model.norm.", "model.position.", "model.attention.", "model.ffn.", "model.layers.", "model.embedding.",
                       "model.parallel", "model.scan_layers", "model.remat", "model.head.", "model.tie_embeddings",
@@ -250,6 +251,7 @@ FIELDS: tuple[Field, ...] = (
         "causal": "the next token, from all before it",
         "masked": "tokens that were hidden, from all others (Devlin et al. 2019)",
         "prefix": "the second part of a row, token by token, from the first part (Raffel et al. 2020, section 3.2.3)",
+        "span": "spans that were cut out of a row, from the rest of it (Raffel et al. 2020, section 3.1.4; T5)",
         "bidirectional": "the next token from those before it, and the one before from those after it (Peters et al. 2018)"}),
     Field("objective.select_fraction", 0.15, float, "share of the tokens that are predicted", above=0, maximum=1, when=MASKED),
     Field("objective.mask_fraction", 0.8, float, "share of the predicted tokens that the input shows as [MASK]", minimum=0, maximum=1,
@@ -258,6 +260,9 @@ FIELDS: tuple[Field, ...] = (
           maximum=1, when=MASKED),
     Field("objective.prefix_length", AUTO, int, "tokens of a row that the encoder reads; the decoder predicts the rest", minimum=1,
           auto="half of data.sequence_length", when=("objective.kind", ("prefix",))),
+    Field("objective.noise_density", 0.15, float, "share of a row's tokens that are cut out", above=0, maximum=0.9, when=SPANS),
+    Field("objective.mean_span_length", 3.0, float, "mean number of tokens of a span that is cut out", minimum=1, when=SPANS),
+    Field("objective.sentinels", 100, int, "ids beside the tokenizer's that stand for spans", minimum=1, when=SPANS),
     Field("objective.z_loss", 0.0, float, "weight of log(sum exp logits)^2 in the loss (PaLM: 1e-4)", minimum=0),
     Field("objective.chunk_tokens", AUTO, int, "tokens whose logits are held at once; 0 for all",
           minimum=0, auto="a power of two that keeps a chunk's logits near 32 MB, at least 1024"),

@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from zoo.config.fields import ATTENTION_KERNELS, AUTO, EMBEDDED_POSITIONS, OBJECTIVES_OF
+from zoo.config.lengths import SpanLengths, side_lengths
 from zoo.config.scopes import KINDS, SIDES, scoped
 
 
@@ -212,17 +213,22 @@ def _objective(flat: dict[str, Any], scopes: dict[str, dict[str, Any]]) -> Itera
     if objective == "masked" and flat["objective.mask_fraction"] + flat["objective.random_fraction"] > 1 + 1e-9:
         yield (f"objective.mask_fraction={flat['objective.mask_fraction']:g} and objective.random_fraction="
                f"{flat['objective.random_fraction']:g} add up to more than 1")
-    if objective == "prefix":
-        prefix = flat["objective.prefix_length"]
-        if prefix >= length:
-            yield f"objective.prefix_length={prefix} leaves nothing of data.sequence_length={length} to predict"
-        for side, tokens in (("encoder", prefix), ("decoder", length + 1 - prefix)):
+    if objective == "prefix" and flat["objective.prefix_length"] >= length:
+        yield f"objective.prefix_length={flat['objective.prefix_length']} leaves nothing of data.sequence_length={length} to predict"
+    if objective == "span" and length < 2:
+        yield f"data.sequence_length={length} leaves nothing to cut out; objective.kind=span needs at least 2"
+    elif objective in ("prefix", "span"):
+        parts = {name.removeprefix("objective."): value for name, value in flat.items() if name.startswith("objective.")}
+        spans = SpanLengths.of(length, parts["noise_density"], parts["mean_span_length"]).spans
+        if objective == "span" and spans > parts["sentinels"]:
+            yield f"objective.sentinels={parts['sentinels']} are fewer than the {spans} spans of a row"
+        for side, tokens in zip(("encoder", "decoder"), side_lengths(parts, length), strict=True):
             merged = flat | scopes.get(f"model.{side}", {})
             if merged["model.position.kind"] == "learned" and merged["model.position.max_length"] < tokens:
                 yield (f"model.position.max_length={merged['model.position.max_length']} is shorter than the {tokens} tokens of the "
                        f"{side}: learned positions cannot go past their table")
         if flat["data.isolate_documents"]:
-            yield "objective.kind=prefix cuts a row in two, whatever its documents; it cannot do data.isolate_documents=true"
+            yield f"objective.kind={objective} reads a row as one text; it cannot do data.isolate_documents=true"
     if objective == "bidirectional" and flat["data.isolate_documents"]:
         yield "objective.kind=bidirectional reads a row from end to end; it cannot do data.isolate_documents=true"
 

@@ -223,7 +223,7 @@ def resolve(config: Mapping[str, Any], vocab_size: int | None = None) -> Resolve
     problems += _inert(flat, scopes)
     if not vocab_size:
         ids = {"bytes": 257, "bpe": flat["data.tokenizer.vocab_size"]}.get(flat["data.tokenizer.kind"])
-        vocab_size = ids and ids + (flat["objective.kind"] == "masked")
+        vocab_size = ids and ids + {"masked": 1, "span": flat["objective.sentinels"]}.get(flat["objective.kind"], 0)
     before = dict(flat)
     _derive(flat, vocab_size)
     scopes = {scope: _derive_scope(before, flat, changes) for scope, changes in sorted(scopes.items())}

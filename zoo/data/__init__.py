@@ -12,13 +12,13 @@ from typing import Any
 import numpy as np
 
 from zoo.data import pipeline
-from zoo.data.masking import Masking, make_masking
+from zoo.data.corruption import Corruption, make_corruption
 from zoo.data.rows import cached_tokens, tokenize
 from zoo.data.sources import read_documents, read_text_file, split
 from zoo.data.tokenizers import Tokenizer, load_tokenizer, tokenizer_class
 from zoo.errors import DataError
 
-__all__ = ["Dataset", "Tokenizer", "encode_text_file", "evaluation_batches", "load", "load_tokenizer", "make_masking",
+__all__ = ["Dataset", "Tokenizer", "encode_text_file", "evaluation_batches", "load", "load_tokenizer", "make_corruption",
            "vocabulary_size"]
 
 
@@ -34,7 +34,7 @@ class Dataset:
         documents, train_documents, validation_documents: counts; a cut document counts on both sides.
         train_bytes, validation_bytes: UTF-8 bytes of the text behind each stream.
         sequence_length, batch_size, document_separator, seed, eval_batches: as in the config.
-        masking: how rows are corrupted, where the objective asks for it.
+        corruption: how rows are corrupted, where the objective asks for it.
     """
 
     tokenizer: Tokenizer
@@ -52,7 +52,7 @@ class Dataset:
     document_separator: str
     seed: int
     eval_batches: int
-    masking: Masking | None = None
+    corruption: Corruption | None = None
 
     @property
     def train_tokens(self) -> int:
@@ -69,7 +69,7 @@ class Dataset:
     ) -> pipeline.TrainingBatches:
         """The config's training batches from number `start_step` on; see `pipeline.training_batches`."""
         shape = self.sequence_length, self.batch_size
-        return pipeline.training_batches(self.train, *shape, self.seed, start_step, process_index, process_count, self.masking)
+        return pipeline.training_batches(self.train, *shape, self.seed, start_step, process_index, process_count, self.corruption)
 
     def evaluation_batches(
         self,
@@ -89,7 +89,7 @@ class Dataset:
         """
         limit = self.eval_batches if limit_batches is None else limit_batches
         shape = self.sequence_length, self.batch_size
-        return evaluation_batches(self.validation, shape, length, limit, multiple_of, process_index, process_count, self.masking)
+        return evaluation_batches(self.validation, shape, length, limit, multiple_of, process_index, process_count, self.corruption)
 
     def summary(self) -> dict[str, Any]:
         """What identifies and measures the data, as plain JSON."""
@@ -119,7 +119,7 @@ def evaluation_batches(
     multiple_of: int = 1,
     process_index: int = 0,
     process_count: int = 1,
-    masking: Masking | None = None,
+    corruption: Corruption | None = None,
 ) -> Iterator[dict[str, np.ndarray]]:
     """Evaluation batches of a token stream at any length, all with about as many tokens as a training batch.
 
@@ -132,13 +132,13 @@ def evaluation_batches(
         limit_batches: at most as many rows as this many batches have; 0 = all.
         multiple_of: rows of a batch are filled up with padding to a multiple of this.
         process_index, process_count: this process's part of each batch.
-        masking: how rows are corrupted, if they are; see `make_masking`.
+        corruption: how rows are corrupted, if they are; see `make_corruption`.
     """
     trained_length, batch_size = trained_shape
     length = length or trained_length
     rows = max(1, batch_size * trained_length // length)
     filled = -(-rows // multiple_of) * multiple_of
-    return pipeline.evaluation_batches(tokens, length, filled, limit_batches * rows, process_index, process_count, masking)
+    return pipeline.evaluation_batches(tokens, length, filled, limit_batches * rows, process_index, process_count, corruption)
 
 
 def encode_text_file(path: str | Path, tokenizer: Tokenizer, document_separator: str) -> np.ndarray:
@@ -187,7 +187,7 @@ def load(config: Any) -> Dataset:
         document_separator=data.document_separator,
         seed=config.seed,
         eval_batches=config.training.eval_batches,
-        masking=make_masking(config, tokenizer),
+        corruption=make_corruption(config, tokenizer),
     )
 
 
@@ -199,8 +199,8 @@ def vocabulary_size(config: Any) -> int:
     """
     settings = config.data.tokenizer
     tokenizer_type = tokenizer_class(settings.kind)
-    needed = tokenizer_type.ids_in_advance(settings, config.objective.kind)
+    needed = tokenizer_type.ids_in_advance(settings, config.objective)
     if needed is None:
         source = read_documents(config.data)
-        needed = tokenizer_type.build(settings, source, source).ids_needed(config.objective.kind)
+        needed = tokenizer_type.build(settings, source, source).ids_needed(config.objective)
     return needed

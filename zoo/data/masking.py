@@ -10,9 +10,8 @@ from typing import Any
 import numpy as np
 
 from zoo.data.rows import PADDING
-from zoo.data.tokenizers import Tokenizer
 
-_EVALUATION, _TRAINING = 0, 1
+EVALUATION, TRAINING = 0, 1
 _GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 
 
@@ -53,11 +52,11 @@ class Masking:
             row, in no order; "targets" [B, N], the tokens that were there, -1 for places that stay unused. N is the number of predicted
             tokens of a row in which all can be.
         """
-        return self._corrupted(rows, _keys(_TRAINING, seed, epochs, indices))
+        return self._corrupted(rows, keys_of(TRAINING, seed, epochs, indices))
 
     def evaluation_batch(self, rows: np.ndarray, indices: np.ndarray) -> dict[str, np.ndarray]:
         """Corrupts rows for evaluation, the same way every time and for every seed; as `training_batch`."""
-        return self._corrupted(rows, _keys(_EVALUATION, indices))
+        return self._corrupted(rows, keys_of(EVALUATION, indices))
 
     def _count(self, tokens: Any) -> Any:
         return np.minimum(tokens, np.maximum(1, np.floor(self.select_fraction * tokens + 0.5))).astype(np.int64)
@@ -65,7 +64,7 @@ class Masking:
     def _corrupted(self, rows: np.ndarray, keys: np.ndarray) -> dict[str, np.ndarray]:
         length = rows.shape[1]
         width = int(self._count(np.array(length)))
-        draws = _uniform(keys, length + 2 * width)
+        draws = uniform(keys, length + 2 * width)
         order, action, other = np.split(draws, [length, length + width], axis=1)
         candidates = (rows != PADDING) & (rows != self.document_id)
         # The candidates with the smallest draws: a uniform choice without replacement.
@@ -83,22 +82,13 @@ class Masking:
         return {name: array.astype(np.int32) for name, array in batch.items()}
 
 
-def make_masking(config: Any, tokenizer: Tokenizer) -> Masking | None:
-    """The corruption that a resolved config asks for; None where its objective corrupts nothing."""
-    objective = config.objective
-    if objective.kind != "masked":
-        return None
-    return Masking(objective.select_fraction, objective.mask_fraction, objective.random_fraction, tokenizer.vocab_size,
-                   tokenizer.document_id, tokenizer.mask_id)
-
-
 def _mixed(x: np.ndarray) -> np.ndarray:
     x = (x ^ (x >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     x = (x ^ (x >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
     return x ^ (x >> np.uint64(31))
 
 
-def _keys(*words: Any) -> np.ndarray:
+def keys_of(*words: Any) -> np.ndarray:
     """One key per row out of whole numbers, of which some are arrays [B]: uint64 [B]."""
     state = np.zeros(1, np.uint64)
     for word in words:
@@ -106,7 +96,7 @@ def _keys(*words: Any) -> np.ndarray:
     return state
 
 
-def _uniform(keys: np.ndarray, count: int) -> np.ndarray:
+def uniform(keys: np.ndarray, count: int) -> np.ndarray:
     """Numbers in [0, 1), [B, count]: SplitMix64 (Steele et al. 2014) from each key, which needs no loop over rows."""
     steps = np.arange(1, count + 1, dtype=np.uint64) * _GOLDEN
     return (_mixed(keys[:, None] + steps) >> np.uint64(11)) * 2.0**-53

@@ -12,7 +12,7 @@ from typing import Self
 
 import numpy as np
 
-from zoo.data.masking import Masking
+from zoo.data.corruption import Corruption
 from zoo.data.rows import PADDING, all_rows, full_rows, gather_rows
 from zoo.errors import ConfigError, DataError
 
@@ -50,7 +50,7 @@ def training_batches(
     start_step: int = 0,
     process_index: int = 0,
     process_count: int = 1,
-    masking: Masking | None = None,
+    corruption: Corruption | None = None,
 ) -> TrainingBatches:
     """Shuffled rows of the stream, without end.
 
@@ -66,10 +66,10 @@ def training_batches(
         start_step: number of the first batch; no earlier batch is made.
         process_index: which part of each batch, 0 .. process_count - 1.
         process_count: number of parts.
-        masking: corrupts each row, by the seed, its number and the epoch.
+        corruption: corrupts each row, by the seed, its number and the epoch.
 
     Returns:
-        iterator of {"tokens": int32 [B / process_count, T + 1]}, or with `masking` of what that gives, of rows of T tokens.
+        iterator of {"tokens": int32 [B / process_count, T + 1]}, or with `corruption` of what that gives, of rows of T tokens.
 
     Raises:
         DataError: the stream is shorter than one row.
@@ -77,7 +77,7 @@ def training_batches(
     """
     import grain
 
-    ahead = _ahead(masking)
+    ahead = _ahead(corruption)
     rows = full_rows(tokens, length, ahead)
     if rows == 0:
         raise DataError(
@@ -89,7 +89,7 @@ def training_batches(
     def batch(step: int) -> dict[str, np.ndarray]:
         indices, epochs = _shuffled(range(step * batch_size + mine.start, step * batch_size + mine.stop), rows, seed)
         gathered = gather_rows(tokens, indices, length, ahead)
-        return {"tokens": gathered} if masking is None else masking.training_batch(gathered, indices, epochs, seed)
+        return {"tokens": gathered} if corruption is None else corruption.training_batch(gathered, indices, epochs, seed)
 
     # An element is a whole batch: with one per row, calls between stages cost two to three times as much.
     batches = grain.MapDataset.range(sys.maxsize // batch_size).map(batch)
@@ -107,7 +107,7 @@ def evaluation_batches(
     limit_rows: int = 0,
     process_index: int = 0,
     process_count: int = 1,
-    masking: Masking | None = None,
+    corruption: Corruption | None = None,
 ) -> Iterator[dict[str, np.ndarray]]:
     """Rows of the stream in order, all of them or an evenly spaced sample; the same on every call.
 
@@ -121,16 +121,16 @@ def evaluation_batches(
         limit_rows: at most this many rows; 0 = all of them. Which rows are taken does not depend on B.
         process_index: which part of each batch, as in `training_batches`.
         process_count: number of parts.
-        masking: corrupts each row, by its number alone.
+        corruption: corrupts each row, by its number alone.
 
     Returns:
-        finite iterator of {"tokens": int32 [B / process_count, T + 1]}, or with `masking` of what that gives, of rows of T tokens.
+        finite iterator of {"tokens": int32 [B / process_count, T + 1]}, or with `corruption` of what that gives, of rows of T tokens.
 
     Raises:
         DataError: the stream holds no target.
         ConfigError: the batch does not divide over the processes.
     """
-    ahead = _ahead(masking)
+    ahead = _ahead(corruption)
     rows = all_rows(tokens, length, ahead)
     if rows == 0:
         raise DataError(f"the evaluation text has {len(tokens)} tokens; with fewer than {1 + ahead} nothing is predicted")
@@ -143,13 +143,13 @@ def evaluation_batches(
         indices = np.zeros(batch_size, np.int64)
         part = chosen[start : start + batch_size]
         indices[: len(part)], result[: len(part)] = part, gather_rows(tokens, part, length, ahead)
-        return {"tokens": result[mine]} if masking is None else masking.evaluation_batch(result[mine], indices[mine])
+        return {"tokens": result[mine]} if corruption is None else corruption.evaluation_batch(result[mine], indices[mine])
 
     return (batch(start) for start in range(0, count, batch_size))
 
 
-def _ahead(masking: Masking | None) -> int:
-    return 1 if masking is None else 0
+def _ahead(corruption: Corruption | None) -> int:
+    return 1 if corruption is None else 0
 
 
 def _part(batch_size: int, process_index: int, process_count: int) -> slice:

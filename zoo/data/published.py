@@ -63,7 +63,7 @@ class PublishedTokenizer(Tokenizer):
         return read_published(settings.path).vocab_size
 
     @classmethod
-    def ids_in_advance(cls, settings: Any, objective: str) -> int:
+    def ids_in_advance(cls, settings: Any, objective: Any) -> int:
         return read_published(settings.path).ids_needed(objective)
 
     def encode(self, text: str) -> np.ndarray:

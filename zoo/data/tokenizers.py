@@ -54,14 +54,14 @@ class Tokenizer(ABC):
         self.specials = frozenset({document_id})
 
     @classmethod
-    def ids_in_advance(cls, settings: Any, objective: str) -> int | None:
+    def ids_in_advance(cls, settings: Any, objective: Any) -> int | None:
         """`ids_needed` as far as it is known from `data.tokenizer` alone; None where the source has to be read."""
         size = cls.size_in_advance(settings)
-        return size if size is None else size + (objective == "masked")
+        return size if size is None else size + beside(objective, masks=False)
 
-    def ids_needed(self, objective: str) -> int:
-        """Number of ids that a model must have for an objective: one more than V where [MASK] is none of the tokenizer's."""
-        return max(self.vocab_size, self.mask_id + 1) if objective == "masked" else self.vocab_size
+    def ids_needed(self, objective: Any) -> int:
+        """Number of ids that a model must have for an objective, the `objective` part of a config."""
+        return self.vocab_size + beside(objective, self.mask_id < self.vocab_size)
 
     @classmethod
     @abstractmethod
@@ -134,6 +134,11 @@ class Tokenizer(ABC):
         """Writes `tokenizer.json` into `folder`, for `load_tokenizer`."""
         Path(folder).mkdir(parents=True, exist_ok=True)
         write_json(Path(folder) / _FILE, {"kind": self.kind} | self.to_json())
+
+
+def beside(objective: Any, masks: bool) -> int:
+    """Number of ids that an objective needs beside a tokenizer's: sentinels, or [MASK] where the tokenizer has none (`masks`)."""
+    return objective.sentinels if objective.kind == "span" else int(objective.kind == "masked" and not masks)
 
 
 class ByteTokenizer(Tokenizer):

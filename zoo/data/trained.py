@@ -7,7 +7,7 @@ from typing import Any, ClassVar, Self
 
 from zoo.data.published import PublishedTokenizer, plain
 from zoo.data.sources import Documents
-from zoo.data.tokenizers import load_tokenizer, text_chunks
+from zoo.data.tokenizers import beside, load_tokenizer, text_chunks
 from zoo.errors import ConfigError, DataError
 from zoo.files import cache_directory
 
@@ -44,8 +44,8 @@ class TrainedTokenizer(PublishedTokenizer):
         return int(settings.vocab_size)
 
     @classmethod
-    def ids_in_advance(cls, settings: Any, objective: str) -> int:
-        return int(settings.vocab_size) + (objective == "masked" and "[MASK]" not in cls.special_tokens)
+    def ids_in_advance(cls, settings: Any, objective: Any) -> int:
+        return int(settings.vocab_size) + beside(objective, "[MASK]" in cls.special_tokens)
 
 
 class WordPieceTokenizer(TrainedTokenizer):

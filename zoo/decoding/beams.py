@@ -66,7 +66,7 @@ def search(
         stop: of `stop_table`.
         alpha: 0 for the likeliest text, above 0 for longer ones.
         new_tokens: most tokens of a text.
-        beams: W, at most V.
+        beams: W.
         room: N, at least `new_tokens`.
 
     Returns:

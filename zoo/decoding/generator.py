@@ -44,14 +44,15 @@ class Generator:
     Args:
         model: abstract, a decoder or an encoder-decoder.
         params, stats: its values. Layers are cut up once, here, which takes as much memory again.
-        cache: keep keys and values (or FAVOR+'s sums) of the tokens so far. Without it every token reads the whole text again, which also
-            does what cannot be cached: RoPE that stretches with the length, and texts past a table of positions, whose oldest tokens leave.
+        cache: keep keys and values (or FAVOR+'s sums) of the tokens so far. Without it every token reads all before it again, which also
+            does what cannot be cached: RoPE that stretches with the length, and texts past the end of a table of positions.
+        span: without a cache, the most tokens that are read; a longer text is read from its last ones. By default what positions allow.
 
     Raises:
         ConfigError: for a model that does not generate token by token, or cannot be cached.
     """
 
-    def __init__(self, model: nnx.Module, params: Params, stats: Stats, cache: bool = True):
+    def __init__(self, model: nnx.Module, params: Params, stats: Stats, cache: bool = True, span: int | None = None):
         config: ResolvedConfig = model.config
         if config.architecture not in ("decoder", "encoder_decoder"):
             raise ConfigError(f"model.architecture={config.architecture} does not continue a text token by token")
@@ -63,11 +64,9 @@ class Generator:
                               "generate without a cache")
         self.graph = split(model)[0]
         self.weights = unstacked(params, stats)
-
-    @property
-    def most(self) -> int | None:
-        """Most tokens of a text, prompt included, that the decoder has positions for; None for no limit."""
-        return table_length(self.config)
+        limits = [limit for limit in (table_length(self.config), None if cache else span) if limit is not None]
+        self.most = min(limits, default=None)
+        """Most tokens that the decoder can see at once; None for no limit."""
 
     def generate(
         self,
@@ -96,10 +95,9 @@ class Generator:
         sampling = (sampling or Sampling(temperature=0.0)).checked()
         steps, stop, prompts, sources = self._request(prompts, new_tokens, stop, sources, vocab_size)
         state, scores = begin(steps, self.weights, prompts, sources)
-        greedy = sampling.temperature == 0
         key = jax.random.key(0) if key is None else key
-        tokens, lengths, _ = sample(steps, self.weights, state, scores, stop, _as_arrays(sampling), key, np.int32(new_tokens), greedy,
-                                    bucket(new_tokens))
+        tokens, lengths, _ = sample(steps, self.weights, state, scores, stop, _as_arrays(sampling), key, np.int32(new_tokens),
+                                    greedy=sampling.temperature == 0, room=bucket(new_tokens))
         tokens, lengths = jax.device_get((tokens, lengths))
         return Generated(tokens[:, :new_tokens], lengths)
 
@@ -128,8 +126,6 @@ class Generator:
         if not np.isfinite(length_penalty):
             raise ConfigError(f"length_penalty={length_penalty} must be a number")
         steps, stop, prompts, sources = self._request(prompts, new_tokens, stop, sources, vocab_size)
-        if beams > steps.vocab_size:
-            raise ConfigError(f"beams={beams} are more than the {steps.vocab_size} token ids that may be chosen")
         state, scores = begin(steps, self.weights, prompts, sources)
         found = search(steps, self.weights, state, scores, stop, np.float32(length_penalty), np.int32(new_tokens), beams, bucket(new_tokens))
         tokens, lengths, totals = jax.device_get(found)
@@ -144,9 +140,11 @@ class Generator:
         size = self.config.vocab_size if vocab_size is None else vocab_size
         if not 1 <= size <= self.config.vocab_size:
             raise ConfigError(f"vocab_size={size} must be from 1 to the model's {self.config.vocab_size}")
+        if not self.cache and self.most is not None:
+            prompts = [row[-self.most :] for row in prompts]
         prompts = self._rows("prompt", prompts, self.config, self.most)
         longest = int(prompts.lengths.max())
-        if self.most is not None and longest + new_tokens - 1 > self.most and self.cache:
+        if self.cache and self.most is not None and longest + new_tokens - 1 > self.most:
             fits = f"at most {self.most - longest + 1} new ones fit"
             raise ConfigError(f"{self.config.position.kind} positions end at {self.most}: after a prompt of {longest} tokens {fits}; "
                               "generate fewer, or without a cache, where the oldest tokens leave")
@@ -154,8 +152,7 @@ class Generator:
             sources = self._rows("source", sources, self.encoder, table_length(self.encoder))
             if len(sources.lengths) != len(prompts.lengths):
                 raise ConfigError(f"{len(prompts.lengths)} prompts and {len(sources.lengths)} sources; each prompt needs one")
-        slots = bucket(longest + new_tokens)
-        slots = min(slots, self.most) if self.most is not None and not self.cache else slots
+        slots = bucket(longest + new_tokens, None if self.cache else self.most)
         stop = stop_table(size) if stop is None else stop
         if len(stop) != size:
             raise ConfigError(f"the table of stops is for {len(stop)} token ids, and {size} may be chosen")

@@ -8,8 +8,9 @@ values are not rules of gradients, and f's bias comes back to within its last di
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+import jax
 import numpy as np
 
 from zoo.config import ResolvedConfig
@@ -17,7 +18,10 @@ from zoo.errors import ConfigError, DataError
 from zoo.interop.mapping import SAME, Rule, Rules, Transform, from_zoo, fused, to_zoo
 from zoo.interop.settings import Settings
 from zoo.models.elmo import ELMo
-from zoo.models.functional import split
+from zoo.models.functional import initialise, initialise_statistics, split
+
+if TYPE_CHECKING:
+    from zoo.interop.importing import Found
 
 NEGATED = Transform(lambda x: (-x,), lambda parts: -parts[0])
 # TensorFlow's convolutions have two spatial dimensions, the first of size 1.
@@ -158,3 +162,34 @@ def read_hdf5(path: str | Path) -> dict[str, np.ndarray]:
     except OSError as error:
         raise DataError(f"{path}: not an HDF5 file: {error}") from error
     return arrays
+
+
+def found(options: Path, weights: Path) -> "Found":
+    """Recognises the model of two files, `options.json` and `weights.hdf5`.
+
+    Raises:
+        ConfigError: settings that cannot be expressed, or files that are not there.
+        DataError: files with bad content.
+    """
+    from zoo.interop.importing import Found
+    from zoo.interop.tensors import read_object
+
+    settings = read_object(options, "an ELMo's settings")
+    try:
+        fields = config_of(settings)
+    except (TypeError, ValueError, AttributeError) as error:
+        raise ConfigError(f"{options} has a value of a wrong type: {type(error).__name__}: {error}") from error
+    if not weights.is_file():
+        raise ConfigError(f"no such file: {weights}")
+
+    def read(config: ResolvedConfig) -> tuple[dict[str, Any], dict[str, Any]]:
+        tensors = read_hdf5(weights)
+        if wrong := [name for name, array in tensors.items() if array.dtype.kind != "f" or not np.isfinite(array).all()]:
+            raise DataError([f"tensor {name} holds what is no finite number" for name in wrong])
+        values = read_weights({name: array.astype(np.float32, copy=False) for name, array in tensors.items()}, config.model)
+        model = ELMo(config.model)
+        head, stats = jax.jit(lambda: (initialise(model, config.seed)["head"], initialise_statistics(model, config.seed)))()
+        return values | {"head": jax.tree.map(np.asarray, head)}, jax.tree.map(np.asarray, stats)
+
+    notes = ("the softmax was never published: the head has its initial values",)
+    return Found("ELMo", settings, fields, read, (options, weights), None, notes=notes)

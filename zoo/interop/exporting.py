@@ -15,13 +15,12 @@ from zoo.config import ResolvedConfig
 from zoo.data.tokenizers import Tokenizer
 from zoo.errors import ConfigError
 from zoo.files import write_json
-from zoo.interop import export_weights, importer_of
+from zoo.interop import FAMILIES, export_weights, importer_of
 from zoo.interop.expressing import Expressed, choose
 from zoo.interop.importing import replacing
 from zoo.interop.tensors import write_tensors
+from zoo.interop.tokenizer_files import write_tokenizer
 
-# What a config.json calls the token that opens and so ends a document, and the one that hides others.
-OPENS, MASK = "<|endoftext|>", "[MASK]"
 # Fields that act in training alone, which may be set for the export.
 IN_TRAINING = ("model.dropout", "model.attention.dropout", "model.encoder.dropout", "model.decoder.dropout",
                "model.encoder.attention.dropout", "model.decoder.attention.dropout", "model.attention.redraw_every")  # fmt: skip
@@ -70,7 +69,7 @@ def read_run(folder: Path, step: str = "latest", changes: Mapping[str, Any] | No
         raise ConfigError([f"{path} cannot be changed by an export, only {', '.join(IN_TRAINING[:2])}" for path in wrong])
     tokenizer = data.load_tokenizer(folder)
     config = configs.override(configs.load(str(folder / "config.json")), changes or {})
-    config = configs.resolve(config, tokenizer.ids_needed(config.objective.kind))
+    config = configs.resolve(config, tokenizer.ids_needed(config.objective))
     _, params, stats = split(make_model(config))
     device = jax.sharding.SingleDeviceSharding(jax.devices()[0])
     abstract = jax.tree.map(lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=device), {"params": params, "stats": stats})
@@ -113,28 +112,23 @@ def export_run(folder: Path, out: Path, class_name: str | None = None, step: str
         importer_of(class_name)
     with replacing(out) as temporary:
         run = read_run(folder, step, changes)
-        recorded = run.imported.get("class")
-        recorded = recorded if recorded in _known() else None
+        recorded = name if (name := run.imported.get("class")) in FAMILIES else None
         expressed = choose(run.config, class_name, recorded, run.imported.get("config"))
         same = expressed.class_name == recorded
-        importer = importer_of(expressed.class_name)
-        settings = {"architectures": [expressed.class_name], **({"model_type": importer.model_type} if importer.model_type else {}),
-                    **{name: value for name, value in expressed.settings.items() if name not in ("architectures", "model_type")}}
-        settings |= {} if same else _special_ids(run, settings)
-        if importer.model_type:
-            settings |= {"torch_dtype": "float32"}
-            settings.pop("dtype", None)
-        write_json(temporary / "config.json", settings)
-        tensors = export_weights(expressed.class_name, run.config, run.params, run.stats)
-        write_tensors(temporary / "model.safetensors", tensors)
-        written = write_tokenizer(temporary, run, run.imported.get("tokenizer_config") if same else None)
+        write_json(temporary / "config.json", _settings(run, expressed, same))
+        write_tensors(temporary / "model.safetensors", export_weights(expressed.class_name, run.config, run.params, run.stats))
+        written = write_tokenizer(
+            temporary, run.tokenizer, run.config.objective.kind == "masked", run.config.data.sequence_length,
+            run.imported.get("tokenizer_config") if same else None, run.imported.get("files", {}))
     return run, expressed, written
 
 
-def _known() -> Mapping[str, Any]:
-    from zoo.interop import FAMILIES
-
-    return FAMILIES
+def _settings(run: Run, expressed: Expressed, same: bool) -> dict[str, Any]:
+    """The content of config.json: what names the class, what describes the model, and ids of tokens."""
+    model_type = importer_of(expressed.class_name).model_type
+    naming = {"architectures": [expressed.class_name]} | ({"model_type": model_type, "torch_dtype": "float32"} if model_type else {})
+    settings = {name: value for name, value in expressed.settings.items() if name not in (*naming, "dtype")}
+    return naming | settings | ({} if same else _special_ids(run, settings))
 
 
 def _special_ids(run: Run, settings: Mapping[str, Any]) -> dict[str, Any]:
@@ -145,63 +139,6 @@ def _special_ids(run: Run, settings: Mapping[str, Any]) -> dict[str, Any]:
     if run.config.model.architecture == "encoder_decoder":
         found |= {"decoder_start_token_id": opens, "forced_eos_token_id": None, "forced_bos_token_id": None}
     return found
-
-
-def write_tokenizer(folder: Path, run: Run, given: Mapping[str, Any] | None = None) -> bool:
-    """Writes `tokenizer.json` and `tokenizer_config.json`, if the tokenizer can be expressed.
-
-    Args:
-        folder: where to.
-        run: whose tokenizer it is.
-        given: the tokenizer_config.json that it came with.
-    """
-    model = expressed_tokenizer(run.tokenizer, run.config.objective.kind == "masked")
-    if model is None:
-        return False
-    model.save(str(folder / "tokenizer.json"))
-    config = dict(given or {"tokenizer_class": "PreTrainedTokenizerFast", "clean_up_tokenization_spaces": False,
-                            "model_max_length": run.config.data.sequence_length})
-    if given is None:
-        names = {"bos_token": run.tokenizer.document_id, "eos_token": run.tokenizer.document_id}
-        names |= {"mask_token": run.tokenizer.mask_id} if run.config.objective.kind == "masked" else {}
-        config |= {name: model.id_to_token(id) for name, id in names.items()}
-    write_json(folder / "tokenizer_config.json", config)
-    return True
-
-
-def expressed_tokenizer(tokenizer: Tokenizer, masked: bool) -> Any:
-    """A tokenizer as one of the `tokenizers` library, which gives every text the same ids; None if there is none.
-
-    Args:
-        tokenizer: bytes, byte-level pairs, characters, or a published one. A character that the vocabulary lacks is refused here, and
-            left out there.
-        masked: whether it needs an id that hides tokens.
-    """
-    from tokenizers import AddedToken, decoders, models, pre_tokenizers
-    from tokenizers import Tokenizer as Model
-
-    from zoo.data.tokenizers import byte_of_symbol
-
-    if tokenizer.kind == "bytes":
-        model = Model(models.BPE({symbol: byte for symbol, byte in byte_of_symbol().items()}, []))
-        model.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
-        model.decoder = decoders.ByteLevel()
-    elif tokenizer.kind == "characters":
-        model = Model(models.BPE({piece.decode(): id for id, piece in enumerate(tokenizer.pieces[:-1])}, []))
-        model.decoder = decoders.Fuse()
-    elif tokenizer.kind in ("bpe", "file"):
-        model = Model.from_str(json.dumps(tokenizer.to_json()["model"]))
-        if tokenizer.kind == "bpe":
-            model.decoder = decoders.ByteLevel()
-    else:
-        return None
-    more = [] if tokenizer.kind == "file" else [(tokenizer.document_id, OPENS)]
-    more += [(tokenizer.mask_id, MASK)] if masked and tokenizer.mask_id == tokenizer.vocab_size else []
-    for id, name in more:
-        model.add_special_tokens([AddedToken(name, special=True, normalized=False)])
-        if model.token_to_id(name) != id:
-            return None
-    return model
 
 
 def parameters(run: Run) -> int:

@@ -58,8 +58,6 @@ def settings_of(class_name: str | Importer, config: ResolvedConfig, given: Mappi
 
 def express(class_name: str, config: ResolvedConfig, given: Mapping[str, Any] | None = None) -> Expressed:
     """A config in a class's settings, and what of it the class cannot express."""
-    if config.model.architecture == "elmo":
-        return Expressed(class_name, {}, ("model.architecture='elmo'",))
     settings = settings_of(class_name, config, given)
     more = {"data.tokenizer.kind": "characters"}
     try:
@@ -142,6 +140,8 @@ def choose(config: ResolvedConfig, wanted: str | None, recorded: str | None, giv
     Raises:
         ConfigError: naming every field that the class, or the class that comes closest, cannot express.
     """
+    if config.model.architecture == "elmo":
+        raise ConfigError("no class can express model.architecture=elmo")
     first = express(name, config, given if name == recorded else None) if (name := wanted or recorded) else None
     if first is not None and not first.problems:
         return first

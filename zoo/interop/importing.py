@@ -12,7 +12,7 @@ from typing import Any
 
 from zoo import config as configs
 from zoo.config import ResolvedConfig
-from zoo.data.published import read_published
+from zoo.data.published import READ, SENTENCEPIECE_NAMES, read_published
 from zoo.data.tokenizers import ByteTokenizer, Tokenizer
 from zoo.errors import ConfigError, did_you_mean
 from zoo.files import write_json
@@ -20,7 +20,7 @@ from zoo.interop import FAMILIES, import_weights, importer_of
 from zoo.interop.source import Source
 from zoo.interop.tensors import open_tensors, read_object, weight_files
 
-TOKENIZER_FILES = ("tokenizer.json", "vocab.txt", "vocab.json", "merges.txt", "tokenizer_config.json")
+TOKENIZERS = ("tokenizer.json", "vocab.txt", "vocab.json", *SENTENCEPIECE_NAMES)
 Weights = tuple[dict[str, Any], dict[str, Any]]
 
 
@@ -92,8 +92,8 @@ def _hugging_face(folder: Path, class_name: str | None) -> Found:
             tensors.close()
         return read
 
-    known = [folder / file for file in TOKENIZER_FILES if (folder / file).is_file()]
-    tokenizer = read_published(folder) if any((folder / file).is_file() for file in TOKENIZER_FILES[:3]) else None
+    known = [folder / file for file in (*TOKENIZERS, "merges.txt", "tokenizer_config.json") if (folder / file).is_file()]
+    tokenizer = read_published(folder) if any(path.name in TOKENIZERS for path in known) else None
     beside = {}
     if (folder / "tokenizer_config.json").is_file():
         beside["tokenizer_config"] = read_object(folder / "tokenizer_config.json", "the tokenizer's settings")
@@ -136,9 +136,11 @@ def import_run(
         found = recognise(source, class_name)
         used = read_published(tokenizer) if tokenizer else found.tokenizer or _bytes(found)
         # The run's own copy is what a new run that starts from this one reads.
-        named = {"data.tokenizer.kind": used.kind} | ({"data.tokenizer.path": str(out.resolve())} if used.kind == "file" else {})
+        named = {"data.tokenizer.kind": "bytes"}
+        if not isinstance(used, ByteTokenizer):
+            named = {"data.tokenizer.kind": "file", "data.tokenizer.path": str(out.resolve())}
         config = configs.override(configs.default(), {**found.fields, **named, **(changes or {})})
-        config = configs.resolve(config, used.ids_needed(config.objective.kind))
+        config = configs.resolve(config, used.ids_needed(config.objective))
         params, stats = found.weights(config)
         count = _write(folder, out, source, found, config, used, params, stats)
     return found, config, count
@@ -146,12 +148,11 @@ def import_run(
 
 def _bytes(found: Found) -> Tokenizer:
     """The tokenizer of a model of bytes that comes without one."""
-    tokenizer, objective = ByteTokenizer(), found.fields.get("objective.kind", configs.default().objective.kind)
-    size = found.fields.get("model.vocab_size")
-    if size in (None, tokenizer.ids_needed(objective)):
+    tokenizer, size = ByteTokenizer(), found.fields.get("model.vocab_size")
+    if size in (None, tokenizer.ids_needed(configs.override(configs.default(), found.fields).objective)):
         return tokenizer
-    raise ConfigError(f"the checkpoint has no tokenizer that can be read, and its {size} ids are no bytes; --tokenizer DIR gives one: "
-                      "tokenizer.json, vocab.txt, or vocab.json with merges.txt")
+    raise ConfigError(f"the checkpoint has no tokenizer that can be read, and its {size} ids are no bytes; --tokenizer DIR gives one, "
+                      f"{READ}")
 
 
 def _write(

@@ -4,6 +4,7 @@ import re
 from dataclasses import dataclass
 from pathlib import Path
 
+from zoo.data.published import SENTENCEPIECE_NAMES
 from zoo.errors import ConfigError, did_you_mean
 
 KINDS = {
@@ -14,7 +15,7 @@ KINDS = {
 # What is fetched of a repository: no code, and of the formats of weights the one that cannot hold any.
 FETCHED = (
     "config.json", "generation_config.json", "model.safetensors", "model.safetensors.index.json", "model-*.safetensors", "tokenizer.json",
-    "tokenizer_config.json", "special_tokens_map.json", "vocab.txt", "vocab.json", "merges.txt",
+    "tokenizer_config.json", "special_tokens_map.json", "vocab.txt", "vocab.json", "merges.txt", *SENTENCEPIECE_NAMES,
 )  # fmt: skip
 NAME = re.compile(r"[\w.-]+(/[\w.-]+)?")
 

@@ -88,7 +88,7 @@ class TensorFiles(Mapping[str, StoredTensor]):
         path = self.paths[tensor.name]
         if self._open is None or self._open[0] != path or self._mapped > MAPPED_BYTES:
             self.close()
-            self._open = path, safe_open(path, "np").__enter__()
+            self._open = path, safe_open(path, "np")
         array = self._open[1].get_tensor(tensor.name)
         self._mapped += array.nbytes
         array = array.astype(np.float32, copy=False)

@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from zoo import config
+from zoo.config.lengths import side_lengths
 from zoo.config.scopes import KINDS, SIDES
 from zoo.errors import ConfigError, did_you_mean
 from zoo.lab.experiment import METRICS, Experiment, Outcome
@@ -142,7 +143,7 @@ def _resolve(unresolved: Mapping[str, Any], vocabulary: dict[str, int]) -> confi
         return resolved
     from zoo import data
 
-    key = repr((config.flatten(resolved.data), resolved.objective.kind))
+    key = repr((config.flatten(resolved.data), config.flatten(resolved.objective)))
     if key not in vocabulary:
         vocabulary[key] = data.vocabulary_size(resolved)
     return config.resolve(unresolved, vocab_size=vocabulary[key])
@@ -216,11 +217,9 @@ def _absent_metrics(experiment: Experiment, arms: list[Arm]) -> list[str]:
 
 def _longest(resolved: config.ResolvedConfig, length: int) -> int | None:
     """Where the learned positions of the model, or of a side of it, end before a row of `length` tokens does."""
-    model, prefix = resolved.model, resolved.objective.prefix_length
-    parts = [(model, length)]
+    model, parts = resolved.model, [(resolved.model, length)]
     if model.architecture == "encoder_decoder":
-        # The prefix is as long at every length.
-        parts = [(config.side(model, "encoder"), prefix), (config.side(model, "decoder"), length + 1 - prefix)]
+        parts = [(config.side(model, name), tokens) for name, tokens in zip(("encoder", "decoder"), side_lengths(resolved.objective, length))]
     ends = [part.position.max_length for part, tokens in parts
             if part.position.kind == "learned" and model.architecture != "elmo" and tokens > part.position.max_length]
     return min(ends, default=None)

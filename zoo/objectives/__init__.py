@@ -7,11 +7,13 @@ from zoo.objectives.causal import CausalObjective
 from zoo.objectives.masked import MaskedObjective
 from zoo.objectives.objective import Objective
 from zoo.objectives.prefix import PrefixObjective
+from zoo.objectives.spans import SpanObjective
 
 __all__ = ["OBJECTIVES", "Objective", "make_objective"]
 
 OBJECTIVES: dict[str, type[Objective]] = {
-    "causal": CausalObjective, "masked": MaskedObjective, "prefix": PrefixObjective, "bidirectional": BidirectionalObjective}
+    "causal": CausalObjective, "masked": MaskedObjective, "prefix": PrefixObjective, "span": SpanObjective,
+    "bidirectional": BidirectionalObjective}
 
 
 def make_objective(config: ResolvedConfig, tokenizer: Tokenizer) -> Objective:

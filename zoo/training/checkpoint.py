@@ -72,7 +72,7 @@ class Checkpoints:
         keep: how many of the newest to keep.
         log: called with one line about anything unusual.
         read_only: look only; a run that is being trained meanwhile is left alone.
-        in_place: states stay as they are until `close`, so that they need not be copied, and are written one array after the other.
+        in_place: states stay as they are until `close`, so that they need not be copied; they are written as they are, without compression.
     """
 
     def __init__(self, folder: Path, keep: int, log: Callable[[str], None] = print, read_only: bool = False, in_place: bool = False):
@@ -208,19 +208,19 @@ class Checkpoints:
         self._finish()
         if metrics is not None and not math.isfinite(metrics["eval/loss"]):
             metrics = None  # Orbax's ordering breaks on NaN: it would drop the best checkpoint there is.
-        with self._context(state):
+        with self._context():
             response = self._open().save_checkpointables_async(
                 step, {"state": state}, force=True, metrics=metrics, custom_metadata=json.loads(json.dumps(beside)))
         if response is None:
             raise RuntimeError(f"checkpoint {step} was not written: {self.folder} already holds a later one")
         self._unhashed = step
 
-    def _context(self, state: Any) -> ocp.Context:
+    def _context(self) -> ocp.Context:
         context = ocp.Context()
         if self._in_place:
             context.memory.deepcopy_host_arrays = False
-            # What is on its way to the disk at one time; the largest array has to fit.
-            context.memory.write_concurrent_bytes = max(leaf.nbytes for leaf in jax.tree.leaves(state))
+            # Compressed arrays would all be held until the last is done; weights get hardly smaller by it.
+            context.array.saving.use_compression = False
         return context
 
     def poll(self) -> None:

@@ -15,6 +15,7 @@ from zoo.objectives.causal import CausalObjective
 from zoo.objectives.cross_entropy import cross_entropy
 from zoo.objectives.masked import MaskedObjective
 from zoo.objectives.prefix import PrefixObjective
+from zoo.objectives.spans import SpanObjective
 from zoo.variants.record import BASELINES, Test, Variant
 
 
@@ -209,6 +210,8 @@ VARIANTS: tuple[Variant, ...] = (
                numpy("objectives/test_prefix.py::test_the_loss_is_that_of_every_row_alone"),)),
     Variant("prefix-lm", "architecture", BASELINES["encoder_decoder"], source=PrefixObjective, systems=("t5",), tests=(
         numpy("objectives/test_prefix.py::test_the_loss_is_that_of_every_row_alone"),)),
+    Variant("span-corruption", "architecture", {"model.architecture": "encoder_decoder", "objective.kind": "span"}, source=SpanObjective,
+            tests=(numpy("objectives/test_spans.py::test_the_loss_is_that_of_every_row_alone"),)),
     choice("model.architecture", "elmo", "architecture", "elmo", {"objective.kind": "bidirectional"}, source=elmo.ELMo, tests=(
         BILM, numpy("models/test_elmo.py::test_a_model_is_its_equations"))),
     Variant("bidirectional-lm", "architecture", BASELINES["elmo"], source=BidirectionalObjective, tests=(

@@ -1,0 +1,61 @@
+"""Folders as other libraries write them, with the random weights of the comparisons: what `zoo import` reads."""
+
+import contextlib
+import io
+import json
+from pathlib import Path
+
+import numpy as np
+
+from tests.parity.harness import random_tensor
+from tests.parity.systems import SYSTEMS
+from tests.stored_outputs import read
+from zoo.cli.main import main
+from zoo.interop import FAMILIES
+from zoo.interop.tensors import open_tensors, write_tensors
+
+# The systems of a class that has importers for anybody, by name; controls have one of their own.
+OF_CLASSES = {system.name: system for system in SYSTEMS if system.importer is None and system.reference in FAMILIES}
+
+
+def stored_tensors(name):
+    """The tensors of a system's reference, as float32."""
+    return {tensor: random_tensor(tensor, tuple(shape)) for tensor, shape in read(name)[0]["tensors"].items()}
+
+
+def write_checkpoint(folder: Path, name: str, words: int | None = 2, **settings) -> Path:
+    """A folder with config.json, model.safetensors and, unless `words` is None, a vocabulary of so many words."""
+    about = read(name)[0]
+    folder.mkdir(parents=True, exist_ok=True)
+    config = about["config"] | {"architectures": [about["reference"]]} | settings
+    (folder / "config.json").write_text(json.dumps(config))
+    write_tensors(folder / "model.safetensors", stored_tensors(name))
+    if words is not None:
+        vocabulary = ["<s>", "[MASK]", "[UNK]", *(f"w{i}" for i in range(words))][: max(2, words)]
+        (folder / "vocab.txt").write_text("\n".join(vocabulary) + "\n")
+    return folder
+
+
+def zoo(*arguments) -> tuple[int, str, list[str]]:
+    """Exit code, standard output, and lines of standard error of a `zoo` command."""
+    out, errors = io.StringIO(), io.StringIO()
+    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(errors):
+        code = main([str(argument) for argument in arguments])
+    return code, out.getvalue(), errors.getvalue().splitlines()
+
+
+def imported(folder: Path, name: str, **options) -> Path:
+    """A run made of a system by `zoo import`, with the fields that its comparison adds."""
+    source, run = write_checkpoint(folder / "source", name, **options), folder / "run"
+    code, _, errors = zoo("import", f"hf:{source}", "--out", run,
+                          *(f"--config.{path}={value}" for path, value in OF_CLASSES[name].overrides.items()))
+    assert code == 0, errors
+    return run
+
+
+def arrays_of(folder: Path) -> dict[str, np.ndarray]:
+    """The tensors of a folder."""
+    tensors = open_tensors(folder)
+    found = {name: np.asarray(tensors[name]) for name in tensors}
+    tensors.finish()
+    return found

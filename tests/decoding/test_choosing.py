@@ -1,0 +1,91 @@
+"""What top-k and top-p keep, and how often a token is drawn."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from hypothesis import given, strategies
+
+from tests.building import call, compiled
+from zoo.decoding.choosing import Sampling, choose, kept_tokens, likeliest
+from zoo.errors import ConfigError
+
+V = 7
+KEPT = compiled(kept_tokens)
+SCORES = np.float32([[0.3, -2.0, 1.7, 0.9, -0.4, 1.1, -7.0]])
+
+
+def kept_by_hand(scores, top_k, top_p):
+    """Token after token, the likeliest first; what is as likely as the last one is kept too."""
+    kept = set(range(len(scores)))
+    if top_k:
+        kept = {v for v in kept if sum(scores > scores[v]) < top_k}
+    if top_p < 1:
+        total = sum(np.exp(scores[v]) for v in kept)
+        kept = {v for v in kept if sum(np.exp(scores[w]) for w in kept if scores[w] > scores[v]) < top_p * total}
+    return kept
+
+
+numbers = strategies.integers(-40, 40).map(lambda n: n / 8)
+
+
+@given(strategies.lists(numbers, min_size=V, max_size=V), strategies.integers(0, V + 2), strategies.integers(1, 100))
+def test_what_is_kept(scores, top_k, percent):
+    # Percentages that no sum of such probabilities meets to the last digit.
+    top_p = 1.0 if percent == 100 else percent / 100 + 0.00123
+    scores = np.float32(scores)
+    kept = KEPT(scores[None], Sampling(1.0, np.int32(top_k), np.float32(top_p)))
+    assert set(np.flatnonzero(kept[0])) == kept_by_hand(scores.astype(np.float64), top_k, top_p)
+
+
+@pytest.mark.parametrize("scale", [1e-30, 1.0, 1e30])
+def test_thresholds_are_found_at_every_scale_and_rows_have_their_own(scale):
+    scores = scale * np.float32([[5, -3, 4, -1, -2, 0, 3], [-9, -8, -7, -6, -5, -4, -3]])
+    kept = KEPT(scores, Sampling(1.0, np.int32(3), np.float32(1.0)))
+    np.testing.assert_array_equal(kept, [[1, 0, 1, 0, 0, 0, 1], [0, 0, 0, 0, 1, 1, 1]])
+
+
+def test_scores_of_minus_infinity_are_never_kept_by_top_p():
+    scores = np.float32([[0, -np.inf, 0, -np.inf, 0, 0, -np.inf]])
+    kept = KEPT(scores, Sampling(1.0, np.int32(0), np.float32(0.999)))
+    np.testing.assert_array_equal(kept, np.isfinite(scores))
+
+
+@pytest.mark.parametrize(("temperature", "top_k", "top_p"), [(1.0, 0, 1.0), (0.5, 0, 1.0), (2.0, 3, 1.0), (1.0, 0, 0.7), (0.7, 5, 0.9)])
+def test_how_often_a_token_is_drawn(temperature, top_k, top_p):
+    draws = 20_000
+
+    def draw(scores, sampling):
+        return choose(jnp.broadcast_to(scores, (draws, V)), jax.random.split(jax.random.key(3), draws), sampling)
+
+    drawn = call(draw, jnp.asarray(SCORES), Sampling(np.float32(temperature), np.int32(top_k), np.float32(top_p)))
+    scores = SCORES[0].astype(np.float64) / temperature
+    kept = kept_by_hand(scores, top_k, top_p)
+    assert set(drawn) <= kept
+    expected = np.array([np.exp(scores[v]) if v in kept else 0 for v in range(V)])
+    expected /= expected.sum()
+    found = np.bincount(drawn, minlength=V) / draws
+    # Four standard deviations of a count.
+    assert (abs(found - expected) <= 4 * np.sqrt(expected * (1 - expected) / draws)).all(), (found, expected)
+
+
+def test_rows_have_keys_of_their_own():
+    keys = jax.random.split(jax.random.key(0), 50)
+    scores = jnp.zeros((50, V))
+    both = call(lambda: (choose(scores, keys, Sampling()), choose(scores[:9], keys[:9], Sampling())))
+    assert len(set(both[0])) > 3
+    np.testing.assert_array_equal(both[0][:9], both[1])
+
+
+def test_the_likeliest_is_the_first_of_equals():
+    np.testing.assert_array_equal(likeliest(jnp.array([[1.0, 3.0, 3.0], [2.0, -1.0, 0.0]])), [1, 0])
+
+
+@pytest.mark.parametrize(("wrong", "words"), [
+    ({"temperature": -0.1}, "temperature=-0.1"), ({"temperature": float("nan")}, "temperature=nan"),
+    ({"temperature": float("inf")}, "temperature=inf"), ({"top_k": -1}, "top_k=-1"), ({"top_p": 0.0}, "top_p=0.0"),
+    ({"top_p": 1.5}, "top_p=1.5"),
+])  # fmt: skip
+def test_numbers_out_of_range(wrong, words):
+    with pytest.raises(ConfigError, match=words):
+        Sampling(**wrong).checked()

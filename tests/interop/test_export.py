@@ -1,0 +1,154 @@
+"""`zoo export`: what was imported comes back bit for bit, and what a class cannot express is refused by name."""
+
+import json
+
+import numpy as np
+import pytest
+
+from tests.checkpoints_of_others import OF_CLASSES, arrays_of, imported, stored_tensors, zoo
+from tests.small_runs import small
+from zoo import config as configs
+from zoo.errors import ConfigError
+from zoo.interop import resolve_like
+from zoo.interop.expressing import choose, differences, express, settings_of
+
+# Fields that the class has as inputs, or that its library adds in code: they are no settings, and these systems have them otherwise.
+NO_SETTINGS = {
+    "longformer-windows": "model.attention.global_tokens (layer 0)=2; it would be 1",
+    "longformer-blocks": "model.attention.global_tokens=3; it would be 1",
+    "longformer-local": "model.attention.global_tokens=0; it would be 1",
+    "performer-rope": "model.position.kind='rope'; it would be 'learned'",
+    "performer-rope-causal": "model.position.kind='rope'; it would be 'learned'",
+}  # fmt: skip
+EXPRESSED = [name for name in OF_CLASSES if name not in NO_SETTINGS]
+
+
+def test_the_table_s_exceptions_exist():
+    assert set(NO_SETTINGS) < set(OF_CLASSES)
+
+
+@pytest.mark.parametrize("name", EXPRESSED)
+def test_a_model_comes_back_bit_for_bit(name, tmp_path):
+    run, system = imported(tmp_path, name), OF_CLASSES[name]
+    code, out, errors = zoo("export", run, "--out", tmp_path / "out")
+    assert (code, errors) == (0, [])
+    assert out.startswith(f"{tmp_path / 'out'}: {system.reference}, ")
+    expected, found = stored_tensors(name), arrays_of(tmp_path / "out")
+    assert set(found) == set(expected)
+    for tensor, array in expected.items():
+        np.testing.assert_array_equal(found[tensor], array, strict=True)
+    # Written from the table alone, as for a run that was never imported, the settings give the same fields again.
+    config = configs.resolve(configs.load(str(run)))
+    settings = json.loads(json.dumps(settings_of(system.reference, config)))
+    again = resolve_like(system.reference, settings, {"data.tokenizer.kind": "characters"})
+    relevant = {path: value for path, value in configs.flatten(again.model).items() if not path.startswith("init.")}
+    assert relevant == {path: value for path, value in configs.flatten(config.model).items() if not path.startswith("init.")}
+    # What the file had beside is kept.
+    written = json.loads((tmp_path / "out" / "config.json").read_text())
+    original = json.loads((tmp_path / "source" / "config.json").read_text())
+    assert written["architectures"] == [system.reference]
+    assert {key: written.get(key) for key in ("eos_token_id", "pad_token_id")} == {
+        key: original.get(key) for key in ("eos_token_id", "pad_token_id")}
+    if system.library == "transformers":
+        assert (written["model_type"], written["torch_dtype"]) == (original["model_type"], "float32")
+
+
+@pytest.mark.parametrize("name", NO_SETTINGS)
+def test_what_is_no_setting_of_the_class_is_refused(name, tmp_path):
+    code, _, errors = zoo("export", imported(tmp_path, name), "--out", tmp_path / "out")
+    assert code == 2
+    assert any(line.endswith(f"as which it was imported, cannot express {NO_SETTINGS[name]}") for line in errors), errors
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["run", "source"]
+
+
+# Choosing a class
+
+
+def model(**changes):
+    return configs.resolve(small(**changes))
+
+
+LLAMA = {"model__norm__kind": "rmsnorm", "model__position__kind": "rope", "model__ffn__kind": "swiglu", "model__ffn__bias": False,
+         "model__attention__bias": False, "model__tie_embeddings": False}  # fmt: skip
+GPT2 = {"model__ffn__gelu_approximation": "tanh"}
+BERT = {"model__architecture": "encoder", "objective__kind": "masked", "model__norm__placement": "post", "model__embedding__norm": True,
+        "model__embedding__segments": 2, "model__head__transform": True, "model__head__bias": True}  # fmt: skip
+
+
+@pytest.mark.parametrize(("changes", "class_name"), [
+    (LLAMA, "LlamaForCausalLM"),
+    (LLAMA | {"model__attention__window": 4}, "MistralForCausalLM"),
+    (LLAMA | {"model__attention__qk_norm": "head"}, "Qwen3ForCausalLM"),
+    (LLAMA | {"model__ffn__match_parameters": True, "model__ffn__hidden_dim": 96}, "LlamaForCausalLM"),
+    (GPT2, "GPT2LMHeadModel"),
+    (GPT2 | {"model__norm__placement": "post"}, "OpenAIGPTLMHeadModel"),
+    (BERT, "BertForMaskedLM"),
+    (BERT | {"model__head__pooler": True, "model__head__next_sentence": True}, "BertForPreTraining"),
+    (BERT | {"model__head__pooler": True, "model__head__transform": False, "model__head__bias": False}, "BertModel"),
+    (BERT | {"model__embedding__segments": 0}, "DistilBertForMaskedLM"),
+    # Kinds of layers are called and laid out as one likes.
+    (LLAMA | {"model__layers__pattern": ("a", "b"), "model__layers__kinds__a__attention__window": 4,
+              "model__layers__kinds__b__position__kind": "none"}, "SmolLM3ForCausalLM"),
+    (LLAMA | {"model__layers__pattern": ("same",), "model__layers__kinds__same__attention__window": 0}, "LlamaForCausalLM"),
+    # How a model runs and how it began is nothing of what it is.
+    (LLAMA | {"model__init__kernel": "xavier_uniform", "model__scan_layers": True, "model__remat": "full", "model__dtype": "bfloat16",
+              "model__attention__kernel": "einsum"}, "LlamaForCausalLM"),
+])  # fmt: skip
+def test_the_first_class_that_can_express_a_config_is_taken(changes, class_name):
+    assert choose(model(**changes), None, None).class_name == class_name
+
+
+@pytest.mark.parametrize(("class_name", "changes", "problems"), [
+    ("LlamaForCausalLM", LLAMA | {"model__attention__sinks": True}, ["model.attention.sinks=True; it would be False"]),
+    ("LlamaForCausalLM", LLAMA | {"model__dropout": 0.1}, ["model.dropout=0.1; it would be 0.0"]),
+    ("LlamaForCausalLM", LLAMA | {"model__norm__kind": "batchnorm"},
+     ["model.norm.kind='batchnorm'; it would be 'rmsnorm'"]),
+    ("LlamaForCausalLM", LLAMA | {"model__attention__window": 4}, ["model.attention.window=4; it would be 0"]),
+    ("LlamaForCausalLM", LLAMA | {"model__attention__scale": 0.3}, [f"model.attention.scale=0.3; it would be {8**-0.5!r}"]),
+    ("LlamaForCausalLM", LLAMA | {"model__position__layout": "interleaved"}, ["model.position.layout='interleaved'; it would be 'half'"]),
+    ("LlamaForCausalLM", LLAMA | {"model__layers__pattern": ("a", "b"), "model__layers__kinds__a__residual": False,
+                                  "model__layers__kinds__b__ffn__hidden_dim": 40},
+     ["model.ffn.hidden_dim (layer 1)=40; it would be 128", "model.residual (layer 0)=False; it would be True"]),
+    ("GPT2LMHeadModel", {}, ["model.ffn.gelu_approximation='none'; it would be 'tanh'"]),
+    ("OpenAIGPTLMHeadModel", {"model__norm__placement": "post"}, ["model.ffn.gelu_approximation='none'; it would be 'tanh'"]),
+    ("RobertaForMaskedLM", BERT | {"model__embedding__segments": 1},
+     ["pad_token_id=-1: expected the id of a token: positions count from the number after it"]),
+    ("Gemma2ForCausalLM", LLAMA, None),
+    ("BertForMaskedLM", LLAMA, None),
+    ("T5ForConditionalGeneration", LLAMA, ["model.architecture='decoder'; it would be 'encoder_decoder'"]),
+])  # fmt: skip
+def test_what_a_class_cannot_express_is_named(class_name, changes, problems):
+    config = model(**changes)
+    found = express(class_name, config)
+    if problems is None:
+        assert len(found.problems) > 3
+        return
+    assert sorted(found.problems) == sorted(problems)
+    with pytest.raises(ConfigError) as refused:
+        choose(config, class_name, None)
+    assert sorted(refused.value.problems) == sorted(f"{class_name} cannot express {problem}" for problem in problems)
+
+
+def test_sides_are_compared_apart():
+    sides = {"model__architecture": "encoder_decoder", "objective__kind": "prefix", "model__position__kind": "sinusoidal",
+             "model__position__layout": "half", "model__norm__placement": "post", "model__ffn__kind": "relu", "model__head__bias": True}
+    assert choose(model(**sides), None, None).class_name == "MarianMTModel"
+    uneven = model(**sides, model__decoder__ffn__kind="gelu", model__encoder__num_layers=1)
+    assert express("MarianMTModel", uneven).problems == ("model.decoder.ffn.kind='gelu'; it would be 'relu'",)
+
+
+def test_where_no_class_will_do_the_closest_is_named():
+    with pytest.raises(ConfigError) as refused:
+        choose(model(**LLAMA, model__attention__sinks=True), None, None)
+    assert refused.value.problems == ["no class can express this config; LlamaForCausalLM, which comes closest, cannot express "
+                                      "model.attention.sinks=True; it would be False"]
+    with pytest.raises(ConfigError, match="no class can express model.architecture=elmo"):
+        choose(model(model__architecture="elmo", objective__kind="bidirectional", model__num_layers=1), None, None)
+
+
+def test_differences_are_those_of_the_computation():
+    one, same = model(**LLAMA).model, model(**LLAMA, model__layers__pattern=("x",), model__layers__kinds__x__residual=True).model
+    assert differences(one, same) == []
+    deeper = model(**LLAMA, model__num_layers=3).model
+    assert differences(one, deeper) == [("model.num_layers", 2, 3)]
+    assert differences(deeper, same)[0] == ("model.num_layers", 3, 2)

@@ -1,0 +1,346 @@
+"""`zoo import`: what it leaves behind, where it looks, and one plain line for everything that can be wrong."""
+
+import hashlib
+import json
+import os
+import pickle
+import subprocess
+import sys
+
+import jax
+import ml_dtypes
+import numpy as np
+import pytest
+
+from tests.building import call
+from tests.checkpoints_of_others import arrays_of, imported, stored_tensors, write_checkpoint, zoo
+from tests.parity.harness import make_batch, output_difference, resolved
+from tests.parity.systems import SYSTEMS
+from tests.stored_outputs import read
+from zoo import config as configs
+from zoo.config import AUTO
+from zoo.data.tokenizers import load_tokenizer
+from zoo.errors import ConfigError
+from zoo.interop import source as sources
+from zoo.interop.tensors import write_tensors
+from zoo.layers.context import Context
+from zoo.training.restore import load_trained
+
+COMMIT = "0123456789abcdef0123456789abcdef01234567"
+
+
+@pytest.fixture(scope="module")
+def gpt2(tmp_path_factory):
+    """A GPT-2 and the run made of it."""
+    folder = tmp_path_factory.mktemp("gpt2")
+    run = imported(folder, "gpt2", words=99)
+    return folder / "source", run
+
+
+def test_a_run_is_left_behind(gpt2):
+    source, run = gpt2
+    assert sorted(path.name for path in run.iterdir()) == ["checkpoints", "config.json", "meta.json", "status.json", "tokenizer.json"]
+    config, meta = configs.resolve(configs.load(str(run))), json.loads((run / "meta.json").read_text())
+    assert (config.model.dim, config.model.num_layers, config.model.vocab_size, config.data.sequence_length) == (32, 2, 99, 24)
+    assert AUTO not in (config.model.attention.head_dim, config.model.position.max_length)
+    assert (config.data.tokenizer.kind, config.data.tokenizer.path) == ("file", str(run))
+    assert load_tokenizer(run).encode("w3 w4").tolist() == [6, 7]
+    about = meta["imported"]
+    assert (about["class"], about["source"], about["revision"]) == ("GPT2LMHeadModel", f"hf:{source}", None)
+    assert about["config"] == json.loads((source / "config.json").read_text())
+    assert about["files"] == {path.name: hashlib.sha256(path.read_bytes()).hexdigest() for path in source.iterdir()}
+    assert (meta["identity"], meta["parameters"]["total"]) == (configs.identity(config), 20048)
+    status = json.loads((run / "status.json").read_text())
+    assert (status["state"], status["step"], status["reason"], len(status["parameters_sha256"])) == ("done", 0, None, 64)
+
+
+def test_it_computes_what_the_reference_computed(gpt2):
+    system, trained = next(system for system in SYSTEMS if system.name == "gpt2"), load_trained(gpt2[1])
+    about, outputs, _, batch = read("gpt2")
+    assert make_batch(system, resolved(system, about["config"]), padded=True).keys() == batch.keys()
+    assert trained.step == 0
+
+    def logits(tokens, positions):
+        from flax import nnx
+
+        from zoo.models.functional import split
+
+        model = nnx.merge(split(trained.objective.model)[0], trained.params, trained.stats)
+        return model.logits(model(tokens, Context(positions)))
+
+    ours = call(logits, batch["tokens"].astype(np.int32), batch["positions"].astype(np.int32))
+    assert output_difference({"logits": ours}, outputs, batch) <= 1e-5
+
+
+def test_the_other_commands_take_it(gpt2, tmp_path):
+    text = tmp_path / "text.txt"
+    text.write_text("w1 w2 w3 w4 w5 w6 w7 w8\n" * 40)
+    code, out, errors = zoo("eval", gpt2[1], "--text", text, "--json")
+    assert (code, errors) == (0, [])
+    assert json.loads(out)["lengths"]["24"]["loss"] > 1
+    code, out, _ = zoo("config", "show", gpt2[1])
+    assert code == 0
+    assert "parameters 20,048" in out
+    assert zoo("train", f"--config={gpt2[1] / 'config.json'}", f"--workdir={gpt2[1]}")[0] == 0
+
+
+def test_shards_and_half_precision_give_the_same_parameters(gpt2, tmp_path):
+    source = write_checkpoint(tmp_path / "source", "gpt2", words=99)
+    tensors = {name: array.astype(ml_dtypes.bfloat16) for name, array in arrays_of(source).items()}
+    (source / "model.safetensors").unlink()
+    for number in range(3):
+        write_tensors(source / f"model-{number}.safetensors", {name: tensors[name] for name in sorted(tensors)[number::3]})
+    places = {name: f"model-{number}.safetensors" for number in range(3) for name in sorted(tensors)[number::3]}
+    (source / "model.safetensors.index.json").write_text(json.dumps({"weight_map": places}))
+    assert zoo("import", f"hf:{source}", "--out", tmp_path / "run")[0] == 0
+    one, other = load_trained(gpt2[1]).params, load_trained(tmp_path / "run").params
+    assert jax.tree.all(jax.tree.map(lambda x: x.dtype == np.float32, other))
+    jax.tree.map(lambda x, y: np.testing.assert_array_equal(np.asarray(x).astype(ml_dtypes.bfloat16), np.asarray(y)), one, other)
+
+
+def test_names_without_the_prefix_of_the_class_are_read(gpt2, tmp_path):
+    """As the first published GPT-2 has them, whose files were written by the model without its head."""
+    source = write_checkpoint(tmp_path / "source", "gpt2", words=99)
+    tensors = {name.removeprefix("transformer."): array for name, array in stored_tensors("gpt2").items()}
+    write_tensors(source / "model.safetensors", tensors | {"h.0.attn.bias": np.ones((1, 1, 24, 24), np.float32)})
+    assert zoo("import", f"hf:{source}", "--out", tmp_path / "run")[0] == 0
+    jax.tree.map(np.testing.assert_array_equal, load_trained(tmp_path / "run").params, load_trained(gpt2[1]).params)
+
+
+def test_a_class_and_fields_can_be_given(tmp_path):
+    source = write_checkpoint(tmp_path / "source", "bert-masked", words=60, architectures=["BertForSequenceClassification"])
+    code, _, errors = zoo("import", f"hf:{source}", "--out", tmp_path / "run")
+    assert (code, len(errors)) == (2, 1)
+    assert 'no importer for BertForSequenceClassification; --class NAME reads it as' in errors[0]
+    code, _, errors = zoo("import", f"hf:{source}", "--class", "BertForMaskedLM", "--out", tmp_path / "run", "--config.data.batch_size=3",
+                          "--config.model.dropout=0.25")
+    assert (code, errors) == (0, [])
+    config = configs.resolve(configs.load(str(tmp_path / "run")))
+    assert (config.data.batch_size, config.model.dropout, config.objective.kind) == (3, 0.25, "masked")
+
+
+# Tokenizers
+
+
+def test_a_tokenizer_may_lie_elsewhere(tmp_path):
+    source = write_checkpoint(tmp_path / "source", "gpt2", words=None)
+    code, _, errors = zoo("import", f"hf:{source}", "--out", tmp_path / "run")
+    assert (code, len(errors)) == (2, 1)
+    assert "no tokenizer" in errors[0]
+    assert "--tokenizer DIR" in errors[0]
+    words = write_checkpoint(tmp_path / "words", "gpt2", words=50) / "vocab.txt"
+    assert zoo("import", f"hf:{source}", "--out", tmp_path / "run", "--tokenizer", words)[0] == 0
+    assert load_tokenizer(tmp_path / "run").vocab_size == 50
+
+
+def test_bytes_are_taken_where_the_vocabulary_is_theirs(tmp_path):
+    changes = {"model.dim": 16, "model.num_layers": 1, "data.sequence_length": 8}
+    config = configs.resolve(configs.override(configs.default(), changes))
+    assert config.model.vocab_size == 257
+    from zoo.interop.expressing import choose
+    from zoo.interop.mapping import tensor_shapes
+    from zoo.models.architectures import make_model
+    from zoo.models.functional import split
+
+    expressed = choose(config, "GPT2LMHeadModel", None)
+    from zoo.interop import importer_of
+
+    shapes = tensor_shapes(importer_of("GPT2LMHeadModel").rules(config.model), split(make_model(config))[1])
+    (tmp_path / "source").mkdir()
+    (tmp_path / "source" / "config.json").write_text(json.dumps(expressed.settings | {"architectures": ["GPT2LMHeadModel"]}))
+    write_tensors(tmp_path / "source" / "model.safetensors", {name: np.zeros(shape, np.float32) for name, shape in shapes.items()})
+    assert zoo("import", f"hf:{tmp_path / 'source'}", "--out", tmp_path / "run")[0] == 0
+    assert configs.load(str(tmp_path / "run")).data.tokenizer.kind == load_tokenizer(tmp_path / "run").kind == "bytes"
+
+
+def test_more_ids_than_the_embedding_has_are_refused(tmp_path):
+    source = write_checkpoint(tmp_path / "source", "gpt2", words=120)
+    assert zoo("import", f"hf:{source}", "--out", tmp_path / "run") == (
+        2, "", ["error: model.vocab_size=99 is smaller than the tokenizer's 120 ids"])
+
+
+# The hub
+
+
+def cached(folder, ref="main"):
+    """A cache of the hub with one repository, as its client lays it out."""
+    repository = folder / "models--somebody--tiny-gpt2"
+    write_checkpoint(repository / "snapshots" / COMMIT, "gpt2", words=99)
+    (repository / "refs").mkdir()
+    (repository / "refs" / ref).write_text(COMMIT)
+    return folder
+
+
+def test_a_name_is_taken_from_the_cache_without_a_network(tmp_path):
+    """In a process of its own: the hub's client reads its settings when it is imported."""
+    cached(tmp_path / "hub")
+    environment = os.environ | {"HF_HUB_CACHE": str(tmp_path / "hub"), "HF_HUB_OFFLINE": "1"}
+    for number, name in enumerate(("somebody/tiny-gpt2", f"somebody/tiny-gpt2@{COMMIT}")):
+        run = tmp_path / f"run{number}"
+        done = subprocess.run([sys.executable, "-m", "zoo.cli.main", "import", f"hf:{name}", "--out", str(run)], env=environment,
+                              capture_output=True, text=True)
+        assert done.returncode == 0, done.stderr
+        about = json.loads((run / "meta.json").read_text())["imported"]
+        assert (about["source"], about["revision"]) == ("hf:somebody/tiny-gpt2", COMMIT)
+
+
+@pytest.fixture
+def offline(tmp_path, monkeypatch):
+    """The hub's client with a cache of its own and no network behind it."""
+    import huggingface_hub
+    import huggingface_hub.constants
+
+    calls = []
+
+    def unreachable(*arguments, **named):
+        calls.append(named)
+        raise ConnectionError("no route")
+
+    monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_CACHE", str(cached(tmp_path / "hub", "v1")))
+    monkeypatch.setattr(huggingface_hub.HfApi, "repo_info", unreachable)
+    return calls
+
+
+def test_a_revision_is_pinned(offline):
+    assert sources.find("hf:somebody/tiny-gpt2@v1").revision == COMMIT
+    assert len(offline) == 1
+    with pytest.raises(ConfigError, match=r"tiny-gpt2 is no folder, is not in the hub's cache, and cannot be fetched: .*no route"):
+        sources.find("hf:somebody/tiny-gpt2")
+
+
+@pytest.mark.parametrize("text", ["./models/gpt2", "/nowhere/gpt2", "~/nowhere/gpt2", "a/b/c", "here/gpt2", "with space"])
+def test_what_looks_like_a_path_is_never_looked_for_in_the_network(text, offline, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "here").mkdir()
+    with pytest.raises(ConfigError, match="there is no folder"):
+        sources.find(f"hf:{text}")
+    assert offline == []
+
+
+def test_only_weights_settings_and_vocabularies_are_fetched(monkeypatch):
+    """No code, and no format that can hold any."""
+    import huggingface_hub
+    from huggingface_hub.utils import filter_repo_objects
+
+    asked = {}
+    monkeypatch.setattr(huggingface_hub, "snapshot_download", lambda name, **named: asked.update(named) or f"/cache/{COMMIT}")
+    assert sources.fetch("somebody/model", "v2").revision == COMMIT
+    assert asked["revision"] == "v2"
+    offered = ["config.json", "model.safetensors", "model-00001-of-00002.safetensors", "model.safetensors.index.json", "tokenizer.json",
+               "modeling_custom.py", "pytorch_model.bin", "tf_model.h5", "onnx/model.onnx", "model.fp16.safetensors", "README.md",
+               "rust_model.ot", "tokenizer.model"]  # fmt: skip
+    taken = list(filter_repo_objects(offered, allow_patterns=asked["allow_patterns"]))
+    assert taken == [*offered[:5], "tokenizer.model"]
+
+
+# What can be wrong
+
+
+def settings(source, **changes):
+    path = source / "config.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | changes))
+
+
+def tensors(source, change):
+    found = arrays_of(source)
+    change(found)
+    write_tensors(source / "model.safetensors", found)
+
+
+class Trap:
+    """What runs when it is unpickled."""
+
+    def __reduce__(self):
+        return os.mkdir, ("sprung",)
+
+
+def trapped(source):
+    (source / "model.safetensors").unlink()
+    (source / "pytorch_model.bin").write_bytes(pickle.dumps(Trap()))
+
+
+WRONG = {
+    "no config.json": (lambda source: (source / "config.json").unlink(), 2, ["has no config.json"]),
+    "config.json is no JSON": (lambda source: (source / "config.json").write_text("{"), 3, ["config.json: not JSON"]),
+    "config.json is a list": (lambda source: (source / "config.json").write_text("[]"), 3, ["not a JSON object"]),
+    "no class": (lambda source: settings(source, architectures=None), 2, ["names no class under architectures; --class NAME"]),
+    "two classes": (lambda source: settings(source, architectures=["GPT2LMHeadModel", "GPT2Model"]), 2, ["names no class"]),
+    "an unknown class": (lambda source: settings(source, architectures=["GPT2LMHeadModell"]), 2, ['did you mean "GPT2LMHeadModel"?']),
+    "settings that cannot be expressed": (
+        lambda source: settings(source, scale_attn_by_inverse_layer_idx=True, activation_function="mish", new=1), 2,
+        ["activation_function='mish': expected one of", "scale_attn_by_inverse_layer_idx=True: scores divided", "new=1: not known"]),
+    "a value of a wrong type": (lambda source: settings(source, n_embd="x"), 2, ["model.dim='x': expected a whole number"]),
+    "a damaged file": (lambda source: (source / "model.safetensors").write_bytes(b"\x00" * 99), 3, ["not a whole safetensors file"]),
+    "no weights": (lambda source: (source / "model.safetensors").unlink(), 2, ["has no weights"]),
+    "a pickle": (trapped, 2, ["pytorch_model.bin is not opened, because such files can run code"]),
+    "tensors that are missing, left over and of another shape": (
+        lambda source: tensors(source, lambda found: (found.pop("transformer.ln_f.bias"), found.update(
+            {"transformer.new": np.ones(3, np.float32), "transformer.wpe.weight": np.ones((5, 32), np.float32)}))), 3,
+        ["tensor transformer.wpe.weight has shape (5, 32), expected (24, 32)", "tensor transformer.ln_f.bias is missing",
+         "tensor transformer.new has no place in the model"]),
+    "numbers that are none": (
+        lambda source: tensors(source, lambda found: found["transformer.ln_f.bias"].__setitem__(3, np.nan)), 3,
+        ["tensor transformer.ln_f.bias holds 1 numbers that are infinite or not a number"]),
+    "a damaged tokenizer": (lambda source: (source / "tokenizer.json").write_text("{}"), 3, ["tokenizer.json: not a tokenizer file"]),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", WRONG)
+def test_what_is_wrong_is_told_in_plain_lines_and_nothing_is_written(name, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    source = write_checkpoint(tmp_path / "source", "gpt2", words=99)
+    spoil, code, words = WRONG[name]
+    spoil(source)
+    found, out, errors = zoo("import", f"hf:{source}", "--out", tmp_path / "run")
+    assert (found, out, len(errors)) == (code, "", len(words)), errors
+    for word in words:
+        assert any(word in line for line in errors), errors
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["source"]
+
+
+@pytest.mark.parametrize(("arguments", "words"), [
+    (["gpt2"], ["'gpt2' is no source; expected one of:", "hf:DIR or hf:NAME", "elmo:DIR", "fairseq:DIR"]),
+    (["fairsec:gpt2"], ["'fairsec:gpt2' is no source (did you mean \"fairseq\"?)"]),
+    (["hf:"], ["'hf:' is no source"]),
+    (["fairseq:nowhere"], ["fairseq:nowhere: there is no folder nowhere"]),
+    (["elmo:nowhere"], ["elmo:nowhere: expected a folder, or OPTIONS.json+WEIGHTS.hdf5"]),
+    (["elmo:a.json+b.hdf5"], ["has no a.json: an ELMo's settings is expected there"]),
+    (["elmo:source", "--class", "GPT2LMHeadModel"], ["--class GPT2LMHeadModel is for hf: sources"]),
+    (["elmo:source"], ["expected one file *weights*.hdf5, found none"]),
+    (["hf:source/config.json"], ["is a file; expected the folder that it lies in"]),
+    (["hf:source", "--class", "GPT2LMHead"], ["no importer for GPT2LMHead (did you mean \"GPT2LMHeadModel\"?)"]),
+    (["hf:source", "--tokenizer", "nowhere"], ["data.tokenizer.path=nowhere: no such file"]),
+    (["hf:source", "--config.modle.dim=3"], ['unknown field modle.dim (did you mean "model.dim"?)']),
+    (["hf:source", "--config.model.dim=3"], ["model.dim=3 does not divide by model.attention.num_heads=4"]),
+    (["hf:source", "--frob"], ["unknown argument --frob"]),
+])  # fmt: skip
+def test_bad_flags(arguments, words, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    write_checkpoint(tmp_path / "source", "gpt2", words=99)
+    code, _, errors = zoo("import", *arguments, "--out", "run")
+    assert code == 2, errors
+    for word in words:
+        assert any(word in line for line in errors), errors
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["source"]
+
+
+def test_a_folder_in_use_is_left_alone(tmp_path):
+    source = write_checkpoint(tmp_path / "source", "gpt2", words=99)
+    (tmp_path / "run").mkdir()
+    (tmp_path / "run" / "mine").write_text("x")
+    (tmp_path / "file").write_text("x")
+    for out in ("run", "file", "file/inside"):
+        code, _, errors = zoo("import", f"hf:{source}", "--out", tmp_path / out)
+        assert (code, len(errors)) == (2, 1)
+        assert f"--out {tmp_path / out} " in errors[0]
+    assert [path.name for path in (tmp_path / "run").iterdir()] == ["mine"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["file", "run", "source"]
+    (tmp_path / "run" / "mine").unlink()
+    assert zoo("import", f"hf:{source}", "--out", tmp_path / "run")[0] == 0
+
+
+def test_help_says_what_is_read(capsys):
+    for command in ("import", "export"):
+        with pytest.raises(SystemExit) as ended:
+            zoo(command, "--help")
+        assert ended.value.code == 0

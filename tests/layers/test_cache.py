@@ -1,0 +1,67 @@
+"""The ring of keys and values against a list that remembers everything."""
+
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from hypothesis import given, settings, strategies
+
+from zoo.layers.cache import Cache
+
+B, G, K = 2, 3, 4
+
+
+def remembered(lengths, width, slots, further, window=0):
+    """A ring that has read rows of some lengths, padded to `width`, and some further tokens; and all keys there were, row by row."""
+    generator = np.random.default_rng(0)
+    k, v = (generator.standard_normal((B, max(lengths) + further, G, K)).astype(np.float32) for _ in range(2))
+    padded = [np.full((B, width, G, K), np.nan, np.float32) for _ in range(2)]
+    for row, length in enumerate(lengths):
+        for array, source in zip(padded, (k, v), strict=True):
+            array[row, :length] = source[row, :length]
+    cache = Cache([{}], jnp.array(lengths) - 1, jnp.int32(width - 1), slots)
+    cache.layer(0).fill("attention", *map(jnp.asarray, padded), window)
+    for step in range(further):
+        cache = cache.following()
+        at = np.array(lengths) + step
+        new = (jnp.asarray(x[np.arange(B), at][:, None]) for x in (k, v))
+        cache.layer(0).extend("attention", *new)
+    return cache, k, v
+
+
+@settings(max_examples=25)
+@given(strategies.tuples(*[strategies.integers(1, 9)] * B), strategies.integers(0, 6), strategies.integers(0, 14), strategies.integers(1, 20))
+def test_every_slot_holds_the_key_of_its_position(lengths, padding, further, window):
+    total = max(lengths) + further
+    cache, k, v = remembered(lengths, max(lengths) + padding, total, further, window)
+    entry = cache.layers[0]["attention"]
+    slots = min(window, total)
+    assert entry.keys.shape == (B * G, slots, K)
+    positions = np.asarray(cache.positions(slots))
+    for row, length in enumerate(lengths):
+        newest = length + further - 1
+        filled = sorted(positions[row][positions[row] >= 0])
+        assert filled == list(range(max(0, newest - slots + 1), newest + 1))
+        for slot, position in enumerate(positions[row]):
+            if position >= 0:
+                for kept, source in ((entry.keys, k), (entry.values, v)):
+                    np.testing.assert_array_equal(np.asarray(kept).reshape(B, G, slots, K)[row, :, slot], source[row, position])
+
+
+def test_empty_slots_have_no_position():
+    cache, _, _ = remembered((1, 4), 6, 8, 0)
+    np.testing.assert_array_equal(np.sort(cache.positions(8)), [[-1] * 7 + [0], [-1] * 4 + [0, 1, 2, 3]])
+
+
+def test_a_following_cache_leaves_the_one_before_as_it_is():
+    before, _, _ = remembered((2, 3), 4, 8, 0)
+    kept = before.layers[0]["attention"].keys
+    after = before.following()
+    after.layer(0).extend("attention", jnp.ones((B, 1, G, K)), jnp.ones((B, 1, G, K)))
+    assert before.layers[0]["attention"].keys is kept
+    assert int(after.slot) == int(before.slot) + 1
+    assert (np.asarray(after.layers[0]["attention"].keys) == 1).any()
+
+
+@pytest.mark.parametrize(("layers", "filled"), [([{}, {}], False), ([{"attention": 0}, {}], True)])
+def test_whether_the_prompt_was_read(layers, filled):
+    assert Cache(layers, jnp.zeros(1), jnp.int32(0), 4).filled == filled

@@ -1,0 +1,85 @@
+"""A run's tokenizer in the files that other libraries read."""
+
+import base64
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from zoo.data.published import SENTENCEPIECE_NAMES, PublishedTokenizer
+from zoo.data.tokenizers import Tokenizer
+from zoo.files import write_json
+
+# What a file calls the token that opens and so ends a document, and the one that hides others, where ours have no names.
+OPENS, MASK = "<|endoftext|>", "[MASK]"
+
+
+def write_tokenizer(
+    folder: Path, tokenizer: Tokenizer, masked: bool, length: int, given: Mapping[str, Any] | None = None, names: Mapping[str, Any] = {},
+) -> bool:  # fmt: skip
+    """Writes `tokenizer.json`, or SentencePiece's `.model`, and `tokenizer_config.json`.
+
+    Args:
+        folder: where to.
+        tokenizer: the run's.
+        masked: whether the model needs an id that hides tokens.
+        length: tokens of a row.
+        given: the tokenizer_config.json that the tokenizer came with.
+        names: names of the files that it came with.
+
+    Returns:
+        Whether the tokenizer could be expressed.
+    """
+    if tokenizer.kind == "sentencepiece":
+        if masked and tokenizer.mask_id == tokenizer.vocab_size:
+            return False
+        name = next((name for name in SENTENCEPIECE_NAMES if name in names), SENTENCEPIECE_NAMES[0])
+        (folder / name).write_bytes(base64.b64decode(tokenizer.to_json()["content"]))
+        if given:
+            write_json(folder / "tokenizer_config.json", given)
+        return True
+    model = expressed_tokenizer(tokenizer, masked)
+    if model is None:
+        return False
+    model.save(str(folder / "tokenizer.json"))
+    ours = {"tokenizer_class": "PreTrainedTokenizerFast", "clean_up_tokenization_spaces": False, "model_max_length": length}
+    config = dict(given or ours)
+    if given is None:
+        ids = {"bos_token": tokenizer.document_id, "eos_token": tokenizer.document_id}
+        ids |= {"mask_token": tokenizer.mask_id} if masked else {}
+        config |= {name: model.id_to_token(id) for name, id in ids.items()}
+    write_json(folder / "tokenizer_config.json", config)
+    return True
+
+
+def expressed_tokenizer(tokenizer: Tokenizer, masked: bool) -> Any:
+    """A tokenizer as one of the `tokenizers` library that gives every text the same ids; None if there is none.
+
+    A character that a vocabulary of characters lacks is an error here, and left out there.
+    """
+    from tokenizers import AddedToken, decoders, models, pre_tokenizers
+    from tokenizers import Tokenizer as Model
+
+    from zoo.data.tokenizers import byte_of_symbol
+
+    more = [(tokenizer.document_id, OPENS)]
+    if tokenizer.kind == "bytes":
+        model = Model(models.BPE(dict(byte_of_symbol()), []))
+        model.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
+        model.decoder = decoders.ByteLevel()
+    elif tokenizer.kind == "characters":
+        model = Model(models.BPE({piece.decode(): id for id, piece in enumerate(tokenizer.pieces[:-1])}, []))
+        model.decoder = decoders.Fuse()
+    elif tokenizer.kind == "bpe":
+        model = Model.from_str(json.dumps(tokenizer.to_json()["model"]))
+        model.decoder = decoders.ByteLevel()
+    elif isinstance(tokenizer, PublishedTokenizer):
+        model, more = Model.from_str(json.dumps(tokenizer.to_json()["model"])), []
+    else:
+        return None
+    more += [(tokenizer.mask_id, MASK)] if masked and tokenizer.mask_id == tokenizer.vocab_size else []
+    for id, name in more:
+        model.add_special_tokens([AddedToken(name, special=True, normalized=False)])
+        if model.token_to_id(name) != id:
+            return None
+    return model
