@@ -7,8 +7,8 @@ and pooler alone 109,482,240), large (uncased, 336,226,108; 335,141,888) and bas
 CPU. Stated by the paper (section 3.1 and appendix A.2): batches of 256 rows of 512 tokens, a million steps, the first 90 % of them at
 128 tokens (here 512 throughout), Adam with betas 0.9 and 0.999, rate 1e-4 after 10,000 steps, linear decay, decay 0.01, dropout 0.1
 everywhere, 15 % of the tokens predicted, 80/10/10. From the authors' code: epsilon 1e-6, gradients clipped at 1, norms' epsilon 1e-12.
-The next sentence is not trained here: its head takes part in the count and in published weights. Byte-pair encoding stands for
-WordPiece; its vocabulary is one smaller than the model's, which holds [MASK].
+Each row has ten masks, which its epochs take in turn, as in the authors' data (Liu et al. 2019, section 4.1). The next sentence is not
+trained here: its head takes part in the count and in published weights.
 """
 
 from zoo.config import default, override, sized
@@ -17,7 +17,7 @@ BASE = {"model.dim": 768, "model.num_layers": 12, "model.attention.num_heads": 1
 SIZES = {
     "base": BASE,
     "large": {"model.dim": 1024, "model.num_layers": 24, "model.attention.num_heads": 16},
-    "base-cased": BASE | {"data.tokenizer.vocab_size": 28995},
+    "base-cased": BASE | {"model.vocab_size": 28996, "data.tokenizer.vocab_size": 28996, "data.tokenizer.lowercase": False},
 }
 
 
@@ -44,8 +44,10 @@ def get_config(argument: str = "base"):
         "model.dtype": "bfloat16",
         "model.scan_layers": True,
         "objective.kind": "masked",
-        "data.tokenizer.kind": "bpe",
-        "data.tokenizer.vocab_size": 30521,
+        "objective.mask_copies": 10,
+        "model.vocab_size": 30522,
+        "data.tokenizer.kind": "wordpiece",
+        "data.tokenizer.vocab_size": 30522,
         "data.sequence_length": 512,
         "data.batch_size": 256,
         "training.steps": 1_000_000,

@@ -26,7 +26,7 @@ BASE = {"model.dim": 16, "model.num_layers": 1, "data.sequence_length": 16, "dat
 ENCODER = {"model.architecture": "encoder", "objective.kind": "masked"}
 ENCODER_DECODER = {"model.architecture": "encoder_decoder", "objective.kind": "prefix"}
 ELMO = {"model.architecture": "elmo", "objective.kind": "bidirectional", "model.num_layers": 2}
-SPANS = {"model.architecture": "encoder_decoder", "objective.kind": "span"}
+SPANS = {"model.architecture": "encoder_decoder", "objective.kind": "span", "model.position.max_length": 32}
 BASES = {"decoder": {}, "encoder": ENCODER, "encoder_decoder": ENCODER_DECODER, "elmo": ELMO}
 
 ROPE = {"model.position.kind": "rope"}
@@ -37,12 +37,12 @@ PERFORMER = {"model.attention.kind": "performer"}
 LONGFORMER = ENCODER | {"model.attention.window": 3, "model.attention.global_tokens": 1}
 
 
-
 @functools.cache
 def text():
-    """A file of short documents; it lies in the cache of the tests, which is removed at their end."""
+    """A file of short documents with many words; it lies in the cache of the tests, which is removed at their end."""
     path = Path(tempfile.mkdtemp(dir=cache_directory())) / "text.txt"
-    path.write_text("\n\n".join(f"Line {i} tells of {i * i} sheep and {i % 7} wolves that never met." for i in range(60)))
+    names = ["".join(("Bar", "kel", "lom", "mit", "nus")[int(digit) % 5] for digit in str(i * i * 7)) for i in range(60)]
+    path.write_text("\n\n".join(f"Line {i} tells of {i * i} sheep and {i % 7} wolves of {names[i]} that never met." for i in range(60)))
     return path
 
 
@@ -74,8 +74,8 @@ NEEDS = {
     "model.ffn.match_parameters": {"model.ffn.kind": "swiglu"},
     "model.head.pooler": ENCODER, "model.head.next_sentence": ENCODER | {"model.head.pooler": True},
     **{field.path: ELMO for field in configs.FIELDS if field.path.startswith("model.elmo.")},
-    **{f"objective.{name}_fraction": ENCODER for name in ("select", "mask", "random")},
-    "objective.prefix_length": ENCODER_DECODER, "model.embedding.shared": ENCODER_DECODER,
+    **{f"objective.{name}": ENCODER for name in ("select_fraction", "mask_fraction", "random_fraction", "mask_copies")},
+    "objective.prefix_length": ENCODER_DECODER,
     **{f"objective.{name}": SPANS for name in ("noise_density", "mean_span_length", "sentinels")},
     "data.tokenizer.path": {"data.tokenizer.kind": "file"},
     "data.tokenizer.lowercase": {"data.tokenizer.kind": "wordpiece", "data.tokenizer.vocab_size": 300},
@@ -86,13 +86,13 @@ NEEDS = {
 OTHER = {
     "model.num_layers": 3, "model.vocab_size": 300, "model.layers.pattern": ("a",),
     "model.position.max_length": 32, "model.position.fraction": 0.5,
-"model.position.scaling.low": 2.0, "model.position.scaling.high": 16.0,
+    "model.position.scaling.low": 2.0, "model.position.scaling.high": 16.0,
     "model.position.buckets": 16, "model.attention.num_kv_heads": 2, "model.attention.head_dim": 8, "model.attention.scale": 0.7,
     "model.attention.window": 3, "model.attention.features": 7, "model.attention.kernel": "xla", "model.ffn.hidden_dim": 40,
     "model.init.embedding_std": 0.5, "model.elmo.filters": (1, 8, 2, 8), "model.architecture": "encoder", "objective.kind": "masked",
-    "objective.prefix_length": 5, "objective.mean_span_length": 1.0, "objective.chunk_tokens": 4, "data.document_separator": "e", "data.validation_fraction": 0.3,
-    "data.tokenizer.vocab_size": 280, "data.tokenizer.kind": "characters", "data.tokenizer.path": lambda: vocabulary("sheep", "wolves"),
-    "data.sequence_length": 8, "optimizer.clip_norm": 1e-3,
+    "objective.prefix_length": 5, "objective.mean_span_length": 1.0, "objective.mask_copies": 1, "objective.chunk_tokens": 4,
+    "data.document_separator": "e", "data.validation_fraction": 0.3, "data.tokenizer.kind": "characters", "data.tokenizer.vocab_size": 280,
+    "data.tokenizer.path": lambda: vocabulary("sheep", "wolves"), "data.sequence_length": 8, "optimizer.clip_norm": 1e-3,
     "schedule.warmup_steps": 5, "training.accumulation_steps": 2, "training.eval_batches": 1,
 }
 # What comes with a choice, because it could not be alone.
@@ -155,8 +155,11 @@ def _fingerprint(config, forward_only):
     dataset = data.load(config)
     objective = make_objective(config, dataset.tokenizer)
     program = make_program(config, objective, make_mesh(config, jax.devices()[:1]))
-    with dataset.training_batches() as endless:
-        batches = [next(endless) for _ in range(2)]
+    batches = []
+    # Two of the first epoch, one of a later one.
+    for start, number in ((0, 2), (1000, 1)):
+        with dataset.training_batches(start) as endless:
+            batches += [next(endless) for _ in range(number)]
     batches += dataset.evaluation_batches()
     constants, state = program.constants(config.seed), program.abstract_state
     steps = [

@@ -69,7 +69,7 @@ def random_configs(draw, changes=8, tidy=True):
     """
     architecture = draw(strategies.sampled_from(list(OBJECTIVES_OF)))
     config = {**SMALL, **(RECURRENT if architecture == "elmo" else ATTENDING), "model.architecture": architecture,
-              "objective.kind": OBJECTIVES_OF[architecture][0]}
+              "objective.kind": draw(strategies.sampled_from(OBJECTIVES_OF[architecture]))}
     paths = [path for path in configs.BY_PATH if path not in NOT_DRAWN]
     chosen = draw(strategies.lists(strategies.sampled_from(paths), max_size=changes, unique=True))
     drawn = {path: draw(values(path)) for path in chosen}

@@ -23,6 +23,7 @@ READ_BY_THE_LOOP = {
     "training.keep_checkpoints": "tests/training/test_checkpoint.py::test_newest_and_best_are_kept",
     "training.steps": "tests/training/test_run.py::test_what_a_run_leaves_behind",
     "training.eval_lengths": "tests/training/test_mesh.py::test_eight_devices_give_the_curve_of_one",
+    "training.start_from": "tests/training/test_start.py::test_it_goes_on_with_parameters_and_statistics",
     "mesh.data": "tests/training/test_mesh.py::test_a_mesh_that_does_not_fit_is_refused_by_name",
     "mesh.fsdp": "tests/training/test_mesh.py::test_eight_devices_give_the_curve_of_one",
     "mesh.tensor": "tests/training/test_mesh.py::test_eight_devices_give_the_curve_of_one",
@@ -80,15 +81,16 @@ def test_the_lists_name_fields_that_exist():
 # Other architectures than the default one, and other choices
 
 RECURRENT = tuple(field.path for field in configs.FIELDS if field.path.startswith("model.elmo."))
-MASKED = tuple(f"objective.{name}_fraction" for name in ("select", "mask", "random"))
+MASKED = tuple(f"objective.{name}" for name in ("select_fraction", "mask_fraction", "random_fraction", "mask_copies"))
+SPANS = tuple(f"objective.{name}" for name in ("noise_density", "mean_span_length", "sentinels"))
 REFUSED_BY = {
-    "encoder": (*RECURRENT, "model.embedding.shared", "objective.prefix_length"),
+    "encoder": (*RECURRENT, *SPANS, "model.embedding.shared", "objective.prefix_length"),
     "encoder_decoder": (
-        *RECURRENT, *MASKED, "model.parallel", "model.layers.pattern", "model.embedding.segments", "model.head.pooler",
+        *RECURRENT, *MASKED, *SPANS, "model.parallel", "model.layers.pattern", "model.embedding.segments", "model.head.pooler",
         "model.head.next_sentence", "model.attention.window", "model.attention.global_tokens", "model.attention.global_projections",
         "data.isolate_documents"),
-    "elmo": (*(field.path for field in TESTED if field.path.startswith(UNREAD_BY["elmo"])), *MASKED, "objective.prefix_length",
-             "data.isolate_documents"),
+    "elmo": (*(field.path for field in TESTED if field.path.startswith(UNREAD_BY["elmo"])), *MASKED, *SPANS,
+             "objective.prefix_length", "data.isolate_documents"),
 }  # fmt: skip
 
 

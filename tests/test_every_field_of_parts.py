@@ -13,12 +13,13 @@ from zoo.errors import ConfigError
 PATTERN = {"model.layers.pattern": ("one", "two"), "model.num_layers": 2, f"{KINDS}.one.residual": True, f"{KINDS}.two.residual": True}
 BASES = {f"{KINDS}.one": PATTERN, "model.encoder": ENCODER_DECODER, "model.decoder": ENCODER_DECODER}
 BUCKETS = ("model.position.buckets", "model.position.max_distance", "model.position.shared")
+EMBEDDED = ("model.position.max_length", "model.position.offset", "model.position.endpoint")
 GLOBAL = ("model.attention.global_tokens", "model.attention.global_projections")
 # What is refused, by the part and by whether the part itself makes the choice that the field belongs to, or the whole model does.
 REFUSED = {
     # Positions that are added to the embedding are no layer's; a kind of layers has tables of its own, or all share one.
-    (f"{KINDS}.one", True): {"model.position.max_length", "model.position.offset", "model.position.shared"},
-    (f"{KINDS}.one", False): {"model.position.max_length", "model.position.offset", *BUCKETS},
+    (f"{KINDS}.one", True): {*EMBEDDED, "model.position.shared"},
+    (f"{KINDS}.one", False): {*EMBEDDED, *BUCKETS},
     ("model.encoder", True): set(),
     # A window of the whole model would mean something else on each side.
     ("model.encoder", False): set(GLOBAL),
@@ -59,7 +60,8 @@ def test_a_field_of_a_part_changes_the_result(scope, path, inside):
     if path in REFUSED[scope, inside]:
         with pytest.raises(ConfigError) as refusal:
             changed_and_before(scope, field, inside)
-        named = {path.rsplit(".", 1)[-1], "global_tokens" if path in GLOBAL else path, "position.shared" if path in BUCKETS else path}
+        # By its own name, or by that of what it needs.
+        named = [path.rsplit(".", 1)[-1], *(need.removeprefix("model.") for need in NEEDS.get(path, {}))]
         assert any(name in problem for problem in refusal.value.problems for name in named), refusal.value.problems
         return
     changed, before = changed_and_before(scope, field, inside)

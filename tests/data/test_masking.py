@@ -1,3 +1,4 @@
+import dataclasses
 import itertools
 
 import numpy as np
@@ -26,6 +27,16 @@ def random_rows(count, length, seed=0, padded=False):
     if padded:
         rows[np.arange(length) >= generator.integers(0, length + 1, count)[:, None]] = -1
     return rows
+
+
+def test_static_masks_come_again_and_dynamic_ones_do_not():
+    rows = random_rows(40, 32)
+    static = dataclasses.replace(BERT, copies=3)
+    shown = [corrupt(rows, static, epoch=epoch)["tokens"] for epoch in range(7)]
+    for epoch in range(7):
+        same = [np.array_equal(shown[epoch], other) for other in shown]
+        assert same == [other % 3 == epoch % 3 for other in range(7)]
+        assert np.array_equal(shown[epoch], corrupt(rows, epoch=epoch)["tokens"]) == (epoch < 3)
 
 
 def take(count, masking=BERT, length=10, batch_size=4, seed=0, **options):

@@ -28,9 +28,14 @@ def configured(overrides=None):
     return tiny(overrides if learned else LONG | overrides)
 
 
+@functools.cache
+def _model(overrides):
+    return make_model(configured(dict(overrides)))
+
+
 def made(overrides=None, seed=1):
-    """(abstract model, its random parameters, its random statistics)."""
-    model = make_model(configured(overrides))
+    """(abstract model, the same one for the same overrides, its random parameters, its random statistics)."""
+    model = _model(tuple(sorted((overrides or {}).items())))
     return model, random_values(model, seed), random_statistics(model, seed + 1)
 
 

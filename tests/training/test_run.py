@@ -128,6 +128,7 @@ PERFORMER = {"model__attention__kind": "performer", "model__attention__redraw_ev
     pytest.param(OBJECTIVES["masked"] | BATCHNORM, id="masked, batch statistics"),
     pytest.param(OBJECTIVES["masked"] | PERFORMER, id="masked, random features", marks=pytest.mark.slow),
     pytest.param(OBJECTIVES["prefix"], id="prefix", marks=pytest.mark.slow),
+    pytest.param(OBJECTIVES["span"], id="span", marks=pytest.mark.slow),
     pytest.param(OBJECTIVES["bidirectional"], id="bidirectional", marks=pytest.mark.slow),
     pytest.param(BATCHNORM, id="causal, batch statistics", marks=pytest.mark.slow),
 ])

@@ -8,7 +8,7 @@ from small_runs import OBJECTIVES, small
 
 from tests.building import compiled, random_values
 from zoo import config as configs
-from zoo.data.masking import make_corruption
+from zoo.data.corruption import make_corruption
 from zoo.data.tokenizers import ByteTokenizer
 from zoo.models.functional import split
 from zoo.objectives import make_objective

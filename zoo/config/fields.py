@@ -258,6 +258,8 @@ FIELDS: tuple[Field, ...] = (
           when=MASKED),
     Field("objective.random_fraction", 0.1, float, "share of the predicted tokens that the input shows as a random token", minimum=0,
           maximum=1, when=MASKED),
+    Field("objective.mask_copies", 0, int, "masks of a row, taken in turn epoch by epoch (BERT: 10); 0: new ones in every epoch (RoBERTa)",
+          minimum=0, when=MASKED),
     Field("objective.prefix_length", AUTO, int, "tokens of a row that the encoder reads; the decoder predicts the rest", minimum=1,
           auto="half of data.sequence_length", when=("objective.kind", ("prefix",))),
     Field("objective.noise_density", 0.15, float, "share of a row's tokens that are cut out", above=0, maximum=0.9, when=SPANS),

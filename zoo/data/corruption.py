@@ -24,7 +24,7 @@ def make_corruption(config: Any, tokenizer: Tokenizer) -> Corruption | None:
     objective = config.objective
     if objective.kind == "masked":
         return Masking(objective.select_fraction, objective.mask_fraction, objective.random_fraction, tokenizer.vocab_size,
-                       tokenizer.document_id, tokenizer.mask_id)
+                       tokenizer.document_id, tokenizer.mask_id, objective.mask_copies)
     if objective.kind == "span":
         return SpanCorruption(objective.noise_density, objective.mean_span_length, tokenizer.vocab_size, objective.sentinels,
                               tokenizer.document_id)

@@ -17,7 +17,7 @@ _GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 
 @dataclass(frozen=True)
 class Masking:
-    """Devlin et al. 2019, section 3.1, Task 1, with new masks in every epoch (Liu et al. 2019, section 4.1).
+    """Devlin et al. 2019, section 3.1, Task 1, with new masks in every epoch, or the same ones again (Liu et al. 2019, section 4.1).
 
     `select_fraction` of a row's tokens are predicted, rounded, and at least one: never padding, never the token that opens a document.
     Of those each is shown as [MASK] with probability `mask_fraction`, as a random token with `random_fraction`, and else as it is.
@@ -29,6 +29,7 @@ class Masking:
         vocab_size: number of the tokenizer's ids.
         document_id: id of the token that opens a document.
         mask_id: id of [MASK].
+        copies: masks of a row, which its epochs take in turn; 0 for new ones in every epoch.
     """
 
     select_fraction: float
@@ -37,6 +38,7 @@ class Masking:
     vocab_size: int
     document_id: int
     mask_id: int
+    copies: int = 0
 
     def training_batch(self, rows: np.ndarray, indices: np.ndarray, epochs: np.ndarray, seed: int) -> dict[str, np.ndarray]:
         """Corrupts rows for training.
@@ -52,7 +54,7 @@ class Masking:
             row, in no order; "targets" [B, N], the tokens that were there, -1 for places that stay unused. N is the number of predicted
             tokens of a row in which all can be.
         """
-        return self._corrupted(rows, keys_of(TRAINING, seed, epochs, indices))
+        return self._corrupted(rows, keys_of(TRAINING, seed, epochs % self.copies if self.copies else epochs, indices))
 
     def evaluation_batch(self, rows: np.ndarray, indices: np.ndarray) -> dict[str, np.ndarray]:
         """Corrupts rows for evaluation, the same way every time and for every seed; as `training_batch`."""

@@ -58,10 +58,12 @@ def settings_of(class_name: str | Importer, config: ResolvedConfig, given: Mappi
 
 def express(class_name: str, config: ResolvedConfig, given: Mapping[str, Any] | None = None) -> Expressed:
     """A config in a class's settings, and what of it the class cannot express."""
+    importer, ours = importer_of(class_name), config.model.architecture
+    if "causal" not in importer.defaults and (theirs := importer.config_of({})["model.architecture"]) != ours:
+        return Expressed(class_name, {}, (f"model.architecture={ours!r}; it would be {theirs!r}",))
     settings = settings_of(class_name, config, given)
-    more = {"data.tokenizer.kind": "characters"}
     try:
-        theirs = resolve_like(class_name, settings, more)
+        theirs = resolve_like(class_name, settings, {"data.tokenizer.kind": "characters"})
     except ConfigError as error:
         if not given:
             return Expressed(class_name, settings, tuple(error.problems), refused=True)
@@ -79,8 +81,6 @@ def differences(ours: ResolvedConfig, theirs: ResolvedConfig) -> list[tuple[str,
     """
     by_layer = bool(ours.layers.pattern or theirs.layers.pattern)
     one, other = _seen(ours, by_layer), _seen(theirs, by_layer)
-    if ours.architecture != theirs.architecture and "encoder_decoder" in (ours.architecture, theirs.architecture):
-        return [("model.architecture", ours.architecture, theirs.architecture)]
     found: dict[str, tuple[str, Any, Any]] = {}
     for path in [*one, *(path for path in other if path not in one)]:
         if not _equal(one.get(path), other.get(path)):

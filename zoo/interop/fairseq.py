@@ -140,7 +140,10 @@ def dictionary(path: Path) -> list[str]:
 
 
 def tokenizer_of(path: Path) -> PublishedTokenizer:
-    """The tokenizer of a dictionary: what stands between spaces is a token, and what the dictionary lacks is <unk>."""
+    """The tokenizer of a dictionary: what stands between spaces is a token, and what the dictionary lacks is <unk>.
+
+    As in fairseq, a text that spells a special token means it.
+    """
     from tokenizers import AddedToken, models, pre_tokenizers
     from tokenizers import Tokenizer as Model
 
@@ -156,11 +159,12 @@ def _dictionaries(folder: Path, arguments: Mapping[str, Any], rows: tuple[int, i
     languages = [arguments.get(f"{side}_lang") for side in ("source", "target")]
     if all(languages):
         return tuple(folder / f"dict.{language}.txt" for language in languages)
-    found = sorted(folder.glob("dict.*.txt"))
-    lengths = {path: len(dictionary(path)) for path in found}
-    fits = [[path for path in found if lengths[path] == length] for length in rows]
-    if rows[0] == rows[1] or any(len(paths) != 1 for paths in fits):
-        described = ", ".join(f"{path.name} of {length} tokens" for path, length in lengths.items()) or "none"
+    tokens = {path: dictionary(path) for path in sorted(folder.glob("dict.*.txt"))}
+    # Copies of one dictionary are one.
+    found = [path for path in tokens if tokens[path] not in [tokens[other] for other in tokens if other < path]]
+    fits = [[path for path in found if len(tokens[path]) == length] for length in rows]
+    if any(len(paths) != 1 for paths in fits):
+        described = ", ".join(f"{path.name} of {len(tokens[path])} tokens" for path in found) or "none"
         raise ConfigError(f"{folder}: cannot tell the dictionaries of source ({rows[0]} tokens) and target ({rows[1]}) apart; found "
                           f"{described}; args.source_lang and args.target_lang in {ARGUMENTS} name them")
     return fits[0][0], fits[1][0]
@@ -181,9 +185,10 @@ def found(folder: Path) -> Found:
     except (TypeError, ValueError, AttributeError) as error:
         raise ConfigError(f"{folder / ARGUMENTS} has a value of a wrong type: {type(error).__name__}: {error}") from error
     tensors = open_tensors(folder)
-    if missing := [name for name in EMBEDDINGS if name not in tensors]:
+    tables = (EMBEDDINGS[1],) * 2 if fields["model.embedding.shared"] else EMBEDDINGS
+    if missing := [name for name in dict.fromkeys(tables) if name not in tensors]:
         raise DataError([f"tensor {name} is missing" for name in missing])
-    rows = tuple(tensors[name].shape[0] for name in EMBEDDINGS)
+    rows = tuple(tensors[name].shape[0] for name in tables)
     if rows[0] > rows[1]:
         raise ConfigError(f"{folder}: a source of {rows[0]} tokens and a target of {rows[1]}: rows without a token would be predicted too")
     paths = _dictionaries(folder, arguments, rows)

@@ -1,0 +1,21 @@
+"""Programs that are compiled fast and run slower."""
+
+import jax
+import pytest
+
+from tests.building import quick_compilation
+from zoo.decoding import beams, generator, sampling
+
+STATIC = {"begin": ("steps",), "sample": ("steps", "greedy", "room"), "search": ("steps", "beams", "room")}
+
+
+@pytest.fixture(autouse=True, scope="package")
+def quick_programs():
+    """Compiles the three programs anew, in the way of `tests.building.compiled`."""
+    with pytest.MonkeyPatch.context() as patch:
+        for name, static in STATIC.items():
+            module = beams if name == "search" else sampling
+            program = jax.jit(getattr(module, name).__wrapped__, static_argnames=static, compiler_options=quick_compilation())
+            patch.setattr(module, name, program)
+            patch.setattr(generator, name, program)
+        yield

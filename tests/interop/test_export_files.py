@@ -1,0 +1,171 @@
+"""What `zoo export` writes for a run of ours: ids, tokenizer, the checkpoint that is asked for, and nothing where something is wrong."""
+
+import io
+import json
+import shutil
+
+import jax
+import numpy as np
+import pytest
+import sentencepiece
+
+from tests.checkpoints_of_others import arrays_of, imported, write_checkpoint, zoo
+from tests.small_runs import small
+from zoo.data.published import PublishedTokenizer, read_published
+from zoo.data.tokenizers import BytePairTokenizer, ByteTokenizer, CharacterTokenizer
+from zoo.interop import export_weights
+from zoo.interop.tokenizer_files import expressed_tokenizer, write_tokenizer
+from zoo.training.restore import load_trained
+from zoo.training.run import run as train
+
+TEXT = "Grüße, 你好\n\n  two  spaces\tand <|endoftext|> spelled out 🎉 the theatre"
+GPT2 = {"model__ffn__gelu_approximation": "tanh", "model__dim": 16, "model__num_layers": 1, "training__steps": 2,
+        "training__checkpoint_every": 1, "training__eval_every": 2, "training__eval_batches": 1}  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory):
+    """A tiny GPT of bytes with checkpoints of steps 1 and 2, and an export of each."""
+    folder = tmp_path_factory.mktemp("trained")
+    (folder / "text.txt").write_text(TEXT * 40)
+    train(small(**GPT2, data__source=f"text:{folder / 'text.txt'}"), folder / "run", lambda line: None)
+    for step in ("1", "latest"):
+        assert zoo("export", folder / "run", "--out", folder / step, "--step", step)[0] == 0
+    return folder
+
+
+def test_the_weights_are_those_of_the_step(trained):
+    for step in ("1", "latest"):
+        run, found = load_trained(trained / "run", step), arrays_of(trained / step)
+        expected = export_weights("GPT2LMHeadModel", run.config, jax.tree.map(np.asarray, run.params), {})
+        assert set(found) == set(expected)
+        for name, array in expected.items():
+            np.testing.assert_array_equal(found[name], array)
+    one, other = (arrays_of(trained / step)["transformer.wte.weight"] for step in ("1", "latest"))
+    assert not np.array_equal(one, other)
+
+
+def test_ids_and_names_of_special_tokens(trained):
+    assert sorted(path.name for path in (trained / "latest").iterdir()) == [
+        "config.json", "model.safetensors", "tokenizer.json", "tokenizer_config.json"]
+    settings = json.loads((trained / "latest" / "config.json").read_text())
+    assert settings["architectures"] == ["GPT2LMHeadModel"]
+    assert {name: settings[name] for name in ("model_type", "vocab_size", "bos_token_id", "eos_token_id", "pad_token_id")} == {
+        "model_type": "gpt2", "vocab_size": 257, "bos_token_id": 256, "eos_token_id": 256, "pad_token_id": None}
+    beside = json.loads((trained / "latest" / "tokenizer_config.json").read_text())
+    assert (beside["bos_token"], beside["eos_token"], beside["model_max_length"]) == ("<|endoftext|>", "<|endoftext|>", 16)
+    read = read_published(trained / "latest")
+    assert (read.document_id, read.vocab_size, read.encode("é").tolist()) == (256, 257, [0xC3, 0xA9])
+
+
+def test_the_class_follows_a_run_that_started_from_an_imported_one(tmp_path):
+    """The class and ids of tokens come from the file that was imported, through every run that started from it."""
+    source, folders = imported(tmp_path, "mistral", words=99, eos_token_id=7), [tmp_path / "first", tmp_path / "second"]
+    for before, folder in zip([source, *folders], folders, strict=False):
+        shutil.copytree(source, folder)
+        (folder / "meta.json").write_text(json.dumps({"started_from": {"folder": str(before), "step": 0}}))
+    assert zoo("export", folders[1], "--out", tmp_path / "out")[0] == 0
+    written = json.loads((tmp_path / "out" / "config.json").read_text())
+    assert (written["architectures"], written["eos_token_id"]) == (["MistralForCausalLM"], 7)
+    # Once that is gone, or where it goes round in circles, the first class that fits is taken.
+    (source / "meta.json").write_text(json.dumps({"started_from": {"folder": str(folders[1])}}))
+    assert zoo("export", folders[1], "--out", tmp_path / "again")[0] == 0
+    assert json.loads((tmp_path / "again" / "config.json").read_text())["eos_token_id"] == 0
+
+
+def test_what_acts_in_training_alone_may_be_left_out(tmp_path):
+    run = imported(tmp_path, "llama")
+    config = json.loads((run / "config.json").read_text())
+    config["model"]["dropout"] = 0.1
+    (run / "config.json").write_text(json.dumps(config))
+    code, _, errors = zoo("export", run, "--out", tmp_path / "out")
+    assert (code, errors) == (2, ["error: no class can express this config; LlamaForCausalLM, as which it was imported, cannot express "
+                                  "model.dropout=0.1; it would be 0.0"])
+    assert zoo("export", run, "--out", tmp_path / "out", "--config.model.dropout=0")[0] == 0
+    code, _, errors = zoo("export", run, "--out", tmp_path / "other", "--config.model.norm.epsilon=1e-3")
+    assert (code, errors) == (2, ["error: model.norm.epsilon cannot be changed by an export, only model.dropout, model.attention.dropout"])
+
+
+@pytest.mark.parametrize(("spoil", "arguments", "code", "words"), [
+    (lambda run: None, ["--class", "GPT2LMHeadModl"], 2, 'no importer for GPT2LMHeadModl (did you mean "GPT2LMHeadModel"?)'),
+    (lambda run: None, ["--class", "LlamaForCausalLM"], 2, "LlamaForCausalLM cannot express model."),
+    (lambda run: None, ["--step", "7"], 2, "--step 7: "),
+    (lambda run: None, ["--frob"], 2, "unknown argument --frob"),
+    (lambda run: (run / "config.json").unlink(), [], 2, "is not a run that can be exported: it has no config.json"),
+    (lambda run: (run / "tokenizer.json").unlink(), [], 2, "it has no tokenizer.json"),
+    (lambda run: next((run / "checkpoints" / "0" / "state" / "d").iterdir()).write_bytes(b"x"), [], 3, "is damaged"),
+])  # fmt: skip
+def test_what_is_wrong_is_told_and_nothing_is_written(spoil, arguments, code, words, tmp_path):
+    run = imported(tmp_path, "gpt2")
+    spoil(run)
+    found, out, errors = zoo("export", run, "--out", tmp_path / "out", *arguments)
+    assert (found, out) == (code, "")
+    assert any(words in line for line in errors), errors
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["run", "source"]
+
+
+def test_a_folder_in_use_is_left_alone(tmp_path):
+    run = imported(tmp_path, "gpt2")
+    before = (run / "config.json").read_text()
+    code, _, errors = zoo("export", run, "--out", run)
+    assert (code, errors) == (2, [f"error: --out {run} is there already and not an empty folder"])
+    assert (run / "config.json").read_text() == before
+
+
+# Tokenizers
+
+
+def pairs():
+    from tokenizers import Tokenizer as Model
+    from tokenizers import models, pre_tokenizers, trainers
+
+    model = Model(models.BPE())
+    model.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    model.train_from_iterator([TEXT * 3, "the theatre then"], trainers.BpeTrainer(
+        vocab_size=290, show_progress=False, initial_alphabet=sorted(pre_tokenizers.ByteLevel.alphabet())))
+    return BytePairTokenizer(model)
+
+
+@pytest.mark.parametrize("masked", [False, True])
+@pytest.mark.parametrize("make", [ByteTokenizer, pairs, lambda: CharacterTokenizer(TEXT)], ids=["bytes", "bpe", "characters"])
+def test_a_tokenizer_of_ours_gives_the_same_ids_elsewhere(make, masked, tmp_path):
+    tokenizer = make()
+    assert write_tokenizer(tmp_path, tokenizer, masked, 32)
+    model = expressed_tokenizer(tokenizer, masked)
+    ids = tokenizer.encode(TEXT).tolist()
+    model.encode_special_tokens = True
+    assert model.encode(TEXT, add_special_tokens=False).ids == ids
+    assert model.decode(ids) == TEXT
+    assert model.token_to_id("<|endoftext|>") == tokenizer.document_id
+    assert model.token_to_id("[MASK]") == (tokenizer.mask_id if masked else None)
+    assert model.get_vocab_size() == tokenizer.vocab_size + masked
+    config = json.loads((tmp_path / "tokenizer_config.json").read_text())
+    assert ("mask_token" in config) == masked
+    # And read back as a published one, which takes what a text spells for text.
+    assert read_published(tmp_path).encode(TEXT).tolist() == ids
+
+
+def test_a_published_tokenizer_is_written_as_it_came(tmp_path):
+    source = write_checkpoint(tmp_path / "cased", "bert-masked", words=60)
+    given = {"do_lower_case": False, "tokenizer_class": "BertTokenizer"}
+    (source / "tokenizer_config.json").write_text(json.dumps(given))
+    assert zoo("import", f"hf:{source}", "--out", tmp_path / "kept")[0] == 0
+    assert zoo("export", tmp_path / "kept", "--out", tmp_path / "out")[0] == 0
+    assert json.loads((tmp_path / "out" / "tokenizer_config.json").read_text()) == given
+    assert isinstance(tokenizer := read_published(tmp_path / "out"), PublishedTokenizer)
+    assert tokenizer.encode("w3 w5 W3").tolist() == [6, 8, 2]
+    assert zoo("export", imported(tmp_path, "bert-masked", words=60), "--out", tmp_path / "other")[0] == 0
+    named = json.loads((tmp_path / "other" / "tokenizer_config.json").read_text())
+    assert (named["bos_token"], named["mask_token"]) == ("<s>", "[MASK]")
+
+
+def test_a_sentencepiece_model_is_written_as_it_came(tmp_path):
+    model = io.BytesIO()
+    sentencepiece.SentencePieceTrainer.Train(sentence_iterator=iter(["the sheep and the wolf", "never met the wolves"] * 20),
+                                             model_writer=model, vocab_size=20, model_type="unigram", minloglevel=2)
+    source = write_checkpoint(tmp_path / "source", "llama", words=None)
+    (source / "spiece.model").write_bytes(model.getvalue())
+    assert zoo("import", f"hf:{source}", "--out", tmp_path / "kept")[0] == 0
+    assert zoo("export", tmp_path / "kept", "--out", tmp_path / "out")[0] == 0
+    assert (tmp_path / "out" / "spiece.model").read_bytes() == model.getvalue()
+    assert not write_tokenizer(tmp_path / "out", read_published(source), True, 8)

