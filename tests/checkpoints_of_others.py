@@ -17,6 +17,16 @@ from zoo.interop.tensors import open_tensors, write_tensors
 # The systems of a class that has importers for anybody, by name; controls have one of their own.
 OF_CLASSES = {system.name: system for system in SYSTEMS if system.importer is None and system.reference in FAMILIES}
 
+# Fields that the class has as inputs, or that its library adds in code: they are no settings, and these systems have them otherwise.
+NO_SETTINGS = {
+    "longformer-windows": "model.attention.global_tokens (layer 0)=2; it would be 1",
+    "longformer-blocks": "model.attention.global_tokens=3; it would be 1",
+    "longformer-local": "model.attention.global_tokens=0; it would be 1",
+    "performer-rope": "model.position.kind='rope'; it would be 'learned'",
+    "performer-rope-causal": "model.position.kind='rope'; it would be 'learned'",
+}  # fmt: skip
+EXPRESSED = [name for name in OF_CLASSES if name not in NO_SETTINGS]
+
 
 def stored_tensors(name):
     """The tensors of a system's reference, as float32."""

@@ -89,7 +89,7 @@ def test_evaluation_at_lengths_on_a_text_with_a_sample(trained, tmp_path, capsys
     pytest.param(OBJECTIVES["prefix"], id="prefix"),
     pytest.param(OBJECTIVES["bidirectional"], id="bidirectional", marks=pytest.mark.slow),
 ])
-def test_every_objective_is_evaluated_and_only_a_decoder_sampled(kind, tmp_path, capsys):
+def test_every_objective_is_evaluated_and_what_makes_tokens_sampled(kind, tmp_path, capsys):
     folder, text = tmp_path / "run", tmp_path / "other.txt"
     text.write_text("def f(x):\n    return x\n" * 40)
     run(small(**kind, model__num_layers=1, training__steps=2), folder, lambda line: None)
@@ -101,8 +101,12 @@ def test_every_objective_is_evaluated_and_only_a_decoder_sampled(kind, tmp_path,
     assert result["lengths"]["16"]["loss"] == pytest.approx(logged["eval/loss"], rel=1e-6)
     assert result["lengths"]["16"]["bits_per_byte"] == pytest.approx(logged["eval/bits_per_byte"], rel=1e-6)
     assert (result["lengths"]["6"] is None) == (kind is OBJECTIVES["prefix"])
-    assert result["sample"] is None
-    assert printed.err == f"no sample: model.architecture={kind['model__architecture']} does not continue a text token by token\n"
+    if kind["model__architecture"] == "encoder_decoder":
+        assert isinstance(result["sample"], str)
+        assert not printed.err
+    else:
+        assert result["sample"] is None
+        assert printed.err == f"no sample: model.architecture={kind['model__architecture']} does not continue a text token by token\n"
     assert evaluate.main([str(folder), f"--text={text}", "--lengths=6"]) == 0
     assert ("prefix_length=6 leaves nothing" in capsys.readouterr().out) == (kind is OBJECTIVES["prefix"])
 

@@ -40,13 +40,13 @@ def made(overrides=None, seed=1):
 
 
 @functools.cache
-def _generator(overrides, cache):
-    return Generator(*made(dict(overrides)), cache=cache)
+def _generator(overrides):
+    return Generator(*made(dict(overrides)))
 
 
-def generator(overrides=None, cache=True):
+def generator(overrides=None):
     """A generator with a tiny random model; the same one for the same overrides."""
-    return _generator(tuple(sorted((overrides or {}).items())), cache)
+    return _generator(tuple(sorted((overrides or {}).items())))
 
 
 def rows(lists, width=None):

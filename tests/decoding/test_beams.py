@@ -20,8 +20,8 @@ N = 4
 
 
 @functools.cache
-def model_of(has_encoder, seed, cache=True):
-    return Generator(*made(SMALL | (ENCODER_DECODER if has_encoder else {}), seed), cache=cache)
+def model_of(has_encoder, seed):
+    return Generator(*made(SMALL | (ENCODER_DECODER if has_encoder else {}), seed))
 
 
 @functools.cache
@@ -112,8 +112,8 @@ def spelled_out(has_encoder, seed, row, beams, alpha):
 @pytest.mark.parametrize(("beams", "alpha"), [(1, 1.0), (2, 0.0), (2, 2.0), (3, 1.0), (3, -0.7)])
 def test_with_few_beams_it_prunes_as_described(has_encoder, beams, alpha, cache):
     for seed in (1, 2, 3):
-        found = model_of(has_encoder, seed, cache).beam_search(PROMPTS, N, beams, alpha, stop_table(FEW, [END]),
-                                                               SOURCES if has_encoder else None)
+        found = model_of(has_encoder, seed).beam_search(PROMPTS, N, beams, alpha, stop_table(FEW, [END]),
+                                                        SOURCES if has_encoder else None, cache=cache)
         for row in range(len(PROMPTS)):
             expected, actual = spelled_out(has_encoder, seed, row, beams, alpha), as_texts(found, row)
             assert [text for text, _ in actual] == [text for text, _ in expected]

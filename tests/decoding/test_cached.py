@@ -24,7 +24,8 @@ DECODERS = {
         "model.layers.pattern": ("turned", "plain"), "model.position.kind": "rope", "model.layers.kinds.turned.attention.window": 5,
         "model.layers.kinds.plain.position.kind": "none"},
     "windows of two widths, one table of biases": T5_BIAS | {
-        "model.layers.pattern": ("near", "far"), "model.layers.kinds.near.attention.window": 2, "model.layers.kinds.far.attention.window": 6},
+        "model.layers.pattern": ("near", "far"), "model.layers.kinds.near.attention.window": 2,
+        "model.layers.kinds.far.attention.window": 6},
     "a table of biases per layer": T5_BIAS | {"model.position.shared": False, "model.attention.window": 4},
     "normed heads": {"model.attention.qk_norm": "head", "model.position.kind": "rope"},
     "normed queries and keys": {"model.attention.qk_norm": "full", "model.position.kind": "rope", "model.norm.placement": "reordered"},
@@ -64,9 +65,10 @@ def scheme(position):
 
 @pytest.mark.parametrize("position", POSITIONS)
 def test_every_scheme_with_a_layer_of_each_window_and_number_of_key_heads(position):
-    fields = {f"model.layers.kinds.w{window}g{kv_heads}.attention.{name}": value for window, kv_heads in itertools.product(WINDOWS, KV_HEADS)
-              for name, value in (("window", window), ("num_kv_heads", kv_heads))}
-    pattern = tuple(dict.fromkeys(path.split(".")[3] for path in fields))
+    fields, pattern = {}, tuple(f"w{window}g{kv_heads}" for window, kv_heads in itertools.product(WINDOWS, KV_HEADS))
+    for name, (window, kv_heads) in zip(pattern, itertools.product(WINDOWS, KV_HEADS), strict=True):
+        attention = f"model.layers.kinds.{name}.attention"
+        fields |= {f"{attention}.window": window, f"{attention}.num_kv_heads": kv_heads}
     close(*both_ways(scheme(position) | fields | {"model.layers.pattern": pattern, "model.num_layers": len(pattern)}))
 
 

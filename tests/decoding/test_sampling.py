@@ -33,7 +33,7 @@ def test_a_batch_of_unequal_prompts_says_what_each_says_alone(overrides):
 
 @pytest.mark.parametrize("overrides", KINDS, ids=str)
 def test_with_and_without_a_cache_the_same_is_drawn(overrides):
-    both = [generator(overrides, cache).generate(PROMPTS, 12, HOT, jax.random.key(5), sources=sources_for(overrides)).tokens
+    both = [generator(overrides).generate(PROMPTS, 12, HOT, jax.random.key(5), sources=sources_for(overrides), cache=cache).tokens
             for cache in (True, False)]
     np.testing.assert_array_equal(*both)
 
@@ -56,7 +56,7 @@ def greedy_by_hand(text, new_tokens, span):
 
 @pytest.mark.parametrize(("prompt", "span"), [(PROMPTS[0], 5), (PROMPTS[1], 5), (PROMPTS[1], 64)])
 def test_without_a_cache_the_last_tokens_are_read(prompt, span):
-    found = Generator(*made(), cache=False, span=span).generate([prompt] * 3, 6)
+    found = Generator(*made(), span=span).generate([prompt] * 3, 6, cache=False)
     assert found.tokens[0].tolist() == greedy_by_hand(prompt, 6, span)
 
 
@@ -149,7 +149,8 @@ def test_the_loop_is_one_program_on_the_device():
     steps = Steps(model.graph, False, 2, 64, V, True)
     state, scores = sampling.begin.eval_shape(steps, model.weights, rows(PROMPTS))
     jaxpr = jax.make_jaxpr(lambda state, scores: sampling.sample.__wrapped__(
-        steps, model.weights, state, scores, stop_table(V), Sampling(), jax.random.key(0), np.int32(9), greedy=True, room=16))(state, scores)
+        steps, model.weights, state, scores, jnp.asarray(stop_table(V)), Sampling(), jax.random.key(0), np.int32(9),
+        greedy=True, room=16))(state, scores)
 
     def names(program):
         for equation in program.eqns:

@@ -5,22 +5,12 @@ import json
 import numpy as np
 import pytest
 
-from tests.checkpoints_of_others import OF_CLASSES, arrays_of, imported, stored_tensors, zoo
+from tests.checkpoints_of_others import EXPRESSED, NO_SETTINGS, OF_CLASSES, arrays_of, imported, stored_tensors, zoo
 from tests.small_runs import small
 from zoo import config as configs
 from zoo.errors import ConfigError
 from zoo.interop import resolve_like
 from zoo.interop.expressing import choose, differences, express, settings_of
-
-# Fields that the class has as inputs, or that its library adds in code: they are no settings, and these systems have them otherwise.
-NO_SETTINGS = {
-    "longformer-windows": "model.attention.global_tokens (layer 0)=2; it would be 1",
-    "longformer-blocks": "model.attention.global_tokens=3; it would be 1",
-    "longformer-local": "model.attention.global_tokens=0; it would be 1",
-    "performer-rope": "model.position.kind='rope'; it would be 'learned'",
-    "performer-rope-causal": "model.position.kind='rope'; it would be 'learned'",
-}  # fmt: skip
-EXPRESSED = [name for name in OF_CLASSES if name not in NO_SETTINGS]
 
 
 def test_the_table_s_exceptions_exist():

@@ -2,6 +2,7 @@
 
 import importlib.util
 import os
+import tempfile
 from pathlib import Path
 
 import jax
@@ -13,6 +14,7 @@ from tests.building import compiled, with_values
 from tests.checkpoints_of_others import arrays_of, zoo
 from zoo import config as configs
 from zoo.data.tokenizers import load_tokenizer
+from zoo.interop.importing import sha256
 from zoo.layers.context import Context
 from zoo.models.architectures import make_model
 from zoo.training.restore import load_trained
@@ -44,8 +46,8 @@ def run(source, tmp_path_factory):
     return folder
 
 
-def test_every_hidden_state(reference, run):
-    """Post-norm has no norm after the last layer: a model cut after layer n ends in hidden state n."""
+def differences(reference, run):
+    """The largest difference of every state from the reference's, by name. All are around 1 and below."""
     trained, filled = load_trained(run), reference["attention_mask"] > 0
     positions = jnp.where(filled, jnp.arange(filled.shape[1]), -1)
 
@@ -60,12 +62,31 @@ def test_every_hidden_state(reference, run):
 
         return compiled(hidden)(values, jnp.asarray(reference["input_ids"]), jnp.asarray(reference["token_type_ids"]))
 
+    found = {}
     for depth in range(1, 7):
+        # Post-norm has no norm after the last layer: a model cut after layer n ends in hidden state n.
         states, pooled = cut(depth)
-        np.testing.assert_allclose(np.asarray(states)[filled], reference[f"hidden_{depth}"][filled], rtol=0, atol=1e-5)
-    np.testing.assert_allclose(pooled, reference["pooler_output"], rtol=0, atol=1e-5)
-    means = (np.asarray(states) * filled[..., None]).sum(1) / filled.sum(1, keepdims=True)
-    np.testing.assert_allclose(means / np.linalg.norm(means, axis=1, keepdims=True), reference["embeddings"], rtol=0, atol=1e-5)
+        found[f"hidden_{depth}"] = np.abs(states - reference[f"hidden_{depth}"])[filled].max()
+    means = (states * filled[..., None]).sum(1) / filled.sum(1, keepdims=True)
+    sentences = means / np.linalg.norm(means, axis=1, keepdims=True)
+    return found | {name: np.abs(ours - reference[name]).max() for name, ours in (("pooler_output", pooled), ("embeddings", sentences))}
+
+
+def measure():
+    """For the table of `docs/parity.md`: relative to the largest of each kind of state."""
+    if not SHARED.is_dir() or (found := importlib.util.find_spec(PACKAGE)) is None:
+        return None
+    reference, folder = np.load(SHARED / "reference_outputs.npz"), Path(found.origin).parent / "model"
+    with tempfile.TemporaryDirectory() as temporary:
+        zoo("import", f"hf:{folder}", "--out", Path(temporary) / "run")
+        worst = max(value / np.abs(reference[name]).max() for name, value in differences(reference, Path(temporary) / "run").items())
+    return float(worst), None, f"model.safetensors of SHA-256 {sha256(folder / 'model.safetensors')[:8]}..."
+
+
+def test_every_hidden_state(reference, run):
+    found = differences(reference, run)
+    assert len(found) == 8
+    assert max(found.values()) < 1e-5
 
 
 def test_its_tokenizer_gives_the_ids(reference, run):

@@ -15,6 +15,7 @@ from pathlib import Path
 
 import jax
 
+from tests.parity import round_trips
 from tests.parity.systems import COMPARISONS, SYSTEMS, Comparison, Published, System
 from tests.stored_outputs import read
 from zoo.config import load, resolve
@@ -87,7 +88,7 @@ def render(figures: Mapping[str, Measured]) -> str:
     """The whole file."""
     tolerances = sorted({system.tolerance for system in ROWS})
     text = INTRODUCTION.format(tolerance=" or ".join(map(rounded, tolerances)) + (" where the test says so" if len(tolerances) > 1 else ""))
-    return text + HEADER + "".join(row(system, figures[system.name]) for system in ROWS)
+    return text + HEADER + "".join(row(system, figures[system.name]) for system in ROWS) + round_trips.section()
 
 
 def written() -> dict[str, Measured]:

@@ -10,11 +10,13 @@ import numpy as np
 import pytest
 
 from tests.building import call, compiled, random_values, with_values
+from tests.checkpoints_of_others import zoo
 from tests.parity.harness import relative_difference
 from zoo.config import default, override, resolve
 from zoo.data.tokenizers import Tokenizer
 from zoo.interop.elmo import config_of, read_hdf5, read_weights
 from zoo.models.elmo import ELMo
+from zoo.training.restore import load_trained
 
 pytest.importorskip("h5py")
 pytestmark = pytest.mark.parity
@@ -48,14 +50,14 @@ def spelled(word):
     return ids + [261] * (50 - len(ids))
 
 
-def states(folder, sentences):
-    """Ours and theirs of three streams of sentences, [words, 2 D] each.
+def states(folder, sentences, model=None):
+    """Ours and theirs of three streams of sentences, [words, 2 D] each; `model` in place of that of the folder.
 
     Ten batches of three sentences; from one to the next both directions go on with the state they stopped in.
     """
     streams = json.loads((folder / sentences).read_text())
     expected = [read_hdf5(folder / f"lm_embeddings_{stream}.hdf5") for stream in range(len(streams))]
-    model = model_of(folder)
+    model = model or model_of(folder)
     width = 2 + max(len(sentence.split()) for stream in streams for sentence in stream)
     run, carry, ours, theirs = compiled(model.read), model.empty_carry(len(streams)), [], []
     for number in range(10):
@@ -85,6 +87,21 @@ def measure():
 def test_three_streams_of_sentences(name, sentences):
     ours, theirs = states(published(name), sentences)
     np.testing.assert_allclose(ours, theirs, rtol=0, atol=3e-6)
+
+
+def test_a_run_made_of_it_computes_the_same(tmp_path):
+    """`zoo import` and what it leaves behind, in place of the functions beneath it."""
+    folder = published("elmo_bilm_tf/model")
+    code, out, errors = zoo("import", f"elmo:{folder / 'options.json'}+{folder / 'lm_weights.hdf5'}", "--out", tmp_path / "run")
+    assert (code, errors) == (0, [])
+    assert "the head has its initial values" in out
+    trained = load_trained(tmp_path / "run")
+    model = with_values(trained.objective.model, trained.params, trained.stats)
+    ours, theirs = states(folder, "lm_embeddings_sentences.json", model)
+    np.testing.assert_allclose(ours, theirs, rtol=0, atol=3e-6)
+    assert np.abs(np.asarray(trained.params["head"]["weights"])).max() > 0
+    about = json.loads((tmp_path / "run" / "meta.json").read_text())["imported"]
+    assert (about["class"], sorted(about["files"])) == ("ELMo", ["lm_weights.hdf5", "options.json"])
 
 
 class Words:

@@ -7,10 +7,10 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from zoo.cli.errors import reported
-from zoo.errors import ConfigError, DataError
+from zoo.errors import ConfigError
 
 DESCRIPTION = """Evaluate a trained run: loss (nats per scored token), perplexity and bits per byte on the held-out text, at any sequence
-lengths, and, where the model is a decoder, text sampled from it.
+lengths, and, where the model makes text token by token, a sample of it (`zoo generate` can do more).
 
   python eval.py runs/first
   python eval.py runs/first --lengths 64,128,256 --step best
@@ -49,7 +49,7 @@ def parser() -> argparse.ArgumentParser:
     made.add_argument("--lengths", type=_lengths, metavar="T,T,...", help="sequence lengths (default: the one trained with)")
     made.add_argument("--batches", type=_at_least(0, int), default=0, help="at most this many batches, spread over the text; 0: all of it")
     made.add_argument("--text", type=Path, metavar="FILE", help="score this text instead of the held-out split")
-    made.add_argument("--sample", type=_at_least(0, int), default=0, metavar="N", help="also sample N tokens; decoders only")
+    made.add_argument("--sample", type=_at_least(0, int), default=0, metavar="N", help="also sample N tokens; not from encoders")
     made.add_argument("--prompt", default="", help="text that the sample continues")
     made.add_argument("--temperature", type=_at_least(0, float), default=0.8, help="0 takes the likeliest token (default: %(default)s)")
     made.add_argument("--top-k", type=_at_least(0, int), default=0, help="choose among the K likeliest tokens; 0: all")
@@ -80,8 +80,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
             batches = data.evaluation_batches(tokens, shape, length, args.batches, trained.rows, corruption=corruption)
             scores = evaluate(trained.program, trained.params, trained.stats, batches, constants)
         result["lengths"][length] = scores
-    if args.sample and config.model.architecture == "decoder":
-        result["sample"] = args.prompt + sampled_text(trained, args)
+    if args.sample and config.model.architecture in ("decoder", "encoder_decoder"):
+        result["sample"] = sampled_text(trained, args)
     elif args.sample:
         result["sample"] = None
         print(f"no sample: model.architecture={config.model.architecture} does not continue a text token by token", file=sys.stderr)
@@ -114,26 +114,15 @@ def text_tokens(trained, args: argparse.Namespace):
 
 
 def sampled_text(trained, args: argparse.Namespace) -> str:
-    """Samples as the flags say."""
-    import jax
-    import numpy as np
+    """Samples as the flags say. The model never reads more tokens at once than it was trained with."""
+    from zoo.decoding import Sampling
+    from zoo.decoding.text import TextGenerator
 
-    from zoo.decoding import sample
-    from zoo.models.functional import split
-
-    try:
-        encoded = trained.tokenizer.encode(args.prompt).tolist()
-    except (DataError, UnicodeEncodeError) as error:
-        raise ConfigError(f"--prompt {args.prompt!r}: {' '.join(str(error).split())}") from error
-    prompt = [trained.tokenizer.document_id, *encoded]
-    context = np.zeros(trained.config.data.sequence_length, np.int32)
-    prompt = prompt[-len(context):]
-    context[: len(prompt)] = prompt
-    graph, *_ = split(trained.objective.model)
-    size = trained.tokenizer.vocab_size
-    ids = sample(graph, trained.params, trained.stats, context, np.int32(len(prompt)), jax.random.key(args.seed), args.sample,
-                 args.temperature, min(args.top_k, size), size)
-    return trained.tokenizer.decode(np.asarray(ids).tolist())
+    generator = TextGenerator(trained.config, trained.tokenizer, trained.objective.model, trained.params, trained.stats)
+    fits = generator.longest([args.prompt], args.sample) <= generator.trained_length
+    cache = fits and generator.generator.why_not_cached() is None
+    (answer,) = generator.sample([args.prompt], args.sample, Sampling(args.temperature, args.top_k), args.seed, cache=cache)
+    return generator.whole(args.prompt, answer)
 
 
 if __name__ == "__main__":

@@ -19,6 +19,7 @@ SUBCOMMANDS = {
     "export": ("zoo.cli.interchange", "write a run as a checkpoint of another library"),
     "train": ("zoo.cli.train", "train one config (the same as train.py)"),
     "eval": ("zoo.cli.evaluate", "evaluate a run and sample text (the same as eval.py)"),
+    "generate": ("zoo.cli.generate", "make texts with a run: sampling or beam search"),
 }
 # These read their own flags, because dotted config overrides are no argparse options.
 WHOLE_COMMANDS = ("train", "eval")

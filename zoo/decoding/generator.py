@@ -44,29 +44,27 @@ class Generator:
     Args:
         model: abstract, a decoder or an encoder-decoder.
         params, stats: its values. Layers are cut up once, here, which takes as much memory again.
-        cache: keep keys and values (or FAVOR+'s sums) of the tokens so far. Without it every token reads all before it again, which also
-            does what cannot be cached: RoPE that stretches with the length, and texts past the end of a table of positions.
-        span: without a cache, the most tokens that are read; a longer text is read from its last ones. By default what positions allow.
+        span: most tokens that are read at once without a cache; a longer text is read from its last ones. By default what positions allow.
 
     Raises:
-        ConfigError: for a model that does not generate token by token, or cannot be cached.
+        ConfigError: for a model that does not generate token by token.
     """
 
-    def __init__(self, model: nnx.Module, params: Params, stats: Stats, cache: bool = True, span: int | None = None):
+    def __init__(self, model: nnx.Module, params: Params, stats: Stats, span: int | None = None):
         config: ResolvedConfig = model.config
         if config.architecture not in ("decoder", "encoder_decoder"):
             raise ConfigError(f"model.architecture={config.architecture} does not continue a text token by token")
-        self.has_encoder, self.cache = config.architecture == "encoder_decoder", cache
+        self.has_encoder = config.architecture == "encoder_decoder"
         self.config = side(config, "decoder") if self.has_encoder else config
         self.encoder = side(config, "encoder") if self.has_encoder else None
-        if cache and stretches(self.config):
-            raise ConfigError("model.position.scaling.kind=dynamic turns all keys anew whenever the text grows, so that none can be kept; "
-                              "generate without a cache")
-        self.graph = split(model)[0]
+        self.graph, self.span = split(model)[0], span
         self.weights = unstacked(params, stats)
-        limits = [limit for limit in (table_length(self.config), None if cache else span) if limit is not None]
-        self.most = min(limits, default=None)
-        """Most tokens that the decoder can see at once; None for no limit."""
+
+    def why_not_cached(self) -> str | None:
+        """Says why nothing that this model reads can be kept for later tokens, or None where it can."""
+        if stretches(self.config):
+            return "model.position.scaling.kind=dynamic turns all keys anew whenever the text grows, so that none can be kept"
+        return None
 
     def generate(
         self,
@@ -77,6 +75,7 @@ class Generator:
         stop: Int[np.ndarray, "V Q"] | None = None,
         sources: Prompts | None = None,
         vocab_size: int | None = None,
+        cache: bool = True,
     ) -> Generated:
         """Continues prompts.
 
@@ -88,12 +87,14 @@ class Generator:
             stop: of `stop_table`; by default nothing stops a row.
             sources: what an encoder-decoder reads.
             vocab_size: only ids below this are chosen; by default all that the model has.
+            cache: keep keys and values (or FAVOR+'s sums) of the tokens so far. Without it every token reads all before it again, which
+                also does what cannot be cached: RoPE that stretches with the length, and texts past the end of a table of positions.
 
         Raises:
             ConfigError: for a request that cannot be met.
         """
         sampling = (sampling or Sampling(temperature=0.0)).checked()
-        steps, stop, prompts, sources = self._request(prompts, new_tokens, stop, sources, vocab_size)
+        steps, stop, prompts, sources = self._request(prompts, new_tokens, stop, sources, vocab_size, cache)
         state, scores = begin(steps, self.weights, prompts, sources)
         key = jax.random.key(0) if key is None else key
         tokens, lengths, _ = sample(steps, self.weights, state, scores, stop, _as_arrays(sampling), key, np.int32(new_tokens),
@@ -110,11 +111,12 @@ class Generator:
         stop: Int[np.ndarray, "V Q"] | None = None,
         sources: Prompts | None = None,
         vocab_size: int | None = None,
+        cache: bool = True,
     ) -> Generated:
         """Looks for the likeliest continuations: see `zoo.decoding.beams.search`.
 
         Args:
-            prompts, new_tokens, stop, sources, vocab_size: as for `generate`.
+            prompts, new_tokens, stop, sources, vocab_size, cache: as for `generate`.
             beams: number of hypotheses that are kept for each prompt, and returned.
             length_penalty: alpha; above 0 longer texts are favoured.
 
@@ -125,14 +127,19 @@ class Generator:
             raise ConfigError(f"beams={beams} must be at least 1")
         if not np.isfinite(length_penalty):
             raise ConfigError(f"length_penalty={length_penalty} must be a number")
-        steps, stop, prompts, sources = self._request(prompts, new_tokens, stop, sources, vocab_size)
+        steps, stop, prompts, sources = self._request(prompts, new_tokens, stop, sources, vocab_size, cache)
         state, scores = begin(steps, self.weights, prompts, sources)
-        found = search(steps, self.weights, state, scores, stop, np.float32(length_penalty), np.int32(new_tokens), beams, bucket(new_tokens))
+        found = search(steps, self.weights, state, scores, stop, np.float32(length_penalty), np.int32(new_tokens), beams=beams,
+                       room=bucket(new_tokens))
         tokens, lengths, totals = jax.device_get(found)
         return Generated(tokens[:, :, :new_tokens], lengths, totals)
 
-    def _request(self, prompts: Prompts, new_tokens: int, stop, sources: Prompts | None, vocab_size: int | None) -> tuple[Any, ...]:
+    def _request(
+        self, prompts: Prompts, new_tokens: int, stop, sources: Prompts | None, vocab_size: int | None, cache: bool
+    ) -> tuple[Any, ...]:
         """Checks a request; returns what the programs take."""
+        if cache and (why := self.why_not_cached()) is not None:
+            raise ConfigError(f"{why}; generate without a cache (zoo generate --no-cache)")
         if new_tokens < 1:
             raise ConfigError(f"new_tokens={new_tokens} must be at least 1")
         if self.has_encoder != (sources is not None):
@@ -140,23 +147,24 @@ class Generator:
         size = self.config.vocab_size if vocab_size is None else vocab_size
         if not 1 <= size <= self.config.vocab_size:
             raise ConfigError(f"vocab_size={size} must be from 1 to the model's {self.config.vocab_size}")
-        if not self.cache and self.most is not None:
-            prompts = [row[-self.most :] for row in prompts]
-        prompts = self._rows("prompt", prompts, self.config, self.most)
+        most = table_length(self.config)
+        if not cache:
+            most = min((limit for limit in (most, self.span) if limit is not None), default=None)
+            prompts = prompts if most is None else [row[-most:] for row in prompts]
+        prompts = self._rows("prompt", prompts, self.config, most)
         longest = int(prompts.lengths.max())
-        if self.cache and self.most is not None and longest + new_tokens - 1 > self.most:
-            fits = f"at most {self.most - longest + 1} new ones fit"
-            raise ConfigError(f"{self.config.position.kind} positions end at {self.most}: after a prompt of {longest} tokens {fits}; "
-                              "generate fewer, or without a cache, where the oldest tokens leave")
+        if cache and most is not None and longest + new_tokens - 1 > most:
+            raise ConfigError(f"learned positions end at {most}: after a prompt of {longest} tokens at most {most - longest + 1} new ones fit; "
+                              "generate fewer, or without a cache, where the oldest tokens leave (zoo generate --no-cache)")
         if sources is not None:
             sources = self._rows("source", sources, self.encoder, table_length(self.encoder))
             if len(sources.lengths) != len(prompts.lengths):
                 raise ConfigError(f"{len(prompts.lengths)} prompts and {len(sources.lengths)} sources; each prompt needs one")
-        slots = bucket(longest + new_tokens, None if self.cache else self.most)
+        slots = bucket(longest + new_tokens, None if cache else most)
         stop = stop_table(size) if stop is None else stop
         if len(stop) != size:
             raise ConfigError(f"the table of stops is for {len(stop)} token ids, and {size} may be chosen")
-        return Steps(self.graph, self.has_encoder, self.config.num_layers, slots, size, self.cache), stop, prompts, sources
+        return Steps(self.graph, self.has_encoder, self.config.num_layers, slots, size, cache), stop, prompts, sources
 
     def _rows(self, name: str, rows: Prompts, config: ResolvedConfig, most: int | None) -> Rows:
         """Rows of token ids as arrays of a common length, a power of two or the end of the table of positions."""
@@ -165,7 +173,7 @@ class Generator:
             raise ConfigError(f"there is no {name}" if not len(lengths) else f"{name} {int(lengths.argmin())} has no token")
         longest = int(lengths.max())
         if most is not None and longest > most:
-            raise ConfigError(f"{config.position.kind} positions end at {most}: a {name} of {longest} tokens is too long")
+            raise ConfigError(f"learned positions end at {most}: a {name} of {longest} tokens is too long")
         if stretches(config) and len(set(lengths.tolist())) > 1:
             raise ConfigError(f"model.position.scaling.kind=dynamic follows the longest row of a batch; give one {name} at a time")
         tokens = np.zeros((len(lengths), bucket(longest, most)), np.int32)
@@ -195,4 +203,4 @@ def stretches(config: ResolvedConfig) -> bool:
 
 def _as_arrays(sampling: Sampling) -> Sampling:
     """As arguments of a program, of types that do not depend on how they were written."""
-    return Sampling(np.float32(sampling.temperature), np.int32(sampling.top_k), np.float32(sampling.top_p))
+    return Sampling(np.float32(sampling.temperature), np.int32(min(sampling.top_k, 2**31 - 1)), np.float32(sampling.top_p))

@@ -111,8 +111,8 @@ def cached_attention(
 
     For a query or a few per row, where no fused kernel gains anything; nothing is dropped.
     """
-    B, T, H, K = q.shape
-    N, S, _ = keys.shape
+    B, T = q.shape[:2]
+    N, S, K = keys.shape
     q = q * scoring.scale
     added = scoring.added(q, context.positions, context.keys_at)
     scores = jnp.einsum("ntk,nsk->nts", _grouped(q, N // B).reshape(N, -1, K), keys, preferred_element_type=jnp.float32)

@@ -11,4 +11,8 @@ COMPARISONS = (
                "router_z_loss_func beside torch's cross_entropy", "tests.parity.test_z_loss"),
     Comparison("elmo-published", "the authors' small models, clipped, with and without a skip connection: states of 30 sentences each",
                "files of states in the tests of AllenNLP and bilm-tf", "tests.parity.test_elmo_published"),
+    Comparison("bert-published", "all-MiniLM-L6-v2, imported: every hidden state, the pooler, and the vectors of three sentences",
+               "a file of states, of BertModel", "tests.interop.test_minilm"),
+    Comparison("fairseq-published", "a trained translation model, pre-norm, two embeddings, imported: the encoder's states and the "
+               "log-probabilities of three targets", "a file of states, of fairseq's transformer", "tests.interop.test_fairseq"),
 )  # fmt: skip

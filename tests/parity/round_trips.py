@@ -1,0 +1,30 @@
+"""The section of docs/parity.md on checkpoints that are read and written again; its lines say what the tests named there assert."""
+
+from tests.checkpoints_of_others import EXPRESSED, OF_CLASSES
+from tests.stored_outputs import read
+
+INTRODUCTION = """
+## Read and written again
+
+`zoo import` makes a run of every system above that has a class of another library, and `zoo export` writes the run as a checkpoint;
+global tokens (Longformer) and the kind of positions (performer-pytorch) are no settings of their class, and where they are not what it
+has, the export is refused.
+*Tensors*: import and export round trip: bit-equal, and the settings, written from our config alone, are read as the same config
+(`tests/interop/test_export.py`). *Loaded* by that library, the written checkpoint gives the same logits as the class with the original
+weights, to the last bit (`tests/parity/test_interchange.py`).
+
+| Class | Systems | Tensors | Loaded |
+| --- | --- | --- | --- |
+"""
+
+
+def section() -> str:
+    """The section, with a line for every class."""
+    classes: dict[str, list[str]] = {}
+    for name in EXPRESSED:
+        classes.setdefault(OF_CLASSES[name].reference, []).append(name)
+    lines = []
+    for class_name, names in sorted(classes.items()):
+        libraries = ", ".join(sorted({read(name)[0]["library"] for name in names}))
+        lines.append(f"| {class_name} | {', '.join(f'`{name}`' for name in names)} | bit-equal | by {libraries}: equal logits |\n")
+    return INTRODUCTION + "".join(lines)

@@ -1,0 +1,97 @@
+"""`zoo generate`: texts made by a trained run."""
+
+import argparse
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+from zoo.errors import ConfigError, DataError
+
+DESCRIPTION = """Makes texts with a trained run. A decoder continues the prompt. An encoder-decoder reads it: trained with
+objective.kind=prefix it continues it, with objective.kind=span it fills the blanks <0>, <1>, ... in it (without any, one at its end).
+A text ends where the model opens another document, at a --stop, or after --new-tokens."""
+EXAMPLES = """examples:
+  zoo generate runs/first --prompt "def "
+  zoo generate runs/first --prompts questions.txt --temperature 0.7 --top-p 0.9 --stop "?"
+  zoo generate runs/t5 --prompt "import <0> as np" --beams 4 --json"""
+# What only sampling and what only beam search reads, with the default.
+SAMPLING = {"temperature": 0.8, "top_k": 0, "top_p": 1.0, "seed": 0}
+BEAMS = {"length_penalty": 1.0}
+
+
+def add_parser(subparsers: argparse._SubParsersAction) -> None:
+    """Registers the subcommand."""
+    parser = subparsers.add_parser("generate", help="make texts with a run", description=DESCRIPTION, epilog=EXAMPLES,
+                                   formatter_class=argparse.RawDescriptionHelpFormatter)
+    add = parser.add_argument
+    add("run", type=Path, metavar="RUN", help="the run's folder (its --workdir)")
+    add("--step", default="latest", help="which checkpoint: latest, best, or a step (default: %(default)s)")
+    add("--prompt", action="append", default=[], metavar="TEXT", help="a text to start from; may be given several times")
+    add("--prompts", type=Path, metavar="FILE", help="texts to start from, one on each line")
+    add("--new-tokens", type=int, default=100, metavar="N", help="most tokens to make for each (default: %(default)s)")
+    add("--temperature", type=float, help=f"0 takes the likeliest token (default: {SAMPLING['temperature']})")
+    add("--top-k", type=int, metavar="K", help="choose among the K likeliest tokens; 0: all")
+    add("--top-p", type=float, metavar="P", help="choose among the likeliest tokens that have probability P together")
+    add("--seed", type=int, help=f"of the random choices (default: {SAMPLING['seed']})")
+    add("--beams", type=int, metavar="W", help="look for the likeliest text with W hypotheses, instead of drawing one")
+    add("--length-penalty", type=float, metavar="A",
+        help=f"score of a text with --beams: log p / length^A; above 0 favours long ones (default: {BEAMS['length_penalty']:g})")
+    add("--stop", action="append", default=[], metavar="TEXT", help="end before this text; may be given several times")
+    add("--no-cache", action="store_true", help="read everything again for every token: slow, but without a limit by learned positions")
+    add("--json", action="store_true", help="print a JSON object on a line for each prompt")
+    parser.set_defaults(handler=run)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Makes the texts and prints them."""
+    prompts, how = _prompts(args), _choices(args)
+    from zoo.decoding import Sampling
+    from zoo.decoding.text import TextGenerator
+    from zoo.training.restore import load_trained
+
+    trained = load_trained(args.run, args.step)
+    generator = TextGenerator(trained.config, trained.tokenizer, trained.objective.model, trained.params, trained.stats)
+    common = {"prompts": prompts, "new_tokens": args.new_tokens, "stop": args.stop, "cache": not args.no_cache}
+    if args.beams is not None:
+        answers = generator.beam_search(beams=args.beams, length_penalty=how["length_penalty"], **common)
+    else:
+        sampling = Sampling(how["temperature"], how["top_k"], how["top_p"])
+        answers = generator.sample(sampling=sampling, seed=how["seed"], **common)
+    longest = generator.longest(prompts, args.new_tokens)
+    if longest > generator.trained_length and not args.no_cache:
+        print(f"note: a text may have {longest} tokens; the model was trained with {generator.trained_length}", file=sys.stderr)
+    for number, (prompt, answer) in enumerate(zip(prompts, answers, strict=True)):
+        if args.json:
+            print(json.dumps({"prompt": prompt, "text": answer.text, "tokens": answer.tokens, "stopped": answer.stopped,
+                              **({} if answer.score is None else {"score": answer.score})}))  # fmt: skip
+        else:
+            print("---\n" * (number > 0) + generator.whole(prompt, answer))
+    return 0
+
+
+def _prompts(args: argparse.Namespace) -> list[str]:
+    """All prompts: those of the flags, then those of the file."""
+    prompts = list(args.prompt)
+    if args.prompts is not None:
+        if not args.prompts.is_file():
+            raise ConfigError(f"--prompts {args.prompts} does not exist")
+        try:
+            prompts += args.prompts.read_text(encoding="utf-8").splitlines()
+        except UnicodeDecodeError as error:
+            raise DataError(f"--prompts {args.prompts} is not UTF-8: {error}") from error
+    if not prompts:
+        raise ConfigError("there is no prompt: give --prompt TEXT or --prompts FILE")
+    return prompts
+
+
+def _choices(args: argparse.Namespace) -> dict[str, Any]:
+    """The flags that say how tokens are chosen, with their defaults."""
+    idle, why = (BEAMS, "without --beams") if args.beams is None else (SAMPLING, "with --beams, which draws nothing")
+    for name in idle:
+        if getattr(args, name) is not None:
+            raise ConfigError(f"--{name.replace('_', '-')} has no effect {why}")
+    given = {name: default if getattr(args, name) is None else getattr(args, name) for name, default in (SAMPLING | BEAMS).items()}
+    if not 0 <= given["seed"] < 2**32:
+        raise ConfigError(f"--seed {given['seed']} must be from 0 to {2**32 - 1}")
+    return given

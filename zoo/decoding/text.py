@@ -1,0 +1,145 @@
+"""Text out of a trained run: prompts to tokens, tokens to text."""
+
+import itertools
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import jax
+import numpy as np
+
+from zoo.config import ResolvedConfig
+from zoo.config.lengths import side_lengths
+from zoo.data.tokenizers import Tokenizer
+from zoo.decoding.choosing import Sampling
+from zoo.decoding.generator import Generator
+from zoo.decoding.stopping import stop_table
+from zoo.errors import ConfigError, DataError
+from zoo.models.functional import Params, Stats
+
+BLANK = re.compile(r"<(\d+)>")
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What was made of a prompt.
+
+    Attributes:
+        text: the new text, without the token or text that stopped it.
+        tokens: number of new tokens, the one that stopped it included.
+        stopped: whether something stopped it, and not the number of tokens.
+        score: of beam search, else None.
+    """
+
+    text: str
+    tokens: int
+    stopped: bool
+    score: float | None = None
+
+
+class TextGenerator:
+    """A run's model and tokenizer, as the run's objective has trained it.
+
+    causal: the model continues the prompt, which begins a document. prefix: the encoder reads the prompt, and the decoder goes on from
+    its last token. span: the encoder reads the prompt with a sentinel for every blank, "<0>", "<1>", ..., and where there is none with
+    one at the end; the decoder writes what belongs there, "<0> ... <1> ...". A text ends where the model opens another document.
+
+    Args:
+        config: resolved, of the run.
+        tokenizer: of the run.
+        model, params, stats: the model, abstract, and its values.
+
+    Attributes:
+        trained_length: most tokens that the decoder read at once in training; without a cache it reads no more.
+
+    Raises:
+        ConfigError: for a model that does not generate.
+    """
+
+    def __init__(self, config: ResolvedConfig, tokenizer: Tokenizer, model: Any, params: Params, stats: Stats):
+        self.tokenizer, self.objective = tokenizer, config.objective
+        both, length = config.model.architecture == "encoder_decoder", config.data.sequence_length
+        self.trained_length = side_lengths(config.objective, length)[1] if both else length
+        self.sentinels = config.objective.sentinels if config.objective.kind == "span" else 0
+        self.vocab_size = tokenizer.vocab_size + self.sentinels
+        self.generator = Generator(model, params, stats, self.trained_length)
+
+    def longest(self, prompts: Sequence[str], new_tokens: int) -> int:
+        """Most tokens that the decoder would read of any text."""
+        return new_tokens - 1 + max(len(self._read(prompt)[1]) for prompt in prompts)
+
+    def sample(
+        self, prompts: Sequence[str], new_tokens: int, sampling: Sampling, seed: int, stop: Sequence[str] = (), cache: bool = True
+    ) -> list[Answer]:
+        """Draws one text for each prompt.
+
+        Args:
+            prompts: texts.
+            new_tokens: most tokens to make for each.
+            sampling: how they are chosen.
+            seed: of the random choices.
+            stop: texts at which it ends.
+            cache: as for `Generator.generate`.
+
+        Raises:
+            ConfigError: for a prompt that the tokenizer cannot encode, or that is too long.
+        """
+        request = self._request(prompts, new_tokens, stop)
+        made = self.generator.generate(sampling=sampling, key=jax.random.key(seed), cache=cache, **request)
+        return [self._answer(*row, stop) for row in zip(made.tokens, made.lengths, strict=True)]
+
+    def beam_search(
+        self, prompts: Sequence[str], new_tokens: int, beams: int, length_penalty: float, stop: Sequence[str] = (), cache: bool = True
+    ) -> list[Answer]:
+        """Looks for the likeliest text for each prompt, as `zoo.decoding.beams.search` says; see `sample` for the rest."""
+        request = self._request(prompts, new_tokens, stop)
+        found = self.generator.beam_search(beams=beams, length_penalty=length_penalty, cache=cache, **request)
+        return [self._answer(*row, stop, float(score))
+                for *row, score in zip(found.tokens[:, 0], found.lengths[:, 0], found.scores[:, 0], strict=True)]
+
+    def whole(self, prompt: str, answer: Answer) -> str:
+        """The text that was made, after its prompt where it continues that."""
+        return answer.text if self.objective.kind == "span" else prompt + answer.text
+
+    def _request(self, prompts: Sequence[str], new_tokens: int, stop: Sequence[str]) -> dict[str, Any]:
+        read = [self._read(prompt) for prompt in prompts]
+        table = stop_table(self.vocab_size, [self.tokenizer.document_id], stop, self.tokenizer.pieces)
+        return {"prompts": [row for _, row in read], "new_tokens": new_tokens, "stop": table, "vocab_size": self.vocab_size,
+                "sources": [source for source, _ in read] if self.generator.has_encoder else None}
+
+    def _read(self, prompt: str) -> tuple[list[int], list[int]]:
+        """What the encoder reads of a prompt, if there is one, and what the decoder begins with."""
+        opens = self.tokenizer.document_id
+        if self.objective.kind == "span":
+            text = prompt if BLANK.search(prompt) else prompt + "<0>"
+            # Parts in turn: text, number of a blank, text, ...
+            parts = [self._blank(int(part)) if place % 2 else self._encoded(part) for place, part in enumerate(BLANK.split(text))]
+            return [opens, *itertools.chain(*parts), opens], [opens]
+        tokens = [opens, *self._encoded(prompt)]
+        return tokens, tokens[-1:] if self.objective.kind == "prefix" else tokens
+
+    def _encoded(self, text: str) -> list[int]:
+        try:
+            return self.tokenizer.encode(text).tolist()
+        except (DataError, UnicodeEncodeError) as error:
+            raise ConfigError(f"--prompt {text!r}: {' '.join(str(error).split())}") from error
+
+    def _blank(self, number: int) -> list[int]:
+        if number >= self.sentinels:
+            raise ConfigError(f"blank <{number}> is past the last of objective.sentinels={self.sentinels}, <{self.sentinels - 1}>")
+        return [self.vocab_size - 1 - number]
+
+    def _answer(self, tokens: np.ndarray, length: int, stop: Sequence[str], score: float | None = None) -> Answer:
+        ids = tokens[:length].tolist()
+        text, run = "", []
+        for id in [*ids, None]:
+            if id is not None and id < self.tokenizer.vocab_size:
+                run.append(id)
+                continue
+            text, run = text + self.tokenizer.decode(run), []
+            if id is not None:
+                text += f"<{self.vocab_size - 1 - id}>"
+        ends = [place for place in (text.find(each) for each in stop) if place >= 0]
+        opened = bool(ids) and ids[-1] == self.tokenizer.document_id
+        return Answer(text[: min(ends, default=len(text))], int(length), opened or bool(ends), score)
