@@ -7,8 +7,9 @@ tied head; v1_1-small (76,961,152), v1_1-base (247,577,856), v1_1-large (783,150
 (11,135,332,352) with GeGLU (Shazeer 2020), an untied head and no dropout; tiny and smoke for a CPU. Stated by the paper (sections 2.1,
 3.1.2 and 3.7): a million steps of 2048 rows of 512 tokens, dropout 0.1, Adafactor with a rate of 1 / sqrt(max(step, 10,000)) relative
 to the size of what it updates. Adafactor is no choice here: Adam with a peak of 1e-3 and the same decay stands for it. Spans of 3 tokens
-on average are cut out of 568 tokens, 15 % of them: the encoder reads 512 and the decoder writes 114 (section 3.1.4). Initial values of the authors' code: embeddings 1, matrices by their fan-in, queries divided
-by sqrt(K) more; here one deviation for all, chosen so that the scores come out as large.
+on average are cut out of 568 tokens, 15 % of them: the encoder reads 512 and the decoder writes 114 (section 3.1.4). Initial values
+of the authors' code: embeddings 1, matrices by their fan-in, queries divided by sqrt(K) more; here one deviation for all, chosen so
+that the scores come out as large.
 """
 
 from zoo.config import default, override, sized

@@ -127,7 +127,7 @@ def test_rope_is_stretched_as_much_as_before(preset):
         assert (small.factor, small.original_length) == (8.0, length // 8)
     assert shrink(stretch | {"model.position.scaling.kind": "linear"}, preset).model.position.scaling.original_length == 2048
     only = {"model.layers.pattern": ("g",), "model.layers.kinds.g.position.scaling.kind": "llama3",
-            "model.layers.kinds.g.position.scaling.original_length": 8192}
+            "model.layers.kinds.g.position.scaling.original_length": 8192, "model.layers.kinds.g.position.scaling.factor": 4.0}
     small = shrink(only | {"model.position.kind": "rope", "data.sequence_length": 32768}, preset).model
     assert small.layers.kinds.g.position.scaling.original_length == length // 4
 

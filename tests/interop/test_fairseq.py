@@ -6,6 +6,7 @@ import json
 import os
 import re
 import tempfile
+from collections import Counter
 from pathlib import Path
 
 import jax
@@ -19,6 +20,8 @@ from tests.checkpoints_of_others import zoo
 from zoo import config as configs
 from zoo.data.published import read_published
 from zoo.data.tokenizers import load_tokenizer
+from zoo.decoding.generator import Generator
+from zoo.decoding.stopping import stop_table
 from zoo.errors import ConfigError
 from zoo.interop.fairseq import config_of, dictionary, rules
 from zoo.interop.importing import sha256
@@ -280,3 +283,33 @@ def test_the_tokens_of_two_hundred_pairs_are_predicted(published):
 def test_a_dictionary_has_fairseq_s_special_tokens_first(tmp_path):
     (tmp_path / "dict.x.txt").write_text("a 3\nb c 2\n", encoding="utf-8")
     assert dictionary(tmp_path / "dict.x.txt") == ["<s>", "<pad>", "</s>", "<unk>", "a", "b c"]
+
+
+def bleu(found, expected):
+    """Papineni et al. 2002: the geometric mean of the shares of 1- to 4-grams that are right, times the penalty for short texts."""
+    right, total = np.zeros(4), np.zeros(4)
+    for ours, theirs in zip(found, expected, strict=True):
+        for n in range(4):
+            one, other = (Counter(zip(*(words[k:] for k in range(n + 1)), strict=False)) for words in (ours, theirs))
+            right[n] += (one & other).total()
+            total[n] += one.total()
+    lengths = [sum(map(len, words)) for words in (found, expected)]
+    return 100 * np.exp(np.log(right / total).mean() + min(0.0, 1 - lengths[1] / lengths[0]))
+
+
+@pytest.mark.slow
+def test_pairs_are_translated(published):
+    """By beam search from </s>, as fairseq does it; the shorter half of the published pairs."""
+    trained = load_trained(published[0])
+    pairs = sorted(published_pairs(published[0]), key=lambda pair: len(pair[0]))[:100]
+    generator = Generator(trained.objective.model, trained.params, trained.stats)
+    found = []
+    for part in (pairs[start : start + 25] for start in range(0, 100, 25)):
+        made = generator.beam_search([[2]] * len(part), 2 * len(part[-1][0]), beams=4, stop=stop_table(832, [2]), vocab_size=832,
+                                     sources=[source.tolist() for source, _ in part])
+        found += [row[:length] for row, length in zip(made.tokens[:, 0], made.lengths[:, 0], strict=True)]
+
+    def words(ids):
+        return trained.tokenizer.decode([id for id in ids if id != 2]).replace("@@ ", "").split()
+
+    assert bleu([words(ids) for ids in found], [words(target) for _, target in pairs]) > 93

@@ -122,8 +122,8 @@ def test_metrics_beyond_what_is_evaluated():
 
 
 def test_metrics_beyond_what_a_side_can_read():
-    sides = base(model__architecture="encoder_decoder", objective__kind="prefix", objective__prefix_length=64, training__eval_lengths=(256,),
-                 model__position__kind="learned")
+    sides = base(model__architecture="encoder_decoder", objective__kind="prefix", objective__prefix_length=64,
+                 training__eval_lengths=(256,), model__position__kind="learned")
     factors = {"decoder": levels("model.decoder.position.kind", "learned", "alibi")}
     refused = problems(fake.experiment(base=sides, factors=factors, contrasts=(), metric="eval/loss@256"))
     assert len(refused) == 1

@@ -122,6 +122,9 @@ def _layers(flat: dict[str, Any], architecture: str) -> Iterator[str]:
                    f"{flat['model.position.fraction']:g} is {rotated:g}, not an even number")
         if flat["model.position.scaling.kind"] == "dynamic" and round(rotated) <= 2:
             yield f"model.position.scaling.kind=dynamic needs more than two rotated dimensions of a head, got {round(rotated)}"
+        if flat["model.position.scaling.kind"] in ("linear", "yarn", "llama3") and flat["model.position.scaling.factor"] == 1:
+            yield (f"model.position.scaling.kind={flat['model.position.scaling.kind']} has no effect with model.position.scaling.factor=1; "
+                   "set the factor")
         if flat["model.position.scaling.kind"] in ("yarn", "llama3"):
             low, high = flat["model.position.scaling.low"], flat["model.position.scaling.high"]
             if low >= high:

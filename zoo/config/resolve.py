@@ -10,6 +10,7 @@ import ml_collections
 
 from zoo.config.fields import AUTO, BY_PATH, FIELDS, NOT_RESULT_RELEVANT, UNREAD_BY, Field
 from zoo.config.impossible import impossible
+from zoo.config.lengths import side_lengths
 from zoo.config.scopes import field_at, known_paths, scoped, scopes_in
 from zoo.errors import ConfigError, did_you_mean
 
@@ -149,8 +150,13 @@ def _derive(flat: dict[str, Any], vocab_size: int | None) -> None:
     position, length = flat["model.position.kind"], flat["data.sequence_length"]
     if vocab_size:
         fill("model.vocab_size", vocab_size)
+    if flat["objective.kind"] == "prefix":
+        fill("objective.prefix_length", max(1, length // 2))
     if position == "learned":
-        fill("model.position.max_length", length)
+        # Of a short row both sides together are longer than the row.
+        objective = {path.removeprefix("objective."): value for path, value in flat.items() if path.startswith("objective.")}
+        sides = side_lengths(objective, length) if objective["kind"] == "span" and length > 1 else ()
+        fill("model.position.max_length", max([length, *sides]))
     if position in ("rope", "sinusoidal"):
         fill("model.position.layout", "half" if position == "rope" else "interleaved")
     if (scaling := flat["model.position.scaling.kind"]) in ("yarn", "llama3"):
@@ -166,8 +172,6 @@ def _derive(flat: dict[str, Any], vocab_size: int | None) -> None:
             fill("model.attention.features", max(1, int(head_dim * math.log(head_dim))))
     fill("model.ffn.hidden_dim", 4 * dim)
     fill("model.init.embedding_std", flat["model.init.std"] if flat["model.init.kernel"] == "normal" else dim**-0.5)
-    if flat["objective.kind"] == "prefix":
-        fill("objective.prefix_length", max(1, length // 2))
     if flat["model.vocab_size"] != AUTO:
         chunk = max(1024, 2 ** round(math.log2(32e6 / (4 * flat["model.vocab_size"]))))
         fill("objective.chunk_tokens", 0 if chunk >= flat["data.batch_size"] * length else chunk)

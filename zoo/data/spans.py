@@ -74,7 +74,7 @@ class SpanCorruption:
         # Each part that stays is followed by a span: [B, 2 spans] lengths in the order of the row.
         ends = np.stack([staying, cut], axis=2).reshape(batch, -1).cumsum(axis=1)
         part = (np.arange(length)[None, :, None] >= ends[:, None, :]).sum(axis=2)
-        is_cut, span = part % 2 == 1, part // 2
+        is_cut = part % 2 == 1
         sentinel = self.vocab_size + self.sentinels - 1 - np.arange(lengths.spans)
         end = np.full((batch, 1), self.end_id)
         # A sentinel stands before the first token of its span; sorting by (place, sentinel first) puts it there.

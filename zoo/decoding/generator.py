@@ -154,8 +154,9 @@ class Generator:
         prompts = self._rows("prompt", prompts, self.config, most)
         longest = int(prompts.lengths.max())
         if cache and most is not None and longest + new_tokens - 1 > most:
-            raise ConfigError(f"learned positions end at {most}: after a prompt of {longest} tokens at most {most - longest + 1} new ones fit; "
-                              "generate fewer, or without a cache, where the oldest tokens leave (zoo generate --no-cache)")
+            fits = f"after a prompt of {longest} tokens at most {most - longest + 1} new ones fit"
+            raise ConfigError(f"learned positions end at {most}: {fits}; generate fewer, or without a cache, where the oldest tokens "
+                              "leave (zoo generate --no-cache)")
         if sources is not None:
             sources = self._rows("source", sources, self.encoder, table_length(self.encoder))
             if len(sources.lengths) != len(prompts.lengths):

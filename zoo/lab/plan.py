@@ -219,7 +219,8 @@ def _longest(resolved: config.ResolvedConfig, length: int) -> int | None:
     """Where the learned positions of the model, or of a side of it, end before a row of `length` tokens does."""
     model, parts = resolved.model, [(resolved.model, length)]
     if model.architecture == "encoder_decoder":
-        parts = [(config.side(model, name), tokens) for name, tokens in zip(("encoder", "decoder"), side_lengths(resolved.objective, length))]
+        sides = (config.side(model, name) for name in ("encoder", "decoder"))
+        parts = list(zip(sides, side_lengths(resolved.objective, length), strict=True))
     ends = [part.position.max_length for part, tokens in parts
             if part.position.kind == "learned" and model.architecture != "elmo" and tokens > part.position.max_length]
     return min(ends, default=None)

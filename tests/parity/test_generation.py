@@ -1,0 +1,100 @@
+"""Generation against Hugging Face's `generate`, with its cache: the same tokens, and of beam search the same hypotheses and scores."""
+
+import functools
+
+import numpy as np
+import pytest
+
+pytest.importorskip("torch")
+pytest.importorskip("transformers")
+
+import torch
+
+from tests.parity.harness import FIRST_TOKEN, resolved
+from tests.parity.references import build
+from tests.parity.systems import SYSTEMS
+from zoo.decoding import Generator, stop_table
+from zoo.interop import import_weights
+from zoo.models.architectures import make_model
+
+pytestmark = pytest.mark.parity
+NAMED = {system.name: system for system in SYSTEMS}
+DECODERS = ("gpt2", "llama-grouped", "mistral", "gemma3", "bloom")
+ENCODER_DECODERS = ("transformer", "bart", "t5", "umt5")
+NEW, START = 15, 2
+# With windows of 5, which the text leaves behind several times.
+LENGTHS = (3, 9)
+
+
+@functools.cache
+def both(name):
+    """(the reference, our generator) of the same random weights."""
+    system = NAMED[name]
+    reference = build(system)
+    config = resolved(system, reference.hf)
+    values, stats = import_weights(system.reference, config, reference.tensors())
+    # What it would do beside choosing the likeliest.
+    reference.module.generation_config.forced_eos_token_id = None
+    reference.module.generation_config.forced_bos_token_id = None
+    reference.module.generation_config.decoder_start_token_id = START
+    return reference, Generator(make_model(config), values, stats)
+
+
+def prompts(vocab_size=99):
+    generator = np.random.default_rng(11)
+    return [generator.integers(FIRST_TOKEN, vocab_size, length).tolist() for length in LENGTHS]
+
+
+def theirs(name, prompt, **how):
+    """What the reference makes of one prompt: (new tokens of every hypothesis, their scores or None)."""
+    reference, generator = both(name)
+    with torch.no_grad():
+        out = reference.module.generate(
+            torch.tensor([prompt]), attention_mask=torch.ones(1, len(prompt), dtype=torch.long), max_new_tokens=NEW, do_sample=False,
+            pad_token_id=0, return_dict_in_generate=True, output_scores=True, use_cache=True, **how)
+    skip = 1 if generator.has_encoder else len(prompt)
+    return out.sequences[:, skip:].tolist(), getattr(out, "sequences_scores", None)
+
+
+def ours(name, **how):
+    """What we make of all prompts at once."""
+    _, generator = both(name)
+    request = {"prompts": prompts()}
+    if generator.has_encoder:
+        request = {"sources": prompts(), "prompts": [[START]] * len(LENGTHS)}
+    return (generator.beam_search if "beams" in how else generator.generate)(new_tokens=NEW, **request, **how)
+
+
+@pytest.mark.parametrize("name", DECODERS + ENCODER_DECODERS)
+def test_greedy(name):
+    found = ours(name)
+    for row, prompt in enumerate(prompts()):
+        (expected,), _ = theirs(name, prompt, eos_token_id=None)
+        assert found.tokens[row].tolist() == expected
+
+
+@pytest.mark.parametrize("alpha", [0.0, 1.0, 2.0])
+@pytest.mark.parametrize("name", ["gpt2", "gemma3", *ENCODER_DECODERS])
+def test_beam_search(name, alpha):
+    # A token that does end hypotheses, in the middle too: the likeliest one after the first tokens.
+    free = ours(name)
+    end = int(free.tokens[0, 4])
+    found = ours(name, beams=4, length_penalty=alpha, stop=stop_table(99, [end]))
+    assert alpha > 1 or any(length < NEW for length in found.lengths.ravel())
+    for row, prompt in enumerate(prompts()):
+        expected, scores = theirs(name, prompt, num_beams=4, num_return_sequences=4, length_penalty=alpha, early_stopping="never",
+                                  eos_token_id=end)  # fmt: skip
+        for beam, text in enumerate(expected):
+            length = text.index(end) + 1 if end in text else NEW
+            assert found.tokens[row, beam, : found.lengths[row, beam]].tolist() == text[:length]
+        np.testing.assert_allclose(found.scores[row], scores.numpy(), rtol=1e-4)
+
+
+def test_their_default_stops_earlier_and_finds_no_better_text():
+    """`early_stopping=False` guesses that no later text will be better; ours goes on until that is certain."""
+    for name in ("t5", "bart"):
+        end = int(ours(name).tokens[0, 4])
+        found = ours(name, beams=4, length_penalty=2.0, stop=stop_table(99, [end]))
+        for row, prompt in enumerate(prompts()):
+            _, scores = theirs(name, prompt, num_beams=4, length_penalty=2.0, early_stopping=False, eos_token_id=end)
+            assert found.scores[row, 0] >= float(scores[0]) - 1e-4
