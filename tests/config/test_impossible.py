@@ -9,6 +9,7 @@ ENCODER = {"model.architecture": "encoder", "objective.kind": "masked"}
 TWO = {"model.architecture": "encoder_decoder", "objective.kind": "prefix"}
 ELMO = {"model.architecture": "elmo", "objective.kind": "bidirectional"}
 ROPE = {"model.position.kind": "rope"}
+TWICE = ROPE | {"model.position.scaling.factor": 2.0}
 BIAS = {"model.position.kind": "relative_bias"}
 PERFORMER = {"model.attention.kind": "performer"}
 LONG = ENCODER | {"model.attention.window": 5, "model.attention.global_tokens": 1}
@@ -56,12 +57,12 @@ def refused(changes):
     ({"model.position.kind": "sinusoidal", "model.position.endpoint": True, "model.dim": 2, "model.attention.num_heads": 1},
      ["model.position.endpoint=true", "model.dim=2", "at least 4"]),
     (ROPE | {"model.position.scaling.kind": "dynamic", "model.attention.head_dim": 2}, ["dynamic", "more than two", "got 2"]),
-    (ROPE | {"model.position.scaling.kind": "yarn", "model.position.scaling.low": 40.0, "model.position.scaling.factor": 2.0}, ["low=40", "below", "high=32"]),
-    (ROPE | {"model.position.scaling.kind": "llama3", "model.position.scaling.high": 0.5, "model.position.scaling.factor": 2.0}, ["low=1", "below", "high=0.5"]),
-    (ROPE | {"model.position.scaling.kind": "yarn", "model.position.theta": 0.5, "model.position.scaling.factor": 2.0}, ["yarn", "theta above 1", "0.5"]),
+    (TWICE | {"model.position.scaling.kind": "yarn", "model.position.scaling.low": 40.0}, ["low=40", "below", "high=32"]),
+    (TWICE | {"model.position.scaling.kind": "llama3", "model.position.scaling.high": 0.5}, ["low=1", "below", "high=0.5"]),
+    (TWICE | {"model.position.scaling.kind": "yarn", "model.position.theta": 0.5}, ["yarn", "theta above 1", "0.5"]),
     (ROPE | {"model.position.scaling.factor": 2.0}, ["scaling.factor=2.0 has no effect", "linear or dynamic or yarn or llama3"]),
     (ROPE | {"model.position.scaling.kind": "linear"}, ["scaling.kind=linear has no effect", "factor=1"]),
-    (ROPE | {"model.position.scaling.kind": "linear", "model.position.scaling.factor": 2.0, "model.position.scaling.original_length": 5}, ["original_length=5 has no effect"]),
+    (TWICE | {"model.position.scaling.kind": "linear", "model.position.scaling.original_length": 5}, ["original_length=5 has no effect"]),
     (BIAS | {"model.position.buckets": 34}, ["buckets=34", "divide by 4"]),
     (BIAS | {"model.position.max_distance": 16}, ["max_distance=16", "above 16", "buckets=32"]),
     (BIAS | ENCODER | {"model.position.max_distance": 8}, ["max_distance=8", "above 8"]),

@@ -10,7 +10,7 @@ from zoo.interop.shared import kinds
 # Settings that change something only beside another one: ways of stretching RoPE, windows that another setting switches on.
 SILENT_ALONE = {
     "SmolLM3ForCausalLM": {"use_sliding_window", "sliding_window"}, "Qwen3ForCausalLM": {"sliding_window", "max_window_layers"},
-    "BloomForCausalLM": {"pretraining_tp", "slow_but_exact"},
+    "BloomForCausalLM": {"pretraining_tp", "slow_but_exact"}, "BertModel": {"tie_word_embeddings"},
 }  # fmt: skip
 WITHOUT_LIMIT = {"max_position_embeddings"}
 

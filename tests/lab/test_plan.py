@@ -256,9 +256,9 @@ def test_parts_of_a_model_belong_to_the_choice_that_has_them():
     warning, = expand(plain({"norm": unequal}, base=two)).warnings
     assert 'level "post" also sets model.encoder.residual' in warning
     local = {"pre": {"model.norm.placement": "pre"},
-             "post": {"model.norm.placement": "post", "model.layers.kinds.local.position.max_length": 256}}
+             "post": {"model.norm.placement": "post", "model.layers.kinds.local.attention.softcap": 5.0}}
     warning, = expand(plain({"norm": local}, base=config.override(config.default(), PATTERNS))).warnings
-    assert "also sets model.layers.kinds.local.position.max_length" in warning
+    assert "also sets model.layers.kinds.local.attention.softcap" in warning
 
 
 def test_a_kind_that_an_arm_s_pattern_does_not_name_is_told_with_the_arm():
