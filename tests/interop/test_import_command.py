@@ -4,8 +4,6 @@ import hashlib
 import json
 import os
 import pickle
-import subprocess
-import sys
 
 import jax
 import ml_dtypes
@@ -18,15 +16,12 @@ from tests.parity.harness import make_batch, output_difference, resolved
 from tests.parity.systems import SYSTEMS
 from tests.stored_outputs import read
 from zoo import config as configs
+from zoo.cli.main import main
 from zoo.config import AUTO
 from zoo.data.tokenizers import load_tokenizer
-from zoo.errors import ConfigError
-from zoo.interop import source as sources
 from zoo.interop.tensors import write_tensors
 from zoo.layers.context import Context
 from zoo.training.restore import load_trained
-
-COMMIT = "0123456789abcdef0123456789abcdef01234567"
 
 
 @pytest.fixture(scope="module")
@@ -159,80 +154,6 @@ def test_more_ids_than_the_embedding_has_are_refused(tmp_path):
         2, "", ["error: model.vocab_size=99 is smaller than the tokenizer's 120 ids"])
 
 
-# The hub
-
-
-def cached(folder, ref="main"):
-    """A cache of the hub with one repository, as its client lays it out."""
-    repository = folder / "models--somebody--tiny-gpt2"
-    write_checkpoint(repository / "snapshots" / COMMIT, "gpt2", words=99)
-    (repository / "refs").mkdir()
-    (repository / "refs" / ref).write_text(COMMIT)
-    return folder
-
-
-def test_a_name_is_taken_from_the_cache_without_a_network(tmp_path):
-    """In a process of its own: the hub's client reads its settings when it is imported."""
-    cached(tmp_path / "hub")
-    environment = os.environ | {"HF_HUB_CACHE": str(tmp_path / "hub"), "HF_HUB_OFFLINE": "1"}
-    for number, name in enumerate(("somebody/tiny-gpt2", f"somebody/tiny-gpt2@{COMMIT}")):
-        run = tmp_path / f"run{number}"
-        done = subprocess.run([sys.executable, "-m", "zoo.cli.main", "import", f"hf:{name}", "--out", str(run)], env=environment,
-                              capture_output=True, text=True)
-        assert done.returncode == 0, done.stderr
-        about = json.loads((run / "meta.json").read_text())["imported"]
-        assert (about["source"], about["revision"]) == ("hf:somebody/tiny-gpt2", COMMIT)
-
-
-@pytest.fixture
-def offline(tmp_path, monkeypatch):
-    """The hub's client with a cache of its own and no network behind it."""
-    import huggingface_hub
-    import huggingface_hub.constants
-
-    calls = []
-
-    def unreachable(*arguments, **named):
-        calls.append(named)
-        raise ConnectionError("no route")
-
-    monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_CACHE", str(cached(tmp_path / "hub", "v1")))
-    monkeypatch.setattr(huggingface_hub.HfApi, "repo_info", unreachable)
-    return calls
-
-
-def test_a_revision_is_pinned(offline):
-    assert sources.find("hf:somebody/tiny-gpt2@v1").revision == COMMIT
-    assert len(offline) == 1
-    with pytest.raises(ConfigError, match=r"tiny-gpt2 is no folder, is not in the hub's cache, and cannot be fetched: .*no route"):
-        sources.find("hf:somebody/tiny-gpt2")
-
-
-@pytest.mark.parametrize("text", ["./models/gpt2", "/nowhere/gpt2", "~/nowhere/gpt2", "a/b/c", "here/gpt2", "with space"])
-def test_what_looks_like_a_path_is_never_looked_for_in_the_network(text, offline, tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "here").mkdir()
-    with pytest.raises(ConfigError, match="there is no folder"):
-        sources.find(f"hf:{text}")
-    assert offline == []
-
-
-def test_only_weights_settings_and_vocabularies_are_fetched(monkeypatch):
-    """No code, and no format that can hold any."""
-    import huggingface_hub
-    from huggingface_hub.utils import filter_repo_objects
-
-    asked = {}
-    monkeypatch.setattr(huggingface_hub, "snapshot_download", lambda name, **named: asked.update(named) or f"/cache/{COMMIT}")
-    assert sources.fetch("somebody/model", "v2").revision == COMMIT
-    assert asked["revision"] == "v2"
-    offered = ["config.json", "model.safetensors", "model-00001-of-00002.safetensors", "model.safetensors.index.json", "tokenizer.json",
-               "modeling_custom.py", "pytorch_model.bin", "tf_model.h5", "onnx/model.onnx", "model.fp16.safetensors", "README.md",
-               "rust_model.ot", "tokenizer.model"]  # fmt: skip
-    taken = list(filter_repo_objects(offered, allow_patterns=asked["allow_patterns"]))
-    assert taken == [*offered[:5], "tokenizer.model"]
-
-
 # What can be wrong
 
 
@@ -339,8 +260,11 @@ def test_a_folder_in_use_is_left_alone(tmp_path):
     assert zoo("import", f"hf:{source}", "--out", tmp_path / "run")[0] == 0
 
 
-def test_help_says_what_is_read(capsys):
-    for command in ("import", "export"):
-        with pytest.raises(SystemExit) as ended:
-            zoo(command, "--help")
-        assert ended.value.code == 0
+@pytest.mark.parametrize(("command", "words"), [("import", ["hf:NAME[@REVISION]", "no pickle is ever opened", "--tokenizer"]),
+                                                ("export", ["--class", "refused by", "--step"])])  # fmt: skip
+def test_help_says_what_is_read_and_written(command, words, capsys):
+    with pytest.raises(SystemExit) as ended:
+        main([command, "--help"])
+    assert ended.value.code == 0
+    out = capsys.readouterr().out
+    assert all(word in out for word in words)

@@ -80,14 +80,14 @@ def test_beam_search(name, alpha):
     free = ours(name)
     end = int(free.tokens[0, 4])
     found = ours(name, beams=4, length_penalty=alpha, stop=stop_table(99, [end]))
-    assert alpha > 1 or any(length < NEW for length in found.lengths.ravel())
+    assert alpha > 0 or any(length < NEW for length in found.lengths.ravel())
     for row, prompt in enumerate(prompts()):
         expected, scores = theirs(name, prompt, num_beams=4, num_return_sequences=4, length_penalty=alpha, early_stopping="never",
                                   eos_token_id=end)  # fmt: skip
         for beam, text in enumerate(expected):
             length = text.index(end) + 1 if end in text else NEW
             assert found.tokens[row, beam, : found.lengths[row, beam]].tolist() == text[:length]
-        np.testing.assert_allclose(found.scores[row], scores.numpy(), rtol=1e-4)
+        np.testing.assert_allclose(found.scores[row], scores.numpy(), rtol=1e-4, atol=1e-5)
 
 
 def test_their_default_stops_earlier_and_finds_no_better_text():

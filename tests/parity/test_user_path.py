@@ -15,6 +15,7 @@ from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 from tests.building import with_values
 from tests.checkpoints_of_others import zoo
 from tests.parity.harness import relative_difference
+from zoo.data import encode_text_file, evaluation_batches
 from zoo.decoding.generator import Generator
 from zoo.decoding.stopping import stop_table
 from zoo.layers.context import Context
@@ -37,12 +38,25 @@ def published(folder, kind):
     """A checkpoint as transformers writes it: byte-level pairs trained on the text, and a model of random weights."""
     model = Tokenizer(models.BPE())
     model.pre_tokenizer, model.decoder = pre_tokenizers.ByteLevel(add_prefix_space=False), decoders.ByteLevel()
-    model.train_from_iterator(LINES, trainers.BpeTrainer(
-        vocab_size=400, show_progress=False, special_tokens=["<|endoftext|>"], initial_alphabet=sorted(pre_tokenizers.ByteLevel.alphabet())))
+    trainer = trainers.BpeTrainer(vocab_size=400, show_progress=False, special_tokens=["<|endoftext|>"],
+                                  initial_alphabet=sorted(pre_tokenizers.ByteLevel.alphabet()))
+    model.train_from_iterator(LINES, trainer)
     tokenizer = transformers.PreTrainedTokenizerFast(tokenizer_object=model, bos_token="<|endoftext|>", eos_token="<|endoftext|>")
     tokenizer.save_pretrained(folder)
     torch.manual_seed(0)
     KINDS[kind](len(tokenizer)).save_pretrained(folder)
+
+
+def loss_there(model, trained, text):
+    """What `eval.py` tells of a text, by the other library's model: nats per token."""
+    stream, total, count = encode_text_file(text, trained.tokenizer, ""), 0.0, 0
+    for batch in evaluation_batches(stream, (32, 8), 32):
+        rows = torch.tensor(batch["tokens"], dtype=torch.long)
+        with torch.no_grad():
+            logits = model(rows[:, :-1].clamp(min=0)).logits
+        losses = torch.nn.functional.cross_entropy(logits.flatten(0, 1), rows[:, 1:].flatten(), ignore_index=-1, reduction="sum")
+        total, count = total + losses.item(), count + (rows[:, 1:] >= 0).sum().item()
+    return total / count
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -69,12 +83,14 @@ def test_import_look_evaluate_train_on_export_and_generate(kind, tmp_path):
         f"--config.data.source=text:{text}", "--config.training.steps=20", "--config.data.sequence_length=32",
         "--config.data.batch_size=8", "--config.optimizer.learning_rate=0.01", "--config.training.eval_batches=2")
     assert (code, errors) == (0, []), errors
-    assert loss_of(tuned)["loss"] < 0.7 * before["loss"]
+    after = loss_of(tuned)["loss"]
+    assert after < 0.7 * before["loss"]
     assert zoo("export", tuned, "--out", written)[0] == 0
 
     model = transformers.AutoModelForCausalLM.from_pretrained(written).eval()
     tokenizer = transformers.AutoTokenizer.from_pretrained(written)
     trained = load_trained(tuned)
+    np.testing.assert_allclose(loss_there(model, trained, text), after, rtol=1e-5)
     prompts = ["Line 12 tells of", "wolves"]
     ids = [tokenizer(prompt, add_special_tokens=False)["input_ids"] for prompt in prompts]
     assert ids == [trained.tokenizer.encode(prompt).tolist() for prompt in prompts]

@@ -14,5 +14,5 @@ COMPARISONS = (
     Comparison("bert-published", "all-MiniLM-L6-v2, imported: every hidden state, the pooler, and the vectors of three sentences",
                "a file of states, of BertModel", "tests.interop.test_minilm"),
     Comparison("fairseq-published", "a trained translation model, pre-norm, two embeddings, imported: the encoder's states and the "
-               "log-probabilities of three targets", "a file of states, of fairseq's transformer", "tests.interop.test_fairseq"),
+               "log-probabilities of three targets", "a file of states, of fairseq's transformer", "tests.interop.test_fairseq_published"),
 )  # fmt: skip

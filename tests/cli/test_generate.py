@@ -1,0 +1,158 @@
+"""`zoo generate`, as a user types it."""
+
+import json
+from pathlib import Path
+
+import pytest
+from small_runs import OBJECTIVES, small
+
+from zoo.cli import main
+from zoo.training.run import run
+from zoo.training.restore import load_trained
+
+SHORT = {"training__steps": 2, "model__num_layers": 1, "model__dim": 16, "training__eval_batches": 1}
+SPANS = {"model__architecture": "encoder_decoder", "objective__kind": "span", "objective__sentinels": 5, "model__position__kind": "rope"}
+
+
+def trained(folder, **overrides):
+    run(small(**SHORT | overrides), folder, lambda line: None)
+    return str(folder)
+
+
+@pytest.fixture(scope="module")
+def decoder(tmp_path_factory):
+    return trained(tmp_path_factory.mktemp("runs") / "decoder", model__position__kind="rope")
+
+
+def generate(capsys, *arguments, code=0):
+    """Standard output and standard error of the command."""
+    assert main.main(["generate", *arguments]) == code
+    return capsys.readouterr()
+
+
+def answers(capsys, *arguments):
+    """The JSON objects of the command's lines."""
+    return [json.loads(line) for line in generate(capsys, *arguments, "--json").out.splitlines()]
+
+
+def test_a_text_follows_its_prompt(decoder, capsys):
+    (answer,) = answers(capsys, decoder, "--prompt", "def ", "--new-tokens", "8")
+    assert set(answer) == {"prompt", "text", "tokens", "stopped"}
+    assert (answer["prompt"], answer["tokens"], answer["stopped"]) == ("def ", 8, False)
+    printed = generate(capsys, decoder, "--prompt", "def ", "--new-tokens", "8")
+    assert printed.out == f"def {answer['text']}\n"
+    assert not printed.err
+
+
+def test_the_seed_decides(decoder, capsys):
+    one, again, other = (generate(capsys, decoder, "--prompt", "x", "--new-tokens", "10", "--seed", seed).out for seed in "112")
+    assert one == again != other
+    cold = [generate(capsys, decoder, "--prompt", "x", "--new-tokens", "10", "--temperature", "0", "--seed", seed).out for seed in "12"]
+    assert cold[0] == cold[1]
+
+
+def test_prompts_of_a_file(decoder, tmp_path, capsys):
+    file = tmp_path / "prompts.txt"
+    file.write_text("def f\n\nimport é\n")
+    found = answers(capsys, decoder, "--prompt", "x = ", "--prompts", str(file), "--new-tokens", "3")
+    assert [answer["prompt"] for answer in found] == ["x = ", "def f", "", "import é"]
+    text = generate(capsys, decoder, "--prompt", "x = ", "--prompts", str(file), "--new-tokens", "3").out
+    assert text.count("---\n") == 3
+    (alone,) = answers(capsys, decoder, "--prompt", "x = ", "--new-tokens", "3")
+    assert alone == found[0]
+
+
+def test_a_text_ends_before_a_stop(decoder, capsys):
+    # Nearly flat draws of bytes: one of so many letters comes soon.
+    hot = (decoder, "--prompt", "x", "--new-tokens", "15", "--temperature", "50")
+    (free,) = answers(capsys, *hot)
+    letter = next(letter for letter in free["text"][3:] if letter.isascii() and letter != "\0")
+    (ended,) = answers(capsys, *hot, "--stop", letter, "--stop", "not in the text at all")
+    assert ended["text"] == free["text"][: free["text"].index(letter)]
+    assert ended["stopped"]
+    assert ended["tokens"] <= 15
+
+
+def test_beams(decoder, capsys):
+    (found,) = answers(capsys, decoder, "--prompt", "x", "--new-tokens", "6", "--beams", "3", "--length-penalty", "0")
+    (greedy,) = answers(capsys, decoder, "--prompt", "x", "--new-tokens", "6", "--beams", "1", "--length-penalty", "0")
+    assert 0 > found["score"] >= greedy["score"]
+    (halved,) = answers(capsys, decoder, "--prompt", "x", "--new-tokens", "6", "--beams", "1", "--length-penalty", "1")
+    assert halved["score"] == pytest.approx(greedy["score"] / halved["tokens"], rel=1e-5)
+
+
+def test_a_longer_text_than_in_training(decoder, capsys):
+    printed = generate(capsys, decoder, "--prompt", "x", "--new-tokens", "40", "--temperature", "0")
+    assert printed.err == "note: a text may have 41 tokens; the model was trained with 16\n"
+    printed = generate(capsys, decoder, "--prompt", "x", "--new-tokens", "40", "--temperature", "0", "--no-cache")
+    assert not printed.err
+
+
+def test_learned_positions_end(tmp_path, capsys):
+    folder = trained(tmp_path / "run")
+    printed = generate(capsys, folder, "--prompt", "x" * 9, "--new-tokens", "30", code=2)
+    assert printed.err.startswith("error: learned positions end at 16: after a prompt of 10 tokens at most 7 new ones fit")
+    assert not printed.out
+    assert generate(capsys, folder, "--prompt", "x" * 9, "--new-tokens", "30", "--no-cache").out.startswith("x" * 9)
+
+
+def test_an_encoder_decoder_goes_on_from_what_it_read(tmp_path, capsys):
+    folder = trained(tmp_path / "run", **OBJECTIVES["prefix"], model__position__kind="rope")
+    (answer,) = answers(capsys, folder, "--prompt", "def f", "--new-tokens", "6", "--temperature", "0")
+    assert generate(capsys, folder, "--prompt", "def f", "--new-tokens", "6", "--temperature", "0").out == f"def f{answer['text']}\n"
+    (beam,) = answers(capsys, folder, "--prompt", "def f", "--new-tokens", "6", "--beams", "1")
+    assert beam["text"] == answer["text"]
+    found = answers(capsys, folder, "--prompt", "def f", "--prompt", "", "--new-tokens", "6", "--temperature", "0")
+    assert found[0] == answer
+
+
+def test_blanks_are_filled(tmp_path, capsys):
+    from zoo.decoding.text import TextGenerator
+
+    folder = trained(tmp_path / "run", **SPANS)
+    run = load_trained(Path(folder))
+    generator = TextGenerator(run.config, run.tokenizer, run.objective.model, run.params, run.stats)
+    first = 257 + 5 - 1
+    assert generator._read("a<0>b<2>") == ([256, ord("a"), first, ord("b"), first - 2, 256], [256])
+    assert generator._read("ab") == ([256, ord("a"), ord("b"), first, 256], [256])
+    hot = generate(capsys, folder, "--prompt", "a<0>b", "--new-tokens", "200", "--temperature", "100").out
+    assert "<3>" in hot or "<2>" in hot
+    assert not hot.startswith("a")
+    assert "past the last of objective.sentinels=5" in generate(capsys, folder, "--prompt", "<5>", code=2).err
+
+
+@pytest.mark.parametrize(("arguments", "words"), [
+    (["nowhere", "--prompt=x"], "nowhere is not a run"),
+    (["RUN"], "there is no prompt"),
+    (["RUN", "--prompts=missing.txt"], "--prompts missing.txt does not exist"),
+    (["RUN", "--prompt=x", "--step=99"], "--step 99"),
+    (["RUN", "--prompt=x", "--new-tokens=0"], "new_tokens=0"),
+    (["RUN", "--prompt=x", "--temperature=-1"], "temperature=-1"),
+    (["RUN", "--prompt=x", "--top-p=1.5"], "top_p=1.5"),
+    (["RUN", "--prompt=x", "--top-k=-2"], "top_k=-2"),
+    (["RUN", "--prompt=x", "--beams=0"], "beams=0"),
+    (["RUN", "--prompt=x", "--seed=-1"], "--seed -1"),
+    (["RUN", "--prompt=x", "--stop="], "an empty text"),
+    (["RUN", "--prompt=x", "--beams=2", "--temperature=1"], "--temperature has no effect with --beams"),
+    (["RUN", "--prompt=x", "--length-penalty=1"], "--length-penalty has no effect without --beams"),
+    (["RUN", "--prompt=x", "--wrong=1"], "unknown argument --wrong=1"),
+])  # fmt: skip
+def test_bad_input_is_one_line(decoder, arguments, words, capsys):
+    printed = generate(capsys, *[argument.replace("RUN", decoder) for argument in arguments], code=2)
+    assert len(printed.err.splitlines()) == 1
+    assert words in printed.err
+    assert not printed.out
+
+
+def test_a_file_of_prompts_that_is_no_text(decoder, tmp_path, capsys):
+    file = tmp_path / "prompts.txt"
+    file.write_bytes(b"\xff\xfe\xff")
+    assert "is not UTF-8" in generate(capsys, decoder, "--prompts", str(file), code=3).err
+
+
+@pytest.mark.parametrize("kind", ["masked", "bidirectional"])
+def test_what_makes_no_tokens(kind, tmp_path, capsys):
+    folder = trained(tmp_path / "run", **{key: value for key, value in OBJECTIVES[kind].items()})
+    printed = generate(capsys, folder, "--prompt", "x", code=2)
+    assert "does not continue a text token by token" in printed.err
+    assert len(printed.err.splitlines()) == 1
