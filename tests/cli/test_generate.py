@@ -7,8 +7,9 @@ import pytest
 from small_runs import OBJECTIVES, small
 
 from zoo.cli import main
-from zoo.training.run import run
+from zoo.decoding.text import BLANK, TextGenerator
 from zoo.training.restore import load_trained
+from zoo.training.run import run
 
 SHORT = {"training__steps": 2, "model__num_layers": 1, "model__dim": 16, "training__eval_batches": 1}
 SPANS = {"model__architecture": "encoder_decoder", "objective__kind": "span", "objective__sentinels": 5, "model__position__kind": "rope"}
@@ -107,16 +108,14 @@ def test_an_encoder_decoder_goes_on_from_what_it_read(tmp_path, capsys):
 
 
 def test_blanks_are_filled(tmp_path, capsys):
-    from zoo.decoding.text import TextGenerator
-
     folder = trained(tmp_path / "run", **SPANS)
-    run = load_trained(Path(folder))
-    generator = TextGenerator(run.config, run.tokenizer, run.objective.model, run.params, run.stats)
+    loaded = load_trained(Path(folder))
+    generator = TextGenerator(loaded.config, loaded.tokenizer, loaded.objective.model, loaded.params, loaded.stats)
     first = 257 + 5 - 1
     assert generator._read("a<0>b<2>") == ([256, ord("a"), first, ord("b"), first - 2, 256], [256])
     assert generator._read("ab") == ([256, ord("a"), ord("b"), first, 256], [256])
     hot = generate(capsys, folder, "--prompt", "a<0>b", "--new-tokens", "200", "--temperature", "100").out
-    assert "<3>" in hot or "<2>" in hot
+    assert BLANK.search(hot)
     assert not hot.startswith("a")
     assert "past the last of objective.sentinels=5" in generate(capsys, folder, "--prompt", "<5>", code=2).err
 
@@ -150,9 +149,9 @@ def test_a_file_of_prompts_that_is_no_text(decoder, tmp_path, capsys):
     assert "is not UTF-8" in generate(capsys, decoder, "--prompts", str(file), code=3).err
 
 
-@pytest.mark.parametrize("kind", ["masked", "bidirectional"])
+@pytest.mark.parametrize("kind", ["masked", pytest.param("bidirectional", marks=pytest.mark.slow)])
 def test_what_makes_no_tokens(kind, tmp_path, capsys):
-    folder = trained(tmp_path / "run", **{key: value for key, value in OBJECTIVES[kind].items()})
+    folder = trained(tmp_path / "run", **OBJECTIVES[kind])
     printed = generate(capsys, folder, "--prompt", "x", code=2)
     assert "does not continue a text token by token" in printed.err
     assert len(printed.err.splitlines()) == 1

@@ -10,7 +10,7 @@ import pytest
 import sentencepiece
 
 from tests.checkpoints_of_others import arrays_of, imported, write_checkpoint, zoo
-from tests.small_runs import small
+from tests.small_runs import OBJECTIVES, small
 from zoo.data.published import PublishedTokenizer, read_published
 from zoo.data.tokenizers import BytePairTokenizer, ByteTokenizer, CharacterTokenizer
 from zoo.interop import export_weights
@@ -126,19 +126,22 @@ def pairs():
     return BytePairTokenizer(model)
 
 
-@pytest.mark.parametrize("masked", [False, True])
+@pytest.mark.parametrize("kind", OBJECTIVES)
 @pytest.mark.parametrize("make", [ByteTokenizer, pairs, lambda: CharacterTokenizer(TEXT)], ids=["bytes", "bpe", "characters"])
-def test_a_tokenizer_of_ours_gives_the_same_ids_elsewhere(make, masked, tmp_path):
-    tokenizer = make()
-    assert write_tokenizer(tmp_path, tokenizer, masked, 32)
-    model = expressed_tokenizer(tokenizer, masked)
+def test_a_tokenizer_of_ours_gives_the_same_ids_elsewhere(make, kind, tmp_path):
+    tokenizer, config = make(), small(**OBJECTIVES[kind])
+    assert write_tokenizer(tmp_path, tokenizer, config)
+    model, masked = expressed_tokenizer(tokenizer, config.objective), kind == "masked"
     ids = tokenizer.encode(TEXT).tolist()
     model.encode_special_tokens = True
     assert model.encode(TEXT, add_special_tokens=False).ids == ids
     assert model.decode(ids) == TEXT
     assert model.token_to_id("<|endoftext|>") == tokenizer.document_id
     assert model.token_to_id("[MASK]") == (tokenizer.mask_id if masked else None)
-    assert model.get_vocab_size() == tokenizer.vocab_size + masked
+    assert model.get_vocab_size() == tokenizer.ids_needed(config.objective)
+    if kind == "span":
+        last = model.get_vocab_size() - 1
+        assert [model.token_to_id(f"<extra_id_{number}>") for number in (0, 1)] == [last, last - 1]
     config = json.loads((tmp_path / "tokenizer_config.json").read_text())
     assert ("mask_token" in config) == masked
     # And read back as a published one, which takes what a text spells for text.
@@ -168,4 +171,4 @@ def test_a_sentencepiece_model_is_written_as_it_came(tmp_path):
     assert zoo("import", f"hf:{source}", "--out", tmp_path / "kept")[0] == 0
     assert zoo("export", tmp_path / "kept", "--out", tmp_path / "out")[0] == 0
     assert (tmp_path / "out" / "spiece.model").read_bytes() == model.getvalue()
-    assert not write_tokenizer(tmp_path / "out", read_published(source), True, 8)
+    assert not write_tokenizer(tmp_path / "out", read_published(source), small(**OBJECTIVES["masked"]))

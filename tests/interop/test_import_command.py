@@ -93,13 +93,29 @@ def test_shards_and_half_precision_give_the_same_parameters(gpt2, tmp_path):
     jax.tree.map(lambda x, y: np.testing.assert_array_equal(np.asarray(x).astype(ml_dtypes.bfloat16), np.asarray(y)), one, other)
 
 
-def test_names_without_the_prefix_of_the_class_are_read(gpt2, tmp_path):
-    """As the first published GPT-2 has them, whose files were written by the model without its head."""
-    source = write_checkpoint(tmp_path / "source", "gpt2", words=99)
-    tensors = {name.removeprefix("transformer."): array for name, array in stored_tensors("gpt2").items()}
+@pytest.mark.parametrize("name", ["gpt2", "gpt2-unscaled-relu"])
+def test_names_without_the_prefix_of_the_class_are_read(name, tmp_path):
+    """As the first published GPT-2 has them, whose files were written by the model without its head. A head never had the prefix."""
+    whole = imported(tmp_path, name)
+    source = write_checkpoint(tmp_path / "bare", name)
+    tensors = {tensor.removeprefix("transformer."): array for tensor, array in stored_tensors(name).items()}
+    assert ("lm_head.weight" in tensors) == (name != "gpt2")
     write_tensors(source / "model.safetensors", tensors | {"h.0.attn.bias": np.ones((1, 1, 24, 24), np.float32)})
-    assert zoo("import", f"hf:{source}", "--out", tmp_path / "run")[0] == 0
-    jax.tree.map(np.testing.assert_array_equal, load_trained(tmp_path / "run").params, load_trained(gpt2[1]).params)
+    assert zoo("import", f"hf:{source}", "--out", tmp_path / "again")[0] == 0
+    jax.tree.map(np.testing.assert_array_equal, load_trained(tmp_path / "again").params, load_trained(whole).params)
+
+
+def test_a_file_of_the_model_without_its_head_is_read(tmp_path):
+    """As the first published BART: no prefix, and no bias of the logits, which is 0 then. Nothing else may be missing."""
+    source = write_checkpoint(tmp_path / "source", "bart", words=99, architectures=["BartModel"])
+    tensors = {name.removeprefix("model."): array for name, array in stored_tensors("bart").items() if name != "final_logits_bias"}
+    write_tensors(source / "model.safetensors", tensors)
+    code, _, errors = zoo("import", f"hf:{source}", "--class", "BartForConditionalGeneration", "--out", tmp_path / "run")
+    assert (code, errors) == (0, [])
+    assert not np.asarray(load_trained(tmp_path / "run").params["head"]["bias"]).any()
+    write_tensors(source / "model.safetensors", {name: array for name, array in tensors.items() if name != "shared.weight"})
+    code, _, errors = zoo("import", f"hf:{source}", "--class", "BartForConditionalGeneration", "--out", tmp_path / "again")
+    assert (code, errors) == (3, ["error: tensor model.shared.weight is missing"])
 
 
 def test_a_class_and_fields_can_be_given(tmp_path):

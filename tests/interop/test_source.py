@@ -60,7 +60,10 @@ def test_a_revision_is_pinned(offline):
         sources.find("hf:somebody/tiny-gpt2")
 
 
-@pytest.mark.parametrize("text", ["./models/gpt2", "./gpt2", "../gpt2", "/nowhere/gpt2", "~/nowhere/gpt2", "a/b/c", "here/gpt2", "with space"])
+PATHS = ["./models/gpt2", "./gpt2", "../gpt2", "/nowhere/gpt2", "~/nowhere/gpt2", "a/b/c", "here/gpt2", "with space"]
+
+
+@pytest.mark.parametrize("text", PATHS)
 def test_what_looks_like_a_path_is_never_looked_for_in_the_network(text, offline, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "here").mkdir()

@@ -36,7 +36,7 @@ def test_every_slot_holds_the_key_of_its_position(lengths, padding, further, win
     cache, k, v = remembered(lengths, max(lengths) + padding, total, further, window)
     entry = cache.layers[0]["attention"]
     slots = min(window, total)
-    assert entry.keys.shape == (B * G, slots, K)
+    assert entry.keys.shape == (B * G, entry.slots, K) == (B * G, slots, K)
     positions = np.asarray(cache.positions(slots))
     for row, length in enumerate(lengths):
         newest = length + further - 1
@@ -66,3 +66,23 @@ def test_a_following_cache_leaves_the_one_before_as_it_is():
 @pytest.mark.parametrize(("layers", "filled"), [([{}, {}], False), ([{"attention": 0}, {}], True)])
 def test_whether_the_prompt_was_read(layers, filled):
     assert Cache(layers, jnp.zeros(1), jnp.int32(0), 4).filled == filled
+
+
+@pytest.mark.parametrize("heads", [1, 3])
+@pytest.mark.parametrize("rows", [[0], [0, 0, 1], [1, 1]])
+def test_rows_of_a_cache(rows, heads):
+    """Taken from two rows, and again from what that gave: one row of one head has a form of its own."""
+    k = np.random.default_rng(3).standard_normal((B, 5, heads, K)).astype(np.float32)
+    cache = Cache([{}], jnp.array([4, 4]), jnp.int32(4), 5)
+    cache.layer(0).fill("attention", jnp.asarray(k), jnp.asarray(-k), 0)
+    cache.layers[0]["cross_attention"] = memory = jnp.zeros((1, 7, K))
+    for _ in range(2):
+        cache, k = cache.take(jnp.array(rows)), k[rows]
+        assert cache.newest.shape == (len(rows),)
+        entry, expected = cache.layers[0]["attention"], k.transpose(0, 2, 1, 3).reshape(-1, 5, K)
+        assert entry.slots == 5
+        assert entry.keys.shape == (expected.shape if len(expected) > 1 else (5, K))
+        np.testing.assert_array_equal(entry.keys.reshape(-1, 5, K), expected)
+        np.testing.assert_array_equal(entry.values.reshape(-1, 5, K), -expected)
+        rows = [0, 0]
+    assert cache.layers[0]["cross_attention"] is memory

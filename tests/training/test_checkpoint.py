@@ -39,6 +39,22 @@ def test_what_was_saved_comes_back(tmp_path):
     assert all((folder / str(step) / MANIFEST).is_file() for step in (1, 2))
 
 
+@pytest.mark.parametrize("in_place", [False, True])
+def test_arrays_of_the_host_are_written_as_they_are_where_they_stay(in_place, tmp_path):
+    """Neither copied first nor compressed, which would hold all of them once more; and the same comes back."""
+    host = {"step": np.zeros((), np.int32), "params": {"w": np.arange(4096.0, dtype=np.float32)}}
+    checkpoints = Checkpoints(tmp_path / "checkpoints", 1, in_place=in_place)
+    checkpoints.save(0, host, {}, None)
+    checkpoints.close()
+    files = [path.read_bytes() for path in (tmp_path / "checkpoints").rglob("*") if path.is_file()]
+    assert any(host["params"]["w"].tobytes() in content for content in files) == in_place
+    sharding = jax.sharding.SingleDeviceSharding(jax.devices()[0])
+    wanted = jax.tree.map(lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=sharding), host["params"])
+    reader = Checkpoints(tmp_path / "checkpoints", 1, read_only=True)
+    jax.tree.map(np.testing.assert_array_equal, reader.restore_weights(0, {"params": wanted}), {"params": host["params"]})
+    reader.close()
+
+
 def test_newest_and_best_are_kept(tmp_path):
     folder = saved(tmp_path / "checkpoints", [1, 2, 3, 4, 5], keep=1, losses={1: 3.0, 2: 1.0, 3: 2.0, 4: float("nan"), 5: 4.0})
     checkpoints = Checkpoints(folder, 1)

@@ -158,12 +158,4 @@ def taken(state: State, rows: Int[Array, " N"]) -> State:
     """The state of rows with these numbers. What cross-attention reads stays as it is."""
     if isinstance(state, Reading):
         return replace(state, tokens=state.tokens[rows], lengths=state.lengths[rows])
-
-    B = state.newest.shape[0]
-
-    def take(x: Array) -> Array:
-        return x.reshape(B, -1, *x.shape[1:])[rows].reshape(-1, *x.shape[1:])
-
-    layers = [{part: entry if part == "cross_attention" else jax.tree.map(take, entry) for part, entry in entries.items()}
-              for entries in state.layers]
-    return replace(state, layers=layers, newest=state.newest[rows])
+    return state.take(rows)

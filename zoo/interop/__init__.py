@@ -4,13 +4,16 @@
 for, an `Importer` that somebody wrote for a class of their own will do.
 """
 
+from collections import ChainMap
 from collections.abc import Mapping
 from typing import Any
+
+import numpy as np
 
 from zoo.config import ResolvedConfig, default, override, resolve
 from zoo.errors import ConfigError, did_you_mean
 from zoo.interop import bart, bert, bloom, distilbert, gpt, llama, longformer, marian, mpt, neox, performer, roberta, roformer, t5
-from zoo.interop.mapping import Copy, Rule, flatten, from_zoo, nest, to_zoo
+from zoo.interop.mapping import Copy, Rule, flatten, from_zoo, nest, tensor_shapes, to_zoo
 from zoo.interop.names import Renamed
 from zoo.interop.settings import Importer
 
@@ -78,7 +81,10 @@ def import_weights(class_name: str | Importer, config: ResolvedConfig, tensors: 
     rules = [*importer.rules(config.model), *importer.statistics(config.model)]
     named = [rule.name for rule in rules if isinstance(rule, Rule | Copy)]
     heads = {name.split(".")[0] for name in named if not name.startswith(f"{importer.prefix}.")}
-    read = flatten(to_zoo(rules, Renamed(tensors, importer.old_endings, importer.prefix, heads), both))
+    there = Renamed(tensors, importer.old_endings, importer.prefix, heads | set(importer.zeros))
+    shapes = tensor_shapes(rules, both)
+    left_out = {name: np.zeros(shapes[name], np.float32) for name in importer.zeros if name in shapes and name not in there}
+    read = flatten(to_zoo(rules, ChainMap(left_out, there), both))
     return nest({path: read[path] for path in flatten(params)}), nest({path: read[path] for path in flatten(stats)})
 
 

@@ -138,9 +138,11 @@ def rules(config: ResolvedConfig) -> Rules:
     ]
 
 
+# Written by the classes with a head, and not by those without, whose files hold all that is learned.
+ZEROS = ("final_logits_bias",)
 # The two rows that no position has are not counted.
 WRITTEN = {"max_position_embeddings": lambda run: positions(run) - run.model.position.offset}
 CLASSES = {
-    "BartForConditionalGeneration": Importer(bart_config, rules, BART, model_type="bart", prefix="model", written=WRITTEN),
-    "MBartForConditionalGeneration": Importer(mbart_config, rules, BART, model_type="mbart", prefix="model", written=WRITTEN),
+    "BartForConditionalGeneration": Importer(bart_config, rules, BART, model_type="bart", prefix="model", zeros=ZEROS, written=WRITTEN),
+    "MBartForConditionalGeneration": Importer(mbart_config, rules, BART, model_type="mbart", prefix="model", zeros=ZEROS, written=WRITTEN),
 }

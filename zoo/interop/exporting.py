@@ -118,7 +118,7 @@ def export_run(folder: Path, out: Path, class_name: str | None = None, step: str
         write_json(temporary / "config.json", _settings(run, expressed, same))
         write_tensors(temporary / "model.safetensors", export_weights(expressed.class_name, run.config, run.params, run.stats))
         written = write_tokenizer(
-            temporary, run.tokenizer, run.config.objective.kind == "masked", run.config.data.sequence_length,
+            temporary, run.tokenizer, run.config,
             run.imported.get("tokenizer_config") if same else None, run.imported.get("files", {}))
     return run, expressed, written
 

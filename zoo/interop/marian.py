@@ -7,7 +7,7 @@ sines stand in the first half of a position's vector and the cosines in the seco
 from collections.abc import Mapping
 from typing import Any
 
-from zoo.interop.bart import BART, INERT, NAMES, common, rules
+from zoo.interop.bart import BART, INERT, NAMES, ZEROS, common, rules
 from zoo.interop.settings import Importer, Settings
 from zoo.interop.shared import renamed
 
@@ -28,4 +28,4 @@ def marian_config(hf: Mapping[str, Any]) -> dict[str, Any]:
     return fields
 
 
-CLASSES = {"MarianMTModel": Importer(marian_config, rules, MARIAN, model_type="marian", prefix="model")}
+CLASSES = {"MarianMTModel": Importer(marian_config, rules, MARIAN, model_type="marian", prefix="model", zeros=ZEROS)}

@@ -22,6 +22,7 @@ class Importer:
         old_endings: how names of tensors end in older files, and how they end now.
         model_type: what a `config.json` calls the family; empty for a class that is none of transformers'.
         prefix: under which the class keeps all but its heads; files may leave it out.
+        zeros: tensors that a file may leave out, and that are 0 then.
         written: settings that `zoo.interop.described.SETTINGS` does not have, or has otherwise.
     """
 
@@ -32,6 +33,7 @@ class Importer:
     old_endings: Mapping[str, str] = field(default_factory=dict)
     model_type: str = ""
     prefix: str = ""
+    zeros: tuple[str, ...] = ()
     written: Mapping[str, Setting] = field(default_factory=dict)
 
 

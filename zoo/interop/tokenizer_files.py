@@ -6,54 +6,56 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from zoo.config import ResolvedConfig
 from zoo.data.published import SENTENCEPIECE_NAMES, PublishedTokenizer
 from zoo.data.tokenizers import Tokenizer
 from zoo.files import write_json
 
-# What a file calls the token that opens and so ends a document, and the one that hides others, where ours have no names.
+# What a file calls the token that opens and so ends a document, and the one that hides others, where ours have no names. Sentinels are
+# called as T5 does: the last id is the first of them.
 OPENS, MASK = "<|endoftext|>", "[MASK]"
 
 
 def write_tokenizer(
-    folder: Path, tokenizer: Tokenizer, masked: bool, length: int, given: Mapping[str, Any] | None = None, names: Mapping[str, Any] = {},
+    folder: Path, tokenizer: Tokenizer, config: ResolvedConfig, given: Mapping[str, Any] | None = None, names: Mapping[str, Any] = {},
 ) -> bool:  # fmt: skip
     """Writes `tokenizer.json`, or SentencePiece's `.model`, and `tokenizer_config.json`.
 
     Args:
         folder: where to.
         tokenizer: the run's.
-        masked: whether the model needs an id that hides tokens.
-        length: tokens of a row.
+        config: the run's, resolved.
         given: the tokenizer_config.json that the tokenizer came with.
         names: names of the files that it came with.
 
     Returns:
         Whether the tokenizer could be expressed.
     """
+    objective, masked = config.objective, config.objective.kind == "masked"
     if tokenizer.kind == "sentencepiece":
-        if masked and tokenizer.mask_id == tokenizer.vocab_size:
+        if tokenizer.ids_needed(objective) > tokenizer.vocab_size:
             return False
         name = next((name for name in SENTENCEPIECE_NAMES if name in names), SENTENCEPIECE_NAMES[0])
         (folder / name).write_bytes(base64.b64decode(tokenizer.to_json()["content"]))
         if given:
             write_json(folder / "tokenizer_config.json", given)
         return True
-    model = expressed_tokenizer(tokenizer, masked)
+    model = expressed_tokenizer(tokenizer, objective)
     if model is None:
         return False
     model.save(str(folder / "tokenizer.json"))
-    ours = {"tokenizer_class": "PreTrainedTokenizerFast", "clean_up_tokenization_spaces": False, "model_max_length": length}
-    config = dict(given or ours)
     if given is None:
         ids = {"bos_token": tokenizer.document_id, "eos_token": tokenizer.document_id}
         ids |= {"mask_token": tokenizer.mask_id} if masked else {}
-        config |= {name: model.id_to_token(id) for name, id in ids.items()}
-    write_json(folder / "tokenizer_config.json", config)
+        given = {"tokenizer_class": "PreTrainedTokenizerFast", "clean_up_tokenization_spaces": False,
+                 "model_max_length": config.data.sequence_length} | {name: model.id_to_token(id) for name, id in ids.items()}
+    write_json(folder / "tokenizer_config.json", given)
     return True
 
 
-def expressed_tokenizer(tokenizer: Tokenizer, masked: bool) -> Any:
-    """A tokenizer as one of the `tokenizers` library that gives every text the same ids; None if there is none.
+def expressed_tokenizer(tokenizer: Tokenizer, objective: ResolvedConfig) -> Any:
+    """A tokenizer as one of the `tokenizers` library that gives every text the same ids, with those that the objective adds; None if
+    there is none.
 
     A character that a vocabulary of characters lacks is an error here, and left out there.
     """
@@ -77,7 +79,9 @@ def expressed_tokenizer(tokenizer: Tokenizer, masked: bool) -> Any:
         model, more = Model.from_str(json.dumps(tokenizer.to_json()["model"])), []
     else:
         return None
-    more += [(tokenizer.mask_id, MASK)] if masked and tokenizer.mask_id == tokenizer.vocab_size else []
+    added = tokenizer.ids_needed(objective) - tokenizer.vocab_size
+    names = [f"<extra_id_{number}>" for number in reversed(range(added))] if objective.kind == "span" else [MASK] * added
+    more += [(tokenizer.vocab_size + number, name) for number, name in enumerate(names)]
     for id, name in more:
         model.add_special_tokens([AddedToken(name, special=True, normalized=False)])
         if model.token_to_id(name) != id:

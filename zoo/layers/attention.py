@@ -123,7 +123,7 @@ class Attention(nnx.Module):
             attended, cache.entries[part] = performer_sums(q, k, v, self.features[...], context, self.config.scale, cache.entries[part])
             return attended
         kept = cache.extend(part, k, v)
-        alone = replace(context, key_positions=cache.positions(kept.keys.shape[1]), in_order=False)
+        alone = replace(context, key_positions=cache.positions(kept.slots), in_order=False)
         return cached_attention(q, *kept, alone, self._scoring(alone, None if shared is None else shared(alone.key_positions)))
 
     def _heads(self, x: Float[Array, "B T HK"], norm: HeadNorm | None = None) -> Float[Array, "B T H K"]:

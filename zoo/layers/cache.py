@@ -19,15 +19,33 @@ if TYPE_CHECKING:
 class KeyValues(NamedTuple):
     """Keys, rotated already, and values: as the products want them.
 
-    Rows and heads are one dimension, N = B G, because XLA's CPU backend copies a cache of four dimensions, of which the first is 1, several
-    times for every token (5 x the time of attention at B 1, H 12, K 64, C 1024).
+    Rows and heads are one dimension, N = B G, which is left out where it is 1: XLA's CPU backend copies a cache that has a dimension of 1
+    several times for every token (attention of B 1, H 12, K 64, C 1024 then takes 5 x the time, with one key head twice the time).
 
     Attributes:
-        keys, values: [N, C, K].
+        keys, values: [N, C, K], or [C, K].
     """
 
-    keys: Float[Array, "N C K"]
-    values: Float[Array, "N C K"]
+    keys: Float[Array, "*N C K"]
+    values: Float[Array, "*N C K"]
+
+    @classmethod
+    def of(cls, k: Float[Array, "B C G K"], v: Float[Array, "B C G K"]) -> "KeyValues":
+        """What attention computes, in this form."""
+        return cls(_joined(k), _joined(v))
+
+    @property
+    def slots(self) -> int:
+        """C."""
+        return self.keys.shape[-2]
+
+    def take(self, rows: Int[Array, " R"], batch: int) -> "KeyValues":
+        """Those of R rows, by number, of B = `batch`."""
+        def of_rows(x: Array) -> Array:
+            x = x.reshape(batch, -1, *x.shape[-2:])[rows]
+            return _without_one(x.reshape(-1, *x.shape[-2:]))
+
+        return KeyValues(of_rows(self.keys), of_rows(self.values))
 
 
 Entries = dict[str, "KeyValues | Sums"]
@@ -73,6 +91,16 @@ class Cache:
         """The cache that the next token of every row is written into."""
         return replace(self, layers=[dict(entries) for entries in self.layers], newest=self.newest + 1, slot=self.slot + 1)
 
+    def take(self, rows: Int[Array, " R"]) -> "Cache":
+        """That of R rows, by number. What cross-attention reads stays as it is."""
+        def taken(part: str, entry: "KeyValues | Sums") -> "KeyValues | Sums":
+            if part == "cross_attention":
+                return entry
+            return entry.take(rows, len(self.newest)) if isinstance(entry, KeyValues) else jax.tree.map(lambda x: x[rows], entry)
+
+        layers = [{part: taken(part, entry) for part, entry in entries.items()} for entries in self.layers]
+        return replace(self, layers=layers, newest=self.newest[rows])
+
     def positions(self, slots: int) -> Int[Array, "B C"]:
         """Which position stands in each slot of a ring of C = `slots`, -1 where none does.
 
@@ -89,16 +117,20 @@ class Cache:
 
     def keep(self, part: str, k: Float[Array, "M S G K"], v: Float[Array, "M S G K"]) -> None:
         """Keeps keys and values as they are: of another sequence, which grows no longer."""
-        self.entries[part] = KeyValues(_joined(k), _joined(v))
+        self.entries[part] = KeyValues.of(k, v)
 
     def extend(self, part: str, k: Float[Array, "B 1 G K"], v: Float[Array, "B 1 G K"]) -> KeyValues:
         """Writes one token's key and value in the place of the oldest, and returns all there are."""
         kept = self.entries[part]
-        place = self.slot % kept.keys.shape[1]
-        written = (jax.lax.dynamic_update_slice_in_dim(old, _joined(new), place, axis=1) for old, new in zip(kept, (k, v), strict=True))
+        place = self.slot % kept.slots
+        written = (jax.lax.dynamic_update_slice_in_dim(old, new, place, axis=-2) for old, new in zip(kept, KeyValues.of(k, v), strict=True))
         self.entries[part] = KeyValues(*written)
         return self.entries[part]
 
 
-def _joined(x: Float[Array, "B S G K"]) -> Float[Array, "N S K"]:
-    return x.transpose(0, 2, 1, 3).reshape(-1, x.shape[1], x.shape[3])
+def _joined(x: Float[Array, "B S G K"]) -> Float[Array, "*N S K"]:
+    return _without_one(x.transpose(0, 2, 1, 3).reshape(-1, x.shape[1], x.shape[3]))
+
+
+def _without_one(x: Float[Array, "N S K"]) -> Float[Array, "*N S K"]:
+    return x[0] if x.shape[0] == 1 else x

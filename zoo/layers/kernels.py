@@ -4,6 +4,7 @@ What each can honour stands in `zoo.config.ATTENTION_KERNELS`; a config that ask
 The einsum one is the reference that the others are tested against.
 """
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
@@ -105,23 +106,24 @@ def einsum_attention(
 
 
 def cached_attention(
-    q: Float[Array, "B T H K"], keys: Float[Array, "N S K"], values: Float[Array, "N S K"], context: Context, scoring: Scoring
+    q: Float[Array, "B T H K"], keys: Float[Array, "*N S K"], values: Float[Array, "*N S K"], context: Context, scoring: Scoring
 ) -> Float[Array, "B T H K"]:
-    """What `einsum_attention` computes, for keys and values whose rows and heads are one dimension (`zoo.layers.cache.KeyValues`).
+    """What `einsum_attention` computes, for keys and values whose rows and heads are one dimension or none (`zoo.layers.cache.KeyValues`).
 
     For a query or a few per row, where no fused kernel gains anything; nothing is dropped.
     """
     B, T = q.shape[:2]
-    N, S, K = keys.shape
+    *N, S, K = keys.shape
+    G = math.prod(N) // B
     q = q * scoring.scale
     added = scoring.added(q, context.positions, context.keys_at)
-    scores = jnp.einsum("ntk,nsk->nts", _grouped(q, N // B).reshape(N, -1, K), keys, preferred_element_type=jnp.float32)
-    scores = scores.reshape(B, N // B, -1, T, S)
+    scores = jnp.einsum("...tk,...sk->...ts", _grouped(q, G).reshape(*N, -1, K), keys, preferred_element_type=jnp.float32)
+    scores = scores.reshape(B, G, -1, T, S)
     if added is not None:
         scores = scores + added.reshape(added.shape[0], *scores.shape[1:])
     probabilities = _probabilities(scores, context.visible(scoring.window), scoring).astype(values.dtype)
-    attended = jnp.einsum("nts,nsk->ntk", probabilities.reshape(N, -1, S), values)
-    return _with_values(attended.reshape(B, N // B, -1, T, K), probabilities, context, scoring)
+    attended = jnp.einsum("...ts,...sk->...tk", probabilities.reshape(*N, -1, S), values)
+    return _with_values(attended.reshape(B, G, -1, T, K), probabilities, context, scoring)
 
 
 def _with_values(attended, probabilities, context: Context, scoring: Scoring):
