@@ -25,10 +25,10 @@ ablation: $(VENV)/.base  ## pre- against post-norm, with and without warm-up, 3 
 	$(VENV)/bin/zoo run experiments/norm_placement.py --jobs $(JOBS)
 
 test: $(VENV)/.test  ## the default tests
-	$(RUN) -m pytest -n auto --maxprocesses 8 --dist worksteal
+	$(RUN) -m pytest -n auto --maxprocesses 4 --dist worksteal
 
 test-all: $(VENV)/.parity  ## also the slow and the parity groups (installs PyTorch)
-	$(RUN) -m pytest -n auto --maxprocesses 8 --dist worksteal -m "not gpu"
+	$(RUN) -m pytest -n auto --maxprocesses 4 --dist worksteal -m "not gpu"
 
 lint: $(VENV)/.test
 	$(RUN) -m ruff check .

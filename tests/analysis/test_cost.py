@@ -41,6 +41,14 @@ def test_published_parameter_counts(spec):
     assert sum(counted.parameters[part] for part in ("embedding", "body", "heads")) == PUBLISHED[spec]
 
 
+def test_an_embedding_of_the_source_alone_is_an_embedding():
+    sides = {"model.architecture": "encoder_decoder", "objective.kind": "prefix", "model.position.kind": "none"}
+    counted = [cost.summary(configs.resolve(configs.override(configs.default(), sides | {"model.embedding.shared": shared}))).parameters
+               for shared in (True, False)]
+    assert [parameters["embedding"] for parameters in counted] == [257 * 256, 2 * 257 * 256]
+    assert counted[0]["body"] == counted[1]["body"]
+
+
 def test_mean_visible_keys_is_counted():
     for length, window in [(1, 0), (7, 0), (7, 3), (7, 7), (7, 50), (8, 1)]:
         visible = [min(i + 1, window or length) for i in range(length)]

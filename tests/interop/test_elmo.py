@@ -1,6 +1,7 @@
 """ELMo's files against a reading of them in TensorFlow's own conventions, and what is refused."""
 
 import copy
+import json
 import re
 
 import numpy as np
@@ -8,10 +9,12 @@ import pytest
 
 from tests import reference_elmo as reference
 from tests.building import TINY, TINY_ELMO, as_float64, call, close, random_values, tiny, with_values
+from tests.checkpoints_of_others import zoo
 from zoo.config import default, override, resolve
 from zoo.errors import ConfigError, DataError
 from zoo.interop.elmo import config_of, read_hdf5, read_weights, write_weights
 from zoo.models.elmo import ELMo
+from zoo.training.restore import load_trained
 
 CONFIG = tiny(TINY_ELMO | {"model.elmo.cell_clip": 0.5, "model.elmo.projection_clip": 0.6}).model
 D, M = 16, 24
@@ -155,3 +158,44 @@ def test_hdf5_files(tmp_path):
         read_hdf5(tmp_path / "text")
     with pytest.raises(ConfigError, match="no such file"):
         read_hdf5(tmp_path / "nothing")
+
+
+def files(folder, options, tensors):
+    h5py = pytest.importorskip("h5py")
+    folder.mkdir()
+    (folder / "options.json").write_text(options)
+    with h5py.File(folder / "lm_weights.hdf5", "w") as target:
+        for name, array in tensors.items():
+            target[name] = array
+    return folder
+
+
+def test_a_run_is_made_of_the_two_files(tmp_path):
+    folder = files(tmp_path / "source", json.dumps(OPTIONS), a_file())
+    code, out, errors = zoo("import", f"elmo:{folder}", "--out", tmp_path / "run", "--config.data.batch_size=2")
+    assert (code, errors) == (0, [])
+    assert "tokenizer bytes" in out
+    trained = load_trained(tmp_path / "run")
+    assert (trained.config.model.vocab_size, trained.config.data.batch_size) == (257, 2)
+    for name, array in write_weights(trained.params, trained.config.model).items():
+        np.testing.assert_allclose(array, a_file()[name], rtol=0, atol=1e-6)
+    assert np.abs(trained.params["head"]["weights"]).max() > 0
+    code, _, errors = zoo("export", tmp_path / "run", "--out", tmp_path / "out")
+    assert (code, errors) == (2, ["error: no class can express model.architecture=elmo"])
+
+
+@pytest.mark.parametrize(("options", "change", "code", "words"), [
+    ("[]", {}, 3, "options.json: not a JSON object"),
+    ("{}", {}, 2, "lstm: missing; only models over characters are read"),
+    (json.dumps(OPTIONS | {"lstm": 3}), {}, 2, "has a value of a wrong type"),
+    (json.dumps(OPTIONS), {"CNN_proj/b_proj": np.full(D, np.nan, np.float32)}, 3, "tensor CNN_proj/b_proj holds what is no finite number"),
+    (json.dumps(OPTIONS), {"CNN_proj/b_proj": np.zeros(D, np.int32)}, 3, "tensor CNN_proj/b_proj holds what is no finite number"),
+    (json.dumps(OPTIONS), {"CNN_proj/b_proj": np.zeros(3, np.float32)}, 3, "tensor CNN_proj/b_proj has shape (3,), expected (16,)"),
+    (json.dumps(OPTIONS), {"new": np.zeros(3, np.float32)}, 3, "tensor new has no place"),
+])  # fmt: skip
+def test_files_with_bad_content_make_no_run(options, change, code, words, tmp_path):
+    folder = files(tmp_path / "source", options, a_file() | change)
+    found, _, errors = zoo("import", f"elmo:{folder}", "--out", tmp_path / "run")
+    assert found == code
+    assert any(words in line for line in errors), errors
+    assert [path.name for path in tmp_path.iterdir()] == ["source"]

@@ -81,7 +81,7 @@ def import_weights(class_name: str | Importer, config: ResolvedConfig, tensors: 
     rules = [*importer.rules(config.model), *importer.statistics(config.model)]
     named = [rule.name for rule in rules if isinstance(rule, Rule | Copy)]
     heads = {name.split(".")[0] for name in named if not name.startswith(f"{importer.prefix}.")}
-    there = Renamed(tensors, importer.old_endings, importer.prefix, heads | set(importer.zeros))
+    there = Renamed(tensors, importer.old_endings, importer.prefix, heads)
     shapes = tensor_shapes(rules, both)
     left_out = {name: np.zeros(shapes[name], np.float32) for name in importer.zeros if name in shapes and name not in there}
     read = flatten(to_zoo(rules, ChainMap(left_out, there), both))
