@@ -49,11 +49,11 @@ class Weights(NamedTuple):
         return nnx.merge(graph, stacked(self.params), stacked(self.stats))
 
 
-@jax.jit
 def unstacked(params: Params, stats: Stats) -> Weights:
-    """Cuts the stacks of layers up."""
+    """Cuts the stacks of layers up, and puts everything on the device. Not one program, which would take seconds to compile."""
     def cut(path, leaf):
-        return tuple(jnp.unstack(leaf)) if any(key.key == "layers" for key in path) else leaf
+        leaf = jnp.asarray(leaf)
+        return tuple(leaf[layer] for layer in range(leaf.shape[0])) if any(key.key == "layers" for key in path) else leaf
 
     return Weights(*(jax.tree_util.tree_map_with_path(cut, tree) for tree in (params, stats)))
 
