@@ -1,18 +1,14 @@
 """`zoo generate`, as a user types it."""
 
 import json
-from pathlib import Path
 
 import pytest
 from small_runs import OBJECTIVES, small
 
 from zoo.cli import main
-from zoo.decoding.text import BLANK, TextGenerator
-from zoo.training.restore import load_trained
 from zoo.training.run import run
 
 SHORT = {"training__steps": 2, "model__num_layers": 1, "model__dim": 16, "training__eval_batches": 1}
-SPANS = {"model__architecture": "encoder_decoder", "objective__kind": "span", "objective__sentinels": 5, "model__position__kind": "rope"}
 
 
 def trained(folder, **overrides):
@@ -87,37 +83,6 @@ def test_a_longer_text_than_in_training(decoder, capsys):
     assert printed.err == "note: a text may have 41 tokens; the model was trained with 16\n"
     printed = generate(capsys, decoder, "--prompt", "x", "--new-tokens", "40", "--temperature", "0", "--no-cache")
     assert not printed.err
-
-
-def test_learned_positions_end(tmp_path, capsys):
-    folder = trained(tmp_path / "run")
-    printed = generate(capsys, folder, "--prompt", "x" * 9, "--new-tokens", "30", code=2)
-    assert printed.err.startswith("error: learned positions end at 16: after a prompt of 10 tokens at most 7 new ones fit")
-    assert not printed.out
-    assert generate(capsys, folder, "--prompt", "x" * 9, "--new-tokens", "30", "--no-cache").out.startswith("x" * 9)
-
-
-def test_an_encoder_decoder_goes_on_from_what_it_read(tmp_path, capsys):
-    folder = trained(tmp_path / "run", **OBJECTIVES["prefix"], model__position__kind="rope")
-    (answer,) = answers(capsys, folder, "--prompt", "def f", "--new-tokens", "6", "--temperature", "0")
-    assert generate(capsys, folder, "--prompt", "def f", "--new-tokens", "6", "--temperature", "0").out == f"def f{answer['text']}\n"
-    (beam,) = answers(capsys, folder, "--prompt", "def f", "--new-tokens", "6", "--beams", "1")
-    assert beam["text"] == answer["text"]
-    found = answers(capsys, folder, "--prompt", "def f", "--prompt", "", "--new-tokens", "6", "--temperature", "0")
-    assert found[0] == answer
-
-
-def test_blanks_are_filled(tmp_path, capsys):
-    folder = trained(tmp_path / "run", **SPANS)
-    loaded = load_trained(Path(folder))
-    generator = TextGenerator(loaded.config, loaded.tokenizer, loaded.objective.model, loaded.params, loaded.stats)
-    first = 257 + 5 - 1
-    assert generator._read("a<0>b<2>") == ([256, ord("a"), first, ord("b"), first - 2, 256], [256])
-    assert generator._read("ab") == ([256, ord("a"), ord("b"), first, 256], [256])
-    hot = generate(capsys, folder, "--prompt", "a<0>b", "--new-tokens", "200", "--temperature", "100").out
-    assert BLANK.search(hot)
-    assert not hot.startswith("a")
-    assert "past the last of objective.sentinels=5" in generate(capsys, folder, "--prompt", "<5>", code=2).err
 
 
 @pytest.mark.parametrize(("arguments", "words"), [

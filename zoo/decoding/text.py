@@ -43,7 +43,8 @@ class TextGenerator:
 
     causal: the model continues the prompt, which begins a document. prefix: the encoder reads the prompt, and the decoder goes on from
     its last token. span: the encoder reads the prompt with a sentinel for every blank, "<0>", "<1>", ..., and where there is none with
-    one at the end; the decoder writes what belongs there, "<0> ... <1> ...". A text ends where the model opens another document.
+    one at the end; the decoder writes what belongs there, "<0> ... <1> ...". A text ends at the first token that stands for no text: where
+    the model opens another document, or where a published tokenizer has an end of its own.
 
     Args:
         config: resolved, of the run.
@@ -79,7 +80,7 @@ class TextGenerator:
             new_tokens: most tokens to make for each.
             sampling: how they are chosen.
             seed: of the random choices.
-            stop: texts at which it ends.
+            stop: texts before which it ends.
             cache: as for `Generator.generate`.
 
         Raises:
@@ -104,7 +105,7 @@ class TextGenerator:
 
     def _request(self, prompts: Sequence[str], new_tokens: int, stop: Sequence[str]) -> dict[str, Any]:
         read = [self._read(prompt) for prompt in prompts]
-        table = stop_table(self.vocab_size, [self.tokenizer.document_id], stop, self.tokenizer.pieces)
+        table = stop_table(self.vocab_size, self.tokenizer.specials, stop, self.tokenizer.pieces)
         return {"prompts": [row for _, row in read], "new_tokens": new_tokens, "stop": table, "vocab_size": self.vocab_size,
                 "sources": [source for source, _ in read] if self.generator.has_encoder else None}
 
@@ -131,15 +132,11 @@ class TextGenerator:
         return [self.vocab_size - 1 - number]
 
     def _answer(self, tokens: np.ndarray, length: int, stop: Sequence[str], score: float | None = None) -> Answer:
-        ids = tokens[:length].tolist()
-        text, run = "", []
-        for id in [*ids, None]:
-            if id is not None and id < self.tokenizer.vocab_size:
-                run.append(id)
-                continue
-            text, run = text + self.tokenizer.decode(run), []
-            if id is not None:
-                text += f"<{self.vocab_size - 1 - id}>"
+        ids, text = tokens[:length].tolist(), ""
+        # Sentinels are no tokens of the tokenizer.
+        for is_blank, group in itertools.groupby(ids, lambda id: id >= self.tokenizer.vocab_size):
+            run = list(group)
+            text += "".join(f"<{self.vocab_size - 1 - id}>" for id in run) if is_blank else self.tokenizer.decode(run)
         ends = [place for place in (text.find(each) for each in stop) if place >= 0]
-        opened = bool(ids) and ids[-1] == self.tokenizer.document_id
-        return Answer(text[: min(ends, default=len(text))], int(length), opened or bool(ends), score)
+        over = bool(ids) and ids[-1] in self.tokenizer.specials
+        return Answer(text[: min(ends, default=len(text))], int(length), over or bool(ends), score)

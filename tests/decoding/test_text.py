@@ -1,0 +1,121 @@
+"""Prompts to tokens and tokens to text, in the way of each objective."""
+
+import functools
+
+import numpy as np
+import pytest
+
+from tests.building import random_values, tiny
+from zoo.data.tokenizers import ByteTokenizer, CharacterTokenizer
+from zoo.decoding import Sampling
+from zoo.decoding.text import BLANK, TextGenerator
+from zoo.errors import ConfigError
+from zoo.models.architectures import make_model
+
+OPENS = 256
+BYTES = {"data.tokenizer.kind": "bytes", "model.vocab_size": 270, "model.head.bias": True, "model.position.kind": "rope"}
+ENCODER_DECODER = {"model.architecture": "encoder_decoder"}
+OBJECTIVES = {
+    "causal": {}, "prefix": ENCODER_DECODER | {"objective.kind": "prefix", "objective.prefix_length": 3},
+    "span": ENCODER_DECODER | {"objective.kind": "span", "objective.sentinels": 5},
+}  # fmt: skip
+FLAT, LIKELIEST = Sampling(temperature=1e6), Sampling(temperature=0.0)
+
+
+@functools.cache
+def text_generator(objective="causal", always=None, learned=False):
+    """A random model of bytes, or one that says the same token all the time."""
+    config = tiny(BYTES | OBJECTIVES[objective] | ({"model.position.kind": "learned"} if learned else {}))
+    model = make_model(config)
+    values = random_values(model, 3)
+    if always is not None:
+        values["head"]["bias"] = values["head"]["bias"].at[always].set(1e4)
+    return TextGenerator(config, ByteTokenizer(), model, values, {})
+
+
+def test_a_decoder_continues_a_document():
+    generator = text_generator()
+    assert generator._read("aé") == ([OPENS, 97, 0xC3, 0xA9],) * 2
+    assert generator.longest(["a", "abc"], 10) == 13
+    (answer,) = generator.sample(["ab"], 5, LIKELIEST, 0)
+    made = generator.generator.generate([[OPENS, 97, 98]], 5, vocab_size=257)
+    assert answer.text == ByteTokenizer().decode(made.tokens[0])
+    assert (answer.tokens, answer.stopped, answer.score) == (5, False, None)
+    assert generator.whole("ab", answer) == "ab" + answer.text
+
+
+def test_an_encoder_decoder_goes_on_from_the_last_token_it_read():
+    generator = text_generator("prefix")
+    assert generator._read("ab") == ([OPENS, 97, 98], [98])
+    assert generator._read("") == ([OPENS], [OPENS])
+    assert generator.longest(["a", "abc"], 10) == 10
+    answers = generator.sample(["ab", ""], 5, LIKELIEST, 0)
+    made = generator.generator.generate([[98], [OPENS]], 5, sources=[[OPENS, 97, 98], [OPENS]], vocab_size=257)
+    assert [answer.text for answer in answers] == [ByteTokenizer().decode(row) for row in made.tokens]
+    (found,) = generator.beam_search(["ab"], 5, 1, 1.0)
+    assert found.text == answers[0].text
+    assert found.score < 0
+
+
+def test_blanks_are_filled():
+    generator, first = text_generator("span"), 257 + 5 - 1
+    assert generator._read("a<0>b<2>") == ([OPENS, 97, first, 98, first - 2, OPENS], [OPENS])
+    assert generator._read("ab") == ([OPENS, 97, 98, first, OPENS], [OPENS])
+    answers = generator.sample(["a<0>b"] * 3, 200, FLAT, 1)
+    said = {int(number) for answer in answers for number in BLANK.findall(answer.text)}
+    assert said <= set(range(5))
+    assert said
+    assert generator.whole("a<0>b", answers[0]) == answers[0].text
+    with pytest.raises(ConfigError, match=r"blank <5> is past the last of objective.sentinels=5, <4>"):
+        generator.sample(["a<5>b"], 3, LIKELIEST, 0)
+
+
+@pytest.mark.parametrize("objective", OBJECTIVES)
+def test_a_text_ends_where_the_next_document_begins(objective):
+    generator = text_generator(objective, always=OPENS)
+    (drawn,), (found,) = generator.sample(["ab"], 5, LIKELIEST, 0), generator.beam_search(["ab"], 5, 1, 1.0)
+    for answer in (drawn, found):
+        assert (answer.text, answer.tokens, answer.stopped) == ("", 1, True)
+
+
+def test_a_text_ends_before_a_stop():
+    generator = text_generator(always=ord("x"))
+    (answer,) = generator.sample(["ab"], 9, LIKELIEST, 0, stop=["y", "xxx"])
+    assert (answer.text, answer.tokens, answer.stopped) == ("", 3, True)
+    (answer,) = generator.sample(["ab"], 9, LIKELIEST, 0, stop=["y"])
+    assert (answer.text, answer.tokens, answer.stopped) == ("x" * 9, 9, False)
+
+
+def test_the_seed_decides():
+    generator = text_generator()
+    one, again, other = (generator.sample(["ab", "c"], 9, FLAT, seed) for seed in (1, 1, 2))
+    assert one == again
+    assert one[0] != other[0]
+    assert one[1] != other[1]
+
+
+def test_learned_positions_and_the_length_of_training():
+    generator = text_generator(learned=True)
+    assert generator.trained_length == 8
+    assert text_generator("prefix").trained_length == 6
+    with pytest.raises(ConfigError, match="learned positions end at 8"):
+        generator.sample(["abcd"], 9, LIKELIEST, 0)
+    (answer,) = generator.sample(["abcd"], 9, LIKELIEST, 0, cache=False)
+    assert answer.tokens == 9
+    # Without a cache no model reads more than in training.
+    rope = text_generator()
+    tokens = [OPENS, *range(97, 97 + 20)]
+    (answer,) = rope.sample([bytes(tokens[1:]).decode()], 1, LIKELIEST, 0, cache=False)
+    made = rope.generator.generate([tokens[-8:]], 1, vocab_size=257)
+    assert answer.text == ByteTokenizer().decode(made.tokens[0])
+
+
+def test_characters_that_are_unknown():
+    config = tiny({"model.vocab_size": 4})
+    model = make_model(config)
+    generator = TextGenerator(config, CharacterTokenizer("abc"), model, random_values(model), {})
+    with pytest.raises(ConfigError, match="--prompt 'abZ'") as error:
+        generator.sample(["ab", "abZ"], 3, LIKELIEST, 0)
+    assert len(error.value.problems) == 1
+    assert generator.sample(["ab"], 3, LIKELIEST, 0)[0].tokens <= 3
+    assert np.isfinite(generator.beam_search(["ab"], 3, 2, 0.0)[0].score)
