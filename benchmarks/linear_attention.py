@@ -25,7 +25,7 @@ from zoo.layers.context import Context
 from zoo.models.architectures import make_model
 from zoo.models.functional import initialise, initialise_statistics, split
 
-MODEL = {"model.dim": 128, "model.num_layers": 2, "model.attention.num_heads": 4, "model.position.kind": "rope", "model.vocab_size": 256,
+MODEL = {"model.dim": 128, "model.num_layers": 2, "model.attention.num_heads": 4, "model.position.kind": "rope", "model.vocab_size": 258,
          "data.tokenizer.kind": "bytes", "data.batch_size": 1}  # fmt: skip
 BOTH_DIRECTIONS = {"model.architecture": "encoder", "objective.kind": "masked"}
 KINDS = {"performer": {"model.attention.kind": "performer"}, "window": {"model.attention.window": 129}, "full": {}}
