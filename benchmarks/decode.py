@@ -55,7 +55,7 @@ def hf_caller(shape: dict[str, int], prompts: list[list[int]]):
     import transformers
 
     transformers.logging.set_verbosity_error()
-    torch.set_num_threads(os.cpu_count() or 1)
+    torch.set_num_threads(len(os.sched_getaffinity(0)))
     config = transformers.GPT2Config(n_layer=shape["layers"], n_embd=shape["width"], n_head=shape["heads"],
                                      vocab_size=shape["vocabulary"], n_positions=POSITIONS)  # fmt: skip
     module, read = transformers.GPT2LMHeadModel(config).eval(), torch.tensor(prompts)
@@ -74,6 +74,8 @@ CALLERS = {"zoo": zoo_caller, "hf": hf_caller}
 
 def work(arguments: argparse.Namespace) -> None:
     """A worker: builds, warms up, then for every line on its input prints seconds, and its own processor seconds, of the two calls."""
+    if arguments.threads:
+        os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[: arguments.threads])
     shape, batch = MODELS[arguments.models[0]], arguments.batches[0]
     prompts = [[(7 * row + 3 * place) % shape["vocabulary"] for place in range(arguments.prompt)] for row in range(batch)]
     call = CALLERS[arguments.worker](shape, prompts)
@@ -93,7 +95,8 @@ def take_turns(model: str, batch: int, arguments: argparse.Namespace) -> tuple[l
     """Seconds (of all tokens, of one) of every side in each clean turn, and the number of turns that were thrown away."""
     # Idle workers must not spin while the other one is measured.
     environment = os.environ | {"OMP_WAIT_POLICY": "passive", "KMP_BLOCKTIME": "0"}
-    common = ["--models", model, "--batches", str(batch), "--prompt", str(arguments.prompt), "--new-tokens", str(arguments.new_tokens)]
+    common = ["--models", model, "--batches", str(batch), "--prompt", str(arguments.prompt), "--new-tokens", str(arguments.new_tokens),
+              "--threads", str(arguments.threads)]  # fmt: skip
     workers = {name: subprocess.Popen([sys.executable, __file__, "--worker", name, *common], stdin=subprocess.PIPE,
                                       stdout=subprocess.PIPE, text=True, env=environment)
                for name in (["zoo"] if arguments.only_zoo else CALLERS)}  # fmt: skip
@@ -169,6 +172,7 @@ def main() -> None:
     parser.add_argument("--new-tokens", type=int, default=64, help="tokens to make (default: %(default)s)")
     parser.add_argument("--rounds", type=int, default=8, help="clean turns (default: %(default)s)")
     parser.add_argument("--foreign", type=float, default=0.07, help="largest share of the machine that others may use in a turn")
+    parser.add_argument("--threads", type=int, default=0, metavar="N", help="let both sides have N processors; 0: all")
     parser.add_argument("--only-zoo", action="store_true", help="leave Hugging Face out")
     parser.add_argument("--heads", action="store_true", help="also what a full cache holds and costs, by key heads and window")
     parser.add_argument("--smoke", action="store_true", help="the tiny model, one turn, 8 tokens, whatever else the machine does")

@@ -209,7 +209,7 @@ def test_describe(capsys):
 
 
 @pytest.mark.parametrize("command", [["--help"], ["run", "--help"], ["report", "--help"], ["config", "--help"], ["describe", "--help"],
-                                     ["train", "--help"], ["eval", "--help"]])
+                                     ["train", "--help"], ["eval", "--help"], ["generate", "--help"]])
 def test_help_is_there_and_imports_no_accelerator(command):
     program = f"""
 import sys

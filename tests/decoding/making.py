@@ -83,7 +83,7 @@ def both_ways(overrides=None, prompts=(3, 9, 1), steps=16, slots=32, cached=True
     how = Steps(split(model)[0], has_encoder, _depth(model.config), slots, V, cached)
 
     def step_by_step(params, stats, read, sources, following):
-        weights = Weights(*unstacked(params, stats))
+        weights = Weights(*unstacked(params, stats, model.config.dtype))
         state, first = how.start(weights, read, sources)
         _, scores = jax.lax.scan(lambda state, token: how.step(weights, state, token), state, following)
         return jnp.concatenate([first[None], scores]).swapaxes(0, 1)

@@ -9,7 +9,8 @@ from tests.building import ENCODER_DECODER, compiled, counting, programs_inside,
 from tests.decoding.making import PROMPTS, SOURCES, V, generator, made, rows
 from zoo.decoding import Sampling, sampling, stop_table
 from zoo.decoding.generator import Generator
-from zoo.decoding.steps import Steps
+from zoo.decoding.steps import Steps, unstacked
+from zoo.models.functional import split
 
 HOT = Sampling(temperature=1.5)
 WINDOWED = {"model.position.kind": "rope", "model.attention.window": 3, "model.attention.num_kv_heads": 2}
@@ -176,3 +177,15 @@ def test_a_performer_s_cache_does_not_grow():
     shapes = [jax.tree.map(jnp.shape, sampling.begin.eval_shape(
         Steps(model.graph, False, 2, slots, V, True), model.weights, rows(PROMPTS))[0].layers) for slots in (16, 1024)]
     assert shapes[0] == shapes[1]
+
+
+@pytest.mark.parametrize("overrides", [{"model.head.transform": True}, {"model.tie_embeddings": True}, ENCODER_DECODER], ids=str)
+def test_matrices_in_the_type_of_the_activations_change_nothing(overrides):
+    model, params, stats = made(overrides | {"model.dtype": "bfloat16"})
+    cast, kept = (unstacked(params, stats, dtype) for dtype in ("bfloat16", "float32"))
+    sizes = [sum(x.nbytes for x in jax.tree.leaves(weights.params)) for weights in (cast, kept)]
+    assert sizes[0] < 0.65 * sizes[1]
+    steps = Steps(split(model)[0], overrides == ENCODER_DECODER, 2, 32, V, True)
+    one, other = (sampling.begin(steps, weights, rows(PROMPTS), rows(SOURCES) if overrides == ENCODER_DECODER else None)[1]
+                  for weights in (cast, kept))
+    np.testing.assert_array_equal(one, other)

@@ -43,7 +43,7 @@ class Generator:
 
     Args:
         model: abstract, a decoder or an encoder-decoder.
-        params, stats: its values. Layers are cut up once, here, which takes as much memory again.
+        params, stats: its values. Layers are cut up and matrices cast once, here, which takes up to as much memory again.
         span: most tokens that are read at once without a cache; a longer text is read from its last ones. By default what positions allow.
 
     Raises:
@@ -58,7 +58,7 @@ class Generator:
         self.config = side(config, "decoder") if self.has_encoder else config
         self.encoder = side(config, "encoder") if self.has_encoder else None
         self.graph, self.span = split(model)[0], span
-        self.weights = unstacked(params, stats)
+        self.weights = unstacked(params, stats, config.dtype)
 
     def why_not_cached(self) -> str | None:
         """Says why nothing that this model reads can be kept for later tokens, or None where it can."""

@@ -34,7 +34,7 @@ class Rows(NamedTuple):
 class Weights(NamedTuple):
     """A model's parameters and statistics, layer by layer: an array of L layers is a tuple of L.
 
-    A stack cut up for every token would be a copy of the model per token.
+    A stack cut up, or a matrix cast, for every token would be a copy of the model per token.
     """
 
     params: Params
@@ -49,10 +49,17 @@ class Weights(NamedTuple):
         return nnx.merge(graph, stacked(self.params), stacked(self.stats))
 
 
-def unstacked(params: Params, stats: Stats) -> Weights:
-    """Cuts the stacks of layers up, and puts everything on the device. Not one program, which would take seconds to compile."""
+# Parameters that every use casts to the type of the activations.
+MATRICES = ("kernel", "embedding", "source_embedding", "weights")
+
+
+def unstacked(params: Params, stats: Stats, dtype: str) -> Weights:
+    """Cuts the stacks of layers up, casts matrices to `dtype`, in which they are used, and puts everything on the device.
+
+    This is not one program, which would take seconds to compile.
+    """
     def cut(path, leaf):
-        leaf = jnp.asarray(leaf)
+        leaf = jnp.asarray(leaf, dtype if path[-1].key in MATRICES else None)
         return tuple(leaf[layer] for layer in range(leaf.shape[0])) if any(key.key == "layers" for key in path) else leaf
 
     return Weights(*(jax.tree_util.tree_map_with_path(cut, tree) for tree in (params, stats)))
