@@ -6,6 +6,7 @@ import pytest
 from small_runs import OBJECTIVES, small
 
 from zoo.cli import main
+from zoo.decoding.text import TextGenerator
 from zoo.training.run import run
 
 SHORT = {"training__steps": 2, "model__num_layers": 1, "model__dim": 16, "training__eval_batches": 1}
@@ -78,11 +79,14 @@ def test_beams(decoder, capsys):
     assert halved["score"] == pytest.approx(greedy["score"] / halved["tokens"], rel=1e-5)
 
 
-def test_a_longer_text_than_in_training(decoder, capsys):
+def test_a_longer_text_than_in_training(decoder, capsys, monkeypatch):
+    asked, plain = [], TextGenerator.sample
+    monkeypatch.setattr(TextGenerator, "sample", lambda self, **how: asked.append(how["cache"]) or plain(self, **how))
     printed = generate(capsys, decoder, "--prompt", "x", "--new-tokens", "40", "--temperature", "0")
     assert printed.err == "note: a text may have 41 tokens; the model was trained with 16\n"
     printed = generate(capsys, decoder, "--prompt", "x", "--new-tokens", "40", "--temperature", "0", "--no-cache")
     assert not printed.err
+    assert asked == [True, False]
 
 
 @pytest.mark.parametrize(("arguments", "words"), [

@@ -26,7 +26,7 @@ def kept_by_hand(scores, top_k, top_p):
     return kept
 
 
-numbers = strategies.integers(-40, 40).map(lambda n: n / 8)
+numbers = strategies.integers(-12, 12).map(lambda n: n / 8)
 
 
 @given(strategies.lists(numbers, min_size=V, max_size=V), strategies.integers(0, V + 2), strategies.integers(1, 100))
@@ -36,6 +36,19 @@ def test_what_is_kept(scores, top_k, percent):
     scores = np.float32(scores)
     kept = KEPT(scores[None], Sampling(1.0, np.int32(top_k), np.float32(top_p)))
     assert set(np.flatnonzero(kept[0])) == kept_by_hand(scores.astype(np.float64), top_k, top_p)
+
+
+def test_top_p_is_a_share_of_what_top_k_left():
+    scores = np.float32([[3.0, 2.6, 1.9, 1.5, 1.4, 1.3, 1.2]])
+    assert (kept_by_hand(scores[0], 2, 0.55), kept_by_hand(scores[0], 0, 0.55)) == ({0}, {0, 1})
+    np.testing.assert_array_equal(KEPT(scores, Sampling(1.0, np.int32(2), np.float32(0.55))), [[1, 0, 0, 0, 0, 0, 0]])
+
+
+@pytest.mark.parametrize("number", [1.0, -1.0, 1e-38, -3e20])
+def test_neighbouring_numbers_are_told_apart(number):
+    scores = np.full((1, V), number, np.float32)
+    scores[0, 3] = np.nextafter(scores[0, 3], np.float32(np.inf))
+    np.testing.assert_array_equal(KEPT(scores, Sampling(1.0, np.int32(1), np.float32(1.0))), [[0, 0, 0, 1, 0, 0, 0]])
 
 
 @pytest.mark.parametrize("scale", [1e-30, 1.0, 1e30])

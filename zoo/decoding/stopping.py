@@ -40,7 +40,6 @@ def stop_table(vocab_size: int, ids: Iterable[int] = (), texts: Iterable[str] = 
         for place in range(width):
             long = [number for number, piece in enumerate(pieces[:vocab_size]) if len(piece) > place]
             table[long] = of_byte[table[long], np.array([pieces[number][place] for number in long])[:, None]]
-    table[:, STOPPED] = STOPPED
     table[list(ids)] = STOPPED
     return np.pad(table, [(0, 0), (0, (1 << (len(of_byte) - 1).bit_length()) - len(of_byte))])
 
