@@ -70,14 +70,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
     trained = load_trained(args.run, args.step)
     config = trained.config
-    tokens = text_tokens(trained, args)
+    streams = text_streams(trained, args)
     constants = trained.program.constants(config.seed)
     result = {"run": str(args.run), "step": trained.step, "text": str(args.text) if args.text else "held-out split", "lengths": {}}
-    shape, corruption = (config.data.sequence_length, config.data.batch_size), data.make_corruption(config, trained.tokenizer)
+    batching = data.Batching(config, trained.tokenizer)
     for length in args.lengths or [config.data.sequence_length]:
         scores = None
         if trained.objective.too_long(length) is None:
-            batches = data.evaluation_batches(tokens, shape, length, args.batches, trained.rows, corruption=corruption)
+            batches = batching.evaluation(streams, length, trained.rows, limit_batches=args.batches)
             scores = evaluate(trained.program, trained.params, trained.stats, batches, constants)
         result["lengths"][length] = scores
     if args.sample and config.model.architecture in ("decoder", "encoder_decoder"):
@@ -100,17 +100,17 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return 0
 
 
-def text_tokens(trained, args: argparse.Namespace):
+def text_streams(trained, args: argparse.Namespace):
     """The tokens to score: of the given file, by the run's own tokenizer, or of the held-out split, if it is still the same."""
     from zoo import data
     from zoo.training.run import check_same_data
 
     config = trained.config
     if args.text:
-        return data.encode_text_file(args.text, trained.tokenizer, config.data.document_separator)
+        return [data.encode_text_file(args.text, trained.tokenizer, config)]
     dataset = data.load(config)
     check_same_data(args.run, dataset)
-    return dataset.validation
+    return [part.validation_stream for part in dataset.parts]
 
 
 def sampled_text(trained, args: argparse.Namespace) -> str:

@@ -77,14 +77,18 @@ def _prepare_data(plan, read_only: bool = False) -> None:
     """
     from zoo import config
     from zoo.data import load
-    from zoo.data.sources import read_documents
+    from zoo.data.sources import read_components
 
     prepared = set()
     for run in plan.runs:
         wanted = tuple((path, value) for path, value in config.flatten(run.config).items() if path.startswith("data."))
         if wanted not in prepared:
             prepared.add(wanted)
-            read_documents(run.config.data) if read_only else load(run.config)
+            if read_only:
+                for _, documents in read_components(run.config.data):
+                    _ = documents.index
+            else:
+                load(run.config)
 
 
 def _run(args: argparse.Namespace, plan, folder: Path, console) -> int:

@@ -270,7 +270,19 @@ FIELDS: tuple[Field, ...] = (
           minimum=0, auto="a power of two that keeps a chunk's logits near 32 MB, at least 1024"),
     # Data
     Field("data.source", "stdlib", str,
-          "text: `stdlib` (the running Python's own library, no download) or `text:PATH` (a file, folder or glob)"),
+          "text: `stdlib` (the running Python's own library, no download), `text:PATH` (a file, folder or glob), or `mixture`"),
+    Field("data.mixture", (), tuple, 'weights and sources whose rows are mixed, e.g. "0.7*text:corpus.txt","0.3*stdlib"', items=str,
+          when=("data.source", ("mixture",))),
+    Field("data.bad_text", "error", str, "what happens to bytes that are not UTF-8 and to NUL characters", {
+        "error": "ends with a line that says where it is",
+        "replace": "each bad byte or NUL becomes U+FFFD, and is counted",
+        "skip": "the line of a text file, or the record, is left out, and is counted"}),
+    Field("data.rows", "packed", str, "how text becomes rows (Liu et al. 2019, section 4.2)", {
+        "packed": "consecutive tokens, cut every `sequence_length`, across documents",
+        "full_sentences": "as many whole sentences as fit, across documents, between [CLS] and [SEP]",
+        "doc_sentences": "the same, but a row ends where its document does",
+        "segment_pairs": "two runs of sentences, of which half the second ones are random: [CLS] A [SEP] B [SEP] (BERT)",
+        "sentence_pairs": "two single sentences, likewise"}),
     Field("data.document_separator", "", str, "string that separates documents in a text file; empty: a file is one document"),
     Field("data.validation_fraction", 0.1, float, "share of the text held out", above=0, maximum=0.9),
     Field("data.tokenizer.kind", "bytes", str, "tokenizer", {

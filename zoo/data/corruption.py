@@ -5,6 +5,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from zoo.data.masking import Masking
+from zoo.data.rows import Arrays
 from zoo.data.spans import SpanCorruption
 from zoo.data.tokenizers import Tokenizer
 
@@ -12,10 +13,10 @@ from zoo.data.tokenizers import Tokenizer
 class Corruption(Protocol):
     """Makes batches out of rows; a row's corruption depends on the seed, the epoch and its number alone."""
 
-    def training_batch(self, rows: np.ndarray, indices: np.ndarray, epochs: np.ndarray, seed: int) -> dict[str, np.ndarray]:
+    def training_batch(self, rows: Arrays, indices: np.ndarray, epochs: np.ndarray, seed: int) -> Arrays:
         """Corrupts rows for training."""
 
-    def evaluation_batch(self, rows: np.ndarray, indices: np.ndarray) -> dict[str, np.ndarray]:
+    def evaluation_batch(self, rows: Arrays, indices: np.ndarray) -> Arrays:
         """Corrupts rows for evaluation, the same way every time and for every seed."""
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from zoo.data.rows import PADDING
+from zoo.data.rows import PADDING, Arrays
 
 EVALUATION, TRAINING = 0, 1
 _GOLDEN = np.uint64(0x9E3779B97F4A7C15)
@@ -40,11 +40,11 @@ class Masking:
     mask_id: int
     copies: int = 0
 
-    def training_batch(self, rows: np.ndarray, indices: np.ndarray, epochs: np.ndarray, seed: int) -> dict[str, np.ndarray]:
+    def training_batch(self, rows: Arrays, indices: np.ndarray, epochs: np.ndarray, seed: int) -> Arrays:
         """Corrupts rows for training.
 
         Args:
-            rows: [B, T], padded with -1.
+            rows: "tokens" [B, T], padded with -1, and what passes through.
             indices: number of each row, [B].
             epochs: epoch of each row, [B].
             seed: the run's.
@@ -54,11 +54,11 @@ class Masking:
             row, in no order; "targets" [B, N], the tokens that were there, -1 for places that stay unused. N is the number of predicted
             tokens of a row in which all can be.
         """
-        return self._corrupted(rows, keys_of(TRAINING, seed, epochs % self.copies if self.copies else epochs, indices))
+        return rows | self._corrupted(rows["tokens"], keys_of(TRAINING, seed, epochs % self.copies if self.copies else epochs, indices))
 
-    def evaluation_batch(self, rows: np.ndarray, indices: np.ndarray) -> dict[str, np.ndarray]:
+    def evaluation_batch(self, rows: Arrays, indices: np.ndarray) -> Arrays:
         """Corrupts rows for evaluation, the same way every time and for every seed; as `training_batch`."""
-        return self._corrupted(rows, keys_of(EVALUATION, indices))
+        return rows | self._corrupted(rows["tokens"], keys_of(EVALUATION, indices))
 
     def _count(self, tokens: Any) -> Any:
         return np.minimum(tokens, np.maximum(1, np.floor(self.select_fraction * tokens + 0.5))).astype(np.int64)

@@ -2,13 +2,14 @@
 
 import functools
 import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Self
 
 import numpy as np
 
 from zoo.data.sentencepieces import read_sentencepiece
-from zoo.data.sources import Documents
+from zoo.data.documents import Documents
 from zoo.data.tokenizers import Tokenizer, byte_of_symbol, tokenizer_class
 from zoo.errors import ConfigError, DataError
 
@@ -68,6 +69,10 @@ class PublishedTokenizer(Tokenizer):
 
     def encode(self, text: str) -> np.ndarray:
         return np.array(self._model.encode(text, add_special_tokens=False).ids, np.int32)
+
+    def encode_batch(self, texts: Sequence[str]) -> list[np.ndarray]:
+        encodings = self._model.encode_batch_fast(list(texts), add_special_tokens=False)
+        return [np.array(encoding.ids, np.int32) for encoding in encodings]
 
     def decode(self, ids: Any, document: str = "") -> str:
         if self.lossless:

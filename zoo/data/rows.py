@@ -1,118 +1,147 @@
-"""Documents -> one flat array of tokens, kept in the cache -> rows of T + 1 tokens.
+"""Rows: the pieces of a token stream that a model reads one at a time, by their number.
 
-The stream is [document] text [document] text ...; row i is stream[i*T : i*T + T + 1], so neighbours
-share one token (the target of one is the input of the next) and every token but the first is a
-target exactly once. Where nothing is predicted ahead, rows are stream[i*T : i*T + T].
+A packed row i of T tokens is stream[i*T : i*T + T + 1] where the next token is a target: neighbours share one token (the target of one
+is the input of the next), and every token but the first is a target exactly once. Where nothing is predicted ahead, it is
+stream[i*T : i*T + T].
 """
 
-import hashlib
-import os
-import secrets
-from pathlib import Path
+import functools
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
 
 import numpy as np
 
-from zoo.data.sources import Documents
-from zoo.data.tokenizers import Tokenizer
-from zoo.errors import ConfigError
-from zoo.files import cache_directory, read_json, write_json
-
 PADDING = -1  # stands where a row has no token
 
-
-def tokenize(tokenizer: Tokenizer, documents: Documents) -> np.ndarray:
-    """The token stream of the documents: [tokens], uint16 if V <= 65536, else int32."""
-    dtype = np.uint16 if tokenizer.vocab_size <= 1 << 16 else np.int32
-    return np.concatenate([ids.astype(dtype) for ids in tokenizer.stream(documents.texts)])
+Arrays = dict[str, np.ndarray]
 
 
-def cached_tokens(
-    tokenizer: Tokenizer, train: Documents, validation: Documents
-) -> tuple[np.ndarray, np.ndarray]:
-    """The token streams of both parts, memory-mapped from the cache; what is missing or damaged is rebuilt.
+class Rows(ABC):
+    """Rows of one length.
 
-    The cache folder is named by the content of both parts and the tokenizer's definition. Files appear
-    whole or not at all, so processes may race and may be killed at any instant.
-
-    Raises:
-        ConfigError: the cache folder cannot be written.
+    Attributes:
+        full: number of rows that training takes; 0 where there are too few.
+        count: number of all rows, which evaluation takes.
+        why: why there are so few, for errors.
     """
-    content = f"{train.fingerprint} {validation.fingerprint} {tokenizer.fingerprint}"
-    folder = cache_directory() / "tokens" / hashlib.sha256(content.encode()).hexdigest()[:32]
-    return (
-        _cached(folder / "train.npy", tokenizer, train),
-        _cached(folder / "validation.npy", tokenizer, validation),
-    )
+
+    full: int
+    count: int
+    why: str
+
+    @abstractmethod
+    def gather(self, indices: np.ndarray, epochs: np.ndarray | None, seed: int) -> Arrays:
+        """Rows by their number.
+
+        Args:
+            indices: row numbers, [B].
+            epochs: epoch of each row, [B]; None in evaluation, where a row is the same every time and for every seed.
+            seed: the run's.
+
+        Returns:
+            int32 arrays with the rows first: "tokens" [B, ...], padded with -1, and what the kind of rows has beside it.
+        """
+
+    @abstractmethod
+    def filler(self, count: int) -> Arrays:
+        """Rows without content, which fill up a batch."""
+
+    def order(self, positions: np.ndarray, seed: int) -> tuple[np.ndarray, np.ndarray]:
+        """Row numbers at these positions of training's endless order, epoch after epoch, each its own permutation; and the epochs."""
+        epochs, places = np.divmod(positions, self.full)
+        return shuffled(places, epochs, self.full, seed), epochs
 
 
-def full_rows(tokens: np.ndarray, length: int, ahead: int = 1) -> int:
-    """Number of rows of T = `length` with all T + `ahead` tokens."""
-    return max(len(tokens) - ahead, 0) // length
-
-
-def all_rows(tokens: np.ndarray, length: int, ahead: int = 1) -> int:
-    """Number of rows of T = `length` that hold at least one target, the last one perhaps padded."""
-    return -(-max(len(tokens) - ahead, 0) // length)
-
-
-def gather_rows(tokens: np.ndarray, indices: np.ndarray, length: int, ahead: int = 1) -> np.ndarray:
-    """Rows by their number.
+class PackedRows(Rows):
+    """Consecutive tokens of the stream, across the borders of documents.
 
     Args:
         tokens: the stream, [tokens].
-        indices: row numbers, [B].
         length: T.
         ahead: tokens of a row past its T: 1 where the next token is a target, 0 where targets are the row's own.
-
-    Returns:
-        int32 [B, T + ahead], padded with -1 past the end of the stream.
     """
-    positions = indices[:, None] * length + np.arange(length + ahead)
-    rows = tokens.take(positions, mode="clip").astype(np.int32)
-    rows[positions >= len(tokens)] = PADDING
-    return rows
+
+    def __init__(self, tokens: np.ndarray, length: int, ahead: int = 1):
+        self.tokens, self.length, self.ahead = tokens, length, ahead
+        targets = max(len(tokens) - ahead, 0)
+        self.full, self.count = targets // length, -(-targets // length)
+        self.why = f"there are {len(tokens)} tokens, and one row takes data.sequence_length{' + 1' * ahead} = {length + ahead}"
+
+    def gather(self, indices: np.ndarray, epochs: np.ndarray | None, seed: int) -> Arrays:
+        positions = np.asarray(indices)[:, None] * self.length + np.arange(self.length + self.ahead)
+        rows = self.tokens.take(positions, mode="clip").astype(np.int32)
+        rows[positions >= len(self.tokens)] = PADDING
+        return {"tokens": rows}
+
+    def filler(self, count: int) -> Arrays:
+        return {"tokens": np.full((count, self.length + self.ahead), PADDING, np.int32)}
 
 
-def _cached(path: Path, tokenizer: Tokenizer, documents: Documents) -> np.ndarray:
-    tokens = _read(path)
-    if tokens is None:
-        try:
-            path.parent.mkdir(parents=True, exist_ok=True)
-            _write(path, tokenize(tokenizer, documents))
-        except OSError as error:
-            raise ConfigError(
-                f'cannot write the cache "{path.parent}": {error.strerror}; set ZOO_CACHE to a writable folder'
-            ) from error
-        tokens = _read(path)
-    return tokens
+class MixedRows(Rows):
+    """Rows of several sources, taken in training with given weights.
+
+    Of every `PERIOD` rows each source gives its share, spread evenly, and goes through its own rows epoch by epoch, each epoch a new
+    permutation; so a small source with a large weight is repeated more often. Rows are numbered source after source.
+
+    Args:
+        parts: rows of each source.
+        weights: shares in training, positive, in any unit.
+    """
+
+    PERIOD = 4096
+
+    def __init__(self, parts: Sequence[Rows], weights: Sequence[float]):
+        self.parts = list(parts)
+        empty = [part for part in parts if part.full == 0]
+        self.full, self.count = 0 if empty else sum(part.full for part in parts), sum(part.count for part in parts)
+        self.why = "; ".join(part.why for part in empty)
+        self._first = np.cumsum([0, *(part.count for part in parts)])
+        shares = np.array(weights) / np.sum(weights) * self.PERIOD
+        # Largest remainders, so that they add up; and nobody is left out.
+        counts = np.maximum(1, np.floor(shares)).astype(np.int64)
+        for one in np.argsort(counts - shares, kind="stable")[: max(self.PERIOD - counts.sum(), 0)]:
+            counts[one] += 1
+        counts[counts.argmax()] += self.PERIOD - counts.sum()
+        place = np.concatenate([(np.arange(count) + 0.5) / count for count in counts])
+        source = np.repeat(np.arange(len(counts)), counts)
+        self._source = source[np.lexsort((source, place))]
+        self._counts, self._rank = counts, np.zeros(self.PERIOD, np.int64)
+        for one, count in enumerate(counts):
+            self._rank[self._source == one] = np.arange(count)
+
+    def order(self, positions: np.ndarray, seed: int) -> tuple[np.ndarray, np.ndarray]:
+        periods, places = np.divmod(positions, self.PERIOD)
+        sources = self._source[places]
+        indices, epochs = np.empty((2, len(positions)), np.int64)
+        for one, part in enumerate(self.parts):
+            mine = sources == one
+            numbers, epochs[mine] = part.order(periods[mine] * self._counts[one] + self._rank[places[mine]], seed)
+            indices[mine] = numbers + self._first[one]
+        return indices, epochs
+
+    def gather(self, indices: np.ndarray, epochs: np.ndarray | None, seed: int) -> Arrays:
+        result = self.filler(len(indices))
+        sources = np.searchsorted(self._first, indices, side="right") - 1
+        for one in np.unique(sources):
+            mine = np.flatnonzero(sources == one)
+            rows = self.parts[one].gather(indices[mine] - self._first[one], None if epochs is None else epochs[mine], seed)
+            for name, array in rows.items():
+                result[name][mine] = array
+        return result
+
+    def filler(self, count: int) -> Arrays:
+        return self.parts[0].filler(count)
 
 
-def _read(path: Path) -> np.ndarray | None:
-    """The array in `path`, or None if it is missing or not what was written."""
-    try:
-        checksum = read_json(path.with_suffix(".json"))["sha256"]
-        # A plain array over the mapping: the memmap class makes small reads several times slower.
-        tokens = np.asarray(np.load(path, mmap_mode="r", allow_pickle=False))
-    except (OSError, ValueError, EOFError, KeyError, TypeError):
-        return None
-    return tokens if _checksum(tokens) == checksum else None
+def shuffled(places: np.ndarray, epochs: np.ndarray, rows: int, seed: int) -> np.ndarray:
+    """The row at each place of each epoch's permutation of 0 .. rows - 1."""
+    from grain.experimental import index_shuffle
+
+    pairs = zip(places.tolist(), epochs.tolist(), strict=True)
+    return np.array([index_shuffle(place, max_index=rows - 1, seed=_epoch_seed(seed, epoch), rounds=4) for place, epoch in pairs], np.int64)
 
 
-def _write(path: Path, tokens: np.ndarray) -> None:
-    temporary = path.with_name(f".{path.name}.{secrets.token_hex(8)}.tmp")
-    try:
-        with open(temporary, "xb") as file:
-            np.save(file, tokens, allow_pickle=False)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(temporary, path)
-    except BaseException:
-        temporary.unlink(missing_ok=True)
-        raise
-    write_json(path.with_suffix(".json"), {"tokens": len(tokens), "sha256": _checksum(tokens)})
-
-
-def _checksum(tokens: np.ndarray) -> str:
-    checksum = hashlib.sha256(f"{tokens.dtype.str} {tokens.shape}".encode())
-    checksum.update(np.ascontiguousarray(tokens))
-    return checksum.hexdigest()
+@functools.lru_cache(maxsize=1024)
+def _epoch_seed(seed: int, epoch: int) -> int:
+    # Not seed + epoch, as Grain's own shuffle does it: neighbouring seeds would replay each other's epochs.
+    return int(np.random.SeedSequence((seed, epoch)).generate_state(1)[0])

@@ -1,13 +1,13 @@
 """Tokenizers in SentencePiece's own format (Kudo & Richardson 2018): the `.model` files of T5, mT5, LLaMA, Mistral and Gemma."""
 
 import base64
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any, Self
 
 import numpy as np
 
-from zoo.data.sources import Documents
+from zoo.data.documents import Documents
 from zoo.data.tokenizers import Tokenizer
 from zoo.errors import ConfigError, DataError
 
@@ -56,6 +56,9 @@ class SentencePieceTokenizer(Tokenizer):
 
     def encode(self, text: str) -> np.ndarray:
         return np.array(self._model.Encode(text), np.int32)
+
+    def encode_batch(self, texts: Sequence[str]) -> list[np.ndarray]:
+        return [np.array(ids, np.int32) for ids in self._model.Encode(list(texts))]
 
     def decode(self, ids: Iterable[int], document: str = "") -> str:
         super().decode(ids := np.asarray(ids if isinstance(ids, np.ndarray) else list(ids), np.int64).ravel())  # For the check of the ids.

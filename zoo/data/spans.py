@@ -9,7 +9,7 @@ import numpy as np
 
 from zoo.config.lengths import SpanLengths
 from zoo.data.masking import EVALUATION, TRAINING, keys_of, uniform
-from zoo.data.rows import PADDING
+from zoo.data.rows import PADDING, Arrays
 
 
 @dataclass(frozen=True)
@@ -33,11 +33,11 @@ class SpanCorruption:
     sentinels: int
     end_id: int
 
-    def training_batch(self, rows: np.ndarray, indices: np.ndarray, epochs: np.ndarray, seed: int) -> dict[str, np.ndarray]:
+    def training_batch(self, rows: Arrays, indices: np.ndarray, epochs: np.ndarray, seed: int) -> Arrays:
         """Corrupts rows for training.
 
         Args:
-            rows: [B, T], padded with -1.
+            rows: "tokens" [B, T], padded with -1.
             indices: number of each row, [B].
             epochs: epoch of each row, [B].
             seed: the run's.
@@ -45,11 +45,11 @@ class SpanCorruption:
         Returns:
             int32 arrays, padded with -1: "source" [B, S] and "targets" [B, N], as long as full rows need.
         """
-        return self._corrupted(rows, keys_of(TRAINING, seed, epochs, indices))
+        return self._corrupted(rows["tokens"], keys_of(TRAINING, seed, epochs, indices))
 
-    def evaluation_batch(self, rows: np.ndarray, indices: np.ndarray) -> dict[str, np.ndarray]:
+    def evaluation_batch(self, rows: Arrays, indices: np.ndarray) -> Arrays:
         """Corrupts rows for evaluation, the same way every time and for every seed; as `training_batch`."""
-        return self._corrupted(rows, keys_of(EVALUATION, indices))
+        return self._corrupted(rows["tokens"], keys_of(EVALUATION, indices))
 
     def _corrupted(self, rows: np.ndarray, keys: np.ndarray) -> dict[str, np.ndarray]:
         keys = np.broadcast_to(keys, len(rows))

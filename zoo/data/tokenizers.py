@@ -6,9 +6,7 @@ bytes, opens every document; it is no text, so no text can imitate it.
 """
 
 import hashlib
-import itertools
 import json
-import re
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Sequence
 from functools import cached_property
@@ -17,7 +15,8 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 
-from zoo.data.sources import Documents
+from zoo.data.documents import Documents
+from zoo.data.files import SAFE_CUT
 from zoo.errors import ConfigError, DataError, did_you_mean
 from zoo.files import cache_directory, read_json, write_json
 
@@ -25,11 +24,8 @@ _FILE = "tokenizer.json"
 # Characters of the published ELMo models beside the bytes, which are 1 .. 256: what opens a sentence, a token's begin and end, and what
 # fills it up. 258, which ends a sentence, stands for no token here.
 _OPENS, _BEGIN, _END, _FILL = 257, 259, 260, 261
-# Characters handed to the library at once: enough to keep its threads busy, few enough to bound its memory.
-_CHUNK, _CHUNKS_AT_ONCE = 1 << 14, 1 << 10
-# Byte-level BPE never merges across the border between a visible character and the space or newline
-# after it, so cutting there changes no token.
-_SAFE_CUT = re.compile(r"(?<=\S)(?=[ \n])")
+# Characters of which the library makes tokens at once, in one thread.
+_CHUNK = 1 << 14
 
 
 class Tokenizer(ABC):
@@ -86,11 +82,9 @@ class Tokenizer(ABC):
     def from_json(cls, content: dict[str, Any]) -> Self:
         """The inverse of `to_json`."""
 
-    def stream(self, texts: Iterable[str]) -> Iterator[np.ndarray]:
-        """The ids of all texts in consecutive int32 arrays, each text opened by the special token."""
-        for text in texts:
-            yield np.array([self.document_id], np.int32)
-            yield self.encode(text)
+    def encode_batch(self, texts: Sequence[str]) -> list[np.ndarray]:
+        """The ids of each text."""
+        return [self.encode(text) for text in texts]
 
     def decode(self, ids: Iterable[int], document: str = "") -> str:
         """Text of the ids; bytes that form no character become U+FFFD, the special token becomes `document`.
@@ -185,7 +179,7 @@ class CharacterTokenizer(Tokenizer):
 
     @classmethod
     def build(cls, settings: Any, source: Documents, training: Documents) -> Self:
-        return cls(set().union(*map(set, source.texts)))
+        return cls(set().union(*(set(piece.text) for piece in source.pieces())))
 
     @classmethod
     def size_in_advance(cls, settings: Any) -> None:
@@ -256,7 +250,7 @@ class BytePairTokenizer(Tokenizer):
         model.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
         alphabet = sorted(pre_tokenizers.ByteLevel.alphabet())
         trainer = trainers.BpeTrainer(vocab_size=size - 1, show_progress=False, initial_alphabet=alphabet)
-        model.train_from_iterator((chunk for text in training.texts for chunk in text_chunks(text)), trainer)
+        model.train_from_iterator(training_chunks(training), trainer)
         tokenizer = cls(model)
         if tokenizer.vocab_size < size:
             raise DataError(
@@ -275,16 +269,12 @@ class BytePairTokenizer(Tokenizer):
         return int(settings.vocab_size)
 
     def encode(self, text: str) -> np.ndarray:
-        return np.concatenate(list(self.stream([text]))[1:])
+        return self.encode_batch([text])[0]
 
-    def stream(self, texts: Iterable[str]) -> Iterator[np.ndarray]:
-        chunks = ((number == 0, chunk) for text in texts for number, chunk in enumerate(text_chunks(text)))
-        while batch := list(itertools.islice(chunks, _CHUNKS_AT_ONCE)):
-            encodings = self._model.encode_batch_fast([chunk for _, chunk in batch], add_special_tokens=False)
-            for (opens, _), encoding in zip(batch, encodings, strict=True):
-                if opens:
-                    yield np.array([self.document_id], np.int32)
-                yield np.array(encoding.ids, np.int32)
+    def encode_batch(self, texts: Sequence[str]) -> list[np.ndarray]:
+        chunks = [list(text_chunks(text)) for text in texts]
+        encodings = iter(self._model.encode_batch_fast([chunk for text in chunks for chunk in text], add_special_tokens=False))
+        return [np.concatenate([np.array(next(encodings).ids, np.int32) for _ in text]) for text in chunks]
 
     def to_json(self) -> dict[str, Any]:
         return {"model": json.loads(self._model.to_str())}
@@ -336,10 +326,15 @@ def _code_points(text: str) -> np.ndarray:
     return np.frombuffer(text.encode("utf-32-le"), np.uint32)
 
 
+def training_chunks(training: Documents) -> Iterator[str]:
+    """The text that a tokenizer is trained on, in chunks."""
+    return (chunk for piece in training.pieces() for chunk in text_chunks(piece.text))
+
+
 def text_chunks(text: str) -> Iterator[str]:
     """Cuts a long text where no token can span the cut."""
     start = 0
-    while cut := _SAFE_CUT.search(text, start + _CHUNK):
+    while cut := SAFE_CUT.search(text, start + _CHUNK):
         yield text[start : cut.start()]
         start = cut.start()
     yield text[start:]

@@ -6,8 +6,8 @@ from abc import abstractmethod
 from typing import Any, ClassVar, Self
 
 from zoo.data.published import PublishedTokenizer, plain
-from zoo.data.sources import Documents
-from zoo.data.tokenizers import beside, load_tokenizer, text_chunks
+from zoo.data.documents import Documents
+from zoo.data.tokenizers import beside, load_tokenizer, training_chunks
 from zoo.errors import ConfigError, DataError
 from zoo.files import cache_directory
 
@@ -64,7 +64,7 @@ class WordPieceTokenizer(TrainedTokenizer):
         model.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
         model.decoder = decoders.WordPiece()
         trainer = trainers.WordPieceTrainer(vocab_size=settings.vocab_size, special_tokens=list(cls.special_tokens), show_progress=False)
-        model.train_from_iterator((chunk for text in training.texts for chunk in text_chunks(text)), trainer)
+        model.train_from_iterator(training_chunks(training), trainer)
         return model
 
 
@@ -87,7 +87,7 @@ class UnigramTokenizer(TrainedTokenizer):
         spelled = [f"<0x{byte:02X}>" for byte in range(256)]
         trainer = trainers.UnigramTrainer(vocab_size=settings.vocab_size - len(spelled), special_tokens=list(cls.special_tokens),
                                           unk_token="<unk>", show_progress=False)
-        model.train_from_iterator((chunk for text in training.texts for chunk in text_chunks(text)), trainer)
+        model.train_from_iterator(training_chunks(training), trainer)
         return _spelling(model, spelled)
 
 
