@@ -28,6 +28,12 @@ def text_config(make_config, corpus):
     return make
 
 
+def streams(dataset):
+    """The tokens of training and validation of a data set with one source."""
+    (part,) = dataset.parts
+    return part.train_stream.tokens, part.validation_stream.tokens
+
+
 BPE = {"data__tokenizer__kind": "bpe", "data__tokenizer__vocab_size": 280}
 KINDS = {"bytes": {}, "characters": {"data__tokenizer__kind": "characters"}, "bpe": BPE}
 
@@ -39,23 +45,24 @@ def test_load_gives_the_text_back(text_config, corpus, kind, size):
     stories = [story for story in corpus.read_text(encoding="utf-8").split("<end>") if story]
     assert dataset.tokenizer.vocab_size == zoo.data.vocabulary_size(config) == (size or len(set("".join(stories))) + 1)
     train, validation = (
-        dataset.tokenizer.decode(tokens, document="\n").split("\n")[1:] for tokens in (dataset.train, dataset.validation)
+        dataset.tokenizer.decode(tokens, document="\n").split("\n")[1:] for tokens in streams(dataset)
     )
     assert sorted(train + validation) == sorted(stories)
-    assert (dataset.documents, dataset.train_documents, dataset.validation_documents) == (60, len(train), len(validation))
-    assert (dataset.train_tokens, dataset.validation_tokens) == (len(dataset.train), len(dataset.validation))
-    assert dataset.train_bytes == len("".join(train).encode())
-    assert dataset.validation_bytes == len("".join(validation).encode())
+    summary = dataset.summary()
+    assert [summary[name] for name in ("documents", "train_documents", "validation_documents")] == [60, len(train), len(validation)]
+    assert [summary["train_tokens"], summary["validation_tokens"]] == [len(tokens) for tokens in streams(dataset)]
+    assert [dataset.train_tokens, dataset.validation_tokens] == [len(tokens) for tokens in streams(dataset)]
+    assert summary["train_bytes"] == len("".join(train).encode())
+    assert summary["validation_bytes"] == len("".join(validation).encode())
     sizes = dataset.tokenizer.token_bytes()
-    assert sizes[dataset.train].sum() == dataset.train_bytes
-    assert sizes[dataset.validation].sum() == dataset.validation_bytes
+    assert [sizes[tokens].sum() for tokens in streams(dataset)] == [summary["train_bytes"], summary["validation_bytes"]]
 
 
 def test_cached_load_is_the_same(text_config):
     config = text_config(**BPE)
     first, second = zoo.data.load(config), zoo.data.load(config)
     assert first.summary() == second.summary()
-    np.testing.assert_array_equal(first.train, second.train)
+    np.testing.assert_array_equal(streams(first)[0], streams(second)[0])
 
 
 def test_changed_content_is_never_served_from_the_cache(text_config, corpus):
@@ -64,15 +71,15 @@ def test_changed_content_is_never_served_from_the_cache(text_config, corpus):
     corpus.write_bytes(corpus.read_bytes().replace(b"Story", b"Fable"))
     os.utime(corpus, ns=(stamp.st_atime_ns, stamp.st_mtime_ns))
     after = zoo.data.load(text_config())
-    assert after.fingerprint != before.fingerprint
-    assert "Fable" in after.tokenizer.decode(after.train)
+    assert after.summary()["fingerprint"] != before.summary()["fingerprint"]
+    assert "Fable" in after.tokenizer.decode(streams(after)[0])
 
 
 def test_summary_is_plain_json(text_config):
     summary = zoo.data.load(text_config()).summary()
     assert json.loads(json.dumps(summary, allow_nan=False)) == summary
     assert summary["tokenizer"]["kind"] == "bytes"
-    assert summary["fingerprint"] == zoo.data.load(text_config()).fingerprint
+    assert summary["fingerprint"] == zoo.data.load(text_config()).summary()["fingerprint"]
     assert "60 documents" in summary["description"]
 
 
@@ -104,7 +111,7 @@ def test_evaluation_at_other_lengths_keeps_the_tokens_per_batch(text_config):
     assert next(dataset.evaluation_batches(16, multiple_of=5))["tokens"].shape == (5, 17)
     assert next(dataset.evaluation_batches(32, multiple_of=2, process_count=2))["tokens"].shape == (1, 33)
     whole = np.concatenate([batch["tokens"] for batch in dataset.evaluation_batches(32, limit_batches=0)])[:, 1:]
-    np.testing.assert_array_equal(whole[whole >= 0], dataset.validation[1:])
+    np.testing.assert_array_equal(whole[whole >= 0], streams(dataset)[1][1:])
 
 
 def test_the_rows_that_are_scored_do_not_depend_on_how_they_are_spread(text_config):
@@ -121,16 +128,17 @@ def test_another_text_file(text_config, tmp_path):
     dataset = zoo.data.load(text_config(training__eval_batches=1))
     other = tmp_path / "other.txt"
     other.write_text("first<end>second")
-    tokens = zoo.data.encode_text_file(other, dataset.tokenizer, "<end>")
-    assert dataset.tokenizer.decode(tokens, document="|") == "|first|second"
-    (batch,) = zoo.data.evaluation_batches(tokens, (8, 4), length=20)
-    assert batch["tokens"][0, : len(tokens)].tolist() == tokens.tolist()
+    config = text_config(training__eval_batches=1)
+    stream = zoo.data.encode_text_file(other, dataset.tokenizer, config)
+    assert dataset.tokenizer.decode(stream.tokens, document="|") == "|first|second"
+    (batch,) = dataset.batching.evaluation([stream], length=20)
+    assert batch["tokens"][0, : len(stream)].tolist() == stream.tokens.tolist()
     with pytest.raises(ConfigError, match="no such file"):
-        zoo.data.encode_text_file(tmp_path / "gone.txt", dataset.tokenizer, "")
+        zoo.data.encode_text_file(tmp_path / "gone.txt", dataset.tokenizer, config)
     other.write_text("漢字")
     characters = zoo.data.load(text_config(data__tokenizer__kind="characters"))
     with pytest.raises(DataError, match=r"other\.txt.*'漢'.*position 0"):
-        zoo.data.encode_text_file(other, characters.tokenizer, "")
+        zoo.data.encode_text_file(other, characters.tokenizer, config)
 
 
 def test_vocabulary_of_bytes_and_bpe_needs_no_data(text_config, corpus):
@@ -150,7 +158,7 @@ def test_loading_bytes_starts_no_device(text_config):
     program = (
         "import sys, types, zoo.data; n = types.SimpleNamespace; zoo.data.load(n(seed=0, training=n(eval_batches=0), "
         "objective=n(kind='causal'), data=n("
-        "source='stdlib', document_separator='', validation_fraction=0.1, sequence_length=8, batch_size=2, "
+        "source='stdlib', rows='packed', bad_text='error', document_separator='', validation_fraction=0.1, sequence_length=8, batch_size=2, "
         "tokenizer=n(kind='bytes')))); print('jax' in sys.modules)"
     )
     assert subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True).stdout == "False\n"
@@ -158,8 +166,9 @@ def test_loading_bytes_starts_no_device(text_config):
 
 def test_stdlib_by_default(make_config):
     dataset = zoo.data.load(make_config({}))
+    summary = dataset.summary()
     assert "standard library" in dataset.description
-    assert abs(dataset.validation_bytes / (dataset.train_bytes + dataset.validation_bytes) - 0.1) < 0.01
+    assert abs(summary["validation_bytes"] / (summary["train_bytes"] + summary["validation_bytes"]) - 0.1) < 0.01
     with dataset.training_batches() as batches:
         tokens = next(batches)["tokens"]
     assert tokens.min() >= 0
@@ -172,4 +181,4 @@ def test_tiny_shakespeare_has_nanogpts_counts(make_config, real_text):
     dataset = zoo.data.load(make_config({"data.source": f"text:{path}", "data.tokenizer.kind": "characters"}))
     assert dataset.tokenizer.vocab_size == 65 + 1
     assert (dataset.train_tokens, dataset.validation_tokens) == (1_003_854 + 1, 111_540 + 1)
-    assert dataset.tokenizer.decode(np.append(dataset.train, dataset.validation)) == path.read_text(encoding="utf-8")
+    assert dataset.tokenizer.decode(np.append(*streams(dataset))) == path.read_text(encoding="utf-8")

@@ -9,20 +9,21 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from zoo.data import rows
 from zoo.data.pipeline import evaluation_batches, training_batches
-from zoo.data.rows import full_rows, gather_rows
+from zoo.data.rows import PackedRows
 from zoo.errors import ConfigError, DataError
 
 TOKENS = np.arange(1003, dtype=np.uint16)  # 100 full rows of T = 10
 
 
 def take(count, tokens=TOKENS, length=10, batch_size=4, seed=0, **options):
-    with training_batches(tokens, length, batch_size, seed, **options) as batches:
+    with training_batches(PackedRows(tokens, length), batch_size, seed, **options) as batches:
         return [batch["tokens"] for batch in itertools.islice(batches, count)]
 
 
 def evaluation(tokens=TOKENS, length=10, batch_size=4, limit_batches=0, **options):
-    return [batch["tokens"] for batch in evaluation_batches(tokens, length, batch_size, limit_batches * batch_size, **options)]
+    return [batch["tokens"] for batch in evaluation_batches(PackedRows(tokens, length), batch_size, limit_batches * batch_size, **options)]
 
 
 def numbers(batches, length=10):
@@ -36,10 +37,17 @@ def numbers(batches, length=10):
 @given(n=st.integers(12, 300), length=st.integers(1, 10), batch_size=st.integers(1, 9), seed=st.integers(0, 2**31 - 1))
 def test_an_epoch_is_every_full_row_once(n, length, batch_size, seed):
     tokens = np.arange(n, dtype=np.uint16)
-    rows = full_rows(tokens, length)
-    seen = numbers(take(-(-3 * rows // batch_size), tokens, length, batch_size, seed), length)
+    full = PackedRows(tokens, length).full
+    seen = numbers(take(-(-3 * full // batch_size), tokens, length, batch_size, seed), length)
     for epoch in range(3):
-        assert sorted(seen[epoch * rows : (epoch + 1) * rows]) == list(range(rows))
+        assert sorted(seen[epoch * full : (epoch + 1) * full]) == list(range(full))
+
+
+def test_more_rows_than_are_listed_are_permuted_too(monkeypatch):
+    monkeypatch.setattr(rows, "_LISTED_ROWS", 0)
+    seen = numbers(take(50))
+    assert sorted(seen[:100]) == sorted(seen[100:]) == list(range(100))
+    assert seen[:100] != seen[100:] != list(range(100))
 
 
 @settings(deadline=None, max_examples=30)
@@ -97,21 +105,21 @@ def test_batch_larger_than_an_epoch():
 
 
 def test_too_short_a_text_says_what_to_change():
-    with pytest.raises(DataError, match=r"10 tokens, one row takes data\.sequence_length \+ 1 = 11; take a longer text"):
-        training_batches(TOKENS[:10], 10, 4, 0)
+    with pytest.raises(DataError, match=r"10 tokens, and one row takes data\.sequence_length \+ 1 = 11; take a longer text"):
+        training_batches(PackedRows(TOKENS[:10], 10), 4, 0)
     assert numbers(take(2, TOKENS[:11], batch_size=1)) == [0, 0]
 
 
 def test_batch_that_does_not_divide():
     with pytest.raises(ConfigError, match=r"data\.batch_size: 4 does not divide over 3 processes"):
-        training_batches(TOKENS, 10, 4, 0, process_count=3)
+        training_batches(PackedRows(TOKENS, 10), 4, 0, process_count=3)
     with pytest.raises(ConfigError, match=r"data\.batch_size"):
-        evaluation_batches(TOKENS, 10, 4, process_count=3)
+        evaluation_batches(PackedRows(TOKENS, 10), 4, process_count=3)
 
 
 def test_close_ends_the_thread():
     before = set(threading.enumerate())
-    batches = training_batches(TOKENS, 10, 4, 0)
+    batches = training_batches(PackedRows(TOKENS, 10), 4, 0)
     next(batches)
     started = set(threading.enumerate()) - before
     assert started
@@ -125,8 +133,8 @@ def test_close_ends_the_thread():
 @pytest.mark.parametrize("ending", ["", "batches.close()", "raise SystemExit(0)"])
 def test_the_process_ends_quietly(ending):
     program = (
-        "import numpy as np; from zoo.data.pipeline import training_batches\n"
-        "batches = training_batches(np.arange(1000), 10, 4, 0); next(batches)\n" + ending
+        "import numpy as np; from zoo.data.pipeline import training_batches; from zoo.data.rows import PackedRows\n"
+        "batches = training_batches(PackedRows(np.arange(1000), 10), 4, 0); next(batches)\n" + ending
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=120, check=False)
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
@@ -140,7 +148,7 @@ def test_at_most_a_few_batches_are_made_ahead():
             made.append(len(indices))
             return np.asarray(self).take(indices, **options)
 
-    with training_batches(TOKENS.view(Watched), 10, 4, 0) as batches:
+    with training_batches(PackedRows(TOKENS.view(Watched), 10), 4, 0) as batches:
         next(batches)
         time.sleep(0.2)
         assert 1 <= len(made) <= 5
@@ -190,9 +198,9 @@ def test_evaluation_parts_are_the_whole():
 
 def test_nothing_to_evaluate():
     with pytest.raises(DataError, match="1 tokens"):
-        evaluation_batches(TOKENS[:1], 10, 4)
+        evaluation_batches(PackedRows(TOKENS[:1], 10), 4)
 
 
 def test_training_and_evaluation_rows_agree():
-    rows = gather_rows(TOKENS, np.arange(100), 10)
-    np.testing.assert_array_equal(np.concatenate(evaluation())[:100], rows)
+    expected = PackedRows(TOKENS, 10).gather(np.arange(100), None, 0)["tokens"]
+    np.testing.assert_array_equal(np.concatenate(evaluation())[:100], expected)

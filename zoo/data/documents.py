@@ -71,12 +71,14 @@ class Documents:
         name: what this is, for people.
         bad_text: what happens to bad text, as `data.bad_text`.
         shared: index of the documents where it is known without a pass.
+        is_part: the text is that of other documents, of which blank ones were left out; what is cut off may be blank.
     """
 
     read: Callable[[TextPolicy], Iterator[Piece]]
     name: str
     bad_text: str = "error"
     shared: Index | None = field(default=None, repr=False)
+    is_part: bool = False
 
     @classmethod
     def of(cls, texts: Sequence[str], name: str) -> Self:
@@ -89,14 +91,14 @@ class Documents:
         if len(parts) == 1:
             return parts[0]
         return cls(lambda policy: (piece for part in parts for piece in part._pass(policy)), " and ".join(part.name for part in parts),
-                   parts[0].bad_text)
+                   parts[0].bad_text, is_part=True)
 
     def pieces(self) -> Iterator[Piece]:
         """One pass over the texts: each document in one or more pieces, cut where no token spans the cut."""
         return self._pass(TextPolicy(self.bad_text))
 
     def _pass(self, policy: TextPolicy) -> Iterator[Piece]:
-        return _without_blank(self.read(policy))
+        return self.read(policy) if self.is_part else _without_blank(self.read(policy))
 
     @cached_property
     def index(self) -> Index:
@@ -187,7 +189,7 @@ class Documents:
                 if kept[number]:
                     yield piece
 
-        return Documents(read, f"{part} part of {self.name}", self.bad_text, self.index.only(kept))
+        return Documents(read, f"{part} part of {self.name}", self.bad_text, self.index.only(kept), is_part=True)
 
     def _characters(self, part: str, start: int, stop: int) -> "Documents":
         def read(policy: TextPolicy) -> Iterator[Piece]:
@@ -200,7 +202,7 @@ class Documents:
                     yield Piece(not begun, inside)
                     begun = True
 
-        return Documents(read, f"{part} part of {self.name}", self.bad_text)
+        return Documents(read, f"{part} part of {self.name}", self.bad_text, is_part=True)
 
 
 def _without_blank(pieces: Iterable[Piece]) -> Iterator[Piece]:

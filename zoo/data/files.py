@@ -71,8 +71,8 @@ def lines_of(path: Path) -> Iterator[tuple[int, int, bytes]]:
         DataError: a broken .gz.
     """
     try:
-        with open(path, "rb") as raw:
-            yield from _lines(gzip.open(raw) if path.suffix == ".gz" else raw)
+        with gzip.open(path) if path.suffix == ".gz" else open(path, "rb") as file:
+            yield from _lines(file)
     except (gzip.BadGzipFile, EOFError, zlib.error) as error:
         raise DataError(f'"{path}": not a complete gzip file: {error}') from error
     except OSError as error:

@@ -8,8 +8,8 @@ from typing import Any, Self
 
 import numpy as np
 
-from zoo.data.sentencepieces import read_sentencepiece
 from zoo.data.documents import Documents
+from zoo.data.sentencepieces import read_sentencepiece
 from zoo.data.tokenizers import Tokenizer, byte_of_symbol, tokenizer_class
 from zoo.errors import ConfigError, DataError
 

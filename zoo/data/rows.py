@@ -12,6 +12,8 @@ from collections.abc import Sequence
 import numpy as np
 
 PADDING = -1  # stands where a row has no token
+# Up to here a whole permutation is cheap to keep: 8 MB.
+_LISTED_ROWS = 1 << 20
 
 Arrays = dict[str, np.ndarray]
 
@@ -135,13 +137,29 @@ class MixedRows(Rows):
 
 def shuffled(places: np.ndarray, epochs: np.ndarray, rows: int, seed: int) -> np.ndarray:
     """The row at each place of each epoch's permutation of 0 .. rows - 1."""
+    result = np.empty(len(places), np.int64)
+    for epoch in np.unique(epochs).tolist():
+        mine = epochs == epoch
+        if rows <= _LISTED_ROWS:
+            result[mine] = _permutation(rows, seed, epoch)[places[mine]]
+        else:
+            result[mine] = _computed(places[mine], rows, seed, epoch)
+    return result
+
+
+@functools.lru_cache(maxsize=8)
+def _permutation(rows: int, seed: int, epoch: int) -> np.ndarray:
+    return np.random.default_rng(_epoch_sequence(seed, epoch)).permutation(rows)
+
+
+def _computed(places: np.ndarray, rows: int, seed: int, epoch: int) -> list[int]:
+    """Places of a permutation that is never written down; its cost per place grows as the rows become few."""
     from grain.experimental import index_shuffle
 
-    pairs = zip(places.tolist(), epochs.tolist(), strict=True)
-    return np.array([index_shuffle(place, max_index=rows - 1, seed=_epoch_seed(seed, epoch), rounds=4) for place, epoch in pairs], np.int64)
+    key = int(_epoch_sequence(seed, epoch).generate_state(1)[0])
+    return [index_shuffle(place, max_index=rows - 1, seed=key, rounds=4) for place in places.tolist()]
 
 
-@functools.lru_cache(maxsize=1024)
-def _epoch_seed(seed: int, epoch: int) -> int:
+def _epoch_sequence(seed: int, epoch: int) -> np.random.SeedSequence:
     # Not seed + epoch, as Grain's own shuffle does it: neighbouring seeds would replay each other's epochs.
-    return int(np.random.SeedSequence((seed, epoch)).generate_state(1)[0])
+    return np.random.SeedSequence((seed, epoch))

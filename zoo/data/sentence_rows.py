@@ -178,7 +178,8 @@ class PairRows(Rows):
         rows = np.where(in_a | in_b, rows, np.where(separators, self._separator, PADDING))
         rows[:, 0] = self._sentences.opening
         segments = (places >= a + 2) & (places < a + b + 3)
-        return {"tokens": rows.astype(np.int32), "segments": segments.astype(np.int32), "next": np.where(random, RANDOM, FOLLOWS).astype(np.int32)}
+        arrays = {"tokens": rows, "segments": segments, "next": np.where(random, RANDOM, FOLLOWS)}
+        return {name: array.astype(np.int32) for name, array in arrays.items()}
 
     def filler(self, count: int) -> Arrays:
         empty = np.zeros((count, self._length), np.int32)

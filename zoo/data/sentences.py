@@ -7,7 +7,7 @@ from zoo.data.documents import Piece
 
 # A sentence ends at a line's end, and inside a line after ., ! or ? with what closes quotes and brackets. The white space that follows
 # belongs to the next sentence, so that byte-level tokens are those of the whole text.
-_END = re.compile(r"""(?<=\S)(?=\s*\n)|(?<=[.!?])(?=\s)|(?<=[.!?]["'”’)\]])(?=\s)|(?<=[.!?]\s["'”’)\]])(?=\s)""")
+_END = re.compile(r"""(?<=\S)(?=\s*\n)|(?<=[.!?])(?=\s)|(?<=[.!?]["'”’)\]])(?=\s)""")
 
 
 def sentences_of(pieces: Iterable[Piece]) -> Iterator[Piece]:

@@ -5,8 +5,8 @@ import json
 from abc import abstractmethod
 from typing import Any, ClassVar, Self
 
-from zoo.data.published import PublishedTokenizer, plain
 from zoo.data.documents import Documents
+from zoo.data.published import PublishedTokenizer, plain
 from zoo.data.tokenizers import beside, load_tokenizer, training_chunks
 from zoo.errors import ConfigError, DataError
 from zoo.files import cache_directory
