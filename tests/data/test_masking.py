@@ -13,12 +13,12 @@ from zoo.errors import DataError
 
 V, MARK, MASK = 40, 7, 40
 TOKENS = np.random.default_rng(0).integers(0, V, 2000)  # 200 rows of T = 10, marks among them
-BERT = Masking(0.15, 0.8, 0.1, V, MARK, V)
+BERT = Masking(0.15, 0.8, 0.1, V, (MARK,), V)
 
 
 def corrupt(rows, masking=BERT, seed=0, epoch=0, first=0):
     indices = np.arange(first, first + len(rows))
-    return masking.training_batch(rows, indices, np.full(len(rows), epoch), seed)
+    return masking.training_batch({"tokens": rows}, indices, np.full(len(rows), epoch), seed)
 
 
 def random_rows(count, length, seed=0, padded=False):
@@ -53,7 +53,7 @@ def same(one, other):
 @given(length=st.integers(1, 60), fraction=st.floats(0.01, 1), seed=st.integers(0, 2**31 - 1), padded=st.booleans())
 def test_the_rounded_share_of_the_text_is_predicted_and_nothing_else_changes(length, fraction, seed, padded):
     rows = random_rows(12, length, seed, padded)
-    batch = corrupt(rows, Masking(fraction, 0.5, 0.3, V, MARK, V), seed)
+    batch = corrupt(rows, Masking(fraction, 0.5, 0.3, V, (MARK,), V), seed)
     for row, tokens, places, targets in zip(rows, batch["tokens"], batch["places"], batch["targets"], strict=True):
         text = [place for place in range(length) if row[place] not in (-1, MARK)]
         used = places[targets >= 0]
@@ -79,7 +79,7 @@ def test_every_row_without_marks_has_as_many_predictions():
 @pytest.mark.parametrize(("mask", "random"), [(0.8, 0.1), (0.5, 0.5), (1.0, 0.0), (0.0, 1.0), (0.0, 0.0)])
 def test_the_shares_of_mask_random_and_unchanged(mask, random):
     rows = random_rows(2000, 64)
-    batch = corrupt(rows, Masking(0.15, mask, random, V, MARK, V))
+    batch = corrupt(rows, Masking(0.15, mask, random, V, (MARK,), V))
     shown, targets = np.take_along_axis(batch["tokens"], batch["places"], axis=1), batch["targets"]
     shown, targets = shown[targets >= 0], targets[targets >= 0]
     masked = (shown == MASK).mean()
@@ -94,7 +94,7 @@ def test_the_shares_of_mask_random_and_unchanged(mask, random):
 
 
 def test_random_tokens_are_uniform_over_all_but_the_mark():
-    batch = corrupt(random_rows(3000, 64), Masking(0.5, 0.0, 1.0, V, MARK, V))
+    batch = corrupt(random_rows(3000, 64), Masking(0.5, 0.0, 1.0, V, (MARK,), V))
     shown = np.take_along_axis(batch["tokens"], batch["places"], axis=1)[batch["targets"] >= 0]
     counts = np.bincount(shown, minlength=V + 1)
     assert counts[MARK] == counts[MASK] == 0
@@ -103,9 +103,25 @@ def test_random_tokens_are_uniform_over_all_but_the_mark():
     assert ((kept - expected) ** 2 / expected).sum() < 80  # chi-square of 38 degrees of freedom: beyond 80 once in 10^4
 
 
+def test_no_border_is_predicted_or_drawn_and_what_else_there_is_passes_through():
+    rows = random_rows(3000, 32)
+    borders = (3, MARK, V + 1)
+    rows[:, 9] = V + 1
+    others = {"next": np.arange(3000), "segments": rows % 2}
+    batch = Masking(0.5, 0.0, 1.0, V, borders, V).evaluation_batch({"tokens": rows, **others}, np.arange(3000))
+    shown = np.take_along_axis(batch["tokens"], batch["places"], axis=1)[batch["targets"] >= 0]
+    assert not np.isin(batch["targets"], borders).any()
+    counts = np.bincount(shown, minlength=V + 2)
+    assert counts[list(borders)].sum() == counts[V] == 0
+    kept, expected = np.delete(counts, [3, MARK, V, V + 1]), len(shown) / (V - 2)
+    assert ((kept - expected) ** 2 / expected).sum() < 80
+    assert all(np.array_equal(batch[name], array) for name, array in others.items())
+    np.testing.assert_array_equal(batch["tokens"][np.isin(rows, borders)], rows[np.isin(rows, borders)])
+
+
 def test_every_place_is_as_likely():
     rows = np.zeros((20000, 16), np.int32)
-    places = corrupt(rows, Masking(0.25, 1.0, 0.0, V, MARK, V))["places"]
+    places = corrupt(rows, Masking(0.25, 1.0, 0.0, V, (MARK,), V))["places"]
     np.testing.assert_allclose(np.bincount(places.ravel(), minlength=16) / 20000, 0.25, atol=0.015)
     # And pairs of places, so that the choice of one says nothing about another.
     together = np.zeros((16, 16))
@@ -137,10 +153,10 @@ def test_masks_are_a_function_of_seed_row_and_epoch():
 
 def test_a_batch_is_its_rows_one_by_one():
     rows, indices, epochs = random_rows(6, 20, padded=True), np.array([5, 3, 10**9, 0, 7, 5]), np.array([0, 2, 1, 0, 0, 1])
-    whole = BERT.training_batch(rows, indices, epochs, 3)
+    whole = BERT.training_batch({"tokens": rows}, indices, epochs, 3)
     for place in range(6):
         part = slice(place, place + 1)
-        alone = BERT.training_batch(rows[part], indices[part], epochs[part], 3)
+        alone = BERT.training_batch({"tokens": rows[part]}, indices[part], epochs[part], 3)
         assert same(alone, {name: array[part] for name, array in whole.items()})
 
 
@@ -198,7 +214,7 @@ def test_evaluation_has_the_same_masks_every_time_for_every_seed_and_batch():
     chosen = np.arange(15) * 200 // 15
     assert same(sample, {name: array[chosen] for name, array in whole.items()})
     # Not those of training.
-    training = BERT.training_batch(TOKENS[:1990].reshape(-1, 10).astype(np.int32), np.arange(199), np.zeros(199, int), 0)
+    training = BERT.training_batch({"tokens": TOKENS[:1990].reshape(-1, 10).astype(np.int32)}, np.arange(199), np.zeros(199, int), 0)
     assert not np.array_equal(training["places"], whole["places"][:199])
 
 
@@ -223,7 +239,7 @@ def test_a_config_s_batches_are_corrupted_as_it_says(tmp_path, make_config):
     encoder = {"data.source": f"text:{text}", "model.architecture": "encoder", "objective.kind": "masked"}
     changes = {"objective.select_fraction": 0.5, "objective.mask_fraction": 1.0, "objective.random_fraction": 0.0}
     dataset = zoo.data.load(make_config(encoder | changes))
-    assert dataset.corruption == Masking(0.5, 1.0, 0.0, 257, 256, 257)
+    assert dataset.corruption == Masking(0.5, 1.0, 0.0, 257, (256,), 257)
     with dataset.training_batches() as batches:
         batch = next(batches)
     assert batch["tokens"].shape == (4, 8)

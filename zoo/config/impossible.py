@@ -216,6 +216,8 @@ def _objective(flat: dict[str, Any], scopes: dict[str, dict[str, Any]]) -> Itera
     if objective == "masked" and flat["objective.mask_fraction"] + flat["objective.random_fraction"] > 1 + 1e-9:
         yield (f"objective.mask_fraction={flat['objective.mask_fraction']:g} and objective.random_fraction="
                f"{flat['objective.random_fraction']:g} add up to more than 1")
+    if flat["objective.next_sentence"] and not flat["model.head.next_sentence"]:
+        yield "objective.next_sentence=true is scored by model.head.next_sentence; set that, and model.head.pooler, to true"
     if objective == "prefix" and flat["objective.prefix_length"] >= length:
         yield f"objective.prefix_length={flat['objective.prefix_length']} leaves nothing of data.sequence_length={length} to predict"
     if objective == "span" and length < 2:

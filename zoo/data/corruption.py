@@ -4,7 +4,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from zoo.data.masking import Masking
+from zoo.data.masking import Masking, Rows
 from zoo.data.spans import SpanCorruption
 from zoo.data.tokenizers import Tokenizer
 
@@ -12,19 +12,20 @@ from zoo.data.tokenizers import Tokenizer
 class Corruption(Protocol):
     """Makes batches out of rows; a row's corruption depends on the seed, the epoch and its number alone."""
 
-    def training_batch(self, rows: np.ndarray, indices: np.ndarray, epochs: np.ndarray, seed: int) -> dict[str, np.ndarray]:
+    def training_batch(self, rows: Rows, indices: np.ndarray, epochs: np.ndarray, seed: int) -> dict[str, np.ndarray]:
         """Corrupts rows for training."""
 
-    def evaluation_batch(self, rows: np.ndarray, indices: np.ndarray) -> dict[str, np.ndarray]:
+    def evaluation_batch(self, rows: Rows, indices: np.ndarray) -> dict[str, np.ndarray]:
         """Corrupts rows for evaluation, the same way every time and for every seed."""
 
 
 def make_corruption(config: Any, tokenizer: Tokenizer) -> Corruption | None:
     """The corruption that a resolved config asks for; None where its objective corrupts nothing."""
     objective = config.objective
+    borders = (tokenizer.document_id, *((tokenizer.separator_id,) if config.data.rows != "packed" else ()))
     if objective.kind == "masked":
         return Masking(objective.select_fraction, objective.mask_fraction, objective.random_fraction, tokenizer.vocab_size,
-                       tokenizer.document_id, tokenizer.mask_id, objective.mask_copies)
+                       borders, tokenizer.mask_id, objective.mask_copies)
     if objective.kind == "span":
         return SpanCorruption(objective.noise_density, objective.mean_span_length, tokenizer.vocab_size, objective.sentinels,
                               tokenizer.document_id)

@@ -4,12 +4,16 @@ What happens to a row is a function of the seed, the epoch and the row's number 
 or a restart. So every arm of an experiment sees the same masks, and each epoch has new ones.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from zoo.data.rows import PADDING
+
+Rows = Mapping[str, np.ndarray]
+"""{"tokens": [B, T] padded with -1} and whatever else belongs to a row, by name."""
 
 EVALUATION, TRAINING = 0, 1
 _GOLDEN = np.uint64(0x9E3779B97F4A7C15)
@@ -19,15 +23,15 @@ _GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 class Masking:
     """Devlin et al. 2019, section 3.1, Task 1, with new masks in every epoch, or the same ones again (Liu et al. 2019, section 4.1).
 
-    `select_fraction` of a row's tokens are predicted, rounded, and at least one: never padding, never the token that opens a document.
-    Of those each is shown as [MASK] with probability `mask_fraction`, as a random token with `random_fraction`, and else as it is.
-    Random tokens are uniform over the tokenizer's ids without the one that opens a document, which would tell of a border that is
-    not there.
+    `select_fraction` of a row's tokens are predicted, rounded, and at least one: never padding, never a token that only tells of a
+    border ("[CLS]", "[SEP]"). Of those each is shown as [MASK] with probability `mask_fraction`, as a random token with
+    `random_fraction`, and else as it is. Random tokens are uniform over the tokenizer's ids without those of borders, which would tell of
+    one that is not there.
 
     Attributes:
         select_fraction, mask_fraction, random_fraction: as in `objective`.
         vocab_size: number of the tokenizer's ids.
-        document_id: id of the token that opens a document.
+        borders: ids that are never predicted and never drawn: what opens a document, and what ends a sentence where rows have that.
         mask_id: id of [MASK].
         copies: masks of a row, which its epochs take in turn; 0 for new ones in every epoch.
     """
@@ -36,15 +40,15 @@ class Masking:
     mask_fraction: float
     random_fraction: float
     vocab_size: int
-    document_id: int
+    borders: tuple[int, ...]
     mask_id: int
     copies: int = 0
 
-    def training_batch(self, rows: np.ndarray, indices: np.ndarray, epochs: np.ndarray, seed: int) -> dict[str, np.ndarray]:
+    def training_batch(self, rows: Rows, indices: np.ndarray, epochs: np.ndarray, seed: int) -> dict[str, np.ndarray]:
         """Corrupts rows for training.
 
         Args:
-            rows: [B, T], padded with -1.
+            rows: "tokens" [B, T], padded with -1; what else there is stays as it is.
             indices: number of each row, [B].
             epochs: epoch of each row, [B].
             seed: the run's.
@@ -52,36 +56,43 @@ class Masking:
         Returns:
             int32 arrays: "tokens" [B, T], what the model sees, padding still -1; "places" [B, N], the predicted tokens' places in the
             row, in no order; "targets" [B, N], the tokens that were there, -1 for places that stay unused. N is the number of predicted
-            tokens of a row in which all can be.
+            tokens of a row in which all can be. Besides, all else that `rows` has.
         """
         return self._corrupted(rows, keys_of(TRAINING, seed, epochs % self.copies if self.copies else epochs, indices))
 
-    def evaluation_batch(self, rows: np.ndarray, indices: np.ndarray) -> dict[str, np.ndarray]:
+    def evaluation_batch(self, rows: Rows, indices: np.ndarray) -> dict[str, np.ndarray]:
         """Corrupts rows for evaluation, the same way every time and for every seed; as `training_batch`."""
         return self._corrupted(rows, keys_of(EVALUATION, indices))
 
     def _count(self, tokens: Any) -> Any:
         return np.minimum(tokens, np.maximum(1, np.floor(self.select_fraction * tokens + 0.5))).astype(np.int64)
 
-    def _corrupted(self, rows: np.ndarray, keys: np.ndarray) -> dict[str, np.ndarray]:
+    def _corrupted(self, named: Rows, keys: np.ndarray) -> dict[str, np.ndarray]:
+        rows = named["tokens"]
         length = rows.shape[1]
         width = int(self._count(np.array(length)))
         draws = uniform(keys, length + 2 * width)
         order, action, other = np.split(draws, [length, length + width], axis=1)
-        candidates = (rows != PADDING) & (rows != self.document_id)
+        candidates = (rows != PADDING) & ~np.isin(rows, self.borders)
         # The candidates with the smallest draws: a uniform choice without replacement.
         places = np.argsort(np.where(candidates, order, 2.0), axis=1, kind="stable")[:, :width]
         used = np.arange(width) < self._count(candidates.sum(axis=1))[:, None]
         targets = np.where(used, np.take_along_axis(rows, places, axis=1), PADDING)
-        random = np.floor(other * (self.vocab_size - 1)).astype(np.int32)
-        random += random >= self.document_id
         shown = np.where(action < self.mask_fraction, self.mask_id,
-                         np.where(action < self.mask_fraction + self.random_fraction, random, targets))
+                         np.where(action < self.mask_fraction + self.random_fraction, self._random(other), targets))
         tokens = rows.copy()
         row, place = np.nonzero(used)
         tokens[row, places[row, place]] = shown[row, place]
-        batch = {"tokens": tokens, "places": np.where(used, places, 0), "targets": targets}
+        batch = {**named, "tokens": tokens, "places": np.where(used, places, 0), "targets": targets}
         return {name: array.astype(np.int32) for name, array in batch.items()}
+
+    def _random(self, draws: np.ndarray) -> np.ndarray:
+        """Ids, uniform over the tokenizer's without those of borders."""
+        left_out = sorted(id for id in self.borders if id < self.vocab_size)
+        ids = np.floor(draws * (self.vocab_size - len(left_out))).astype(np.int32)
+        for id in left_out:
+            ids += ids >= id
+        return ids
 
 
 def _mixed(x: np.ndarray) -> np.ndarray:

@@ -13,9 +13,10 @@ from zoo.data.tokenizers import Tokenizer, byte_of_symbol, tokenizer_class
 from zoo.errors import ConfigError, DataError
 
 SENTENCEPIECE_NAMES = ("tokenizer.model", "spiece.model", "sentencepiece.bpe.model")
-# What opens a document, in the order in which a vocabulary is searched, and what hides a token.
+# What opens a document, in the order in which a vocabulary is searched, what hides a token, and what ends a sentence.
 OPENING = ("[CLS]", "<s>", "<|begin_of_text|>", "<bos>", "<|endoftext|>", "</s>", "<pad>")
 MASKS = ("[MASK]", "<mask>")
+SEPARATORS = ("[SEP]", "</s>")
 # Special tokens of files that only list a vocabulary.
 LISTED = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "<s>", "<pad>", "</s>", "<unk>", "<mask>", "<|endoftext|>")
 READ = "tokenizer.json, vocab.txt, vocab.json with merges.txt, or a SentencePiece .model"
@@ -50,9 +51,10 @@ class PublishedTokenizer(Tokenizer):
         pieces = [b""] * size
         for id, text in texts.items():
             pieces[id] = bytes(to_bytes[character] for character in text) if self.lossless else text.encode()
-        super().__init__(pieces, document_id)
+        own = {name: id for name, id in vocabulary.items() if id != document_id}
+        mask_id, separator_id = (next((own[name] for name in names if name in own), None) for names in (MASKS, SEPARATORS))
+        super().__init__(pieces, document_id, mask_id, separator_id)
         self.specials = frozenset(specials | {document_id})
-        self.mask_id = next((vocabulary[name] for name in MASKS if name in vocabulary), self.vocab_size)
 
     @classmethod
     def build(cls, settings: Any, source: Documents, training: Documents) -> Tokenizer:
@@ -63,8 +65,8 @@ class PublishedTokenizer(Tokenizer):
         return read_published(settings.path).vocab_size
 
     @classmethod
-    def ids_in_advance(cls, settings: Any, objective: Any) -> int:
-        return read_published(settings.path).ids_needed(objective)
+    def ids_in_advance(cls, settings: Any, objective: Any, rows: str = "packed") -> int:
+        return read_published(settings.path).ids_needed(objective, rows)
 
     def encode(self, text: str) -> np.ndarray:
         return np.array(self._model.encode(text, add_special_tokens=False).ids, np.int32)

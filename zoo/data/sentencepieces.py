@@ -43,7 +43,9 @@ class SentencePieceTokenizer(Tokenizer):
             raise DataError("the tokenizer has no token that could open a document: none begins or ends a sentence")
         size = self._model.GetPieceSize()
         unwritten = {id for id in range(size) if self._model.IsControl(id) or self._model.IsUnknown(id)} | {document_id}
-        super().__init__([b"" if id in unwritten else self._model.IdToPiece(id).encode() for id in range(size)], document_id)
+        ends = self._model.eos_id()
+        super().__init__([b"" if id in unwritten else self._model.IdToPiece(id).encode() for id in range(size)], document_id,
+                         separator_id=ends if ends >= 0 and ends != document_id else None)
         self.specials = frozenset(unwritten)
 
     @classmethod
