@@ -75,7 +75,7 @@ NEEDS = {
     "model.ffn.match_parameters": {"model.ffn.kind": "swiglu"},
     "model.head.pooler": ENCODER, "model.head.next_sentence": ENCODER | {"model.head.pooler": True},
     **{field.path: ELMO for field in configs.FIELDS if field.path.startswith("model.elmo.")},
-    **{f"objective.{name}": ENCODER for name in ("select_fraction", "mask_fraction", "random_fraction", "mask_copies")},
+    **{f"objective.{name}": ENCODER for name in ("select_fraction", "mask_fraction", "random_fraction", "mask_copies", "whole_words")},
     "objective.next_sentence": PAIRS, "data.rows": ENCODER,
     "objective.prefix_length": ENCODER_DECODER,
     **{f"objective.{name}": SPANS for name in ("noise_density", "mean_span_length", "sentinels")},

@@ -86,7 +86,8 @@ def test_every_way_to_cut_is_equally_likely():
 def test_spans_depend_on_seed_epoch_and_number_and_on_nothing_else():
     rows = np.random.default_rng(0).integers(0, V, (6, 90)).astype(np.int32)
     base = made(rows, T5)
-    for changed in (made(rows, T5, seed=1), made(rows, T5, epoch=1), T5.training_batch({"tokens": rows}, np.arange(6) + 9, np.zeros(6, int), 0)):
+    elsewhere = T5.training_batch({"tokens": rows}, np.arange(6) + 9, np.zeros(6, int), 0)
+    for changed in (made(rows, T5, seed=1), made(rows, T5, epoch=1), elsewhere):
         assert (changed["source"] != base["source"]).any(axis=1).sum() >= 5
     alone = T5.training_batch({"tokens": rows[4:5]}, np.array([4]), np.array([0]), 0)
     np.testing.assert_array_equal(alone["source"][0], base["source"][4])

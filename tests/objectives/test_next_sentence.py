@@ -105,7 +105,7 @@ def test_padding_is_seen_neither_in_training_nor_in_evaluation(training):
 
 def test_without_the_objective_the_head_is_left_alone():
     made, batch = Made(TINY | {"objective.next_sentence": False}), corrupted()
-    losses, sums = made.terms({name: array for name, array in batch.items() if name != "next"})
+    losses, _ = made.terms({name: array for name, array in batch.items() if name != "next"})
     assert losses.keys() == {"loss"}
     assert made.objective.means.keys() == {"loss"}
     np.testing.assert_allclose(losses["loss"], Made(TINY).terms(batch)[0]["loss"], rtol=1e-6)

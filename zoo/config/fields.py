@@ -260,6 +260,8 @@ FIELDS: tuple[Field, ...] = (
           maximum=1, when=MASKED),
     Field("objective.mask_copies", 0, int, "masks of a row, taken in turn epoch by epoch (BERT: 10); 0: new ones in every epoch (RoBERTa)",
           minimum=0, when=MASKED),
+    Field("objective.whole_words", False, bool, "words are hidden as a whole: all their tokens or none (BERT's whole-word masking)",
+          when=MASKED),
     Field("objective.next_sentence", False, bool,
           "whether the second segment follows the first is predicted too, with model.head.next_sentence (Devlin et al. 2019)", when=MASKED),
     Field("objective.prefix_length", AUTO, int, "tokens of a row that the encoder reads; the decoder predicts the rest", minimum=1,

@@ -5,12 +5,13 @@ or a restart. So every arm of an experiment sees the same masks, and each epoch 
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
 from zoo.data.rows import PADDING
+from zoo.data.words import Joins, choose_words, first_tokens
 
 Rows = Mapping[str, np.ndarray]
 """{"tokens": [B, T] padded with -1} and whatever else belongs to a row, by name."""
@@ -28,12 +29,17 @@ class Masking:
     `random_fraction`, and else as it is. Random tokens are uniform over the tokenizer's ids without those of borders, which would tell of
     one that is not there.
 
+    With `joins` whole words are chosen: in random order until that many tokens are, and a word that would be too many is passed over
+    (whole-word masking, as BERT's later models have it), so that long words are chosen a little less often. Of each word all tokens are
+    predicted, each with a draw of its own of how it is shown. A row in which no word is short enough predicts nothing.
+
     Attributes:
         select_fraction, mask_fraction, random_fraction: as in `objective`.
         vocab_size: number of the tokenizer's ids.
         borders: ids that are never predicted and never drawn: what opens a document, and what ends a sentence where rows have that.
         mask_id: id of [MASK].
         copies: masks of a row, which its epochs take in turn; 0 for new ones in every epoch.
+        joins: which tokens form words, where whole words are chosen.
     """
 
     select_fraction: float
@@ -43,6 +49,7 @@ class Masking:
     borders: tuple[int, ...]
     mask_id: int
     copies: int = 0
+    joins: Joins | None = field(default=None, compare=False, repr=False)
 
     def training_batch(self, rows: Rows, indices: np.ndarray, epochs: np.ndarray, seed: int) -> dict[str, np.ndarray]:
         """Corrupts rows for training.
@@ -74,9 +81,13 @@ class Masking:
         draws = uniform(keys, length + 2 * width)
         order, action, other = np.split(draws, [length, length + width], axis=1)
         candidates = (rows != PADDING) & ~np.isin(rows, self.borders)
-        # The candidates with the smallest draws: a uniform choice without replacement.
+        count = self._count(candidates.sum(axis=1))
+        if self.joins is not None:
+            candidates = choose_words(first_tokens(rows, self.joins, candidates), candidates, order, count)
+            count = candidates.sum(axis=1)
+        # The candidates with the smallest draws: a uniform choice without replacement, where they are not the choice already.
         places = np.argsort(np.where(candidates, order, 2.0), axis=1, kind="stable")[:, :width]
-        used = np.arange(width) < self._count(candidates.sum(axis=1))[:, None]
+        used = np.arange(width) < count[:, None]
         targets = np.where(used, np.take_along_axis(rows, places, axis=1), PADDING)
         shown = np.where(action < self.mask_fraction, self.mask_id,
                          np.where(action < self.mask_fraction + self.random_fraction, self._random(other), targets))

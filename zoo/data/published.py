@@ -10,6 +10,7 @@ import numpy as np
 from zoo.data.sentencepieces import read_sentencepiece
 from zoo.data.sources import Documents
 from zoo.data.tokenizers import Tokenizer, byte_of_symbol, tokenizer_class
+from zoo.data.words import Joins, by_marks
 from zoo.errors import ConfigError, DataError
 
 SENTENCEPIECE_NAMES = ("tokenizer.model", "spiece.model", "sentencepiece.bpe.model")
@@ -85,6 +86,14 @@ class PublishedTokenizer(Tokenizer):
 
     def token_bytes(self) -> np.ndarray:
         return super().token_bytes() if self.lossless else np.zeros(self.vocab_size, np.int64)
+
+    def word_joins(self) -> Joins:
+        """As the vocabulary marks them: by WordPiece's "##", by an end of words, or by what stands for a space before one."""
+        if self.lossless:
+            return super().word_joins()
+        described = json.loads(self._model.to_str())["model"]
+        continues = described.get("continuing_subword_prefix") or "" if described["type"] == "WordPiece" else ""
+        return by_marks([piece.decode() for piece in self.pieces], self.specials, continues, described.get("end_of_word_suffix") or "")
 
     def to_json(self) -> dict[str, Any]:
         return {"model": json.loads(self._model.to_str())}

@@ -9,6 +9,7 @@ import numpy as np
 
 from zoo.data.sources import Documents
 from zoo.data.tokenizers import Tokenizer
+from zoo.data.words import Joins, by_marks
 from zoo.errors import ConfigError, DataError
 
 
@@ -71,6 +72,10 @@ class SentencePieceTokenizer(Tokenizer):
 
     def token_bytes(self) -> np.ndarray:
         return np.zeros(self.vocab_size, np.int64)
+
+    def word_joins(self) -> Joins:
+        """A piece with the mark of a space begins a word."""
+        return by_marks([piece.decode() for piece in self.pieces], self.specials)
 
     def to_json(self) -> dict[str, Any]:
         return {"content": base64.b64encode(self._content).decode()}

@@ -18,6 +18,7 @@ from typing import Any, ClassVar, Self
 import numpy as np
 
 from zoo.data.sources import Documents
+from zoo.data.words import Joins, by_white_space
 from zoo.errors import ConfigError, DataError, did_you_mean
 from zoo.files import cache_directory, read_json, write_json
 
@@ -111,6 +112,10 @@ class Tokenizer(ABC):
     def token_bytes(self) -> np.ndarray:
         """Number of UTF-8 bytes each id stands for, int64 [V]; 0 for the special token."""
         return np.array([len(piece) for piece in self.pieces], np.int64)
+
+    def word_joins(self) -> Joins:
+        """Which tokens form words: what white space separates is one. Special tokens belong to none."""
+        return by_white_space([piece.decode(errors="replace") for piece in self.pieces], self.specials)
 
     def token_characters(self, width: int) -> np.ndarray:
         """The bytes of each token, for models that read characters: int32 [V, width].

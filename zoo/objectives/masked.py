@@ -7,7 +7,6 @@ from jaxtyping import Array, Float, Int
 
 from zoo.config import ResolvedConfig
 from zoo.data.tokenizers import Tokenizer
-from zoo.models.head import Prediction
 from zoo.objectives.objective import Batch, Constants, Objective, Pass, Sums, context_of, structure, without_padding
 
 
