@@ -34,6 +34,7 @@ ROPE = {"model.position.kind": "rope"}
 YARN = ROPE | {"model.position.scaling.kind": "yarn", "model.position.scaling.factor": 4.0, "model.attention.head_dim": 32}
 BUCKETS, SHAW = {"model.position.kind": "relative_bias"}, {"model.position.kind": "shaw"}
 PERFORMER = {"model.attention.kind": "performer"}
+PAIRS = ENCODER | {"data.rows": "segment_pairs", "model.head.pooler": True, "model.head.next_sentence": True}
 LONGFORMER = ENCODER | {"model.attention.window": 3, "model.attention.global_tokens": 1}
 
 
@@ -74,7 +75,8 @@ NEEDS = {
     "model.ffn.match_parameters": {"model.ffn.kind": "swiglu"},
     "model.head.pooler": ENCODER, "model.head.next_sentence": ENCODER | {"model.head.pooler": True},
     **{field.path: ELMO for field in configs.FIELDS if field.path.startswith("model.elmo.")},
-    **{f"objective.{name}": ENCODER for name in ("select_fraction", "mask_fraction", "random_fraction", "mask_copies")},
+    **{f"objective.{name}": ENCODER for name in ("select_fraction", "mask_fraction", "random_fraction", "mask_copies", "whole_words")},
+    "objective.next_sentence": PAIRS, "data.rows": ENCODER,
     "objective.prefix_length": ENCODER_DECODER,
     **{f"objective.{name}": SPANS for name in ("noise_density", "mean_span_length", "sentinels")},
     "data.tokenizer.path": {"data.tokenizer.kind": "file"},

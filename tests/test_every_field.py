@@ -81,7 +81,8 @@ def test_the_lists_name_fields_that_exist():
 # Other architectures than the default one, and other choices
 
 RECURRENT = tuple(field.path for field in configs.FIELDS if field.path.startswith("model.elmo."))
-MASKED = tuple(f"objective.{name}" for name in ("select_fraction", "mask_fraction", "random_fraction", "mask_copies"))
+MASKED = tuple(f"objective.{name}" for name in (
+    "select_fraction", "mask_fraction", "random_fraction", "mask_copies", "whole_words", "next_sentence"))
 SPANS = tuple(f"objective.{name}" for name in ("noise_density", "mean_span_length", "sentinels"))
 REFUSED_BY = {
     "encoder": (*RECURRENT, *SPANS, "model.embedding.shared", "objective.prefix_length"),

@@ -74,7 +74,7 @@ def test_flops_agree_with_what_xla_counts(name):
     program = make_program(config, objective, make_mesh(config, jax.devices()[:1]))
     rows = np.zeros((16, 17), np.int32)
     masking = make_corruption(config, ByteTokenizer())
-    batch = {"tokens": rows} if masking is None else masking.evaluation_batch(rows[:, 1:], np.arange(16))
+    batch = {"tokens": rows} if masking is None else masking.evaluation_batch({"tokens": rows[:, 1:]}, np.arange(16))
     constants = {"seed": np.uint32(0), **objective.constants}
     compiled = program.train_step.lower(program.abstract_state, batch, constants).compile()
     counted = compiled.cost_analysis()["flops"] / (16 * 16)

@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from zoo import config as configs
+from zoo.data.sources import SOURCES
 from zoo.errors import ConfigError
 
 
@@ -136,7 +137,8 @@ def test_field_table_is_sound():
         assert field.default != configs.AUTO or field.auto
         if field.when:
             chooser = configs.BY_PATH[field.when[0]]
-            assert set(field.when[1]) <= ({True, False} if chooser.kind is bool else set(chooser.choices))
+            known = SOURCES.keys() | {"mixture"} if chooser.path == "data.source" else chooser.choices
+            assert set(field.when[1]) <= ({True, False} if chooser.kind is bool else set(known))
     assert set(configs.NOT_RESULT_RELEVANT) <= set(configs.BY_PATH)
 
 

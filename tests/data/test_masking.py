@@ -9,16 +9,17 @@ from hypothesis import strategies as st
 import zoo.data
 from zoo.data.masking import Masking
 from zoo.data.pipeline import evaluation_batches, training_batches
+from zoo.data.rows import PackedRows
 from zoo.errors import DataError
 
 V, MARK, MASK = 40, 7, 40
 TOKENS = np.random.default_rng(0).integers(0, V, 2000)  # 200 rows of T = 10, marks among them
-BERT = Masking(0.15, 0.8, 0.1, V, MARK, V)
+BERT = Masking(0.15, 0.8, 0.1, V, (MARK,), V)
 
 
 def corrupt(rows, masking=BERT, seed=0, epoch=0, first=0):
     indices = np.arange(first, first + len(rows))
-    return masking.training_batch(rows, indices, np.full(len(rows), epoch), seed)
+    return masking.training_batch({"tokens": rows}, indices, np.full(len(rows), epoch), seed)
 
 
 def random_rows(count, length, seed=0, padded=False):
@@ -40,7 +41,7 @@ def test_static_masks_come_again_and_dynamic_ones_do_not():
 
 
 def take(count, masking=BERT, length=10, batch_size=4, seed=0, **options):
-    with training_batches(TOKENS, length, batch_size, seed, corruption=masking, **options) as batches:
+    with training_batches(PackedRows(TOKENS, length, ahead=0), batch_size, seed, corruption=masking, **options) as batches:
         return list(itertools.islice(batches, count))
 
 
@@ -53,7 +54,7 @@ def same(one, other):
 @given(length=st.integers(1, 60), fraction=st.floats(0.01, 1), seed=st.integers(0, 2**31 - 1), padded=st.booleans())
 def test_the_rounded_share_of_the_text_is_predicted_and_nothing_else_changes(length, fraction, seed, padded):
     rows = random_rows(12, length, seed, padded)
-    batch = corrupt(rows, Masking(fraction, 0.5, 0.3, V, MARK, V), seed)
+    batch = corrupt(rows, Masking(fraction, 0.5, 0.3, V, (MARK,), V), seed)
     for row, tokens, places, targets in zip(rows, batch["tokens"], batch["places"], batch["targets"], strict=True):
         text = [place for place in range(length) if row[place] not in (-1, MARK)]
         used = places[targets >= 0]
@@ -79,7 +80,7 @@ def test_every_row_without_marks_has_as_many_predictions():
 @pytest.mark.parametrize(("mask", "random"), [(0.8, 0.1), (0.5, 0.5), (1.0, 0.0), (0.0, 1.0), (0.0, 0.0)])
 def test_the_shares_of_mask_random_and_unchanged(mask, random):
     rows = random_rows(2000, 64)
-    batch = corrupt(rows, Masking(0.15, mask, random, V, MARK, V))
+    batch = corrupt(rows, Masking(0.15, mask, random, V, (MARK,), V))
     shown, targets = np.take_along_axis(batch["tokens"], batch["places"], axis=1), batch["targets"]
     shown, targets = shown[targets >= 0], targets[targets >= 0]
     masked = (shown == MASK).mean()
@@ -94,7 +95,7 @@ def test_the_shares_of_mask_random_and_unchanged(mask, random):
 
 
 def test_random_tokens_are_uniform_over_all_but_the_mark():
-    batch = corrupt(random_rows(3000, 64), Masking(0.5, 0.0, 1.0, V, MARK, V))
+    batch = corrupt(random_rows(3000, 64), Masking(0.5, 0.0, 1.0, V, (MARK,), V))
     shown = np.take_along_axis(batch["tokens"], batch["places"], axis=1)[batch["targets"] >= 0]
     counts = np.bincount(shown, minlength=V + 1)
     assert counts[MARK] == counts[MASK] == 0
@@ -103,9 +104,25 @@ def test_random_tokens_are_uniform_over_all_but_the_mark():
     assert ((kept - expected) ** 2 / expected).sum() < 80  # chi-square of 38 degrees of freedom: beyond 80 once in 10^4
 
 
+def test_no_border_is_predicted_or_drawn_and_what_else_there_is_passes_through():
+    rows = random_rows(3000, 32)
+    borders = (3, MARK, V + 1)
+    rows[:, 9] = V + 1
+    others = {"next": np.arange(3000), "segments": rows % 2}
+    batch = Masking(0.5, 0.0, 1.0, V, borders, V).evaluation_batch({"tokens": rows, **others}, np.arange(3000))
+    shown = np.take_along_axis(batch["tokens"], batch["places"], axis=1)[batch["targets"] >= 0]
+    assert not np.isin(batch["targets"], borders).any()
+    counts = np.bincount(shown, minlength=V + 2)
+    assert counts[list(borders)].sum() == counts[V] == 0
+    kept, expected = np.delete(counts, [3, MARK, V, V + 1]), len(shown) / (V - 2)
+    assert ((kept - expected) ** 2 / expected).sum() < 80
+    assert all(np.array_equal(batch[name], array) for name, array in others.items())
+    np.testing.assert_array_equal(batch["tokens"][np.isin(rows, borders)], rows[np.isin(rows, borders)])
+
+
 def test_every_place_is_as_likely():
     rows = np.zeros((20000, 16), np.int32)
-    places = corrupt(rows, Masking(0.25, 1.0, 0.0, V, MARK, V))["places"]
+    places = corrupt(rows, Masking(0.25, 1.0, 0.0, V, (MARK,), V))["places"]
     np.testing.assert_allclose(np.bincount(places.ravel(), minlength=16) / 20000, 0.25, atol=0.015)
     # And pairs of places, so that the choice of one says nothing about another.
     together = np.zeros((16, 16))
@@ -137,10 +154,10 @@ def test_masks_are_a_function_of_seed_row_and_epoch():
 
 def test_a_batch_is_its_rows_one_by_one():
     rows, indices, epochs = random_rows(6, 20, padded=True), np.array([5, 3, 10**9, 0, 7, 5]), np.array([0, 2, 1, 0, 0, 1])
-    whole = BERT.training_batch(rows, indices, epochs, 3)
+    whole = BERT.training_batch({"tokens": rows}, indices, epochs, 3)
     for place in range(6):
         part = slice(place, place + 1)
-        alone = BERT.training_batch(rows[part], indices[part], epochs[part], 3)
+        alone = BERT.training_batch({"tokens": rows[part]}, indices[part], epochs[part], 3)
         assert same(alone, {name: array[part] for name, array in whole.items()})
 
 
@@ -180,7 +197,7 @@ def test_neither_restarts_nor_processes_nor_batch_sizes_change_a_row_s_masks(sta
 
 def test_evaluation_has_the_same_masks_every_time_for_every_seed_and_batch():
     def rows(batch_size, limit=0, **options):
-        batches = list(evaluation_batches(TOKENS[:1995], 10, batch_size, limit, corruption=BERT, **options))
+        batches = list(evaluation_batches(PackedRows(TOKENS[:1995], 10, ahead=0), batch_size, limit, corruption=BERT, **options))
         return {name: np.concatenate([batch[name] for batch in batches]) for name in batches[0]}
 
     whole = rows(4)
@@ -198,23 +215,23 @@ def test_evaluation_has_the_same_masks_every_time_for_every_seed_and_batch():
     chosen = np.arange(15) * 200 // 15
     assert same(sample, {name: array[chosen] for name, array in whole.items()})
     # Not those of training.
-    training = BERT.training_batch(TOKENS[:1990].reshape(-1, 10).astype(np.int32), np.arange(199), np.zeros(199, int), 0)
+    training = BERT.training_batch({"tokens": TOKENS[:1990].reshape(-1, 10).astype(np.int32)}, np.arange(199), np.zeros(199, int), 0)
     assert not np.array_equal(training["places"], whole["places"][:199])
 
 
 def test_rows_of_padding_predict_nothing():
-    batch = next(evaluation_batches(np.zeros(25, int), 10, 8, corruption=BERT))
+    batch = next(evaluation_batches(PackedRows(np.zeros(25, int), 10, ahead=0), 8, corruption=BERT))
     assert (batch["tokens"][3:] == -1).all()
     assert (batch["targets"][3:] == -1).all()
     assert (batch["targets"] >= 0).sum(axis=1).tolist()[:3] == [2, 2, 1]
 
 
 def test_too_short_a_text():
-    with pytest.raises(DataError, match=r"9 tokens, one row takes data\.sequence_length = 10; take"):
-        training_batches(TOKENS[:9], 10, 4, 0, corruption=BERT)
+    with pytest.raises(DataError, match=r"9 tokens, and one row takes data\.sequence_length = 10; take"):
+        training_batches(PackedRows(TOKENS[:9], 10, ahead=0), 4, 0, corruption=BERT)
     assert take(1, length=2000, batch_size=1)[0]["tokens"].shape == (1, 2000)
-    with pytest.raises(DataError, match="0 tokens; with fewer than 1 nothing is predicted"):
-        evaluation_batches(TOKENS[:0], 10, 4, corruption=BERT)
+    with pytest.raises(DataError, match=r"0 tokens, .* nothing is predicted"):
+        evaluation_batches(PackedRows(TOKENS[:0], 10, ahead=0), 4, corruption=BERT)
 
 
 def test_a_config_s_batches_are_corrupted_as_it_says(tmp_path, make_config):
@@ -223,7 +240,7 @@ def test_a_config_s_batches_are_corrupted_as_it_says(tmp_path, make_config):
     encoder = {"data.source": f"text:{text}", "model.architecture": "encoder", "objective.kind": "masked"}
     changes = {"objective.select_fraction": 0.5, "objective.mask_fraction": 1.0, "objective.random_fraction": 0.0}
     dataset = zoo.data.load(make_config(encoder | changes))
-    assert dataset.corruption == Masking(0.5, 1.0, 0.0, 257, 256, 257)
+    assert dataset.batching.corruption == Masking(0.5, 1.0, 0.0, 257, (256,), 257)
     with dataset.training_batches() as batches:
         batch = next(batches)
     assert batch["tokens"].shape == (4, 8)
@@ -231,8 +248,8 @@ def test_a_config_s_batches_are_corrupted_as_it_says(tmp_path, make_config):
     assert (batch["tokens"] == 257).sum(axis=1).tolist() == [4] * 4
     evaluated = next(dataset.evaluation_batches())
     assert ((evaluated["tokens"] == 257).sum(axis=1) >= 3).all()
-    assert same(evaluated, next(zoo.data.evaluation_batches(dataset.validation, (8, 4), corruption=dataset.corruption)))
+    assert same(evaluated, next(dataset.batching.evaluation([dataset.parts[0].validation_stream], limit_batches=0)))
     plain = zoo.data.load(make_config({"data.source": f"text:{text}"}))
-    assert plain.corruption is None
+    assert plain.batching.corruption is None
     with plain.training_batches() as batches:
         assert next(batches).keys() == {"tokens"}

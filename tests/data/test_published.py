@@ -130,7 +130,7 @@ def test_data_are_made_with_it(words, tmp_path, monkeypatch, objective):
     resolved = configs.resolve(config, data.vocabulary_size(resolved))
     assert resolved.model.vocab_size == 13
     dataset = data.load(resolved)
-    assert dataset.train[:9].tolist() == [2, 5, 6, 9, 5, 7, 8, 11, 10]
+    assert dataset.parts[0].train_stream.tokens[:9].tolist() == [2, 5, 6, 9, 5, 7, 8, 11, 10]
     with dataset.training_batches() as batches:
         tokens = next(batches)["tokens"]
     assert (4 in tokens) == (objective == "masked")

@@ -18,7 +18,7 @@ T5 = SpanCorruption(0.15, 3.0, V, 100, END)
 
 
 def made(rows, corruption, seed=0, epoch=0):
-    return corruption.training_batch(rows, np.arange(len(rows)), np.full(len(rows), epoch), seed)
+    return corruption.training_batch({"tokens": rows}, np.arange(len(rows)), np.full(len(rows), epoch), seed)
 
 
 def filled(row):
@@ -86,12 +86,13 @@ def test_every_way_to_cut_is_equally_likely():
 def test_spans_depend_on_seed_epoch_and_number_and_on_nothing_else():
     rows = np.random.default_rng(0).integers(0, V, (6, 90)).astype(np.int32)
     base = made(rows, T5)
-    for changed in (made(rows, T5, seed=1), made(rows, T5, epoch=1), T5.training_batch(rows, np.arange(6) + 9, np.zeros(6, int), 0)):
+    elsewhere = T5.training_batch({"tokens": rows}, np.arange(6) + 9, np.zeros(6, int), 0)
+    for changed in (made(rows, T5, seed=1), made(rows, T5, epoch=1), elsewhere):
         assert (changed["source"] != base["source"]).any(axis=1).sum() >= 5
-    alone = T5.training_batch(rows[4:5], np.array([4]), np.array([0]), 0)
+    alone = T5.training_batch({"tokens": rows[4:5]}, np.array([4]), np.array([0]), 0)
     np.testing.assert_array_equal(alone["source"][0], base["source"][4])
-    evaluated = T5.evaluation_batch(rows, np.arange(6))
-    np.testing.assert_array_equal(T5.evaluation_batch(rows[2:], np.arange(2, 6))["source"], evaluated["source"][2:])
+    evaluated = T5.evaluation_batch({"tokens": rows}, np.arange(6))
+    np.testing.assert_array_equal(T5.evaluation_batch({"tokens": rows[2:]}, np.arange(2, 6))["source"], evaluated["source"][2:])
     assert (evaluated["source"] != base["source"]).any()
 
 
@@ -112,4 +113,4 @@ def test_a_dataset_is_made_of_them(tmp_path, monkeypatch):
     assert batch["targets"][:, 0].tolist() == [257 + 11] * 16
     rows = [data.spans.SpanCorruption(0.15, 3.0, 257, 12, 256).inverse(filled(s), filled(t)) for one in dataset.evaluation_batches()
             for s, t in zip(one["source"], one["targets"], strict=True) if s[0] >= 0]
-    np.testing.assert_array_equal(np.concatenate(rows), dataset.validation)
+    np.testing.assert_array_equal(np.concatenate(rows), dataset.parts[0].validation_stream.tokens)

@@ -44,12 +44,17 @@ class Made:
         return self._programs["apply"](self.values, *(jnp.asarray(array) for array in arrays))
 
     def sums(self, batch, key=None, training=False):
-        """(loss, sums) of a batch; an array is a batch of tokens alone."""
+        """(loss over tokens, sums) of a batch; an array is a batch of tokens alone."""
+        losses, sums = self.terms(batch, key, training)
+        return losses["loss"], sums
+
+    def terms(self, batch, key=None, training=False):
+        """(summed losses by term, sums) of a batch."""
         batch = batch if isinstance(batch, dict) else {"tokens": batch}
         program = self._programs.setdefault(training, compiled(lambda values, stats, batch, key: self.objective.sums(
             self.graph, values, stats, batch, self.constants, key, training)))
-        loss, (sums, _) = program(self.values, self.stats, {name: jnp.asarray(rows) for name, rows in batch.items()}, key)
-        return loss, sums
+        losses, (sums, _) = program(self.values, self.stats, {name: jnp.asarray(rows) for name, rows in batch.items()}, key)
+        return losses, sums
 
 
 def surprisal(logits, targets):

@@ -11,12 +11,12 @@ from zoo.layers.context import Context
 
 ENCODER = {"model.architecture": "encoder", "objective.kind": "masked", "model.vocab_size": 14, "model.num_layers": 1,
            "objective.select_fraction": 0.4}
-MASKING = Masking(0.4, 0.6, 0.2, FewTokens.vocab_size, OPENS, FewTokens.vocab_size)
+MASKING = Masking(0.4, 0.6, 0.2, FewTokens.vocab_size, (OPENS,), FewTokens.vocab_size)
 ROWS = np.array([[9, 1, 2, 3, 9, 5, 6, 0], [4, 5, 8, 1, 2, 3, 4, 5], [2, 9, 9, 3, 7, -1, -1, -1], [-1] * 8], np.int32)
 
 
 def corrupted(rows=ROWS):
-    return MASKING.evaluation_batch(rows, np.arange(len(rows)))
+    return MASKING.evaluation_batch({"tokens": rows}, np.arange(len(rows)))
 
 
 def scores(model, tokens):
@@ -104,7 +104,7 @@ def test_dropout_needs_a_key():
 
 def test_the_scores_of_all_tokens_are_never_made():
     made, batch = Made(ENCODER), corrupted()
-    text = str(jax.make_jaxpr(lambda values: made.objective.sums(made.graph, values, {}, batch, made.constants)[0])(made.values))
+    text = str(jax.make_jaxpr(lambda values: made.objective.sums(made.graph, values, {}, batch, made.constants)[0]["loss"])(made.values))
     assert "f32[12,14]" in text  # 4 rows of 3 places
     assert "f32[32,14]" not in text
     assert "f32[4,8,14]" not in text

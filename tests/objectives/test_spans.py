@@ -16,7 +16,7 @@ ROWS = np.array([[9, 1, 2, 3, 0, 5, 6, 0], [4, 5, 8, 1, 2, 3, 4, 5], [2, 9, 9, 3
 
 
 def corrupted(rows=ROWS):
-    return SpanCorruption(0.4, 2.0, 13, 4, OPENS).evaluation_batch(rows, np.arange(len(rows)))
+    return SpanCorruption(0.4, 2.0, 13, 4, OPENS).evaluation_batch({"tokens": rows}, np.arange(len(rows)))
 
 
 def scores(model, source, inputs):

@@ -98,8 +98,8 @@ def test_the_gradient_is_that_of_the_mean_over_scored_tokens():
     graph, *_ = split(objective.model)
 
     def mean_loss(params):
-        loss, (sums, _) = objective.sums(graph, params, {}, ragged_batch(), program.constants(0), training=True)
-        return loss / sums["weight"]
+        losses, (sums, _) = objective.sums(graph, params, {}, ragged_batch(), program.constants(0), training=True)
+        return losses["loss"] / sums["weight"]
 
     loss, gradient = jax.jit(jax.value_and_grad(mean_loss))(params)
     _, metrics = one_step(program, ragged_batch())
@@ -125,7 +125,7 @@ def batch_of(config):
         return {"tokens": tokens}
     # Rows of training are full; marks are what is not scored in them.
     marked = np.where(tokens < 0, 256, tokens)
-    return masking.training_batch(marked[:, :16], np.arange(8), np.zeros(8, int), 0)
+    return masking.training_batch({"tokens": marked[:, :16]}, np.arange(8), np.zeros(8, int), 0)
 
 
 @pytest.mark.parametrize("kind", OBJECTIVES)
@@ -137,7 +137,8 @@ def test_every_objective_s_sums_are_those_of_the_parts(kind):
 
     def totals(parts):
         def sums_of(params, stats, part, index):
-            return objective.sums(graph, params, stats, part, constants, None, training=True)
+            losses, rest = objective.sums(graph, params, stats, part, constants, None, training=True)
+            return losses["loss"], rest
 
         return compiled(lambda params, batch: accumulate(sums_of, params, {}, batch, parts))(random_values(objective.model), batch)
 

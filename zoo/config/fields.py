@@ -260,6 +260,10 @@ FIELDS: tuple[Field, ...] = (
           maximum=1, when=MASKED),
     Field("objective.mask_copies", 0, int, "masks of a row, taken in turn epoch by epoch (BERT: 10); 0: new ones in every epoch (RoBERTa)",
           minimum=0, when=MASKED),
+    Field("objective.whole_words", False, bool, "words are hidden as a whole: all their tokens or none (BERT's whole-word masking)",
+          when=MASKED),
+    Field("objective.next_sentence", False, bool,
+          "whether the second segment follows the first is predicted too, with model.head.next_sentence (Devlin et al. 2019)", when=MASKED),
     Field("objective.prefix_length", AUTO, int, "tokens of a row that the encoder reads; the decoder predicts the rest", minimum=1,
           auto="half of data.sequence_length", when=("objective.kind", ("prefix",))),
     Field("objective.noise_density", 0.15, float, "share of a row's tokens that are cut out", above=0, maximum=0.9, when=SPANS),
@@ -277,12 +281,6 @@ FIELDS: tuple[Field, ...] = (
         "error": "ends with a line that says where it is",
         "replace": "each bad byte or NUL becomes U+FFFD, and is counted",
         "skip": "the line of a text file, or the record, is left out, and is counted"}),
-    Field("data.rows", "packed", str, "how text becomes rows (Liu et al. 2019, section 4.2)", {
-        "packed": "consecutive tokens, cut every `sequence_length`, across documents",
-        "full_sentences": "as many whole sentences as fit, across documents, between [CLS] and [SEP]",
-        "doc_sentences": "the same, but a row ends where its document does",
-        "segment_pairs": "two runs of sentences, of which half the second ones are random: [CLS] A [SEP] B [SEP] (BERT)",
-        "sentence_pairs": "two single sentences, likewise"}),
     Field("data.document_separator", "", str, "string that separates documents in a text file; empty: a file is one document"),
     Field("data.validation_fraction", 0.1, float, "share of the text held out", above=0, maximum=0.9),
     Field("data.tokenizer.kind", "bytes", str, "tokenizer", {
@@ -301,6 +299,12 @@ FIELDS: tuple[Field, ...] = (
           when=("data.tokenizer.kind", ("wordpiece", "unigram"))),
     Field("data.sequence_length", 128, int, "T, tokens per row", minimum=1),
     Field("data.batch_size", 16, int, "B, rows per update, over all devices", minimum=1),
+    Field("data.rows", "packed", str, "how text becomes rows", {
+        "packed": "tokens one after another, cut every T: rows are full, and begin and end anywhere",
+        "full_sentences": "whole sentences up to T tokens, across documents, a separator between two (Liu et al. 2019, section 4.2)",
+        "doc_sentences": "whole sentences up to T tokens of one document alone: rows at its end are shorter (Liu et al. 2019, section 4.2)",
+        "segment_pairs": "two segments of sentences, the second the next or one of another document (Devlin et al. 2019)",
+        "sentence_pairs": "two single sentences, paired likewise (Liu et al. 2019, section 4.2)"}, when=MASKED),
     Field("data.isolate_documents", False, bool, "packed documents do not see each other and each counts positions from 0"),
     # Optimization
     Field("optimizer.kind", "adamw", str, "optimizer", {"adamw": "Adam with decoupled weight decay (Loshchilov & Hutter 2019)"}),

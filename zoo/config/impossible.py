@@ -216,6 +216,9 @@ def _objective(flat: dict[str, Any], scopes: dict[str, dict[str, Any]]) -> Itera
     if objective == "masked" and flat["objective.mask_fraction"] + flat["objective.random_fraction"] > 1 + 1e-9:
         yield (f"objective.mask_fraction={flat['objective.mask_fraction']:g} and objective.random_fraction="
                f"{flat['objective.random_fraction']:g} add up to more than 1")
+    if flat["objective.next_sentence"] and not flat["model.head.next_sentence"]:
+        yield "objective.next_sentence=true is scored by model.head.next_sentence; set that, and model.head.pooler, to true"
+    yield from _rows(flat)
     if objective == "prefix" and flat["objective.prefix_length"] >= length:
         yield f"objective.prefix_length={flat['objective.prefix_length']} leaves nothing of data.sequence_length={length} to predict"
     if objective == "span" and length < 2:
@@ -234,6 +237,20 @@ def _objective(flat: dict[str, Any], scopes: dict[str, dict[str, Any]]) -> Itera
             yield f"objective.kind={objective} reads a row as one text; it cannot do data.isolate_documents=true"
     if objective == "bidirectional" and flat["data.isolate_documents"]:
         yield "objective.kind=bidirectional reads a row from end to end; it cannot do data.isolate_documents=true"
+
+
+def _rows(flat: dict[str, Any]) -> Iterator[str]:
+    """Rows of sentences and pairs that are too short, or that are asked for what only packed rows, or only pairs, have."""
+    rows, length, segments = flat["data.rows"], flat["data.sequence_length"], flat["model.embedding.segments"]
+    pairs = rows in ("segment_pairs", "sentence_pairs")
+    if flat["objective.next_sentence"] and not pairs:
+        yield f"objective.next_sentence=true needs pairs, and data.rows is {rows}; set data.rows to segment_pairs or sentence_pairs"
+    if rows != "packed" and length < 8:
+        yield f"data.sequence_length={length} is too short for data.rows={rows}, of which up to three tokens are [CLS] and [SEP]; at least 8"
+    if rows != "packed" and flat["data.isolate_documents"]:
+        yield f"data.isolate_documents=true is for packed rows, and data.rows is {rows}; those of doc_sentences hold one document"
+    if pairs and flat["model.architecture"] == "encoder" and segments == 1:
+        yield f"model.embedding.segments=1: data.rows={rows} has two segments; set it to 2, or to 0 to tell them apart by [SEP] alone"
 
 
 def _training(flat: dict[str, Any], scopes: dict[str, dict[str, Any]], vocab_size: int | None) -> Iterator[str]:

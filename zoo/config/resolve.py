@@ -227,7 +227,9 @@ def resolve(config: Mapping[str, Any], vocab_size: int | None = None) -> Resolve
     problems += _inert(flat, scopes)
     if not vocab_size:
         ids = {"bytes": 257, "bpe": flat["data.tokenizer.vocab_size"]}.get(flat["data.tokenizer.kind"])
-        vocab_size = ids and ids + {"masked": 1, "span": flat["objective.sentinels"]}.get(flat["objective.kind"], 0)
+        # [MASK], and after it what separates sentences.
+        more = 2 if flat["data.rows"] != "packed" else 1 if flat["objective.kind"] == "masked" else 0
+        vocab_size = ids and ids + (flat["objective.sentinels"] if flat["objective.kind"] == "span" else more)
     before = dict(flat)
     _derive(flat, vocab_size)
     scopes = {scope: _derive_scope(before, flat, changes) for scope, changes in sorted(scopes.items())}

@@ -153,8 +153,8 @@ def vocabulary_size(config: Any) -> int:
     """
     settings = config.data.tokenizer
     tokenizer_type = tokenizer_class(settings.kind)
-    needed = tokenizer_type.ids_in_advance(settings, config.objective)
+    needed = tokenizer_type.ids_in_advance(settings, config.objective, config.data.rows)
     if needed is None:
         source = Documents.joined([documents for _, documents in read_components(config.data)])
-        needed = tokenizer_type.build(settings, source, source).ids_needed(config.objective)
+        needed = tokenizer_type.build(settings, source, source).ids_needed(config.objective, config.data.rows)
     return needed

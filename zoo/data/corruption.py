@@ -23,9 +23,10 @@ class Corruption(Protocol):
 def make_corruption(config: Any, tokenizer: Tokenizer) -> Corruption | None:
     """The corruption that a resolved config asks for; None where its objective corrupts nothing."""
     objective = config.objective
+    borders = (tokenizer.document_id, *((tokenizer.separator_id,) if config.data.rows != "packed" else ()))
     if objective.kind == "masked":
         return Masking(objective.select_fraction, objective.mask_fraction, objective.random_fraction, tokenizer.vocab_size,
-                       tokenizer.document_id, tokenizer.mask_id, objective.mask_copies)
+                       borders, tokenizer.mask_id, objective.mask_copies, tokenizer.word_joins() if objective.whole_words else None)
     if objective.kind == "span":
         return SpanCorruption(objective.noise_density, objective.mean_span_length, tokenizer.vocab_size, objective.sentinels,
                               tokenizer.document_id)

@@ -11,12 +11,14 @@ import numpy as np
 from zoo.data.documents import Documents
 from zoo.data.sentencepieces import read_sentencepiece
 from zoo.data.tokenizers import Tokenizer, byte_of_symbol, tokenizer_class
+from zoo.data.words import Joins, by_marks
 from zoo.errors import ConfigError, DataError
 
 SENTENCEPIECE_NAMES = ("tokenizer.model", "spiece.model", "sentencepiece.bpe.model")
-# What opens a document, in the order in which a vocabulary is searched, and what hides a token.
+# What opens a document, in the order in which a vocabulary is searched, what hides a token, and what ends a sentence.
 OPENING = ("[CLS]", "<s>", "<|begin_of_text|>", "<bos>", "<|endoftext|>", "</s>", "<pad>")
 MASKS = ("[MASK]", "<mask>")
+SEPARATORS = ("[SEP]", "</s>")
 # Special tokens of files that only list a vocabulary.
 LISTED = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "<s>", "<pad>", "</s>", "<unk>", "<mask>", "<|endoftext|>")
 READ = "tokenizer.json, vocab.txt, vocab.json with merges.txt, or a SentencePiece .model"
@@ -51,9 +53,10 @@ class PublishedTokenizer(Tokenizer):
         pieces = [b""] * size
         for id, text in texts.items():
             pieces[id] = bytes(to_bytes[character] for character in text) if self.lossless else text.encode()
-        super().__init__(pieces, document_id)
+        own = {name: id for name, id in vocabulary.items() if id != document_id}
+        mask_id, separator_id = (next((own[name] for name in names if name in own), None) for names in (MASKS, SEPARATORS))
+        super().__init__(pieces, document_id, mask_id, separator_id)
         self.specials = frozenset(specials | {document_id})
-        self.mask_id = next((vocabulary[name] for name in MASKS if name in vocabulary), self.vocab_size)
 
     @classmethod
     def build(cls, settings: Any, source: Documents, training: Documents) -> Tokenizer:
@@ -64,8 +67,8 @@ class PublishedTokenizer(Tokenizer):
         return read_published(settings.path).vocab_size
 
     @classmethod
-    def ids_in_advance(cls, settings: Any, objective: Any) -> int:
-        return read_published(settings.path).ids_needed(objective)
+    def ids_in_advance(cls, settings: Any, objective: Any, rows: str = "packed") -> int:
+        return read_published(settings.path).ids_needed(objective, rows)
 
     def encode(self, text: str) -> np.ndarray:
         return np.array(self._model.encode(text, add_special_tokens=False).ids, np.int32)
@@ -88,6 +91,14 @@ class PublishedTokenizer(Tokenizer):
 
     def token_bytes(self) -> np.ndarray:
         return super().token_bytes() if self.lossless else np.zeros(self.vocab_size, np.int64)
+
+    def word_joins(self) -> Joins:
+        """As the vocabulary marks them: by WordPiece's "##", by an end of words, or by what stands for a space before one."""
+        if self.lossless:
+            return super().word_joins()
+        described = json.loads(self._model.to_str())["model"]
+        continues = described.get("continuing_subword_prefix") or "" if described["type"] == "WordPiece" else ""
+        return by_marks([piece.decode() for piece in self.pieces], self.specials, continues, described.get("end_of_word_suffix") or "")
 
     def to_json(self) -> dict[str, Any]:
         return {"model": json.loads(self._model.to_str())}

@@ -9,6 +9,7 @@ import numpy as np
 
 from zoo.data.documents import Documents
 from zoo.data.tokenizers import Tokenizer
+from zoo.data.words import Joins, by_marks
 from zoo.errors import ConfigError, DataError
 
 
@@ -43,7 +44,9 @@ class SentencePieceTokenizer(Tokenizer):
             raise DataError("the tokenizer has no token that could open a document: none begins or ends a sentence")
         size = self._model.GetPieceSize()
         unwritten = {id for id in range(size) if self._model.IsControl(id) or self._model.IsUnknown(id)} | {document_id}
-        super().__init__([b"" if id in unwritten else self._model.IdToPiece(id).encode() for id in range(size)], document_id)
+        ends = self._model.eos_id()
+        super().__init__([b"" if id in unwritten else self._model.IdToPiece(id).encode() for id in range(size)], document_id,
+                         separator_id=ends if ends >= 0 and ends != document_id else None)
         self.specials = frozenset(unwritten)
 
     @classmethod
@@ -72,6 +75,10 @@ class SentencePieceTokenizer(Tokenizer):
 
     def token_bytes(self) -> np.ndarray:
         return np.zeros(self.vocab_size, np.int64)
+
+    def word_joins(self) -> Joins:
+        """A piece with the mark of a space begins a word."""
+        return by_marks([piece.decode() for piece in self.pieces], self.specials)
 
     def to_json(self) -> dict[str, Any]:
         return {"content": base64.b64encode(self._content).decode()}

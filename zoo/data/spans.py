@@ -37,21 +37,23 @@ class SpanCorruption:
         """Corrupts rows for training.
 
         Args:
-            rows: "tokens" [B, T], padded with -1.
+            rows: "tokens" [B, T], padded with -1; what else there is stays as it is.
             indices: number of each row, [B].
             epochs: epoch of each row, [B].
             seed: the run's.
 
         Returns:
-            int32 arrays, padded with -1: "source" [B, S] and "targets" [B, N], as long as full rows need.
+            int32 arrays, padded with -1: "source" [B, S] and "targets" [B, N], as long as full rows need. Besides, all else that
+            `rows` has.
         """
-        return self._corrupted(rows["tokens"], keys_of(TRAINING, seed, epochs, indices))
+        return self._corrupted(rows, keys_of(TRAINING, seed, epochs, indices))
 
     def evaluation_batch(self, rows: Arrays, indices: np.ndarray) -> Arrays:
         """Corrupts rows for evaluation, the same way every time and for every seed; as `training_batch`."""
-        return self._corrupted(rows["tokens"], keys_of(EVALUATION, indices))
+        return self._corrupted(rows, keys_of(EVALUATION, indices))
 
-    def _corrupted(self, rows: np.ndarray, keys: np.ndarray) -> dict[str, np.ndarray]:
+    def _corrupted(self, named: Arrays, keys: np.ndarray) -> Arrays:
+        rows, others = named["tokens"], {name: array for name, array in named.items() if name != "tokens"}
         keys = np.broadcast_to(keys, len(rows))
         lengths = (rows != PADDING).sum(axis=1)
         full = SpanLengths.of(rows.shape[1], self.density, self.mean)
@@ -62,7 +64,7 @@ class SpanCorruption:
             chosen = np.flatnonzero(lengths == length)
             one, other = self._cut(rows[chosen, :length], keys[chosen])
             source[chosen, : one.shape[1]], targets[chosen, : other.shape[1]] = one, other
-        return {"source": source, "targets": targets}
+        return {**others, "source": source, "targets": targets}
 
     def _cut(self, rows: np.ndarray, keys: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Sources and targets of rows without padding, [B, n]."""

@@ -17,6 +17,7 @@ import numpy as np
 
 from zoo.data.documents import Documents
 from zoo.data.files import SAFE_CUT
+from zoo.data.words import Joins, by_white_space
 from zoo.errors import ConfigError, DataError, did_you_mean
 from zoo.files import cache_directory, read_json, write_json
 
@@ -37,27 +38,30 @@ class Tokenizer(ABC):
         vocab_size: number of ids, V.
         document_id: id of the special token that opens every document.
         mask_id: id of [MASK]: the tokenizer's own, or the first that it does not use.
+        separator_id: id of the token that ends sentences and segments: the tokenizer's own [SEP] or </s>, or the first that neither it
+            nor [MASK] uses.
         specials: ids that stand for no text.
     """
 
     kind: ClassVar[str]
 
-    def __init__(self, pieces: Sequence[bytes], document_id: int):
+    def __init__(self, pieces: Sequence[bytes], document_id: int, mask_id: int | None = None, separator_id: int | None = None):
         self.pieces = tuple(pieces)
         self.vocab_size = len(self.pieces)
         self.document_id = document_id
-        self.mask_id = self.vocab_size
+        self.mask_id = self.vocab_size if mask_id is None else mask_id
+        self.separator_id = max(self.vocab_size, self.mask_id + 1) if separator_id is None else separator_id
         self.specials = frozenset({document_id})
 
     @classmethod
-    def ids_in_advance(cls, settings: Any, objective: Any) -> int | None:
+    def ids_in_advance(cls, settings: Any, objective: Any, rows: str = "packed") -> int | None:
         """`ids_needed` as far as it is known from `data.tokenizer` alone; None where the source has to be read."""
         size = cls.size_in_advance(settings)
-        return size if size is None else size + beside(objective, masks=False)
+        return size if size is None else size + beside(objective, rows, masks=False, separates=False)
 
-    def ids_needed(self, objective: Any) -> int:
-        """Number of ids that a model must have for an objective, the `objective` part of a config."""
-        return self.vocab_size + beside(objective, self.mask_id < self.vocab_size)
+    def ids_needed(self, objective: Any, rows: str = "packed") -> int:
+        """Number of ids that a model must have for an objective, the `objective` part of a config, and for `data.rows`."""
+        return self.vocab_size + beside(objective, rows, self.mask_id < self.vocab_size, self.separator_id < self.vocab_size)
 
     @classmethod
     @abstractmethod
@@ -103,6 +107,10 @@ class Tokenizer(ABC):
         """Number of UTF-8 bytes each id stands for, int64 [V]; 0 for the special token."""
         return np.array([len(piece) for piece in self.pieces], np.int64)
 
+    def word_joins(self) -> Joins:
+        """Which tokens form words: what white space separates is one. Special tokens belong to none."""
+        return by_white_space([piece.decode(errors="replace") for piece in self.pieces], self.specials)
+
     def token_characters(self, width: int) -> np.ndarray:
         """The bytes of each token, for models that read characters: int32 [V, width].
 
@@ -130,9 +138,16 @@ class Tokenizer(ABC):
         write_json(Path(folder) / _FILE, {"kind": self.kind} | self.to_json())
 
 
-def beside(objective: Any, masks: bool) -> int:
-    """Number of ids that an objective needs beside a tokenizer's: sentinels, or [MASK] where the tokenizer has none (`masks`)."""
-    return objective.sentinels if objective.kind == "span" else int(objective.kind == "masked" and not masks)
+def beside(objective: Any, rows: str, masks: bool, separates: bool) -> int:
+    """Number of ids that an objective and its rows need beside a tokenizer's.
+
+    They are the sentinels, or [MASK] and after it what separates sentences, where the tokenizer has none (`masks`, `separates`).
+    """
+    if objective.kind == "span":
+        return objective.sentinels
+    if rows != "packed" and not separates:
+        return 1 if masks else 2
+    return int(objective.kind == "masked" and not masks)
 
 
 class ByteTokenizer(Tokenizer):

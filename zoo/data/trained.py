@@ -44,8 +44,8 @@ class TrainedTokenizer(PublishedTokenizer):
         return int(settings.vocab_size)
 
     @classmethod
-    def ids_in_advance(cls, settings: Any, objective: Any) -> int:
-        return int(settings.vocab_size) + beside(objective, "[MASK]" in cls.special_tokens)
+    def ids_in_advance(cls, settings: Any, objective: Any, rows: str = "packed") -> int:
+        return int(settings.vocab_size) + beside(objective, rows, "[MASK]" in cls.special_tokens, "[SEP]" in cls.special_tokens)
 
 
 class WordPieceTokenizer(TrainedTokenizer):

@@ -69,7 +69,7 @@ def read_run(folder: Path, step: str = "latest", changes: Mapping[str, Any] | No
         raise ConfigError([f"{path} cannot be changed by an export, only {', '.join(IN_TRAINING[:2])}" for path in wrong])
     tokenizer = data.load_tokenizer(folder)
     config = configs.override(configs.load(str(folder / "config.json")), changes or {})
-    config = configs.resolve(config, tokenizer.ids_needed(config.objective))
+    config = configs.resolve(config, tokenizer.ids_needed(config.objective, config.data.rows))
     _, params, stats = split(make_model(config))
     device = jax.sharding.SingleDeviceSharding(jax.devices()[0])
     abstract = jax.tree.map(lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=device), {"params": params, "stats": stats})

@@ -140,7 +140,7 @@ def import_run(
         if not isinstance(used, ByteTokenizer):
             named = {"data.tokenizer.kind": "file", "data.tokenizer.path": str(out.resolve())}
         config = configs.override(configs.default(), {**found.fields, **named, **(changes or {})})
-        config = configs.resolve(config, used.ids_needed(config.objective))
+        config = configs.resolve(config, used.ids_needed(config.objective, config.data.rows))
         params, stats = found.weights(config)
         count = _write(folder, out, source, found, config, used, params, stats)
     return found, config, count

@@ -11,9 +11,9 @@ from zoo.data.published import SENTENCEPIECE_NAMES, PublishedTokenizer
 from zoo.data.tokenizers import Tokenizer
 from zoo.files import write_json
 
-# What a file calls the token that opens and so ends a document, and the one that hides others, where ours have no names. Sentinels are
-# called as T5 does: the last id is the first of them.
-OPENS, MASK = "<|endoftext|>", "[MASK]"
+# What a file calls the token that opens and so ends a document, the one that hides others and the one that ends sentences, where ours
+# have no names. Sentinels are called as T5 does: the last id is the first of them.
+OPENS, MASK, SEPARATOR = "<|endoftext|>", "[MASK]", "[SEP]"
 
 
 def write_tokenizer(
@@ -33,14 +33,14 @@ def write_tokenizer(
     """
     objective, masked = config.objective, config.objective.kind == "masked"
     if tokenizer.kind == "sentencepiece":
-        if tokenizer.ids_needed(objective) > tokenizer.vocab_size:
+        if tokenizer.ids_needed(objective, config.data.rows) > tokenizer.vocab_size:
             return False
         name = next((name for name in SENTENCEPIECE_NAMES if name in names), SENTENCEPIECE_NAMES[0])
         (folder / name).write_bytes(base64.b64decode(tokenizer.to_json()["content"]))
         if given:
             write_json(folder / "tokenizer_config.json", given)
         return True
-    model = expressed_tokenizer(tokenizer, objective)
+    model = expressed_tokenizer(tokenizer, objective, config.data.rows)
     if model is None:
         return False
     model.save(str(folder / "tokenizer.json"))
@@ -53,9 +53,9 @@ def write_tokenizer(
     return True
 
 
-def expressed_tokenizer(tokenizer: Tokenizer, objective: ResolvedConfig) -> Any:
-    """A tokenizer as one of the `tokenizers` library that gives every text the same ids, with those that the objective adds; None if
-    there is none.
+def expressed_tokenizer(tokenizer: Tokenizer, objective: ResolvedConfig, rows: str = "packed") -> Any:
+    """A tokenizer as one of the `tokenizers` library that gives every text the same ids, with those that the objective and the
+    rows add; None if there is none.
 
     A character that a vocabulary of characters lacks is an error here, and left out there.
     """
@@ -79,8 +79,9 @@ def expressed_tokenizer(tokenizer: Tokenizer, objective: ResolvedConfig) -> Any:
         model, more = Model.from_str(json.dumps(tokenizer.to_json()["model"])), []
     else:
         return None
-    added = tokenizer.ids_needed(objective) - tokenizer.vocab_size
-    names = [f"<extra_id_{number}>" for number in reversed(range(added))] if objective.kind == "span" else [MASK] * added
+    added = tokenizer.ids_needed(objective, rows) - tokenizer.vocab_size
+    of_spans = [f"<extra_id_{number}>" for number in reversed(range(added))] if objective.kind == "span" else []
+    names = of_spans or ([MASK] * (tokenizer.mask_id >= tokenizer.vocab_size) + [SEPARATOR])[:added]
     more += [(tokenizer.vocab_size + number, name) for number, name in enumerate(names)]
     for id, name in more:
         model.add_special_tokens([AddedToken(name, special=True, normalized=False)])

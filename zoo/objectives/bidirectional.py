@@ -23,15 +23,19 @@ class BidirectionalObjective(Objective):
         super().__init__(config, tokenizer)
         self.constants["token_characters"] = self.per_id(tokenizer.token_characters(config.model.elmo.characters))
 
-    def predict(self, model: nnx.Module, batch: Batch, constants: Constants, how: Pass) -> tuple[Prediction, Int[Array, "B T"]]:
+    def targets(self, batch: Batch) -> Int[Array, "B T"]:
+        """Each token's neighbours, the next ones first: [B, 2 T]."""
+        tokens = batch["tokens"]
+        # Padding stands at the end: it is no target, and its own state predicts nothing.
+        before = jnp.where(tokens[:, 1:] >= 0, tokens[:, :-1], -1)
+        return jnp.concatenate([tokens[:, 1:], before], axis=1)
+
+    def predict(self, model: nnx.Module, batch: Batch, constants: Constants, how: Pass) -> Prediction:
         """Predicts each token's neighbours, the next one first: [B, 2 T]."""
         tokens = batch["tokens"]
         characters = constants["token_characters"][jnp.maximum(tokens, 0)]
         forward, backward = model(characters, tokens >= 0, how.dropout_key)
-        hidden = jnp.concatenate([forward[:, :-1], backward[:, 1:]], axis=1)
-        # Padding stands at the end: it is no target, and its own state predicts nothing.
-        before = jnp.where(tokens[:, 1:] >= 0, tokens[:, :-1], -1)
-        return model.prediction(hidden), jnp.concatenate([tokens[:, 1:], before], axis=1)
+        return model.prediction(jnp.concatenate([forward[:, :-1], backward[:, 1:]], axis=1))
 
     def too_long(self, length: int) -> str | None:
         """A recurrent model reads rows of any length."""

@@ -15,9 +15,12 @@ class CausalObjective(Objective):
     no earlier token can see it, and it is not scored.
     """
 
-    def predict(self, model: nnx.Module, batch: Batch, constants: Constants, how: Pass) -> tuple[Prediction, Int[Array, "B T"]]:
+    def targets(self, batch: Batch) -> Int[Array, "B T"]:
+        """Every token but a row's first."""
+        return batch["tokens"][:, 1:]
+
+    def predict(self, model: nnx.Module, batch: Batch, constants: Constants, how: Pass) -> Prediction:
         """Predicts every token from those before it."""
-        tokens = batch["tokens"]
-        inputs = jnp.maximum(tokens[:, :-1], 0)
+        inputs = jnp.maximum(batch["tokens"][:, :-1], 0)
         context = context_of(how, *structure(inputs, self.config.data.isolate_documents, self.document_id))
-        return model.prediction(model(inputs, context), context), tokens[:, 1:]
+        return model.prediction(model(inputs, context), context)

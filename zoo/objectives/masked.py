@@ -1,31 +1,74 @@
-"""Masked language modelling: tokens that were hidden are predicted from all others."""
+"""Masked language modelling: tokens that were hidden are predicted from all others; and whether two segments belong together."""
 
+import jax
 import jax.numpy as jnp
 from flax import nnx
-from jaxtyping import Array, Int
+from jaxtyping import Array, Float, Int
 
-from zoo.models.head import Prediction
-from zoo.objectives.objective import Batch, Constants, Objective, Pass, context_of, structure, without_padding
+from zoo.config import ResolvedConfig
+from zoo.data.tokenizers import Tokenizer
+from zoo.objectives.objective import Batch, Constants, Objective, Pass, Sums, context_of, structure, without_padding
 
 
 class MaskedObjective(Objective):
-    """-log p(x_t | the corrupted row), summed over the chosen t (Devlin et al. 2019, section 3.1, Task 1).
+    """-log p(x_t | the corrupted row), the mean over the chosen t (Devlin et al. 2019, section 3.1, Task 1).
+
+    With `objective.next_sentence` the mean over pairs of -log p(does the second segment follow the first | the row) is added (Task 2),
+    so that the loss is the sum of two means. Reported as "loss" is the first alone, which compares with that of a model without the
+    second (Liu et al. 2019, section 4.2), beside it "next_loss" and "next_accuracy".
 
     A batch is what `zoo.data.masking.Masking` makes: {"tokens": [B, T] after corruption, "places": [B, N] of the chosen tokens in their
-    row, "targets": [B, N] what stood there, -1 for places that stay unused}. Scores are computed for the N chosen tokens only. Padding
-    (-1) is an empty slot that no token sees.
+    row, "targets": [B, N] what stood there, -1 for places that stay unused}, and of pairs {"segments": [B, T] 0 or 1, "next": [B] 0 where
+    the second segment follows, 1 where it is a random one, -1 for rows that only fill up}. Scores are computed for the N chosen tokens
+    only. Padding (-1) is an empty slot that no token sees.
     """
 
-    def predict(self, model: nnx.Module, batch: Batch, constants: Constants, how: Pass) -> tuple[Prediction, Int[Array, "B N"]]:
-        """Predicts what stood at the chosen places."""
-        tokens, places, targets = batch["tokens"], batch["places"], batch["targets"]
+    def __init__(self, config: ResolvedConfig, tokenizer: Tokenizer):
+        super().__init__(config, tokenizer)
+        if config.objective.next_sentence:
+            self.means |= {"next_loss": ("next_loss", "pairs"), "next_accuracy": ("next_right", "pairs")}
+
+    def targets(self, batch: Batch) -> Int[Array, "B N"]:
+        """What stood at the chosen places."""
+        return batch["targets"]
+
+    def weights(self, batch: Batch) -> Sums:
+        """Chosen tokens, and pairs."""
+        pairs = {"next": (batch["next"] >= 0).sum()} if self.config.objective.next_sentence else {}
+        return super().weights(batch) | pairs
+
+    def hidden(self, model: nnx.Module, batch: Batch, how: Pass) -> Float[Array, "B T D"]:
+        """Reads the corrupted rows."""
+        tokens = batch["tokens"]
         positions, documents = structure(tokens, self.config.data.isolate_documents, self.document_id)
         context = context_of(how, without_padding(positions, tokens, how), documents, causal=False)
-        hidden = model(jnp.maximum(tokens, 0), context)
+        return model(jnp.maximum(tokens, 0), context, batch.get("segments"))
+
+    def score(self, model: nnx.Module, batch: Batch, constants: Constants, how: Pass) -> tuple[Sums, Sums]:
+        """Scores the chosen tokens, and the pairs where asked for."""
+        hidden, places = self.hidden(model, batch, how), batch["places"]
         chosen = jnp.take_along_axis(hidden, places[..., None], axis=1)
         # What normalises over tokens inside the head counts those that are predicted.
-        return model.prediction(chosen, context_of(how, jnp.where(targets >= 0, places, -1), causal=False)), targets
+        context = context_of(how, jnp.where(self.targets(batch) >= 0, places, -1), causal=False)
+        losses, sums = self.score_tokens(model.prediction(chosen, context), batch, constants, how)
+        if not self.config.objective.next_sentence:
+            return losses, sums
+        loss, right = score_pairs(model.next_sentence_logits(hidden), batch["next"])
+        pairs = self.weights(batch)["next"].astype(jnp.float32)
+        return losses | {"next": loss}, sums | {"next_loss": loss, "next_right": right, "pairs": pairs}
 
     def read(self, batch: Batch) -> Int[Array, ""]:
         """Number of tokens of text: a row shares none with the next."""
         return (batch["tokens"] >= 0).sum()
+
+
+def score_pairs(logits: Float[Array, "B 2"], classes: Int[Array, " B"]) -> tuple[Float[Array, ""], Float[Array, ""]]:
+    """(-log softmax(logits)[class] summed over rows, number of rows whose largest logit is its class), in float32.
+
+    Args:
+        logits: scores of the classes.
+        classes: -1 for rows that do not count.
+    """
+    real, wanted = classes >= 0, jnp.maximum(classes, 0)
+    surprisal = -jnp.take_along_axis(jax.nn.log_softmax(logits.astype(jnp.float32)), wanted[:, None], axis=1)[:, 0]
+    return jnp.where(real, surprisal, 0.0).sum(), (real & (logits.argmax(axis=1) == wanted)).sum().astype(jnp.float32)

@@ -1,4 +1,4 @@
-"""What all objectives share: from a model's prediction and its targets to the summed loss and the sums that turn it into metrics."""
+"""What all objectives share: from a model's prediction and its targets to summed losses and the sums that turn them into metrics."""
 
 from collections.abc import Mapping
 from typing import NamedTuple
@@ -27,16 +27,20 @@ class Pass(NamedTuple):
 
     Attributes:
         dropout_key: None to drop nothing.
-        training: statistics are those of the batch, and rows are full: padding is met in evaluation only. So positions are the same for
-            all rows of a training batch, and what depends on them alone is computed once.
+        training: statistics are those of the batch.
+        full: known beforehand: every row is full. So positions are the same for all rows, and what depends on them alone is computed
+            once.
     """
 
     dropout_key: Key[Array, ""] | None
     training: bool
+    full: bool = False
 
 
 class Objective:
-    """-log p(target), summed over the tokens that an objective scores.
+    """A sum of terms, each a mean of its own: sum over k of (L_k, summed over a batch) / (W_k, its weight in the whole batch).
+
+    Every objective has the term "loss", -log p(target) over the W tokens that it scores.
 
     Args:
         config: resolved.
@@ -45,6 +49,7 @@ class Objective:
     Attributes:
         model: the model, abstract.
         constants: arrays that stay the same for a whole run; `sums` takes them back from the device.
+        means: what is reported: by name, which of the sums is divided by which.
         share: weight of one scored target; targets of one token add up to 1.
     """
 
@@ -52,6 +57,7 @@ class Objective:
 
     def __init__(self, config: ResolvedConfig, tokenizer: Tokenizer):
         self.config, self.document_id = config, tokenizer.document_id
+        self.means: dict[str, tuple[str, str]] = {"loss": ("loss", "weight")}
         self.model: nnx.Module = make_model(config)
         self.constants: dict[str, np.ndarray] = {"token_bytes": self.per_id(tokenizer.token_bytes().astype(np.int32))}
 
@@ -59,9 +65,29 @@ class Objective:
         """Fills a table of the tokenizer's ids up with zeros to all ids of the model, of which further ones stand for no text."""
         return np.pad(table, [(0, self.config.model.vocab_size - len(table))] + [(0, 0)] * (table.ndim - 1))
 
-    def predict(self, model: nnx.Module, batch: Batch, constants: Constants, how: Pass) -> tuple[Prediction, Int[Array, "B T"]]:
-        """Runs the model: what it predicts, and the targets, -1 where nothing is scored."""
+    def targets(self, batch: Batch) -> Int[Array, "B T"]:
+        """The tokens to predict, -1 where nothing is scored."""
         raise NotImplementedError
+
+    def predict(self, model: nnx.Module, batch: Batch, constants: Constants, how: Pass) -> Prediction:
+        """Runs the model: what it predicts in the targets' places."""
+        raise NotImplementedError
+
+    def weights(self, batch: Batch) -> Sums:
+        """What each term of the loss is divided by, a function of the whole batch alone; its parts add up to it."""
+        return {"loss": (self.targets(batch) >= 0).sum() * self.share}
+
+    def score(self, model: nnx.Module, batch: Batch, constants: Constants, how: Pass) -> tuple[Sums, Sums]:
+        """Runs the model and sums what it did well or badly: (summed losses, one for each term; the other sums), as `sums` has them."""
+        return self.score_tokens(self.predict(model, batch, constants, how), batch, constants, how)
+
+    def score_tokens(self, prediction: Prediction, batch: Batch, constants: Constants, how: Pass) -> tuple[Sums, Sums]:
+        """The term "loss" and the sums that go with it, from a prediction of the targets."""
+        targets, objective = self.targets(batch), self.config.objective
+        weights = (targets >= 0).astype(jnp.float32) * self.share
+        targets = jnp.maximum(targets, 0)
+        loss, entropy = cross_entropy(prediction, targets, weights, objective.chunk_tokens, objective.z_loss if how.training else 0.0)
+        return {"loss": loss}, {"loss": entropy, "weight": weights.sum(), "bytes": (constants["token_bytes"][targets] * weights).sum()}
 
     def read(self, batch: Batch) -> Int[Array, ""]:
         """Number of tokens of text that a batch goes through: by rows of T + 1 tokens that share one with the next row, T each."""
@@ -80,30 +106,33 @@ class Objective:
         constants: Constants,
         dropout_key: Key[Array, ""] | None = None,
         training: bool = False,
-    ) -> tuple[Float[Array, ""], tuple[Sums, Stats]]:
-        """Scores a batch.
+    ) -> tuple[Sums, tuple[Sums, Stats]]:
+        """Scores a batch, or a part of one.
 
         Args:
             graph, params, stats: the model, split.
             batch: arrays with the rows first, as `zoo.data` makes them.
             constants: `self.constants`, on the device.
             dropout_key: None to drop nothing.
-            training: statistics are updated, and the loss has all its terms; else it is the cross-entropy alone.
+            training: statistics are updated, and the loss has all its terms; else its first term is the cross-entropy alone.
 
         Returns:
-            What training minimises, in nats summed over scored tokens, and beside it: {"loss": cross-entropy summed over scored tokens,
-            "weight": scored tokens, "bytes": bytes of text that they stand for, "tokens": tokens of text that were read}, and the
-            statistics after the call.
+            The terms that training minimises, each summed and not yet divided by its entry in `weights`, and beside them: {"loss":
+            cross-entropy in nats summed over scored tokens, "weight": scored tokens, "bytes": bytes of text that they stand for,
+            "tokens": tokens of text that were read, and what else `means` names}, and the statistics after the call.
         """
         model = nnx.merge(graph, params, stats)
-        prediction, targets = self.predict(model, batch, constants, Pass(dropout_key, training))
-        weights = (targets >= 0).astype(jnp.float32) * self.share
-        targets = jnp.maximum(targets, 0)
-        objective = self.config.objective
-        loss, entropy = cross_entropy(prediction, targets, weights, objective.chunk_tokens, objective.z_loss if training else 0.0)
-        sums = {"loss": entropy, "weight": weights.sum(), "bytes": (constants["token_bytes"][targets] * weights).sum(),
-                "tokens": self.read(batch).astype(jnp.float32)}
-        return loss, (sums, statistics_of(model) if training else stats)
+        how = Pass(dropout_key, training, full=training and self.config.data.rows == "packed")
+        losses, sums = self.score(model, batch, constants, how)
+        return losses, (sums | {"tokens": self.read(batch).astype(jnp.float32)}, statistics_of(model) if training else stats)
+
+
+def sum_of_means(losses: Sums, weights: Sums) -> Float[Array, ""]:
+    """sum over k of L_k / W_k; a term of which a batch has nothing is 0.
+
+    With the weights of a whole batch, the results of its parts add up to that of the whole, and so do their gradients.
+    """
+    return sum(losses[name] / jnp.maximum(weight, 1) for name, weight in weights.items())
 
 
 def structure(tokens: Int[Array, "B T"], isolate: bool, document_id: int) -> tuple[Int[Array, "B T"], Int[Array, "B T"] | None]:
@@ -126,7 +155,7 @@ def structure(tokens: Int[Array, "B T"], isolate: bool, document_id: int) -> tup
 
 def without_padding(positions: Int[Array, "B T"], tokens: Int[Array, "B T"], how: Pass) -> Int[Array, "B T"]:
     """Marks the empty slots of rows that a model sees as a whole."""
-    return positions if how.training else jnp.where(tokens >= 0, positions, -1)
+    return positions if how.full else jnp.where(tokens >= 0, positions, -1)
 
 
 def context_of(how: Pass, positions: Int[Array, "B T"], documents: Int[Array, "B T"] | None = None, causal: bool = True) -> Context:

@@ -16,14 +16,18 @@ class PrefixObjective(Objective):
     these and all after it but the row's last; targets are the T + 1 - P tokens from P on. Both sides count positions from 0.
     """
 
-    def predict(self, model: nnx.Module, batch: Batch, constants: Constants, how: Pass) -> tuple[Prediction, Int[Array, "B T"]]:
+    def targets(self, batch: Batch) -> Int[Array, "B N"]:
+        """What comes after the prefix."""
+        return batch["tokens"][:, self.config.objective.prefix_length :]
+
+    def predict(self, model: nnx.Module, batch: Batch, constants: Constants, how: Pass) -> Prediction:
         """Predicts the second part of every row."""
         tokens, prefix = batch["tokens"], self.config.objective.prefix_length
-        source, inputs, targets = tokens[:, :prefix], tokens[:, prefix - 1 : -1], tokens[:, prefix:]
+        source, inputs = tokens[:, :prefix], tokens[:, prefix - 1 : -1]
         source_context = context_of(how, without_padding(jnp.arange(prefix)[None], source, how), causal=False)
         context = context_of(how, jnp.arange(inputs.shape[1])[None])
         hidden = model(jnp.maximum(source, 0), jnp.maximum(inputs, 0), source_context, context)
-        return model.prediction(hidden, context), targets
+        return model.prediction(hidden, context)
 
     def too_long(self, length: int) -> str | None:
         """The prefix is as long at every length, and the rest is for the decoder."""

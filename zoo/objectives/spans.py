@@ -23,19 +23,23 @@ class SpanObjective(Objective):
         super().__init__(config, tokenizer)
         self.text_ids = tokenizer.vocab_size
 
-    def predict(self, model: nnx.Module, batch: Batch, constants: Constants, how: Pass) -> tuple[Prediction, Int[Array, "B N"]]:
+    def targets(self, batch: Batch) -> Int[Array, "B N"]:
+        """The spans, their sentinels and the end."""
+        return batch["targets"]
+
+    def predict(self, model: nnx.Module, batch: Batch, constants: Constants, how: Pass) -> Prediction:
         """Predicts the targets."""
         source, targets = batch["source"], batch["targets"]
         inputs = jnp.concatenate([jnp.full_like(targets[:, :1], self.document_id), targets[:, :-1]], axis=1)
         source_context = context_of(how, without_padding(jnp.arange(source.shape[1])[None], source, how), causal=False)
         context = context_of(how, without_padding(jnp.arange(inputs.shape[1])[None], inputs, how))
         hidden = model(jnp.maximum(source, 0), jnp.maximum(inputs, 0), source_context, context)
-        return model.prediction(hidden, context), targets
+        return model.prediction(hidden, context)
 
     def read(self, batch: Batch) -> Int[Array, ""]:
         """Number of tokens of text: all that is on either side and is neither a sentinel nor an end."""
         ends = 2 * (batch["targets"][:, 0] >= 0).sum()
-        return sum(((part >= 0) & (part < self.text_ids)).sum() for part in batch.values()) - ends
+        return sum(((part >= 0) & (part < self.text_ids)).sum() for part in (batch["source"], batch["targets"])) - ends
 
     def too_long(self, length: int) -> str | None:
         """Each side has a length of its own."""

@@ -75,8 +75,8 @@ def evaluate(
     """Scores a model on every example of `batches` exactly once.
 
     Returns:
-        {"loss": nats per token, "perplexity": e^loss, "bits_per_byte": bits of information per UTF-8 byte of text}, or None if a
-        stop was requested before the end.
+        {"loss": nats per token, "perplexity": e^loss, "bits_per_byte": bits of information per UTF-8 byte of text, and what else the
+        objective reports}, or None if a stop was requested before the end.
     """
     sums = []
     for batch in batches:
@@ -84,9 +84,13 @@ def evaluate(
             return None
         sums.append(program.eval_step(params, stats, program.put_batch(batch), constants))
     total = {name: float(np.sum([np.float64(part[name]) for part in jax.device_get(sums)])) for name in sums[0]}
-    loss = total["loss"] / total["weight"]
-    return {"loss": loss, "perplexity": float(np.exp(min(loss, 700.0))),
-            "bits_per_byte": total["loss"] / np.log(2) / total["bytes"] if total["bytes"] else float("nan")}
+
+    def ratio(one: str, other: str) -> float:
+        return total[one] / total[other] if total[other] else float("nan")
+
+    means = {name: ratio(*pair) for name, pair in program.means.items()}
+    return {"loss": means.pop("loss"), "perplexity": float(np.exp(min(ratio("loss", "weight"), 700.0))),
+            "bits_per_byte": ratio("loss", "bytes") / float(np.log(2)), **means}
 
 
 def evaluations(

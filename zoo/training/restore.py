@@ -61,7 +61,7 @@ def load_trained(folder: Path, step: str = "latest") -> TrainedRun:
         raise ConfigError(f"{folder} has no tokenizer.json")
     tokenizer = data.load_tokenizer(folder)
     config = configs.load(str(folder / "config.json"))
-    needed = tokenizer.ids_needed(config.objective)
+    needed = tokenizer.ids_needed(config.objective, config.data.rows)
     config = configs.resolve(config, needed)
     try:
         mesh = make_mesh(config)

@@ -14,6 +14,7 @@ from jaxtyping import Array, Int
 from zoo.config import ResolvedConfig, flatten
 from zoo.models.functional import Params, Stats, initialise, initialise_statistics, logical_axes, refresh, split, unrolled_ndim
 from zoo.objectives import Objective
+from zoo.objectives.objective import sum_of_means
 from zoo.training.mesh import batch_sharding, parameter_shardings, replicated
 from zoo.training.optimizer import make_optimizer, make_schedule
 
@@ -30,6 +31,7 @@ class Program:
         initial_state: (seed) -> State.
         train_step: (State, batch, constants) -> (State, metrics); takes over the memory of the state that it is given.
         eval_step: (params, stats, batch, constants) -> sums over the batch.
+        means: by name, which of these sums is divided by which.
         constants: (seed) -> arguments that stay the same for a whole run.
         put_batch: host batch -> batch on the devices.
     """
@@ -38,6 +40,7 @@ class Program:
     initial_state: Any
     train_step: Any
     eval_step: Any
+    means: dict[str, tuple[str, str]]
     constants: Any
     put_batch: Any
 
@@ -70,13 +73,16 @@ def make_program(config: ResolvedConfig, objective: Objective, mesh: Mesh) -> Pr
     @partial(jax.jit, donate_argnums=0, in_shardings=(state_shardings, rows, whole), out_shardings=(state_shardings, whole))
     def train_step(state: State, batch: dict[str, Array], constants: dict[str, Array]) -> tuple[State, dict[str, Array]]:
         key = jax.random.fold_in(jax.random.key(constants["seed"]), state["step"]) if drops(config) else None
+        weights = objective.weights(batch)
+
+        def loss_of(params, stats, part, index):
+            part_key = None if key is None else jax.random.fold_in(key, index)
+            losses, rest = objective.sums(graph, params, stats, part, constants, part_key, training=True)
+            return sum_of_means(losses, weights), rest
+
         loss, sums, stats, gradient = accumulate(
-            lambda params, stats, part, index: objective.sums(
-                graph, params, stats, part, constants, None if key is None else jax.random.fold_in(key, index), training=True),
-            state["params"], refresh(objective.model, state["stats"], constants["seed"], state["step"]), batch,
+            loss_of, state["params"], refresh(objective.model, state["stats"], constants["seed"], state["step"]), batch,
             config.training.accumulation_steps)
-        weight = jnp.maximum(sums["weight"], 1)
-        gradient = jax.tree.map(lambda g: g / weight, gradient)
         norm = optax.global_norm(gradient)
         updates, optimizer_state = optimizer.update(gradient, state["optimizer"], state["params"])
         new = {
@@ -88,8 +94,9 @@ def make_program(config: ResolvedConfig, objective: Objective, mesh: Mesh) -> Pr
         finite = jnp.isfinite(loss) & jnp.isfinite(norm)
         # A diverged update is not applied, so that what is saved last can still be looked at.
         new = jax.tree.map(lambda after, before: jnp.where(finite, after, before), new, state)
-        metrics = {"loss": sums["loss"] / weight, "gradient_norm": norm,
-                   "learning_rate": jnp.asarray(schedule(state["step"]), jnp.float32), "tokens": sums["tokens"], "finite": finite}
+        means = {name: sums[total] / jnp.maximum(sums[weight], 1) for name, (total, weight) in objective.means.items()}
+        metrics = {**means, "gradient_norm": norm, "learning_rate": jnp.asarray(schedule(state["step"]), jnp.float32),
+                   "tokens": sums["tokens"], "finite": finite}
         return new, metrics
 
     @partial(jax.jit, in_shardings=(shardings, whole, rows, whole), out_shardings=whole)
@@ -101,6 +108,7 @@ def make_program(config: ResolvedConfig, objective: Objective, mesh: Mesh) -> Pr
         initial_state=jax.jit(lambda seed: initial_state(jnp.asarray(seed, jnp.uint32)), out_shardings=state_shardings),
         train_step=train_step,
         eval_step=eval_step,
+        means=objective.means,
         constants=lambda seed: jax.device_put({"seed": np.uint32(seed), **objective.constants}, whole),
         put_batch=lambda batch: jax.tree.map(lambda x: jax.make_array_from_process_local_data(rows, x), batch),
     )
@@ -112,17 +120,17 @@ def drops(config: ResolvedConfig) -> bool:
 
 
 def accumulate(sums_of, params: Params, stats: Stats, batch: dict[str, Array], parts: int):
-    """Sums loss, sums and gradients over `parts` of the batch, so that the update equals that of the whole batch.
+    """Adds up loss, sums and gradients of `parts` of the batch, so that the update equals that of the whole batch.
 
     Args:
-        sums_of: (params, stats, part of the batch, its number) -> (summed loss, (dict of sums, stats after it)).
+        sums_of: (params, stats, part of the batch, its number) -> (its share of the loss, (dict of sums, stats after it)).
         params: differentiated.
         stats: handed from each part to the next.
         batch: arrays with the rows first; part number i is every `parts`-th row from i on, which leaves a sharded batch in place.
         parts: number of parts.
 
     Returns:
-        (summed loss, dict of sums, stats after the last part, summed gradient).
+        (the loss, dict of sums, stats after the last part, its gradient).
     """
     gradient_of = jax.value_and_grad(sums_of, has_aux=True)
     if parts == 1:
