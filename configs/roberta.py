@@ -4,7 +4,8 @@
 
 Sizes, with the head for masked tokens: base (124,697,433 parameters) and large (355,412,057); tiny and smoke for a CPU. Stated by the
 paper (sections 3.1 and 5, Table 9): batches of 8000 rows of 512 tokens, 500,000 steps, rates 6e-4 and 4e-4 after 24,000 and 30,000
-steps, linear decay, Adam with beta2 0.98 and epsilon 1e-6, decay 0.01, dropout 0.1, no clipping. The model's 50,265 ids hold [MASK].
+steps, linear decay, Adam with beta2 0.98 and epsilon 1e-6, decay 0.01, dropout 0.1, no clipping; full sentences across documents, with
+new masks whenever a row is read (sections 4.1 and 4.2). The model's 50,265 ids hold [MASK] and the separator.
 """
 
 from zoo.config import default, override, sized
@@ -39,7 +40,8 @@ def get_config(argument: str = "base"):
         "model.scan_layers": True,
         "objective.kind": "masked",
         "data.tokenizer.kind": "bpe",
-        "data.tokenizer.vocab_size": 50264,
+        "data.rows": "full_sentences",
+        "data.tokenizer.vocab_size": 50263,
         "data.sequence_length": 512,
         "data.batch_size": 8000,
         "training.accumulation_steps": 40,

@@ -33,7 +33,8 @@ def add_parser(subparsers: argparse._SubParsersAction) -> None:
     validate.set_defaults(handler=run_validate, takes_overrides=True)
 
 
-def _resolved(spec: str, overrides: list[str]) -> configs.ResolvedConfig:
+def resolved_config(spec: str, overrides: list[str]) -> configs.ResolvedConfig:
+    """A config as commands name it, with its overrides, down to the size of its vocabulary."""
     from zoo.data import vocabulary_size
 
     config = configs.override(configs.load(spec), configs.parse_overrides(overrides))
@@ -47,7 +48,7 @@ def run_show(args: argparse.Namespace) -> int:
     """Prints a resolved config and what it costs, computed from shapes alone."""
     from zoo.analysis import cost
 
-    resolved = _resolved(args.config, args.overrides)
+    resolved = resolved_config(args.config, args.overrides)
     counted = cost.summary(resolved)
     if args.json:
         print(json.dumps({"config": configs.to_plain(resolved), "parameters": counted.parameters,
@@ -79,7 +80,7 @@ def _text(value: Any) -> str:
 
 def run_diff(args: argparse.Namespace) -> int:
     """Prints the fields that differ between two resolved configs; exit code 0 whether or not there are any."""
-    one, other = _resolved(args.one, []), _resolved(args.other, [])
+    one, other = resolved_config(args.one, []), resolved_config(args.other, [])
     different = configs.difference(one, other)
     if not different:
         print("no difference")
@@ -94,7 +95,7 @@ def run_validate(args: argparse.Namespace) -> int:
     problems = []
     for spec in args.configs:
         try:
-            _resolved(spec, args.overrides)
+            resolved_config(spec, args.overrides)
         except ConfigError as error:
             problems += [f"{spec}: {problem}" for problem in error.problems]
         else:

@@ -14,6 +14,7 @@ SUBCOMMANDS = {
     "report": ("zoo.cli.report", "write the report of a sweep"),
     "compare": ("zoo.cli.report", "compare any runs on one page"),
     "config": ("zoo.cli.config", "show, compare or validate configs"),
+    "data": ("zoo.cli.data", "look at the rows that a model reads"),
     "describe": ("zoo.cli.describe", "list the variants there are"),
     "import": ("zoo.cli.interchange", "make a run out of a checkpoint of another library"),
     "export": ("zoo.cli.interchange", "write a run as a checkpoint of another library"),

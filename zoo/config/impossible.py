@@ -246,7 +246,7 @@ def _rows(flat: dict[str, Any]) -> Iterator[str]:
     if flat["objective.next_sentence"] and not pairs:
         yield f"objective.next_sentence=true needs pairs, and data.rows is {rows}; set data.rows to segment_pairs or sentence_pairs"
     if rows != "packed" and length < 8:
-        yield f"data.sequence_length={length} is too short for data.rows={rows}, of which up to three tokens are [CLS] and [SEP]; at least 8"
+        yield f"data.sequence_length={length} is too short for data.rows={rows}, where up to three tokens are [CLS] and [SEP]; at least 8"
     if rows != "packed" and flat["data.isolate_documents"]:
         yield f"data.isolate_documents=true is for packed rows, and data.rows is {rows}; those of doc_sentences hold one document"
     if pairs and flat["model.architecture"] == "encoder" and segments == 1:

@@ -37,6 +37,10 @@ class Batching:
         parts = [self._rows_of(stream, length) for stream in streams]
         return parts[0] if len(parts) == 1 else MixedRows(parts, weights or [1.0] * len(parts))
 
+    def row_count(self, streams: Sequence[Stream]) -> int:
+        """Number of training rows of some streams, each once."""
+        return sum(self._rows_of(stream, self._config.data.sequence_length).full for stream in streams)
+
     def _rows_of(self, stream: Stream, length: int) -> Rows:
         kind, tokenizer = self._config.data.rows, self._tokenizer
         if kind == "packed":

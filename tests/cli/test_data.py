@@ -1,0 +1,87 @@
+"""`zoo data show`: what a person sees is what the model gets."""
+
+import itertools
+import json
+
+import numpy as np
+import pytest
+
+from zoo import config as configs
+from zoo import data
+from zoo.cli.main import main
+from zoo.data.show import Shower, histogram
+from zoo.data.tokenizers import ByteTokenizer
+
+STORIES = "<end>".join(f"Once there was a fox number {number}. It ran far. It slept well! Did it wake? No." for number in range(30))
+
+
+@pytest.fixture
+def flags(tmp_path, monkeypatch):
+    monkeypatch.setenv("ZOO_CACHE", str(tmp_path / "cache"))
+    (tmp_path / "stories.txt").write_text(STORIES)
+    return [f"--config.data.source=text:{tmp_path}/stories.txt", "--config.data.document_separator=<end>"]
+
+
+PAIRS = ["configs/bert.py:tiny", "--config.data.rows=segment_pairs"]
+
+
+def show(capsys, *arguments):
+    assert main(["data", "show", *arguments]) == 0
+    return capsys.readouterr().out
+
+
+def test_pairs_show_their_segments_masks_targets_and_label(flags, capsys):
+    text = show(capsys, *PAIRS, *flags, "--rows", "4")
+    assert "30 documents" in text
+    assert text.count("\nrow ") == 4
+    assert text.count("segment 0: ⟨document⟩") == 4
+    assert text.count("segment 1, which follows:") + text.count("segment 1, which is random:") == 4
+    assert "⟨mask⟩→" in text
+    assert "tokens of a row" in text
+
+
+def test_json_has_the_very_batch(flags, capsys):
+    record = json.loads(show(capsys, *PAIRS, *flags, "--rows", "2", "--step", "3", "--json"))
+    config = configs.resolve(configs.override(configs.load(PAIRS[0]), configs.parse_overrides([*PAIRS[1:], *flags])))
+    dataset = data.load(config)
+    with dataset.training_batches(3) as batches:
+        batch = next(batches)
+    for number, row in enumerate(record["rows"]):
+        assert {name: array[number].tolist() for name, array in batch.items()} == row
+    assert record["data"] == dataset.summary()
+    assert 0 < record["padding"] < 1
+    assert record["rows_per_epoch"] == dataset.batching.row_count([dataset.parts[0].train_stream])
+
+
+@pytest.mark.parametrize(("name", "line"), [("t5", "writes: ⟨0⟩"), ("gpt2", "tokens: "), ("elmo", "tokens: "), ("transformer", "tokens: ")])
+def test_every_objective_is_shown(flags, capsys, name, line):
+    assert line in show(capsys, f"configs/{name}.py:smoke", *flags, "--rows", "1", "--held-out")
+
+
+def test_what_is_predicted_stands_at_its_place():
+    tokenizer = ByteTokenizer()
+    batch = {"tokens": np.array([[256, 72, 257, 257, -1]]), "places": np.array([[2, 3, 0]]), "targets": np.array([[105, 10, -1]])}
+    ((name, tokens),) = Shower(tokenizer, True, 0).row(batch, 0)
+    assert name == "tokens"
+    assert [str(token) for token in tokens] == ["⟨document⟩", "H", "[⟨mask⟩→i]", "[⟨mask⟩→⏎]"]
+
+
+def test_histogram_counts_everything_once():
+    for lengths in ([5], [5, 5, 5], [0, 1, 2], list(range(100)), [1, 1000]):
+        bins = histogram(np.array(lengths))
+        assert sum(count for _, _, count in bins) == len(lengths)
+        assert all(high + 1 == low for (_, high, _), (low, _, _) in itertools.pairwise(bins))
+
+
+@pytest.mark.parametrize(("arguments", "message"), [
+    (["--rows", "-1"], "--rows: expected 0 or more"),
+    (["--step", "-1"], "--step: expected 0 or more"),
+    (["--config.data.rows=segments"], "data.rows='segments' is not one of"),
+    (["--config.data.rows=sentence_pairs", "--config.model.embedding.segments=1"], "model.embedding.segments=1: data.rows"),
+    (["--config.data.rows=doc_sentences", "--config.data.isolate_documents=true"], "data.isolate_documents=true is for packed rows"),
+    (["--config.objective.next_sentence=true"], "objective.next_sentence=true needs pairs, and data.rows is packed"),
+    (["--config.data.rows=segment_pairs", "--config.data.sequence_length=7"], "data.sequence_length=7 is too short"),
+])
+def test_bad_flags(capsys, arguments, message):
+    assert main(["data", "show", "configs/bert.py:smoke", *arguments]) == 2
+    assert message in capsys.readouterr().err

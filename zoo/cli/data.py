@@ -1,0 +1,112 @@
+"""`zoo data show`: what a config's model reads, before anything is trained."""
+
+import argparse
+import itertools
+import json
+
+EXAMPLES = """examples:
+  zoo data show configs/bert.py:tiny
+  zoo data show configs/t5.py:tiny --config.data.source=text:corpus.txt --rows 5
+  zoo data show runs/first --held-out --json"""
+# Enough rows to tell padding and lengths, whatever the batch size.
+_SAMPLE_ROWS = 512
+
+
+def add_parser(subparsers: argparse._SubParsersAction) -> None:
+    """Registers the subcommand."""
+    raw = argparse.RawDescriptionHelpFormatter
+    parser = subparsers.add_parser("data", help="look at the data of a config", epilog=EXAMPLES, formatter_class=raw,
+                                   description="Looks at data as a model gets them.")
+    actions = parser.add_subparsers(dest="action", required=True)
+    show = actions.add_parser("show", help="counts, lengths, padding, and the first rows with their masks, segments and targets",
+                              epilog=EXAMPLES, formatter_class=raw, allow_abbrev=False)
+    show.add_argument("config", metavar="CONFIG", help="FILE[:ARGUMENT], a run's folder, or its config.json")
+    show.add_argument("--rows", type=int, default=3, metavar="N", help="rows to print (default: 3)")
+    show.add_argument("--step", type=int, default=0, metavar="N", help="begin with the batch of this step (default: 0)")
+    show.add_argument("--held-out", action="store_true", help="rows of the evaluation instead of training")
+    show.add_argument("--json", action="store_true", help="print one JSON object")
+    show.set_defaults(handler=run_show, takes_overrides=True)
+
+
+def run_show(args: argparse.Namespace) -> int:
+    """Prints what the model of a config gets to read."""
+    from zoo import data
+    from zoo.cli.config import resolved_config
+    from zoo.data.show import Measured, Shower, histogram
+    from zoo.errors import ConfigError
+
+    if args.rows < 0 or args.step < 0:
+        raise ConfigError(f"--{'rows' if args.rows < 0 else 'step'}: expected 0 or more")
+    config = resolved_config(args.config, args.overrides)
+    dataset = data.load(config)
+    size = config.data.batch_size
+    wanted = max(1, -(-max(args.rows, _SAMPLE_ROWS) // size))
+    if args.held_out:
+        batches = list(itertools.islice(dataset.evaluation_batches(), wanted))
+    else:
+        with dataset.training_batches(args.step) as endless:
+            batches = list(itertools.islice(endless, wanted))
+    corrupted = dataset.batching.corruption is not None
+    measured = Measured.of(batches, ahead=not corrupted)
+    objective = config.objective
+    shower = Shower(dataset.tokenizer, objective.kind != "span", objective.sentinels if objective.kind == "span" else 0)
+    rows = [(batch, number) for batch in batches for number in range(len(next(iter(batch.values()))))][: args.rows]
+    documents = [part.train.index for part in dataset.parts]
+    sizes = [int(size) for index in documents for size in index.bytes.tolist()]
+    counts = dataset.batching.row_count([part.train_stream for part in dataset.parts])
+    if args.json:
+        print(json.dumps({
+            "data": dataset.summary(), "rows_per_epoch": counts, "padding": measured.padding,
+            "tokens_per_row": float(measured.lengths.mean()), "predicted_per_row": measured.predicted, "places_per_row": measured.slots,
+            "rows": [{name: array[number].tolist() for name, array in batch.items()} for batch, number in rows],
+        }, indent=2))
+        return 0
+    _print_counts(dataset, counts, size, measured)
+    import numpy as np
+
+    for title, values, bins in (("document bytes", np.array(sizes), 10), ("tokens of a row", measured.lengths, 6)):
+        _print_histogram(title, histogram(values, bins))
+    which = "held out" if args.held_out else f"of the batch of step {args.step}"
+    for place, (batch, number) in enumerate(rows):
+        print(f"\nrow {place} {which}")
+        for name, tokens in shower.row(batch, number):
+            _print_tokens(name, tokens, "" if dataset.tokenizer.kind in ("bytes", "characters") else "|")
+    return 0
+
+
+def _print_counts(dataset, rows: int, batch_size: int, measured) -> None:
+    print(f"source      {dataset.description}")
+    tokenizer = dataset.tokenizer
+    print(f"tokenizer   {tokenizer.kind}, {tokenizer.vocab_size:,} ids")
+    for name in ("train", "validation"):
+        documents = [getattr(part, name) for part in dataset.parts]
+        tokens = sum(len(getattr(part, f"{name}_stream")) for part in dataset.parts)
+        size = sum(part.bytes for part in documents)
+        label = "training" if name == "train" else "held out"
+        count = sum(part.count for part in documents)
+        print(f"{label:11s} {count:,} documents, {size:,} bytes, {tokens:,} tokens, {size / tokens:.2f} bytes per token")
+    print(f"rows        {rows:,} in training, {rows / batch_size:,.1f} steps of {batch_size} rows per epoch")
+    print(f"a row       {measured.slots} places, {measured.padding:.1%} of them empty; {measured.predicted:.1f} tokens predicted "
+          f"(mean of {measured.rows:,} rows)")
+
+
+def _print_histogram(title: str, bins: list[tuple[int, int, int]]) -> None:
+    most = max(count for _, _, count in bins)
+    print(f"\n{title}")
+    width = max(len(f"{low:,} .. {high:,}") for low, high, _ in bins)
+    for low, high, count in bins:
+        span = f"{low:,}" if low == high else f"{low:,} .. {high:,}"
+        print(f"  {span:>{width}s} {'█' * -(-40 * count // most):40s} {count:,}")
+
+
+def _print_tokens(name: str, tokens: list, between: str) -> None:
+    from rich.console import Console
+    from rich.text import Text
+
+    line = Text(f"  {name}: ", style="bold")
+    for place, token in enumerate(tokens):
+        if place and between:
+            line.append(between, style="dim")
+        style = "bold green" if token.target is not None else "cyan" if token.special else ""
+        line.append(str(token), style=style or "default")
+    Console(soft_wrap=True, highlight=False).print(line)
