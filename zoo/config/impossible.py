@@ -234,6 +234,10 @@ def _objective(flat: dict[str, Any], scopes: dict[str, dict[str, Any]]) -> Itera
                        f"{side}: learned positions cannot go past their table")
         if flat["data.isolate_documents"]:
             yield f"objective.kind={objective} reads a row as one text; it cannot do data.isolate_documents=true"
+    if (sampled := flat["objective.sampled_softmax"]) and flat["objective.z_loss"]:
+        yield "objective.z_loss weighs the normaliser of the whole softmax, which objective.sampled_softmax never has; set one of them to 0"
+    if flat["model.vocab_size"] != AUTO and sampled > flat["model.vocab_size"]:
+        yield f"objective.sampled_softmax={sampled} is more than there are ids: model.vocab_size={flat['model.vocab_size']}"
     if objective == "bidirectional" and flat["data.isolate_documents"]:
         yield "objective.kind=bidirectional reads a row from end to end; it cannot do data.isolate_documents=true"
 
