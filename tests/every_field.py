@@ -76,7 +76,7 @@ NEEDS = {
     "model.head.pooler": ENCODER, "model.head.next_sentence": ENCODER | {"model.head.pooler": True},
     **{field.path: ELMO for field in configs.FIELDS if field.path.startswith("model.elmo.")},
     **{f"objective.{name}": ENCODER for name in ("select_fraction", "mask_fraction", "random_fraction", "mask_copies", "whole_words")},
-    "objective.next_sentence": PAIRS, "data.rows": ENCODER,
+    "objective.sampled_softmax": ELMO, "objective.next_sentence": PAIRS, "data.rows": ENCODER,
     "objective.prefix_length": ENCODER_DECODER,
     **{f"objective.{name}": SPANS for name in ("noise_density", "mean_span_length", "sentinels")},
     "data.tokenizer.path": {"data.tokenizer.kind": "file"},
@@ -101,6 +101,7 @@ OTHER = {
 WITH = {("data.tokenizer.kind", name): {"data.tokenizer.vocab_size": 300} for name in ("bpe", "wordpiece", "unigram")}
 WITH["data.tokenizer.kind", "file"] = {"data.tokenizer.path": vocabulary}
 WITH["objective.kind", "span"] = SPANS
+WITH["objective.kind", "denoising"] = {"model.architecture": "encoder_decoder"}
 for name in configs.BY_PATH["model.position.scaling.kind"].choices:
     # At its default of 1 most ways to stretch do nothing.
     WITH["model.position.scaling.kind", name] = {"model.position.scaling.factor": 4.0 if name != "none" else 1.0}

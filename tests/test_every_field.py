@@ -85,11 +85,11 @@ MASKED = tuple(f"objective.{name}" for name in (
     "select_fraction", "mask_fraction", "random_fraction", "mask_copies", "whole_words", "next_sentence"))
 SPANS = tuple(f"objective.{name}" for name in ("noise_density", "mean_span_length", "sentinels"))
 REFUSED_BY = {
-    "encoder": (*RECURRENT, *SPANS, "model.embedding.shared", "objective.prefix_length"),
+    "encoder": (*RECURRENT, *SPANS, "model.embedding.shared", "objective.prefix_length", "objective.sampled_softmax"),
     "encoder_decoder": (
         *RECURRENT, *MASKED, *SPANS, "model.parallel", "model.layers.pattern", "model.embedding.segments", "model.head.pooler",
         "model.head.next_sentence", "model.attention.window", "model.attention.global_tokens", "model.attention.global_projections",
-        "data.isolate_documents"),
+        "data.isolate_documents", "objective.sampled_softmax"),
     "elmo": (*(field.path for field in TESTED if field.path.startswith(UNREAD_BY["elmo"])), *MASKED, *SPANS,
              "objective.prefix_length", "data.isolate_documents"),
 }  # fmt: skip

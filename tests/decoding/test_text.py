@@ -20,6 +20,7 @@ ENCODER_DECODER = {"model.architecture": "encoder_decoder"}
 OBJECTIVES = {
     "causal": {}, "prefix": ENCODER_DECODER | {"objective.kind": "prefix", "objective.prefix_length": 3},
     "span": ENCODER_DECODER | {"objective.kind": "span", "objective.sentinels": 5},
+    "denoising": ENCODER_DECODER | {"objective.kind": "denoising"},
 }  # fmt: skip
 FLAT, LIKELIEST = Sampling(temperature=1e6), Sampling(temperature=0.0)
 
@@ -70,6 +71,16 @@ def test_blanks_are_filled():
     assert generator.whole("a<0>b", answers[0]) == answers[0].text
     with pytest.raises(ConfigError, match=r"blank <5> is past the last of objective.sentinels=5, <4>"):
         generator.sample(["a<5>b"], 3, LIKELIEST, 0)
+
+
+def test_a_text_with_blanks_is_written_again():
+    generator = text_generator("denoising")
+    assert generator._read("a<0>b<7>") == ([OPENS, 97, 257, 98, 257, OPENS], [OPENS])
+    assert generator._read("ab") == ([OPENS, 97, 98, OPENS], [OPENS])
+    (answer,) = generator.sample(["a<0>b"], 5, LIKELIEST, 0)
+    made = generator.generator.generate([[OPENS]], 5, sources=[[OPENS, 97, 257, 98, OPENS]], vocab_size=257)
+    assert answer.text == BYTE_TOKENIZER.decode(made.tokens[0])
+    assert generator.whole("a<0>b", answer) == answer.text
 
 
 @pytest.mark.parametrize("objective", OBJECTIVES)

@@ -131,7 +131,7 @@ def pairs():
 def test_a_tokenizer_of_ours_gives_the_same_ids_elsewhere(make, kind, tmp_path):
     tokenizer, config = make(), small(**OBJECTIVES[kind])
     assert write_tokenizer(tmp_path, tokenizer, config)
-    model, masked = expressed_tokenizer(tokenizer, config.objective), kind == "masked"
+    model, masked = expressed_tokenizer(tokenizer, config.objective), kind in ("masked", "denoising")
     ids = tokenizer.encode(TEXT).tolist()
     model.encode_special_tokens = True
     assert model.encode(TEXT, add_special_tokens=False).ids == ids

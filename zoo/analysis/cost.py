@@ -143,7 +143,9 @@ def summary(config: ResolvedConfig) -> Cost:
     heads = sum(count for path, count in counts.items() if within(path, HEADS))
     embedding = sum(count for path, count in counts.items() if within(path, TABLES))
     matrices = sum(count * _times(path, row, config) for path, count in counts.items() if path.endswith("/kernel"))
-    matrices += model.vocab_size * model.dim * _times("head/weights", row, config)
+    # Against the sampled ids and the target itself, where the softmax is over a sample.
+    scored = objective.sampled_softmax + 1 if objective.sampled_softmax else model.vocab_size
+    matrices += scored * model.dim * _times("head/weights", row, config)
     flops = 3 * (2 * matrices + _attention(model, row)) / length
     total = sum(counts.values())
     return Cost({"total": total, "embedding": embedding, "body": total - embedding - heads, "heads": heads}, blocks, flops)

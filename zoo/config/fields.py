@@ -49,12 +49,14 @@ ENCODER = ("model.architecture", ("encoder",))
 BOTH_SIDES = ("model.architecture", ("encoder_decoder",))
 ELMO = ("model.architecture", ("elmo",))
 MASKED = ("objective.kind", ("masked",))
+HIDING = ("objective.kind", ("masked", "denoising"))
 SPANS = ("objective.kind", ("span",))
 
 # Schemes that add a vector to the embedding; the others act inside attention and may differ from layer to layer.
 EMBEDDED_POSITIONS = ("learned", "sinusoidal")
 # Which objective trains which architecture.
-OBJECTIVES_OF = {"decoder": ("causal",), "encoder": ("masked",), "encoder_decoder": ("prefix", "span"), "elmo": ("bidirectional",)}
+OBJECTIVES_OF = {"decoder": ("causal",), "encoder": ("masked",), "encoder_decoder": ("prefix", "span", "denoising"),
+                 "elmo": ("bidirectional",)}
 # What an architecture does not read, by the start of the path.
 UNREAD_BY = {"elmo": ("model.norm.", "model.position.", "model.attention.", "model.ffn.", "model.layers.", "model.embedding.",
                       "model.parallel", "model.scan_layers", "model.remat", "model.head.", "model.tie_embeddings",
@@ -95,7 +97,7 @@ FIELDS: tuple[Field, ...] = (
     Field("model.dim", 256, int, "D, width of the residual stream", minimum=1),
     Field("model.num_layers", 4, int, "L, number of blocks", minimum=1),
     Field("model.vocab_size", AUTO, int, "V, number of token ids", minimum=2,
-          auto="the tokenizer's size, and one more for [MASK] where the objective is masked"),
+          auto="the tokenizer's size, and one more for [MASK] where the objective hides tokens"),
     Field("model.residual", True, bool, "add each sublayer's output to its input; False keeps the output alone"),
     Field("model.tie_embeddings", True, bool, "the output head is the token embedding, transposed"),
     Field("model.dropout", 0.0, float, "dropout rate on the embedding and on every sublayer's output", minimum=0, maximum=0.99),
@@ -144,7 +146,7 @@ FIELDS: tuple[Field, ...] = (
         "relative_bias": "a learned number per head and bucket of distance, added to the score (Raffel et al. 2020; T5)",
         "shaw": "a learned vector per clipped distance, added to keys and values (Shaw et al. 2018)"}),
     Field("model.position.max_length", AUTO, int, "rows of the learned table: no sequence can be longer", minimum=1,
-          auto="data.sequence_length, or what a side of span corruption needs", when=("model.position.kind", ("learned",))),
+          auto="data.sequence_length, or what a side of an encoder-decoder needs", when=("model.position.kind", ("learned",))),
     Field("model.position.offset", 0, int, "number of the first position; a learned table has as many rows more (RoBERTa: 2)", minimum=0,
           when=("model.position.kind", EMBEDDED_POSITIONS)),
     Field("model.position.theta", 10000.0, float, "base of RoPE's wavelengths", above=0, when=ROPE),
@@ -252,16 +254,17 @@ FIELDS: tuple[Field, ...] = (
         "masked": "tokens that were hidden, from all others (Devlin et al. 2019)",
         "prefix": "the second part of a row, token by token, from the first part (Raffel et al. 2020, section 3.2.3)",
         "span": "spans that were cut out of a row, from the rest of it (Raffel et al. 2020, section 3.1.4; T5)",
+        "denoising": "a whole row, from that row with tokens hidden (Raffel et al. 2020, section 3.3.1, \"BERT-style\")",
         "bidirectional": "the next token from those before it, and the one before from those after it (Peters et al. 2018)"}),
-    Field("objective.select_fraction", 0.15, float, "share of the tokens that are predicted", above=0, maximum=1, when=MASKED),
+    Field("objective.select_fraction", 0.15, float, "share of the tokens that are predicted", above=0, maximum=1, when=HIDING),
     Field("objective.mask_fraction", 0.8, float, "share of the predicted tokens that the input shows as [MASK]", minimum=0, maximum=1,
-          when=MASKED),
+          when=HIDING),
     Field("objective.random_fraction", 0.1, float, "share of the predicted tokens that the input shows as a random token", minimum=0,
-          maximum=1, when=MASKED),
+          maximum=1, when=HIDING),
     Field("objective.mask_copies", 0, int, "masks of a row, taken in turn epoch by epoch (BERT: 10); 0: new ones in every epoch (RoBERTa)",
-          minimum=0, when=MASKED),
+          minimum=0, when=HIDING),
     Field("objective.whole_words", False, bool, "words are hidden as a whole: all their tokens or none (BERT's whole-word masking)",
-          when=MASKED),
+          when=HIDING),
     Field("objective.next_sentence", False, bool,
           "whether the second segment follows the first is predicted too, with model.head.next_sentence (Devlin et al. 2019)", when=MASKED),
     Field("objective.prefix_length", AUTO, int, "tokens of a row that the encoder reads; the decoder predicts the rest", minimum=1,
@@ -269,6 +272,9 @@ FIELDS: tuple[Field, ...] = (
     Field("objective.noise_density", 0.15, float, "share of a row's tokens that are cut out", above=0, maximum=0.9, when=SPANS),
     Field("objective.mean_span_length", 3.0, float, "mean number of tokens of a span that is cut out", minimum=1, when=SPANS),
     Field("objective.sentinels", 100, int, "ids beside the tokenizer's that stand for spans", minimum=1, when=SPANS),
+    Field("objective.sampled_softmax", 0, int,
+          "ids sampled for an update, which its softmax is over; 0 for all (Jozefowicz et al. 2016; the published ELMo: 8192)", minimum=0,
+          when=("objective.kind", ("bidirectional",))),
     Field("objective.z_loss", 0.0, float, "weight of log(sum exp logits)^2 in the loss (PaLM: 1e-4)", minimum=0),
     Field("objective.chunk_tokens", AUTO, int, "tokens whose logits are held at once; 0 for all",
           minimum=0, auto="a power of two that keeps a chunk's logits near 32 MB, at least 1024"),

@@ -213,7 +213,7 @@ def _objective(flat: dict[str, Any], scopes: dict[str, dict[str, Any]]) -> Itera
         yield (f"objective.kind={objective} trains model.architecture={' or '.join(fits)}; {architecture} is trained by objective.kind="
                f"{' or '.join(OBJECTIVES_OF[architecture])}")
         return
-    if objective == "masked" and flat["objective.mask_fraction"] + flat["objective.random_fraction"] > 1 + 1e-9:
+    if objective in ("masked", "denoising") and flat["objective.mask_fraction"] + flat["objective.random_fraction"] > 1 + 1e-9:
         yield (f"objective.mask_fraction={flat['objective.mask_fraction']:g} and objective.random_fraction="
                f"{flat['objective.random_fraction']:g} add up to more than 1")
     if flat["objective.next_sentence"] and not flat["model.head.next_sentence"]:
@@ -223,7 +223,7 @@ def _objective(flat: dict[str, Any], scopes: dict[str, dict[str, Any]]) -> Itera
         yield f"objective.prefix_length={flat['objective.prefix_length']} leaves nothing of data.sequence_length={length} to predict"
     if objective == "span" and length < 2:
         yield f"data.sequence_length={length} leaves nothing to cut out; objective.kind=span needs at least 2"
-    elif objective in ("prefix", "span"):
+    elif objective in ("prefix", "span", "denoising"):
         parts = {name.removeprefix("objective."): value for name, value in flat.items() if name.startswith("objective.")}
         spans = SpanLengths.of(length, parts["noise_density"], parts["mean_span_length"]).spans
         if objective == "span" and spans > parts["sentinels"]:
@@ -235,6 +235,10 @@ def _objective(flat: dict[str, Any], scopes: dict[str, dict[str, Any]]) -> Itera
                        f"{side}: learned positions cannot go past their table")
         if flat["data.isolate_documents"]:
             yield f"objective.kind={objective} reads a row as one text; it cannot do data.isolate_documents=true"
+    if (sampled := flat["objective.sampled_softmax"]) and flat["objective.z_loss"]:
+        yield "objective.z_loss weighs the normaliser of the whole softmax, which objective.sampled_softmax never has; set one of them to 0"
+    if flat["model.vocab_size"] != AUTO and sampled > flat["model.vocab_size"]:
+        yield f"objective.sampled_softmax={sampled} is more than there are ids: model.vocab_size={flat['model.vocab_size']}"
     if objective == "bidirectional" and flat["data.isolate_documents"]:
         yield "objective.kind=bidirectional reads a row from end to end; it cannot do data.isolate_documents=true"
 
@@ -259,7 +263,7 @@ def _training(flat: dict[str, Any], scopes: dict[str, dict[str, Any]], vocab_siz
     if flat["data.source"] == "stdlib" and flat["data.document_separator"]:
         yield "data.document_separator has no effect with data.source=stdlib, where a file is a document; leave it empty"
     if vocab_size and flat["model.vocab_size"] < vocab_size:
-        more = ", [MASK] included" if flat["objective.kind"] == "masked" else ""
+        more = ", [MASK] included" if flat["objective.kind"] in ("masked", "denoising") else ""
         yield f"model.vocab_size={flat['model.vocab_size']} is smaller than the tokenizer's {vocab_size} ids{more}"
     if batch % accumulation:
         yield f"data.batch_size={batch} does not divide by training.accumulation_steps={accumulation}"

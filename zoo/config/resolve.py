@@ -155,7 +155,7 @@ def _derive(flat: dict[str, Any], vocab_size: int | None) -> None:
     if position == "learned":
         # Of a short row both sides together are longer than the row.
         objective = {path.removeprefix("objective."): value for path, value in flat.items() if path.startswith("objective.")}
-        sides = side_lengths(objective, length) if objective["kind"] == "span" and length > 1 else ()
+        sides = side_lengths(objective, length) if objective["kind"] == "denoising" or (objective["kind"] == "span" and length > 1) else ()
         fill("model.position.max_length", max([length, *sides]))
     if position in ("rope", "sinusoidal"):
         fill("model.position.layout", "half" if position == "rope" else "interleaved")
@@ -228,7 +228,7 @@ def resolve(config: Mapping[str, Any], vocab_size: int | None = None) -> Resolve
     if not vocab_size:
         ids = {"bytes": 257, "bpe": flat["data.tokenizer.vocab_size"]}.get(flat["data.tokenizer.kind"])
         # [MASK], and after it what separates sentences.
-        more = 2 if flat["data.rows"] != "packed" else 1 if flat["objective.kind"] == "masked" else 0
+        more = 2 if flat["data.rows"] != "packed" else 1 if flat["objective.kind"] in ("masked", "denoising") else 0
         vocab_size = ids and ids + (flat["objective.sentinels"] if flat["objective.kind"] == "span" else more)
     before = dict(flat)
     _derive(flat, vocab_size)

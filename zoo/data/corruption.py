@@ -4,6 +4,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from zoo.data.denoising import Denoising
 from zoo.data.masking import Masking
 from zoo.data.rows import Arrays
 from zoo.data.spans import SpanCorruption
@@ -24,9 +25,10 @@ def make_corruption(config: Any, tokenizer: Tokenizer) -> Corruption | None:
     """The corruption that a resolved config asks for; None where its objective corrupts nothing."""
     objective = config.objective
     borders = (tokenizer.document_id, *((tokenizer.separator_id,) if config.data.rows != "packed" else ()))
-    if objective.kind == "masked":
-        return Masking(objective.select_fraction, objective.mask_fraction, objective.random_fraction, tokenizer.vocab_size,
-                       borders, tokenizer.mask_id, objective.mask_copies, tokenizer.word_joins() if objective.whole_words else None)
+    if objective.kind in ("masked", "denoising"):
+        masking = Masking(objective.select_fraction, objective.mask_fraction, objective.random_fraction, tokenizer.vocab_size,
+                          borders, tokenizer.mask_id, objective.mask_copies, tokenizer.word_joins() if objective.whole_words else None)
+        return masking if objective.kind == "masked" else Denoising(masking, tokenizer.document_id)
     if objective.kind == "span":
         return SpanCorruption(objective.noise_density, objective.mean_span_length, tokenizer.vocab_size, objective.sentinels,
                               tokenizer.document_id)

@@ -147,7 +147,7 @@ def beside(objective: Any, rows: str, masks: bool, separates: bool) -> int:
         return objective.sentinels
     if rows != "packed" and not separates:
         return 1 if masks else 2
-    return int(objective.kind == "masked" and not masks)
+    return int(objective.kind in ("masked", "denoising") and not masks)
 
 
 class ByteTokenizer(Tokenizer):

@@ -43,7 +43,8 @@ class TextGenerator:
 
     causal: the model continues the prompt, which begins a document. prefix: the encoder reads the prompt, and the decoder goes on from
     its last token. span: the encoder reads the prompt with a sentinel for every blank, "<0>", "<1>", ..., and where there is none with
-    one at the end; the decoder writes what belongs there, "<0> ... <1> ...". A text ends at the first token that stands for no text: where
+    one at the end; the decoder writes what belongs there, "<0> ... <1> ...". denoising: the encoder reads the prompt with [MASK] for every
+    blank, and the decoder writes the whole text. A text ends at the first token that stands for no text: where
     the model opens another document, or where a published tokenizer has an end of its own.
 
     Args:
@@ -101,7 +102,7 @@ class TextGenerator:
 
     def whole(self, prompt: str, answer: Answer) -> str:
         """The text that was made, after its prompt where it continues that."""
-        return answer.text if self.objective.kind == "span" else prompt + answer.text
+        return answer.text if self.objective.kind in ("span", "denoising") else prompt + answer.text
 
     def _request(self, prompts: Sequence[str], new_tokens: int, stop: Sequence[str]) -> dict[str, Any]:
         read = [self._read(prompt) for prompt in prompts]
@@ -112,8 +113,8 @@ class TextGenerator:
     def _read(self, prompt: str) -> tuple[list[int], list[int]]:
         """What the encoder reads of a prompt, if there is one, and what the decoder begins with."""
         opens = self.tokenizer.document_id
-        if self.objective.kind == "span":
-            text = prompt if BLANK.search(prompt) else prompt + "<0>"
+        if self.objective.kind in ("span", "denoising"):
+            text = prompt if self.objective.kind == "denoising" or BLANK.search(prompt) else prompt + "<0>"
             # Parts in turn: text, number of a blank, text, ...
             parts = [self._blank(int(part)) if place % 2 else self._encoded(part) for place, part in enumerate(BLANK.split(text))]
             return [opens, *itertools.chain(*parts), opens], [opens]
@@ -127,6 +128,8 @@ class TextGenerator:
             raise ConfigError(f"--prompt {text!r}: {' '.join(str(error).split())}") from error
 
     def _blank(self, number: int) -> list[int]:
+        if self.objective.kind == "denoising":
+            return [self.tokenizer.mask_id]
         if number >= self.sentinels:
             raise ConfigError(f"blank <{number}> is past the last of objective.sentinels={self.sentinels}, <{self.sentinels - 1}>")
         return [self.vocab_size - 1 - number]

@@ -31,7 +31,7 @@ def write_tokenizer(
     Returns:
         Whether the tokenizer could be expressed.
     """
-    objective, masked = config.objective, config.objective.kind == "masked"
+    objective, masked = config.objective, config.objective.kind in ("masked", "denoising")
     if tokenizer.kind == "sentencepiece":
         if tokenizer.ids_needed(objective, config.data.rows) > tokenizer.vocab_size:
             return False

@@ -1,13 +1,16 @@
 """Two language models that read a row from both ends and share the token vectors and the softmax."""
 
+import jax
 import jax.numpy as jnp
 from flax import nnx
-from jaxtyping import Array, Int
+from jaxtyping import Array, Float, Int
 
 from zoo.config import ResolvedConfig
 from zoo.data.tokenizers import Tokenizer
+from zoo.layers.context import path_hash
 from zoo.models.head import Prediction
 from zoo.objectives.objective import Batch, Constants, Objective, Pass
+from zoo.objectives.sampled import Candidates, draw_candidates, sampled_cross_entropy
 
 
 class BidirectionalObjective(Objective):
@@ -15,6 +18,9 @@ class BidirectionalObjective(Objective):
 
     A batch is {"tokens": [B, T + 1]}: the forward model predicts the last T tokens of a row, the backward one the first T. The loss is
     the mean of both, so that it compares with that of one model. Tokens are read as the characters of "token_characters" [V, C].
+
+    With `objective.sampled_softmax` training scores each target against so many sampled ids only, the same ones for the whole batch
+    (see `zoo.objectives.sampled`); its loss is then below that of evaluation, which is always over all ids.
     """
 
     share = 0.5
@@ -36,6 +42,24 @@ class BidirectionalObjective(Objective):
         characters = constants["token_characters"][jnp.maximum(tokens, 0)]
         forward, backward = model(characters, tokens >= 0, how.dropout_key)
         return model.prediction(jnp.concatenate([forward[:, :-1], backward[:, 1:]], axis=1))
+
+    def drawn(self, seed: Int[Array, ""], step: Int[Array, ""]) -> dict[str, Candidates]:
+        """The ids that an update scores against, a function of (seed, step)."""
+        size = self.config.objective.sampled_softmax
+        if not size:
+            return {}
+        key = jax.random.fold_in(jax.random.fold_in(jax.random.key(seed), step), path_hash("objective/sampled_softmax"))
+        return {"candidates": draw_candidates(key, size, self.config.model.vocab_size)}
+
+    def entropy(
+        self, prediction: Prediction, targets: Int[Array, "B T"], weights: Float[Array, "B T"], constants: Constants, how: Pass
+    ) -> tuple[Float[Array, ""], Float[Array, ""]]:
+        """As `Objective.entropy`; in training over the sampled ids where asked for."""
+        objective = self.config.objective
+        if not (how.training and objective.sampled_softmax):
+            return super().entropy(prediction, targets, weights, constants, how)
+        loss = sampled_cross_entropy(prediction, targets, weights, constants["candidates"], objective.chunk_tokens)
+        return loss, jax.lax.stop_gradient(loss)
 
     def too_long(self, length: int) -> str | None:
         """A recurrent model reads rows of any length."""

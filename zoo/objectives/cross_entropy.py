@@ -41,7 +41,7 @@ def cross_entropy(
     return total, jax.lax.stop_gradient(entropy)
 
 
-def _chunks(x: Array, parts: int) -> Array:
+def in_chunks(x: Array, parts: int) -> Array:
     """[B, T, ...] -> [parts, B, T / parts, ...]: chunks run along the sequence, so that a sharded batch stays in place.
 
     A length that does not divide is filled up with zeros, which weigh nothing.
@@ -76,7 +76,7 @@ def _sums(hidden, head, bias, targets, weights, softcap, chunk_tokens, z_loss):
         sums = _chunk_loss(_flat(h, 1), head, bias, t.reshape(-1), w.reshape(-1), softcap, z_loss)[0]
         return jax.tree.map(jnp.add, totals, sums), None
 
-    chunks = tuple(_chunks(x, parts) for x in (hidden, targets, weights))
+    chunks = tuple(in_chunks(x, parts) for x in (hidden, targets, weights))
     return jax.lax.scan(body, (jnp.zeros((), jnp.float32),) * 2, chunks)[0]
 
 
@@ -104,7 +104,7 @@ def _forward(hidden, head, bias, targets, weights, softcap, chunk_tokens, z_loss
 
     zero = jnp.zeros((), jnp.float32)
     carry = ((zero, zero), jnp.zeros(head.shape[::-1], jnp.float32), None if bias is None else jnp.zeros(bias.shape, jnp.float32))
-    chunks = tuple(_chunks(x, parts) for x in (hidden, targets, weights))
+    chunks = tuple(in_chunks(x, parts) for x in (hidden, targets, weights))
     if parts == 1:
         (totals, d_head, d_bias), d_hidden = body(carry, tuple(x[0] for x in chunks))
         return totals, (d_hidden, d_head.T, d_bias)

@@ -1,7 +1,7 @@
 """What all objectives share: from a model's prediction and its targets to summed losses and the sums that turn them into metrics."""
 
 from collections.abc import Mapping
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -83,11 +83,22 @@ class Objective:
 
     def score_tokens(self, prediction: Prediction, batch: Batch, constants: Constants, how: Pass) -> tuple[Sums, Sums]:
         """The term "loss" and the sums that go with it, from a prediction of the targets."""
-        targets, objective = self.targets(batch), self.config.objective
+        targets = self.targets(batch)
         weights = (targets >= 0).astype(jnp.float32) * self.share
         targets = jnp.maximum(targets, 0)
-        loss, entropy = cross_entropy(prediction, targets, weights, objective.chunk_tokens, objective.z_loss if how.training else 0.0)
+        loss, entropy = self.entropy(prediction, targets, weights, constants, how)
         return {"loss": loss}, {"loss": entropy, "weight": weights.sum(), "bytes": (constants["token_bytes"][targets] * weights).sum()}
+
+    def entropy(
+        self, prediction: Prediction, targets: Int[Array, "B T"], weights: Float[Array, "B T"], constants: Constants, how: Pass
+    ) -> tuple[Float[Array, ""], Float[Array, ""]]:
+        """What a prediction of these targets loses, and its cross-entropy alone, as `zoo.objectives.cross_entropy` has them."""
+        objective = self.config.objective
+        return cross_entropy(prediction, targets, weights, objective.chunk_tokens, objective.z_loss if how.training else 0.0)
+
+    def drawn(self, seed: Int[Array, ""], step: Int[Array, ""]) -> dict[str, Any]:
+        """Further constants of one update: what is drawn anew in every step and is the same for all parts of its batch."""
+        return {}
 
     def read(self, batch: Batch) -> Int[Array, ""]:
         """Number of tokens of text that a batch goes through: by rows of T + 1 tokens that share one with the next row, T each."""
@@ -112,7 +123,7 @@ class Objective:
         Args:
             graph, params, stats: the model, split.
             batch: arrays with the rows first, as `zoo.data` makes them.
-            constants: `self.constants`, on the device.
+            constants: `self.constants`, on the device; in training with what `drawn` adds.
             dropout_key: None to drop nothing.
             training: statistics are updated, and the loss has all its terms; else its first term is the cross-entropy alone.
 

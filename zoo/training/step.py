@@ -74,6 +74,7 @@ def make_program(config: ResolvedConfig, objective: Objective, mesh: Mesh) -> Pr
     def train_step(state: State, batch: dict[str, Array], constants: dict[str, Array]) -> tuple[State, dict[str, Array]]:
         key = jax.random.fold_in(jax.random.key(constants["seed"]), state["step"]) if drops(config) else None
         weights = objective.weights(batch)
+        constants = {**constants, **objective.drawn(constants["seed"], state["step"])}
 
         def loss_of(params, stats, part, index):
             part_key = None if key is None else jax.random.fold_in(key, index)

@@ -13,6 +13,7 @@ from zoo.models import elmo, encoder_decoder, head, language_model
 from zoo.objectives.bidirectional import BidirectionalObjective
 from zoo.objectives.causal import CausalObjective
 from zoo.objectives.cross_entropy import cross_entropy
+from zoo.objectives.denoising import DenoisingObjective
 from zoo.objectives.masked import MaskedObjective
 from zoo.objectives.prefix import PrefixObjective
 from zoo.objectives.spans import SpanObjective
@@ -212,6 +213,8 @@ VARIANTS: tuple[Variant, ...] = (
         numpy("objectives/test_prefix.py::test_the_loss_is_that_of_every_row_alone"),)),
     Variant("span-corruption", "architecture", {"model.architecture": "encoder_decoder", "objective.kind": "span"}, source=SpanObjective,
             tests=(numpy("objectives/test_spans.py::test_the_loss_is_that_of_every_row_alone"),)),
+    Variant("denoising", "architecture", {"model.architecture": "encoder_decoder", "objective.kind": "denoising"},
+            source=DenoisingObjective, tests=(numpy("objectives/test_denoising.py::test_the_loss_is_that_of_every_row_alone"),)),
     choice("model.architecture", "elmo", "architecture", "elmo", {"objective.kind": "bidirectional"}, source=elmo.ELMo, tests=(
         BILM, numpy("models/test_elmo.py::test_a_model_is_its_equations"))),
     Variant("bidirectional-lm", "architecture", BASELINES["elmo"], source=BidirectionalObjective, tests=(

@@ -1,0 +1,29 @@
+"""Denoising: an encoder-decoder writes a whole row, of which it reads a corrupted form."""
+
+from jaxtyping import Array, Int
+
+from zoo.config import side
+from zoo.config.lengths import side_lengths
+from zoo.objectives.objective import Batch, past_the_table
+from zoo.objectives.spans import SpanObjective
+
+
+class DenoisingObjective(SpanObjective):
+    """-log p(y_t | y_<t, x), the mean over all tokens of the row y and its end; x is the row with some of its tokens hidden as in masked
+    language modelling (Raffel et al. 2020, section 3.3.1, "BERT-style", where 0.15 are chosen, of which 0.9 are masks and 0.1 random).
+
+    A batch is what `zoo.data.denoising.Denoising` makes: {"source": [B, T + 1], "targets": [B, T + 1]}, padded with -1. The decoder reads
+    the token that opens documents and the targets but the last. Padding is an empty slot that no token sees.
+    """
+
+    def read(self, batch: Batch) -> Int[Array, ""]:
+        """Number of tokens of text: those that are written, without the ends."""
+        targets = batch["targets"]
+        return (targets >= 0).sum() - (targets[:, 0] >= 0).sum()
+
+    def too_long(self, length: int) -> str | None:
+        """Both sides are one token longer than a row."""
+        sides = (("encoder", self.model.encoder), ("decoder", self.model.decoder))
+        both = zip(sides, side_lengths(self.config.objective, length), strict=True)
+        found = (past_the_table(side(self.config.model, name), module, tokens, f"the {name}'s ") for (name, module), tokens in both)
+        return next((why for why in found if why), None)

@@ -1,0 +1,91 @@
+"""A softmax over a few sampled ids in place of all of them, for training with large vocabularies."""
+
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float, Int, Key
+
+from zoo.models.head import Prediction
+from zoo.objectives.cross_entropy import in_chunks, number_of_chunks
+
+
+class Candidates(NamedTuple):
+    """Ids that all tokens of a batch are scored against.
+
+    Attributes:
+        ids: [S], no two alike.
+        threshold: the largest perturbed log p that was not enough to be sampled; -inf where all ids are.
+    """
+
+    ids: Int[Array, " S"]
+    threshold: Float[Array, ""]
+
+
+def log_uniform(ids: Int[Array, "..."], vocab_size: int) -> Float[Array, "..."]:
+    """log p(k), p(k) = (log(k + 2) - log(k + 1)) / log(V + 1): Zipf's law where ids are sorted by frequency, the most frequent first."""
+    return jnp.log(jnp.log1p(1 / (ids + 1.0)) / np.log(vocab_size + 1.0))
+
+
+def draw_candidates(key: Key[Array, ""], size: int, vocab_size: int) -> Candidates:
+    """Draws S different ids, as by drawing from p again and again until S are found.
+
+    They are those with the largest log p(k) + Gumbel noise, which has the same distribution (Kool et al. 2019, section 2).
+
+    Args:
+        key: of this draw.
+        size: S, at most V.
+        vocab_size: V.
+    """
+    perturbed = log_uniform(jnp.arange(vocab_size), vocab_size) + jax.random.gumbel(key, (vocab_size,))
+    if size == vocab_size:
+        return Candidates(jnp.arange(vocab_size), jnp.full((), -jnp.inf))
+    largest, ids = jax.lax.top_k(perturbed, size + 1)
+    return Candidates(ids[:size], largest[size])
+
+
+def log_expected_count(ids: Int[Array, "..."], candidates: Candidates, vocab_size: int) -> Float[Array, "..."]:
+    """log q(k), q(k) = 1 - exp(-exp(log p(k) - threshold)): the probability that an id passes the threshold.
+
+    The sum of f(k) / q(k) over the candidates is in the mean that of f(k) over all ids (Kool et al. 2019, section 4.1). With
+    n = exp(-threshold) it is 1 - exp(-n p(k)), about what 1 - (1 - p(k))^n is of n draws with replacement.
+    """
+    return jnp.log(-jnp.expm1(-jnp.exp(log_uniform(ids, vocab_size) - candidates.threshold)))
+
+
+def sampled_cross_entropy(
+    prediction: Prediction, targets: Int[Array, "B T"], weights: Float[Array, "B T"], candidates: Candidates, chunk_tokens: int
+) -> Float[Array, ""]:
+    """Sums over tokens of weight * (-log softmax(s)[target]) over the target and the candidates, in nats and float32.
+
+    s_k = logit_k - log q(k), the target's too; a candidate that is the target is left out (Jean et al. 2015; Jozefowicz et al. 2016,
+    section 3.1; Peters et al. 2018). With all ids as candidates this is the full softmax.
+
+    Args:
+        prediction: hidden states and the head, which has no cap.
+        targets, weights: as in `cross_entropy`.
+        candidates: shared by all tokens.
+        chunk_tokens: about how many tokens' scores exist at once; 0 for all of them.
+    """
+    hidden, matrix, bias, _ = prediction
+    V = matrix.shape[0]
+
+    def offsets(ids: Array) -> Array:
+        own = 0.0 if bias is None else bias[ids]
+        return own - log_expected_count(ids, candidates, V)
+
+    rows, added = matrix[candidates.ids].astype(hidden.dtype), offsets(candidates.ids)
+
+    def loss_of(h: Float[Array, "B C D"], t: Int[Array, "B C"], w: Float[Array, "B C"]) -> Float[Array, ""]:
+        scores = jnp.einsum("bcd,sd->bcs", h, rows, preferred_element_type=jnp.float32) + added
+        scores = jnp.where(candidates.ids == t[..., None], jnp.finfo(jnp.float32).min, scores)
+        own = jnp.einsum("bcd,bcd->bc", h, matrix[t].astype(h.dtype), preferred_element_type=jnp.float32) + offsets(t)
+        log_normalizer = jnp.logaddexp(jax.nn.logsumexp(scores, axis=-1), own)
+        return jnp.sum((log_normalizer - own) * w)
+
+    def body(total: Array, chunk: tuple[Array, Array, Array]) -> tuple[Array, None]:
+        return total + jax.checkpoint(loss_of, prevent_cse=False)(*chunk), None
+
+    parts = number_of_chunks(*targets.shape, chunk_tokens)
+    return jax.lax.scan(body, jnp.zeros((), jnp.float32), tuple(in_chunks(x, parts) for x in (hidden, targets, weights)))[0]
