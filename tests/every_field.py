@@ -2,6 +2,7 @@
 
 import functools
 import hashlib
+import json
 import re
 import string
 import tempfile
@@ -56,8 +57,47 @@ def vocabulary(*words):
     return str(path)
 
 
+@functools.cache
+def bad_text():
+    """The same with bytes that are no text in some lines."""
+    path = text().with_name("bad.txt")
+    path.write_bytes(text().read_bytes().replace(b"sheep", b"sh\xe9\xe9p", 5))
+    return f"text:{path}"
+
+
+@functools.cache
+def records():
+    """The same as records with two columns."""
+    path = text().with_name("records.jsonl")
+    words = text().read_text().split("\n\n")
+    path.write_text("\n".join(json.dumps({"text": line, "reversed": line[::-1]}) for line in words))
+    return f"jsonl:{path}"
+
+
+@functools.cache
+def hub():
+    """A folder with two subsets, `one` and `other`, of two splits each."""
+    folder = Path(tempfile.mkdtemp(dir=text().parent))
+    words = text().read_text().split("\n\n")
+    for number, name in enumerate(("one", "other")):
+        for part, place in (("train", number), ("test", number + 2)):
+            (folder / name).mkdir(exist_ok=True)
+            (folder / name / f"{part}.jsonl").write_text("\n".join(json.dumps({"text": line[place:]}) for line in words))
+    listed = "".join(f"- config_name: {name}\n  data_dir: {name}\n" for name in ("one", "other"))
+    (folder / "README.md").write_text(f"---\nconfigs:\n{listed}---\n")
+    return f"hf:{folder}"
+
+
+def mixture(*weights):
+    """A value of `data.mixture`."""
+    return tuple(f"{weight}*{source}" for weight, source in zip(weights, (records(), f"text:{vocabulary()}"), strict=True))
+
+
 # The value to compare with, where the default will not do. A function is called when it is needed.
-BEFORE = {"data.tokenizer.vocab_size": 270, "data.tokenizer.path": vocabulary}
+BEFORE = {"data.tokenizer.vocab_size": 270, "data.tokenizer.path": vocabulary, "data.bad_text": "replace", "data.hub.subset": "one",
+          "data.mixture": lambda: mixture(1, 9)}
+# Streamed, so that nothing is kept in the library's own cache.
+HUB = {"data.source": hub, "data.document_separator": "", "data.hub.streaming": True}
 # What else must be set for a field to be read at all.
 NEEDS = {
     "model.layers.pattern": {"model.num_layers": 2},
@@ -79,6 +119,9 @@ NEEDS = {
     "objective.sampled_softmax": ELMO, "objective.next_sentence": PAIRS, "data.rows": ENCODER,
     "objective.prefix_length": ENCODER_DECODER,
     **{f"objective.{name}": SPANS for name in ("noise_density", "mean_span_length", "sentinels")},
+    "data.mixture": {"data.source": "mixture"}, "data.bad_text": {"data.source": bad_text},
+    "data.column": {"data.source": records, "data.document_separator": ""},
+    "data.hub.split": HUB | {"data.hub.subset": "one"}, "data.hub.subset": HUB,
     "data.tokenizer.path": {"data.tokenizer.kind": "file"},
     "data.tokenizer.lowercase": {"data.tokenizer.kind": "wordpiece", "data.tokenizer.vocab_size": 300},
     "data.tokenizer.vocab_size": {"data.tokenizer.kind": "bpe"},
@@ -93,7 +136,9 @@ OTHER = {
     "model.attention.window": 3, "model.attention.features": 7, "model.attention.kernel": "xla", "model.ffn.hidden_dim": 40,
     "model.init.embedding_std": 0.5, "model.elmo.filters": (1, 8, 2, 8), "model.architecture": "encoder", "objective.kind": "masked",
     "objective.prefix_length": 5, "objective.mean_span_length": 1.0, "objective.mask_copies": 1, "objective.chunk_tokens": 4,
-    "data.document_separator": "e", "data.validation_fraction": 0.3, "data.tokenizer.kind": "characters", "data.tokenizer.vocab_size": 280,
+    "data.document_separator": "e", "data.column": "reversed", "data.mixture": lambda: mixture(9, 1),
+    "data.hub.split": "test", "data.hub.subset": "other", "data.hub.revision": "0" * 40, "data.hub.folder": "x",
+    "data.validation_fraction": 0.3, "data.tokenizer.kind": "characters", "data.tokenizer.vocab_size": 280,
     "data.tokenizer.path": lambda: vocabulary("sheep", "wolves"), "data.sequence_length": 8, "optimizer.clip_norm": 1e-3,
     "schedule.warmup_steps": 5, "training.accumulation_steps": 2, "training.eval_batches": 1,
 }

@@ -122,9 +122,11 @@ def test_the_tokenizers_sizes_are_the_data_package_s():
 def test_identity_is_of_what_changes_the_result():
     base = configs.resolve(configs.default())
     for path in configs.NOT_RESULT_RELEVANT:
-        field = configs.BY_PATH[path]
-        other = configs.resolve(configs.override(base, {path: 1 if field.default != 1 else 2}))
-        assert configs.identity(other) == configs.identity(base) or path == "mesh.data"
+        default = configs.BY_PATH[path].default
+        source = {"data.hub.streaming": "hf:x", "data.hub.folder": "tfds:x"}.get(path, "stdlib")
+        one, other = ({"data.source": source, path: value} for value in (default, {0: True, "": "x", 1: 2}.get(default, 1)))
+        one, other = (configs.resolve(configs.override(base, changes)) for changes in (one, other))
+        assert configs.identity(other) == configs.identity(one) or path == "mesh.data"
     assert configs.identity(resolve(seed=1)) != configs.identity(base)
     assert configs.identity(resolve(model__norm__kind="rmsnorm")) != configs.identity(base)
     # Whether a derived value is written out or left to be derived is no difference.
@@ -137,8 +139,8 @@ def test_field_table_is_sound():
         assert field.default != configs.AUTO or field.auto
         if field.when:
             chooser = configs.BY_PATH[field.when[0]]
-            known = SOURCES.keys() | {"mixture"} if chooser.path == "data.source" else chooser.choices
-            assert set(field.when[1]) <= ({True, False} if chooser.kind is bool else set(known))
+            names = {*SOURCES, "mixture"} if chooser.path == "data.source" else chooser.choices
+            assert set(field.when[1]) <= ({True, False} if chooser.kind is bool else set(names))
     assert set(configs.NOT_RESULT_RELEVANT) <= set(configs.BY_PATH)
 
 

@@ -4,6 +4,7 @@ This table is the only place where a field or a default is defined. Validation, 
 generated configs all read it. A module takes the part of the resolved config that is its own and re-declares nothing.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -22,7 +23,7 @@ class Field:
         choices: allowed names with one line each, for fields that pick an implementation.
         minimum, maximum: inclusive range of a number; `above` is an exclusive lower bound.
         auto: how an `auto` value is derived; empty where `auto` is not allowed.
-        when: (path, values): the field is read only when the field at `path` has one of `values`.
+        when: (path, values): the field is read only when the field at `path` has one of `values` (see `choices_made`).
         items: type of a tuple's items.
     """
 
@@ -38,6 +39,19 @@ class Field:
     when: tuple[str, tuple] | None = None
     items: type = int
 
+    def is_read(self, flat: Mapping[str, Any]) -> bool:
+        """Whether `when` holds in a flat config."""
+        return self.when is None or any(value in self.when[1] for value in choices_made(flat, self.when[0]))
+
+
+def choices_made(flat: Mapping[str, Any], path: str) -> tuple:
+    """What stands at a path; of `data.source` the kinds, which is what stands before a ":", also those of the entries of a mixture."""
+    if path != "data.source":
+        return (flat[path],)
+    entries = flat["data.mixture"] if flat[path] == "mixture" and isinstance(flat["data.mixture"], tuple | list) else ()
+    sources = [flat[path], *(str(entry).partition("*")[2].strip() for entry in entries)]
+    return tuple(str(source).partition(":")[0] for source in sources)
+
 
 NORMED = ("model.norm.kind", ("layernorm", "rmsnorm", "centering", "batchnorm"))
 DIVIDED = ("model.norm.kind", ("layernorm", "rmsnorm", "batchnorm"))
@@ -51,6 +65,8 @@ ELMO = ("model.architecture", ("elmo",))
 MASKED = ("objective.kind", ("masked",))
 HIDING = ("objective.kind", ("masked", "denoising"))
 SPANS = ("objective.kind", ("span",))
+RECORDS = ("data.source", ("jsonl", "parquet", "hf", "tfds"))
+SPLIT_IN_PARTS, HUB, TFDS = ("data.source", ("hf", "tfds")), ("data.source", ("hf",)), ("data.source", ("tfds",))
 
 # Schemes that add a vector to the embedding; the others act inside attention and may differ from layer to layer.
 EMBEDDED_POSITIONS = ("learned", "sinusoidal")
@@ -280,7 +296,14 @@ FIELDS: tuple[Field, ...] = (
           minimum=0, auto="a power of two that keeps a chunk's logits near 32 MB, at least 1024"),
     # Data
     Field("data.source", "stdlib", str,
-          "text: `stdlib` (the running Python's own library, no download), `text:PATH` (a file, folder or glob), or `mixture`"),
+          "text: `stdlib` (the running Python's own library, no download; `stdlib:docstrings`), `text:PATH`, `jsonl:PATH`, `parquet:PATH` "
+          "(a file, folder or glob), `hf:NAME` (Hugging Face; or a folder), `tfds:NAME`, `synthetic:TASK`, or `mixture`"),
+    Field("data.column", "text", str, "where a record has its text", when=RECORDS),
+    Field("data.hub.revision", "", str, "commit of a data set on the Hugging Face hub, 40 hex digits; a folder has none", when=HUB),
+    Field("data.hub.subset", "", str, "which of a data set's configurations; empty: its only or default one", when=HUB),
+    Field("data.hub.split", "train", str, "which of a data set's splits", when=SPLIT_IN_PARTS),
+    Field("data.hub.streaming", False, bool, "records are read as they arrive, without a copy on this disk", when=HUB),
+    Field("data.hub.folder", "", str, "where TFDS keeps its data sets; empty: its own default", when=TFDS),
     Field("data.mixture", (), tuple, 'weights and sources whose rows are mixed, e.g. "0.7*text:corpus.txt","0.3*stdlib"', items=str,
           when=("data.source", ("mixture",))),
     Field("data.bad_text", "error", str, "what happens to bytes that are not UTF-8 and to NUL characters", {
@@ -350,6 +373,6 @@ BY_PATH: dict[str, Field] = {field.path: field for field in FIELDS}
 
 # What does not change the result of a run, and so is no part of its identity: where and how it runs and how often it reports.
 NOT_RESULT_RELEVANT: tuple[str, ...] = (
-    "mesh.data", "mesh.fsdp", "mesh.tensor",
+    "data.hub.streaming", "data.hub.folder", "mesh.data", "mesh.fsdp", "mesh.tensor",
     "training.log_every", "training.eval_every", "training.checkpoint_every", "training.keep_checkpoints",
 )

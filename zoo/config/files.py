@@ -112,7 +112,7 @@ def override(config: Mapping[str, Any], changes: Mapping[str, Any]) -> ml_collec
         flat[path] = parse_value(field_at(path), value) if isinstance(value, str) else value
     for field in FIELDS:
         # What was set for a choice goes with that choice: another position scheme has no use for the length of a learned table.
-        if field.when and field.when[0] in changes and field.path not in changes and flat[field.when[0]] not in field.when[1]:
+        if field.when and field.when[0] in changes and field.path not in changes and not field.is_read(flat):
             flat[field.path] = field.default
     flat = {path: value for path, value in flat.items() if path in changes or not _stale(path, flat, changes)}
     if "model.layers.pattern" in changes and isinstance(flat["model.layers.pattern"], tuple | list):

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from typing import Any
 
-from zoo.config.fields import ATTENTION_KERNELS, AUTO, EMBEDDED_POSITIONS, OBJECTIVES_OF
+from zoo.config.fields import ATTENTION_KERNELS, AUTO, EMBEDDED_POSITIONS, OBJECTIVES_OF, choices_made
 from zoo.config.lengths import SpanLengths, side_lengths
 from zoo.config.scopes import KINDS, SIDES, scoped
 
@@ -260,8 +260,9 @@ def _rows(flat: dict[str, Any]) -> Iterator[str]:
 def _training(flat: dict[str, Any], scopes: dict[str, dict[str, Any]], vocab_size: int | None) -> Iterator[str]:
     """Data, budget and devices."""
     batch, accumulation = flat["data.batch_size"], flat["training.accumulation_steps"]
-    if flat["data.source"] == "stdlib" and flat["data.document_separator"]:
-        yield "data.document_separator has no effect with data.source=stdlib, where a file is a document; leave it empty"
+    if flat["data.document_separator"] and "text" not in choices_made(flat, "data.source"):
+        yield (f"data.document_separator has no effect with data.source={flat['data.source']}, whose documents are divided already; "
+               "leave it empty")
     if vocab_size and flat["model.vocab_size"] < vocab_size:
         more = ", [MASK] included" if flat["objective.kind"] in ("masked", "denoising") else ""
         yield f"model.vocab_size={flat['model.vocab_size']} is smaller than the tokenizer's {vocab_size} ids{more}"

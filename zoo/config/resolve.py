@@ -126,14 +126,14 @@ def _inert(flat: dict[str, Any], scopes: dict[str, dict[str, Any]]) -> Iterator[
         if field.path.startswith(UNREAD_BY.get(architecture, ("-",))):
             yield f"{field.path}={flat[field.path]!r} has no effect: model.architecture={architecture} does not read it; leave it at " \
                   f"{field.default!r}"
-        elif field.when and flat[field.when[0]] not in field.when[1]:
+        elif not field.is_read(flat):
             path, values = field.when
             yield (f"{field.path}={flat[field.path]!r} has no effect: it is read only when {path} is "
                    f"{' or '.join(map(str, values))}, and {path} is {flat[path]}; leave it at {field.default!r}")
     for scope, changes in scopes.items():
         for path in changes:
             condition = BY_PATH[path].when
-            if condition and (flat | changes)[condition[0]] not in condition[1]:
+            if not BY_PATH[path].is_read(flat | changes):
                 yield (f"{scoped(scope, path)}={changes[path]!r} has no effect: it is read only when {condition[0]} is "
                        f"{' or '.join(map(str, condition[1]))}, and there it is {(flat | changes)[condition[0]]}; leave it out")
 

@@ -5,8 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from zoo.data.masking import Masking
-from zoo.data.rows import Arrays
-from zoo.data.rows import PADDING
+from zoo.data.rows import PADDING, Arrays
 
 
 @dataclass(frozen=True)
@@ -23,7 +22,7 @@ class Denoising:
     masking: Masking
     end_id: int
 
-    def training_batch(self, rows: Arrays, indices: np.ndarray, epochs: np.ndarray, seed: int) -> dict[str, np.ndarray]:
+    def training_batch(self, rows: Arrays, indices: np.ndarray, epochs: np.ndarray, seed: int) -> Arrays:
         """Corrupts rows for training.
 
         Args:
@@ -37,11 +36,11 @@ class Denoising:
         """
         return self._sides(rows, self.masking.training_batch(rows, indices, epochs, seed))
 
-    def evaluation_batch(self, rows: Arrays, indices: np.ndarray) -> dict[str, np.ndarray]:
+    def evaluation_batch(self, rows: Arrays, indices: np.ndarray) -> Arrays:
         """Corrupts rows for evaluation, the same way every time and for every seed; as `training_batch`."""
         return self._sides(rows, self.masking.evaluation_batch(rows, indices))
 
-    def _sides(self, rows: Arrays, masked: Arrays) -> dict[str, np.ndarray]:
+    def _sides(self, rows: Arrays, masked: Arrays) -> Arrays:
         others = {name: array for name, array in rows.items() if name != "tokens"}
         return {**others, "source": self._ended(masked["tokens"]), "targets": self._ended(rows["tokens"])}
 

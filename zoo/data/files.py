@@ -22,13 +22,14 @@ BLOCK_BYTES = 1 << 22
 SAFE_CUT = re.compile(r"(?<=\S)(?=[ \n])")
 
 
-def find_files(argument: str, kind: str, example: str) -> list[Path]:
-    """The files that a source names: one file, every file of a folder, or those that match a pattern; sorted by path.
+def find_files(argument: str, kind: str, example: str, endings: tuple[str, ...] = ("",)) -> list[Path]:
+    """The files that a source names: one file, the files of a folder, or those that match a pattern; sorted by path.
 
     Args:
         argument: what follows the ":" of `data.source`.
         kind: what stands before it.
         example: a path as it could be, for the error.
+        endings: of a folder, only files whose names end so.
 
     Raises:
         ConfigError: there are none.
@@ -37,8 +38,9 @@ def find_files(argument: str, kind: str, example: str) -> list[Path]:
         raise ConfigError(f'data.source: "{kind}" needs a file, a folder or a pattern, e.g. "{kind}:{example}"')
     path = Path(argument).expanduser()
     if path.is_dir():
-        files = [entry for entry in path.iterdir() if entry.is_file() and not entry.name.startswith(".")]
-        problem = f'data.source: no files in the folder "{path}"; "{path}/**/*" would take those of its subfolders'
+        files = [entry for entry in path.iterdir() if entry.is_file() and not entry.name.startswith(".") and entry.name.endswith(endings)]
+        such = f" that end in {', '.join(filter(None, endings))}" if any(endings) else ""
+        problem = f'data.source: no files{such} in the folder "{path}"; "{path}/**/*" would take those of its subfolders'
     elif path.is_file():
         files, problem = [path], ""
     else:

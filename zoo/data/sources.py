@@ -15,6 +15,8 @@ import ml_collections
 
 from zoo.data.documents import Documents, Piece
 from zoo.data.files import BYTE_ORDER_MARK, file_pieces, find_files, suggestion
+from zoo.data.hubs import hugging_face, tensorflow_datasets
+from zoo.data.records import json_lines, parquet
 from zoo.data.text import TextPolicy
 from zoo.errors import ConfigError, did_you_mean
 
@@ -131,4 +133,11 @@ def _text(argument: str, data: Any) -> Documents:
     return Documents(read, name, data.bad_text)
 
 
-SOURCES = {"stdlib": Source("stdlib", _standard_library), "text": Source("text:PATH", _text)}
+SOURCES = {
+    "stdlib": Source("stdlib", _standard_library),
+    "text": Source("text:PATH", _text),
+    "jsonl": Source("jsonl:PATH", json_lines),
+    "parquet": Source("parquet:PATH", parquet),
+    "hf": Source("hf:NAME_OR_FOLDER", hugging_face),
+    "tfds": Source("tfds:NAME", tensorflow_datasets),
+}
