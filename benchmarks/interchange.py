@@ -86,8 +86,8 @@ def main() -> None:
         return
     print(f"checkpoint {found['checkpoint'] / 1e6:,.1f} MB\nmodules alone {found['modules'] / 1e6:,.0f} MB")
     for command in ("import", "export"):
-        more = found[f"{command}_more"]
-        print(f"{command}  {found[f'{command}_seconds']:.1f} s, {more / 1e6:,.0f} MB more: {more / found['checkpoint']:.2f} times the checkpoint")
+        seconds, more = (found[f"{command}_{what}"] for what in ("seconds", "more"))
+        print(f"{command}  {seconds:.1f} s, {more / 1e6:,.0f} MB more: {more / found['checkpoint']:.2f} times the checkpoint")
 
 
 if __name__ == "__main__":

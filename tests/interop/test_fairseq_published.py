@@ -2,6 +2,7 @@
 
 import functools
 import itertools
+import json
 import os
 import re
 import tempfile
@@ -111,10 +112,15 @@ def segmented(line):
     return " ".join(piece for word in line.split() for piece in pieces(word))
 
 
+def published_lines(name):
+    """The 200 lines of one side."""
+    return (SHARED / f"pairs200.{name}").read_text(encoding="utf-8").split("\n")[:200]
+
+
 def published_pairs(run):
     """The ids of the 200 published pairs, each closed by </s>."""
     source, target = read_published(run / "source_tokenizer.json"), load_tokenizer(run)
-    lines = [(SHARED / f"pairs200.{name}").read_text(encoding="utf-8").split("\n")[:200] for name in ("roman", "nqo")]
+    lines = [published_lines(name) for name in ("roman", "nqo")]
     return [tuple(np.r_[tokenizer.encode(segmented(line)), 2] for tokenizer, line in zip((source, target), pair, strict=True))
             for pair in zip(*lines, strict=True)]
 
@@ -178,3 +184,18 @@ def test_two_hundred_pairs_are_translated(published, forced):
         return trained.tokenizer.decode([id for id in ids if id != 2]).replace("@@ ", "").split()
 
     assert bleu([words(ids) for ids in found], [words(target) for target in targets]) > 95
+
+
+@pytest.mark.slow
+def test_the_command_translates_prepared_text(published):
+    sources = [published_lines("roman")[number] for number in (3, 4)]
+    arguments = [part for line in sources for part in ("--prompt", segmented(line))]
+    code, out, errors = zoo("generate", published[0], *arguments, "--beams", "4", "--json")
+    assert (code, errors) == (0, [])
+    for answer, number in zip(map(json.loads, out.splitlines()), (3, 4), strict=True):
+        # All but the figure in front.
+        assert answer["stopped"]
+        assert answer["text"].split()[1:] == segmented(published_lines("nqo")[number]).split()[1:]
+    code, _, errors = zoo("generate", published[0], "--prompt", sources[0])
+    assert (code, len(errors)) == (2, 1)
+    assert "is no token of the run's source_tokenizer.json" in errors[0]

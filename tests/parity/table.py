@@ -145,7 +145,7 @@ def main(names: list[str]) -> None:
                 raise SystemExit(f"{system.name}: {published.source} has {found:,} parameters, published are {published.count:,}")
         figures[system.name] = measured
         jax.clear_caches()
-    sections = {name: section.measure() if name in names or not (names and kept[name]) else kept[name] for name, section in SECTIONS.items()}
+    sections = {name: kept[name] if names and name not in names and kept[name] else section.measure() for name, section in SECTIONS.items()}
     FILE.write_text(render(figures, sections), encoding="utf-8")
 
 
