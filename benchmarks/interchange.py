@@ -1,9 +1,10 @@
 """Seconds and peak memory of `zoo import` and `zoo export` for a checkpoint of BERT base's size, 110 million random numbers.
 
-    python benchmarks/interchange.py [--smoke]
+    python benchmarks/interchange.py [--smoke] [--json]
 
 Memory is the largest resident set of the command's process, less that of a process that only imports the same modules and starts the
 device; it is told as a multiple of the checkpoint's size. `--smoke` takes a small model, to see that the benchmark works.
+`--json` prints one object instead of lines.
 """
 
 import argparse
@@ -53,11 +54,8 @@ def make_checkpoint(folder: Path, sizes: dict[str, int]) -> None:
     (folder / "vocab.txt").write_text("\n".join(["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]) + "\n")
 
 
-def main() -> None:
-    """Command line."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--smoke", action="store_true", help="a small model")
-    sizes = SMOKE if parser.parse_args().smoke else BERT_BASE
+def measure(sizes: dict[str, int]) -> dict[str, float]:
+    """Bytes of the checkpoint and of the modules alone; of each command, seconds and bytes beyond those of the modules."""
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         (folder / "source").mkdir()
@@ -65,17 +63,31 @@ def main() -> None:
         maker = multiprocessing.get_context("spawn").Process(target=make_checkpoint, args=(folder / "source", sizes))
         maker.start()
         maker.join()
-        size = (folder / "source" / "model.safetensors").stat().st_size
-        print(f"checkpoint {size / 1e6:,.1f} MB")
         environment = {"ZOO_CACHE": str(folder / "cache"), "PYTHONPATH": str(ROOT), "JAX_PLATFORMS": "cpu"}
         _, baseline = run(["-c", MODULES], environment)
-        print(f"modules alone {baseline / 1e6:,.0f} MB")
+        found = {"checkpoint": (folder / "source" / "model.safetensors").stat().st_size, "modules": baseline}
         commands = {"import": ["-m", "zoo.cli.main", "import", f"hf:{folder / 'source'}", "--out", str(folder / "run")],
                     "export": ["-m", "zoo.cli.main", "export", str(folder / "run"), "--out", str(folder / "written")]}
         for command, arguments in commands.items():
             seconds, peak = run(arguments, environment)
-            more = peak - baseline
-            print(f"{command}  {seconds:.1f} s, {more / 1e6:,.0f} MB more: {more / size:.2f} times the checkpoint")
+            found |= {f"{command}_seconds": seconds, f"{command}_more": peak - baseline}
+    return found
+
+
+def main() -> None:
+    """Command line."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--smoke", action="store_true", help="a small model")
+    parser.add_argument("--json", action="store_true", help="print one JSON object")
+    args = parser.parse_args()
+    found = measure(SMOKE if args.smoke else BERT_BASE)
+    if args.json:
+        print(json.dumps(found))
+        return
+    print(f"checkpoint {found['checkpoint'] / 1e6:,.1f} MB\nmodules alone {found['modules'] / 1e6:,.0f} MB")
+    for command in ("import", "export"):
+        seconds, more = (found[f"{command}_{what}"] for what in ("seconds", "more"))
+        print(f"{command}  {seconds:.1f} s, {more / 1e6:,.0f} MB more: {more / found['checkpoint']:.2f} times the checkpoint")
 
 
 if __name__ == "__main__":

@@ -11,6 +11,7 @@ from tests.checkpoints_of_others import zoo
 from zoo import config as configs
 from zoo.data.published import read_published
 from zoo.data.tokenizers import load_tokenizer
+from zoo.decoding import Generator, stop_table
 from zoo.errors import ConfigError
 from zoo.interop.fairseq import config_of, dictionary, rules
 from zoo.interop.mapping import from_zoo
@@ -146,6 +147,36 @@ def test_dictionaries_that_do_not_fit(changes, words, tmp_path):
     code, _, errors = zoo("import", f"fairseq:{folder}", "--out", tmp_path / "run")
     assert code in (2, 3)
     assert words in errors[0]
+
+
+def test_prompts_are_read_by_the_source_s_dictionary(tmp_path):
+    """As fairseq translates: the source and </s> to the encoder, </s> to the decoder."""
+    folder, _ = write(tmp_path / "source")
+    run = tmp_path / "run"
+    assert zoo("import", f"fairseq:{folder}", "--out", run)[0] == 0
+    command = ["generate", run, "--new-tokens", "6"]
+    code, out, errors = zoo(*command, "--prompt", "e1@@ e0@@ e4@@", "--prompt", "e2@@", "--beams", "2", "--json")
+    assert (code, errors) == (0, [])
+    trained = load_trained(run)
+    made = Generator(trained.objective.model, trained.params, trained.stats).beam_search(
+        [[2], [2]], 6, beams=2, stop=stop_table(TARGET, [0, 1, 2, 3]), sources=[[5, 4, 8, 2], [6, 2]])
+    answers = [json.loads(line) for line in out.splitlines()]
+    assert [answer["tokens"] for answer in answers] == made.lengths[:, 0].tolist()
+    for answer, tokens, score in zip(answers, made.tokens[:, 0], made.scores[:, 0], strict=True):
+        assert answer["text"] == " ".join(f"f{id - 4}@@" for id in tokens if id >= 4)
+        assert answer["score"] == pytest.approx(score, rel=1e-5)
+    assert answers[0]["score"] != answers[1]["score"]
+    # Without their prompts.
+    code, out, _ = zoo(*command, "--prompt", "e1@@ e0@@ e4@@", "--prompt", "e2@@ <unk>", "--beams", "2")
+    assert (code, out.split("---\n")[0].rstrip("\n")) == (0, answers[0]["text"])
+    code, out, errors = zoo(*command, "--prompt", "e1@@ f1@@")
+    assert (code, out, len(errors)) == (2, "", 1)
+    assert "--prompt 'e1@@ f1@@': 'f1@@' is no token of the run's source_tokenizer.json; this model reads tokens with spaces" in errors[0]
+    text = tmp_path / "text.txt"
+    text.write_text("f1@@ f2@@ f3@@ f4@@ " * 200)
+    code, out, errors = zoo("eval", run, "--text", text, "--sample", "3", "--prompt", "e1@@", "--lengths", "16")
+    assert code == 0
+    assert errors == ["note: rows of one text, in the target's tokens, are cut in two: this is no loss of translations (see zoo generate)"]
 
 
 def test_no_class_of_transformers_is_one_of_these(tmp_path):

@@ -1,5 +1,7 @@
 """The rules between our parameters and named tensors: arrangements by hand, both directions, and every problem named at once."""
 
+import weakref
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -14,6 +16,7 @@ from zoo.interop.mapping import (
     Copy,
     Rule,
     Skip,
+    Transform,
     flatten,
     from_zoo,
     fused,
@@ -147,6 +150,23 @@ def test_only_a_whole_name_is_skipped():
 def test_rules_that_are_not_one_to_one_are_a_mistake_of_ours(rules):
     with pytest.raises(ValueError, match="not one to one"):
         from_zoo(rules, PARAMS)
+
+
+def test_parameters_are_let_go_when_their_tensors_are_made():
+    """With `release`, so that an export holds the model once and not twice."""
+    params = {"first": numbers(2, 3, 4), "second": numbers(2, 3, 4)}
+    alive = {name: weakref.ref(array) for name, array in params.items()}
+    seen = []
+
+    def joined(parts):
+        seen.append([name for name in alive if alive[name]() is not None])
+        return parts[0].T
+
+    rules = [Rule("{layer}." + name, (name,), Transform(lambda x: (x.T,), joined), (0, 1)) for name in params]
+    tensors = from_zoo(rules, params, release=True)
+    assert seen == [["first", "second"]] * 2 + [["second"]] * 2
+    assert params == {}
+    np.testing.assert_array_equal(tensors["1.second"], numbers(2, 3, 4)[1].T)
 
 
 def test_dense_layers_and_norms_have_what_the_config_gives_them():

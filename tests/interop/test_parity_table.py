@@ -2,8 +2,9 @@
 
 import pytest
 
+from tests.parity import cached, memory
 from tests.parity.systems import COMPARISONS, SYSTEMS
-from tests.parity.table import FILE, ROOT, ROWS, count, render, written
+from tests.parity.table import FILE, ROOT, ROWS, count, render, written, written_sections
 from zoo.config import import_file
 
 COUNTS = [(system, published) for system in ROWS for published in system.published]
@@ -22,8 +23,16 @@ def test_the_table_has_every_system_and_no_figure_above_its_tolerance():
         assert any(character.isdigit() for character in library)
 
 
+def test_the_sections_have_every_case_and_no_figure_above_its_limit():
+    found = written_sections()
+    assert set(found["cached"]) == set(cached.CASES)
+    assert max(found["cached"].values()) <= cached.TOLERANCE
+    assert set(found["memory"]) == set(memory.LIMITS)
+    assert all(float(found["memory"][command][2]) <= limit for command, limit in memory.LIMITS.items())
+
+
 def test_the_table_is_what_the_command_would_write():
-    assert FILE.read_text(encoding="utf-8") == render(written())
+    assert FILE.read_text(encoding="utf-8") == render(written(), written_sections())
 
 
 def test_every_config_file_has_a_line_and_every_control_too():

@@ -1,7 +1,9 @@
-"""docs/parity.md: every system, what it was compared with, how far apart they were, and parameter counts that were met.
+"""docs/parity.md: every system, what it was compared with, how far apart they were, and parameter counts that were met; then what was
+written and read again, decoded with a cache, and how much memory an import takes.
 
     python -m tests.parity.table             runs all comparisons and writes the file
     python -m tests.parity.table gpt2 t5     these and new ones only; the others keep their figures
+    python -m tests.parity.table cached      likewise for a section: cached, memory
 
 What does not need the references (systems, settings, counts) is computed again by a default test, which then expects the same file.
 """
@@ -15,7 +17,7 @@ from pathlib import Path
 
 import jax
 
-from tests.parity import round_trips
+from tests.parity import cached, memory, round_trips
 from tests.parity.systems import COMPARISONS, SYSTEMS, Comparison, Published, System
 from tests.stored_outputs import read
 from zoo.config import load, resolve
@@ -27,6 +29,7 @@ from zoo.models.functional import split
 ROOT = Path(__file__).parents[2]
 FILE = ROOT / "docs" / "parity.md"
 ROWS = (*SYSTEMS, *COMPARISONS)
+SECTIONS = {"cached": cached, "memory": memory}
 # Largest difference of outputs and of gradients, if there are any, and the library and its version.
 Measured = tuple[float, float | None, str]
 ROW = re.compile(r"\| `([^`]+)` \|[^|]*\| ([^|]+) \| (\S+) \| (\S+) \|")
@@ -84,11 +87,12 @@ def row(system: System | Comparison, measured: Measured) -> str:
     return f"| {' | '.join(cells)} |\n"
 
 
-def render(figures: Mapping[str, Measured]) -> str:
-    """The whole file."""
+def render(figures: Mapping[str, Measured], sections: Mapping[str, Mapping]) -> str:
+    """The whole file, from the figures of systems and of sections."""
     tolerances = sorted({system.tolerance for system in ROWS})
     text = INTRODUCTION.format(tolerance=" or ".join(map(rounded, tolerances)) + (" where the test says so" if len(tolerances) > 1 else ""))
-    return text + HEADER + "".join(row(system, figures[system.name]) for system in ROWS) + round_trips.section()
+    return text + HEADER + "".join(row(system, figures[system.name]) for system in ROWS) + round_trips.section() + "".join(
+        SECTIONS[name].section(found) for name, found in sections.items())
 
 
 def written() -> dict[str, Measured]:
@@ -99,6 +103,12 @@ def written() -> dict[str, Measured]:
         library = read(name)[0]["library"] if name in stored else reference.rpartition(", ")[2]
         found[name] = float(output), None if gradient == NOTHING else float(gradient), library
     return found
+
+
+def written_sections() -> dict[str, Mapping]:
+    """What the file has in its sections."""
+    text = FILE.read_text(encoding="utf-8")
+    return {name: section.written(text) for name, section in SECTIONS.items()}
 
 
 def measure(system: System | Comparison) -> Measured | None:
@@ -112,8 +122,10 @@ def measure(system: System | Comparison) -> Measured | None:
 
 
 def main(names: list[str]) -> None:
-    """Measures the systems named, or all, and writes the file; those that are not named keep the figures that it has."""
-    before = written()
+    """Measures the systems and sections named, or all, and writes the file; those that are not named keep the figures that it has."""
+    if unknown := set(names) - {system.name for system in ROWS} - set(SECTIONS):
+        raise SystemExit(f"no system or section is called {', '.join(sorted(unknown))}")
+    before, kept = written(), written_sections()
     figures = dict(before) if names else {}
     for system in ROWS:
         if names and system.name not in names and system.name in figures:
@@ -133,7 +145,8 @@ def main(names: list[str]) -> None:
                 raise SystemExit(f"{system.name}: {published.source} has {found:,} parameters, published are {published.count:,}")
         figures[system.name] = measured
         jax.clear_caches()
-    FILE.write_text(render(figures), encoding="utf-8")
+    sections = {name: kept[name] if names and name not in names and kept[name] else section.measure() for name, section in SECTIONS.items()}
+    FILE.write_text(render(figures, sections), encoding="utf-8")
 
 
 if __name__ == "__main__":

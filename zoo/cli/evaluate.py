@@ -72,6 +72,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     config = trained.config
     streams = text_streams(trained, args)
     constants = trained.program.constants(config.seed)
+    if trained.source_tokenizer is not None:
+        print("note: rows of one text, in the target's tokens, are cut in two: this is no loss of translations (see zoo generate)",
+              file=sys.stderr)
     result = {"run": str(args.run), "step": trained.step, "text": str(args.text) if args.text else "held-out split", "lengths": {}}
     batching = data.Batching(config, trained.tokenizer)
     for length in args.lengths or [config.data.sequence_length]:
@@ -118,7 +121,8 @@ def sampled_text(trained, args: argparse.Namespace) -> str:
     from zoo.decoding import Sampling
     from zoo.decoding.text import TextGenerator
 
-    generator = TextGenerator(trained.config, trained.tokenizer, trained.objective.model, trained.params, trained.stats)
+    generator = TextGenerator(trained.config, trained.tokenizer, trained.objective.model, trained.params, trained.stats,
+                              trained.source_tokenizer)
     fits = generator.longest([args.prompt], args.sample) <= generator.trained_length
     cache = fits and generator.generator.why_not_cached() is None
     (answer,) = generator.sample([args.prompt], args.sample, Sampling(args.temperature, args.top_k), args.seed, cache=cache)

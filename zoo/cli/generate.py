@@ -10,7 +10,8 @@ from zoo.errors import ConfigError, DataError
 
 DESCRIPTION = """Makes texts with a trained run. A decoder continues the prompt. An encoder-decoder reads it: trained with
 objective.kind=prefix it continues it, with objective.kind=span it fills the blanks <0>, <1>, ... in it (without any, one at its end),
-with objective.kind=denoising it writes it again, blanks filled. A text ends where the model opens another document, at a --stop, or
+with objective.kind=denoising it writes it again, blanks filled. A translation model imported from fairseq translates it: its prompt is
+tokens of its source's dictionary, with spaces between. A text ends where the model opens another document, at a --stop, or
 after --new-tokens."""
 EXAMPLES = """examples:
   zoo generate runs/first --prompt "def "
@@ -52,7 +53,8 @@ def run(args: argparse.Namespace) -> int:
     from zoo.training.restore import load_trained
 
     trained = load_trained(args.run, args.step)
-    generator = TextGenerator(trained.config, trained.tokenizer, trained.objective.model, trained.params, trained.stats)
+    generator = TextGenerator(trained.config, trained.tokenizer, trained.objective.model, trained.params, trained.stats,
+                              trained.source_tokenizer)
     common = {"prompts": prompts, "new_tokens": args.new_tokens, "stop": args.stop, "cache": not args.no_cache}
     if args.beams is not None:
         answers = generator.beam_search(beams=args.beams, length_penalty=how["length_penalty"], **common)

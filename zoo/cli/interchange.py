@@ -64,11 +64,11 @@ def run_import(args: argparse.Namespace) -> int:
 
 def run_export(args: argparse.Namespace) -> int:
     """Exports, and says as what."""
-    from zoo.interop.exporting import export_run, parameters
+    from zoo.interop.exporting import export_run
 
     changes = configs.parse_overrides(args.overrides)
     run, expressed, tokenizer = export_run(args.run, args.out, args.class_name, args.step, changes)
-    print(f"{args.out}: {expressed.class_name}, {parameters(run):,} parameters of step {run.step}")
+    print(f"{args.out}: {expressed.class_name}, {run.parameters:,} parameters of step {run.step}")
     if not tokenizer:
         print(f"no tokenizer.json: a tokenizer of kind {run.tokenizer.kind} cannot be written for another library")
     return 0

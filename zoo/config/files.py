@@ -68,6 +68,8 @@ def split_spec(spec: str) -> tuple[Path, str | None]:
 def load(spec: str) -> ml_collections.ConfigDict:
     """Loads an unresolved config from `FILE.py[:argument]` or from a run's `config.json` (which executes nothing).
 
+    In the latter a `data.tokenizer.path` of "." is the run's own folder, wherever that is now, and so is one that is no longer there.
+
     Raises:
         ConfigError: if the file is missing, broken, or has no `get_config`.
     """
@@ -86,7 +88,7 @@ def load(spec: str) -> ml_collections.ConfigDict:
             raise ConfigError(f"config file {path} is not a config: {error}") from error
         if unknown := [name for name in flat if field_at(name) is None]:
             raise ConfigError([f"config file {path}: unknown field {name}{did_you_mean(name, known_paths(name))}" for name in unknown])
-        return from_flat({**flatten(default()), **flat})
+        return from_flat(_with_own_tokenizer({**flatten(default()), **flat}, path.parent))
     module = import_file(path, "config file")
     if not hasattr(module, "get_config"):
         raise ConfigError(f"config file {path} has no function get_config")
@@ -94,6 +96,15 @@ def load(spec: str) -> ml_collections.ConfigDict:
     if not isinstance(config, ml_collections.ConfigDict):
         raise ConfigError(f"config file {path}: get_config returned {type(config).__name__}, expected a ConfigDict")
     return config
+
+
+def _with_own_tokenizer(flat: dict[str, Any], folder: Path) -> dict[str, Any]:
+    """Every run keeps its tokenizer, so that it can be moved, and what it was made of may go."""
+    path = flat["data.tokenizer.path"]
+    if flat["data.tokenizer.kind"] != "file" or not isinstance(path, str) or not path:
+        return flat
+    lost = not Path(path).exists() and (folder / "tokenizer.json").is_file()
+    return flat | {"data.tokenizer.path": str(folder.resolve())} if path == "." or lost else flat
 
 
 def override(config: Mapping[str, Any], changes: Mapping[str, Any]) -> ml_collections.ConfigDict:

@@ -21,6 +21,8 @@ MASKS = ("[MASK]", "<mask>")
 SEPARATORS = ("[SEP]", "</s>")
 # Special tokens of files that only list a vocabulary.
 LISTED = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "<s>", "<pad>", "</s>", "<unk>", "<mask>", "<|endoftext|>")
+# What a run keeps beside its tokenizer.json where the encoder reads text in another vocabulary than the decoder writes.
+SOURCE_FILE = "source_tokenizer.json"
 READ = "tokenizer.json, vocab.txt, vocab.json with merges.txt, or a SentencePiece .model"
 
 

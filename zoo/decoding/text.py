@@ -1,6 +1,7 @@
 """Text out of a trained run: prompts to tokens, tokens to text."""
 
 import itertools
+import math
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -11,6 +12,7 @@ import numpy as np
 
 from zoo.config import ResolvedConfig
 from zoo.config.lengths import side_lengths
+from zoo.data.published import SOURCE_FILE
 from zoo.data.tokenizers import Tokenizer
 from zoo.decoding.choosing import Sampling
 from zoo.decoding.generator import Generator
@@ -18,6 +20,8 @@ from zoo.decoding.stopping import stop_table
 from zoo.errors import ConfigError, DataError
 from zoo.models.functional import Params, Stats
 
+# fairseq's names of what ends a text and of what no other token stands for.
+END, UNKNOWN = "</s>", "<unk>"
 BLANK = re.compile(r"<(\d+)>")
 
 
@@ -44,28 +48,35 @@ class TextGenerator:
     causal: the model continues the prompt, which begins a document. prefix: the encoder reads the prompt, and the decoder goes on from
     its last token. span: the encoder reads the prompt with a sentinel for every blank, "<0>", "<1>", ..., and where there is none with
     one at the end; the decoder writes what belongs there, "<0> ... <1> ...". denoising: the encoder reads the prompt with [MASK] for every
-    blank, and the decoder writes the whole text. A text ends at the first token that stands for no text: where
-    the model opens another document, or where a published tokenizer has an end of its own.
+    blank, and the decoder writes the whole text. A model with a tokenizer for its source translates: the encoder reads the prompt and
+    </s>, and the decoder begins with </s>, as fairseq's do. A text ends at the first token that stands for no text: where the model
+    opens another document, or where a published tokenizer has an end of its own.
 
     Args:
         config: resolved, of the run.
         tokenizer: of the run.
         model, params, stats: the model, abstract, and its values.
+        source_tokenizer: of what the encoder reads, where it is another one than the decoder's.
 
     Attributes:
-        trained_length: most tokens that the decoder read at once in training; without a cache it reads no more.
+        trained_length: most tokens that the decoder read at once in training; without a cache it reads no more. Infinite if unknown.
 
     Raises:
         ConfigError: for a model that does not generate.
     """
 
-    def __init__(self, config: ResolvedConfig, tokenizer: Tokenizer, model: Any, params: Params, stats: Stats):
-        self.tokenizer, self.objective = tokenizer, config.objective
+    def __init__(
+        self, config: ResolvedConfig, tokenizer: Tokenizer, model: Any, params: Params, stats: Stats,
+        source_tokenizer: Tokenizer | None = None,
+    ):  # fmt: skip
+        self.tokenizer, self.source_tokenizer, self.objective = tokenizer, source_tokenizer, config.objective
         both, length = config.model.architecture == "encoder_decoder", config.data.sequence_length
-        self.trained_length = side_lengths(config.objective, length)[1] if both else length
+        self.trained_length: float = side_lengths(config.objective, length)[1] if both else length
+        if source_tokenizer is not None:
+            self.trained_length = math.inf
         self.sentinels = config.objective.sentinels if config.objective.kind == "span" else 0
         self.vocab_size = tokenizer.vocab_size + self.sentinels
-        self.generator = Generator(model, params, stats, self.trained_length)
+        self.generator = Generator(model, params, stats, None if source_tokenizer is not None else self.trained_length)
 
     def longest(self, prompts: Sequence[str], new_tokens: int) -> int:
         """Most tokens that the decoder would read of any text."""
@@ -102,7 +113,8 @@ class TextGenerator:
 
     def whole(self, prompt: str, answer: Answer) -> str:
         """The text that was made, after its prompt where it continues that."""
-        return answer.text if self.objective.kind in ("span", "denoising") else prompt + answer.text
+        again = self.objective.kind in ("span", "denoising") or self.source_tokenizer is not None
+        return answer.text if again else prompt + answer.text
 
     def _request(self, prompts: Sequence[str], new_tokens: int, stop: Sequence[str]) -> dict[str, Any]:
         read = [self._read(prompt) for prompt in prompts]
@@ -112,6 +124,8 @@ class TextGenerator:
 
     def _read(self, prompt: str) -> tuple[list[int], list[int]]:
         """What the encoder reads of a prompt, if there is one, and what the decoder begins with."""
+        if self.source_tokenizer is not None:
+            return self._source(prompt), self.tokenizer.encode(END).tolist()
         opens = self.tokenizer.document_id
         if self.objective.kind in ("span", "denoising"):
             text = prompt if self.objective.kind == "denoising" or BLANK.search(prompt) else prompt + "<0>"
@@ -126,6 +140,16 @@ class TextGenerator:
             return self.tokenizer.encode(text).tolist()
         except (DataError, UnicodeEncodeError) as error:
             raise ConfigError(f"--prompt {text!r}: {' '.join(str(error).split())}") from error
+
+    def _source(self, prompt: str) -> list[int]:
+        """A text to be translated: tokens of a dictionary, which nobody but the model's makers can cut a plain text into."""
+        unknown = self.source_tokenizer.encode(UNKNOWN).tolist()
+        for token in prompt.split():
+            if token != UNKNOWN and self.source_tokenizer.encode(token).tolist() == unknown:
+                raise ConfigError(f"--prompt {prompt!r}: {token!r} is no token of the run's {SOURCE_FILE}; this model reads tokens with "
+                                  "spaces between, as it was trained on them, with @@ at the end of one that its word goes on after "
+                                  f"({UNKNOWN} stands for any other)")
+        return self.source_tokenizer.encode(f"{prompt} {END}").tolist()
 
     def _blank(self, number: int) -> list[int]:
         if self.objective.kind == "denoising":

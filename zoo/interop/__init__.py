@@ -89,8 +89,14 @@ def import_weights(class_name: str | Importer, config: ResolvedConfig, tensors: 
 
 
 def export_weights(
-    class_name: str | Importer, config: ResolvedConfig, params: Mapping[str, Any], stats: Mapping[str, Any]
+    class_name: str | Importer, config: ResolvedConfig, params: dict[str, Any], stats: dict[str, Any], release: bool = False
 ) -> dict[str, Any]:
-    """The tensors of a class, from a model's parameters and statistics: what `import_weights` undoes."""
-    importer = importer_of(class_name)
-    return from_zoo([*importer.rules(config.model), *importer.statistics(config.model)], nest(flatten(params) | flatten(stats)))
+    """The tensors of a class, from a model's parameters and statistics: what `import_weights` undoes.
+
+    With `release` both are empty afterwards: see `from_zoo`.
+    """
+    both = nest(flatten(params) | flatten(stats))
+    if release:
+        params.clear()
+        stats.clear()
+    return from_zoo([*importer_of(class_name).rules(config.model), *importer_of(class_name).statistics(config.model)], both, release)

@@ -34,15 +34,17 @@ class Run:
         config: resolved.
         tokenizer: its own.
         step: updates that the parameters have had.
-        params, stats: nested dicts of arrays.
+        parameters: how many these are.
+        params, stats: nested dicts of arrays; empty once they are exported.
         imported: what its meta.json, or that of the run that it started from, says of where it came from; empty if from nowhere.
     """
 
     config: ResolvedConfig
     tokenizer: Tokenizer
     step: int
-    params: Mapping[str, Any]
-    stats: Mapping[str, Any]
+    parameters: int
+    params: dict[str, Any]
+    stats: dict[str, Any]
     imported: Mapping[str, Any]
 
 
@@ -74,7 +76,8 @@ def read_run(folder: Path, step: str = "latest", changes: Mapping[str, Any] | No
     device = jax.sharding.SingleDeviceSharding(jax.devices()[0])
     abstract = jax.tree.map(lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=device), {"params": params, "stats": stats})
     weights, number = read_weights(folder, abstract, step)
-    return Run(config, tokenizer, number, weights["params"], weights["stats"], _imported(folder))
+    count = sum(int(np.prod(leaf.shape)) for leaf in jax.tree.leaves(params))
+    return Run(config, tokenizer, number, count, weights["params"], weights["stats"], _imported(folder))
 
 
 def _imported(folder: Path) -> Mapping[str, Any]:
@@ -116,7 +119,8 @@ def export_run(folder: Path, out: Path, class_name: str | None = None, step: str
         expressed = choose(run.config, class_name, recorded, run.imported.get("config"))
         same = expressed.class_name == recorded
         write_json(temporary / "config.json", _settings(run, expressed, same))
-        write_tensors(temporary / "model.safetensors", export_weights(expressed.class_name, run.config, run.params, run.stats))
+        tensors = export_weights(expressed.class_name, run.config, run.params, run.stats, release=True)
+        write_tensors(temporary / "model.safetensors", tensors)
         written = write_tokenizer(
             temporary, run.tokenizer, run.config,
             run.imported.get("tokenizer_config") if same else None, run.imported.get("files", {}))
@@ -139,8 +143,3 @@ def _special_ids(run: Run, settings: Mapping[str, Any]) -> dict[str, Any]:
     if run.config.model.architecture == "encoder_decoder":
         found |= {"decoder_start_token_id": opens, "forced_eos_token_id": None, "forced_bos_token_id": None}
     return found
-
-
-def parameters(run: Run) -> int:
-    """Number of a run's parameters."""
-    return sum(int(np.prod(leaf.shape)) for leaf in jax.tree.leaves(dict(run.params)))

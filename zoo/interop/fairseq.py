@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from zoo.config import ResolvedConfig
-from zoo.data.published import PublishedTokenizer
+from zoo.data.published import SOURCE_FILE, PublishedTokenizer
 from zoo.errors import ConfigError, DataError
 from zoo.interop import bart
 from zoo.interop.importing import Found, Weights
@@ -207,6 +207,6 @@ def found(folder: Path) -> Found:
         return nest({path: read[path] for path in flatten(params)}), stats
 
     files = (folder / ARGUMENTS, *weight_files(folder), *paths)
-    note = f"source tokens are those of {paths[0].name} (source_tokenizer.json), target tokens those of {paths[1].name} (tokenizer.json)"
+    note = f"source tokens are those of {paths[0].name} ({SOURCE_FILE}), target tokens those of {paths[1].name} (tokenizer.json)"
     return Found(CLASS, arguments, fields | {"model.vocab_size": rows[1]}, weights, files, tokenizers[1], notes=(note,),
-                 more_tokenizers={"source_tokenizer.json": tokenizers[0]})
+                 more_tokenizers={SOURCE_FILE: tokenizers[0]})

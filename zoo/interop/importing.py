@@ -135,10 +135,10 @@ def import_run(
     with replacing(out) as folder:
         found = recognise(source, class_name)
         used = read_published(tokenizer) if tokenizer else found.tokenizer or _bytes(found)
-        # The run's own copy is what a new run that starts from this one reads.
+        # The run's own copy, wherever it is moved, is what a new run that starts from this one reads.
         named = {"data.tokenizer.kind": "bytes"}
         if not isinstance(used, ByteTokenizer):
-            named = {"data.tokenizer.kind": "file", "data.tokenizer.path": str(out.resolve())}
+            named = {"data.tokenizer.kind": "file", "data.tokenizer.path": "."}
         config = configs.override(configs.default(), {**found.fields, **named, **(changes or {})})
         config = configs.resolve(config, used.ids_needed(config.objective, config.data.rows))
         params, stats = found.weights(config)
@@ -224,8 +224,7 @@ def lines(found: Found, config: ResolvedConfig, count: int, out: Path) -> Iterab
     """What was imported, for people."""
     yield (f"{found.class_name}: {count:,} parameters; model.architecture={config.model.architecture}, "
            f"objective.kind={config.objective.kind}")
-    path = f" ({config.data.tokenizer.path})" if config.data.tokenizer.path else ""
-    yield f"tokenizer {config.data.tokenizer.kind}{path}; rows of {config.data.sequence_length} tokens"
+    yield f"tokenizer {config.data.tokenizer.kind} ({out / 'tokenizer.json'}); rows of {config.data.sequence_length} tokens"
     yield from found.notes
     yield f"python eval.py {out}"
     yield f"python train.py --config={out}/config.json --config.training.start_from={out} --workdir=DIR"

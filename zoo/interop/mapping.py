@@ -173,15 +173,19 @@ def nest(leaves: Mapping[str, Any]) -> dict[str, Any]:
     return tree
 
 
-def from_zoo(rules: Rules, params: Mapping[str, Any]) -> dict[str, np.ndarray]:
+def from_zoo(rules: Rules, params: dict[str, Any], release: bool = False) -> dict[str, np.ndarray]:
     """Writes parameters, or their gradients, under the other library's names.
 
     Args:
         rules: those of the model that has these parameters.
         params: nested dict of arrays; every one of them must have a rule.
+        release: take the parameters out of `params`, and let go of each as soon as its tensors are made, so that no more than one copy of
+            all is held at a time, and one parameter of all layers twice.
     """
     leaves = {path: np.asarray(leaf) for path, leaf in flatten(params).items()}
     check_complete(rules, leaves)
+    if release:
+        params.clear()
     return {name: np.ascontiguousarray(tensor) for name, tensor in _written(rules, leaves)}
 
 
@@ -193,12 +197,13 @@ def check_complete(rules: Rules, leaves: Mapping[str, Any]) -> None:
         raise ValueError(f"rules and parameters are not one to one at {', '.join(wrong)}")
 
 
-def _written(rules: Rules, leaves: Mapping[str, np.ndarray]) -> Iterator[tuple[str, np.ndarray]]:
+def _written(rules: Rules, leaves: dict[str, np.ndarray]) -> Iterator[tuple[str, np.ndarray]]:
+    """The tensors by name. Each parameter leaves `leaves` when its tensors are made."""
     for rule in rules:
         if isinstance(rule, Rule):
+            taken = [leaves.pop(path) for path in rule.paths]
             for index, name in enumerate(rule.names()):
-                parts = (leaves[path] if rule.layers is None else leaves[path][index] for path in rule.paths)
-                yield name, rule.transform.join(tuple(parts))
+                yield name, rule.transform.join(tuple(part if rule.layers is None else part[index] for part in taken))
 
 
 def tensor_shapes(rules: Rules, abstract: Mapping[str, Any]) -> dict[str, tuple[int, ...]]:

@@ -184,6 +184,8 @@ class Checkpoints:
             raise ConfigError([f"checkpoint {step}: {problem}" for problem in problems])
         context = ocp.Context()
         context.pytree.loading.partial_load = True
+        # What is read lies in buffers before it becomes arrays: as much as the largest needs (which must be below the limit), not all.
+        context.memory.read_concurrent_bytes = 1 + max((leaf.size * leaf.dtype.itemsize for leaf in jax.tree.leaves(abstract)), default=0)
         with context:
             return checkpointer.load_checkpointables(step, {"state": abstract})["state"]
 

@@ -9,6 +9,7 @@ import jax
 from zoo import config as configs
 from zoo import data
 from zoo.config import ResolvedConfig
+from zoo.data.published import SOURCE_FILE, read_published
 from zoo.errors import ConfigError
 from zoo.models.functional import Params, Stats
 from zoo.objectives import Objective, make_objective
@@ -29,6 +30,7 @@ class TrainedRun:
         objective, program: as in training.
         tokenizer: the one that the run was trained with.
         rows: a batch's rows must be a multiple of this.
+        source_tokenizer: that of what the encoder reads, where it is another one: the run is an imported translation model.
     """
 
     config: ResolvedConfig
@@ -39,6 +41,7 @@ class TrainedRun:
     program: Program
     tokenizer: Any
     rows: int
+    source_tokenizer: Any = None
 
 
 def load_trained(folder: Path, step: str = "latest") -> TrainedRun:
@@ -71,4 +74,6 @@ def load_trained(folder: Path, step: str = "latest") -> TrainedRun:
     objective = make_objective(config, tokenizer)
     program = make_program(config, objective, mesh)
     weights, number = read_weights(folder, program.abstract_state, step)
-    return TrainedRun(config, number, weights["params"], weights["stats"], objective, program, tokenizer, rows_per_device_group(mesh))
+    source = read_published(folder / SOURCE_FILE) if (folder / SOURCE_FILE).is_file() else None
+    rows = rows_per_device_group(mesh)
+    return TrainedRun(config, number, weights["params"], weights["stats"], objective, program, tokenizer, rows, source)

@@ -22,6 +22,7 @@ from zoo import config as configs
 from zoo import data
 from zoo.analysis import cost
 from zoo.config import ResolvedConfig
+from zoo.data.published import read_published
 from zoo.errors import ConfigError, Diverged, Preempted, ZooError
 from zoo.files import cache_directory, read_json, write_json
 from zoo.objectives import make_objective
@@ -122,10 +123,19 @@ def check_same_run(workdir: Path, config: ResolvedConfig) -> None:
     except ConfigError as error:
         raise ConfigError([f"{path} cannot be continued: {problem}" for problem in error.problems]) from error
     changed = configs.difference(configs.from_flat(configs.result_relevant(before)), configs.from_flat(configs.result_relevant(config)))
+    if "data.tokenizer.path" in changed and same_tokenizer(workdir, config):
+        del changed["data.tokenizer.path"]
     if changed:
         raise ConfigError([f"--workdir {workdir} holds a run with {field}={old!r}, not {new!r}; continue it as it is, "
                            "or take another --workdir"
                            for field, (old, new) in changed.items()])
+
+
+def same_tokenizer(workdir: Path, config: ResolvedConfig) -> bool:
+    """Whether the published tokenizer that a config names is the run's own: a copy, or the original that was moved."""
+    if config.data.tokenizer.kind != "file" or not (workdir / "tokenizer.json").is_file():
+        return False
+    return read_published(config.data.tokenizer.path).fingerprint == data.load_tokenizer(workdir).fingerprint
 
 
 def describe_start(config: ml_collections.ConfigDict, counted: cost.Cost, dataset: data.Dataset, mesh: Any, workdir: Path) -> list[str]:
@@ -155,7 +165,9 @@ def run(config: ml_collections.ConfigDict, workdir: Path, log: Callable[[str], N
     """
     use_compilation_cache()
     resolved = resolve_with_vocabulary(config)
-    check_start(resolved)
+    begun = any((workdir / "checkpoints").glob("[0-9]*"))
+    if not begun:  # Later nothing is read of the run that this one started from.
+        check_start(resolved)
     held = lock(workdir)
     try:
         check_same_run(workdir, resolved)
@@ -171,7 +183,8 @@ def run(config: ml_collections.ConfigDict, workdir: Path, log: Callable[[str], N
             dataset = data.load(resolved)
             objective = make_objective(resolved, dataset.tokenizer)
             check_same_data(workdir, dataset)
-            check_tokenizer(resolved, dataset.tokenizer)
+            if not begun:
+                check_tokenizer(resolved, dataset.tokenizer)
             counted = cost.summary(resolved)
             for line in describe_start(config, counted, dataset, mesh, workdir):
                 log(line)

@@ -1,0 +1,68 @@
+"""What a decoder can be that claims a cache: every position scheme with every window and number of key heads, and all else."""
+
+import itertools
+
+from tests.building import ENCODER_DECODER
+from zoo.layers.position import POSITIONS
+
+WINDOWS = (0, 3)
+KV_HEADS = (4, 2, 1)
+COMBINATIONS = tuple(itertools.product(POSITIONS, WINDOWS, KV_HEADS))
+LOCAL_GLOBAL = {
+    "model.layers.pattern": ("local", "local", "global"), "model.num_layers": 5, "model.position.kind": "rope",
+    "model.layers.kinds.local.attention.window": 3, "model.layers.kinds.local.position.theta": 50.0,
+    "model.layers.kinds.global.attention.num_kv_heads": 1,
+}  # fmt: skip
+T5_BIAS = {"model.position.kind": "relative_bias", "model.position.buckets": 8, "model.position.max_distance": 10}
+
+DECODERS = {
+    "local and global layers, scanned and recomputed in training": LOCAL_GLOBAL | {"model.scan_layers": True, "model.remat": "full"},
+    "layers without positions": {
+        "model.layers.pattern": ("turned", "plain"), "model.position.kind": "rope", "model.layers.kinds.turned.attention.window": 5,
+        "model.layers.kinds.plain.position.kind": "none"},
+    "windows of two widths, one table of biases": T5_BIAS | {
+        "model.layers.pattern": ("near", "far"), "model.layers.kinds.near.attention.window": 2,
+        "model.layers.kinds.far.attention.window": 6},
+    "a table of biases per layer": T5_BIAS | {"model.position.shared": False, "model.attention.window": 4},
+    "normed heads": {"model.attention.qk_norm": "head", "model.position.kind": "rope"},
+    "normed queries and keys": {"model.attention.qk_norm": "full", "model.position.kind": "rope", "model.norm.placement": "reordered"},
+    "capped scores": {"model.attention.softcap": 2.0, "model.head.softcap": 3.0, "model.norm.placement": "sandwich"},
+    "sinks": {"model.attention.sinks": True, "model.attention.window": 3, "model.attention.num_kv_heads": 2},
+    "side by side, one norm, rates of training": {
+        "model.parallel": "shared_norm", "model.position.kind": "rope", "model.position.fraction": 0.5, "model.dropout": 0.5,
+        "model.attention.dropout": 0.5},
+    "side by side, two norms": {"model.parallel": "own_norms"},
+    "running statistics": {"model.norm.kind": "batchnorm", "model.norm.placement": "post", "model.head.transform": True},
+    "performer": {"model.attention.kind": "performer", "model.attention.num_kv_heads": 2},
+    "performer, rope": {"model.attention.kind": "performer", "model.position.kind": "rope", "model.attention.features": 7},
+    "RoPE stretched evenly": {"model.position.kind": "rope", "model.position.scaling.kind": "linear", "model.position.scaling.factor": 3.0},
+    "RoPE stretched as in LLaMA 3.1": {"model.position.kind": "rope", "model.position.scaling.kind": "llama3",
+                                       "model.position.scaling.factor": 3.0, "model.position.scaling.original_length": 8},
+    "YaRN": {"model.position.kind": "rope", "model.position.scaling.kind": "yarn", "model.position.scaling.factor": 3.0,
+             "model.position.scaling.original_length": 8},
+    "xla kernel": {"model.attention.kernel": "xla", "model.attention.window": 4},
+    "scaled and normed embeddings": {"model.embedding.scale": "sqrt_dim", "model.embedding.norm": True, "model.norm.placement": "deepnorm"},
+}  # fmt: skip
+
+ENCODER_DECODERS = {name: ENCODER_DECODER | overrides for name, overrides in {
+    "learned positions": {},
+    "T5": T5_BIAS | {"model.norm.kind": "rmsnorm", "model.head.scale": "rsqrt_dim"},
+    "umT5": T5_BIAS | {"model.position.shared": False},
+    "performer": {"model.attention.kind": "performer"},
+    "a window and fewer key heads in the decoder": {
+        "model.position.kind": "rope", "model.decoder.attention.window": 3, "model.decoder.attention.num_kv_heads": 2},
+    "sides that differ": {"model.position.kind": "sinusoidal", "model.encoder.num_layers": 1, "model.decoder.num_layers": 3,
+                          "model.decoder.position.kind": "alibi", "model.encoder.attention.kind": "performer"},
+    "an encoder that stretches": {"model.position.kind": "none", "model.encoder.position.kind": "rope",
+                                  "model.encoder.position.scaling.kind": "dynamic", "model.encoder.position.scaling.factor": 2.0,
+                                  "model.encoder.position.scaling.original_length": 4},
+}.items()}  # fmt: skip
+
+
+def scheme(position):
+    return {} if position == "learned" else {"model.position.kind": position}
+
+
+def combined(position, window, kv_heads):
+    """Overrides for one of `COMBINATIONS`."""
+    return scheme(position) | {"model.attention.window": window, "model.attention.num_kv_heads": kv_heads}
