@@ -44,7 +44,7 @@ def text():
     """A file of short documents with many words; it lies in the cache of the tests, which is removed at their end."""
     path = Path(tempfile.mkdtemp(dir=cache_directory())) / "text.txt"
     names = ["".join(("Bar", "kel", "lom", "mit", "nus")[int(digit) % 5] for digit in str(i * i * 7)) for i in range(60)]
-    path.write_text("\n\n".join(f"Line {i} tells of {i * i} sheep and {i % 7} wolves of {names[i]} that never met." for i in range(60)))
+    path.write_text("\n\n".join(f"Line {i} tells of {i * i} sheep and {i % 7} wolves of {names[i]}. They never met." for i in range(60)))
     return path
 
 

@@ -19,6 +19,7 @@ ROOT = Path(__file__).parents[1]
 PUBLISHED = {
     # Heads for masked tokens and the next sentence, and the pooler.
     "bert:base": 110_106_428, "bert:large": 336_226_108, "bert:base-cased": 108_932_934,
+    "bert:base-phase1": 110_106_428, "bert:base-phase2": 110_106_428,
     "bloom:560m": 559_214_592, "bloom:1b1": 1_065_314_304, "bloom:1b7": 1_722_408_960, "bloom:3b": 3_002_557_440,
     "bloom:7b1": 7_069_016_064, "bloom:176b": 176_247_271_424,
     "byt5:small": 299_637_760, "byt5:base": 581_653_248, "byt5:large": 1_228_183_552, "byt5:xl": 3_737_801_728,

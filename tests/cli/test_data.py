@@ -79,7 +79,7 @@ def test_histogram_counts_everything_once():
     (["--config.data.rows=segments"], "data.rows='segments' is not one of"),
     (["--config.data.rows=sentence_pairs", "--config.model.embedding.segments=1"], "model.embedding.segments=1: data.rows"),
     (["--config.data.rows=doc_sentences", "--config.data.isolate_documents=true"], "data.isolate_documents=true is for packed rows"),
-    (["--config.objective.next_sentence=true"], "objective.next_sentence=true needs pairs, and data.rows is packed"),
+    (["--config.data.rows=packed"], "objective.next_sentence=true needs pairs, and data.rows is packed"),
     (["--config.data.rows=segment_pairs", "--config.data.sequence_length=7"], "data.sequence_length=7 is too short"),
 ])
 def test_bad_flags(capsys, arguments, message):
