@@ -314,6 +314,7 @@ FIELDS: tuple[Field, ...] = (
     Field("data.validation_fraction", 0.1, float, "share of the text held out", above=0, maximum=0.9),
     Field("data.tokenizer.kind", "bytes", str, "tokenizer", {
         "bytes": "UTF-8 bytes: 256 ids and one that opens a document",
+        "byt5": "UTF-8 bytes after 3 special ids, as ByT5 numbers them",
         "characters": "the characters of the source and one id that opens a document",
         "bpe": "byte-level byte-pair encoding, trained on the training split once and cached",
         "wordpiece": "pieces of words, with [CLS], [SEP] and [MASK], trained likewise (BERT)",
