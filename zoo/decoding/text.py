@@ -100,7 +100,7 @@ class TextGenerator:
         """
         request = self._request(prompts, new_tokens, stop)
         made = self.generator.generate(sampling=sampling, key=jax.random.key(seed), cache=cache, **request)
-        return [self._answer(*row, stop) for row in zip(made.tokens, made.lengths, strict=True)]
+        return [self._answer(*row, stop) for row in zip(prompts, made.tokens, made.lengths, strict=True)]
 
     def beam_search(
         self, prompts: Sequence[str], new_tokens: int, beams: int, length_penalty: float, stop: Sequence[str] = (), cache: bool = True
@@ -109,12 +109,16 @@ class TextGenerator:
         request = self._request(prompts, new_tokens, stop)
         found = self.generator.beam_search(beams=beams, length_penalty=length_penalty, cache=cache, **request)
         return [self._answer(*row, stop, float(score))
-                for *row, score in zip(found.tokens[:, 0], found.lengths[:, 0], found.scores[:, 0], strict=True)]
+                for *row, score in zip(prompts, found.tokens[:, 0], found.lengths[:, 0], found.scores[:, 0], strict=True)]
 
     def whole(self, prompt: str, answer: Answer) -> str:
         """The text that was made, after its prompt where it continues that."""
-        again = self.objective.kind in ("span", "denoising") or self.source_tokenizer is not None
-        return answer.text if again else prompt + answer.text
+        return prompt + answer.text if self._continues else answer.text
+
+    @property
+    def _continues(self) -> bool:
+        """Whether the text goes on from its prompt, and does not fill blanks or translate."""
+        return self.objective.kind not in ("span", "denoising") and self.source_tokenizer is None
 
     def _request(self, prompts: Sequence[str], new_tokens: int, stop: Sequence[str]) -> dict[str, Any]:
         read = [self._read(prompt) for prompt in prompts]
@@ -158,12 +162,23 @@ class TextGenerator:
             raise ConfigError(f"blank <{number}> is past the last of objective.sentinels={self.sentinels}, <{self.sentinels - 1}>")
         return [self.vocab_size - 1 - number]
 
-    def _answer(self, tokens: np.ndarray, length: int, stop: Sequence[str], score: float | None = None) -> Answer:
-        ids, text = tokens[:length].tolist(), ""
-        # Sentinels are no tokens of the tokenizer.
-        for is_blank, group in itertools.groupby(ids, lambda id: id >= self.tokenizer.vocab_size):
-            run = list(group)
-            text += "".join(f"<{self.vocab_size - 1 - id}>" for id in run) if is_blank else self.tokenizer.decode(run)
+    def _answer(self, prompt: str, tokens: np.ndarray, length: int, stop: Sequence[str], score: float | None = None) -> Answer:
+        ids = tokens[:length].tolist()
+        text = self._continuation(prompt, ids) if self._continues else self._filling(ids)
         ends = [place for place in (text.find(each) for each in stop) if place >= 0]
         over = bool(ids) and ids[-1] in self.tokenizer.specials
         return Answer(text[: min(ends, default=len(text))], int(length), over or bool(ends), score)
+
+    def _continuation(self, prompt: str, ids: list[int]) -> str:
+        """What tokens say after a prompt: most published tokenizers leave out the space before the first token of a text."""
+        said = self._read(prompt)[0]
+        before, after = self.tokenizer.decode(said), self.tokenizer.decode([*said, *ids])
+        return after[len(before) :] if after.startswith(before) else self.tokenizer.decode(ids)
+
+    def _filling(self, ids: list[int]) -> str:
+        """What tokens say by themselves; sentinels are no tokens of the tokenizer."""
+        text = ""
+        for is_blank, group in itertools.groupby(ids, lambda id: id >= self.tokenizer.vocab_size):
+            run = list(group)
+            text += "".join(f"<{self.vocab_size - 1 - id}>" for id in run) if is_blank else self.tokenizer.decode(run)
+        return text
