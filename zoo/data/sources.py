@@ -17,6 +17,7 @@ from zoo.data.documents import Documents, Piece
 from zoo.data.files import BYTE_ORDER_MARK, file_pieces, find_files, suggestion
 from zoo.data.hubs import hugging_face, tensorflow_datasets
 from zoo.data.records import json_lines, parquet
+from zoo.data.synthetic import synthetic
 from zoo.data.text import TextPolicy
 from zoo.errors import ConfigError, did_you_mean
 
@@ -140,4 +141,5 @@ SOURCES = {
     "parquet": Source("parquet:PATH", parquet),
     "hf": Source("hf:NAME_OR_FOLDER", hugging_face),
     "tfds": Source("tfds:NAME", tensorflow_datasets),
+    "synthetic": Source("synthetic:TASK", synthetic),
 }
