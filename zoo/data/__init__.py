@@ -4,6 +4,7 @@
 `~/.cache/zoo`), named by their content.
 """
 
+import hashlib
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -101,7 +102,8 @@ class Dataset:
         } for part in self.parts]
         if len(parts) == 1:
             return parts[0] | {"tokenizer": tokenizer}
-        return {"description": self.description, "tokenizer": tokenizer,
+        fingerprint = hashlib.sha256(" ".join(part["fingerprint"] for part in parts).encode()).hexdigest()
+        return {"fingerprint": fingerprint, "description": self.description, "tokenizer": tokenizer,
                 "parts": [{"weight": part.weight} | record for part, record in zip(self.parts, parts, strict=True)]}
 
 
