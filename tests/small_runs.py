@@ -16,6 +16,7 @@ OBJECTIVES = {
     "causal": {},
     "masked": {"model__architecture": "encoder", "objective__kind": "masked"},
     "prefix": {"model__architecture": "encoder_decoder", "objective__kind": "prefix", "objective__prefix_length": 6},
+    "prefix decoder": {"objective__kind": "prefix", "objective__prefix_length": 6},
     "span": {"model__architecture": "encoder_decoder", "objective__kind": "span", "objective__sentinels": 8},
     "denoising": {"model__architecture": "encoder_decoder", "objective__kind": "denoising"},
     "bidirectional": {"model__architecture": "elmo", "objective__kind": "bidirectional", "model__elmo__cell_dim": 48,
