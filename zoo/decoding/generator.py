@@ -47,19 +47,20 @@ class Generator:
         model: abstract, a decoder or an encoder-decoder.
         params, stats: its values. Layers are cut up and matrices cast once, here, which takes up to as much memory again.
         span: most tokens that are read at once without a cache; a longer text is read from its last ones. By default what positions allow.
+        whole_prompts: a decoder's tokens of the prompt see each other, as prefix language modelling has trained them.
 
     Raises:
         ConfigError: for a model that does not generate token by token.
     """
 
-    def __init__(self, model: nnx.Module, params: Params, stats: Stats, span: int | None = None):
+    def __init__(self, model: nnx.Module, params: Params, stats: Stats, span: int | None = None, whole_prompts: bool = False):
         config: ResolvedConfig = model.config
         if config.architecture not in ("decoder", "encoder_decoder"):
             raise ConfigError(f"model.architecture={config.architecture} does not continue a text token by token")
         self.has_encoder = config.architecture == "encoder_decoder"
         self.config = side(config, "decoder") if self.has_encoder else config
         self.encoder = side(config, "encoder") if self.has_encoder else None
-        self.graph, self.span = split(model)[0], span
+        self.graph, self.span, self.whole_prompts = split(model)[0], span, whole_prompts
         self.weights = unstacked(params, stats, config.dtype)
 
     def why_not_cached(self) -> str | None:
@@ -144,6 +145,9 @@ class Generator:
         """Checks a request; returns what the programs take."""
         if cache and (why := self.why_not_cached()) is not None:
             raise ConfigError(f"{why}; generate without a cache (zoo generate --no-cache)")
+        if self.whole_prompts and not cache:
+            raise ConfigError("a decoder trained with objective.kind=prefix reads a prompt as a whole once: it cannot generate without a "
+                              "cache, nor past the end of learned positions")
         if new_tokens < 1:
             raise ConfigError(f"new_tokens={new_tokens} must be at least 1")
         if self.has_encoder != (sources is not None):
@@ -171,7 +175,8 @@ class Generator:
         stop = stop_table(size) if stop is None else stop
         if len(stop) != size:
             raise ConfigError(f"the table of stops is for {len(stop)} token ids, and {size} may be chosen")
-        return Steps(self.graph, self.has_encoder, self.config.num_layers, slots, size, cache), stop, prompts, sources
+        steps = Steps(self.graph, self.has_encoder, self.config.num_layers, slots, size, cache, self.whole_prompts)
+        return steps, stop, prompts, sources
 
     def _rows(self, name: str, rows: Prompts, config: ResolvedConfig, most: int | None) -> Rows:
         """Rows of token ids as arrays of a common length, a power of two or the end of the table of positions."""

@@ -46,11 +46,11 @@ class TextGenerator:
     """A run's model and tokenizer, as the run's objective has trained it.
 
     causal: the model continues the prompt, which begins a document. prefix: the encoder reads the prompt, and the decoder goes on from
-    its last token. span: the encoder reads the prompt with a sentinel for every blank, "<0>", "<1>", ..., and where there is none with
-    one at the end; the decoder writes what belongs there, "<0> ... <1> ...". denoising: the encoder reads the prompt with [MASK] for every
-    blank, and the decoder writes the whole text. A model with a tokenizer for its source translates: the encoder reads the prompt and
-    </s>, and the decoder begins with </s>, as fairseq's do. A text ends at the first token that stands for no text: where the model
-    opens another document, or where a published tokenizer has an end of its own.
+    its last token; a decoder alone reads the prompt as a whole and goes on. span: the encoder reads the prompt with a sentinel for every
+    blank, "<0>", "<1>", ..., and where there is none with one at the end; the decoder writes what belongs there, "<0> ... <1> ...".
+    denoising: the encoder reads the prompt with [MASK] for every blank, and the decoder writes the whole text. A model with a tokenizer
+    for its source translates: the encoder reads the prompt and </s>, and the decoder begins with </s>, as fairseq's do. A text ends at the
+    first token that stands for no text: where the model opens another document, or where a published tokenizer has an end of its own.
 
     Args:
         config: resolved, of the run.
@@ -76,7 +76,8 @@ class TextGenerator:
             self.trained_length = math.inf
         self.sentinels = config.objective.sentinels if config.objective.kind == "span" else 0
         self.vocab_size = tokenizer.vocab_size + self.sentinels
-        self.generator = Generator(model, params, stats, None if source_tokenizer is not None else self.trained_length)
+        length = None if source_tokenizer is not None else self.trained_length
+        self.generator = Generator(model, params, stats, length, whole_prompts=not both and config.objective.kind == "prefix")
 
     def longest(self, prompts: Sequence[str], new_tokens: int) -> int:
         """Most tokens that the decoder would read of any text."""
@@ -137,7 +138,7 @@ class TextGenerator:
             parts = [self._blank(int(part)) if place % 2 else self._encoded(part) for place, part in enumerate(BLANK.split(text))]
             return [opens, *itertools.chain(*parts), opens], [opens]
         tokens = [opens, *self._encoded(prompt)]
-        return tokens, tokens[-1:] if self.objective.kind == "prefix" else tokens
+        return tokens, tokens[-1:] if self.generator.has_encoder else tokens
 
     def _encoded(self, text: str) -> list[int]:
         try:
