@@ -3,10 +3,10 @@
     python train.py --config=configs/byt5.py:tiny --workdir=runs/byt5
 
 Sizes: small (299,637,760 parameters, 12 and 4 layers), base (581,653,248, 18 and 6), large (1,228,183,552, 36 and 12), xl
-(3,737,801,728, 36 and 12) and xxl (12,906,899,328, 36 and 12); tiny and smoke for a CPU. Of the 384 ids, 357 are used. Stated by the
-paper (section 3.1): a million steps of 1024 rows of 1024 bytes (what is left of 1193), spans of 20 bytes on average, otherwise as mT5.
-As in `configs/t5.py`, Adam stands for Adafactor, and one deviation for the initial values of all matrices gives scores as large as the
-authors'.
+(3,737,801,728, 36 and 12) and xxl (12,906,899,328, 36 and 12); tiny and smoke for a CPU. Of the 384 ids, 359 are used: three special
+ones, the bytes, and a hundred sentinels. Stated by the paper (section 3.1): a million steps of 1024 rows of 1024 bytes (what is left of
+1193), spans of 20 bytes on average, otherwise as mT5. As in `configs/t5.py`, Adam stands for Adafactor, and one deviation for the
+initial values of all matrices gives scores as large as the authors'.
 """
 
 from zoo.config import default, override, sized
@@ -49,7 +49,7 @@ def get_config(argument: str = "small"):
         "model.scan_layers": True,
         "objective.kind": "span",
         "objective.mean_span_length": 20.0,
-        "data.tokenizer.kind": "bytes",
+        "data.tokenizer.kind": "byt5",
         "data.sequence_length": 1193,
         "data.batch_size": 1024,
         "training.steps": 1_000_000,

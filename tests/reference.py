@@ -16,13 +16,14 @@ from tests import reference_positions as schemes
 @dataclass(frozen=True)
 class Rows:
     """What is known of B rows of T tokens: positions [B, T] (-1 is an empty slot), documents [B, T] or None, whether later tokens are
-    hidden; what cross-attention reads, [B, S, D], and its positions [B, S]; whether batch normalisation uses the batch, and the
-    (mean, unbiased variance) that it found, call by call.
+    hidden, and up to which position they are not; what cross-attention reads, [B, S, D], and its positions [B, S]; whether batch
+    normalisation uses the batch, and the (mean, unbiased variance) that it found, call by call.
     """
 
     positions: np.ndarray
     documents: np.ndarray | None = None
     causal: bool = True
+    prefix: int = 0
     memory: np.ndarray | None = None
     memory_positions: np.ndarray | None = None
     training: bool = False
@@ -85,18 +86,18 @@ def norm(config, params, x, rows=None):
     return (x - mean) / np.sqrt(variance + epsilon) * scale + bias
 
 
-def visible(positions, documents=None, window=0, causal=True, global_tokens=0, keys=None):
+def visible(positions, documents=None, window=0, causal=True, global_tokens=0, keys=None, prefix=0):
     """[T, S]: does token t of one row see token s? An empty slot (-1) sees nothing and is not seen.
 
     A window counts keys, the token's own included: before it, or where not causal (Beltagy et al. 2020, figure 2) as many on both sides.
-    The first `global_tokens` positions see all and are seen by all.
+    The first `global_tokens` positions see all and are seen by all. The first `prefix` ones are seen by all (Raffel et al. 2020, figure 3).
     """
     keys = positions if keys is None else keys
     reach = window - 1 if causal else (window - 1) // 2
     seen = np.zeros((len(positions), len(keys)), bool)
     for t, query in enumerate(positions):
         for s, key in enumerate(keys):
-            seen[t, s] = query >= 0 and key >= 0 and not (causal and key > query)
+            seen[t, s] = query >= 0 and key >= 0 and not (causal and key > query and key >= prefix)
             seen[t, s] &= not window or abs(query - key) <= reach or query < global_tokens or key < global_tokens
             seen[t, s] &= documents is None or documents[t] == documents[s]
     return seen
@@ -211,7 +212,7 @@ def attention_layer(config, params, x, rows, cross=False, table=None):
         else:
             window, first, length = config.attention.window, config.attention.global_tokens, rows.positions.max() + 1
             documents = None if rows.documents is None else rows.documents[b]
-            seen = visible(places, documents, window, rows.causal, first)
+            seen = visible(places, documents, window, rows.causal, first, prefix=rows.prefix)
             attended = attention_row(config, params, x[b], x[b], places, places, seen, length, False, table)
             if config.attention.global_projections:
                 other = attention_row(config, params, x[b], x[b], places, places, seen, length, False, table, "global_")
@@ -320,10 +321,10 @@ def batch_logits(config, params, tokens, rows, segments=None):
     return head(config, params, hidden_states(config, params, tokens, rows, segments), rows)
 
 
-def logits(config, params, tokens, positions, documents=None):
+def logits(config, params, tokens, positions, documents=None, prefix=0):
     """A whole decoder or encoder for one row of tokens: [T] to [T, V]."""
     documents = None if documents is None else np.asarray(documents)[None]
-    return batch_logits(config, params, np.asarray(tokens)[None], Rows(np.asarray(positions)[None], documents))[0]
+    return batch_logits(config, params, np.asarray(tokens)[None], Rows(np.asarray(positions)[None], documents, prefix=prefix))[0]
 
 
 def encoder_decoder_logits(config, params, source, targets, source_rows, rows):

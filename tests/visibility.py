@@ -32,7 +32,7 @@ class Situation:
     """Rows of tokens and what a layer limits, for the layer and for the loop.
 
     Attributes:
-        positions, documents, causal, in_order: as in `Context`.
+        positions, documents, causal, in_order, prefix: as in `Context`.
         fields: of `model.attention`.
     """
 
@@ -41,6 +41,7 @@ class Situation:
     causal: bool = True
     in_order: bool = False
     fields: dict = field(default_factory=dict)
+    prefix: int = 0
 
     @property
     def overrides(self):
@@ -57,7 +58,7 @@ class Situation:
     def context(self):
         """The context."""
         documents = None if self.documents is None else jnp.asarray(self.documents)
-        return Context(jnp.asarray(self.positions), documents, self.causal, self.in_order)
+        return Context(jnp.asarray(self.positions), documents, self.causal, self.in_order, prefix=self.prefix)
 
     def filled(self):
         """[B, T]: is there a token?"""
@@ -68,7 +69,8 @@ class Situation:
         positions = np.broadcast_to(self.positions, (self.rows, T))
         documents = [None] * self.rows if self.documents is None else self.documents
         window, first = self.fields.get("window", 0), self.fields.get("global_tokens", 0)
-        return np.stack([reference.visible(row, numbers, window, self.causal, first) for row, numbers in zip(positions, documents)])
+        return np.stack([reference.visible(row, numbers, window, self.causal, first, prefix=self.prefix)
+                         for row, numbers in zip(positions, documents)])
 
 
 def check(found, situation, seen=None):
@@ -149,7 +151,14 @@ def windowed(situations, window, **more):
             for name, one in situations.items() if "global_tokens" not in more or one.documents is None}
 
 
+PREFIX = {
+    "prefix": Situation(COUNTING, in_order=True, prefix=5),
+    "prefix, in any order": Situation(COUNTING, prefix=5),
+    "prefix, ending in empty slots": Situation(ENDING, in_order=True, prefix=10),
+    "prefix, after empty slots": Situation(SHIFTED, prefix=4),
+    "prefix of all": Situation(COUNTING, in_order=True, prefix=T),
+}  # fmt: skip
 CAUSAL_WINDOWS = windowed(CAUSAL, 3)
 WINDOWS = windowed(FULL, 5)
 GLOBAL = windowed(FULL, 3, global_tokens=2) | windowed(FULL, 3, global_tokens=1, global_projections=True)
-SITUATIONS = CAUSAL | FULL | CAUSAL_WINDOWS | WINDOWS | GLOBAL
+SITUATIONS = CAUSAL | FULL | PREFIX | CAUSAL_WINDOWS | WINDOWS | GLOBAL

@@ -93,6 +93,8 @@ def test_a_longer_text_than_in_training(decoder, capsys, monkeypatch):
     (["nowhere", "--prompt=x"], "nowhere is not a run"),
     (["RUN"], "there is no prompt"),
     (["RUN", "--prompts=missing.txt"], "--prompts missing.txt does not exist"),
+    (["RUN", "--prompts=RUN"], "is a folder, not a file"),
+    (["RUN", "--prompt=x", "--new-tokens=2000000000"], "new_tokens=2000000000 must be at most 16777216"),
     (["RUN", "--prompt=x", "--step=99"], "--step 99"),
     (["RUN", "--prompt=x", "--new-tokens=0"], "new_tokens=0"),
     (["RUN", "--prompt=x", "--temperature=-1"], "temperature=-1"),

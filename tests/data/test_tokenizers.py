@@ -75,8 +75,9 @@ def test_stream_opens_every_document(all_tokenizers, texts):
 
 
 def test_sizes_and_the_special_token(all_tokenizers):
-    byte, character, pair = all_tokenizers
+    byte, byt5, character, pair = all_tokenizers
     assert (byte.vocab_size, byte.document_id) == (257, 256)
+    assert (byt5.vocab_size, byt5.document_id) == (259, 1)
     assert (character.vocab_size, character.document_id) == (len(set(TEXT)) + 1, len(set(TEXT)))
     assert (pair.vocab_size, pair.document_id) == (300, 299)
     for tokenizer in all_tokenizers:
@@ -84,7 +85,22 @@ def test_sizes_and_the_special_token(all_tokenizers):
         assert sizes.dtype == np.int64
         assert sizes.shape == (tokenizer.vocab_size,)
         assert sizes[tokenizer.document_id] == 0
-        assert (np.delete(sizes, tokenizer.document_id) > 0).all()
+        assert (np.delete(sizes, sorted(tokenizer.specials)) > 0).all()
+
+
+def test_byt5_numbers_bytes_after_its_special_ids():
+    tokenizer = built("byt5")
+    assert tokenizer.encode("é!").tolist() == [0xC3 + 3, 0xA9 + 3, ord("!") + 3]
+    assert tokenizer.fingerprint != built("bytes").fingerprint
+
+
+@pytest.mark.parity
+def test_byt5_is_that_of_transformers():
+    transformers = pytest.importorskip("transformers")
+    other, tokenizer = transformers.ByT5Tokenizer(), built("byt5")
+    assert tokenizer.encode(TEXT).tolist() == other.encode(TEXT, add_special_tokens=False)
+    assert tokenizer.document_id == other.eos_token_id
+    assert tokenizer.specials == {other.pad_token_id, other.eos_token_id, other.unk_token_id}
 
 
 def test_characters_of_tokens(all_tokenizers):
@@ -208,7 +224,7 @@ def test_bpe_encodes_pieces_as_the_library_encodes_the_whole(monkeypatch):
 
 @given(text=st.text(alphabet=st.sampled_from("aZ1'st \n\t\r\x1c\u00a0\u2028é-_🙂")), size=st.integers(1, 5))
 def test_bpe_cuts_change_no_token(all_tokenizers, text, size):
-    tokenizer = all_tokenizers[2]
+    tokenizer = all_tokenizers[-1]
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(tokenizers, "_CHUNK", size)
         assert "".join(tokenizers.text_chunks(text)) == text

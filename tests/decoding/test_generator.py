@@ -1,5 +1,6 @@
 """Requests that cannot be met are refused in a line that says why."""
 
+import jax
 import numpy as np
 import pytest
 
@@ -100,3 +101,23 @@ def test_a_generator_leaves_the_parameters_as_they_are():
     Generator(model, params, stats).generate(PROMPTS, 3)
     for name, value in before.items():
         np.testing.assert_array_equal(params["stack"]["layers"]["attention_norm"][name], value)
+
+
+def test_more_tokens_than_anything_holds(monkeypatch):
+    one = generator({"model.position.kind": "rope"})
+    for new_tokens in (2**24 + 1, 10**12):
+        with pytest.raises(ConfigError, match=f"new_tokens={new_tokens} must be at most 16777216"):
+            one.generate(PROMPTS, new_tokens)
+
+    def full(*arguments, **keywords):
+        raise jax.errors.JaxRuntimeError(f"{reason}: Out of memory allocating 9 bytes.")
+
+    monkeypatch.setattr("zoo.decoding.generator.begin", full)
+    reason = "RESOURCE_EXHAUSTED"
+    with pytest.raises(ConfigError, match="the device's memory does not hold 3 texts of 1024 tokens; ask for fewer new tokens"):
+        one.generate(PROMPTS, 1000)
+    with pytest.raises(ConfigError, match="does not hold 12 texts of 1024 tokens"):
+        one.beam_search(PROMPTS, 1000, 4)
+    reason = "INTERNAL"
+    with pytest.raises(jax.errors.JaxRuntimeError):
+        one.generate(PROMPTS, 1000)

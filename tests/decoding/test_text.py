@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from tests.building import random_values, tiny
+from zoo.data.published import PublishedTokenizer
 from zoo.data.tokenizers import ByteTokenizer, CharacterTokenizer
 from zoo.decoding import Sampling
 from zoo.decoding.text import BLANK, TextGenerator
@@ -97,6 +98,21 @@ def test_a_text_ends_before_a_stop():
     assert (answer.text, answer.tokens, answer.stopped) == ("", 3, True)
     (answer,) = generator.sample(["ab"], 9, LIKELIEST, 0, stop=["y"])
     assert (answer.text, answer.tokens, answer.stopped) == ("x" * 9, 9, False)
+
+
+def test_a_space_before_the_first_new_word_is_kept():
+    """Where the tokenizer leaves it out before the first word of a text."""
+    from tokenizers import AddedToken, Tokenizer, models, pre_tokenizers
+
+    words = ["<s>", "<unk>", "one", "two", "three"]
+    model = Tokenizer(models.WordLevel({word: id for id, word in enumerate(words)}, unk_token="<unk>"))
+    model.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
+    model.add_special_tokens([AddedToken("<s>", special=True), AddedToken("<unk>", special=True)])
+    for objective in ("causal", "prefix"):
+        generator = text_generator(objective, always=4, tokenizer=PublishedTokenizer(model))
+        (answer,) = generator.sample(["one two"], 2, LIKELIEST, 0)
+        assert (answer.text, generator.whole("one two", answer)) == (" three three", "one two three three")
+        assert generator.sample([""], 2, LIKELIEST, 0)[0].text == "three three"
 
 
 def test_the_seed_decides():

@@ -331,7 +331,7 @@ def test_the_capability_table_and_the_kernels_are_the_same():
     assert set(ATTENTION_KERNELS) == set(KERNELS)
 
 
-FEATURES = ("score", "documents", "dropout", "softcap", "sinks", "value", "padding")
+FEATURES = ("score", "documents", "prefix", "dropout", "softcap", "sinks", "value", "padding")
 
 
 @pytest.mark.parametrize(("changes", "kernel"), [
@@ -339,6 +339,7 @@ FEATURES = ("score", "documents", "dropout", "softcap", "sinks", "value", "paddi
     ({"dtype": "float32"}, "einsum"),
     ({"score": True}, "einsum"),
     ({"documents": True}, "einsum"),
+    ({"prefix": True}, "einsum"),
     ({"softcap": True}, "einsum"),
     ({"sinks": True}, "einsum"),
     ({"value": True}, "einsum"),

@@ -152,6 +152,8 @@ def test_another_sequence():
     keys[1, 4:] = -1
     context = Context(jnp.arange(7)[None], causal=False, key_positions=jnp.asarray(keys))
     check(heads(4, 7, 2, 12), context, visible(np.tile(np.arange(7), (B, 1)), False, keys))
+    with pytest.raises(ValueError, match="cannot show a prefix"):
+        performer_attention(*heads(4, 7, 2), features(), Context(jnp.arange(7)[None], prefix=3), 0.3)
     with pytest.raises(ValueError, match="their own row"):
         performer_attention(*heads(4, 7, 2, 12), features(), Context(jnp.arange(7)[None], key_positions=jnp.asarray(keys)), 0.3)
 

@@ -43,6 +43,8 @@ def test_a_performer_s_token_sees_what_the_mask_says(name, monkeypatch):
     ("causal, ending in empty slots", [0, 1, 2, 3, 4, 5, 6]),
     ("causal documents", [5, 6]),
     ("causal, window 3", [4, 5, 6]),
+    ("prefix", [0, 1, 2, 3, 4, 5, 6]),
+    ("prefix, ending in empty slots", [*range(10)]),
     ("bidirectional", [*range(T)]),
     ("bidirectional, with holes", [0, 1, 2, 3, 6, 7, 8, 9, 10]),
     ("bidirectional documents", [5, 6, 7, 8, 9, 10, 11]),

@@ -129,10 +129,16 @@ PERFORMER = {"model__attention__kind": "performer", "model__attention__redraw_ev
     pytest.param(OBJECTIVES["masked"] | PERFORMER, id="masked, random features", marks=pytest.mark.slow),
     pytest.param(OBJECTIVES["prefix"], id="prefix", marks=pytest.mark.slow),
     pytest.param(OBJECTIVES["span"], id="span", marks=pytest.mark.slow),
+    pytest.param(OBJECTIVES["denoising"], id="denoising", marks=pytest.mark.slow),
+    pytest.param(OBJECTIVES["pairs"] | {"data__source": "pairs"}, id="pairs"),
     pytest.param(OBJECTIVES["bidirectional"], id="bidirectional", marks=pytest.mark.slow),
     pytest.param(BATCHNORM, id="causal, batch statistics", marks=pytest.mark.slow),
 ])
 def test_every_objective_continues_bit_for_bit(kind, tmp_path, monkeypatch):
+    if pairs := kind.get("data__source") == "pairs":
+        # With eight pairs in a batch of the 27 that are not held out every third or fourth batch goes across an epoch's end.
+        (tmp_path / "pairs.txt").write_text("|".join(f"No {number}. Yes." for number in range(30)))
+        kind |= {"data__source": f"text:{tmp_path}/pairs.txt", "data__document_separator": "|"}
     config = small(**kind, model__num_layers=1, model__dropout=0.1, training__steps=8, training__eval_lengths="8,32",
                    **({} if "bidirectional" in kind.values() else {"model__position__max_length": 32}))
     run(config, tmp_path / "straight", quiet)
@@ -155,7 +161,7 @@ def test_every_objective_continues_bit_for_bit(kind, tmp_path, monkeypatch):
     one, other = (read_json(tmp_path / name / "status.json")["parameters_sha256"] for name in ("stopped", "straight"))
     assert one == other
     last = lines(tmp_path / "straight")[-1]
-    assert last["tokens"] == 8 * 8 * 16
+    assert last["tokens"] == 8 * 8 * 16 or pairs
     assert {"eval/loss", "eval/loss@8", "eval/loss@32"} <= set(last)
     trained = [line["train/loss"] for line in lines(tmp_path / "straight") if "train/loss" in line]
     assert trained[-1] < trained[0]

@@ -30,13 +30,13 @@ HEADS = ("head", "pooler", "next_sentence")
 TABLES = ("embedding", "source_embedding", "position", "segments", "characters/embedding")
 
 
-def mean_visible_keys(length: int, window: int, causal: bool = True) -> float:
-    """Mean number of keys that a query of a sequence sees, itself included; `window` 0 is no limit."""
+def mean_visible_keys(length: int, window: int, causal: bool = True, prefix: int = 0) -> float:
+    """Mean number of keys that a query of a sequence sees, itself included; `window` 0 is no limit; of a prefix all are seen by all."""
     if not causal:
         reach = (window - 1) // 2 if window else length
         return sum(min(t, reach) + 1 + min(length - 1 - t, reach) for t in range(length)) / length
-    window = min(window or length, length)
-    return (window * (window + 1) / 2 + (length - window) * window) / length
+    window, prefix = min(window or length, length), min(prefix, length)
+    return (window * (window + 1) / 2 + (length - window) * window + prefix * (prefix - 1) / 2) / length
 
 
 def _part(path: str) -> str:
@@ -91,8 +91,8 @@ def _products(layer: ResolvedConfig, queries: float, keys: float) -> float:
     return 4 * width * keys * queries
 
 
-def _attention(model: ResolvedConfig, row: Row) -> float:
-    """Multiplications and additions of all attention products for a row."""
+def _attention(model: ResolvedConfig, row: Row, prefix: int) -> float:
+    """Multiplications and additions of all attention products for a row, of which a decoder sees so many tokens as a whole."""
     if model.architecture == "elmo":
         return 0.0
     total = 0.0
@@ -100,17 +100,17 @@ def _attention(model: ResolvedConfig, row: Row) -> float:
         encoder, decoder = side(model, "encoder"), side(model, "decoder")
         total += _layers(encoder, row.source, causal=False) + _layers(decoder, row.targets, causal=True)
         return total + decoder.num_layers * _products(decoder, row.targets, row.source)
-    return _layers(model, row.targets, model.architecture == "decoder")
+    return _layers(model, row.targets, model.architecture == "decoder", prefix)
 
 
-def _layers(model: ResolvedConfig, length: int, causal: bool) -> float:
+def _layers(model: ResolvedConfig, length: int, causal: bool, prefix: int = 0) -> float:
     """The self-attention products of a stack's layers, kind by kind."""
     pattern, total = tuple(model.layers.pattern), 0.0
     kinds = [pattern[layer % len(pattern)] if pattern else "" for layer in range(model.num_layers)]
     for name in set(kinds):
         layer = layer_kind(model, name) if name else model
         first = min(layer.attention.global_tokens, length)
-        keys = mean_visible_keys(length, layer.attention.window, causal)
+        keys = mean_visible_keys(length, layer.attention.window, causal, prefix)
         each = _products(layer, length, keys if not first else min(keys + first, length)) + _products(layer, first, length) * bool(first)
         total += kinds.count(name) * each
     return total
@@ -128,7 +128,8 @@ def summary(config: ResolvedConfig) -> Cost:
     model, length = config.model, config.data.sequence_length
     objective = config.objective
     source, targets = side_lengths(objective, length) if model.architecture == "encoder_decoder" else (0, length)
-    chosen = {"masked": max(1, round(objective.select_fraction * length)), "bidirectional": 2 * length}
+    prefix = objective.prefix_length if objective.kind == "prefix" else 0
+    chosen = {"prefix": length + 1 - prefix, "masked": max(1, round(objective.select_fraction * length)), "bidirectional": 2 * length}
     row = Row(source, targets, chosen.get(objective.kind, targets))
     counts = {"/".join(map(str, path)): math.prod(variable.get_value().shape)
               for path, variable in nnx.state(make_model(config), nnx.Param).flat_state()}
@@ -146,6 +147,6 @@ def summary(config: ResolvedConfig) -> Cost:
     # Against the sampled ids and the target itself, where the softmax is over a sample.
     scored = objective.sampled_softmax + 1 if objective.sampled_softmax else model.vocab_size
     matrices += scored * model.dim * _times("head/weights", row, config)
-    flops = 3 * (2 * matrices + _attention(model, row)) / length
+    flops = 3 * (2 * matrices + _attention(model, row, prefix)) / length
     total = sum(counts.values())
     return Cost({"total": total, "embedding": embedding, "body": total - embedding - heads, "heads": heads}, blocks, flops)

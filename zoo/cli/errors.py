@@ -20,7 +20,7 @@ def reported(main: Callable[..., int]) -> Callable[..., int]:
                 print(f"error: {problem}" if error.exit_code != 75 else problem, file=sys.stderr)
             return error.exit_code
         except KeyboardInterrupt:
-            print("interrupted before anything was trained", file=sys.stderr)
+            print("interrupted", file=sys.stderr)
             return 130
         except BrokenPipeError:
             # The reader of our output has gone (`| head`): not an error of ours, and nothing more can be printed.

@@ -78,7 +78,7 @@ def _prompts(args: argparse.Namespace) -> list[str]:
     prompts = list(args.prompt)
     if args.prompts is not None:
         if not args.prompts.is_file():
-            raise ConfigError(f"--prompts {args.prompts} does not exist")
+            raise ConfigError(f"--prompts {args.prompts} " + ("is a folder, not a file" if args.prompts.is_dir() else "does not exist"))
         try:
             prompts += args.prompts.read_text(encoding="utf-8").splitlines()
         except UnicodeDecodeError as error:

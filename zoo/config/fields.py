@@ -71,7 +71,7 @@ SPLIT_IN_PARTS, HUB, TFDS = ("data.source", ("hf", "tfds")), ("data.source", ("h
 # Schemes that add a vector to the embedding; the others act inside attention and may differ from layer to layer.
 EMBEDDED_POSITIONS = ("learned", "sinusoidal")
 # Which objective trains which architecture.
-OBJECTIVES_OF = {"decoder": ("causal",), "encoder": ("masked",), "encoder_decoder": ("prefix", "span", "denoising"),
+OBJECTIVES_OF = {"decoder": ("causal", "prefix"), "encoder": ("masked",), "encoder_decoder": ("prefix", "span", "denoising"),
                  "elmo": ("bidirectional",)}
 # What an architecture does not read, by the start of the path.
 UNREAD_BY = {"elmo": ("model.norm.", "model.position.", "model.attention.", "model.ffn.", "model.layers.", "model.embedding.",
@@ -84,22 +84,22 @@ GATED = ("swiglu", "geglu", "reglu")
 ACTIVATION_OF = {"relu": "relu", "gelu": "gelu", "silu": "silu", "swiglu": "silu", "geglu": "gelu", "reglu": "relu"}
 
 # What an attention kernel can honour. `score`: an additive score term (ALiBi, T5's bias, Shaw's keys); `documents`: isolation of packed
-# documents; `dropout`: dropout on the attention probabilities; `softcap`, `sinks`: as in attention.softcap and attention.sinks; `value`:
-# vectors added to the values by position (Shaw); `padding`: keys that are empty slots, or another sequence's (cross-attention);
-# `head_dims`: widths of a head; `platforms`: where it runs. What a kernel lacks is refused when the config is resolved, a wrong
-# platform when a run starts.
+# documents; `prefix`: keys that a causal query before them sees too; `dropout`: dropout on the attention probabilities; `softcap`,
+# `sinks`: as in attention.softcap and attention.sinks; `value`: vectors added to the values by position (Shaw); `padding`: keys that are
+# empty slots, or another sequence's (cross-attention); `head_dims`: widths of a head; `platforms`: where it runs. What a kernel lacks is
+# refused when the config is resolved, a wrong platform when a run starts.
 ANYWHERE = ("cpu", "gpu", "tpu")
 ANY_WIDTH = range(1, 2**31)
 BOTH = ("float32", "bfloat16")
 ATTENTION_KERNELS = {
-    "einsum": {"score": True, "documents": True, "dropout": True, "softcap": True, "sinks": True, "value": True, "padding": True,
-               "dtypes": BOTH, "head_dims": ANY_WIDTH, "platforms": ANYWHERE},
-    "rows": {"score": True, "documents": True, "dropout": False, "softcap": True, "sinks": True, "value": False, "padding": True,
-             "dtypes": BOTH, "head_dims": ANY_WIDTH, "platforms": ANYWHERE},
-    "xla": {"score": True, "documents": True, "dropout": False, "softcap": False, "sinks": False, "value": False, "padding": True,
-            "dtypes": BOTH, "head_dims": ANY_WIDTH, "platforms": ANYWHERE},
-    "cudnn": {"score": False, "documents": False, "dropout": False, "softcap": False, "sinks": False, "value": False, "padding": False,
-              "dtypes": ("bfloat16",), "head_dims": range(8, 129, 8), "platforms": ("gpu",)},
+    "einsum": {"score": True, "documents": True, "prefix": True, "dropout": True, "softcap": True, "sinks": True, "value": True,
+               "padding": True, "dtypes": BOTH, "head_dims": ANY_WIDTH, "platforms": ANYWHERE},
+    "rows": {"score": True, "documents": True, "prefix": True, "dropout": False, "softcap": True, "sinks": True, "value": False,
+             "padding": True, "dtypes": BOTH, "head_dims": ANY_WIDTH, "platforms": ANYWHERE},
+    "xla": {"score": True, "documents": True, "prefix": True, "dropout": False, "softcap": False, "sinks": False, "value": False,
+            "padding": True, "dtypes": BOTH, "head_dims": ANY_WIDTH, "platforms": ANYWHERE},
+    "cudnn": {"score": False, "documents": False, "prefix": False, "dropout": False, "softcap": False, "sinks": False, "value": False,
+              "padding": False, "dtypes": ("bfloat16",), "head_dims": range(8, 129, 8), "platforms": ("gpu",)},
 }
 
 FIELDS: tuple[Field, ...] = (
@@ -283,7 +283,7 @@ FIELDS: tuple[Field, ...] = (
           when=HIDING),
     Field("objective.next_sentence", False, bool,
           "whether the second segment follows the first is predicted too, with model.head.next_sentence (Devlin et al. 2019)", when=MASKED),
-    Field("objective.prefix_length", AUTO, int, "tokens of a row that the encoder reads; the decoder predicts the rest", minimum=1,
+    Field("objective.prefix_length", AUTO, int, "tokens of a row that the encoder reads, or that see each other in a decoder", minimum=1,
           auto="half of data.sequence_length", when=("objective.kind", ("prefix",))),
     Field("objective.noise_density", 0.15, float, "share of a row's tokens that are cut out", above=0, maximum=0.9, when=SPANS),
     Field("objective.mean_span_length", 3.0, float, "mean number of tokens of a span that is cut out", minimum=1, when=SPANS),
@@ -316,6 +316,7 @@ FIELDS: tuple[Field, ...] = (
           "share of the training part that is read; what is held out stays the same, and so does a trained tokenizer", above=0, maximum=1),
     Field("data.tokenizer.kind", "bytes", str, "tokenizer", {
         "bytes": "UTF-8 bytes: 256 ids and one that opens a document",
+        "byt5": "UTF-8 bytes after 3 special ids, as ByT5 numbers them",
         "characters": "the characters of the source and one id that opens a document",
         "bpe": "byte-level byte-pair encoding, trained on the training split once and cached",
         "wordpiece": "pieces of words, with [CLS], [SEP] and [MASK], trained likewise (BERT)",

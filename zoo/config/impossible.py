@@ -165,12 +165,19 @@ def _layers(flat: dict[str, Any], architecture: str) -> Iterator[str]:
             yield f"model.attention.global_tokens={global_tokens} counts from a row's start; it cannot do data.isolate_documents=true"
         if position == "shaw":
             yield "model.attention.global_tokens cannot do model.position.kind=shaw"
+    of_prefix = architecture == "decoder" and flat["model.architecture"] == "decoder" and flat["objective.kind"] == "prefix"
+    if of_prefix and window:
+        yield (f"objective.kind=prefix lets the first tokens of a row be seen by all that follow; a decoder cannot do that with "
+               f"model.attention.window={window}")
+    if of_prefix and position == "relative_bias":
+        yield ("objective.kind=prefix lets early tokens of a row see later ones, for which model.position.kind=relative_bias has no "
+               "buckets in a decoder; use another, or model.architecture=encoder_decoder")
     if kind == "performer":
         refused = {
             "model.attention.window": window > 0, "model.attention.softcap": flat["model.attention.softcap"] > 0,
             "model.attention.sinks": flat["model.attention.sinks"], "model.attention.dropout": flat["model.attention.dropout"] > 0,
             "model.position.kind": position in ("alibi", "relative_bias", "shaw"),
-            "data.isolate_documents": flat["data.isolate_documents"],
+            "data.isolate_documents": flat["data.isolate_documents"], "objective.kind": of_prefix,
         }
         for path, wanted in refused.items():
             if wanted:
@@ -192,6 +199,7 @@ def _kernel(flat: dict[str, Any]) -> Iterator[str]:
         "dropout": (flat["model.attention.dropout"] > 0, f"model.attention.dropout={flat['model.attention.dropout']:g}"),
         "softcap": (flat["model.attention.softcap"] > 0, f"model.attention.softcap={flat['model.attention.softcap']:g}"),
         "sinks": (flat["model.attention.sinks"], "model.attention.sinks=true"),
+        "prefix": (flat["model.architecture"] == "decoder" and flat["objective.kind"] == "prefix", "objective.kind=prefix of a decoder"),
         "padding": (flat["model.architecture"] != "decoder", f"model.architecture={flat['model.architecture']}"),
     }
     for feature, (wanted, name) in wants.items():
@@ -228,7 +236,8 @@ def _objective(flat: dict[str, Any], scopes: dict[str, dict[str, Any]]) -> Itera
         spans = SpanLengths.of(length, parts["noise_density"], parts["mean_span_length"]).spans
         if objective == "span" and spans > parts["sentinels"]:
             yield f"objective.sentinels={parts['sentinels']} are fewer than the {spans} spans of a row"
-        for side, tokens in zip(("encoder", "decoder"), side_lengths(parts, length), strict=True):
+        sides = zip(("encoder", "decoder"), side_lengths(parts, length), strict=True) if architecture == "encoder_decoder" else ()
+        for side, tokens in sides:
             merged = flat | scopes.get(f"model.{side}", {})
             if merged["model.position.kind"] == "learned" and merged["model.position.max_length"] < tokens:
                 yield (f"model.position.max_length={merged['model.position.max_length']} is shorter than the {tokens} tokens of the "

@@ -4,6 +4,7 @@
 `~/.cache/zoo`), named by their content.
 """
 
+import hashlib
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -101,7 +102,8 @@ class Dataset:
         } for part in self.parts]
         if len(parts) == 1:
             return parts[0] | {"tokenizer": tokenizer}
-        return {"description": self.description, "tokenizer": tokenizer,
+        fingerprint = hashlib.sha256(" ".join(part["fingerprint"] for part in parts).encode()).hexdigest()
+        return {"fingerprint": fingerprint, "description": self.description, "tokenizer": tokenizer,
                 "parts": [{"weight": part.weight} | record for part, record in zip(self.parts, parts, strict=True)]}
 
 
@@ -143,6 +145,7 @@ def load(config: Any) -> Dataset:
         train = train.share(data.training_fraction)
         streams = cached_streams(tokenizer, {"train": train, "validation": validation}, batching.with_sentences)
         parts.append(Part(weight, source, train, validation, streams["train"], streams["validation"]))
+    batching.check([part.train_stream for part in parts], [part.validation_stream for part in parts])
     return Dataset(tokenizer, batching, tuple(parts))
 
 

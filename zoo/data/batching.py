@@ -9,6 +9,7 @@ from zoo.data.rows import Arrays, MixedRows, PackedRows, Rows
 from zoo.data.sentence_rows import PairRows, SentenceRows, Sentences
 from zoo.data.tokenizers import Tokenizer
 from zoo.data.tokens import Stream
+from zoo.errors import DataError
 
 
 class Batching:
@@ -27,6 +28,22 @@ class Batching:
         self._config, self._tokenizer = config, tokenizer
         self.with_sentences = config.data.rows != "packed"
         self.corruption = make_corruption(config, tokenizer)
+        self._made: dict[tuple[Stream, int], Rows] = {}
+
+    def check(self, training: Sequence[Stream], validation: Sequence[Stream]) -> None:
+        """Says before anything is trained that there is too little text.
+
+        Raises:
+            DataError: naming the part.
+        """
+        for part, streams in (("training", training), ("held-out", validation)):
+            try:
+                rows = self.rows(streams, self._config.data.sequence_length)
+            except DataError as error:
+                raise DataError([f"the {part} text: {problem}" for problem in error.problems]) from error
+            if not (rows.full if part == "training" else rows.count):
+                raise DataError(f"the {part} text is too short: {rows.why}; take a longer text, a smaller data.sequence_length or "
+                                "another data.validation_fraction")
 
     def rows(self, streams: Sequence[Stream], length: int, weights: Sequence[float] | None = None) -> Rows:
         """The rows of T = `length` tokens of some streams, which training takes with these weights.
@@ -42,6 +59,12 @@ class Batching:
         return sum(self._rows_of(stream, self._config.data.sequence_length).full for stream in streams)
 
     def _rows_of(self, stream: Stream, length: int) -> Rows:
+        # Rows of sentences take a pass over these to be found.
+        if (stream, length) not in self._made:
+            self._made[stream, length] = self._make_rows(stream, length)
+        return self._made[stream, length]
+
+    def _make_rows(self, stream: Stream, length: int) -> Rows:
         kind, tokenizer = self._config.data.rows, self._tokenizer
         if kind == "packed":
             return PackedRows(stream.tokens, length, ahead=int(self.corruption is None))

@@ -3,10 +3,6 @@
 A source is one function in `SOURCES`, looked up by what stands before the ":" of `data.source`.
 """
 
-import os
-import platform
-import re
-import sysconfig
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -14,18 +10,13 @@ from typing import Any, NamedTuple
 import ml_collections
 
 from zoo.data.documents import Documents, Piece
-from zoo.data.files import BYTE_ORDER_MARK, file_pieces, find_files, suggestion
+from zoo.data.files import file_pieces, find_files, suggestion
 from zoo.data.hubs import hugging_face, tensorflow_datasets
+from zoo.data.library import standard_library
 from zoo.data.records import json_lines, parquet
+from zoo.data.synthetic import synthetic
 from zoo.data.text import TextPolicy
 from zoo.errors import ConfigError, did_you_mean
-
-# Not the library itself, or (the second line) written when Python was built: the same Python version
-# should give the same text on every machine.
-_STDLIB_SKIPPED = re.compile(
-    r"(site-packages|dist-packages|test|tests|idlelib|lib2to3|__pycache__)$"
-    r"|_sysconfigdata|config-"
-)
 
 
 class Source(NamedTuple):
@@ -92,35 +83,6 @@ def read_text_file(path: str | Path, separator: str = "", bad_text: str = "error
     return Documents(lambda policy: file_pieces(path, separator, policy), str(path), bad_text)
 
 
-def _standard_library(argument: str, data: Any) -> Documents:
-    """Every .py file of the running Python's standard library, one document per file, sorted by path."""
-    if argument:
-        raise ConfigError(f'data.source: "stdlib" takes no argument, got "{data.source}"')
-    root = Path(sysconfig.get_path("stdlib"))
-    files = standard_library_files(root)
-    if not files:
-        raise ConfigError(f'data.source: "stdlib" reads the standard library\'s files, but "{root}" has none')
-
-    def read(policy: TextPolicy) -> Iterator[Piece]:
-        for path in files:
-            try:
-                yield Piece(True, path.read_bytes().removeprefix(BYTE_ORDER_MARK).decode())
-            except UnicodeDecodeError:
-                policy.counts["files not UTF-8"] += 1
-
-    return Documents(read, f"standard library of Python {platform.python_version()}", data.bad_text)
-
-
-def standard_library_files(root: Path) -> list[Path]:
-    """The .py files of the library under `root`, sorted by path."""
-    files = []
-    for folder, subfolders, names in os.walk(root):
-        subfolders[:] = [name for name in subfolders if not _STDLIB_SKIPPED.match(name)]
-        files += [Path(folder, name) for name in names if name.endswith(".py")]
-    files = [path for path in files if not _STDLIB_SKIPPED.match(path.name)]
-    return sorted(files, key=lambda path: path.relative_to(root).as_posix())
-
-
 def _text(argument: str, data: Any) -> Documents:
     """A text file (plain or .gz), or every file of a folder or glob pattern, sorted by path."""
     files = find_files(argument, "text", "corpus/*.txt")
@@ -134,10 +96,11 @@ def _text(argument: str, data: Any) -> Documents:
 
 
 SOURCES = {
-    "stdlib": Source("stdlib", _standard_library),
+    "stdlib": Source("stdlib", standard_library),
     "text": Source("text:PATH", _text),
     "jsonl": Source("jsonl:PATH", json_lines),
     "parquet": Source("parquet:PATH", parquet),
     "hf": Source("hf:NAME_OR_FOLDER", hugging_face),
     "tfds": Source("tfds:NAME", tensorflow_datasets),
+    "synthetic": Source("synthetic:TASK", synthetic),
 }

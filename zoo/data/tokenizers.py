@@ -177,6 +177,38 @@ class ByteTokenizer(Tokenizer):
         return cls()
 
 
+class ByT5Tokenizer(Tokenizer):
+    """One token per UTF-8 byte, numbered as ByT5 has it (Xue et al. 2022, section 3.1): 0 is padding, 1 (</s>) opens and ends documents, 2
+    is unknown, and the bytes follow.
+    """
+
+    kind = "byt5"
+    _SPECIALS = 3
+
+    def __init__(self):
+        super().__init__([b""] * self._SPECIALS + [bytes([value]) for value in range(256)], document_id=1)
+        self.specials = frozenset(range(self._SPECIALS))
+        self.separator_id = self.document_id
+
+    @classmethod
+    def build(cls, settings: Any, source: Documents, training: Documents) -> Self:
+        return cls()
+
+    @classmethod
+    def size_in_advance(cls, settings: Any) -> int:
+        return cls._SPECIALS + 256
+
+    def encode(self, text: str) -> np.ndarray:
+        return np.frombuffer(text.encode(), np.uint8).astype(np.int32) + self._SPECIALS
+
+    def to_json(self) -> dict[str, Any]:
+        return {"specials": self._SPECIALS}
+
+    @classmethod
+    def from_json(cls, content: dict[str, Any]) -> Self:
+        return cls()
+
+
 class CharacterTokenizer(Tokenizer):
     """One token per character of the source, numbered by code point; the last id opens a document.
 
@@ -302,7 +334,7 @@ class BytePairTokenizer(Tokenizer):
 
 
 TOKENIZERS: dict[str, type[Tokenizer]] = {
-    tokenizer.kind: tokenizer for tokenizer in (ByteTokenizer, CharacterTokenizer, BytePairTokenizer)
+    tokenizer.kind: tokenizer for tokenizer in (ByteTokenizer, ByT5Tokenizer, CharacterTokenizer, BytePairTokenizer)
 }
 
 

@@ -1,6 +1,7 @@
 """Cached generation with a trained model: requests in, tokens out."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any, NamedTuple
 
 import jax
@@ -18,6 +19,7 @@ from zoo.errors import ConfigError
 from zoo.models.functional import Params, Stats, split
 
 SMALLEST_BUCKET = 16
+LONGEST = 1 << 24
 Prompts = Sequence[Sequence[int]]
 
 
@@ -45,19 +47,20 @@ class Generator:
         model: abstract, a decoder or an encoder-decoder.
         params, stats: its values. Layers are cut up and matrices cast once, here, which takes up to as much memory again.
         span: most tokens that are read at once without a cache; a longer text is read from its last ones. By default what positions allow.
+        whole_prompts: a decoder's tokens of the prompt see each other, as prefix language modelling has trained them.
 
     Raises:
         ConfigError: for a model that does not generate token by token.
     """
 
-    def __init__(self, model: nnx.Module, params: Params, stats: Stats, span: int | None = None):
+    def __init__(self, model: nnx.Module, params: Params, stats: Stats, span: int | None = None, whole_prompts: bool = False):
         config: ResolvedConfig = model.config
         if config.architecture not in ("decoder", "encoder_decoder"):
             raise ConfigError(f"model.architecture={config.architecture} does not continue a text token by token")
         self.has_encoder = config.architecture == "encoder_decoder"
         self.config = side(config, "decoder") if self.has_encoder else config
         self.encoder = side(config, "encoder") if self.has_encoder else None
-        self.graph, self.span = split(model)[0], span
+        self.graph, self.span, self.whole_prompts = split(model)[0], span, whole_prompts
         self.weights = unstacked(params, stats, config.dtype)
 
     def why_not_cached(self) -> str | None:
@@ -95,11 +98,12 @@ class Generator:
         """
         sampling = (sampling or Sampling(temperature=0.0)).checked()
         steps, stop, prompts, sources = self._request(prompts, new_tokens, stop, sources, vocab_size, cache)
-        state, scores = begin(steps, self.weights, prompts, sources)
         key = jax.random.key(0) if key is None else key
-        tokens, lengths, _ = sample(steps, self.weights, state, scores, stop, _as_arrays(sampling), key, np.int32(new_tokens),
-                                    greedy=sampling.temperature == 0, room=bucket(new_tokens))
-        tokens, lengths = jax.device_get((tokens, lengths))
+        with _in_memory(steps, prompts):
+            state, scores = begin(steps, self.weights, prompts, sources)
+            tokens, lengths, _ = sample(steps, self.weights, state, scores, stop, _as_arrays(sampling), key, np.int32(new_tokens),
+                                        greedy=sampling.temperature == 0, room=bucket(new_tokens))
+            tokens, lengths = jax.device_get((tokens, lengths))
         return Generated(tokens[:, :new_tokens], lengths)
 
     def beam_search(
@@ -128,10 +132,11 @@ class Generator:
         if not np.isfinite(length_penalty):
             raise ConfigError(f"length_penalty={length_penalty} must be a number")
         steps, stop, prompts, sources = self._request(prompts, new_tokens, stop, sources, vocab_size, cache)
-        state, scores = begin(steps, self.weights, prompts, sources)
-        found = search(steps, self.weights, state, scores, stop, np.float32(length_penalty), np.int32(new_tokens), beams=beams,
-                       room=bucket(new_tokens))
-        tokens, lengths, totals = jax.device_get(found)
+        with _in_memory(steps, prompts, beams):
+            state, scores = begin(steps, self.weights, prompts, sources)
+            found = search(steps, self.weights, state, scores, stop, np.float32(length_penalty), np.int32(new_tokens), beams=beams,
+                           room=bucket(new_tokens))
+            tokens, lengths, totals = jax.device_get(found)
         return Generated(tokens[:, :, :new_tokens], lengths, totals)
 
     def _request(
@@ -140,6 +145,9 @@ class Generator:
         """Checks a request; returns what the programs take."""
         if cache and (why := self.why_not_cached()) is not None:
             raise ConfigError(f"{why}; generate without a cache (zoo generate --no-cache)")
+        if self.whole_prompts and not cache:
+            raise ConfigError("a decoder trained with objective.kind=prefix reads a prompt as a whole once: it cannot generate without a "
+                              "cache, nor past the end of learned positions")
         if new_tokens < 1:
             raise ConfigError(f"new_tokens={new_tokens} must be at least 1")
         if self.has_encoder != (sources is not None):
@@ -147,6 +155,8 @@ class Generator:
         size = self.config.vocab_size if vocab_size is None else vocab_size
         if not 1 <= size <= self.config.vocab_size:
             raise ConfigError(f"vocab_size={size} must be from 1 to the model's {self.config.vocab_size}")
+        if new_tokens > LONGEST:
+            raise ConfigError(f"new_tokens={new_tokens} must be at most {LONGEST}: positions are counted in float32, exactly up to there")
         most = table_length(self.config)
         if not cache:
             most = min((limit for limit in (most, self.span) if limit is not None), default=None)
@@ -165,7 +175,8 @@ class Generator:
         stop = stop_table(size) if stop is None else stop
         if len(stop) != size:
             raise ConfigError(f"the table of stops is for {len(stop)} token ids, and {size} may be chosen")
-        return Steps(self.graph, self.has_encoder, self.config.num_layers, slots, size, cache), stop, prompts, sources
+        steps = Steps(self.graph, self.has_encoder, self.config.num_layers, slots, size, cache, self.whole_prompts)
+        return steps, stop, prompts, sources
 
     def _rows(self, name: str, rows: Prompts, config: ResolvedConfig, most: int | None) -> Rows:
         """Rows of token ids as arrays of a common length, a power of two or the end of the table of positions."""
@@ -174,7 +185,8 @@ class Generator:
             raise ConfigError(f"there is no {name}" if not len(lengths) else f"{name} {int(lengths.argmin())} has no token")
         longest = int(lengths.max())
         if most is not None and longest > most:
-            raise ConfigError(f"learned positions end at {most}: a {name} of {longest} tokens is too long")
+            raise ConfigError(f"learned positions end at {most}: a {name} of {longest} tokens is too long"
+                              + ("; without a cache its last tokens are read (zoo generate --no-cache)" if name == "prompt" else ""))
         if stretches(config) and len(set(lengths.tolist())) > 1:
             raise ConfigError(f"model.position.scaling.kind=dynamic follows the longest row of a batch; give one {name} at a time")
         tokens = np.zeros((len(lengths), bucket(longest, most)), np.int32)
@@ -183,6 +195,19 @@ class Generator:
         if tokens.min() < 0 or tokens.max() >= config.vocab_size:
             raise ConfigError(f"a {name} has a token id outside 0 .. {config.vocab_size - 1}")
         return Rows(tokens, lengths)
+
+
+@contextmanager
+def _in_memory(steps: Steps, prompts: Rows, beams: int = 1) -> Iterator[None]:
+    """Says what is too large where the device's memory does not hold a request."""
+    try:
+        yield
+    except jax.errors.JaxRuntimeError as error:
+        if "RESOURCE_EXHAUSTED" not in str(error):
+            raise
+        rows = len(prompts.lengths) * beams
+        raise ConfigError(f"the device's memory does not hold {rows} texts of {steps.slots} tokens; ask for fewer new tokens, prompts or "
+                          "beams") from error
 
 
 def bucket(length: int, most: int | None = None) -> int:

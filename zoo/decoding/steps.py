@@ -97,6 +97,7 @@ class Steps:
         slots: room for tokens of a row.
         vocab_size: token ids that may be chosen.
         cached: keep what layers need; else read everything again.
+        whole_prompts: tokens of a prompt see each other.
     """
 
     graph: nnx.GraphDef
@@ -105,6 +106,7 @@ class Steps:
     slots: int
     vocab_size: int
     cached: bool
+    whole_prompts: bool = False
 
     def start(self, weights: Weights, prompts: Rows, sources: Rows | None = None) -> tuple[State, Float[Array, "B V"]]:
         """Reads the prompts.
@@ -126,7 +128,7 @@ class Steps:
             state = Reading(tokens, prompts.lengths, None if memory is None else memory.hidden, positions)
             return state, self._read(model, state)
         state = Cache([{} for _ in range(self.depth)], prompts.lengths - 1, jnp.int32(prompts.tokens.shape[1] - 1), self.slots, positions)
-        context = Context(prompts.positions, in_order=True, cache=state)
+        context = Context(prompts.positions, causal=not self.whole_prompts, in_order=True, cache=state)
         return state, self._scores(model, prompts.tokens, memory, context, prompts.lengths - 1)
 
     def step(self, weights: Weights, state: State, tokens: Int[Array, " B"]) -> tuple[State, Float[Array, "B V"]]:

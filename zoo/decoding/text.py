@@ -46,11 +46,11 @@ class TextGenerator:
     """A run's model and tokenizer, as the run's objective has trained it.
 
     causal: the model continues the prompt, which begins a document. prefix: the encoder reads the prompt, and the decoder goes on from
-    its last token. span: the encoder reads the prompt with a sentinel for every blank, "<0>", "<1>", ..., and where there is none with
-    one at the end; the decoder writes what belongs there, "<0> ... <1> ...". denoising: the encoder reads the prompt with [MASK] for every
-    blank, and the decoder writes the whole text. A model with a tokenizer for its source translates: the encoder reads the prompt and
-    </s>, and the decoder begins with </s>, as fairseq's do. A text ends at the first token that stands for no text: where the model
-    opens another document, or where a published tokenizer has an end of its own.
+    its last token; a decoder alone reads the prompt as a whole and goes on. span: the encoder reads the prompt with a sentinel for every
+    blank, "<0>", "<1>", ..., and where there is none with one at the end; the decoder writes what belongs there, "<0> ... <1> ...".
+    denoising: the encoder reads the prompt with [MASK] for every blank, and the decoder writes the whole text. A model with a tokenizer
+    for its source translates: the encoder reads the prompt and </s>, and the decoder begins with </s>, as fairseq's do. A text ends at the
+    first token that stands for no text: where the model opens another document, or where a published tokenizer has an end of its own.
 
     Args:
         config: resolved, of the run.
@@ -76,7 +76,8 @@ class TextGenerator:
             self.trained_length = math.inf
         self.sentinels = config.objective.sentinels if config.objective.kind == "span" else 0
         self.vocab_size = tokenizer.vocab_size + self.sentinels
-        self.generator = Generator(model, params, stats, None if source_tokenizer is not None else self.trained_length)
+        length = None if source_tokenizer is not None else self.trained_length
+        self.generator = Generator(model, params, stats, length, whole_prompts=not both and config.objective.kind == "prefix")
 
     def longest(self, prompts: Sequence[str], new_tokens: int) -> int:
         """Most tokens that the decoder would read of any text."""
@@ -100,7 +101,7 @@ class TextGenerator:
         """
         request = self._request(prompts, new_tokens, stop)
         made = self.generator.generate(sampling=sampling, key=jax.random.key(seed), cache=cache, **request)
-        return [self._answer(*row, stop) for row in zip(made.tokens, made.lengths, strict=True)]
+        return [self._answer(*row, stop) for row in zip(prompts, made.tokens, made.lengths, strict=True)]
 
     def beam_search(
         self, prompts: Sequence[str], new_tokens: int, beams: int, length_penalty: float, stop: Sequence[str] = (), cache: bool = True
@@ -109,12 +110,16 @@ class TextGenerator:
         request = self._request(prompts, new_tokens, stop)
         found = self.generator.beam_search(beams=beams, length_penalty=length_penalty, cache=cache, **request)
         return [self._answer(*row, stop, float(score))
-                for *row, score in zip(found.tokens[:, 0], found.lengths[:, 0], found.scores[:, 0], strict=True)]
+                for *row, score in zip(prompts, found.tokens[:, 0], found.lengths[:, 0], found.scores[:, 0], strict=True)]
 
     def whole(self, prompt: str, answer: Answer) -> str:
         """The text that was made, after its prompt where it continues that."""
-        again = self.objective.kind in ("span", "denoising") or self.source_tokenizer is not None
-        return answer.text if again else prompt + answer.text
+        return prompt + answer.text if self._continues else answer.text
+
+    @property
+    def _continues(self) -> bool:
+        """Whether the text goes on from its prompt, and does not fill blanks or translate."""
+        return self.objective.kind not in ("span", "denoising") and self.source_tokenizer is None
 
     def _request(self, prompts: Sequence[str], new_tokens: int, stop: Sequence[str]) -> dict[str, Any]:
         read = [self._read(prompt) for prompt in prompts]
@@ -133,7 +138,7 @@ class TextGenerator:
             parts = [self._blank(int(part)) if place % 2 else self._encoded(part) for place, part in enumerate(BLANK.split(text))]
             return [opens, *itertools.chain(*parts), opens], [opens]
         tokens = [opens, *self._encoded(prompt)]
-        return tokens, tokens[-1:] if self.objective.kind == "prefix" else tokens
+        return tokens, tokens[-1:] if self.generator.has_encoder else tokens
 
     def _encoded(self, text: str) -> list[int]:
         try:
@@ -158,12 +163,23 @@ class TextGenerator:
             raise ConfigError(f"blank <{number}> is past the last of objective.sentinels={self.sentinels}, <{self.sentinels - 1}>")
         return [self.vocab_size - 1 - number]
 
-    def _answer(self, tokens: np.ndarray, length: int, stop: Sequence[str], score: float | None = None) -> Answer:
-        ids, text = tokens[:length].tolist(), ""
-        # Sentinels are no tokens of the tokenizer.
-        for is_blank, group in itertools.groupby(ids, lambda id: id >= self.tokenizer.vocab_size):
-            run = list(group)
-            text += "".join(f"<{self.vocab_size - 1 - id}>" for id in run) if is_blank else self.tokenizer.decode(run)
+    def _answer(self, prompt: str, tokens: np.ndarray, length: int, stop: Sequence[str], score: float | None = None) -> Answer:
+        ids = tokens[:length].tolist()
+        text = self._continuation(prompt, ids) if self._continues else self._filling(ids)
         ends = [place for place in (text.find(each) for each in stop) if place >= 0]
         over = bool(ids) and ids[-1] in self.tokenizer.specials
         return Answer(text[: min(ends, default=len(text))], int(length), over or bool(ends), score)
+
+    def _continuation(self, prompt: str, ids: list[int]) -> str:
+        """What tokens say after a prompt: most published tokenizers leave out the space before the first token of a text."""
+        said = self._read(prompt)[0]
+        before, after = self.tokenizer.decode(said), self.tokenizer.decode([*said, *ids])
+        return after[len(before) :] if after.startswith(before) else self.tokenizer.decode(ids)
+
+    def _filling(self, ids: list[int]) -> str:
+        """What tokens say by themselves; sentinels are no tokens of the tokenizer."""
+        text = ""
+        for is_blank, group in itertools.groupby(ids, lambda id: id >= self.tokenizer.vocab_size):
+            run = list(group)
+            text += "".join(f"<{self.vocab_size - 1 - id}>" for id in run) if is_blank else self.tokenizer.decode(run)
+        return text

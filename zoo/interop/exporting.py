@@ -64,6 +64,8 @@ def read_run(folder: Path, step: str = "latest", changes: Mapping[str, Any] | No
     from zoo.models.functional import split
     from zoo.training.start import read_weights
 
+    if not (folder / "checkpoints").exists() and any(folder.glob("*.safetensors")):
+        raise ConfigError(f"{folder} is a checkpoint of another library already, not a run")
     for name in ("config.json", "checkpoints", "tokenizer.json"):
         if not (folder / name).exists():
             raise ConfigError(f"{folder} is not a run that can be exported: it has no {name}")
@@ -113,6 +115,8 @@ def export_run(folder: Path, out: Path, class_name: str | None = None, step: str
     """
     if class_name is not None:
         importer_of(class_name)
+    if folder.resolve() in out.resolve().parents:
+        raise ConfigError(f"--out {out} is inside the run; what lies there is the run's own")
     with replacing(out) as temporary:
         run = read_run(folder, step, changes)
         recorded = name if (name := run.imported.get("class")) in FAMILIES else None

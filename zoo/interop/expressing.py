@@ -61,6 +61,8 @@ def express(class_name: str, config: ResolvedConfig, given: Mapping[str, Any] | 
     importer, ours = importer_of(class_name), config.model.architecture
     if "causal" not in importer.defaults and (theirs := importer.config_of({})["model.architecture"]) != ours:
         return Expressed(class_name, {}, (f"model.architecture={ours!r}; it would be {theirs!r}",))
+    if ours == "decoder" and config.objective.kind == "prefix":
+        return Expressed(class_name, {}, ("objective.kind='prefix': its decoder would not see the prompt as a whole",))
     settings = settings_of(class_name, config, given)
     try:
         theirs = resolve_like(class_name, settings, {"data.tokenizer.kind": "characters"})

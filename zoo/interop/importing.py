@@ -1,14 +1,20 @@
 """From a checkpoint of another library to the folder of a run, which is like that of any other run that is done."""
 
+import errno
 import hashlib
 import os
+import re
 import shutil
+import signal
 import sys
+import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+
+from safetensors import SafetensorError
 
 from zoo import config as configs
 from zoo.config import ResolvedConfig
@@ -21,6 +27,9 @@ from zoo.interop.source import Source
 from zoo.interop.tensors import open_tensors, read_object, weight_files
 
 TOKENIZERS = ("tokenizer.json", "vocab.txt", "vocab.json", *SENTENCEPIECE_NAMES)
+# A disk without room, a quota, a limit of a file's size, a disk that cannot be written.
+FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS)
+OS_ERROR = re.compile(r"os[ _]error(?:_code=')? ?(\d+)", re.IGNORECASE)
 Weights = tuple[dict[str, Any], dict[str, Any]]
 
 
@@ -199,25 +208,53 @@ def sha256(path: Path) -> str:
 
 @contextmanager
 def replacing(out: Path) -> Iterator[Path]:
-    """A folder to write into that becomes `out` at the end, or nothing if the writing fails.
+    """A folder to write into that becomes `out` at the end, or nothing if the writing fails or is ended by a signal.
 
     Raises:
         ConfigError: `out` is there and not empty, or nothing can be written beside it.
     """
-    if out.exists() and (not out.is_dir() or any(out.iterdir())):
-        raise ConfigError(f"--out {out} is there already and not an empty folder")
-    temporary = out.absolute().with_name(f".{out.absolute().name}.{os.getpid()}.tmp")
+    # Where a link points to.
+    folder = out.resolve()
     try:
-        temporary.mkdir(parents=True)
+        used = folder.exists() and (not folder.is_dir() or any(folder.iterdir()))
+        temporary = folder.with_name(f".{folder.name}.{os.getpid()}.tmp")
+        if not used:
+            temporary.mkdir(parents=True)
     except OSError as error:
         raise ConfigError(f"--out {out} cannot be written: {error.strerror}") from error
+    if used:
+        raise ConfigError(f"--out {out} is there already and not an empty folder")
     try:
-        yield temporary
-        if out.exists():
-            out.rmdir()
-        temporary.rename(out)
+        with _ended_by_sigterm():
+            yield temporary
+            if folder.exists():
+                folder.rmdir()
+            temporary.rename(folder)
+    except (OSError, ValueError, SafetensorError) as error:
+        # The libraries that write say it in words.
+        told = getattr(error, "errno", None) or (int(found[1]) if (found := OS_ERROR.search(str(error))) else None)
+        if told not in FULL:
+            raise
+        raise ConfigError(f"--out {out} cannot be written: {os.strerror(told)}") from error
     finally:
         shutil.rmtree(temporary, ignore_errors=True)
+
+
+@contextmanager
+def _ended_by_sigterm() -> Iterator[None]:
+    """Lets SIGTERM end the process as an exception does, with everything cleaned up."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+
+    def end(number: int, frame: Any) -> None:
+        raise SystemExit(128 + number)
+
+    before = signal.signal(signal.SIGTERM, end)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
 
 
 def lines(found: Found, config: ResolvedConfig, count: int, out: Path) -> Iterable[str]:

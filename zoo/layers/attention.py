@@ -144,8 +144,9 @@ class Attention(nnx.Module):
         name = choose_kernel(self.config.kernel, jax.default_backend(), jax.device_count(), self.dtype, self.config.head_dim, {
             "score": scoring.score is not None or shared is not None, "documents": context.documents is not None,
             "dropout": scoring.dropout > 0, "softcap": scoring.softcap > 0, "sinks": scoring.sinks is not None,
-            "value": scoring.value is not None, "padding": not (context.causal and context.in_order)})
-        size = block_length(q.shape[1], self.window, context.causal) if context.in_order else 0
+            "value": scoring.value is not None, "padding": not (context.causal and context.in_order),
+            "prefix": context.causal and context.prefix > 0})
+        size = block_length(q.shape[1], self.window, context.causal) if context.in_order and not context.prefix else 0
         if size and name != "cudnn":
             return banded_attention(KERNELS[name], size, q, k, v, context, scoring)
         return KERNELS[name](q, k, v, context, scoring)

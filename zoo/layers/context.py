@@ -37,7 +37,7 @@ class Context:
     Attributes:
         positions: [B or 1, T] position of each token within its document; -1 marks an empty slot.
         documents: [B, T] number of the document that each token belongs to, when documents are isolated; else None.
-        causal: a query sees no key at a later position.
+        causal: a query sees no key at a later position, but for those of the prefix.
         in_order: known beforehand: token t of a row stands at position t or is an empty slot (in a causal row: one after all tokens),
             or, with `documents`, these stand one after another and each counts from 0. It lets kernels skip keys by their place in the
             row; the default assumes nothing.
@@ -45,6 +45,7 @@ class Context:
         training: statistics are those of the batch and are updated; else the running ones are used.
         memory: what cross-attention reads, in a decoder that has an encoder.
         key_positions, key_documents: as `positions` and `documents`, for keys that are not the queries' own sequence.
+        prefix: where causal, keys at positions below this are seen by all queries (prefix language modelling); 0 for none.
         cache: where a decoder keeps keys and values for the tokens to come. Where it has some already, `positions` [B, 1] are those of
             one further token of each row.
     """
@@ -58,6 +59,7 @@ class Context:
     memory: Memory | None = None
     key_positions: Int[Array, "B S"] | None = None
     key_documents: Int[Array, "B S"] | None = None
+    prefix: int = 0
     cache: "Cache | None" = None
 
     def layer(self, index: int | Int[Array, ""]) -> "Context":
@@ -101,7 +103,7 @@ class Context:
         query, key = self.positions[:, queries, None], self.keys_at[:, None, keys]
         visible = jnp.broadcast_to(key >= 0, jnp.broadcast_shapes(query.shape, key.shape))
         if self.causal:
-            visible &= key <= query
+            visible &= (key <= query) | (key < self.prefix) if self.prefix else key <= query
         if window:
             near = query - key < window if self.causal else jnp.abs(query - key) <= (window - 1) // 2
             if global_tokens:

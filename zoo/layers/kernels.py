@@ -138,13 +138,14 @@ def _with_values(attended, probabilities, context: Context, scoring: Scoring):
 QUERY_BLOCKS = 4
 
 
-def blocks(length: int, window: int) -> list[tuple[slice, slice]]:
+def blocks(length: int, window: int, prefix: int = 0) -> list[tuple[slice, slice]]:
     """Cuts the queries of a causal row whose tokens are in order into blocks, each with the range of keys that it can see.
 
-    A query sees no later token, and with a window none that is `window` or more tokens before it; packed documents only see less.
+    A query sees no later token but those of the prefix, and with a window none that is `window` or more tokens before it; packed
+    documents only see less.
     """
     size = length // QUERY_BLOCKS if length % QUERY_BLOCKS == 0 else length
-    return [(slice(start, start + size), slice(max(0, start - window + 1) if window else 0, start + size))
+    return [(slice(start, start + size), slice(max(0, start - window + 1) if window else 0, min(max(start + size, prefix), length)))
             for start in range(0, length, size)]
 
 
@@ -166,13 +167,14 @@ def rows_attention(
     mapped = {name: x[:, None] for name, x in structure.items() if name not in same}
 
     everything = [(slice(None), slice(None))]
-    ranges = blocks(q.shape[1], scoring.window) if context.causal and context.in_order and context.key_positions is None else everything
+    in_order = context.causal and context.in_order and context.key_positions is None
+    ranges = blocks(q.shape[1], scoring.window, context.prefix) if in_order else everything
 
     def row(inputs):
         q, k, v, own = inputs
         own = same | own
         shared = own.pop("shared")
-        alone = Context(**own, causal=context.causal)
+        alone = Context(**own, causal=context.causal, prefix=context.prefix)
         added = replace(scoring, shared=shared).added(q[None], alone.positions, alone.keys_at)
         q, k, v = _heads_first(q[None], k[None], v[None])
         parts = [
@@ -189,7 +191,7 @@ def rows_attention(
 def _library_attention(q, k, v, context: Context, scoring: Scoring, implementation: str):
     """`jax.nn.dot_product_attention`, given the structure of the mask where that is enough and a mask array where it is not."""
     # Positions that simply count up are what the kernel's own causal mask and window assume.
-    structured = context.causal and context.in_order and context.documents is None and not scoring.global_tokens
+    structured = context.causal and context.in_order and context.documents is None and not (scoring.global_tokens or context.prefix)
     added = scoring.added(q * scoring.scale, context.positions, context.keys_at)
     return jax.nn.dot_product_attention(
         q, k, v,

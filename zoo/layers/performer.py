@@ -58,7 +58,7 @@ def performer_attention(
         scale: on q . k; queries and keys each get its root.
 
     Raises:
-        ValueError: if causal queries are to read another sequence.
+        ValueError: if causal queries are to read another sequence, or a prefix that is not before them.
     """
     return performer_sums(q, k, v, features, context, scale)[0]
 
@@ -75,6 +75,8 @@ def performer_sums(
     """
     if context.causal and context.key_positions is not None:
         raise ValueError("causal queries of performer_attention read their own row; keys of another sequence have no place in its order")
+    if context.causal and context.prefix:
+        raise ValueError("performer_attention sums over keys in their order; it cannot show a prefix to the queries before it")
     B, T, H, K = q.shape
     S, G = k.shape[1:3]
     kernel = Kernel(features, scale)

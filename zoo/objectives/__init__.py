@@ -8,6 +8,7 @@ from zoo.objectives.denoising import DenoisingObjective
 from zoo.objectives.masked import MaskedObjective
 from zoo.objectives.objective import Objective
 from zoo.objectives.prefix import PrefixObjective
+from zoo.objectives.prefix_decoder import PrefixDecoderObjective
 from zoo.objectives.spans import SpanObjective
 
 __all__ = ["OBJECTIVES", "Objective", "make_objective"]
@@ -18,5 +19,6 @@ OBJECTIVES: dict[str, type[Objective]] = {
 
 
 def make_objective(config: ResolvedConfig, tokenizer: Tokenizer) -> Objective:
-    """Builds the objective that `objective.kind` names."""
-    return OBJECTIVES[config.objective.kind](config, tokenizer)
+    """Builds the objective that `objective.kind` names; a prefix is read by the encoder, or by a decoder itself."""
+    kinds = OBJECTIVES | ({"prefix": PrefixDecoderObjective} if config.model.architecture == "decoder" else {})
+    return kinds[config.objective.kind](config, tokenizer)

@@ -173,9 +173,11 @@ def without_padding(positions: Int[Array, "B T"], tokens: Int[Array, "B T"], how
     return positions if how.full else jnp.where(tokens >= 0, positions, -1)
 
 
-def context_of(how: Pass, positions: Int[Array, "B T"], documents: Int[Array, "B T"] | None = None, causal: bool = True) -> Context:
+def context_of(
+    how: Pass, positions: Int[Array, "B T"], documents: Int[Array, "B T"] | None = None, causal: bool = True, prefix: int = 0
+) -> Context:
     """The context of rows whose tokens stand in order."""
-    return Context(positions, documents, causal, in_order=True, dropout_key=how.dropout_key, training=how.training)
+    return Context(positions, documents, causal, in_order=True, dropout_key=how.dropout_key, training=how.training, prefix=prefix)
 
 
 def past_the_table(config: ResolvedConfig, module: nnx.Module, length: int, whose: str = "") -> str | None:

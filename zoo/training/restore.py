@@ -58,6 +58,8 @@ def load_trained(folder: Path, step: str = "latest") -> TrainedRun:
     use_compilation_cache()
     if not (folder / "config.json").is_file():
         raise ConfigError(f"{folder} is not a run: it has no config.json")
+    if not (folder / "checkpoints").is_dir() and any(folder.glob("*.safetensors")):
+        raise ConfigError(f"{folder} is a checkpoint of another library; zoo import hf:{folder} --out DIR makes a run of it")
     if not (folder / "checkpoints").is_dir():
         raise ConfigError(f"{folder} has no checkpoints yet")
     if not (folder / "tokenizer.json").is_file():

@@ -16,6 +16,7 @@ from zoo.objectives.cross_entropy import cross_entropy
 from zoo.objectives.denoising import DenoisingObjective
 from zoo.objectives.masked import MaskedObjective
 from zoo.objectives.prefix import PrefixObjective
+from zoo.objectives.prefix_decoder import PrefixDecoderObjective
 from zoo.objectives.spans import SpanObjective
 from zoo.variants.record import BASELINES, Test, Variant
 
@@ -211,6 +212,8 @@ VARIANTS: tuple[Variant, ...] = (
                numpy("objectives/test_prefix.py::test_the_loss_is_that_of_every_row_alone"),)),
     Variant("prefix-lm", "architecture", BASELINES["encoder_decoder"], source=PrefixObjective, systems=("t5",), tests=(
         numpy("objectives/test_prefix.py::test_the_loss_is_that_of_every_row_alone"),)),
+    Variant("prefix-lm-decoder", "architecture", {"objective.kind": "prefix"}, source=PrefixDecoderObjective, tests=(
+        numpy("objectives/test_prefix_decoder.py::test_the_loss_is_the_reference_s"),)),
     Variant("span-corruption", "architecture", {"model.architecture": "encoder_decoder", "objective.kind": "span"}, source=SpanObjective,
             tests=(numpy("objectives/test_spans.py::test_the_loss_is_that_of_every_row_alone"),)),
     Variant("denoising", "architecture", {"model.architecture": "encoder_decoder", "objective.kind": "denoising"},

@@ -1,0 +1,136 @@
+"""Imports and exports that are ended in the middle: nothing is left that looks whole, and the same command then works."""
+
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
+
+import pytest
+
+from tests.checkpoints_of_others import imported, zoo
+from zoo.data.tokenizers import Tokenizer
+from zoo.interop import exporting
+from zoo.interop.importing import replacing
+
+ROOT = Path(__file__).parents[2]
+# Writes a part, says so, and waits to be ended.
+WRITER = textwrap.dedent("""
+    import sys, time
+    from pathlib import Path
+    from zoo.cli.errors import reported
+    from zoo.interop.importing import replacing
+
+    @reported
+    def main():
+        with replacing(Path(sys.argv[1])) as folder:
+            (folder / "config.json").write_text("{}")
+            print("written", flush=True)
+            time.sleep(600)
+
+    sys.exit(main())
+""")
+
+
+@pytest.fixture
+def gpt2(tmp_path):
+    """A GPT-2's folder and the run made of it."""
+    run = imported(tmp_path, "gpt2", words=99)
+    return tmp_path / "source", run
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 143), (signal.SIGINT, 130), (signal.SIGKILL, -9)], ids=lambda x: str(int(x)))
+def test_a_signal_leaves_no_folder_of_that_name(number, code, tmp_path):
+    out = tmp_path / "out"
+    writer = subprocess.Popen([sys.executable, "-c", WRITER, out], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+                              env=os.environ | {"PYTHONPATH": str(ROOT)})
+    try:
+        assert writer.stdout.readline() == "written\n"
+        assert [path.name for path in tmp_path.iterdir()] == [f".out.{writer.pid}.tmp"]
+        writer.send_signal(number)
+        _, errors = writer.communicate(timeout=60)
+    finally:
+        writer.kill()
+        writer.wait()
+    assert writer.returncode == code
+    assert "Traceback" not in errors
+    # Nobody can clean up after a SIGKILL; what it leaves has another name and stands in nobody's way.
+    assert len(list(tmp_path.iterdir())) == (number == signal.SIGKILL)
+    with replacing(out) as folder:
+        (folder / "x").write_text("x")
+    assert [path.name for path in out.iterdir()] == ["x"]
+    assert signal.getsignal(signal.SIGTERM) == signal.SIG_DFL
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("command", ["import", "export"])
+def test_files_that_grow_too_large(command, gpt2, tmp_path):
+    """In a process of its own: the limit is the process's, and Orbax's threads end with it."""
+    source, run = gpt2
+    arguments = [sys.executable, "-m", "zoo.cli.main", command, f"hf:{source}" if command == "import" else run, "--out", tmp_path / "out"]
+    ended = subprocess.run(["sh", "-c", 'ulimit -f 20; exec "$@"', "sh", *arguments], capture_output=True, text=True,
+                           env=os.environ | {"PYTHONPATH": str(ROOT), "JAX_PLATFORMS": "cpu"})
+    assert (ended.returncode, ended.stdout) == (2, "")
+    assert ended.stderr.splitlines()[-1] == f"error: --out {tmp_path / 'out'} cannot be written: File too large"
+    assert "Traceback" not in ended.stderr
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["run", "source"]
+
+
+@pytest.mark.parametrize("error", [OSError(28, "No space left on device", "x"), OSError(30, "Read-only file system")], ids=str)
+def test_where_nothing_can_be_written(error, gpt2, tmp_path, monkeypatch):
+    def fail(*arguments):
+        raise error
+
+    source, run = gpt2
+    monkeypatch.setattr(Tokenizer, "save", fail)
+    monkeypatch.setattr(exporting, "write_tensors", fail)
+    for command in (["import", f"hf:{source}"], ["export", run]):
+        assert zoo(*command, "--out", tmp_path / "out") == (2, "", [f"error: --out {tmp_path / 'out'} cannot be written: {error.strerror}"])
+        assert sorted(path.name for path in tmp_path.iterdir()) == ["run", "source"]
+
+
+def test_an_error_of_ours_is_no_full_disk(tmp_path):
+    for error in (ValueError("a mistake"), FileNotFoundError(2, "No such file", "x")):
+        with pytest.raises(type(error)), replacing(tmp_path / "out"):
+            raise error
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_link_is_followed(gpt2, tmp_path):
+    source, _ = gpt2
+    (tmp_path / "large").mkdir()
+    for name, place in (("new", "large/new"), ("empty", "large")):
+        (tmp_path / name).symlink_to(tmp_path / place)
+    assert zoo("import", f"hf:{source}", "--out", tmp_path / "new")[0] == 0
+    assert (tmp_path / "large" / "new" / "status.json").is_file()
+    assert zoo("eval", tmp_path / "new", "--batches", "1", "--lengths", "8", "--text", ROOT / "README.md")[0] == 0
+    code, _, errors = zoo("import", f"hf:{source}", "--out", tmp_path / "empty")
+    assert (code, errors) == (2, [f"error: --out {tmp_path / 'empty'} is there already and not an empty folder"])
+
+
+def test_an_export_into_its_run(gpt2, monkeypatch):
+    _, run = gpt2
+    before = sorted(run.rglob("*"))
+    monkeypatch.chdir(run.parent)
+    for out in (run / "out", run / "checkpoints" / "out", Path("run/../run/out")):
+        code, _, errors = zoo("export", run, "--out", out)
+        assert (code, errors) == (2, [f"error: --out {out} is inside the run; what lies there is the run's own"])
+    assert sorted(run.rglob("*")) == before
+
+
+def test_a_checkpoint_of_another_library_is_no_run(gpt2, tmp_path):
+    source, _ = gpt2
+    told = f"error: {source} is a checkpoint of another library"
+    assert zoo("generate", source, "--prompt", "w1")[::2] == (2, [f"{told}; zoo import hf:{source} --out DIR makes a run of it"])
+    assert zoo("export", source, "--out", tmp_path / "out")[::2] == (2, [f"{told} already, not a run"])
+
+
+def test_a_shard_that_is_not_there(gpt2, tmp_path):
+    source, _ = gpt2
+    (source / "model.safetensors").rename(source / "model-00001-of-00002.safetensors")
+    (source / "model.safetensors.index.json").write_text(
+        '{"weight_map": {"a": "model-00001-of-00002.safetensors", "b": "model-00002-of-00002.safetensors"}}')
+    assert zoo("import", f"hf:{source}", "--out", tmp_path / "out") == (
+        3, "", [f"error: {source}/model.safetensors.index.json names model-00002-of-00002.safetensors, which is not there"])
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["run", "source"]
