@@ -16,8 +16,8 @@ Stated beforehand, on `eval/loss` at the last step:
 * Pairs of segments without the task end at most 0.05 nats above the same pairs with it (non-inferiority).
 * So do pairs of sentences.
 
-0.05 nats are 5 % of perplexity; Table 2's largest cost of pairs with the task, that of single sentences, is between one and two points
-of accuracy. Rows of full sentences and of one document are shown and not judged; what they are worth is a question for fine-tuning.
+0.05 nats are 5 % of perplexity. Rows of full sentences and of one document are shown and not judged; what they are worth is a question
+for fine-tuning.
 """
 
 from pathlib import Path

@@ -169,10 +169,11 @@ def _differences(sweep: Sweep) -> str:
     drawn = any(difference.n for difference in against_baseline(sweep).values())
     if not drawn:
         return _section("Differences from the baseline", f"<p>No seed is done in {baseline} and another arm yet.</p>")
+    better = "Right" if more_is_better(sweep.metric) else "Left"
     return _section(
         "Differences from the baseline",
         f'<p class="note">Baseline: {baseline}. Diamond: mean difference over paired seeds; line: 95 % t interval; dots: '
-        f"single seeds. {'Right' if more_is_better(sweep.metric) else 'Left'} of zero is better than the baseline. These comparisons are a description, not a test stated "
+        f"single seeds. {better} of zero is better than the baseline. These comparisons are a description, not a test stated "
         "beforehand, and are not corrected for their number.</p>",
         _plot("differences", "differences from the baseline"), tables.differences_table(sweep))
 
