@@ -13,6 +13,7 @@ settings.load_profile("zoo")
 
 def pytest_configure(config):
     config.zoo_cache = os.environ["ZOO_CACHE"] = tempfile.mkdtemp(prefix="zoo-tests-")
+    os.environ["HF_DATASETS_CACHE"] = os.path.join(config.zoo_cache, "hf")
 
 
 def pytest_unconfigure(config):

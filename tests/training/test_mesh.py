@@ -39,7 +39,7 @@ try:
 except SystemExit:
     pass
 print(json.dumps([len(jax.devices()), [
-    value for line in lines(Path(sys.argv[1])) for name, value in sorted(line.items()) if "/loss" in name]]))
+    value for line in lines(Path(sys.argv[1])) for name, value in sorted(line.items()) if "loss" in name]]))
 """
 
 
@@ -74,6 +74,19 @@ def test_accumulation_on_a_mesh_gives_the_curve_of_the_whole_batch(tmp_path):
     parts = {"model.dropout": 0.0, "mesh.fsdp": 2, "training.accumulation_steps": 2}
     many = curve(tmp_path / "parts", 4, parts)
     np.testing.assert_allclose(many, curve(tmp_path / "whole", 1, {"model.dropout": 0.0}), rtol=2e-5)
+
+
+# A loss of two means, of which no device holds an equal share.
+PAIRS = {"model.architecture": "encoder", "objective.kind": "masked", "objective.next_sentence": True, "data.rows": "segment_pairs",
+         "model.head.pooler": True, "model.head.next_sentence": True, "model.embedding.segments": 2, "data.sequence_length": 32,
+         "model.position.kind": "learned", "training.eval_lengths": (), "model.dropout": 0.0}
+
+
+@pytest.mark.slow
+def test_two_means_are_those_of_the_whole_batch_on_a_mesh(tmp_path):
+    alone = curve(tmp_path / "one", 1, PAIRS)
+    for number, mesh in enumerate([{}, {"mesh.fsdp": 2, "mesh.tensor": 2, "training.accumulation_steps": 2}]):
+        np.testing.assert_allclose(curve(tmp_path / f"mesh{number}", 8 >> number, PAIRS | mesh), alone, rtol=2e-5, err_msg=str(mesh))
 
 
 def test_who_holds_what_on_a_mesh():
