@@ -26,7 +26,7 @@ MARGIN = 0.05
 ROBERTA = Path(__file__).parents[1] / "configs" / "roberta.py"
 SIZES = {
     "tiny": {"model.position.max_length": 64, "data.sequence_length": 64, "data.tokenizer.vocab_size": 2048, "data.batch_size": 32,
-             "training.steps": 1000, "schedule.warmup_steps": 100},
+             "training.steps": 750, "schedule.warmup_steps": 75},
     "full": {"model.dim": 256, "model.num_layers": 6, "model.ffn.hidden_dim": 1024, "model.position.max_length": 128,
              "data.sequence_length": 128, "data.tokenizer.vocab_size": 8192, "data.batch_size": 32,
              "training.steps": 20_000, "schedule.warmup_steps": 2000, "optimizer.learning_rate": 3e-4},

@@ -29,7 +29,7 @@ MARGIN = 0.05
 BERT = Path(__file__).parents[1] / "configs" / "bert.py"
 SIZES = {
     "tiny": {"model.position.max_length": 64, "data.sequence_length": 64, "data.tokenizer.vocab_size": 2048,
-             "training.steps": 800, "schedule.warmup_steps": 80},
+             "training.steps": 500, "schedule.warmup_steps": 50},
     "full": {"model.dim": 256, "model.num_layers": 6, "model.ffn.hidden_dim": 1024, "model.position.max_length": 128,
              "data.sequence_length": 128, "data.tokenizer.vocab_size": 8192, "training.steps": 20_000, "schedule.warmup_steps": 2000,
              "optimizer.learning_rate": 3e-4},
@@ -47,7 +47,7 @@ def get_experiment(size: str = "tiny") -> Experiment:
         "data.batch_size": 32,
         "objective.mask_copies": 0,
         "optimizer.learning_rate": 1e-3,
-        "training.eval_every": 200,
+        "training.eval_every": 250,
         "training.eval_batches": 60,
         **choose_size(size, SIZES),
     })

@@ -12,7 +12,7 @@ Stated beforehand, on the loss of hidden tokens at the last step:
 * On the whole text each doubling of the steps lowers the loss by more than 0.02 nats (superiority). A doubling that gives less than 2 %
   of perplexity is where one would stop.
 * At the longest budget the whole text ends more than 0.02 below the small share (superiority). In `tiny` the share is then read about
-  50 times and the whole once. `full` wants a longer text (`--set data.source=text:...`): it reads the standard library 125 times.
+  25 times and half of the whole once. `full` wants a longer text (`--set data.source=text:...`): it reads the standard library 125 times.
 
 The claim is about models of 355 million parameters and cannot be settled by these. What they can show is whether the ladder still falls
 where each size stops.
@@ -27,7 +27,7 @@ from zoo.lab.experiment import Claim, Contrast, Experiment, Outcome, choose_size
 MARGIN = 0.02
 ROBERTA = Path(__file__).parents[1] / "configs" / "roberta.py"
 SIZES = {
-    "tiny": {"model.position.max_length": 64, "data.sequence_length": 64, "data.tokenizer.vocab_size": 2048, "data.batch_size": 32},
+    "tiny": {"model.position.max_length": 64, "data.sequence_length": 64, "data.tokenizer.vocab_size": 2048, "data.batch_size": 16},
     "full": {"model.dim": 256, "model.num_layers": 6, "model.ffn.hidden_dim": 1024, "model.position.max_length": 128,
              "data.sequence_length": 128, "data.tokenizer.vocab_size": 8192, "data.batch_size": 64, "optimizer.learning_rate": 5e-4},
 }

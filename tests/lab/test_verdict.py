@@ -161,13 +161,13 @@ def test_of_accuracies_more_is_better(a, b, rule, margin, expected):
 def test_accuracies_are_told_as_they_are():
     sweep = accuracies([0.80, 0.81, 0.82], [0.70, 0.72, "diverged"], margin=0.01)
     text = judge(sweep).paragraph
-    decided = judge(accuracies([0.80, 0.81, 0.82], [0.70, 0.71, 0.722])).paragraph
-    assert "A ends 0.0993 above B (95 % interval 0.0965 to 0.1022, 3 seeds)" in decided
+    other = judge(accuracies([0.80, 0.81, 0.82], [0.70, 0.71, 0.722])).paragraph
+    assert "A ends 0.0993 above B (95 % interval 0.0965 to 0.1022, 3 seeds)" in other
     assert "B diverged in 1 of 3 seeds (counted as the worst accuracy)" in text
-    assert [rule_text(Contrast("", Side("A", metric), Side("B", metric), rule, 0.1, "")) for metric in ("eval/next_accuracy", "eval/loss")
-            for rule in ("superiority", "non_inferiority")] == [
+    assert [rule_text(Contrast("", Side("A", metric), Side("B", metric), rule, 0.1, ""))
+            for metric in ("eval/next_accuracy", "eval/loss") for rule in ("superiority", "non_inferiority")] == [
         "a above b by more than 0.1", "a at most 0.1 below b", "a below b by more than 0.1 nats", "a at most 0.1 nats above b"]
     without = Sweep(sweep.folder, sweep.name, sweep.metric, sweep.arms, sweep.runs, sweep.seeds)
     assert judge(without).paragraph == "No claim is tested here. The highest final eval/next_accuracy is 0.8100, of A (mean of 3 seeds)."
-    assert Run(Path("r"), "A", 0, rows=[{"step": step, "eval/next_accuracy": value} for step, value in enumerate((0.5, 0.9, 0.7))]).best(
-        "eval/next_accuracy") == 0.9
+    rows = [{"step": step, "eval/next_accuracy": value} for step, value in enumerate((0.5, 0.9, 0.7))]
+    assert Run(Path("r"), "A", 0, rows=rows).best("eval/next_accuracy") == 0.9
