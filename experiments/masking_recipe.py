@@ -15,6 +15,8 @@ Arms are named as in the paper's Table 8, MASK/SAME/RND; `full` has its other tw
 Stated beforehand, on the loss of hidden tokens at the last step:
 
 * 80/10/10 ends at most 0.05 nats above 100/0/0 (non-inferiority): 5 % of perplexity for a model that also knows of text without [MASK].
+
+A run of the tiny size takes 64 seconds of processor time, all 12 of them seven minutes on two cores that are free.
 """
 
 from pathlib import Path

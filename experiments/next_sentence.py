@@ -18,6 +18,9 @@ Stated beforehand, on `eval/loss` at the last step:
 
 0.05 nats are 5 % of perplexity. Rows of full sentences and of one document are shown and not judged; what they are worth is a question
 for fine-tuning.
+
+An update of this model takes 73 milliseconds of processor time, with which the 18 runs of the tiny size come to seven minutes on two cores
+that are free.
 """
 
 from pathlib import Path

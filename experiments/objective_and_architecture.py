@@ -24,7 +24,8 @@ Stated beforehand, in nats per token of the second halves, at equal FLOPs:
 * The decoder with a prefix ends at most 0.1 above the plain one (non-inferiority). In Table 2 it is the better of the two by far; here the
   plain one is asked for what it was trained for, and was trained on twice as many targets.
 
-0.1 nats are a tenth of perplexity.
+0.1 nats are a tenth of perplexity. A run of the tiny size takes 100 seconds of processor time, all 15 of them 13 minutes on two cores
+that are free.
 """
 
 from zoo import config
