@@ -15,8 +15,8 @@ Stated beforehand:
 * Bytes end at most 0.1 bits per byte above BPE at equal FLOPs (non-inferiority). ByT5 keeps up with mT5 (Xue et al. 2022, section 4) with
   parameters moved from the table into depth and width; none are moved here, which makes it the harder test.
 
-A run of the tiny size takes 111 seconds of processor time with bytes and 60 with BPE; all 6, two at a time, took 10 minutes on two cores that
-were busy with other work as well.
+A run of the tiny size takes 111 seconds of processor time with bytes and 60 with BPE; all 6, two at a time, took 10 minutes on two cores
+that were busy with other work as well.
 """
 
 from zoo import config
