@@ -16,6 +16,9 @@ Stated beforehand, on the loss of hidden tokens at the last step:
 
 The claim is about models of 355 million parameters and cannot be settled by these. What they can show is whether the ladder still falls
 where each size stops.
+
+An update of this model on twice as many rows takes 73 milliseconds of processor time (`masking_recipe.py`), with which the 18 runs of the
+tiny size come to less than twelve minutes on two cores that are free.
 """
 
 from itertools import pairwise
