@@ -36,6 +36,9 @@ YARN = ROPE | {"model.position.scaling.kind": "yarn", "model.position.scaling.fa
 BUCKETS, SHAW = {"model.position.kind": "relative_bias"}, {"model.position.kind": "shaw"}
 PERFORMER = {"model.attention.kind": "performer"}
 PAIRS = ENCODER | {"data.rows": "segment_pairs", "model.head.pooler": True, "model.head.next_sentence": True}
+# What only tasks read: heads, labels, examples.
+TASK = {"model.architecture": "encoder", "objective.kind": "classification", "data.source": lambda: table("train"),
+        "data.document_separator": ""}
 LONGFORMER = ENCODER | {"model.attention.window": 3, "model.attention.global_tokens": 1}
 
 
@@ -72,6 +75,17 @@ def records():
     words = text().read_text().split("\n\n")
     path.write_text("\n".join(json.dumps({"text": line, "reversed": line[::-1]}) for line in words))
     return f"jsonl:{path}"
+
+
+@functools.cache
+def table(name):
+    """A file of labelled lines: two texts and two labels of each."""
+    path = text().with_name(f"{name}.csv")
+    rows = [f"{line.split('.')[0]},{line[::-1].split('.')[1]},{'abc'[i % 3]},{'abc'[i % 2]}"
+            for i, line in enumerate(text().read_text().split("\n\n"))]
+    names = "0,1,2,3" if name == "numbered" else "text,second,label,other"
+    path.write_text("\n".join([names, *(rows[::-2] if name == "dev" else rows)]))
+    return f"csv:{path}"
 
 
 @functools.cache
@@ -119,6 +133,8 @@ NEEDS = {
     "objective.sampled_softmax": ELMO, "objective.next_sentence": PAIRS, "data.rows": ENCODER,
     "objective.prefix_length": ENCODER_DECODER,
     **{f"objective.{name}": SPANS for name in ("noise_density", "mean_span_length", "sentinels")},
+    "model.head.classes": TASK, "model.head.pooling": TASK, "data.second_column": TASK, "data.label_column": TASK, "data.labels": TASK,
+    "data.held_out": TASK, "data.header": TASK | {"data.source": lambda: table("numbered"), "data.column": "0", "data.label_column": "3"},
     "data.mixture": {"data.source": "mixture"}, "data.bad_text": {"data.source": bad_text},
     "data.column": {"data.source": records, "data.document_separator": ""},
     "data.hub.split": HUB | {"data.hub.subset": "one"}, "data.hub.subset": HUB,
@@ -136,7 +152,9 @@ OTHER = {
     "model.attention.window": 3, "model.attention.features": 7, "model.attention.kernel": "xla", "model.ffn.hidden_dim": 40,
     "model.init.embedding_std": 0.5, "model.elmo.filters": (1, 8, 2, 8), "model.architecture": "encoder", "objective.kind": "masked",
     "objective.prefix_length": 5, "objective.mean_span_length": 1.0, "objective.mask_copies": 1, "objective.chunk_tokens": 4,
-    "data.document_separator": "e", "data.column": "reversed", "data.mixture": lambda: mixture(9, 1),
+    "model.head.classes": 5, "model.head.pooling": "mean", "data.second_column": "second", "data.label_column": "other",
+    "data.labels": ("c", "b", "a"), "data.held_out": lambda: table("dev"), "data.document_separator": "e",
+    "data.column": "reversed", "data.mixture": lambda: mixture(9, 1),
     "data.hub.split": "test", "data.hub.subset": "other", "data.hub.revision": "0" * 40, "data.hub.folder": "x",
     "data.validation_fraction": 0.3, "data.tokenizer.kind": "characters", "data.tokenizer.vocab_size": 280,
     "data.tokenizer.path": lambda: vocabulary("sheep", "wolves"), "data.sequence_length": 8, "optimizer.clip_norm": 1e-3,

@@ -10,7 +10,8 @@ from zoo.cli.errors import reported
 from zoo.errors import ConfigError
 
 DESCRIPTION = """Evaluate a trained run: loss (nats per scored token), perplexity and bits per byte on the held-out text, at any sequence
-lengths, and, where the model makes text token by token, a sample of it (`zoo generate` can do more).
+lengths, and, where the model makes text token by token, a sample of it (`zoo generate` can do more). A run of a task (classification ...)
+is scored on every held-out example, by the task's own measures.
 
   python eval.py runs/first
   python eval.py runs/first --lengths 64,128,256 --step best
@@ -65,11 +66,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if args.text is not None and not args.text.is_file():
         raise ConfigError(f"--text {args.text} does not exist")
     from zoo import data
+    from zoo.config.fields import TASKS
     from zoo.training.loop import evaluate
     from zoo.training.restore import load_trained
 
     trained = load_trained(args.run, args.step)
     config = trained.config
+    if config.objective.kind in TASKS:
+        return evaluate_task(trained, args)
     streams = text_streams(trained, args)
     constants = trained.program.constants(config.seed)
     if trained.source_tokenizer is not None:
@@ -100,6 +104,37 @@ def main(arguments: Sequence[str] | None = None) -> int:
             print(f"{length:8d} {scores['loss']:9.4f} {scores['perplexity']:11.4g} {scores['bits_per_byte']:10.4f}")
     if result.get("sample") is not None:
         print(f"\n{result['sample']}")
+    return 0
+
+
+def evaluate_task(trained, args: argparse.Namespace) -> int:
+    """Scores a task's held-out examples, each exactly once, with the labels of the run.
+
+    Raises:
+        ConfigError: flags that are for text alone; examples that have changed since the run.
+    """
+    from zoo import data
+    from zoo.training.loop import evaluate
+    from zoo.training.run import check_same_data
+
+    config = trained.config
+    texts_alone = {"--lengths": args.lengths, "--batches": args.batches, "--text": args.text, "--sample": args.sample}
+    if given := [flag for flag, value in texts_alone.items() if value]:
+        raise ConfigError(f"{', '.join(given)}: for text alone; {args.run} is scored on every held-out example of its task, "
+                          f"objective.kind={config.objective.kind}")
+    dataset = data.load(config)
+    check_same_data(args.run, dataset)
+    batches = dataset.evaluation_batches(multiple_of=trained.rows)
+    scores = evaluate(trained.program, trained.params, trained.stats, batches, trained.program.constants(config.seed),
+                      measure=dataset.measure)
+    examples = len(dataset.examples.held_out)
+    if args.json:
+        print(json.dumps({"run": str(args.run), "step": trained.step, "task": config.objective.kind, "data": dataset.description,
+                          "examples": examples, "labels": list(dataset.labels), "scores": scores}, indent=2))
+        return 0
+    print(f"{args.run} at step {trained.step}, {config.objective.kind} of {examples:,} held-out examples of {dataset.description}")
+    for name, value in scores.items():
+        print(f"{name:>20s} {value:9.4f}")
     return 0
 
 

@@ -4,6 +4,7 @@ from zoo.config import ResolvedConfig
 from zoo.data.tokenizers import Tokenizer
 from zoo.objectives.bidirectional import BidirectionalObjective
 from zoo.objectives.causal import CausalObjective
+from zoo.objectives.classification import ClassificationObjective, RegressionObjective
 from zoo.objectives.denoising import DenoisingObjective
 from zoo.objectives.masked import MaskedObjective
 from zoo.objectives.objective import Objective
@@ -15,7 +16,8 @@ __all__ = ["OBJECTIVES", "Objective", "make_objective"]
 
 OBJECTIVES: dict[str, type[Objective]] = {
     "causal": CausalObjective, "masked": MaskedObjective, "prefix": PrefixObjective, "span": SpanObjective,
-    "denoising": DenoisingObjective, "bidirectional": BidirectionalObjective}
+    "denoising": DenoisingObjective, "bidirectional": BidirectionalObjective,
+    "classification": ClassificationObjective, "regression": RegressionObjective}
 
 
 def make_objective(config: ResolvedConfig, tokenizer: Tokenizer) -> Objective:

@@ -30,7 +30,7 @@ class Program:
         abstract_state: shapes, types and shardings of the state.
         initial_state: (seed) -> State.
         train_step: (State, batch, constants) -> (State, metrics); takes over the memory of the state that it is given.
-        eval_step: (params, stats, batch, constants) -> sums over the batch.
+        eval_step: (params, stats, batch, constants) -> (sums over the batch, the objective's outputs of each row).
         means: by name, which of these sums is divided by which.
         constants: (seed) -> arguments that stay the same for a whole run.
         put_batch: host batch -> batch on the devices.
@@ -101,8 +101,12 @@ def make_program(config: ResolvedConfig, objective: Objective, mesh: Mesh) -> Pr
         return new, metrics
 
     @partial(jax.jit, in_shardings=(shardings, whole, rows, whole), out_shardings=whole)
-    def eval_step(params: Params, stats: Stats, batch: dict[str, Array], constants: dict[str, Array]) -> dict[str, Array]:
-        return objective.sums(graph, params, stats, batch, constants)[1][0]
+    def eval_step(
+        params: Params, stats: Stats, batch: dict[str, Array], constants: dict[str, Array]
+    ) -> tuple[dict[str, Array], dict[str, Array]]:
+        sums = objective.sums(graph, params, stats, batch, constants)[1][0]
+        outputs = {name: sums.pop(name) for name in objective.outputs}
+        return sums, outputs
 
     return Program(
         abstract_state=abstract,
