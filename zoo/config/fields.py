@@ -69,6 +69,7 @@ RECORDS = ("data.source", ("jsonl", "parquet", "hf", "tfds", "csv", "tsv"))
 # Objectives that score a label of an example, with a head of their own; the others predict tokens.
 TASKS = ("classification", "regression", "tagging", "extraction")
 OF_TOKENS = ("objective.kind", ("causal", "masked", "prefix", "span", "denoising", "bidirectional"))
+EXTRACTION, CONLL = ("objective.kind", ("extraction",)), ("data.source", ("conll",))
 OF_TASKS, OF_SEQUENCES = ("objective.kind", TASKS), ("objective.kind", ("classification", "regression"))
 SPLIT_IN_PARTS, HUB, TFDS = ("data.source", ("hf", "tfds")), ("data.source", ("hf",)), ("data.source", ("tfds",))
 
@@ -285,7 +286,10 @@ FIELDS: tuple[Field, ...] = (
         "denoising": "a whole row, from that row with tokens hidden (Raffel et al. 2020, section 3.3.1, \"BERT-style\")",
         "bidirectional": "the next token from those before it, and the one before from those after it (Peters et al. 2018)",
         "classification": "the label of a text or of a pair of texts (Devlin et al. 2019, section 4.1)",
-        "regression": "a number for a text or a pair of texts, by squared error (Devlin et al. 2019, section 4.1)"}),
+        "regression": "a number for a text or a pair of texts, by squared error (Devlin et al. 2019, section 4.1)",
+        "tagging": "a tag for each word, from its first token (Devlin et al. 2019, section 5.3)",
+        "extraction": "where in a context the answer to a question begins and ends (Devlin et al. 2019, section 4.2)"}),
+    Field("objective.longest_answer", 30, int, "most tokens of an answer that is given", minimum=1, when=EXTRACTION),
     Field("objective.select_fraction", 0.15, float, "share of the tokens that are predicted", above=0, maximum=1, when=HIDING),
     Field("objective.mask_fraction", 0.8, float, "share of the predicted tokens that the input shows as [MASK]", minimum=0, maximum=1,
           when=HIDING),
@@ -313,14 +317,18 @@ FIELDS: tuple[Field, ...] = (
     Field("data.source", "stdlib", str,
           "text: `stdlib` (the running Python's own library, no download; `stdlib:docstrings`), `text:PATH`, `jsonl:PATH`, `parquet:PATH` "
           "(a file, folder or glob), `hf:NAME` (Hugging Face; or a folder), `tfds:NAME`, `synthetic:TASK`, or `mixture`; of examples "
-          "with labels also `csv:PATH`, `tsv:PATH`, and `stdlib` is a task of the library's own"),
+          "with labels also `csv:PATH`, `tsv:PATH`, `conll:PATH`, `squad:PATH`, and `stdlib` is a task of the library's own"),
     Field("data.column", "text", str, "where a record has its text", when=RECORDS),
     Field("data.second_column", "", str, "where a record has a second text, for pairs; empty: there is none", when=RECORDS),
     Field("data.label_column", "label", str, "where a record has its label", when=RECORDS),
     Field("data.header", True, bool, "the first line names the columns; else they are called 0, 1, 2 ...",
           when=("data.source", ("csv", "tsv"))),
+    Field("data.conll.words", 0, int, "column of the words, counted from 0; from the last one backwards: -1, -2 ...", when=CONLL),
+    Field("data.conll.tags", -1, int, "column of the tags, likewise", when=CONLL),
     Field("data.labels", (), tuple, "labels in the order of their numbers; empty: those of the training examples, sorted", items=str,
-          when=("objective.kind", ("classification",))),
+          when=("objective.kind", ("classification", "tagging"))),
+    Field("data.stride", AUTO, int, "tokens by which the rows of a context that is too long for one move on (BERT: 128)", minimum=1,
+          auto="a third of data.sequence_length", when=EXTRACTION),
     Field("data.held_out", "", str, "source of the held-out examples, e.g. `tsv:dev.tsv`, or `split:NAME` of the same hf or tfds data set; "
           "empty: `validation_fraction` of the source", when=OF_TASKS),
     Field("data.hub.revision", "", str, "commit of a data set on the Hugging Face hub, 40 hex digits; a folder has none", when=HUB),

@@ -8,8 +8,9 @@ from zoo.config.lengths import SpanLengths, side_lengths
 from zoo.config.scopes import KINDS, SIDES, scoped
 
 # Which objectives the examples of a source are for.
-_TABLE = ("classification", "regression", "text")
-EXAMPLES_OF = {"stdlib": _TABLE, "csv": _TABLE[:2], "tsv": _TABLE[:2], "jsonl": _TABLE, "parquet": _TABLE, "hf": _TABLE, "tfds": _TABLE}
+_TABLE = (*TASKS, "text")
+EXAMPLES_OF = {"stdlib": _TABLE, "csv": _TABLE[:2], "tsv": _TABLE[:2], "conll": ("tagging",), "squad": ("extraction",),
+               "jsonl": _TABLE, "parquet": _TABLE, "hf": _TABLE, "tfds": _TABLE}
 
 
 def impossible(flat: dict[str, Any], scopes: dict[str, dict[str, Any]], vocab_size: int | None) -> Iterator[str]:
@@ -289,6 +290,18 @@ def _task(flat: dict[str, Any]) -> Iterator[str]:
         yield f"model.head.classes={flat['model.head.classes']} must be {outputs} for objective.kind={objective}; leave it at auto"
     if flat["model.head.next_sentence"]:
         yield f"model.head.next_sentence=True has no effect: objective.kind={objective} has a head of its own; leave it at False"
+    if objective in ("tagging", "extraction") and flat["model.head.pooler"]:
+        yield f"model.head.pooler=True has no effect: objective.kind={objective} reads no single vector of a row; leave it at False"
+    if objective == "extraction" and source in ("jsonl", "parquet", "hf", "tfds") and not flat["data.second_column"]:
+        yield ("data.second_column must name the question of objective.kind=extraction, data.column its context and data.label_column its "
+               "answers")
+    if objective == "tagging" and flat["data.second_column"]:
+        yield f"data.second_column={flat['data.second_column']!r} has no effect: objective.kind=tagging reads single texts; leave it out"
+    if objective == "extraction" and flat["data.stride"] > flat["data.sequence_length"]:
+        yield (f"data.stride={flat['data.stride']} leaves out tokens between rows of data.sequence_length="
+               f"{flat['data.sequence_length']}; at most that")
+    if flat["data.conll.words"] == flat["data.conll.tags"]:
+        yield f"data.conll.words={flat['data.conll.words']} is the column of the tags; take another"
     if architecture == "decoder" and flat["model.head.pooling"] == "first":
         yield "model.head.pooling=first is the token that sees no other in a decoder; set last or mean"
     if flat["model.embedding.segments"] == 1 and flat["data.second_column"]:

@@ -176,6 +176,8 @@ def _derive(flat: dict[str, Any], vocab_size: int | None) -> None:
         fill("model.head.classes", {"regression": 1, "extraction": 2}.get(task, AUTO))
     if task in ("classification", "regression"):
         fill("model.head.pooling", "last" if flat["model.architecture"] == "decoder" else "first")
+    if task == "extraction":
+        fill("data.stride", max(1, length // 3))
     fill("training.eval_batches", 0 if task in TASKS else 40)
     if flat["model.vocab_size"] != AUTO and task not in TASKS:
         chunk = max(1024, 2 ** round(math.log2(32e6 / (4 * flat["model.vocab_size"]))))

@@ -15,10 +15,12 @@ from zoo.objectives.causal import CausalObjective
 from zoo.objectives.classification import ClassificationObjective, RegressionObjective
 from zoo.objectives.cross_entropy import cross_entropy
 from zoo.objectives.denoising import DenoisingObjective
+from zoo.objectives.extraction import ExtractionObjective
 from zoo.objectives.masked import MaskedObjective
 from zoo.objectives.prefix import PrefixObjective
 from zoo.objectives.prefix_decoder import PrefixDecoderObjective
 from zoo.objectives.spans import SpanObjective
+from zoo.objectives.tagging import TaggingObjective
 from zoo.variants.record import BASELINES, Test, Variant
 
 
@@ -234,6 +236,10 @@ VARIANTS: tuple[Variant, ...] = (
            tests=(numpy("objectives/test_classification.py::test_a_loss_is_that_of_every_row_alone"),)),
     choice("objective.kind", "regression", "tasks", source=RegressionObjective, baseline="encoder", tests=(
         numpy("objectives/test_classification.py::test_a_loss_is_that_of_every_row_alone"),)),
+    choice("objective.kind", "tagging", "tasks", more={"model.head.classes": 4}, source=TaggingObjective, baseline="encoder", tests=(
+        numpy("objectives/test_spans_of_text.py::test_a_loss_is_that_of_every_row_alone"),)),
+    choice("objective.kind", "extraction", "tasks", source=ExtractionObjective, baseline="encoder", tests=(
+        numpy("objectives/test_spans_of_text.py::test_a_loss_is_that_of_every_row_alone"),)),
     *(choice("model.head.pooling", kind, "tasks", f"pool-{kind}", CLASSES, baseline="encoder", paper=paper, equation=equation, tests=(
         numpy("objectives/test_classification.py::test_a_loss_is_that_of_every_row_alone"),)) for kind, paper, equation in (
             ("first", "Devlin et al. 2019, section 4.1", "v = h_0, the state of [CLS]; scores = v W + b."),

@@ -10,13 +10,15 @@ from zoo.config.fields import AUTO
 from zoo.data import pipeline
 from zoo.data.documents import Documents
 from zoo.data.labelled.examples import Example, Examples, read_examples
+from zoo.data.labelled.questions import Extraction
 from zoo.data.labelled.rows import ExampleRows, Marks
 from zoo.data.labelled.sequences import Classification, Encoded, Regression
+from zoo.data.labelled.tagging import Tagging
 from zoo.data.rows import PADDING, Arrays
 from zoo.data.tokenizers import Tokenizer, tokenizer_class
 from zoo.errors import ConfigError
 
-TASKS = {"classification": Classification, "regression": Regression}
+TASKS = {"classification": Classification, "regression": Regression, "tagging": Tagging, "extraction": Extraction}
 TRAINING, HELD_OUT = "train", "validation"
 
 
@@ -146,8 +148,8 @@ def training_text(config: Any) -> tuple[Documents, Documents]:
 
 def _task(config: Any, examples: Examples) -> Any:
     task = TASKS[config.objective.kind]
-    given = tuple(config.data.labels) if config.objective.kind == "classification" else ()
-    return task(task.labels_of(examples.train, given, examples.labels))
+    labels = task.labels_of(examples.train, tuple(config.data.labels), examples.labels)
+    return Extraction.of(config, examples) if task is Extraction else task(labels)
 
 
 def _documents(task: Any, examples: Examples) -> tuple[Documents, Documents]:

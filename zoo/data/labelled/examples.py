@@ -25,7 +25,22 @@ class Labelled(NamedTuple):
     label: str | float
 
 
-Example = Labelled
+class Tagged(NamedTuple):
+    """Words, each with a tag."""
+
+    words: tuple[str, ...]
+    tags: tuple[str, ...]
+
+
+class Question(NamedTuple):
+    """A question about a context, with every answer that counts as right and the character where it begins; none where there is none."""
+
+    context: str
+    question: str
+    answers: tuple[tuple[str, int], ...]
+
+
+Example = Labelled | Tagged | Question
 
 
 @dataclass(frozen=True)
@@ -85,8 +100,7 @@ def _read(data: Any, objective: str, policy: TextPolicy) -> tuple[list[Example],
     """The examples of a source, and the names of its labels in their order, where it has one."""
     kind, _, argument = data.source.partition(":")
     table = TABLES[kind](argument, data, kind)
-    found = list(CONVERTERS[objective](table, data, policy))
-    return found, table.names.get(data.label_column, ())
+    return list(CONVERTERS[objective](table, data, policy)), table.names.get(data.label_column, ())
 
 
 def _with_held_out(data: Any) -> Any:
@@ -101,10 +115,11 @@ def _with_held_out(data: Any) -> Any:
 
 
 def divided(examples: Sequence[Example], fraction: float) -> tuple[list[Example], list[Example]]:
-    """(training, held out), by the hash of what is read alone, so that equal texts are in one part."""
+    """(training, held out), by the hash of what is read: equal texts are in one part, and all questions about a context."""
     parts: tuple[list[Example], list[Example]] = [], []
     for example in examples:
-        number = int(hashlib.sha256(json.dumps(example[:-1]).encode()).hexdigest()[:12], 16)
+        read = example.context if isinstance(example, Question) else example[:-1]
+        number = int(hashlib.sha256(json.dumps(read).encode()).hexdigest()[:12], 16)
         parts[number < fraction * 16**12].append(example)
     return parts
 
@@ -140,10 +155,49 @@ def _texts(record: Record, data: Any, where: str, policy: TextPolicy) -> tuple[s
     return None if first is None or (data.second_column and second is None) else (first, second)
 
 
-CONVERTERS: dict[str, Callable[[Table, Any, TextPolicy], Iterator[Example]]] = {"classification": _labelled, "regression": _scored}
+def _tagged(table: Table, data: Any, policy: TextPolicy) -> Iterator[Tagged]:
+    """Lists of words and of tags."""
+    named = data.source.startswith("conll:")
+    column, label_column = ("words", "tags") if named else (data.column, data.label_column)
+    for where, record in table.records(policy):
+        words, tags = value_at(record, column, "data.column", where), value_at(record, label_column, "data.label_column", where)
+        if isinstance(words, str) or isinstance(tags, str) or not hasattr(words, "__len__") or not hasattr(tags, "__len__"):
+            policy.leave_out("no lists", where, f'what is at "{column}" and "{label_column}" must be lists, of words and of their tags')
+        elif len(words) != len(tags) or not len(words):
+            policy.leave_out("not as many tags as words", where, f"{len(words)} words and {len(tags)} tags")
+        else:
+            names = table.names.get(label_column, ())
+            found = [label_text(tag, names, label_column, where, policy) for tag in tags]
+            texts = [word.decode() if isinstance(word, bytes) else str(word) for word in words]
+            if None not in found:
+                yield Tagged(tuple(texts), tuple(found))
+
+
+def _asked(table: Table, data: Any, policy: TextPolicy) -> Iterator[Question]:
+    """Contexts, questions and answers."""
+    named = data.source.startswith("squad:")
+    columns = ("context", "question", "answers") if named else (data.column, data.second_column, data.label_column)
+    for where, record in table.records(policy):
+        context = text_at(record, columns[0], "data.column", where, policy)
+        question = text_at(record, columns[1], "data.second_column", where, policy)
+        answers = value_at(record, columns[2], "data.label_column", where)
+        if not isinstance(answers, dict) or not {"text", "answer_start"} <= answers.keys():
+            policy.leave_out("no answers", where, f'"{columns[2]}" must be {{"text": [...], "answer_start": [...]}}, as in SQuAD')
+            continue
+        texts = [text.decode() if isinstance(text, bytes) else str(text) for text in answers["text"]]
+        pairs = tuple(zip(texts, map(int, answers["answer_start"]), strict=True))
+        wrong = [(text, start) for text, start in pairs if context and not (text and context[start : start + len(text)] == text)]
+        if wrong:
+            policy.leave_out("answer not in its place", where, f'the answer "{wrong[0][0]}" does not stand at character {wrong[0][1]}')
+        elif context is not None and question is not None:
+            yield Question(context, question, tuple(dict.fromkeys(pairs)))
+
+
+CONVERTERS: dict[str, Callable[[Table, Any, TextPolicy], Iterator[Example]]] = {
+    "classification": _labelled, "regression": _scored, "tagging": _tagged, "extraction": _asked}
 
 # Tasks of the library's own by objective, the default first, and how their records become examples.
-OWN = {"classification": ("classification", "pairs"), "regression": ("similarity",)}
+OWN = {"classification": ("classification", "pairs"), "regression": ("similarity",), "tagging": ("tagging",), "extraction": ("extraction",)}
 
 
 @functools.lru_cache(maxsize=4)
@@ -160,4 +214,8 @@ def _own(argument: str, objective: str) -> Examples:
 
 
 def _of_own(record: Record, objective: str) -> Example:
+    if objective == "tagging":
+        return Tagged(tuple(record["tokens"]), tuple(record["tags"]))
+    if objective == "extraction":
+        return Question(record["context"], record["question"], ((record["answer"], record["start"]),))
     return Labelled(record["text"], record.get("second"), record["label"])

@@ -47,12 +47,7 @@ class Classification:
         Raises:
             DataError: one label, which leaves nothing to tell apart; a label that `given` lacks.
         """
-        found = Counter(example.label for example in examples)
-        check_known(examples, given or ordered or tuple(found), "training")
-        labels = given or ordered or in_order(found)
-        if len(labels) < 2:
-            raise DataError(f'all {len(examples)} training examples have the label "{labels[0]}": there is nothing to tell apart')
-        return labels
+        return label_map([example.label for example in examples], given, ordered)
 
     def check(self, examples: Sequence[Labelled], part: str) -> None:
         """Refuses examples with other labels.
@@ -60,7 +55,7 @@ class Classification:
         Raises:
             DataError: naming one.
         """
-        check_known(examples, self.labels, part)
+        check_known([example.label for example in examples], self.labels, part)
 
     def texts(self, example: Labelled) -> list[str]:
         """What a tokenizer is trained on."""
@@ -123,14 +118,27 @@ def in_order(labels: Sequence[str] | Mapping[str, int]) -> tuple[str, ...]:
     return tuple(sorted(labels, key=(lambda label: (int(label), label)) if numeric else None))
 
 
-def check_known(examples: Sequence[Labelled], labels: tuple[str, ...], part: str) -> None:
+def label_map(found: Sequence[str], given: tuple[str, ...], ordered: tuple[str, ...]) -> tuple[str, ...]:
+    """Labels in the order of their numbers: those that are given, else the source's, else all that there are, sorted.
+
+    Raises:
+        DataError: one label alone, or one that is not given.
+    """
+    there = tuple(dict.fromkeys(found))
+    check_known(found, given or ordered or there, "training")
+    if len(there) < 2:
+        raise DataError(f'all {len(found)} training examples have the label "{there[0]}": there is nothing to tell apart')
+    return given or ordered or in_order(there)
+
+
+def check_known(found: Sequence[str], labels: tuple[str, ...], part: str) -> None:
     """Refuses labels that are none of `labels`: no model could predict them.
 
     Raises:
         DataError: naming one of them.
     """
-    unknown = Counter(example.label for example in examples if example.label not in set(labels))
-    if unknown:
+    known = set(labels)
+    if unknown := Counter(label for label in found if label not in known):
         label, count = unknown.most_common(1)[0]
         raise DataError(f'{count} {part} example{"s have" if count > 1 else " has"} the label "{label}", and the labels are '
                         f"{', '.join(labels)}: take other parts, or name every label in data.labels")
