@@ -4,9 +4,8 @@
 
 Sizes: original (93,600,848 parameters and a softmax of 793,471 words, 407,050,623); tiny and smoke for a CPU. Sizes, dropout, batch,
 clipping and budget are those of the authors' own training script (bilm-tf): rows of 20 tokens, 128 on each of 3 GPUs, ten epochs of
-the 1 Billion Word Benchmark's 768,648,884 tokens, and a gradient norm of 10 for the sum over a row's 20 tokens. What differs: the
-optimizer there is Adagrad (rate 0.2) and its softmax is sampled (8192 words), here AdamW and the whole softmax; tokens there are words,
-here pieces of words.
+the 1 Billion Word Benchmark's 768,648,884 tokens, a softmax over 8192 sampled words in training, and a gradient norm of 10 for the sum
+over a row's 20 tokens. What differs: the optimizer there is Adagrad (rate 0.2), here AdamW; tokens there are words, here pieces of words.
 """
 
 from zoo.config import default, override, sized
@@ -30,6 +29,7 @@ def get_config(argument: str = "original"):
     base = override(default(), {
         "model.architecture": "elmo",
         "objective.kind": "bidirectional",
+        "objective.sampled_softmax": 8192,
         "model.residual": True,
         "model.dropout": 0.1,
         "model.elmo.cell_clip": 3.0,

@@ -153,7 +153,7 @@ NEEDS = {
     **{field.path: ELMO for field in configs.FIELDS if field.path.startswith("model.elmo.")},
     **{f"objective.{name}": ENCODER for name in ("select_fraction", "mask_fraction", "random_fraction", "mask_copies", "whole_words")},
     "objective.sampled_softmax": ELMO, "objective.next_sentence": PAIRS, "data.rows": ENCODER,
-    "objective.prefix_length": ENCODER_DECODER,
+    "objective.prefix_length": ENCODER_DECODER, "training.eval_masks": ENCODER,
     **{f"objective.{name}": SPANS for name in ("noise_density", "mean_span_length", "sentinels")},
     "model.head.classes": TASK, "model.head.pooling": TASK, "data.second_column": TASK, "data.label_column": TASK, "data.labels": TASK,
     "data.held_out": TASK, "data.header": TASK | {"data.source": lambda: table("numbered"), "data.column": "0", "data.label_column": "3"},

@@ -28,6 +28,7 @@ def refused(changes):
 
 @pytest.mark.parametrize(("changes", "words"), [
     # Scopes
+    ({"training.eval_context": 128}, ["training.eval_context=128 leaves nothing of data.sequence_length=128"]),
     ({"model.encoder.num_layers": 2}, ["model.encoder is read only", "encoder_decoder", "it is decoder"]),
     (TWO | {"model.layers.pattern": ("a",)} | kind("a", residual=True), ["model.layers.pattern is not for", "model.decoder"]),
     ({"model.layers.pattern": ("a", "b")} | kind("a", residual=True), ["names 'b'", "model.layers.kinds.b", "no field"]),

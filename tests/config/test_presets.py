@@ -17,7 +17,7 @@ SIZE_FIELDS = {
     "model.attention.window", "model.attention.features", "model.attention.redraw_every", "model.ffn.hidden_dim",
     "model.init.embedding_std", "model.dtype", "model.scan_layers", "model.remat",
     "model.elmo.characters", "model.elmo.character_dim", "model.elmo.filters", "model.elmo.cell_dim",
-    "objective.prefix_length", "objective.chunk_tokens", "optimizer.learning_rate", "schedule.warmup_steps",
+    "objective.prefix_length", "objective.chunk_tokens", "objective.sampled_softmax", "optimizer.learning_rate", "schedule.warmup_steps",
 }
 TWO = {"model.architecture": "encoder_decoder", "objective.kind": "prefix"}
 ENCODER = {"model.architecture": "encoder", "objective.kind": "masked"}

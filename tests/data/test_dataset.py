@@ -58,6 +58,32 @@ def test_load_gives_the_text_back(text_config, corpus, kind, size):
     assert [sizes[tokens].sum() for tokens in streams(dataset)] == [summary["train_bytes"], summary["validation_bytes"]]
 
 
+@pytest.mark.parametrize("fraction", [0.5, 0.2])
+def test_a_share_of_the_training_part_with_the_same_vocabulary_and_the_same_held_out_text(text_config, fraction):
+    whole, part = (zoo.data.load(text_config(**BPE, data__training_fraction=share)) for share in (1.0, fraction))
+    assert part.tokenizer.fingerprint == whole.tokenizer.fingerprint
+    np.testing.assert_array_equal(streams(part)[1], streams(whole)[1])
+    stories, kept = (set(data.tokenizer.decode(streams(data)[0], document="\n").split("\n")[1:]) for data in (whole, part))
+    assert kept < stories
+    assert part.summary()["train_bytes"] / whole.summary()["train_bytes"] == pytest.approx(fraction, abs=0.03)
+
+
+def test_a_share_of_one_long_document_is_its_beginning(make_config, tmp_path):
+    path = tmp_path / "one.txt"
+    path.write_text("".join(f"{number:04d} " for number in range(1000)))
+    config = {"data.source": f"text:{path}", "data.validation_fraction": 0.2, "data.training_fraction": 0.25}
+    train, validation = streams(zoo.data.load(make_config(config)))
+    assert bytes(train[1:].astype(np.uint8)) == path.read_bytes()[:1000]
+    assert bytes(validation[1:].astype(np.uint8)) == path.read_bytes()[4000:]
+
+
+def test_a_share_of_nothing_is_refused(make_config, tmp_path):
+    path = tmp_path / "short.txt"
+    path.write_text("only a few words here")
+    with pytest.raises(DataError, match=r"data\.training_fraction: 0\.01 of .* leaves nothing"):
+        zoo.data.load(make_config({"data.source": f"text:{path}", "data.training_fraction": 0.01}))
+
+
 def test_cached_load_is_the_same(text_config):
     config = text_config(**BPE)
     first, second = zoo.data.load(config), zoo.data.load(config)
@@ -158,8 +184,8 @@ def test_loading_bytes_starts_no_device(text_config):
     program = (
         "import sys, types, zoo.data; n = types.SimpleNamespace; zoo.data.load(n(seed=0, training=n(eval_batches=0), "
         "objective=n(kind='causal'), data=n("
-        "source='stdlib', rows='packed', bad_text='error', document_separator='', validation_fraction=0.1, sequence_length=8, "
-        "tokenizer=n(kind='bytes')))); print('jax' in sys.modules)"
+        "source='stdlib', rows='packed', bad_text='error', document_separator='', validation_fraction=0.1, training_fraction=1.0, "
+        "sequence_length=8, tokenizer=n(kind='bytes')))); print('jax' in sys.modules)"
     )
     assert subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True).stdout == "False\n"
 

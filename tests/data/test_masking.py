@@ -219,6 +219,19 @@ def test_evaluation_has_the_same_masks_every_time_for_every_seed_and_batch():
     assert not np.array_equal(training["places"], whole["places"][:199])
 
 
+def test_evaluation_can_hide_every_predicted_token():
+    rows = random_rows(50, 32)
+    indices = np.arange(50)
+    masking = dataclasses.replace(BERT, evaluate_hidden=True)
+    hidden, shown = (one.evaluation_batch({"tokens": rows}, indices) for one in (masking, BERT))
+    for name in ("places", "targets"):
+        np.testing.assert_array_equal(hidden[name], shown[name])
+    used = hidden["targets"] >= 0
+    assert (np.take_along_axis(hidden["tokens"], hidden["places"], axis=1)[used] == MASK).all()
+    assert (np.take_along_axis(shown["tokens"], shown["places"], axis=1)[used] != MASK).any()
+    assert same(corrupt(rows, masking), corrupt(rows))
+
+
 def test_rows_of_padding_predict_nothing():
     batch = next(evaluation_batches(PackedRows(np.zeros(25, int), 10, ahead=0), 8, corruption=BERT))
     assert (batch["tokens"][3:] == -1).all()
@@ -247,6 +260,9 @@ def test_a_config_s_batches_are_corrupted_as_it_says(tmp_path, make_config):
     assert batch["places"].shape == (4, 4)
     assert (batch["tokens"] == 257).sum(axis=1).tolist() == [4] * 4
     evaluated = next(dataset.evaluation_batches())
+    assert ((evaluated["tokens"] == 257).sum(axis=1) >= 3).all()
+    shown = {"objective.mask_fraction": 0.0, "training.eval_masks": "all"}
+    evaluated = next(zoo.data.load(make_config(encoder | changes | shown)).evaluation_batches())
     assert ((evaluated["tokens"] == 257).sum(axis=1) >= 3).all()
     assert same(evaluated, next(dataset.batching.evaluation([dataset.parts[0].validation_stream], limit_batches=0)))
     plain = zoo.data.load(make_config({"data.source": f"text:{text}"}))

@@ -86,6 +86,7 @@ def test_fields_of_parts_of_a_model_are_fields():
     (contrast(margin=float("nan")), "margin nan"),
     (contrast(rule="equivalence", margin=0.0), "margin above 0"),
     (contrast(b=Outcome(PRE)), "both sides are the same"),
+    (contrast(b=Outcome(POST, "eval/next_accuracy")), "eval/loss and eval/next_accuracy are two things and have no difference"),
 ])
 def test_contrasts_that_cannot_be_judged(wrong, text):
     assert any(text in problem for problem in refused(contrasts=(wrong,)))

@@ -121,6 +121,16 @@ def test_metrics_beyond_what_is_evaluated():
     assert "its learned positions end at 128" in problems(asking("eval/loss@512", "learned"))[0]
 
 
+def test_metrics_of_pairs_need_the_task():
+    accuracy = {"metric": "eval/next_accuracy", "contrasts": ()}
+    pairs = base(model__architecture="encoder", objective__kind="masked", data__rows="segment_pairs", model__head__pooler=True,
+                 model__head__next_sentence=True, objective__next_sentence=True, model__vocab_size=300)
+    seen = {"segments": levels("model.embedding.segments", 0, 2)}
+    assert expand(fake.experiment(base=pairs, factors=seen, **accuracy))
+    found = problems(fake.experiment(**accuracy))
+    assert 'arm "norm=pre,warm-up=0": no metric eval/next_accuracy without objective.next_sentence=true' in found
+
+
 def test_metrics_beyond_what_a_side_can_read():
     sides = base(model__architecture="encoder_decoder", objective__kind="prefix", objective__prefix_length=64,
                  training__eval_lengths=(256,), model__position__kind="learned")

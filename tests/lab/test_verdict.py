@@ -6,7 +6,7 @@ import pytest
 
 from zoo.lab.results import Run, Sweep, load_sweep
 from zoo.lab.stated import Arm, Contrast, Side
-from zoo.lab.verdict import decide, judge, judge_contrast
+from zoo.lab.verdict import decide, judge, judge_contrast, rule_text
 
 INF = math.inf
 
@@ -132,3 +132,42 @@ def test_without_a_claim_the_best_arm_is_named(writer):
     verdict = judge(load_sweep(writer.sweep(contrasts=[])))
     assert verdict.overall == "no claim"
     assert verdict.paragraph.endswith("is 2.468, of norm=pre, warm-up=100 (mean of 3 seeds).")
+
+
+def accuracies(a: list, b: list, rule: str = "superiority", margin: float = 0.0) -> Sweep:
+    """The same sweep with an accuracy for a metric, of which more is better."""
+    metric = "eval/next_accuracy"
+    runs = [run_of(arm, seed, value, metric) for arm, values in (("A", a), ("B", b)) for seed, value in enumerate(values)]
+    contrast = Contrast("c", Side("A", metric), Side("B", metric), rule, margin, "")
+    return Sweep(Path("."), "s", metric, [Arm(name, name, {}) for name in "AB"], runs, list(range(len(a))), [contrast])
+
+
+@pytest.mark.parametrize(("a", "b", "rule", "margin", "expected"), [
+    ([0.80, 0.81, 0.82], [0.70, 0.72, 0.71], "superiority", 0.05, "holds"),
+    ([0.70, 0.72, 0.71], [0.80, 0.81, 0.82], "superiority", 0.05, "refuted"),
+    ([0.80, 0.81, 0.82], [0.79, 0.80, 0.82], "superiority", 0.05, "refuted"),
+    ([0.80, 0.81, 0.82], [0.81, 0.82, 0.829], "non_inferiority", 0.05, "holds"),
+    ([0.70, 0.72, 0.71], [0.80, 0.81, 0.82], "non_inferiority", 0.05, "refuted"),
+    ([0.80, 0.81, 0.82], [0.81, 0.80, 0.82], "equivalence", 0.05, "holds"),
+    ([0.80, 0.81, 0.82], ["diverged"] * 3, "superiority", 0.05, "holds"),
+    (["diverged"] * 3, [0.80, 0.81, 0.82], "superiority", 0.05, "refuted"),
+    ([0.80, 0.81, 0.82], ["diverged", 0.70, 0.71], "superiority", 0.05, "holds"),
+    ([0.80, 0.81, "diverged"], [0.70, 0.71, 0.72], "superiority", 0.05, "undecided"),
+])
+def test_of_accuracies_more_is_better(a, b, rule, margin, expected):
+    assert judge(accuracies(a, b, rule, margin)).outcomes[0].outcome == expected
+
+
+def test_accuracies_are_told_as_they_are():
+    sweep = accuracies([0.80, 0.81, 0.82], [0.70, 0.72, "diverged"], margin=0.01)
+    text = judge(sweep).paragraph
+    other = judge(accuracies([0.80, 0.81, 0.82], [0.70, 0.71, 0.722])).paragraph
+    assert "A ends 0.0993 above B (95 % interval 0.0965 to 0.1022, 3 seeds)" in other
+    assert "B diverged in 1 of 3 seeds (counted as the worst accuracy)" in text
+    assert [rule_text(Contrast("", Side("A", metric), Side("B", metric), rule, 0.1, ""))
+            for metric in ("eval/next_accuracy", "eval/loss") for rule in ("superiority", "non_inferiority")] == [
+        "a above b by more than 0.1", "a at most 0.1 below b", "a below b by more than 0.1 nats", "a at most 0.1 nats above b"]
+    without = Sweep(sweep.folder, sweep.name, sweep.metric, sweep.arms, sweep.runs, sweep.seeds)
+    assert judge(without).paragraph == "No claim is tested here. The highest final eval/next_accuracy is 0.8100, of A (mean of 3 seeds)."
+    rows = [{"step": step, "eval/next_accuracy": value} for step, value in enumerate((0.5, 0.9, 0.7))]
+    assert Run(Path("r"), "A", 0, rows=rows).best("eval/next_accuracy") == 0.9

@@ -83,6 +83,24 @@ def test_padding_is_not_scored():
     assert extra["bytes"] == (padded[0, 1:5] + 1).sum() + (padded[1, 1:] + 1).sum()
 
 
+def test_evaluation_leaves_out_what_would_be_a_prefix():
+    sums, config, values = make({"training.eval_context": 3})
+    loss, extra = sums(PACKED)
+    # The third token is the last one of the context: what is scored begins with the fourth, the third target.
+    expected = sum(expected_loss(config, values, row, np.arange(8))[2:].sum() for row in PACKED)
+    np.testing.assert_allclose(loss, expected, rtol=1e-5)
+    assert (extra["weight"], extra["bytes"]) == (12, (PACKED[:, 3:] + 1).sum())
+    trained, trained_extra = sums(PACKED, training=True)
+    np.testing.assert_allclose(trained, make()[0](PACKED, training=True)[0], rtol=1e-6)
+    assert trained_extra["weight"] == 16
+
+
+def test_a_context_that_is_the_whole_row_cannot_be_evaluated():
+    objective = Made({"training.eval_context": 3, "model.position.kind": "rope"}).objective
+    assert objective.too_long(3) == "training.eval_context=3 leaves nothing of it to score"
+    assert objective.too_long(4) is None
+
+
 def test_a_batch_of_padding_is_worth_nothing():
     loss, extra = make()[0](np.full((2, 9), -1))
     assert (loss, extra["weight"], extra["bytes"]) == (0, 0, 0)

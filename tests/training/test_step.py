@@ -125,7 +125,10 @@ def batch_of(config):
         return {"tokens": tokens}
     # Rows of training are full; marks are what is not scored in them.
     marked = np.where(tokens < 0, 256, tokens)
-    return masking.training_batch({"tokens": marked[:, :16]}, np.arange(8), np.zeros(8, int), 0)
+    rows = {"tokens": marked[:, :16]}
+    if config.objective.next_sentence:
+        rows |= {"segments": np.repeat(np.arange(16)[None] > 6, 8, axis=0).astype(np.int32), "next": np.arange(8, dtype=np.int32) % 3 - 1}
+    return masking.training_batch(rows, np.arange(8), np.zeros(8, int), 0)
 
 
 @pytest.mark.parametrize("kind", OBJECTIVES)
@@ -138,7 +141,7 @@ def test_every_objective_s_sums_are_those_of_the_parts(kind):
     def totals(parts):
         def sums_of(params, stats, part, index):
             losses, rest = objective.sums(graph, params, stats, part, constants, None, training=True)
-            return losses["loss"], rest
+            return sum(losses.values()), rest
 
         return compiled(lambda params, batch: accumulate(sums_of, params, {}, batch, parts))(random_values(objective.model), batch)
 

@@ -344,6 +344,8 @@ FIELDS: tuple[Field, ...] = (
         "skip": "the line of a text file, or the record, is left out, and is counted"}),
     Field("data.document_separator", "", str, "string that separates documents in a text file; empty: a file is one document"),
     Field("data.validation_fraction", 0.1, float, "share of the text held out", above=0, maximum=0.9),
+    Field("data.training_fraction", 1.0, float,
+          "share of the training part that is read; what is held out stays the same, and so does a trained tokenizer", above=0, maximum=1),
     Field("data.tokenizer.kind", "bytes", str, "tokenizer", {
         "bytes": "UTF-8 bytes: 256 ids and one that opens a document",
         "byt5": "UTF-8 bytes after 3 special ids, as ByT5 numbers them",
@@ -396,6 +398,12 @@ FIELDS: tuple[Field, ...] = (
     Field("training.eval_every", 250, int, "steps between evaluations; the last step is always evaluated; 0: only that one", minimum=0),
     Field("training.eval_batches", AUTO, int, "batches per evaluation, spread over the validation split; 0 for all of it", minimum=0,
           auto="40; all of the examples of a task"),
+    Field("training.eval_context", 0, int,
+          "first tokens of a row that evaluation reads and does not score: those of a prefix, to compare with objective.kind=prefix",
+          minimum=0, when=("objective.kind", ("causal",))),
+    Field("training.eval_masks", "as_trained", str, "how evaluation shows the tokens that are predicted", {
+        "as_trained": "as training does, by objective.mask_fraction and random_fraction",
+        "all": "every one as [MASK], so that models trained with other fractions read the same rows"}, when=HIDING),
     Field("training.eval_lengths", (), tuple, "further sequence lengths for the last evaluation, e.g. 256,512", minimum=1, when=OF_TOKENS),
     Field("training.checkpoint_every", 250, int, "steps between checkpoints; the last step is always saved; 0: only that one", minimum=0),
     Field("training.keep_checkpoints", 2, int, "newest checkpoints kept, beside the best one", minimum=1),

@@ -350,5 +350,8 @@ def _training(flat: dict[str, Any], scopes: dict[str, dict[str, Any]], vocab_siz
             if merged[f"model.attention.{name}"] % tensor:
                 yield f"{scope}.attention.{name}={merged[f'model.attention.{name}']} does not divide by mesh.tensor={tensor}"
                 break
+    if flat["training.eval_context"] >= flat["data.sequence_length"]:
+        yield (f"training.eval_context={flat['training.eval_context']} leaves nothing of data.sequence_length="
+               f"{flat['data.sequence_length']} to score")
     if flat["schedule.warmup_steps"] > flat["training.steps"]:
         yield f"schedule.warmup_steps={flat['schedule.warmup_steps']} is longer than training.steps={flat['training.steps']}"

@@ -41,6 +41,7 @@ def shrink(config: ml_collections.ConfigDict, preset: str) -> ml_collections.Con
         "model.init.embedding_std": AUTO if derived_std else whole["model.init.embedding_std"],
         "objective.prefix_length": AUTO,
         "objective.chunk_tokens": AUTO,
+        "objective.sampled_softmax": min(whole["objective.sampled_softmax"], size["dim"]),
         "data.source": "stdlib",
         "data.document_separator": "",
         "data.tokenizer.kind": "bytes",

@@ -157,6 +157,7 @@ def load(config: Any) -> Dataset | LabelledDataset:
     batching = Batching(config, tokenizer)
     parts = []
     for (weight, source), (train, validation) in zip(components, splits, strict=True):
+        train = train.share(data.training_fraction)
         streams = cached_streams(tokenizer, {"train": train, "validation": validation}, batching.with_sentences)
         parts.append(Part(weight, source, train, validation, streams["train"], streams["validation"]))
     batching.check([part.train_stream for part in parts], [part.validation_stream for part in parts])

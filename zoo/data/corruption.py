@@ -27,7 +27,8 @@ def make_corruption(config: Any, tokenizer: Tokenizer) -> Corruption | None:
     borders = (tokenizer.document_id, *((tokenizer.separator_id,) if config.data.rows != "packed" else ()))
     if objective.kind in ("masked", "denoising"):
         masking = Masking(objective.select_fraction, objective.mask_fraction, objective.random_fraction, tokenizer.vocab_size,
-                          borders, tokenizer.mask_id, objective.mask_copies, tokenizer.word_joins() if objective.whole_words else None)
+                          borders, tokenizer.mask_id, objective.mask_copies, tokenizer.word_joins() if objective.whole_words else None,
+                          evaluate_hidden=config.training.eval_masks == "all")
         return masking if objective.kind == "masked" else Denoising(masking, tokenizer.document_id)
     if objective.kind == "span":
         return SpanCorruption(objective.noise_density, objective.mean_span_length, tokenizer.vocab_size, objective.sentinels,

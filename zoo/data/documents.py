@@ -170,6 +170,19 @@ class Documents:
             )
         return self._characters("training", 0, border), self._characters("validation", border, self.characters)
 
+    def share(self, fraction: float) -> "Documents":
+        """About this share of the text, chosen as `split` does; a smaller share is, but for one document, a part of a larger one.
+
+        Raises:
+            DataError: nothing would be left.
+        """
+        if fraction == 1:
+            return self
+        try:
+            return self.split(1 - fraction)[0]
+        except DataError as error:
+            raise DataError(f"data.training_fraction: {fraction} of {self.description} leaves nothing; take a larger share") from error
+
     def _chosen(self, fraction: float) -> np.ndarray | None:
         sizes: dict[bytes, int] = {}
         for digest, size in zip(self.index.digests, self.index.characters.tolist(), strict=True):

@@ -4,7 +4,7 @@ What happens to a row is a function of the seed, the epoch and the row's number 
 or a restart. So every arm of an experiment sees the same masks, and each epoch has new ones.
 """
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -36,6 +36,7 @@ class Masking:
         mask_id: id of [MASK].
         copies: masks of a row, which its epochs take in turn; 0 for new ones in every epoch.
         joins: which tokens form words, where whole words are chosen.
+        evaluate_hidden: evaluation shows all predicted tokens as [MASK].
     """
 
     select_fraction: float
@@ -46,6 +47,7 @@ class Masking:
     mask_id: int
     copies: int = 0
     joins: Joins | None = field(default=None, compare=False, repr=False)
+    evaluate_hidden: bool = False
 
     def training_batch(self, rows: Arrays, indices: np.ndarray, epochs: np.ndarray, seed: int) -> Arrays:
         """Corrupts rows for training.
@@ -65,7 +67,8 @@ class Masking:
 
     def evaluation_batch(self, rows: Arrays, indices: np.ndarray) -> Arrays:
         """Corrupts rows for evaluation, the same way every time and for every seed; as `training_batch`."""
-        return self._corrupted(rows, keys_of(EVALUATION, indices))
+        shown = replace(self, mask_fraction=1.0, random_fraction=0.0) if self.evaluate_hidden else self
+        return shown._corrupted(rows, keys_of(EVALUATION, indices))
 
     def _count(self, tokens: Any) -> Any:
         return np.minimum(tokens, np.maximum(1, np.floor(self.select_fraction * tokens + 0.5))).astype(np.int64)

@@ -20,6 +20,7 @@ from zoo.lab.curves import COLOURS, DARK_COLOURS, DASHES, against_baseline, band
 from zoo.lab.fairness import doubts
 from zoo.lab.formatting import count, unit
 from zoo.lab.results import Run, Sweep
+from zoo.lab.stated import more_is_better
 from zoo.lab.tables import escape
 from zoo.lab.verdict import Verdict
 
@@ -127,7 +128,7 @@ def _verdict(sweep: Sweep, verdict: Verdict) -> str:
     if verdict.outcomes:
         body += tables.contrast_table(sweep, verdict) + (
             '<p class="note">Differences are paired by seed. Intervals are Student t intervals, each at 95 % on its own. '
-            "A negative difference means that a has the lower loss.</p>")
+            "A negative difference means that a has the lower loss, or the lower accuracy.</p>")
     title = verdict.overall.capitalize() if verdict.outcomes else "No claim"
     return f'<section class="verdict {kind}" aria-label="verdict"><h2>{escape(title)}</h2>{body}</section>'
 
@@ -168,10 +169,11 @@ def _differences(sweep: Sweep) -> str:
     drawn = any(difference.n for difference in against_baseline(sweep).values())
     if not drawn:
         return _section("Differences from the baseline", f"<p>No seed is done in {baseline} and another arm yet.</p>")
+    better = "Right" if more_is_better(sweep.metric) else "Left"
     return _section(
         "Differences from the baseline",
         f'<p class="note">Baseline: {baseline}. Diamond: mean difference over paired seeds; line: 95 % t interval; dots: '
-        "single seeds. Left of zero is better than the baseline. These comparisons are a description, not a test stated "
+        f"single seeds. {better} of zero is better than the baseline. These comparisons are a description, not a test stated "
         "beforehand, and are not corrected for their number.</p>",
         _plot("differences", "differences from the baseline"), tables.differences_table(sweep))
 

@@ -12,7 +12,7 @@ from zoo import config
 from zoo.config.lengths import side_lengths
 from zoo.config.scopes import KINDS, SIDES
 from zoo.errors import ConfigError, did_you_mean
-from zoo.lab.experiment import METRICS, Experiment, Outcome
+from zoo.lab.experiment import METRICS, PAIR_METRICS, Experiment, Outcome
 
 TOLERANCE = 0.01
 
@@ -209,8 +209,11 @@ def _absent_metrics(experiment: Experiment, arms: list[Arm]) -> list[str]:
     for where, arm, metric in asked:
         flat = config.flatten(arm.config)
         lengths = flat["training.eval_lengths"]
-        available = [*METRICS, *(f"{name}@{length}" for name in METRICS for length in lengths)]
-        if metric not in available:
+        names = METRICS + (PAIR_METRICS if flat["objective.next_sentence"] else ())
+        available = [*names, *(f"{name}@{length}" for name in names for length in lengths)]
+        if metric.partition("@")[0] not in names:
+            lines.append(f"{where}: no metric {metric} without objective.next_sentence=true")
+        elif metric not in available:
             lines.append(f"{where}: no metric {metric}{did_you_mean(metric, available)}; training.eval_lengths is "
                          f"{','.join(map(str, lengths)) or 'empty'}")
         elif "@" in metric and (longest := _longest(arm.config, int(metric.partition("@")[2]))) is not None:

@@ -12,7 +12,7 @@ import numpy as np
 
 from zoo.errors import ConfigError
 from zoo.files import read_json
-from zoo.lab.stated import Arm, Contrast, as_dict, as_text, parse_arms, parse_contrast
+from zoo.lab.stated import Arm, Contrast, as_dict, as_text, more_is_better, parse_arms, parse_contrast
 
 STATES = ("done", "running", "preempted", "failed", "diverged", "missing")
 REQUIRED = {"name": str, "metric": str, "arms": list, "runs": list, "seeds": list, "contrasts": list}
@@ -76,9 +76,9 @@ class Run:
         return next((row[metric] for row in reversed(self.rows) if metric in row), None)
 
     def best(self, metric: str) -> float | None:
-        """Lowest finite value over all steps, whatever the state of the run; None if there is none."""
+        """Best finite value over all steps, the lowest of a loss, whatever the state of the run; None if there is none."""
         values = [row[metric] for row in self.rows if math.isfinite(row.get(metric, math.nan))]
-        return min(values) if values else None
+        return (max if more_is_better(metric) else min)(values, default=None)
 
 
 @dataclass(frozen=True)

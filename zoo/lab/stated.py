@@ -9,6 +9,11 @@ from zoo.errors import did_you_mean
 RULES = ("superiority", "non_inferiority", "equivalence")
 
 
+def more_is_better(metric: str) -> bool:
+    """Whether the larger value of a metric is the better one: of accuracies, where of losses it is the smaller one."""
+    return metric.partition("@")[0].endswith("accuracy")
+
+
 @dataclass(frozen=True)
 class Arm:
     """One variant. `label` names it by the factors that differ within the sweep."""
@@ -28,7 +33,7 @@ class Side:
 
 @dataclass(frozen=True)
 class Contrast:
-    """A rule stated beforehand about d = a - b, both losses (lower is better)."""
+    """A rule stated beforehand about a and b, by a metric of which `more_is_better` says what is better."""
 
     name: str
     a: Side
@@ -88,7 +93,7 @@ def parse_contrast(entry: Any, where: str, arms: list[str], problems: list[str])
     if rule not in RULES:
         problems.append(f'{where}: rule is "{rule}"; expected {", ".join(RULES)}{did_you_mean(rule, RULES)}')
     if isinstance(margin, bool) or not isinstance(margin, int | float) or not 0 <= margin < math.inf:
-        problems.append(f"{where}: margin is {margin!r}; expected a number of nats, 0 or more")
+        problems.append(f"{where}: margin is {margin!r}; expected a number of 0 or more")
     if len(problems) > before:
         return None
     return Contrast(name, sides["a"], sides["b"], rule, float(margin), as_text(entry.get("expected")))

@@ -15,6 +15,7 @@ import numpy as np
 from zoo.lab.curves import against_baseline, by_length, final_values
 from zoo.lab.formatting import count, interval, measured, number, plus_minus, unit
 from zoo.lab.results import STATES, Run, Sweep, differing, flatten
+from zoo.lab.stated import more_is_better
 from zoo.lab.statistics import spread
 from zoo.lab.verdict import Verdict, rule_text
 
@@ -122,23 +123,24 @@ def arms_table(sweep: Sweep) -> str:
     factors = list(dict.fromkeys(key for arm in sweep.arms for key in arm.factors))
     # A single factor is the label already.
     factors = factors if len(factors) > 1 else []
+    best, seen_is = (max, "highest seen") if more_is_better(sweep.metric) else (min, "lowest seen")
     rows = []
     for arm in sweep.arms:
         runs = sweep.runs_of(arm.name)
         speeds = [run.series("train/tokens_per_second").value for run in runs]
         speeds = np.concatenate(speeds) if speeds else np.array([])
         final = spread(final_values(sweep, arm.name, sweep.metric).values())
-        lowest = [value for run in runs if (value := run.best(sweep.metric)) is not None]
+        seen = [value for run in runs if (value := run.best(sweep.metric)) is not None]
         rows.append([
             arm_cell(arm.label), *(Cell(arm.factors.get(key, "–")) for key in factors),
             numeric(number(_parameters(sweep, arm.name))),
             numeric(number(float(np.round(np.nanmedian(speeds)))) if np.isfinite(speeds).any() else "–"),
             numeric(plus_minus(final.mean, final.sd) if final else "–"),
-            numeric(number(min(lowest)) if lowest else "–"), Cell(_states(runs), "short"),
+            numeric(number(best(seen, default=None))), Cell(_states(runs), "short"),
         ])
-    header = ["arm", *factors, "parameters", "tokens/s", f"final {sweep.metric}", "lowest seen", "runs"]
+    header = ["arm", *factors, "parameters", "tokens/s", f"final {sweep.metric}", seen_is, "runs"]
     n = len(factors)
-    caption = "Arms (tokens/s: median; final: mean ± sd over the seeds that are done; lowest seen: over all runs)"
+    caption = f"Arms (tokens/s: median; final: mean ± sd over the seeds that are done; {seen_is}: over all runs)"
     return table(caption, header, rows, range(1 + n, 5 + n))
 
 

@@ -1,6 +1,6 @@
 """From contrasts stated beforehand to a verdict.
 
-With d = a - b paired by seed and its 95 % t interval [low, high], and losses (lower is better):
+With d = a - b of losses, where lower is better, or b - a of accuracies, paired by seed, and its 95 % t interval [low, high]:
 
     superiority      holds if high < -margin,               refuted if low > -margin
     non_inferiority  holds if high < margin,                refuted if low > margin
@@ -8,10 +8,10 @@ With d = a - b paired by seed and its 95 % t interval [low, high], and losses (l
 
 and undecided otherwise. The experiment is supported if every contrast holds, not supported if any is refuted.
 
-A run that diverged, or that is done without a finite value of the metric, counts as an infinite loss. Pairs with
-one infinite side have no place in an interval, so they decide an order only where nothing speaks against it: all
-pairs are infinite on the same side, or the remaining pairs decide by their interval and the infinite ones point the
-same way. A run that failed or has not finished leaves its contrast undecided: dropping it could choose the result.
+A run that diverged, or that is done without a finite value of the metric, counts as an infinite loss, or as an accuracy
+of -infinity. Pairs with one infinite side have no place in an interval, so they decide an order only where nothing speaks
+against it: all pairs are infinite on the same side, or the remaining pairs decide by their interval and the infinite ones
+point the same way. A run that failed or has not finished leaves its contrast undecided: dropping it could choose the result.
 """
 
 import math
@@ -20,7 +20,7 @@ from dataclasses import dataclass, field
 from zoo.errors import did_you_mean
 from zoo.lab.formatting import count, interval, listed, measured, number, unit
 from zoo.lab.results import Run, Sweep
-from zoo.lab.stated import Contrast, Side
+from zoo.lab.stated import Contrast, Side, more_is_better
 from zoo.lab.statistics import PairedDifference, paired_difference
 
 MINIMUM_PAIRS = 2
@@ -59,9 +59,10 @@ def decide(rule: str, margin: float, low: float, high: float) -> str:
 def rule_text(contrast: Contrast) -> str:
     """The rule as a condition on the difference a - b."""
     margin = f"{contrast.margin:g}{unit(contrast.a.metric)}"
+    better, worse = ("above", "below") if more_is_better(contrast.a.metric) else ("below", "above")
     return {
-        "superiority": f"a below b by more than {margin}" if contrast.margin else "a below b",
-        "non_inferiority": f"a at most {margin} above b",
+        "superiority": f"a {better} b by more than {margin}" if contrast.margin else f"a {better} b",
+        "non_inferiority": f"a at most {margin} {worse} b",
         "equivalence": f"a within {margin} of b",
     }[contrast.rule]
 
@@ -79,6 +80,7 @@ def _name(run: Run) -> str:
 
 def _side(sweep: Sweep, side: Side) -> tuple[dict[int, float], list[str], dict[str, list[int]]]:
     """Values by seed (infinity included), the runs that are missing, and the seeds behind each infinity."""
+    worst = -math.inf if more_is_better(side.metric) else math.inf
     values: dict[int, float] = {}
     missing: list[str] = []
     infinite: dict[str, list[int]] = {}
@@ -95,7 +97,7 @@ def _side(sweep: Sweep, side: Side) -> tuple[dict[int, float], list[str], dict[s
             # Nothing was measured, which says nothing about the loss.
             missing.append(f'"{run.folder.name}" (has no {side.metric})')
             continue
-        values[seed] = math.inf
+        values[seed] = worst
         why = "diverged" if run.state == "diverged" else f"ends with a {side.metric} that is not finite"
         infinite.setdefault(why, []).append(seed)
     return values, missing, infinite
@@ -134,6 +136,7 @@ def _unknown_metric(sweep: Sweep, contrast: Contrast) -> str | None:
 
 def judge_contrast(sweep: Sweep, contrast: Contrast) -> Outcome:
     """Judges one contrast on the runs as they are now."""
+    sign = -1 if more_is_better(contrast.a.metric) else 1
     values_a, missing_a, infinite_a = _side(sweep, contrast.a)
     values_b, missing_b, infinite_b = _side(sweep, contrast.b)
     pairs = [(values_a[seed], values_b[seed]) for seed in sweep.seeds if seed in values_a and seed in values_b]
@@ -143,14 +146,15 @@ def judge_contrast(sweep: Sweep, contrast: Contrast) -> Outcome:
     unknown = _unknown_metric(sweep, contrast)
     notes = [
         f"{sweep.arm(side.arm).label} {why} in {len(seeds)} of {count(len(sweep.seeds), 'seed')} "
-        "(counted as an infinite loss)"
+        f"(counted as {'the worst accuracy' if more_is_better(side.metric) else 'an infinite loss'})"
         for side, infinite in ((contrast.a, infinite_a), (contrast.b, infinite_b))
         for why, seeds in infinite.items() if not unknown
     ]
     outcome = "undecided"
     # The same run can stand on both sides (one arm at two lengths): name it once.
     missing = list(dict.fromkeys(missing_a + missing_b))
-    directions = {math.copysign(1, a - b) for a, b in pairs if math.isinf(a) != math.isinf(b)}
+    directions = {math.copysign(1, sign * (a - b)) for a, b in pairs if math.isinf(a) != math.isinf(b)}
+    low, high = sorted((sign * difference.low, sign * difference.high))
     both = sum(math.isinf(a) and math.isinf(b) for a, b in pairs)
     if unknown:
         notes.append(unknown)
@@ -161,13 +165,13 @@ def judge_contrast(sweep: Sweep, contrast: Contrast) -> Outcome:
     elif both:
         notes.append(f"both sides are infinite in {count(both, 'seed')}, which says nothing about their order")
     elif not directions:
-        outcome = decide(contrast.rule, contrast.margin, difference.low, difference.high)
+        outcome = decide(contrast.rule, contrast.margin, low, high)
     elif len(directions) == 2:
         notes.append("each side is infinite in some seed, so the seeds contradict each other")
     else:
         far = directions.pop() * math.inf
         outcome = decide(contrast.rule, contrast.margin, far, far)
-        rest = decide(contrast.rule, contrast.margin, difference.low, difference.high)
+        rest = decide(contrast.rule, contrast.margin, low, high)
         if difference.n and (difference.n < MINIMUM_PAIRS or rest != outcome):
             outcome = "undecided"
             notes.append(f"the {count(difference.n, 'finite pair')} alone would not decide the same")
@@ -185,9 +189,11 @@ def _without_claim(sweep: Sweep) -> str:
             finals.append((sum(values) / len(values), len(values), arm.label))
     if not finals:
         return f"No claim is tested here, and no run has finished with a {sweep.metric} yet."
-    mean, n, label = min(finals)
+    highest = more_is_better(sweep.metric)
+    mean, n, label = max(finals) if highest else min(finals)
     seeds = f"mean of {count(n, 'seed')}" if n > 1 else "1 seed"
-    return f"No claim is tested here. The lowest final {sweep.metric} is {number(mean)}, of {label} ({seeds})."
+    end = "highest" if highest else "lowest"
+    return f"No claim is tested here. The {end} final {sweep.metric} is {number(mean)}, of {label} ({seeds})."
 
 
 def judge(sweep: Sweep) -> Verdict:

@@ -74,6 +74,10 @@ class Objective:
         """The tokens to predict, -1 where nothing is scored."""
         raise NotImplementedError
 
+    def scored(self, batch: Batch, how: Pass) -> Int[Array, "B T"]:
+        """The targets that count in a pass: all of them, where evaluation is not about some."""
+        return self.targets(batch)
+
     def predict(self, model: nnx.Module, batch: Batch, constants: Constants, how: Pass) -> Prediction:
         """Runs the model: what it predicts in the targets' places."""
         raise NotImplementedError
@@ -88,7 +92,7 @@ class Objective:
 
     def score_tokens(self, prediction: Prediction, batch: Batch, constants: Constants, how: Pass) -> tuple[Sums, Sums]:
         """The term "loss" and the sums that go with it, from a prediction of the targets."""
-        targets = self.targets(batch)
+        targets = self.scored(batch, how)
         weights = (targets >= 0).astype(jnp.float32) * self.share
         targets = jnp.maximum(targets, 0)
         loss, entropy = self.entropy(prediction, targets, weights, constants, how)

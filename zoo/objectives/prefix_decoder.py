@@ -5,14 +5,15 @@ from flax import nnx
 from jaxtyping import Array, Int
 
 from zoo.models.head import Prediction
-from zoo.objectives.objective import Batch, Constants, Objective, Pass, context_of, past_the_table, without_padding
+from zoo.objectives.objective import Batch, Constants, Objective, Pass, context_of, past_the_table
 
 
 class PrefixDecoderObjective(Objective):
     """-log p(x_t | x_<t), summed over t >= P, where query t sees key s if s <= t or s < P (Raffel et al. 2020, section 3.2.3, "prefix LM").
 
     A batch is {"tokens": [B, T + 1]}: inputs are the first T of a row, of which the first P = `objective.prefix_length` see each other;
-    targets are the T + 1 - P tokens from P on. What comes before is not scored. Padding is an empty slot that no token sees.
+    targets are the T + 1 - P tokens from P on. What comes before is not scored. Rows are padded
+    with -1 at their end, where no token that has a target sees it.
     """
 
     def targets(self, batch: Batch) -> Int[Array, "B N"]:
@@ -22,11 +23,10 @@ class PrefixDecoderObjective(Objective):
     def predict(self, model: nnx.Module, batch: Batch, constants: Constants, how: Pass) -> Prediction:
         """Predicts the second part of every row, from the prefix's last token on."""
         inputs, prefix = batch["tokens"][:, :-1], self.config.objective.prefix_length
-        context = context_of(how, without_padding(jnp.arange(inputs.shape[1])[None], inputs, how), prefix=prefix)
-        hidden = model(jnp.maximum(inputs, 0), context)[:, prefix - 1 :]
+        positions = jnp.arange(inputs.shape[1])[None]
+        hidden = model(jnp.maximum(inputs, 0), context_of(how, positions, prefix=prefix))
         # What normalises over tokens inside the head counts those that are scored.
-        scored = jnp.where(self.targets(batch) >= 0, jnp.arange(prefix - 1, inputs.shape[1]), -1)
-        return model.prediction(hidden, context_of(how, scored))
+        return model.prediction(hidden[:, prefix - 1 :], context_of(how, positions[:, prefix - 1 :]))
 
     def too_long(self, length: int) -> str | None:
         """The prefix is as long at every length."""

@@ -1,0 +1,88 @@
+"""The shipped experiments: every size is a plan without a fault, its arms differ in what it declares alone, and every arm trains."""
+
+from pathlib import Path
+
+import pytest
+
+from zoo import config as configs
+from zoo.files import read_json
+from zoo.lab.experiment import load_experiment
+from zoo.lab.plan import expand
+from zoo.lab.results import load_run
+from zoo.training.run import run
+
+ROOT = Path(__file__).parents[1]
+FILES = sorted(path.name for path in (ROOT / "experiments").glob("*.py"))
+SPECS = [f"{name}:{size}" for name in FILES for size in ("tiny", "full")]
+# Those whose docstring promises equal FLOPs.
+EQUAL_FLOPS = ("bytes_or_subwords.py", "decoder_or_both.py", "objective_and_architecture.py")
+
+
+def plan_of(spec):
+    return expand(load_experiment(str(ROOT / "experiments" / spec)))
+
+
+def smallest(config):
+    """The same run with the least of everything that costs time, but for the data, which stay those of the experiment."""
+    return configs.override(config, {"training.steps": 1, "schedule.warmup_steps": 0, "training.log_every": 1,
+                                     "training.eval_batches": 1, "training.eval_lengths": (), "data.batch_size": 2})
+
+
+def test_there_are_experiments():
+    assert len(FILES) >= 10
+
+
+@pytest.mark.parametrize("spec", SPECS)
+def test_every_size_can_be_run(spec):
+    plan = plan_of(spec)
+    name, size = spec.split(".py:")
+    assert plan.experiment.name == (name if size == "tiny" else f"{name}-{size}")
+    assert len(plan.experiment.seeds) >= 3
+    assert plan.experiment.claim
+    assert plan.experiment.contrasts
+    assert plan.arms[0].config.data.source == "stdlib"
+    assert f"zoo run experiments/{name}.py" in docstring_of(name)
+
+
+def docstring_of(name):
+    return configs.import_file(ROOT / "experiments" / f"{name}.py", "experiment file").__doc__
+
+
+@pytest.mark.parametrize("spec", SPECS)
+def test_arms_differ_in_what_is_declared_alone(spec):
+    plan = plan_of(spec)
+    declared = {path for factor in plan.experiment.factors.values() for changes in factor.values() for path in changes}
+    # What resolving derives, and what a declared choice reads or no longer reads.
+    following = {field.path for field in configs.FIELDS if field.auto or (field.when and field.when[0] in declared)}
+    first = plan.arms[0].config
+    for arm in plan.arms[1:]:
+        assert set(configs.difference(first, arm.config)) <= declared | following
+
+
+@pytest.mark.parametrize("spec", [spec for spec in SPECS if spec.partition(":")[0] in EQUAL_FLOPS])
+def test_equal_flops_are_equal(spec):
+    totals = [arm.flops_per_token * arm.tokens for arm in plan_of(spec).arms]
+    assert max(totals) < 1.01 * min(totals)
+
+
+@pytest.mark.parametrize("spec", SPECS)
+def test_what_a_docstring_says_of_margins_is_what_is_judged(spec):
+    plan = plan_of(spec)
+    text = docstring_of(spec.partition(".py")[0])
+    assert plan.experiment.claim.id in text
+    for contrast in plan.experiment.contrasts:
+        assert f"{contrast.margin:g}" in text
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(1200)
+@pytest.mark.parametrize("name", FILES)
+def test_every_arm_trains(name, tmp_path):
+    plan = plan_of(f"{name}:tiny")
+    sides = [side for contrast in plan.experiment.contrasts for side in (contrast.a, contrast.b)]
+    metrics = {plan.experiment.metric, *(side.metric for side in sides if side.metric and "@" not in side.metric)}
+    for number, arm in enumerate(plan.arms):
+        folder = tmp_path / str(number)
+        run(smallest(arm.config), folder, lambda line: None)
+        assert read_json(folder / "status.json")["state"] == "done"
+        assert all(load_run(folder).final(metric) > 0 for metric in metrics)

@@ -1,0 +1,57 @@
+"""BERT and RoBERTa, a few minutes of each on real text: hidden tokens are learned from context, and which segments belong together."""
+
+import os
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from zoo import config as configs
+from zoo import data
+from zoo.lab.results import load_run
+from zoo.training.run import resolve_with_vocabulary, run
+
+ROOT = Path(__file__).parents[1]
+# Large enough to leave the unigram plateau in a few hundred updates, without dropout, which costs time and wants longer training.
+SIZE = {
+    "model.dim": 128, "model.num_layers": 2, "model.attention.num_heads": 4, "model.ffn.hidden_dim": 512, "model.dropout": 0.0,
+    "model.attention.dropout": 0.0, "model.position.max_length": 64, "data.sequence_length": 64, "data.batch_size": 32,
+    "data.tokenizer.vocab_size": 4096, "optimizer.learning_rate": 1e-3, "schedule.warmup_steps": 100, "training.steps": 1000,
+    "training.eval_every": 0, "training.eval_batches": 60, "training.checkpoint_every": 0,
+}  # fmt: skip
+
+
+@pytest.fixture
+def wikitext():
+    """WikiText-2: a line " = Title = " opens an article, " = = Title = = " a section; each section is a document."""
+    path = Path(os.environ.get("ZOO_TEST_DATA", ROOT.parent / "shared" / "data")) / "text" / "wiki.train.raw.gz"
+    if not path.is_file():
+        pytest.skip(f"no {path}; set ZOO_TEST_DATA to a folder that holds text/wiki.train.raw.gz")
+    return {"data.source": f"text:{path}", "data.document_separator": "\n = "}
+
+
+def trained(name, changes, folder):
+    """(the finished run, entropy of the hidden tokens that it is evaluated on): what the best prediction without context would lose."""
+    config = configs.override(configs.load(f"{ROOT / 'configs' / name}:tiny"), SIZE | changes)
+    run(config, folder, lambda line: None)
+    batches = data.load(resolve_with_vocabulary(config)).evaluation_batches()
+    targets = np.concatenate([batch["targets"][batch["targets"] >= 0] for batch in batches])
+    shares = np.bincount(targets) / len(targets)
+    return load_run(folder), -(shares[shares > 0] * np.log(shares[shares > 0])).sum()
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(1800)
+def test_bert_learns_hidden_tokens_and_which_segments_follow(wikitext, tmp_path):
+    """TODO"""
+    result, entropy = trained("bert.py", wikitext | {"data.tokenizer.kind": "wordpiece"}, tmp_path)
+    assert result.final("eval/loss") < entropy - 0.1
+    assert result.final("eval/next_accuracy") > 0.55
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(1800)
+def test_roberta_learns_hidden_tokens(wikitext, tmp_path):
+    """TODO"""
+    result, entropy = trained("roberta.py", wikitext | {"data.tokenizer.kind": "bpe"}, tmp_path)
+    assert result.final("eval/loss") < entropy - 0.1
