@@ -393,6 +393,9 @@ FIELDS: tuple[Field, ...] = (
     # Training
     Field("training.steps", 1000, int, "number of updates", minimum=1),
     Field("training.start_from", "", str, "folder of a run whose parameters and statistics this one starts from; empty: fresh values"),
+    Field("training.trained_layers", AUTO, int,
+          "0: only the head of a task is trained; k: the last k layers too, with the norm after them", minimum=0,
+          auto="everything is trained", when=OF_TASKS),
     Field("training.accumulation_steps", 1, int, "parts in which a batch is computed; the update is that of the whole batch", minimum=1),
     Field("training.log_every", 10, int, "steps between training lines of metrics.jsonl", minimum=1),
     Field("training.eval_every", 250, int, "steps between evaluations; the last step is always evaluated; 0: only that one", minimum=0),

@@ -302,6 +302,9 @@ def _task(flat: dict[str, Any]) -> Iterator[str]:
                f"{flat['data.sequence_length']}; at most that")
     if flat["data.conll.words"] == flat["data.conll.tags"]:
         yield f"data.conll.words={flat['data.conll.words']} is the column of the tags; take another"
+    if flat["training.trained_layers"] != AUTO and flat["training.trained_layers"] > flat["model.num_layers"]:
+        yield (f"training.trained_layers={flat['training.trained_layers']}: there are {flat['model.num_layers']} layers; auto trains "
+               "everything")
     if architecture == "decoder" and flat["model.head.pooling"] == "first":
         yield "model.head.pooling=first is the token that sees no other in a decoder; set last or mean"
     if flat["model.embedding.segments"] == 1 and flat["data.second_column"]:
