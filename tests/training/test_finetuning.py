@@ -1,6 +1,7 @@
 """From a pre-trained run to one of a task: what is taken over, what is fresh, what is scored, and that `eval.py` says the same."""
 
 import json
+from pathlib import Path
 
 import jax
 import numpy as np
@@ -8,12 +9,14 @@ import pytest
 from small_runs import lines, small
 
 from tests.every_field import table
+from zoo import config as configs
 from zoo.cli import evaluate as command
 from zoo.errors import ConfigError
 from zoo.files import read_json
 from zoo.training.restore import load_trained
 from zoo.training.run import run
 
+ROOT = Path(__file__).parents[2]
 BODY = {"model__architecture": "encoder", "model__embedding__segments": 2, "model__dim": 16, "data__sequence_length": 32,
         "data__batch_size": 8, "training__steps": 4, "training__checkpoint_every": 0, "training__eval_every": 0}
 STILL = {"optimizer__learning_rate": 1e-9}
@@ -88,3 +91,36 @@ def test_another_body_is_refused_by_name(pretrained, tmp_path):
 def test_too_few_classes_are_refused(pretrained, tmp_path):
     with pytest.raises(ConfigError, match=r"model\.head\.classes=2 is fewer than the 3 labels"):
         run(task(pretrained, model__head__classes=2), tmp_path / "next", quiet)
+
+
+def test_several_seeds_and_their_median(pretrained, tuned, tmp_path, capsys):
+    run(task(pretrained, **STILL, seed=1), tmp_path / "one", quiet)
+    run(task(pretrained, **STILL, seed=2), tmp_path / "two", quiet)
+    folders = [str(tuned), str(tmp_path / "one"), str(tmp_path / "two")]
+    assert command.main([*folders, "--json"]) == 0
+    told = json.loads(capsys.readouterr().out)
+    assert [one["run"] for one in told["runs"]] == folders
+    losses = [one["scores"]["loss"] for one in told["runs"]]
+    # Fresh classes by seed.
+    assert len(set(losses)) == 3
+    assert told["median"]["loss"] == sorted(losses)[1]
+    assert command.main(folders) == 0
+    assert "median" in capsys.readouterr().out
+
+
+def test_a_config_takes_the_body_of_a_run(pretrained):
+    made = configs.resolve(configs.finetuned(f"from={pretrained},data.sequence_length=16", {"objective.kind": "tagging"}))
+    assert (made.model.dim, made.model.vocab_size, made.model.head.pooler, made.model.tie_embeddings) == (16, 258, False, True)
+    assert made.training.start_from == made.data.tokenizer.path == str(pretrained)
+    # No longer than the positions that were trained.
+    assert configs.finetuned(f"from={pretrained}", {"objective.kind": "classification"}).data.sequence_length == 32
+    with pytest.raises(ConfigError, match="is neither tiny nor from=RUN"):
+        configs.finetuned("small", {"objective.kind": "tagging"})
+    with pytest.raises(ConfigError, match="is not a run"):
+        configs.finetuned("from=nowhere", {"objective.kind": "tagging"})
+
+
+@pytest.mark.parametrize("name", ["classification", "regression", "tagging", "extraction"])
+def test_every_task_has_a_config_that_needs_no_download(name):
+    made = configs.resolve(configs.load(f"{ROOT / 'configs' / 'finetune' / name}.py:tiny"))
+    assert (made.objective.kind, made.data.source, made.training.eval_batches) == (name, "stdlib", 0)
