@@ -36,6 +36,11 @@ YARN = ROPE | {"model.position.scaling.kind": "yarn", "model.position.scaling.fa
 BUCKETS, SHAW = {"model.position.kind": "relative_bias"}, {"model.position.kind": "shaw"}
 PERFORMER = {"model.attention.kind": "performer"}
 PAIRS = ENCODER | {"data.rows": "segment_pairs", "model.head.pooler": True, "model.head.next_sentence": True}
+# What only tasks read: heads, labels, examples.
+TASK = {"model.architecture": "encoder", "objective.kind": "classification", "data.source": lambda: table("train"),
+        "data.document_separator": ""}
+WORDS = TASK | {"objective.kind": "tagging", "data.source": lambda: tagged()}
+ASKED = TASK | {"objective.kind": "extraction", "data.source": lambda: asked()}
 LONGFORMER = ENCODER | {"model.attention.window": 3, "model.attention.global_tokens": 1}
 
 
@@ -72,6 +77,37 @@ def records():
     words = text().read_text().split("\n\n")
     path.write_text("\n".join(json.dumps({"text": line, "reversed": line[::-1]}) for line in words))
     return f"jsonl:{path}"
+
+
+@functools.cache
+def table(name):
+    """A file of labelled lines: two texts and two labels of each."""
+    path = text().with_name(f"{name}.csv")
+    rows = [f"{line.split('.')[0]},{line[::-1].split('.')[1]},{'abc'[i % 3]},{'abc'[i % 2]},{i}"
+            for i, line in enumerate(text().read_text().split("\n\n"))]
+    names = "0,1,2,3,4" if name == "numbered" else "text,second,label,other,number"
+    path.write_text("\n".join([names, *(rows[::-2] if name == "dev" else rows)]))
+    return f"csv:{path}"
+
+
+@functools.cache
+def tagged():
+    """Words in lines, with three further columns."""
+    path = text().with_name("words.conll")
+    lines = [" ".join([word, word[::-1], "BI"[i % 2] + "-x", "O" if i % 3 else "B-y"])
+             for i, word in enumerate(text().read_text().split())]
+    path.write_text("\n\n".join("\n".join(lines[i : i + 4]) for i in range(0, len(lines), 4)))
+    return f"conll:{path}"
+
+
+@functools.cache
+def asked():
+    """Contexts that are longer than a row, with questions, as SQuAD has them."""
+    path = text().with_name("asked.json")
+    contexts = text().read_text().split("\n\n")
+    path.write_text(json.dumps({"data": [{"paragraphs": [{"context": context, "qas": [
+        {"id": str(i), "question": "how?", "answers": [{"text": str(i), "answer_start": 5}]}]} for i, context in enumerate(contexts)]}]}))
+    return f"squad:{path}"
 
 
 @functools.cache
@@ -119,6 +155,10 @@ NEEDS = {
     "objective.sampled_softmax": ELMO, "objective.next_sentence": PAIRS, "data.rows": ENCODER,
     "objective.prefix_length": ENCODER_DECODER, "training.eval_masks": ENCODER,
     **{f"objective.{name}": SPANS for name in ("noise_density", "mean_span_length", "sentinels")},
+    "model.head.classes": TASK, "model.head.pooling": TASK, "data.second_column": TASK, "data.label_column": TASK, "data.labels": TASK,
+    "data.held_out": TASK, "data.header": TASK | {"data.source": lambda: table("numbered"), "data.column": "0", "data.label_column": "3"},
+    "training.trained_layers": TASK,
+    "data.conll.words": WORDS, "data.conll.tags": WORDS, "data.stride": ASKED, "objective.longest_answer": ASKED,
     "data.mixture": {"data.source": "mixture"}, "data.bad_text": {"data.source": bad_text},
     "data.column": {"data.source": records, "data.document_separator": ""},
     "data.hub.split": HUB | {"data.hub.subset": "one"}, "data.hub.subset": HUB,
@@ -136,7 +176,9 @@ OTHER = {
     "model.attention.window": 3, "model.attention.features": 7, "model.attention.kernel": "xla", "model.ffn.hidden_dim": 40,
     "model.init.embedding_std": 0.5, "model.elmo.filters": (1, 8, 2, 8), "model.architecture": "encoder", "objective.kind": "masked",
     "objective.prefix_length": 5, "objective.mean_span_length": 1.0, "objective.mask_copies": 1, "objective.chunk_tokens": 4,
-    "data.document_separator": "e", "data.column": "reversed", "data.mixture": lambda: mixture(9, 1),
+    "model.head.classes": 5, "model.head.pooling": "mean", "data.second_column": "second", "data.label_column": "other",
+    "data.labels": ("c", "b", "a"), "data.held_out": lambda: table("dev"), "data.document_separator": "e",
+    "training.trained_layers": 0, "data.conll.words": 1, "data.stride": 2, "data.column": "reversed", "data.mixture": lambda: mixture(9, 1),
     "data.hub.split": "test", "data.hub.subset": "other", "data.hub.revision": "0" * 40, "data.hub.folder": "x",
     "data.validation_fraction": 0.3, "data.tokenizer.kind": "characters", "data.tokenizer.vocab_size": 280,
     "data.tokenizer.path": lambda: vocabulary("sheep", "wolves"), "data.sequence_length": 8, "optimizer.clip_norm": 1e-3,
@@ -146,6 +188,8 @@ OTHER = {
 WITH = {("data.tokenizer.kind", name): {"data.tokenizer.vocab_size": 300} for name in ("bpe", "wordpiece", "unigram")}
 WITH["data.tokenizer.kind", "file"] = {"data.tokenizer.path": vocabulary}
 WITH["objective.kind", "span"] = SPANS
+WITH |= {("objective.kind", "classification"): TASK, ("objective.kind", "tagging"): WORDS, ("objective.kind", "extraction"): ASKED,
+         ("objective.kind", "regression"): TASK | {"data.column": "second", "data.label_column": "number"}}
 WITH["objective.kind", "denoising"] = {"model.architecture": "encoder_decoder"}
 for name in configs.BY_PATH["model.position.scaling.kind"].choices:
     # At its default of 1 most ways to stretch do nothing.

@@ -29,9 +29,11 @@ NUMBERS = {
     "objective.chunk_tokens": (0, 1, 7, 64), "objective.prefix_length": (1, 5, 15, 16), "objective.z_loss": (0.0, 1e-4, 1.0),
     "data.sequence_length": (1, 2, 8, 16), "data.batch_size": (1, 2, 4), "data.tokenizer.vocab_size": (258, 300),
     "training.steps": (1, 4), "training.accumulation_steps": (1, 2, 3), "optimizer.learning_rate": (1e-6, 1e-3),
+    "model.head.classes": (1, 2, 5), "training.eval_batches": (0, 1, 40), "data.stride": (1, 5, 100), "training.trained_layers": (0, 1, 9),
     "schedule.warmup_steps": (0, 2, 9), "mesh.data": (-1, 0, 1, 2), "mesh.fsdp": (1, 2), "mesh.tensor": (1, 2),
 }  # fmt: skip
 TUPLES = {"model.layers.pattern": ((), ("local",), ("local", "global"), ("local", "local", "global")),
+          "data.labels": ((), ("a", "b")),
           "model.elmo.filters": ((1, 4), (1, 4, 2, 4), (1,), ()), "training.eval_lengths": ((), (8,), (8, 32))}
 # Text is read elsewhere; nothing of it is needed to build a model.
 NOT_DRAWN = ("data.source", "data.tokenizer.kind")

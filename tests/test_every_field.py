@@ -24,6 +24,7 @@ READ_BY_THE_LOOP = {
     "training.eval_every": "tests/training/test_run.py::test_what_a_run_leaves_behind",
     "training.checkpoint_every": "tests/training/test_run.py::test_what_a_run_leaves_behind",
     "training.keep_checkpoints": "tests/training/test_checkpoint.py::test_newest_and_best_are_kept",
+    "objective.longest_answer": "tests/data/labelled/test_spans.py::test_the_best_span_of_all_rows_is_the_answer",
     "training.steps": "tests/training/test_run.py::test_what_a_run_leaves_behind",
     "training.eval_lengths": "tests/training/test_mesh.py::test_eight_devices_give_the_curve_of_one",
     "training.start_from": "tests/training/test_start.py::test_it_goes_on_with_parameters_and_statistics",

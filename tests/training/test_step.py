@@ -189,14 +189,14 @@ def test_training_moves_the_running_statistics_and_evaluation_uses_them():
     np.testing.assert_allclose(after["mean"][0], 0.1 * x.mean(axis=0), atol=1e-6)
     np.testing.assert_allclose(after["variance"][0], 0.9 + 0.1 * x.var(axis=0, ddof=1), rtol=1e-5)
     before = jax.device_get(state["stats"])
-    scores = program.eval_step(state["params"], state["stats"], batch, constants)
+    scores, _ = program.eval_step(state["params"], state["stats"], batch, constants)
     for one, other in zip(jax.tree.leaves(before), jax.tree.leaves(jax.device_get(state["stats"])), strict=True):
         np.testing.assert_array_equal(one, other)
-    assert abs(float(program.eval_step(state["params"], untrained, batch, constants)["loss"]) - float(scores["loss"])) > 1e-3
+    assert abs(float(program.eval_step(state["params"], untrained, batch, constants)[0]["loss"]) - float(scores["loss"])) > 1e-3
     # A row's score is its own: in evaluation the others do not enter.
     alone = {"tokens": np.where(np.arange(8)[:, None] == 0, tokens, -1)}
     rest = {"tokens": np.where(np.arange(8)[:, None] == 0, -1, tokens)}
-    parts = [program.eval_step(state["params"], state["stats"], program.put_batch(part), constants) for part in (alone, rest)]
+    parts = [program.eval_step(state["params"], state["stats"], program.put_batch(part), constants)[0] for part in (alone, rest)]
     np.testing.assert_allclose(sum(float(part["loss"]) for part in parts), float(scores["loss"]), rtol=1e-5)
 
 
@@ -243,7 +243,7 @@ def test_tokens_are_those_that_were_read():
     batch = batch_of(configs.resolve(small(**OBJECTIVES["masked"])))
     _, metrics = one_step(program, batch)
     assert metrics["tokens"] == 8 * 16
-    scored = program.eval_step(program.initial_state(0)["params"], {}, program.put_batch(batch), program.constants(0))["weight"]
+    scored = program.eval_step(program.initial_state(0)["params"], {}, program.put_batch(batch), program.constants(0))[0]["weight"]
     assert scored == (batch["targets"] >= 0).sum() < 16
 
 

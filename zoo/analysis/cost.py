@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from flax import nnx
 
 from zoo.config import ResolvedConfig, layer_kind, side
+from zoo.config.fields import OF_SEQUENCES, TASKS
 from zoo.config.lengths import side_lengths
 from zoo.models.architectures import make_model
 
@@ -26,7 +27,7 @@ class Cost:
     flops_per_token: float
 
 
-HEADS = ("head", "pooler", "next_sentence")
+HEADS = ("head", "pooler", "next_sentence", "classifier")
 TABLES = ("embedding", "source_embedding", "position", "segments", "characters/embedding")
 
 
@@ -52,7 +53,7 @@ def _part(path: str) -> str:
 
 def _times(path: str, row: "Row", config: ResolvedConfig) -> float:
     """How often a row of the batch is multiplied with a matrix."""
-    if path.startswith(("pooler", "next_sentence")):
+    if path.startswith(("pooler", "next_sentence")) or (path.startswith("classifier") and config.objective.kind in OF_SEQUENCES[1]):
         return 1
     if "/global_query/" in path:
         return min(config.model.attention.global_tokens, row.targets)
@@ -145,7 +146,7 @@ def summary(config: ResolvedConfig) -> Cost:
     embedding = sum(count for path, count in counts.items() if within(path, TABLES))
     matrices = sum(count * _times(path, row, config) for path, count in counts.items() if path.endswith("/kernel"))
     # Against the sampled ids and the target itself, where the softmax is over a sample.
-    scored = objective.sampled_softmax + 1 if objective.sampled_softmax else model.vocab_size
+    scored = objective.sampled_softmax + 1 if objective.sampled_softmax else 0 if objective.kind in TASKS else model.vocab_size
     matrices += scored * model.dim * _times("head/weights", row, config)
     flops = 3 * (2 * matrices + _attention(model, row, prefix)) / length
     total = sum(counts.values())

@@ -32,6 +32,7 @@ def run_show(args: argparse.Namespace) -> int:
     """Prints what the model of a config gets to read."""
     from zoo import data
     from zoo.cli.config import resolved_config
+    from zoo.config.fields import TASKS
     from zoo.data.show import Measured, Shower, histogram
     from zoo.errors import ConfigError
 
@@ -39,6 +40,8 @@ def run_show(args: argparse.Namespace) -> int:
         raise ConfigError(f"--{'rows' if args.rows < 0 else 'step'}: expected 0 or more")
     config = resolved_config(args.config, args.overrides)
     dataset = data.load(config)
+    if config.objective.kind in TASKS:
+        return _show_task(dataset, args)
     size = config.data.batch_size
     wanted = max(1, -(-max(args.rows, _SAMPLE_ROWS) // size))
     if args.held_out:
@@ -70,6 +73,50 @@ def run_show(args: argparse.Namespace) -> int:
     for place, (batch, number) in enumerate(rows):
         print(f"\nrow {place} {which}")
         for name, tokens in shower.row(batch, number):
+            _print_tokens(name, tokens, "" if dataset.tokenizer.kind in ("bytes", "characters") else "|")
+    return 0
+
+
+def _show_task(dataset, args: argparse.Namespace) -> int:
+    """Prints the examples of a task with their labels."""
+    import numpy as np
+
+    from zoo.data.labelled.dataset import HELD_OUT, TRAINING
+    from zoo.data.rows import PADDING
+    from zoo.data.show import Shower, histogram
+
+    size, summary = dataset.config.data.batch_size, dataset.summary()
+    part = HELD_OUT if args.held_out else TRAINING
+    arrays, count = dataset.encoded(part).arrays, len(dataset.part(part))
+    lengths = {name: (dataset.encoded(name).arrays["tokens"] != PADDING).sum(axis=1) for name in (TRAINING, HELD_OUT)}
+    first = args.step * size
+    places = range(first % count, min(first % count + args.rows, count)) if args.held_out else range(args.rows)
+    if not args.held_out:
+        with dataset.training_batches(args.step) as batches:
+            drawn = list(itertools.islice(batches, max(1, -(-args.rows // size))))
+        arrays = {name: np.concatenate([batch[name] for batch in drawn]) for name in arrays}
+    if args.json:
+        print(json.dumps({"data": summary, "rows": [{name: array[place].tolist() for name, array in arrays.items()} for place in places]},
+                         indent=2))
+        return 0
+    print(f"source      {dataset.description}")
+    print(f"tokenizer   {dataset.tokenizer.kind}, {dataset.tokenizer.vocab_size:,} ids")
+    if dataset.labels:
+        print(f"labels      {len(dataset.labels)}: {', '.join(dataset.labels)}")
+    for name, label in ((TRAINING, "training"), (HELD_OUT, "held out")):
+        cut = ", ".join(f"{number:,} {what}" for what, number in dataset.encoded(name).cut.items())
+        print(f"{label:11s} {len(dataset.part(name)):,} examples, {len(lengths[name]):,} rows, {int(lengths[name].sum()):,} tokens; {cut}")
+    for what, number in summary["left_out"].items():
+        print(f"left out    {number:,} {what}")
+    rows = len(lengths[TRAINING])
+    print(f"epoch       {rows / size:,.1f} steps of {size} rows")
+    print(f"a row       {arrays['tokens'].shape[1]} places, {1 - lengths[part].mean() / arrays['tokens'].shape[1]:.1%} of them empty")
+    _print_histogram("tokens of a row", histogram(lengths[part], 6))
+    shower = Shower(dataset.tokenizer, True, 0)
+    which = "held out" if args.held_out else f"of the batch of step {args.step}"
+    for place in places:
+        print(f"\nrow {place} {which}")
+        for name, tokens in dataset.task.shown({key: array[place] for key, array in arrays.items()}, shower):
             _print_tokens(name, tokens, "" if dataset.tokenizer.kind in ("bytes", "characters") else "|")
     return 0
 

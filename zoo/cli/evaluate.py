@@ -10,10 +10,12 @@ from zoo.cli.errors import reported
 from zoo.errors import ConfigError
 
 DESCRIPTION = """Evaluate a trained run: loss (nats per scored token), perplexity and bits per byte on the held-out text, at any sequence
-lengths, and, where the model makes text token by token, a sample of it (`zoo generate` can do more).
+lengths, and, where the model makes text token by token, a sample of it (`zoo generate` can do more). A run of a task (classification ...)
+is scored on every held-out example, by the task's own measures.
 
   python eval.py runs/first
   python eval.py runs/first --lengths 64,128,256 --step best
+  python eval.py runs/sst2-seed0 runs/sst2-seed1 runs/sst2-seed2
   python eval.py runs/first --text other.txt --sample 200 --prompt "def "  """
 
 
@@ -45,6 +47,8 @@ def parser() -> argparse.ArgumentParser:
     made = argparse.ArgumentParser(prog="eval.py", description=DESCRIPTION, formatter_class=argparse.RawDescriptionHelpFormatter,
                                    allow_abbrev=False)
     made.add_argument("run", type=Path, metavar="RUN", help="the run's folder (its --workdir)")
+    made.add_argument("others", type=Path, metavar="RUN", nargs="*",
+                      help="further runs of the same task, e.g. with other seeds: each is told, and the median")
     made.add_argument("--step", default="latest", help="which checkpoint: latest, best, or a step (default: %(default)s)")
     made.add_argument("--lengths", type=_lengths, metavar="T,T,...", help="sequence lengths (default: the one trained with)")
     made.add_argument("--batches", type=_at_least(0, int), default=0, help="at most this many batches, spread over the text; 0: all of it")
@@ -65,11 +69,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if args.text is not None and not args.text.is_file():
         raise ConfigError(f"--text {args.text} does not exist")
     from zoo import data
+    from zoo.config.fields import TASKS
     from zoo.training.loop import evaluate
     from zoo.training.restore import load_trained
 
     trained = load_trained(args.run, args.step)
     config = trained.config
+    if config.objective.kind in TASKS:
+        return evaluate_tasks(trained, args)
+    if args.others:
+        raise ConfigError("several runs at once are for tasks alone; give one")
     streams = text_streams(trained, args)
     constants = trained.program.constants(config.seed)
     if trained.source_tokenizer is not None:
@@ -101,6 +110,63 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if result.get("sample") is not None:
         print(f"\n{result['sample']}")
     return 0
+
+
+def evaluate_tasks(trained, args: argparse.Namespace) -> int:
+    """Scores runs of one task, each on all of its held-out examples, and tells the median of several.
+
+    Raises:
+        ConfigError: runs of different tasks, or as `evaluate_task`.
+    """
+    from statistics import median
+
+    from zoo.training.restore import load_trained
+
+    results = [evaluate_task(trained, args.run, args)]
+    for folder in args.others:
+        other = load_trained(folder, args.step)
+        results.append(evaluate_task(other, folder, args))
+        different = [name for name in ("task", "data", "examples", "labels") if results[-1][name] != results[0][name]]
+        if different:
+            raise ConfigError(f"{folder} and {args.run} differ in {', '.join(different)}: there is no median of their scores")
+    names = list(results[0]["scores"])
+    medians = {name: median(result["scores"][name] for result in results) for name in names}
+    if args.json:
+        print(json.dumps(results[0] if len(results) == 1 else {"runs": results, "median": medians}, indent=2))
+        return 0
+    first = results[0]
+    print(f"{first['task']} of {first['examples']:,} held-out examples of {first['data']}")
+    width = max(len(f"{result['run']} at step {result['step']}") for result in results)
+    print(" " * width, *(f"{name:>16s}" for name in names))
+    for result in results:
+        print(f"{result['run']} at step {result['step']}".ljust(width), *(f"{result['scores'][name]:16.4f}" for name in names))
+    if len(results) > 1:
+        print("median".ljust(width), *(f"{medians[name]:16.4f}" for name in names))
+    return 0
+
+
+def evaluate_task(trained, folder: Path, args: argparse.Namespace) -> dict:
+    """Scores a task's held-out examples, each exactly once, with the labels of the run.
+
+    Raises:
+        ConfigError: flags that are for text alone; examples that have changed since the run.
+    """
+    from zoo import data
+    from zoo.training.loop import evaluate
+    from zoo.training.run import check_same_data
+
+    config = trained.config
+    texts_alone = {"--lengths": args.lengths, "--batches": args.batches, "--text": args.text, "--sample": args.sample}
+    if given := [flag for flag, value in texts_alone.items() if value]:
+        raise ConfigError(f"{', '.join(given)}: for text alone; {folder} is scored on every held-out example of its task, "
+                          f"objective.kind={config.objective.kind}")
+    dataset = data.load(config)
+    check_same_data(folder, dataset)
+    batches = dataset.evaluation_batches(multiple_of=trained.rows)
+    scores = evaluate(trained.program, trained.params, trained.stats, batches, trained.program.constants(config.seed),
+                      measure=dataset.measure)
+    return {"run": str(folder), "step": trained.step, "task": config.objective.kind, "data": dataset.description,
+            "examples": len(dataset.examples.held_out), "labels": list(dataset.labels), "scores": scores}
 
 
 def text_streams(trained, args: argparse.Namespace):

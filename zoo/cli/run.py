@@ -76,6 +76,7 @@ def _prepare_data(plan, read_only: bool = False) -> None:
     With `read_only` the texts are read and nothing is kept.
     """
     from zoo import config
+    from zoo.config.fields import TASKS
     from zoo.data import load
     from zoo.data.sources import read_components
 
@@ -84,7 +85,7 @@ def _prepare_data(plan, read_only: bool = False) -> None:
         wanted = tuple((path, value) for path, value in config.flatten(run.config).items() if path.startswith("data."))
         if wanted not in prepared:
             prepared.add(wanted)
-            if read_only:
+            if read_only and run.config.objective.kind not in TASKS:
                 for _, documents in read_components(run.config.data):
                     _ = documents.index
             else:

@@ -10,6 +10,7 @@ from zoo.config.files import (
     parse_overrides,
     split_spec,
 )
+from zoo.config.finetuning import finetuned
 from zoo.config.presets import shrink, sized
 from zoo.config.resolve import (
     ResolvedConfig,
@@ -28,7 +29,8 @@ from zoo.config.scopes import derivable, field_at, known_paths, layer_kind, side
 
 __all__ = [
     "ATTENTION_KERNELS", "AUTO", "BY_PATH", "FIELDS", "GATED", "NOT_RESULT_RELEVANT", "Field", "ResolvedConfig", "call_with_argument",
-    "default", "derivable", "difference", "field_at", "flatten", "from_flat", "identity", "import_file", "known_paths", "layer_kind",
+    "default", "derivable", "difference", "field_at", "finetuned", "flatten",
+    "from_flat", "identity", "import_file", "known_paths", "layer_kind",
     "load", "nest", "override", "parse_argument", "parse_overrides", "parse_value", "resolve", "result_relevant", "shrink", "side",
     "sized", "split_spec", "to_plain",
 ]

@@ -65,13 +65,18 @@ ELMO = ("model.architecture", ("elmo",))
 MASKED = ("objective.kind", ("masked",))
 HIDING = ("objective.kind", ("masked", "denoising"))
 SPANS = ("objective.kind", ("span",))
-RECORDS = ("data.source", ("jsonl", "parquet", "hf", "tfds"))
+RECORDS = ("data.source", ("jsonl", "parquet", "hf", "tfds", "csv", "tsv"))
+# Objectives that score a label of an example, with a head of their own; the others predict tokens.
+TASKS = ("classification", "regression", "tagging", "extraction")
+OF_TOKENS = ("objective.kind", ("causal", "masked", "prefix", "span", "denoising", "bidirectional"))
+EXTRACTION, CONLL = ("objective.kind", ("extraction",)), ("data.source", ("conll",))
+OF_TASKS, OF_SEQUENCES = ("objective.kind", TASKS), ("objective.kind", ("classification", "regression"))
 SPLIT_IN_PARTS, HUB, TFDS = ("data.source", ("hf", "tfds")), ("data.source", ("hf",)), ("data.source", ("tfds",))
 
 # Schemes that add a vector to the embedding; the others act inside attention and may differ from layer to layer.
 EMBEDDED_POSITIONS = ("learned", "sinusoidal")
 # Which objective trains which architecture.
-OBJECTIVES_OF = {"decoder": ("causal", "prefix"), "encoder": ("masked",), "encoder_decoder": ("prefix", "span", "denoising"),
+OBJECTIVES_OF = {"decoder": ("causal", "prefix", *TASKS), "encoder": ("masked", *TASKS), "encoder_decoder": ("prefix", "span", "denoising"),
                  "elmo": ("bidirectional",)}
 # What an architecture does not read, by the start of the path.
 UNREAD_BY = {"elmo": ("model.norm.", "model.position.", "model.attention.", "model.ffn.", "model.layers.", "model.embedding.",
@@ -115,7 +120,7 @@ FIELDS: tuple[Field, ...] = (
     Field("model.vocab_size", AUTO, int, "V, number of token ids", minimum=2,
           auto="the tokenizer's size, and one more for [MASK] where the objective hides tokens"),
     Field("model.residual", True, bool, "add each sublayer's output to its input; False keeps the output alone"),
-    Field("model.tie_embeddings", True, bool, "the output head is the token embedding, transposed"),
+    Field("model.tie_embeddings", True, bool, "the output head is the token embedding, transposed", when=OF_TOKENS),
     Field("model.dropout", 0.0, float, "dropout rate on the embedding and on every sublayer's output", minimum=0, maximum=0.99),
     Field("model.dtype", "float32", str, "type of activations; parameters are always float32", {
         "float32": "single precision", "bfloat16": "half the memory and traffic; norms and losses stay float32"}),
@@ -247,14 +252,22 @@ FIELDS: tuple[Field, ...] = (
           auto="init.std for `normal`, else dim ** -0.5"),
     Field("model.init.scale_residual", False, bool, "divide the sublayers' last matrices by sqrt(2 * num_layers) (GPT-2)"),
     # Heads
-    Field("model.head.transform", False, bool, "a dense layer, the activation and a norm come before the output matrix (BERT)"),
-    Field("model.head.bias", False, bool, "the output matrix has a bias"),
+    Field("model.head.transform", False, bool, "a dense layer, the activation and a norm come before the output matrix (BERT)",
+          when=OF_TOKENS),
+    Field("model.head.bias", False, bool, "the output matrix has a bias", when=OF_TOKENS),
     Field("model.head.scale", "none", str, "factor on the hidden states before the output matrix", {
-        "none": "1", "rsqrt_dim": "1 / sqrt(D) (T5 with a tied head)"}),
-    Field("model.head.softcap", 0.0, float, "c in c * tanh(logit / c); 0 for no cap (Gemma 2)", minimum=0),
-    Field("model.head.pooler", False, bool, "a dense layer and tanh over the first token (BERT)", when=ENCODER),
+        "none": "1", "rsqrt_dim": "1 / sqrt(D) (T5 with a tied head)"}, when=OF_TOKENS),
+    Field("model.head.softcap", 0.0, float, "c in c * tanh(logit / c); 0 for no cap (Gemma 2)", minimum=0,
+          when=OF_TOKENS),
+    Field("model.head.pooler", False, bool, "a dense layer and tanh over the first token, or what `pooling` takes (BERT)", when=ENCODER),
     Field("model.head.next_sentence", False, bool, "two logits from the pooler: does the second segment follow the first (BERT)",
           when=("model.head.pooler", (True,))),
+    Field("model.head.classes", AUTO, int, "C, outputs of the head of a task", minimum=1,
+          auto="as many as there are labels; regression 1, extraction 2", when=OF_TASKS),
+    Field("model.head.pooling", AUTO, str, "what of a row its class or number is read from", {
+        "first": "the first token's hidden state (BERT's [CLS])",
+        "last": "the last token's hidden state (GPT)",
+        "mean": "the mean of all tokens' hidden states"}, auto="first in an encoder, last in a decoder", when=OF_SEQUENCES),
     # ELMo
     Field("model.elmo.characters", 50, int, "bytes of a token, its two marks included; longer tokens are cut", minimum=3, when=ELMO),
     Field("model.elmo.character_dim", 16, int, "width of a character's embedding", minimum=1, when=ELMO),
@@ -271,7 +284,12 @@ FIELDS: tuple[Field, ...] = (
         "prefix": "the second part of a row, token by token, from the first part (Raffel et al. 2020, section 3.2.3)",
         "span": "spans that were cut out of a row, from the rest of it (Raffel et al. 2020, section 3.1.4; T5)",
         "denoising": "a whole row, from that row with tokens hidden (Raffel et al. 2020, section 3.3.1, \"BERT-style\")",
-        "bidirectional": "the next token from those before it, and the one before from those after it (Peters et al. 2018)"}),
+        "bidirectional": "the next token from those before it, and the one before from those after it (Peters et al. 2018)",
+        "classification": "the label of a text or of a pair of texts (Devlin et al. 2019, section 4.1)",
+        "regression": "a number for a text or a pair of texts, by squared error (Devlin et al. 2019, section 4.1)",
+        "tagging": "a tag for each word, from its first token (Devlin et al. 2019, section 5.3)",
+        "extraction": "where in a context the answer to a question begins and ends (Devlin et al. 2019, section 4.2)"}),
+    Field("objective.longest_answer", 30, int, "most tokens of an answer that is given", minimum=1, when=EXTRACTION),
     Field("objective.select_fraction", 0.15, float, "share of the tokens that are predicted", above=0, maximum=1, when=HIDING),
     Field("objective.mask_fraction", 0.8, float, "share of the predicted tokens that the input shows as [MASK]", minimum=0, maximum=1,
           when=HIDING),
@@ -291,14 +309,28 @@ FIELDS: tuple[Field, ...] = (
     Field("objective.sampled_softmax", 0, int,
           "ids sampled for an update, which its softmax is over; 0 for all (Jozefowicz et al. 2016; the published ELMo: 8192)", minimum=0,
           when=("objective.kind", ("bidirectional",))),
-    Field("objective.z_loss", 0.0, float, "weight of log(sum exp logits)^2 in the loss (PaLM: 1e-4)", minimum=0),
+    Field("objective.z_loss", 0.0, float, "weight of log(sum exp logits)^2 in the loss (PaLM: 1e-4)", minimum=0,
+          when=OF_TOKENS),
     Field("objective.chunk_tokens", AUTO, int, "tokens whose logits are held at once; 0 for all",
-          minimum=0, auto="a power of two that keeps a chunk's logits near 32 MB, at least 1024"),
+          minimum=0, auto="a power of two that keeps a chunk's logits near 32 MB, at least 1024", when=OF_TOKENS),
     # Data
     Field("data.source", "stdlib", str,
           "text: `stdlib` (the running Python's own library, no download; `stdlib:docstrings`), `text:PATH`, `jsonl:PATH`, `parquet:PATH` "
-          "(a file, folder or glob), `hf:NAME` (Hugging Face; or a folder), `tfds:NAME`, `synthetic:TASK`, or `mixture`"),
+          "(a file, folder or glob), `hf:NAME` (Hugging Face; or a folder), `tfds:NAME`, `synthetic:TASK`, or `mixture`; of examples "
+          "with labels also `csv:PATH`, `tsv:PATH`, `conll:PATH`, `squad:PATH`, and `stdlib` is a task of the library's own"),
     Field("data.column", "text", str, "where a record has its text", when=RECORDS),
+    Field("data.second_column", "", str, "where a record has a second text, for pairs; empty: there is none", when=RECORDS),
+    Field("data.label_column", "label", str, "where a record has its label", when=RECORDS),
+    Field("data.header", True, bool, "the first line names the columns; else they are called 0, 1, 2 ...",
+          when=("data.source", ("csv", "tsv"))),
+    Field("data.conll.words", 0, int, "column of the words, counted from 0; from the last one backwards: -1, -2 ...", when=CONLL),
+    Field("data.conll.tags", -1, int, "column of the tags, likewise", when=CONLL),
+    Field("data.labels", (), tuple, "labels in the order of their numbers; empty: those of the training examples, sorted", items=str,
+          when=("objective.kind", ("classification", "tagging"))),
+    Field("data.stride", AUTO, int, "tokens by which the rows of a context that is too long for one move on (BERT: 128)", minimum=1,
+          auto="a third of data.sequence_length", when=EXTRACTION),
+    Field("data.held_out", "", str, "source of the held-out examples, e.g. `tsv:dev.tsv`, or `split:NAME` of the same hf or tfds data set; "
+          "empty: `validation_fraction` of the source", when=OF_TASKS),
     Field("data.hub.revision", "", str, "commit of a data set on the Hugging Face hub, 40 hex digits; a folder has none", when=HUB),
     Field("data.hub.subset", "", str, "which of a data set's configurations; empty: its only or default one", when=HUB),
     Field("data.hub.split", "train", str, "which of a data set's splits", when=SPLIT_IN_PARTS),
@@ -337,7 +369,8 @@ FIELDS: tuple[Field, ...] = (
         "doc_sentences": "whole sentences up to T tokens of one document alone: rows at its end are shorter (Liu et al. 2019, section 4.2)",
         "segment_pairs": "two segments of sentences, the second the next or one of another document (Devlin et al. 2019)",
         "sentence_pairs": "two single sentences, paired likewise (Liu et al. 2019, section 4.2)"}, when=MASKED),
-    Field("data.isolate_documents", False, bool, "packed documents do not see each other and each counts positions from 0"),
+    Field("data.isolate_documents", False, bool, "packed documents do not see each other and each counts positions from 0",
+          when=OF_TOKENS),
     # Optimization
     Field("optimizer.kind", "adamw", str, "optimizer", {"adamw": "Adam with decoupled weight decay (Loshchilov & Hutter 2019)"}),
     Field("optimizer.learning_rate", 1e-3, float, "peak learning rate", above=0),
@@ -360,17 +393,21 @@ FIELDS: tuple[Field, ...] = (
     # Training
     Field("training.steps", 1000, int, "number of updates", minimum=1),
     Field("training.start_from", "", str, "folder of a run whose parameters and statistics this one starts from; empty: fresh values"),
+    Field("training.trained_layers", AUTO, int,
+          "0: only the head of a task is trained; k: the last k layers too, with the norm after them", minimum=0,
+          auto="everything is trained", when=OF_TASKS),
     Field("training.accumulation_steps", 1, int, "parts in which a batch is computed; the update is that of the whole batch", minimum=1),
     Field("training.log_every", 10, int, "steps between training lines of metrics.jsonl", minimum=1),
     Field("training.eval_every", 250, int, "steps between evaluations; the last step is always evaluated; 0: only that one", minimum=0),
-    Field("training.eval_batches", 40, int, "batches per evaluation, spread over the validation split; 0 for all of it", minimum=0),
+    Field("training.eval_batches", AUTO, int, "batches per evaluation, spread over the validation split; 0 for all of it", minimum=0,
+          auto="40; all of the examples of a task"),
     Field("training.eval_context", 0, int,
           "first tokens of a row that evaluation reads and does not score: those of a prefix, to compare with objective.kind=prefix",
           minimum=0, when=("objective.kind", ("causal",))),
     Field("training.eval_masks", "as_trained", str, "how evaluation shows the tokens that are predicted", {
         "as_trained": "as training does, by objective.mask_fraction and random_fraction",
         "all": "every one as [MASK], so that models trained with other fractions read the same rows"}, when=HIDING),
-    Field("training.eval_lengths", (), tuple, "further sequence lengths for the last evaluation, e.g. 256,512", minimum=1),
+    Field("training.eval_lengths", (), tuple, "further sequence lengths for the last evaluation, e.g. 256,512", minimum=1, when=OF_TOKENS),
     Field("training.checkpoint_every", 250, int, "steps between checkpoints; the last step is always saved; 0: only that one", minimum=0),
     Field("training.keep_checkpoints", 2, int, "newest checkpoints kept, beside the best one", minimum=1),
     Field("mesh.data", -1, int, "devices that share the batch, each with all parameters; -1 for all that are left", minimum=-1),

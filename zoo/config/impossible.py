@@ -3,9 +3,14 @@
 from collections.abc import Iterator
 from typing import Any
 
-from zoo.config.fields import ATTENTION_KERNELS, AUTO, EMBEDDED_POSITIONS, OBJECTIVES_OF, choices_made
+from zoo.config.fields import ATTENTION_KERNELS, AUTO, BY_PATH, EMBEDDED_POSITIONS, OBJECTIVES_OF, TASKS, choices_made
 from zoo.config.lengths import SpanLengths, side_lengths
 from zoo.config.scopes import KINDS, SIDES, scoped
+
+# Which objectives the examples of a source are for.
+_TABLE = (*TASKS, "text")
+EXAMPLES_OF = {"stdlib": _TABLE, "csv": _TABLE[:2], "tsv": _TABLE[:2], "conll": ("tagging",), "squad": ("extraction",),
+               "jsonl": _TABLE, "parquet": _TABLE, "hf": _TABLE, "tfds": _TABLE}
 
 
 def impossible(flat: dict[str, Any], scopes: dict[str, dict[str, Any]], vocab_size: int | None) -> Iterator[str]:
@@ -30,6 +35,7 @@ def impossible(flat: dict[str, Any], scopes: dict[str, dict[str, Any]], vocab_si
             lines = _layers(flat | changes, scope.removeprefix("model.") if scope in SIDES else architecture)
             yield from (f"{scope}: {line}" for line in lines if line not in everywhere)
     yield from _objective(flat, scopes)
+    yield from _task(flat)
     yield from _training(flat, scopes, vocab_size)
 
 
@@ -250,6 +256,59 @@ def _objective(flat: dict[str, Any], scopes: dict[str, dict[str, Any]]) -> Itera
         yield f"objective.sampled_softmax={sampled} is more than there are ids: model.vocab_size={flat['model.vocab_size']}"
     if objective == "bidirectional" and flat["data.isolate_documents"]:
         yield "objective.kind=bidirectional reads a row from end to end; it cannot do data.isolate_documents=true"
+
+
+def _task(flat: dict[str, Any]) -> Iterator[str]:
+    """Heads and examples of tasks, and what only they read."""
+    objective, source, architecture = flat["objective.kind"], flat["data.source"].partition(":")[0], flat["model.architecture"]
+    if objective not in TASKS:
+        for path in ("data.second_column", "data.label_column"):
+            if flat[path] != BY_PATH[path].default:
+                yield f"{path}={flat[path]!r} has no effect: objective.kind={objective} reads text without labels; leave it out"
+        if source in EXAMPLES_OF and "text" not in EXAMPLES_OF[source]:
+            yield f"data.source={flat['data.source']} holds labelled examples, for objective.kind={' or '.join(EXAMPLES_OF[source])}"
+        return
+    if objective not in EXAMPLES_OF.get(source, ()):
+        able = [name for name, objectives in EXAMPLES_OF.items() if objective in objectives]
+        yield f"objective.kind={objective} needs labelled examples, and data.source is {flat['data.source']}; one of {', '.join(able)}"
+    held_out = flat["data.held_out"].partition(":")[0]
+    if held_out and held_out != source and not (held_out == "split" and source in ("hf", "tfds")):
+        yield (f"data.held_out={flat['data.held_out']} must be of the same kind as data.source={flat['data.source']}"
+               + (", or split:NAME" if source in ("hf", "tfds") else ""))
+    if held_out and source == "stdlib":
+        yield f"data.held_out={flat['data.held_out']} has no effect: data.source={flat['data.source']} has a held-out part of its own"
+    default = BY_PATH["data.validation_fraction"].default
+    if flat["data.validation_fraction"] != default and (held_out or source == "stdlib"):
+        yield (f"data.validation_fraction={flat['data.validation_fraction']:g} has no effect: the held-out examples are given; leave it at "
+               f"{default:g}")
+    if flat["training.eval_batches"] != 0:
+        yield f"training.eval_batches={flat['training.eval_batches']} must be 0: objective.kind={objective} is scored on every example once"
+    if flat["data.sequence_length"] < 8:
+        yield f"data.sequence_length={flat['data.sequence_length']} is too short for objective.kind={objective}; at least 8"
+    outputs = {"regression": 1, "extraction": 2}.get(objective)
+    if outputs and flat["model.head.classes"] != outputs:
+        yield f"model.head.classes={flat['model.head.classes']} must be {outputs} for objective.kind={objective}; leave it at auto"
+    if flat["model.head.next_sentence"]:
+        yield f"model.head.next_sentence=True has no effect: objective.kind={objective} has a head of its own; leave it at False"
+    if objective in ("tagging", "extraction") and flat["model.head.pooler"]:
+        yield f"model.head.pooler=True has no effect: objective.kind={objective} reads no single vector of a row; leave it at False"
+    if objective == "extraction" and source in ("jsonl", "parquet", "hf", "tfds") and not flat["data.second_column"]:
+        yield ("data.second_column must name the question of objective.kind=extraction, data.column its context and data.label_column its "
+               "answers")
+    if objective == "tagging" and flat["data.second_column"]:
+        yield f"data.second_column={flat['data.second_column']!r} has no effect: objective.kind=tagging reads single texts; leave it out"
+    if objective == "extraction" and flat["data.stride"] > flat["data.sequence_length"]:
+        yield (f"data.stride={flat['data.stride']} leaves out tokens between rows of data.sequence_length="
+               f"{flat['data.sequence_length']}; at most that")
+    if flat["data.conll.words"] == flat["data.conll.tags"]:
+        yield f"data.conll.words={flat['data.conll.words']} is the column of the tags; take another"
+    if flat["training.trained_layers"] != AUTO and flat["training.trained_layers"] > flat["model.num_layers"]:
+        yield (f"training.trained_layers={flat['training.trained_layers']}: there are {flat['model.num_layers']} layers; auto trains "
+               "everything")
+    if architecture == "decoder" and flat["model.head.pooling"] == "first":
+        yield "model.head.pooling=first is the token that sees no other in a decoder; set last or mean"
+    if flat["model.embedding.segments"] == 1 and flat["data.second_column"]:
+        yield "model.embedding.segments=1: pairs have two segments; set it to 2, or to 0 to tell them apart by [SEP] alone"
 
 
 def _rows(flat: dict[str, Any]) -> Iterator[str]:

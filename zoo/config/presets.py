@@ -6,7 +6,7 @@ from typing import Any
 
 import ml_collections
 
-from zoo.config.fields import AUTO, BY_PATH, GATED
+from zoo.config.fields import AUTO, BY_PATH, GATED, TASKS
 from zoo.config.files import override, parse_argument
 from zoo.config.resolve import flatten, from_flat
 from zoo.config.scopes import SIDES, scoped, scopes_in
@@ -52,7 +52,7 @@ def shrink(config: ml_collections.ConfigDict, preset: str) -> ml_collections.Con
         "training.accumulation_steps": 1,
         "training.eval_every": size["every"],
         "training.checkpoint_every": size["every"],
-        "training.eval_batches": 10,
+        "training.eval_batches": AUTO if whole["objective.kind"] in TASKS else 10,
         "training.log_every": max(1, size["steps"] // 20),
         "optimizer.learning_rate": 3e-3,
         "schedule.warmup_steps": min(whole["schedule.warmup_steps"], size["warmup"]),

@@ -8,7 +8,7 @@ from typing import Any
 
 import ml_collections
 
-from zoo.config.fields import AUTO, BY_PATH, FIELDS, NOT_RESULT_RELEVANT, UNREAD_BY, Field
+from zoo.config.fields import AUTO, BY_PATH, FIELDS, NOT_RESULT_RELEVANT, TASKS, UNREAD_BY, Field
 from zoo.config.impossible import impossible
 from zoo.config.lengths import side_lengths
 from zoo.config.scopes import field_at, known_paths, scoped, scopes_in
@@ -172,7 +172,14 @@ def _derive(flat: dict[str, Any], vocab_size: int | None) -> None:
             fill("model.attention.features", max(1, int(head_dim * math.log(head_dim))))
     fill("model.ffn.hidden_dim", 4 * dim)
     fill("model.init.embedding_std", flat["model.init.std"] if flat["model.init.kernel"] == "normal" else dim**-0.5)
-    if flat["model.vocab_size"] != AUTO:
+    if (task := flat["objective.kind"]) in TASKS:
+        fill("model.head.classes", {"regression": 1, "extraction": 2}.get(task, AUTO))
+    if task in ("classification", "regression"):
+        fill("model.head.pooling", "last" if flat["model.architecture"] == "decoder" else "first")
+    if task == "extraction":
+        fill("data.stride", max(1, length // 3))
+    fill("training.eval_batches", 0 if task in TASKS else 40)
+    if flat["model.vocab_size"] != AUTO and task not in TASKS:
         chunk = max(1024, 2 ** round(math.log2(32e6 / (4 * flat["model.vocab_size"]))))
         fill("objective.chunk_tokens", 0 if chunk >= flat["data.batch_size"] * length else chunk)
 

@@ -10,16 +10,20 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from zoo import config as configs
+from zoo.config.fields import TASKS
 from zoo.data import pipeline
 from zoo.data.batching import Batching
 from zoo.data.documents import Documents
+from zoo.data.labelled import LabelledDataset, label_count, load_labelled, training_text
 from zoo.data.rows import Arrays
 from zoo.data.sources import read_components, read_text_file
 from zoo.data.tokenizers import Tokenizer, load_tokenizer, tokenizer_class
 from zoo.data.tokens import Stream, cached_streams, tokenize
 from zoo.errors import DataError
 
-__all__ = ["Batching", "Dataset", "Stream", "Tokenizer", "encode_text_file", "load", "load_tokenizer", "vocabulary_size"]
+__all__ = ["Batching", "Dataset", "LabelledDataset", "Stream", "Tokenizer", "encode_text_file", "label_count", "load", "load_tokenizer",
+           "vocabulary_size", "with_labels"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -72,6 +76,11 @@ class Dataset:
         total = sum(part.weight for part in self.parts)
         return "; ".join(f"{part.weight / total:.1%} {part.source.description}" for part in self.parts)
 
+    @property
+    def labels(self) -> tuple[str, ...]:
+        """Names of classes: text has none."""
+        return ()
+
     def training_batches(self, start_step: int = 0, process_index: int = 0, process_count: int = 1) -> pipeline.TrainingBatches:
         """The config's training batches from number `start_step` on; see `Batching.training`."""
         streams, weights = [part.train_stream for part in self.parts], [part.weight for part in self.parts]
@@ -84,6 +93,10 @@ class Dataset:
         """Batches of what is held out; see `Batching.evaluation`."""
         streams = [part.validation_stream for part in self.parts]
         return self.batching.evaluation(streams, length, multiple_of, process_index, process_count, limit_batches)
+
+    def measure(self, outputs: Any, length: int | None = None) -> dict[str, float]:
+        """No scores: of text all are means over tokens."""
+        return {}
 
     def summary(self) -> dict[str, Any]:
         """What identifies and measures the data, as plain JSON."""
@@ -123,8 +136,8 @@ def encode_text_file(path: str | Path, tokenizer: Tokenizer, config: Any) -> Str
         raise DataError([f'"{path}": {problem}' for problem in error.problems]) from error
 
 
-def load(config: Any) -> Dataset:
-    """Reads the sources of a config, splits and tokenises them, or takes the tokens from the cache.
+def load(config: Any) -> Dataset | LabelledDataset:
+    """Reads the sources of a config, splits and tokenises them, or takes the tokens from the cache; of a task, its labelled examples.
 
     Args:
         config: a resolved config; `data`, `objective`, `seed` and `training.eval_batches` are used.
@@ -133,6 +146,8 @@ def load(config: Any) -> Dataset:
         ConfigError: a bad field, or a file that does not exist.
         DataError: text that is empty, too short or bad.
     """
+    if config.objective.kind in TASKS:
+        return load_labelled(config)
     data = config.data
     tokenizer_type = tokenizer_class(data.tokenizer.kind)
     components = read_components(data)
@@ -159,6 +174,20 @@ def vocabulary_size(config: Any) -> int:
     tokenizer_type = tokenizer_class(settings.kind)
     needed = tokenizer_type.ids_in_advance(settings, config.objective, config.data.rows)
     if needed is None:
-        source = Documents.joined([documents for _, documents in read_components(config.data)])
-        needed = tokenizer_type.build(settings, source, source).ids_needed(config.objective, config.data.rows)
+        if config.objective.kind in TASKS:
+            source, training = training_text(config)
+        else:
+            source = training = Documents.joined([documents for _, documents in read_components(config.data)])
+        needed = tokenizer_type.build(settings, source, training).ids_needed(config.objective, config.data.rows)
     return needed
+
+
+def with_labels(resolved: Any) -> Any:
+    """A resolved config with as many classes as its training examples have labels, where only these tell.
+
+    Raises:
+        ConfigError, DataError: as `load`.
+    """
+    if resolved.objective.kind in TASKS and resolved.model.head.classes == configs.AUTO:
+        return configs.resolve(configs.override(resolved, {"model.head.classes": label_count(resolved)}))
+    return resolved

@@ -1,7 +1,7 @@
 """Data sets of other libraries: Hugging Face `datasets` and TensorFlow Datasets, the latter without TensorFlow."""
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +16,28 @@ _HUB_NAME = re.compile(r"[\w.-]+(/[\w.-]+)?")
 
 
 def hugging_face(argument: str, data: Any) -> Documents:
+    """The text in the column `data.column` of what `open_hugging_face` opens.
+
+    Raises:
+        ConfigError: as that.
+    """
+    records = open_hugging_face(argument, data)
+    hub = data.hub
+
+    def read(policy: TextPolicy) -> Iterator[Piece]:
+        if records.features is not None:
+            check_column(data.column, records.features.arrow_schema, f'"{data.source}"')
+            tables = records.select_columns([data.column])
+        else:
+            tables = records
+        batches = _checked(tables.with_format("arrow").iter(BATCH), data)
+        yield from table_pieces(batches, data.column, lambda number: f'"{data.source}": record {number}', policy)
+
+    details = [hub.subset, f"split {hub.split}", f"commit {hub.revision[:12]}" if hub.revision else "", _other_column(data)]
+    return Documents(read, f"{data.source} ({', '.join(filter(None, details))})", data.bad_text)
+
+
+def open_hugging_face(argument: str, data: Any) -> Any:
     """A data set of the Hugging Face hub at a commit, a folder of data files, or one that `save_to_disk` wrote.
 
     Code that comes with a data set is never run.
@@ -33,28 +55,15 @@ def hugging_face(argument: str, data: Any) -> Documents:
     library = package("datasets", "hf")
     try:
         if saved:
-            records = _of_split(library.load_from_disk(str(folder)), hub.split, argument)
-        else:
-            records = library.load_dataset(str(folder) if folder.is_dir() else argument, hub.subset or None, split=hub.split,
-                                           revision=hub.revision or None, streaming=hub.streaming)
+            return _of_split(library.load_from_disk(str(folder)), hub.split, argument)
+        return library.load_dataset(str(folder) if folder.is_dir() else argument, hub.subset or None, split=hub.split,
+                                    revision=hub.revision or None, streaming=hub.streaming)
     except ConfigError:
         raise
     except library.exceptions.DatasetGenerationError as error:
         raise DataError(f'"{data.source}": {one_line(error.__cause__ or error)}') from error
     except Exception as error:  # whatever a library of many formats and transports raises
         raise ConfigError(f'data.source: "{data.source}" cannot be opened: {one_line(error)}') from error
-
-    def read(policy: TextPolicy) -> Iterator[Piece]:
-        if records.features is not None:
-            check_column(data.column, records.features.arrow_schema, f'"{data.source}"')
-            tables = records.select_columns([data.column])
-        else:
-            tables = records
-        batches = _checked(tables.with_format("arrow").iter(BATCH), data)
-        yield from table_pieces(batches, data.column, lambda number: f'"{data.source}": record {number}', policy)
-
-    details = [hub.subset, f"split {hub.split}", f"commit {hub.revision[:12]}" if hub.revision else "", _other_column(data)]
-    return Documents(read, f"{data.source} ({', '.join(filter(None, details))})", data.bad_text)
 
 
 def _problems(argument: str, folder: Path, saved: bool, hub: Any) -> Iterator[str]:
@@ -95,12 +104,39 @@ def _checked(tables: Iterator[Any], data: Any) -> Iterator[Any]:
 
 
 def tensorflow_datasets(argument: str, data: Any) -> Documents:
+    """The text in the column `data.column` of what `open_tfds` opens.
+
+    Raises:
+        ConfigError: as that.
+    """
+    builder, records = open_tfds(argument, data, (data.column,))
+
+    def read(policy: TextPolicy) -> Iterator[Piece]:
+        for start in range(0, len(records), BATCH):
+            numbers = range(start, min(start + BATCH, len(records)))
+            for number, record in zip(numbers, records.__getitems__(list(numbers)), strict=True):
+                where = f'"{data.source}": record {number + 1}'
+                yield from pieces_of([text_of(record[data.column], data.column, where, policy)])
+
+    details = [builder.info.full_name, f"split {data.hub.split}", _other_column(data)]
+    return Documents(read, f"{data.source} ({', '.join(filter(None, details))})", data.bad_text)
+
+
+def open_tfds(argument: str, data: Any, needed: Sequence[str]) -> tuple[Any, Any]:
     """A data set of TFDS in ArrayRecord or Parquet files, by name (prepared on first use) or by the folder of a prepared one.
 
     TensorFlow is not imported, unless the builder of a data set that is not prepared yet does that.
 
+    Args:
+        argument: what follows the ":" of the source.
+        data: the `data` part of a config.
+        needed: columns that it must have.
+
+    Returns:
+        (builder, records).
+
     Raises:
-        ConfigError: no such data set or split; prepared as TFRecord, which only TensorFlow reads.
+        ConfigError: no such data set, split or column; prepared as TFRecord, which only TensorFlow reads.
     """
     if not argument:
         raise ConfigError('data.source: "tfds" needs a name or a prepared folder, e.g. "tfds:lm1b:1.1.0"')
@@ -116,9 +152,10 @@ def tensorflow_datasets(argument: str, data: Any) -> Documents:
             raise ConfigError(f'data.hub.split: "{argument}" has no split "{hub.split}"{did_you_mean(hub.split, splits)}; '
                               f"one of {', '.join(splits)}")
         columns = list(builder.info.features)
-        if data.column not in columns:
-            raise ConfigError(f'data.column: "{data.source}": {no_column(data.column, columns)}')
-        records = builder.as_data_source(split=hub.split)
+        for column in needed:
+            if column not in columns:
+                raise ConfigError(f'data.column: "{data.source}": {no_column(column, columns)}')
+        return builder, builder.as_data_source(split=hub.split)
     except ConfigError:
         raise
     except ModuleNotFoundError as error:
@@ -127,16 +164,6 @@ def tensorflow_datasets(argument: str, data: Any) -> Documents:
         # Its list of all names it knows fills pages.
         problem = one_line(error).partition(" Available datasets")[0]
         raise ConfigError(f'data.source: "{data.source}" cannot be opened: {problem}') from error
-
-    def read(policy: TextPolicy) -> Iterator[Piece]:
-        for start in range(0, len(records), BATCH):
-            numbers = range(start, min(start + BATCH, len(records)))
-            for number, record in zip(numbers, records.__getitems__(list(numbers)), strict=True):
-                where = f'"{data.source}": record {number + 1}'
-                yield from pieces_of([text_of(record[data.column], data.column, where, policy)])
-
-    details = [builder.info.full_name, f"split {hub.split}", _other_column(data)]
-    return Documents(read, f"{data.source} ({', '.join(filter(None, details))})", data.bad_text)
 
 
 def _prepared(library: Any, name: str, folder: str) -> Any:

@@ -10,7 +10,7 @@ import numpy as np
 
 from zoo.data.documents import Documents
 from zoo.data.sentencepieces import read_sentencepiece
-from zoo.data.tokenizers import Tokenizer, byte_of_symbol, tokenizer_class
+from zoo.data.tokenizers import Located, Tokenizer, byte_of_symbol, tokenizer_class
 from zoo.data.words import Joins, by_marks
 from zoo.errors import ConfigError, DataError
 
@@ -78,6 +78,15 @@ class PublishedTokenizer(Tokenizer):
     def encode_batch(self, texts: Sequence[str]) -> list[np.ndarray]:
         encodings = self._model.encode_batch_fast(list(texts), add_special_tokens=False)
         return [np.array(encoding.ids, np.int32) for encoding in encodings]
+
+    def located(self, texts: Sequence[str]) -> list[Located]:
+        if self.lossless:
+            return super().located(texts)
+        found = []
+        for encoding in self._model.encode_batch(list(texts), add_special_tokens=False):
+            places = np.array(encoding.offsets, np.int32).reshape(-1, 2)
+            found.append(Located(np.array(encoding.ids, np.int32), places[:, 0], places[:, 1]))
+        return found
 
     def decode(self, ids: Any, document: str = "") -> str:
         if self.lossless:

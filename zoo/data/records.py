@@ -27,7 +27,7 @@ def json_lines(argument: str, data: Any) -> Documents:
 
     def read(policy: TextPolicy) -> Iterator[Piece]:
         for path in files:
-            for number, line, offset in _numbered(path):
+            for number, line, offset in numbered_lines(path):
                 where = f'"{path}": line {number}'
                 content = policy.decode(line, where, offset)
                 if content is not None and content.strip():
@@ -36,7 +36,7 @@ def json_lines(argument: str, data: Any) -> Documents:
     return Documents(read, named(data, files), data.bad_text)
 
 
-def _numbered(path: Path) -> Iterator[tuple[int, bytes, int]]:
+def numbered_lines(path: Path) -> Iterator[tuple[int, bytes, int]]:
     """(number, content, byte offset) of each line."""
     for first, offset, block in lines_of(path):
         start = 0

@@ -8,7 +8,7 @@ from typing import Any, Self
 import numpy as np
 
 from zoo.data.documents import Documents
-from zoo.data.tokenizers import Tokenizer
+from zoo.data.tokenizers import Located, Tokenizer
 from zoo.data.words import Joins, by_marks
 from zoo.errors import ConfigError, DataError
 
@@ -62,6 +62,14 @@ class SentencePieceTokenizer(Tokenizer):
 
     def encode_batch(self, texts: Sequence[str]) -> list[np.ndarray]:
         return [np.array(ids, np.int32) for ids in self._model.Encode(list(texts))]
+
+    def located(self, texts: Sequence[str]) -> list[Located]:
+        found = []
+        for text in texts:
+            pieces = self._model.Encode(text, out_type="immutable_proto").pieces
+            table = np.array([(piece.id, piece.begin, piece.end) for piece in pieces], np.int32).reshape(-1, 3)
+            found.append(Located(*table.T))
+        return found
 
     def decode(self, ids: Iterable[int], document: str = "") -> str:
         super().decode(ids := np.asarray(ids if isinstance(ids, np.ndarray) else list(ids), np.int64).ravel())  # For the check of the ids.

@@ -3,6 +3,8 @@
 | task | a record | of Python 3.11.7: training / validation |
 | --- | --- | --- |
 | classification | text: a docstring, label: the module it is from (16 largest) | 3,200 / 368 |
+| pairs | text, second: two paragraphs, label: whether they follow each other in a docstring (2) | PAIRS |
+| similarity | text, second: two texts, label: the share of words they have in common, from 0 to 5 | SIMILARITY |
 | tagging | tokens of a line of code, tags: their kinds (6) | 21,595 / 2,992 |
 | extraction | context: head of a function, question, answer, start | 6,300 / 1,866 |
 | translation | source: a date in words, target: the date as 1992-03-05 | 18,032 / 1,968 |
@@ -15,6 +17,7 @@ import ast
 import datetime
 import hashlib
 import io
+import itertools
 import json
 import keyword
 import tokenize
@@ -25,7 +28,7 @@ from typing import Any
 
 import numpy as np
 
-from zoo.data.library import docstrings, library_root, parsed, sources
+from zoo.data.library import docstrings, library_root, paragraphs, parsed, sources
 from zoo.errors import ConfigError
 
 Record = dict[str, Any]
@@ -69,6 +72,39 @@ def classification(classes: int = 16) -> Task:
     return _divided(((text, {"text": text, "label": label}) for text, label in labelled if label in labels), ("text",), labels)
 
 
+def pairs(seed: int = 0) -> Task:
+    """Whether a paragraph follows another in a docstring: {"text", "second", "label"}, "follows" or "random", each of half of the pairs.
+
+    A random second paragraph is one that follows somewhere else; which pairs have one is drawn.
+    """
+    found = dict.fromkeys((module, *pair) for module, text in docstrings(library_root()) for pair in itertools.pairwise(paragraphs(text)))
+    known = list(found)
+    draws = np.random.PCG64(seed).random_raw(2 * len(known))
+    records = []
+    for (module, first, second), half, other in zip(known, draws[::2].tolist(), draws[1::2].tolist(), strict=True):
+        random = known[other % len(known)][2] if half % 2 else second
+        records.append((module, {"text": first, "second": random, "label": "follows" if random == second else "random"}))
+    return _divided(records, ("text",), ("follows", "random"))
+
+
+def similarity(seed: int = 0) -> Task:
+    """How many words two texts share: {"text", "second", "label"}, 5 * |A and B| / |A or B| of their sets of words A and B.
+
+    The second text is the first with words in the place of others, from none to all.
+    """
+    texts = dict.fromkeys(paragraph for _, text in docstrings(library_root()) for paragraph in paragraphs(text))
+    words = [words for text in texts if 5 <= len(words := text.split()) <= 30]
+    generator, records = np.random.PCG64(seed), []
+    for first in words:
+        draws = generator.random_raw(len(first) + 2)
+        kept, other = draws[0] / 2**64, words[int(draws[1]) % len(words)]
+        second = [word if draw / 2**64 < kept else other[place % len(other)] for place, (word, draw) in enumerate(zip(first, draws[2:]))]
+        share = len(set(first) & set(second)) / len({*first, *second})
+        text = " ".join(first)
+        records.append((text, {"text": text, "second": " ".join(second), "label": round(5 * share, 3)}))
+    return _divided(records, ("text",))
+
+
 def tagging() -> Task:
     """The kind of each token of a line of code: {"tokens", "tags"}, both lists of the same length; lines of 4 to 48 tokens."""
     return _divided(((module, record) for module, code in sources(library_root()) for record in _lines(code)), ("tokens",), TAGS)
@@ -94,7 +130,8 @@ def translation(count: int = 20000, seed: int = 0) -> Task:
     return _divided(((str(date), {"source": spelled(date, spelling), "target": str(date)}) for date, spelling in dates), ("target",))
 
 
-TASKS = {"classification": classification, "tagging": tagging, "extraction": extraction, "translation": translation}
+TASKS = {"classification": classification, "pairs": pairs, "similarity": similarity, "tagging": tagging,
+         "extraction": extraction, "translation": translation}
 
 
 def _divided(records: Iterable[tuple[str, Record]], content: tuple[str, ...], labels: tuple[str, ...] = ()) -> Task:

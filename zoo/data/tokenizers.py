@@ -11,7 +11,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Sequence
 from functools import cached_property
 from pathlib import Path
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
 
@@ -27,6 +27,14 @@ _FILE = "tokenizer.json"
 _OPENS, _BEGIN, _END, _FILL = 257, 259, 260, 261
 # Characters of which the library makes tokens at once, in one thread.
 _CHUNK = 1 << 14
+
+
+class Located(NamedTuple):
+    """The tokens of a text: token i stands for characters starts[i] .. stops[i] - 1; int32 [tokens]. One that is no character has none."""
+
+    ids: np.ndarray
+    starts: np.ndarray
+    stops: np.ndarray
 
 
 class Tokenizer(ABC):
@@ -89,6 +97,11 @@ class Tokenizer(ABC):
     def encode_batch(self, texts: Sequence[str]) -> list[np.ndarray]:
         """The ids of each text."""
         return [self.encode(text) for text in texts]
+
+    def located(self, texts: Sequence[str]) -> list[Located]:
+        """The ids of each text, and where in it each stands."""
+        return [_by_bytes(text, ids, [len(self.pieces[id]) for id in ids.tolist()])
+                for text, ids in zip(texts, self.encode_batch(texts), strict=True)]
 
     def decode(self, ids: Iterable[int], document: str = "") -> str:
         """Text of the ids; bytes that form no character become U+FFFD, the special token becomes `document`.
@@ -367,6 +380,19 @@ def load_tokenizer(folder: str | Path) -> Tokenizer:
         return tokenizer_class(content["kind"]).from_json(content)
     except Exception as error:  # the tokenizers library raises bare Exception
         raise DataError(f'"{path}": not a tokenizer file: {type(error).__name__}: {error}') from error
+
+
+def _by_bytes(text: str, ids: np.ndarray, sizes: Sequence[int]) -> Located:
+    """Tokens that stand for so many bytes each, one after another; part of a character counts as the character."""
+    content = np.frombuffer(text.encode(), np.uint8)
+    # The number of each byte's character.
+    character = np.append(np.cumsum((content & 0xC0) != 0x80) - 1, len(text))
+    stops = np.cumsum(sizes, dtype=np.int64)
+    if len(sizes) and stops[-1] != len(content):
+        raise ValueError(f"tokens of {stops[-1]} bytes for a text of {len(content)}")
+    starts = stops - sizes
+    ends = np.where(stops > starts, character[stops - 1] + 1, character[starts])
+    return Located(ids, character[starts].astype(np.int32), ends.astype(np.int32))
 
 
 def _code_points(text: str) -> np.ndarray:

@@ -139,14 +139,17 @@ def _side(experiment: Experiment, outcome: Outcome) -> dict[str, str]:
 def _resolve(unresolved: Mapping[str, Any], vocabulary: dict[str, int]) -> config.ResolvedConfig:
     """Resolves a config; a vocabulary that only the data tell is read once per data config."""
     resolved = config.resolve(unresolved)
-    if resolved.model.vocab_size != config.AUTO:
+    known = resolved.model.vocab_size != config.AUTO
+    if known and resolved.objective.kind not in TASKS:
         return resolved
     from zoo import data
 
-    key = repr((config.flatten(resolved.data), config.flatten(resolved.objective)))
-    if key not in vocabulary:
-        vocabulary[key] = data.vocabulary_size(resolved)
-    return config.resolve(unresolved, vocab_size=vocabulary[key])
+    if not known:
+        key = repr((config.flatten(resolved.data), config.flatten(resolved.objective)))
+        if key not in vocabulary:
+            vocabulary[key] = data.vocabulary_size(resolved)
+        resolved = config.resolve(unresolved, vocab_size=vocabulary[key])
+    return data.with_labels(resolved)
 
 
 def _cost(resolved: config.ResolvedConfig) -> Any:

@@ -4,7 +4,7 @@ from typing import NamedTuple
 
 import jax.numpy as jnp
 from flax import nnx
-from jaxtyping import Array, Float
+from jaxtyping import Array, Float, Int
 
 from zoo.config import ResolvedConfig
 from zoo.layers.context import Context
@@ -61,6 +61,24 @@ class Head(nnx.Module):
             hidden = hidden * jnp.asarray(self.scale, hidden.dtype)
         weights = embedding if self.weights is None else self.weights[...]
         return Prediction(hidden, weights, None if self.bias is None else self.bias[...], self.config.head.softcap)
+
+
+def pool(hidden: Float[Array, "B T D"], positions: Int[Array, "B T"], kind: str) -> Float[Array, "B D"]:
+    """One vector of a row: h_0 (`first`), h_n of the last of its n + 1 tokens (`last`), or (h_0 + ... + h_n) / (n + 1) (`mean`).
+
+    Args:
+        hidden: hidden states.
+        positions: -1 marks an empty slot; what is empty stands behind all tokens.
+        kind: as `model.head.pooling`.
+    """
+    if kind == "first":
+        return hidden[:, 0]
+    real = jnp.broadcast_to(positions >= 0, hidden.shape[:2])
+    counts = jnp.maximum(real.sum(axis=1), 1)
+    if kind == "last":
+        return jnp.take_along_axis(hidden, (counts - 1)[:, None, None], axis=1)[:, 0]
+    total = jnp.where(real[..., None], hidden, 0).astype(jnp.float32).sum(axis=1)
+    return (total / counts[:, None]).astype(hidden.dtype)
 
 
 def logits(prediction: Prediction) -> Float[Array, "B T V"]:

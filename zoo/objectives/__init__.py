@@ -4,18 +4,23 @@ from zoo.config import ResolvedConfig
 from zoo.data.tokenizers import Tokenizer
 from zoo.objectives.bidirectional import BidirectionalObjective
 from zoo.objectives.causal import CausalObjective
+from zoo.objectives.classification import ClassificationObjective, RegressionObjective
 from zoo.objectives.denoising import DenoisingObjective
+from zoo.objectives.extraction import ExtractionObjective
 from zoo.objectives.masked import MaskedObjective
 from zoo.objectives.objective import Objective
 from zoo.objectives.prefix import PrefixObjective
 from zoo.objectives.prefix_decoder import PrefixDecoderObjective
 from zoo.objectives.spans import SpanObjective
+from zoo.objectives.tagging import TaggingObjective
 
 __all__ = ["OBJECTIVES", "Objective", "make_objective"]
 
 OBJECTIVES: dict[str, type[Objective]] = {
     "causal": CausalObjective, "masked": MaskedObjective, "prefix": PrefixObjective, "span": SpanObjective,
-    "denoising": DenoisingObjective, "bidirectional": BidirectionalObjective}
+    "denoising": DenoisingObjective, "bidirectional": BidirectionalObjective,
+    "classification": ClassificationObjective, "regression": RegressionObjective, "tagging": TaggingObjective,
+    "extraction": ExtractionObjective}
 
 
 def make_objective(config: ResolvedConfig, tokenizer: Tokenizer) -> Objective:

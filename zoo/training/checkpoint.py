@@ -9,7 +9,7 @@ import json
 import math
 import shutil
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from pathlib import Path
 from typing import Any
 
@@ -172,15 +172,29 @@ class Checkpoints:
             raise ValueError(f"checkpoint {step} holds no state")
         return restored["state"], dict(metadata.custom_metadata)
 
-    def restore_weights(self, step: int, abstract: dict[str, Any]) -> dict[str, Any]:
+    def restore_weights(self, step: int, abstract: dict[str, Any], optional: Collection[str] = (),
+                        fresh: Collection[str] = ()) -> dict[str, Any]:
         """Restores parts of a state, {"params", "stats"}, whatever else was saved.
+
+        Args:
+            step: of the checkpoint.
+            abstract: what is wanted.
+            optional: parts of the model, by the first name of their paths, that may be left over, missing or of another shape; those
+                that are not what is wanted are left out of the result.
+            fresh: parts that are left out, whatever they are.
 
         Raises:
             ConfigError: with a line for every array that is missing, left over or of another shape or type.
         """
         checkpointer = self._open()
         saved = checkpointer.checkpointables_metadata(step).metadata["state"]
-        if problems := differences({name: saved.get(name, {}) for name in abstract}, abstract):
+        saved = {name: dict(saved.get(name, {})) for name in abstract}
+        for name in (*optional, *fresh):
+            if name in fresh or any(differences(saved[kind].get(name, {}), abstract[kind].get(name, {})) for kind in abstract):
+                abstract = {kind: {part: tree for part, tree in values.items() if part != name} for kind, values in abstract.items()}
+                for values in saved.values():
+                    values.pop(name, None)
+        if problems := differences(saved, abstract):
             raise ConfigError([f"checkpoint {step}: {problem}" for problem in problems])
         context = ocp.Context()
         context.pytree.loading.partial_load = True

@@ -5,6 +5,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import jax
@@ -70,25 +71,41 @@ class Progress:
 
 
 def evaluate(
-    program: Program, params: Any, stats: Any, batches: Iterator[dict[str, np.ndarray]], constants: Any, stop: StopSignal | None = None
+    program: Program, params: Any, stats: Any, batches: Iterator[dict[str, np.ndarray]], constants: Any, stop: StopSignal | None = None,
+    measure: Callable[[dict[str, np.ndarray]], dict[str, float]] | None = None,
 ) -> dict[str, float] | None:
     """Scores a model on every example of `batches` exactly once.
 
+    Args:
+        program, params, stats, constants: of the run.
+        batches: what is scored.
+        stop: asks to end before all is scored.
+        measure: makes further scores of the objective's outputs for all rows, in their order and without those that only fill up.
+
     Returns:
         {"loss": nats per token, "perplexity": e^loss, "bits_per_byte": bits of information per UTF-8 byte of text, and what else the
-        objective reports}, or None if a stop was requested before the end.
+        objective reports}, of a task {"loss": its mean, what the objective reports, and what `measure` makes}, or None if a stop was
+        requested before the end.
     """
-    sums = []
+    sums, outputs = [], []
     for batch in batches:
         if stop is not None and stop.requested:
             return None
-        sums.append(program.eval_step(params, stats, program.put_batch(batch), constants))
+        one, output = program.eval_step(params, stats, program.put_batch(batch), constants)
+        sums.append(one)
+        outputs.append(output)
     total = {name: float(np.sum([np.float64(part[name]) for part in jax.device_get(sums)])) for name in sums[0]}
 
     def ratio(one: str, other: str) -> float:
         return total[one] / total[other] if total[other] else float("nan")
 
     means = {name: ratio(*pair) for name, pair in program.means.items()}
+    if "bytes" not in total:
+        if measure is not None and outputs[0]:
+            arrays = jax.device_get(outputs)
+            real = np.concatenate([part["real"] for part in arrays])
+            means |= measure({name: np.concatenate([part[name] for part in arrays])[real] for name in arrays[0] if name != "real"})
+        return means
     return {"loss": means.pop("loss"), "perplexity": float(np.exp(min(ratio("loss", "weight"), 700.0))),
             "bits_per_byte": ratio("loss", "bytes") / float(np.log(2)), **means}
 
@@ -109,7 +126,7 @@ def evaluations(
             log(f"not evaluated at length {length}: {reason}")
             continue
         batches = dataset.evaluation_batches(length, rows, jax.process_index(), jax.process_count())
-        scores = evaluate(program, state["params"], state["stats"], batches, constants, stop)
+        scores = evaluate(program, state["params"], state["stats"], batches, constants, stop, partial(dataset.measure, length=length))
         if scores is None:
             return None
         for suffix in ([""] if length == trained else []) + ([f"@{length}"] if length in further else []):

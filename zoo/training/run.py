@@ -30,7 +30,7 @@ from zoo.training.checkpoint import Checkpoints
 from zoo.training.loop import Progress, StopSignal, train
 from zoo.training.mesh import make_mesh, rows_per_device_group
 from zoo.training.metrics import Clock, MetricsFile
-from zoo.training.start import check_start, check_tokenizer, read_weights
+from zoo.training.start import check_start, check_tokenizer, heads_of_its_own, read_weights
 from zoo.training.step import Program, make_program
 
 PACKAGES = ("jax", "jaxlib", "flax", "optax", "orbax-checkpoint", "grain", "ml-collections", "tokenizers", "numpy")
@@ -47,7 +47,7 @@ def resolve_with_vocabulary(config: ml_collections.ConfigDict) -> ResolvedConfig
     resolved = configs.resolve(config)
     if resolved.model.vocab_size == configs.AUTO:
         resolved = configs.resolve(config, data.vocabulary_size(resolved))
-    return resolved
+    return data.with_labels(resolved)
 
 
 def parameters_sha256(params: Any) -> str:
@@ -190,7 +190,7 @@ def run(config: ml_collections.ConfigDict, workdir: Path, log: Callable[[str], N
                 log(line)
             program = make_program(resolved, objective, mesh)
             checkpoints = Checkpoints(workdir / "checkpoints", resolved.training.keep_checkpoints, log)
-            state, progress, origin = start(resolved, program, checkpoints, log)
+            state, progress, origin = start(resolved, program, checkpoints, log, dataset.labels)
             check_same_origin(workdir, origin)
             status["step"] = progress.step
             write_records(workdir, resolved, dataset, counted, progress.step, origin)
@@ -299,7 +299,7 @@ def write_records(
 
 
 def start(
-    config: ResolvedConfig, program: Program, checkpoints: Checkpoints, log: Callable[[str], None]
+    config: ResolvedConfig, program: Program, checkpoints: Checkpoints, log: Callable[[str], None], labels: tuple[str, ...] = ()
 ) -> tuple[Any, Progress, dict[str, Any] | None]:
     """Returns the state to train from, how far it is, and which other run it came from, if it is at its start.
 
@@ -313,6 +313,9 @@ def start(
     state = program.initial_state(config.seed)
     if not (folder := config.training.start_from):
         return state, Progress(), None
-    weights, step = read_weights(Path(folder), program.abstract_state)
-    log(f"starting from the parameters of {folder} at step {step}")
-    return state | weights, Progress(), {"folder": folder, "step": step, "parameters_sha256": parameters_sha256(weights["params"])}
+    own = heads_of_its_own(config, labels)
+    weights, step = read_weights(Path(folder), program.abstract_state, own=own)
+    fresh = [part for part in state["params"] if part not in weights["params"]]
+    log(f"starting from the parameters of {folder} at step {step}" + (f"; fresh values for {', '.join(fresh)}" if fresh else ""))
+    origin = {"folder": folder, "step": step, "parameters_sha256": parameters_sha256(weights["params"])}
+    return state | {name: state[name] | values for name, values in weights.items()}, Progress(), origin

@@ -1,11 +1,13 @@
 """What a run starts from: fresh values, or the parameters and statistics of another run."""
 
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from zoo import data
 from zoo.config import ResolvedConfig
+from zoo.config.fields import TASKS
 from zoo.errors import ConfigError, DataError
+from zoo.files import read_json
 from zoo.training.checkpoint import Checkpoints, damage
 
 WEIGHTS = ("params", "stats")
@@ -37,13 +39,50 @@ def check_tokenizer(config: ResolvedConfig, tokenizer: data.Tokenizer) -> None:
                           f"data.tokenizer.path={folder}")
 
 
-def read_weights(folder: Path, abstract: dict[str, Any], step: str = "latest") -> tuple[dict[str, Any], int]:
+class Heads(NamedTuple):
+    """Parts of a model that a run need not find in the run that it starts from.
+
+    Attributes:
+        optional: taken from there where they fit, else fresh values.
+        fresh: fresh values, whatever is there.
+    """
+
+    optional: tuple[str, ...] = ()
+    fresh: tuple[str, ...] = ()
+
+
+NONE = Heads()
+
+
+def heads_of_its_own(config: ResolvedConfig, labels: tuple[str, ...]) -> Heads:
+    """What a run makes itself: a task takes the body of whatever it starts from, and the pooler where there is one. It takes that run's
+    classes too if that run has the same task with the same labels.
+
+    Args:
+        config: resolved.
+        labels: of the run's examples.
+    """
+    if config.objective.kind not in TASKS:
+        return NONE
+    folder = Path(config.training.start_from)
+    try:
+        same = (read_json(folder / "config.json")["objective"]["kind"] == config.objective.kind
+                and tuple(read_json(folder / "meta.json")["data"].get("labels", ())) == labels)
+    except (OSError, ValueError, KeyError, TypeError):
+        same = False
+    return Heads(("head", "next_sentence", "pooler"), () if same else ("classifier",))
+
+
+def read_weights(
+    folder: Path, abstract: dict[str, Any], step: str = "latest", own: Heads = NONE
+) -> tuple[dict[str, Any], int]:
     """Parameters and statistics of a run, and the step that they are of.
 
     Args:
         folder: the run's.
         abstract: {"params", "stats"} as they are wanted: shapes, types and shardings.
         step: as in `Checkpoints.find`.
+        own: parts of the model that need not be there.
 
     Raises:
         ConfigError: for every parameter that is there and not wanted, wanted and not there, or of another shape.
@@ -55,7 +94,7 @@ def read_weights(folder: Path, abstract: dict[str, Any], step: str = "latest") -
         if (reason := damage(checkpoints.folder / str(number))) is not None:
             raise DataError(f"checkpoint {number} of {folder} is damaged: {reason}")
         try:
-            return checkpoints.restore_weights(number, {name: abstract[name] for name in WEIGHTS}), number
+            return checkpoints.restore_weights(number, {name: abstract[name] for name in WEIGHTS}, *own), number
         except ConfigError as error:
             raise ConfigError([f"{folder}: {problem}" for problem in error.problems]) from error
         except Exception as error:  # Orbax raises many types for unreadable files

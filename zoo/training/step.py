@@ -15,6 +15,7 @@ from zoo.config import ResolvedConfig, flatten
 from zoo.models.functional import Params, Stats, initialise, initialise_statistics, logical_axes, refresh, split, unrolled_ndim
 from zoo.objectives import Objective
 from zoo.objectives.objective import sum_of_means
+from zoo.training.freezing import held, only_trained, trained_parts
 from zoo.training.mesh import batch_sharding, parameter_shardings, replicated
 from zoo.training.optimizer import make_optimizer, make_schedule
 
@@ -30,7 +31,7 @@ class Program:
         abstract_state: shapes, types and shardings of the state.
         initial_state: (seed) -> State.
         train_step: (State, batch, constants) -> (State, metrics); takes over the memory of the state that it is given.
-        eval_step: (params, stats, batch, constants) -> sums over the batch.
+        eval_step: (params, stats, batch, constants) -> (sums over the batch, the objective's outputs of each row).
         means: by name, which of these sums is divided by which.
         constants: (seed) -> arguments that stay the same for a whole run.
         put_batch: host batch -> batch on the devices.
@@ -53,6 +54,7 @@ def make_program(config: ResolvedConfig, objective: Objective, mesh: Mesh) -> Pr
     graph, shapes, _ = split(objective.model)
     optimizer = make_optimizer(config, unrolled_ndim(objective.model))
     schedule = make_schedule(config)
+    trained = trained_parts(config, objective.model)
     shardings = parameter_shardings(mesh, logical_axes(objective.model), shapes)
     whole, rows = replicated(mesh), batch_sharding(mesh)
 
@@ -78,7 +80,7 @@ def make_program(config: ResolvedConfig, objective: Objective, mesh: Mesh) -> Pr
 
         def loss_of(params, stats, part, index):
             part_key = None if key is None else jax.random.fold_in(key, index)
-            losses, rest = objective.sums(graph, params, stats, part, constants, part_key, training=True)
+            losses, rest = objective.sums(graph, held(params, trained), stats, part, constants, part_key, training=True)
             return sum_of_means(losses, weights), rest
 
         loss, sums, stats, gradient = accumulate(
@@ -86,6 +88,7 @@ def make_program(config: ResolvedConfig, objective: Objective, mesh: Mesh) -> Pr
             config.training.accumulation_steps)
         norm = optax.global_norm(gradient)
         updates, optimizer_state = optimizer.update(gradient, state["optimizer"], state["params"])
+        updates = only_trained(updates, trained)
         new = {
             "step": state["step"] + 1,
             "params": optax.apply_updates(state["params"], updates),
@@ -101,8 +104,12 @@ def make_program(config: ResolvedConfig, objective: Objective, mesh: Mesh) -> Pr
         return new, metrics
 
     @partial(jax.jit, in_shardings=(shardings, whole, rows, whole), out_shardings=whole)
-    def eval_step(params: Params, stats: Stats, batch: dict[str, Array], constants: dict[str, Array]) -> dict[str, Array]:
-        return objective.sums(graph, params, stats, batch, constants)[1][0]
+    def eval_step(
+        params: Params, stats: Stats, batch: dict[str, Array], constants: dict[str, Array]
+    ) -> tuple[dict[str, Array], dict[str, Array]]:
+        sums = objective.sums(graph, params, stats, batch, constants)[1][0]
+        outputs = {name: sums.pop(name) for name in objective.outputs}
+        return sums, outputs
 
     return Program(
         abstract_state=abstract,

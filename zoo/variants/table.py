@@ -12,12 +12,15 @@ from zoo.layers.position import relative, rope
 from zoo.models import elmo, encoder_decoder, head, language_model
 from zoo.objectives.bidirectional import BidirectionalObjective
 from zoo.objectives.causal import CausalObjective
+from zoo.objectives.classification import ClassificationObjective, RegressionObjective
 from zoo.objectives.cross_entropy import cross_entropy
 from zoo.objectives.denoising import DenoisingObjective
+from zoo.objectives.extraction import ExtractionObjective
 from zoo.objectives.masked import MaskedObjective
 from zoo.objectives.prefix import PrefixObjective
 from zoo.objectives.prefix_decoder import PrefixDecoderObjective
 from zoo.objectives.spans import SpanObjective
+from zoo.objectives.tagging import TaggingObjective
 from zoo.variants.record import BASELINES, Test, Variant
 
 
@@ -41,6 +44,7 @@ BILM = Test("the published bilm's outputs", "tests/parity/test_elmo_published.py
 ROPE = {"model.position.kind": "rope"}
 ENCODER_WINDOW = {"model.attention.window": 257}
 TABLE = "model.position.kind"
+CLASSES = {"objective.kind": "classification", "model.head.classes": 4}
 
 
 def choice(path: str, value: Any, part: str, name: str = "", more: dict[str, Any] | None = None, **rest: Any) -> Variant:
@@ -228,6 +232,19 @@ VARIANTS: tuple[Variant, ...] = (
         numpy("layers/test_recurrent.py::test_a_layer_is_its_equation"),)),
     Variant("scalar-mix", "architecture", {}, source=scalar_mix.scalar_mix, baseline="elmo", tests=(
         numpy("layers/test_scalar_mix.py::test_a_mixture_is_its_equation"),)),
+    choice("objective.kind", "classification", "tasks", more={"model.head.classes": 4}, source=ClassificationObjective, baseline="encoder",
+           tests=(numpy("objectives/test_classification.py::test_a_loss_is_that_of_every_row_alone"),)),
+    choice("objective.kind", "regression", "tasks", source=RegressionObjective, baseline="encoder", tests=(
+        numpy("objectives/test_classification.py::test_a_loss_is_that_of_every_row_alone"),)),
+    choice("objective.kind", "tagging", "tasks", more={"model.head.classes": 4}, source=TaggingObjective, baseline="encoder", tests=(
+        numpy("objectives/test_spans_of_text.py::test_a_loss_is_that_of_every_row_alone"),)),
+    choice("objective.kind", "extraction", "tasks", source=ExtractionObjective, baseline="encoder", tests=(
+        numpy("objectives/test_spans_of_text.py::test_a_loss_is_that_of_every_row_alone"),)),
+    *(choice("model.head.pooling", kind, "tasks", f"pool-{kind}", CLASSES, baseline="encoder", paper=paper, equation=equation, tests=(
+        numpy("objectives/test_classification.py::test_a_loss_is_that_of_every_row_alone"),)) for kind, paper, equation in (
+            ("first", "Devlin et al. 2019, section 4.1", "v = h_0, the state of [CLS]; scores = v W + b."),
+            ("last", "Radford et al. 2018, section 3.2", "v = h_n, the state of a row's last token; scores = v W + b."),
+            ("mean", "Reimers & Gurevych 2019, section 3", "v = (h_0 + ... + h_n) / (n + 1); scores = v W + b."))),
     choice("objective.z_loss", 1e-4, "architecture", "z-loss", source=cross_entropy, tests=(
         numpy("objectives/test_causal.py::test_training_adds_the_z_loss_and_reports_without_it"),)),
 )  # fmt: skip

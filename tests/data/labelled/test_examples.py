@@ -1,0 +1,138 @@
+"""Examples from files: their columns, labels and parts, what is refused, and the rows that they become."""
+
+import json
+
+import numpy as np
+import pytest
+
+from zoo import config as configs
+from zoo import data
+from zoo.data.labelled.examples import read_examples
+from zoo.data.labelled.rows import kept
+from zoo.errors import ConfigError, DataError
+
+SENTENCES = [(f"the sheep number {i} is {'good' if i % 3 else 'bad'}", str(int(i % 3 > 0))) for i in range(40)]
+
+
+def config(source, kind="classification", **fields):
+    given = {"model.architecture": "encoder", "model.dim": 16, "model.num_layers": 1, "objective.kind": kind, "data.source": source,
+             "data.sequence_length": 32, "data.batch_size": 4} | {name.replace("__", "."): value for name, value in fields.items()}
+    return data.with_labels(configs.resolve(configs.override(configs.default(), given)))
+
+
+@pytest.fixture
+def files(tmp_path):
+    (tmp_path / "a.tsv").write_text("".join(f"{text}\t{label}\n" for text, label in SENTENCES))
+    (tmp_path / "a.csv").write_text("text,label\n" + "".join(f'"{text}, ""so""\nit is",{label}\n' for text, label in SENTENCES))
+    (tmp_path / "a.jsonl").write_text("\n".join(json.dumps({"text": text, "label": int(label)}) for text, label in SENTENCES))
+    return tmp_path
+
+
+HEADLESS = {"data__header": False, "data__column": "0", "data__label_column": "1"}
+
+
+@pytest.mark.parametrize(("name", "fields", "first"), [
+    ("tsv", HEADLESS, SENTENCES[0][0]), ("csv", {}, SENTENCES[0][0] + ', "so"\nit is'), ("jsonl", {}, SENTENCES[0][0])])
+def test_files_are_read_and_divided(files, name, fields, first):
+    made = config(f"{name}:{files / 'a'}.{name}", **fields)
+    assert made.model.head.classes == 2
+    examples = read_examples(made)
+    both = sorted([*examples.train, *examples.held_out], key=lambda example: int(example.text.split()[3]))
+    assert both[0].text == first
+    assert [example.label for example in both] == [label for _, label in SENTENCES]
+    assert 0 < len(examples.held_out) < 12
+    assert data.load(made).labels == ("0", "1")
+
+
+def test_parquet_and_hugging_face_name_their_classes(tmp_path):
+    import datasets
+
+    text, names = datasets.Value("string"), datasets.ClassLabel(names=["no", "a"])
+    columns = [text for text, _ in SENTENCES], [text[::-1] for text, _ in SENTENCES], [int(label) for _, label in SENTENCES]
+    features = datasets.Features({"a": text, "b": text, "label": names})
+    rows = dict(zip(("a", "b", "label"), columns, strict=True))
+    made = datasets.Dataset.from_dict(rows, features=features)
+    datasets.DatasetDict({"train": made, "dev": made.select(range(5))}).save_to_disk(str(tmp_path / "saved"))
+    made.to_parquet(str(tmp_path / "a.parquet"))
+    columns = {"data__column": "a", "data__second_column": "b"}
+    dataset = data.load(config(f"hf:{tmp_path / 'saved'}", data__held_out="split:dev", **columns))
+    # In the order of the data set, not sorted.
+    assert dataset.labels == ("no", "a")
+    assert [example.label for example in dataset.examples.held_out] == ["no", "a", "a", "no", "a"]
+    assert dataset.examples.held_out[1].second == SENTENCES[1][0][::-1]
+    assert data.load(config(f"parquet:{tmp_path / 'a.parquet'}", **columns)).labels == ("0", "1")
+
+
+@pytest.mark.parametrize(("content", "fields", "error", "said"), [
+    ("text,label\na b,0\n", {"data__label_column": "lable"}, ConfigError,
+     r'no column "lable" \(did you mean "label"\?\); there are text, label'),
+    ("text,label\na b,0\nc d,0\n", {}, DataError, r'have the label "0": there is nothing to tell apart'),
+    ("text,label\na b,0\nc d\n", {}, DataError, r"line 3: 1 fields, and the first line has 2"),
+    ("text,label\na b,0\nc d,\n", {}, DataError, r'line 3: no label at "label"'),
+    ("text,label\na b,0\n ,1\n", {}, DataError, r'line 3: the text at "text" is empty'),
+    ('text,label\n"a b,0\n', {}, DataError, r"line 2: unexpected end of data"),
+    ("text,text\na b,0\n", {}, ConfigError, r"set data.header=false"),
+    ("text,label\na b,0\nc d,1\n", {}, DataError, r'1 held-out example has the label "2".* are 0, 1'),
+    ("text,label\na b,0\nc d,1\n", {"data__labels": ("0", "3")}, DataError, r'1 training example has the label "1".* are 0, 3'),
+    ("text,label\na b,0\nc d,1\n", {"data__held_out": "", "data__validation_fraction": 1e-9}, DataError, r"there are no held-out examples"),
+    ("text,label\na b,0\nc d,x\n", {"objective__kind": "regression"}, DataError, r"line 3: what is at \"label\" is 'x', not a number"),
+])
+def test_bad_examples_are_told_in_one_line(tmp_path, content, fields, error, said):
+    (tmp_path / "a.csv").write_text(content)
+    (tmp_path / "other.csv").write_text("text,label\na b,2\n")
+    fields = {"data__held_out": "csv:{folder}/other.csv"} | fields
+    fields = {name: value.format(folder=tmp_path) if isinstance(value, str) else value for name, value in fields.items()}
+    with pytest.raises(error, match=said):
+        data.load(config(f"csv:{tmp_path / 'a.csv'}", **fields))
+
+
+def test_bad_records_can_be_left_out_and_are_counted(tmp_path):
+    lines = [f"{text}\t{label}" for text, label in SENTENCES]
+    (tmp_path / "a.tsv").write_text("\n".join([*lines, "only one field", "no label\t "]))
+    dataset = data.load(config(f"tsv:{tmp_path / 'a.tsv'}", data__bad_text="skip", **HEADLESS))
+    assert dataset.summary()["left_out"] == {"other number of fields": 1, "without a label": 1}
+    assert dataset.summary()["train_examples"] + dataset.summary()["validation_examples"] == 40
+
+
+def test_rows_of_pairs_and_what_is_cut(tmp_path):
+    (tmp_path / "a.csv").write_text("text,second,label\n" + "abc,de,x\nfg,h,y\n" + "a" * 20 + "," + "b" * 9 + ",y\n" + "c,d,x\n")
+    made = config(f"csv:{tmp_path / 'a.csv'}", data__held_out=f"csv:{tmp_path / 'a.csv'}", data__second_column="second",
+                  data__sequence_length=16, data__tokenizer__kind="bytes")
+    dataset = data.load(made)
+    encoded = dataset.encoded("train")
+    opening = 256  # Bytes have nothing that separates: what opens a document does it.
+    assert encoded.arrays["tokens"][0].tolist() == [opening, *b"abc", opening, *b"de", opening] + [-1] * 8
+    assert encoded.arrays["segments"][0].tolist() == [0] * 5 + [1] * 3 + [0] * 8
+    assert encoded.arrays["tokens"][2].tolist() == [opening, *b"aaaaaaa", opening, *b"bbbbbb", opening]
+    assert encoded.cut == {"rows cut to the sequence length": 1}
+    assert encoded.arrays["labels"].tolist() == [0, 1, 1, 0]
+
+
+@pytest.mark.parametrize("sizes", [(3, 2, 9), (8, 1, 5), (1, 8, 5), (6, 6, 7), (6, 6, 8), (9, 3, 7)])
+def test_the_longer_text_is_cut_token_by_token(sizes):
+    first, second, room = sizes
+    while first + second > room:
+        first, second = (first - 1, second) if first > second else (first, second - 1)
+    assert kept(*sizes) == (first, second)
+
+
+def test_every_example_once_and_epochs_of_all(files):
+    dataset = data.load(config(f"tsv:{files / 'a.tsv'}", data__batch_size=7, **HEADLESS))
+    batches = list(dataset.evaluation_batches(multiple_of=4))
+    rows = np.concatenate([batch["tokens"] for batch in batches])
+    assert {len(batch["labels"]) for batch in batches} == {8}
+    real = rows[:, 0] >= 0
+    assert (rows[real] == dataset.encoded("validation").arrays["tokens"]).all()
+    with dataset.training_batches() as endless:
+        seen = np.concatenate([next(endless)["tokens"] for _ in range(len(dataset.examples.train))])
+    _, counts = np.unique(seen, axis=0, return_counts=True)
+    assert set(counts.tolist()) == {7}
+    with pytest.raises(ConfigError, match="all of its examples"):
+        dataset.evaluation_batches(limit_batches=2)
+    with pytest.raises(ValueError, match="were to be scored"):
+        dataset.measure({"predicted": np.zeros(len(dataset.examples.held_out) + 1, int)})
+
+
+def test_numbers_are_labels_in_order(tmp_path):
+    (tmp_path / "a.tsv").write_text("".join(f"text {i}\t{i % 11}\n" for i in range(60)))
+    assert data.load(config(f"tsv:{tmp_path / 'a.tsv'}", **HEADLESS)).labels == tuple(map(str, range(11)))

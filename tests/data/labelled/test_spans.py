@@ -1,0 +1,164 @@
+"""Words and answers among tokens: alignment, rows of long contexts, and what is read out of predictions."""
+
+import json
+
+import numpy as np
+import pytest
+
+from tests.data.labelled.test_examples import config
+from tests.every_field import vocabulary
+from zoo import data
+from zoo.data.labelled.questions import Extraction, best_span, window_starts
+from zoo.data.labelled.scores import answer_scores, entities_of, entity_scores, plain_answer
+from zoo.data.labelled.tagging import first_tokens
+from zoo.data.published import read_published
+from zoo.data.tokenizers import ByteTokenizer
+from zoo.errors import ConfigError, DataError
+
+SENTENCE = ("Un", "naïve", "", "sheep", "x-y")
+CONLL = "-DOCSTART- O\n\nEU B-org\nsays I-org\nno O\n\n\ufeff\nOslo B-place\n\nEU O\nOslo O"
+
+
+@pytest.mark.parametrize("tokenizer", [ByteTokenizer(), read_published(vocabulary())], ids=["bytes", "wordpiece"])
+def test_tokens_know_their_place_in_a_text(tokenizer):
+    text = " ".join(SENTENCE)
+    (located,) = tokenizer.located([text])
+    assert located.ids.tolist() == tokenizer.encode(text).tolist()
+    pieces = [text[start:stop] for start, stop in zip(located.starts, located.stops, strict=True)]
+    if tokenizer.kind == "bytes":
+        # Both bytes of a letter are that letter.
+        assert "".join(pieces) == text.replace("ï", "ïï")
+    else:
+        assert "".join(pieces) == text.replace(" ", "")
+    first = first_tokens(SENTENCE, located.starts, located.stops)
+    assert [text[located.starts[place]] if place >= 0 else None for place in first] == ["U", "n", None, "s", "x"]
+
+
+def test_a_word_may_begin_with_the_space_before_it():
+    # As byte-level BPE cuts it: "ab", " c", "d", " ef".
+    assert first_tokens(("ab", "cd", "ef"), np.array([0, 2, 4, 5]), np.array([2, 4, 5, 8])).tolist() == [0, 1, 3]
+
+
+def test_columns_of_words_become_rows(tmp_path):
+    (tmp_path / "a.conll").write_text(CONLL)
+    made = config(f"conll:{tmp_path / 'a.conll'}", "tagging", data__held_out=f"conll:{tmp_path / 'a.conll'}", data__sequence_length=8)
+    dataset = data.load(made)
+    assert dataset.labels == ("B-org", "B-place", "I-org", "O")
+    assert [example.words for example in dataset.examples.train] == [("EU", "says", "no"), ("Oslo",), ("EU", "Oslo")]
+    encoded = dataset.encoded("train")
+    # [CLS] E U _ s a y [SEP]: "no" is cut off, and the last sentence's Oslo has room for its first letters.
+    assert encoded.arrays["labels"][:2].tolist() == [[-1, 0, -1, -1, 2, -1, -1, -1], [-1, 1, -1, -1, -1, -1, -1, -1]]
+    assert encoded.cut == {"words cut off or unseen": 1}
+    perfect = dataset.measure({"predicted": np.maximum(encoded.arrays["labels"], 0)})
+    assert perfect == {"word_accuracy": 1.0, "entity_precision": 1.0, "entity_recall": 1.0, "entity_f1": 1.0}
+    nothing = dataset.measure({"predicted": np.full((3, 8), 3)})
+    assert nothing == {"word_accuracy": 0.5, "entity_precision": 0.0, "entity_recall": 0.0, "entity_f1": 0.0}
+
+
+def test_bad_columns_are_told(tmp_path):
+    (tmp_path / "a.conll").write_text("EU B-org\nsays\n\nno O\n")
+    source = f"conll:{tmp_path / 'a.conll'}"
+    with pytest.raises(DataError, match="line 2: 1 columns, and the first line has 2"):
+        config(source, "tagging")
+    with pytest.raises(ConfigError, match=r"there are 2 columns, 0 to 1, and words=0, tags=5"):
+        config(source, "tagging", data__conll__tags=5)
+
+
+@pytest.mark.parametrize(("tags", "entities"), [
+    ("B-a I-a O B-a", {("a", 0, 1), ("a", 3, 3)}),
+    ("I-a I-b I-b O", {("a", 0, 0), ("b", 1, 2)}),  # Begun by I, and another type.
+    ("B-a B-a I-b", {("a", 0, 0), ("a", 1, 1), ("b", 2, 2)}),
+    ("S-a B-b I-b E-b I-b", {("a", 0, 0), ("b", 1, 3), ("b", 4, 4)}),
+    ("O O", set()),
+])
+def test_entities_by_hand(tags, entities):
+    assert entities_of(tags.split()) == entities
+
+
+def test_entities_are_seqeval_s():
+    metrics = pytest.importorskip("seqeval.metrics")
+    generator = np.random.default_rng(0)
+    drawn = [[[["O", "B-a", "I-a", "B-b", "I-b", "E-a", "S-b"][i] for i in generator.integers(7, size=size)]
+              for size in (5, 1, 9, 30)] for _ in range(40)]
+    for true, predicted in zip(drawn[::2], drawn[1::2], strict=True):
+        assert entity_scores(true, predicted)["entity_f1"] == pytest.approx(metrics.f1_score(true, predicted))
+
+
+def test_entity_scores_by_hand():
+    true, predicted = [["B-a", "I-a", "O"], ["B-b", "O"]], [["B-a", "O", "O"], ["B-b", "B-a"]]
+    # One of two right; three given.
+    assert entity_scores(true, predicted) == {"entity_precision": pytest.approx(1 / 3), "entity_recall": 0.5,
+                                              "entity_f1": pytest.approx(2 / 5)}
+
+
+def test_answers_are_compared_as_squad_does():
+    assert plain_answer("The U.S.A., a  land") == ["usa", "land"]
+    assert answer_scores(["The cat!"], [["cat", "a dog"]]) == {"exact_match": 1.0, "answer_f1": 1.0}
+    # 2 of 3 given words, 2 of 2 wanted ones.
+    assert answer_scores(["big black cat", ""], [["black cat"], ["x"]]) == {"exact_match": 0.0, "answer_f1": pytest.approx(0.8 / 2)}
+    # Without an answer only the empty one is right.
+    assert answer_scores(["", "cat"], [[], []]) == {"exact_match": 0.5, "answer_f1": 0.5}
+
+
+@pytest.mark.parametrize(("tokens", "room", "stride", "starts"), [
+    (10, 10, 3, [0]), (11, 10, 3, [0, 3]), (20, 6, 4, [0, 4, 8, 12, 16]), (9, 3, 100, [0, 3, 6]), (0, 5, 2, [0])])
+def test_rows_leave_no_token_out(tokens, room, stride, starts):
+    assert window_starts(tokens, room, stride) == starts
+    assert set(range(tokens)) <= {place for start in starts for place in range(start, start + room)}
+
+
+def test_the_best_valid_span():
+    starts, ends = np.array([0.0, 5.0, 1.0, 4.0]), np.array([9.0, 0.0, 2.0, 3.0])
+    # 0 before 1 is none; with two tokens at most 1 to 2 and 3 to 3 are left, with more 1 to 3.
+    assert best_span(starts, ends, 30) == (9.0, 0, 0)
+    assert best_span(starts[1:], ends[1:], 2) == (7.0, 0, 1)
+    assert best_span(starts[1:], ends[1:], 3) == (8.0, 0, 2)
+
+
+def questions(tmp_path, answers):
+    context = "The quick brown fox jumps over the lazy dog near the old river bank."
+    qas = [{"id": str(i), "question": "who?", "answers": [{"text": answer, "answer_start": context.index(answer)}] if answer else []}
+           for i, answer in enumerate(answers)]
+    path = tmp_path / "a.json"
+    path.write_text(json.dumps({"data": [{"paragraphs": [{"context": context, "qas": qas}]}]}))
+    return config(f"squad:{path}", "extraction", data__held_out=f"squad:{path}", data__sequence_length=32, data__stride=8)
+
+
+def oracle(arrays):
+    """Scores that are 1 at the true places, and at [CLS] of rows that hold no answer."""
+    places = np.arange(arrays["tokens"].shape[1])[None]
+    return {f"{side}_scores": np.where(places == arrays[f"{side}s"][:, None], 1.0, 0.0) for side in ("start", "end")}
+
+
+def test_the_best_span_of_all_rows_is_the_answer(tmp_path):
+    dataset = data.load(questions(tmp_path, ["brown fox", "dog near", "bank"]))
+    encoded = dataset.encoded("validation")
+    # Bytes: 25 of the 68 characters in a row, each 8 after the last.
+    assert len(encoded.more) == 3 * 7
+    assert dataset.task.answers(oracle(encoded.arrays), dataset.examples.held_out, encoded) == ["brown fox", "dog near", "bank"]
+    assert dataset.measure(oracle(encoded.arrays)) == {"exact_match": 1.0, "answer_f1": 1.0}
+    short = Extraction(8, 4, False)
+    assert short.answers(oracle(encoded.arrays), dataset.examples.held_out, encoded)[2] == "bank"
+    assert short.answers(oracle(encoded.arrays), dataset.examples.held_out, encoded)[0] != "brown fox"
+
+
+def test_an_answer_longer_than_any_row_and_a_question_without_one(tmp_path):
+    dataset = data.load(questions(tmp_path, ["The quick brown fox jumps over the lazy dog", None, "fox"]))
+    encoded = dataset.encoded("validation")
+    assert encoded.cut == {"questions cut": 0, "answers in no row": 1}
+    first = [row for row, window in enumerate(encoded.more) if window.example < 2]
+    assert (encoded.arrays["starts"][first] == 0).all()
+    assert dataset.task.unanswerable
+    # [CLS] is best in every row of the second; of the third in all rows but those that hold the answer, where it is not.
+    assert dataset.task.answers(oracle(encoded.arrays), dataset.examples.held_out, encoded)[1:] == ["", "fox"]
+
+
+def test_an_answer_that_is_not_where_it_is_said_to_be_is_refused(tmp_path):
+    made = questions(tmp_path, ["fox"])
+    path = tmp_path / "a.json"
+    path.write_text(path.read_text().replace('"answer_start": 16', '"answer_start": 17'))
+    with pytest.raises(DataError, match=r'question 0: the answer "fox" does not stand at character 17'):
+        data.load(made)
+    path.write_text('{"version": 1}')
+    with pytest.raises(DataError, match="not as SQuAD has it"):
+        data.load(made)

@@ -1,0 +1,81 @@
+"""Classes and numbers of rows: the loss is that of every row alone, without its padding, whatever is pooled."""
+
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from tests.building import close
+from tests.objectives.making import Made, surprisal
+from zoo import config as configs
+from zoo.errors import ConfigError
+from zoo.layers.context import Context
+
+ENCODER = {"model.architecture": "encoder", "model.embedding.segments": 2}
+CLASSES = {"objective.kind": "classification", "model.head.classes": 3}
+# Rows of different lengths, and one that only fills up.
+ROWS = {
+    "tokens": np.array([[9, 1, 2, 3, 0, 5, 6, 0], [9, 4, 0, 8, 0, -1, -1, -1], [9, 7, 0, -1, -1, -1, -1, -1], [-1] * 8], np.int32),
+    "segments": np.array([[0, 0, 0, 0, 0, 1, 1, 1], [0, 0, 0, 1, 1, 0, 0, 0], [0] * 8, [0] * 8], np.int32),
+}
+LABELS = {"classification": np.array([2, 0, 0, -1], np.int32), "regression": np.array([1.5, -2.0, 0.25, -1.0], np.float32)}
+
+
+def row_scores(made, kind, pooler):
+    """The scores of the first three rows from their hidden states, each read alone and without padding: float64 [3, C]."""
+    def hidden(model, tokens, segments):
+        context = Context(jnp.arange(tokens.shape[0])[None], causal=made.config.model.architecture == "decoder")
+        return model(tokens[None], context, segments[None])[0]
+
+    found = []
+    for tokens, segments in zip(ROWS["tokens"][:3], ROWS["segments"][:3], strict=True):
+        states = np.asarray(made.apply(hidden, tokens[tokens >= 0], segments[tokens >= 0]), np.float64)
+        vector = {"first": states[0], "last": states[-1], "mean": states.mean(axis=0)}[kind]
+        if pooler:
+            vector = np.tanh(vector @ made.exact["pooler"]["kernel"] + made.exact["pooler"]["bias"])
+        found.append(vector @ made.exact["classifier"]["kernel"] + made.exact["classifier"]["bias"])
+    return np.array(found)
+
+
+@pytest.mark.parametrize(("overrides", "kind", "pooler"), [
+    (ENCODER | CLASSES, "first", True), (ENCODER | CLASSES, "mean", False), (CLASSES, "last", False),
+    (ENCODER | {"objective.kind": "regression"}, "first", False)])
+def test_a_loss_is_that_of_every_row_alone(overrides, kind, pooler):
+    pooled = {"model.head.pooler": True} if pooler else {}
+    made = Made(overrides | pooled | {"model.head.pooling": kind})
+    task = made.config.objective.kind
+    expected, labels = row_scores(made, kind, pooler), LABELS[task]
+    loss, sums = made.sums(ROWS | {"labels": labels})
+    if task == "classification":
+        close(loss, surprisal(expected, labels[:3]).sum(), 1e-5)
+        assert sums["right"] == (expected.argmax(axis=1) == labels[:3]).sum()
+        assert sums["predicted"][:3].tolist() == expected.argmax(axis=1).tolist()
+    else:
+        close(loss, ((expected[:, 0] - labels[:3]) ** 2).sum(), 1e-5)
+        close(sums["predicted"][:3], expected[:, 0], 1e-5)
+    assert sums["weight"] == 3
+    assert sums["real"].tolist() == [True, True, True, False]
+    assert sums["tokens"] == (ROWS["tokens"] >= 0).sum()
+    # What training reports has no rows.
+    assert made.sums(ROWS | {"labels": labels}, training=True)[1].keys() == sums.keys() - {"real", "predicted"}
+
+
+def test_a_model_for_a_task_has_no_head_for_tokens():
+    made = Made(ENCODER | CLASSES)
+    assert set(made.values) == {"embedding", "position", "segments", "stack", "final_norm", "classifier"}
+    assert made.values["classifier"]["kernel"].shape == (16, 3)
+
+
+@pytest.mark.parametrize(("changes", "said"), [
+    ({"model.head.pooling": "first"}, "sees no other in a decoder"),
+    ({"model.head.bias": True}, "model.head.bias=True has no effect"),
+    ({"training.eval_batches": 3}, "scored on every example once"),
+    ({"data.source": "text:x"}, "needs labelled examples"),
+    ({"data.source": "csv:x", "data.held_out": "tsv:y"}, "must be of the same kind"),
+    ({"data.held_out": "stdlib"}, "has a held-out part of its own"),
+    ({"data.validation_fraction": 0.5}, "the held-out examples are given"),
+    ({"objective.kind": "regression", "model.head.classes": 2}, "must be 1 for objective.kind=regression"),
+    ({"objective.kind": "causal", "model.head.classes": "auto", "data.source": "tsv:x"}, "holds labelled examples"),
+])
+def test_what_has_no_meaning_is_refused(changes, said):
+    with pytest.raises(ConfigError, match=said):
+        configs.resolve(configs.override(configs.default(), CLASSES | changes))

@@ -1,0 +1,75 @@
+"""Tags of words and spans of contexts: the loss is that of every row alone, without its padding."""
+
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from tests.building import close
+from tests.objectives.making import Made, surprisal
+from zoo import config as configs
+from zoo.errors import ConfigError
+from zoo.layers.context import Context
+
+ENCODER = {"model.architecture": "encoder", "model.embedding.segments": 2}
+TOKENS = np.array([[9, 1, 2, 0, 3, 5, 6, 0], [9, 4, 0, 8, 0, -1, -1, -1], [-1] * 8], np.int32)
+SEGMENTS = np.array([[0, 0, 0, 0, 1, 1, 1, 1], [0, 0, 0, 1, 1, 0, 0, 0], [0] * 8], np.int32)
+# Words that begin at some of the tokens; a span, and a row that holds none.
+TAGS = np.array([[-1, 2, -1, -1, 0, 1, -1, -1], [-1, 0, -1, 1, -1, -1, -1, -1], [-1] * 8], np.int32)
+SPANS = {"context": np.array([[4, 7], [3, 4], [-1, -1]], np.int32), "starts": np.array([4, 0, -1], np.int32),
+         "ends": np.array([5, 0, -1], np.int32)}
+
+
+def scores(made, row):
+    """Scores of every token of a row that is read alone and without padding, float64 [tokens, C]."""
+    def hidden(model, tokens, segments):
+        context = Context(jnp.arange(tokens.shape[0])[None], causal=made.config.model.architecture == "decoder")
+        return model(tokens[None], context, segments[None])[0]
+
+    real = TOKENS[row] >= 0
+    states = np.asarray(made.apply(hidden, TOKENS[row][real], SEGMENTS[row][real]), np.float64)
+    return states @ made.exact["classifier"]["kernel"] + made.exact["classifier"]["bias"]
+
+
+def tagged(made):
+    per_row = [scores(made, row) for row in range(2)]
+    loss = sum(surprisal(one, TAGS[row][: len(one)]).sum() for row, one in enumerate(per_row))
+    right = sum((one.argmax(axis=1) == TAGS[row][: len(one)]).sum() for row, one in enumerate(per_row))
+    return loss, 5, right
+
+
+def extracted(made):
+    loss = 0.0
+    for row, allowed in ((0, [0, 4, 5, 6]), (1, [0, 3])):
+        both = scores(made, row)[allowed]
+        for side, name in enumerate(("starts", "ends")):
+            loss += surprisal(both[None, :, side], [allowed.index(SPANS[name][row])])[0] / 2
+    return loss, 2, None
+
+
+@pytest.mark.parametrize(("overrides", "labels", "expected"), [
+    (ENCODER | {"objective.kind": "tagging", "model.head.classes": 3}, {"labels": TAGS}, tagged),
+    ({"objective.kind": "tagging", "model.head.classes": 3}, {"labels": TAGS}, tagged),
+    (ENCODER | {"objective.kind": "extraction"}, SPANS, extracted),
+])
+def test_a_loss_is_that_of_every_row_alone(overrides, labels, expected):
+    made = Made(overrides)
+    loss, sums = made.sums({"tokens": TOKENS, "segments": SEGMENTS} | labels)
+    total, weight, right = expected(made)
+    close(loss, total, 1e-5)
+    assert sums["weight"] == weight
+    assert right is None or sums["right"] == right
+    assert sums["real"].tolist() == [True, True, False]
+    weights = made.objective.weights({"tokens": jnp.asarray(TOKENS)} | labels)
+    assert weights["loss"] == weight
+
+
+@pytest.mark.parametrize(("changes", "said"), [
+    ({"objective.kind": "tagging", "model.architecture": "encoder", "model.head.pooler": True}, "reads no single vector"),
+    ({"objective.kind": "extraction", "data.source": "jsonl:x"}, "data.second_column must name the question"),
+    ({"objective.kind": "extraction", "data.stride": 200}, "leaves out tokens between rows"),
+    ({"objective.kind": "tagging", "data.source": "conll:x", "data.conll.words": -1}, "is the column of the tags"),
+    ({"objective.kind": "tagging", "data.source": "csv:x"}, "needs labelled examples"),
+])
+def test_what_has_no_meaning_is_refused(changes, said):
+    with pytest.raises(ConfigError, match=said):
+        configs.resolve(configs.override(configs.default(), changes))

@@ -1,0 +1,221 @@
+"""Examples as they are before any tokens, and where they come from: the two parts that a config names."""
+
+import functools
+import hashlib
+import json
+import math
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import ml_collections
+
+from zoo.data import tasks
+from zoo.data.labelled.tables import TABLES, Record, Table, label_text, text_at, value_at
+from zoo.data.text import TextPolicy
+from zoo.errors import ConfigError, DataError, did_you_mean
+
+
+class Labelled(NamedTuple):
+    """A text, or a pair, with a label's name or a number."""
+
+    text: str
+    second: str | None
+    label: str | float
+
+
+class Tagged(NamedTuple):
+    """Words, each with a tag."""
+
+    words: tuple[str, ...]
+    tags: tuple[str, ...]
+
+
+class Question(NamedTuple):
+    """A question about a context, with every answer that counts as right and the character where it begins; none where there is none."""
+
+    context: str
+    question: str
+    answers: tuple[tuple[str, int], ...]
+
+
+Example = Labelled | Tagged | Question
+
+
+@dataclass(frozen=True)
+class Examples:
+    """What a config's source holds.
+
+    Attributes:
+        train, held_out: the two parts.
+        labels: names in their order where the source has one; else empty.
+        description: one line for people.
+        left_out: how many records were left out, and why.
+    """
+
+    train: tuple[Example, ...]
+    held_out: tuple[Example, ...]
+    labels: tuple[str, ...]
+    description: str
+    left_out: Counter[str]
+
+    @property
+    def fingerprint(self) -> str:
+        """sha256 (hex) of all examples, in their order and parts."""
+        return hashlib.sha256(json.dumps([self.train, self.held_out]).encode()).hexdigest()
+
+
+def read_examples(config: Any) -> Examples:
+    """Reads both parts of the source of a task.
+
+    Args:
+        config: resolved.
+
+    Raises:
+        ConfigError: a source, file or column that does not exist.
+        DataError: bad records, or a part without any.
+    """
+    data, objective = config.data, config.objective.kind
+    kind, _, argument = data.source.partition(":")
+    if kind == "stdlib":
+        examples = _own(argument, objective)
+    else:
+        policy = TextPolicy(data.bad_text)
+        train, labels = _read(data, objective, policy)
+        if data.held_out:
+            held_out, _ = _read(_with_held_out(data), objective, policy)
+        else:
+            train, held_out = divided(train, data.validation_fraction)
+        described = data.source + (f", held out {data.held_out}" if data.held_out else "")
+        examples = Examples(tuple(train), tuple(held_out), labels, described, policy.counts)
+    for part, there in (("training", examples.train), ("held-out", examples.held_out)):
+        if not there:
+            raise DataError(f"{examples.description}: there are no {part} examples; take another source, data.held_out or "
+                            "data.validation_fraction")
+    return examples
+
+
+def _read(data: Any, objective: str, policy: TextPolicy) -> tuple[list[Example], tuple[str, ...]]:
+    """The examples of a source, and the names of its labels in their order, where it has one."""
+    kind, _, argument = data.source.partition(":")
+    table = TABLES[kind](argument, data, kind)
+    return list(CONVERTERS[objective](table, data, policy)), table.names.get(data.label_column, ())
+
+
+def _with_held_out(data: Any) -> Any:
+    """The `data` part of a config whose source is what `held_out` names."""
+    kind, _, argument = data.held_out.partition(":")
+    changed = ml_collections.ConfigDict(data)
+    if kind == "split":
+        changed.hub.split = argument
+    else:
+        changed.source = data.held_out
+    return changed
+
+
+def divided(examples: Sequence[Example], fraction: float) -> tuple[list[Example], list[Example]]:
+    """(training, held out), by the hash of what is read: equal texts are in one part, and all questions about a context."""
+    parts: tuple[list[Example], list[Example]] = [], []
+    for example in examples:
+        read = example.context if isinstance(example, Question) else example[:-1]
+        number = int(hashlib.sha256(json.dumps(read).encode()).hexdigest()[:12], 16)
+        parts[number < fraction * 16**12].append(example)
+    return parts
+
+
+def _labelled(table: Table, data: Any, policy: TextPolicy) -> Iterator[Labelled]:
+    """Texts, or pairs, with labels."""
+    for where, record in table.records(policy):
+        texts = _texts(record, data, where, policy)
+        value = value_at(record, data.label_column, "data.label_column", where)
+        label = label_text(value, table.names.get(data.label_column, ()), data.label_column, where, policy)
+        if texts is not None and label is not None:
+            yield Labelled(*texts, label)
+
+
+def _scored(table: Table, data: Any, policy: TextPolicy) -> Iterator[Labelled]:
+    """Texts, or pairs, with numbers."""
+    for where, record in table.records(policy):
+        texts = _texts(record, data, where, policy)
+        value = value_at(record, data.label_column, "data.label_column", where)
+        try:
+            number = float(value)
+        except (TypeError, ValueError):
+            number = math.nan
+        if not math.isfinite(number):
+            policy.leave_out("without a number", where, f'what is at "{data.label_column}" is {value!r}, not a number')
+        elif texts is not None:
+            yield Labelled(*texts, number)
+
+
+def _texts(record: Record, data: Any, where: str, policy: TextPolicy) -> tuple[str, str | None] | None:
+    first = text_at(record, data.column, "data.column", where, policy)
+    second = text_at(record, data.second_column, "data.second_column", where, policy) if data.second_column else None
+    return None if first is None or (data.second_column and second is None) else (first, second)
+
+
+def _tagged(table: Table, data: Any, policy: TextPolicy) -> Iterator[Tagged]:
+    """Lists of words and of tags."""
+    named = data.source.startswith("conll:")
+    column, label_column = ("words", "tags") if named else (data.column, data.label_column)
+    for where, record in table.records(policy):
+        words, tags = value_at(record, column, "data.column", where), value_at(record, label_column, "data.label_column", where)
+        if isinstance(words, str) or isinstance(tags, str) or not hasattr(words, "__len__") or not hasattr(tags, "__len__"):
+            policy.leave_out("no lists", where, f'what is at "{column}" and "{label_column}" must be lists, of words and of their tags')
+        elif len(words) != len(tags) or not len(words):
+            policy.leave_out("not as many tags as words", where, f"{len(words)} words and {len(tags)} tags")
+        else:
+            names = table.names.get(label_column, ())
+            found = [label_text(tag, names, label_column, where, policy) for tag in tags]
+            texts = [word.decode() if isinstance(word, bytes) else str(word) for word in words]
+            if None not in found:
+                yield Tagged(tuple(texts), tuple(found))
+
+
+def _asked(table: Table, data: Any, policy: TextPolicy) -> Iterator[Question]:
+    """Contexts, questions and answers."""
+    named = data.source.startswith("squad:")
+    columns = ("context", "question", "answers") if named else (data.column, data.second_column, data.label_column)
+    for where, record in table.records(policy):
+        context = text_at(record, columns[0], "data.column", where, policy)
+        question = text_at(record, columns[1], "data.second_column", where, policy)
+        answers = value_at(record, columns[2], "data.label_column", where)
+        if not isinstance(answers, dict) or not {"text", "answer_start"} <= answers.keys():
+            policy.leave_out("no answers", where, f'"{columns[2]}" must be {{"text": [...], "answer_start": [...]}}, as in SQuAD')
+            continue
+        texts = [text.decode() if isinstance(text, bytes) else str(text) for text in answers["text"]]
+        pairs = tuple(zip(texts, map(int, answers["answer_start"]), strict=True))
+        wrong = [(text, start) for text, start in pairs if context and not (text and context[start : start + len(text)] == text)]
+        if wrong:
+            policy.leave_out("answer not in its place", where, f'the answer "{wrong[0][0]}" does not stand at character {wrong[0][1]}')
+        elif context is not None and question is not None:
+            yield Question(context, question, tuple(dict.fromkeys(pairs)))
+
+
+CONVERTERS: dict[str, Callable[[Table, Any, TextPolicy], Iterator[Example]]] = {
+    "classification": _labelled, "regression": _scored, "tagging": _tagged, "extraction": _asked}
+
+# Tasks of the library's own by objective, the default first, and how their records become examples.
+OWN = {"classification": ("classification", "pairs"), "regression": ("similarity",), "tagging": ("tagging",), "extraction": ("extraction",)}
+
+
+@functools.lru_cache(maxsize=4)
+def _own(argument: str, objective: str) -> Examples:
+    """A task of `zoo.data.tasks`."""
+    name = argument or OWN[objective][0]
+    if name not in OWN[objective]:
+        hint = did_you_mean(name, OWN[objective])
+        raise ConfigError(f'data.source: "stdlib:{argument}" is nothing for objective.kind={objective}{hint}; '
+                          f"one of {', '.join(f'stdlib:{one}' for one in OWN[objective])}")
+    task = tasks.TASKS[name]()
+    train, held_out = (tuple(_of_own(record, objective) for record in part) for part in (task.train, task.validation))
+    return Examples(train, held_out, task.labels, f"stdlib:{name}", Counter())
+
+
+def _of_own(record: Record, objective: str) -> Example:
+    if objective == "tagging":
+        return Tagged(tuple(record["tokens"]), tuple(record["tags"]))
+    if objective == "extraction":
+        return Question(record["context"], record["question"], ((record["answer"], record["start"]),))
+    return Labelled(record["text"], record.get("second"), record["label"])
