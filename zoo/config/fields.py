@@ -291,6 +291,8 @@ FIELDS: tuple[Field, ...] = (
     Field("objective.sampled_softmax", 0, int,
           "ids sampled for an update, which its softmax is over; 0 for all (Jozefowicz et al. 2016; the published ELMo: 8192)", minimum=0,
           when=("objective.kind", ("bidirectional",))),
+    Field("objective.label_smoothing", 0.0, float,
+          "share of a target's probability that training spreads over all ids (Vaswani et al. 2017: 0.1)", minimum=0, maximum=0.9),
     Field("objective.z_loss", 0.0, float, "weight of log(sum exp logits)^2 in the loss (PaLM: 1e-4)", minimum=0),
     Field("objective.chunk_tokens", AUTO, int, "tokens whose logits are held at once; 0 for all",
           minimum=0, auto="a power of two that keeps a chunk's logits near 32 MB, at least 1024"),

@@ -246,6 +246,8 @@ def _objective(flat: dict[str, Any], scopes: dict[str, dict[str, Any]]) -> Itera
             yield f"objective.kind={objective} reads a row as one text; it cannot do data.isolate_documents=true"
     if (sampled := flat["objective.sampled_softmax"]) and flat["objective.z_loss"]:
         yield "objective.z_loss weighs the normaliser of the whole softmax, which objective.sampled_softmax never has; set one of them to 0"
+    if sampled and flat["objective.label_smoothing"]:
+        yield "objective.label_smoothing spreads over all ids, which objective.sampled_softmax never scores; set one of them to 0"
     if flat["model.vocab_size"] != AUTO and sampled > flat["model.vocab_size"]:
         yield f"objective.sampled_softmax={sampled} is more than there are ids: model.vocab_size={flat['model.vocab_size']}"
     if objective == "bidirectional" and flat["data.isolate_documents"]:

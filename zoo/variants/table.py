@@ -230,4 +230,7 @@ VARIANTS: tuple[Variant, ...] = (
         numpy("layers/test_scalar_mix.py::test_a_mixture_is_its_equation"),)),
     choice("objective.z_loss", 1e-4, "architecture", "z-loss", source=cross_entropy, tests=(
         numpy("objectives/test_causal.py::test_training_adds_the_z_loss_and_reports_without_it"),)),
+    choice("objective.label_smoothing", 0.1, "architecture", "label-smoothing", paper="Szegedy et al. 2016, section 7; Vaswani et al. 2017",
+           equation="L = -sum_v q_v log p_v, q_v = (1 - e) [v = target] + e / V, in training; evaluation reports -log p(target).", tests=(
+               numpy("objectives/test_cross_entropy.py::test_what_a_head_may_add", 3e-6),)),
 )  # fmt: skip
