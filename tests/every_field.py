@@ -27,6 +27,8 @@ BASE = {"model.dim": 16, "model.num_layers": 1, "data.sequence_length": 16, "dat
 ENCODER = {"model.architecture": "encoder", "objective.kind": "masked"}
 ENCODER_DECODER = {"model.architecture": "encoder_decoder", "objective.kind": "prefix"}
 ELMO = {"model.architecture": "elmo", "objective.kind": "bidirectional", "model.num_layers": 2}
+TRANSLATION = {"model.architecture": "encoder_decoder", "objective.kind": "translation", "data.document_separator": "",
+               "data.source": lambda: pairs()}  # fmt: skip
 SPANS = {"model.architecture": "encoder_decoder", "objective.kind": "span", "model.position.max_length": 32}
 BASES = {"decoder": {}, "encoder": ENCODER, "encoder_decoder": ENCODER_DECODER, "elmo": ELMO}
 
@@ -75,6 +77,15 @@ def records():
 
 
 @functools.cache
+def pairs(first=0):
+    """Pairs of texts, with a third column."""
+    path = text().with_name(f"pairs{first}.jsonl")
+    rows = ({"source": f"{i}+{i % 7}", "target": f"{i + i % 7}" * (1 + i % 4), "third": f"{i * i}"} for i in range(first, 90))
+    path.write_text("\n".join(map(json.dumps, rows)))
+    return f"jsonl:{path}"
+
+
+@functools.cache
 def hub():
     """A folder with two subsets, `one` and `other`, of two splits each."""
     folder = Path(tempfile.mkdtemp(dir=text().parent))
@@ -119,6 +130,7 @@ NEEDS = {
     "objective.sampled_softmax": ELMO, "objective.next_sentence": PAIRS, "data.rows": ENCODER,
     "objective.prefix_length": ENCODER_DECODER,
     **{f"objective.{name}": SPANS for name in ("noise_density", "mean_span_length", "sentinels")},
+    **{f"data.{name}": TRANSLATION for name in ("source_column", "target_column", "held_out", "buckets")},
     "data.mixture": {"data.source": "mixture"}, "data.bad_text": {"data.source": bad_text},
     "data.column": {"data.source": records, "data.document_separator": ""},
     "data.hub.split": HUB | {"data.hub.subset": "one"}, "data.hub.subset": HUB,
@@ -137,6 +149,7 @@ OTHER = {
     "model.init.embedding_std": 0.5, "model.elmo.filters": (1, 8, 2, 8), "model.architecture": "encoder", "objective.kind": "masked",
     "objective.prefix_length": 5, "objective.mean_span_length": 1.0, "objective.mask_copies": 1, "objective.chunk_tokens": 4,
     "data.document_separator": "e", "data.column": "reversed", "data.mixture": lambda: mixture(9, 1),
+    "data.source_column": "third", "data.target_column": "third", "data.held_out": lambda: pairs(50), "data.buckets": 1,
     "data.hub.split": "test", "data.hub.subset": "other", "data.hub.revision": "0" * 40, "data.hub.folder": "x",
     "data.validation_fraction": 0.3, "data.tokenizer.kind": "characters", "data.tokenizer.vocab_size": 280,
     "data.tokenizer.path": lambda: vocabulary("sheep", "wolves"), "data.sequence_length": 8, "optimizer.clip_norm": 1e-3,
@@ -146,6 +159,7 @@ OTHER = {
 WITH = {("data.tokenizer.kind", name): {"data.tokenizer.vocab_size": 300} for name in ("bpe", "wordpiece", "unigram")}
 WITH["data.tokenizer.kind", "file"] = {"data.tokenizer.path": vocabulary}
 WITH["objective.kind", "span"] = SPANS
+WITH["objective.kind", "translation"] = TRANSLATION
 WITH["objective.kind", "denoising"] = {"model.architecture": "encoder_decoder"}
 for name in configs.BY_PATH["model.position.scaling.kind"].choices:
     # At its default of 1 most ways to stretch do nothing.

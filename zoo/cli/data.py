@@ -39,6 +39,8 @@ def run_show(args: argparse.Namespace) -> int:
         raise ConfigError(f"--{'rows' if args.rows < 0 else 'step'}: expected 0 or more")
     config = resolved_config(args.config, args.overrides)
     dataset = data.load(config)
+    if isinstance(dataset, data.Pairs):
+        return _show_pairs(dataset, args)
     size = config.data.batch_size
     wanted = max(1, -(-max(args.rows, _SAMPLE_ROWS) // size))
     if args.held_out:
@@ -69,6 +71,39 @@ def run_show(args: argparse.Namespace) -> int:
     which = "held out" if args.held_out else f"of the batch of step {args.step}"
     for place, (batch, number) in enumerate(rows):
         print(f"\nrow {place} {which}")
+        for name, tokens in shower.row(batch, number):
+            _print_tokens(name, tokens, "" if dataset.tokenizer.kind in ("bytes", "characters") else "|")
+    return 0
+
+
+def _show_pairs(dataset, args: argparse.Namespace) -> int:
+    """Prints what a model that translates gets to read."""
+    from zoo.data.show import Shower
+
+    if args.held_out:
+        batches = dataset.evaluation_batches(limit_batches=0)
+        found = list(itertools.islice(batches, 1 + args.rows))
+    else:
+        with dataset.training_batches(args.step) as endless:
+            found = list(itertools.islice(endless, 1 + args.rows))
+    summary, training = dataset.summary(), dataset.training
+    rows = [(batch, number) for batch in found for number in range(len(batch["source"]))][: args.rows]
+    shapes = [{"width": bucket.width, "rows": bucket.rows, "batches": count} for bucket, count in training.batches_of_each()]
+    if args.json:
+        print(json.dumps({"data": summary, "shapes": shapes, "padding": summary["padding"], "rows": [
+            {name: array[number].tolist() for name, array in batch.items()} for batch, number in rows]}, indent=2))
+        return 0
+    print(f"source      {dataset.description}")
+    print(f"tokenizer   {dataset.tokenizer.kind}, {dataset.tokenizer.vocab_size:,} ids, for both sides")
+    for label, name in (("training", "train"), ("held out", "validation")):
+        tokens, size = summary[f"{name}_tokens"], summary[f"{name}_bytes"]
+        print(f"{label:11s} {summary[f'{name}_pairs']:,} pairs, {size:,} bytes, {tokens:,} tokens")
+    print(f"an epoch    {training.per_epoch:,} steps; {summary['padding']:.1%} of the places in its batches are empty")
+    for shape in shapes:
+        print(f"            {shape['batches']:6,} batches of {shape['rows']:5,} pairs of up to {shape['width']} tokens a side")
+    shower = Shower(dataset.tokenizer, False, 0)
+    for place, (batch, number) in enumerate(rows):
+        print(f"\nrow {place} " + ("held out" if args.held_out else f"of the batch of step {args.step}"))
         for name, tokens in shower.row(batch, number):
             _print_tokens(name, tokens, "" if dataset.tokenizer.kind in ("bytes", "characters") else "|")
     return 0

@@ -65,13 +65,14 @@ ELMO = ("model.architecture", ("elmo",))
 MASKED = ("objective.kind", ("masked",))
 HIDING = ("objective.kind", ("masked", "denoising"))
 SPANS = ("objective.kind", ("span",))
+TRANSLATION = ("objective.kind", ("translation",))
 RECORDS = ("data.source", ("jsonl", "parquet", "hf", "tfds"))
 SPLIT_IN_PARTS, HUB, TFDS = ("data.source", ("hf", "tfds")), ("data.source", ("hf",)), ("data.source", ("tfds",))
 
 # Schemes that add a vector to the embedding; the others act inside attention and may differ from layer to layer.
 EMBEDDED_POSITIONS = ("learned", "sinusoidal")
 # Which objective trains which architecture.
-OBJECTIVES_OF = {"decoder": ("causal", "prefix"), "encoder": ("masked",), "encoder_decoder": ("prefix", "span", "denoising"),
+OBJECTIVES_OF = {"decoder": ("causal", "prefix"), "encoder": ("masked",), "encoder_decoder": ("prefix", "span", "denoising", "translation"),
                  "elmo": ("bidirectional",)}
 # What an architecture does not read, by the start of the path.
 UNREAD_BY = {"elmo": ("model.norm.", "model.position.", "model.attention.", "model.ffn.", "model.layers.", "model.embedding.",
@@ -271,6 +272,7 @@ FIELDS: tuple[Field, ...] = (
         "prefix": "the second part of a row, token by token, from the first part (Raffel et al. 2020, section 3.2.3)",
         "span": "spans that were cut out of a row, from the rest of it (Raffel et al. 2020, section 3.1.4; T5)",
         "denoising": "a whole row, from that row with tokens hidden (Raffel et al. 2020, section 3.3.1, \"BERT-style\")",
+        "translation": "a text in another language, token by token, from the original (Vaswani et al. 2017)",
         "bidirectional": "the next token from those before it, and the one before from those after it (Peters et al. 2018)"}),
     Field("objective.select_fraction", 0.15, float, "share of the tokens that are predicted", above=0, maximum=1, when=HIDING),
     Field("objective.mask_fraction", 0.8, float, "share of the predicted tokens that the input shows as [MASK]", minimum=0, maximum=1,
@@ -293,14 +295,22 @@ FIELDS: tuple[Field, ...] = (
           when=("objective.kind", ("bidirectional",))),
     Field("objective.label_smoothing", 0.0, float,
           "share of a target's probability that training spreads over all ids (Vaswani et al. 2017: 0.1)", minimum=0, maximum=0.9),
+    Field("objective.beams", 5, int, "hypotheses of the beam search that translates what is held out", minimum=1, when=TRANSLATION),
+    Field("objective.length_penalty", 1.0, float, "a in its score log p / length^a: above 0 favours long translations", when=TRANSLATION),
     Field("objective.z_loss", 0.0, float, "weight of log(sum exp logits)^2 in the loss (PaLM: 1e-4)", minimum=0),
     Field("objective.chunk_tokens", AUTO, int, "tokens whose logits are held at once; 0 for all",
           minimum=0, auto="a power of two that keeps a chunk's logits near 32 MB, at least 1024"),
     # Data
     Field("data.source", "stdlib", str,
           "text: `stdlib` (the running Python's own library, no download; `stdlib:docstrings`), `text:PATH`, `jsonl:PATH`, `parquet:PATH` "
-          "(a file, folder or glob), `hf:NAME` (Hugging Face; or a folder), `tfds:NAME`, `synthetic:TASK`, or `mixture`"),
+          "(a file, folder or glob), `hf:NAME` (Hugging Face; or a folder), `tfds:NAME`, `synthetic:TASK`, or `mixture`; pairs of texts: "
+          "`stdlib:translation`, `parallel:PATH.{en,de}`, `tsv:`, `csv:`, `jsonl:`, `parquet:`, `hf:`, `tfds:`"),
     Field("data.column", "text", str, "where a record has its text", when=RECORDS),
+    Field("data.source_column", "source", str, "where a record has the text to translate; of a file without a line of names its number",
+          when=TRANSLATION),
+    Field("data.target_column", "target", str, "where a record has its translation", when=TRANSLATION),
+    Field("data.held_out", "", str,
+          "pairs to hold out, as in data.source, or `split:NAME` of the same data set; empty: a part of data.source", when=TRANSLATION),
     Field("data.hub.revision", "", str, "commit of a data set on the Hugging Face hub, 40 hex digits; a folder has none", when=HUB),
     Field("data.hub.subset", "", str, "which of a data set's configurations; empty: its only or default one", when=HUB),
     Field("data.hub.split", "train", str, "which of a data set's splits", when=SPLIT_IN_PARTS),
@@ -331,6 +341,8 @@ FIELDS: tuple[Field, ...] = (
           when=("data.tokenizer.kind", ("wordpiece", "unigram"))),
     Field("data.sequence_length", 128, int, "T, tokens per row", minimum=1),
     Field("data.batch_size", 16, int, "B, rows per update, over all devices", minimum=1),
+    Field("data.buckets", 8, int, "K, the shapes of batches: pairs of up to T / k tokens a side, k * batch_size of them, for k = 1 .. K",
+          minimum=1, when=TRANSLATION),
     Field("data.rows", "packed", str, "how text becomes rows", {
         "packed": "tokens one after another, cut every T: rows are full, and begin and end anywhere",
         "full_sentences": "whole sentences up to T tokens, across documents, a separator between two (Liu et al. 2019, section 4.2)",
@@ -364,6 +376,9 @@ FIELDS: tuple[Field, ...] = (
     Field("training.log_every", 10, int, "steps between training lines of metrics.jsonl", minimum=1),
     Field("training.eval_every", 250, int, "steps between evaluations; the last step is always evaluated; 0: only that one", minimum=0),
     Field("training.eval_batches", 40, int, "batches per evaluation, spread over the validation split; 0 for all of it", minimum=0),
+    Field("training.translate_every", 0, int,
+          "steps between translations of what is held out, scored by BLEU; the last step always is; 0: only that one", minimum=0,
+          when=TRANSLATION),
     Field("training.eval_lengths", (), tuple, "further sequence lengths for the last evaluation, e.g. 256,512", minimum=1),
     Field("training.checkpoint_every", 250, int, "steps between checkpoints; the last step is always saved; 0: only that one", minimum=0),
     Field("training.keep_checkpoints", 2, int, "newest checkpoints kept, beside the best one", minimum=1),
@@ -377,5 +392,5 @@ BY_PATH: dict[str, Field] = {field.path: field for field in FIELDS}
 # What does not change the result of a run, and so is no part of its identity: where and how it runs and how often it reports.
 NOT_RESULT_RELEVANT: tuple[str, ...] = (
     "data.hub.streaming", "data.hub.folder", "mesh.data", "mesh.fsdp", "mesh.tensor",
-    "training.log_every", "training.eval_every", "training.checkpoint_every", "training.keep_checkpoints",
+    "training.log_every", "training.eval_every", "training.translate_every", "training.checkpoint_every", "training.keep_checkpoints",
 )

@@ -5,6 +5,7 @@ from typing import Any
 
 from zoo.config.fields import ATTENTION_KERNELS, AUTO, EMBEDDED_POSITIONS, OBJECTIVES_OF, choices_made
 from zoo.config.lengths import SpanLengths, side_lengths
+from zoo.config.pairs import impossible_pairs
 from zoo.config.scopes import KINDS, SIDES, scoped
 
 
@@ -227,11 +228,13 @@ def _objective(flat: dict[str, Any], scopes: dict[str, dict[str, Any]]) -> Itera
     if flat["objective.next_sentence"] and not flat["model.head.next_sentence"]:
         yield "objective.next_sentence=true is scored by model.head.next_sentence; set that, and model.head.pooler, to true"
     yield from _rows(flat)
+    if objective == "translation":
+        yield from impossible_pairs(flat)
     if objective == "prefix" and flat["objective.prefix_length"] >= length:
         yield f"objective.prefix_length={flat['objective.prefix_length']} leaves nothing of data.sequence_length={length} to predict"
     if objective == "span" and length < 2:
         yield f"data.sequence_length={length} leaves nothing to cut out; objective.kind=span needs at least 2"
-    elif objective in ("prefix", "span", "denoising"):
+    elif objective in ("prefix", "span", "denoising", "translation"):
         parts = {name.removeprefix("objective."): value for name, value in flat.items() if name.startswith("objective.")}
         spans = SpanLengths.of(length, parts["noise_density"], parts["mean_span_length"]).spans
         if objective == "span" and spans > parts["sentinels"]:
@@ -242,7 +245,7 @@ def _objective(flat: dict[str, Any], scopes: dict[str, dict[str, Any]]) -> Itera
             if merged["model.position.kind"] == "learned" and merged["model.position.max_length"] < tokens:
                 yield (f"model.position.max_length={merged['model.position.max_length']} is shorter than the {tokens} tokens of the "
                        f"{side}: learned positions cannot go past their table")
-        if flat["data.isolate_documents"]:
+        if flat["data.isolate_documents"] and objective != "translation":
             yield f"objective.kind={objective} reads a row as one text; it cannot do data.isolate_documents=true"
     if (sampled := flat["objective.sampled_softmax"]) and flat["objective.z_loss"]:
         yield "objective.z_loss weighs the normaliser of the whole softmax, which objective.sampled_softmax never has; set one of them to 0"

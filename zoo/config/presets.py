@@ -42,7 +42,9 @@ def shrink(config: ml_collections.ConfigDict, preset: str) -> ml_collections.Con
         "objective.prefix_length": AUTO,
         "objective.chunk_tokens": AUTO,
         "data.source": "stdlib",
-        "data.document_separator": "",
+        **{path: BY_PATH[path].default for path in (
+            "data.document_separator", "data.source_column", "data.target_column", "data.held_out", "data.validation_fraction",
+            "training.translate_every")},
         "data.tokenizer.kind": "bytes",
         "data.tokenizer.vocab_size": 8192,
         "data.sequence_length": size["length"],

@@ -17,9 +17,11 @@ from zoo.data.rows import Arrays
 from zoo.data.sources import read_components, read_text_file
 from zoo.data.tokenizers import Tokenizer, load_tokenizer, tokenizer_class
 from zoo.data.tokens import Stream, cached_streams, tokenize
+from zoo.data.translation import Pairs, ids_of_pairs, load_pairs
 from zoo.errors import DataError
 
-__all__ = ["Batching", "Dataset", "Stream", "Tokenizer", "encode_text_file", "load", "load_tokenizer", "vocabulary_size"]
+__all__ = ["Batching", "Dataset", "Pairs", "Stream", "Tokenizer", "encode_text_file", "load", "load_pairs", "load_tokenizer",
+           "vocabulary_size"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -123,8 +125,8 @@ def encode_text_file(path: str | Path, tokenizer: Tokenizer, config: Any) -> Str
         raise DataError([f'"{path}": {problem}' for problem in error.problems]) from error
 
 
-def load(config: Any) -> Dataset:
-    """Reads the sources of a config, splits and tokenises them, or takes the tokens from the cache.
+def load(config: Any) -> Dataset | Pairs:
+    """Reads the sources of a config, splits and tokenises them, or takes the tokens from the cache; for translation, pairs of texts.
 
     Args:
         config: a resolved config; `data`, `objective`, `seed` and `training.eval_batches` are used.
@@ -133,6 +135,8 @@ def load(config: Any) -> Dataset:
         ConfigError: a bad field, or a file that does not exist.
         DataError: text that is empty, too short or bad.
     """
+    if config.objective.kind == "translation":
+        return load_pairs(config)
     data = config.data
     tokenizer_type = tokenizer_class(data.tokenizer.kind)
     components = read_components(data)
@@ -157,6 +161,8 @@ def vocabulary_size(config: Any) -> int:
     settings = config.data.tokenizer
     tokenizer_type = tokenizer_class(settings.kind)
     needed = tokenizer_type.ids_in_advance(settings, config.objective, config.data.rows)
+    if needed is None and config.objective.kind == "translation":
+        return ids_of_pairs(config)
     if needed is None:
         source = Documents.joined([documents for _, documents in read_components(config.data)])
         needed = tokenizer_type.build(settings, source, source).ids_needed(config.objective, config.data.rows)

@@ -15,8 +15,8 @@ _COMMIT = re.compile("[0-9a-f]{40}")
 _HUB_NAME = re.compile(r"[\w.-]+(/[\w.-]+)?")
 
 
-def hugging_face(argument: str, data: Any) -> Documents:
-    """A data set of the Hugging Face hub at a commit, a folder of data files, or one that `save_to_disk` wrote.
+def hub_records(argument: str, data: Any) -> tuple[Any, str]:
+    """A data set of the Hugging Face hub at a commit, a folder of data files, or one that `save_to_disk` wrote; and its name for people.
 
     Code that comes with a data set is never run.
 
@@ -43,6 +43,13 @@ def hugging_face(argument: str, data: Any) -> Documents:
         raise DataError(f'"{data.source}": {one_line(error.__cause__ or error)}') from error
     except Exception as error:  # whatever a library of many formats and transports raises
         raise ConfigError(f'data.source: "{data.source}" cannot be opened: {one_line(error)}') from error
+    details = [hub.subset, f"split {hub.split}", f"commit {hub.revision[:12]}" if hub.revision else ""]
+    return records, ", ".join(filter(None, details))
+
+
+def hugging_face(argument: str, data: Any) -> Documents:
+    """The column `data.column` of a data set of Hugging Face. Raises as `hub_records`."""
+    records, details = hub_records(argument, data)
 
     def read(policy: TextPolicy) -> Iterator[Piece]:
         if records.features is not None:
@@ -53,8 +60,7 @@ def hugging_face(argument: str, data: Any) -> Documents:
         batches = _checked(tables.with_format("arrow").iter(BATCH), data)
         yield from table_pieces(batches, data.column, lambda number: f'"{data.source}": record {number}', policy)
 
-    details = [hub.subset, f"split {hub.split}", f"commit {hub.revision[:12]}" if hub.revision else "", _other_column(data)]
-    return Documents(read, f"{data.source} ({', '.join(filter(None, details))})", data.bad_text)
+    return Documents(read, f"{data.source} ({', '.join(filter(None, (details, _other_column(data))))})", data.bad_text)
 
 
 def _problems(argument: str, folder: Path, saved: bool, hub: Any) -> Iterator[str]:
@@ -94,10 +100,11 @@ def _checked(tables: Iterator[Any], data: Any) -> Iterator[Any]:
         raise DataError(f'"{data.source}": {one_line(error)}') from error
 
 
-def tensorflow_datasets(argument: str, data: Any) -> Documents:
-    """A data set of TFDS in ArrayRecord or Parquet files, by name (prepared on first use) or by the folder of a prepared one.
+def tensorflow_records(argument: str, data: Any, column: str = "") -> tuple[Any, str]:
+    """The records of a data set of TFDS, by their numbers, and its full name.
 
-    TensorFlow is not imported, unless the builder of a data set that is not prepared yet does that.
+    It is in ArrayRecord or Parquet files, and given by its name (prepared on first use) or by the folder of a prepared one. TensorFlow is
+    not imported, unless the builder of a data set that is not prepared yet does that. A `column` must be there.
 
     Raises:
         ConfigError: no such data set or split; prepared as TFRecord, which only TensorFlow reads.
@@ -116,9 +123,9 @@ def tensorflow_datasets(argument: str, data: Any) -> Documents:
             raise ConfigError(f'data.hub.split: "{argument}" has no split "{hub.split}"{did_you_mean(hub.split, splits)}; '
                               f"one of {', '.join(splits)}")
         columns = list(builder.info.features)
-        if data.column not in columns:
-            raise ConfigError(f'data.column: "{data.source}": {no_column(data.column, columns)}')
-        records = builder.as_data_source(split=hub.split)
+        if column and column not in columns:
+            raise ConfigError(f'data.column: "{data.source}": {no_column(column, columns)}')
+        return builder.as_data_source(split=hub.split), builder.info.full_name
     except ConfigError:
         raise
     except ModuleNotFoundError as error:
@@ -128,6 +135,11 @@ def tensorflow_datasets(argument: str, data: Any) -> Documents:
         problem = one_line(error).partition(" Available datasets")[0]
         raise ConfigError(f'data.source: "{data.source}" cannot be opened: {problem}') from error
 
+
+def tensorflow_datasets(argument: str, data: Any) -> Documents:
+    """The column `data.column` of a data set of TFDS. Raises as `tensorflow_records`."""
+    records, full_name = tensorflow_records(argument, data, data.column)
+
     def read(policy: TextPolicy) -> Iterator[Piece]:
         for start in range(0, len(records), BATCH):
             numbers = range(start, min(start + BATCH, len(records)))
@@ -135,7 +147,7 @@ def tensorflow_datasets(argument: str, data: Any) -> Documents:
                 where = f'"{data.source}": record {number + 1}'
                 yield from pieces_of([text_of(record[data.column], data.column, where, policy)])
 
-    details = [builder.info.full_name, f"split {hub.split}", _other_column(data)]
+    details = [full_name, f"split {data.hub.split}", _other_column(data)]
     return Documents(read, f"{data.source} ({', '.join(filter(None, details))})", data.bad_text)
 
 

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -17,26 +18,53 @@ _JSON_TYPES = {dict: "an object", list: "a list", str: "text", bool: "a truth va
                type(None): "null"}
 
 
+_JSON_ENDINGS = (".jsonl", ".jsonl.gz", ".ndjson", ".ndjson.gz", ".json", ".json.gz")
+
+
 def json_lines(argument: str, data: Any) -> Documents:
     """The text at `data.column` of each line's JSON object; files are plain or .gz, and of a folder those that end like JSON lines.
 
     Raises:
         ConfigError: no such files.
     """
-    files = find_files(argument, "jsonl", "corpus/*.jsonl.gz", (".jsonl", ".jsonl.gz", ".ndjson", ".ndjson.gz", ".json", ".json.gz"))
+    files = find_files(argument, "jsonl", "corpus/*.jsonl.gz", _JSON_ENDINGS)
 
     def read(policy: TextPolicy) -> Iterator[Piece]:
-        for path in files:
-            for number, line, offset in _numbered(path):
-                where = f'"{path}": line {number}'
-                content = policy.decode(line, where, offset)
-                if content is not None and content.strip():
-                    yield from pieces_of([_value(content, data.column, where, policy)])
+        for where, record in _json_objects(files, policy, "an object with the text at data.column"):
+            yield from pieces_of([_value(record, data.column, where, policy)])
 
     return Documents(read, named(data, files), data.bad_text)
 
 
-def _numbered(path: Path) -> Iterator[tuple[int, bytes, int]]:
+def json_records(argument: str, policy: TextPolicy) -> Iterator[tuple[str, dict[str, Any]]]:
+    """(what it is in a message, record) of each line's JSON object; files as of `json_lines`.
+
+    Raises:
+        ConfigError: no such files.
+        DataError: a line that is no object, unless the policy is another.
+    """
+    return _json_objects(find_files(argument, "jsonl", "corpus/*.jsonl.gz", _JSON_ENDINGS), policy, "an object")
+
+
+def _json_objects(files: list[Path], policy: TextPolicy, wanted: str) -> Iterator[tuple[str, dict[str, Any]]]:
+    for path in files:
+        for number, line, offset in numbered_lines(path):
+            where = f'"{path}": line {number}'
+            content = policy.decode(line, where, offset)
+            if content is None or not content.strip():
+                continue
+            try:
+                record = json.loads(content)
+            except (ValueError, RecursionError) as error:
+                policy.leave_out("not JSON", where, f"not JSON: {error}")
+                continue
+            if isinstance(record, dict):
+                yield where, record
+            else:
+                policy.leave_out("not an object", where, f"{_JSON_TYPES[type(record)]} instead of {wanted}")
+
+
+def numbered_lines(path: Path) -> Iterator[tuple[int, bytes, int]]:
     """(number, content, byte offset) of each line."""
     for first, offset, block in lines_of(path):
         start = 0
@@ -48,20 +76,40 @@ def _numbered(path: Path) -> Iterator[tuple[int, bytes, int]]:
             start = end + 1
 
 
-def _value(content: str, column: str, where: str, policy: TextPolicy) -> str | None:
-    """The text of a line of JSON, or None where it is left out."""
-    try:
-        record = json.loads(content)
-    except (ValueError, RecursionError) as error:
-        policy.leave_out("not JSON", where, f"not JSON: {error}")
-        return None
-    if not isinstance(record, dict):
-        policy.leave_out("not an object", where, f"{_JSON_TYPES[type(record)]} instead of an object with the text at data.column")
-        return None
+def _value(record: dict[str, Any], column: str, where: str, policy: TextPolicy) -> str | None:
+    """The text of a record, or None where it is left out."""
     if column not in record:
         policy.leave_out(f'without "{column}"', where, no_column(column, record))
         return None
     return text_of(record[column], column, where, policy)
+
+
+def value_at(record: Any, column: str, path: str = "", where: str = "") -> Any:
+    """What a record has at a column, or inside one: "translation.en" is at "en" of what is at "translation".
+
+    Args:
+        record: a dict, of dicts where columns have parts.
+        column: its name.
+        path, where: the config field that names the column and the record's place, for the error; without a field there is none.
+
+    Raises:
+        ConfigError: no such column, with those there are.
+    """
+    value = record
+    for name in [column] if column in record else column.split("."):
+        if not isinstance(value, dict) or name not in value:
+            if not path:
+                return None
+            there = columns_of(record)
+            raise ConfigError(f'{path}: {where}: no column "{column}"{did_you_mean(column, there)}; there is {", ".join(there)}')
+        value = value[name]
+    return value
+
+
+def columns_of(record: dict[str, Any]) -> list[str]:
+    """The columns of a record, those inside of one with a dot between."""
+    return [f"{name}.{inner}" if inner else str(name) for name, value in record.items()
+            for inner in (columns_of(value) if isinstance(value, dict) else [""])]
 
 
 def text_of(value: Any, column: str, where: str, policy: TextPolicy) -> str | None:
@@ -90,25 +138,43 @@ def parquet(argument: str, data: Any) -> Documents:
     Raises:
         ConfigError: no such files; no pyarrow.
     """
-    files = find_files(argument, "parquet", "corpus/*.parquet", (".parquet", ".pq"))
-    package("pyarrow", "parquet")
+    files = parquet_files(argument)
 
     def read(policy: TextPolicy) -> Iterator[Piece]:
-        import pyarrow
-        import pyarrow.parquet
-
         for path in files:
-            try:
-                with pyarrow.parquet.ParquetFile(path) as file:
-                    check_column(data.column, file.schema_arrow, f'"{path}"')
-                    tables = file.iter_batches(BATCH, columns=[data.column])
-                    yield from table_pieces(tables, data.column, lambda number, path=path: f'"{path}": row {number}', policy)
-            except (pyarrow.ArrowException, OSError) as error:
-                if isinstance(error, OSError) and error.strerror and error.errno:
-                    raise ConfigError(f'cannot read "{path}": {error.strerror}') from error
-                raise DataError(f'"{path}": not a complete Parquet file: {one_line(error)}') from error
+            with parquet_file(path) as file:
+                check_column(data.column, file.schema_arrow, f'"{path}"')
+                tables = file.iter_batches(BATCH, columns=[data.column])
+                yield from table_pieces(tables, data.column, lambda number, path=path: f'"{path}": row {number}', policy)
 
     return Documents(read, named(data, files), data.bad_text)
+
+
+def parquet_files(argument: str) -> list[Path]:
+    """The Parquet files of a source. Raises ConfigError: none, or no pyarrow."""
+    files = find_files(argument, "parquet", "corpus/*.parquet", (".parquet", ".pq"))
+    package("pyarrow", "parquet")
+    return files
+
+
+@contextmanager
+def parquet_file(path: Path) -> Iterator[Any]:
+    """An open Parquet file, whose errors are one line.
+
+    Raises:
+        ConfigError: it cannot be read.
+        DataError: it is none, or broken.
+    """
+    import pyarrow
+    import pyarrow.parquet
+
+    try:
+        with pyarrow.parquet.ParquetFile(path) as file:
+            yield file
+    except (pyarrow.ArrowException, OSError) as error:
+        if isinstance(error, OSError) and error.strerror and error.errno:
+            raise ConfigError(f'cannot read "{path}": {error.strerror}') from error
+        raise DataError(f'"{path}": not a complete Parquet file: {one_line(error)}') from error
 
 
 def check_column(column: str, schema: Any, where: str) -> None:

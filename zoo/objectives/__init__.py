@@ -10,12 +10,13 @@ from zoo.objectives.objective import Objective
 from zoo.objectives.prefix import PrefixObjective
 from zoo.objectives.prefix_decoder import PrefixDecoderObjective
 from zoo.objectives.spans import SpanObjective
+from zoo.objectives.translation import TranslationObjective
 
 __all__ = ["OBJECTIVES", "Objective", "make_objective"]
 
 OBJECTIVES: dict[str, type[Objective]] = {
     "causal": CausalObjective, "masked": MaskedObjective, "prefix": PrefixObjective, "span": SpanObjective,
-    "denoising": DenoisingObjective, "bidirectional": BidirectionalObjective}
+    "denoising": DenoisingObjective, "bidirectional": BidirectionalObjective, "translation": TranslationObjective}
 
 
 def make_objective(config: ResolvedConfig, tokenizer: Tokenizer) -> Objective:

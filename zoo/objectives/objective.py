@@ -51,9 +51,11 @@ class Objective:
         constants: arrays that stay the same for a whole run; `sums` takes them back from the device.
         means: what is reported: by name, which of the sums is divided by which.
         share: weight of one scored target; targets of one token add up to 1.
+        full_rows: packed rows of training have no empty slot.
     """
 
     share = 1.0
+    full_rows = True
 
     def __init__(self, config: ResolvedConfig, tokenizer: Tokenizer):
         self.config, self.document_id = config, tokenizer.document_id
@@ -134,7 +136,7 @@ class Objective:
             "tokens": tokens of text that were read, and what else `means` names}, and the statistics after the call.
         """
         model = nnx.merge(graph, params, stats)
-        how = Pass(dropout_key, training, full=training and self.config.data.rows == "packed")
+        how = Pass(dropout_key, training, full=training and self.full_rows and self.config.data.rows == "packed")
         losses, sums = self.score(model, batch, constants, how)
         return losses, (sums | {"tokens": self.read(batch).astype(jnp.float32)}, statistics_of(model) if training else stats)
 

@@ -18,6 +18,7 @@ from zoo.objectives.masked import MaskedObjective
 from zoo.objectives.prefix import PrefixObjective
 from zoo.objectives.prefix_decoder import PrefixDecoderObjective
 from zoo.objectives.spans import SpanObjective
+from zoo.objectives.translation import TranslationObjective
 from zoo.variants.record import BASELINES, Test, Variant
 
 
@@ -218,6 +219,9 @@ VARIANTS: tuple[Variant, ...] = (
             tests=(numpy("objectives/test_spans.py::test_the_loss_is_that_of_every_row_alone"),)),
     Variant("denoising", "architecture", {"model.architecture": "encoder_decoder", "objective.kind": "denoising"},
             source=DenoisingObjective, tests=(numpy("objectives/test_denoising.py::test_the_loss_is_that_of_every_row_alone"),)),
+    Variant("translation", "architecture", {"model.architecture": "encoder_decoder", "objective.kind": "translation"},
+            source=TranslationObjective, tests=(
+                numpy("objectives/test_translation.py::test_the_loss_is_that_of_every_pair_alone"),)),
     choice("model.architecture", "elmo", "architecture", "elmo", {"objective.kind": "bidirectional"}, source=elmo.ELMo, tests=(
         BILM, numpy("models/test_elmo.py::test_a_model_is_its_equations"))),
     Variant("bidirectional-lm", "architecture", BASELINES["elmo"], source=BidirectionalObjective, tests=(
