@@ -13,6 +13,7 @@ from small_runs import OBJECTIVES, curves, lines, small
 from tests.building import random_values
 from zoo import data
 from zoo.config import resolve
+from zoo.decoding.generator import Generator
 from zoo.decoding.text import TextGenerator
 from zoo.decoding.translation import scored, translate
 from zoo.errors import ConfigError
@@ -21,6 +22,7 @@ from zoo.objectives import make_objective
 from zoo.training import checkpoint as checkpoint_module
 from zoo.training.restore import load_trained
 from zoo.training.run import run
+from zoo.training.translations import Translations
 
 sacrebleu = pytest.importorskip("sacrebleu")
 
@@ -99,19 +101,35 @@ def random_model(config):
     return resolved, dataset, model, values
 
 
-def test_how_it_searches_is_the_config_s(random_model):
+def test_texts_are_translated_together_as_each_alone(random_model):
     resolved, dataset, model, values = random_model
     sources = dataset.validation.sources[:4]
     alone = TextGenerator(resolved, dataset.tokenizer, model, values, {})
-    found = {}
     # The longest of them may have as many tokens as there is room for, and so may those beside it.
     assert 2 * max(map(len, sources)) + 12 >= 24
-    for how in ((1, 1.0), (4, 1.0), (4, 0.0)):
-        found[how] = translate(resolved, dataset.tokenizer, model, values, {}, sources, *how)
-        for source, text in zip(sources, found[how], strict=True):
-            (answer,) = alone.beam_search([source], 24, *how)
-            assert answer.text.strip() == text
-    assert len({tuple(texts) for texts in found.values()}) == 3
+    texts = translate(resolved, dataset.tokenizer, model, values, {}, sources, 3, 0.5)
+    for source, text in zip(sources, texts, strict=True):
+        (answer,) = alone.beam_search([source], 24, 3, 0.5)
+        assert answer.text.strip() == text
+    assert len(set(texts)) == 4
+
+
+def test_how_it_searches_is_the_config_s(random_model, config, tmp_path, monkeypatch):
+    _, dataset, _, values = random_model
+    resolved = resolve(config(objective__beams=3, objective__length_penalty=0.25))
+    searches, original = [], Generator.beam_search
+
+    def beam_search(self, prompts, new_tokens, beams, length_penalty, *rest):
+        searches.append((beams, length_penalty))
+        return original(self, prompts, new_tokens, beams, length_penalty, *rest)
+
+    monkeypatch.setattr(Generator, "beam_search", beam_search)
+    translations = Translations(resolved, dataset, make_objective(resolved, dataset.tokenizer), tmp_path)
+    assert set(translations(8, {"params": values, "stats": {}}, lambda: False)) == {"eval/bleu", "eval/chrf", "eval/exact_match"}
+    # Eleven texts, eight at a time.
+    assert searches == [(3, 0.25)] * 2
+    record = read_json(tmp_path / "translations.json")
+    assert (record["beams"], record["length_penalty"]) == (3, 0.25)
 
 
 def test_a_search_that_is_stopped_gives_nothing(random_model):
