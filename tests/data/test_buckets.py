@@ -30,7 +30,9 @@ def pairs_of(batch):
     return numbers
 
 
-many = st.lists(st.tuples(st.integers(2, 40), st.integers(2, 40)), min_size=1, max_size=120)
+# Lists that hypothesis draws are mostly too short for a batch.
+many = st.builds(lambda count, seed: np.random.default_rng(seed).integers(2, 41, (count, 2)).tolist(),
+                 st.integers(1, 150), st.integers(0, 10**6))  # fmt: skip
 
 
 def test_shapes_hold_about_as_many_tokens_each():
@@ -43,7 +45,7 @@ def test_shapes_hold_about_as_many_tokens_each():
     assert shapes(5, 2, 9) == [(1, 10), (2, 4), (5, 2)]
 
 
-@settings(max_examples=60)
+@settings(max_examples=30)
 @given(many, st.integers(4, 32), st.integers(1, 6), st.integers(1, 9), st.integers(0, 3))
 def test_an_epoch_has_every_pair_that_fits_once_but_for_less_than_a_batch(lengths, length, batch_size, count, epoch):
     batches = made(lengths, length, batch_size, count)
@@ -63,13 +65,11 @@ def test_an_epoch_has_every_pair_that_fits_once_but_for_less_than_a_batch(length
     assert len(used) <= count
 
 
-@settings(max_examples=25)
+@settings(max_examples=10)
 @given(many, st.integers(0, 50), st.sampled_from([1, 2, 3]))
 def test_a_step_is_the_same_from_any_start_and_in_any_number_of_processes(lengths, start, processes):
-    batches = made(lengths, 40, 6, 4)
-    if not batches.per_epoch:
-        return
-    again = made(lengths, 40, 6, 4)
+    batches = made([*lengths, *[(3, 4)] * 6], 40, 6, 4)
+    again = made([*lengths, *[(3, 4)] * 6], 40, 6, 4)
     with again.training(3, start) as endless:
         whole = list(itertools.islice(endless, 3))
     for offset, batch in enumerate(whole):
@@ -97,7 +97,7 @@ def test_epochs_and_seeds_have_orders_of_their_own():
     assert not set(map(frozenset, orders[0])) & set(map(frozenset, orders[1]))
 
 
-@settings(max_examples=40)
+@settings(max_examples=20)
 @given(many, st.integers(1, 8), st.sampled_from([1, 2, 4]))
 def test_evaluation_has_every_pair_that_fits_once(lengths, multiple_of, processes):
     batches = made([(2, 2), *lengths], 24, 4, 5)
