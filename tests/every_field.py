@@ -27,6 +27,8 @@ BASE = {"model.dim": 16, "model.num_layers": 1, "data.sequence_length": 16, "dat
 ENCODER = {"model.architecture": "encoder", "objective.kind": "masked"}
 ENCODER_DECODER = {"model.architecture": "encoder_decoder", "objective.kind": "prefix"}
 ELMO = {"model.architecture": "elmo", "objective.kind": "bidirectional", "model.num_layers": 2}
+TRANSLATION = {"model.architecture": "encoder_decoder", "objective.kind": "translation", "data.document_separator": "",
+               "data.source": lambda: pairs()}  # fmt: skip
 SPANS = {"model.architecture": "encoder_decoder", "objective.kind": "span", "model.position.max_length": 32}
 BASES = {"decoder": {}, "encoder": ENCODER, "encoder_decoder": ENCODER_DECODER, "elmo": ELMO}
 
@@ -111,6 +113,15 @@ def asked():
 
 
 @functools.cache
+def pairs():
+    """Pairs of texts, with a third column."""
+    path = text().with_name("pairs.jsonl")
+    rows = ({"source": f"{i}+{i % 7}", "target": f"{i + i % 7}" * (1 + i % 4), "third": f"{i * i}"} for i in range(90))
+    path.write_text("\n".join(map(json.dumps, rows)))
+    return f"jsonl:{path}"
+
+
+@functools.cache
 def hub():
     """A folder with two subsets, `one` and `other`, of two splits each."""
     folder = Path(tempfile.mkdtemp(dir=text().parent))
@@ -159,6 +170,7 @@ NEEDS = {
     "data.held_out": TASK, "data.header": TASK | {"data.source": lambda: table("numbered"), "data.column": "0", "data.label_column": "3"},
     "training.trained_layers": TASK,
     "data.conll.words": WORDS, "data.conll.tags": WORDS, "data.stride": ASKED, "objective.longest_answer": ASKED,
+    **{f"data.{name}": TRANSLATION for name in ("source_column", "target_column", "buckets")},
     "data.mixture": {"data.source": "mixture"}, "data.bad_text": {"data.source": bad_text},
     "data.column": {"data.source": records, "data.document_separator": ""},
     "data.hub.split": HUB | {"data.hub.subset": "one"}, "data.hub.subset": HUB,
@@ -179,6 +191,7 @@ OTHER = {
     "model.head.classes": 5, "model.head.pooling": "mean", "data.second_column": "second", "data.label_column": "other",
     "data.labels": ("c", "b", "a"), "data.held_out": lambda: table("dev"), "data.document_separator": "e",
     "training.trained_layers": 0, "data.conll.words": 1, "data.stride": 2, "data.column": "reversed", "data.mixture": lambda: mixture(9, 1),
+    "data.source_column": "third", "data.target_column": "third", "data.buckets": 1,
     "data.hub.split": "test", "data.hub.subset": "other", "data.hub.revision": "0" * 40, "data.hub.folder": "x",
     "data.validation_fraction": 0.3, "data.tokenizer.kind": "characters", "data.tokenizer.vocab_size": 280,
     "data.tokenizer.path": lambda: vocabulary("sheep", "wolves"), "data.sequence_length": 8, "optimizer.clip_norm": 1e-3,
@@ -190,6 +203,7 @@ WITH["data.tokenizer.kind", "file"] = {"data.tokenizer.path": vocabulary}
 WITH["objective.kind", "span"] = SPANS
 WITH |= {("objective.kind", "classification"): TASK, ("objective.kind", "tagging"): WORDS, ("objective.kind", "extraction"): ASKED,
          ("objective.kind", "regression"): TASK | {"data.column": "second", "data.label_column": "number"}}
+WITH["objective.kind", "translation"] = TRANSLATION
 WITH["objective.kind", "denoising"] = {"model.architecture": "encoder_decoder"}
 for name in configs.BY_PATH["model.position.scaling.kind"].choices:
     # At its default of 1 most ways to stretch do nothing.

@@ -20,6 +20,8 @@ OBJECTIVES = {
     "prefix": {"model__architecture": "encoder_decoder", "objective__kind": "prefix", "objective__prefix_length": 6},
     "prefix decoder": {"objective__kind": "prefix", "objective__prefix_length": 6},
     "span": {"model__architecture": "encoder_decoder", "objective__kind": "span", "objective__sentinels": 8},
+    "translation": {"model__architecture": "encoder_decoder", "objective__kind": "translation", "objective__beams": 2,
+                    "data__sequence_length": 24, "data__buckets": 2},
     "denoising": {"model__architecture": "encoder_decoder", "objective__kind": "denoising"},
     "bidirectional": {"model__architecture": "elmo", "objective__kind": "bidirectional", "model__elmo__cell_dim": 48,
                       "model__elmo__character_dim": 4, "model__elmo__characters": 4, "model__elmo__filters": (1, 8, 2, 8)},

@@ -75,6 +75,9 @@ BY_HAND = {
     "shaw:base": shaw(512, 1024, 16, 32768), "shaw:big": shaw(1024, 4096, 8, 32768),
     # 66 characters.
     "shakespeare_char:cpu": 66 * 128 + 64 * 128 + 4 * (12 * 128 * 128 + 2 * 128) + 128,
+    **{f"translation:{size}": 10_000 * 128 + 4 * (3 * attention(128) + 2 * feed_forward(128, 256) + 5 * 2 * 128)
+       for size in ("multi30k", "multi30k-short")},
+    "translation:dates": 500 * 128 + 4 * (3 * attention(128) + 2 * feed_forward(128, 256) + 5 * 2 * 128),
 }
 COUNTS = PUBLISHED | BY_HAND
 

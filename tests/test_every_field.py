@@ -25,6 +25,9 @@ READ_BY_THE_LOOP = {
     "training.checkpoint_every": "tests/training/test_run.py::test_what_a_run_leaves_behind",
     "training.keep_checkpoints": "tests/training/test_checkpoint.py::test_newest_and_best_are_kept",
     "objective.longest_answer": "tests/data/labelled/test_spans.py::test_the_best_span_of_all_rows_is_the_answer",
+    "objective.beams": "tests/training/test_translations.py::test_how_it_searches_is_the_config_s",
+    "objective.length_penalty": "tests/training/test_translations.py::test_how_it_searches_is_the_config_s",
+    "training.translate_every": "tests/training/test_translations.py::test_a_run_translates_where_it_is_told_to",
     "training.steps": "tests/training/test_run.py::test_what_a_run_leaves_behind",
     "training.eval_lengths": "tests/training/test_mesh.py::test_eight_devices_give_the_curve_of_one",
     "training.start_from": "tests/training/test_start.py::test_it_goes_on_with_parameters_and_statistics",
@@ -90,13 +93,14 @@ RECURRENT = tuple(field.path for field in configs.FIELDS if field.path.startswit
 MASKED = tuple(f"objective.{name}" for name in (
     "select_fraction", "mask_fraction", "random_fraction", "mask_copies", "whole_words", "next_sentence"))
 SPANS = tuple(f"objective.{name}" for name in ("noise_density", "mean_span_length", "sentinels"))
+PAIRED = tuple(f"data.{name}" for name in ("source_column", "target_column", "held_out", "buckets"))
 REFUSED_BY = {
-    "encoder": (*RECURRENT, *SPANS, "model.embedding.shared", "objective.prefix_length", "objective.sampled_softmax"),
+    "encoder": (*RECURRENT, *SPANS, *PAIRED, "model.embedding.shared", "objective.prefix_length", "objective.sampled_softmax"),
     "encoder_decoder": (
-        *RECURRENT, *MASKED, *SPANS, "model.parallel", "model.layers.pattern", "model.embedding.segments", "model.head.pooler",
+        *RECURRENT, *MASKED, *SPANS, *PAIRED, "model.parallel", "model.layers.pattern", "model.embedding.segments", "model.head.pooler",
         "model.head.next_sentence", "model.attention.window", "model.attention.global_tokens", "model.attention.global_projections",
         "data.isolate_documents", "objective.sampled_softmax"),
-    "elmo": (*(field.path for field in TESTED if field.path.startswith(UNREAD_BY["elmo"])), *MASKED, *SPANS,
+    "elmo": (*(field.path for field in TESTED if field.path.startswith(UNREAD_BY["elmo"])), *MASKED, *SPANS, *PAIRED,
              "objective.prefix_length", "data.isolate_documents"),
 }  # fmt: skip
 

@@ -177,6 +177,7 @@ def test_candidates_are_of_seed_and_step_alone_and_the_same_for_all_parts_of_a_b
 
 
 @pytest.mark.parametrize(("changes", "line"), [
+    ({"objective.label_smoothing": 0.1}, r"objective\.label_smoothing spreads over all ids"),
     ({"objective.z_loss": 0.1}, r"objective\.z_loss weighs the normaliser of the whole softmax"),
     ({"objective.sampled_softmax": 14}, r"objective\.sampled_softmax=14 is more than there are ids: model\.vocab_size=13"),
     ({"objective.kind": "causal", "model.architecture": "decoder"}, r"objective\.sampled_softmax=5 has no effect"),

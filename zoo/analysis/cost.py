@@ -148,6 +148,6 @@ def summary(config: ResolvedConfig) -> Cost:
     # Against the sampled ids and the target itself, where the softmax is over a sample.
     scored = objective.sampled_softmax + 1 if objective.sampled_softmax else 0 if objective.kind in TASKS else model.vocab_size
     matrices += scored * model.dim * _times("head/weights", row, config)
-    flops = 3 * (2 * matrices + _attention(model, row, prefix)) / length
+    flops = 3 * (2 * matrices + _attention(model, row, prefix)) / (source + targets if objective.kind == "translation" else length)
     total = sum(counts.values())
     return Cost({"total": total, "embedding": embedding, "body": total - embedding - heads, "heads": heads}, blocks, flops)

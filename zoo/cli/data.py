@@ -3,6 +3,7 @@
 import argparse
 import itertools
 import json
+from collections.abc import Iterable
 
 EXAMPLES = """examples:
   zoo data show configs/bert.py:tiny
@@ -32,7 +33,6 @@ def run_show(args: argparse.Namespace) -> int:
     """Prints what the model of a config gets to read."""
     from zoo import data
     from zoo.cli.config import resolved_config
-    from zoo.config.fields import TASKS
     from zoo.data.show import Measured, Shower, histogram
     from zoo.errors import ConfigError
 
@@ -40,8 +40,10 @@ def run_show(args: argparse.Namespace) -> int:
         raise ConfigError(f"--{'rows' if args.rows < 0 else 'step'}: expected 0 or more")
     config = resolved_config(args.config, args.overrides)
     dataset = data.load(config)
-    if config.objective.kind in TASKS:
+    if isinstance(dataset, data.LabelledDataset):
         return _show_task(dataset, args)
+    if isinstance(dataset, data.Pairs):
+        return _show_pairs(dataset, args)
     size = config.data.batch_size
     wanted = max(1, -(-max(args.rows, _SAMPLE_ROWS) // size))
     if args.held_out:
@@ -69,11 +71,7 @@ def run_show(args: argparse.Namespace) -> int:
 
     for title, values, bins in (("document bytes", np.array(sizes), 10), ("tokens of a row", measured.lengths, 6)):
         _print_histogram(title, histogram(values, bins))
-    which = "held out" if args.held_out else f"of the batch of step {args.step}"
-    for place, (batch, number) in enumerate(rows):
-        print(f"\nrow {place} {which}")
-        for name, tokens in shower.row(batch, number):
-            _print_tokens(name, tokens, "" if dataset.tokenizer.kind in ("bytes", "characters") else "|")
+    _print_rows(dataset, args, ((place, shower.row(*row)) for place, row in enumerate(rows)))
     return 0
 
 
@@ -113,11 +111,38 @@ def _show_task(dataset, args: argparse.Namespace) -> int:
     print(f"a row       {arrays['tokens'].shape[1]} places, {1 - lengths[part].mean() / arrays['tokens'].shape[1]:.1%} of them empty")
     _print_histogram("tokens of a row", histogram(lengths[part], 6))
     shower = Shower(dataset.tokenizer, True, 0)
-    which = "held out" if args.held_out else f"of the batch of step {args.step}"
-    for place in places:
-        print(f"\nrow {place} {which}")
-        for name, tokens in dataset.task.shown({key: array[place] for key, array in arrays.items()}, shower):
-            _print_tokens(name, tokens, "" if dataset.tokenizer.kind in ("bytes", "characters") else "|")
+    _print_rows(dataset, args, (
+        (place, dataset.task.shown({name: array[place] for name, array in arrays.items()}, shower)) for place in places))
+    return 0
+
+
+def _show_pairs(dataset, args: argparse.Namespace) -> int:
+    """Prints pairs of texts as a model reads and writes them."""
+    from zoo.data.show import Shower
+
+    if args.held_out:
+        batches = dataset.evaluation_batches(limit_batches=0)
+        found = list(itertools.islice(batches, 1 + args.rows))
+    else:
+        with dataset.training_batches(args.step) as endless:
+            found = list(itertools.islice(endless, 1 + args.rows))
+    summary, training = dataset.summary(), dataset.training
+    rows = [(batch, number) for batch in found for number in range(len(batch["source"]))][: args.rows]
+    shapes = [{"width": bucket.width, "rows": bucket.rows, "batches": count} for bucket, count in training.batches_of_each()]
+    if args.json:
+        print(json.dumps({"data": summary, "shapes": shapes, "padding": summary["padding"], "rows": [
+            {name: array[number].tolist() for name, array in batch.items()} for batch, number in rows]}, indent=2))
+        return 0
+    print(f"source      {dataset.description}")
+    print(f"tokenizer   {dataset.tokenizer.kind}, {dataset.tokenizer.vocab_size:,} ids, for both sides")
+    for label, name in (("training", "train"), ("held out", "validation")):
+        tokens, size = summary[f"{name}_tokens"], summary[f"{name}_bytes"]
+        print(f"{label:11s} {summary[f'{name}_pairs']:,} pairs, {size:,} bytes, {tokens:,} tokens")
+    print(f"epoch       {training.per_epoch:,} steps; {summary['padding']:.1%} of the places in its batches are empty")
+    for shape in shapes:
+        print(f"            {shape['batches']:6,} batches of {shape['rows']:5,} pairs of up to {shape['width']} tokens a side")
+    shower = Shower(dataset.tokenizer, False, 0)
+    _print_rows(dataset, args, ((place, shower.row(*row)) for place, row in enumerate(rows)))
     return 0
 
 
@@ -135,6 +160,15 @@ def _print_counts(dataset, rows: int, batch_size: int, measured) -> None:
     print(f"rows        {rows:,} in training, {rows / batch_size:,.1f} steps of {batch_size} rows per epoch")
     print(f"a row       {measured.slots} places, {measured.padding:.1%} of them empty; {measured.predicted:.1f} tokens predicted "
           f"(mean of {measured.rows:,} rows)")
+
+
+def _print_rows(dataset, args: argparse.Namespace, rows: Iterable[tuple[int, Iterable[tuple[str, list]]]]) -> None:
+    """(number, lines of tokens) of each row."""
+    which = "held out" if args.held_out else f"of the batch of step {args.step}"
+    for place, lines in rows:
+        print(f"\nrow {place} {which}")
+        for name, tokens in lines:
+            _print_tokens(name, tokens, "" if dataset.tokenizer.kind in ("bytes", "characters") else "|")
 
 
 def _print_histogram(title: str, bins: list[tuple[int, int, int]]) -> None:

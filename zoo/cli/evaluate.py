@@ -6,6 +6,8 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+import ml_collections
+
 from zoo.cli.errors import reported
 from zoo.errors import ConfigError
 
@@ -16,7 +18,8 @@ is scored on every held-out example, by the task's own measures.
   python eval.py runs/first
   python eval.py runs/first --lengths 64,128,256 --step best
   python eval.py runs/sst2-seed0 runs/sst2-seed1 runs/sst2-seed2
-  python eval.py runs/first --text other.txt --sample 200 --prompt "def "  """
+  python eval.py runs/first --text other.txt --sample 200 --prompt "def "
+  python eval.py runs/multi30k --translate --pairs "parallel:test2016.{en,de}"  """
 
 
 def _lengths(text: str) -> list[int]:
@@ -53,6 +56,8 @@ def parser() -> argparse.ArgumentParser:
     made.add_argument("--lengths", type=_lengths, metavar="T,T,...", help="sequence lengths (default: the one trained with)")
     made.add_argument("--batches", type=_at_least(0, int), default=0, help="at most this many batches, spread over the text; 0: all of it")
     made.add_argument("--text", type=Path, metavar="FILE", help="score this text instead of the held-out split")
+    made.add_argument("--pairs", metavar="SOURCE", help="score these pairs, written as data.source, instead of the held-out ones")
+    made.add_argument("--translate", action="store_true", help="also translate the pairs, as the run's end does, and score that")
     made.add_argument("--sample", type=_at_least(0, int), default=0, metavar="N", help="also sample N tokens; not from encoders")
     made.add_argument("--prompt", default="", help="text that the sample continues")
     made.add_argument("--temperature", type=_at_least(0, float), default=0.8, help="0 takes the likeliest token (default: %(default)s)")
@@ -75,23 +80,29 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
     trained = load_trained(args.run, args.step)
     config = trained.config
+    if config.objective.kind != "translation" and (given := [f"--{name}" for name in ("pairs", "translate") if getattr(args, name)]):
+        raise ConfigError(f"{', '.join(given)}: for runs with objective.kind=translation, and this one has {config.objective.kind}")
     if config.objective.kind in TASKS:
         return evaluate_tasks(trained, args)
     if args.others:
         raise ConfigError("several runs at once are for tasks alone; give one")
-    streams = text_streams(trained, args)
+    pairs = pairs_to_score(trained, args) if config.objective.kind == "translation" else None
+    streams = None if pairs else text_streams(trained, args)
     constants = trained.program.constants(config.seed)
     if trained.source_tokenizer is not None:
         print("note: rows of one text, in the target's tokens, are cut in two: this is no loss of translations (see zoo generate)",
               file=sys.stderr)
-    result = {"run": str(args.run), "step": trained.step, "text": str(args.text) if args.text else "held-out split", "lengths": {}}
-    batching = data.Batching(config, trained.tokenizer)
+    scored = str(args.text or args.pairs or "held-out split")
+    result = {"run": str(args.run), "step": trained.step, "text": scored, "lengths": {}}
     for length in args.lengths or [config.data.sequence_length]:
         scores = None
         if trained.objective.too_long(length) is None:
-            batches = batching.evaluation(streams, length, trained.rows, limit_batches=args.batches)
+            batches = (pairs.evaluation_batches(length, trained.rows, limit_batches=args.batches) if pairs else
+                       data.Batching(config, trained.tokenizer).evaluation(streams, length, trained.rows, limit_batches=args.batches))
             scores = evaluate(trained.program, trained.params, trained.stats, batches, constants)
         result["lengths"][length] = scores
+    if args.translate:
+        result["translations"] = translations(trained, pairs)
     if args.sample and config.model.architecture in ("decoder", "encoder_decoder"):
         result["sample"] = sampled_text(trained, args)
     elif args.sample:
@@ -107,6 +118,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
             print(f"{length:8d}  cannot be evaluated: {trained.objective.too_long(length)}")
         else:
             print(f"{length:8d} {scores['loss']:9.4f} {scores['perplexity']:11.4g} {scores['bits_per_byte']:10.4f}")
+    if args.translate:
+        found = result["translations"]
+        print(f"\n{found['pairs']:,} translations: BLEU {found['bleu']:.2f}, chrF {found['chrf']:.2f}, exact {found['exact_match']:.1%}")
+        print(f"{found['signatures']['bleu']}, beams {config.objective.beams}, length penalty {config.objective.length_penalty:g}")
     if result.get("sample") is not None:
         print(f"\n{result['sample']}")
     return 0
@@ -167,6 +182,41 @@ def evaluate_task(trained, folder: Path, args: argparse.Namespace) -> dict:
                       measure=dataset.measure)
     return {"run": str(folder), "step": trained.step, "task": config.objective.kind, "data": dataset.description,
             "examples": len(dataset.examples.held_out), "labels": list(dataset.labels), "scores": scores}
+
+
+def pairs_to_score(trained, args: argparse.Namespace):
+    """The pairs of texts to score, of a run that translates.
+
+    Raises:
+        ConfigError: flags that are for text; pairs that cannot be read, or have changed since the run.
+    """
+    from zoo import data
+    from zoo.data.pairs import read_pairs
+    from zoo.training.run import check_same_data
+
+    config = trained.config
+    if args.text:
+        raise ConfigError(f"--text {args.text}: a run that translates is scored on pairs of texts, --pairs SOURCE")
+    if args.pairs:
+        try:
+            found = read_pairs(ml_collections.ConfigDict({**config.data, "source": args.pairs}))
+        except ConfigError as error:
+            raise ConfigError([problem.replace("data.source", "--pairs", 1) for problem in error.problems]) from error
+        return data.Pairs(config, trained.tokenizer, found, found)
+    pairs = data.load_pairs(config, trained.tokenizer)
+    check_same_data(args.run, pairs)
+    return pairs
+
+
+def translations(trained, pairs) -> dict:
+    """Scores of the translations of all pairs, as a run's end has them."""
+    from zoo.decoding.translation import scored, translate
+
+    how, texts = trained.config.objective, pairs.validation
+    made = translate(trained.config, trained.tokenizer, trained.objective.model, trained.params, trained.stats, texts.sources, how.beams,
+                     how.length_penalty)
+    scores = scored(made, texts.targets)
+    return {"pairs": len(texts), **scores.values, "signatures": scores.signatures}
 
 
 def text_streams(trained, args: argparse.Namespace):

@@ -10,9 +10,9 @@ from zoo.errors import ConfigError, DataError
 
 DESCRIPTION = """Makes texts with a trained run. A decoder continues the prompt. An encoder-decoder reads it: trained with
 objective.kind=prefix it continues it, with objective.kind=span it fills the blanks <0>, <1>, ... in it (without any, one at its end),
-with objective.kind=denoising it writes it again, blanks filled. A translation model imported from fairseq translates it: its prompt is
-tokens of its source's dictionary, with spaces between. A text ends where the model opens another document, at a --stop, or
-after --new-tokens."""
+with objective.kind=denoising it writes it again, blanks filled, with objective.kind=translation it translates it. So does a translation
+model imported from fairseq, whose prompt is tokens of its source's dictionary, with spaces between. A text ends where the model opens
+another document, at a --stop, or after --new-tokens."""
 EXAMPLES = """examples:
   zoo generate runs/first --prompt "def "
   zoo generate runs/first --prompts questions.txt --temperature 0.7 --top-p 0.9 --stop "?"

@@ -16,6 +16,7 @@ SUBCOMMANDS = {
     "config": ("zoo.cli.config", "show, compare or validate configs"),
     "data": ("zoo.cli.data", "look at the rows that a model reads"),
     "describe": ("zoo.cli.describe", "list the variants there are"),
+    "average": ("zoo.cli.average", "average a run's last checkpoints"),
     "import": ("zoo.cli.interchange", "make a run out of a checkpoint of another library"),
     "export": ("zoo.cli.interchange", "write a run as a checkpoint of another library"),
     "train": ("zoo.cli.train", "train one config (the same as train.py)"),

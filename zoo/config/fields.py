@@ -68,15 +68,17 @@ SPANS = ("objective.kind", ("span",))
 RECORDS = ("data.source", ("jsonl", "parquet", "hf", "tfds", "csv", "tsv"))
 # Objectives that score a label of an example, with a head of their own; the others predict tokens.
 TASKS = ("classification", "regression", "tagging", "extraction")
-OF_TOKENS = ("objective.kind", ("causal", "masked", "prefix", "span", "denoising", "bidirectional"))
+OF_TOKENS = ("objective.kind", ("causal", "masked", "prefix", "span", "denoising", "translation", "bidirectional"))
 EXTRACTION, CONLL = ("objective.kind", ("extraction",)), ("data.source", ("conll",))
 OF_TASKS, OF_SEQUENCES = ("objective.kind", TASKS), ("objective.kind", ("classification", "regression"))
+TRANSLATION, OF_EXAMPLES = ("objective.kind", ("translation",)), ("objective.kind", (*TASKS, "translation"))
 SPLIT_IN_PARTS, HUB, TFDS = ("data.source", ("hf", "tfds")), ("data.source", ("hf",)), ("data.source", ("tfds",))
 
 # Schemes that add a vector to the embedding; the others act inside attention and may differ from layer to layer.
 EMBEDDED_POSITIONS = ("learned", "sinusoidal")
 # Which objective trains which architecture.
-OBJECTIVES_OF = {"decoder": ("causal", "prefix", *TASKS), "encoder": ("masked", *TASKS), "encoder_decoder": ("prefix", "span", "denoising"),
+OBJECTIVES_OF = {"decoder": ("causal", "prefix", *TASKS), "encoder": ("masked", *TASKS),
+                 "encoder_decoder": ("prefix", "span", "denoising", "translation"),
                  "elmo": ("bidirectional",)}
 # What an architecture does not read, by the start of the path.
 UNREAD_BY = {"elmo": ("model.norm.", "model.position.", "model.attention.", "model.ffn.", "model.layers.", "model.embedding.",
@@ -284,6 +286,7 @@ FIELDS: tuple[Field, ...] = (
         "prefix": "the second part of a row, token by token, from the first part (Raffel et al. 2020, section 3.2.3)",
         "span": "spans that were cut out of a row, from the rest of it (Raffel et al. 2020, section 3.1.4; T5)",
         "denoising": "a whole row, from that row with tokens hidden (Raffel et al. 2020, section 3.3.1, \"BERT-style\")",
+        "translation": "a text in another language, token by token, from the original (Vaswani et al. 2017)",
         "bidirectional": "the next token from those before it, and the one before from those after it (Peters et al. 2018)",
         "classification": "the label of a text or of a pair of texts (Devlin et al. 2019, section 4.1)",
         "regression": "a number for a text or a pair of texts, by squared error (Devlin et al. 2019, section 4.1)",
@@ -309,6 +312,10 @@ FIELDS: tuple[Field, ...] = (
     Field("objective.sampled_softmax", 0, int,
           "ids sampled for an update, which its softmax is over; 0 for all (Jozefowicz et al. 2016; the published ELMo: 8192)", minimum=0,
           when=("objective.kind", ("bidirectional",))),
+    Field("objective.label_smoothing", 0.0, float, "share of a target's probability that training spreads over all ids "
+          "(Vaswani et al. 2017: 0.1)", minimum=0, maximum=0.9, when=OF_TOKENS),
+    Field("objective.beams", 5, int, "hypotheses of the beam search that translates what is held out", minimum=1, when=TRANSLATION),
+    Field("objective.length_penalty", 1.0, float, "a in its score log p / length^a: above 0 favours long translations", when=TRANSLATION),
     Field("objective.z_loss", 0.0, float, "weight of log(sum exp logits)^2 in the loss (PaLM: 1e-4)", minimum=0,
           when=OF_TOKENS),
     Field("objective.chunk_tokens", AUTO, int, "tokens whose logits are held at once; 0 for all",
@@ -317,10 +324,13 @@ FIELDS: tuple[Field, ...] = (
     Field("data.source", "stdlib", str,
           "text: `stdlib` (the running Python's own library, no download; `stdlib:docstrings`), `text:PATH`, `jsonl:PATH`, `parquet:PATH` "
           "(a file, folder or glob), `hf:NAME` (Hugging Face; or a folder), `tfds:NAME`, `synthetic:TASK`, or `mixture`; of examples "
-          "with labels also `csv:PATH`, `tsv:PATH`, `conll:PATH`, `squad:PATH`, and `stdlib` is a task of the library's own"),
-    Field("data.column", "text", str, "where a record has its text", when=RECORDS),
+          "with labels also `csv:PATH`, `tsv:PATH`, `conll:PATH`, `squad:PATH`, and `stdlib` is a task of the library's own; pairs of "
+          "texts: `stdlib:translation`, `parallel:PATH.{en,de}`, and those with columns"),
+    Field("data.column", "text", str, "where a record has its text; \"a.b\" is b of what it has at a", when=RECORDS),
     Field("data.second_column", "", str, "where a record has a second text, for pairs; empty: there is none", when=RECORDS),
     Field("data.label_column", "label", str, "where a record has its label", when=RECORDS),
+    Field("data.source_column", "source", str, "where a record has the text to translate, e.g. \"translation.en\"", when=TRANSLATION),
+    Field("data.target_column", "target", str, "where a record has its translation", when=TRANSLATION),
     Field("data.header", True, bool, "the first line names the columns; else they are called 0, 1, 2 ...",
           when=("data.source", ("csv", "tsv"))),
     Field("data.conll.words", 0, int, "column of the words, counted from 0; from the last one backwards: -1, -2 ...", when=CONLL),
@@ -330,7 +340,7 @@ FIELDS: tuple[Field, ...] = (
     Field("data.stride", AUTO, int, "tokens by which the rows of a context that is too long for one move on (BERT: 128)", minimum=1,
           auto="a third of data.sequence_length", when=EXTRACTION),
     Field("data.held_out", "", str, "source of the held-out examples, e.g. `tsv:dev.tsv`, or `split:NAME` of the same hf or tfds data set; "
-          "empty: `validation_fraction` of the source", when=OF_TASKS),
+          "empty: `validation_fraction` of the source", when=OF_EXAMPLES),
     Field("data.hub.revision", "", str, "commit of a data set on the Hugging Face hub, 40 hex digits; a folder has none", when=HUB),
     Field("data.hub.subset", "", str, "which of a data set's configurations; empty: its only or default one", when=HUB),
     Field("data.hub.split", "train", str, "which of a data set's splits", when=SPLIT_IN_PARTS),
@@ -363,6 +373,8 @@ FIELDS: tuple[Field, ...] = (
           when=("data.tokenizer.kind", ("wordpiece", "unigram"))),
     Field("data.sequence_length", 128, int, "T, tokens per row", minimum=1),
     Field("data.batch_size", 16, int, "B, rows per update, over all devices", minimum=1),
+    Field("data.buckets", 8, int, "K, the shapes of batches: pairs of up to T / k tokens a side, k * batch_size of them, for k = 1 .. K",
+          minimum=1, when=TRANSLATION),
     Field("data.rows", "packed", str, "how text becomes rows", {
         "packed": "tokens one after another, cut every T: rows are full, and begin and end anywhere",
         "full_sentences": "whole sentences up to T tokens, across documents, a separator between two (Liu et al. 2019, section 4.2)",
@@ -407,6 +419,9 @@ FIELDS: tuple[Field, ...] = (
     Field("training.eval_masks", "as_trained", str, "how evaluation shows the tokens that are predicted", {
         "as_trained": "as training does, by objective.mask_fraction and random_fraction",
         "all": "every one as [MASK], so that models trained with other fractions read the same rows"}, when=HIDING),
+    Field("training.translate_every", 0, int,
+          "steps between translations of what is held out, scored by BLEU; the last step always is; 0: only that one", minimum=0,
+          when=TRANSLATION),
     Field("training.eval_lengths", (), tuple, "further sequence lengths for the last evaluation, e.g. 256,512", minimum=1, when=OF_TOKENS),
     Field("training.checkpoint_every", 250, int, "steps between checkpoints; the last step is always saved; 0: only that one", minimum=0),
     Field("training.keep_checkpoints", 2, int, "newest checkpoints kept, beside the best one", minimum=1),
@@ -420,5 +435,5 @@ BY_PATH: dict[str, Field] = {field.path: field for field in FIELDS}
 # What does not change the result of a run, and so is no part of its identity: where and how it runs and how often it reports.
 NOT_RESULT_RELEVANT: tuple[str, ...] = (
     "data.hub.streaming", "data.hub.folder", "mesh.data", "mesh.fsdp", "mesh.tensor",
-    "training.log_every", "training.eval_every", "training.checkpoint_every", "training.keep_checkpoints",
+    "training.log_every", "training.eval_every", "training.translate_every", "training.checkpoint_every", "training.keep_checkpoints",
 )

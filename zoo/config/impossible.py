@@ -5,12 +5,13 @@ from typing import Any
 
 from zoo.config.fields import ATTENTION_KERNELS, AUTO, BY_PATH, EMBEDDED_POSITIONS, OBJECTIVES_OF, TASKS, choices_made
 from zoo.config.lengths import SpanLengths, side_lengths
+from zoo.config.pairs import impossible_pairs
 from zoo.config.scopes import KINDS, SIDES, scoped
 
 # Which objectives the examples of a source are for.
-_TABLE = (*TASKS, "text")
-EXAMPLES_OF = {"stdlib": _TABLE, "csv": _TABLE[:2], "tsv": _TABLE[:2], "conll": ("tagging",), "squad": ("extraction",),
-               "jsonl": _TABLE, "parquet": _TABLE, "hf": _TABLE, "tfds": _TABLE}
+_ALL, _FIELDS = (*TASKS, "translation", "text"), ("classification", "regression", "translation")
+EXAMPLES_OF = {"stdlib": _ALL, "csv": _FIELDS, "tsv": _FIELDS, "conll": ("tagging",), "squad": ("extraction",), "jsonl": _ALL,
+               "parquet": _ALL, "hf": _ALL, "tfds": _ALL, "parallel": ("translation",)}
 
 
 def impossible(flat: dict[str, Any], scopes: dict[str, dict[str, Any]], vocab_size: int | None) -> Iterator[str]:
@@ -35,6 +36,7 @@ def impossible(flat: dict[str, Any], scopes: dict[str, dict[str, Any]], vocab_si
             lines = _layers(flat | changes, scope.removeprefix("model.") if scope in SIDES else architecture)
             yield from (f"{scope}: {line}" for line in lines if line not in everywhere)
     yield from _objective(flat, scopes)
+    yield from _examples(flat)
     yield from _task(flat)
     yield from _training(flat, scopes, vocab_size)
 
@@ -233,11 +235,13 @@ def _objective(flat: dict[str, Any], scopes: dict[str, dict[str, Any]]) -> Itera
     if flat["objective.next_sentence"] and not flat["model.head.next_sentence"]:
         yield "objective.next_sentence=true is scored by model.head.next_sentence; set that, and model.head.pooler, to true"
     yield from _rows(flat)
+    if objective == "translation":
+        yield from impossible_pairs(flat)
     if objective == "prefix" and flat["objective.prefix_length"] >= length:
         yield f"objective.prefix_length={flat['objective.prefix_length']} leaves nothing of data.sequence_length={length} to predict"
     if objective == "span" and length < 2:
         yield f"data.sequence_length={length} leaves nothing to cut out; objective.kind=span needs at least 2"
-    elif objective in ("prefix", "span", "denoising"):
+    elif objective in ("prefix", "span", "denoising", "translation"):
         parts = {name.removeprefix("objective."): value for name, value in flat.items() if name.startswith("objective.")}
         spans = SpanLengths.of(length, parts["noise_density"], parts["mean_span_length"]).spans
         if objective == "span" and spans > parts["sentinels"]:
@@ -248,29 +252,34 @@ def _objective(flat: dict[str, Any], scopes: dict[str, dict[str, Any]]) -> Itera
             if merged["model.position.kind"] == "learned" and merged["model.position.max_length"] < tokens:
                 yield (f"model.position.max_length={merged['model.position.max_length']} is shorter than the {tokens} tokens of the "
                        f"{side}: learned positions cannot go past their table")
-        if flat["data.isolate_documents"]:
+        if flat["data.isolate_documents"] and objective != "translation":
             yield f"objective.kind={objective} reads a row as one text; it cannot do data.isolate_documents=true"
     if (sampled := flat["objective.sampled_softmax"]) and flat["objective.z_loss"]:
         yield "objective.z_loss weighs the normaliser of the whole softmax, which objective.sampled_softmax never has; set one of them to 0"
+    if sampled and flat["objective.label_smoothing"]:
+        yield "objective.label_smoothing spreads over all ids, which objective.sampled_softmax never scores; set one of them to 0"
     if flat["model.vocab_size"] != AUTO and sampled > flat["model.vocab_size"]:
         yield f"objective.sampled_softmax={sampled} is more than there are ids: model.vocab_size={flat['model.vocab_size']}"
     if objective == "bidirectional" and flat["data.isolate_documents"]:
         yield "objective.kind=bidirectional reads a row from end to end; it cannot do data.isolate_documents=true"
 
 
-def _task(flat: dict[str, Any]) -> Iterator[str]:
-    """Heads and examples of tasks, and what only they read."""
-    objective, source, architecture = flat["objective.kind"], flat["data.source"].partition(":")[0], flat["model.architecture"]
+def _examples(flat: dict[str, Any]) -> Iterator[str]:
+    """Sources of labelled examples and of pairs of texts, and what is held out of them."""
+    objective, source = flat["objective.kind"], flat["data.source"].partition(":")[0]
     if objective not in TASKS:
         for path in ("data.second_column", "data.label_column"):
             if flat[path] != BY_PATH[path].default:
                 yield f"{path}={flat[path]!r} has no effect: objective.kind={objective} reads text without labels; leave it out"
+    if objective not in (*TASKS, "translation"):
         if source in EXAMPLES_OF and "text" not in EXAMPLES_OF[source]:
-            yield f"data.source={flat['data.source']} holds labelled examples, for objective.kind={' or '.join(EXAMPLES_OF[source])}"
+            yield (f"data.source={flat['data.source']} holds examples, not running text, for objective.kind="
+                   f"{' or '.join(EXAMPLES_OF[source])}")
         return
     if objective not in EXAMPLES_OF.get(source, ()):
         able = [name for name, objectives in EXAMPLES_OF.items() if objective in objectives]
-        yield f"objective.kind={objective} needs labelled examples, and data.source is {flat['data.source']}; one of {', '.join(able)}"
+        needed = "pairs of texts" if objective == "translation" else "labelled examples"
+        yield f"objective.kind={objective} needs {needed}, and data.source is {flat['data.source']}; one of {', '.join(able)}"
     held_out = flat["data.held_out"].partition(":")[0]
     if held_out and held_out != source and not (held_out == "split" and source in ("hf", "tfds")):
         yield (f"data.held_out={flat['data.held_out']} must be of the same kind as data.source={flat['data.source']}"
@@ -281,6 +290,13 @@ def _task(flat: dict[str, Any]) -> Iterator[str]:
     if flat["data.validation_fraction"] != default and (held_out or source == "stdlib"):
         yield (f"data.validation_fraction={flat['data.validation_fraction']:g} has no effect: the held-out examples are given; leave it at "
                f"{default:g}")
+
+
+def _task(flat: dict[str, Any]) -> Iterator[str]:
+    """Heads of tasks, and what only they read."""
+    objective, source, architecture = flat["objective.kind"], flat["data.source"].partition(":")[0], flat["model.architecture"]
+    if objective not in TASKS:
+        return
     if flat["training.eval_batches"] != 0:
         yield f"training.eval_batches={flat['training.eval_batches']} must be 0: objective.kind={objective} is scored on every example once"
     if flat["data.sequence_length"] < 8:

@@ -41,4 +41,6 @@ def side_lengths(objective: Mapping[str, Any], tokens: int) -> tuple[int, int]:
         return SpanLengths.of(tokens, objective["noise_density"], objective["mean_span_length"])[2:]
     if objective["kind"] == "denoising":
         return tokens + 1, tokens + 1
+    if objective["kind"] == "translation":
+        return tokens, tokens
     return objective["prefix_length"], tokens + 1 - objective["prefix_length"]

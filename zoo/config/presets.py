@@ -43,7 +43,9 @@ def shrink(config: ml_collections.ConfigDict, preset: str) -> ml_collections.Con
         "objective.chunk_tokens": AUTO,
         "objective.sampled_softmax": min(whole["objective.sampled_softmax"], size["dim"]),
         "data.source": "stdlib",
-        "data.document_separator": "",
+        **{path: BY_PATH[path].default for path in (
+            "data.document_separator", "data.source_column", "data.target_column", "data.header", "data.held_out",
+            "data.validation_fraction", "training.translate_every")},
         "data.tokenizer.kind": "bytes",
         "data.tokenizer.vocab_size": 8192,
         "data.sequence_length": size["length"],

@@ -155,7 +155,8 @@ def _derive(flat: dict[str, Any], vocab_size: int | None) -> None:
     if position == "learned":
         # Of a short row both sides together are longer than the row.
         objective = {path.removeprefix("objective."): value for path, value in flat.items() if path.startswith("objective.")}
-        sides = side_lengths(objective, length) if objective["kind"] == "denoising" or (objective["kind"] == "span" and length > 1) else ()
+        longer = objective["kind"] in ("denoising", "translation") or (objective["kind"] == "span" and length > 1)
+        sides = side_lengths(objective, length) if longer else ()
         fill("model.position.max_length", max([length, *sides]))
     if position in ("rope", "sinusoidal"):
         fill("model.position.layout", "half" if position == "rope" else "interleaved")

@@ -20,10 +20,11 @@ from zoo.data.rows import Arrays
 from zoo.data.sources import read_components, read_text_file
 from zoo.data.tokenizers import Tokenizer, load_tokenizer, tokenizer_class
 from zoo.data.tokens import Stream, cached_streams, tokenize
+from zoo.data.translation import Pairs, ids_of_pairs, load_pairs
 from zoo.errors import DataError
 
-__all__ = ["Batching", "Dataset", "LabelledDataset", "Stream", "Tokenizer", "encode_text_file", "label_count", "load", "load_tokenizer",
-           "vocabulary_size", "with_labels"]
+__all__ = ["Batching", "Dataset", "LabelledDataset", "Pairs", "Stream", "Tokenizer", "encode_text_file", "label_count", "load",
+           "load_pairs", "load_tokenizer", "vocabulary_size", "with_labels"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -136,8 +137,10 @@ def encode_text_file(path: str | Path, tokenizer: Tokenizer, config: Any) -> Str
         raise DataError([f'"{path}": {problem}' for problem in error.problems]) from error
 
 
-def load(config: Any) -> Dataset | LabelledDataset:
-    """Reads the sources of a config, splits and tokenises them, or takes the tokens from the cache; of a task, its labelled examples.
+def load(config: Any) -> Dataset | LabelledDataset | Pairs:
+    """Reads the sources of a config, splits and tokenises them, or takes the tokens from the cache.
+
+    Of a task they are labelled examples, of translation pairs of texts.
 
     Args:
         config: a resolved config; `data`, `objective`, `seed` and `training.eval_batches` are used.
@@ -148,6 +151,8 @@ def load(config: Any) -> Dataset | LabelledDataset:
     """
     if config.objective.kind in TASKS:
         return load_labelled(config)
+    if config.objective.kind == "translation":
+        return load_pairs(config)
     data = config.data
     tokenizer_type = tokenizer_class(data.tokenizer.kind)
     components = read_components(data)
@@ -173,6 +178,8 @@ def vocabulary_size(config: Any) -> int:
     settings = config.data.tokenizer
     tokenizer_type = tokenizer_class(settings.kind)
     needed = tokenizer_type.ids_in_advance(settings, config.objective, config.data.rows)
+    if needed is None and config.objective.kind == "translation":
+        return ids_of_pairs(config)
     if needed is None:
         if config.objective.kind in TASKS:
             source, training = training_text(config)

@@ -6,7 +6,7 @@ made here too, row by row.
 """
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Self
 
 import numpy as np
@@ -72,20 +72,25 @@ def training_batches(
         DataError: there is no full row.
         ConfigError: the batch does not divide over the processes.
     """
-    import grain
-
     if rows.full == 0:
         raise DataError(f"the training text is too short: {rows.why}; "
                         "take a longer text, a smaller data.sequence_length or a smaller data.validation_fraction")
-    mine = _part(batch_size, process_index, process_count)
+    mine = part_of(batch_size, process_index, process_count)
 
     def batch(step: int) -> Arrays:
         indices, epochs = rows.order(np.arange(step * batch_size + mine.start, step * batch_size + mine.stop), seed)
         gathered = rows.gather(indices, epochs, seed)
         return gathered if corruption is None else corruption.training_batch(gathered, indices, epochs, seed)
 
+    return numbered_batches(batch, start_step, sys.maxsize // batch_size)
+
+
+def numbered_batches(batch: Callable[[int], Arrays], start_step: int, count: int) -> TrainingBatches:
+    """The batches number `start_step`, `start_step` + 1, ... below `count`, made in a thread ahead of time."""
+    import grain
+
     # An element is a whole batch: with one per row, calls between stages cost two to three times as much.
-    batches = grain.MapDataset.range(sys.maxsize // batch_size).map(batch)
+    batches = grain.MapDataset.range(count).map(batch)
     # One thread: batches are cheap to make, and more threads would only compete for the interpreter lock.
     options = grain.ReadOptions(num_threads=1, prefetch_buffer_size=_PREFETCHED_BATCHES)
     iterator = iter(batches.to_iter_dataset(options))
@@ -124,7 +129,7 @@ def evaluation_batches(
         raise DataError(f"the evaluation text is too short: {rows.why}; nothing is predicted")
     count = min(rows.count, limit_rows) if limit_rows else rows.count
     chosen = np.arange(count) * rows.count // count
-    mine = _part(batch_size, process_index, process_count)
+    mine = part_of(batch_size, process_index, process_count)
 
     def batch(start: int) -> Arrays:
         part = chosen[start : start + batch_size][mine]
@@ -138,7 +143,8 @@ def evaluation_batches(
     return (batch(start) for start in range(0, count, batch_size))
 
 
-def _part(batch_size: int, process_index: int, process_count: int) -> slice:
+def part_of(batch_size: int, process_index: int, process_count: int) -> slice:
+    """The rows of a batch that are this process's. Raises ConfigError: the batch does not divide."""
     if batch_size % process_count:
         raise ConfigError(f"data.batch_size: {batch_size} does not divide over {process_count} processes")
     size = batch_size // process_count

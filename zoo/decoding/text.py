@@ -48,7 +48,8 @@ class TextGenerator:
     causal: the model continues the prompt, which begins a document. prefix: the encoder reads the prompt, and the decoder goes on from
     its last token; a decoder alone reads the prompt as a whole and goes on. span: the encoder reads the prompt with a sentinel for every
     blank, "<0>", "<1>", ..., and where there is none with one at the end; the decoder writes what belongs there, "<0> ... <1> ...".
-    denoising: the encoder reads the prompt with [MASK] for every blank, and the decoder writes the whole text. A model with a tokenizer
+    denoising: the encoder reads the prompt with [MASK] for every blank, and the decoder writes the whole text. translation: the encoder
+    reads the prompt, and the decoder writes its translation. A model with a tokenizer
     for its source translates: the encoder reads the prompt and </s>, and the decoder begins with </s>, as fairseq's do. A text ends at the
     first token that stands for no text: where the model opens another document, or where a published tokenizer has an end of its own.
 
@@ -119,7 +120,7 @@ class TextGenerator:
     @property
     def _continues(self) -> bool:
         """Whether the text goes on from its prompt, and does not fill blanks or translate."""
-        return self.objective.kind not in ("span", "denoising") and self.source_tokenizer is None
+        return self.objective.kind not in ("span", "denoising", "translation") and self.source_tokenizer is None
 
     def _request(self, prompts: Sequence[str], new_tokens: int, stop: Sequence[str]) -> dict[str, Any]:
         read = [self._read(prompt) for prompt in prompts]
@@ -137,6 +138,8 @@ class TextGenerator:
             # Parts in turn: text, number of a blank, text, ...
             parts = [self._blank(int(part)) if place % 2 else self._encoded(part) for place, part in enumerate(BLANK.split(text))]
             return [opens, *itertools.chain(*parts), opens], [opens]
+        if self.objective.kind == "translation":
+            return [*self._encoded(prompt), opens], [opens]
         tokens = [opens, *self._encoded(prompt)]
         return tokens, tokens[-1:] if self.generator.has_encoder else tokens
 

@@ -13,12 +13,13 @@ from zoo.objectives.prefix import PrefixObjective
 from zoo.objectives.prefix_decoder import PrefixDecoderObjective
 from zoo.objectives.spans import SpanObjective
 from zoo.objectives.tagging import TaggingObjective
+from zoo.objectives.translation import TranslationObjective
 
 __all__ = ["OBJECTIVES", "Objective", "make_objective"]
 
 OBJECTIVES: dict[str, type[Objective]] = {
     "causal": CausalObjective, "masked": MaskedObjective, "prefix": PrefixObjective, "span": SpanObjective,
-    "denoising": DenoisingObjective, "bidirectional": BidirectionalObjective,
+    "denoising": DenoisingObjective, "bidirectional": BidirectionalObjective, "translation": TranslationObjective,
     "classification": ClassificationObjective, "regression": RegressionObjective, "tagging": TaggingObjective,
     "extraction": ExtractionObjective}
 

@@ -19,11 +19,14 @@ def number_of_chunks(batch: int, length: int, chunk_tokens: int) -> int:
 
 
 def cross_entropy(
-    prediction: Prediction, targets: Int[Array, "B T"], weights: Float[Array, "B T"], chunk_tokens: int, z_loss: float = 0.0
+    prediction: Prediction, targets: Int[Array, "B T"], weights: Float[Array, "B T"], chunk_tokens: int, z_loss: float = 0.0,
+    smoothing: float = 0.0,
 ) -> tuple[Float[Array, ""], Float[Array, ""]]:
-    """Sums over tokens of weight * (-log softmax(logits)[target] + z_loss * log(sum exp logits)^2), in nats and float32.
+    """Sums over tokens of weight * (-sum_v q_v log softmax(logits)_v + z_loss * log(sum exp logits)^2), in nats and float32.
 
-    The second term keeps the normaliser near 1 (PaLM, Chowdhery et al. 2022, section 5, with 1e-4).
+    q_v = (1 - smoothing) [v = target] + smoothing / V: without smoothing the first term is -log softmax(logits)[target], with it the labels
+    are smoothed (Szegedy et al. 2016, section 7; Vaswani et al. 2017, section 5.4, with 0.1). The second term keeps the normaliser near 1
+    (PaLM, Chowdhery et al. 2022, section 5, with 1e-4).
 
     Args:
         prediction: hidden states in the compute type, and the head; its matrix is used in their type.
@@ -31,13 +34,14 @@ def cross_entropy(
         weights: weight of each token.
         chunk_tokens: about how many tokens' logits exist at once; 0 for all of them.
         z_loss: weight of the second term.
+        smoothing: share of a target's probability that is spread over all V ids.
 
     Returns:
-        (the sum, the sum of the first term alone). The first is differentiable once, in the prediction's arrays. The second is what
-        compares between models with and without the second term; it is a report and has no gradient.
+        (the sum, the sum of -log softmax(logits)[target] alone). The first is differentiable once, in the prediction's arrays. The second
+        is what compares between models trained with and without the others; it is a report and has no gradient.
     """
     hidden, head, bias, softcap = prediction
-    total, entropy = _sums(hidden, head, bias, targets, weights, softcap, chunk_tokens, z_loss)
+    total, entropy = _sums(hidden, head, bias, targets, weights, softcap, chunk_tokens, z_loss, smoothing)
     return total, jax.lax.stop_gradient(entropy)
 
 
@@ -52,13 +56,16 @@ def in_chunks(x: Array, parts: int) -> Array:
     return jnp.moveaxis(x.reshape(x.shape[0], parts, size, *x.shape[2:]), 1, 0)
 
 
-def _chunk_loss(hidden, head, bias, targets, weights, softcap, z_loss):
+def _chunk_loss(hidden, head, bias, targets, weights, softcap, z_loss, smoothing):
     """Both sums of one chunk, flattened to 2-D, and what its gradient needs."""
     scores = logits(Prediction(hidden[None], head, bias, softcap))[0]
     log_normalizer = jax.nn.logsumexp(scores, axis=-1)
     score = jnp.take_along_axis(scores, targets[:, None], axis=-1)[:, 0]
     entropy = jnp.sum((log_normalizer - score) * weights)
     total = entropy + z_loss * jnp.sum(jnp.square(log_normalizer) * weights) if z_loss else entropy
+    if smoothing:
+        # -log p(target) becomes log Z - (1 - e) score - e mean(scores), of which log Z - score is there already.
+        total = total + smoothing * jnp.sum((score - scores.mean(axis=-1)) * weights)
     return (total, entropy), scores, log_normalizer
 
 
@@ -66,21 +73,21 @@ def _flat(x: Array, keep: int) -> Array:
     return x.reshape(-1, *x.shape[x.ndim - keep :])
 
 
-@partial(jax.custom_vjp, nondiff_argnums=(5, 6, 7))
-def _sums(hidden, head, bias, targets, weights, softcap, chunk_tokens, z_loss):
+@partial(jax.custom_vjp, nondiff_argnums=(5, 6, 7, 8))
+def _sums(hidden, head, bias, targets, weights, softcap, chunk_tokens, z_loss, smoothing):
     parts = number_of_chunks(*targets.shape, chunk_tokens)
     head = head.astype(hidden.dtype)
 
     def body(totals, chunk):
         h, t, w = chunk
-        sums = _chunk_loss(_flat(h, 1), head, bias, t.reshape(-1), w.reshape(-1), softcap, z_loss)[0]
+        sums = _chunk_loss(_flat(h, 1), head, bias, t.reshape(-1), w.reshape(-1), softcap, z_loss, smoothing)[0]
         return jax.tree.map(jnp.add, totals, sums), None
 
     chunks = tuple(in_chunks(x, parts) for x in (hidden, targets, weights))
     return jax.lax.scan(body, (jnp.zeros((), jnp.float32),) * 2, chunks)[0]
 
 
-def _forward(hidden, head, bias, targets, weights, softcap, chunk_tokens, z_loss):
+def _forward(hidden, head, bias, targets, weights, softcap, chunk_tokens, z_loss, smoothing):
     parts = number_of_chunks(*targets.shape, chunk_tokens)
     cast = head.astype(hidden.dtype)
 
@@ -88,12 +95,13 @@ def _forward(hidden, head, bias, targets, weights, softcap, chunk_tokens, z_loss
         totals, d_head, d_bias = carry  # d_head is [D, V]: with the narrower matrix on the left its product is faster on a CPU.
         h, t, w = chunk
         h, t, w = _flat(h, 1), t.reshape(-1), w.reshape(-1)
-        sums, scores, log_normalizer = _chunk_loss(h, cast, bias, t, w, softcap, z_loss)
+        sums, scores, log_normalizer = _chunk_loss(h, cast, bias, t, w, softcap, z_loss, smoothing)
         is_target = jnp.arange(scores.shape[-1]) == t[:, None]
         probabilities = jnp.exp(scores - log_normalizer[:, None])
         if z_loss:
             probabilities = probabilities * (1 + 2 * z_loss * log_normalizer)[:, None]
-        d_scores = (probabilities - is_target) * w[:, None]
+        wanted = (1 - smoothing) * is_target + smoothing / scores.shape[-1] if smoothing else is_target
+        d_scores = (probabilities - wanted) * w[:, None]
         if softcap:
             d_scores = d_scores * (1 - jnp.square(scores / softcap))
         if bias is not None:
@@ -113,7 +121,7 @@ def _forward(hidden, head, bias, targets, weights, softcap, chunk_tokens, z_loss
     return totals, (d_hidden, d_head.T, d_bias)
 
 
-def _backward(softcap, chunk_tokens, z_loss, residuals, cotangents):
+def _backward(softcap, chunk_tokens, z_loss, smoothing, residuals, cotangents):
     cotangent, _ = cotangents
     return *((None if x is None else (cotangent * x).astype(x.dtype)) for x in residuals), None, None
 

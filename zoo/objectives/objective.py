@@ -103,7 +103,8 @@ class Objective:
     ) -> tuple[Float[Array, ""], Float[Array, ""]]:
         """What a prediction of these targets loses, and its cross-entropy alone, as `zoo.objectives.cross_entropy` has them."""
         objective = self.config.objective
-        return cross_entropy(prediction, targets, weights, objective.chunk_tokens, objective.z_loss if how.training else 0.0)
+        more = (objective.z_loss, objective.label_smoothing) if how.training else ()
+        return cross_entropy(prediction, targets, weights, objective.chunk_tokens, *more)
 
     def drawn(self, seed: Int[Array, ""], step: Int[Array, ""]) -> dict[str, Any]:
         """Further constants of one update: what is drawn anew in every step and is the same for all parts of its batch."""

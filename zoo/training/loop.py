@@ -18,6 +18,7 @@ from zoo.objectives import Objective
 from zoo.training.checkpoint import Checkpoints
 from zoo.training.metrics import Clock, MetricsFile
 from zoo.training.step import Program, State
+from zoo.training.translations import Translations
 
 
 class StopSignal:
@@ -134,7 +135,7 @@ def evaluations(
     return results
 
 
-def progress_line(step: int, steps: int, tokens_per_step: int, values: dict[str, float]) -> str:
+def progress_line(step: int, steps: int, tokens_per_step: float, values: dict[str, float]) -> str:
     """One line for people: step, loss, gradient norm, pace, and the time left at this pace."""
     text = f"step {step}/{steps}  loss {values['train/loss']:.4f}  gradient norm {values['train/gradient_norm']:.3g}"
     pace = values.get("train/tokens_per_second")
@@ -157,8 +158,11 @@ def train(
     stop: StopSignal,
     log: Callable[[str], None],
     rows: int,
+    translations: Translations | None = None,
 ) -> State:
     """Trains from the step in `state` to `training.steps`.
+
+    With `translations` the evaluations where these are due have their scores too.
 
     The order is a contract: evaluate (parameters as they are) -> save -> take the next batch -> dispatch the step -> handle the
     metrics of the *previous* step. So what is saved at step n is one moment: the state after n updates, the evaluation at n and
@@ -173,6 +177,8 @@ def train(
     constants = program.constants(config.seed)
     step = start = int(state["step"])
     batches = dataset.training_batches(start, jax.process_index(), jax.process_count())
+    # Shapes that a program was compiled for.
+    compiled: set[tuple] = set()
     pending: tuple[int, dict[str, jax.Array]] | None = None
     logged_tokens, logged_seconds = progress.tokens, progress.clock.seconds
 
@@ -188,7 +194,7 @@ def train(
         if progress.clock.running:
             seconds = progress.clock.seconds
         else:
-            # The first step of a process compiles: the clock runs from its end.
+            # The first step of a shape in a process compiles: the clock runs from its end.
             progress.clock.start()
             seconds = progress.clock.seconds
             logged_tokens, logged_seconds = progress.tokens, seconds
@@ -197,7 +203,7 @@ def train(
             if seconds > logged_seconds:
                 line["train/tokens_per_second"] = (progress.tokens - logged_tokens) / (seconds - logged_seconds)
             metrics.write(number, progress.tokens, seconds, line)
-            log(progress_line(number, training.steps, config.data.batch_size * config.data.sequence_length, line))
+            log(progress_line(number, training.steps, progress.tokens / number, line))
             logged_tokens, logged_seconds = progress.tokens, seconds
         if not finite:
             raise Diverged(f"step {number}: loss {values['loss']}, gradient norm {values['gradient_norm']}; the update was not applied")
@@ -217,6 +223,9 @@ def train(
                 progress.clock.stop()
             if eval_due and not progress.evaluated and not stop.requested:
                 scores = evaluations(config, objective, program, dataset, state, constants, rows, stop, last, log)
+                if scores is not None and translations is not None and translations.due(step):
+                    more = translations(step, state, lambda: stop.requested)
+                    scores = None if more is None else scores | more
                 if scores is not None:
                     metrics.write(step, progress.tokens, progress.clock.seconds, scores)
                     log(f"step {step}: " + ", ".join(f"{name} {value:.4f}" for name, value in scores.items()))
@@ -229,7 +238,13 @@ def train(
                 return state
             if pending is None and step > start:
                 progress.clock.start()
-            batch = program.put_batch(next(batches))
+            batch = next(batches)
+            if (shape := tuple(array.shape for array in batch.values())) not in compiled:
+                # The clock does not run while a program is compiled, as at the start.
+                handle_pending()
+                progress.clock.stop()
+                compiled.add(shape)
+            batch = program.put_batch(batch)
             progress.evaluated = False
             state, device_values = program.train_step(state, batch, constants)
             handle_pending()

@@ -52,7 +52,7 @@ class MetricsFile:
 class Clock:
     """Seconds of training: monotonic, stopped while compiling, evaluating and saving, and carried over by checkpoints.
 
-    The first step of a process is left out, because it compiles.
+    The first step of each shape of batches is left out in every process, because it compiles.
     """
 
     def __init__(self, seconds: float = 0.0):

@@ -32,6 +32,7 @@ from zoo.training.mesh import make_mesh, rows_per_device_group
 from zoo.training.metrics import Clock, MetricsFile
 from zoo.training.start import check_start, check_tokenizer, heads_of_its_own, read_weights
 from zoo.training.step import Program, make_program
+from zoo.training.translations import Translations
 
 PACKAGES = ("jax", "jaxlib", "flax", "optax", "orbax-checkpoint", "grain", "ml-collections", "tokenizers", "numpy")
 
@@ -182,6 +183,7 @@ def run(config: ml_collections.ConfigDict, workdir: Path, log: Callable[[str], N
             check_platform(resolved)
             dataset = data.load(resolved)
             objective = make_objective(resolved, dataset.tokenizer)
+            translations = Translations(resolved, dataset, objective, workdir) if isinstance(dataset, data.Pairs) else None
             check_same_data(workdir, dataset)
             if not begun:
                 check_tokenizer(resolved, dataset.tokenizer)
@@ -200,7 +202,7 @@ def run(config: ml_collections.ConfigDict, workdir: Path, log: Callable[[str], N
             with StopSignal() as stop:  # Until the last save is on disk: a repeated signal must not cut it off.
                 try:
                     state = train(resolved, objective, program, dataset, state, progress, checkpoints, metrics, stop, log,
-                                  rows_per_device_group(mesh))
+                                  rows_per_device_group(mesh), translations)
                 finally:
                     metrics.close()
                     checkpoints.close()

@@ -21,6 +21,7 @@ from zoo.objectives.prefix import PrefixObjective
 from zoo.objectives.prefix_decoder import PrefixDecoderObjective
 from zoo.objectives.spans import SpanObjective
 from zoo.objectives.tagging import TaggingObjective
+from zoo.objectives.translation import TranslationObjective
 from zoo.variants.record import BASELINES, Test, Variant
 
 
@@ -222,6 +223,9 @@ VARIANTS: tuple[Variant, ...] = (
             tests=(numpy("objectives/test_spans.py::test_the_loss_is_that_of_every_row_alone"),)),
     Variant("denoising", "architecture", {"model.architecture": "encoder_decoder", "objective.kind": "denoising"},
             source=DenoisingObjective, tests=(numpy("objectives/test_denoising.py::test_the_loss_is_that_of_every_row_alone"),)),
+    Variant("translation", "architecture", {"model.architecture": "encoder_decoder", "objective.kind": "translation"},
+            source=TranslationObjective, tests=(
+                numpy("objectives/test_translation.py::test_the_loss_is_that_of_every_pair_alone"),)),
     choice("model.architecture", "elmo", "architecture", "elmo", {"objective.kind": "bidirectional"}, source=elmo.ELMo, tests=(
         BILM, numpy("models/test_elmo.py::test_a_model_is_its_equations"))),
     Variant("bidirectional-lm", "architecture", BASELINES["elmo"], source=BidirectionalObjective, tests=(
@@ -247,4 +251,7 @@ VARIANTS: tuple[Variant, ...] = (
             ("mean", "Reimers & Gurevych 2019, section 3", "v = (h_0 + ... + h_n) / (n + 1); scores = v W + b."))),
     choice("objective.z_loss", 1e-4, "architecture", "z-loss", source=cross_entropy, tests=(
         numpy("objectives/test_causal.py::test_training_adds_the_z_loss_and_reports_without_it"),)),
+    choice("objective.label_smoothing", 0.1, "architecture", "label-smoothing", paper="Szegedy et al. 2016, section 7; Vaswani et al. 2017",
+           equation="L = -sum_v q_v log p_v, q_v = (1 - e) [v = target] + e / V, in training; evaluation reports -log p(target).", tests=(
+               numpy("objectives/test_cross_entropy.py::test_what_a_head_may_add", 3e-6),)),
 )  # fmt: skip

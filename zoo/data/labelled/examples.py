@@ -9,10 +9,9 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-import ml_collections
-
 from zoo.data import tasks
-from zoo.data.labelled.tables import TABLES, Record, Table, label_text, text_at, value_at
+from zoo.data.labelled.formats import LABELLED_TABLES
+from zoo.data.tables import Record, Table, label_text, text_at, value_at, with_held_out
 from zoo.data.text import TextPolicy
 from zoo.errors import ConfigError, DataError, did_you_mean
 
@@ -84,7 +83,7 @@ def read_examples(config: Any) -> Examples:
         policy = TextPolicy(data.bad_text)
         train, labels = _read(data, objective, policy)
         if data.held_out:
-            held_out, _ = _read(_with_held_out(data), objective, policy)
+            held_out, _ = _read(with_held_out(data), objective, policy)
         else:
             train, held_out = divided(train, data.validation_fraction)
         described = data.source + (f", held out {data.held_out}" if data.held_out else "")
@@ -99,19 +98,8 @@ def read_examples(config: Any) -> Examples:
 def _read(data: Any, objective: str, policy: TextPolicy) -> tuple[list[Example], tuple[str, ...]]:
     """The examples of a source, and the names of its labels in their order, where it has one."""
     kind, _, argument = data.source.partition(":")
-    table = TABLES[kind](argument, data, kind)
+    table = LABELLED_TABLES[kind](argument, data, kind)
     return list(CONVERTERS[objective](table, data, policy)), table.names.get(data.label_column, ())
-
-
-def _with_held_out(data: Any) -> Any:
-    """The `data` part of a config whose source is what `held_out` names."""
-    kind, _, argument = data.held_out.partition(":")
-    changed = ml_collections.ConfigDict(data)
-    if kind == "split":
-        changed.hub.split = argument
-    else:
-        changed.source = data.held_out
-    return changed
 
 
 def divided(examples: Sequence[Example], fraction: float) -> tuple[list[Example], list[Example]]:

@@ -7,11 +7,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import ml_collections
+
 from zoo.data.files import find_files
 from zoo.data.hubs import open_hugging_face, open_tfds
-from zoo.data.records import numbered_lines, package
+from zoo.data.records import BATCH, numbered_lines, one_line, package
 from zoo.data.text import TextPolicy
-from zoo.errors import ConfigError, DataError, did_you_mean
+from zoo.errors import ConfigError, DataError, ZooError, did_you_mean
 
 Record = Mapping[str, Any]
 
@@ -134,9 +136,15 @@ def hub_records(argument: str, data: Any, kind: str) -> Table:
     opened = open_hugging_face(argument, data)
 
     def records(policy: TextPolicy) -> Iterator[tuple[str, Record]]:
-        return ((f'"{data.source}": record {number}', record) for number, record in enumerate(opened, 1))
+        try:
+            for number, record in enumerate(opened, 1):
+                yield f'"{data.source}": record {number}', record
+        except ZooError:
+            raise
+        except Exception as error:  # whatever a library of many formats and transports raises
+            raise DataError(f'"{data.source}": {one_line(error)}') from error
 
-    return Table(records, _class_names(opened.features or {}))
+    return Table(records, dict(_class_names(opened.features or {})))
 
 
 def tfds_records(argument: str, data: Any, kind: str) -> Table:
@@ -148,97 +156,42 @@ def tfds_records(argument: str, data: Any, kind: str) -> Table:
     builder, opened = open_tfds(argument, data, ())
 
     def records(policy: TextPolicy) -> Iterator[tuple[str, Record]]:
-        return ((f'"{data.source}": record {number + 1}', opened[number]) for number in range(len(opened)))
+        for start in range(0, len(opened), BATCH):
+            numbers = range(start, min(start + BATCH, len(opened)))
+            for number, record in zip(numbers, opened.__getitems__(list(numbers)), strict=True):
+                yield f'"{data.source}": record {number + 1}', record
 
-    return Table(records, _class_names(builder.info.features))
-
-
-def conll(argument: str, data: Any, kind: str) -> Table:
-    """Words in lines, with columns between tabs or spaces, and an empty line after each sentence: {"words", "tags"}.
-
-    Lines that begin with -DOCSTART- are left out.
-
-    Raises:
-        ConfigError: no such files; a column that there is not.
-    """
-    files = find_files(argument, kind, "train.conll", ("",))
-
-    def records(policy: TextPolicy) -> Iterator[tuple[str, Record]]:
-        for path in files:
-            yield from _sentences(path, data.conll, policy)
-
-    return Table(records)
+    return Table(records, dict(_class_names(builder.info.features)))
 
 
-def _sentences(path: Path, columns: Any, policy: TextPolicy) -> Iterator[tuple[str, Record]]:
-    words, tags, begin, width, whole = [], [], 0, 0, True
-    for number, content, offset in [*numbered_lines(path), (0, b"", 0)]:
-        where = f'"{path}": line {number}'
-        line = policy.decode(content, where, offset)
-        # A byte order mark may stand where files were put together.
-        fields = None if line is None else line.strip("\ufeff\r\n ")
-        if fields is not None and (not fields.strip() or fields.startswith("-DOCSTART-")):
-            if words and whole:
-                yield f'"{path}": line {begin}', {"words": words, "tags": tags}
-            words, tags, whole = [], [], True
+def _class_names(features: Mapping[str, Any], outer: str = "") -> Iterator[tuple[str, tuple[str, ...]]]:
+    for name, feature in features.items():
+        if isinstance(feature, Mapping):
+            yield from _class_names(feature, f"{outer}{name}.")
             continue
-        fields = fields and (fields.split("\t") if "\t" in fields else fields.split())
-        width = width or len(fields or ())
-        if fields and width and not all(-width <= column < width for column in (columns.words, columns.tags)):
-            raise ConfigError(f"data.conll: {where}: there are {width} columns, 0 to {width - 1}, and words={columns.words}, "
-                              f"tags={columns.tags} are asked for")
-        if not fields or len(fields) != width:
-            if fields:
-                policy.leave_out("other number of columns", where, f"{len(fields)} columns, and the first line has {width}")
-            whole = False
-            continue
-        begin = begin if words else number
-        words.append(fields[columns.words])
-        tags.append(fields[columns.tags].strip())
-
-
-def squad(argument: str, data: Any, kind: str) -> Table:
-    """Files as SQuAD has them (Rajpurkar et al. 2016; 2018): {"context", "question", "answers": {"text", "answer_start"}}.
-
-    Raises:
-        ConfigError: no such files.
-    """
-    files = find_files(argument, kind, "train-v1.1.json", (".json",))
-
-    def records(policy: TextPolicy) -> Iterator[tuple[str, Record]]:
-        for path in files:
-            try:
-                articles = json.loads(path.read_bytes())["data"]
-                for article in articles:
-                    for paragraph in article["paragraphs"]:
-                        for question in paragraph["qas"]:
-                            answers = [] if question.get("is_impossible") else question["answers"]
-                            yield f'"{path}": question {question.get("id", question["question"])}', {
-                                "context": paragraph["context"], "question": question["question"],
-                                "answers": {name: [answer[name] for answer in answers] for name in ("text", "answer_start")}}
-            except (ValueError, KeyError, TypeError, RecursionError) as error:
-                raise DataError(f'"{path}": not as SQuAD has it: {type(error).__name__}: {" ".join(str(error).split())[:100]}') from error
-
-    return Table(records)
-
-
-def _class_names(features: Mapping[str, Any]) -> dict[str, tuple[str, ...]]:
-    found = {}
-    for column, feature in features.items():
         inner = getattr(feature, "feature", None)
-        names = getattr(feature, "names", None) or getattr(inner, "names", None)
-        if names:
-            found[column] = tuple(names)
-    return found
+        if names := getattr(feature, "names", None) or getattr(inner, "names", None):
+            yield outer + name, tuple(names)
 
 
+# By what stands before the ":" of `data.source`.
 TABLES: dict[str, Callable[[str, Any, str], Table]] = {
-    "csv": separated, "tsv": separated, "conll": conll, "squad": squad, "jsonl": json_records,
-    "parquet": parquet_records, "hf": hub_records, "tfds": tfds_records}
+    "csv": separated, "tsv": separated, "jsonl": json_records, "parquet": parquet_records, "hf": hub_records, "tfds": tfds_records}
+
+
+def with_held_out(data: Any) -> Any:
+    """The `data` part of a config whose source is what `data.held_out` names: a source, or `split:NAME` of the same."""
+    kind, _, argument = data.held_out.partition(":")
+    changed = ml_collections.ConfigDict(data)
+    if kind == "split":
+        changed.hub.split = argument
+    else:
+        changed.source = data.held_out
+    return changed
 
 
 def value_at(record: Record, column: str, path: str, where: str) -> Any:
-    """What a record has in a column.
+    """What a record has in a column, or inside one: "translation.en" is at "en" of what is at "translation".
 
     Args:
         record: one.
@@ -249,10 +202,21 @@ def value_at(record: Record, column: str, path: str, where: str) -> Any:
     Raises:
         ConfigError: there is no such column, naming those that there are.
     """
-    if column not in record:
-        raise ConfigError(f'{path}: {where}: no column "{column}"{did_you_mean(column, map(str, record))}; there are '
-                          f"{', '.join(map(str, record))}")
-    return record[column]
+    value: Any = record
+    for name in (column,) if column in record else column.split("."):
+        if not isinstance(value, Mapping) or name not in value:
+            there = list(columns_of(record))
+            raise ConfigError(f'{path}: {where}: no column "{column}"{did_you_mean(column, there)}; there are {", ".join(there)}')
+        value = value[name]
+    return value
+
+
+def columns_of(record: Record, outer: str = "") -> Iterator[str]:
+    """The columns of a record, and those inside of them."""
+    for name, value in record.items():
+        yield f"{outer}{name}"
+        if isinstance(value, Mapping):
+            yield from columns_of(value, f"{outer}{name}.")
 
 
 def text_at(record: Record, column: str, path: str, where: str, policy: TextPolicy) -> str | None:

@@ -1,0 +1,61 @@
+"""Translation against the model's own scores of each pair alone."""
+
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from tests.objectives.making import OPENS, TOKEN_BYTES, Made, surprisal
+from zoo.layers.context import Context
+
+TRANSLATION = {"model.architecture": "encoder_decoder", "objective.kind": "translation", "model.num_layers": 1, "data.sequence_length": 8,
+               "data.source": "stdlib:translation"}
+BATCH = {"source": np.array([[1, 2, 3, OPENS, -1, -1], [4, OPENS, -1, -1, -1, -1], [0, 1, 2, 3, 4, OPENS], [-1] * 6]),
+         "targets": np.array([[5, OPENS, -1, -1, -1, -1], [6, 7, 8, 10, 11, OPENS], [1, 1, OPENS, -1, -1, -1], [-1] * 6])}
+
+
+def scores(model, source, inputs):
+    contexts = [Context(jnp.arange(len(part))[None], causal=causal) for part, causal in ((source, False), (inputs, True))]
+    return model.logits(model(source[None], inputs[None], *contexts), contexts[1])[0]
+
+
+def each(made):
+    """Scores and targets of every pair, padding taken away."""
+    for source, targets in zip(BATCH["source"], BATCH["targets"], strict=True):
+        source, targets = source[source >= 0], targets[targets >= 0]
+        if len(targets):
+            yield made.apply(scores, source, np.array([OPENS, *targets[:-1]])), targets
+
+
+@pytest.mark.parametrize("training", [False, True])
+def test_the_loss_is_that_of_every_pair_alone(training):
+    made = Made(TRANSLATION | {"objective.chunk_tokens": 4})
+    loss, sums = made.sums(BATCH, training=training)
+    np.testing.assert_allclose(loss, sum(surprisal(*pair).sum() for pair in each(made)), rtol=1e-5)
+    assert loss == sums["loss"]
+    written = BATCH["targets"][BATCH["targets"] >= 0]
+    assert sums["weight"] == len(written) == 11
+    assert sums["bytes"] == TOKEN_BYTES[written].sum()
+    # Text on both sides, without the ends.
+    assert sums["tokens"] == (3 + 1 + 5) + (1 + 5 + 2)
+
+
+def test_training_smooths_labels_and_reports_without_it():
+    made = Made(TRANSLATION | {"objective.label_smoothing": 0.2})
+    loss, sums = made.sums(BATCH, training=True)
+    plain = sum(surprisal(*pair).sum() for pair in each(made))
+    smoothed = 0.0
+    for logits, targets in each(made):
+        logits = np.asarray(logits, np.float64)
+        surprise = np.log(np.exp(logits).sum(axis=-1, keepdims=True)) - logits
+        smoothed += (0.8 * surprise[np.arange(len(targets)), targets] + 0.2 * surprise.mean(axis=-1)).sum()
+    np.testing.assert_allclose(loss, smoothed, rtol=1e-5)
+    np.testing.assert_allclose(sums["loss"], plain, rtol=1e-5)
+    assert abs(loss - plain) > 0.01
+    evaluated, _ = made.sums(BATCH)
+    np.testing.assert_allclose(evaluated, plain, rtol=1e-5)
+
+
+def test_there_is_no_other_length():
+    made = Made(TRANSLATION | {"model.position.kind": "learned", "model.position.max_length": 8})
+    assert made.objective.too_long(8) is None
+    assert "lengths of their own" in made.objective.too_long(4)
