@@ -6,6 +6,7 @@ import json
 import pytest
 
 from zoo.data.pairs import TextPairs, read_pairs, read_parts
+from zoo.data.tasks import translation
 from zoo.errors import ConfigError, DataError
 
 PAIRS = [("a house", "ein Haus"), ("two dogs run", "zwei Hunde rennen"), ('the "red" cat', "die Katze, rot"), ("où?", "wo?")]
@@ -95,6 +96,13 @@ def test_dates_are_pairs_and_may_be_turned_around(read):
     assert (forth.sources, forth.targets) == (back.targets, back.sources)
     assert len(forth) == 20000
     assert forth.targets[0][4] == "-"
+
+
+def test_dates_have_a_held_out_part_of_their_own(make_config):
+    base = {"model.architecture": "encoder_decoder", "objective.kind": "translation"}
+    parts = read_parts(make_config(base | {"data.source": "stdlib"}).data)
+    made = translation()
+    assert [part.sources for part in parts] == [[record["source"] for record in part] for part in (made.train, made.validation)]
 
 
 def test_files_of_different_lengths_are_refused(read, tmp_path):

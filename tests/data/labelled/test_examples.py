@@ -44,6 +44,15 @@ def test_files_are_read_and_divided(files, name, fields, first):
     assert data.load(made).labels == ("0", "1")
 
 
+def test_a_column_may_lie_inside_of_another(tmp_path):
+    (tmp_path / "a.jsonl").write_text("\n".join(json.dumps({"in": {"text": text, "more": {"label": label}}}) for text, label in SENTENCES))
+    inside = {"data__column": "in.text", "data__label_column": "in.more.label"}
+    examples = read_examples(config(f"jsonl:{tmp_path / 'a.jsonl'}", **inside))
+    assert {(example.text, example.label) for part in (examples.train, examples.held_out) for example in part} == set(SENTENCES)
+    with pytest.raises(ConfigError, match=r'no column "in.txt" .*"in.text"\?\); there are in, in.text, in.more, in.more.label'):
+        read_examples(config(f"jsonl:{tmp_path / 'a.jsonl'}", **inside | {"data__column": "in.txt"}))
+
+
 def test_parquet_and_hugging_face_name_their_classes(tmp_path):
     import datasets
 
