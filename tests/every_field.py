@@ -178,7 +178,7 @@ OTHER = {
     "objective.prefix_length": 5, "objective.mean_span_length": 1.0, "objective.mask_copies": 1, "objective.chunk_tokens": 4,
     "model.head.classes": 5, "model.head.pooling": "mean", "data.second_column": "second", "data.label_column": "other",
     "data.labels": ("c", "b", "a"), "data.held_out": lambda: table("dev"), "data.document_separator": "e",
-    "training.trained_layers": 0, "data.conll.words": 1, "data.stride": 2, "data.column": "reversed", "data.mixture": lambda: mixture(9, 1),
+    "training.trained_layers": 0, "training.eval_lengths": (8,), "data.conll.words": 1, "data.stride": 2, "data.column": "reversed", "data.mixture": lambda: mixture(9, 1),
     "data.hub.split": "test", "data.hub.subset": "other", "data.hub.revision": "0" * 40, "data.hub.folder": "x",
     "data.validation_fraction": 0.3, "data.tokenizer.kind": "characters", "data.tokenizer.vocab_size": 280,
     "data.tokenizer.path": lambda: vocabulary("sheep", "wolves"), "data.sequence_length": 8, "optimizer.clip_norm": 1e-3,
