@@ -152,7 +152,7 @@ NEEDS = {
     "model.head.pooler": ENCODER, "model.head.next_sentence": ENCODER | {"model.head.pooler": True},
     **{field.path: ELMO for field in configs.FIELDS if field.path.startswith("model.elmo.")},
     **{f"objective.{name}": ENCODER for name in ("select_fraction", "mask_fraction", "random_fraction", "mask_copies", "whole_words")},
-    "objective.sampled_softmax": ELMO, "objective.next_sentence": PAIRS, "data.rows": ENCODER,
+    "objective.sampled_softmax": ELMO, "objective.next_sentence": PAIRS, "data.rows": ENCODER | {"data.sequence_length": 160},
     "objective.prefix_length": ENCODER_DECODER, "training.eval_masks": ENCODER,
     **{f"objective.{name}": SPANS for name in ("noise_density", "mean_span_length", "sentinels")},
     "model.head.classes": TASK, "model.head.pooling": TASK, "data.second_column": TASK, "data.label_column": TASK, "data.labels": TASK,
@@ -190,7 +190,7 @@ WITH = {("data.tokenizer.kind", name): {"data.tokenizer.vocab_size": 300} for na
 WITH["data.tokenizer.kind", "file"] = {"data.tokenizer.path": vocabulary}
 WITH["objective.kind", "span"] = SPANS
 WITH |= {("objective.kind", "classification"): TASK, ("objective.kind", "tagging"): WORDS, ("objective.kind", "extraction"): ASKED,
-         ("objective.kind", "regression"): TASK | {"data.column": "second", "data.label_column": "number"}}
+         ("objective.kind", "regression"): TASK | {"data.label_column": "number"}}
 WITH["objective.kind", "denoising"] = {"model.architecture": "encoder_decoder"}
 for name in configs.BY_PATH["model.position.scaling.kind"].choices:
     # At its default of 1 most ways to stretch do nothing.

@@ -13,7 +13,7 @@ import pytest
 from tests.every_field import BASE, BASES, BEFORE, BESIDE, NEEDS, OTHER, WITH, beside, fingerprint, live, other_value, resolve
 from zoo import config as configs
 from zoo.config.fields import UNREAD_BY
-from zoo.errors import ConfigError
+from zoo.errors import ConfigError, DataError
 
 # Fields that are read elsewhere than in the program and the data, with the test that shows their effect.
 READ_BY_THE_LOOP = {
@@ -90,14 +90,18 @@ RECURRENT = tuple(field.path for field in configs.FIELDS if field.path.startswit
 MASKED = tuple(f"objective.{name}" for name in (
     "select_fraction", "mask_fraction", "random_fraction", "mask_copies", "whole_words", "next_sentence"))
 SPANS = tuple(f"objective.{name}" for name in ("noise_density", "mean_span_length", "sentinels"))
+# Of examples with labels, which the bases do not have.
+LABELLED = ("data.labels", "data.conll.words", "data.conll.tags", "data.header", "data.held_out", "data.second_column", "data.label_column",
+            "data.stride", "model.head.classes", "model.head.pooling", "training.trained_layers")
 REFUSED_BY = {
-    "encoder": (*RECURRENT, *SPANS, "model.embedding.shared", "objective.prefix_length", "objective.sampled_softmax"),
+    "encoder": (*RECURRENT, *SPANS, *LABELLED, "training.eval_context", "model.embedding.shared", "objective.prefix_length",
+                "objective.sampled_softmax"),
     "encoder_decoder": (
         *RECURRENT, *MASKED, *SPANS, "model.parallel", "model.layers.pattern", "model.embedding.segments", "model.head.pooler",
         "model.head.next_sentence", "model.attention.window", "model.attention.global_tokens", "model.attention.global_projections",
-        "data.isolate_documents", "objective.sampled_softmax"),
+        "data.isolate_documents", "objective.sampled_softmax", *LABELLED, "data.rows", "training.eval_context", "training.eval_masks"),
     "elmo": (*(field.path for field in TESTED if field.path.startswith(UNREAD_BY["elmo"])), *MASKED, *SPANS,
-             "objective.prefix_length", "data.isolate_documents"),
+             "objective.prefix_length", "data.isolate_documents", *LABELLED, "data.rows", "training.eval_context", "training.eval_masks"),
 }  # fmt: skip
 
 
@@ -131,5 +135,10 @@ def test_every_choice_is_a_program_of_its_own(field):
         if choice == "cudnn":  # Not to be traced without its device.
             continue
         base = next((base for base in BASES.values() if base.get(field.path) == choice), {})
-        seen.setdefault(fingerprint(resolve({**needs, **base, field.path: choice} | WITH.get((field.path, choice), {}))), []).append(choice)
+        config = resolve({**needs, **base, field.path: choice} | WITH.get((field.path, choice), {}))
+        if (field.path, choice) == ("data.bad_text", "error"):
+            with pytest.raises(DataError, match="bad_text to replace or skip"):
+                fingerprint(config)
+        else:
+            seen.setdefault(fingerprint(config), []).append(choice)
     assert all(len(choices) == 1 for choices in seen.values()), seen
