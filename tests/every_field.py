@@ -163,7 +163,7 @@ NEEDS = {
     "model.head.pooler": ENCODER, "model.head.next_sentence": ENCODER | {"model.head.pooler": True},
     **{field.path: ELMO for field in configs.FIELDS if field.path.startswith("model.elmo.")},
     **{f"objective.{name}": ENCODER for name in ("select_fraction", "mask_fraction", "random_fraction", "mask_copies", "whole_words")},
-    "objective.sampled_softmax": ELMO, "objective.next_sentence": PAIRS, "data.rows": ENCODER,
+    "objective.sampled_softmax": ELMO, "objective.next_sentence": PAIRS, "data.rows": ENCODER | {"data.sequence_length": 160},
     "objective.prefix_length": ENCODER_DECODER, "training.eval_masks": ENCODER,
     **{f"objective.{name}": SPANS for name in ("noise_density", "mean_span_length", "sentinels")},
     "model.head.classes": TASK, "model.head.pooling": TASK, "data.second_column": TASK, "data.label_column": TASK, "data.labels": TASK,
@@ -190,7 +190,8 @@ OTHER = {
     "objective.prefix_length": 5, "objective.mean_span_length": 1.0, "objective.mask_copies": 1, "objective.chunk_tokens": 4,
     "model.head.classes": 5, "model.head.pooling": "mean", "data.second_column": "second", "data.label_column": "other",
     "data.labels": ("c", "b", "a"), "data.held_out": lambda: table("dev"), "data.document_separator": "e",
-    "training.trained_layers": 0, "data.conll.words": 1, "data.stride": 2, "data.column": "reversed", "data.mixture": lambda: mixture(9, 1),
+    "training.trained_layers": 0, "training.eval_lengths": (8,),
+    "data.conll.words": 1, "data.stride": 2, "data.column": "reversed", "data.mixture": lambda: mixture(9, 1),
     "data.source_column": "third", "data.target_column": "third", "data.buckets": 1,
     "data.hub.split": "test", "data.hub.subset": "other", "data.hub.revision": "0" * 40, "data.hub.folder": "x",
     "data.validation_fraction": 0.3, "data.tokenizer.kind": "characters", "data.tokenizer.vocab_size": 280,
@@ -202,7 +203,7 @@ WITH = {("data.tokenizer.kind", name): {"data.tokenizer.vocab_size": 300} for na
 WITH["data.tokenizer.kind", "file"] = {"data.tokenizer.path": vocabulary}
 WITH["objective.kind", "span"] = SPANS
 WITH |= {("objective.kind", "classification"): TASK, ("objective.kind", "tagging"): WORDS, ("objective.kind", "extraction"): ASKED,
-         ("objective.kind", "regression"): TASK | {"data.column": "second", "data.label_column": "number"}}
+         ("objective.kind", "regression"): TASK | {"data.label_column": "number"}}
 WITH["objective.kind", "translation"] = TRANSLATION
 WITH["objective.kind", "denoising"] = {"model.architecture": "encoder_decoder"}
 for name in configs.BY_PATH["model.position.scaling.kind"].choices:

@@ -34,7 +34,7 @@ NUMBERS = {
     "schedule.warmup_steps": (0, 2, 9), "mesh.data": (-1, 0, 1, 2), "mesh.fsdp": (1, 2), "mesh.tensor": (1, 2),
 }  # fmt: skip
 TUPLES = {"model.layers.pattern": ((), ("local",), ("local", "global"), ("local", "local", "global")),
-          "data.labels": ((), ("a", "b")),
+          "data.labels": ((), ("a", "b")), "data.mixture": ((), ("0.5*stdlib", "0.5*stdlib")),
           "model.elmo.filters": ((1, 4), (1, 4, 2, 4), (1,), ()), "training.eval_lengths": ((), (8,), (8, 32))}
 # Text is read elsewhere; nothing of it is needed to build a model.
 NOT_DRAWN = ("data.source", "data.tokenizer.kind")

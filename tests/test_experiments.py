@@ -85,4 +85,4 @@ def test_every_arm_trains(name, tmp_path):
         folder = tmp_path / str(number)
         run(smallest(arm.config), folder, lambda line: None)
         assert read_json(folder / "status.json")["state"] == "done"
-        assert all(load_run(folder).final(metric) > 0 for metric in metrics)
+        assert all(load_run(folder).final(metric) >= 0 for metric in metrics)

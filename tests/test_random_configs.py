@@ -12,7 +12,7 @@ from tests.random_configs import random_configs
 from zoo import config as configs
 from zoo import data
 from zoo.analysis import cost
-from zoo.errors import ConfigError
+from zoo.errors import ConfigError, DataError
 from zoo.models.architectures import make_model
 from zoo.models.functional import logical_axes, split
 from zoo.objectives import make_objective
@@ -89,7 +89,7 @@ def test_a_random_config_takes_a_step(text, tmp_path_factory, monkeypatch):
         try:
             resolved = resolve_with_vocabulary(configs.override(config, fixed))
             dataset = data.load(resolved)
-        except ConfigError:
+        except (ConfigError, DataError):  # A share of a short text may be nothing.
             return
         objective = make_objective(resolved, dataset.tokenizer)
         program = make_program(resolved, objective, make_mesh(resolved, jax.devices()[:1]))

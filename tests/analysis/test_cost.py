@@ -8,7 +8,7 @@ import pytest
 
 from zoo import config as configs
 from zoo.analysis import cost
-from zoo.data import make_corruption
+from zoo.data.corruption import make_corruption
 from zoo.data.tokenizers import ByteTokenizer
 from zoo.objectives import make_objective
 from zoo.training.mesh import make_mesh

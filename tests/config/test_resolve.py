@@ -5,6 +5,7 @@ import json
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from zoo.data.labelled.tables import TABLES
 
 from zoo import config as configs
 from zoo.data.sources import SOURCES
@@ -139,7 +140,7 @@ def test_field_table_is_sound():
         assert field.default != configs.AUTO or field.auto
         if field.when:
             chooser = configs.BY_PATH[field.when[0]]
-            names = {*SOURCES, "mixture"} if chooser.path == "data.source" else chooser.choices
+            names = {*SOURCES, *TABLES, "mixture"} if chooser.path == "data.source" else chooser.choices
             assert set(field.when[1]) <= ({True, False} if chooser.kind is bool else set(names))
     assert set(configs.NOT_RESULT_RELEVANT) <= set(configs.BY_PATH)
 

@@ -237,7 +237,8 @@ def test_a_row_of_one_long_word_predicts_nothing():
 def test_a_config_asks_for_them():
     objective = {"kind": "masked", "select_fraction": 0.2, "mask_fraction": 0.8, "random_fraction": 0.1, "mask_copies": 0}
     for whole, rows in ((False, "packed"), (True, "segment_pairs")):
-        config = SimpleNamespace(objective=SimpleNamespace(**objective, whole_words=whole), data=SimpleNamespace(rows=rows))
+        config = SimpleNamespace(objective=SimpleNamespace(**objective, whole_words=whole), data=SimpleNamespace(rows=rows),
+                                 training=SimpleNamespace(eval_masks="as_trained"))
         masking = make_corruption(config, ByteTokenizer())
         assert (masking.joins is not None) == whole
         assert masking.borders == ((256,) if rows == "packed" else (256, 258))

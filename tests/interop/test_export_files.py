@@ -131,14 +131,14 @@ def pairs():
 def test_a_tokenizer_of_ours_gives_the_same_ids_elsewhere(make, kind, tmp_path):
     tokenizer, config = make(), small(**OBJECTIVES[kind])
     assert write_tokenizer(tmp_path, tokenizer, config)
-    model, masked = expressed_tokenizer(tokenizer, config.objective), kind in ("masked", "denoising")
+    model, masked = expressed_tokenizer(tokenizer, config.objective, config.data.rows), kind in ("masked", "pairs", "denoising")
     ids = tokenizer.encode(TEXT).tolist()
     model.encode_special_tokens = True
     assert model.encode(TEXT, add_special_tokens=False).ids == ids
     assert model.decode(ids) == TEXT
     assert model.token_to_id("<|endoftext|>") == tokenizer.document_id
     assert model.token_to_id("[MASK]") == (tokenizer.mask_id if masked else None)
-    assert model.get_vocab_size() == tokenizer.ids_needed(config.objective)
+    assert model.get_vocab_size() == tokenizer.ids_needed(config.objective, config.data.rows)
     if kind == "span":
         last = model.get_vocab_size() - 1
         assert [model.token_to_id(f"<extra_id_{number}>") for number in (0, 1)] == [last, last - 1]

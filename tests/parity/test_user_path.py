@@ -15,7 +15,7 @@ from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 from tests.building import with_values
 from tests.checkpoints_of_others import zoo
 from tests.parity.harness import relative_difference
-from zoo.data import encode_text_file, evaluation_batches
+from zoo.data import Batching, encode_text_file
 from zoo.decoding.generator import Generator
 from zoo.decoding.stopping import stop_table
 from zoo.layers.context import Context
@@ -49,8 +49,8 @@ def published(folder, kind):
 
 def loss_there(model, trained, text):
     """What `eval.py` tells of a text, by the other library's model: nats per token."""
-    stream, total, count = encode_text_file(text, trained.tokenizer, ""), 0.0, 0
-    for batch in evaluation_batches(stream, (32, 8), 32):
+    stream, total, count = encode_text_file(text, trained.tokenizer, trained.config), 0.0, 0
+    for batch in Batching(trained.config, trained.tokenizer).evaluation([stream], 32, limit_batches=0):
         rows = torch.tensor(batch["tokens"], dtype=torch.long)
         with torch.no_grad():
             logits = model(rows[:, :-1].clamp(min=0)).logits

@@ -11,6 +11,7 @@ from small_runs import lines, small
 from tests.every_field import table
 from zoo import config as configs
 from zoo.cli import evaluate as command
+from zoo.cli.main import main
 from zoo.errors import ConfigError
 from zoo.files import read_json
 from zoo.training.restore import load_trained
@@ -81,6 +82,17 @@ def test_the_same_task_goes_on_with_its_classes_and_another_does_not(tuned, tmp_
     assert any("fresh values for classifier" in line for line in said)
     kernels = [load_trained(folder).params["classifier"]["kernel"] for folder in (tuned, tmp_path / "same", tmp_path / "other")]
     assert np.allclose(kernels[0], kernels[1], atol=1e-6)
+
+
+@pytest.mark.parametrize(("command", "message"), [
+    (["generate", "--prompt", "a"], "objective.kind=classification: the run has a head for its task and none for tokens"),
+    (["export", "--out"], "objective.kind=classification has a head for its task, which no class"),
+])
+def test_what_needs_a_head_for_tokens_is_refused_in_a_line(tuned, tmp_path, capsys, command, message):
+    name, *rest = command
+    assert main([name, str(tuned), *rest, *([str(tmp_path / "out")] if name == "export" else [])]) == 2
+    assert message in capsys.readouterr().err
+    assert not (tmp_path / "out").exists()
 
 
 def test_another_body_is_refused_by_name(pretrained, tmp_path):

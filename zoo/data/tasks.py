@@ -3,8 +3,8 @@
 | task | a record | of Python 3.11.7: training / validation |
 | --- | --- | --- |
 | classification | text: a docstring, label: the module it is from (16 largest) | 3,200 / 368 |
-| pairs | text, second: two paragraphs, label: whether they follow each other in a docstring (2) | PAIRS |
-| similarity | text, second: two texts, label: the share of words they have in common, from 0 to 5 | SIMILARITY |
+| pairs | text, second: two paragraphs, label: whether they follow each other in a docstring (2) | 1,718 / 351 |
+| similarity | text, second: two texts, label: the share of words they have in common, from 0 to 5 | 5,683 / 661 |
 | tagging | tokens of a line of code, tags: their kinds (6) | 21,595 / 2,992 |
 | extraction | context: head of a function, question, answer, start | 6,300 / 1,866 |
 | translation | source: a date in words, target: the date as 1992-03-05 | 18,032 / 1,968 |

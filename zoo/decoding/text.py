@@ -11,6 +11,7 @@ import jax
 import numpy as np
 
 from zoo.config import ResolvedConfig
+from zoo.config.fields import TASKS
 from zoo.config.lengths import side_lengths
 from zoo.data.published import SOURCE_FILE
 from zoo.data.tokenizers import Tokenizer
@@ -70,6 +71,9 @@ class TextGenerator:
         self, config: ResolvedConfig, tokenizer: Tokenizer, model: Any, params: Params, stats: Stats,
         source_tokenizer: Tokenizer | None = None,
     ):  # fmt: skip
+        if config.objective.kind in TASKS:
+            raise ConfigError(f"objective.kind={config.objective.kind}: the run has a head for its task and none for tokens, so that it "
+                              "makes no text; eval.py scores it")
         self.tokenizer, self.source_tokenizer, self.objective = tokenizer, source_tokenizer, config.objective
         both, length = config.model.architecture == "encoder_decoder", config.data.sequence_length
         self.trained_length: float = side_lengths(config.objective, length)[1] if both else length

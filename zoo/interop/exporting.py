@@ -12,6 +12,7 @@ import numpy as np
 from zoo import config as configs
 from zoo import data
 from zoo.config import ResolvedConfig
+from zoo.config.fields import TASKS
 from zoo.data.tokenizers import Tokenizer
 from zoo.errors import ConfigError
 from zoo.files import write_json
@@ -73,6 +74,9 @@ def read_run(folder: Path, step: str = "latest", changes: Mapping[str, Any] | No
         raise ConfigError([f"{path} cannot be changed by an export, only {', '.join(IN_TRAINING[:2])}" for path in wrong])
     tokenizer = data.load_tokenizer(folder)
     config = configs.override(configs.load(str(folder / "config.json")), changes or {})
+    if config.objective.kind in TASKS:
+        raise ConfigError(f"{folder}: objective.kind={config.objective.kind} has a head for its task, which no class that is written here "
+                          "has; export the run that it started from")
     config = configs.resolve(config, tokenizer.ids_needed(config.objective, config.data.rows))
     _, params, stats = split(make_model(config))
     device = jax.sharding.SingleDeviceSharding(jax.devices()[0])

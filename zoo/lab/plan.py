@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from zoo import config
+from zoo.config.fields import TASKS
 from zoo.config.lengths import side_lengths
 from zoo.config.scopes import KINDS, SIDES
 from zoo.errors import ConfigError, did_you_mean
