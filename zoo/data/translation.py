@@ -49,6 +49,11 @@ class Pairs:
         return PairBatches(source, target, shapes(data.sequence_length, data.batch_size, data.buckets))
 
     @property
+    def labels(self) -> tuple[str, ...]:
+        """None; texts have no labels."""
+        return ()
+
+    @property
     def train_tokens(self) -> int:
         """Number of tokens to train on, of both sides and without ends, before any is repeated."""
         return _text_tokens(self.training)
