@@ -13,10 +13,11 @@ from zoo.data.pipeline import TrainingBatches
 from zoo.data.rows import Arrays
 from zoo.data.text import TextPolicy
 from zoo.data.tokenizers import Tokenizer, tokenizer_class
+from zoo.data.unlabelled import Unlabelled
 
 
 @dataclass(frozen=True, eq=False)
-class Pairs:
+class Pairs(Unlabelled):
     """Pairs to train on and to hold out, with the batches that a config takes from them.
 
     Both sides end with the token that opens documents, and are held in memory. Pairs of which a side has more than data.sequence_length
@@ -47,11 +48,6 @@ class Pairs:
         data, end = self.config.data, self.tokenizer.document_id
         source, target = (TokenTexts(self.tokenizer.encode_batch(texts), end) for texts in (pairs.sources, pairs.targets))
         return PairBatches(source, target, shapes(data.sequence_length, data.batch_size, data.buckets))
-
-    @property
-    def labels(self) -> tuple[str, ...]:
-        """None; texts have no labels."""
-        return ()
 
     @property
     def train_tokens(self) -> int:
