@@ -29,6 +29,11 @@ def decimals_for(uncertainty: float) -> int:
     return min(5, max(2, places - exponent))
 
 
+def confidence(alpha: float) -> str:
+    """How sure an interval at a level is: `95 %`, `97.9 %`."""
+    return f"{100 * (1 - alpha):.3g} %"
+
+
 def plus_minus(mean: float, sd: float) -> str:
     """`mean ± sd`, or the mean alone where there is no spread to speak of."""
     if not math.isfinite(sd):

@@ -12,7 +12,9 @@ import numpy as np
 
 from zoo.errors import ConfigError
 from zoo.files import read_json
-from zoo.lab.stated import Arm, Contrast, as_dict, as_text, more_is_better, parse_arms, parse_contrast
+from zoo.lab.design import Design
+from zoo.lab.stated import Arm, Contrast, as_dict, as_text, more_is_better, parse_arms, parse_contrast, parse_looks
+from zoo.lab.statistics import ALPHA
 
 STATES = ("done", "running", "preempted", "failed", "diverged", "missing")
 REQUIRED = {"name": str, "metric": str, "arms": list, "runs": list, "seeds": list, "contrasts": list}
@@ -96,6 +98,12 @@ class Sweep:
     size: str = ""
     claim: dict[str, Any] | None = None
     warnings: list[str] = field(default_factory=list)
+    looks: dict[int, float] = field(default_factory=dict)
+
+    @property
+    def alpha(self) -> float:
+        """The level of intervals: 0.05, or where seeds are added until it is decided that of this look."""
+        return Design(self.looks).alpha(len(self.seeds)) if self.looks else ALPHA
 
     def arm(self, name: str) -> Arm:
         return next(arm for arm in self.arms if arm.name == name)
@@ -260,6 +268,7 @@ def load_sweep(folder: str | Path) -> Sweep:
     problems += [f'{path}: arm "{arm}" has more than one run with seed {seed}' for arm, seed in repeated]
     if any(type(seed) is not int for seed in experiment["seeds"]):
         problems.append(f"{path}: seeds need to be integers")
+    looks = parse_looks(experiment.get("looks"), str(path), problems)
     if problems:
         raise ConfigError(problems)
     warnings = experiment.get("warnings")
@@ -268,4 +277,5 @@ def load_sweep(folder: str | Path) -> Sweep:
         question=as_text(experiment.get("question")), size=as_text(experiment.get("size")),
         claim=as_dict(experiment.get("claim")) or None,
         warnings=[str(warning) for warning in warnings] if isinstance(warnings, list) else [],
+        looks=looks,
     )

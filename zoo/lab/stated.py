@@ -97,3 +97,14 @@ def parse_contrast(entry: Any, where: str, arms: list[str], problems: list[str])
     if len(problems) > before:
         return None
     return Contrast(name, sides["a"], sides["b"], rule, float(margin), as_text(entry.get("expected")))
+
+
+def parse_looks(value: Any, where: str, problems: list[str]) -> dict[int, float]:
+    """{number of seeds: level} of a sweep that is judged more than once, from JSON; empty for one that is judged once."""
+    if value is None:
+        return {}
+    entries = as_dict(value).items()
+    if not entries or any(not seeds.isdecimal() or type(level) is not float or not 0 < level < 1 for seeds, level in entries):
+        problems.append(f"{where}: looks need to be levels between 0 and 1 by number of seeds")
+        return {}
+    return {int(seeds): level for seeds, level in entries}
