@@ -7,11 +7,12 @@ part after the colon.
 import math
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from zoo import config
 from zoo.errors import ConfigError, did_you_mean
+from zoo.lab.stages import Prepared
 from zoo.lab.stated import RULES
 
 # Of every run, and of those that also predict the next sentence.
@@ -69,6 +70,9 @@ class Experiment:
         claim: None for a question without one.
         contrasts: the claim, as rules that can fail.
         size: name of the size, for the record.
+        prepare: runs that are trained before the arms that start from them, by name: an arm says `training.start_from=prepared:NAME`
+            and takes the tokenizer with `data.tokenizer.kind=file`, `data.tokenizer.path=prepared:NAME`, as `config.with_body_of` has
+            it. They are no arms, and nothing is judged by them.
 
     Raises:
         ConfigError: one line for everything that is wrong with what is declared.
@@ -83,9 +87,10 @@ class Experiment:
     claim: Claim | None = None
     contrasts: tuple[Contrast, ...] = ()
     size: str = ""
+    prepare: Mapping[str, Prepared] = field(default_factory=dict)
 
     def __post_init__(self):
-        if problems := [*_check_frame(self), *_check_factors(self.factors), *_check_contrasts(self)]:
+        if problems := [*_check_frame(self), *_check_prepared(self.prepare), *_check_factors(self.factors), *_check_contrasts(self)]:
             raise ConfigError(problems)
 
 
@@ -140,6 +145,14 @@ def _check_frame(experiment: Experiment):
     known = METRICS + PAIR_METRICS
     if experiment.metric.partition("@")[0] not in known:
         yield f"metric {experiment.metric!r} is not one of {', '.join(known)}{did_you_mean(experiment.metric, known)}"
+
+
+def _check_prepared(prepare: Mapping[str, Prepared]):
+    for name, stage in prepare.items():
+        if not isinstance(name, str) or not re.fullmatch(r"[A-Za-z0-9_-]{1,60}", name):
+            yield f"prepared run {name!r}: the name is used as a folder name: up to 60 letters, digits and _-"
+        if not isinstance(stage, Prepared):
+            yield f"prepared run {name!r}: expected Prepared(config), got {type(stage).__name__}"
 
 
 def _check_factors(factors: Mapping[str, Mapping[str, Mapping[str, Any]]]):
