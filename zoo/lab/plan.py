@@ -12,7 +12,8 @@ from zoo import config
 from zoo.config.fields import TASKS
 from zoo.config.lengths import side_lengths
 from zoo.errors import ConfigError, did_you_mean
-from zoo.lab.experiment import METRICS, PAIR_METRICS, Experiment, Outcome
+from zoo.lab.experiment import Experiment, Outcome
+from zoo.lab.metrics import base_name, written_by
 from zoo.lab.stages import PREFIX, misfits, named, placed, unknown, vocabulary_of
 from zoo.lab.unequal import warnings
 
@@ -270,10 +271,12 @@ def _absent_metrics(experiment: Experiment, arms: list[Arm]) -> list[str]:
     for where, arm, metric in asked:
         flat = config.flatten(arm.config)
         lengths = flat["training.eval_lengths"]
-        names = METRICS + (PAIR_METRICS if flat["objective.next_sentence"] else ())
+        names = written_by(flat)
         available = [*names, *(f"{name}@{length}" for name in names for length in lengths)]
-        if metric.partition("@")[0] not in names:
+        if metric.partition("@")[0] not in names and base_name(metric).startswith("next_") and "eval/perplexity" in names:
             lines.append(f"{where}: no metric {metric} without objective.next_sentence=true")
+        elif metric.partition("@")[0] not in names:
+            lines.append(f"{where}: no metric {metric} of objective.kind={flat['objective.kind']}, which has {', '.join(names)}")
         elif metric not in available:
             lines.append(f"{where}: no metric {metric}{did_you_mean(metric, available)}; training.eval_lengths is "
                          f"{','.join(map(str, lengths)) or 'empty'}")

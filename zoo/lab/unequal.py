@@ -6,7 +6,9 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from zoo import config
+from zoo.config.fields import TASKS
 from zoo.config.scopes import KINDS, SIDES
+from zoo.lab.metrics import per_token
 
 if TYPE_CHECKING:
     from zoo.lab.experiment import Experiment
@@ -34,7 +36,7 @@ def warnings(experiment: Experiment, arms: list[Arm]) -> list[str]:
         lines.append("arms are scored on samples of other rows (training.eval_batches, data.batch_size and data.sequence_length "
                      "choose them); training.eval_batches=0 scores all of the held-out text")
     tokenizers = {repr(config.flatten(arm.config.data.tokenizer)) for arm in arms}
-    if len(tokenizers) > 1 and experiment.metric.partition("@")[0] != "eval/bits_per_byte":
+    if len(tokenizers) > 1 and per_token(experiment.metric) and not any(arm.config.objective.kind in TASKS for arm in arms):
         lines.append(f"arms differ in their tokenizer: {experiment.metric} counts per token and cannot be compared; "
                      "use eval/bits_per_byte")
     return lines
