@@ -126,19 +126,22 @@ class Pool:
         why = f": {state.reason}" if state.reason else ""
         reason = f"it starts from {needed.name}, which is {'not there' if state.name == 'new' else state.name}{why}"
         try:
-            (self._folder / run.folder).mkdir(exist_ok=True)
+            self._write_config(run)
             write_status(self._folder / run.folder, "failed", run.arm.steps, reason)
         except OSError as error:
             reason = f"{reason}; and that could not be written: {error}"
         self._finish(run, State("failed", read_state(self._folder / run.folder).step, reason))
 
+    def _write_config(self, run: Run) -> None:
+        (self._folder / run.folder).mkdir(exist_ok=True)
+        write_json(self._folder / run.folder / "config.json", config.to_plain(placed(run.config, lambda name: str(self._folder / name))))
+
     def _start(self, run: Run) -> None:
         folder = self._folder / run.folder
         step = read_state(folder).step
         try:
-            folder.mkdir(exist_ok=True)
+            self._write_config(run)
             stamp = _stamp(folder)
-            write_json(folder / "config.json", config.to_plain(placed(run.config, lambda name: str(self._folder / name))))
             with open(folder / "log.txt", "ab") as log:
                 offset = log.tell()
                 # Its own session: a Ctrl-C in the terminal reaches only us, and we pass it on once.
