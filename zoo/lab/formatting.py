@@ -55,14 +55,6 @@ def interval(low: float, high: float) -> str:
     return f"{low:.{decimals}f} to {high:.{decimals}f}"
 
 
-def unit(metric: str) -> str:
-    """Unit of a metric, with a leading space, or an empty string where it has none or none is known."""
-    base = metric.split("@")[0]
-    if base.endswith("loss"):
-        return " nats"
-    return " bits" if base.endswith("bits_per_byte") else ""
-
-
 def count(n: int, noun: str) -> str:
     """`1 seed`, `3 seeds`."""
     return f"{n} {noun}" if n == 1 else f"{n} {noun}s"

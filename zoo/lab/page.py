@@ -19,9 +19,9 @@ from zoo.lab import tables
 from zoo.lab.curves import COLOURS, DARK_COLOURS, DASHES, against_baseline, band, by_length, main_metrics, styles, thin
 from zoo.lab.factors import effects
 from zoo.lab.fairness import doubts
-from zoo.lab.formatting import count, unit
+from zoo.lab.formatting import count
+from zoo.lab.metrics import more_is_better, unit
 from zoo.lab.results import Run, Sweep
-from zoo.lab.stated import more_is_better
 from zoo.lab.tables import escape
 from zoo.lab.verdict import Verdict
 
@@ -130,7 +130,7 @@ def _verdict(sweep: Sweep, verdict: Verdict) -> str:
         body += tables.contrast_table(sweep, verdict) + (
             '<p class="note">Differences are paired by seed. Intervals are Student t intervals, each on its own; that any contrast is '
             f"refuted is corrected for their number (Holm). {_looked(sweep)}Effect: Hedges' g of paired differences. "
-            "A negative difference means that a has the lower loss, or the lower accuracy.</p>")
+            "A negative difference means that a has the lower value, which is the better one of losses and the worse one of scores.</p>")
     title = verdict.overall.capitalize() if verdict.outcomes else "No claim"
     return f'<section class="verdict {kind}" aria-label="verdict"><h2>{escape(title)}</h2>{body}</section>'
 
@@ -209,12 +209,16 @@ def _conditions(sweep: Sweep) -> str:
 def _reproduce(sweep: Sweep) -> str:
     rows = [
         [tables.Cell(run.folder.name), tables.Cell(markup=f"<code>{escape(run.meta['command'])}</code>")]
-        for run in sweep.runs if run.meta.get("command")]
+        for run in (*sweep.prepared, *sweep.runs) if run.meta.get("command")]
     if not rows:
         return ""
     return _section(
         "Running it again", f"<details><summary>The command of {count(len(rows), 'run')}</summary>",
         tables.table("Command of each run", ["run", "command"], rows), "</details>")
+
+
+def _prepared(sweep: Sweep, folder: Path) -> str:
+    return _section("Prepared runs", tables.prepared_table(sweep, folder)) if sweep.prepared else ""
 
 
 def render(sweep: Sweep, verdict: Verdict, folder: Path) -> str:
@@ -237,7 +241,8 @@ def render(sweep: Sweep, verdict: Verdict, folder: Path) -> str:
         _verdict(sweep, verdict), _claim(sweep),
         f'<section class="warnings"><h2>To keep in mind</h2><ul>{warnings}</ul></section>' if warnings else "",
         _curves(sweep), _lengths(sweep), _section("Arms", tables.arms_table(sweep)), _differences(sweep), _factors(sweep),
-        _section("Runs", tables.runs_table(sweep, folder)), _section("Configs", tables.config_table(sweep), config),
+        _prepared(sweep, folder), _section("Runs", tables.runs_table(sweep, folder)),
+        _section("Configs", tables.config_table(sweep), config),
         _conditions(sweep), _reproduce(sweep),
     ])
     page = (

@@ -9,11 +9,6 @@ from zoo.errors import did_you_mean
 RULES = ("superiority", "non_inferiority", "equivalence")
 
 
-def more_is_better(metric: str) -> bool:
-    """Whether the larger value of a metric is the better one: of accuracies, where of losses it is the smaller one."""
-    return metric.partition("@")[0].endswith("accuracy")
-
-
 @dataclass(frozen=True)
 class Arm:
     """One variant. `label` names it by the factors that differ within the sweep."""
@@ -33,7 +28,7 @@ class Side:
 
 @dataclass(frozen=True)
 class Contrast:
-    """A rule stated beforehand about a and b, by a metric of which `more_is_better` says what is better."""
+    """A rule stated beforehand about a and b, by a metric of which `zoo.lab.metrics` says what is better."""
 
     name: str
     a: Side

@@ -14,6 +14,7 @@ from zoo.errors import ConfigError
 from zoo.files import read_json, write_json
 from zoo.lab.plan import Run
 from zoo.lab.progress import read_tail
+from zoo.lab.stages import named, recognised
 
 FINISHED = ("done", "diverged")
 
@@ -77,6 +78,11 @@ def _difference(folder: Path, run: Run) -> str:
         return "holds a run without its config.json" if (folder / "status.json").exists() else ""
     try:
         found = config.resolve(config.load(str(folder / "config.json")))
+        if run.needs:
+            # As written: a tokenizer that is no longer where it was is found elsewhere.
+            written = config.flatten(read_json(folder / "config.json"))
+            started = recognised(written, {needed.folder: needed.folder for needed in run.needs})
+            found = config.resolve(config.override(found, {path: started[path] for path in named(config.from_flat(started))}))
     except ConfigError as error:
         return f"holds a run that cannot be told from its config.json: {error.problems[0]}"
     if config.identity(found) == run.identity:

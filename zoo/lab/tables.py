@@ -14,9 +14,9 @@ import numpy as np
 
 from zoo.lab.curves import against_baseline, by_length, final_values
 from zoo.lab.factors import Effect
-from zoo.lab.formatting import confidence, count, interval, measured, number, plus_minus, unit
+from zoo.lab.formatting import confidence, count, interval, measured, number, plus_minus
+from zoo.lab.metrics import more_is_better, unit
 from zoo.lab.results import STATES, Run, Sweep, differing, flatten
-from zoo.lab.stated import more_is_better
 from zoo.lab.statistics import PairedDifference, holm, spread
 from zoo.lab.verdict import Verdict, rule_text
 
@@ -209,6 +209,17 @@ def runs_table(sweep: Sweep, page_folder: Path) -> str:
         ])
     header = ["run", "arm", "seed", "state", f"final {sweep.metric}", "best", "step", "seconds", "reason"]
     return table("Runs (missing: not started)", header, rows, (2, 4, 5, 6, 7))
+
+
+def prepared_table(sweep: Sweep, page_folder: Path) -> str:
+    """One row per run that others start from."""
+    rows = [
+        [_folder_cell(run, page_folder), Cell(run.arm), numeric(str(run.seed)), state(run.state), numeric(number(run.final("eval/loss"))),
+         numeric(f"{run.step:,}" if run.state != "missing" else "–"), numeric(number(run.seconds, 3)),
+         Cell(str(run.status.get("reason") or "")[:2000])]
+        for run in sweep.prepared]
+    header = ["run", "prepared as", "seed", "state", "final eval/loss", "step", "seconds", "reason"]
+    return table("Runs that others start from (no arms: nothing is judged by them)", header, rows, (2, 4, 5, 6))
 
 
 def config_table(sweep: Sweep) -> str:

@@ -1,7 +1,7 @@
 """From contrasts stated beforehand to a verdict.
 
-With d = a - b of losses, where lower is better, or b - a of accuracies, paired by seed, and its t interval [low, high] at the level of
-the sweep's design, 95 % for one look:
+With d = a - b of losses, where lower is better, or b - a of accuracies and other scores, where higher is, paired by seed, and its t
+interval [low, high] at the level of the sweep's design, 95 % for one look:
 
     superiority      holds if high < -margin,               refuted if low > -margin
     non_inferiority  holds if high < margin,                refuted if low > margin
@@ -11,7 +11,7 @@ and undecided otherwise. The experiment is supported if every contrast holds, no
 less likely than that one does, which needs no correction (an intersection-union test); that any is refuted by chance grows with their
 number, so refutations are corrected by Holm's procedure.
 
-A run that diverged, or that is done without a finite value of the metric, counts as an infinite loss, or as an accuracy
+A run that diverged, or that is done without a finite value of the metric, counts as an infinite loss, or as a score
 of -infinity. Pairs with one infinite side have no place in an interval, so they decide an order only where nothing speaks
 against it: all pairs are infinite on the same side, or the remaining pairs decide by their interval and the infinite ones
 point the same way. A run that failed or has not finished leaves its contrast undecided: dropping it could choose the result.
@@ -21,9 +21,10 @@ import math
 from dataclasses import dataclass, field, replace
 
 from zoo.errors import did_you_mean
-from zoo.lab.formatting import confidence, count, interval, listed, measured, number, unit
+from zoo.lab.formatting import confidence, count, interval, listed, measured, number
+from zoo.lab.metrics import base_name, more_is_better, unit
 from zoo.lab.results import Run, Sweep
-from zoo.lab.stated import Contrast, Side, more_is_better
+from zoo.lab.stated import Contrast, Side
 from zoo.lab.statistics import PairedDifference, holm, paired_difference
 
 MINIMUM_PAIRS = 2
@@ -161,7 +162,7 @@ def judge_contrast(sweep: Sweep, contrast: Contrast) -> Outcome:
     unknown = _unknown_metric(sweep, contrast)
     notes = [
         f"{sweep.arm(side.arm).label} {why} in {len(seeds)} of {count(len(sweep.seeds), 'seed')} "
-        f"(counted as {'the worst accuracy' if more_is_better(side.metric) else 'an infinite loss'})"
+        f"(counted as {'the worst ' + base_name(side.metric) if more_is_better(side.metric) else 'an infinite loss'})"
         for side, infinite in ((contrast.a, infinite_a), (contrast.b, infinite_b))
         for why, seeds in infinite.items() if not unknown
     ]
