@@ -2,6 +2,7 @@
 
 import argparse
 import dataclasses
+import os
 from pathlib import Path
 
 from zoo.errors import ConfigError, Preempted
@@ -12,6 +13,7 @@ own, then the report. Runs that are done are skipped and half-done ones continue
 EPILOG = """examples:
   zoo run experiments/norm_placement.py
   zoo run experiments/norm_placement.py:full --jobs 4
+  zoo run experiments/norm_placement.py --until-decided --most-seeds 8
   zoo run --config=configs/llama.py:tiny --vary model.norm.kind=rmsnorm,layernorm --seeds 3
 
 Ctrl-C asks the runs under way to save and ends; a second Ctrl-C kills them.
@@ -29,6 +31,10 @@ def add_parser(subparsers: argparse._SubParsersAction) -> None:
     parser.add_argument("--name", help="with --config: name of the sweep (default: from the config file and the fields)")
     parser.add_argument("--jobs", metavar="N", type=_positive, default=1, help="runs at once (default: %(default)s)")
     parser.add_argument("--seeds", metavar="N|A,B,...", type=_seeds, help="number of seeds from 0 on, or a list (\"7,\": seed 7)")
+    parser.add_argument("--until-decided", action="store_true",
+                        help="add a seed at a time until the contrasts are decided; the intervals are wider for it, so that all looks "
+                             "together err in at most 5 %%")
+    parser.add_argument("--most-seeds", metavar="N", type=_positive, help="with --until-decided: the most seeds (default: 10)")
     parser.add_argument("--output", metavar="DIR", type=Path, help="the sweep's folder (default: runs/NAME)")
     parser.add_argument("--fresh", action="store_true", help="move an earlier sweep in that folder aside and start anew")
     parser.add_argument("--dry-run", action="store_true", help="check everything, show what would run, write nothing")
@@ -39,14 +45,43 @@ def add_parser(subparsers: argparse._SubParsersAction) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Plans, runs and reports; returns the exit code."""
+    experiment = _experiment(args)
+    folder = args.output or Path("runs") / experiment.name
+    if args.until_decided:
+        return _until_decided(args, experiment, folder)
+    if args.most_seeds:
+        raise ConfigError("--most-seeds goes with --until-decided")
+    return _once(args, experiment, folder)
+
+
+def _until_decided(args: argparse.Namespace, experiment, folder: Path) -> int:
+    """Runs, judges, and adds seeds as long as nothing is decided."""
+    from zoo.lab.looks import plan_looks, with_seeds
+    from zoo.lab.results import load_sweep
+    from zoo.lab.verdict import judge
+
+    if not experiment.contrasts:
+        raise ConfigError("--until-decided: the experiment states no contrast that could be decided")
+    design = plan_looks(Path(os.devnull) if args.fresh else folder, experiment.seeds, args.most_seeds or 10)
+    while True:
+        experiment = dataclasses.replace(experiment, looks=design.levels)
+        code = _once(args, experiment, folder)
+        args.fresh = False
+        following = design.next(len(experiment.seeds))
+        if code or args.dry_run or following is None or judge(load_sweep(folder)).overall != "undecided":
+            return code
+        experiment = dataclasses.replace(experiment, seeds=with_seeds(experiment.seeds, following))
+
+
+def _once(args: argparse.Namespace, experiment, folder: Path) -> int:
+    """Runs an experiment with the seeds that it has."""
     from rich.console import Console
 
     from zoo.lab.display import show_plan
     from zoo.lab.plan import expand
     from zoo.lab.sweep import conflicts, read_state
 
-    plan = expand(_experiment(args))
-    folder = args.output or Path("runs") / plan.experiment.name
+    plan = expand(experiment)
     if folder.exists() and not folder.is_dir():
         raise ConfigError(f"--output {folder} is a file; name a folder")
     if (folder / "status.json").exists():
@@ -65,9 +100,29 @@ def run(args: argparse.Namespace) -> int:
     _prepare_data(plan, read_only=True)
     states = {run.folder: read_state(folder / run.folder) if again else State("new") for run in plan.in_order}
     show_plan(console, plan, states)
+    _show_detectable(console, plan, folder if again else None)
     left = len(plan.pending(lambda run: states[run.folder].finished))
     _say(console, f"dry run: {left} of {len(states)} runs would run, {args.jobs} at once, in {folder}")
     return 0
+
+
+def _show_detectable(console, plan, folder: Path | None) -> None:
+    """Says how small a difference the seeds can show; `folder` is that of an earlier sweep, if there is one."""
+    from zoo.lab.design import Design
+    from zoo.lab.looks import what_seeds_show
+    from zoo.lab.results import load_sweep
+    from zoo.lab.statistics import ALPHA
+
+    experiment = plan.experiment
+    if not experiment.contrasts:
+        return
+    try:
+        earlier = load_sweep(folder) if folder else None
+    except ConfigError:
+        earlier = None
+    seeds = len(experiment.seeds)
+    for line in what_seeds_show(seeds, Design(experiment.looks).alpha(seeds) if experiment.looks else ALPHA, earlier):
+        _say(console, line)
 
 
 def _prepare_data(plan, read_only: bool = False) -> None:
@@ -114,6 +169,7 @@ def _run(args: argparse.Namespace, plan, folder: Path, console) -> int:
             raise ConfigError(problems)
         states = {run.folder: read_state(folder / run.folder) for run in plan.in_order}
         show_plan(console, plan, states)
+        _show_detectable(console, plan, folder)
         write_json(folder / "experiment.json", carried_over(folder, plan.record(), any(state.finished for state in states.values())))
         pending = plan.pending(lambda run: states[run.folder].finished)
         done = len(states) - len(pending)

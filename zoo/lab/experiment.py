@@ -67,6 +67,7 @@ class Experiment:
         claim: None for a question without one.
         contrasts: the claim, as rules that can fail.
         size: name of the size, for the record.
+        looks: {number of seeds: level of the intervals}, where seeds are added until the contrasts are decided; empty for one look.
         prepare: runs that are trained before the arms that start from them, by name: an arm says `training.start_from=prepared:NAME`
             and takes the tokenizer with `data.tokenizer.kind=file`, `data.tokenizer.path=prepared:NAME`, as `config.with_body_of` has
             it. They are no arms, and nothing is judged by them.
@@ -84,6 +85,7 @@ class Experiment:
     claim: Claim | None = None
     contrasts: tuple[Contrast, ...] = ()
     size: str = ""
+    looks: Mapping[int, float] = field(default_factory=dict)
     prepare: Mapping[str, Prepared] = field(default_factory=dict)
 
     def __post_init__(self):

@@ -116,6 +116,7 @@ class Plan:
                 {"folder": run.folder, "name": run.arm.name, "seed": run.seed, "identity": run.identity} for run in self.prepared
             ],
             "seeds": list(experiment.seeds),
+            **({"looks": {str(seeds): level for seeds, level in experiment.looks.items()}} if experiment.looks else {}),
             "contrasts": [
                 {"name": contrast.name, "a": _side(experiment, contrast.a), "b": _side(experiment, contrast.b),
                  "rule": contrast.rule, "margin": float(contrast.margin), "expected": contrast.expected}

@@ -100,7 +100,8 @@ AFTERWARDS = "changed after runs had finished"
 def carried_over(folder: Path, record: dict[str, Any], finished: bool) -> dict[str, Any]:
     """Returns the record of a plan with a lasting warning for everything that decides and was changed when results were there.
 
-    What is expected and by which rule it is judged has to stand before the runs; seeds that are left out afterwards are a choice too.
+    What is expected and by which rule it is judged has to stand before the runs; seeds that are left out, or added to those that were
+    judged, are a choice too.
     """
     try:
         before = read_json(folder / "experiment.json")
@@ -108,6 +109,9 @@ def carried_over(folder: Path, record: dict[str, Any], finished: bool) -> dict[s
         return record
     if not isinstance(before, dict):
         return record
+    if before.get("looks") and not record.get("looks"):
+        # Once seeds are added until it is decided, no later command makes the intervals narrower.
+        record = record | {"looks": before["looks"]}
     warnings = [line for line in before.get("warnings", []) if isinstance(line, str) and AFTERWARDS in line]
     if finished:
         for what in ("metric", "contrasts", "claim"):
@@ -117,6 +121,11 @@ def carried_over(folder: Path, record: dict[str, Any], finished: bool) -> dict[s
             given = [arm.get("name") if isinstance(arm, dict) else arm for arm in before.get(what, [])]
             if left_out := [name for name in given if name not in names]:
                 warnings.append(f"{what} {AFTERWARDS}; left out now: {', '.join(map(str, left_out))}")
+        more = [seed for seed in record["seeds"] if seed not in before.get("seeds", [])]
+        if record["contrasts"] and more and not record.get("looks"):
+            warnings.append(f"seeds {AFTERWARDS}; added: {', '.join(map(str, more))}, which --until-decided would have allowed for")
+        elif before.get("looks") != record.get("looks"):
+            warnings.append(f"looks {AFTERWARDS}: they were not planned before the first")
     return record | {"warnings": [*record["warnings"], *dict.fromkeys(warnings)]}
 
 
