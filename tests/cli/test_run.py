@@ -86,6 +86,85 @@ def test_seeds_can_be_added(zoo, folder):
     assert attempts(folder)["norm=pre,warm-up=0-seed0"] == attempts(folder)["norm=pre,warm-up=0-seed5"] == 1
 
 
+NOISE = {"post": [2.0, 2.9, 2.5, 2.6, 2.6, 2.61, 2.59, 2.6], "pre": [2.0] * 8}
+
+
+@pytest.fixture
+def noise(monkeypatch):
+    """Losses of which three seeds do not tell whether pre-norm is better, and some more do."""
+    monkeypatch.setenv("FAKE_LOSSES", json.dumps({f"norm={norm},warm-up=0-seed{seed}": loss for norm, losses in NOISE.items()
+                                                  for seed, loss in enumerate(losses)}))
+
+
+def test_seeds_are_added_until_it_is_decided(zoo, folder, noise):
+    code, out, err = zoo("norms.py", "--seeds", "3", "--until-decided", "--most-seeds", "8")
+    assert (code, err) == (0, "")
+    record = json.loads((folder / "runs/norms/experiment.json").read_text())
+    seeds = len(record["seeds"])
+    assert 3 < seeds < 8
+    assert list(map(int, record["looks"])) == list(range(3, 9))
+    assert out.count("Undecided:") == seeds - 3
+    assert out.count("Supported:") == 1
+    # The interval is that of the look: wider than one that was looked at once.
+    assert f"({100 * (1 - record['looks'][str(seeds)]):.3g} % interval" in out.rpartition("Supported:")[2]
+    assert set(attempts(folder).values()) == {1}
+    assert not [line for line in record["warnings"] if "after runs" in line]
+    again = zoo("norms.py", "--seeds", str(seeds), "--until-decided", "--most-seeds", "8")
+    assert again[0] == 0
+    assert json.loads((folder / "runs/norms/experiment.json").read_text())["looks"] == record["looks"]
+
+
+def test_the_budget_ends_it_undecided(zoo, folder, noise):
+    code, out, _ = zoo("norms.py", "--seeds", "2", "--until-decided", "--most-seeds", "3")
+    assert code == 0
+    assert len(json.loads((folder / "runs/norms/experiment.json").read_text())["seeds"]) == 3
+    assert out.count("Undecided:") == 2
+
+
+def test_what_this_many_seeds_can_show_is_said_before(zoo, folder, noise):
+    out = zoo("norms.py", "--seeds", "3", "--dry-run")[1]
+    assert "3 seeds show differences from 3.3 standard deviations of paired differences on" in out
+    zoo("norms.py", "--seeds", "3")
+    out = zoo("norms.py", "--seeds", "4", "--dry-run")[1]
+    # The three differences -0, -0.9, -0.5 vary by 0.451; four seeds detect 2.13 times that.
+    assert '"pre wins": they vary by 0.451 nats over the 3 seeds that are done, so differences from 0.96 nats on' in out
+
+
+def test_looks_that_come_too_late_are_told(zoo, folder, noise):
+    def told():
+        lines = json.loads((folder / "runs/norms/experiment.json").read_text())["warnings"]
+        return [line for line in lines if "after runs had finished" in line]
+
+    zoo("norms.py", "--seeds", "2")
+    zoo("norms.py", "--seeds", "3")
+    assert [line.split(";")[0] for line in told()] == ["seeds changed after runs had finished"]
+    zoo("norms.py", "--seeds", "3", "--until-decided", "--most-seeds", "3")
+    assert [line.split()[0] for line in told()] == ["seeds", "looks"]
+
+
+@pytest.mark.parametrize(("arguments", "text"), [
+    (["norms.py", "--seeds", "1", "--until-decided"], "--until-decided begins with 2 seeds or more, got 1"),
+    (["norms.py", "--seeds", "4", "--until-decided", "--most-seeds", "3"], "--most-seeds 3 is fewer than the 4 seeds"),
+    (["norms.py", "--most-seeds", "3"], "--most-seeds goes with --until-decided"),
+    (["--config=small.py", "--seeds", "2", "--until-decided"], "states no contrast"),
+])
+def test_looks_that_cannot_be(zoo, folder, arguments, text):
+    code, _, err = zoo(*arguments)
+    assert code == 2
+    assert text in err
+    assert not (folder / "runs").exists()
+
+
+def test_planned_looks_are_kept(zoo, folder, noise):
+    zoo("norms.py", "--seeds", "2", "--until-decided", "--most-seeds", "3")
+    code, _, err = zoo("norms.py", "--seeds", "2", "--until-decided", "--most-seeds", "5")
+    planned = json.loads((folder / "runs/norms/experiment.json").read_text())["looks"]
+    assert zoo("norms.py", "--seeds", "3")[0] == 0
+    assert json.loads((folder / "runs/norms/experiment.json").read_text())["looks"] == planned
+    assert code == 2
+    assert "were planned for at most 3 seeds" in err
+
+
 def test_a_failed_run_is_told_and_tried_again_next_time(zoo, folder):
     code, out, _ = zoo("norms.py", behaviours={PRE0: ["fail_without_status"]})
     assert code == 1

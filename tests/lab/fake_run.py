@@ -1,7 +1,8 @@
 """A stand-in for the training process, with the same files and exit codes, and what tests of the laboratory share.
 
 As a program, `fake_run.py --config FILE --workdir DIR` does what $FAKE_RUNS, a JSON object {folder: [behaviour of the first
-attempt, of the second, ...]}, says of the folder; the last behaviour repeats, and the default is to finish.
+attempt, of the second, ...]}, says of the folder; the last behaviour repeats, and the default is to finish. $FAKE_LOSSES, {folder: loss},
+says where they end.
 `fake_run.py zoo run ...` is the command line with these stand-ins in place of real runs.
 """
 
@@ -79,6 +80,7 @@ class Child:
                                   "train/loss": 4 - self.step / 100, "train/tokens_per_second": 1234.5}), file=file, flush=True)
             if self.step == STEPS:
                 loss = 2.0 + self.config["seed"] / 100 + (self.config["model"]["norm"]["placement"] == "post")
+                loss = json.loads(os.environ.get("FAKE_LOSSES", "{}")).get(self.folder.name, loss)
                 print(json.dumps({"step": self.step, "eval/loss": loss}), file=file, flush=True)
         (self.folder / "checkpoint").write_text(str(self.step))
 

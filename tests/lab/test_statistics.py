@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
-from zoo.lab.statistics import paired_difference, spread
+from zoo.lab.statistics import holm, interaction, mean_difference, paired_difference, spread
 
 
 @pytest.mark.parametrize("n", [2, 3, 7])
@@ -67,3 +67,51 @@ def test_spread():
     assert found.sd == pytest.approx(np.std([1, 2, 6], ddof=1))
     assert math.isnan(spread([1.0]).sd)
     assert spread([]) is None
+
+
+def test_interval_at_another_level():
+    a, b = {0: 1.0, 1: 2.5, 2: 4.0}, {0: 0.0, 1: 1.0, 2: 2.0}
+    found = paired_difference(a, b, 0.01)
+    bounds = stats.ttest_rel(list(a.values()), list(b.values())).confidence_interval(0.99)
+    np.testing.assert_allclose((found.low, found.high), (bounds.low, bounds.high), rtol=1e-9)
+
+
+def test_one_sided_p_is_scipys():
+    values = [0.3, -0.1, 0.7, 0.2]
+    found = mean_difference(dict(enumerate(values)))
+    for bound, above, side in ((0.1, True, "greater"), (0.5, False, "less")):
+        assert found.tail(bound, above) == pytest.approx(stats.ttest_1samp(values, bound, alternative=side).pvalue)
+    same = mean_difference({0: 1.0, 1: 1.0})
+    assert (same.tail(0.5, True), same.tail(1.5, True), same.tail(1.5, False)) == (0.0, 1.0, 0.0)
+    assert math.isnan(mean_difference({0: 1.0}).tail(0, True))
+
+
+def test_effect_is_hedges_g_of_the_differences():
+    # d = 2 / 1, corrected by 1 - 3 / (4 * 2 - 1).
+    assert mean_difference({0: 1.0, 1: 2.0, 2: 3.0}).effect == pytest.approx(2 * (1 - 3 / 7))
+
+
+def test_bootstrap_begins_at_ten_and_is_the_same_every_time():
+    values = dict(enumerate(np.random.default_rng(1).normal(1, 1, 10)))
+    assert mean_difference({seed: values[seed] for seed in range(9)}).bootstrap() is None
+    found = mean_difference(values)
+    low, high = found.bootstrap()
+    assert (low, high) == mean_difference(values).bootstrap()
+    # The percentile interval leaves out the factor of t, and divides by n where sd divides by n - 1.
+    width = (found.high - found.low) * 1.96 / stats.t.ppf(0.975, 9) * math.sqrt(0.9)
+    assert high - low == pytest.approx(width, rel=0.1)
+
+
+def test_holm_by_hand():
+    # Sorted: 0.01 * 4, 0.015 * 3, 0.02 * 2 below the one before it, 0.5 * 1.
+    assert holm([0.02, 0.01, 0.5, 0.015]) == pytest.approx([0.045, 0.04, 0.5, 0.045])
+    assert holm([0.6, math.nan, 0.7]) == pytest.approx([1.0, math.nan, 1.0], nan_ok=True)
+    assert holm([]) == []
+
+
+def test_interaction_is_the_difference_of_differences():
+    cells = [[{0: 1.0, 1: 2.0}, {0: 2.0, 1: 2.5, 7: 0.0}], [{0: 3.0, 1: 1.0}, {0: 7.0, 1: 9.0}]]
+    found = interaction(cells)
+    assert found.differences == {0: (7 - 2) - (3 - 1), 1: (9 - 2.5) - (1 - 2)}
+    swapped = interaction([list(row) for row in zip(*cells)])
+    assert swapped.differences == found.differences

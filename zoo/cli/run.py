@@ -2,16 +2,18 @@
 
 import argparse
 import dataclasses
+import os
 from pathlib import Path
 
 from zoo.errors import ConfigError, Preempted
 
-DESCRIPTION = """Runs an experiment: every combination of its factors with every seed, each as a process of its own, then
-the report. Runs that are done are skipped and half-done ones continued, so the same command goes on where it was stopped."""
+DESCRIPTION = """Runs an experiment: what it prepares, then every combination of its factors with every seed, each as a process of its
+own, then the report. Runs that are done are skipped and half-done ones continued, so the same command goes on where it was stopped."""
 
 EPILOG = """examples:
   zoo run experiments/norm_placement.py
   zoo run experiments/norm_placement.py:full --jobs 4
+  zoo run experiments/norm_placement.py --until-decided --most-seeds 8
   zoo run --config=configs/llama.py:tiny --vary model.norm.kind=rmsnorm,layernorm --seeds 3
 
 Ctrl-C asks the runs under way to save and ends; a second Ctrl-C kills them.
@@ -29,24 +31,57 @@ def add_parser(subparsers: argparse._SubParsersAction) -> None:
     parser.add_argument("--name", help="with --config: name of the sweep (default: from the config file and the fields)")
     parser.add_argument("--jobs", metavar="N", type=_positive, default=1, help="runs at once (default: %(default)s)")
     parser.add_argument("--seeds", metavar="N|A,B,...", type=_seeds, help="number of seeds from 0 on, or a list (\"7,\": seed 7)")
+    parser.add_argument("--until-decided", action="store_true",
+                        help="add a seed at a time until the contrasts are decided; the intervals are wider for it, so that all looks "
+                             "together err in at most 5 %%")
+    parser.add_argument("--most-seeds", metavar="N", type=_positive, help="with --until-decided: the most seeds (default: 10)")
     parser.add_argument("--output", metavar="DIR", type=Path, help="the sweep's folder (default: runs/NAME)")
     parser.add_argument("--fresh", action="store_true", help="move an earlier sweep in that folder aside and start anew")
     parser.add_argument("--dry-run", action="store_true", help="check everything, show what would run, write nothing")
     parser.add_argument("--set", metavar="PATH=VALUE", dest="changes", action="append", default=[],
-                        help="change a field of the base config, for all arms; --config.PATH=VALUE is the same")
+                        help="change a field of the base config, for all arms, not for what is prepared; --config.PATH=VALUE is the same")
     parser.set_defaults(handler=run, takes_overrides=True)
 
 
 def run(args: argparse.Namespace) -> int:
     """Plans, runs and reports; returns the exit code."""
+    experiment = _experiment(args)
+    folder = args.output or Path("runs") / experiment.name
+    if args.until_decided:
+        return _until_decided(args, experiment, folder)
+    if args.most_seeds:
+        raise ConfigError("--most-seeds goes with --until-decided")
+    return _once(args, experiment, folder)
+
+
+def _until_decided(args: argparse.Namespace, experiment, folder: Path) -> int:
+    """Runs, judges, and adds seeds as long as nothing is decided."""
+    from zoo.lab.looks import plan_looks, with_seeds
+    from zoo.lab.results import load_sweep
+    from zoo.lab.verdict import judge
+
+    if not experiment.contrasts:
+        raise ConfigError("--until-decided: the experiment states no contrast that could be decided")
+    design = plan_looks(Path(os.devnull) if args.fresh else folder, experiment.seeds, args.most_seeds or 10)
+    while True:
+        experiment = dataclasses.replace(experiment, looks=design.levels)
+        code = _once(args, experiment, folder)
+        args.fresh = False
+        following = design.next(len(experiment.seeds))
+        if code or args.dry_run or following is None or judge(load_sweep(folder)).overall != "undecided":
+            return code
+        experiment = dataclasses.replace(experiment, seeds=with_seeds(experiment.seeds, following))
+
+
+def _once(args: argparse.Namespace, experiment, folder: Path) -> int:
+    """Runs an experiment with the seeds that it has."""
     from rich.console import Console
 
     from zoo.lab.display import show_plan
     from zoo.lab.plan import expand
     from zoo.lab.sweep import conflicts, read_state
 
-    plan = expand(_experiment(args))
-    folder = args.output or Path("runs") / plan.experiment.name
+    plan = expand(experiment)
     if folder.exists() and not folder.is_dir():
         raise ConfigError(f"--output {folder} is a file; name a folder")
     if (folder / "status.json").exists():
@@ -55,7 +90,7 @@ def run(args: argparse.Namespace) -> int:
     if not console.is_terminal:
         console.width = 160
     again = folder.exists() and not args.fresh
-    if again and (problems := conflicts(folder, plan.runs)):
+    if again and (problems := conflicts(folder, plan.in_order)):
         raise ConfigError([*problems, f"give another --output, or --fresh to move {folder} aside"])
     if not args.dry_run:
         _prepare_data(plan)
@@ -63,31 +98,54 @@ def run(args: argparse.Namespace) -> int:
     from zoo.lab.sweep import State
 
     _prepare_data(plan, read_only=True)
-    states = {run.folder: read_state(folder / run.folder) if again else State("new") for run in plan.runs}
+    states = {run.folder: read_state(folder / run.folder) if again else State("new") for run in plan.in_order}
     show_plan(console, plan, states)
-    left = sum(not state.finished for state in states.values())
-    _say(console, f"dry run: {left} of {len(plan.runs)} runs would run, {args.jobs} at once, in {folder}")
+    _show_detectable(console, plan, folder if again else None)
+    left = len(plan.pending(lambda run: states[run.folder].finished))
+    _say(console, f"dry run: {left} of {len(states)} runs would run, {args.jobs} at once, in {folder}")
     return 0
+
+
+def _show_detectable(console, plan, folder: Path | None) -> None:
+    """Says how small a difference the seeds can show; `folder` is that of an earlier sweep, if there is one."""
+    from zoo.lab.design import Design
+    from zoo.lab.looks import what_seeds_show
+    from zoo.lab.results import load_sweep
+    from zoo.lab.statistics import ALPHA
+
+    experiment = plan.experiment
+    if not experiment.contrasts:
+        return
+    try:
+        earlier = load_sweep(folder) if folder else None
+    except ConfigError:
+        earlier = None
+    seeds = len(experiment.seeds)
+    for line in what_seeds_show(seeds, Design(experiment.looks).alpha(seeds) if experiment.looks else ALPHA, earlier):
+        _say(console, line)
 
 
 def _prepare_data(plan, read_only: bool = False) -> None:
     """Reads and tokenises each text once, so that bad data is told before any run starts and runs at the same time share the work.
 
-    With `read_only` the texts are read and nothing is kept.
+    With `read_only` the texts are read and nothing is kept. Where the tokenizer is that of a run that is still to be prepared, there is
+    nothing to tokenise with.
     """
     from zoo import config
     from zoo.config.fields import TASKS
-    from zoo.data import load
-    from zoo.data.sources import read_components
+    from zoo.data import load, read
+    from zoo.lab.stages import named
 
     prepared = set()
-    for run in plan.runs:
-        wanted = tuple((path, value) for path, value in config.flatten(run.config).items() if path.startswith("data."))
+    for run in plan.in_order:
+        untrained = "data.tokenizer.path" in named(run.config)
+        # The data of arms with other prepared tokenizers are the same as long as none is there.
+        wanted = tuple((path, value) for path, value in config.flatten(run.config).items() if path.startswith("data.")
+                       and not (untrained and path == "data.tokenizer.path"))
         if wanted not in prepared:
             prepared.add(wanted)
-            if read_only and run.config.objective.kind not in TASKS:
-                for _, documents in read_components(run.config.data):
-                    _ = documents.index
+            if untrained or (read_only and run.config.objective.kind not in TASKS):
+                read(run.config)
             else:
                 load(run.config)
 
@@ -107,16 +165,17 @@ def _run(args: argparse.Namespace, plan, folder: Path, console) -> int:
             lock = SweepLock(folder)
             _say(console, f"the earlier sweep is in {aside}")
         # Once more, now that nobody else can write here.
-        if problems := conflicts(folder, plan.runs):
+        if problems := conflicts(folder, plan.in_order):
             raise ConfigError(problems)
-        states = {run.folder: read_state(folder / run.folder) for run in plan.runs}
+        states = {run.folder: read_state(folder / run.folder) for run in plan.in_order}
         show_plan(console, plan, states)
+        _show_detectable(console, plan, folder)
         write_json(folder / "experiment.json", carried_over(folder, plan.record(), any(state.finished for state in states.values())))
-        pending = [run for run in plan.runs if not states[run.folder].finished]
-        done = len(plan.runs) - len(pending)
+        pending = plan.pending(lambda run: states[run.folder].finished)
+        done = len(states) - len(pending)
         if done:
-            _say(console, f"{done} of {len(plan.runs)} runs were done already")
-        progress = SweepProgress(folder, plan.runs, pending, args.jobs, plan.experiment.metric)
+            _say(console, f"{done} of {len(states)} runs were done already")
+        progress = SweepProgress(folder, plan.in_order, pending, args.jobs, plan.experiment.metric)
         display = (LiveDisplay if console.is_terminal else PlainDisplay)(console, progress)
         pool = Pool(pending, folder, args.jobs, lock, display)
         with display:
@@ -130,14 +189,15 @@ def _finish(plan, folder: Path, console, ends, stopped: bool) -> int:
     """Says what came of the runs, writes the report, and returns the exit code."""
     from zoo.lab.sweep import read_state
 
-    states = {run.folder: ends.get(run.folder) or read_state(folder / run.folder) for run in plan.runs}
-    left = [run for run in plan.runs if not states[run.folder].finished]
+    states = {run.folder: ends.get(run.folder) or read_state(folder / run.folder) for run in plan.in_order}
+    left = plan.pending(lambda run: states[run.folder].finished)
     for run in left:
         if run.folder in ends and not (stopped and states[run.folder].name == "half-done"):
-            _say(console, f"failed: {run.name}: {states[run.folder].reason} (see {folder / run.folder / 'log.txt'})", "red")
+            log = folder / run.folder / "log.txt"
+            _say(console, f"failed: {run.name}: {states[run.folder].reason}" + (f" (see {log})" if log.exists() else ""), "red")
     if stopped and left:
-        done = len(plan.runs) - len(left)
-        raise Preempted(f"stopped: {done} of {len(plan.runs)} runs are done, the others are saved as far as "
+        done = len(states) - len(left)
+        raise Preempted(f"stopped: {done} of {len(states)} runs are done, the others are saved as far as "
                         f"they came in {folder}; the same command (without --fresh) continues them")
     from zoo.lab.report import build_report
     from zoo.lab.results import load_sweep

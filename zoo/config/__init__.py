@@ -10,7 +10,7 @@ from zoo.config.files import (
     parse_overrides,
     split_spec,
 )
-from zoo.config.finetuning import finetuned
+from zoo.config.finetuning import finetuned, with_body_of
 from zoo.config.presets import shrink, sized
 from zoo.config.resolve import (
     ResolvedConfig,
@@ -32,5 +32,5 @@ __all__ = [
     "default", "derivable", "difference", "field_at", "finetuned", "flatten",
     "from_flat", "identity", "import_file", "known_paths", "layer_kind",
     "load", "nest", "override", "parse_argument", "parse_overrides", "parse_value", "resolve", "result_relevant", "shrink", "side",
-    "sized", "split_spec", "to_plain",
+    "sized", "split_spec", "to_plain", "with_body_of",
 ]

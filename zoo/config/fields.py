@@ -70,6 +70,7 @@ RECORDS = ("data.source", ("jsonl", "parquet", "hf", "tfds", "csv", "tsv"))
 TASKS = ("classification", "regression", "tagging", "extraction")
 OF_TOKENS = ("objective.kind", ("causal", "masked", "prefix", "span", "denoising", "translation", "bidirectional"))
 EXTRACTION, CONLL = ("objective.kind", ("extraction",)), ("data.source", ("conll",))
+OF_TEXT = ("objective.kind", tuple(kind for kind in OF_TOKENS[1] if kind != "translation"))
 OF_TASKS, OF_SEQUENCES = ("objective.kind", TASKS), ("objective.kind", ("classification", "regression"))
 TRANSLATION, OF_EXAMPLES = ("objective.kind", ("translation",)), ("objective.kind", (*TASKS, "translation"))
 SPLIT_IN_PARTS, HUB, TFDS = ("data.source", ("hf", "tfds")), ("data.source", ("hf",)), ("data.source", ("tfds",))
@@ -355,7 +356,10 @@ FIELDS: tuple[Field, ...] = (
     Field("data.document_separator", "", str, "string that separates documents in a text file; empty: a file is one document"),
     Field("data.validation_fraction", 0.1, float, "share of the text held out", above=0, maximum=0.9),
     Field("data.training_fraction", 1.0, float,
-          "share of the training part that is read; what is held out stays the same, and so does a trained tokenizer", above=0, maximum=1),
+          "share of the training part that is read; what is held out stays the same, and so does a trained tokenizer", above=0, maximum=1,
+          when=OF_TEXT),
+    Field("data.examples", 0, int, "training examples that are learned from, chosen by their content, so that more hold all of fewer; 0: "
+          "all; what is held out, the labels and a trained tokenizer stay the same", minimum=0, when=OF_TASKS),
     Field("data.tokenizer.kind", "bytes", str, "tokenizer", {
         "bytes": "UTF-8 bytes: 256 ids and one that opens a document",
         "byt5": "UTF-8 bytes after 3 special ids, as ByT5 numbers them",

@@ -8,7 +8,7 @@ import ml_collections
 
 from zoo.config.fields import AUTO, BY_PATH, TASKS
 from zoo.config.files import load, override
-from zoo.config.resolve import default, flatten, from_flat
+from zoo.config.resolve import default, flatten, from_flat, resolve
 from zoo.errors import ConfigError
 
 # A small encoder that a CPU trains in a minute, on data that need no download.
@@ -45,19 +45,37 @@ def finetuned(argument: str, task: Mapping[str, Any], tuned: Mapping[str, Any] |
     if start == "tiny":
         config = override(default(), {**TINY, **task})
     elif start.startswith("from=") and len(start) > len("from="):
-        config = _with_body_of(Path(start.removeprefix("from=")), {**TUNED, **task, **(tuned or {})})
+        config = _with_body_of_run(Path(start.removeprefix("from=")), {**TUNED, **task, **(tuned or {})})
     else:
         raise ConfigError(f"{start!r} is neither tiny nor from=RUN, e.g. from=runs/bert")
     return override(config, dict(option.split("=", 1) for option in options))
 
 
-def _with_body_of(folder: Path, changes: dict[str, Any]) -> ml_collections.ConfigDict:
-    """The model and the tokenizer of a run, its head left out, and that it is started from; rows no longer than its positions."""
+def _with_body_of_run(folder: Path, changes: Mapping[str, Any]) -> ml_collections.ConfigDict:
     if not (folder / "config.json").is_file():
         raise ConfigError(f"from={folder} is not a run: there is no {folder / 'config.json'}")
-    there = flatten(load(str(folder)))
+    return _with_body_of(flatten(load(str(folder))), str(folder), changes)
+
+
+def with_body_of(trained: Mapping[str, Any], start: str, changes: Mapping[str, Any]) -> ml_collections.ConfigDict:
+    """The config of a task for a run that starts from another: with its model, head left out, and its tokenizer.
+
+    Args:
+        trained: the config of the run that it starts from, which need not be there yet.
+        start: the folder of that run; in an experiment `prepared:NAME`.
+        changes: fields of the task, and how it is trained; what BERT is fine-tuned with where they say nothing.
+
+    Raises:
+        ConfigError: `trained` cannot be, or has a body that tasks cannot have.
+    """
+    return _with_body_of(flatten(resolve(trained)), start, {**TUNED, **changes})
+
+
+def _with_body_of(there: Mapping[str, Any], start: str, changes: Mapping[str, Any]) -> ml_collections.ConfigDict:
+    """The model and the tokenizer of a run, its head left out, and that it is started from; rows no longer than its positions."""
+    changes = dict(changes)
     if there["model.architecture"] not in ("encoder", "decoder"):
-        raise ConfigError(f"from={folder}: a task needs an encoder or a decoder, and model.architecture is {there['model.architecture']}")
+        raise ConfigError(f"from={start}: a task needs an encoder or a decoder, and model.architecture is {there['model.architecture']}")
     body = {path: value for path, value in there.items() if path.startswith("model.")}
     body |= {path: BY_PATH[path].default for path in _HEADS}
     if changes["objective.kind"] not in ("classification", "regression"):
@@ -69,5 +87,5 @@ def _with_body_of(folder: Path, changes: dict[str, Any]) -> ml_collections.Confi
     longest = body["model.position.max_length"]
     if longest != AUTO:
         changes["data.sequence_length"] = min(changes["data.sequence_length"], longest)
-    return from_flat({**flatten(default()), **body, **changes, "data.tokenizer.kind": "file", "data.tokenizer.path": str(folder),
-                      "training.start_from": str(folder)})
+    return from_flat({**flatten(default()), **body, **changes, "data.tokenizer.kind": "file", "data.tokenizer.path": start,
+                      "training.start_from": start})

@@ -15,7 +15,8 @@ from zoo.config.fields import TASKS
 from zoo.data import pipeline
 from zoo.data.batching import Batching
 from zoo.data.documents import Documents
-from zoo.data.labelled import LabelledDataset, label_count, load_labelled, training_text
+from zoo.data.labelled import LabelledDataset, label_count, load_labelled, read_task, training_text
+from zoo.data.pairs import read_parts
 from zoo.data.rows import Arrays
 from zoo.data.sources import read_components, read_text_file
 from zoo.data.tokenizers import Tokenizer, load_tokenizer, tokenizer_class
@@ -25,7 +26,7 @@ from zoo.data.unlabelled import Unlabelled
 from zoo.errors import DataError
 
 __all__ = ["Batching", "Dataset", "LabelledDataset", "Pairs", "Stream", "Tokenizer", "encode_text_file", "label_count", "load",
-           "load_pairs", "load_tokenizer", "vocabulary_size", "with_labels"]
+           "load_pairs", "load_tokenizer", "read", "vocabulary_size", "with_labels"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -159,6 +160,17 @@ def load(config: Any) -> Dataset | LabelledDataset | Pairs:
         parts.append(Part(weight, source, train, validation, streams["train"], streams["validation"]))
     batching.check([part.train_stream for part in parts], [part.validation_stream for part in parts])
     return Dataset(tokenizer, batching, tuple(parts))
+
+
+def read(config: Any) -> None:
+    """Reads the sources of a resolved config as far as that needs no tokenizer, and keeps nothing. Raises as `load`."""
+    if config.objective.kind in TASKS:
+        read_task(config)
+    elif config.objective.kind == "translation":
+        read_parts(config.data)
+    else:
+        for _, documents in read_components(config.data):
+            _ = documents.index
 
 
 def vocabulary_size(config: Any) -> int:

@@ -143,4 +143,4 @@ def against_baseline(sweep: Sweep) -> dict[str, PairedDifference]:
     """Final metric of every further arm minus that of the first one, paired by seed."""
     baseline = final_values(sweep, sweep.arms[0].name, sweep.metric)
     return {
-        arm.name: paired_difference(final_values(sweep, arm.name, sweep.metric), baseline) for arm in sweep.arms[1:]}
+        arm.name: paired_difference(final_values(sweep, arm.name, sweep.metric), baseline, sweep.alpha) for arm in sweep.arms[1:]}

@@ -12,7 +12,7 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
-from zoo.lab.plan import Plan, Run
+from zoo.lab.plan import Arm, Plan, Run
 from zoo.lab.progress import RunProgress, SweepProgress
 from zoo.lab.sweep import State
 
@@ -40,7 +40,7 @@ def human(value: float) -> str:
 
 
 def show_plan(console: Console, plan: Plan, states: Mapping[str, State]) -> None:
-    """Prints the question, the claim, the contrasts, the arms with their cost and state, and the warnings.
+    """Prints the question, the claim, the contrasts, what is prepared, the arms with their cost and state, and the warnings.
 
     Args:
         states: the state of every run by its folder.
@@ -55,21 +55,34 @@ def show_plan(console: Console, plan: Plan, states: Mapping[str, State]) -> None
         line(f"Claim {experiment.claim.id}: {experiment.claim.statement} ({experiment.claim.source})")
     for contrast in experiment.contrasts:
         line(f"  expected: {contrast.expected}")
-    table = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 2, 0, 0))
-    for factor in experiment.factors:
-        table.add_column(Text(factor))
-    for name in ("parameters", "FLOPs/token", "tokens", "steps"):
-        table.add_column(name, justify="right", no_wrap=True)
-    table.add_column(f"runs ({len(experiment.seeds)} seeds)" if len(experiment.seeds) > 1 else "run")
-    for arm in plan.arms:
-        of_arm = [states[run.folder] for run in plan.runs if run.arm is arm]
-        table.add_row(*(Text(level) for level in arm.levels.values()), human(arm.parameters["total"]), human(arm.flops_per_token),
-                      human(arm.tokens), f"{arm.steps:,}", Text(_summary(of_arm)))
+    if plan.prepared:
+        prepared = list({run.arm.name: run.arm for run in plan.prepared}.values())
+        console.print()
+        console.print(_table(["prepared first"], [([arm.name], arm, _of(arm, plan.prepared, states)) for arm in prepared]))
     console.print()
-    console.print(table)
+    console.print(_table(list(experiment.factors), [(list(arm.levels.values()), arm, _of(arm, plan.runs, states)) for arm in plan.arms]))
     console.print()
     for warning in plan.warnings:
         line(f"warning: {warning}", "yellow")
+
+
+def _of(arm: Arm, runs: list[Run], states: Mapping[str, State]) -> list[State]:
+    return [states[run.folder] for run in runs if run.arm is arm]
+
+
+def _table(names: list[str], rows: list[tuple[list[str], Arm, list[State]]]) -> Table:
+    """What is trained, what it costs, and how far it is: a row of (what stands below `names`, the arm, the states of its runs)."""
+    table = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 2, 0, 0))
+    for name in names:
+        table.add_column(Text(name))
+    for name in ("parameters", "FLOPs/token", "tokens", "steps"):
+        table.add_column(name, justify="right", no_wrap=True)
+    seeds = max(len(states) for _, _, states in rows)
+    table.add_column(f"runs ({seeds} seeds)" if seeds > 1 else "run")
+    for first, arm, states in rows:
+        table.add_row(*map(Text, first), human(arm.parameters["total"]), human(arm.flops_per_token), human(arm.tokens), f"{arm.steps:,}",
+                      Text(_summary(states)))
+    return table
 
 
 def _summary(states: list[State]) -> str:

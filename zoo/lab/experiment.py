@@ -7,16 +7,14 @@ part after the colon.
 import math
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from zoo import config
 from zoo.errors import ConfigError, did_you_mean
+from zoo.lab.metrics import base_name, is_known, known
+from zoo.lab.stages import Prepared
 from zoo.lab.stated import RULES
-
-# Of every run, and of those that also predict the next sentence.
-METRICS = ("eval/loss", "eval/perplexity", "eval/bits_per_byte")
-PAIR_METRICS = ("eval/next_loss", "eval/next_accuracy")
 
 
 @dataclass(frozen=True)
@@ -38,12 +36,12 @@ class Outcome:
 
 @dataclass(frozen=True)
 class Contrast:
-    """A rule stated before any run about d, paired by seed: a - b of losses, b - a of accuracies, so that below 0 a is the better one.
+    """A rule stated before any run about d, paired by seed: a - b of losses, b - a of scores, so that below 0 a is the better one.
 
     Attributes:
         rule: "superiority" (d below -margin), "non_inferiority" (d below margin) or "equivalence" (|d| below margin);
             `zoo.lab.verdict` says when each holds and when it is refuted.
-        margin: in the unit of the metric, nats per token for losses, a share for accuracies.
+        margin: in the unit of the metric (`zoo.lab.metrics`): nats per token or label for losses, a share for accuracies.
         expected: what the claim predicts, in words.
     """
 
@@ -65,10 +63,14 @@ class Experiment:
         factors: factor -> level -> flat overrides of `base`. The arms are the full product in this order; plots give the
             first factor to the colour and the second to the dash. `levels` writes the common case of a single field.
         seeds: every arm runs once with each.
-        metric: what the arms are compared by; of losses less is better, of accuracies more.
+        metric: what the arms are compared by; of losses less is better, of accuracies and other scores more (`zoo.lab.metrics`).
         claim: None for a question without one.
         contrasts: the claim, as rules that can fail.
         size: name of the size, for the record.
+        looks: {number of seeds: level of the intervals}, where seeds are added until the contrasts are decided; empty for one look.
+        prepare: runs that are trained before the arms that start from them, by name: an arm says `training.start_from=prepared:NAME`
+            and takes the tokenizer with `data.tokenizer.kind=file`, `data.tokenizer.path=prepared:NAME`, as `config.with_body_of` has
+            it. They are no arms, and nothing is judged by them.
 
     Raises:
         ConfigError: one line for everything that is wrong with what is declared.
@@ -83,9 +85,11 @@ class Experiment:
     claim: Claim | None = None
     contrasts: tuple[Contrast, ...] = ()
     size: str = ""
+    looks: Mapping[int, float] = field(default_factory=dict)
+    prepare: Mapping[str, Prepared] = field(default_factory=dict)
 
     def __post_init__(self):
-        if problems := [*_check_frame(self), *_check_factors(self.factors), *_check_contrasts(self)]:
+        if problems := [*_check_frame(self), *_check_prepared(self.prepare), *_check_factors(self.factors), *_check_contrasts(self)]:
             raise ConfigError(problems)
 
 
@@ -137,9 +141,16 @@ def _check_frame(experiment: Experiment):
             yield f"seeds: {seed!r} is not a whole number from 0 on"
         elif experiment.seeds.count(seed) > 1:
             yield f"seeds: {seed} is given more than once"
-    known = METRICS + PAIR_METRICS
-    if experiment.metric.partition("@")[0] not in known:
-        yield f"metric {experiment.metric!r} is not one of {', '.join(known)}{did_you_mean(experiment.metric, known)}"
+    if not is_known(experiment.metric):
+        yield f"metric {experiment.metric!r} is not one of {', '.join(known())}{did_you_mean(experiment.metric, known())}"
+
+
+def _check_prepared(prepare: Mapping[str, Prepared]):
+    for name, stage in prepare.items():
+        if not isinstance(name, str) or not re.fullmatch(r"[A-Za-z0-9_-]{1,60}", name):
+            yield f"prepared run {name!r}: the name is used as a folder name: up to 60 letters, digits and _-"
+        if not isinstance(stage, Prepared):
+            yield f"prepared run {name!r}: expected Prepared(config), got {type(stage).__name__}"
 
 
 def _check_factors(factors: Mapping[str, Mapping[str, Mapping[str, Any]]]):
@@ -185,10 +196,10 @@ def _check_contrasts(experiment: Experiment):
             if missing := [factor for factor in experiment.factors if factor not in outcome.levels]:
                 yield f"{where}, side {side}: names more than one arm; give a level of {', '.join(missing)} too"
             metric = outcome.metric or experiment.metric
-            if metric.partition("@")[0] not in METRICS + PAIR_METRICS:
-                yield f"{where}, side {side}: unknown metric {metric!r}{did_you_mean(metric, METRICS + PAIR_METRICS)}"
-        kinds = [(side.metric or experiment.metric).partition("@")[0] for side in (contrast.a, contrast.b)]
+            if not is_known(metric):
+                yield f"{where}, side {side}: unknown metric {metric!r}{did_you_mean(metric, known())}"
+        kinds = [base_name(side.metric or experiment.metric) for side in (contrast.a, contrast.b)]
         if kinds[0] != kinds[1]:
-            yield f"{where}: {kinds[0]} and {kinds[1]} are two things and have no difference"
+            yield f"{where}: eval/{kinds[0]} and eval/{kinds[1]} are two things and have no difference"
         if dict(contrast.a.levels) == dict(contrast.b.levels) and contrast.a.metric == contrast.b.metric:
             yield f"{where}: both sides are the same"

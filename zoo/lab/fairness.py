@@ -25,6 +25,9 @@ def doubts(sweep: Sweep) -> list[str]:
         runs = [run for run in sweep.runs if run.state == state]
         if runs:
             found.append(f"{count(len(runs), 'run')} {text}: {listed([run.folder.name for run in runs])}")
+    if undone := [run for run in sweep.prepared if run.state != "done"]:
+        found.append(f"{count(len(undone), 'prepared run')} not done, and what starts from there cannot start: "
+                     f"{listed([f'{run.folder.name} ({run.state})' for run in undone])}")
     described = [run for run in sweep.runs if run.meta]
     found += [
         f"the runs were made with different {words}: their differences may not come from the arms alone"

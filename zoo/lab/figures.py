@@ -13,7 +13,7 @@ from matplotlib.lines import Line2D
 from matplotlib.ticker import FixedLocator, NullFormatter, NullLocator
 
 from zoo.lab.curves import COLOURS, against_baseline, band, by_length, main_metrics, styles
-from zoo.lab.formatting import unit
+from zoo.lab.metrics import unit
 from zoo.lab.results import Sweep
 
 LINE_STYLES = ("-", (0, (6, 3)), (0, (1, 2)), (0, (6, 2, 1, 2)), (0, (10, 3)), (0, (10, 2, 1, 2)))

@@ -29,6 +29,11 @@ def decimals_for(uncertainty: float) -> int:
     return min(5, max(2, places - exponent))
 
 
+def confidence(alpha: float) -> str:
+    """How sure an interval at a level is: `95 %`, `97.9 %`."""
+    return f"{100 * (1 - alpha):.3g} %"
+
+
 def plus_minus(mean: float, sd: float) -> str:
     """`mean ± sd`, or the mean alone where there is no spread to speak of."""
     if not math.isfinite(sd):
@@ -48,14 +53,6 @@ def interval(low: float, high: float) -> str:
         return "–"
     decimals = decimals_for((high - low) / 2)
     return f"{low:.{decimals}f} to {high:.{decimals}f}"
-
-
-def unit(metric: str) -> str:
-    """Unit of a metric, with a leading space, or an empty string where it has none or none is known."""
-    base = metric.split("@")[0]
-    if base.endswith("loss"):
-        return " nats"
-    return " bits" if base.endswith("bits_per_byte") else ""
 
 
 def count(n: int, noun: str) -> str:

@@ -17,10 +17,11 @@ from plotly.offline import get_plotlyjs
 
 from zoo.lab import tables
 from zoo.lab.curves import COLOURS, DARK_COLOURS, DASHES, against_baseline, band, by_length, main_metrics, styles, thin
+from zoo.lab.factors import effects
 from zoo.lab.fairness import doubts
-from zoo.lab.formatting import count, unit
+from zoo.lab.formatting import count
+from zoo.lab.metrics import more_is_better, unit
 from zoo.lab.results import Run, Sweep
-from zoo.lab.stated import more_is_better
 from zoo.lab.tables import escape
 from zoo.lab.verdict import Verdict
 
@@ -127,8 +128,9 @@ def _verdict(sweep: Sweep, verdict: Verdict) -> str:
     body = f"<p>{escape(verdict.paragraph.removeprefix(verdict.overall.capitalize() + ': '))}</p>"
     if verdict.outcomes:
         body += tables.contrast_table(sweep, verdict) + (
-            '<p class="note">Differences are paired by seed. Intervals are Student t intervals, each at 95 % on its own. '
-            "A negative difference means that a has the lower loss, or the lower accuracy.</p>")
+            '<p class="note">Differences are paired by seed. Intervals are Student t intervals, each on its own; that any contrast is '
+            f"refuted is corrected for their number (Holm). {_looked(sweep)}Effect: Hedges' g of paired differences. "
+            "A negative difference means that a has the lower value, which is the better one of losses and the worse one of scores.</p>")
     title = verdict.overall.capitalize() if verdict.outcomes else "No claim"
     return f'<section class="verdict {kind}" aria-label="verdict"><h2>{escape(title)}</h2>{body}</section>'
 
@@ -162,6 +164,24 @@ def _lengths(sweep: Sweep) -> str:
         tables.lengths_table(sweep))
 
 
+def _looked(sweep: Sweep) -> str:
+    if not sweep.looks:
+        return ""
+    return (f"Seeds were added until it was decided, {min(sweep.looks)} to at most {max(sweep.looks)}; the intervals are wider for it, so "
+            "that all looks together err in at most 5 %. ")
+
+
+def _factors(sweep: Sweep) -> str:
+    found = effects(sweep)
+    if not any(effect.difference.n for effect in found):
+        return ""
+    return _section(
+        "Factors",
+        '<p class="note">A main effect is the mean difference that a level makes over all levels of the other factors; an interaction is '
+        "how far the difference that one factor makes differs between two levels of the other. Both are paired by seed.</p>",
+        tables.effects_table(sweep, found))
+
+
 def _differences(sweep: Sweep) -> str:
     if len(sweep.arms) < 2:
         return ""
@@ -172,9 +192,9 @@ def _differences(sweep: Sweep) -> str:
     better = "Right" if more_is_better(sweep.metric) else "Left"
     return _section(
         "Differences from the baseline",
-        f'<p class="note">Baseline: {baseline}. Diamond: mean difference over paired seeds; line: 95 % t interval; dots: '
+        f'<p class="note">Baseline: {baseline}. Diamond: mean difference over paired seeds; line: t interval; dots: '
         f"single seeds. {better} of zero is better than the baseline. These comparisons are a description, not a test stated "
-        "beforehand, and are not corrected for their number.</p>",
+        "beforehand; their intervals stand alone, p (Holm) is corrected for their number.</p>",
         _plot("differences", "differences from the baseline"), tables.differences_table(sweep))
 
 
@@ -189,12 +209,16 @@ def _conditions(sweep: Sweep) -> str:
 def _reproduce(sweep: Sweep) -> str:
     rows = [
         [tables.Cell(run.folder.name), tables.Cell(markup=f"<code>{escape(run.meta['command'])}</code>")]
-        for run in sweep.runs if run.meta.get("command")]
+        for run in (*sweep.prepared, *sweep.runs) if run.meta.get("command")]
     if not rows:
         return ""
     return _section(
         "Running it again", f"<details><summary>The command of {count(len(rows), 'run')}</summary>",
         tables.table("Command of each run", ["run", "command"], rows), "</details>")
+
+
+def _prepared(sweep: Sweep, folder: Path) -> str:
+    return _section("Prepared runs", tables.prepared_table(sweep, folder)) if sweep.prepared else ""
 
 
 def render(sweep: Sweep, verdict: Verdict, folder: Path) -> str:
@@ -216,8 +240,9 @@ def render(sweep: Sweep, verdict: Verdict, folder: Path) -> str:
         f'<p class="soft">{escape(tables.summary(sweep))}</p>',
         _verdict(sweep, verdict), _claim(sweep),
         f'<section class="warnings"><h2>To keep in mind</h2><ul>{warnings}</ul></section>' if warnings else "",
-        _curves(sweep), _lengths(sweep), _section("Arms", tables.arms_table(sweep)), _differences(sweep),
-        _section("Runs", tables.runs_table(sweep, folder)), _section("Configs", tables.config_table(sweep), config),
+        _curves(sweep), _lengths(sweep), _section("Arms", tables.arms_table(sweep)), _differences(sweep), _factors(sweep),
+        _prepared(sweep, folder), _section("Runs", tables.runs_table(sweep, folder)),
+        _section("Configs", tables.config_table(sweep), config),
         _conditions(sweep), _reproduce(sweep),
     ])
     page = (

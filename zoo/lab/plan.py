@@ -5,22 +5,22 @@ import itertools
 import re
 from collections import Counter
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from zoo import config
 from zoo.config.fields import TASKS
 from zoo.config.lengths import side_lengths
-from zoo.config.scopes import KINDS, SIDES
 from zoo.errors import ConfigError, did_you_mean
-from zoo.lab.experiment import METRICS, PAIR_METRICS, Experiment, Outcome
-
-TOLERANCE = 0.01
+from zoo.lab.experiment import Experiment, Outcome
+from zoo.lab.metrics import base_name, written_by
+from zoo.lab.stages import PREFIX, misfits, named, placed, unknown, vocabulary_of
+from zoo.lab.unequal import warnings
 
 
 @dataclass(frozen=True)
 class Arm:
-    """One variant: a level of every factor. `config` is resolved, with the first seed."""
+    """One variant: a level of every factor; or a run that is prepared, without levels. `config` is resolved, with the first seed."""
 
     name: str
     levels: dict[str, str]
@@ -45,13 +45,20 @@ class Arm:
 
 @dataclass(frozen=True)
 class Run:
-    """One arm with one seed. `folder` is the name of its folder inside the sweep's."""
+    """One arm with one seed.
+
+    Attributes:
+        folder: name of its folder inside the sweep's.
+        config: resolved; runs that it starts from are named as in `zoo.lab.stages`.
+        needs: those runs.
+    """
 
     folder: str
     arm: Arm
     seed: int
     identity: str
     config: config.ResolvedConfig
+    needs: tuple["Run", ...] = ()
 
     @property
     def name(self) -> str:
@@ -60,13 +67,31 @@ class Run:
 
 @dataclass(frozen=True)
 class Plan:
-    """Everything that will run, in order: every arm with the first seed, then with the second, so that a sweep that is stopped
-    early can be compared all the same."""
+    """Everything that will run.
+
+    Attributes:
+        runs: those of the arms: every arm with the first seed, then with the second.
+        prepared: those that they start from, likewise.
+    """
 
     experiment: Experiment
     arms: list[Arm]
     runs: list[Run]
     warnings: list[str]
+    prepared: list[Run] = field(default_factory=list)
+
+    @property
+    def in_order(self) -> list[Run]:
+        """All runs, seed by seed, so that a sweep that is stopped early can be compared all the same; of a seed what is prepared first."""
+        return sorted([*self.prepared, *self.runs], key=lambda run: self.experiment.seeds.index(run.seed))
+
+    def pending(self, finished: Callable[[Run], bool]) -> list[Run]:
+        """What is left to run, in order: runs of arms that are not finished, and of what is prepared those that one of these needs."""
+        wanted = {run.folder for run in self.runs if not finished(run)}
+        for run in reversed([*self.prepared, *self.runs]):
+            if run.folder in wanted:
+                wanted |= {needed.folder for needed in run.needs if not finished(needed)}
+        return [run for run in self.in_order if run.folder in wanted]
 
     def record(self) -> dict[str, Any]:
         """The content of experiment.json."""
@@ -87,7 +112,11 @@ class Plan:
             "runs": [
                 {"folder": run.folder, "arm": run.arm.name, "seed": run.seed, "identity": run.identity} for run in self.runs
             ],
+            "prepared": [
+                {"folder": run.folder, "name": run.arm.name, "seed": run.seed, "identity": run.identity} for run in self.prepared
+            ],
             "seeds": list(experiment.seeds),
+            **({"looks": {str(seeds): level for seeds, level in experiment.looks.items()}} if experiment.looks else {}),
             "contrasts": [
                 {"name": contrast.name, "a": _side(experiment, contrast.a), "b": _side(experiment, contrast.b),
                  "rule": contrast.rule, "margin": float(contrast.margin), "expected": contrast.expected}
@@ -98,34 +127,67 @@ class Plan:
 
 
 def expand(experiment: Experiment) -> Plan:
-    """Expands an experiment and checks every arm.
+    """Expands an experiment and checks every arm, and every run that is prepared for them.
 
     Raises:
         ConfigError: with the problems of all arms at once: configs that cannot be, two arms that are the same run, contrasts
-            on metrics that an arm will not have.
+            on metrics that an arm will not have, parameters that an arm cannot start from.
     """
+    vocabulary: dict[str, int] = {}
+    prepared, wrong = _prepared(experiment, vocabulary)
     problems: dict[str, list[str]] = {}
     arms = []
-    vocabulary: dict[str, int] = {}
     products = [dict(zip(experiment.factors, chosen)) for chosen in itertools.product(*experiment.factors.values())]
     for chosen in products:
         name = _arm_name(chosen) or experiment.name
         changes = {path: value for factor, level in chosen.items() for path, value in experiment.factors[factor][level].items()}
         try:
-            resolved = _resolve(config.override(experiment.base, {**changes, "seed": experiment.seeds[0]}), vocabulary)
-            cost = _cost(resolved)
+            arm = _arm(experiment, name, config.override(experiment.base, changes), prepared, vocabulary)
         except ConfigError as error:
             problems[name] = error.problems
             continue
-        # What is recorded has the type of the field: a level may be written as text.
-        flat = config.flatten(resolved)
-        overrides = {path: list(flat[path]) if isinstance(flat[path], tuple) else flat[path] for path in changes}
-        arms.append(Arm(name, chosen, overrides, resolved, dict(cost.parameters), float(cost.flops_per_token)))
-    if problems:
-        raise ConfigError(_per_arm(problems, len(products)))
-    if wrong := [*_twins(arms), *_absent_metrics(experiment, arms)]:
+        if arm is not None:
+            # What is recorded has the type of the field: a level may be written as text.
+            flat = config.flatten(arm.config)
+            overrides = {path: list(flat[path]) if isinstance(flat[path], tuple) else flat[path] for path in changes}
+            arms.append(replace(arm, levels=chosen, overrides=overrides))
+    if wrong or problems:
+        raise ConfigError([*wrong, *_per_arm(problems, len(products))])
+    if wrong := [*_idle(prepared, arms), *_twins(arms), *_absent_metrics(experiment, arms)]:
         raise ConfigError(wrong)
-    return Plan(experiment, arms, _runs(experiment, arms), _warnings(experiment, arms))
+    first, runs = _runs(experiment, prepared, arms)
+    return Plan(experiment, arms, runs, warnings(experiment, arms), first)
+
+
+def _prepared(experiment: Experiment, vocabulary: dict[str, int]) -> tuple[dict[str, Arm | None], list[str]]:
+    """The runs to prepare, None for one with problems, and those problems. One may start from another that stands before it."""
+    prepared: dict[str, Arm | None] = {}
+    problems = []
+    for name, stage in experiment.prepare.items():
+        try:
+            prepared[name] = _arm(experiment, name, stage.config, dict(prepared), vocabulary)
+        except ConfigError as error:
+            prepared[name] = None
+            problems += [f'prepared run "{name}": {line}' for line in error.problems]
+    return prepared, problems
+
+
+def _arm(
+    experiment: Experiment, name: str, settings: Mapping[str, Any], prepared: Mapping[str, Arm | None], vocabulary: dict[str, int]
+) -> Arm | None:
+    """Resolves an arm and counts its cost; None where it starts from a prepared run that has problems itself."""
+    unresolved = config.override(settings, {"seed": experiment.seeds[0]})
+    if lines := unknown(unresolved, prepared):
+        raise ConfigError(lines)
+    if any(prepared[needed] is None for needed in named(unresolved).values()):
+        config.resolve(unresolved)
+        return None
+    there = {other: arm.config for other, arm in prepared.items() if arm is not None}
+    resolved = _resolve(unresolved, vocabulary_of(unresolved, there), vocabulary)
+    if lines := list(misfits(resolved, there)):
+        raise ConfigError(lines)
+    cost = _cost(resolved)
+    return Arm(name, {}, {}, resolved, dict(cost.parameters), float(cost.flops_per_token))
 
 
 def _arm_name(chosen: Mapping[str, str]) -> str:
@@ -137,9 +199,9 @@ def _side(experiment: Experiment, outcome: Outcome) -> dict[str, str]:
             "metric": outcome.metric or experiment.metric}
 
 
-def _resolve(unresolved: Mapping[str, Any], vocabulary: dict[str, int]) -> config.ResolvedConfig:
+def _resolve(unresolved: Mapping[str, Any], vocab_size: int | None, vocabulary: dict[str, int]) -> config.ResolvedConfig:
     """Resolves a config; a vocabulary that only the data tell is read once per data config."""
-    resolved = config.resolve(unresolved)
+    resolved = config.resolve(unresolved, vocab_size)
     known = resolved.model.vocab_size != config.AUTO
     if known and resolved.objective.kind not in TASKS:
         return resolved
@@ -210,10 +272,12 @@ def _absent_metrics(experiment: Experiment, arms: list[Arm]) -> list[str]:
     for where, arm, metric in asked:
         flat = config.flatten(arm.config)
         lengths = flat["training.eval_lengths"]
-        names = METRICS + (PAIR_METRICS if flat["objective.next_sentence"] else ())
+        names = written_by(flat)
         available = [*names, *(f"{name}@{length}" for name in names for length in lengths)]
-        if metric.partition("@")[0] not in names:
+        if metric.partition("@")[0] not in names and base_name(metric).startswith("next_") and "eval/perplexity" in names:
             lines.append(f"{where}: no metric {metric} without objective.next_sentence=true")
+        elif metric.partition("@")[0] not in names:
+            lines.append(f"{where}: no metric {metric} of objective.kind={flat['objective.kind']}, which has {', '.join(names)}")
         elif metric not in available:
             lines.append(f"{where}: no metric {metric}{did_you_mean(metric, available)}; training.eval_lengths is "
                          f"{','.join(map(str, lengths)) or 'empty'}")
@@ -233,15 +297,42 @@ def _longest(resolved: config.ResolvedConfig, length: int) -> int | None:
     return min(ends, default=None)
 
 
-def _runs(experiment: Experiment, arms: list[Arm]) -> list[Run]:
+def _idle(prepared: Mapping[str, Arm], arms: list[Arm]) -> list[str]:
+    """Prepared runs that nothing starts from, and such as are one and the same."""
+    needed = {name for arm in (*arms, *prepared.values()) for name in named(arm.config).values()}
+    lines = [f'prepared run "{name}": no arm starts from it' for name in prepared if name not in needed]
+    first: dict[str, str] = {}
+    for name, arm in prepared.items():
+        twin = first.setdefault(config.identity(arm.config), name)
+        lines += [f'prepared runs "{twin}" and "{name}" are the same run'] if twin != name else []
+    return lines
+
+
+def _runs(experiment: Experiment, prepared: Mapping[str, Arm], arms: list[Arm]) -> tuple[list[Run], list[Run]]:
+    """(the runs to prepare, those of the arms)."""
+    first: dict[str, Run] = {}
     runs = []
-    for seed, arm in itertools.product(experiment.seeds, arms):
-        # Nothing is derived from the seed, so the resolved arm with another seed is resolved.
-        resolved = config.resolve(config.override(arm.config, {"seed": seed}))
-        runs.append(Run(_folder_name(f"{arm.name}-seed{seed}"), arm, seed, config.identity(resolved), resolved))
+    for seed in experiment.seeds:
+        here: dict[str, Run] = {}
+        for name, arm in prepared.items():
+            once = experiment.prepare[name].once
+            made = _run(name if once else f"{name}-seed{seed}", arm, experiment.seeds[0] if once else seed, here)
+            # Its identity in the name is what makes it a part of the identity of what starts from it.
+            made = replace(made, folder=f"{made.folder}-{made.identity}")
+            here[name] = first.setdefault(made.folder, made)
+        runs += [_run(f"{arm.name}-seed{seed}", arm, seed, here) for arm in arms]
     # Folders are compared without case: some file systems do.
     shared = {name for name, count in Counter(run.folder.lower() for run in runs).items() if count > 1}
-    return [replace(run, folder=f"{run.folder}-{run.identity[:8]}") if run.folder.lower() in shared else run for run in runs]
+    runs = [replace(run, folder=f"{run.folder}-{run.identity[:8]}") if run.folder.lower() in shared else run for run in runs]
+    return list(first.values()), runs
+
+
+def _run(folder: str, arm: Arm, seed: int, here: Mapping[str, Run]) -> Run:
+    # Nothing is derived from the seed, so the resolved arm with another seed is resolved.
+    resolved = config.resolve(config.override(arm.config, {"seed": seed}))
+    resolved = placed(resolved, lambda name: PREFIX + here[name].folder)
+    needs = tuple(here[name] for name in dict.fromkeys(named(arm.config).values()))
+    return Run(_folder_name(folder), arm, seed, config.identity(resolved), resolved, needs)
 
 
 def _folder_name(text: str) -> str:
@@ -251,70 +342,3 @@ def _folder_name(text: str) -> str:
         digest = hashlib.sha256(text.encode()).hexdigest()[:8]
         name = f"{name[:140]}-{digest}{re.search('-seed[0-9]+$', name)[0]}"
     return "_" + name[1:] if name.startswith(".") else name
-
-
-def _warnings(experiment: Experiment, arms: list[Arm]) -> list[str]:
-    """What makes a comparison less than fair. Arms share one base, so only factors can bring differences in."""
-    lines = []
-    for factor, its_levels in experiment.factors.items():
-        lines += _unequal_levels(factor, {level: changes for level, changes in its_levels.items() if changes})
-        for what, value in (
-            ("the training budget in tokens", lambda arm: arm.tokens),
-            ("the number of parameters", lambda arm: arm.parameters["total"]),
-            ("FLOPs per token", lambda arm: arm.flops_per_token),
-        ):
-            lines += _unequal_cost(factor, arms, what, value)
-    texts = {(arm.config.data.source, arm.config.data.document_separator, arm.config.data.validation_fraction) for arm in arms}
-    if len(texts) > 1:
-        lines.append("arms differ in their text: each is scored on the held-out part of its own")
-    scored = {(arm.config.training.eval_batches, arm.config.data.batch_size, arm.config.data.sequence_length) for arm in arms}
-    if len(scored) > 1 and any(batches for batches, _, _ in scored):
-        lines.append("arms are scored on samples of other rows (training.eval_batches, data.batch_size and data.sequence_length "
-                     "choose them); training.eval_batches=0 scores all of the held-out text")
-    tokenizers = {repr(config.flatten(arm.config.data.tokenizer)) for arm in arms}
-    if len(tokenizers) > 1 and experiment.metric.partition("@")[0] != "eval/bits_per_byte":
-        lines.append(f"arms differ in their tokenizer: {experiment.metric} counts per token and cannot be compared; "
-                     "use eval/bits_per_byte")
-    return lines
-
-
-def _unequal_levels(factor: str, its_levels: Mapping[str, Mapping[str, Any]]) -> list[str]:
-    """Levels that change more than what all levels of their factor set. Levels with nothing in common are a list of
-    alternatives, which is no fault; a field that is read only under another choice belongs to that choice."""
-    common = set.intersection(*(set(changes) for changes in its_levels.values())) if its_levels else set()
-    lines = []
-    for level, changes in its_levels.items():
-        extra = [path for path in changes if path not in common and not _belongs_to_a_choice(path, common)]
-        if common and extra:
-            without = [other for other, others in its_levels.items() if not set(extra) & set(others)]
-            lines.append(f'factor "{factor}": level "{level}" also sets {", ".join(extra)}, and level '
-                         f'{" or ".join(without) or "another"} does not: more differs than what the factor always sets')
-    return lines
-
-
-def _belongs_to_a_choice(path: str, common: set[str]) -> bool:
-    """Whether a field is read only under a choice: of its own, or of what has the scope that it is in."""
-    if path.startswith(f"{KINDS}."):
-        return "model.layers.pattern" in common
-    if path.startswith(tuple(f"{side}." for side in SIDES)):
-        return "model.architecture" in common or config.field_at(path).when is not None
-    return config.BY_PATH[path].when is not None
-
-
-def _unequal_cost(factor: str, arms: list[Arm], what: str, value: Callable[[Arm], float]) -> list[str]:
-    """The largest gap between arms that differ in `factor` alone."""
-    worst, pair = TOLERANCE, None
-    groups: dict[str, list[Arm]] = {}
-    for arm in arms:
-        rest = {other: level for other, level in arm.levels.items() if other != factor}
-        groups.setdefault(_arm_name(rest), []).append(arm)
-    for group in groups.values():
-        low, high = min(group, key=value), max(group, key=value)
-        gap = value(high) / value(low) - 1 if value(low) else 0.0
-        if gap > worst:
-            worst, pair = gap, (low, high)
-    if pair is None:
-        return []
-    low, high = pair
-    return [f'factor "{factor}" changes {what} by up to {worst:.1%}: from {value(low):,.0f} ({low.levels[factor]}) '
-            f"to {value(high):,.0f} ({high.levels[factor]})"]

@@ -16,6 +16,7 @@ from zoo.errors import Diverged, Preempted
 from zoo.files import write_json
 from zoo.lab.display import Display
 from zoo.lab.plan import Run
+from zoo.lab.stages import placed
 from zoo.lab.sweep import State, SweepLock, read_state, read_status, write_status
 
 POLL_SECONDS = 0.1
@@ -46,7 +47,7 @@ class _Child:
 
 
 class Pool:
-    """Runs a sweep's runs, at most `workers` at once."""
+    """Runs a sweep's runs, at most `workers` at once, each when those that it needs are done."""
 
     def __init__(self, runs: Sequence[Run], folder: Path, workers: int, lock: SweepLock, display: Display):
         self._folder, self._workers, self._lock, self._display = folder, workers, lock, display
@@ -73,8 +74,8 @@ class Pool:
                     if self.stopped and not said:
                         said = True
                         self._display.stopping()
-                    while self._waiting and len(self._children) < self._workers and not self.stopped:
-                        self._start(self._waiting.popleft())
+                    while len(self._children) < self._workers and not self.stopped and (run := self._ready()) is not None:
+                        self._start(run)
                     for child in [child for child in self._children if child.process.poll() is not None]:
                         self._end(child)
                     self._display.refresh()
@@ -107,13 +108,40 @@ class Pool:
                 with suppress(ProcessLookupError):
                     os.killpg(child.process.pid, signal.SIGKILL)
 
+    def _ready(self) -> Run | None:
+        """Takes the first waiting run that nothing keeps from starting; such as never can start end here."""
+        for run in list(self._waiting):
+            ahead = {other.folder for other in self._waiting} | {child.run.folder for child in self._children}
+            undone = [(needed, read_state(self._folder / needed.folder)) for needed in run.needs if needed.folder not in ahead]
+            undone = [(needed, state) for needed, state in undone if state.name != "done"]
+            if undone:
+                self._waiting.remove(run)
+                self._give_up(run, *undone[0])
+            elif not any(needed.folder in ahead for needed in run.needs):
+                self._waiting.remove(run)
+                return run
+        return None
+
+    def _give_up(self, run: Run, needed: Run, state: State) -> None:
+        why = f": {state.reason}" if state.reason else ""
+        reason = f"it starts from {needed.name}, which is {'not there' if state.name == 'new' else state.name}{why}"
+        try:
+            self._write_config(run)
+            write_status(self._folder / run.folder, "failed", run.arm.steps, reason)
+        except OSError as error:
+            reason = f"{reason}; and that could not be written: {error}"
+        self._finish(run, State("failed", read_state(self._folder / run.folder).step, reason))
+
+    def _write_config(self, run: Run) -> None:
+        (self._folder / run.folder).mkdir(exist_ok=True)
+        write_json(self._folder / run.folder / "config.json", config.to_plain(placed(run.config, lambda name: str(self._folder / name))))
+
     def _start(self, run: Run) -> None:
         folder = self._folder / run.folder
         step = read_state(folder).step
         try:
-            folder.mkdir(exist_ok=True)
+            self._write_config(run)
             stamp = _stamp(folder)
-            write_json(folder / "config.json", config.to_plain(run.config))
             with open(folder / "log.txt", "ab") as log:
                 offset = log.tell()
                 # Its own session: a Ctrl-C in the terminal reaches only us, and we pass it on once.

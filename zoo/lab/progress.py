@@ -119,7 +119,9 @@ class SweepProgress:
 
     def end(self, run: Run, now: float, for_good: bool = True) -> RunProgress:
         """Notes that a run has come to its end, or was stopped before it."""
-        progress = self.running.pop(run.folder)
+        # One that never could start has no beginning either.
+        progress = self.running.pop(run.folder, None) or RunProgress(run, self.folder / run.folder, self.metric, now)
+        self.pending = [other for other in self.pending if other is not run]
         progress.refresh(now)
         done, _ = progress.measured
         # What follows the last step (evaluation, saving) belongs to the price of a run.

@@ -10,9 +10,14 @@ from typing import Any
 
 import numpy as np
 
+from zoo.config import nest
 from zoo.errors import ConfigError
 from zoo.files import read_json
-from zoo.lab.stated import Arm, Contrast, as_dict, as_text, more_is_better, parse_arms, parse_contrast
+from zoo.lab.design import Design
+from zoo.lab.metrics import more_is_better
+from zoo.lab.stages import recognised
+from zoo.lab.stated import Arm, Contrast, as_dict, as_text, parse_arms, parse_contrast, parse_looks
+from zoo.lab.statistics import ALPHA
 
 STATES = ("done", "running", "preempted", "failed", "diverged", "missing")
 REQUIRED = {"name": str, "metric": str, "arms": list, "runs": list, "seeds": list, "contrasts": list}
@@ -83,7 +88,10 @@ class Run:
 
 @dataclass(frozen=True)
 class Sweep:
-    """All runs of one experiment, or a set of runs picked by hand (then without contrasts)."""
+    """All runs of one experiment, or a set of runs picked by hand (then without contrasts).
+
+    `prepared` are those that others start from: no arms, and `Run.arm` is what they are called.
+    """
 
     folder: Path
     name: str
@@ -96,6 +104,13 @@ class Sweep:
     size: str = ""
     claim: dict[str, Any] | None = None
     warnings: list[str] = field(default_factory=list)
+    prepared: list[Run] = field(default_factory=list)
+    looks: dict[int, float] = field(default_factory=dict)
+
+    @property
+    def alpha(self) -> float:
+        """The level of intervals: 0.05, or where seeds are added until it is decided that of this look."""
+        return Design(self.looks).alpha(len(self.seeds)) if self.looks else ALPHA
 
     def arm(self, name: str) -> Arm:
         return next(arm for arm in self.arms if arm.name == name)
@@ -248,6 +263,8 @@ def load_sweep(folder: str | Path) -> Sweep:
     arms = parse_arms(experiment["arms"], str(path), problems)
     names = [arm.name for arm in arms]
     contrasts = [parse_contrast(entry, str(path), names, problems) for entry in experiment["contrasts"]]
+    prepared = _read_prepared(folder, experiment.get("prepared"), problems)
+    started = {run.folder.name: run.arm for run in prepared}
     runs = []
     for entry in map(as_dict, experiment["runs"]):
         inside, arm, seed = entry.get("folder"), entry.get("arm"), entry.get("seed")
@@ -255,11 +272,15 @@ def load_sweep(folder: str | Path) -> Sweep:
             shown = json.dumps(entry)[:120]
             problems.append(f"{path}: run {shown} needs a folder inside the sweep, a known arm and a seed")
         else:
-            runs.append(replace(_read_run(folder / inside, problems), arm=arm, seed=seed))
+            run = _read_run(folder / inside, problems)
+            # Seeds start from other folders, and from the same thing.
+            named = nest(recognised(flatten(run.config), started)) if started else run.config
+            runs.append(replace(run, arm=arm, seed=seed, config=named))
     repeated = [pair for pair, count in Counter((run.arm, run.seed) for run in runs).items() if count > 1]
     problems += [f'{path}: arm "{arm}" has more than one run with seed {seed}' for arm, seed in repeated]
     if any(type(seed) is not int for seed in experiment["seeds"]):
         problems.append(f"{path}: seeds need to be integers")
+    looks = parse_looks(experiment.get("looks"), str(path), problems)
     if problems:
         raise ConfigError(problems)
     warnings = experiment.get("warnings")
@@ -267,5 +288,18 @@ def load_sweep(folder: str | Path) -> Sweep:
         folder, experiment["name"], experiment["metric"], arms, runs, experiment["seeds"], contrasts,
         question=as_text(experiment.get("question")), size=as_text(experiment.get("size")),
         claim=as_dict(experiment.get("claim")) or None,
-        warnings=[str(warning) for warning in warnings] if isinstance(warnings, list) else [],
+        warnings=[str(warning) for warning in warnings] if isinstance(warnings, list) else [], prepared=prepared, looks=looks,
     )
+
+
+def _read_prepared(folder: Path, entries: Any, problems: list[str]) -> list[Run]:
+    """The runs that others start from; sweeps of before there were any have none."""
+    runs = []
+    for entry in map(as_dict, entries if isinstance(entries, list) else []):
+        inside, name, seed = entry.get("folder"), as_text(entry.get("name")), entry.get("seed")
+        if not _inside(inside) or not name or type(seed) is not int:
+            problems.append(f"{folder / 'experiment.json'}: prepared run {json.dumps(entry)[:120]} needs a folder inside the sweep, a name "
+                            "and a seed")
+        else:
+            runs.append(replace(_read_run(folder / inside, problems), arm=name, seed=seed))
+    return runs

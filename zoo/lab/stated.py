@@ -9,11 +9,6 @@ from zoo.errors import did_you_mean
 RULES = ("superiority", "non_inferiority", "equivalence")
 
 
-def more_is_better(metric: str) -> bool:
-    """Whether the larger value of a metric is the better one: of accuracies, where of losses it is the smaller one."""
-    return metric.partition("@")[0].endswith("accuracy")
-
-
 @dataclass(frozen=True)
 class Arm:
     """One variant. `label` names it by the factors that differ within the sweep."""
@@ -33,7 +28,7 @@ class Side:
 
 @dataclass(frozen=True)
 class Contrast:
-    """A rule stated beforehand about a and b, by a metric of which `more_is_better` says what is better."""
+    """A rule stated beforehand about a and b, by a metric of which `zoo.lab.metrics` says what is better."""
 
     name: str
     a: Side
@@ -97,3 +92,14 @@ def parse_contrast(entry: Any, where: str, arms: list[str], problems: list[str])
     if len(problems) > before:
         return None
     return Contrast(name, sides["a"], sides["b"], rule, float(margin), as_text(entry.get("expected")))
+
+
+def parse_looks(value: Any, where: str, problems: list[str]) -> dict[int, float]:
+    """{number of seeds: level} of a sweep that is judged more than once, from JSON; empty for one that is judged once."""
+    if value is None:
+        return {}
+    entries = as_dict(value).items()
+    if not entries or any(not seeds.isdecimal() or type(level) is not float or not 0 < level < 1 for seeds, level in entries):
+        problems.append(f"{where}: looks need to be levels between 0 and 1 by number of seeds")
+        return {}
+    return {int(seeds): level for seeds, level in entries}

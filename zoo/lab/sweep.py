@@ -14,6 +14,7 @@ from zoo.errors import ConfigError
 from zoo.files import read_json, write_json
 from zoo.lab.plan import Run
 from zoo.lab.progress import read_tail
+from zoo.lab.stages import named, recognised
 
 FINISHED = ("done", "diverged")
 
@@ -77,6 +78,11 @@ def _difference(folder: Path, run: Run) -> str:
         return "holds a run without its config.json" if (folder / "status.json").exists() else ""
     try:
         found = config.resolve(config.load(str(folder / "config.json")))
+        if run.needs:
+            # As written: a tokenizer that is no longer where it was is found elsewhere.
+            written = config.flatten(read_json(folder / "config.json"))
+            started = recognised(written, {needed.folder: needed.folder for needed in run.needs})
+            found = config.resolve(config.override(found, {path: started[path] for path in named(config.from_flat(started))}))
     except ConfigError as error:
         return f"holds a run that cannot be told from its config.json: {error.problems[0]}"
     if config.identity(found) == run.identity:
@@ -94,7 +100,8 @@ AFTERWARDS = "changed after runs had finished"
 def carried_over(folder: Path, record: dict[str, Any], finished: bool) -> dict[str, Any]:
     """Returns the record of a plan with a lasting warning for everything that decides and was changed when results were there.
 
-    What is expected and by which rule it is judged has to stand before the runs; seeds that are left out afterwards are a choice too.
+    What is expected and by which rule it is judged has to stand before the runs; seeds that are left out, or added to those that were
+    judged, are a choice too.
     """
     try:
         before = read_json(folder / "experiment.json")
@@ -102,6 +109,9 @@ def carried_over(folder: Path, record: dict[str, Any], finished: bool) -> dict[s
         return record
     if not isinstance(before, dict):
         return record
+    if before.get("looks") and not record.get("looks"):
+        # Once seeds are added until it is decided, no later command makes the intervals narrower.
+        record = record | {"looks": before["looks"]}
     warnings = [line for line in before.get("warnings", []) if isinstance(line, str) and AFTERWARDS in line]
     if finished:
         for what in ("metric", "contrasts", "claim"):
@@ -111,6 +121,11 @@ def carried_over(folder: Path, record: dict[str, Any], finished: bool) -> dict[s
             given = [arm.get("name") if isinstance(arm, dict) else arm for arm in before.get(what, [])]
             if left_out := [name for name in given if name not in names]:
                 warnings.append(f"{what} {AFTERWARDS}; left out now: {', '.join(map(str, left_out))}")
+        more = [seed for seed in record["seeds"] if seed not in before.get("seeds", [])]
+        if record["contrasts"] and more and not record.get("looks"):
+            warnings.append(f"seeds {AFTERWARDS}; added: {', '.join(map(str, more))}, which --until-decided would have allowed for")
+        elif before.get("looks") != record.get("looks"):
+            warnings.append(f"looks {AFTERWARDS}: they were not planned before the first")
     return record | {"warnings": [*record["warnings"], *dict.fromkeys(warnings)]}
 
 

@@ -13,10 +13,11 @@ from urllib.parse import quote
 import numpy as np
 
 from zoo.lab.curves import against_baseline, by_length, final_values
-from zoo.lab.formatting import count, interval, measured, number, plus_minus, unit
+from zoo.lab.factors import Effect
+from zoo.lab.formatting import confidence, count, interval, measured, number, plus_minus
+from zoo.lab.metrics import more_is_better, unit
 from zoo.lab.results import STATES, Run, Sweep, differing, flatten
-from zoo.lab.stated import more_is_better
-from zoo.lab.statistics import spread
+from zoo.lab.statistics import PairedDifference, holm, spread
 from zoo.lab.verdict import Verdict, rule_text
 
 
@@ -80,11 +81,15 @@ def contrast_table(sweep: Sweep, verdict: Verdict) -> str:
         rows.append([
             Cell(contrast.name), arm_cell(sides[0]), arm_cell(sides[1]),
             numeric(measured(difference.mean, difference.low, difference.high)),
-            numeric(interval(difference.low, difference.high)),
+            numeric(interval(difference.low, difference.high)), numeric(_effect(difference)),
             numeric(str(difference.n)), Cell(f"{contrast.rule.replace('_', '-')}: {rule_text(contrast)}", "wide"), state(outcome.outcome),
         ])
-    header = ["contrast", "a", "b", "a − b", "95 % interval", "pairs", "rule", "outcome"]
-    return table("Contrasts, stated before the runs", header, rows, (3, 4, 5))
+    header = ["contrast", "a", "b", "a − b", f"{confidence(sweep.alpha)} interval", "effect", "pairs", "rule", "outcome"]
+    return table("Contrasts, stated before the runs", header, rows, (3, 4, 5, 6))
+
+
+def _effect(difference: PairedDifference) -> str:
+    return f"{difference.effect:.2f}" if math.isfinite(difference.effect) else "–"
 
 
 def lengths_table(sweep: Sweep) -> str:
@@ -147,7 +152,10 @@ def arms_table(sweep: Sweep) -> str:
 def differences_table(sweep: Sweep) -> str:
     """Every arm against the first one, paired by seed."""
     rows = []
-    for name, difference in against_baseline(sweep).items():
+    against = against_baseline(sweep)
+    # Ten seeds and more are enough for an interval that assumes no normal distribution.
+    resampled = any(difference.bootstrap() for difference in against.values())
+    for (name, difference), p in zip(against.items(), holm([found.p for found in against.values()]), strict=True):
         seeds = ", ".join(f"{seed}: {value:+.4f}".replace("-", "−") for seed, value in difference.differences.items())
         unpaired = [
             f"{'this arm' if run.arm == name else 'baseline'}, seed {run.seed}: {run.state}" for run in sweep.runs
@@ -155,11 +163,28 @@ def differences_table(sweep: Sweep) -> str:
         rows.append([
             arm_cell(sweep.arm(name).label), numeric(measured(difference.mean, difference.low, difference.high)),
             numeric(interval(difference.low, difference.high)),
-            numeric(f"{difference.p:.2g}" if math.isfinite(difference.p) else "–"), numeric(str(difference.n)),
+            *([numeric(interval(*difference.bootstrap()) if difference.bootstrap() else "–")] if resampled else []),
+            numeric(f"{difference.p:.2g}" if math.isfinite(difference.p) else "–"), numeric(f"{p:.2g}" if math.isfinite(p) else "–"),
+            numeric(_effect(difference)), numeric(str(difference.n)),
             Cell(seeds or "–"), Cell("; ".join(unpaired) or "–"),
         ])
-    header = ["arm", "mean difference", "95 % interval", "p (paired t)", "pairs", "by seed", "not paired"]
-    return table(f"Final {sweep.metric} minus that of {sweep.arms[0].label}", header, rows, (1, 2, 3, 4))
+    header = ["arm", "mean difference", f"{confidence(sweep.alpha)} interval", *(["bootstrap"] if resampled else []),
+              "p (paired t)", "p (Holm)", "effect", "pairs", "by seed", "not paired"]
+    return table(f"Final {sweep.metric} minus that of {sweep.arms[0].label}", header, rows, range(1, 7 + resampled))
+
+
+def effects_table(sweep: Sweep, found: list[Effect]) -> str:
+    """Main effects and interactions."""
+    rows = []
+    for effect, p in zip(found, holm([effect.difference.p for effect in found]), strict=True):
+        difference = effect.difference
+        rows.append([
+            Cell(" × ".join(effect.what)), Cell(" × ".join(f"{level} against {first}" for level, first in effect.levels)),
+            numeric(measured(difference.mean, difference.low, difference.high)), numeric(interval(difference.low, difference.high)),
+            numeric(f"{p:.2g}" if math.isfinite(p) else "–"), numeric(_effect(difference)), numeric(str(difference.n)),
+        ])
+    header = ["factor", "levels", "difference", f"{confidence(sweep.alpha)} interval", "p (Holm)", "effect", "pairs"]
+    return table(f"Main effects and interactions in {sweep.metric}", header, rows, range(2, 7))
 
 
 def _folder_cell(run: Run, page_folder: Path) -> Cell:
@@ -184,6 +209,17 @@ def runs_table(sweep: Sweep, page_folder: Path) -> str:
         ])
     header = ["run", "arm", "seed", "state", f"final {sweep.metric}", "best", "step", "seconds", "reason"]
     return table("Runs (missing: not started)", header, rows, (2, 4, 5, 6, 7))
+
+
+def prepared_table(sweep: Sweep, page_folder: Path) -> str:
+    """One row per run that others start from."""
+    rows = [
+        [_folder_cell(run, page_folder), Cell(run.arm), numeric(str(run.seed)), state(run.state), numeric(number(run.final("eval/loss"))),
+         numeric(f"{run.step:,}" if run.state != "missing" else "–"), numeric(number(run.seconds, 3)),
+         Cell(str(run.status.get("reason") or "")[:2000])]
+        for run in sweep.prepared]
+    header = ["run", "prepared as", "seed", "state", "final eval/loss", "step", "seconds", "reason"]
+    return table("Runs that others start from (no arms: nothing is judged by them)", header, rows, (2, 4, 5, 6))
 
 
 def config_table(sweep: Sweep) -> str:

@@ -1,39 +1,48 @@
 """From contrasts stated beforehand to a verdict.
 
-With d = a - b of losses, where lower is better, or b - a of accuracies, paired by seed, and its 95 % t interval [low, high]:
+With d = a - b of losses, where lower is better, or b - a of accuracies and other scores, where higher is, paired by seed, and its t
+interval [low, high] at the level of the sweep's design, 95 % for one look:
 
     superiority      holds if high < -margin,               refuted if low > -margin
     non_inferiority  holds if high < margin,                refuted if low > margin
     equivalence      holds if -margin < low, high < margin, refuted if low > margin or high < -margin
 
-and undecided otherwise. The experiment is supported if every contrast holds, not supported if any is refuted.
+and undecided otherwise. The experiment is supported if every contrast holds, not supported if any is refuted. That all hold by chance is
+less likely than that one does, which needs no correction (an intersection-union test); that any is refuted by chance grows with their
+number, so refutations are corrected by Holm's procedure.
 
-A run that diverged, or that is done without a finite value of the metric, counts as an infinite loss, or as an accuracy
+A run that diverged, or that is done without a finite value of the metric, counts as an infinite loss, or as a score
 of -infinity. Pairs with one infinite side have no place in an interval, so they decide an order only where nothing speaks
 against it: all pairs are infinite on the same side, or the remaining pairs decide by their interval and the infinite ones
 point the same way. A run that failed or has not finished leaves its contrast undecided: dropping it could choose the result.
 """
 
 import math
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from zoo.errors import did_you_mean
-from zoo.lab.formatting import count, interval, listed, measured, number, unit
+from zoo.lab.formatting import confidence, count, interval, listed, measured, number
+from zoo.lab.metrics import base_name, more_is_better, unit
 from zoo.lab.results import Run, Sweep
-from zoo.lab.stated import Contrast, Side, more_is_better
-from zoo.lab.statistics import PairedDifference, paired_difference
+from zoo.lab.stated import Contrast, Side
+from zoo.lab.statistics import PairedDifference, holm, paired_difference
 
 MINIMUM_PAIRS = 2
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """What one contrast came to: "holds", "refuted" or "undecided", the numbers, and why in words."""
+    """What one contrast came to: "holds", "refuted" or "undecided", the numbers, and why in words.
+
+    Attributes:
+        refuting: two-sided p of the refutation: at any level above it the interval would refute; NaN where no interval decides.
+    """
 
     contrast: Contrast
     outcome: str
     difference: PairedDifference
     sentence: str
+    refuting: float = math.nan
     notes: list[str] = field(default_factory=list)
 
 
@@ -54,6 +63,13 @@ def decide(rule: str, margin: float, low: float, high: float) -> str:
         bound = -margin if rule == "superiority" else margin
         holds, refuted = high < bound, low > bound
     return "holds" if holds else "refuted" if refuted else "undecided"
+
+
+def refutation(rule: str, margin: float, difference: PairedDifference) -> float:
+    """Two-sided p of a - b against what a rule states: `decide` refutes just where it is below the level of the interval."""
+    above = difference.tail({"superiority": -margin}.get(rule, margin), above=True)
+    tail = min(above, difference.tail(-margin, above=False)) if rule == "equivalence" else above
+    return min(1.0, 2 * tail)
 
 
 def rule_text(contrast: Contrast) -> str:
@@ -122,7 +138,7 @@ def _sentence(sweep: Sweep, contrast: Contrast, difference: PairedDifference) ->
     text = f"{a} ends {distance} {place} {b}"
     if difference.n < MINIMUM_PAIRS:
         return f"{text} ({count(difference.n, 'seed')}, so no interval)"
-    return f"{text} (95 % interval {interval(low, high)}, {count(difference.n, 'seed')})"
+    return f"{text} ({confidence(difference.alpha)} interval {interval(low, high)}, {count(difference.n, 'seed')})"
 
 
 def _unknown_metric(sweep: Sweep, contrast: Contrast) -> str | None:
@@ -142,15 +158,15 @@ def judge_contrast(sweep: Sweep, contrast: Contrast) -> Outcome:
     pairs = [(values_a[seed], values_b[seed]) for seed in sweep.seeds if seed in values_a and seed in values_b]
     finite_a = {seed: value for seed, value in values_a.items() if math.isfinite(value)}
     finite_b = {seed: value for seed, value in values_b.items() if math.isfinite(value)}
-    difference = paired_difference(finite_a, finite_b)
+    difference = paired_difference(finite_a, finite_b, sweep.alpha)
     unknown = _unknown_metric(sweep, contrast)
     notes = [
         f"{sweep.arm(side.arm).label} {why} in {len(seeds)} of {count(len(sweep.seeds), 'seed')} "
-        f"(counted as {'the worst accuracy' if more_is_better(side.metric) else 'an infinite loss'})"
+        f"(counted as {'the worst ' + base_name(side.metric) if more_is_better(side.metric) else 'an infinite loss'})"
         for side, infinite in ((contrast.a, infinite_a), (contrast.b, infinite_b))
         for why, seeds in infinite.items() if not unknown
     ]
-    outcome = "undecided"
+    outcome, refuting = "undecided", math.nan
     # The same run can stand on both sides (one arm at two lengths): name it once.
     missing = list(dict.fromkeys(missing_a + missing_b))
     directions = {math.copysign(1, sign * (a - b)) for a, b in pairs if math.isinf(a) != math.isinf(b)}
@@ -166,6 +182,8 @@ def judge_contrast(sweep: Sweep, contrast: Contrast) -> Outcome:
         notes.append(f"both sides are infinite in {count(both, 'seed')}, which says nothing about their order")
     elif not directions:
         outcome = decide(contrast.rule, contrast.margin, low, high)
+        better = paired_difference(*((finite_a, finite_b) if sign > 0 else (finite_b, finite_a)), sweep.alpha)
+        refuting = refutation(contrast.rule, contrast.margin, better)
     elif len(directions) == 2:
         notes.append("each side is infinite in some seed, so the seeds contradict each other")
     else:
@@ -177,7 +195,7 @@ def judge_contrast(sweep: Sweep, contrast: Contrast) -> Outcome:
             notes.append(f"the {count(difference.n, 'finite pair')} alone would not decide the same")
     if difference.n >= MINIMUM_PAIRS and difference.sd == 0:
         notes.append("the difference is exactly the same in every seed")
-    return Outcome(contrast, outcome, difference, _sentence(sweep, contrast, difference), notes)
+    return Outcome(contrast, outcome, difference, _sentence(sweep, contrast, difference), refuting, notes)
 
 
 def _without_claim(sweep: Sweep) -> str:
@@ -196,11 +214,23 @@ def _without_claim(sweep: Sweep) -> str:
     return f"No claim is tested here. The {end} final {sweep.metric} is {number(mean)}, of {label} ({seeds})."
 
 
+def corrected(outcomes: list[Outcome], alpha: float) -> list[Outcome]:
+    """Outcomes of which refutations that do not stand beside the others' are undecided (Holm 1979)."""
+    found = []
+    for outcome, p in zip(outcomes, holm([outcome.refuting for outcome in outcomes]), strict=True):
+        if outcome.outcome == "refuted" and p >= alpha:
+            note = (f"refuted on its own (p = {outcome.refuting:.2g}), but not after Holm's correction for {len(outcomes)} contrasts "
+                    f"(p = {p:.2g})")
+            outcome = replace(outcome, outcome="undecided", notes=[*outcome.notes, note])
+        found.append(outcome)
+    return found
+
+
 def judge(sweep: Sweep) -> Verdict:
     """Judges every contrast and the experiment as a whole."""
     if not sweep.contrasts:
         return Verdict("no claim", [], _without_claim(sweep))
-    outcomes = [judge_contrast(sweep, contrast) for contrast in sweep.contrasts]
+    outcomes = corrected([judge_contrast(sweep, contrast) for contrast in sweep.contrasts], sweep.alpha)
     found = {outcome.outcome for outcome in outcomes}
     overall = "not supported" if "refuted" in found else "undecided" if "undecided" in found else "supported"
     words = {"holds": "holds", "refuted": "is refuted", "undecided": "is undecided"}

@@ -9,7 +9,7 @@ import numpy as np
 from zoo.config.fields import AUTO
 from zoo.data import pipeline
 from zoo.data.documents import Documents
-from zoo.data.labelled.examples import Example, Examples, read_examples
+from zoo.data.labelled.examples import Example, Examples, drawn, read_examples
 from zoo.data.labelled.questions import Extraction
 from zoo.data.labelled.rows import ExampleRows, Marks
 from zoo.data.labelled.sequences import Classification, Encoded, Regression
@@ -29,13 +29,15 @@ class LabelledDataset:
     Attributes:
         config: resolved.
         tokenizer: what makes the tokens.
-        examples: both parts.
+        examples: both parts, whole.
+        train: those of training that are learned from.
         task: what the objective asks of them, with the labels.
     """
 
     config: Any
     tokenizer: Tokenizer
     examples: Examples
+    train: tuple[Example, ...]
     task: Any
     _made: dict[tuple[str, int], Encoded] = field(default_factory=dict, repr=False)
 
@@ -46,7 +48,7 @@ class LabelledDataset:
 
     def part(self, name: str) -> tuple[Example, ...]:
         """The examples of "train" or "validation"."""
-        return self.examples.train if name == TRAINING else self.examples.held_out
+        return self.train if name == TRAINING else self.examples.held_out
 
     def encoded(self, name: str, length: int | None = None) -> Encoded:
         """A part as arrays of rows of T = `length` tokens, by default those trained with; made once."""
@@ -123,16 +125,27 @@ def load_labelled(config: Any) -> LabelledDataset:
         ConfigError: a bad field, or a file or column that does not exist.
         DataError: bad records; labels that training does not have; a single label.
     """
+    examples, task = read_task(config)
+    count = config.data.examples
+    train = drawn(examples.train, count) if count else examples.train
+    tokenizer_type = tokenizer_class(config.data.tokenizer.kind)
+    whole, training = _documents(task, examples)
+    return LabelledDataset(config, tokenizer_type.build(config.data.tokenizer, whole, training), examples, train, task)
+
+
+def read_task(config: Any) -> tuple[Examples, Any]:
+    """The examples that a resolved config names, and what its objective asks of them: all that needs no tokenizer. Raises as
+    `load_labelled`."""
     examples = read_examples(config)
     task = _task(config, examples)
     task.check(examples.held_out, "held-out")
-    classes = config.model.head.classes
+    classes, count = config.model.head.classes, config.data.examples
     if task.labels and classes != AUTO and classes < len(task.labels):
         raise ConfigError(f"model.head.classes={classes} is fewer than the {len(task.labels)} labels of {examples.description}; "
                           "leave it at auto")
-    tokenizer_type = tokenizer_class(config.data.tokenizer.kind)
-    whole, training = _documents(task, examples)
-    return LabelledDataset(config, tokenizer_type.build(config.data.tokenizer, whole, training), examples, task)
+    if count > len(examples.train):
+        raise ConfigError(f"data.examples={count}: {examples.description} has {len(examples.train)} training examples; 0 takes all of them")
+    return examples, task
 
 
 def label_count(config: Any) -> int:
