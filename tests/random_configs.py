@@ -27,7 +27,7 @@ NUMBERS = {
     "model.elmo.characters": (3, 6), "model.elmo.character_dim": (1, 4), "model.elmo.highways": (0, 1, 2),
     "model.elmo.cell_dim": (1, 8), "model.elmo.cell_clip": (0.0, 0.01, 3.0), "model.elmo.projection_clip": (0.0, 0.01, 3.0),
     "objective.chunk_tokens": (0, 1, 7, 64), "objective.prefix_length": (1, 5, 15, 16), "objective.z_loss": (0.0, 1e-4, 1.0),
-    "data.buckets": (1, 3, 20), "objective.beams": (1, 2), "training.translate_every": (0, 250),
+    "data.buckets": (1, 3, 20), "data.examples": (0, 1, 32), "objective.beams": (1, 2), "training.translate_every": (0, 250),
     "data.sequence_length": (1, 2, 8, 16), "data.batch_size": (1, 2, 4), "data.tokenizer.vocab_size": (258, 300),
     "training.steps": (1, 4), "training.accumulation_steps": (1, 2, 3), "optimizer.learning_rate": (1e-6, 1e-3),
     "model.head.classes": (1, 2, 5), "training.eval_batches": (0, 1, 40), "data.stride": (1, 5, 100), "training.trained_layers": (0, 1, 9),

@@ -95,7 +95,7 @@ MASKED = tuple(f"objective.{name}" for name in (
 SPANS = tuple(f"objective.{name}" for name in ("noise_density", "mean_span_length", "sentinels"))
 # Of examples with labels, which the bases do not have.
 LABELLED = ("data.labels", "data.conll.words", "data.conll.tags", "data.header", "data.held_out", "data.second_column", "data.label_column",
-            "data.stride", "model.head.classes", "model.head.pooling", "training.trained_layers")
+            "data.stride", "data.examples", "model.head.classes", "model.head.pooling", "training.trained_layers")
 PAIRED = ("data.source_column", "data.target_column", "data.buckets")
 REFUSED_BY = {
     "encoder": (*RECURRENT, *SPANS, *LABELLED, *PAIRED, "training.eval_context", "model.embedding.shared", "objective.prefix_length",

@@ -163,7 +163,7 @@ def test_accuracies_are_told_as_they_are():
     text = judge(sweep).paragraph
     other = judge(accuracies([0.80, 0.81, 0.82], [0.70, 0.71, 0.722])).paragraph
     assert "A ends 0.0993 above B (95 % interval 0.0965 to 0.1022, 3 seeds)" in other
-    assert "B diverged in 1 of 3 seeds (counted as the worst accuracy)" in text
+    assert "B diverged in 1 of 3 seeds (counted as the worst next_accuracy)" in text
     assert [rule_text(Contrast("", Side("A", metric), Side("B", metric), rule, 0.1, ""))
             for metric in ("eval/next_accuracy", "eval/loss") for rule in ("superiority", "non_inferiority")] == [
         "a above b by more than 0.1", "a at most 0.1 below b", "a below b by more than 0.1 nats", "a at most 0.1 nats above b"]

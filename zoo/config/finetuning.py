@@ -45,16 +45,10 @@ def finetuned(argument: str, task: Mapping[str, Any], tuned: Mapping[str, Any] |
     if start == "tiny":
         config = override(default(), {**TINY, **task})
     elif start.startswith("from=") and len(start) > len("from="):
-        config = _with_body_of_run(Path(start.removeprefix("from=")), {**TUNED, **task, **(tuned or {})})
+        config = _with_body_of(Path(start.removeprefix("from=")), {**TUNED, **task, **(tuned or {})})
     else:
         raise ConfigError(f"{start!r} is neither tiny nor from=RUN, e.g. from=runs/bert")
     return override(config, dict(option.split("=", 1) for option in options))
-
-
-def _with_body_of_run(folder: Path, changes: Mapping[str, Any]) -> ml_collections.ConfigDict:
-    if not (folder / "config.json").is_file():
-        raise ConfigError(f"from={folder} is not a run: there is no {folder / 'config.json'}")
-    return _with_body_of(flatten(load(str(folder))), str(folder), changes)
 
 
 def with_body_of(trained: Mapping[str, Any], start: str, changes: Mapping[str, Any]) -> ml_collections.ConfigDict:
@@ -68,14 +62,16 @@ def with_body_of(trained: Mapping[str, Any], start: str, changes: Mapping[str, A
     Raises:
         ConfigError: `trained` cannot be, or has a body that tasks cannot have.
     """
-    return _with_body_of(flatten(resolve(trained)), start, {**TUNED, **changes})
+    return _with_body_of(Path(start), {**TUNED, **changes}, trained)
 
 
-def _with_body_of(there: Mapping[str, Any], start: str, changes: Mapping[str, Any]) -> ml_collections.ConfigDict:
+def _with_body_of(folder: Path, changes: dict[str, Any], trained: Mapping[str, Any] | None = None) -> ml_collections.ConfigDict:
     """The model and the tokenizer of a run, its head left out, and that it is started from; rows no longer than its positions."""
-    changes = dict(changes)
+    if trained is None and not (folder / "config.json").is_file():
+        raise ConfigError(f"from={folder} is not a run: there is no {folder / 'config.json'}")
+    there = flatten(load(str(folder)) if trained is None else resolve(trained))
     if there["model.architecture"] not in ("encoder", "decoder"):
-        raise ConfigError(f"from={start}: a task needs an encoder or a decoder, and model.architecture is {there['model.architecture']}")
+        raise ConfigError(f"from={folder}: a task needs an encoder or a decoder, and model.architecture is {there['model.architecture']}")
     body = {path: value for path, value in there.items() if path.startswith("model.")}
     body |= {path: BY_PATH[path].default for path in _HEADS}
     if changes["objective.kind"] not in ("classification", "regression"):
@@ -87,5 +83,5 @@ def _with_body_of(there: Mapping[str, Any], start: str, changes: Mapping[str, An
     longest = body["model.position.max_length"]
     if longest != AUTO:
         changes["data.sequence_length"] = min(changes["data.sequence_length"], longest)
-    return from_flat({**flatten(default()), **body, **changes, "data.tokenizer.kind": "file", "data.tokenizer.path": start,
-                      "training.start_from": start})
+    return from_flat({**flatten(default()), **body, **changes, "data.tokenizer.kind": "file", "data.tokenizer.path": str(folder),
+                      "training.start_from": str(folder)})

@@ -12,7 +12,7 @@ from typing import Any
 
 from zoo import config
 from zoo.errors import ConfigError, did_you_mean
-from zoo.lab.metrics import base_name, is_known, known
+from zoo.lab.metrics import base_name, is_known, names_of_all
 from zoo.lab.stages import Prepared
 from zoo.lab.stated import RULES
 
@@ -142,7 +142,7 @@ def _check_frame(experiment: Experiment):
         elif experiment.seeds.count(seed) > 1:
             yield f"seeds: {seed} is given more than once"
     if not is_known(experiment.metric):
-        yield f"metric {experiment.metric!r} is not one of {', '.join(known())}{did_you_mean(experiment.metric, known())}"
+        yield f"metric {experiment.metric!r} is not one of {', '.join(names_of_all())}{did_you_mean(experiment.metric, names_of_all())}"
 
 
 def _check_prepared(prepare: Mapping[str, Prepared]):
@@ -197,7 +197,7 @@ def _check_contrasts(experiment: Experiment):
                 yield f"{where}, side {side}: names more than one arm; give a level of {', '.join(missing)} too"
             metric = outcome.metric or experiment.metric
             if not is_known(metric):
-                yield f"{where}, side {side}: unknown metric {metric!r}{did_you_mean(metric, known())}"
+                yield f"{where}, side {side}: unknown metric {metric!r}{did_you_mean(metric, names_of_all())}"
         kinds = [base_name(side.metric or experiment.metric) for side in (contrast.a, contrast.b)]
         if kinds[0] != kinds[1]:
             yield f"{where}: eval/{kinds[0]} and eval/{kinds[1]} are two things and have no difference"

@@ -44,7 +44,7 @@ def is_known(metric: str) -> bool:
     return metric.startswith("eval/") and base_name(metric) in METRICS
 
 
-def known() -> tuple[str, ...]:
+def names_of_all() -> tuple[str, ...]:
     """Every metric that some evaluation writes."""
     return tuple(f"eval/{name}" for name in METRICS)
 

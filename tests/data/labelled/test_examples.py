@@ -145,3 +145,64 @@ def test_every_example_once_and_epochs_of_all(files):
 def test_numbers_are_labels_in_order(tmp_path):
     (tmp_path / "a.tsv").write_text("".join(f"text {i}\t{i % 11}\n" for i in range(60)))
     assert data.load(config(f"tsv:{tmp_path / 'a.tsv'}", **HEADLESS)).labels == tuple(map(str, range(11)))
+
+
+# The first n labelled examples
+
+def learned(source, count, **fields):
+    """The examples that are learned from, and the whole data set."""
+    dataset = data.load(config(source, data__examples=count, **fields))
+    return dataset.part("train"), dataset
+
+
+def test_more_examples_hold_all_of_fewer_and_nothing_else_changes(files):
+    source = f"csv:{files / 'a.csv'}"
+    every, whole = learned(source, 0)
+    before, lasting = set(), (whole.part("validation"), whole.labels, whole.tokenizer.fingerprint)
+    for count in (1, 4, 16, len(every)):
+        part, dataset = learned(source, count)
+        assert len(part) == dataset.summary()["train_examples"] == len(dataset.encoded("train").arrays["tokens"]) == count
+        assert before < set(part) <= set(every)
+        assert list(part) == [example for example in every if example in set(part)]
+        # Labels that no chosen example has are there all the same.
+        assert (dataset.part("validation"), dataset.labels, dataset.tokenizer.fingerprint) == lasting
+        before = set(part)
+    assert learned(source, 4, seed=5)[0] == learned(source, 4)[0]
+
+
+def test_which_examples_depends_on_their_content_alone(files):
+    rows = [json.dumps({"text": text, "label": label}) for text, label in SENTENCES]
+    for name, order in (("one", rows), ("other", rows[::-1])):
+        (files / f"{name}.jsonl").write_text("\n".join(order))
+    one, other = (learned(f"jsonl:{files / name}.jsonl", 7)[0] for name in ("one", "other"))
+    assert set(one) == set(other)
+    assert one != other
+    # Not the first ones of the file, whose labels may be in order.
+    assert set(one) != set(learned(f"jsonl:{files / 'one'}.jsonl", 0)[0][:7])
+
+
+def test_the_vocabulary_is_that_of_all_examples(files):
+    sizes = {learned(f"jsonl:{files / 'a.jsonl'}", count, data__tokenizer__kind="characters")[1].tokenizer.vocab_size for count in (0, 1)}
+    assert len(sizes) == 1
+
+
+@pytest.mark.parametrize("kind", ["tagging", "extraction"])
+def test_other_tasks_take_the_first_examples_too(kind):
+    dataset = data.load(config("stdlib", kind, data__examples=5))
+    assert len(dataset.part("train")) == 5
+    batches = dataset.training_batches()
+    with batches:
+        assert next(batches)["tokens"].shape == (4, 32)
+
+
+def test_more_examples_than_there_are(files):
+    with pytest.raises(ConfigError, match=r"data\.examples=4000: csv:.* has 3\d training examples; 0 takes all of them"):
+        learned(f"csv:{files / 'a.csv'}", 4000)
+
+
+def test_a_share_of_the_text_is_nothing_for_examples(files):
+    with pytest.raises(ConfigError, match=r"data\.training_fraction=0\.5 has no effect"):
+        config(f"csv:{files / 'a.csv'}", data__training_fraction=0.5)
+    text = {"objective.kind": "causal", "data.examples": 5}
+    with pytest.raises(ConfigError, match=r"data\.examples=5 has no effect"):
+        configs.resolve(configs.override(configs.default(), text))
