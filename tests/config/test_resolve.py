@@ -5,7 +5,7 @@ import json
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from zoo.data.labelled.tables import TABLES
+from zoo.data.tables import TABLES
 
 from zoo import config as configs
 from zoo.data.sources import SOURCES

@@ -105,10 +105,11 @@ def test_a_run_made_of_it_computes_the_same(tmp_path):
 
 
 class Words:
-    """The words of the published vocabulary as tokens; the one that opens a sentence is the special token."""
+    """The words of the published vocabulary as tokens; those that open and end a sentence are special tokens."""
 
     def __init__(self, words):
-        self.pieces, self.document_id, self.vocab_size = [word.encode() for word in words], words.index("<S>"), len(words)
+        self.pieces, self.vocab_size = [word.encode() for word in words], len(words)
+        self.document_id, self.separator_id = words.index("<S>"), words.index("</S>")
 
     token_characters = Tokenizer.token_characters
 
@@ -117,9 +118,6 @@ def test_token_vectors():
     folder = published("elmo_allennlp")
     words = [word for word in (folder / "vocab_test.txt").read_text().split("\n") if word]
     expected = read_hdf5(folder / "elmo_token_embeddings.hdf5")["embedding"]
-    # What ends a sentence is a word there and no token of a tokenizer here.
-    ends = words.index("</S>")
     characters = Words(words).token_characters(50)
-    characters[ends] = spelled(END)
     np.testing.assert_array_equal(characters, [spelled({"<S>": BEGIN, "</S>": END}.get(word, word)) for word in words])
     np.testing.assert_allclose(call(model_of(folder).characters, characters), expected, rtol=0, atol=1e-5)
