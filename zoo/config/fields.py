@@ -270,7 +270,8 @@ FIELDS: tuple[Field, ...] = (
     Field("model.head.pooling", AUTO, str, "what of a row its class or number is read from", {
         "first": "the first token's hidden state (BERT's [CLS])",
         "last": "the last token's hidden state (GPT)",
-        "mean": "the mean of all tokens' hidden states"}, auto="first in an encoder, last in a decoder, mean in an ELMo", when=OF_SEQUENCES),
+        "mean": "the mean of all tokens' hidden states"}, auto="first in an encoder, last in a decoder, mean in an ELMo",
+          when=OF_SEQUENCES),
     # ELMo
     Field("model.elmo.characters", 50, int, "bytes of a token, its two marks included; longer tokens are cut", minimum=3, when=ELMO),
     Field("model.elmo.character_dim", 16, int, "width of a character's embedding", minimum=1, when=ELMO),

@@ -57,7 +57,8 @@ class WordTokenizer(Tokenizer):
             word = found[ids.index(-1)]
             raise DataError(f"the word {word[0][:40]!r} at character {word.start()} is not one of the source's {len(self.words)}; "
                             "data.tokenizer.kind=bytes or bpe encodes any text")
-        return Located(*(np.array(column, np.int32) for column in (ids, [match.start() for match in found], [match.end() for match in found])))
+        starts, stops = ([place(match) for match in found] for place in (re.Match.start, re.Match.end))
+        return Located(*(np.array(column, np.int32) for column in (ids, starts, stops)))
 
     def decode(self, ids: Any, document: str = "") -> str:
         """The words with a space between two; as `Tokenizer.decode` otherwise."""

@@ -83,7 +83,7 @@ class TaskHead:
         return self.classifier(context.dropout(vector, self.config.dropout, "classifier")).astype(jnp.float32)
 
 
-def pool(hidden: Float[Array, "B T *states"], positions: Int[Array, "B T"], kind: str) -> Float[Array, "B *states"]:
+def pool(hidden: Float[Array, "B T ... D"], positions: Int[Array, "B T"], kind: str) -> Float[Array, "B ... D"]:
     """One vector of a row: h_0 (`first`), h_n of the last of its n + 1 tokens (`last`), or (h_0 + ... + h_n) / (n + 1) (`mean`).
 
     Args:

@@ -39,7 +39,7 @@ class TaskObjective(Objective):
         """The examples."""
         return {"loss": self.real(batch).sum()}
 
-    def features(self, model: nnx.Module, batch: Batch, constants: Constants, how: Pass) -> Float[Array, "B T *states"]:
+    def features(self, model: nnx.Module, batch: Batch, constants: Constants, how: Pass) -> Float[Array, "B T ... D"]:
         """Runs the body: what the head reads, of every token [B, T, D]; of an ELMo all its layers."""
         how = how._replace(dropout_key=None, training=False) if self.frozen else how
         tokens, context = batch["tokens"], self.context(batch, how)
@@ -70,7 +70,7 @@ class TaskObjective(Objective):
 class RowObjective(TaskObjective):
     """A task that reads one vector of each row, which `model.head.pooling` takes (see `zoo.models.head.pool`)."""
 
-    def features(self, model: nnx.Module, batch: Batch, constants: Constants, how: Pass) -> Float[Array, "B *states"]:
+    def features(self, model: nnx.Module, batch: Batch, constants: Constants, how: Pass) -> Float[Array, "B ... D"]:
         """The vectors, [B, D]; of an ELMo those of all layers."""
         states = super().features(model, batch, constants, how)
         return pool(states, self.context(batch, how).positions, self.config.model.head.pooling)
