@@ -162,6 +162,7 @@ NEEDS = {
     "model.ffn.match_parameters": {"model.ffn.kind": "swiglu"},
     "model.head.pooler": ENCODER, "model.head.next_sentence": ENCODER | {"model.head.pooler": True},
     **{field.path: ELMO for field in configs.FIELDS if field.path.startswith("model.elmo.")},
+    "model.elmo.normalise_layers": TASK | ELMO | {"objective.kind": "classification"},
     **{f"objective.{name}": ENCODER for name in ("select_fraction", "mask_fraction", "random_fraction", "mask_copies", "whole_words")},
     "objective.sampled_softmax": ELMO, "objective.next_sentence": PAIRS, "data.rows": ENCODER | {"data.sequence_length": 160},
     "objective.prefix_length": ENCODER_DECODER, "training.eval_masks": ENCODER,

@@ -105,7 +105,7 @@ REFUSED_BY = {
         "model.head.next_sentence", "model.attention.window", "model.attention.global_tokens", "model.attention.global_projections",
         "data.isolate_documents", "objective.sampled_softmax", *LABELLED, *PAIRED, "data.rows",
         "training.eval_context", "training.eval_masks"),
-    "elmo": (*(field.path for field in TESTED if field.path.startswith(UNREAD_BY["elmo"])), *MASKED, *SPANS,
+    "elmo": (*(field.path for field in TESTED if field.path.startswith(UNREAD_BY["elmo"])), "model.elmo.normalise_layers", *MASKED, *SPANS,
              "objective.prefix_length", "data.isolate_documents", *LABELLED, *PAIRED, "data.rows", "training.eval_context",
              "training.eval_masks"),
 }  # fmt: skip

@@ -12,7 +12,7 @@ from zoo.objectives import make_objective
 class FewTokens:
     """Thirteen ids; id i stands for i + 1 bytes, 9 opens a document."""
 
-    vocab_size, document_id = 13, 9
+    vocab_size, document_id, separator_id = 13, 9, 13
     pieces = tuple(bytes(range(id, 2 * id + 1)) for id in range(13))
     token_bytes = Tokenizer.token_bytes
     token_characters = Tokenizer.token_characters

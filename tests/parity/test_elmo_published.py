@@ -6,17 +6,25 @@ import json
 import os
 from pathlib import Path
 
+import jax
 import numpy as np
 import pytest
 
 from tests.building import call, compiled, random_values, with_values
 from tests.checkpoints_of_others import zoo
 from tests.parity.harness import relative_difference
-from zoo.config import default, override, resolve
+from zoo import data
+from zoo.config import default, finetuned, override, resolve
 from zoo.data.tokenizers import Tokenizer
 from zoo.interop.elmo import config_of, read_hdf5, read_weights
 from zoo.models.elmo import ELMo
+from zoo.objectives import make_objective
+from zoo.objectives.objective import Pass
+from zoo.training import start
+from zoo.training.mesh import make_mesh
 from zoo.training.restore import load_trained
+from zoo.training.run import resolve_with_vocabulary
+from zoo.training.step import make_program
 
 pytest.importorskip("h5py")
 pytestmark = pytest.mark.parity
@@ -104,11 +112,39 @@ def test_a_run_made_of_it_computes_the_same(tmp_path):
     assert (about["class"], sorted(about["files"])) == ("ELMo", ["lm_weights.hdf5", "options.json"])
 
 
+def test_features_of_a_task_are_the_published_states(tmp_path):
+    """From words in a file, through an imported run's body, to what the head of a task reads, where the last layer has all the weight."""
+    folder = published("elmo_allennlp")
+    code, _, errors = zoo("import", f"elmo:{folder / 'options.json'}+{folder / 'lm_weights.hdf5'}", "--out", tmp_path / "run")
+    assert (code, errors) == (0, [])
+    sentences = [stream[0].split() for stream in json.loads((folder / "sentences.json").read_text())]
+    (tmp_path / "words.conll").write_text(
+        "\n\n".join("\n".join(f"{word} {'AB'[number % 2]}" for number, word in enumerate(words)) for words in sentences))
+    source = f"conll:{tmp_path / 'words.conll'}"
+    made = finetuned(f"from={tmp_path / 'run'}", {"objective.kind": "tagging", "data.source": source, "data.held_out": source})
+    resolved = resolve_with_vocabulary(made)
+    assert (resolved.data.tokenizer.kind, resolved.training.trained_layers) == ("words", 0)
+    dataset = data.load(resolved)
+    objective = make_objective(resolved, dataset.tokenizer)
+    program = make_program(resolved, objective, make_mesh(resolved, jax.devices()[:1]))
+    taken, _ = start.read_weights(tmp_path / "run", program.abstract_state, own=start.heads_of_its_own(resolved, dataset.labels))
+    values = random_values(objective.model) | taken["params"]
+    values["mix"] = {"weights": np.array([-100, -100, 0], np.float32), "gamma": np.ones((), np.float32)}
+    (batch,) = dataset.evaluation_batches()
+    model, how, constants = with_values(objective.model, values), Pass(None, training=False), program.constants(0)
+    states = call(lambda batch: model.mix(objective.features(model, batch, constants, how)), batch)
+    for row, words in enumerate(sentences):
+        expected = read_hdf5(folder / f"lm_embeddings_{row}.hdf5")["0"]
+        np.testing.assert_allclose(states[row, 1 : len(words) + 1], np.concatenate(expected, axis=-1), rtol=0, atol=3e-6)
+        assert (batch["labels"][row] >= 0).sum() == len(words)
+
+
 class Words:
-    """The words of the published vocabulary as tokens; the one that opens a sentence is the special token."""
+    """The words of the published vocabulary as tokens; those that open and end a sentence are special tokens."""
 
     def __init__(self, words):
-        self.pieces, self.document_id, self.vocab_size = [word.encode() for word in words], words.index("<S>"), len(words)
+        self.pieces, self.vocab_size = [word.encode() for word in words], len(words)
+        self.document_id, self.separator_id = words.index("<S>"), words.index("</S>")
 
     token_characters = Tokenizer.token_characters
 
@@ -117,9 +153,6 @@ def test_token_vectors():
     folder = published("elmo_allennlp")
     words = [word for word in (folder / "vocab_test.txt").read_text().split("\n") if word]
     expected = read_hdf5(folder / "elmo_token_embeddings.hdf5")["embedding"]
-    # What ends a sentence is a word there and no token of a tokenizer here.
-    ends = words.index("</S>")
     characters = Words(words).token_characters(50)
-    characters[ends] = spelled(END)
     np.testing.assert_array_equal(characters, [spelled({"<S>": BEGIN, "</S>": END}.get(word, word)) for word in words])
     np.testing.assert_allclose(call(model_of(folder).characters, characters), expected, rtol=0, atol=1e-5)

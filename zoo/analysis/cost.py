@@ -27,7 +27,7 @@ class Cost:
     flops_per_token: float
 
 
-HEADS = ("head", "pooler", "next_sentence", "classifier")
+HEADS = ("head", "pooler", "next_sentence", "classifier", "mix")
 TABLES = ("embedding", "source_embedding", "position", "segments", "characters/embedding")
 
 

@@ -80,10 +80,11 @@ EMBEDDED_POSITIONS = ("learned", "sinusoidal")
 # Which objective trains which architecture.
 OBJECTIVES_OF = {"decoder": ("causal", "prefix", *TASKS), "encoder": ("masked", *TASKS),
                  "encoder_decoder": ("prefix", "span", "denoising", "translation"),
-                 "elmo": ("bidirectional",)}
+                 "elmo": ("bidirectional", *TASKS)}
 # What an architecture does not read, by the start of the path.
 UNREAD_BY = {"elmo": ("model.norm.", "model.position.", "model.attention.", "model.ffn.", "model.layers.", "model.embedding.",
-                      "model.parallel", "model.scan_layers", "model.remat", "model.head.", "model.tie_embeddings",
+                      "model.parallel", "model.scan_layers", "model.remat", "model.head.transform", "model.head.bias",
+                      "model.head.scale", "model.head.softcap", "model.head.pooler", "model.head.next_sentence", "model.tie_embeddings",
                       "model.init.scale_residual")}
 # What the two sides of an encoder-decoder, and what kinds of layers, may set for themselves (see `zoo.config.scopes`).
 SIDE_FIELDS = ("num_layers", "residual", "dropout", "parallel", "norm.", "position.", "attention.", "ffn.")
@@ -270,7 +271,8 @@ FIELDS: tuple[Field, ...] = (
     Field("model.head.pooling", AUTO, str, "what of a row its class or number is read from", {
         "first": "the first token's hidden state (BERT's [CLS])",
         "last": "the last token's hidden state (GPT)",
-        "mean": "the mean of all tokens' hidden states"}, auto="first in an encoder, last in a decoder", when=OF_SEQUENCES),
+        "mean": "the mean of all tokens' hidden states"}, auto="first in an encoder, last in a decoder, mean in an ELMo",
+          when=OF_SEQUENCES),
     # ELMo
     Field("model.elmo.characters", 50, int, "bytes of a token, its two marks included; longer tokens are cut", minimum=3, when=ELMO),
     Field("model.elmo.character_dim", 16, int, "width of a character's embedding", minimum=1, when=ELMO),
@@ -279,6 +281,9 @@ FIELDS: tuple[Field, ...] = (
     Field("model.elmo.highways", 2, int, "number of highway layers", minimum=0, when=ELMO),
     Field("model.elmo.cell_dim", 4096, int, "width of an LSTM's cell, which is projected to D", minimum=1, when=ELMO),
     Field("model.elmo.cell_clip", 3.0, float, "largest magnitude of a cell's state; 0 for no clipping", minimum=0, when=ELMO),
+    Field("model.elmo.normalise_layers", False, bool,
+          "the mixture of layers that a task reads is of layers whose every vector is normalised (Peters et al. 2018, section 3.2)",
+          when=ELMO),
     Field("model.elmo.projection_clip", 3.0, float, "largest magnitude of a projected state; 0 for no clipping", minimum=0, when=ELMO),
     # Objective
     Field("objective.kind", "causal", str, "what is predicted and scored", {
@@ -364,6 +369,7 @@ FIELDS: tuple[Field, ...] = (
         "bytes": "UTF-8 bytes: 256 ids and one that opens a document",
         "byt5": "UTF-8 bytes after 3 special ids, as ByT5 numbers them",
         "characters": "the characters of the source and one id that opens a document",
+        "words": "the words of the source, as white space divides them, for models that read characters",
         "bpe": "byte-level byte-pair encoding, trained on the training split once and cached",
         "wordpiece": "pieces of words, with [CLS], [SEP] and [MASK], trained likewise (BERT)",
         "unigram": "the likeliest cut into pieces, trained likewise (T5)",

@@ -10,6 +10,7 @@ from zoo.config.fields import AUTO, BY_PATH, TASKS
 from zoo.config.files import load, override
 from zoo.config.resolve import default, flatten, from_flat, resolve
 from zoo.errors import ConfigError
+from zoo.files import read_json
 
 # A small encoder that a CPU trains in a minute, on data that need no download.
 TINY = {
@@ -24,6 +25,8 @@ TUNED = {
     "optimizer.epsilon": 1e-6, "optimizer.clip_norm": 1.0, "schedule.kind": "linear", "schedule.warmup_steps": 100,
     "training.steps": 1000,
 }
+# An ELMo stays as it is: what a task learns is a mixture of its layers and a head over that (Peters et al. 2018, section 3.3).
+FEATURES = {"training.trained_layers": 0, "optimizer.learning_rate": 1e-3, "optimizer.weight_decay": 0.0}
 # What only the head of another objective had.
 _HEADS = ("model.head.classes", "model.head.pooling", "model.head.next_sentence")
 
@@ -66,12 +69,16 @@ def with_body_of(trained: Mapping[str, Any], start: str, changes: Mapping[str, A
 
 
 def _with_body_of(folder: Path, changes: dict[str, Any], trained: Mapping[str, Any] | None = None) -> ml_collections.ConfigDict:
-    """The model and the tokenizer of a run, its head left out, and that it is started from; rows no longer than its positions."""
+    """The model and the tokenizer of a run, its head left out, and that it is started from; rows no longer than its positions.
+
+    An imported ELMo has no tokenizer: it was trained on words.
+    """
     if trained is None and not (folder / "config.json").is_file():
         raise ConfigError(f"from={folder} is not a run: there is no {folder / 'config.json'}")
     there = flatten(load(str(folder)) if trained is None else resolve(trained))
-    if there["model.architecture"] not in ("encoder", "decoder"):
-        raise ConfigError(f"from={folder}: a task needs an encoder or a decoder, and model.architecture is {there['model.architecture']}")
+    if there["model.architecture"] not in ("encoder", "decoder", "elmo"):
+        raise ConfigError(f"from={folder}: a task needs an encoder, a decoder or an ELMo, and model.architecture is "
+                          f"{there['model.architecture']}")
     body = {path: value for path, value in there.items() if path.startswith("model.")}
     body |= {path: BY_PATH[path].default for path in _HEADS}
     if changes["objective.kind"] not in ("classification", "regression"):
@@ -83,5 +90,10 @@ def _with_body_of(folder: Path, changes: dict[str, Any], trained: Mapping[str, A
     longest = body["model.position.max_length"]
     if longest != AUTO:
         changes["data.sequence_length"] = min(changes["data.sequence_length"], longest)
-    return from_flat({**flatten(default()), **body, **changes, "data.tokenizer.kind": "file", "data.tokenizer.path": str(folder),
-                      "training.start_from": str(folder)})
+    tokenizer = {"data.tokenizer.kind": "file", "data.tokenizer.path": str(folder)}
+    if there["model.architecture"] == "elmo":
+        changes |= FEATURES
+        body["model.vocab_size"] = AUTO
+        if (folder / "meta.json").is_file() and "imported" in read_json(folder / "meta.json"):
+            tokenizer = {"data.tokenizer.kind": "words"}
+    return from_flat({**flatten(default()), **body, **changes, **tokenizer, "training.start_from": str(folder)})

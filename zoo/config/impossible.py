@@ -96,6 +96,12 @@ def _table(flat: dict[str, Any]) -> Iterator[str]:
 def _elmo(flat: dict[str, Any]) -> Iterator[str]:
     """Character convolutions that cannot be."""
     filters = flat["model.elmo.filters"]
+    if flat["model.elmo.normalise_layers"] and flat["objective.kind"] not in TASKS:
+        yield (f"model.elmo.normalise_layers=True has no effect: objective.kind={flat['objective.kind']} reads the last layer alone; "
+               "leave it at False")
+    if flat["model.head.pooling"] in ("first", "last"):
+        yield (f"model.head.pooling={flat['model.head.pooling']} is a token that one direction of an ELMo reads before all others; "
+               "set mean")
     if len(filters) % 2:
         yield f"model.elmo.filters={filters} must be pairs: width, number, width, number, ..."
     if not filters:

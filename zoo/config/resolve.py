@@ -176,7 +176,7 @@ def _derive(flat: dict[str, Any], vocab_size: int | None) -> None:
     if (task := flat["objective.kind"]) in TASKS:
         fill("model.head.classes", {"regression": 1, "extraction": 2}.get(task, AUTO))
     if task in ("classification", "regression"):
-        fill("model.head.pooling", "last" if flat["model.architecture"] == "decoder" else "first")
+        fill("model.head.pooling", {"decoder": "last", "elmo": "mean"}.get(flat["model.architecture"], "first"))
     if task == "extraction":
         fill("data.stride", max(1, length // 3))
     fill("training.eval_batches", 0 if task in TASKS else 40)

@@ -22,9 +22,9 @@ from zoo.errors import ConfigError, DataError, did_you_mean
 from zoo.files import cache_directory, read_json, write_json
 
 _FILE = "tokenizer.json"
-# Characters of the published ELMo models beside the bytes, which are 1 .. 256: what opens a sentence, a token's begin and end, and what
-# fills it up. 258, which ends a sentence, stands for no token here.
-_OPENS, _BEGIN, _END, _FILL = 257, 259, 260, 261
+# Characters of the published ELMo models beside the bytes, which are 1 .. 256: what opens a sentence and what ends it, a token's begin
+# and end, and what fills it up.
+_OPENS, _ENDS, _BEGIN, _END, _FILL = 257, 258, 259, 260, 261
 # Characters of which the library makes tokens at once, in one thread.
 _CHUNK = 1 << 14
 
@@ -129,14 +129,16 @@ class Tokenizer(ABC):
 
         They are those of the published models (Peters et al. 2018), so that their weights fit: 1 .. 256 are the bytes 0 .. 255, 259 and
         260 the begin and the end of a token, and 261 fills it up; 0, the empty slot, is in no token. A token with more than `width` - 2
-        bytes is cut and keeps its end. The special token has one character, 257, which opens a sentence there.
+        bytes is cut and keeps its end. What opens a document has one character, 257, which opens a sentence there, and what separates
+        sentences, where the tokenizer has a token for it, 258.
 
         Args:
             width: at least 3.
         """
         table = np.full((self.vocab_size, width), _FILL, np.int32)
         for id, (row, piece) in enumerate(zip(table, self.pieces, strict=True)):
-            inside = [_OPENS] if id == self.document_id else [byte + 1 for byte in piece[: width - 2]]
+            marks = {self.separator_id: [_ENDS], self.document_id: [_OPENS]}
+            inside = marks.get(id) or [byte + 1 for byte in piece[: width - 2]]
             row[: len(inside) + 2] = _BEGIN, *inside, _END
         return table
 
@@ -356,8 +358,9 @@ def tokenizer_class(kind: str, where: str = "data.tokenizer.kind") -> type[Token
     from zoo.data.published import PublishedTokenizer
     from zoo.data.sentencepieces import SentencePieceTokenizer
     from zoo.data.trained import UnigramTokenizer, WordPieceTokenizer
+    from zoo.data.whole_words import WordTokenizer
 
-    others = (WordPieceTokenizer, UnigramTokenizer, PublishedTokenizer, SentencePieceTokenizer)
+    others = (WordTokenizer, WordPieceTokenizer, UnigramTokenizer, PublishedTokenizer, SentencePieceTokenizer)
     kinds = TOKENIZERS | {tokenizer.kind: tokenizer for tokenizer in others}
     if kind not in kinds:
         options = ", ".join(f'"{name}"' for name in kinds)

@@ -7,13 +7,14 @@ import jax.numpy as jnp
 from flax import nnx
 from jaxtyping import Array, Bool, Float, Int, Key
 
-from zoo.config import ResolvedConfig
+from zoo.config import AUTO, ResolvedConfig
 from zoo.layers.characters import CharacterCNN
 from zoo.layers.context import Context
-from zoo.layers.parameter import kernel_initializer, parameter, zeros
+from zoo.layers.parameter import Linear, kernel_initializer, parameter, zeros
 from zoo.layers.recurrent import ProjectedLSTM
+from zoo.layers.scalar_mix import ScalarMix, normalise_layers
 from zoo.models.functional import stack
-from zoo.models.head import Prediction, logits
+from zoo.models.head import Prediction, TaskHead, logits
 
 
 class Carry(NamedTuple):
@@ -62,19 +63,24 @@ class Softmax(nnx.Module):
         self.bias = parameter((config.vocab_size,), ("vocab",), zeros)
 
 
-class ELMo(nnx.Module):
+class ELMo(nnx.Module, TaskHead):
     """p(t_k | t_1 .. t_(k-1)) from the forward states at k - 1, p(t_k | t_(k+1) .. t_N) from the backward states at k + 1.
 
     Peters et al. 2018, section 3.1, with the sizes of section 3.4. Both directions read the same token vectors and predict through
     the same softmax; their LSTMs are their own. Dropout, as in the published training, acts on the input of every layer (a skip
-    connection carries the dropped input) and on the output of the last.
+    connection carries the dropped input) and on the output of the last. For a task the softmax gives way to a mixture of the layers and
+    a head over it.
     """
 
     def __init__(self, config: ResolvedConfig):
         self.characters = CharacterCNN(config)
         self.forward = Direction(config)
         self.backward = Direction(config)
-        self.head = Softmax(config)
+        if config.head.classes == AUTO:
+            self.head = Softmax(config)
+        else:
+            self.mix = ScalarMix(config.num_layers + 1)
+            self.classifier = Linear(2 * config.dim, config.head.classes, ("embed", None), True, kernel_initializer(config))
         self.config = config
 
     def __call__(self, characters: Int[Array, "B T C"], filled: Bool[Array, "B T"], dropout_key: Key[Array, ""] | None = None,
@@ -96,6 +102,13 @@ class ELMo(nnx.Module):
             -> Float[Array, "L B T E"]:
         """Returns what a task mixes (`zoo.layers.scalar_mix`): L + 1 layers of [forward; backward], E = 2D; layer 0 is [x; x]."""
         return self.read(characters, filled, carry)[0]
+
+    def states(self, characters: Int[Array, "B T C"], filled: Bool[Array, "B T"], dropout_key: Key[Array, ""] | None = None) \
+            -> Float[Array, "B T L E"]:
+        """What `task_scores` reads: as `representations`, from zero states, token by token; with `elmo.normalise_layers` normalised."""
+        layers, _ = self._read(characters, filled, dropout_key, None)
+        layers = jnp.moveaxis(layers.reshape(*layers.shape[:3], -1), 0, 2)
+        return normalise_layers(layers) if self.config.elmo.normalise_layers else layers
 
     def read(self, characters: Int[Array, "B T C"], filled: Bool[Array, "B T"], carry: Carry | None = None) \
             -> tuple[Float[Array, "L B T E"], Carry]:

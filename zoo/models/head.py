@@ -63,11 +63,31 @@ class Head(nnx.Module):
         return Prediction(hidden, weights, None if self.bias is None else self.bias[...], self.config.head.softcap)
 
 
-def pool(hidden: Float[Array, "B T D"], positions: Int[Array, "B T"], kind: str) -> Float[Array, "B D"]:
+class TaskHead:
+    """What models of tasks share: s = Dropout(v) W + b, float32 scores of C classes from a vector v of a row or of a token.
+
+    With `model.head.pooler` v is first made tanh(v W' + b') (Devlin et al. 2019, section 4.1); an ELMo first mixes its layers (Peters et
+    al. 2018, eq. 1). A module of this kind has `classifier` and `config`, and `pooler` or `mix` where it needs them.
+    """
+
+    def task_scores(self, states: Float[Array, "*leading D"], context: Context) -> Float[Array, "*leading C"]:
+        """Scores of the classes.
+
+        Args:
+            states: of rows [B, D] or tokens [B, T, D]; of an ELMo with all its layers, [..., L + 1, E].
+            context: of the forward pass.
+        """
+        vector = self.mix(states) if self.config.architecture == "elmo" else states
+        if self.config.head.pooler:
+            vector = jnp.tanh(self.pooler(vector))
+        return self.classifier(context.dropout(vector, self.config.dropout, "classifier")).astype(jnp.float32)
+
+
+def pool(hidden: Float[Array, "B T ... D"], positions: Int[Array, "B T"], kind: str) -> Float[Array, "B ... D"]:
     """One vector of a row: h_0 (`first`), h_n of the last of its n + 1 tokens (`last`), or (h_0 + ... + h_n) / (n + 1) (`mean`).
 
     Args:
-        hidden: hidden states.
+        hidden: hidden states, of one layer [B, T, D] or of several [B, T, L, D].
         positions: -1 marks an empty slot; what is empty stands behind all tokens.
         kind: as `model.head.pooling`.
     """
@@ -76,9 +96,10 @@ def pool(hidden: Float[Array, "B T D"], positions: Int[Array, "B T"], kind: str)
     real = jnp.broadcast_to(positions >= 0, hidden.shape[:2])
     counts = jnp.maximum(real.sum(axis=1), 1)
     if kind == "last":
-        return jnp.take_along_axis(hidden, (counts - 1)[:, None, None], axis=1)[:, 0]
-    total = jnp.where(real[..., None], hidden, 0).astype(jnp.float32).sum(axis=1)
-    return (total / counts[:, None]).astype(hidden.dtype)
+        return jnp.take_along_axis(hidden, (counts - 1).reshape(-1, *(1,) * (hidden.ndim - 1)), axis=1)[:, 0]
+    beyond = (..., *(None,) * (hidden.ndim - 2))
+    total = jnp.where(real[beyond], hidden, 0).astype(jnp.float32).sum(axis=1)
+    return (total / counts[beyond]).astype(hidden.dtype)
 
 
 def logits(prediction: Prediction) -> Float[Array, "B T V"]:

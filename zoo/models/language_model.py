@@ -11,7 +11,7 @@ from zoo.layers.context import Context
 from zoo.layers.norm import make_norm
 from zoo.layers.parameter import Linear, kernel_initializer, normal, parameter
 from zoo.layers.position import make_embedded_position
-from zoo.models.head import Head, Prediction, logits, pool
+from zoo.models.head import Head, Prediction, TaskHead, logits
 from zoo.models.stack import Stack
 
 
@@ -57,7 +57,7 @@ class Tower(nnx.Module):
         return self.final_norm(self.stack(x, context, shared_scores(self.position, context)), context)
 
 
-class LanguageModel(Tower):
+class LanguageModel(Tower, TaskHead):
     """A decoder or an encoder: h = Norm(Blocks(E[token] + position)), and a head that scores the vocabulary, or the classes of a task.
 
     GPT, LLaMA, BERT and their kin are configs of this class. `architecture` says what a token sees: what came before, or all.
@@ -89,19 +89,6 @@ class LanguageModel(Tower):
     def logits(self, hidden: Float[Array, "B T D"], context: Context | None = None) -> Float[Array, "B T V"]:
         """Returns float32 scores of every token id; training uses the chunked loss instead."""
         return logits(self.prediction(hidden, context))
-
-    def scores(self, hidden: Float[Array, "... D"]) -> Float[Array, "... C"]:
-        """s = h W + b, float32 scores of the classes of a task."""
-        return self.classifier(hidden).astype(jnp.float32)
-
-    def row_scores(self, hidden: Float[Array, "B T D"], context: Context) -> Float[Array, "B C"]:
-        """s = Dropout(v) W + b of a vector v of each row, which `model.head.pooling` takes (see `zoo.models.head.pool`), and of which with
-        `model.head.pooler` first tanh(v W' + b') is taken (Devlin et al. 2019, section 4.1).
-        """
-        vector = pool(hidden, context.positions, self.config.head.pooling)
-        if self.config.head.pooler:
-            vector = jnp.tanh(self.pooler(vector))
-        return self.scores(context.dropout(vector, self.rate, "classifier"))
 
     def pooled(self, hidden: Float[Array, "B T D"]) -> Float[Array, "B D"]:
         """tanh(h_0 W + b), from the first token (Devlin et al. 2019)."""

@@ -7,10 +7,10 @@ from zoo.config import ResolvedConfig
 from zoo.data.tokenizers import Tokenizer
 from zoo.objectives.masked import score_pairs
 from zoo.objectives.objective import Batch, Constants, Pass, Sums
-from zoo.objectives.task import TaskObjective
+from zoo.objectives.task import RowObjective
 
 
-class ClassificationObjective(TaskObjective):
+class ClassificationObjective(RowObjective):
     """-log softmax(s)[c], the mean over examples: s the scores of a row's C labels, c its own (Devlin et al. 2019, section 4.1).
 
     Labels are "labels" [B], -1 in rows that only fill up. Reported are the loss and "accuracy"; `zoo.data.labelled.scores.class_scores`
@@ -25,14 +25,14 @@ class ClassificationObjective(TaskObjective):
 
     def score(self, model: nnx.Module, batch: Batch, constants: Constants, how: Pass) -> tuple[Sums, Sums]:
         """Scores every row's label."""
-        scores = model.row_scores(*self.hidden(model, batch, how))
+        scores = self.scores(model, batch, constants, how)
         loss, right = score_pairs(scores, batch["labels"])
         sums = {"loss": loss, "weight": self.real(batch).sum().astype(jnp.float32), "right": right}
         outputs = {} if how.training else {"real": self.real(batch), "predicted": scores.argmax(axis=1)}
         return {"loss": loss}, sums | outputs
 
 
-class RegressionObjective(TaskObjective):
+class RegressionObjective(RowObjective):
     """(s - y)^2, the mean over examples: s the one score of a row, y its number (Devlin et al. 2019, section 4.1: STS-B).
 
     Numbers are "labels" [B], float32. `zoo.data.labelled.scores.correlations` makes more of the predicted numbers.
@@ -42,7 +42,7 @@ class RegressionObjective(TaskObjective):
 
     def score(self, model: nnx.Module, batch: Batch, constants: Constants, how: Pass) -> tuple[Sums, Sums]:
         """Scores every row's number."""
-        scores, real = model.row_scores(*self.hidden(model, batch, how))[:, 0], self.real(batch)
+        scores, real = self.scores(model, batch, constants, how)[:, 0], self.real(batch)
         loss = jnp.where(real, (scores - batch["labels"]) ** 2, 0.0).sum()
         outputs = {} if how.training else {"real": real, "predicted": scores}
         return {"loss": loss}, {"loss": loss, "weight": real.sum().astype(jnp.float32)} | outputs

@@ -23,9 +23,8 @@ class ExtractionObjective(TaskObjective):
 
     def score(self, model: nnx.Module, batch: Batch, constants: Constants, how: Pass) -> tuple[Sums, Sums]:
         """Scores every row's span."""
-        hidden, context = self.hidden(model, batch, how)
-        scores, real = model.scores(context.dropout(hidden, model.rate, "classifier")), self.real(batch)
-        places = jnp.arange(hidden.shape[1])[None]
+        scores, real = self.scores(model, batch, constants, how), self.real(batch)
+        places = jnp.arange(scores.shape[1])[None]
         allowed = (places == 0) | ((places >= batch["context"][:, :1]) & (places < batch["context"][:, 1:]))
         start, end = (jnp.where(allowed, scores[..., side], _EXCLUDED) for side in (0, 1))
         loss = sum(-jnp.take_along_axis(jax.nn.log_softmax(one), jnp.maximum(batch[name], 0)[:, None], axis=1)[:, 0]

@@ -29,8 +29,7 @@ class TaggingObjective(TaskObjective):
 
     def score(self, model: nnx.Module, batch: Batch, constants: Constants, how: Pass) -> tuple[Sums, Sums]:
         """Scores every word's tag."""
-        hidden, context = self.hidden(model, batch, how)
-        scores = model.scores(context.dropout(hidden, model.rate, "classifier"))
+        scores = self.scores(model, batch, constants, how)
         counted, wanted = batch["labels"] >= 0, jnp.maximum(batch["labels"], 0)
         surprisal = -jnp.take_along_axis(jax.nn.log_softmax(scores), wanted[..., None], axis=-1)[..., 0]
         loss, predicted = jnp.where(counted, surprisal, 0.0).sum(), scores.argmax(axis=-1)

@@ -11,7 +11,7 @@ from zoo.config import AUTO, ResolvedConfig
 from zoo.models.functional import Params
 
 # Parts that only a task's head has; what normalises after the last layer goes with that layer.
-HEADS, AFTER_LAYERS = ("classifier", "pooler"), ("final_norm",)
+HEADS, AFTER_LAYERS = ("classifier", "pooler", "mix"), ("final_norm",)
 
 
 def trained_parts(config: ResolvedConfig, module: nnx.Module) -> Params | None:

@@ -34,6 +34,8 @@ def check_tokenizer(config: ResolvedConfig, tokenizer: data.Tokenizer) -> None:
         ConfigError: saying how to take the other run's tokenizer.
     """
     folder = config.training.start_from
+    if config.model.architecture == "elmo" and config.objective.kind in TASKS:
+        return  # Of an ELMo only the softmax, which a task has not, knows ids; the rest reads characters.
     if folder and data.load_tokenizer(folder).fingerprint != tokenizer.fingerprint:
         raise ConfigError(f"training.start_from={folder} was trained with another tokenizer; set data.tokenizer.kind=file and "
                           f"data.tokenizer.path={folder}")
@@ -70,7 +72,7 @@ def heads_of_its_own(config: ResolvedConfig, labels: tuple[str, ...]) -> Heads:
                 and tuple(read_json(folder / "meta.json")["data"].get("labels", ())) == labels)
     except (OSError, ValueError, KeyError, TypeError):
         same = False
-    return Heads(("head", "next_sentence", "pooler"), () if same else ("classifier",))
+    return Heads(("head", "next_sentence", "pooler", "mix"), () if same else ("classifier",))
 
 
 def read_weights(

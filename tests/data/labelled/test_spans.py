@@ -8,9 +8,11 @@ import pytest
 from tests.data.labelled.test_examples import config
 from tests.every_field import vocabulary
 from zoo import data
+from zoo.data.labelled.examples import Tagged
 from zoo.data.labelled.questions import Extraction, best_span, window_starts
-from zoo.data.labelled.scores import answer_scores, entities_of, entity_scores, plain_answer
-from zoo.data.labelled.tagging import first_tokens
+from zoo.data.labelled.scores import answer_scores, entity_scores, plain_answer
+from zoo.data.labelled.sequences import Encoded
+from zoo.data.labelled.tagging import Tagging, first_tokens
 from zoo.data.published import read_published
 from zoo.data.tokenizers import ByteTokenizer
 from zoo.errors import ConfigError, DataError
@@ -64,24 +66,30 @@ def test_bad_columns_are_told(tmp_path):
         config(source, "tagging", data__conll__tags=5)
 
 
-@pytest.mark.parametrize(("tags", "entities"), [
-    ("B-a I-a O B-a", {("a", 0, 1), ("a", 3, 3)}),
-    ("I-a I-b I-b O", {("a", 0, 0), ("b", 1, 2)}),  # Begun by I, and another type.
-    ("B-a B-a I-b", {("a", 0, 0), ("a", 1, 1), ("b", 2, 2)}),
-    ("S-a B-b I-b E-b I-b", {("a", 0, 0), ("b", 1, 3), ("b", 4, 4)}),
-    ("O O", set()),
+@pytest.mark.parametrize(("true", "predicted", "right", "there", "given"), [
+    ("B-a I-a O B-a", "B-a I-a O B-a", 2, 2, 2),
+    # I after O begins an entity, as B does: here no other one.
+    ("B-a I-a O O", "I-a I-a O O", 1, 1, 1),
+    ("O B-a I-a O", "O I-a I-a I-a", 0, 1, 1),
+    # Another type begins one too, and so does B after I.
+    ("B-a I-b I-b O", "I-a B-b I-b O", 2, 2, 2),
+    ("B-a B-a O O", "B-a I-a O O", 0, 2, 1),
+    # IOBES: S stands alone, what follows E is another one.
+    ("S-a B-b I-b E-b", "B-a B-b I-b I-b", 2, 2, 2),
+    ("B-b E-b I-b O", "B-b I-b I-b O", 0, 2, 1),
+    ("O O", "O O", 0, 0, 0),
+    ("O B-a", "O O", 0, 1, 0),
 ])
-def test_entities_by_hand(tags, entities):
-    assert entities_of(tags.split()) == entities
+def test_entities_are_counted_as_conlleval_counts_them(true, predicted, right, there, given):
+    scores = entity_scores([true.split()], [predicted.split()])
+    assert scores == {"entity_precision": pytest.approx(right / max(given, 1)), "entity_recall": pytest.approx(right / max(there, 1)),
+                      "entity_f1": pytest.approx(2 * right / max(there + given, 1))}
 
 
-def test_entities_are_seqeval_s():
-    metrics = pytest.importorskip("seqeval.metrics")
-    generator = np.random.default_rng(0)
-    drawn = [[[["O", "B-a", "I-a", "B-b", "I-b", "E-a", "S-b"][i] for i in generator.integers(7, size=size)]
-              for size in (5, 1, 9, 30)] for _ in range(40)]
-    for true, predicted in zip(drawn[::2], drawn[1::2], strict=True):
-        assert entity_scores(true, predicted)["entity_f1"] == pytest.approx(metrics.f1_score(true, predicted))
+def test_tags_without_a_prefix_are_no_entities():
+    made = Tagging(("O", "noun", "verb"))
+    scores = made.measure({"predicted": np.array([[1, 2]])}, [Tagged(("a", "b"), ("noun", "noun"))], Encoded({}, {}, [np.array([0, 1])]))
+    assert scores == {"word_accuracy": 0.5}
 
 
 def test_entity_scores_by_hand():
