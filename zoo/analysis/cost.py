@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from flax import nnx
 
-from zoo.config import ResolvedConfig, layer_kind, side
+from zoo.config import ResolvedConfig, layer_kind, side, teacher_config
 from zoo.config.fields import OF_SEQUENCES, TASKS
 from zoo.config.lengths import side_lengths
 from zoo.models.architectures import make_model
@@ -19,7 +19,7 @@ class Cost:
         parameters: numbers of parameters: "total", "embedding" (tables of tokens, positions, segments, characters), "heads" (what only
             turns hidden states into scores) and "body" (the rest). A shared parameter counts once.
         blocks: numbers of parameters by part, e.g. {"blocks/attention": ...}, adding up to the total.
-        flops_per_token: floating-point operations of one training step per token of a row, forward and backward.
+        flops_per_token: floating-point operations of one training step per token of a row, forward and backward; and of a teacher forward.
     """
 
     parameters: dict[str, int]
@@ -124,7 +124,10 @@ def summary(config: ResolvedConfig) -> Cost:
     addition, once forward and twice backward. The products over the S keys that a token sees on average are 4 * H * K * S per token
     and layer (Kaplan et al. 2020, section 2.1, with causal attention counted as the half that it is), with M random features in
     softmax's place 8 * H * K * M. For one decoder this is 3 * (2 * N + 4 * H * K * S * L) per token. Embedding look-ups, norms,
-    activations and softmax are left out. Recomputation is not counted.
+    activations and softmax are left out. Recomputation is not counted. A teacher's forward pass is added.
+
+    Raises:
+        ConfigError: a teacher that is no run or cannot teach this model.
     """
     model, length = config.model, config.data.sequence_length
     objective = config.objective
@@ -149,5 +152,8 @@ def summary(config: ResolvedConfig) -> Cost:
     scored = objective.sampled_softmax + 1 if objective.sampled_softmax else 0 if objective.kind in TASKS else model.vocab_size
     matrices += scored * model.dim * _times("head/weights", row, config)
     flops = 3 * (2 * matrices + _attention(model, row, prefix)) / (source + targets if objective.kind == "translation" else length)
+    if objective.distillation.teacher:
+        # Forward is a third of forward and backward.
+        flops += summary(teacher_config(config)).flops_per_token / 3
     total = sum(counts.values())
     return Cost({"total": total, "embedding": embedding, "body": total - embedding - heads, "heads": heads}, blocks, flops)

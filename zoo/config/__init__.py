@@ -1,5 +1,6 @@
 """Configs: the field table, validation, files and presets. Imports no accelerator library."""
 
+from zoo.config.distilling import distilled, spaced_layers, teacher_config, without_teacher
 from zoo.config.fields import ATTENTION_KERNELS, AUTO, BY_PATH, FIELDS, GATED, NOT_RESULT_RELEVANT, Field
 from zoo.config.files import (
     call_with_argument,
@@ -29,8 +30,8 @@ from zoo.config.scopes import derivable, field_at, known_paths, layer_kind, side
 
 __all__ = [
     "ATTENTION_KERNELS", "AUTO", "BY_PATH", "FIELDS", "GATED", "NOT_RESULT_RELEVANT", "Field", "ResolvedConfig", "call_with_argument",
-    "default", "derivable", "difference", "field_at", "finetuned", "flatten",
+    "default", "derivable", "difference", "distilled", "field_at", "finetuned", "flatten",
     "from_flat", "identity", "import_file", "known_paths", "layer_kind",
     "load", "nest", "override", "parse_argument", "parse_overrides", "parse_value", "resolve", "result_relevant", "shrink", "side",
-    "sized", "split_spec", "to_plain", "with_body_of",
+    "sized", "spaced_layers", "split_spec", "teacher_config", "to_plain", "with_body_of", "without_teacher",
 ]

@@ -65,6 +65,7 @@ ELMO = ("model.architecture", ("elmo",))
 MASKED = ("objective.kind", ("masked",))
 HIDING = ("objective.kind", ("masked", "denoising"))
 SPANS = ("objective.kind", ("span",))
+TAUGHT = ("objective.kind", ("causal", "masked"))
 RECORDS = ("data.source", ("jsonl", "parquet", "hf", "tfds", "csv", "tsv"))
 # Objectives that score a label of an example, with a head of their own; the others predict tokens.
 TASKS = ("classification", "regression", "tagging", "extraction")
@@ -326,6 +327,15 @@ FIELDS: tuple[Field, ...] = (
           when=OF_TOKENS),
     Field("objective.chunk_tokens", AUTO, int, "tokens whose logits are held at once; 0 for all",
           minimum=0, auto="a power of two that keeps a chunk's logits near 32 MB, at least 1024", when=OF_TOKENS),
+    Field("objective.distillation.teacher", "", str,
+          "folder of a run whose predictions are learnt too (Hinton et al. 2015; Sanh et al. 2019); empty: there is no teacher", when=TAUGHT),
+    Field("objective.distillation.kl", 1.0, float,
+          "weight of T^2 KL(teacher || student), at the temperature T, in the tokens that are predicted", minimum=0, when=TAUGHT),
+    Field("objective.distillation.temperature", 2.0, float, "T, by which the scores of both are divided for it", above=0, when=TAUGHT),
+    Field("objective.distillation.cosine", 0.0, float,
+          "weight of 1 - cos(the student's last hidden state, the teacher's), in all tokens that are read", minimum=0, when=TAUGHT),
+    Field("objective.distillation.hard", 1.0, float, "weight of the objective's own loss, beside a teacher", minimum=0,
+          when=TAUGHT),
     # Data
     Field("data.source", "stdlib", str,
           "text: `stdlib` (the running Python's own library, no download; `stdlib:docstrings`), `text:PATH`, `jsonl:PATH`, `parquet:PATH` "
@@ -415,6 +425,9 @@ FIELDS: tuple[Field, ...] = (
     # Training
     Field("training.steps", 1000, int, "number of updates", minimum=1),
     Field("training.start_from", "", str, "folder of a run whose parameters and statistics this one starts from; empty: fresh values"),
+    Field("training.start_layers", (), tuple,
+          "numbers, from 0 on, of the layers of that run which the layers here start from, in turn; empty: as many, one by one", minimum=0,
+          when=("model.architecture", ("decoder", "encoder"))),
     Field("training.trained_layers", AUTO, int,
           "0: only the head of a task is trained; k: the last k layers too, with the norm after them", minimum=0,
           auto="everything is trained", when=OF_TASKS),

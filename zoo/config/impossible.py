@@ -7,6 +7,7 @@ from zoo.config.fields import ATTENTION_KERNELS, AUTO, BY_PATH, EMBEDDED_POSITIO
 from zoo.config.lengths import SpanLengths, side_lengths
 from zoo.config.pairs import impossible_pairs
 from zoo.config.scopes import KINDS, SIDES, scoped
+from zoo.config.teaching import impossible_teaching
 
 # Which objectives the examples of a source are for.
 _ALL, _FIELDS = (*TASKS, "translation", "text"), ("classification", "regression", "translation")
@@ -36,6 +37,7 @@ def impossible(flat: dict[str, Any], scopes: dict[str, dict[str, Any]], vocab_si
             lines = _layers(flat | changes, scope.removeprefix("model.") if scope in SIDES else architecture)
             yield from (f"{scope}: {line}" for line in lines if line not in everywhere)
     yield from _objective(flat, scopes)
+    yield from impossible_teaching(flat)
     yield from _examples(flat)
     yield from _task(flat)
     yield from _training(flat, scopes, vocab_size)

@@ -70,11 +70,12 @@ def unrolled_ndim(module: nnx.Module) -> Params:
         lambda axes: len(axes) - (axes[:1] == ("layers",)), logical_axes(module), is_leaf=lambda node: isinstance(node, tuple))
 
 
-def unrolled_paths(path: tuple[str, ...], variable: nnx.Variable) -> list[str]:
-    """The paths of a stacked variable's layers, "stack/layers/3/attention/query/kernel", whatever the kinds of layers are called."""
+def unrolled_paths(path: tuple[str, ...], variable: nnx.Variable, layers: Sequence[int] | None = None) -> list[str]:
+    """The paths of a stacked variable's layers, or of these, "stack/layers/3/attention/query/kernel", whatever their kinds are called."""
     place, kind = path.index("layers"), variable.get_metadata("layer_kind")
     after = path[place + 1 :] if kind is None else path[place + 2 :]
-    return ["/".join([*path[:place], "layers", str(layer), *after]) for layer in variable.get_metadata("layers")]
+    layers = variable.get_metadata("layers") if layers is None else layers
+    return ["/".join([*path[:place], "layers", str(layer), *after]) for layer in layers]
 
 
 def _initial(module: nnx.Module, kind: type, root: Array, again: Callable[[nnx.Variable], int | Array | None]) -> Params:

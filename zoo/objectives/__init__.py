@@ -6,6 +6,7 @@ from zoo.objectives.bidirectional import BidirectionalObjective
 from zoo.objectives.causal import CausalObjective
 from zoo.objectives.classification import ClassificationObjective, RegressionObjective
 from zoo.objectives.denoising import DenoisingObjective
+from zoo.objectives.distillation import DistilledCausalObjective, DistilledMaskedObjective
 from zoo.objectives.extraction import ExtractionObjective
 from zoo.objectives.masked import MaskedObjective
 from zoo.objectives.objective import Objective
@@ -22,9 +23,15 @@ OBJECTIVES: dict[str, type[Objective]] = {
     "denoising": DenoisingObjective, "bidirectional": BidirectionalObjective, "translation": TranslationObjective,
     "classification": ClassificationObjective, "regression": RegressionObjective, "tagging": TaggingObjective,
     "extraction": ExtractionObjective}
+TAUGHT: dict[str, type[Objective]] = {"causal": DistilledCausalObjective, "masked": DistilledMaskedObjective}
 
 
 def make_objective(config: ResolvedConfig, tokenizer: Tokenizer) -> Objective:
-    """Builds the objective that `objective.kind` names; a prefix is read by the encoder, or by a decoder itself."""
+    """Builds the objective that `objective.kind` names; a prefix is read by the encoder, or by a decoder itself.
+
+    Raises:
+        ConfigError: a teacher that is no run or cannot teach this model.
+    """
     kinds = OBJECTIVES | ({"prefix": PrefixDecoderObjective} if config.model.architecture == "decoder" else {})
+    kinds |= TAUGHT if config.objective.distillation.teacher else {}
     return kinds[config.objective.kind](config, tokenizer)

@@ -2,8 +2,9 @@
 
 import jax.numpy as jnp
 from flax import nnx
-from jaxtyping import Array, Int
+from jaxtyping import Array, Float, Int
 
+from zoo.layers.context import Context
 from zoo.models.head import Prediction
 from zoo.objectives.objective import Batch, Constants, Objective, Pass, context_of, structure
 
@@ -30,8 +31,22 @@ class CausalObjective(Objective):
             return f"training.eval_context={context} leaves nothing of it to score"
         return super().too_long(length)
 
+    def inputs(self, batch: Batch) -> Int[Array, "B T"]:
+        """Every token but a row's last, -1 for empty slots."""
+        return batch["tokens"][:, :-1]
+
+    def context(self, batch: Batch, how: Pass) -> Context:
+        """Where the tokens stand."""
+        return context_of(how, *structure(jnp.maximum(self.inputs(batch), 0), self.config.data.isolate_documents, self.document_id))
+
+    def hidden(self, model: nnx.Module, batch: Batch, how: Pass) -> Float[Array, "B T D"]:
+        """Reads the rows."""
+        return model(jnp.maximum(self.inputs(batch), 0), self.context(batch, how))
+
+    def predicted(self, model: nnx.Module, hidden: Float[Array, "B T D"], batch: Batch, how: Pass) -> Prediction:
+        """What is predicted in every place, from the hidden states of all."""
+        return model.prediction(hidden, self.context(batch, how))
+
     def predict(self, model: nnx.Module, batch: Batch, constants: Constants, how: Pass) -> Prediction:
         """Predicts every token from those before it."""
-        inputs = jnp.maximum(batch["tokens"][:, :-1], 0)
-        context = context_of(how, *structure(inputs, self.config.data.isolate_documents, self.document_id))
-        return model.prediction(model(inputs, context), context)
+        return self.predicted(model, self.hidden(model, batch, how), batch, how)

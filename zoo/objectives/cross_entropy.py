@@ -1,10 +1,11 @@
-"""Cross-entropy of a linear head, a chunk of tokens at a time, with its gradient made on the way forward.
+"""Cross-entropy of a linear head, a chunk of tokens at a time, with its gradient made on the way forward; and beside a teacher's head.
 
 The logits of a whole batch are the largest array of a small language model. Here those of one chunk exist at a time, and their
 gradient is turned into that of the hidden states and of the head at once, so that no logits are kept or computed again.
 """
 
 from functools import partial
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -16,6 +17,23 @@ from zoo.models.head import Prediction, logits
 def number_of_chunks(batch: int, length: int, chunk_tokens: int) -> int:
     """How many parts to cut the sequences into, so that a part of all of them is about `chunk_tokens` tokens; 1 for 0."""
     return min(length, -(-batch * length // chunk_tokens)) if chunk_tokens else 1
+
+
+class Terms(NamedTuple):
+    """What is summed over the tokens, and with which weights: numbers that are known when a program is made.
+
+    Attributes:
+        z_loss, smoothing: as `cross_entropy`.
+        hard, kl, temperature: as `distilled_cross_entropy`.
+        softcap: of the teacher's scores.
+    """
+
+    z_loss: float = 0.0
+    smoothing: float = 0.0
+    hard: float = 1.0
+    kl: float = 0.0
+    temperature: float = 1.0
+    softcap: float = 0.0
 
 
 def cross_entropy(
@@ -41,8 +59,36 @@ def cross_entropy(
         is what compares between models trained with and without the others; it is a report and has no gradient.
     """
     hidden, head, bias, softcap = prediction
-    total, entropy = _sums(hidden, head, bias, targets, weights, softcap, chunk_tokens, z_loss, smoothing)
+    total, entropy, _ = _sums(hidden, head, bias, None, targets, weights, softcap, chunk_tokens, Terms(z_loss, smoothing))
     return total, jax.lax.stop_gradient(entropy)
+
+
+def distilled_cross_entropy(
+    prediction: Prediction, teacher: Prediction, targets: Int[Array, "B T"], weights: Float[Array, "B T"], chunk_tokens: int, kl: float,
+    temperature: float, hard: float = 1.0, z_loss: float = 0.0, smoothing: float = 0.0,
+) -> tuple[Float[Array, ""], Float[Array, ""], Float[Array, ""]]:
+    """Sums over tokens of weight * (hard * H + kl * T^2 KL(p || q)), in nats and float32.
+
+    H is the sum of `cross_entropy`, with what it may add; p = softmax(teacher's logits / T), q = softmax(logits / T), KL(p || q) = sum_v p_v log (p_v /
+    q_v). The gradient of T^2 KL in the logits is T (q - p): about (logits - teacher's) / V where T is large, whatever it is, so that the
+    weights keep their meaning when T changes (Hinton et al. 2015, section 2 and eq. 4). Of both models the scores of one chunk exist at a
+    time.
+
+    Args:
+        prediction, targets, weights, chunk_tokens, z_loss, smoothing: as `cross_entropy`.
+        teacher: what the teacher predicts in the same places; a width of its own, the same V. It gets no gradient.
+        kl: weight of the divergence.
+        temperature: T.
+        hard: weight of H.
+
+    Returns:
+        (the sum, the sum of -log softmax(logits)[target] alone, that of T^2 KL alone). Only the first has a gradient.
+    """
+    hidden, head, bias, softcap = prediction
+    terms = Terms(z_loss, smoothing, hard, kl, temperature, teacher.softcap)
+    taught = jax.lax.stop_gradient((teacher.hidden, teacher.weights, teacher.bias))
+    total, *reports = _sums(hidden, head, bias, taught, targets, weights, softcap, chunk_tokens, terms)
+    return total, *jax.lax.stop_gradient(reports)
 
 
 def in_chunks(x: Array, parts: int) -> Array:
@@ -56,74 +102,100 @@ def in_chunks(x: Array, parts: int) -> Array:
     return jnp.moveaxis(x.reshape(x.shape[0], parts, size, *x.shape[2:]), 1, 0)
 
 
-def _chunk_loss(hidden, head, bias, targets, weights, softcap, z_loss, smoothing):
-    """Both sums of one chunk, flattened to 2-D, and what its gradient needs."""
-    scores = logits(Prediction(hidden[None], head, bias, softcap))[0]
-    log_normalizer = jax.nn.logsumexp(scores, axis=-1)
-    score = jnp.take_along_axis(scores, targets[:, None], axis=-1)[:, 0]
-    entropy = jnp.sum((log_normalizer - score) * weights)
-    total = entropy + z_loss * jnp.sum(jnp.square(log_normalizer) * weights) if z_loss else entropy
-    if smoothing:
-        # -log p(target) becomes log Z - (1 - e) score - e mean(scores), of which log Z - score is there already.
-        total = total + smoothing * jnp.sum((score - scores.mean(axis=-1)) * weights)
-    return (total, entropy), scores, log_normalizer
-
-
 def _flat(x: Array, keep: int) -> Array:
     return x.reshape(-1, *x.shape[x.ndim - keep :])
 
 
-@partial(jax.custom_vjp, nondiff_argnums=(5, 6, 7, 8))
-def _sums(hidden, head, bias, targets, weights, softcap, chunk_tokens, z_loss, smoothing):
+def _cast(matrix, teacher, dtype):
+    """The head in the compute type, and the teacher's in its own."""
+    return matrix.astype(dtype), None if teacher is None else (teacher[1].astype(teacher[0].dtype), teacher[2])
+
+
+def _chunk_loss(chunk, head, bias, its_head, softcap, terms):
+    """The three sums of one chunk, flattened to 2-D, and what its gradient needs."""
+    hidden, its_hidden, targets, weights = chunk
+    scores = logits(Prediction(hidden[None], head, bias, softcap))[0]
+    log_normalizer = jax.nn.logsumexp(scores, axis=-1)
+    score = jnp.take_along_axis(scores, targets[:, None], axis=-1)[:, 0]
+    entropy = jnp.sum((log_normalizer - score) * weights)
+    total = entropy + terms.z_loss * jnp.sum(jnp.square(log_normalizer) * weights) if terms.z_loss else entropy
+    if terms.smoothing:
+        # -log p(target) becomes log Z - (1 - e) score - e mean(scores), of which log Z - score is there already.
+        total = total + terms.smoothing * jnp.sum((score - scores.mean(axis=-1)) * weights)
+    if its_head is None:
+        return (total, entropy, jnp.zeros((), jnp.float32)), scores, log_normalizer, None
+    its_scores = logits(Prediction(its_hidden[None], *its_head, terms.softcap))[0]
+    log_p, log_q = (jax.nn.log_softmax(values / terms.temperature, axis=-1) for values in (its_scores, scores))
+    p = jnp.exp(log_p)
+    divergence = terms.temperature**2 * jnp.sum((p * (log_p - log_q)).sum(axis=-1) * weights)
+    return (terms.hard * total + terms.kl * divergence, entropy, divergence), scores, log_normalizer, jnp.exp(log_q) - p
+
+
+def _chunks(hidden, teacher, targets, weights, parts):
+    """What runs over the tokens, in parts; the teacher's hidden states among it."""
+    return tuple(None if x is None else in_chunks(x, parts) for x in (hidden, None if teacher is None else teacher[0], targets, weights))
+
+
+def _two_dimensional(chunk):
+    hidden, its_hidden, targets, weights = chunk
+    return _flat(hidden, 1), None if its_hidden is None else _flat(its_hidden, 1), targets.reshape(-1), weights.reshape(-1)
+
+
+@partial(jax.custom_vjp, nondiff_argnums=(6, 7, 8))
+def _sums(hidden, head, bias, teacher, targets, weights, softcap, chunk_tokens, terms):
     parts = number_of_chunks(*targets.shape, chunk_tokens)
-    head = head.astype(hidden.dtype)
+    head, its_head = _cast(head, teacher, hidden.dtype)
 
     def body(totals, chunk):
-        h, t, w = chunk
-        sums = _chunk_loss(_flat(h, 1), head, bias, t.reshape(-1), w.reshape(-1), softcap, z_loss, smoothing)[0]
+        sums = _chunk_loss(_two_dimensional(chunk), head, bias, its_head, softcap, terms)[0]
         return jax.tree.map(jnp.add, totals, sums), None
 
-    chunks = tuple(in_chunks(x, parts) for x in (hidden, targets, weights))
-    return jax.lax.scan(body, (jnp.zeros((), jnp.float32),) * 2, chunks)[0]
+    return jax.lax.scan(body, (jnp.zeros((), jnp.float32),) * 3, _chunks(hidden, teacher, targets, weights, parts))[0]
 
 
-def _forward(hidden, head, bias, targets, weights, softcap, chunk_tokens, z_loss, smoothing):
+def _d_scores(scores, log_normalizer, gap, targets, weights, softcap, terms):
+    """The gradient of a chunk's sum in its scores before the cap, [N, V]."""
+    is_target = jnp.arange(scores.shape[-1]) == targets[:, None]
+    probabilities = jnp.exp(scores - log_normalizer[:, None])
+    if terms.z_loss:
+        probabilities = probabilities * (1 + 2 * terms.z_loss * log_normalizer)[:, None]
+    wanted = (1 - terms.smoothing) * is_target + terms.smoothing / scores.shape[-1] if terms.smoothing else is_target
+    difference = probabilities - wanted
+    if gap is not None:
+        difference = terms.hard * difference + terms.kl * terms.temperature * gap
+    d_scores = difference * weights[:, None]
+    return d_scores * (1 - jnp.square(scores / softcap)) if softcap else d_scores
+
+
+def _forward(hidden, head, bias, teacher, targets, weights, softcap, chunk_tokens, terms):
     parts = number_of_chunks(*targets.shape, chunk_tokens)
-    cast = head.astype(hidden.dtype)
+    cast, its_head = _cast(head, teacher, hidden.dtype)
 
     def body(carry, chunk):
         totals, d_head, d_bias = carry  # d_head is [D, V]: with the narrower matrix on the left its product is faster on a CPU.
-        h, t, w = chunk
-        h, t, w = _flat(h, 1), t.reshape(-1), w.reshape(-1)
-        sums, scores, log_normalizer = _chunk_loss(h, cast, bias, t, w, softcap, z_loss, smoothing)
-        is_target = jnp.arange(scores.shape[-1]) == t[:, None]
-        probabilities = jnp.exp(scores - log_normalizer[:, None])
-        if z_loss:
-            probabilities = probabilities * (1 + 2 * z_loss * log_normalizer)[:, None]
-        wanted = (1 - smoothing) * is_target + smoothing / scores.shape[-1] if smoothing else is_target
-        d_scores = (probabilities - wanted) * w[:, None]
-        if softcap:
-            d_scores = d_scores * (1 - jnp.square(scores / softcap))
+        flat = h, _, t, w = _two_dimensional(chunk)
+        sums, scores, log_normalizer, gap = _chunk_loss(flat, cast, bias, its_head, softcap, terms)
+        d_scores = _d_scores(scores, log_normalizer, gap, t, w, softcap, terms)
         if bias is not None:
             d_bias = d_bias + d_scores.sum(axis=0)
         d_scores = d_scores.astype(h.dtype)
         d_head = d_head + jnp.einsum("nd,nv->dv", h, d_scores, preferred_element_type=jnp.float32)
         return (jax.tree.map(jnp.add, totals, sums), d_head, d_bias), (d_scores @ cast).reshape(chunk[0].shape)
 
-    zero = jnp.zeros((), jnp.float32)
-    carry = ((zero, zero), jnp.zeros(head.shape[::-1], jnp.float32), None if bias is None else jnp.zeros(bias.shape, jnp.float32))
-    chunks = tuple(in_chunks(x, parts) for x in (hidden, targets, weights))
+    zeros = (jnp.zeros((), jnp.float32),) * 3
+    carry = (zeros, jnp.zeros(head.shape[::-1], jnp.float32), None if bias is None else jnp.zeros(bias.shape, jnp.float32))
+    chunks = _chunks(hidden, teacher, targets, weights, parts)
     if parts == 1:
-        (totals, d_head, d_bias), d_hidden = body(carry, tuple(x[0] for x in chunks))
+        (totals, d_head, d_bias), d_hidden = body(carry, jax.tree.map(lambda x: x[0], chunks))
         return totals, (d_hidden, d_head.T, d_bias)
     (totals, d_head, d_bias), d_chunks = jax.lax.scan(body, carry, chunks)
     d_hidden = jnp.moveaxis(d_chunks, 0, 1).reshape(hidden.shape[0], -1, hidden.shape[2])[:, : hidden.shape[1]]
     return totals, (d_hidden, d_head.T, d_bias)
 
 
-def _backward(softcap, chunk_tokens, z_loss, smoothing, residuals, cotangents):
-    cotangent, _ = cotangents
-    return *((None if x is None else (cotangent * x).astype(x.dtype)) for x in residuals), None, None
+def _backward(softcap, chunk_tokens, terms, residuals, cotangents):
+    cotangent, *_ = cotangents
+    return *((None if x is None else (cotangent * x).astype(x.dtype)) for x in residuals), None, None, None
 
 
 _sums.defvjp(_forward, _backward)

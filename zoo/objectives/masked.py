@@ -7,6 +7,7 @@ from jaxtyping import Array, Float, Int
 
 from zoo.config import ResolvedConfig
 from zoo.data.tokenizers import Tokenizer
+from zoo.models.head import Prediction
 from zoo.objectives.objective import Batch, Constants, Objective, Pass, Sums, context_of, structure, without_padding
 
 
@@ -44,13 +45,21 @@ class MaskedObjective(Objective):
         context = context_of(how, without_padding(positions, tokens, how), documents, causal=False)
         return model(jnp.maximum(tokens, 0), context, batch.get("segments"))
 
-    def score(self, model: nnx.Module, batch: Batch, constants: Constants, how: Pass) -> tuple[Sums, Sums]:
-        """Scores the chosen tokens, and the pairs where asked for."""
-        hidden, places = self.hidden(model, batch, how), batch["places"]
+    def predicted(self, model: nnx.Module, hidden: Float[Array, "B T D"], batch: Batch, how: Pass) -> Prediction:
+        """What is predicted in the chosen places, from the hidden states of all."""
+        places = batch["places"]
         chosen = jnp.take_along_axis(hidden, places[..., None], axis=1)
         # What normalises over tokens inside the head counts those that are predicted.
-        context = context_of(how, jnp.where(self.targets(batch) >= 0, places, -1), causal=False)
-        losses, sums = self.score_tokens(model.prediction(chosen, context), batch, constants, how)
+        return model.prediction(chosen, context_of(how, jnp.where(self.targets(batch) >= 0, places, -1), causal=False))
+
+    def inputs(self, batch: Batch) -> Int[Array, "B T"]:
+        """The tokens that the model reads, -1 for empty slots."""
+        return batch["tokens"]
+
+    def score(self, model: nnx.Module, batch: Batch, constants: Constants, how: Pass) -> tuple[Sums, Sums]:
+        """Scores the chosen tokens, and the pairs where asked for."""
+        hidden = self.hidden(model, batch, how)
+        losses, sums = self.score_tokens(self.predicted(model, hidden, batch, how), batch, constants, how)
         if not self.config.objective.next_sentence:
             return losses, sums
         loss, right = score_pairs(model.next_sentence_logits(hidden), batch["next"])

@@ -54,8 +54,11 @@ class Objective:
         outputs: names of the arrays with the rows first that stand among the sums of an evaluation; scores that are no mean are made
             of them.
         full_rows: packed rows of training have no empty slot.
+        teacher: the model that this one learns from, abstract, or None. Its values are in the constants of a program as "teacher", a dict
+            of its parameters and statistics.
     """
 
+    teacher: nnx.Module | None = None
     share = 1.0
     outputs: tuple[str, ...] = ()
     full_rows = True
@@ -92,11 +95,16 @@ class Objective:
 
     def score_tokens(self, prediction: Prediction, batch: Batch, constants: Constants, how: Pass) -> tuple[Sums, Sums]:
         """The term "loss" and the sums that go with it, from a prediction of the targets."""
+        targets, weights, counts = self.counted(batch, constants, how)
+        loss, entropy = self.entropy(prediction, targets, weights, constants, how)
+        return {"loss": loss}, {"loss": entropy, **counts}
+
+    def counted(self, batch: Batch, constants: Constants, how: Pass) -> tuple[Int[Array, "B T"], Float[Array, "B T"], Sums]:
+        """The targets as valid ids, the weight of each, and {"weight": their sum, "bytes": that of what they stand for}."""
         targets = self.scored(batch, how)
         weights = (targets >= 0).astype(jnp.float32) * self.share
         targets = jnp.maximum(targets, 0)
-        loss, entropy = self.entropy(prediction, targets, weights, constants, how)
-        return {"loss": loss}, {"loss": entropy, "weight": weights.sum(), "bytes": (constants["token_bytes"][targets] * weights).sum()}
+        return targets, weights, {"weight": weights.sum(), "bytes": (constants["token_bytes"][targets] * weights).sum()}
 
     def entropy(
         self, prediction: Prediction, targets: Int[Array, "B T"], weights: Float[Array, "B T"], constants: Constants, how: Pass

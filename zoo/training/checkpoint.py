@@ -64,6 +64,23 @@ def differences(saved: Any, wanted: Any) -> list[str]:
                     for path in other if path in one and one[path] != other[path]]
 
 
+def without_own(
+    saved: dict[str, Any], wanted: dict[str, Any], optional: Collection[str] = (), fresh: Collection[str] = ()
+) -> tuple[dict[str, Any], dict[str, Any]]:
+    """What is saved and what is wanted, {"params", "stats"}, without the parts of a model that are its own.
+
+    Args:
+        saved, wanted: trees of what has a shape and a type.
+        optional: parts, by the first name of their paths, that are left out where the two differ in them.
+        fresh: parts that are left out in any case.
+    """
+    for name in (*optional, *fresh):
+        if name in fresh or any(differences(saved[kind].get(name, {}), wanted[kind].get(name, {})) for kind in wanted):
+            saved, wanted = ({kind: {part: tree for part, tree in values.items() if part != name} for kind, values in trees.items()}
+                             for trees in (saved, wanted))
+    return saved, wanted
+
+
 class Checkpoints:
     """The checkpoints of one run: newest `keep` and the one with the lowest evaluation loss.
 
@@ -189,11 +206,7 @@ class Checkpoints:
         checkpointer = self._open()
         saved = checkpointer.checkpointables_metadata(step).metadata["state"]
         saved = {name: dict(saved.get(name, {})) for name in abstract}
-        for name in (*optional, *fresh):
-            if name in fresh or any(differences(saved[kind].get(name, {}), abstract[kind].get(name, {})) for kind in abstract):
-                abstract = {kind: {part: tree for part, tree in values.items() if part != name} for kind, values in abstract.items()}
-                for values in saved.values():
-                    values.pop(name, None)
+        saved, abstract = without_own(saved, abstract, optional, fresh)
         if problems := differences(saved, abstract):
             raise ConfigError([f"checkpoint {step}: {problem}" for problem in problems])
         context = ocp.Context()

@@ -45,7 +45,7 @@ class TrainedRun:
 
 
 def load_trained(folder: Path, step: str = "latest") -> TrainedRun:
-    """Loads a run.
+    """Loads a run; a student without its teacher.
 
     Args:
         folder: the run's workdir.
@@ -65,7 +65,7 @@ def load_trained(folder: Path, step: str = "latest") -> TrainedRun:
     if not (folder / "tokenizer.json").is_file():
         raise ConfigError(f"{folder} has no tokenizer.json")
     tokenizer = data.load_tokenizer(folder)
-    config = configs.load(str(folder / "config.json"))
+    config = configs.without_teacher(configs.load(str(folder / "config.json")))
     needed = tokenizer.ids_needed(config.objective, config.data.rows)
     config = configs.resolve(config, needed)
     try:

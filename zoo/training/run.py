@@ -22,6 +22,7 @@ from zoo import config as configs
 from zoo import data
 from zoo.analysis import cost
 from zoo.config import ResolvedConfig
+from zoo.config.fields import TASKS
 from zoo.data.published import read_published
 from zoo.errors import ConfigError, Diverged, Preempted, ZooError
 from zoo.files import cache_directory, read_json, write_json
@@ -30,7 +31,8 @@ from zoo.training.checkpoint import Checkpoints
 from zoo.training.loop import Progress, StopSignal, train
 from zoo.training.mesh import make_mesh, rows_per_device_group
 from zoo.training.metrics import Clock, MetricsFile
-from zoo.training.start import check_start, check_tokenizer, heads_of_its_own, read_weights
+from zoo.training.start import check_start, check_teacher, check_tokenizer, heads_of_its_own, read_weights
+from zoo.training.start_layers import read_layers
 from zoo.training.step import Program, make_program
 from zoo.training.translations import Translations
 
@@ -124,6 +126,9 @@ def check_same_run(workdir: Path, config: ResolvedConfig) -> None:
     except ConfigError as error:
         raise ConfigError([f"{path} cannot be continued: {problem}" for problem in error.problems]) from error
     changed = configs.difference(configs.from_flat(configs.result_relevant(before)), configs.from_flat(configs.result_relevant(config)))
+    # That a teacher has only moved is seen from its parameters.
+    if before.objective.distillation.teacher and config.objective.distillation.teacher:
+        changed.pop("objective.distillation.teacher", None)
     if "data.tokenizer.path" in changed and same_tokenizer(workdir, config):
         del changed["data.tokenizer.path"]
     if changed:
@@ -169,6 +174,8 @@ def run(config: ml_collections.ConfigDict, workdir: Path, log: Callable[[str], N
     begun = any((workdir / "checkpoints").glob("[0-9]*"))
     if not begun:  # Later nothing is read of the run that this one started from.
         check_start(resolved)
+    if read_record(workdir / "status.json").get("state") != "done":
+        check_teacher(resolved)
     held = lock(workdir)
     try:
         check_same_run(workdir, resolved)
@@ -182,20 +189,30 @@ def run(config: ml_collections.ConfigDict, workdir: Path, log: Callable[[str], N
             mesh = make_mesh(resolved)
             check_platform(resolved)
             dataset = data.load(resolved)
+            teacher = resolved.objective.distillation.teacher
+            check_tokenizer(teacher, "objective.distillation.teacher", dataset.tokenizer)
             objective = make_objective(resolved, dataset.tokenizer)
+            check_platform(configs.teacher_config(resolved) if teacher else resolved)
             translations = Translations(resolved, dataset, objective, workdir) if isinstance(dataset, data.Pairs) else None
             check_same_data(workdir, dataset)
-            if not begun:
-                check_tokenizer(resolved, dataset.tokenizer)
+            # Of an ELMo only the softmax, which a task has not, knows ids; the rest reads characters.
+            if not begun and not (resolved.model.architecture == "elmo" and resolved.objective.kind in TASKS):
+                check_tokenizer(resolved.training.start_from, "training.start_from", dataset.tokenizer)
             counted = cost.summary(resolved)
             for line in describe_start(config, counted, dataset, mesh, workdir):
                 log(line)
             program = make_program(resolved, objective, mesh)
+            taught_by = None
+            if teacher:
+                values = program.constants(resolved.seed)["teacher"]["params"]
+                taught_by = {"folder": teacher, "parameters_sha256": parameters_sha256(values)}
+                check_same_teacher(workdir, taught_by)
             checkpoints = Checkpoints(workdir / "checkpoints", resolved.training.keep_checkpoints, log)
             state, progress, origin = start(resolved, program, checkpoints, log, dataset.labels)
             check_same_origin(workdir, origin)
             status["step"] = progress.step
-            write_records(workdir, resolved, dataset, counted, progress.step, origin)
+            write_records(workdir, resolved, dataset, counted, progress.step,
+                          {name: run for name, run in (("started_from", origin), ("teacher", taught_by)) if run})
             write_json(status_file, status)
             metrics = MetricsFile(workdir / "metrics.jsonl", status["step"], progress.evaluated)
             log("compiling ...")
@@ -267,6 +284,18 @@ def check_same_origin(workdir: Path, origin: dict[str, Any] | None) -> None:
         raise ConfigError(f"the parameters in training.start_from={origin['folder']} have changed since the run in {workdir} started")
 
 
+def check_same_teacher(workdir: Path, teacher: dict[str, Any] | None) -> None:
+    """Refuses to continue a run with another teacher than it was started with, wherever that one is now.
+
+    Raises:
+        ConfigError: saying so.
+    """
+    before = read_record(workdir / "meta.json").get("teacher")
+    if teacher and before and before["parameters_sha256"] != teacher["parameters_sha256"]:
+        raise ConfigError(f"the parameters of objective.distillation.teacher={teacher['folder']} are not those that the run in {workdir} "
+                          f"was started with (sha256 {before['parameters_sha256'][:12]}, now {teacher['parameters_sha256'][:12]})")
+
+
 def conditions() -> dict[str, Any]:
     """What a program runs with: versions, devices, the code's commit."""
     devices = jax.devices()
@@ -279,9 +308,12 @@ def conditions() -> dict[str, Any]:
 
 
 def write_records(
-    workdir: Path, config: ResolvedConfig, dataset: data.Dataset, counted: cost.Cost, step: int, origin: dict[str, Any] | None
+    workdir: Path, config: ResolvedConfig, dataset: data.Dataset, counted: cost.Cost, step: int, runs: dict[str, dict[str, Any]]
 ) -> None:
-    """Writes config.json, meta.json and the tokenizer; a run that goes on adds with what it does so to the record of its start."""
+    """Writes config.json, meta.json and the tokenizer; a run that goes on adds with what it does so to the record of its start.
+
+    `runs` are the other runs that this one is made with, by what they are to it.
+    """
     write_json(workdir / "config.json", configs.to_plain(config))
     before = read_record(workdir / "meta.json")
     if step and before:
@@ -295,7 +327,7 @@ def write_records(
         "flops_per_token": counted.flops_per_token,
         "command": f"python train.py --config={workdir / 'config.json'} --workdir=WORKDIR",
         "arguments": sys.argv[1:],
-        **({"started_from": origin} if origin else {}),
+        **runs,
     })
     dataset.tokenizer.save(workdir)
 
@@ -316,7 +348,10 @@ def start(
     if not (folder := config.training.start_from):
         return state, Progress(), None
     own = heads_of_its_own(config, labels)
-    weights, step = read_weights(Path(folder), program.abstract_state, own=own)
+    if config.training.start_layers:
+        weights, step = read_layers(config, program.abstract_state, own)
+    else:
+        weights, step = read_weights(Path(folder), program.abstract_state, own=own)
     fresh = [part for part in state["params"] if part not in weights["params"]]
     log(f"starting from the parameters of {folder} at step {step}" + (f"; fresh values for {', '.join(fresh)}" if fresh else ""))
     origin = {"folder": folder, "step": step, "parameters_sha256": parameters_sha256(weights["params"])}

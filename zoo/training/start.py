@@ -3,6 +3,7 @@
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from zoo import config as configs
 from zoo import data
 from zoo.config import ResolvedConfig
 from zoo.config.fields import TASKS
@@ -14,31 +15,52 @@ WEIGHTS = ("params", "stats")
 
 
 def check_start(config: ResolvedConfig) -> None:
-    """Refuses a folder that nothing can be started from; looks at names only.
+    """Refuses a folder that nothing can be started from; looks at names only, and at how many layers there are.
 
     Raises:
         ConfigError: naming what is missing.
     """
-    if not config.training.start_from:
+    if not (folder := config.training.start_from):
         return
-    folder = Path(config.training.start_from)
+    check_run(folder, "training.start_from")
+    layers, there = config.training.start_layers, configs.load(folder).model
+    if layers and there.architecture not in ("encoder", "decoder"):
+        raise ConfigError(f"training.start_layers={','.join(map(str, layers))} are of one stack, and the model of training.start_from="
+                          f"{folder} is {there.architecture}")
+    if layers and max(layers) >= there.num_layers:
+        raise ConfigError(f"training.start_layers={','.join(map(str, layers))}: training.start_from={folder} has {there.num_layers} layers, "
+                          f"0 to {there.num_layers - 1}")
+
+
+def check_teacher(config: ResolvedConfig) -> None:
+    """Refuses a folder that nothing can be learnt from; looks at names only.
+
+    Raises:
+        ConfigError: naming what is missing.
+    """
+    if folder := config.objective.distillation.teacher:
+        check_run(folder, "objective.distillation.teacher")
+
+
+def check_run(folder: str, field: str) -> None:
+    """Refuses a folder that is no run with parameters.
+
+    Raises:
+        ConfigError: naming what is missing.
+    """
     for name, what in (("config.json", "is not a run"), ("checkpoints", "has no checkpoints"), ("tokenizer.json", "has no tokenizer")):
-        if not (folder / name).exists():
-            raise ConfigError(f"training.start_from={folder} {what}: there is no {folder / name}")
+        if not (Path(folder) / name).exists():
+            raise ConfigError(f"{field}={folder} {what}: there is no {Path(folder) / name}")
 
 
-def check_tokenizer(config: ResolvedConfig, tokenizer: data.Tokenizer) -> None:
-    """Refuses other token ids than those that the parameters were trained with.
+def check_tokenizer(folder: str, field: str, tokenizer: data.Tokenizer) -> None:
+    """Refuses other token ids than those that the parameters of the run in `folder` were trained with.
 
     Raises:
         ConfigError: saying how to take the other run's tokenizer.
     """
-    folder = config.training.start_from
-    if config.model.architecture == "elmo" and config.objective.kind in TASKS:
-        return  # Of an ELMo only the softmax, which a task has not, knows ids; the rest reads characters.
     if folder and data.load_tokenizer(folder).fingerprint != tokenizer.fingerprint:
-        raise ConfigError(f"training.start_from={folder} was trained with another tokenizer; set data.tokenizer.kind=file and "
-                          f"data.tokenizer.path={folder}")
+        raise ConfigError(f"{field}={folder} was trained with another tokenizer; set data.tokenizer.kind=file and data.tokenizer.path={folder}")
 
 
 class Heads(NamedTuple):
@@ -65,7 +87,8 @@ def heads_of_its_own(config: ResolvedConfig, labels: tuple[str, ...]) -> Heads:
         labels: of the run's examples.
     """
     if config.objective.kind not in TASKS:
-        return NONE
+        # A student has no use for what only the next sentence was predicted by, nor for segments where its rows have one.
+        return Heads(("pooler", "next_sentence", "segments")) if config.training.start_layers else NONE
     folder = Path(config.training.start_from)
     try:
         same = (read_json(folder / "config.json")["objective"]["kind"] == config.objective.kind
@@ -104,4 +127,3 @@ def read_weights(
             raise DataError(f"checkpoint {number} of {folder} cannot be read: {reason}") from error
     finally:
         checkpoints.close()
-

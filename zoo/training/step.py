@@ -1,7 +1,8 @@
 """The train step and the evaluation step: one jitted function each, of explicit shardings, for every objective."""
 
 from dataclasses import dataclass
-from functools import partial
+from functools import cache, partial
+from pathlib import Path
 from typing import Any
 
 import jax
@@ -18,6 +19,7 @@ from zoo.objectives.objective import sum_of_means
 from zoo.training.freezing import held, only_trained, trained_parts
 from zoo.training.mesh import batch_sharding, parameter_shardings, replicated
 from zoo.training.optimizer import make_optimizer, make_schedule
+from zoo.training.start import read_weights
 
 State = dict[str, Any]
 """{step, params, stats, optimizer}: everything that an update reads and writes."""
@@ -33,7 +35,7 @@ class Program:
         train_step: (State, batch, constants) -> (State, metrics); takes over the memory of the state that it is given.
         eval_step: (params, stats, batch, constants) -> (sums over the batch, the objective's outputs of each row).
         means: by name, which of these sums is divided by which.
-        constants: (seed) -> arguments that stay the same for a whole run.
+        constants: (seed) -> arguments that stay the same for a whole run, the values of a teacher among them.
         put_batch: host batch -> batch on the devices.
     """
 
@@ -57,6 +59,14 @@ def make_program(config: ResolvedConfig, objective: Objective, mesh: Mesh) -> Pr
     trained = trained_parts(config, objective.model)
     shardings = parameter_shardings(mesh, logical_axes(objective.model), shapes)
     whole, rows = replicated(mesh), batch_sharding(mesh)
+    teacher = abstract_teacher(objective, mesh)
+    fixed = {"seed": whole} | dict.fromkeys(objective.constants, whole)
+    fixed |= {"teacher": jax.tree.map(lambda leaf: leaf.sharding, teacher)} if teacher else {}
+
+    @cache
+    def constants(seed: int) -> dict[str, Any]:
+        values = jax.device_put({"seed": np.uint32(seed), **objective.constants}, whole)
+        return values | {"teacher": read_weights(Path(config.objective.distillation.teacher), teacher)[0]} if teacher else values
 
     def initial_state(seed: Int[Array, ""]) -> State:
         params, stats = initialise(objective.model, seed), initialise_statistics(objective.model, seed)
@@ -72,7 +82,7 @@ def make_program(config: ResolvedConfig, objective: Objective, mesh: Mesh) -> Pr
     }
     abstract = jax.tree.map(lambda x, s: jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=s), abstract, state_shardings)
 
-    @partial(jax.jit, donate_argnums=0, in_shardings=(state_shardings, rows, whole), out_shardings=(state_shardings, whole))
+    @partial(jax.jit, donate_argnums=0, in_shardings=(state_shardings, rows, fixed), out_shardings=(state_shardings, whole))
     def train_step(state: State, batch: dict[str, Array], constants: dict[str, Array]) -> tuple[State, dict[str, Array]]:
         key = jax.random.fold_in(jax.random.key(constants["seed"]), state["step"]) if drops(config) else None
         weights = objective.weights(batch)
@@ -103,7 +113,7 @@ def make_program(config: ResolvedConfig, objective: Objective, mesh: Mesh) -> Pr
                    "tokens": sums["tokens"], "finite": finite}
         return new, metrics
 
-    @partial(jax.jit, in_shardings=(shardings, whole, rows, whole), out_shardings=whole)
+    @partial(jax.jit, in_shardings=(shardings, whole, rows, fixed), out_shardings=whole)
     def eval_step(
         params: Params, stats: Stats, batch: dict[str, Array], constants: dict[str, Array]
     ) -> tuple[dict[str, Array], dict[str, Array]]:
@@ -117,9 +127,20 @@ def make_program(config: ResolvedConfig, objective: Objective, mesh: Mesh) -> Pr
         train_step=train_step,
         eval_step=eval_step,
         means=objective.means,
-        constants=lambda seed: jax.device_put({"seed": np.uint32(seed), **objective.constants}, whole),
+        constants=constants,
         put_batch=lambda batch: jax.tree.map(lambda x: jax.make_array_from_process_local_data(rows, x), batch),
     )
+
+
+def abstract_teacher(objective: Objective, mesh: Mesh) -> dict[str, Any] | None:
+    """Shapes, types and shardings of the values of an objective's teacher, {"params", "stats"}, or None where it has none."""
+    if objective.teacher is None:
+        return None
+    _, shapes, stats = split(objective.teacher)
+    shardings = parameter_shardings(mesh, logical_axes(objective.teacher), shapes)
+    placed = jax.tree.map(lambda x, sharding: jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=sharding), shapes, shardings)
+    whole = replicated(mesh)
+    return {"params": placed, "stats": jax.tree.map(lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=whole), stats)}
 
 
 def drops(config: ResolvedConfig) -> bool:
