@@ -49,6 +49,7 @@ def get_experiment(size: str = "tiny") -> Experiment:
         name="bytes_or_subwords" if size == "tiny" else f"bytes_or_subwords-{size}",
         question="What do bytes cost a decoder against subwords at equal FLOPs?",
         base=base,
+        allow=("tokens", "parameters", "flops"),
         factors={"tokens": {
             "bytes": {"data.tokenizer.kind": "bytes", "data.sequence_length": length, "training.steps": byte_updates},
             "bpe": {"data.tokenizer.kind": "bpe", "data.tokenizer.vocab_size": vocabulary, "data.sequence_length": tokens,

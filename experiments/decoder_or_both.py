@@ -55,6 +55,7 @@ def get_experiment(size: str = "tiny") -> Experiment:
         name="decoder_or_both" if size == "tiny" else f"decoder_or_both-{size}",
         question="Does a decoder alone model language better than an encoder-decoder of equal FLOPs?",
         base=base,
+        allow=("tokens", "parameters", "flops"),
         factors={"architecture": {
             "decoder": {"model.architecture": "decoder", "objective.kind": "causal", "training.eval_context": half,
                         "model.ffn.hidden_dim": 4 * width, "training.steps": alone},

@@ -59,6 +59,7 @@ def get_experiment(size: str = "tiny") -> Experiment:
             **TUNED[size],
         }),
         prepare={family: Prepared(settings) for family, settings in trained.items()},
+        allow=("flops",),
         factors={"family": {family: {
             "model.architecture": family, "training.start_from": f"prepared:{family}", "data.tokenizer.path": f"prepared:{family}",
         } for family in trained}},

@@ -72,6 +72,7 @@ def get_experiment(size: str = "tiny") -> Experiment:
         name="next_sentence" if size == "tiny" else f"next_sentence-{size}",
         question="What does next-sentence prediction cost or give the prediction of hidden tokens?",
         base=base,
+        allow=("parameters",),
         factors={"input": inputs},
         seeds=(0, 1, 2),
         claim=Claim("O1", "Dropping next-sentence prediction costs nothing (in pre-training; downstream is not judged here)",

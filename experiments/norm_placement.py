@@ -68,6 +68,8 @@ def get_experiment(size: str = "tiny") -> Experiment:
             **({"depth": depths} if depths else {}),
         },
         seeds=(0, 1, 2),
+        # Depth is there to be looked at; the contrasts compare arms of one depth.
+        allow=("parameters", "flops") if depths else (),
         claim=Claim("N1", "Post-norm needs warm-up; pre-norm trains without it",
                     "Xiong et al. 2020, On Layer Normalization in the Transformer Architecture"),
         contrasts=tuple(contrasts),

@@ -75,6 +75,7 @@ def get_experiment(size: str = "tiny") -> Experiment:
         name="objective_and_architecture" if size == "tiny" else f"objective_and_architecture-{size}",
         question="Which architecture continues a text best at equal FLOPs, and what do objectives that restore text cost?",
         base=base,
+        allow=("tokens", "parameters", "flops"),
         factors={"model": arms},
         seeds=(0, 1, 2),
         claim=Claim("O8", "Span corruption suits encoder-decoders (language modelling at equal cost; fine-tuning is not judged here)",

@@ -56,6 +56,7 @@ def get_experiment(size: str = "tiny") -> Experiment:
         name="positions_extrapolation" if size == "tiny" else f"positions_extrapolation-{size}",
         question="Which positions let a decoder trained at length 128 read longer sequences?",
         base=base,
+        allow=("parameters",),
         factors={"positions": levels("model.position.kind", "learned", "sinusoidal", "rope", "alibi", "none")},
         seeds=(0, 1, 2),
         claim=Claim(

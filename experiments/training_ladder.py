@@ -63,6 +63,7 @@ def get_experiment(size: str = "tiny") -> Experiment:
         name="training_ladder" if size == "tiny" else f"training_ladder-{size}",
         question="Do more steps and more text keep helping a RoBERTa?",
         base=base,
+        allow=("tokens",),
         factors={
             "text": {whole: {"data.training_fraction": 1.0}, small: {"data.training_fraction": share}},
             "steps": {str(steps): {"training.steps": steps, "schedule.warmup_steps": steps // 10} for steps in budgets},

@@ -241,7 +241,7 @@ def test_changes_of_the_base_reach_every_run(zoo, folder, flags):
 
 def test_ad_hoc(zoo, folder):
     code, out, err = zoo("--config=small.py:x", "--vary", "model.norm.kind=rmsnorm,layernorm", "--vary", "model.dim=32,64",
-                         "--config.data.batch_size=4", "--seeds", "2")
+                         "--config.data.batch_size=4", "--seeds", "2", "--allow", "parameters,flops")
     assert (code, err) == (0, "")
     assert "What does norm.kind and dim change in small.py:x?" in out
     sweep = folder / "runs/small-norm.kind-dim"
@@ -249,6 +249,22 @@ def test_ad_hoc(zoo, folder):
     made = json.loads((sweep / "norm.kind=rmsnorm,dim=32-seed1" / "config.json").read_text())
     assert (made["model"]["norm"]["kind"], made["model"]["dim"]) == ("rmsnorm", 32)
     assert (made["data"]["batch_size"], made["seed"]) == (4, 1)
+
+
+def test_what_differs_besides_is_refused_or_allowed_or_matched(zoo, folder):
+    flags = ("--config=small.py", "--vary", "model.norm.kind=rmsnorm,layernorm", "--vary", "model.dim=32,64")
+    code, _, err = zoo(*flags)
+    assert code == 2
+    assert "changes the number of parameters by up to 100.0%" in err
+    assert "--allow parameters" in err
+    assert not (folder / "runs").exists()
+    code, out, _ = zoo(*flags, "--allow", "parameters,flops", "--dry-run")
+    assert code == 0
+    assert "warning: factor \"dim\" changes the number of parameters by up to 100.0%" in out
+    assert "allow: 'size' is not one of" in zoo(*flags, "--allow", "size")[2]
+    assert "expected WHAT:FIELD" in zoo(*flags, "--match", "parameters")[2]
+    code, out, _ = zoo(*flags, "--match", "parameters:model.num_layers", "--dry-run")
+    assert (code, "warning" in out) == (0, False)
 
 
 def test_what_decides_cannot_be_changed_in_silence(zoo, folder):
@@ -310,7 +326,7 @@ def test_bad_flags(zoo, folder, arguments, text):
 
 @pytest.mark.parametrize(("text", "seeds"), [("1", {0}), ("3", {0, 1, 2}), ("5,", {5}), ("0, 7", {0, 7})])
 def test_seeds(zoo, folder, text, seeds):
-    assert zoo("--config=small.py", "--vary", "model.dim=32,64", "--seeds", text)[0] == 0
+    assert zoo("--config=small.py", "--vary", "model.norm.placement=pre,post", "--seeds", text)[0] == 0
     assert {int(path.parent.name.partition("-seed")[2]) for path in folder.glob("runs/*/*/status.json")} == seeds
 
 
@@ -322,7 +338,7 @@ def start(folder, *arguments, behaviours):
 
 
 def until_running(process, folder, run=PRE0):
-    deadline = time.monotonic() + 30
+    deadline = time.monotonic() + 120
     while not (folder / "runs/norms" / run / "status.json").exists():
         assert process.poll() is None, process.communicate()
         assert time.monotonic() < deadline
@@ -373,7 +389,7 @@ def test_runs_that_outlive_a_killed_parent_are_not_started_twice(zoo, folder):
     assert code == 2
     assert "which is gone, are still training" in err
     os.kill(int(err.split()[-1]), signal.SIGTERM)
-    deadline = time.monotonic() + 30
+    deadline = time.monotonic() + 120
     while (result := zoo("norms.py"))[0] == 2 and time.monotonic() < deadline:
         time.sleep(0.05)
     assert result[0] == 0

@@ -9,8 +9,9 @@ import pytest
 from zoo import config
 from zoo.errors import ConfigError
 from zoo.lab import plan
-from zoo.lab.experiment import Contrast, Outcome, levels
+from zoo.lab.experiment import Contrast, Match, Outcome, levels
 from zoo.lab.plan import expand
+from zoo.lab.unequal import DIFFERENCES
 
 fake = config.import_file(Path(__file__).with_name("fake_run.py"), "helper")
 
@@ -25,7 +26,8 @@ def base(**changes):
 
 
 def plain(factors, **changes):
-    return fake.experiment(factors=factors, contrasts=(), **changes)
+    """An experiment of some factors that may differ in anything."""
+    return fake.experiment(**{"factors": factors, "contrasts": (), "allow": tuple(DIFFERENCES), **changes})
 
 
 def problems(experiment):
@@ -212,6 +214,62 @@ def test_warnings(factors, texts):
     assert len(found) == len(texts)
     for warning, text in zip(found, texts):
         assert text in warning
+
+
+@pytest.mark.parametrize(("factors", "named"), [
+    ({"dim": levels("model.dim", 64, 128)}, ["parameters", "flops"]),
+    ({"batch": levels("data.batch_size", 2, 3)}, ["tokens", "rows"]),
+    ({"text": levels("data.source", "stdlib", "text:x.txt")}, ["text"]),
+    ({"norm": {"pre": {"model.norm.placement": "pre"}, "post": {"model.norm.placement": "post", "optimizer.clip_norm": 1.0}}}, ["levels"]),
+    ({"tokens": levels("data.tokenizer.kind", "bytes", "bpe")}, ["tokenizer"]),
+])
+def test_what_is_not_allowed_by_name_is_refused(factors, named):
+    lines = problems(plain(factors, allow=()))
+    assert [line.rpartition("--allow ")[2].partition(",")[0] for line in lines] == named
+    assert all(("match it" in line) == (name in ("parameters", "flops")) for line, name in zip(lines, named))
+    # What is allowed stays a warning, and each name allows one thing.
+    assert len(expand(plain(factors, allow=tuple(named))).warnings) == len(named)
+    assert len(problems(plain(factors, allow=tuple(named[1:])))) == 1
+
+
+def test_a_name_that_allows_nothing_is_refused():
+    with pytest.raises(ConfigError, match=re.escape("allow: 'paramters' is not one of tokens, parameters")):
+        plain({}, allow=("paramters",))
+
+
+GATED = {"ffn": levels("model.ffn.kind", "gelu", "swiglu")}
+
+
+def test_arms_are_matched_by_a_field(monkeypatch):
+    # What each really has, not what the stand-in says.
+    monkeypatch.undo()
+    base = config.override(config.default(), {"model.ffn.hidden_dim": 512})
+    for match, size in ((Match("parameters", "model.ffn.hidden_dim"), lambda arm: arm.parameters["total"]),
+                        (Match("flops", "model.ffn.hidden_dim"), lambda arm: arm.flops_per_token)):
+        first, second = expand(plain(GATED, base=base, allow=(), match=match)).arms
+        assert first.overrides == {"model.ffn.kind": "gelu"}
+        # Three matrices where there were two.
+        assert second.overrides == {"model.ffn.kind": "swiglu", "model.ffn.hidden_dim": pytest.approx(512 * 2 / 3, rel=0.02)}
+        assert second.config.model.ffn.hidden_dim == second.overrides["model.ffn.hidden_dim"]
+        assert size(second) == pytest.approx(size(first), rel=0.01)
+
+
+def test_what_cannot_be_matched_says_what_comes_nearest(monkeypatch):
+    monkeypatch.undo()
+    base = config.override(config.default(), {"model.num_layers": 2, "model.ffn.hidden_dim": 512})
+    line, *_ = problems(plain(GATED, base=base, allow=(), match=Match("parameters", "model.num_layers")))
+    assert re.search(r"arm ffn=swiglu: match: model.num_layers does not come within 1%: 1 gives -\d+\.\d% and 2 gives \+\d+\.\d%", line)
+
+
+@pytest.mark.parametrize(("match", "text"), [
+    (Match("params", "model.num_layers"), "match: 'params' is not one of parameters, flops"),
+    (Match("flops", "model.ffn.hiden_dim"), 'match: unknown field model.ffn.hiden_dim (did you mean "model.ffn.hidden_dim"?)'),
+    (Match("flops", "model.ffn.kind"), "match: model.ffn.kind is not a whole number"),
+    (Match("flops", "model.num_layers"), 'match: model.num_layers is varied by the factor "layers"'),
+])
+def test_matches_that_cannot_be(match, text):
+    with pytest.raises(ConfigError, match=re.escape(text)):
+        plain({"layers": levels("model.num_layers", 1, 2)}, match=match)
 
 
 def test_a_gap_of_less_than_a_hundredth_is_none():

@@ -31,6 +31,10 @@ def add_parser(subparsers: argparse._SubParsersAction) -> None:
     parser.add_argument("--name", help="with --config: name of the sweep (default: from the config file and the fields)")
     parser.add_argument("--jobs", metavar="N", type=_positive, default=1, help="runs at once (default: %(default)s)")
     parser.add_argument("--seeds", metavar="N|A,B,...", type=_seeds, help="number of seeds from 0 on, or a list (\"7,\": seed 7)")
+    parser.add_argument("--allow", metavar="WHAT,...", default="",
+                        help="what arms may differ in besides what varies: tokens, parameters, flops, levels, text, rows, tokenizer")
+    parser.add_argument("--match", metavar="WHAT:FIELD",
+                        help="make all arms as large as the first one by a field: parameters:model.ffn.hidden_dim, flops:model.num_layers")
     parser.add_argument("--until-decided", action="store_true",
                         help="add a seed at a time until the contrasts are decided; the intervals are wider for it, so that all looks "
                              "together err in at most 5 %%")
@@ -219,7 +223,7 @@ def _experiment(args: argparse.Namespace):
     """The experiment that the flags name, with their seeds and changes of the base."""
     from zoo import config
     from zoo.lab.adhoc import experiment_from_flags
-    from zoo.lab.experiment import load_experiment
+    from zoo.lab.experiment import Match, load_experiment
 
     changes = _changes(args)
     if bool(args.experiment) == bool(args.config):
@@ -235,7 +239,13 @@ def _experiment(args: argparse.Namespace):
         raise ConfigError(clash)
     if "seed" in changes:
         raise ConfigError("seed cannot be set for all runs; use --seeds")
-    return dataclasses.replace(experiment, base=config.override(experiment.base, changes), seeds=args.seeds or experiment.seeds)
+    what, colon, path = (args.match or "").partition(":")
+    if args.match and not colon:
+        raise ConfigError(f"--match {args.match}: expected WHAT:FIELD, e.g. parameters:model.ffn.hidden_dim")
+    return dataclasses.replace(
+        experiment, base=config.override(experiment.base, changes), seeds=args.seeds or experiment.seeds,
+        allow=tuple(dict.fromkeys([*experiment.allow, *(name.strip() for name in args.allow.split(",") if name.strip())])),
+        match=Match(what, path) if args.match else experiment.match)
 
 
 def _changes(args: argparse.Namespace) -> dict[str, str]:

@@ -15,6 +15,7 @@ from zoo.errors import ConfigError, did_you_mean
 from zoo.lab.metrics import base_name, is_known, names_of_all
 from zoo.lab.stages import Prepared
 from zoo.lab.stated import RULES
+from zoo.lab.unequal import DIFFERENCES, MATCHED
 
 
 @dataclass(frozen=True)
@@ -54,6 +55,19 @@ class Contrast:
 
 
 @dataclass(frozen=True)
+class Match:
+    """Every arm is made as large as the first one, to within 1 %, by one field.
+
+    Attributes:
+        what: "parameters" (all of them) or "flops" (per token).
+        field: a whole number that it grows with: model.ffn.hidden_dim, model.num_layers ...
+    """
+
+    what: str
+    field: str
+
+
+@dataclass(frozen=True)
 class Experiment:
     """A question and everything needed to answer it.
 
@@ -67,6 +81,9 @@ class Experiment:
         claim: None for a question without one.
         contrasts: the claim, as rules that can fail.
         size: name of the size, for the record.
+        allow: what arms may differ in besides what their factors set, by the names of `zoo.lab.unequal.DIFFERENCES`; what is not named
+            is refused, what is named is told in the report.
+        match: None, or what the arms are made equal in.
         looks: {number of seeds: level of the intervals}, where seeds are added until the contrasts are decided; empty for one look.
         prepare: runs that are trained before the arms that start from them, by name: an arm says `training.start_from=prepared:NAME`
             and takes the tokenizer with `data.tokenizer.kind=file`, `data.tokenizer.path=prepared:NAME`, as `config.with_body_of` has
@@ -85,6 +102,8 @@ class Experiment:
     claim: Claim | None = None
     contrasts: tuple[Contrast, ...] = ()
     size: str = ""
+    allow: tuple[str, ...] = ()
+    match: Match | None = None
     looks: Mapping[int, float] = field(default_factory=dict)
     prepare: Mapping[str, Prepared] = field(default_factory=dict)
 
@@ -141,8 +160,25 @@ def _check_frame(experiment: Experiment):
             yield f"seeds: {seed!r} is not a whole number from 0 on"
         elif experiment.seeds.count(seed) > 1:
             yield f"seeds: {seed} is given more than once"
+    for name in experiment.allow:
+        if name not in DIFFERENCES:
+            yield f"allow: {name!r} is not one of {', '.join(DIFFERENCES)}{did_you_mean(name, DIFFERENCES)}"
+    if experiment.match:
+        yield from _check_match(experiment.match, experiment.factors)
     if not is_known(experiment.metric):
         yield f"metric {experiment.metric!r} is not one of {', '.join(names_of_all())}{did_you_mean(experiment.metric, names_of_all())}"
+
+
+def _check_match(match: Match, factors: Mapping[str, Mapping[str, Mapping[str, Any]]]):
+    if match.what not in MATCHED:
+        yield f"match: {match.what!r} is not one of {', '.join(MATCHED)}{did_you_mean(match.what, MATCHED)}"
+    if (found := config.field_at(match.field)) is None:
+        yield f"match: unknown field {match.field}{did_you_mean(match.field, config.known_paths(match.field))}"
+    elif found.kind is not int:
+        yield f"match: {match.field} is not a whole number that could be adjusted; take model.ffn.hidden_dim or model.num_layers"
+    for factor, its_levels in factors.items():
+        if any(match.field in changes for changes in its_levels.values()):
+            yield f'match: {match.field} is varied by the factor "{factor}" and cannot be adjusted too'
 
 
 def _check_prepared(prepare: Mapping[str, Prepared]):

@@ -13,9 +13,10 @@ from zoo.config.fields import TASKS
 from zoo.config.lengths import side_lengths
 from zoo.errors import ConfigError, did_you_mean
 from zoo.lab.experiment import Experiment, Outcome
+from zoo.lab.match import adjusted
 from zoo.lab.metrics import base_name, written_by
 from zoo.lab.stages import PREFIX, misfits, named, placed, unknown, vocabulary_of
-from zoo.lab.unequal import warnings
+from zoo.lab.unequal import MATCHED, TOLERANCE, warnings
 
 
 @dataclass(frozen=True)
@@ -116,6 +117,8 @@ class Plan:
                 {"folder": run.folder, "name": run.arm.name, "seed": run.seed, "identity": run.identity} for run in self.prepared
             ],
             "seeds": list(experiment.seeds),
+            "allow": list(experiment.allow),
+            "match": experiment.match and {"what": experiment.match.what, "field": experiment.match.field},
             **({"looks": {str(seeds): level for seeds, level in experiment.looks.items()}} if experiment.looks else {}),
             "contrasts": [
                 {"name": contrast.name, "a": _side(experiment, contrast.a), "b": _side(experiment, contrast.b),
@@ -153,10 +156,34 @@ def expand(experiment: Experiment) -> Plan:
             arms.append(replace(arm, levels=chosen, overrides=overrides))
     if wrong or problems:
         raise ConfigError([*wrong, *_per_arm(problems, len(products))])
+    if experiment.match and arms:
+        arms = _matched(experiment, arms, prepared, vocabulary)
     if wrong := [*_idle(prepared, arms), *_twins(arms), *_absent_metrics(experiment, arms)]:
         raise ConfigError(wrong)
     first, runs = _runs(experiment, prepared, arms)
     return Plan(experiment, arms, runs, warnings(experiment, arms), first)
+
+
+def _matched(experiment: Experiment, arms: list[Arm], prepared: Mapping[str, Arm | None], vocabulary: dict[str, int]) -> list[Arm]:
+    """The arms, made as large as the first by the field of `experiment.match`, which is then one of their overrides."""
+    path, count = experiment.match.field, MATCHED[experiment.match.what]
+    target, found, problems = count(arms[0]), [arms[0]], {}
+    for arm in arms[1:]:
+        def sized(value: int, arm: Arm = arm) -> Arm:
+            changes = {**arm.overrides, path: value}
+            made = _arm(experiment, arm.name, config.override(experiment.base, changes), prepared, vocabulary)
+            return replace(made, levels=arm.levels, overrides=changes)
+
+        if abs(count(arm) / target - 1) <= TOLERANCE:
+            found.append(arm)
+            continue
+        try:
+            found.append(sized(adjusted(config.flatten(arm.config)[path], target, lambda value, sized=sized: count(sized(value)))))
+        except ConfigError as error:
+            problems[arm.name] = [f"match: {path} {line}" if line.startswith("does") else line for line in error.problems]
+    if problems:
+        raise ConfigError(_per_arm(problems, len(arms)))
+    return found
 
 
 def _prepared(experiment: Experiment, vocabulary: dict[str, int]) -> tuple[dict[str, Arm | None], list[str]]:

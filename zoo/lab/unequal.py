@@ -1,4 +1,4 @@
-"""What makes the arms of a plan less than fairly compared; told before anything runs."""
+"""What makes the arms of a plan less than fairly compared: refused before anything runs, or allowed by name and told in the report."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from zoo import config
 from zoo.config.fields import TASKS
 from zoo.config.scopes import KINDS, SIDES
+from zoo.errors import ConfigError
 from zoo.lab.metrics import per_token
 
 if TYPE_CHECKING:
@@ -15,31 +16,54 @@ if TYPE_CHECKING:
     from zoo.lab.plan import Arm
 
 TOLERANCE = 0.01
+# What arms may differ in besides what their factors set, by the name that allows it.
+DIFFERENCES = {
+    "tokens": "the training budget in tokens", "parameters": "the number of parameters", "flops": "FLOPs per token",
+    "levels": "fields that only some levels of a factor set", "text": "the text", "rows": "the rows that are scored",
+    "tokenizer": "the tokenizer, under a metric per token",
+}
+# What a field can be adjusted for, and how it is counted.
+MATCHED: dict[str, Callable[[Arm], float]] = {
+    "parameters": lambda arm: arm.parameters["total"], "flops": lambda arm: arm.flops_per_token}
 
 
 def warnings(experiment: Experiment, arms: list[Arm]) -> list[str]:
-    """What makes a comparison less than fair. Arms share one base, so only factors can bring differences in."""
-    lines = []
+    """Lines for the differences that `experiment.allow` names.
+
+    Raises:
+        ConfigError: a line for each that it does not name.
+    """
+    found = [(kind, line) for kind, lines in differences(experiment, arms).items() for line in lines]
+    if refused := [f"{line}; {_way_out(kind)}" for kind, line in found if kind not in experiment.allow]:
+        raise ConfigError(refused)
+    return [line for _, line in found]
+
+
+def _way_out(kind: str) -> str:
+    matched = f"match it (--match {kind}:model.ffn.hidden_dim), or " if kind in MATCHED else ""
+    return f'{matched}allow it by name: --allow {kind}, or allow=("{kind}",) in the experiment file'
+
+
+def differences(experiment: Experiment, arms: list[Arm]) -> dict[str, list[str]]:
+    """Lines for what makes a comparison less than fair, by the names of `DIFFERENCES`. Arms share one base, so only factors can bring
+    differences in."""
+    found: dict[str, list[str]] = {name: [] for name in DIFFERENCES}
     for factor, its_levels in experiment.factors.items():
-        lines += _unequal_levels(factor, {level: changes for level, changes in its_levels.items() if changes})
-        for what, value in (
-            ("the training budget in tokens", lambda arm: arm.tokens),
-            ("the number of parameters", lambda arm: arm.parameters["total"]),
-            ("FLOPs per token", lambda arm: arm.flops_per_token),
-        ):
-            lines += _unequal_cost(factor, arms, what, value)
+        found["levels"] += _unequal_levels(factor, {level: changes for level, changes in its_levels.items() if changes})
+        for name, value in (("tokens", lambda arm: arm.tokens), *MATCHED.items()):
+            found[name] += _unequal_cost(factor, arms, DIFFERENCES[name], value)
     texts = {(arm.config.data.source, arm.config.data.document_separator, arm.config.data.validation_fraction) for arm in arms}
     if len(texts) > 1:
-        lines.append("arms differ in their text: each is scored on the held-out part of its own")
+        found["text"].append("arms differ in their text: each is scored on the held-out part of its own")
     scored = {(arm.config.training.eval_batches, arm.config.data.batch_size, arm.config.data.sequence_length) for arm in arms}
     if len(scored) > 1 and any(batches for batches, _, _ in scored):
-        lines.append("arms are scored on samples of other rows (training.eval_batches, data.batch_size and data.sequence_length "
-                     "choose them); training.eval_batches=0 scores all of the held-out text")
+        found["rows"].append("arms are scored on samples of other rows (training.eval_batches, data.batch_size and data.sequence_length "
+                             "choose them); training.eval_batches=0 scores all of the held-out text")
     tokenizers = {repr(config.flatten(arm.config.data.tokenizer)) for arm in arms}
     if len(tokenizers) > 1 and per_token(experiment.metric) and not any(arm.config.objective.kind in TASKS for arm in arms):
-        lines.append(f"arms differ in their tokenizer: {experiment.metric} counts per token and cannot be compared; "
-                     "use eval/bits_per_byte")
-    return lines
+        found["tokenizer"].append(f"arms differ in their tokenizer: {experiment.metric} counts per token and cannot be compared; "
+                                  "use eval/bits_per_byte")
+    return found
 
 
 def _unequal_levels(factor: str, its_levels: Mapping[str, Mapping[str, Any]]) -> list[str]:
