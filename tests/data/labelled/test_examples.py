@@ -131,7 +131,7 @@ def test_every_example_once_and_epochs_of_all(files):
     rows = np.concatenate([batch["tokens"] for batch in batches])
     assert {len(batch["labels"]) for batch in batches} == {8}
     real = rows[:, 0] >= 0
-    assert (rows[real] == dataset.encoded("validation").arrays["tokens"]).all()
+    assert (rows[real] == dataset.encoded("validation").arrays["tokens"][dataset.batches("validation").order]).all()
     with dataset.training_batches() as endless:
         seen = np.concatenate([next(endless)["tokens"] for _ in range(len(dataset.examples.train))])
     _, counts = np.unique(seen, axis=0, return_counts=True)
