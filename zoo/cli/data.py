@@ -87,15 +87,17 @@ def _show_task(dataset, args: argparse.Namespace) -> int:
     part = HELD_OUT if args.held_out else TRAINING
     arrays, count = dataset.encoded(part).arrays, len(dataset.part(part))
     lengths = {name: (dataset.encoded(name).arrays["tokens"] != PADDING).sum(axis=1) for name in (TRAINING, HELD_OUT)}
-    first = args.step * size
-    places = range(first % count, min(first % count + args.rows, count)) if args.held_out else range(args.rows)
-    if not args.held_out:
+    # What a row holds is of its own width.
+    if args.held_out:
+        numbers = np.arange(count)[(args.step * size) % count :][: args.rows].tolist()
+        rows = [(number, {name: array[number] for name, array in arrays.items()}) for number in numbers]
+    else:
         with dataset.training_batches(args.step) as batches:
-            drawn = list(itertools.islice(batches, max(1, -(-args.rows // size))))
-        arrays = {name: np.concatenate([batch[name] for batch in drawn]) for name in arrays}
+            drawn = itertools.islice(batches, max(1, -(-args.rows // size)))
+            rows = [{name: array[place] for name, array in batch.items()} for batch in drawn for place in range(size)]
+        rows = list(enumerate([row for row in rows if row["tokens"][0] != PADDING][: args.rows]))
     if args.json:
-        print(json.dumps({"data": summary, "rows": [{name: array[place].tolist() for name, array in arrays.items()} for place in places]},
-                         indent=2))
+        print(json.dumps({"data": summary, "rows": [{name: array.tolist() for name, array in row.items()} for _, row in rows]}, indent=2))
         return 0
     print(f"source      {dataset.description}")
     print(f"tokenizer   {dataset.tokenizer.kind}, {dataset.tokenizer.vocab_size:,} ids")
@@ -106,13 +108,13 @@ def _show_task(dataset, args: argparse.Namespace) -> int:
         print(f"{label:11s} {len(dataset.part(name)):,} examples, {len(lengths[name]):,} rows, {int(lengths[name].sum()):,} tokens; {cut}")
     for what, number in summary["left_out"].items():
         print(f"left out    {number:,} {what}")
-    rows = len(lengths[TRAINING])
-    print(f"epoch       {rows / size:,.1f} steps of {size} rows")
-    print(f"a row       {arrays['tokens'].shape[1]} places, {1 - lengths[part].mean() / arrays['tokens'].shape[1]:.1%} of them empty")
+    batches = dataset.batches(part)
+    print(f"epoch       {len(lengths[TRAINING]) / size:,.1f} steps of {size} rows")
+    print(f"a row       up to {arrays['tokens'].shape[1]} places, {lengths[part].mean():.1f} tokens; {batches.padding():.1%} of the places "
+          "of batches are empty")
     _print_histogram("tokens of a row", histogram(lengths[part], 6))
     shower = Shower(dataset.tokenizer, True, 0)
-    _print_rows(dataset, args, (
-        (place, dataset.task.shown({name: array[place] for name, array in arrays.items()}, shower)) for place in places))
+    _print_rows(dataset, args, ((number, dataset.task.shown(row, shower)) for number, row in rows))
     return 0
 
 

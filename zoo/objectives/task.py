@@ -49,8 +49,9 @@ class TaskObjective(Objective):
         return model(ids, context, batch.get("segments"))
 
     def scores(self, model: nnx.Module, batch: Batch, constants: Constants, how: Pass) -> Float[Array, "B *T C"]:
-        """The head's scores, float32."""
-        return model.task_scores(self.features(model, batch, constants, how), self.context(batch, how))
+        """The head's scores, float32: of the "features" of a batch where these were computed before, else of what the body gives."""
+        features = batch["features"] if "features" in batch else self.features(model, batch, constants, how)
+        return model.task_scores(features, self.context(batch, how))
 
     def context(self, batch: Batch, how: Pass) -> Context:
         """The context that rows are read in."""

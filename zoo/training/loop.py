@@ -105,10 +105,17 @@ def evaluate(
         if measure is not None and outputs[0]:
             arrays = jax.device_get(outputs)
             real = np.concatenate([part["real"] for part in arrays])
-            means |= measure({name: np.concatenate([part[name] for part in arrays])[real] for name in arrays[0] if name != "real"})
+            means |= measure({name: joined([part[name] for part in arrays])[real] for name in arrays[0] if name != "real"})
         return means
     return {"loss": means.pop("loss"), "perplexity": float(np.exp(min(ratio("loss", "weight"), 700.0))),
             "bits_per_byte": ratio("loss", "bytes") / float(np.log(2)), **means}
+
+
+def joined(parts: list[np.ndarray]) -> np.ndarray:
+    """The rows of all batches; where these differ in width, [B, T], the narrower ones are filled up with zeros."""
+    widest = max(part.shape[1:] for part in parts)
+    return np.concatenate([np.pad(part, [(0, 0), *((0, size - own) for own, size in zip(part.shape[1:], widest, strict=True))])
+                           for part in parts])
 
 
 def evaluations(

@@ -28,6 +28,7 @@ from zoo.errors import ConfigError, Diverged, Preempted, ZooError
 from zoo.files import cache_directory, read_json, write_json
 from zoo.objectives import make_objective
 from zoo.training.checkpoint import Checkpoints
+from zoo.training.features import with_features
 from zoo.training.loop import Progress, StopSignal, train
 from zoo.training.mesh import make_mesh, rows_per_device_group
 from zoo.training.metrics import Clock, MetricsFile
@@ -214,12 +215,14 @@ def run(config: ml_collections.ConfigDict, workdir: Path, log: Callable[[str], N
             write_records(workdir, resolved, dataset, counted, progress.step,
                           {name: run for name, run in (("started_from", origin), ("teacher", taught_by)) if run})
             write_json(status_file, status)
+            rows = rows_per_device_group(mesh)
+            dataset = with_features(program, dataset, state, program.constants(resolved.seed), rows, log)
             metrics = MetricsFile(workdir / "metrics.jsonl", status["step"], progress.evaluated)
             log("compiling ...")
             with StopSignal() as stop:  # Until the last save is on disk: a repeated signal must not cut it off.
                 try:
-                    state = train(resolved, objective, program, dataset, state, progress, checkpoints, metrics, stop, log,
-                                  rows_per_device_group(mesh), translations)
+                    state = train(resolved, objective, program, dataset, state, progress, checkpoints, metrics, stop, log, rows,
+                                  translations)
                 finally:
                     metrics.close()
                     checkpoints.close()

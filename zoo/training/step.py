@@ -9,13 +9,14 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import optax
+from flax import nnx
 from jax.sharding import Mesh
 from jaxtyping import Array, Int
 
 from zoo.config import ResolvedConfig, flatten
 from zoo.models.functional import Params, Stats, initialise, initialise_statistics, logical_axes, refresh, split, unrolled_ndim
 from zoo.objectives import Objective
-from zoo.objectives.objective import sum_of_means
+from zoo.objectives.objective import Pass, sum_of_means
 from zoo.training.freezing import held, only_trained, trained_parts
 from zoo.training.mesh import batch_sharding, parameter_shardings, replicated
 from zoo.training.optimizer import make_optimizer, make_schedule
@@ -37,6 +38,7 @@ class Program:
         means: by name, which of these sums is divided by which.
         constants: (seed) -> arguments that stay the same for a whole run, the values of a teacher among them.
         put_batch: host batch -> batch on the devices.
+        features: (params, stats, batch, constants) -> what the head of a task reads of each row; None unless it alone is trained.
     """
 
     abstract_state: State
@@ -46,6 +48,7 @@ class Program:
     means: dict[str, tuple[str, str]]
     constants: Any
     put_batch: Any
+    features: Any = None
 
 
 def make_program(config: ResolvedConfig, objective: Objective, mesh: Mesh) -> Program:
@@ -56,7 +59,7 @@ def make_program(config: ResolvedConfig, objective: Objective, mesh: Mesh) -> Pr
     graph, shapes, _ = split(objective.model)
     optimizer = make_optimizer(config, unrolled_ndim(objective.model))
     schedule = make_schedule(config)
-    trained = trained_parts(config, objective.model)
+    trained, frozen = trained_parts(config, objective.model), config.training.trained_layers == 0
     shardings = parameter_shardings(mesh, logical_axes(objective.model), shapes)
     whole, rows = replicated(mesh), batch_sharding(mesh)
     teacher = abstract_teacher(objective, mesh)
@@ -87,6 +90,7 @@ def make_program(config: ResolvedConfig, objective: Objective, mesh: Mesh) -> Pr
         key = jax.random.fold_in(jax.random.key(constants["seed"]), state["step"]) if drops(config) else None
         weights = objective.weights(batch)
         constants = {**constants, **objective.drawn(constants["seed"], state["step"])}
+        current = state["stats"] if frozen else refresh(objective.model, state["stats"], constants["seed"], state["step"])
 
         def loss_of(params, stats, part, index):
             part_key = None if key is None else jax.random.fold_in(key, index)
@@ -94,8 +98,7 @@ def make_program(config: ResolvedConfig, objective: Objective, mesh: Mesh) -> Pr
             return sum_of_means(losses, weights), rest
 
         loss, sums, stats, gradient = accumulate(
-            loss_of, state["params"], refresh(objective.model, state["stats"], constants["seed"], state["step"]), batch,
-            config.training.accumulation_steps)
+            loss_of, state["params"], current, batch, config.training.accumulation_steps)
         norm = optax.global_norm(gradient)
         updates, optimizer_state = optimizer.update(gradient, state["optimizer"], state["params"])
         updates = only_trained(updates, trained)
@@ -121,6 +124,10 @@ def make_program(config: ResolvedConfig, objective: Objective, mesh: Mesh) -> Pr
         outputs = {name: sums.pop(name) for name in objective.outputs}
         return sums, outputs
 
+    @partial(jax.jit, in_shardings=(shardings, whole, rows, whole), out_shardings=whole)
+    def features(params: Params, stats: Stats, batch: dict[str, Array], constants: dict[str, Array]) -> Array:
+        return objective.features(nnx.merge(graph, params, stats), batch, constants, Pass(None, training=False))
+
     return Program(
         abstract_state=abstract,
         initial_state=jax.jit(lambda seed: initial_state(jnp.asarray(seed, jnp.uint32)), out_shardings=state_shardings),
@@ -129,6 +136,7 @@ def make_program(config: ResolvedConfig, objective: Objective, mesh: Mesh) -> Pr
         means=objective.means,
         constants=constants,
         put_batch=lambda batch: jax.tree.map(lambda x: jax.make_array_from_process_local_data(rows, x), batch),
+        features=features if frozen else None,
     )
 
 

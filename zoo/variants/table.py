@@ -234,8 +234,6 @@ VARIANTS: tuple[Variant, ...] = (
             baseline="elmo", tests=(numpy("layers/test_characters.py::test_a_token_s_vector_is_its_equation"),)),
     Variant("projected-lstm", "architecture", {}, source=recurrent.ProjectedLSTM, baseline="elmo", paper="Sak et al. 2014", tests=(
         numpy("layers/test_recurrent.py::test_a_layer_is_its_equation"),)),
-    Variant("scalar-mix", "architecture", {}, source=scalar_mix.scalar_mix, baseline="elmo", tests=(
-        numpy("layers/test_scalar_mix.py::test_a_mixture_is_its_equation"),)),
     choice("objective.kind", "classification", "tasks", more={"model.head.classes": 4}, source=ClassificationObjective, baseline="encoder",
            tests=(numpy("objectives/test_classification.py::test_a_loss_is_that_of_every_row_alone"),)),
     choice("objective.kind", "regression", "tasks", source=RegressionObjective, baseline="encoder", tests=(
@@ -249,6 +247,11 @@ VARIANTS: tuple[Variant, ...] = (
             ("first", "Devlin et al. 2019, section 4.1", "v = h_0, the state of [CLS]; scores = v W + b."),
             ("last", "Radford et al. 2018, section 3.2", "v = h_n, the state of a row's last token; scores = v W + b."),
             ("mean", "Reimers & Gurevych 2019, section 3", "v = (h_0 + ... + h_n) / (n + 1); scores = v W + b."))),
+    Variant("scalar-mix", "tasks", CLASSES, source=scalar_mix.scalar_mix, baseline="elmo", tests=(
+        numpy("layers/test_scalar_mix.py::test_a_mixture_is_its_equation"),
+        numpy("models/test_elmo_features.py::test_scores_are_those_of_the_mixture_by_hand"))),
+    choice("model.elmo.normalise_layers", True, "tasks", "normalised-layers", CLASSES, source=scalar_mix.normalise_layers, baseline="elmo",
+           tests=(numpy("models/test_elmo_features.py::test_scores_are_those_of_the_mixture_by_hand"),)),
     choice("objective.z_loss", 1e-4, "architecture", "z-loss", source=cross_entropy, tests=(
         numpy("objectives/test_causal.py::test_training_adds_the_z_loss_and_reports_without_it"),)),
     choice("objective.label_smoothing", 0.1, "architecture", "label-smoothing", paper="Szegedy et al. 2016, section 7; Vaswani et al. 2017",

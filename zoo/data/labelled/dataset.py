@@ -1,19 +1,20 @@
 """The data set of a task: examples in two parts, their labels, the batches of their rows, and the scores of what is predicted."""
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
-from typing import Any
+from dataclasses import dataclass, field, replace
+from typing import Any, Self
 
 import numpy as np
 
-from zoo.config.fields import AUTO
-from zoo.data import pipeline
+from zoo.config.fields import AUTO, OF_SEQUENCES
 from zoo.data.documents import Documents
+from zoo.data.labelled.batches import ExampleBatches
 from zoo.data.labelled.examples import Example, Examples, drawn, read_examples
 from zoo.data.labelled.questions import Extraction
-from zoo.data.labelled.rows import ExampleRows, Marks
+from zoo.data.labelled.rows import Marks
 from zoo.data.labelled.sequences import Classification, Encoded, Regression
 from zoo.data.labelled.tagging import Tagging
+from zoo.data.pipeline import TrainingBatches
 from zoo.data.rows import PADDING, Arrays
 from zoo.data.tokenizers import Tokenizer, tokenizer_class
 from zoo.errors import ConfigError
@@ -40,6 +41,7 @@ class LabelledDataset:
     train: tuple[Example, ...]
     task: Any
     _made: dict[tuple[str, int], Encoded] = field(default_factory=dict, repr=False)
+    _batches: dict[tuple[str, int], ExampleBatches] = field(default_factory=dict, repr=False)
 
     @property
     def labels(self) -> tuple[str, ...]:
@@ -76,25 +78,29 @@ class LabelledDataset:
         """One line for people."""
         return self.examples.description
 
-    def training_batches(self, start_step: int = 0, process_index: int = 0, process_count: int = 1) -> pipeline.TrainingBatches:
-        """The training batches from number `start_step` on; see `pipeline.training_batches`."""
-        rows = ExampleRows(self.encoded(TRAINING).arrays)
-        return pipeline.training_batches(rows, self.config.data.batch_size, self.config.seed, start_step, process_index, process_count)
+    def batches(self, name: str, length: int | None = None) -> ExampleBatches:
+        """A part's batches of similar lengths; made once."""
+        data, key = self.config.data, (name, length or self.config.data.sequence_length)
+        if key not in self._batches:
+            self._batches[key] = ExampleBatches(self.encoded(*key), key[1], data.batch_size, data.buckets)
+        return self._batches[key]
+
+    def training_batches(self, start_step: int = 0, process_index: int = 0, process_count: int = 1) -> TrainingBatches:
+        """The training batches from number `start_step` on; see `ExampleBatches`."""
+        return self.batches(TRAINING).training(self.config.seed, start_step, process_index, process_count)
 
     def evaluation_batches(
         self, length: int | None = None, multiple_of: int = 1, process_index: int = 0, process_count: int = 1,
         limit_batches: int | None = None,
     ) -> Iterator[Arrays]:
-        """Every held-out row once, in order; batches are filled up with rows of -1 to a multiple of `multiple_of`.
+        """Every held-out row once; batches are filled up with rows of -1 to a multiple of `multiple_of`.
 
         Raises:
             ConfigError: a limit, with which no score would be that of the data.
         """
         if limit_batches:
             raise ConfigError("a task is scored on all of its examples; leave the number of batches at 0")
-        filled = -(-self.config.data.batch_size // multiple_of) * multiple_of
-        rows = ExampleRows(self.encoded(HELD_OUT, length).arrays)
-        return pipeline.evaluation_batches(rows, filled, 0, process_index, process_count)
+        return self.batches(HELD_OUT, length).evaluation(multiple_of, process_index, process_count)
 
     def measure(self, outputs: Mapping[str, np.ndarray], length: int | None = None) -> dict[str, float]:
         """Scores of all predictions of the held-out rows.
@@ -103,11 +109,34 @@ class LabelledDataset:
             outputs: what the objective puts out of each row, in the order of `evaluation_batches`, without what only fills up.
             length: T of those rows.
         """
-        encoded = self.encoded(HELD_OUT, length)
+        encoded, order = self.encoded(HELD_OUT, length), self.batches(HELD_OUT, length).order
         for name, array in outputs.items():
-            if len(array) != len(encoded.arrays["tokens"]):
-                raise ValueError(f"{name} has {len(array)} rows, and {len(encoded.arrays['tokens'])} were to be scored")
-        return self.task.measure(outputs, self.examples.held_out, encoded)
+            if len(array) != len(order):
+                raise ValueError(f"{name} has {len(array)} rows, and {len(order)} were to be scored")
+        back = np.argsort(order)
+        return self.task.measure({name: array[back] for name, array in outputs.items()}, self.examples.held_out, encoded)
+
+    def rows_once(self, multiple_of: int = 1, process_index: int = 0, process_count: int = 1) -> Iterator[tuple[np.ndarray, Arrays]]:
+        """Every training row once, in batches as of an evaluation: (numbers of a batch's rows, over all processes; the batch)."""
+        batches, done = self.batches(TRAINING), 0
+        for batch in batches.evaluation(multiple_of, process_index, process_count):
+            size = len(batch["tokens"]) * process_count
+            yield batches.order[done : done + size], batch
+            done += size
+
+    def features_shape(self, batch: tuple[int, ...]) -> tuple[int, ...]:
+        """The shape of what the head reads of all training rows, from that of a batch: [B, ...] or, of tokens, [B, T, ...]."""
+        whole = len(self.encoded(TRAINING).arrays["tokens"])
+        by_token = self.config.objective.kind not in OF_SEQUENCES[1]
+        return (whole, self.config.data.sequence_length, *batch[2:]) if by_token else (whole, *batch[1:])
+
+    def with_features(self, features: np.ndarray) -> Self:
+        """The same, with what the head reads of every training row, in their order, as "features" in the training batches."""
+        encoded = self.encoded(TRAINING)
+        by_token = () if self.config.objective.kind in OF_SEQUENCES[1] else ("features",)
+        key = TRAINING, self.config.data.sequence_length
+        made = encoded._replace(arrays=encoded.arrays | {"features": features}, by_token=encoded.by_token + by_token)
+        return replace(self, _made=self._made | {key: made}, _batches={})
 
     def summary(self) -> dict[str, Any]:
         """What identifies and measures the data, as plain JSON."""

@@ -5,28 +5,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from zoo.data.rows import PADDING, Arrays, Rows
+from zoo.data.rows import PADDING, Arrays
 from zoo.data.tokenizers import Tokenizer
-
-
-class ExampleRows(Rows):
-    """Rows that are there already; every one is read once in an epoch.
-
-    Args:
-        arrays: with the rows first; "tokens" [N, T], and where rows are of pairs "segments".
-    """
-
-    def __init__(self, arrays: Arrays):
-        self.arrays = arrays
-        self.full = self.count = len(arrays["tokens"])
-        self.why = "there are no examples"
-
-    def gather(self, indices: np.ndarray, epochs: np.ndarray | None, seed: int) -> Arrays:
-        return {name: array[indices] for name, array in self.arrays.items()}
-
-    def filler(self, count: int) -> Arrays:
-        blank = {"segments": 0}
-        return {name: np.full((count, *array.shape[1:]), blank.get(name, PADDING), array.dtype) for name, array in self.arrays.items()}
 
 
 class Marks(NamedTuple):

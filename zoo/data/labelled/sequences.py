@@ -22,11 +22,13 @@ class Encoded(NamedTuple):
         arrays: what rows are gathered from, [N, ...].
         cut: what did not fit, by its name, counted.
         more: what measuring needs beside the examples.
+        by_token: names of the arrays with the tokens second, [N, T, ...].
     """
 
     arrays: Arrays
     cut: dict[str, int]
     more: object = None
+    by_token: tuple[str, ...] = ("tokens", "segments")
 
 
 class Classification:

@@ -55,7 +55,7 @@ class Tagging:
             lost += int((place < 0).sum())
             labels[row, place[place >= 0]] = [number[tag] for tag, there in zip(example.tags, place >= 0, strict=True) if there]
             places.append(place)
-        return Encoded(arrays | {"labels": labels}, {"words cut off or unseen": lost}, places)
+        return Encoded(arrays | {"labels": labels}, {"words cut off or unseen": lost}, places, ("tokens", "labels"))
 
     def predicted(self, tags: np.ndarray, examples: Sequence[Tagged], encoded: Encoded) -> list[list[str]]:
         """The tag of every word, from the numbers that are predicted at every place, [N, T]."""

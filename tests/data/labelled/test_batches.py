@@ -1,0 +1,130 @@
+"""Batches of rows of similar lengths: every row once an epoch, few shapes, any step alone, any number of processes."""
+
+import itertools
+
+import jax
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.every_field import asked, table, tagged
+from zoo import config as configs
+from zoo import data
+from zoo.data.labelled.batches import ExampleBatches, widths
+from zoo.data.labelled.sequences import Encoded
+from zoo.errors import ConfigError
+from zoo.objectives import make_objective
+from zoo.training.loop import evaluate
+from zoo.training.mesh import make_mesh
+from zoo.training.run import resolve_with_vocabulary
+from zoo.training.step import make_program
+
+T = 80
+
+
+def made(lengths, batch_size=4, count=4):
+    """Rows of these lengths; a row's tokens are its number."""
+    tokens = np.where(np.arange(T)[None] < np.array(lengths)[:, None], np.arange(len(lengths))[:, None], -1)
+    arrays = {"tokens": tokens, "segments": np.zeros_like(tokens), "features": tokens[:, :3] + 0.5, "labels": np.arange(len(lengths))}
+    return ExampleBatches(Encoded(arrays, {}), T, batch_size, count)
+
+
+many = st.lists(st.integers(1, T), min_size=1, max_size=60)
+
+
+def test_widths():
+    assert widths(128, 4).tolist() == [32, 42, 64, 128]
+    # None below 16, but for rows that are shorter themselves.
+    assert widths(64, 9).tolist() == [16, 21, 32, 64]
+    assert widths(8, 4).tolist() == [8]
+
+
+@settings(max_examples=40)
+@given(many, st.integers(1, 7), st.integers(1, 5), st.integers(0, 2))
+def test_an_epoch_has_every_row_once(lengths, batch_size, count, epoch):
+    batches = made(lengths, batch_size, count)
+    assert batches.per_epoch == -(-len(lengths) // batch_size)
+    seen, narrow = [], 0
+    with batches.training(7, epoch * batches.per_epoch) as endless:
+        for batch in itertools.islice(endless, batches.per_epoch):
+            rows = batch["labels"][batch["labels"] >= 0]
+            seen += rows.tolist()
+            assert len(batch["labels"]) == batch_size
+            width = batch["tokens"].shape[1]
+            # As wide as its longest row needs, among the widths there are.
+            assert width == min(one for one in widths(T, count) if one >= max(lengths[row] for row in rows))
+            narrow += width < T
+            for row, tokens, features in zip(batch["labels"], batch["tokens"], batch["features"], strict=True):
+                assert (tokens[tokens >= 0] == row).all()
+                assert (tokens >= 0).sum() == (lengths[row] if row >= 0 else 0)
+                assert features[0] == (0.5 + row if row >= 0 else 0)
+    assert sorted(seen) == list(range(len(lengths)))
+    # All but the batches that hold a wide row, of which one may hold the first of them.
+    wide = sum(length > widths(T, count)[-2] for length in lengths) if count > 1 else len(lengths)
+    assert batches.per_epoch - narrow <= -(-wide // batch_size) + 1
+
+
+def test_a_step_is_the_same_from_any_start_and_in_any_number_of_processes():
+    lengths = np.random.default_rng(0).integers(1, T, 50).tolist()
+    with made(lengths, 6).training(3, 5) as endless:
+        whole = list(itertools.islice(endless, 12))
+    for start, processes in ((5, 2), (11, 3)):
+        parts = []
+        for process in range(processes):
+            with made(lengths, 6).training(3, start, process, processes) as endless:
+                parts.append(list(itertools.islice(endless, 3)))
+        for batch, *mine in zip(whole[start - 5 :], *parts, strict=False):
+            for name, array in batch.items():
+                np.testing.assert_array_equal(np.concatenate([part[name] for part in mine]), array)
+    with pytest.raises(ConfigError, match="does not divide"):
+        made(lengths, 6).training(0, 0, 0, 4)
+
+
+def test_epochs_and_seeds_have_orders_of_their_own():
+    batches = made(np.random.default_rng(0).integers(1, T, 120).tolist())
+    orders = [[frozenset(batches.numbers(seed, step)) for step in range(epoch * batches.per_epoch, (epoch + 1) * batches.per_epoch)]
+              for seed, epoch in ((0, 0), (0, 1), (1, 0), (0, 0))]
+    assert orders[0] == orders[3]
+    assert not set(orders[0]) & (set(orders[1]) | set(orders[2]))
+    found = [max(batches.lengths[batches.numbers(0, step)]) for step in range(batches.per_epoch)]
+    assert found != sorted(found)
+
+
+@settings(max_examples=20)
+@given(many, st.integers(1, 8), st.sampled_from([1, 2]))
+def test_evaluation_has_every_row_once_in_a_known_order(lengths, multiple_of, processes):
+    batches, parts = made(lengths), []
+    for process in range(processes):
+        parts.append([batch["labels"].tolist() for batch in batches.evaluation(2 * multiple_of, process, processes)])
+    found = [row for mine in zip(*parts, strict=True) for part in mine for row in part if row >= 0]
+    assert found == batches.order.tolist()
+    assert sorted(found) == list(range(len(lengths)))
+
+
+def test_padding_is_what_is_empty():
+    # Two batches of 20 places and one of 80.
+    assert made([20] * 8 + [80] * 4, 4, 4).padding() == pytest.approx(0)
+    assert made([10] * 8 + [80] * 4, 4, 4).padding() == pytest.approx(80 / (160 + 320))
+    assert made([10] * 8 + [80] * 4, 4, 1).padding() == pytest.approx(560 / 960)
+
+
+@pytest.mark.parametrize(("kind", "source", "length"), [
+    ("classification", lambda: table("train"), 110), ("tagging", tagged, 72), ("extraction", asked, 72)])
+def test_scores_do_not_depend_on_the_widths(kind, source, length):
+    fields = {"model.architecture": "encoder", "objective.kind": kind, "data.source": source(), "model.dim": 8, "model.num_layers": 1,
+              "model.attention.num_heads": 2, "data.sequence_length": length, "data.batch_size": 2, "data.stride": 20}
+    fields = {path: value for path, value in fields.items() if kind == "extraction" or path != "data.stride"}
+    scores, shapes, program = [], [], None
+    for count in (1, 4):
+        resolved = resolve_with_vocabulary(configs.override(configs.default(), fields | {"data.buckets": count}))
+        dataset = data.load(resolved)
+        program = program or make_program(resolved, make_objective(resolved, dataset.tokenizer), make_mesh(resolved, jax.devices()[:1]))
+        state, batches = program.initial_state(0), list(dataset.evaluation_batches())
+        # Larger values, so that rows and words are not all alike.
+        params = jax.tree.map(lambda x: 10 * x, state["params"])
+        scores.append(evaluate(program, params, state["stats"], batches, program.constants(0), measure=dataset.measure))
+        shapes.append({batch["tokens"].shape[1] for batch in batches})
+    assert shapes[0] == {length}
+    assert len(shapes[1]) > 1
+    assert scores[1] == pytest.approx(scores[0], rel=1e-5)

@@ -1,0 +1,39 @@
+"""An ELMo that was trained on text alone, frozen under the head of a task: what the head learns of its features."""
+
+from collections import Counter
+
+import pytest
+from small_runs import lines, small
+
+from zoo import config as configs
+from zoo import data
+from zoo.training.restore import load_trained
+from zoo.training.run import resolve_with_vocabulary, run
+
+
+def quiet(line):
+    del line
+
+
+@pytest.mark.slow
+def test_a_head_learns_what_the_features_tell(tmp_path):
+    elmo = {"model__architecture": "elmo", "objective__kind": "bidirectional", "model__elmo__cell_dim": 64, "model__elmo__character_dim": 8,
+            "model__elmo__characters": 12, "model__elmo__filters": (1, 8, 2, 16, 3, 16), "model__dim": 32, "data__tokenizer__kind": "bpe",
+            "data__tokenizer__vocab_size": 1000, "data__source": "stdlib:docstrings", "data__sequence_length": 24, "data__batch_size": 32,
+            "training__steps": 100, "training__eval_every": 0, "training__checkpoint_every": 0}
+    run(small(**elmo), tmp_path / "elmo", quiet)
+    made = configs.finetuned(f"from={tmp_path / 'elmo'}", {
+        "objective.kind": "tagging", "data.sequence_length": 32, "training.steps": 150, "schedule.warmup_steps": 10, "training.eval_every": 0,
+        "optimizer.learning_rate": 0.02})
+    assert configs.resolve(made).training.trained_layers == 0
+    said = []
+    run(made, tmp_path / "tags", said.append)
+    assert any("fresh values for classifier, mix" in line for line in said)
+    assert any("once and for all" in line for line in said)
+    held_out = data.load(resolve_with_vocabulary(made)).examples.held_out
+    tags = Counter(tag for example in held_out for tag in example.tags)
+    majority = tags.most_common(1)[0][1] / tags.total()
+    assert lines(tmp_path / "tags")[-1]["eval/word_accuracy"] > majority + 0.2
+    before, after = load_trained(tmp_path / "elmo"), load_trained(tmp_path / "tags")
+    assert (before.params["forward"]["layers"]["input"]["kernel"] == after.params["forward"]["layers"]["input"]["kernel"]).all()
+    assert abs(after.params["mix"]["weights"]).max() > 0.01
