@@ -71,7 +71,7 @@ def test_what_is_prepared_differs_by_its_name_alone(spec):
     allowed = {"families.py": {"model.architecture", "objective.kind"}, "casing.py": {"data.tokenizer.lowercase"}}
     for other in others:
         assert set(configs.difference(first, other)) <= allowed[spec.partition(":")[0]] | {
-            field.path for field in configs.FIELDS if field.when and field.when[0] == "objective.kind" or field.auto}
+            field.path for field in configs.FIELDS if (field.when and field.when[0] == "objective.kind") or field.auto}
 
 
 @pytest.mark.parametrize("spec", [spec for spec in SPECS if spec.partition(":")[0] in EQUAL_FLOPS])

@@ -1,7 +1,10 @@
 """Which metrics there are, which of two values is the better one, and that nothing is written that is not known."""
 
+import json
+
 import numpy as np
 import pytest
+from lab_reports import write_report
 
 from zoo import config
 from zoo.data.labelled.scores import answer_scores, class_scores, correlations, entity_scores
@@ -58,10 +61,6 @@ def test_translations_are_scored_beside_their_tokens():
     ("eval/spearman", "post-0", "a above b", "holds", "Right"), ("eval/bleu", "post-0", "a above b", "holds", "Right"),
     ("eval/entity_f1", "post-0", "a above b", "holds", "Right"), ("eval/loss", "pre-100", "a below b", "refuted", "Left")])
 def test_a_report_knows_the_direction(writer, metric, best, rule, outcome, side):
-    import json
-
-    from lab_reports import write_report
-
     a, b = "norm=post,warm-up=0", "norm=pre,warm-up=0"
     folder = writer.sweep(metric=metric, contrasts=[{"name": "c", "a": {"arm": a, "metric": metric}, "b": {"arm": b, "metric": metric},
                                                      "rule": "superiority", "margin": 0.0, "expected": ""}])
@@ -77,3 +76,12 @@ def test_a_report_knows_the_direction(writer, metric, best, rule, outcome, side)
     without = load_sweep(folder.parent / "sweep")
     verdict = judge(type(without)(without.folder, without.name, metric, without.arms, without.runs, without.seeds)).paragraph
     assert ", of " + ", warm-up=".join(f"norm={best}".rsplit("-", 1)) in verdict
+
+
+def test_the_loss_of_numbers_is_no_surprisal(writer):
+    folder = writer.sweep()
+    assert "within 0.1 nats" in judge(load_sweep(folder)).paragraph
+    for path in folder.glob("*/config.json"):
+        path.write_text(json.dumps(json.loads(path.read_text()) | {"objective": {"kind": "regression"}}))
+    assert "nats" not in judge(load_sweep(folder)).paragraph
+    assert "nats" not in write_report(folder).read_text().split("<main>")[1].split("<script")[0]

@@ -126,6 +126,17 @@ def _label(value: Any) -> str:
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
+def arm_name(chosen: Mapping[str, str]) -> str:
+    """The name of the arm with these levels, one of every factor."""
+    return ",".join(f"{factor}={level}" for factor, level in chosen.items())
+
+
+def side_of(experiment: Experiment, outcome: Outcome) -> dict[str, str]:
+    """The arm and the metric of one side of a contrast, by name."""
+    return {"arm": arm_name({factor: outcome.levels[factor] for factor in experiment.factors}),
+            "metric": outcome.metric or experiment.metric}
+
+
 def load_experiment(spec: str) -> Experiment:
     """Loads an experiment from `FILE.py[:size]`.
 

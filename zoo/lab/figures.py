@@ -13,7 +13,6 @@ from matplotlib.lines import Line2D
 from matplotlib.ticker import FixedLocator, NullFormatter, NullLocator
 
 from zoo.lab.curves import COLOURS, against_baseline, band, by_length, main_metrics, styles
-from zoo.lab.metrics import unit
 from zoo.lab.results import Sweep
 
 LINE_STYLES = ("-", (0, (6, 3)), (0, (1, 2)), (0, (6, 2, 1, 2)), (0, (10, 3)), (0, (10, 2, 1, 2)))
@@ -54,15 +53,15 @@ def _axes(x: str, y: str, height: float = 4.2) -> Axes:
     return axes
 
 
-def _with_unit(metric: str) -> str:
-    return metric + unit(metric).replace(" ", ", ", 1)
+def _with_unit(sweep: Sweep, metric: str) -> str:
+    return metric + sweep.unit(metric).replace(" ", ", ", 1)
 
 
 def _curves(sweep: Sweep, look: dict[str, tuple[str, object]]) -> Axes | None:
     metrics = main_metrics(sweep)
     if not metrics:
         return None
-    axes = _axes("updates", _with_unit(metrics[0]))
+    axes = _axes("updates", _with_unit(sweep, metrics[0]))
     for arm in sweep.arms:
         colour, dash = look[arm.name]
         for run in sweep.runs_of(arm.name):
@@ -91,7 +90,7 @@ def _lengths(sweep: Sweep, look: dict[str, tuple[str, object]]) -> Axes | None:
     found = by_length(sweep)
     if found is None:
         return None
-    axes = _axes("evaluation length (tokens)", f"final {_with_unit(found.metric)}")
+    axes = _axes("evaluation length (tokens)", f"final {_with_unit(sweep, found.metric)}")
     for arm in sweep.arms:
         there = {length: value for length, value in found.values[arm.name].items() if value is not None}
         if not there:
@@ -114,7 +113,7 @@ def _differences(sweep: Sweep, look: dict[str, tuple[str, object]]) -> Axes | No
     found = {name: difference for name, difference in against_baseline(sweep).items() if difference.n}
     if not found:
         return None
-    title = f"difference in final {_with_unit(sweep.metric)}, from {_label(sweep.arms[0].label)}"
+    title = f"difference in final {_with_unit(sweep, sweep.metric)}, from {_label(sweep.arms[0].label)}"
     axes = _axes(title, "", 0.9 + 0.45 * len(found))
     for row, (name, difference) in enumerate(found.items()):
         colour = look[name][0]

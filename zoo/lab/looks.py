@@ -6,7 +6,6 @@ from pathlib import Path
 from zoo.errors import ConfigError
 from zoo.files import read_json
 from zoo.lab.design import Design, detectable, until_decided
-from zoo.lab.metrics import unit
 from zoo.lab.results import Sweep
 from zoo.lab.stated import parse_looks
 from zoo.lab.statistics import ALPHA
@@ -66,5 +65,5 @@ def what_seeds_show(seeds: int, alpha: float = ALPHA, earlier: Sweep | None = No
     for contrast in earlier.contrasts if earlier and seeds > 1 else ():
         found = judge_contrast(earlier, contrast).difference
         if found.n > 1 and found.sd > 0:
-            yield (f'  "{contrast.name}": they vary by {found.sd:.3g}{unit(contrast.a.metric)} over the {found.n} seeds that are done, so '
-                   f"differences from {least * found.sd:.2g}{unit(contrast.a.metric)} on")
+            yield (f'  "{contrast.name}": they vary by {found.sd:.3g}{earlier.unit(contrast.a.metric)} over the {found.n} seeds that are done, so '
+                   f"differences from {least * found.sd:.2g}{earlier.unit(contrast.a.metric)} on")

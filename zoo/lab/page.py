@@ -20,7 +20,7 @@ from zoo.lab.curves import COLOURS, DARK_COLOURS, DASHES, against_baseline, band
 from zoo.lab.factors import effects
 from zoo.lab.fairness import doubts
 from zoo.lab.formatting import count
-from zoo.lab.metrics import more_is_better, unit
+from zoo.lab.metrics import more_is_better
 from zoo.lab.results import Run, Sweep
 from zoo.lab.tables import escape
 from zoo.lab.verdict import Verdict
@@ -86,11 +86,11 @@ def plot_data(sweep: Sweep) -> dict[str, Any]:
     lengths = by_length(sweep)
     return {
         "palette": {"light": COLOURS, "dark": DARK_COLOURS}, "dashes": DASHES, "metrics": metrics,
-        "units": [unit(metric).replace(" ", ", ", 1) for metric in metrics], "arms": arms,
-        "differences": {"title": f"difference in final {sweep.metric}{unit(sweep.metric).replace(' ', ', ', 1)}", "rows": rows}
+        "units": [sweep.unit(metric).replace(" ", ", ", 1) for metric in metrics], "arms": arms,
+        "differences": {"title": f"difference in final {sweep.metric}{sweep.unit(sweep.metric).replace(' ', ', ', 1)}", "rows": rows}
         if rows else None,
         "lengths": None if lengths is None else {
-            "title": f"final {lengths.metric}{unit(lengths.metric).replace(' ', ', ', 1)}",
+            "title": f"final {lengths.metric}{sweep.unit(lengths.metric).replace(' ', ', ', 1)}",
             "trained": lengths.trained, "lengths": lengths.lengths,
             "arms": [_length_line(lengths.values[arm.name]) for arm in sweep.arms]},
     }

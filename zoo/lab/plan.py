@@ -10,11 +10,10 @@ from typing import Any
 
 from zoo import config
 from zoo.config.fields import TASKS
-from zoo.config.lengths import side_lengths
-from zoo.errors import ConfigError, did_you_mean
-from zoo.lab.experiment import Experiment, Outcome
+from zoo.errors import ConfigError
+from zoo.lab.experiment import Experiment, arm_name, side_of
 from zoo.lab.match import adjusted
-from zoo.lab.metrics import base_name, written_by
+from zoo.lab.refused import absent_metrics, idle, twins
 from zoo.lab.stages import PREFIX, misfits, named, placed, unknown, vocabulary_of
 from zoo.lab.unequal import MATCHED, TOLERANCE, warnings
 
@@ -121,7 +120,7 @@ class Plan:
             "match": experiment.match and {"what": experiment.match.what, "field": experiment.match.field},
             **({"looks": {str(seeds): level for seeds, level in experiment.looks.items()}} if experiment.looks else {}),
             "contrasts": [
-                {"name": contrast.name, "a": _side(experiment, contrast.a), "b": _side(experiment, contrast.b),
+                {"name": contrast.name, "a": side_of(experiment, contrast.a), "b": side_of(experiment, contrast.b),
                  "rule": contrast.rule, "margin": float(contrast.margin), "expected": contrast.expected}
                 for contrast in experiment.contrasts
             ],
@@ -142,7 +141,7 @@ def expand(experiment: Experiment) -> Plan:
     arms = []
     products = [dict(zip(experiment.factors, chosen)) for chosen in itertools.product(*experiment.factors.values())]
     for chosen in products:
-        name = _arm_name(chosen) or experiment.name
+        name = arm_name(chosen) or experiment.name
         changes = {path: value for factor, level in chosen.items() for path, value in experiment.factors[factor][level].items()}
         try:
             arm = _arm(experiment, name, config.override(experiment.base, changes), prepared, vocabulary)
@@ -158,7 +157,7 @@ def expand(experiment: Experiment) -> Plan:
         raise ConfigError([*wrong, *_per_arm(problems, len(products))])
     if experiment.match and arms:
         arms = _matched(experiment, arms, prepared, vocabulary)
-    if wrong := [*_idle(prepared, arms), *_twins(arms), *_absent_metrics(experiment, arms)]:
+    if wrong := [*idle(prepared, arms), *twins(arms), *absent_metrics(experiment, arms)]:
         raise ConfigError(wrong)
     first, runs = _runs(experiment, prepared, arms)
     return Plan(experiment, arms, runs, warnings(experiment, arms), first)
@@ -217,15 +216,6 @@ def _arm(
     return Arm(name, {}, {}, resolved, dict(cost.parameters), float(cost.flops_per_token))
 
 
-def _arm_name(chosen: Mapping[str, str]) -> str:
-    return ",".join(f"{factor}={level}" for factor, level in chosen.items())
-
-
-def _side(experiment: Experiment, outcome: Outcome) -> dict[str, str]:
-    return {"arm": _arm_name({factor: outcome.levels[factor] for factor in experiment.factors}),
-            "metric": outcome.metric or experiment.metric}
-
-
 def _resolve(unresolved: Mapping[str, Any], vocab_size: int | None, vocabulary: dict[str, int]) -> config.ResolvedConfig:
     """Resolves a config; a vocabulary that only the data tell is read once per data config."""
     resolved = config.resolve(unresolved, vocab_size)
@@ -259,79 +249,6 @@ def _per_arm(problems: Mapping[str, list[str]], arms: int) -> list[str]:
     for line, names in having.items():
         everywhere = len(names) == arms > 1
         lines.append(f"every arm: {line}" if everywhere else f"arm {' and arm '.join(names)}: {line}")
-    return lines
-
-
-def _twins(arms: list[Arm]) -> list[str]:
-    """Arms that would be one and the same run, and why."""
-    first: dict[str, Arm] = {}
-    lines = []
-    names = [arm.name for arm in arms]
-    lines += [f"two arms are called {name}; rename a level" for name in dict.fromkeys(names) if names.count(name) > 1]
-    for arm in arms:
-        twin = first.setdefault(config.identity(arm.config), arm)
-        if twin is arm:
-            continue
-        # What the two set and what became of it: a field of which only the spelling differs, or one that changes no result.
-        elsewhere = sorted(config.difference(twin.config, arm.config))
-        if elsewhere:
-            why = f"they differ only in {', '.join(elsewhere)}, which cannot change a result"
-        else:
-            one, other = (_settings(side) for side in (twin, arm))
-            why = f"both come to {one}" if one == other else f"{one} and {other} resolve to the same config"
-        lines.append(f'arms "{twin.name}" and "{arm.name}" are the same run: {why}')
-    return lines
-
-
-def _settings(arm: Arm) -> str:
-    return ", ".join(f"{path}={value}" for path, value in arm.overrides.items()) or "the base"
-
-
-def _absent_metrics(experiment: Experiment, arms: list[Arm]) -> list[str]:
-    """Metrics that are asked of arms whose evaluation will not write them."""
-    by_name = {arm.name: arm for arm in arms}
-    asked = [(f'arm "{arm.name}"', arm, experiment.metric) for arm in arms]
-    for contrast in experiment.contrasts:
-        for side in (contrast.a, contrast.b):
-            named = _side(experiment, side)
-            asked.append((f'contrast "{contrast.name}"', by_name[named["arm"]], named["metric"]))
-    lines = []
-    for where, arm, metric in asked:
-        flat = config.flatten(arm.config)
-        lengths = flat["training.eval_lengths"]
-        names = written_by(flat)
-        available = [*names, *(f"{name}@{length}" for name in names for length in lengths)]
-        if metric.partition("@")[0] not in names and base_name(metric).startswith("next_") and "eval/perplexity" in names:
-            lines.append(f"{where}: no metric {metric} without objective.next_sentence=true")
-        elif metric.partition("@")[0] not in names:
-            lines.append(f"{where}: no metric {metric} of objective.kind={flat['objective.kind']}, which has {', '.join(names)}")
-        elif metric not in available:
-            lines.append(f"{where}: no metric {metric}{did_you_mean(metric, available)}; training.eval_lengths is "
-                         f"{','.join(map(str, lengths)) or 'empty'}")
-        elif "@" in metric and (longest := _longest(arm.config, int(metric.partition("@")[2]))) is not None:
-            lines.append(f"{where}: no metric {metric} for {arm.name}: its learned positions end at {longest}")
-    return list(dict.fromkeys(lines))
-
-
-def _longest(resolved: config.ResolvedConfig, length: int) -> int | None:
-    """Where the learned positions of the model, or of a side of it, end before a row of `length` tokens does."""
-    model, parts = resolved.model, [(resolved.model, length)]
-    if model.architecture == "encoder_decoder":
-        sides = (config.side(model, name) for name in ("encoder", "decoder"))
-        parts = list(zip(sides, side_lengths(resolved.objective, length), strict=True))
-    ends = [part.position.max_length for part, tokens in parts
-            if part.position.kind == "learned" and model.architecture != "elmo" and tokens > part.position.max_length]
-    return min(ends, default=None)
-
-
-def _idle(prepared: Mapping[str, Arm], arms: list[Arm]) -> list[str]:
-    """Prepared runs that nothing starts from, and such as are one and the same."""
-    needed = {name for arm in (*arms, *prepared.values()) for name in named(arm.config).values()}
-    lines = [f'prepared run "{name}": no arm starts from it' for name in prepared if name not in needed]
-    first: dict[str, str] = {}
-    for name, arm in prepared.items():
-        twin = first.setdefault(config.identity(arm.config), name)
-        lines += [f'prepared runs "{twin}" and "{name}" are the same run'] if twin != name else []
     return lines
 
 

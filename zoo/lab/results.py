@@ -14,7 +14,7 @@ from zoo.config import nest
 from zoo.errors import ConfigError
 from zoo.files import read_json
 from zoo.lab.design import Design
-from zoo.lab.metrics import more_is_better
+from zoo.lab.metrics import more_is_better, unit
 from zoo.lab.stages import recognised
 from zoo.lab.stated import Arm, Contrast, as_dict, as_text, parse_arms, parse_contrast, parse_looks
 from zoo.lab.statistics import ALPHA
@@ -120,6 +120,11 @@ class Sweep:
 
     def run(self, arm: str, seed: int) -> Run | None:
         return next((run for run in self.runs if run.arm == arm and run.seed == seed), None)
+
+    def unit(self, metric: str) -> str:
+        """Unit of a metric, with a leading space; the loss of numbers is their squared error, in whatever unit they have."""
+        kinds = {as_dict(run.config.get("objective")).get("kind") for run in self.runs}
+        return "" if "regression" in kinds else unit(metric)
 
     def metrics(self) -> list[str]:
         """Every metric that any run has written, sorted."""

@@ -15,7 +15,7 @@ import numpy as np
 from zoo.lab.curves import against_baseline, by_length, final_values
 from zoo.lab.factors import Effect
 from zoo.lab.formatting import confidence, count, interval, measured, number, plus_minus
-from zoo.lab.metrics import more_is_better, unit
+from zoo.lab.metrics import more_is_better
 from zoo.lab.results import STATES, Run, Sweep, differing, flatten
 from zoo.lab.statistics import PairedDifference, holm, spread
 from zoo.lab.verdict import Verdict, rule_text
@@ -82,7 +82,8 @@ def contrast_table(sweep: Sweep, verdict: Verdict) -> str:
             Cell(contrast.name), arm_cell(sides[0]), arm_cell(sides[1]),
             numeric(measured(difference.mean, difference.low, difference.high)),
             numeric(interval(difference.low, difference.high)), numeric(_effect(difference)),
-            numeric(str(difference.n)), Cell(f"{contrast.rule.replace('_', '-')}: {rule_text(contrast)}", "wide"), state(outcome.outcome),
+            numeric(str(difference.n)), Cell(f"{contrast.rule.replace('_', '-')}: {rule_text(contrast, sweep.unit)}", "wide"),
+            state(outcome.outcome),
         ])
     header = ["contrast", "a", "b", "a − b", f"{confidence(sweep.alpha)} interval", "effect", "pairs", "rule", "outcome"]
     return table("Contrasts, stated before the runs", header, rows, (3, 4, 5, 6))
@@ -108,7 +109,7 @@ def lengths_table(sweep: Sweep) -> str:
                 cells.append(numeric("cannot be evaluated" if (arm.name, length) in found.impossible else "not finished"))
         rows.append(cells)
     header = ["arm", *(f"{length:,}" + (" (trained)" if length == found.trained else "") for length in found.lengths)]
-    caption = f"Final {found.metric}{unit(found.metric).replace(' ', ', ', 1)}, by evaluation length (mean ± sd over seeds)"
+    caption = f"Final {found.metric}{sweep.unit(found.metric).replace(' ', ', ', 1)}, by evaluation length (mean ± sd over seeds)"
     return table(caption, header, rows, range(1, len(header)))
 
 

@@ -18,6 +18,7 @@ point the same way. A run that failed or has not finished leaves its contrast un
 """
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
 from zoo.errors import did_you_mean
@@ -72,9 +73,9 @@ def refutation(rule: str, margin: float, difference: PairedDifference) -> float:
     return min(1.0, 2 * tail)
 
 
-def rule_text(contrast: Contrast) -> str:
+def rule_text(contrast: Contrast, unit_of: Callable[[str], str] = unit) -> str:
     """The rule as a condition on the difference a - b."""
-    margin = f"{contrast.margin:g}{unit(contrast.a.metric)}"
+    margin = f"{contrast.margin:g}{unit_of(contrast.a.metric)}"
     better, worse = ("above", "below") if more_is_better(contrast.a.metric) else ("below", "above")
     return {
         "superiority": f"a {better} b by more than {margin}" if contrast.margin else f"a {better} b",
@@ -83,11 +84,11 @@ def rule_text(contrast: Contrast) -> str:
     }[contrast.rule]
 
 
-def _rule_name(contrast: Contrast) -> str:
+def _rule_name(contrast: Contrast, unit_of: Callable[[str], str]) -> str:
     if not contrast.margin:
         return contrast.rule.replace("_", "-")
     relation = "by more than" if contrast.rule == "superiority" else "within"
-    return f"{contrast.rule.replace('_', '-')} {relation} {contrast.margin:g}{unit(contrast.a.metric)}"
+    return f"{contrast.rule.replace('_', '-')} {relation} {contrast.margin:g}{unit_of(contrast.a.metric)}"
 
 
 def _name(run: Run) -> str:
@@ -134,7 +135,7 @@ def _sentence(sweep: Sweep, contrast: Contrast, difference: PairedDifference) ->
     # Said as a distance above or below, so the interval is turned round with it.
     sign, place = (1, "above") if difference.mean >= 0 else (-1, "below")
     low, high = sorted((sign * difference.low, sign * difference.high))
-    distance = measured(abs(difference.mean), low, high) + unit(contrast.a.metric)
+    distance = measured(abs(difference.mean), low, high) + sweep.unit(contrast.a.metric)
     text = f"{a} ends {distance} {place} {b}"
     if difference.n < MINIMUM_PAIRS:
         return f"{text} ({count(difference.n, 'seed')}, so no interval)"
@@ -235,6 +236,6 @@ def judge(sweep: Sweep) -> Verdict:
     overall = "not supported" if "refuted" in found else "undecided" if "undecided" in found else "supported"
     words = {"holds": "holds", "refuted": "is refuted", "undecided": "is undecided"}
     parts = [
-        f"{'; '.join([outcome.sentence, *outcome.notes])}: {_rule_name(outcome.contrast)} {words[outcome.outcome]}"
+        f"{'; '.join([outcome.sentence, *outcome.notes])}: {_rule_name(outcome.contrast, sweep.unit)} {words[outcome.outcome]}"
         for outcome in outcomes]
     return Verdict(overall, outcomes, f"{overall.capitalize()}: " + ". ".join(parts) + ".")
