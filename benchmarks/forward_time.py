@@ -48,7 +48,8 @@ def main():
     for folder, taken in zip(arguments.runs, seconds, strict=True):
         low, middle, high = statistics.quantiles(taken, n=4)
         ratio = statistics.median(first / own for first, own in zip(seconds[0], taken, strict=True))
-        print(f"{folder}: {1000 * middle:.2f} ms a batch (quartiles {1000 * low:.2f} to {1000 * high:.2f}), the first run's time is {ratio:.2f} of it")
+        print(f"{folder}: {1000 * middle:.2f} ms a batch (quartiles {1000 * low:.2f} to {1000 * high:.2f}); "
+              f"the first run takes {ratio:.2f} times as long")
 
 
 if __name__ == "__main__":

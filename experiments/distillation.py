@@ -40,8 +40,8 @@ def get_experiment(argument: str = "tiny") -> Experiment:
         raise ConfigError("distillation needs a trained run to learn from: zoo run experiments/distillation.py:teacher=RUN")
     base = config.override(config.distilled(f"from={teacher}"), {COSINE: 0.0, TEACHER: "", **choose_size(size, SIZES)})
     taught = {TEACHER: teacher, KL: 1.0}
-    arms = {"labels": {TEACHER: "", KL: 1.0, COSINE: 0.0}, "labels, KL": {**taught, COSINE: 0.0},
-            "labels, KL, cosine": {**taught, COSINE: 1.0}}
+    arms = {"labels": {TEACHER: "", KL: 1.0, COSINE: 0.0}, "labels+KL": {**taught, COSINE: 0.0},
+            "labels+KL+cosine": {**taught, COSINE: 1.0}}
     plain, divergence, everything = ({"learns from": level} for level in arms)
     return Experiment(
         name="distillation" if size == "tiny" else f"distillation-{size}",

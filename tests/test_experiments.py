@@ -116,7 +116,7 @@ def test_students_of_a_run_differ_in_what_they_learn_from_alone(teacher, size):
 
 @pytest.mark.parametrize("argument", ["", ":tiny", ":teacher="])
 def test_students_need_a_teacher(argument):
-    with pytest.raises(ConfigError, match="zoo run experiments/distillation.py:teacher=RUN"):
+    with pytest.raises(ConfigError, match=r"zoo run experiments/distillation\.py:teacher=RUN"):
         load_experiment(f"{DISTILLATION}{argument}")
 
 

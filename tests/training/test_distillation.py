@@ -155,7 +155,7 @@ def test_another_tokenizer_is_refused_and_a_task_cannot_teach(teachers, tmp_path
     with pytest.raises(ConfigError, match=r"objective\.distillation\.teacher=.* was trained with another tokenizer; set"):
         run(student(teachers["masked"], training__start_from="", training__start_layers="", data__tokenizer__kind="characters",
                     model__vocab_size=258), tmp_path / "run", quiet)
-    with pytest.raises(ConfigError, match="was trained with objective.kind=masked, and this run's is causal"):
+    with pytest.raises(ConfigError, match=r"was trained with objective\.kind=masked, and this run's is causal"):
         run(student(teachers["masked"], "causal", training__start_from="", training__start_layers=""), tmp_path / "other", quiet)
 
 

@@ -35,7 +35,8 @@ def bert(tmp_path_factory):
 
 def started(folder, layers, **fields):
     """(values that a model of so many layers starts with, the folder's own)."""
-    config = configs.resolve(small(**fields, model__num_layers=len(layers), training__start_from=str(folder), training__start_layers=layers))
+    config = configs.resolve(small(**fields, model__num_layers=len(layers), training__start_from=str(folder),
+                                   training__start_layers=layers))
     check_start(config)
     program = make_program(config, make_objective(config, ByteTokenizer()), make_mesh(config, jax.devices()[:1]))
     weights, step = read_layers(config, program.abstract_state, heads_of_its_own(config, ()))
@@ -107,7 +108,7 @@ def test_another_model_is_refused_by_parameter(bert):
     assert any("params/head/dense/kernel is not there" in line for line in problems)
     assert any("params/stack/layers/attention/query/bias has no place in this model" in line for line in problems)
     assert any("ffn/up/kernel has shape (2, 16, 64)" in line and "expected (2, 16, 40)" in line for line in problems)
-    with pytest.raises(ConfigError, match="stats/.* has no place in this model"):
+    with pytest.raises(ConfigError, match=r"stats/.* has no place in this model"):
         started(bert, (0, 1), **BERT | {"model__norm__kind": "layernorm"})
 
 
