@@ -8,6 +8,7 @@ import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 
 from tests.building import quick_compilation
+from tests.every_field import asked, pairs, table, tagged
 from tests.random_configs import random_configs
 from zoo import config as configs
 from zoo import data
@@ -68,18 +69,28 @@ def compiled(program, *arguments):
     return program.lower(*arguments).compile(compiler_options=quick_compilation())(*arguments)
 
 
+# What each objective reads: text, but for tasks.
+READS = {
+    "classification": lambda: {"data.source": table("train")},
+    "regression": lambda: {"data.source": table("train"), "data.label_column": "number"},
+    "translation": lambda: {"data.source": pairs()},
+    "tagging": lambda: {"data.source": tagged()},
+    "extraction": lambda: {"data.source": asked()},
+}
+
+
 @pytest.fixture(scope="module")
 def text(tmp_path_factory):
     path = tmp_path_factory.mktemp("text") / "text.txt"
     path.write_text("\n\n".join(f"Line {i} tells of {i * i} sheep and {i % 7} wolves that never met." for i in range(40)))
-    return path
+    return {"data.source": f"text:{path}"}
 
 
 def test_a_random_config_takes_a_step(text, tmp_path_factory, monkeypatch):
     monkeypatch.setenv("ZOO_CACHE", str(tmp_path_factory.mktemp("cache")))
     # One device, and a batch that it need not share.
-    fixed = {"data.source": f"text:{text}", "mesh.data": -1, "mesh.fsdp": 1, "mesh.tensor": 1}
-    trained = collections.Counter()
+    fixed = {"mesh.data": -1, "mesh.fsdp": 1, "mesh.tensor": 1}
+    trained, objectives = collections.Counter(), collections.Counter()
 
     @settings(RANDOM, max_examples=1000, phases=[Phase.generate])
     @given(random_configs(tidy=True))
@@ -87,7 +98,7 @@ def test_a_random_config_takes_a_step(text, tmp_path_factory, monkeypatch):
         if trained.total() == 150:
             return
         try:
-            resolved = resolve_with_vocabulary(configs.override(config, fixed))
+            resolved = resolve_with_vocabulary(configs.override(config, fixed | READS.get(config.objective.kind, lambda: text)()))
             dataset = data.load(resolved)
         except (ConfigError, DataError):  # A share of a short text may be nothing.
             return
@@ -100,9 +111,11 @@ def test_a_random_config_takes_a_step(text, tmp_path_factory, monkeypatch):
         assert np.isfinite(metrics["loss"])
         assert all(np.isfinite(leaf).all() for leaf in jax.tree.leaves(state["params"]))
         trained[resolved.model.architecture] += 1
+        objectives[resolved.objective.kind] += 1
         jax.clear_caches()
 
     check()
     assert trained.total() == 150
     assert min(trained.values()) > 10
     assert len(trained) == 4
+    assert set(objectives) == set(configs.BY_PATH["objective.kind"].choices)

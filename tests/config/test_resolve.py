@@ -5,9 +5,9 @@ import json
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from zoo.data.labelled.tables import TABLES
 
 from zoo import config as configs
+from zoo.data.labelled.formats import LABELLED_TABLES
 from zoo.data.sources import SOURCES
 from zoo.errors import ConfigError
 
@@ -125,7 +125,10 @@ def test_identity_is_of_what_changes_the_result():
     for path in configs.NOT_RESULT_RELEVANT:
         default = configs.BY_PATH[path].default
         source = {"data.hub.streaming": "hf:x", "data.hub.folder": "tfds:x"}.get(path, "stdlib")
-        one, other = ({"data.source": source, path: value} for value in (default, {0: True, "": "x", 1: 2}.get(default, 1)))
+        translation = {"model.architecture": "encoder_decoder", "objective.kind": "translation", "training.eval_every": 1}
+        needs = {"data.source": source} | (translation if path == "training.translate_every" else {})
+        changed = {"": "x", 1: 2}.get(default, not default if isinstance(default, bool) else 1)
+        one, other = (needs | {path: value} for value in (default, changed))
         one, other = (configs.resolve(configs.override(base, changes)) for changes in (one, other))
         assert configs.identity(other) == configs.identity(one) or path == "mesh.data"
     assert configs.identity(resolve(seed=1)) != configs.identity(base)
@@ -140,7 +143,7 @@ def test_field_table_is_sound():
         assert field.default != configs.AUTO or field.auto
         if field.when:
             chooser = configs.BY_PATH[field.when[0]]
-            names = {*SOURCES, *TABLES, "mixture"} if chooser.path == "data.source" else chooser.choices
+            names = {*SOURCES, *LABELLED_TABLES, "mixture"} if chooser.path == "data.source" else chooser.choices
             assert set(field.when[1]) <= ({True, False} if chooser.kind is bool else set(names))
     assert set(configs.NOT_RESULT_RELEVANT) <= set(configs.BY_PATH)
 
