@@ -12,6 +12,7 @@ from pathlib import Path
 import jax
 import numpy as np
 
+from tests.untrained import untrained
 from zoo import config as configs
 from zoo import data
 from zoo.files import cache_directory
@@ -38,6 +39,7 @@ YARN = ROPE | {"model.position.scaling.kind": "yarn", "model.position.scaling.fa
 BUCKETS, SHAW = {"model.position.kind": "relative_bias"}, {"model.position.kind": "shaw"}
 PERFORMER = {"model.attention.kind": "performer"}
 PAIRS = ENCODER | {"data.rows": "segment_pairs", "model.head.pooler": True, "model.head.next_sentence": True}
+TAUGHT = {"objective.distillation.teacher": lambda: teacher()}
 # What only tasks read: heads, labels, examples.
 TASK = {"model.architecture": "encoder", "objective.kind": "classification", "data.source": lambda: table("train"),
         "data.document_separator": ""}
@@ -135,6 +137,12 @@ def hub():
     return f"hf:{folder}"
 
 
+@functools.cache
+def teacher():
+    """A run of the base's shape, which a model can learn from."""
+    return str(untrained(Path(tempfile.mkdtemp(dir=text().parent)) / "teacher", resolve({})))
+
+
 def mixture(*weights):
     """A value of `data.mixture`."""
     return tuple(f"{weight}*{source}" for weight, source in zip(weights, (records(), f"text:{vocabulary()}"), strict=True))
@@ -167,6 +175,7 @@ NEEDS = {
     "objective.sampled_softmax": ELMO, "objective.next_sentence": PAIRS, "data.rows": ENCODER | {"data.sequence_length": 160},
     "objective.prefix_length": ENCODER_DECODER, "training.eval_masks": ENCODER,
     **{f"objective.{name}": SPANS for name in ("noise_density", "mean_span_length", "sentinels")},
+    **{f"objective.distillation.{name}": TAUGHT for name in ("kl", "temperature", "cosine", "hard")},
     "model.head.classes": TASK, "model.head.pooling": TASK, "data.second_column": TASK, "data.label_column": TASK, "data.labels": TASK,
     "data.held_out": TASK, "data.header": TASK | {"data.source": lambda: table("numbered"), "data.column": "0", "data.label_column": "3"},
     "training.trained_layers": TASK, "data.examples": TASK,
@@ -188,10 +197,11 @@ OTHER = {
     "model.position.buckets": 16, "model.attention.num_kv_heads": 2, "model.attention.head_dim": 8, "model.attention.scale": 0.7,
     "model.attention.window": 3, "model.attention.features": 7, "model.attention.kernel": "xla", "model.ffn.hidden_dim": 40,
     "model.init.embedding_std": 0.5, "model.elmo.filters": (1, 8, 2, 8), "model.architecture": "encoder", "objective.kind": "masked",
+    "objective.distillation.teacher": lambda: teacher(),
     "objective.prefix_length": 5, "objective.mean_span_length": 1.0, "objective.mask_copies": 1, "objective.chunk_tokens": 4,
     "model.head.classes": 5, "model.head.pooling": "mean", "data.second_column": "second", "data.label_column": "other",
     "data.labels": ("c", "b", "a"), "data.held_out": lambda: table("dev"), "data.document_separator": "e",
-    "training.trained_layers": 0, "data.examples": 20, "training.eval_lengths": (8,),
+    "training.trained_layers": 0, "training.start_layers": (0,), "data.examples": 20, "training.eval_lengths": (8,),
     "data.conll.words": 1, "data.stride": 2, "data.column": "reversed", "data.mixture": lambda: mixture(9, 1),
     "data.source_column": "third", "data.target_column": "third", "data.buckets": 1,
     "data.hub.split": "test", "data.hub.subset": "other", "data.hub.revision": "0" * 40, "data.hub.folder": "x",

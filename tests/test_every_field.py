@@ -30,6 +30,7 @@ READ_BY_THE_LOOP = {
     "training.translate_every": "tests/training/test_translations.py::test_a_run_translates_where_it_is_told_to",
     "training.steps": "tests/training/test_run.py::test_what_a_run_leaves_behind",
     "training.eval_lengths": "tests/training/test_mesh.py::test_eight_devices_give_the_curve_of_one",
+    "training.start_layers": "tests/training/test_start_layers.py::test_layers_are_those_that_are_named_bit_for_bit",
     "training.start_from": "tests/training/test_start.py::test_it_goes_on_with_parameters_and_statistics",
     "mesh.data": "tests/training/test_mesh.py::test_a_mesh_that_does_not_fit_is_refused_by_name",
     "mesh.fsdp": "tests/training/test_mesh.py::test_eight_devices_give_the_curve_of_one",
@@ -96,6 +97,7 @@ SPANS = tuple(f"objective.{name}" for name in ("noise_density", "mean_span_lengt
 # Of examples with labels, which the bases do not have.
 LABELLED = ("data.labels", "data.conll.words", "data.conll.tags", "data.header", "data.held_out", "data.second_column", "data.label_column",
             "data.stride", "data.examples", "model.head.classes", "model.head.pooling", "training.trained_layers")
+DISTILLED = tuple(f"objective.distillation.{name}" for name in ("teacher", "kl", "temperature", "cosine", "hard"))
 PAIRED = ("data.source_column", "data.target_column", "data.buckets")
 REFUSED_BY = {
     "encoder": (*RECURRENT, *SPANS, *LABELLED, *PAIRED, "training.eval_context", "model.embedding.shared", "objective.prefix_length",
@@ -103,10 +105,10 @@ REFUSED_BY = {
     "encoder_decoder": (
         *RECURRENT, *MASKED, *SPANS, "model.parallel", "model.layers.pattern", "model.embedding.segments", "model.head.pooler",
         "model.head.next_sentence", "model.attention.window", "model.attention.global_tokens", "model.attention.global_projections",
-        "data.isolate_documents", "objective.sampled_softmax", *LABELLED, *PAIRED, "data.rows",
+        "data.isolate_documents", "objective.sampled_softmax", *LABELLED, *PAIRED, *DISTILLED, "data.rows",
         "training.eval_context", "training.eval_masks"),
     "elmo": (*(field.path for field in TESTED if field.path.startswith(UNREAD_BY["elmo"])), "model.elmo.normalise_layers", *MASKED, *SPANS,
-             "objective.prefix_length", "data.isolate_documents", *LABELLED, *PAIRED, "data.rows", "training.eval_context",
+             "objective.prefix_length", "data.isolate_documents", *LABELLED, *PAIRED, *DISTILLED, "data.rows", "training.eval_context",
              "training.eval_masks"),
 }  # fmt: skip
 
@@ -116,7 +118,8 @@ REFUSED_BY = {
 def test_every_architecture_reads_a_field_or_refuses_it(architecture):
     base, refused = BASES[architecture], {}
     for field in TESTED:
-        if field.path in ("model.architecture", "objective.kind"):
+        # A teacher is of the default architecture here; see tests/objectives/test_distillation.py for others.
+        if field.path in ("model.architecture", "objective.kind", *(DISTILLED if architecture == "encoder" else ())):
             continue
         needs = {path: value for path, value in NEEDS.get(field.path, {}).items() if path not in base} | base
         try:

@@ -4,8 +4,11 @@ from pathlib import Path
 
 import pytest
 
+from tests.small_runs import small
+from tests.untrained import untrained
 from zoo import config as configs
 from zoo.config.fields import TASKS
+from zoo.errors import ConfigError
 from zoo.files import read_json
 from zoo.lab.experiment import load_experiment
 from zoo.lab.plan import expand
@@ -14,7 +17,9 @@ from zoo.lab.stages import placed
 from zoo.training.run import run
 
 ROOT = Path(__file__).parents[1]
-FILES = sorted(path.name for path in (ROOT / "experiments").glob("*.py"))
+# Those that are told of a run that was trained before; see test_students_need_a_teacher.
+OF_A_RUN = ("distillation.py",)
+FILES = sorted(path.name for path in (ROOT / "experiments").glob("*.py") if path.name not in OF_A_RUN)
 SPECS = [f"{name}:{size}" for name in FILES for size in ("tiny", "full")]
 # Those whose docstring promises equal FLOPs.
 EQUAL_FLOPS = ("bytes_or_subwords.py", "decoder_or_both.py", "objective_and_architecture.py")
@@ -103,3 +108,38 @@ def test_every_arm_trains(name, tmp_path):
         assert read_json(folder / "status.json")["state"] == "done"
         if one in plan.runs:
             assert all(load_run(folder).final(metric) >= 0 for metric in metrics)
+
+
+DISTILLATION = ROOT / "experiments" / "distillation.py"
+
+
+@pytest.fixture(scope="module")
+def teacher(tmp_path_factory):
+    return untrained(tmp_path_factory.mktemp("teacher") / "run", small(model__num_layers=4, model__dim=16))
+
+
+@pytest.mark.parametrize("size", ["tiny", "full"])
+def test_students_of_a_run_differ_in_what_they_learn_from_alone(teacher, size):
+    plan = expand(load_experiment(f"{DISTILLATION}:{size},teacher={teacher}"))
+    assert plan.experiment.name == ("distillation" if size == "tiny" else "distillation-full")
+    assert [arm.config.objective.distillation.teacher for arm in plan.arms] == ["", str(teacher), str(teacher)]
+    assert all(path.startswith("objective.distillation.") for arm in plan.arms[1:]
+               for path in configs.difference(plan.arms[0].config, arm.config))
+    assert {tuple(arm.config.training.start_layers) for arm in plan.arms} == {(0, 2)}
+    # The teacher's forward pass is a part of what an arm costs.
+    assert plan.arms[1].flops_per_token > plan.arms[0].flops_per_token
+    assert all(f"{contrast.margin:g}" in docstring_of("distillation") for contrast in plan.experiment.contrasts)
+
+
+@pytest.mark.parametrize("argument", ["", ":tiny", ":teacher="])
+def test_students_need_a_teacher(argument):
+    with pytest.raises(ConfigError, match=r"zoo run experiments/distillation\.py:teacher=RUN"):
+        load_experiment(f"{DISTILLATION}{argument}")
+
+
+@pytest.mark.slow
+def test_every_student_trains(teacher, tmp_path):
+    plan = expand(load_experiment(f"{DISTILLATION}:teacher={teacher}"))
+    for number, arm in enumerate(plan.arms):
+        run(smallest(arm.config), tmp_path / str(number), lambda line: None)
+        assert load_run(tmp_path / str(number)).final("eval/loss") >= 0

@@ -17,6 +17,8 @@ from zoo.layers.context import Context
 from zoo.layers.norm import make_norm
 from zoo.layers.position import make_attention_position, sinusoid
 from zoo.models.architectures import make_model
+from zoo.models.head import Prediction
+from zoo.objectives.cross_entropy import cross_entropy, distilled_cross_entropy
 
 T, D = 8, 16
 TOKENS = np.array([[3, 1, 12, 0, 7, 9, 2, 5]])
@@ -211,3 +213,28 @@ def test_a4_the_receptive_field_of_windows_on_both_sides(layers, window):
     seen = np.flatnonzero(of_model(situation, {"model.num_layers": layers, "model.attention.kernel": "einsum"})[0, 6, 0])
     assert len(seen) == layers * (window - 1) + 1
     np.testing.assert_array_equal(seen, np.arange(6 - len(seen) // 2, 6 + len(seen) // 2 + 1))
+
+
+@pytest.mark.parametrize("temperature", [1.0, 2.0])
+def test_o13_the_divergence_from_a_hard_label_is_the_cross_entropy(temperature):
+    """O13: "The KL loss against a hard label is the cross-entropy", in value and in gradient; at the temperature 1 alone."""
+    hidden, head, bias = normal(2, T, D), normal(11, D), normal(11)
+    targets, ones = np.random.default_rng(5).integers(0, 11, (2, T)), np.ones((2, T), np.float32)
+    # A teacher that is sure: one score far above the others is a distribution of one 1 and zeros.
+    sure = 1e4 * np.eye(11, dtype=np.float32)[targets]
+    teacher = Prediction(sure, np.eye(11, dtype=np.float32), None, 0.0)
+
+    def divergence(hidden, head, bias):
+        return distilled_cross_entropy(Prediction(hidden, head, bias, 0.0), teacher, targets, ones, 5, 1.0, temperature, hard=0.0)[0]
+
+    def entropy(hidden, head, bias):
+        return cross_entropy(Prediction(hidden, head, bias, 0.0), targets, ones, 5)[0]
+
+    (one, gradients), (other, expected) = (call(jax.value_and_grad(loss, (0, 1, 2)), hidden, head, bias) for loss in (divergence, entropy))
+    if temperature == 1:
+        np.testing.assert_allclose(one, other, rtol=1e-6)
+        for ours, theirs in zip(gradients, expected, strict=True):
+            close(ours, theirs, 1e-6)
+    else:
+        assert abs(one / other - 1) > 0.1
+        assert abs(gradients[0] - expected[0]).max() > 0.1 * abs(expected[0]).max()

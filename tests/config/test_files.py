@@ -8,7 +8,8 @@ from zoo import config as configs
 from zoo.errors import ConfigError
 
 ROOT = Path(__file__).parents[2]
-SHIPPED = sorted((ROOT / "configs").glob("*.py"))
+# Of a run alone there is a student.
+SHIPPED = sorted(path for path in (ROOT / "configs").glob("*.py") if path.stem != "distill")
 
 
 def test_overrides_are_read_in_all_their_forms():

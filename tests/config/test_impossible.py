@@ -11,6 +11,7 @@ ELMO = {"model.architecture": "elmo", "objective.kind": "bidirectional"}
 ROPE = {"model.position.kind": "rope"}
 TWICE = ROPE | {"model.position.scaling.factor": 2.0}
 BIAS = {"model.position.kind": "relative_bias"}
+TAUGHT = {"objective.distillation.teacher": "run"}
 PERFORMER = {"model.attention.kind": "performer"}
 LONG = ENCODER | {"model.attention.window": 5, "model.attention.global_tokens": 1}
 ISOLATED = {"data.isolate_documents": True}
@@ -91,6 +92,17 @@ def refused(changes):
     (ENCODER | {"model.attention.global_tokens": 1}, ["global_tokens=1", "no effect without model.attention.window"]),
     (LONG | ISOLATED, ["global_tokens=1", "data.isolate_documents=true"]),
     (LONG | {"model.position.kind": "shaw"}, ["global_tokens", "shaw"]),
+    # Teachers, and layers of another run
+    ({"objective.distillation.cosine": 1.0}, ["cosine=1 has no effect without objective.distillation.teacher", "at 0"]),
+    (TAUGHT | {"objective.distillation.kl": 0.0}, ["teacher=run has no effect", "both 0", "leave it empty"]),
+    (TAUGHT | {"objective.distillation.kl": 0.0, "objective.distillation.cosine": 1.0, "objective.distillation.temperature": 4.0},
+     ["temperature=4 has no effect", "kl=0", "at 2"]),
+    (TAUGHT | {"objective.distillation.hard": 0.0, "objective.z_loss": 1e-4}, ["z_loss=0.0001 has no effect", "hard=0"]),
+    (TAUGHT | {"objective.distillation.hard": 0.0, "objective.label_smoothing": 0.1}, ["label_smoothing=0.1 has no effect", "hard=0"]),
+    (TAUGHT | ENCODER | {"data.rows": "segment_pairs", "data.sequence_length": 32, "objective.next_sentence": True,
+                         "model.head.pooler": True, "model.head.next_sentence": True}, ["next_sentence=true", "tokens alone"]),
+    ({"training.start_layers": (0, 2)}, ["start_layers=0,2 has no effect without training.start_from"]),
+    ({"training.start_layers": (0, 2), "training.start_from": "run"}, ["start_layers=0,2 names 2 layers", "model.num_layers is 4"]),
     # Performer
     (PERFORMER | {"model.attention.window": 4}, ["performer", "model.attention.window=4"]),
     (PERFORMER | {"model.attention.softcap": 4.0}, ["performer", "model.attention.softcap=4.0"]),

@@ -86,8 +86,8 @@ def distilled(argument: str) -> ml_collections.ConfigDict:
     own |= {path: its[path] for path in _SCORED}
     own |= {path: BY_PATH[path].default for path in BY_PATH if path.startswith(("data.tokenizer.", "objective.distillation."))}
     own |= {"data.tokenizer.kind": "file", "data.tokenizer.path": str(folder), TEACHER: str(folder), "training.start_from": str(folder),
-            "objective.distillation.cosine": 1.0, "objective.mask_copies": 0, "model.head.pooler": False, "model.head.next_sentence": False, "objective.next_sentence": False,
-            "model.num_layers": max(1, its["model.num_layers"] // 2)}
+            "objective.distillation.cosine": 1.0, "objective.mask_copies": 0, "objective.next_sentence": False,
+            "model.head.pooler": False, "model.head.next_sentence": False, "model.num_layers": max(1, its["model.num_layers"] // 2)}
     if its["data.rows"].endswith("pairs"):
         own["data.rows"] = "full_sentences"
     config = override(from_flat({**flatten(default()), **own, **_TUNED}), changes)

@@ -328,7 +328,7 @@ FIELDS: tuple[Field, ...] = (
     Field("objective.chunk_tokens", AUTO, int, "tokens whose logits are held at once; 0 for all",
           minimum=0, auto="a power of two that keeps a chunk's logits near 32 MB, at least 1024", when=OF_TOKENS),
     Field("objective.distillation.teacher", "", str,
-          "folder of a run whose predictions are learnt too (Hinton et al. 2015; Sanh et al. 2019); empty: there is no teacher", when=TAUGHT),
+          "folder of a run whose predictions are learnt too (Hinton et al. 2015; Sanh et al. 2019); empty: no teacher", when=TAUGHT),
     Field("objective.distillation.kl", 1.0, float,
           "weight of T^2 KL(teacher || student), at the temperature T, in the tokens that are predicted", minimum=0, when=TAUGHT),
     Field("objective.distillation.temperature", 2.0, float, "T, by which the scores of both are divided for it", above=0, when=TAUGHT),

@@ -63,7 +63,7 @@ def what_seeds_show(seeds: int, alpha: float = ALPHA, earlier: Sweep | None = No
     yield (f"{seeds} seeds show differences from {least:.1f} standard deviations of paired differences on, in 4 of 5 cases"
            if seeds > 1 else "1 seed shows no difference: there is no interval")
     for contrast in earlier.contrasts if earlier and seeds > 1 else ():
-        found = judge_contrast(earlier, contrast).difference
+        found, unit = judge_contrast(earlier, contrast).difference, earlier.unit(contrast.a.metric)
         if found.n > 1 and found.sd > 0:
-            yield (f'  "{contrast.name}": they vary by {found.sd:.3g}{earlier.unit(contrast.a.metric)} over the {found.n} seeds that are done, so '
-                   f"differences from {least * found.sd:.2g}{earlier.unit(contrast.a.metric)} on")
+            yield (f'  "{contrast.name}": they vary by {found.sd:.3g}{unit} over the {found.n} seeds that are done, so differences from '
+                   f"{least * found.sd:.2g}{unit} on")

@@ -69,10 +69,10 @@ def distilled_cross_entropy(
 ) -> tuple[Float[Array, ""], Float[Array, ""], Float[Array, ""]]:
     """Sums over tokens of weight * (hard * H + kl * T^2 KL(p || q)), in nats and float32.
 
-    H is the sum of `cross_entropy`, with what it may add; p = softmax(teacher's logits / T), q = softmax(logits / T), KL(p || q) = sum_v p_v log (p_v /
-    q_v). The gradient of T^2 KL in the logits is T (q - p): about (logits - teacher's) / V where T is large, whatever it is, so that the
-    weights keep their meaning when T changes (Hinton et al. 2015, section 2 and eq. 4). Of both models the scores of one chunk exist at a
-    time.
+    H is the sum of `cross_entropy`, with what it may add; p = softmax(teacher's logits / T), q = softmax(logits / T), KL(p || q) =
+    sum_v p_v log (p_v / q_v). The gradient of T^2 KL in the logits is T (q - p): about (logits - teacher's) / V where T is large, whatever
+    it is, so that the weights keep their meaning when T changes (Hinton et al. 2015, section 2 and eq. 4). Of both models the scores of one
+    chunk exist at a time.
 
     Args:
         prediction, targets, weights, chunk_tokens, z_loss, smoothing: as `cross_entropy`.
@@ -86,8 +86,7 @@ def distilled_cross_entropy(
     """
     hidden, head, bias, softcap = prediction
     terms = Terms(z_loss, smoothing, hard, kl, temperature, teacher.softcap)
-    taught = jax.lax.stop_gradient((teacher.hidden, teacher.weights, teacher.bias))
-    total, *reports = _sums(hidden, head, bias, taught, targets, weights, softcap, chunk_tokens, terms)
+    total, *reports = _sums(hidden, head, bias, tuple(teacher[:3]), targets, weights, softcap, chunk_tokens, terms)
     return total, *jax.lax.stop_gradient(reports)
 
 

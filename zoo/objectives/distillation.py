@@ -1,5 +1,6 @@
 """Distillation: a student learns what a larger, trained model predicts, beside what is true."""
 
+import jax
 import jax.numpy as jnp
 from flax import nnx
 from jaxtyping import Array, Float
@@ -18,17 +19,17 @@ from zoo.objectives.objective import Batch, Constants, Objective, Pass, Sums, pa
 class Distilled(Objective):
     """L = hard * H + kl * T^2 KL(p || q) + cosine * (1 - cos(h, h')) (Sanh et al. 2019, section 2; Hinton et al. 2015, section 2).
 
-    H is the objective's own loss: the cross-entropy, with what may be added to it. p and q are the teacher's and the student's probabilities at the temperature T, softmax(scores /
-    T). Both terms are means over the tokens that the objective predicts: of masked language modelling those that were chosen, whether the
-    input shows them as [MASK], as another token or as they are, and of causal language modelling all. h and h' are the last hidden states
-    of student and teacher, after their last norm and before their heads; the third term is a mean over all tokens that are read, empty
-    slots apart. A term of weight 0 is not computed.
+    H is the objective's own loss: the cross-entropy, with what may be added to it. p and q are the teacher's and the student's
+    probabilities at the temperature T, softmax(scores / T). Both terms are means over the tokens that the objective predicts: of masked
+    language modelling those that were chosen, whether the input shows them as [MASK], as another token or as they are, and of causal
+    language modelling all. h and h' are the last hidden states of student and teacher, after their last norm and before their heads; the
+    third term is a mean over all tokens that are read, empty slots apart. A term of weight 0 is not computed.
 
     The teacher reads the same rows as the student, drops nothing, uses its running statistics, and gets no gradient. Its values are
     constants of the program, and no part of the state that is trained and saved.
 
-    Reported as "loss" is the cross-entropy alone, which compares with that of a model without a teacher, and beside it "kl", T^2 KL, and "cosine_distance", each
-    before its weight.
+    Reported as "loss" is the cross-entropy alone, which compares with that of a model without a teacher, and beside it "kl", T^2 KL, and
+    "cosine_distance", each before its weight.
     """
 
     def __init__(self, config: ResolvedConfig, tokenizer: Tokenizer):
@@ -51,7 +52,7 @@ class Distilled(Objective):
 
     def score(self, model: nnx.Module, batch: Batch, constants: Constants, how: Pass) -> tuple[Sums, Sums]:
         """Scores the student's tokens and hidden states by the truth and by the teacher."""
-        distillation, its = self.config.objective.distillation, constants["teacher"]
+        distillation, its = self.config.objective.distillation, jax.lax.stop_gradient(constants["teacher"])
         teacher = nnx.merge(self.its_graph, its["params"], its["stats"])
         still = how._replace(dropout_key=None, training=False)
         hidden, its_hidden = self.hidden(model, batch, how), self.hidden(teacher, batch, still)
@@ -75,15 +76,15 @@ class Distilled(Objective):
         targets, weights, counts = self.counted(batch, constants, how)
         more = (objective.z_loss, objective.label_smoothing) if how.training else ()
         loss, entropy, divergence = distilled_cross_entropy(
-            prediction, teacher, targets, weights, objective.chunk_tokens, distillation.kl, distillation.temperature, distillation.hard, *more)
+            prediction, teacher, targets, weights, objective.chunk_tokens, distillation.kl, distillation.temperature, distillation.hard,
+            *more)
         return {"loss": loss}, {"loss": entropy, "kl": divergence, **counts}
 
 
 def cosine_distance(one: Float[Array, "B T D"], other: Float[Array, "B T D"]) -> Float[Array, "B T"]:
     """1 - <h, h'> / (|h| |h'|), in float32; a vector of zeros is at a right angle to all."""
     one, other = one.astype(jnp.float32), other.astype(jnp.float32)
-    norms = (jnp.sqrt(jnp.maximum(jnp.square(x).sum(axis=-1), 1e-16)) for x in (one, other))
-    first, second = norms
+    first, second = (jnp.sqrt(jnp.maximum(jnp.square(x).sum(axis=-1), 1e-16)) for x in (one, other))
     return 1 - (one * other).sum(axis=-1) / (first * second)
 
 

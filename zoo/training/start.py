@@ -28,8 +28,8 @@ def check_start(config: ResolvedConfig) -> None:
         raise ConfigError(f"training.start_layers={','.join(map(str, layers))} are of one stack, and the model of training.start_from="
                           f"{folder} is {there.architecture}")
     if layers and max(layers) >= there.num_layers:
-        raise ConfigError(f"training.start_layers={','.join(map(str, layers))}: training.start_from={folder} has {there.num_layers} layers, "
-                          f"0 to {there.num_layers - 1}")
+        raise ConfigError(f"training.start_layers={','.join(map(str, layers))}: training.start_from={folder} has {there.num_layers} "
+                          f"layers, 0 to {there.num_layers - 1}")
 
 
 def check_teacher(config: ResolvedConfig) -> None:
@@ -60,7 +60,8 @@ def check_tokenizer(folder: str, field: str, tokenizer: data.Tokenizer) -> None:
         ConfigError: saying how to take the other run's tokenizer.
     """
     if folder and data.load_tokenizer(folder).fingerprint != tokenizer.fingerprint:
-        raise ConfigError(f"{field}={folder} was trained with another tokenizer; set data.tokenizer.kind=file and data.tokenizer.path={folder}")
+        raise ConfigError(f"{field}={folder} was trained with another tokenizer; set data.tokenizer.kind=file and "
+                          f"data.tokenizer.path={folder}")
 
 
 class Heads(NamedTuple):

@@ -18,9 +18,9 @@ from zoo.models.functional import split, unrolled_paths
 from zoo.training.checkpoint import differences, without_own
 from zoo.training.start import NONE, WEIGHTS, Heads, read_weights
 
-Path_ = tuple[str, ...]
+Names = tuple[str, ...]
 # Where a layer's array, or an array outside the layers (None), is found in what was stored together.
-Place = tuple[Path_, int | None]
+Place = tuple[Names, int | None]
 KINDS = dict(zip(WEIGHTS, (nnx.Param, Statistic), strict=True))
 
 
@@ -46,9 +46,11 @@ def read_layers(config: ResolvedConfig, abstract: dict[str, Any], own: Heads = N
     there, here = make_model(configs.resolve(configs.load(str(folder)))), make_model(config)
     places = {name: dict(_chosen(there, here, kind, tuple(config.training.start_layers))) for name, kind in KINDS.items()}
     shapes = dict(zip(WEIGHTS, split(there)[1:], strict=True))
-    saved = {name: _nested({path: _shape(shapes[name], found) for path, found in places[name].items()} | {
-        path: _at(shapes[name], path) for path in _left_over(there, KINDS[name], places[name], config.training.start_layers)})
-             for name in WEIGHTS}
+    saved = {}
+    for name, kind in KINDS.items():
+        left_over = _left_over(there, kind, places[name], tuple(config.training.start_layers))
+        saved[name] = unflatten_dict({path: _shape(shapes[name], found) for path, found in places[name].items()} | {
+            path: _at(shapes[name], path) for path in left_over})
     saved, wanted = without_own(saved, {name: abstract[name] for name in WEIGHTS}, *own)
     if problems := differences(saved, wanted):
         raise ConfigError([f"{folder}: {problem}" for problem in problems])
@@ -66,7 +68,7 @@ def read_layers(config: ResolvedConfig, abstract: dict[str, Any], own: Heads = N
     return jax.tree_util.tree_map_with_path(value, wanted), step
 
 
-def _variables(module: nnx.Module, kind: type) -> Iterator[tuple[Path_, nnx.Variable, bool]]:
+def _variables(module: nnx.Module, kind: type) -> Iterator[tuple[Names, nnx.Variable, bool]]:
     """(path, variable, whether it is stored for several layers together)."""
     for path, variable in nnx.state(module, kind).flat_state():
         yield tuple(map(str, path)), variable, variable.get_metadata("axes")[:1] == ("layers",)
@@ -81,7 +83,7 @@ def _by_layer(module: nnx.Module, kind: type) -> dict[str, Place]:
     return found
 
 
-def _chosen(there: nnx.Module, here: nnx.Module, kind: type, layers: tuple[int, ...]) -> Iterator[tuple[Path_, list[Place]]]:
+def _chosen(there: nnx.Module, here: nnx.Module, kind: type, layers: tuple[int, ...]) -> Iterator[tuple[Names, list[Place]]]:
     """For every variable of `here` that `there` has: where its layers are."""
     found = _by_layer(there, kind)
     for path, variable, stacked in _variables(here, kind):
@@ -91,7 +93,7 @@ def _chosen(there: nnx.Module, here: nnx.Module, kind: type, layers: tuple[int, 
             yield path, [found[name] for name in names]
 
 
-def _left_over(there: nnx.Module, kind: type, chosen: dict[Path_, list[Place]], layers: tuple[int, ...]) -> Iterator[Path_]:
+def _left_over(there: nnx.Module, kind: type, chosen: dict[Names, list[Place]], layers: tuple[int, ...]) -> Iterator[Names]:
     """Variables of `there`, of a layer that is taken or outside the layers, that no variable is made of."""
     used = {source for places in chosen.values() for source, _ in places}
     for path, variable, stacked in _variables(there, kind):
@@ -99,11 +101,7 @@ def _left_over(there: nnx.Module, kind: type, chosen: dict[Path_, list[Place]], 
             yield path
 
 
-def _nested(flat: dict[Path_, Any]) -> dict[str, Any]:
-    return unflatten_dict(flat)
-
-
-def _at(tree: Any, path: Path_) -> Any:
+def _at(tree: Any, path: Names) -> Any:
     for name in path:
         tree = tree[name]
     return tree
@@ -111,5 +109,6 @@ def _at(tree: Any, path: Path_) -> Any:
 
 def _shape(shapes: Any, places: list[Place]) -> jax.ShapeDtypeStruct:
     """What comes of the arrays at these places: [layers, ...] of a layer's."""
-    (path, index), leaf = places[0], _at(shapes, places[0][0])
+    path, index = places[0]
+    leaf = _at(shapes, path)
     return leaf if index is None else jax.ShapeDtypeStruct((len(places), *leaf.shape[1:]), leaf.dtype)

@@ -1,0 +1,30 @@
+"""The folder of a run that was never trained, for what only reads one."""
+
+from pathlib import Path
+
+import jax
+import numpy as np
+
+from tests.building import random_statistics, random_values
+from zoo import config as configs
+from zoo.data.tokenizers import ByteTokenizer
+from zoo.files import write_json
+from zoo.models.architectures import make_model
+from zoo.training.checkpoint import Checkpoints
+from zoo.training.run import parameters_sha256
+
+
+def untrained(folder: Path, config, seed=0) -> Path:
+    """The folder of a run of bytes, at step 2 as if it had been trained, with random values: made without compiling anything."""
+    resolved = configs.resolve(config)
+    model = make_model(resolved)
+    params = random_values(model, seed)
+    folder.mkdir(parents=True, exist_ok=True)
+    write_json(folder / "config.json", configs.to_plain(resolved))
+    write_json(folder / "status.json", {"state": "done", "step": 2, "parameters_sha256": parameters_sha256(params)})
+    ByteTokenizer().save(folder)
+    checkpoints = Checkpoints(folder / "checkpoints", 1)
+    state = {"step": np.array(2, np.int32), "params": params, "stats": random_statistics(model, seed)}
+    checkpoints.save(2, jax.tree.map(np.asarray, state), {"tokens": 0, "seconds": 0.0, "evaluated": False}, None)
+    checkpoints.close()
+    return folder
