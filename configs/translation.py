@@ -22,7 +22,8 @@ from zoo.config import default, override, sized
 
 SIZES = {
     "multi30k": {},
-    "multi30k-short": {"training.steps": 1500, "schedule.warmup_steps": 500, "training.checkpoint_every": 50, "data.buckets": 8},
+    "multi30k-short": {"data.batch_size": 32, "data.buckets": 8, "model.dropout": 0.1, "training.steps": 1200, "schedule.warmup_steps": 300,
+                       "training.eval_every": 300, "training.checkpoint_every": 50},
     "dates": {
         "data.source": "stdlib:translation", "data.held_out": "", "data.tokenizer.vocab_size": 500, "data.sequence_length": 32,
         "data.batch_size": 32, "data.buckets": 3, "model.dropout": 0.0, "objective.label_smoothing": 0.0, "training.steps": 1000,

@@ -125,9 +125,10 @@ def test_identity_is_of_what_changes_the_result():
     for path in configs.NOT_RESULT_RELEVANT:
         default = configs.BY_PATH[path].default
         source = {"data.hub.streaming": "hf:x", "data.hub.folder": "tfds:x"}.get(path, "stdlib")
-        needs = {"objective.kind": "translation", "model.architecture": "encoder_decoder"} if path == "training.translate_every" else {}
-        another = 250 if needs else {0: True, "": "x", 1: 2}.get(default, 1)
-        one, other = ({"data.source": source, **needs, path: value} for value in (default, another))
+        translation = {"model.architecture": "encoder_decoder", "objective.kind": "translation", "training.eval_every": 1}
+        needs = {"data.source": source} | (translation if path == "training.translate_every" else {})
+        changed = {"": "x", 1: 2}.get(default, not default if isinstance(default, bool) else 1)
+        one, other = (needs | {path: value} for value in (default, changed))
         one, other = (configs.resolve(configs.override(base, changes)) for changes in (one, other))
         assert configs.identity(other) == configs.identity(one) or path == "mesh.data"
     assert configs.identity(resolve(seed=1)) != configs.identity(base)

@@ -74,7 +74,7 @@ def test_a_model_for_a_task_has_no_head_for_tokens():
     ({"data.held_out": "stdlib"}, "has a held-out part of its own"),
     ({"data.validation_fraction": 0.5}, "the held-out examples are given"),
     ({"objective.kind": "regression", "model.head.classes": 2}, "must be 1 for objective.kind=regression"),
-    ({"objective.kind": "causal", "model.head.classes": "auto", "data.source": "tsv:x"}, "holds labelled examples"),
+    ({"objective.kind": "causal", "model.head.classes": "auto", "data.source": "tsv:x"}, "holds examples, not running text"),
 ])
 def test_what_has_no_meaning_is_refused(changes, said):
     with pytest.raises(ConfigError, match=said):

@@ -21,6 +21,7 @@ from zoo.data.sources import read_components, read_text_file
 from zoo.data.tokenizers import Tokenizer, load_tokenizer, tokenizer_class
 from zoo.data.tokens import Stream, cached_streams, tokenize
 from zoo.data.translation import Pairs, ids_of_pairs, load_pairs
+from zoo.data.unlabelled import Unlabelled
 from zoo.errors import DataError
 
 __all__ = ["Batching", "Dataset", "LabelledDataset", "Pairs", "Stream", "Tokenizer", "encode_text_file", "label_count", "load",
@@ -46,7 +47,7 @@ class Part:
 
 
 @dataclass(frozen=True, eq=False)
-class Dataset:
+class Dataset(Unlabelled):
     """Tokenised sources with their fixed split, and the batches a config takes from them.
 
     Attributes:
@@ -77,11 +78,6 @@ class Dataset:
         total = sum(part.weight for part in self.parts)
         return "; ".join(f"{part.weight / total:.1%} {part.source.description}" for part in self.parts)
 
-    @property
-    def labels(self) -> tuple[str, ...]:
-        """Names of classes: text has none."""
-        return ()
-
     def training_batches(self, start_step: int = 0, process_index: int = 0, process_count: int = 1) -> pipeline.TrainingBatches:
         """The config's training batches from number `start_step` on; see `Batching.training`."""
         streams, weights = [part.train_stream for part in self.parts], [part.weight for part in self.parts]
@@ -94,10 +90,6 @@ class Dataset:
         """Batches of what is held out; see `Batching.evaluation`."""
         streams = [part.validation_stream for part in self.parts]
         return self.batching.evaluation(streams, length, multiple_of, process_index, process_count, limit_batches)
-
-    def measure(self, outputs: Any, length: int | None = None) -> dict[str, float]:
-        """No scores: of text all are means over tokens."""
-        return {}
 
     def summary(self) -> dict[str, Any]:
         """What identifies and measures the data, as plain JSON."""

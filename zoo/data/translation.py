@@ -13,10 +13,11 @@ from zoo.data.pipeline import TrainingBatches
 from zoo.data.rows import Arrays
 from zoo.data.text import TextPolicy
 from zoo.data.tokenizers import Tokenizer, tokenizer_class
+from zoo.data.unlabelled import Unlabelled
 
 
 @dataclass(frozen=True, eq=False)
-class Pairs:
+class Pairs(Unlabelled):
     """Pairs to train on and to hold out, with the batches that a config takes from them.
 
     Both sides end with the token that opens documents, and are held in memory. Pairs of which a side has more than data.sequence_length
