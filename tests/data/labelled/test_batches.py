@@ -34,9 +34,11 @@ many = st.lists(st.integers(1, T), min_size=1, max_size=60)
 
 
 def test_widths():
-    assert widths(128, 4).tolist() == [32, 42, 64, 128]
+    assert widths(128, 8).tolist() == [16, 32, 64, 128]
+    assert widths(100, 7).tolist() == [25, 50, 100]
+    assert widths(128, 1).tolist() == [128]
     # None below 16, but for rows that are shorter themselves.
-    assert widths(64, 9).tolist() == [16, 21, 32, 64]
+    assert widths(64, 9).tolist() == [16, 32, 64]
     assert widths(8, 4).tolist() == [8]
 
 
@@ -112,7 +114,7 @@ def test_padding_is_what_is_empty():
 
 
 @pytest.mark.parametrize(("kind", "source", "length"), [
-    ("classification", lambda: table("train"), 120), ("tagging", tagged, 72), ("extraction", asked, 72)])
+    ("classification", lambda: table("train"), 120), ("tagging", tagged, 72), ("extraction", asked, 150)])
 def test_scores_do_not_depend_on_the_widths(kind, source, length):
     fields = {"model.architecture": "encoder", "objective.kind": kind, "data.source": source(), "model.dim": 8, "model.num_layers": 1,
               "model.attention.num_heads": 2, "data.sequence_length": length, "data.batch_size": 2, "data.stride": 20}
