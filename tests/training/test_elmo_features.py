@@ -22,10 +22,8 @@ def test_a_head_learns_what_the_features_tell(tmp_path):
             "data__tokenizer__vocab_size": 1000, "data__source": "stdlib:docstrings", "data__sequence_length": 24, "data__batch_size": 32,
             "training__steps": 100, "training__eval_every": 0, "training__checkpoint_every": 0}
     run(small(**elmo), tmp_path / "elmo", quiet)
-    made = configs.finetuned(f"from={tmp_path / 'elmo'}", {
-        "objective.kind": "tagging", "data.sequence_length": 32, "training.steps": 150, "schedule.warmup_steps": 10,
-        "training.eval_every": 0,
-        "optimizer.learning_rate": 0.02})
+    changes = "data.sequence_length=32,training.steps=150,schedule.warmup_steps=10,training.eval_every=0,optimizer.learning_rate=0.02"
+    made = configs.finetuned(f"from={tmp_path / 'elmo'},{changes}", {"objective.kind": "tagging"})
     assert configs.resolve(made).training.trained_layers == 0
     said = []
     run(made, tmp_path / "tags", said.append)

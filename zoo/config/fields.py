@@ -393,9 +393,9 @@ FIELDS: tuple[Field, ...] = (
           when=("data.tokenizer.kind", ("wordpiece", "unigram"))),
     Field("data.sequence_length", 128, int, "T, tokens per row", minimum=1),
     Field("data.batch_size", 16, int, "B, rows per update, over all devices", minimum=1),
-    Field("data.buckets", AUTO, int,
-          "K, the shapes of batches: for k = 1 .. K pairs of up to T / k tokens a side, k * batch_size of them, or batch_size labelled "
-          "examples of up to T / k tokens (but no width below 16)", minimum=1, auto="8 for translation, 4 for tasks", when=OF_EXAMPLES),
+    Field("data.buckets", 8, int,
+          "K, the shapes of batches: pairs of up to T / k tokens a side, k * batch_size of them, for k = 1 .. K; of labelled examples "
+          "batch_size of up to T / k tokens, for k = 1, 2, 4 .. K, but no width below 16", minimum=1, when=OF_EXAMPLES),
     Field("data.rows", "packed", str, "how text becomes rows", {
         "packed": "tokens one after another, cut every T: rows are full, and begin and end anywhere",
         "full_sentences": "whole sentences up to T tokens, across documents, a separator between two (Liu et al. 2019, section 4.2)",

@@ -179,8 +179,6 @@ def _derive(flat: dict[str, Any], vocab_size: int | None) -> None:
         fill("model.head.pooling", {"decoder": "last", "elmo": "mean"}.get(flat["model.architecture"], "first"))
     if task == "extraction":
         fill("data.stride", max(1, length // 3))
-    if task in (*TASKS, "translation"):
-        fill("data.buckets", 8 if task == "translation" else 4)
     fill("training.eval_batches", 0 if task in TASKS else 40)
     if flat["model.vocab_size"] != AUTO and task not in TASKS:
         chunk = max(1024, 2 ** round(math.log2(32e6 / (4 * flat["model.vocab_size"]))))

@@ -1,8 +1,8 @@
 """Batches of rows of similar lengths, in a few widths.
 
-A row of T places is read in the narrowest of the widths T, T // 2, ..., T // K that holds its tokens; a batch is as wide as its longest row
-needs, and has B rows whatever its width. Each width is a shape, for which a program is compiled once; none is below 16, where little is
-left to save.
+A row of T places is read in the narrowest of the widths T, T // 2, T // 4, ..., T // K that holds its tokens; a batch is as wide as its
+longest row needs, and has B rows whatever its width. Each width is a shape, for which a program is compiled once; none is below 16, where
+little is left to save.
 """
 
 from collections.abc import Iterator
@@ -19,8 +19,9 @@ _NARROWEST = 16
 
 
 def widths(length: int, count: int) -> np.ndarray:
-    """The widths of batches of rows of `length` tokens, from the narrowest on: of length // k, k = 1 .. count, those of 16 or more."""
-    return np.unique([length, *(length // k for k in range(1, count + 1) if length // k >= _NARROWEST)])
+    """Widths of batches of rows of `length` tokens, from the narrowest on: of length // k, k = 1, 2, 4 .. count, those of 16 or more."""
+    halves = (length >> power for power in range(count.bit_length()))
+    return np.unique([length, *(width for width in halves if width >= _NARROWEST)])
 
 
 class _Plan(NamedTuple):
