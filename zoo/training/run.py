@@ -193,7 +193,8 @@ def run(config: ml_collections.ConfigDict, workdir: Path, log: Callable[[str], N
             teacher = resolved.objective.distillation.teacher
             check_tokenizer(teacher, "objective.distillation.teacher", dataset.tokenizer)
             objective = make_objective(resolved, dataset.tokenizer)
-            check_platform(configs.teacher_config(resolved) if teacher else resolved)
+            if teacher:
+                check_platform(configs.teacher_config(resolved))
             translations = Translations(resolved, dataset, objective, workdir) if isinstance(dataset, data.Pairs) else None
             check_same_data(workdir, dataset)
             # Of an ELMo only the softmax, which a task has not, knows ids; the rest reads characters.

@@ -23,11 +23,13 @@ def check_start(config: ResolvedConfig) -> None:
     if not (folder := config.training.start_from):
         return
     check_run(folder, "training.start_from")
-    layers, there = config.training.start_layers, configs.load(folder).model
-    if layers and there.architecture not in ("encoder", "decoder"):
+    if not (layers := config.training.start_layers):
+        return
+    there = configs.load(folder).model
+    if there.architecture not in ("encoder", "decoder"):
         raise ConfigError(f"training.start_layers={','.join(map(str, layers))} are of one stack, and the model of training.start_from="
                           f"{folder} is {there.architecture}")
-    if layers and max(layers) >= there.num_layers:
+    if max(layers) >= there.num_layers:
         raise ConfigError(f"training.start_layers={','.join(map(str, layers))}: training.start_from={folder} has {there.num_layers} "
                           f"layers, 0 to {there.num_layers - 1}")
 
