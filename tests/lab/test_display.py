@@ -101,7 +101,7 @@ def test_plan_with_states(made):
 def test_names_with_markup_are_shown_as_they_are(monkeypatch):
     monkeypatch.setattr(plan, "_cost", fake.cost)
     made = plan.expand(fake.experiment(factors={"[bold]x": {"[red]a": {"model.dim": 64}, "[/]": {"model.dim": 32}}}, contrasts=(),
-                                       question="[blink]why[/]?"))
+                                       question="[blink]why[/]?", allow=("parameters", "flops")))
     screen = Console(file=io.StringIO(), width=140)
     show_plan(screen, made, {run.folder: State("new") for run in made.runs})
     text = screen.file.getvalue()

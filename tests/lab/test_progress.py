@@ -19,7 +19,7 @@ def runs(monkeypatch):
     monkeypatch.setattr(plan, "_cost", fake.cost)
     # The second arm costs twice as much per step as the first.
     factors = {"x": {"a": {"model.dim": 32}, "b": {"model.dim": 64}}}
-    return plan.expand(fake.experiment(factors=factors, contrasts=(), seeds=(0, 1))).runs
+    return plan.expand(fake.experiment(factors=factors, contrasts=(), seeds=(0, 1), allow=("parameters", "flops"))).runs
 
 
 def at(folder, run, *steps, **values):
