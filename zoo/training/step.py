@@ -67,9 +67,12 @@ def make_program(config: ResolvedConfig, objective: Objective, mesh: Mesh) -> Pr
     fixed |= {"teacher": jax.tree.map(lambda leaf: leaf.sharding, teacher)} if teacher else {}
 
     @cache
+    def its_weights() -> dict[str, Any]:
+        return read_weights(Path(config.objective.distillation.teacher), teacher)[0]
+
     def constants(seed: int) -> dict[str, Any]:
         values = jax.device_put({"seed": np.uint32(seed), **objective.constants}, whole)
-        return values | {"teacher": read_weights(Path(config.objective.distillation.teacher), teacher)[0]} if teacher else values
+        return values | ({"teacher": its_weights()} if teacher else {})
 
     def initial_state(seed: Int[Array, ""]) -> State:
         params, stats = initialise(objective.model, seed), initialise_statistics(objective.model, seed)
