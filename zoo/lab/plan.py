@@ -14,7 +14,8 @@ from zoo.errors import ConfigError
 from zoo.lab.experiment import Experiment, arm_name, side_of
 from zoo.lab.match import adjusted
 from zoo.lab.refused import absent_metrics, idle, twins
-from zoo.lab.stages import PREFIX, misfits, named, placed, unknown, vocabulary_of
+from zoo.lab.stages import misfits, named, placed, unknown, vocabulary_of
+from zoo.lab.stated import PREFIX
 from zoo.lab.unequal import MATCHED, TOLERANCE, warnings
 
 

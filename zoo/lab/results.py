@@ -10,13 +10,11 @@ from typing import Any
 
 import numpy as np
 
-from zoo.config import nest
 from zoo.errors import ConfigError
 from zoo.files import read_json
 from zoo.lab.design import Design
 from zoo.lab.metrics import more_is_better, unit
-from zoo.lab.stages import recognised
-from zoo.lab.stated import Arm, Contrast, as_dict, as_text, parse_arms, parse_contrast, parse_looks
+from zoo.lab.stated import Arm, Contrast, as_dict, as_text, parse_arms, parse_contrast, parse_looks, recognised
 from zoo.lab.statistics import ALPHA
 
 STATES = ("done", "running", "preempted", "failed", "diverged", "missing")
@@ -279,7 +277,7 @@ def load_sweep(folder: str | Path) -> Sweep:
         else:
             run = _read_run(folder / inside, problems)
             # Seeds start from other folders, and from the same thing.
-            named = nest(recognised(flatten(run.config), started)) if started else run.config
+            named = recognised(run.config, started) if started else run.config
             runs.append(replace(run, arm=arm, seed=seed, config=named))
     repeated = [pair for pair, count in Counter((run.arm, run.seed) for run in runs).items() if count > 1]
     problems += [f'{path}: arm "{arm}" has more than one run with seed {seed}' for arm, seed in repeated]

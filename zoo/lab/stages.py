@@ -7,13 +7,11 @@ starts from it holds the identity of what it starts from; a launcher makes of th
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 from zoo import config
 from zoo.errors import did_you_mean
-
-PREFIX = "prepared:"
+from zoo.lab.stated import PREFIX
 
 
 @dataclass(frozen=True)
@@ -39,15 +37,6 @@ def placed(settings: Mapping[str, Any], place: Callable[[str], str]) -> Any:
     """A config with `place(name)` instead of what names prepared runs."""
     changes = {path: place(name) for path, name in named(settings).items()}
     return config.resolve(config.override(settings, changes)) if changes else settings
-
-
-def recognised(found: Mapping[str, Any], folders: Mapping[str, str]) -> dict[str, Any]:
-    """A flat config in which paths that end in a key of `folders` became `prepared:` and its value."""
-    def written(value: Any) -> Any:
-        known = folders.get(Path(value).name) if isinstance(value, str) else None
-        return value if known is None else PREFIX + known
-
-    return {path: written(value) for path, value in found.items()}
 
 
 def unknown(settings: Mapping[str, Any], names: Mapping[str, Any]) -> list[str]:

@@ -1,12 +1,25 @@
 """What an experiment states beforehand: its arms and its contrasts, as experiment.json holds them."""
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 from zoo.errors import did_you_mean
 
+# In a config, before the name of a run that the experiment prepares: see `zoo.lab.stages`.
+PREFIX = "prepared:"
 RULES = ("superiority", "non_inferiority", "equivalence")
+
+
+def recognised(settings: Mapping[str, Any], folders: Mapping[str, str]) -> dict[str, Any]:
+    """A config, flat or nested, in which paths that end in a key of `folders` became `prepared:` and its value."""
+    found = {}
+    for key, value in settings.items():
+        known = folders.get(Path(value).name) if isinstance(value, str) else None
+        found[key] = recognised(value, folders) if isinstance(value, dict) else value if known is None else PREFIX + known
+    return found
 
 
 @dataclass(frozen=True)

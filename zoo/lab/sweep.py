@@ -14,7 +14,8 @@ from zoo.errors import ConfigError
 from zoo.files import read_json, write_json
 from zoo.lab.plan import Run
 from zoo.lab.progress import read_tail
-from zoo.lab.stages import named, recognised
+from zoo.lab.stages import named
+from zoo.lab.stated import recognised
 
 FINISHED = ("done", "diverged")
 
