@@ -15,6 +15,7 @@ from tests.checkpoints_of_others import zoo
 from tests.parity.harness import relative_difference
 from zoo import data
 from zoo.config import default, finetuned, override, resolve
+from zoo.data.labelled.dataset import HELD_OUT
 from zoo.data.tokenizers import Tokenizer
 from zoo.interop.elmo import config_of, read_hdf5, read_weights
 from zoo.models.elmo import ELMo
@@ -133,8 +134,8 @@ def test_features_of_a_task_are_the_published_states(tmp_path):
     (batch,) = dataset.evaluation_batches()
     model, how, constants = with_values(objective.model, values), Pass(None, training=False), program.constants(0)
     states = call(lambda batch: model.mix(objective.features(model, batch, constants, how)), batch)
-    for row, words in enumerate(sentences):
-        expected = read_hdf5(folder / f"lm_embeddings_{row}.hdf5")["0"]
+    for row, sentence in enumerate(dataset.batches(HELD_OUT).order):
+        words, expected = sentences[sentence], read_hdf5(folder / f"lm_embeddings_{sentence}.hdf5")["0"]
         np.testing.assert_allclose(states[row, 1 : len(words) + 1], np.concatenate(expected, axis=-1), rtol=0, atol=3e-6)
         assert (batch["labels"][row] >= 0).sum() == len(words)
 
