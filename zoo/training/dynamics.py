@@ -199,7 +199,8 @@ class Spikes:
             return None
         mean = math.fsum(before) / WINDOW
         deviation = math.sqrt(math.fsum((value - mean) ** 2 for value in before) / WINDOW)
-        return (loss - mean) / deviation if loss - mean > SIGMAS * deviation > 0 else None
+        above = (loss - mean) / deviation if deviation else 0.0
+        return above if above > SIGMAS else None
 
 
 def finite(rows: dict[str, dict[str, float]]) -> Iterator[tuple[str, dict[str, float | None]]]:
