@@ -12,6 +12,7 @@ from zoo.errors import ConfigError, did_you_mean
 SUBCOMMANDS = {
     "run": ("zoo.cli.run", "run an experiment: every arm, every seed, then the report"),
     "report": ("zoo.cli.report", "write the report of a sweep"),
+    "results": ("zoo.cli.results", "keep what sweeps came to, and write a page over it"),
     "compare": ("zoo.cli.report", "compare any runs on one page"),
     "config": ("zoo.cli.config", "show, compare or validate configs"),
     "data": ("zoo.cli.data", "look at the rows that a model reads"),
