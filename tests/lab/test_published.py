@@ -53,6 +53,16 @@ def test_pictures_and_verdict_are_there(output):
     assert not list((output / "norms").glob("*.svg"))
 
 
+def test_folders_of_this_machine_are_told_by_their_name(writer):
+    made = writer.sweep(name="norms")
+    record = json.loads((made / "experiment.json").read_text())
+    record["arms"][0]["overrides"]["training.start_from"] = str(writer.root / "teacher")
+    (made / "experiment.json").write_text(json.dumps(record))
+    text = (publish(load_sweep(made), writer.root / "results") / "result.json").read_text()
+    assert '"training.start_from": "teacher"' in text
+    assert str(writer.root) not in text
+
+
 def test_the_page_is_made_of_the_files_alone(writer, output):
     shutil.rmtree(writer.root / "sweep")
     (output / "by_hand.md").write_text("# A run of ours\n\nText.\n")

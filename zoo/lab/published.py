@@ -64,6 +64,11 @@ def _number(value: Any) -> Any:
     return value if not isinstance(value, float) or math.isfinite(value) else None
 
 
+def _placeless(value: Any) -> Any:
+    """Where a folder lies on the machine of a sweep means nothing elsewhere: its name is kept."""
+    return Path(value).name if isinstance(value, str) and Path(value).is_absolute() else value
+
+
 def _csv(rows: Iterable[dict[str, Any]]) -> str:
     rows = list(rows)
     names = list(dict.fromkeys(name for row in rows for name in row))
@@ -104,7 +109,7 @@ def _result(sweep: Sweep) -> dict[str, Any]:
     for arm in sweep.arms:
         values = [run.final(sweep.metric) for run in sweep.runs_of(arm.name)]
         found = spread([value for value in values if value is not None and math.isfinite(value)])
-        arms.append({"name": arm.label, "overrides": arm.overrides, "parameters": arm.parameters.get("total"),
+        arms.append({"name": arm.label, "overrides": {path: _placeless(value) for path, value in arm.overrides.items()}, "parameters": arm.parameters.get("total"),
                      "mean": found and found.mean, "sd": found and _number(found.sd), "seeds": found.n if found else 0})
     return {
         "name": sweep.name, "question": sweep.question, "claim": sweep.claim, "size": sweep.size, "metric": sweep.metric,
