@@ -109,7 +109,8 @@ def _result(sweep: Sweep) -> dict[str, Any]:
     for arm in sweep.arms:
         values = [run.final(sweep.metric) for run in sweep.runs_of(arm.name)]
         found = spread([value for value in values if value is not None and math.isfinite(value)])
-        arms.append({"name": arm.label, "overrides": {path: _placeless(value) for path, value in arm.overrides.items()}, "parameters": arm.parameters.get("total"),
+        arms.append({"name": arm.label, "overrides": {path: _placeless(value) for path, value in arm.overrides.items()},
+                     "parameters": arm.parameters.get("total"),
                      "mean": found and found.mean, "sd": found and _number(found.sd), "seeds": found.n if found else 0})
     return {
         "name": sweep.name, "question": sweep.question, "claim": sweep.claim, "size": sweep.size, "metric": sweep.metric,
