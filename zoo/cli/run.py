@@ -14,6 +14,7 @@ EPILOG = """examples:
   zoo run experiments/norm_placement.py
   zoo run experiments/norm_placement.py:full --jobs 4
   zoo run experiments/norm_placement.py --until-decided --most-seeds 8
+  zoo run experiments/norm_placement.py --tune optimizer.learning_rate=1e-3,3e-3,1e-2
   zoo run --config=configs/llama.py:tiny --vary model.norm.kind=rmsnorm,layernorm --seeds 3
 
 Ctrl-C asks the runs under way to save and ends; a second Ctrl-C kills them.
@@ -35,6 +36,11 @@ def add_parser(subparsers: argparse._SubParsersAction) -> None:
                         help="what arms may differ in besides what varies: tokens, parameters, flops, levels, text, rows, tokenizer")
     parser.add_argument("--match", metavar="WHAT:FIELD",
                         help="make all arms as large as the first one by a field: parameters:model.ffn.hidden_dim, flops:model.num_layers")
+    parser.add_argument("--tune", metavar="FIELD=A,B,...",
+                        help="before that, find each arm's best value of a grid, e.g. optimizer.learning_rate=1e-3,3e-3,1e-2, with seeds "
+                             "that decide nothing")
+    parser.add_argument("--tune-seeds", metavar="N|A,B,...", type=_seeds,
+                        help="with --tune: number of seeds from 1000 on, or a list (default: 1)")
     parser.add_argument("--until-decided", action="store_true",
                         help="add a seed at a time until the contrasts are decided; the intervals are wider for it, so that all looks "
                              "together err in at most 5 %%")
@@ -51,22 +57,59 @@ def run(args: argparse.Namespace) -> int:
     """Plans, runs and reports; returns the exit code."""
     experiment = _experiment(args)
     folder = args.output or Path("runs") / experiment.name
-    if args.until_decided:
-        return _until_decided(args, experiment, folder)
-    if args.most_seeds:
+    if args.most_seeds and not args.until_decided:
         raise ConfigError("--most-seeds goes with --until-decided")
-    return _once(args, experiment, folder)
+    design = _looks(args, experiment, folder) if args.until_decided else None
+    if experiment.tune:
+        code, experiment = _tuned(args, experiment, folder, max(design.levels) if design else 0)
+        if code:
+            return code
+    return _until_decided(args, experiment, folder, design) if design else _once(args, experiment, folder)
 
 
-def _until_decided(args: argparse.Namespace, experiment, folder: Path) -> int:
-    """Runs, judges, and adds seeds as long as nothing is decided."""
-    from zoo.lab.looks import plan_looks, with_seeds
-    from zoo.lab.results import load_sweep
-    from zoo.lab.verdict import judge
+def _looks(args: argparse.Namespace, experiment, folder: Path):
+    """When seeds that are added are judged, planned before anything runs."""
+    from zoo.lab.looks import plan_looks
 
     if not experiment.contrasts:
         raise ConfigError("--until-decided: the experiment states no contrast that could be decided")
-    design = plan_looks(Path(os.devnull) if args.fresh else folder, experiment.seeds, args.most_seeds or 10)
+    return plan_looks(Path(os.devnull) if args.fresh else folder, experiment.seeds, args.most_seeds or 10)
+
+
+def _tuned(args: argparse.Namespace, experiment, folder: Path, most: int):
+    """Finds each arm's value of what is tuned: (exit code, the experiment with these values).
+
+    The arms are checked before, with the base's value. A dry run shows what would be tried, and goes on with the base's value where that
+    was not done yet.
+    """
+    from zoo.lab import tuning
+    from zoo.lab.looks import with_seeds
+    from zoo.lab.plan import expand
+    from zoo.lab.results import load_sweep
+
+    expand(dataclasses.replace(experiment, seeds=with_seeds(experiment.seeds, most)))
+    searching = tuning.search(experiment)
+    if args.fresh and not args.dry_run:
+        _set_aside(folder, _console())
+        args.fresh = False
+    code = _once(args, searching, folder / tuning.FOLDER)
+    if code:
+        return code, experiment
+    try:
+        found = tuning.choices(experiment, load_sweep(folder / tuning.FOLDER))
+    except ConfigError:
+        if args.dry_run:
+            return 0, experiment
+        raise
+    return 0, tuning.tuned(experiment, found)
+
+
+def _until_decided(args: argparse.Namespace, experiment, folder: Path, design) -> int:
+    """Runs, judges, and adds seeds as long as nothing is decided."""
+    from zoo.lab.looks import with_seeds
+    from zoo.lab.results import load_sweep
+    from zoo.lab.verdict import judge
+
     while True:
         experiment = dataclasses.replace(experiment, looks=design.levels)
         code = _once(args, experiment, folder)
@@ -79,8 +122,6 @@ def _until_decided(args: argparse.Namespace, experiment, folder: Path) -> int:
 
 def _once(args: argparse.Namespace, experiment, folder: Path) -> int:
     """Runs an experiment with the seeds that it has."""
-    from rich.console import Console
-
     from zoo.lab.display import show_plan
     from zoo.lab.plan import expand
     from zoo.lab.sweep import conflicts, read_state
@@ -90,9 +131,7 @@ def _once(args: argparse.Namespace, experiment, folder: Path) -> int:
         raise ConfigError(f"--output {folder} is a file; name a folder")
     if (folder / "status.json").exists():
         raise ConfigError(f"{folder} is the folder of a single run; give another --output")
-    console = Console(highlight=False)
-    if not console.is_terminal:
-        console.width = 160
+    console = _console()
     again = folder.exists() and not args.fresh
     if again and (problems := conflicts(folder, plan.in_order)):
         raise ConfigError([*problems, f"give another --output, or --fresh to move {folder} aside"])
@@ -159,15 +198,12 @@ def _run(args: argparse.Namespace, plan, folder: Path, console) -> int:
     from zoo.lab.display import LiveDisplay, PlainDisplay, show_plan
     from zoo.lab.pool import Pool
     from zoo.lab.progress import SweepProgress
-    from zoo.lab.sweep import SweepLock, carried_over, conflicts, move_aside, read_state
+    from zoo.lab.sweep import SweepLock, carried_over, conflicts, read_state
 
+    if args.fresh:
+        _set_aside(folder, console)
     lock = SweepLock(folder)
     try:
-        if args.fresh and any(entry.name != ".lock" for entry in folder.iterdir()):
-            aside = move_aside(folder)
-            lock.close()
-            lock = SweepLock(folder)
-            _say(console, f"the earlier sweep is in {aside}")
         # Once more, now that nobody else can write here.
         if problems := conflicts(folder, plan.in_order):
             raise ConfigError(problems)
@@ -187,6 +223,18 @@ def _run(args: argparse.Namespace, plan, folder: Path, console) -> int:
     finally:
         lock.close()
     return _finish(plan, folder, console, ends, pool.stopped)
+
+
+def _set_aside(folder: Path, console) -> None:
+    """Moves an earlier sweep out of the way, unless somebody is at it."""
+    from zoo.lab.sweep import SweepLock, move_aside
+
+    lock = SweepLock(folder)
+    try:
+        if any(entry.name != ".lock" for entry in folder.iterdir()):
+            _say(console, f"the earlier sweep is in {move_aside(folder)}")
+    finally:
+        lock.close()
 
 
 def _finish(plan, folder: Path, console, ends, stopped: bool) -> int:
@@ -210,6 +258,15 @@ def _finish(plan, folder: Path, console, ends, stopped: bool) -> int:
     _say(console, f"report: {report.path}")
     _say(console, report.verdict.paragraph)
     return 1 if left else 0
+
+
+def _console():
+    from rich.console import Console
+
+    console = Console(highlight=False)
+    if not console.is_terminal:
+        console.width = 160
+    return console
 
 
 def _say(console, text: str, style: str = "") -> None:
@@ -242,10 +299,32 @@ def _experiment(args: argparse.Namespace):
     what, colon, path = (args.match or "").partition(":")
     if args.match and not colon:
         raise ConfigError(f"--match {args.match}: expected WHAT:FIELD, e.g. parameters:model.ffn.hidden_dim")
+    if args.tune_seeds and not (args.tune or experiment.tune):
+        raise ConfigError("--tune-seeds goes with --tune")
     return dataclasses.replace(
-        experiment, base=config.override(experiment.base, changes), seeds=args.seeds or experiment.seeds,
+        experiment, tune=_tune(args, experiment), base=config.override(experiment.base, changes), seeds=args.seeds or experiment.seeds,
         allow=tuple(dict.fromkeys([*experiment.allow, *(name.strip() for name in args.allow.split(",") if name.strip())])),
         match=Match(what, path) if args.match else experiment.match)
+
+
+def _tune(args: argparse.Namespace, experiment):
+    """What is tuned, by the flags or by the experiment."""
+    from zoo import config
+    from zoo.lab.tuning import FIRST_SEED, Tune
+
+    tune = experiment.tune
+    if args.tune:
+        path, equals, values = args.tune.partition("=")
+        if not equals or not all(values.split(",")):
+            raise ConfigError(f"--tune {args.tune}: expected FIELD=VALUE,VALUE,...")
+        found = config.field_at(path)
+        numeric = found is not None and found.kind in (int, float)
+        tune = Tune(path, tuple(config.parse_value(found, value.strip()) if numeric else value for value in values.split(",")))
+    if tune and args.tune_seeds:
+        # A number of seeds counts from where those that decide never are.
+        counted = args.tune_seeds == tuple(range(len(args.tune_seeds)))
+        tune = dataclasses.replace(tune, seeds=tuple(FIRST_SEED + seed for seed in args.tune_seeds) if counted else args.tune_seeds)
+    return tune
 
 
 def _changes(args: argparse.Namespace) -> dict[str, str]:

@@ -15,6 +15,8 @@ from zoo.errors import ConfigError, did_you_mean
 from zoo.lab.metrics import base_name, is_known, names_of_all
 from zoo.lab.stages import Prepared
 from zoo.lab.stated import RULES
+from zoo.lab.tuning import Tune
+from zoo.lab.tuning import problems as problems_of_tuning
 from zoo.lab.unequal import DIFFERENCES, MATCHED
 
 
@@ -88,6 +90,8 @@ class Experiment:
         prepare: runs that are trained before the arms that start from them, by name: an arm says `training.start_from=prepared:NAME`
             and takes the tokenizer with `data.tokenizer.kind=file`, `data.tokenizer.path=prepared:NAME`, as `config.with_body_of` has
             it. They are no arms, and nothing is judged by them.
+        tune: None, or a number of which each arm gets the best value of a grid before the seeds that decide (`zoo.lab.tuning`).
+        chosen: {arm: {path: value}}, what that came to; found by `zoo run`.
 
     Raises:
         ConfigError: one line for everything that is wrong with what is declared.
@@ -106,6 +110,8 @@ class Experiment:
     match: Match | None = None
     looks: Mapping[int, float] = field(default_factory=dict)
     prepare: Mapping[str, Prepared] = field(default_factory=dict)
+    tune: Tune | None = None
+    chosen: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
 
     def __post_init__(self):
         if problems := [*_check_frame(self), *_check_prepared(self.prepare), *_check_factors(self.factors), *_check_contrasts(self)]:
@@ -176,6 +182,8 @@ def _check_frame(experiment: Experiment):
             yield f"allow: {name!r} is not one of {', '.join(DIFFERENCES)}{did_you_mean(name, DIFFERENCES)}"
     if experiment.match:
         yield from _check_match(experiment.match, experiment.factors)
+    if experiment.tune:
+        yield from problems_of_tuning(experiment.tune, experiment.factors, experiment.seeds)
     if not is_known(experiment.metric):
         yield f"metric {experiment.metric!r} is not one of {', '.join(names_of_all())}{did_you_mean(experiment.metric, names_of_all())}"
 

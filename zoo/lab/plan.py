@@ -11,6 +11,7 @@ from typing import Any
 from zoo import config
 from zoo.config.fields import TASKS
 from zoo.errors import ConfigError
+from zoo.lab import tuning
 from zoo.lab.experiment import Experiment, arm_name, side_of
 from zoo.lab.match import adjusted
 from zoo.lab.refused import absent_metrics, idle, twins
@@ -119,6 +120,7 @@ class Plan:
             "seeds": list(experiment.seeds),
             "allow": list(experiment.allow),
             "match": experiment.match and {"what": experiment.match.what, "field": experiment.match.field},
+            **({"tuning": _tuning(experiment)} if experiment.tune else {}),
             **({"looks": {str(seeds): level for seeds, level in experiment.looks.items()}} if experiment.looks else {}),
             "contrasts": [
                 {"name": contrast.name, "a": side_of(experiment, contrast.a), "b": side_of(experiment, contrast.b),
@@ -127,6 +129,12 @@ class Plan:
             ],
             "warnings": self.warnings,
         }
+
+
+def _tuning(experiment: Experiment) -> dict[str, Any]:
+    tune = experiment.tune
+    return {"field": tune.field, "values": sorted(tune.values), "seeds": list(tune.seeds),
+            "chosen": {arm: changes[tune.field] for arm, changes in experiment.chosen.items()}}
 
 
 def expand(experiment: Experiment) -> Plan:
@@ -144,6 +152,7 @@ def expand(experiment: Experiment) -> Plan:
     for chosen in products:
         name = arm_name(chosen) or experiment.name
         changes = {path: value for factor, level in chosen.items() for path, value in experiment.factors[factor][level].items()}
+        changes |= experiment.chosen.get(name, {})
         try:
             arm = _arm(experiment, name, config.override(experiment.base, changes), prepared, vocabulary)
         except ConfigError as error:
@@ -161,7 +170,7 @@ def expand(experiment: Experiment) -> Plan:
     if wrong := [*idle(prepared, arms), *twins(arms), *absent_metrics(experiment, arms)]:
         raise ConfigError(wrong)
     first, runs = _runs(experiment, prepared, arms)
-    return Plan(experiment, arms, runs, warnings(experiment, arms), first)
+    return Plan(experiment, arms, runs, [*warnings(experiment, arms), *tuning.doubts(experiment)], first)
 
 
 def _matched(experiment: Experiment, arms: list[Arm], prepared: Mapping[str, Arm | None], vocabulary: dict[str, int]) -> list[Arm]:
