@@ -99,7 +99,8 @@ def _visible_gpus() -> int:
 
 def is_first() -> bool:
     """Whether this process writes the run's files: there is only one that does."""
-    return jax.process_index() == 0
+    # A process alone is asked before there are devices.
+    return not jax.distributed.is_initialized() or jax.process_index() == 0
 
 
 def first_says(value: int) -> int:
