@@ -95,15 +95,15 @@ def check_queue(args: argparse.Namespace, folder: Path) -> dict:
     return found
 
 
-def slurm(args: argparse.Namespace, plan, before: dict):
+def slurm(args: argparse.Namespace, plan, folder: Path, before: dict):
     """The launcher of --slurm.
 
     Raises:
-        ConfigError: batches that the processes of a run cannot share.
+        ConfigError: batches that the processes of a run cannot share, or a path that no script can hold.
     """
-    from zoo.lab.slurm import Slurm, divided
+    from zoo.lab.slurm import Slurm, divided, unwritable
 
     options = _options(args)
-    if problems := divided(plan.in_order, options):
+    if problems := [*unwritable(folder), *divided(plan.in_order, options)]:
         raise ConfigError(problems)
     return Slurm(plan.experiment.name, options, before)

@@ -155,7 +155,7 @@ def _once(args: argparse.Namespace, experiment, folder: Path) -> int:
     pending = plan.pending(lambda run: states[run.folder].finished)
     if args.slurm:
         before = launching.queued(folder) if again else {}
-        for text in launching.slurm(args, plan, before).shown(pending, folder):
+        for text in launching.slurm(args, plan, folder, before).shown(pending, folder):
             print(text)
         left = len(pending) - sum(run.folder in before for run in pending)
         _say(console, f"dry run: {left} of {len(states)} runs would be submitted, in {folder}")
@@ -233,7 +233,7 @@ def _run(args: argparse.Namespace, plan, folder: Path, console) -> int:
         if done:
             _say(console, f"{done} of {len(states)} runs were done already")
         if args.slurm:
-            launcher = launching.slurm(args, plan, before)
+            launcher = launching.slurm(args, plan, folder, before)
         else:
             progress = SweepProgress(folder, plan.in_order, pending, args.jobs or 1, plan.experiment.metric)
             launcher = Local(args.jobs or 1, (LiveDisplay if console.is_terminal else PlainDisplay)(console, progress))
@@ -242,7 +242,7 @@ def _run(args: argparse.Namespace, plan, folder: Path, console) -> int:
         lock.close()
     if pending and args.slurm:
         new = sum(run.folder not in before for run in pending)
-        _say(console, f"submitted: {new} runs as jobs {', '.join(launched.queued)}" if new else f"{len(before)} runs are in the queue already")
+        _say(console, f"submitted: {new} runs as jobs {', '.join(launched.queued)}" if new else "what is left is in the queue already")
         _say(console, f"zoo status {folder} tells how far they are; zoo report {folder} judges what there is")
         return 0
     return _finish(plan, folder, console, launched.ends, launched.stopped)

@@ -16,8 +16,8 @@ DESCRIPTION = """Train one config. A workdir with a checkpoint in it is continue
 
 Every field of the config can be set by its dotted path; `zoo config show` lists them with their values."""
 
-EPILOG = """Under SLURM the tasks of one `srun` train one run together. Elsewhere each process is told: --coordinator=HOST:PORT (of process 0)
---processes=N --process=0 to N-1.
+EPILOG = """Under SLURM the tasks of one `srun` train one run together. Elsewhere each process is told:
+--coordinator=HOST:PORT (of process 0) --processes=N --process=0 to N-1.
 
 exit codes: 0 done, 2 bad config or flags, 3 bad content of data, 4 diverged, 75 stopped by a signal and saved"""
 

@@ -23,8 +23,8 @@ from zoo.lab.sweep import SweepLock
 # SLURM's default for the longest array is 1001.
 LONGEST = 1000
 # Set by the script itself.
-OURS = ("array", "dependency", "error", "input", "job-name", "kill-on-invalid-dep", "no-requeue", "open-mode", "output", "parsable", "requeue",
-        "signal", "test-only", "wait", "wrap")
+OURS = ("array", "dependency", "error", "input", "job-name", "kill-on-invalid-dep", "no-requeue", "open-mode", "output", "parsable",
+        "requeue", "signal", "test-only", "wait", "wrap")
 
 
 @dataclass(frozen=True)
@@ -114,9 +114,11 @@ def script(array: Array, sweep: Path, name: str, options: Options) -> str:
         name: of the sweep.
         options: what each job asks for.
     """
+    # Even a path that is relative here has the sweep's before it when SLURM looks for what it replaces.
+    output = os.path.join(os.path.abspath(sweep), FOLDER).replace("%", "%%")
     tasks = f"0-{len(array.runs) - 1}" + (f"%{options.at_once}" if options.at_once else "")
     directives = [
-        f"--job-name={re.sub(r'[^A-Za-z0-9._=+-]+', '-', name)[:60]}", f"--array={tasks}", f"--output={FOLDER}/%A_%a.txt",
+        f"--job-name={re.sub(r'[^A-Za-z0-9._=+-]+', '-', name)[:60]}", f"--array={tasks}", f"--output={output}/%A_%a.txt",
         "--open-mode=append", "--requeue", f"--signal=TERM@{options.grace}", *options.directives()]
     lines = "\n".join(f"#SBATCH {_directive(one)}" for one in directives)
     runs = "\n".join(f"    {shlex.quote(run.folder)}" for run in array.runs)
@@ -155,10 +157,17 @@ def _directive(option: str) -> str:
     return '"' + option.replace("\\", "\\\\").replace('"', '\\"') + '"'
 
 
+def unwritable(sweep: Path) -> list[str]:
+    """A line if the path of a sweep cannot be written into a script."""
+    path = os.path.abspath(sweep)
+    return [] if path.isprintable() and "\\" not in path else [f"--output {path!r}: with --slurm a path has no line breaks and no \\"]
+
+
 def divided(runs: Sequence[Run], options: Options) -> list[str]:
     """One line for every size of batches that several processes cannot share."""
     sizes = dict.fromkeys(run.config.data.batch_size for run in runs)
-    return [f"--nodes: data.batch_size={size} does not divide over {options.processes} processes" for size in sizes if size % options.processes]
+    return [f"--nodes: data.batch_size={size} does not divide over {options.processes} processes"
+            for size in sizes if size % options.processes]
 
 
 class Slurm:
@@ -209,7 +218,8 @@ class Slurm:
 
     def _arrays(self, runs: Sequence[Run]) -> list[Array]:
         """The arrays of runs that are not in the queue; those that others need count as ahead of these all the same."""
-        return [Array(left, array.needs) for array in arrays(runs) if (left := tuple(run for run in array.runs if run.folder not in self._before))]
+        left = [Array(tuple(run for run in array.runs if run.folder not in self._before), array.needs) for array in arrays(runs)]
+        return [array for array in left if array.runs]
 
 
 def _next_number(folder: Path) -> int:

@@ -39,7 +39,8 @@ def settle(folder: Path, code: int) -> int:
         why = "ended without a word"
     state = said or state
     if state == "preempted" and _fruitless(folder):
-        state, why, said = "failed", f"was stopped {FRUITLESS} times at the same step: more --time, or a longer --grace, would let it on", None
+        state, said = "failed", None
+        why = f"was stopped {FRUITLESS} times at the same step: more --time, or a longer --grace, would let it go on"
     if said is None:
         write_status(folder, state, status.get("steps") or _steps(folder), why)
     return Preempted.exit_code if state == "preempted" else code or 1
