@@ -76,8 +76,9 @@ class Cluster:
         key.chmod(0o600)
         self._processes = []
         try:
-            self._start("munged", "--foreground", f"--key-file={key}", f"--socket={self.state}/munge.socket", f"--pid-file={self.state}/m.pid",
-                        f"--log-file={self.state}/munged.log", f"--seed-file={self.state}/munge.seed", "--force")
+            files = {"key": key.name, "socket": "munge.socket", "pid": "munged.pid", "log": "munged.log", "seed": "munge.seed"}
+            named = (f"--{kind}{'' if kind == 'socket' else '-file'}={self.state / name}" for kind, name in files.items())
+            self._start("munged", "--foreground", "--force", *named)
             self.until(lambda: (self.state / "munge.socket").exists())
             self._start("slurmctld", "-D", "-c", "-f", str(config))
             for node in ("n1", "n2"):

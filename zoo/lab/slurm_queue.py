@@ -106,5 +106,6 @@ def ask(command: Sequence[str], folder: Path | None = None) -> str:
         raise ConfigError(f"{command[0]} does not answer: {error}") from error
     if done.returncode:
         said = [line.strip() for line in done.stderr.splitlines() if line.strip()]
-        raise ConfigError(f"{command[0]}: {said[-1] if said else f'exit code {done.returncode}'}")
+        why = said[-1].removeprefix(f"{command[0]}: ").removeprefix("error: ") if said else f"exit code {done.returncode}"
+        raise ConfigError(f"{command[0]}: {why}")
     return done.stdout

@@ -43,7 +43,9 @@ def settle(folder: Path, code: int) -> int:
         why = f"was stopped {FRUITLESS} times at the same step: more --time, or a longer --grace, would let it go on"
     if said is None:
         write_status(folder, state, status.get("steps") or _steps(folder), why)
-    return Preempted.exit_code if state == "preempted" else code or 1
+    if state == "preempted":
+        return Preempted.exit_code
+    return 1 if code in (0, Preempted.exit_code) else code
 
 
 def _since_start(folder: Path) -> tuple[bool, int]:
