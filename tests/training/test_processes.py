@@ -18,24 +18,25 @@ from zoo.errors import ConfigError
 from zoo.files import write_json
 from zoo.training.loop import StopSignal
 from zoo.training.processes import from_flags
+from zoo.training.run import run
 
 STEPS = {"training__checkpoint_every": 0, "training__eval_every": 0, "training__log_every": 5}
 
 
-def start(tmp_path, name, config, processes):
-    """Starts the processes of a run."""
+def start(tmp_path, name, config):
+    """Starts the two processes of a run."""
     with socket.socket() as one:
         one.bind(("127.0.0.1", 0))
         port = one.getsockname()[1]
     path = tmp_path / "config.json"
     write_json(path, configs.to_plain(configs.resolve(config)))
-    flags = [f"--coordinator=127.0.0.1:{port}", f"--processes={processes}"] if processes > 1 else []
+    flags = [f"--coordinator=127.0.0.1:{port}", "--processes=2"]
     started = []
-    for number in range(processes):
+    for number in range(2):
         with open(tmp_path / f"{name}-{number}.log", "ab") as log:
             started.append(subprocess.Popen(
                 [sys.executable, "-m", "zoo.cli.train", f"--config={path}", f"--workdir={tmp_path / name}", *flags,
-                 *([f"--process={number}"] if flags else [])],
+                 f"--process={number}"],
                 stdout=log, stderr=log, env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])}))
     return started
 
@@ -49,34 +50,35 @@ def finish(started):
             process.wait()
 
 
+@pytest.mark.slow
 def test_two_processes_train_what_one_trains(tmp_path):
     """Also: what was stopped by a signal to one of them stops in both at once, and goes on to the same end."""
-    config = small(training__steps=400, **STEPS)
-    together = start(tmp_path, "two", config, 2)
+    config = small(training__steps=200, **STEPS)
+    together = start(tmp_path, "two", config)
     metrics = tmp_path / "two/metrics.jsonl"
     deadline = time.monotonic() + 120
-    while not (metrics.exists() and b'"step": 20,' in metrics.read_bytes()) and time.monotonic() < deadline:
+    while not metrics.exists() and time.monotonic() < deadline:
         time.sleep(0.02)
-    # To the one that does not write.
+    # To the one that does not write, while it compiles: later it may be too late.
     together[1].send_signal(signal.SIGTERM)
     assert finish(together) == [75, 75], (tmp_path / "two-0.log").read_text()[-2000:]
     status = json.loads((tmp_path / "two/status.json").read_text())
     assert status["state"] == "preempted"
-    assert 20 <= status["step"] < 400
+    assert status["step"] < 200
     assert [path.name for path in (tmp_path / "two/checkpoints").iterdir() if path.name.isdigit()] == [str(status["step"])]
     # A damaged checkpoint is noticed by the first process and left by both.
     checkpoints = tmp_path / "two/checkpoints"
-    shutil.copytree(checkpoints / str(status["step"]), checkpoints / "399")
-    (checkpoints / "399/manifest.json").write_text("{")
-    assert finish(start(tmp_path, "two", config, 2)) == [0, 0], (tmp_path / "two-0.log").read_text()[-2000:]
+    shutil.copytree(checkpoints / str(status["step"]), checkpoints / "199")
+    (checkpoints / "199/manifest.json").write_text("{")
+    assert finish(start(tmp_path, "two", config)) == [0, 0], (tmp_path / "two-0.log").read_text()[-2000:]
     log = (tmp_path / "two-0.log").read_text()
-    assert "checkpoint 399 is damaged" in log
-    assert f"continuing from step {status['step']} of 400" in log
+    assert "checkpoint 199 is damaged" in log
+    assert f"continuing from step {status['step']} of 200" in log
     # The second one prints nothing of its own.
     assert "loss" not in (tmp_path / "two-1.log").read_text()
     assert json.loads((tmp_path / "two/status.json").read_text())["state"] == "done"
     assert json.loads((tmp_path / "two/meta.json").read_text())["device"]["count"] == 2
-    assert finish(start(tmp_path, "one", config, 1)) == [0]
+    run(config, tmp_path / "one", lambda line: None)
     one, two = lines(tmp_path / "one"), lines(tmp_path / "two")
     theirs = {line["step"]: line for line in two if "train/loss" in line}
     for line in one:
