@@ -13,6 +13,7 @@ from zoo.files import read_json
 from zoo.lab.experiment import load_experiment
 from zoo.lab.plan import expand
 from zoo.lab.results import load_run
+from zoo.lab.sizes import SIZES
 from zoo.lab.stages import placed
 from zoo.training.run import run
 
@@ -20,7 +21,15 @@ ROOT = Path(__file__).parents[1]
 # Those that are told of a run that was trained before; see test_students_need_a_teacher.
 OF_A_RUN = ("distillation.py",)
 FILES = sorted(path.name for path in (ROOT / "experiments").glob("*.py") if path.name not in OF_A_RUN)
-SPECS = [f"{name}:{size}" for name in FILES for size in ("tiny", "full")]
+
+
+def sizes_of(name):
+    """Those of the file itself, or those that most files share."""
+    own = configs.import_file(ROOT / "experiments" / name, "experiment file")
+    return getattr(own, "SIZES", SIZES)
+
+
+SPECS = [f"{name}:{size}" for name in FILES for size in sizes_of(name)]
 # Those whose docstring promises equal FLOPs.
 EQUAL_FLOPS = ("bytes_or_subwords.py", "decoder_or_both.py", "objective_and_architecture.py")
 
@@ -38,7 +47,7 @@ def smallest(config):
 
 
 def test_there_are_experiments():
-    assert len(FILES) >= 10
+    assert len(FILES) >= 25
 
 
 @pytest.mark.parametrize("spec", SPECS)
@@ -61,6 +70,7 @@ def docstring_of(name):
 def test_arms_differ_in_what_is_declared_alone(spec):
     plan = plan_of(spec)
     declared = {path for factor in plan.experiment.factors.values() for changes in factor.values() for path in changes}
+    declared |= {plan.experiment.match.field} if plan.experiment.match else set()
     # What resolving derives, and what a declared choice reads or no longer reads.
     following = {field.path for field in configs.FIELDS if field.auto or (field.when and field.when[0] in declared)}
     first = plan.arms[0].config

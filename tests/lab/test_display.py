@@ -90,11 +90,12 @@ def test_plan_with_states(made):
     assert "expected: pre ends below post" in text
     rows = [line.split("  ") for line in lines if line.startswith(("pre ", "post "))]
     assert [[cell.strip() for cell in row if cell.strip()] for row in rows] == [
-        ["pre", "0", "1.02 k", "6.14 k", "640", "40", "2 new"],
-        ["pre", "10", "1.02 k", "6.14 k", "640", "40", "1 half-done at step 1,250, 1 new"],
-        ["post", "0", "1.02 k", "6.14 k", "640", "40", "2 done"],
-        ["post", "10", "1.02 k", "6.14 k", "640", "40", "1 failed at step 3, 1 new"],
+        ["pre", "0", "1.02 k", "0", "1.02 k", "6.14 k", "640", "40", "adamw 0.001 constant", "2 new"],
+        ["pre", "10", "1.02 k", "0", "1.02 k", "6.14 k", "640", "40", "adamw 0.001 constant after 10", "1 half-done at step 1,250, 1 new"],
+        ["post", "0", "1.02 k", "0", "1.02 k", "6.14 k", "640", "40", "adamw 0.001 constant", "2 done"],
+        ["post", "10", "1.02 k", "0", "1.02 k", "6.14 k", "640", "40", "adamw 0.001 constant after 10", "1 failed at step 3, 1 new"],
     ]
+    assert lines[lines.index("") + 6] == "data: stdlib, 2 rows of 8 in every arm"
     assert "warning" not in text
 
 

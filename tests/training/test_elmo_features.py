@@ -17,10 +17,11 @@ def quiet(line):
 
 @pytest.mark.slow
 def test_a_head_learns_what_the_features_tell(tmp_path):
-    elmo = {"model__architecture": "elmo", "objective__kind": "bidirectional", "model__elmo__cell_dim": 128, "model__elmo__character_dim": 16,
-            "model__elmo__characters": 12, "model__elmo__filters": (1, 32, 2, 64, 3, 64), "model__dim": 64, "data__tokenizer__kind": "bpe",
-            "data__tokenizer__vocab_size": 1000, "data__source": "stdlib:docstrings", "data__sequence_length": 24, "data__batch_size": 32,
-            "training__steps": 100, "training__eval_every": 0, "training__checkpoint_every": 0}
+    elmo = {"model__architecture": "elmo", "objective__kind": "bidirectional", "model__elmo__cell_dim": 128,
+            "model__elmo__character_dim": 16, "model__elmo__characters": 12, "model__elmo__filters": (1, 32, 2, 64, 3, 64),
+            "model__dim": 64, "data__tokenizer__kind": "bpe", "data__tokenizer__vocab_size": 1000, "data__source": "stdlib:docstrings",
+            "data__sequence_length": 24, "data__batch_size": 32, "training__steps": 100, "training__eval_every": 0,
+            "training__checkpoint_every": 0}
     run(small(**elmo), tmp_path / "elmo", quiet)
     changes = "data.sequence_length=64,training.steps=600,schedule.warmup_steps=10,training.eval_every=0,optimizer.learning_rate=0.02"
     made = configs.finetuned(f"from={tmp_path / 'elmo'},{changes}", {"objective.kind": "tagging"})

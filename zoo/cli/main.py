@@ -13,6 +13,7 @@ SUBCOMMANDS = {
     "run": ("zoo.cli.run", "run an experiment: every arm, every seed, then the report"),
     "status": ("zoo.cli.status", "where every run of a sweep stands"),
     "report": ("zoo.cli.report", "write the report of a sweep"),
+    "results": ("zoo.cli.results", "keep what sweeps came to, and write a page over it"),
     "compare": ("zoo.cli.report", "compare any runs on one page"),
     "config": ("zoo.cli.config", "show, compare or validate configs"),
     "data": ("zoo.cli.data", "look at the rows that a model reads"),

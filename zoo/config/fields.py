@@ -434,6 +434,8 @@ FIELDS: tuple[Field, ...] = (
           auto="everything is trained", when=OF_TASKS),
     Field("training.accumulation_steps", 1, int, "parts in which a batch is computed; the update is that of the whole batch", minimum=1),
     Field("training.log_every", 10, int, "steps between training lines of metrics.jsonl", minimum=1),
+    Field("training.dynamics_every", 0, int,
+          "steps between records of how training goes, layer by layer, in dynamics.jsonl; the first step is one; 0: none", minimum=0),
     Field("training.eval_every", 250, int, "steps between evaluations; the last step is always evaluated; 0: only that one", minimum=0),
     Field("training.eval_batches", AUTO, int, "batches per evaluation, spread over the validation split; 0 for all of it", minimum=0,
           auto="40; all of the examples of a task"),
@@ -459,5 +461,6 @@ BY_PATH: dict[str, Field] = {field.path: field for field in FIELDS}
 # What does not change the result of a run, and so is no part of its identity: where and how it runs and how often it reports.
 NOT_RESULT_RELEVANT: tuple[str, ...] = (
     "data.hub.streaming", "data.hub.folder", "mesh.data", "mesh.fsdp", "mesh.tensor",
-    "training.log_every", "training.eval_every", "training.translate_every", "training.checkpoint_every", "training.keep_checkpoints",
+    "training.log_every", "training.dynamics_every", "training.eval_every", "training.translate_every", "training.checkpoint_every",
+    "training.keep_checkpoints",
 )

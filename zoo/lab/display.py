@@ -61,6 +61,8 @@ def show_plan(console: Console, plan: Plan, states: Mapping[str, State]) -> None
         console.print(_table(["prepared first"], [([arm.name], arm, _of(arm, plan.prepared, states)) for arm in prepared]))
     console.print()
     console.print(_table(list(experiment.factors), [(list(arm.levels.values()), arm, _of(arm, plan.runs, states)) for arm in plan.arms]))
+    for what, text in _common(plan.arms).items():
+        line(f"{what}: {text}{' in every arm' if len(plan.arms) > 1 else ''}")
     console.print()
     for warning in plan.warnings:
         line(f"warning: {warning}", "yellow")
@@ -75,14 +77,39 @@ def _table(names: list[str], rows: list[tuple[list[str], Arm, list[State]]]) -> 
     table = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 2, 0, 0))
     for name in names:
         table.add_column(Text(name))
-    for name in ("parameters", "FLOPs/token", "tokens", "steps"):
+    for name in ("parameters", "embedding", "rest", "FLOPs/token", "tokens", "steps"):
         table.add_column(name, justify="right", no_wrap=True)
+    common = _common([arm for _, arm, _ in rows])
+    differing = [what for what in _CONDITIONS if what not in common]
+    for what in differing:
+        table.add_column(what)
     seeds = max(len(states) for _, _, states in rows)
     table.add_column(f"runs ({seeds} seeds)" if seeds > 1 else "run")
     for first, arm, states in rows:
-        table.add_row(*map(Text, first), human(arm.parameters["total"]), human(arm.flops_per_token), human(arm.tokens), f"{arm.steps:,}",
-                      Text(_summary(states)))
+        total, embedding = arm.parameters["total"], arm.parameters["embedding"]
+        table.add_row(*map(Text, first), *map(human, (total, embedding, total - embedding, arm.flops_per_token, arm.tokens)),
+                      f"{arm.steps:,}", *(Text(_CONDITIONS[what](arm)) for what in differing), Text(_summary(states)))
     return table
+
+
+def _optimizer(arm: Arm) -> str:
+    optimizer, schedule = arm.config.optimizer, arm.config.schedule
+    warmup = f" after {schedule.warmup_steps:,}" if schedule.warmup_steps else ""
+    return f"{optimizer.kind} {optimizer.learning_rate:g} {schedule.kind}{warmup}"
+
+
+def _data(arm: Arm) -> str:
+    data = arm.config.data
+    return f"{data.source}, {data.batch_size:,} rows of {data.sequence_length:,}"
+
+
+_CONDITIONS: dict[str, Callable[[Arm], str]] = {"optimizer": _optimizer, "data": _data}
+
+
+def _common(arms: list[Arm]) -> dict[str, str]:
+    """Of what arms are trained with, that which is the same for all of them."""
+    found = {what: {text(arm) for arm in arms} for what, text in _CONDITIONS.items()}
+    return {what: texts.pop() for what, texts in found.items() if len(texts) == 1}
 
 
 def _summary(states: list[State]) -> str:

@@ -133,7 +133,7 @@ class Plan:
 
 def _tuning(experiment: Experiment) -> dict[str, Any]:
     tune = experiment.tune
-    return {"field": tune.field, "values": sorted(tune.values), "seeds": list(tune.seeds),
+    return {"field": tune.field, "factor": tuning.factor_name(experiment), "values": sorted(tune.values), "seeds": list(tune.seeds),
             "chosen": {arm: changes[tune.field] for arm, changes in experiment.chosen.items()}}
 
 

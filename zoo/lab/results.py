@@ -104,6 +104,7 @@ class Sweep:
     warnings: list[str] = field(default_factory=list)
     prepared: list[Run] = field(default_factory=list)
     looks: dict[int, float] = field(default_factory=dict)
+    tuning: dict[str, Any] = field(default_factory=dict)
 
     @property
     def alpha(self) -> float:
@@ -292,6 +293,7 @@ def load_sweep(folder: str | Path) -> Sweep:
         question=as_text(experiment.get("question")), size=as_text(experiment.get("size")),
         claim=as_dict(experiment.get("claim")) or None,
         warnings=[str(warning) for warning in warnings] if isinstance(warnings, list) else [], prepared=prepared, looks=looks,
+        tuning=as_dict(experiment.get("tuning")),
     )
 
 

@@ -7,20 +7,19 @@ also the luckiest, and the luck would be counted as the arm's.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from zoo import config
-from zoo.errors import ConfigError, did_you_mean
+from zoo.errors import did_you_mean
 from zoo.lab.metrics import more_is_better
+from zoo.lab.rates import FOLDER, Tried, tried
 
 if TYPE_CHECKING:
     from zoo.lab.experiment import Experiment
     from zoo.lab.results import Sweep
 
-FOLDER = "tuning"
 FIRST_SEED = 1000
 
 
@@ -37,18 +36,6 @@ class Tune:
     field: str
     values: tuple[float, ...]
     seeds: tuple[int, ...] = (FIRST_SEED,)
-
-
-@dataclass(frozen=True)
-class Tried:
-    """One value in one arm: its metric over the seeds that choose; a run that diverged is infinitely bad."""
-
-    value: float
-    scores: dict[int, float]
-
-    @property
-    def mean(self) -> float:
-        return sum(self.scores.values()) / len(self.scores)
 
 
 @dataclass(frozen=True)
@@ -112,29 +99,12 @@ def choices(experiment: Experiment, sweep: Sweep) -> dict[str, Choice]:
     Raises:
         ConfigError: runs that have not ended, or that have not written the metric.
     """
-    from zoo.lab.experiment import arm_name
-
-    name = factor_name(experiment)
-    by_arm: dict[str, list[Tried]] = {}
-    missing = []
-    worst = -math.inf if more_is_better(experiment.metric) else math.inf
-    for arm in sweep.arms:
-        chosen = {factor: level for factor, level in arm.factors.items() if factor != name}
-        scores = {}
-        for run in sweep.runs_of(arm.name):
-            value = run.final(experiment.metric)
-            if not run.finished or (value is None and run.state != "diverged"):
-                missing.append(f"{run.folder}: {run.state}, without {experiment.metric}")
-            scores[run.seed] = value if value is not None and math.isfinite(value) else worst
-        by_arm.setdefault(arm_name(chosen) or experiment.name, []).append(Tried(arm.overrides[experiment.tune.field], scores))
-    if missing:
-        raise ConfigError(missing)
-    return {arm: _best(tried, more_is_better(experiment.metric)) for arm, tried in by_arm.items()}
+    found = tried(sweep, experiment.tune.field, factor_name(experiment))
+    return {arm or experiment.name: _best(tries, more_is_better(experiment.metric)) for arm, tries in found.items()}
 
 
-def _best(tried: list[Tried], highest: bool) -> Choice:
-    ordered = tuple(sorted(tried, key=lambda one: one.value))
-    return Choice((max if highest else min)(ordered, key=lambda one: one.mean).value, ordered)
+def _best(tries: list[Tried], highest: bool) -> Choice:
+    return Choice((max if highest else min)(tries, key=lambda one: one.mean).value, tuple(tries))
 
 
 def tuned(experiment: Experiment, found: Mapping[str, Choice]) -> Experiment:

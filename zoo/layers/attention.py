@@ -16,6 +16,7 @@ from zoo.layers.norm import rms_norm
 from zoo.layers.parameter import Initializer, Linear, kernel_initializer, normal, ones, parameter, statistic, zeros
 from zoo.layers.performer import performer_read, performer_sums, random_features
 from zoo.layers.position import Position, make_attention_position
+from zoo.layers.record import attention_entropy
 
 SharedScores = Callable[[Array], Array]
 """(positions of keys [B, S]) -> what all layers add to the scores of these keys, [B, H, T, S]."""
@@ -100,6 +101,8 @@ class Attention(nnx.Module):
             if cache is not None:
                 cache.entries[part] = sums
         else:
+            if context.record is not None:
+                context.record[part] = attention_entropy(q, k, context, self._scoring(context, shared))
             attended = self._softmax(q, k, v, context, shared)
             if self.global_tokens:
                 attended = self._with_global(attended, x, q, k, v, context, shared)

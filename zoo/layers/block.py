@@ -71,7 +71,7 @@ class Block(nnx.Module):
             context: structure of the sequence.
             shared: what all layers add to the scores of self-attention.
         """
-        functions: dict[str, Sublayer] = {"attention": lambda y: self.attention(y, context, shared), "ffn": self.ffn}
+        functions: dict[str, Sublayer] = {"attention": lambda y: self.attention(y, context, shared), "ffn": lambda y: self.ffn(y, context)}
         if "cross_attention" in self.parts:
             functions["cross_attention"] = lambda y: self.cross_attention(y, context)
         if self.parallel != "none":

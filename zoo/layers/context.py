@@ -2,7 +2,7 @@
 
 import zlib
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import jax
 import jax.numpy as jnp
@@ -48,6 +48,7 @@ class Context:
         prefix: where causal, keys at positions below this are seen by all queries (prefix language modelling); 0 for none.
         cache: where a decoder keeps keys and values for the tokens to come. Where it has some already, `positions` [B, 1] are those of
             one further token of each row.
+        record: where the layers leave what `zoo.layers.record` sums up; None, as nearly always, for nowhere.
     """
 
     positions: Int[Array, "B T"]
@@ -61,6 +62,7 @@ class Context:
     key_documents: Int[Array, "B S"] | None = None
     prefix: int = 0
     cache: "Cache | None" = None
+    record: dict[str, Any] | None = None
 
     def layer(self, index: int | Int[Array, ""]) -> "Context":
         """The context of one layer: its own cache, and its own dropout key, the same whether layers are scanned or unrolled."""
@@ -71,8 +73,9 @@ class Context:
         return replace(self, dropout_key=jax.random.fold_in(self.dropout_key, index))
 
     def side(self, path: str) -> "Context":
-        """The context of one of several stacks: its own dropout key."""
-        return self if self.dropout_key is None else self.layer(path_hash(path) % 2**31)
+        """The context of one of several stacks: its own dropout key, and its own place in the record."""
+        own = self if self.dropout_key is None else self.layer(path_hash(path) % 2**31)
+        return own if self.record is None else replace(own, record=self.record.setdefault(path, {}))
 
     def across(self) -> "Context":
         """The context of cross-attention: every query sees every filled slot of the memory."""

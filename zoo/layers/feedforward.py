@@ -6,7 +6,9 @@ from jaxtyping import Array, Float
 
 from zoo.config import GATED, ResolvedConfig
 from zoo.config.fields import ACTIVATION_OF
+from zoo.layers.context import Context
 from zoo.layers.parameter import Linear, kernel_initializer
+from zoo.layers.record import fired
 
 
 def hidden_dim(config: ResolvedConfig) -> int:
@@ -39,8 +41,9 @@ class FeedForward(nnx.Module):
         self.down = Linear(F, config.dim, ("mlp", "embed"), bias, last)
         self.config = config
 
-    def __call__(self, x: Float[Array, "B T D"]) -> Float[Array, "B T D"]:
-        """Applies the layer to every token."""
-        if self.gate is None:
-            return self.down(activation(self.config, self.up(x)))
-        return self.down(activation(self.config, self.gate(x)) * self.up(x))
+    def __call__(self, x: Float[Array, "B T D"], context: Context | None = None) -> Float[Array, "B T D"]:
+        """Applies the layer to every token; `context` is asked only for where to record."""
+        active = activation(self.config, (self.up if self.gate is None else self.gate)(x))
+        if context is not None and context.record is not None and ACTIVATION_OF[self.config.ffn.kind] == "relu":
+            context.record["fired"] = fired(active, context)
+        return self.down(active if self.gate is None else active * self.up(x))

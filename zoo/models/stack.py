@@ -1,6 +1,7 @@
 """A stack of layers: parameters stored with a leading layer dimension, run unrolled or scanned."""
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 import jax
 import jax.numpy as jnp
@@ -12,6 +13,7 @@ from zoo.layers.attention import SharedScores
 from zoo.layers.block import make_block
 from zoo.layers.context import Context
 from zoo.layers.parameter import Statistic
+from zoo.layers.record import squares
 from zoo.models.functional import split, stack, statistics_of
 
 REMAT_POLICIES = {"full": None, "dots": jax.checkpoint_policies.dots_saveable}
@@ -54,10 +56,17 @@ class Stack(nnx.Module):
         graphs = {name: graph for name, (graph, *_) in parts.items()}
         state = {name: values for name, (_, *values) in parts.items()}
 
+        recording = context.record is not None
+        if recording:
+            context.record["embedding"] = squares(x, context)
+
         def apply(x, values, index, name):
             block = nnx.merge(graphs[name], *values)
-            x = block(x, context.layer(index), shared)
-            return x, statistics_of(block)
+            own = replace(context.layer(index), record={} if recording else None)
+            x = block(x, own, shared)
+            if recording:
+                own.record["residual"] = squares(x, context)
+            return x, (statistics_of(block), own.record)
 
         def remembered(name):
             def layer(x, values, index):
@@ -77,7 +86,7 @@ class Stack(nnx.Module):
             for name, stats in scanned.items():
                 new[name].append(stats)
         x = self._unroll(x, layers, state, periods * period, new)
-        self._keep(new)
+        self._keep(new, context)
         return x
 
     def _scan(self, x, layers, state, periods):
@@ -116,10 +125,14 @@ class Stack(nnx.Module):
                 new[name].append(jax.tree.map(lambda *leaves: jnp.stack(leaves), *each))
         return x
 
-    def _keep(self, new):
-        """Writes the layers' statistics back, stacked."""
+    def _keep(self, new, context):
+        """Writes the layers' statistics back, stacked, and what they recorded into the record, layer by layer."""
         for name, block in self._blocks().items():
-            stats = jax.tree.map(lambda *leaves: jnp.concatenate(leaves), *new[name])
+            stats, records = jax.tree.map(lambda *leaves: jnp.concatenate(leaves), *new[name])
+            if context.record is not None:
+                mine = [layer for layer, kind in enumerate(self.kinds) if kind == name]
+                for turn, layer in enumerate(mine):
+                    context.record[f"layer {layer}"] = jax.tree.map(lambda leaf, turn=turn: leaf[turn], records)
             if stats:
                 nnx.update(block, nnx.from_flat_state(_with_values(block, stats)))
 

@@ -5,6 +5,7 @@ from flax import nnx
 
 from zoo.config import ResolvedConfig
 from zoo.data.tokenizers import Tokenizer
+from zoo.layers.record import deviations
 from zoo.objectives.masked import score_pairs
 from zoo.objectives.objective import Batch, Constants, Pass, Sums
 from zoo.objectives.task import RowObjective
@@ -26,6 +27,8 @@ class ClassificationObjective(RowObjective):
     def score(self, model: nnx.Module, batch: Batch, constants: Constants, how: Pass) -> tuple[Sums, Sums]:
         """Scores every row's label."""
         scores = self.scores(model, batch, constants, how)
+        if how.record is not None:
+            how.record["logits"] = deviations(scores, self.real(batch))
         loss, right = score_pairs(scores, batch["labels"])
         sums = {"loss": loss, "weight": self.real(batch).sum().astype(jnp.float32), "right": right}
         outputs = {} if how.training else {"real": self.real(batch), "predicted": scores.argmax(axis=1)}

@@ -13,7 +13,7 @@ from zoo.models.head import Prediction
 from zoo.objectives.causal import CausalObjective
 from zoo.objectives.cross_entropy import distilled_cross_entropy
 from zoo.objectives.masked import MaskedObjective
-from zoo.objectives.objective import Batch, Constants, Objective, Pass, Sums, past_the_table
+from zoo.objectives.objective import Batch, Constants, Objective, Pass, Sums, past_the_table, record_logits
 
 
 class Distilled(Objective):
@@ -54,7 +54,7 @@ class Distilled(Objective):
         """Scores the student's tokens and hidden states by the truth and by the teacher."""
         distillation, its = self.config.objective.distillation, jax.lax.stop_gradient(constants["teacher"])
         teacher = nnx.merge(self.its_graph, its["params"], its["stats"])
-        still = how._replace(dropout_key=None, training=False)
+        still = how._replace(dropout_key=None, training=False, record=None)
         hidden, its_hidden = self.hidden(model, batch, how), self.hidden(teacher, batch, still)
         its_prediction = self.predicted(teacher, its_hidden, batch, still) if distillation.kl else None
         losses, sums = self.score_beside(self.predicted(model, hidden, batch, how), its_prediction, batch, constants, how)
@@ -74,6 +74,7 @@ class Distilled(Objective):
             losses, sums = self.score_tokens(prediction, batch, constants, how)
             return losses if distillation.hard == 1 else {"loss": distillation.hard * losses["loss"]}, sums
         targets, weights, counts = self.counted(batch, constants, how)
+        record_logits(prediction, weights, how)
         more = (objective.z_loss, objective.label_smoothing) if how.training else ()
         loss, entropy, divergence = distilled_cross_entropy(
             prediction, teacher, targets, weights, objective.chunk_tokens, distillation.kl, distillation.temperature, distillation.hard,

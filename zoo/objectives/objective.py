@@ -12,9 +12,10 @@ from jaxtyping import Array, Float, Int, Key
 from zoo.config import ResolvedConfig
 from zoo.data.tokenizers import Tokenizer
 from zoo.layers.context import Context
+from zoo.layers.record import TOKENS, deviations, evenly
 from zoo.models.architectures import make_model
 from zoo.models.functional import Params, Stats, statistics_of
-from zoo.models.head import Prediction
+from zoo.models.head import Prediction, logits
 from zoo.objectives.cross_entropy import cross_entropy
 
 Batch = Mapping[str, Int[Array, "B T"]]
@@ -30,11 +31,13 @@ class Pass(NamedTuple):
         training: statistics are those of the batch.
         full: known beforehand: every row is full. So positions are the same for all rows, and what depends on them alone is computed
             once.
+        record: where the layers leave what `zoo.layers.record` sums up; None for nowhere.
     """
 
     dropout_key: Key[Array, ""] | None
     training: bool
     full: bool = False
+    record: dict[str, Any] | None = None
 
 
 class Objective:
@@ -96,6 +99,7 @@ class Objective:
     def score_tokens(self, prediction: Prediction, batch: Batch, constants: Constants, how: Pass) -> tuple[Sums, Sums]:
         """The term "loss" and the sums that go with it, from a prediction of the targets."""
         targets, weights, counts = self.counted(batch, constants, how)
+        record_logits(prediction, weights, how)
         loss, entropy = self.entropy(prediction, targets, weights, constants, how)
         return {"loss": loss}, {"loss": entropy, **counts}
 
@@ -135,6 +139,7 @@ class Objective:
         constants: Constants,
         dropout_key: Key[Array, ""] | None = None,
         training: bool = False,
+        record: dict[str, Any] | None = None,
     ) -> tuple[Sums, tuple[Sums, Stats]]:
         """Scores a batch, or a part of one.
 
@@ -144,6 +149,7 @@ class Objective:
             constants: `self.constants`, on the device; in training with what `drawn` adds.
             dropout_key: None to drop nothing.
             training: statistics are updated, and the loss has all its terms; else its first term is the cross-entropy alone.
+            record: a dict that is filled with what `zoo.layers.record` sums up; None to record nothing.
 
         Returns:
             The terms that training minimises, each summed and not yet divided by its entry in `weights`, and beside them: {"loss":
@@ -152,7 +158,8 @@ class Objective:
             the call.
         """
         model = nnx.merge(graph, params, stats)
-        how = Pass(dropout_key, training, full=training and self.full_rows and self.config.data.rows == "packed")
+        how = Pass(dropout_key, training, full=training and self.full_rows and self.config.data.rows == "packed",
+                   record=record)
         losses, sums = self.score(model, batch, constants, how)
         return losses, (sums | {"tokens": self.read(batch).astype(jnp.float32)}, statistics_of(model) if training else stats)
 
@@ -192,7 +199,16 @@ def context_of(
     how: Pass, positions: Int[Array, "B T"], documents: Int[Array, "B T"] | None = None, causal: bool = True, prefix: int = 0
 ) -> Context:
     """The context of rows whose tokens stand in order."""
-    return Context(positions, documents, causal, in_order=True, dropout_key=how.dropout_key, training=how.training, prefix=prefix)
+    return Context(positions, documents, causal, in_order=True, dropout_key=how.dropout_key, training=how.training, prefix=prefix,
+                   record=how.record)
+
+
+def record_logits(prediction: Prediction, weights: Float[Array, "B T"], how: Pass) -> None:
+    """Records how far the scores of up to `TOKENS` scored tokens, evenly spread over a batch, are from their mean."""
+    if how.record is not None:
+        places = evenly(weights.size, TOKENS)
+        hidden = prediction.hidden.reshape(weights.size, -1)[places]
+        how.record["logits"] = deviations(logits(prediction._replace(hidden=hidden[None]))[0], weights.reshape(-1)[places] > 0)
 
 
 def past_the_table(config: ResolvedConfig, module: nnx.Module, length: int, whose: str = "") -> str | None:

@@ -6,6 +6,7 @@ from flax import nnx
 
 from zoo.config import ResolvedConfig
 from zoo.data.tokenizers import Tokenizer
+from zoo.layers.record import deviations
 from zoo.objectives.objective import Batch, Constants, Pass, Sums
 from zoo.objectives.task import TaskObjective
 
@@ -31,6 +32,8 @@ class TaggingObjective(TaskObjective):
         """Scores every word's tag."""
         scores = self.scores(model, batch, constants, how)
         counted, wanted = batch["labels"] >= 0, jnp.maximum(batch["labels"], 0)
+        if how.record is not None:
+            how.record["logits"] = deviations(scores, counted)
         surprisal = -jnp.take_along_axis(jax.nn.log_softmax(scores), wanted[..., None], axis=-1)[..., 0]
         loss, predicted = jnp.where(counted, surprisal, 0.0).sum(), scores.argmax(axis=-1)
         sums = {"loss": loss, "weight": counted.sum().astype(jnp.float32),

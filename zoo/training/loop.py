@@ -16,6 +16,7 @@ from zoo.data import Dataset
 from zoo.errors import Diverged, Preempted
 from zoo.objectives import Objective
 from zoo.training.checkpoint import Checkpoints
+from zoo.training.dynamics import DynamicsFile
 from zoo.training.metrics import Clock, MetricsFile
 from zoo.training.processes import Agreement
 from zoo.training.step import Program, State
@@ -78,12 +79,14 @@ class Progress:
         tokens: tokens read in all updates so far.
         evaluated: the evaluation due at the current step is done.
         clock: seconds of training.
+        losses: of the last steps before, where it continues a run that watches for spikes.
     """
 
     step: int = 0
     tokens: int = 0
     evaluated: bool = False
     clock: Clock = field(default_factory=Clock)
+    losses: list[float] = field(default_factory=list)
 
 
 def evaluate(
@@ -181,10 +184,12 @@ def train(
     log: Callable[[str], None],
     rows: int,
     translations: Translations | None = None,
+    dynamics: DynamicsFile | None = None,
 ) -> State:
     """Trains from the step in `state` to `training.steps`.
 
-    With `translations` the evaluations where these are due have their scores too.
+    With `translations` the evaluations where these are due have their scores too, with `dynamics` the steps where it is due its
+    statistics, which a program of its own computes just before the step.
 
     The order is a contract: evaluate (parameters as they are) -> save -> take the next batch -> dispatch the step -> handle the
     metrics of the *previous* step. So what is saved at step n is one moment: the state after n updates, the evaluation at n and
@@ -201,18 +206,20 @@ def train(
     batches = dataset.training_batches(start, jax.process_index(), jax.process_count())
     # Shapes that a program was compiled for.
     compiled: set[tuple] = set()
-    pending: tuple[int, dict[str, jax.Array]] | None = None
+    pending: tuple[int, dict[str, jax.Array], dict[str, jax.Array] | None] | None = None
     logged_tokens, logged_seconds = progress.tokens, progress.clock.seconds
 
     def handle_pending() -> None:
         nonlocal pending, logged_tokens, logged_seconds
         if pending is None:
             return
-        number, device_values = pending
+        number, device_values, observed = pending
         pending = None
         values = {name: value.item() for name, value in jax.device_get(device_values).items()}
         progress.tokens += int(values.pop("tokens"))
         finite = values.pop("finite")
+        if dynamics is not None:
+            dynamics.write(number, values["loss"], {} if observed is None else program.dynamics_step.rows(observed))
         if progress.clock.running:
             seconds = progress.clock.seconds
         else:
@@ -232,6 +239,8 @@ def train(
 
     def save(scores: dict[str, float] | None) -> None:
         beside = {"tokens": progress.tokens, "seconds": progress.clock.seconds, "evaluated": progress.evaluated}
+        if dynamics is not None and dynamics.every:
+            beside["losses"] = dynamics.losses
         checkpoints.save(step, state, beside, scores)
 
     try:
@@ -262,17 +271,20 @@ def train(
             if pending is None and step > start:
                 progress.clock.start()
             batch = next(batches)
-            if (shape := tuple(array.shape for array in batch.values())) not in compiled:
+            observe = dynamics is not None and dynamics.due(step + 1)
+            if (shape := (observe, *(array.shape for array in batch.values()))) not in compiled:
                 # The clock does not run while a program is compiled, as at the start.
                 handle_pending()
                 progress.clock.stop()
-                compiled.add(shape)
+                # With the program that observes, the other one is compiled too.
+                compiled |= {shape, (False, *shape[1:])}
             batch = program.put_batch(batch)
             progress.evaluated = False
+            observed = program.dynamics_step(state, batch, constants) if observe else None
             state, device_values = program.train_step(state, batch, constants)
             handle_pending()
             progress.step = step = step + 1
-            pending = (step, device_values)
+            pending = (step, device_values, observed)
             checkpoints.poll()
     finally:
         batches.close()

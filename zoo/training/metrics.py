@@ -3,8 +3,26 @@
 import json
 import math
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+
+
+def keep_lines(path: Path, wanted: Callable[[dict[str, Any]], bool]) -> None:
+    """Leaves in a file of JSON lines, if there is one, those objects with a step that are wanted; a torn line is none."""
+    if not path.exists():
+        return
+    kept = []
+    for line in path.read_bytes().split(b"\n"):
+        try:
+            values = json.loads(line)
+        except ValueError:
+            continue
+        if isinstance(values, dict) and isinstance(values.get("step"), int) and wanted(values):
+            kept.append(line)
+    temporary = path.with_suffix(".jsonl.tmp")
+    temporary.write_bytes(b"".join(line + b"\n" for line in kept))
+    temporary.replace(path)
 
 
 class MetricsFile:
@@ -17,21 +35,10 @@ class MetricsFile:
     """
 
     def __init__(self, path: Path, step: int, evaluated: bool):
-        kept = []
-        if path.exists():
-            for line in path.read_bytes().split(b"\n"):
-                try:
-                    values = json.loads(line)
-                except ValueError:
-                    continue
-                if not isinstance(values, dict) or not isinstance(values.get("step"), int):
-                    continue
-                late = values["step"] > step or (values["step"] == step and not evaluated and "eval/loss" in values)
-                if not late:
-                    kept.append(line)
-            temporary = path.with_suffix(".jsonl.tmp")
-            temporary.write_bytes(b"".join(line + b"\n" for line in kept))
-            temporary.replace(path)
+        def before(values: dict[str, Any]) -> bool:
+            return values["step"] < step or (values["step"] == step and (evaluated or "eval/loss" not in values))
+
+        keep_lines(path, before)
         self._file = path.open("a", encoding="utf-8")
 
     def write(self, step: int, tokens: int, seconds: float, values: dict[str, float]) -> None:

@@ -30,6 +30,7 @@ from zoo.errors import ConfigError, Diverged, Preempted, ZooError
 from zoo.files import cache_directory, read_json, write_json
 from zoo.objectives import make_objective
 from zoo.training.checkpoint import Checkpoints
+from zoo.training.dynamics import DynamicsFile
 from zoo.training.features import with_features
 from zoo.training.loop import Progress, StopSignal, train
 from zoo.training.mesh import make_mesh, rows_per_device_group
@@ -227,13 +228,15 @@ def run(config: ml_collections.ConfigDict, workdir: Path, log: Callable[[str], N
             rows = rows_per_device_group(mesh)
             dataset = with_features(program, dataset, state, program.constants(resolved.seed), rows, log)
             metrics = MetricsFile(records / "metrics.jsonl", status["step"], progress.evaluated)
+            dynamics = DynamicsFile(records / "dynamics.jsonl", status["step"], resolved.training.dynamics_every, progress.losses)
             log("compiling ...")
             with StopSignal() as stop:  # Until the last save is on disk: a repeated signal must not cut it off.
                 try:
                     state = train(resolved, objective, program, dataset, state, progress, checkpoints, metrics, stop, log, rows,
-                                  translations)
+                                  translations, dynamics)
                 finally:
                     metrics.close()
+                    dynamics.close()
                     checkpoints.close()
             status |= {"state": "done", "step": int(state["step"]), "parameters_sha256": parameters_sha256(state["params"])}
             write_json(status_file, status)
@@ -353,7 +356,8 @@ def start(
     if restored is not None:
         state, beside = restored
         log(f"continuing from step {int(state['step'])} of {config.training.steps}")
-        return state, Progress(int(state["step"]), beside["tokens"], beside["evaluated"], Clock(beside["seconds"])), None
+        return state, Progress(int(state["step"]), beside["tokens"], beside["evaluated"], Clock(beside["seconds"]),
+                               beside.get("losses", [])), None
     state = program.initial_state(config.seed)
     if not (folder := config.training.start_from):
         return state, Progress(), None

@@ -17,6 +17,7 @@ from zoo.config import ResolvedConfig, flatten
 from zoo.models.functional import Params, Stats, initialise, initialise_statistics, logical_axes, refresh, split, unrolled_ndim
 from zoo.objectives import Objective
 from zoo.objectives.objective import Pass, sum_of_means
+from zoo.training.dynamics import DynamicsStep, Statistics, statistics
 from zoo.training.freezing import held, only_trained, trained_parts
 from zoo.training.mesh import batch_sharding, parameter_shardings, replicated
 from zoo.training.optimizer import make_optimizer, make_schedule
@@ -39,6 +40,8 @@ class Program:
         constants: (seed) -> arguments that stay the same for a whole run, the values of a teacher among them.
         put_batch: host batch -> batch on the devices.
         features: (params, stats, batch, constants) -> what the head of a task reads of each row; None unless it alone is trained.
+        dynamics_step: (State, batch, constants) -> statistics of the update that `train_step` would make, for its `rows`; a program of
+            its own that changes nothing, so that what it computes cannot change how the update is computed.
     """
 
     abstract_state: State
@@ -49,6 +52,7 @@ class Program:
     constants: Any
     put_batch: Any
     features: Any = None
+    dynamics_step: Any = None
 
 
 def make_program(config: ResolvedConfig, objective: Objective, mesh: Mesh) -> Program:
@@ -88,8 +92,8 @@ def make_program(config: ResolvedConfig, objective: Objective, mesh: Mesh) -> Pr
     }
     abstract = jax.tree.map(lambda x, s: jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=s), abstract, state_shardings)
 
-    @partial(jax.jit, donate_argnums=0, in_shardings=(state_shardings, rows, fixed), out_shardings=(state_shardings, whole))
-    def train_step(state: State, batch: dict[str, Array], constants: dict[str, Array]) -> tuple[State, dict[str, Array]]:
+    def gradient_of(state: State, batch: dict[str, Array], constants: dict[str, Array], recording: bool = False):
+        """What `accumulate` returns of a whole batch; recording, the sums stand beside those that the layers left."""
         key = jax.random.fold_in(jax.random.key(constants["seed"]), state["step"]) if drops(config) else None
         weights = objective.weights(batch)
         constants = {**constants, **objective.drawn(constants["seed"], state["step"])}
@@ -97,14 +101,22 @@ def make_program(config: ResolvedConfig, objective: Objective, mesh: Mesh) -> Pr
 
         def loss_of(params, stats, part, index):
             part_key = None if key is None else jax.random.fold_in(key, index)
-            losses, rest = objective.sums(graph, held(params, trained), stats, part, constants, part_key, training=True)
-            return sum_of_means(losses, weights), rest
+            record = {} if recording else None
+            losses, (sums, stats) = objective.sums(
+                graph, held(params, trained), stats, part, constants, part_key, training=True, record=record)
+            return sum_of_means(losses, weights), ((sums, record) if recording else sums, stats)
 
-        loss, sums, stats, gradient = accumulate(
-            loss_of, state["params"], current, batch, config.training.accumulation_steps)
-        norm = optax.global_norm(gradient)
+        return accumulate(loss_of, state["params"], current, batch, config.training.accumulation_steps)
+
+    def updates_of(state: State, gradient: Params):
         updates, optimizer_state = optimizer.update(gradient, state["optimizer"], state["params"])
-        updates = only_trained(updates, trained)
+        return only_trained(updates, trained), optimizer_state
+
+    @partial(jax.jit, donate_argnums=0, in_shardings=(state_shardings, rows, fixed), out_shardings=(state_shardings, whole))
+    def train_step(state: State, batch: dict[str, Array], constants: dict[str, Array]) -> tuple[State, dict[str, Array]]:
+        loss, sums, stats, gradient = gradient_of(state, batch, constants)
+        norm = optax.global_norm(gradient)
+        updates, optimizer_state = updates_of(state, gradient)
         new = {
             "step": state["step"] + 1,
             "params": optax.apply_updates(state["params"], updates),
@@ -118,6 +130,10 @@ def make_program(config: ResolvedConfig, objective: Objective, mesh: Mesh) -> Pr
         metrics = {**means, "gradient_norm": norm, "learning_rate": jnp.asarray(schedule(state["step"]), jnp.float32),
                    "tokens": sums["tokens"], "finite": finite}
         return new, metrics
+
+    def observed(state: State, batch: dict[str, Array], constants: dict[str, Array]) -> Statistics:
+        _, (_, record), _, gradient = gradient_of(state, batch, constants, recording=True)
+        return statistics(objective.model, record, state["params"], gradient, updates_of(state, gradient)[0])
 
     @partial(jax.jit, in_shardings=(shardings, whole, rows, fixed), out_shardings=whole)
     def eval_step(
@@ -140,6 +156,7 @@ def make_program(config: ResolvedConfig, objective: Objective, mesh: Mesh) -> Pr
         constants=constants,
         put_batch=lambda batch: jax.tree.map(lambda x: jax.make_array_from_process_local_data(rows, x), batch),
         features=features if frozen else None,
+        dynamics_step=DynamicsStep(observed, in_shardings=(state_shardings, rows, fixed), out_shardings=whole),
     )
 
 

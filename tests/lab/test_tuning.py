@@ -1,0 +1,176 @@
+"""Each arm's own value of a number: what the grid may be, what it comes to, and the sweeps that `zoo run` makes of it."""
+
+import json
+import math
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from zoo import config
+from zoo.errors import ConfigError
+from zoo.lab import plan, pool, tuning
+from zoo.lab.experiment import levels
+from zoo.lab.results import load_sweep
+from zoo.lab.tuning import Tune
+
+fake = config.import_file(Path(__file__).parent / "fake_run.py", "helper")
+RATE = "optimizer.learning_rate"
+GRID = (0.001, 0.003, 0.01)
+PRE, POST = "norm=pre,warm-up=0", "norm=post,warm-up=0"
+
+
+def experiment(**changes):
+    return fake.experiment(**{"factors": {"norm": levels("model.norm.placement", "pre", "post"),
+                                          "warm-up": levels("schedule.warmup_steps", 0)}, "tune": Tune(RATE, GRID), **changes})
+
+
+@pytest.mark.parametrize(("tune", "text"), [
+    (Tune("optimizer.learning_rat", GRID), "unknown field optimizer.learning_rat (did you mean"),
+    (Tune("model.norm.kind", GRID), "is not a number"),
+    (Tune("seed", (1, 2)), "is not a number"),
+    (Tune("schedule.warmup_steps", (1, 2)), 'varied by the factor "warm-up"'),
+    (Tune(RATE, (0.1,)), "two values or more"),
+    (Tune(RATE, (0.1, 0.1)), "each once"),
+    (Tune(RATE, ("fast", 0.1)), "not all numbers"),
+    (Tune(RATE, GRID, ()), "at least one seed"),
+    (Tune(RATE, GRID, (-1,)), "seed -1"),
+    (Tune(RATE, GRID, (5, 1)), "seed 1 would choose and decide"),
+])
+def test_a_grid_that_cannot_be_is_refused(tune, text):
+    with pytest.raises(ConfigError, match=text.replace("(", r"\(")):
+        experiment(tune=tune)
+
+
+def test_the_search_has_every_arm_with_every_value_and_other_seeds():
+    searching = tuning.search(experiment())
+    assert list(searching.factors) == ["norm", "warm-up", "learning_rate"]
+    assert [level[RATE] for level in searching.factors["learning_rate"].values()] == list(GRID)
+    assert (searching.seeds, searching.contrasts, searching.claim) == ((1000,), (), None)
+    taken = experiment(factors={"learning_rate": levels("model.norm.placement", "pre", "post")}, contrasts=())
+    assert list(tuning.search(taken).factors) == ["learning_rate", RATE]
+
+
+@pytest.fixture
+def zoo(tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(plan, "_cost", fake.cost)
+    monkeypatch.setattr(pool, "command", pool.command)
+    monkeypatch.setattr(pool, "POLL_SECONDS", 0.01)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("COLUMNS", "200")
+    Path("norms.py").write_text(fake.EXPERIMENT_FILE)
+
+    def call(*arguments, losses=None, behaviours=None):
+        monkeypatch.setenv("FAKE_LOSSES", json.dumps(losses or {}))
+        monkeypatch.setenv("FAKE_RUNS", json.dumps(behaviours or {}))
+        try:
+            code = fake.zoo(["run", "norms.py", *arguments])
+        except SystemExit as error:
+            code = error.code
+        out, err = capsys.readouterr()
+        return code, out, err
+
+    return call
+
+
+# At 0.01 pre-norm is best; post-norm is at 0.003, where its two seeds disagree but their mean is the lowest.
+LOSSES = {f"norm={norm},warm-up={warmup},learning_rate={rate}-seed{seed}": loss
+          for norm, by_rate in {"pre": {0.001: (2.5, 2.5), 0.003: (2.2, 2.2), 0.01: (2.0, 2.0)},
+                                "post": {0.001: (2.6, 2.6), 0.003: (2.0, 2.8), 0.01: (9.0, 9.0)}}.items()
+          for rate, pair in by_rate.items() for seed, loss in zip((1000, 1001), pair, strict=True) for warmup in (0, 10)}
+FLAGS = ("--tune", f"{RATE}=0.01,0.001,3e-3", "--tune-seeds", "2", "--jobs", "4")
+
+
+def rate_of(folder):
+    return json.loads((Path("runs/norms") / folder / "config.json").read_text())["optimizer"]["learning_rate"]
+
+
+def test_each_arm_trains_at_its_best_rate_on_seeds_that_did_not_choose_it(zoo):
+    code, out, err = zoo(*FLAGS, losses=LOSSES)
+    assert (code, err) == (0, "")
+    tried = load_sweep("runs/norms/tuning")
+    assert sorted({run.seed for run in tried.runs}) == [1000, 1001]
+    assert len(tried.runs) == 4 * 3 * 2
+    main = load_sweep("runs/norms")
+    assert {run.seed for run in main.runs} == {0, 1}
+    assert [rate_of(f"{arm}-seed{seed}") for arm in (PRE, POST) for seed in (0, 1)] == [0.01, 0.01, 0.003, 0.003]
+    record = json.loads(Path("runs/norms/experiment.json").read_text())["tuning"]
+    assert record["chosen"] == {PRE: 0.01, "norm=pre,warm-up=10": 0.01, POST: 0.003, "norm=post,warm-up=10": 0.003}
+    assert (record["field"], record["values"], record["seeds"]) == (RATE, list(GRID), [1000, 1001])
+    # Post-norm's lies inside the grid, pre-norm's at its edge.
+    edge = next(line for line in main.warnings if "at its edge" in line)
+    assert f"0.01 in {PRE}" in edge
+    assert POST not in edge
+    code, out, _ = zoo(*FLAGS)
+    assert code == 0
+    assert "24 of 24 runs were done already" in out
+    assert "8 of 8 runs were done already" in out
+
+
+def test_a_run_that_diverges_is_never_the_best(zoo):
+    losses = {name: 3.0 for name in LOSSES}
+    losses |= {f"{PRE},learning_rate={rate}-seed1000": loss for rate, loss in zip(GRID, (1.5, 1.0, 1.6), strict=True)}
+    code, _, _ = zoo("--tune", f"{RATE}=0.001,0.003,0.01", "--jobs", "4", losses=losses,
+                     behaviours={f"{PRE},learning_rate=0.003-seed1000": ["diverge"]})
+    assert code == 0
+    assert rate_of(f"{PRE}-seed0") == 0.001
+
+
+def test_of_scores_the_highest_is_the_best(zoo):
+    zoo(*FLAGS, losses=LOSSES)
+    found = tuning.choices(experiment(), load_sweep("runs/norms/tuning"))
+    assert found[PRE].value == 0.01
+    assert [one.mean for one in found[PRE].tried] == [2.5, 2.2, 2.0]
+    assert tuning._best(list(found[PRE].tried), True).value == 0.001
+
+
+def test_nothing_is_decided_on_a_search_with_holes(zoo):
+    code, out, _ = zoo(*FLAGS, losses=LOSSES, behaviours={f"{POST},learning_rate=0.01-seed1001": ["fail"]})
+    assert code == 1
+    assert "the disk is full" in out
+    assert not Path("runs/norms/experiment.json").exists()
+    with pytest.raises(ConfigError, match=r"learning_rate=0\.01-seed1001: failed, without eval/loss"):
+        tuning.choices(experiment(), load_sweep("runs/norms/tuning"))
+    assert zoo(*FLAGS, losses=LOSSES)[0] == 0
+    assert rate_of(f"{POST}-seed0") == 0.003
+
+
+def test_all_at_once_and_nothing_written(zoo):
+    code, out, err = zoo(*FLAGS, "--dry-run")
+    assert (code, err) == (0, "")
+    assert "24 of 24 runs would run" in out
+    assert "8 of 8 runs would run" in out
+    assert not Path("runs").exists()
+    for flags, text in [(("--tune", "learning_rate"), "expected FIELD=VALUE"), (("--tune-seeds", "2"), "goes with --tune"),
+                        (("--tune", f"{RATE}=1e-3,fast"), "not all numbers"),
+                        (("--tune", f"{RATE}=1e-3,2e-3", "--tune-seeds", "0,7"), "seed 0"),
+                        (("--tune", f"{RATE}=1e-3,2e-3", "--tune-seeds", "7,", "--until-decided"), "seed 7"),
+                        (("--tune", f"{RATE}=1e-3,-1"), RATE)]:
+        code, _, err = zoo(*flags)
+        assert code == 2, flags
+        assert text in err
+        assert not Path("runs").exists()
+
+
+def test_fresh_moves_the_search_too(zoo):
+    zoo(*FLAGS, losses=LOSSES)
+    code, out, _ = zoo(*FLAGS, "--fresh", losses={**LOSSES, f"{PRE},learning_rate=0.003-seed1000": 0.0})
+    assert code == 0
+    assert "the earlier sweep is in runs/norms.1" in out
+    assert (rate_of(f"{PRE}-seed0"), rate_of(f"../norms.1/{PRE}-seed0")) == (0.003, 0.01)
+
+
+def test_other_rates_are_another_sweep(zoo):
+    zoo(*FLAGS, losses=LOSSES)
+    code, _, err = zoo("--jobs", "4")
+    assert code == 2
+    assert f"{RATE}=0.01 there and 0.001 here" in err
+    assert math.isclose(rate_of(f"{PRE}-seed0"), 0.01)
+
+
+def test_a_chosen_value_belongs_to_one_arm(monkeypatch):
+    monkeypatch.setattr(plan, "_cost", fake.cost)
+    made = plan.expand(replace(experiment(), chosen={POST: {RATE: 0.003}}))
+    assert {arm.name: arm.config.optimizer.learning_rate for arm in made.arms} == {PRE: 0.001, POST: 0.003}
+    assert {arm.name: arm.overrides.get(RATE) for arm in made.arms} == {PRE: None, POST: 0.003}
+    assert made.runs[0].folder == f"{PRE}-seed0"

@@ -1,0 +1,34 @@
+"""`zoo results`: tables and pictures of finished sweeps, and the page over all of them."""
+
+import argparse
+from pathlib import Path
+
+DESCRIPTION = """Writes the tables (CSV) and pictures of finished sweeps into a folder for each, without their run folders, and a page over
+everything that is there. Without a sweep the page alone is written again."""
+EPILOG = """examples:
+  zoo results runs/norm_placement runs/feedforward
+  zoo results"""
+
+
+def add_parser(subparsers: argparse._SubParsersAction) -> None:
+    """Registers the subcommand."""
+    parser = subparsers.add_parser("results", help="keep what sweeps came to, and write a page over it", description=DESCRIPTION,
+                                   epilog=EPILOG, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("sweeps", metavar="DIR", nargs="*", help="folders of sweeps")
+    parser.add_argument("--output", metavar="DIR", type=Path, default=Path("docs/results"), help="where they go (default: %(default)s)")
+    parser.add_argument("--tests", metavar="DIR", type=Path, default=Path("tests/claims"),
+                        help="tests of exact claims, which the page lists (default: %(default)s)")
+    parser.set_defaults(handler=run)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Writes them; prints what was written."""
+    from zoo.lab.published import publish
+    from zoo.lab.results import load_sweep
+    from zoo.lab.results_page import build
+
+    # All are read before anything is written.
+    for sweep in [load_sweep(folder) for folder in args.sweeps]:
+        print(publish(sweep, args.output))
+    print(build(args.output, args.tests if args.tests.is_dir() else None))
+    return 0

@@ -1,0 +1,119 @@
+"""One page over what sweeps came to, made of the files that `zoo.lab.published` wrote, so that it can be made again from them alone."""
+
+import json
+import math
+import os
+import re
+from pathlib import Path
+from typing import Any
+
+from zoo.errors import ConfigError
+from zoo.files import read_json, write_atomic
+from zoo.lab.formatting import plus_minus
+
+
+def build(output: Path, tests: Path | None = None) -> Path:
+    """Writes `output`/README.md over everything that is published there, and returns its path.
+
+    Args:
+        output: the folder that `publish` wrote to; other Markdown files in it are listed by their titles.
+        tests: folder of the tests of exact claims, which are listed too; a function `test_a4_...` is of the claim A4.
+
+    Raises:
+        ConfigError: there is no such folder, or a result in it cannot be read.
+    """
+    if not output.is_dir():
+        raise ConfigError(f"{output}: there is no such folder")
+    results, problems = [], []
+    for path in sorted(output.glob("*/result.json")):
+        try:
+            results.append((path.parent.name, read_json(path)))
+            results[-1][1]["verdict"], results[-1][1]["arms"], results[-1][1]["paragraph"]
+        except (OSError, ValueError, KeyError, TypeError) as error:
+            problems.append(f"{path}: not readable as a result ({type(error).__name__}: {error})")
+    if problems:
+        raise ConfigError(problems)
+    results.sort(key=lambda found: _order((found[1].get("claim") or {}).get("id") or "~"))
+    page = output / "README.md"
+    write_atomic(page, "\n".join([*_head(results), *_other(output), *_exact(output, tests),
+                                  *(line for name, result in results for line in _section(name, result))]))
+    return page
+
+
+def _order(claim: str) -> tuple[str, int]:
+    """N2 comes before N10."""
+    found = re.match(r"([A-Z]+)(\d+)", claim)
+    return (found[1], int(found[2])) if found else (claim, 0)
+
+
+def _head(results: list[tuple[str, dict[str, Any]]]) -> list[str]:
+    lines = ["# Results", "", "Written by `zoo results` from the tables in these folders. What is stated beforehand stands in the "
+             "experiment files;", "how it is judged, in [comparisons.md](../comparisons.md).", "",
+             "| claim | verdict | found | size |", "| --- | --- | --- | --- |"]
+    for name, result in results:
+        claim = result.get("claim") or {}
+        text = f"{claim.get('id', '')} {claim.get('statement') or result['question']}".strip()
+        found = result["paragraph"].split(": ", 1)[-1]
+        lines.append(f"| [{_cell(text)}](#{_anchor(name)}) | **{result['verdict']}** | {_cell(found)} | {result['size']}, "
+                     f"{len(result['seeds'])} seeds |")
+    return [*lines, ""]
+
+
+def _cell(text: str) -> str:
+    return text.replace("|", "\\|").replace("\n", " ")
+
+
+def _anchor(name: str) -> str:
+    return re.sub(r"[^a-z0-9_ -]", "", name.lower()).replace(" ", "-")
+
+
+def _other(output: Path) -> list[str]:
+    """Pages that people wrote."""
+    lines = []
+    for path in sorted(output.glob("*.md")):
+        if path.name != "README.md" and (title := path.read_text(encoding="utf-8").partition("\n")[0].lstrip("# ").strip()):
+            lines.append(f"* [{title}]({path.name})")
+    return ["Other runs, written up by hand:", "", *lines, ""] if lines else []
+
+
+def _exact(output: Path, tests: Path | None) -> list[str]:
+    """Claims that hold or do not, each with its tests."""
+    found: dict[str, list[str]] = {}
+    for path in sorted(tests.glob("test_*.py")) if tests else []:
+        for line in path.read_text(encoding="utf-8").splitlines():
+            if match := re.match(r"def test_([a-z])(\d+)_(\w+)\(", line):
+                link = Path(os.path.relpath(path, output)).as_posix()
+                found.setdefault(f"{match[1].upper()}{match[2]}", []).append(f"[{match[3].replace('_', ' ')}]({link})")
+    if not found:
+        return []
+    rows = [f"| {claim} | {'; '.join(links)} |" for claim, links in sorted(found.items(), key=lambda item: _order(item[0]))]
+    return ["Claims that are exact need no training: they are tests.", "", "| claim | tests |", "| --- | --- |", *rows, ""]
+
+
+def _section(name: str, result: dict[str, Any]) -> list[str]:
+    claim = result.get("claim") or {}
+    lines = [f"## {name}", "", result["question"], ""]
+    if claim:
+        lines += [f"Claim {claim.get('id')}: {claim.get('statement')} ({claim.get('source')}).", ""]
+    lines += [f"> {result['paragraph']}", ""]
+    lines += [f"Expected beforehand: {'; '.join(result['expected'])}.", ""] if result["expected"] else []
+    tuned = (result.get("tuning") or {}).get("field")
+    header = ["arm", "parameters", *([tuned] if tuned else []), f"{result['metric']}{result['unit'].replace(' ', ', ', 1)}"]
+    lines += [f"| {' | '.join(header)} |", f"|{' --- |' * len(header)}"]
+    for arm in result["arms"]:
+        parameters = f"{arm['parameters']:,}" if isinstance(arm["parameters"], int) else ""
+        value = plus_minus(arm["mean"], arm["sd"] if arm["sd"] is not None else math.nan) if arm["mean"] is not None else "not finite"
+        lines.append(f"| {_cell(arm['name'])} | {parameters} | " + (f"{arm['overrides'].get(tuned):g} | " if tuned else "") + f"{value} |")
+    lines.append("")
+    lines += [f"![{picture.removesuffix('.png').replace('_', ' ')} of {name}]({name}/{picture})" for picture in result["pictures"]]
+    lines.append("")
+    lines += [f"Tables: {', '.join(f'[{file}]({name}/{file})' for file in result['tables'])}. Again: "
+              f"`zoo run experiments/{name.removesuffix('-' + result['size'])}.py"
+              f"{'' if name == name.removesuffix('-' + result['size']) else ':' + result['size']}`"
+              + (f", on {_device(result['device'])}" if result.get("device") else "") + ".", ""]
+    lines += [*(f"* {warning}" for warning in result["warnings"]), ""] if result["warnings"] else []
+    return lines
+
+
+def _device(device: Any) -> str:
+    return device if isinstance(device, str) else json.dumps(device)
