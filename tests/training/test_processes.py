@@ -20,7 +20,7 @@ from zoo.training.loop import StopSignal
 from zoo.training.processes import from_flags
 from zoo.training.run import run
 
-STEPS = {"training__checkpoint_every": 0, "training__eval_every": 0, "training__log_every": 5}
+STEPS = {"training__checkpoint_every": 0, "training__eval_every": 0, "training__log_every": 5, "training__dynamics_every": 50}
 
 
 def start(tmp_path, name, config):
