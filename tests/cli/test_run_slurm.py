@@ -262,3 +262,23 @@ def test_status_is_light():
     program = "import sys, zoo.cli.status, zoo.lab.standing; print([name for name in ('jax', 'rich', 'scipy') if name in sys.modules])"
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True, cwd=Path(__file__).parents[2])
     assert done.stdout.strip() == "[]"
+
+
+def test_what_is_tuned_comes_first_and_the_arms_with_the_next_command(zoo, cluster, tmp_path):
+    arguments = ("run", "norms.py", "--slurm", "--tune", "optimizer.learning_rate=0.001,0.002")
+    code, out, err = zoo(*arguments)
+    assert (code, err) == (0, "")
+    assert "once these are done, the same command submits the arms, each with its best value" in out
+    assert [folder for folder, _ in cluster.calls()] == [str(tmp_path / "runs/norms/tuning")]
+    trials = tmp_path / "runs/norms/tuning"
+    cluster.queue("100_0|PENDING|None")
+    assert zoo(*arguments, "--fresh")[0] == 2
+    assert trials.exists()
+    cluster.queue()
+    for config_file in trials.glob("*/config.json"):
+        status(config_file.parent, state="done", step=40)
+        (config_file.parent / "metrics.jsonl").write_text('{"step": 40, "eval/loss": 2.0}\n')
+    code, out, err = zoo(*arguments)
+    assert (code, err) == (0, "")
+    assert [folder for folder, _ in cluster.calls()[1:]] == [str(tmp_path / "runs/norms")]
+    assert "submitted: 8 runs as jobs 101" in out

@@ -95,6 +95,8 @@ def _tuned(args: argparse.Namespace, experiment, folder: Path, most: int):
     expand(dataclasses.replace(experiment, seeds=with_seeds(experiment.seeds, most)))
     searching = tuning.search(experiment)
     if args.fresh and not args.dry_run:
+        for inside in (folder, folder / tuning.FOLDER):
+            launching.check_queue(args, inside)
         _set_aside(folder, _console())
         args.fresh = False
     code = _once(args, searching, folder / tuning.FOLDER)

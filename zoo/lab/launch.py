@@ -16,7 +16,7 @@ class Launched:
     Attributes:
         ends: how runs ended, by folder; empty where they only wait in a queue.
         stopped: a signal asked for the end before all runs had ended.
-        queued: jobs that will run them, in words, one line each; empty where nothing is left to wait for.
+        queued: numbers of the jobs that were put into a queue for them.
     """
 
     ends: dict[str, State] = field(default_factory=dict)

@@ -196,9 +196,9 @@ class Slurm:
         """
         del lock  # What is in the queue is known from its record.
         tasks = {run: job.task for run, job in self._before.items()}
-        (folder / FOLDER).mkdir(exist_ok=True)
-        queued = []
+        queued: list[str] = []
         for number, array in enumerate(self._arrays(runs), _next_number(folder)):
+            (folder / FOLDER).mkdir(exist_ok=True)
             for run in array.runs:
                 write_config(folder, run)
             path = folder / FOLDER / f"{number}.sh"
