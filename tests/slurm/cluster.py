@@ -97,7 +97,7 @@ class Cluster:
         """The output of a command that finds this cluster."""
         return subprocess.run(command, env=self.environment, capture_output=True, text=True, check=check, **options).stdout
 
-    def until(self, condition, seconds: float = 120) -> None:
+    def until(self, condition, seconds: float = 280) -> None:
         """Waits until a condition holds.
 
         Raises:

@@ -43,7 +43,7 @@ def start(tmp_path, name, config):
 
 def finish(started):
     try:
-        return [process.wait(150) for process in started]
+        return [process.wait(280) for process in started]
     finally:
         for process in started:
             process.kill()
@@ -56,7 +56,7 @@ def test_two_processes_train_what_one_trains(tmp_path):
     config = small(training__steps=200, **STEPS)
     together = start(tmp_path, "two", config)
     metrics = tmp_path / "two/metrics.jsonl"
-    deadline = time.monotonic() + 120
+    deadline = time.monotonic() + 200
     while not metrics.exists() and time.monotonic() < deadline:
         time.sleep(0.02)
     # To the one that does not write, while it compiles: later it may be too late.
