@@ -11,6 +11,7 @@ from zoo.errors import ConfigError, did_you_mean
 # Subcommand -> the module that adds it; a module is imported only when its subcommand is asked for, so that `--help` is quick.
 SUBCOMMANDS = {
     "run": ("zoo.cli.run", "run an experiment: every arm, every seed, then the report"),
+    "status": ("zoo.cli.status", "where every run of a sweep stands"),
     "report": ("zoo.cli.report", "write the report of a sweep"),
     "results": ("zoo.cli.results", "keep what sweeps came to, and write a page over it"),
     "compare": ("zoo.cli.report", "compare any runs on one page"),

@@ -1,10 +1,11 @@
-"""`zoo run`: every arm of an experiment with every seed, on this machine, and the report."""
+"""`zoo run`: every arm of an experiment with every seed, on this machine or on a cluster, and the report."""
 
 import argparse
 import dataclasses
 import os
 from pathlib import Path
 
+from zoo.cli import launching
 from zoo.errors import ConfigError, Preempted
 
 DESCRIPTION = """Runs an experiment: what it prepares, then every combination of its factors with every seed, each as a process of its
@@ -15,10 +16,12 @@ EPILOG = """examples:
   zoo run experiments/norm_placement.py:full --jobs 4
   zoo run experiments/norm_placement.py --until-decided --most-seeds 8
   zoo run experiments/norm_placement.py --tune optimizer.learning_rate=1e-3,3e-3,1e-2
+  zoo run experiments/norm_placement.py:full --slurm --partition gpu --gpus-per-node 4 --time 4:00:00 --dry-run
   zoo run --config=configs/llama.py:tiny --vary model.norm.kind=rmsnorm,layernorm --seeds 3
 
 Ctrl-C asks the runs under way to save and ends; a second Ctrl-C kills them.
-exit codes: 0 all runs ended, 1 a run failed, 2 bad experiment or flags, 75 stopped by a signal, everything saved"""
+exit codes: 0 all runs ended, 1 a run failed, 2 bad experiment or flags, 75 stopped by a signal, everything saved;
+with --slurm 0 as soon as the jobs are in the queue"""
 
 
 def add_parser(subparsers: argparse._SubParsersAction) -> None:
@@ -30,7 +33,7 @@ def add_parser(subparsers: argparse._SubParsersAction) -> None:
     parser.add_argument("--vary", metavar="PATH=A,B,...", action="append", default=[],
                         help="with --config: a field and its values; again for a second field")
     parser.add_argument("--name", help="with --config: name of the sweep (default: from the config file and the fields)")
-    parser.add_argument("--jobs", metavar="N", type=_positive, default=1, help="runs at once (default: %(default)s)")
+    parser.add_argument("--jobs", metavar="N", type=_positive, help="runs at once (default: 1; with --slurm as many as there is room for)")
     parser.add_argument("--seeds", metavar="N|A,B,...", type=_seeds, help="number of seeds from 0 on, or a list (\"7,\": seed 7)")
     parser.add_argument("--allow", metavar="WHAT,...", default="",
                         help="what arms may differ in besides what varies: tokens, parameters, flops, levels, text, rows, tokenizer")
@@ -50,11 +53,13 @@ def add_parser(subparsers: argparse._SubParsersAction) -> None:
     parser.add_argument("--dry-run", action="store_true", help="check everything, show what would run, write nothing")
     parser.add_argument("--set", metavar="PATH=VALUE", dest="changes", action="append", default=[],
                         help="change a field of the base config, for all arms, not for what is prepared; --config.PATH=VALUE is the same")
+    launching.add_options(parser, _positive)
     parser.set_defaults(handler=run, takes_overrides=True)
 
 
 def run(args: argparse.Namespace) -> int:
     """Plans, runs and reports; returns the exit code."""
+    launching.check(args)
     experiment = _experiment(args)
     folder = args.output or Path("runs") / experiment.name
     if args.most_seeds and not args.until_decided:
@@ -62,7 +67,7 @@ def run(args: argparse.Namespace) -> int:
     design = _looks(args, experiment, folder) if args.until_decided else None
     if experiment.tune:
         code, experiment = _tuned(args, experiment, folder, max(design.levels) if design else 0)
-        if code:
+        if code or experiment is None:
             return code
     return _until_decided(args, experiment, folder, design) if design else _once(args, experiment, folder)
 
@@ -80,7 +85,7 @@ def _tuned(args: argparse.Namespace, experiment, folder: Path, most: int):
     """Finds each arm's value of what is tuned: (exit code, the experiment with these values).
 
     The arms are checked before, with the base's value. A dry run shows what would be tried, and goes on with the base's value where that
-    was not done yet.
+    was not done yet. There is no experiment while the trials are still in a queue.
     """
     from zoo.lab import tuning
     from zoo.lab.looks import with_seeds
@@ -90,6 +95,8 @@ def _tuned(args: argparse.Namespace, experiment, folder: Path, most: int):
     expand(dataclasses.replace(experiment, seeds=with_seeds(experiment.seeds, most)))
     searching = tuning.search(experiment)
     if args.fresh and not args.dry_run:
+        for inside in (folder, folder / tuning.FOLDER):
+            launching.check_queue(args, inside)
         _set_aside(folder, _console())
         args.fresh = False
     code = _once(args, searching, folder / tuning.FOLDER)
@@ -100,6 +107,9 @@ def _tuned(args: argparse.Namespace, experiment, folder: Path, most: int):
     except ConfigError:
         if args.dry_run:
             return 0, experiment
+        if args.slurm:
+            _say(_console(), "once these are done, the same command submits the arms, each with its best value")
+            return 0, None
         raise
     return 0, tuning.tuned(experiment, found)
 
@@ -144,8 +154,15 @@ def _once(args: argparse.Namespace, experiment, folder: Path) -> int:
     states = {run.folder: read_state(folder / run.folder) if again else State("new") for run in plan.in_order}
     show_plan(console, plan, states)
     _show_detectable(console, plan, folder if again else None)
-    left = len(plan.pending(lambda run: states[run.folder].finished))
-    _say(console, f"dry run: {left} of {len(states)} runs would run, {args.jobs} at once, in {folder}")
+    pending = plan.pending(lambda run: states[run.folder].finished)
+    if args.slurm:
+        before = launching.queued(folder) if again else {}
+        for text in launching.slurm(args, plan, folder, before).shown(pending, folder):
+            print(text)
+        left = len(pending) - sum(run.folder in before for run in pending)
+        _say(console, f"dry run: {left} of {len(states)} runs would be submitted, in {folder}")
+        return 0
+    _say(console, f"dry run: {len(pending)} of {len(states)} runs would run, {args.jobs or 1} at once, in {folder}")
     return 0
 
 
@@ -196,14 +213,16 @@ def _prepare_data(plan, read_only: bool = False) -> None:
 def _run(args: argparse.Namespace, plan, folder: Path, console) -> int:
     from zoo.files import write_json
     from zoo.lab.display import LiveDisplay, PlainDisplay, show_plan
-    from zoo.lab.pool import Pool
+    from zoo.lab.launch import Local
     from zoo.lab.progress import SweepProgress
     from zoo.lab.sweep import SweepLock, carried_over, conflicts, read_state
 
+    launching.check_queue(args, folder)
     if args.fresh:
         _set_aside(folder, console)
     lock = SweepLock(folder)
     try:
+        before = launching.check_queue(args, folder)
         # Once more, now that nobody else can write here.
         if problems := conflicts(folder, plan.in_order):
             raise ConfigError(problems)
@@ -215,14 +234,20 @@ def _run(args: argparse.Namespace, plan, folder: Path, console) -> int:
         done = len(states) - len(pending)
         if done:
             _say(console, f"{done} of {len(states)} runs were done already")
-        progress = SweepProgress(folder, plan.in_order, pending, args.jobs, plan.experiment.metric)
-        display = (LiveDisplay if console.is_terminal else PlainDisplay)(console, progress)
-        pool = Pool(pending, folder, args.jobs, lock, display)
-        with display:
-            ends = pool.run()
+        if args.slurm:
+            launcher = launching.slurm(args, plan, folder, before)
+        else:
+            progress = SweepProgress(folder, plan.in_order, pending, args.jobs or 1, plan.experiment.metric)
+            launcher = Local(args.jobs or 1, (LiveDisplay if console.is_terminal else PlainDisplay)(console, progress))
+        launched = launcher.launch(pending, folder, lock)
     finally:
         lock.close()
-    return _finish(plan, folder, console, ends, pool.stopped)
+    if pending and args.slurm:
+        new = sum(run.folder not in before for run in pending)
+        _say(console, f"submitted: {new} runs as jobs {', '.join(launched.queued)}" if new else "what is left is in the queue already")
+        _say(console, f"zoo status {folder} tells how far they are; zoo report {folder} judges what there is")
+        return 0
+    return _finish(plan, folder, console, launched.ends, launched.stopped)
 
 
 def _set_aside(folder: Path, console) -> None:

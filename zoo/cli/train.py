@@ -16,7 +16,10 @@ DESCRIPTION = """Train one config. A workdir with a checkpoint in it is continue
 
 Every field of the config can be set by its dotted path; `zoo config show` lists them with their values."""
 
-EPILOG = "exit codes: 0 done, 2 bad config or flags, 3 bad content of data, 4 diverged, 75 stopped by a signal and saved"
+EPILOG = """Under SLURM the tasks of one `srun` train one run together. Elsewhere each process is told:
+--coordinator=HOST:PORT (of process 0) --processes=N --process=0 to N-1.
+
+exit codes: 0 done, 2 bad config or flags, 3 bad content of data, 4 diverged, 75 stopped by a signal and saved"""
 
 
 def parser() -> argparse.ArgumentParser:
@@ -25,6 +28,9 @@ def parser() -> argparse.ArgumentParser:
                                    formatter_class=argparse.RawDescriptionHelpFormatter)
     made.add_argument("--config", required=True, metavar="FILE[:ARGUMENT]", help="config file, or the config.json of a run")
     made.add_argument("--workdir", required=True, type=Path, help="folder of this run: metrics, checkpoints, records")
+    made.add_argument("--coordinator", metavar="HOST:PORT", help="of several processes: where process 0 listens")
+    made.add_argument("--processes", metavar="N", type=int, help="how many processes train this run together")
+    made.add_argument("--process", metavar="N", type=int, help="which of them this is, from 0 on")
     made.add_argument("--config.PATH=VALUE", dest="_", action="store_const", const=None, help="set a field, e.g. --config.model.dim=128")
     return made
 
@@ -37,9 +43,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
         raise ConfigError("--workdir needs a folder of its own")
     config = configs.override(configs.load(known.config), configs.parse_overrides(rest))
     configs.resolve(config)  # Every problem of the config is told before anything heavy is imported.
+    from zoo.training import processes
+
+    processes.join(processes.from_flags(known.coordinator, known.processes, known.process) or processes.from_slurm())
     from zoo.training.run import run
 
-    run(config, known.workdir, lambda line: print(line, flush=True))
+    run(config, known.workdir, (lambda line: print(line, flush=True)) if processes.is_first() else (lambda line: None))
     return 0
 
 

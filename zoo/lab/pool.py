@@ -3,7 +3,6 @@
 import os
 import signal
 import subprocess
-import sys
 import time
 from collections import deque
 from collections.abc import Iterator, Sequence
@@ -11,21 +10,14 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from zoo import config
-from zoo.errors import Diverged, Preempted
-from zoo.files import write_json
+from zoo.errors import Preempted
+from zoo.lab.attempt import command, last_line, meaning, write_config
 from zoo.lab.display import Display
 from zoo.lab.plan import Run
-from zoo.lab.stages import placed
 from zoo.lab.sweep import State, SweepLock, read_state, read_status, write_status
 
 POLL_SECONDS = 0.1
 STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-
-
-def command(folder: Path) -> list[str]:
-    """The command that trains, or continues, the run in `folder`."""
-    return [sys.executable, "-m", "zoo.cli.train", f"--config={folder / 'config.json'}", f"--workdir={folder}"]
 
 
 @dataclass
@@ -126,21 +118,17 @@ class Pool:
         why = f": {state.reason}" if state.reason else ""
         reason = f"it starts from {needed.name}, which is {'not there' if state.name == 'new' else state.name}{why}"
         try:
-            self._write_config(run)
+            write_config(self._folder, run)
             write_status(self._folder / run.folder, "failed", run.arm.steps, reason)
         except OSError as error:
             reason = f"{reason}; and that could not be written: {error}"
         self._finish(run, State("failed", read_state(self._folder / run.folder).step, reason))
 
-    def _write_config(self, run: Run) -> None:
-        (self._folder / run.folder).mkdir(exist_ok=True)
-        write_json(self._folder / run.folder / "config.json", config.to_plain(placed(run.config, lambda name: str(self._folder / name))))
-
     def _start(self, run: Run) -> None:
         folder = self._folder / run.folder
         step = read_state(folder).step
         try:
-            self._write_config(run)
+            write_config(self._folder, run)
             stamp = _stamp(folder)
             with open(folder / "log.txt", "ab") as log:
                 offset = log.tell()
@@ -188,18 +176,12 @@ class Pool:
             return read_state(child.folder), False
         interrupted = code < 0 or code == Preempted.exit_code
         again = interrupted and not self.stopped and child.run.folder not in self._retried
-        if code == Diverged.exit_code:
-            state, reason = "diverged", "the loss or the gradient was not finite"
-        elif code == Preempted.exit_code:
-            state, reason = "preempted", "was told to stop, and saved"
-        elif code < 0:
+        state, reason = meaning(code, last_line(child.folder / "log.txt", child.log_offset))
+        if state == "killed":
             # A run that is killed whenever it is tried has a fault of its own; one that was stopped with us has not.
             state = "preempted" if again or self.stopped else "failed"
-            reason = f"killed by {_signal_name(-code)}"
             if -code == signal.SIGKILL and not self.stopped:
                 reason += ", as the system does when memory runs out"
-        else:
-            state, reason = "failed", _last_line(child) or f"ended with exit code {code} and no message"
         if _stamp(child.folder) == child.status_before or status.get("state") != state:
             write_status(child.folder, state, child.run.arm.steps, reason)
         return read_state(child.folder), again
@@ -212,19 +194,3 @@ def _stamp(folder: Path) -> tuple[int, int] | None:
     except OSError:
         return None
     return found.st_mtime_ns, found.st_ino
-
-
-def _signal_name(number: int) -> str:
-    try:
-        return signal.Signals(number).name
-    except ValueError:
-        return f"signal {number}"
-
-
-def _last_line(child: _Child) -> str:
-    """The last line that the attempt printed, as a rule the message of its exception."""
-    with open(child.folder / "log.txt", "rb") as log:
-        size = log.seek(0, os.SEEK_END)
-        log.seek(max(child.log_offset, size - 8192))
-        lines = log.read().decode(errors="replace").split("\n")
-    return next((line.strip()[:300] for line in reversed(lines) if line.strip()), "")

@@ -18,6 +18,7 @@ from orbax.checkpoint import v1 as ocp
 
 from zoo.errors import ConfigError, DataError
 from zoo.files import read_json, write_json
+from zoo.training.processes import first_says, is_first
 
 MANIFEST = "manifest.json"
 
@@ -146,15 +147,17 @@ class Checkpoints:
         Raises:
             DataError: if there were checkpoints and none is sound.
         """
-        steps = self.steps()
-        for step in reversed(steps):
-            reason = damage(self.folder / str(step))
-            if reason is None:
+        # Of several processes the first one looks for all.
+        while (step := first_says(max(self.steps(), default=-1))) >= 0:
+            reason = damage(self.folder / str(step)) if is_first() else None
+            if not first_says(reason is not None):
                 try:
                     return self.restore(step, abstract_state)
                 except (ConfigError, MemoryError, jax.errors.JaxRuntimeError):
                     raise
                 except Exception as error:  # Orbax raises many types for unreadable files
+                    if jax.process_count() > 1:
+                        raise  # The others may have read it.
                     if isinstance(error, OSError) and not isinstance(error, FileNotFoundError):
                         raise  # The machine's trouble, not the checkpoint's.
                     reason = " ".join(str(error.__cause__ or error).split())[:200]
@@ -218,6 +221,8 @@ class Checkpoints:
 
     def _quarantine(self, step: int, reason: str) -> None:
         self.close()
+        if not is_first():
+            return
         aside = self._aside / str(step)
         aside.parent.mkdir(exist_ok=True)
         if aside.exists():
@@ -260,7 +265,7 @@ class Checkpoints:
 
     def _write_manifest(self, step: int) -> None:
         folder = self.folder / str(step)
-        if folder.is_dir():
+        if folder.is_dir() and is_first():
             write_json(folder / MANIFEST, file_hashes(folder))
 
     def _finish(self) -> None:

@@ -18,6 +18,7 @@ from zoo.objectives import Objective
 from zoo.training.checkpoint import Checkpoints
 from zoo.training.dynamics import DynamicsFile
 from zoo.training.metrics import Clock, MetricsFile
+from zoo.training.processes import Agreement
 from zoo.training.step import Program, State
 from zoo.training.translations import Translations
 
@@ -28,14 +29,19 @@ class StopSignal:
     A scheduler and a sweep may both pass on the same request: repeats within a second count as one. Signals reach only the main
     thread; elsewhere nothing is installed and nothing is ever requested. As a context it gives the handlers back at its end, so that
     whoever called the run is interrupted as before.
+
+    Where several processes train together, they have to stop at the same step: a signal to one of them counts from the moment that
+    `Agreement` chooses, and `requested` changes in `ask` only.
     """
 
     def __init__(self):
         self.requested = False
+        self._agreement = Agreement() if jax.process_count() > 1 else None
         self._first = 0.0
         self._before: dict[int, Any] = {}
         if threading.current_thread() is threading.main_thread():
-            for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+            # With several processes SIGTERM is JAX's.
+            for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)[self._agreement is not None:]:
                 if signal.getsignal(number) is not signal.SIG_IGN:  # as under nohup
                     self._before[number] = signal.signal(number, self._handle)
 
@@ -46,8 +52,17 @@ class StopSignal:
         for number, handler in self._before.items():
             signal.signal(number, handler)
 
+    def ask(self) -> bool:
+        """Whether to stop now. Every process has to ask equally often."""
+        if self._agreement is not None:
+            self.requested = self._agreement.ask()
+        return self.requested
+
     def _handle(self, number: int, frame: Any) -> None:
         del frame
+        if self._agreement is not None:
+            signal.raise_signal(signal.SIGTERM)
+            return
         if self.requested and time.monotonic() - self._first > 1:
             signal.signal(number, signal.SIG_DFL)
             signal.raise_signal(number)
@@ -93,7 +108,7 @@ def evaluate(
     """
     sums, outputs = [], []
     for batch in batches:
-        if stop is not None and stop.requested:
+        if stop is not None and stop.ask():
             return None
         one, output = program.eval_step(params, stats, program.put_batch(batch), constants)
         sums.append(one)
@@ -230,6 +245,7 @@ def train(
 
     try:
         while True:
+            stop.ask()
             last = step == training.steps
             eval_due = last or (training.eval_every and step and step % training.eval_every == 0)
             save_due = last or (training.checkpoint_every and step and step % training.checkpoint_every == 0)
@@ -240,7 +256,7 @@ def train(
             if eval_due and not progress.evaluated and not stop.requested:
                 scores = evaluations(config, objective, program, dataset, state, constants, rows, stop, last, log)
                 if scores is not None and translations is not None and translations.due(step):
-                    more = translations(step, state, lambda: stop.requested)
+                    more = translations(step, state, stop.ask)
                     scores = None if more is None else scores | more
                 if scores is not None:
                     metrics.write(step, progress.tokens, progress.clock.seconds, scores)

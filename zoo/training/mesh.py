@@ -17,7 +17,7 @@ def make_mesh(config: ResolvedConfig, devices: list[jax.Device] | None = None) -
     """Lays the devices out as (data, fsdp, tensor).
 
     Raises:
-        ConfigError: if the devices do not fit the mesh, or the batch does not divide by them.
+        ConfigError: if the devices do not fit the mesh, a process has parts of rows, or the batch does not divide by them.
     """
     devices = jax.devices() if devices is None else devices
     data, fsdp, tensor = config.mesh.data, config.mesh.fsdp, config.mesh.tensor
@@ -28,6 +28,9 @@ def make_mesh(config: ResolvedConfig, devices: list[jax.Device] | None = None) -
     if data * fsdp * tensor != len(devices):
         raise ConfigError(f"mesh.data={data} x mesh.fsdp={fsdp} x mesh.tensor={tensor} is {data * fsdp * tensor}, "
                           f"but there are {len(devices)} devices; mesh.data=-1 takes what is left")
+    if jax.process_count() > 1 and jax.local_device_count() % tensor:
+        raise ConfigError(f"mesh.tensor={tensor} does not divide the {jax.local_device_count()} devices of a process: rows of a batch are "
+                          "those of one process")
     part = config.data.batch_size // config.training.accumulation_steps
     if part % (data * fsdp):
         raise ConfigError(f"data.batch_size={config.data.batch_size} in training.accumulation_steps="

@@ -10,6 +10,7 @@ import platform
 import shutil
 import subprocess
 import sys
+import tempfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,7 @@ from typing import Any
 import jax
 import ml_collections
 import numpy as np
+from jax.experimental import multihost_utils
 
 from zoo import config as configs
 from zoo import data
@@ -33,6 +35,7 @@ from zoo.training.features import with_features
 from zoo.training.loop import Progress, StopSignal, train
 from zoo.training.mesh import make_mesh, rows_per_device_group
 from zoo.training.metrics import Clock, MetricsFile
+from zoo.training.processes import is_first
 from zoo.training.start import check_start, check_teacher, check_tokenizer, heads_of_its_own, read_weights
 from zoo.training.start_layers import read_layers
 from zoo.training.step import Program, make_program
@@ -60,6 +63,8 @@ def parameters_sha256(params: Any) -> str:
     digest = hashlib.sha256()
     for path, value in sorted((jax.tree_util.keystr(path), value) for path, value in jax.tree_util.tree_leaves_with_path(params)):
         digest.update(path.encode())
+        if isinstance(value, jax.Array) and not value.is_fully_addressable and not value.is_fully_replicated:
+            value = multihost_utils.process_allgather(value, tiled=True)  # Its parts lie with several processes, all of which come here.
         digest.update(np.ascontiguousarray(jax.device_get(value)).data)
     return digest.hexdigest()
 
@@ -178,11 +183,14 @@ def run(config: ml_collections.ConfigDict, workdir: Path, log: Callable[[str], N
         check_start(resolved)
     if read_record(workdir / "status.json").get("state") != "done":
         check_teacher(resolved)
-    held = lock(workdir)
-    try:
+    with contextlib.ExitStack() as held:
+        # Of several processes the first one writes; what the others write beside the checkpoints is thrown away.
+        records = workdir if is_first() else Path(held.enter_context(tempfile.TemporaryDirectory(prefix="zoo-")))
+        if records == workdir:
+            held.callback(lock(workdir).close)
         check_same_run(workdir, resolved)
-        status_file = workdir / "status.json"
-        if (status := read_record(status_file)).get("state") == "done":
+        status_file = records / "status.json"
+        if (status := read_record(workdir / "status.json")).get("state") == "done":
             log(f"{workdir} is done already: {status['step']} steps")
             return status
         status = {"state": "running", "step": 0, "steps": resolved.training.steps, "reason": None}
@@ -196,7 +204,7 @@ def run(config: ml_collections.ConfigDict, workdir: Path, log: Callable[[str], N
             objective = make_objective(resolved, dataset.tokenizer)
             if teacher:
                 check_platform(configs.teacher_config(resolved))
-            translations = Translations(resolved, dataset, objective, workdir) if isinstance(dataset, data.Pairs) else None
+            translations = Translations(resolved, dataset, objective, records) if isinstance(dataset, data.Pairs) else None
             check_same_data(workdir, dataset)
             # Of an ELMo only the softmax, which a task has not, knows ids; the rest reads characters.
             if not begun and not (resolved.model.architecture == "elmo" and resolved.objective.kind in TASKS):
@@ -214,13 +222,13 @@ def run(config: ml_collections.ConfigDict, workdir: Path, log: Callable[[str], N
             state, progress, origin = start(resolved, program, checkpoints, log, dataset.labels)
             check_same_origin(workdir, origin)
             status["step"] = progress.step
-            write_records(workdir, resolved, dataset, counted, progress.step,
+            write_records(records, resolved, dataset, counted, progress.step,
                           {name: run for name, run in (("started_from", origin), ("teacher", taught_by)) if run})
             write_json(status_file, status)
             rows = rows_per_device_group(mesh)
             dataset = with_features(program, dataset, state, program.constants(resolved.seed), rows, log)
-            metrics = MetricsFile(workdir / "metrics.jsonl", status["step"], progress.evaluated)
-            dynamics = DynamicsFile(workdir / "dynamics.jsonl", status["step"], resolved.training.dynamics_every, progress.losses)
+            metrics = MetricsFile(records / "metrics.jsonl", status["step"], progress.evaluated)
+            dynamics = DynamicsFile(records / "dynamics.jsonl", status["step"], resolved.training.dynamics_every, progress.losses)
             log("compiling ...")
             with StopSignal() as stop:  # Until the last save is on disk: a repeated signal must not cut it off.
                 try:
@@ -246,8 +254,6 @@ def run(config: ml_collections.ConfigDict, workdir: Path, log: Callable[[str], N
             with contextlib.suppress(OSError):
                 write_json(status_file, status | {"state": name, "step": progress.step, "reason": reason})
             raise error
-    finally:
-        held.close()
 
 
 def out_of_space(error: Exception) -> bool:

@@ -1,0 +1,97 @@
+"""Sweeps on a real SLURM: what is submitted is trained, goes on after it was stopped, and is the same on several nodes."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from small_runs import curves, lines
+
+ROOT = Path(__file__).parents[2]
+pytestmark = pytest.mark.slow
+
+FILE = f"""
+import sys
+sys.path.insert(0, {str(ROOT / "tests")!r})
+from small_runs import small
+from zoo import config
+from zoo.lab.experiment import Experiment
+from zoo.lab.stages import Prepared
+
+def get_experiment(size="12"):
+    base = small(training__steps=int(size), training__log_every=4, training__eval_every=0, training__checkpoint_every=0)
+    if size != "12":
+        return Experiment(name="long", question="?", base=base, factors={{}}, seeds=(0,), contrasts=())
+    return Experiment(
+        name="staged", question="Does it help?", base=base, seeds=(0,), contrasts=(),
+        prepare={{"first": Prepared(config.override(base, {{"data.batch_size": 4}}))}},
+        factors={{"start": {{"trained": {{"training.start_from": "prepared:first"}}, "fresh": {{"training.start_from": ""}}}}}})
+"""
+
+
+@pytest.fixture
+def zoo(slurm, tmp_path):
+    (tmp_path / "it.py").write_text(FILE)
+
+    def call(*arguments):
+        environment = {**slurm.environment, "PYTHONPATH": str(ROOT)}
+        done = subprocess.run([sys.executable, "-m", "zoo.cli.main", *arguments], cwd=tmp_path, env=environment, capture_output=True,
+                              text=True, check=False)
+        assert done.returncode == 0, done.stdout + done.stderr
+        return done.stdout
+
+    return call
+
+
+def states(zoo, sweep):
+    return {run["folder"]: run for run in json.loads(zoo("status", sweep, "--json"))["runs"]}
+
+
+def ended(slurm):
+    return not slurm.call("squeue", "--noheader").strip()
+
+
+def test_a_sweep_in_stages_in_a_folder_of_a_hostile_name(slurm, zoo, tmp_path):
+    sweep = "it's %j \"so\" $HOME"
+    out = zoo("run", "it.py", "--slurm", "--partition", "low", "--time", "10", "--output", sweep, "--sbatch=--comment=it's \"so\" # big")
+    assert "submitted: 3 runs as jobs " in out
+    assert slurm.call("squeue", "--noheader", "--array", "--format=%k").splitlines()[0].strip() == 'it\'s "so" # big'
+    assert "what is left is in the queue already" in zoo("run", "it.py", "--slurm", "--output", sweep)
+    slurm.until(lambda: ended(slurm))
+    found = states(zoo, sweep)
+    assert {run["state"] for run in found.values()} == {"done"}, found
+    meta = json.loads((tmp_path / sweep / "start=trained-seed0/meta.json").read_text())
+    assert meta["started_from"]["folder"].startswith(f"{sweep}/first-seed0-")
+    assert "report: " in zoo("run", "it.py", "--slurm", "--output", sweep)
+
+
+def test_a_run_that_is_stopped_goes_on_where_it_was(slurm, zoo, tmp_path):
+    zoo("run", "it.py:3000", "--slurm", "--output", "stopped")
+    run = tmp_path / "stopped/long-seed0"
+    slurm.until(lambda: (run / "metrics.jsonl").exists() and len(lines(run)) > 2)
+    job = states(zoo, "stopped")["long-seed0"]
+    assert job["state"] == "running"
+    slurm.call("scancel", "--signal=TERM", job["job"])
+    slurm.until(lambda: json.loads((run / "status.json").read_text())["state"] == "preempted")
+    step = json.loads((run / "status.json").read_text())["step"]
+    assert 0 < step < 3000
+    slurm.until(lambda: "continuing" in (run / "log.txt").read_text())
+    # The same in the meantime, without a stop.
+    zoo("run", "it.py:3000", "--output", "straight")
+    slurm.until(lambda: ended(slurm))
+    assert states(zoo, "stopped")["long-seed0"]["state"] == "done"
+    assert f"continuing from step {step} of 3000" in (run / "log.txt").read_text()
+    assert curves(run) == curves(tmp_path / "straight/long-seed0")
+
+
+def test_two_nodes_train_what_one_process_trains(slurm, zoo, tmp_path):
+    zoo("run", "it.py:13", "--slurm", "--nodes", "2", "--output", "two")
+    zoo("run", "it.py:13", "--output", "one")
+    slurm.until(lambda: ended(slurm))
+    one, two = (lines(tmp_path / name / "long-seed0") for name in ("one", "two"))
+    assert json.loads((tmp_path / "two/long-seed0/meta.json").read_text())["device"]["count"] == 2
+    assert [line["step"] for line in one] == [line["step"] for line in two]
+    for ours, theirs in zip(one, two, strict=True):
+        for name in {"train/loss", "eval/loss", "tokens"} & ours.keys():
+            assert theirs[name] == pytest.approx(ours[name], rel=1e-5)

@@ -1,0 +1,52 @@
+"""How the runs of a sweep are launched: one interface, for processes on this machine and for jobs of SLURM (`zoo.lab.slurm`)."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Protocol
+
+from zoo.lab.plan import Run
+from zoo.lab.sweep import State, SweepLock
+
+
+@dataclass(frozen=True)
+class Launched:
+    """What a launcher did.
+
+    Attributes:
+        ends: how runs ended, by folder; empty where they only wait in a queue.
+        stopped: a signal asked for the end before all runs had ended.
+        queued: numbers of the jobs that were put into a queue for them.
+    """
+
+    ends: dict[str, State] = field(default_factory=dict)
+    stopped: bool = False
+    queued: list[str] = field(default_factory=list)
+
+
+class Launcher(Protocol):
+    """Has runs trained."""
+
+    def launch(self, runs: Sequence[Run], folder: Path, lock: SweepLock) -> Launched:
+        """Launches runs of the sweep in `folder`, which `lock` holds. Those that others need stand before these."""
+
+
+class Local:
+    """Processes on this machine, `workers` at once; returns when all have ended.
+
+    Args:
+        workers: runs at once.
+        display: shows how far they are.
+    """
+
+    def __init__(self, workers: int, display):
+        self._workers, self._display = workers, display
+
+    def launch(self, runs: Sequence[Run], folder: Path, lock: SweepLock) -> Launched:
+        """See `Launcher`."""
+        from zoo.lab.pool import Pool
+
+        pool = Pool(runs, folder, self._workers, lock, self._display)
+        with self._display:
+            ends = pool.run()
+        return Launched(ends, pool.stopped)
