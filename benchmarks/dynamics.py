@@ -22,7 +22,8 @@ from zoo.training.step import make_program
 
 def measure(name: str, overrides: list[str], rounds: int, steps: int, every: int) -> str:
     """One line: medians of a step and of the program that observes, and the share of the time that it costs."""
-    config = resolve_with_vocabulary(configs.override(configs.load(name), configs.parse_overrides([f"--config.{text}" for text in overrides])))
+    changes = configs.parse_overrides([f"--config.{text}" for text in overrides])
+    config = resolve_with_vocabulary(configs.override(configs.load(name), changes))
     dataset = data.load(config)
     program = make_program(config, make_objective(config, dataset.tokenizer), make_mesh(config))
     state, constants = program.initial_state(0), program.constants(0)

@@ -125,7 +125,8 @@ def test_gradients_are_those_of_plain_products(observed):
 
 def test_update_ratios_are_those_of_the_step_that_is_done():
     # Weight decay and clipping are part of an update, and so is the warm-up.
-    one = Observed({"optimizer.weight_decay": 0.5, "optimizer.clip_norm": 0.01, "schedule.warmup_steps": 4})
+    one = Observed({"optimizer.weight_decay": 0.5, "optimizer.clip_norm": 0.01, "schedule.warmup_steps": 4,
+                    "optimizer.epsilon": 1e-3, "optimizer.learning_rate": 0.1})
     after, metrics = one.program.train_step(one.state, one.batch, one.constants)
     expected = blocks_by_hand(jax.tree.map(lambda new, old: np.asarray(new, np.float64) - old, after["params"], one.before))
     weights = blocks_by_hand(one.before)

@@ -25,6 +25,7 @@ def parser() -> argparse.ArgumentParser:
                                    formatter_class=argparse.RawDescriptionHelpFormatter)
     made.add_argument("--config", required=True, metavar="FILE[:ARGUMENT]", help="config file, or the config.json of a run")
     made.add_argument("--workdir", required=True, type=Path, help="folder of this run: metrics, checkpoints, records")
+    made.add_argument("--tracker", metavar="NAME,...", help="what shows the metrics besides: tensorboard, wandb, trackio, or none")
     made.add_argument("--config.PATH=VALUE", dest="_", action="store_const", const=None, help="set a field, e.g. --config.model.dim=128")
     return made
 
@@ -36,6 +37,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if not known.workdir.name:
         raise ConfigError("--workdir needs a folder of its own")
     config = configs.override(configs.load(known.config), configs.parse_overrides(rest))
+    if known.tracker is not None:
+        config = configs.override(config, {"training.trackers": () if known.tracker == "none" else tuple(known.tracker.split(","))})
     configs.resolve(config)  # Every problem of the config is told before anything heavy is imported.
     from zoo.training.run import run
 
