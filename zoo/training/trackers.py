@@ -33,8 +33,9 @@ class TensorBoard:
         from tensorboardX import SummaryWriter
 
         del config, identity
-        # Two writers that open within a second would take the same file name.
-        self._writer = SummaryWriter(str(workdir / "tensorboard"), purge_step=step if again else None, filename_suffix=f".{os.getpid()}")
+        # Two writers that open within a second would else take the same file name.
+        suffix = f".{uuid.uuid4().hex[:8]}"
+        self._writer = SummaryWriter(str(workdir / "tensorboard"), purge_step=step if again else None, filename_suffix=suffix)
 
     @staticmethod
     def resent(line: Line, step: int) -> bool:
