@@ -22,6 +22,7 @@ READ_BY_THE_LOOP = {
     "data.hub.folder": "tests/data/test_hubs.py::test_tfds_by_folder_and_by_name",
     "training.log_every": "tests/training/test_run.py::test_how_often_it_reports_is_no_other_run",
     "training.dynamics_every": "tests/training/test_dynamics.py::test_parameters_are_the_same_bit_for_bit",
+    "training.trackers": "tests/training/test_trackers.py::test_a_run_is_shown_line_by_line",
     "training.eval_every": "tests/training/test_run.py::test_what_a_run_leaves_behind",
     "training.checkpoint_every": "tests/training/test_run.py::test_what_a_run_leaves_behind",
     "training.keep_checkpoints": "tests/training/test_checkpoint.py::test_newest_and_best_are_kept",

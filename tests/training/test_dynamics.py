@@ -23,7 +23,8 @@ from zoo.training.run import run
 from zoo.training.step import make_program
 
 TOKENS = np.random.default_rng(1).integers(0, 257, (4, 9), np.int32)
-BASE = {"model.vocab_size": 257, "data.batch_size": 4, "data.tokenizer.kind": "bytes", "model.ffn.kind": "relu"}
+# With a large epsilon Adam's first update is proportional to the gradient, not to its sign.
+BASE = {"optimizer.epsilon": 1.0, "model.vocab_size": 257, "data.batch_size": 4, "data.tokenizer.kind": "bytes", "model.ffn.kind": "relu"}
 
 
 class Observed:
@@ -124,7 +125,8 @@ def test_gradients_are_those_of_plain_products(observed):
 
 def test_update_ratios_are_those_of_the_step_that_is_done():
     # Weight decay and clipping are part of an update, and so is the warm-up.
-    one = Observed({"optimizer.weight_decay": 0.5, "optimizer.clip_norm": 0.01, "schedule.warmup_steps": 4})
+    one = Observed({"optimizer.weight_decay": 0.5, "optimizer.clip_norm": 0.01, "schedule.warmup_steps": 4,
+                    "optimizer.epsilon": 1e-3, "optimizer.learning_rate": 0.1})
     after, metrics = one.program.train_step(one.state, one.batch, one.constants)
     expected = blocks_by_hand(jax.tree.map(lambda new, old: np.asarray(new, np.float64) - old, after["params"], one.before))
     weights = blocks_by_hand(one.before)
@@ -165,8 +167,7 @@ def test_empty_slots_do_not_count():
     batch = {"tokens": tokens, "places": np.array([[1, 3]] * 4), "targets": TOKENS[:, [1, 3]]}
     encoder = {"model.architecture": "encoder", "objective.kind": "masked", "data.rows": "doc_sentences", "model.vocab_size": 259}
     wide, narrow = (Observed(encoder, batch | {"tokens": tokens[:, :width]}).rows for width in (8, 5))
-    same({name: wide[name] for name in narrow if name != "gradient_norm"},
-         {name: narrow[name] for name in narrow if name != "gradient_norm"})
+    same(wide, narrow)
 
 
 def test_an_encoder_and_a_decoder():
@@ -217,7 +218,7 @@ def test_the_file_says_nothing_that_json_cannot_hold(tmp_path):
     file.close()
     assert [json.loads(line) for line in (tmp_path / "dynamics.jsonl").read_text().splitlines()] == [
         {"step": 2, "update_ratio": {"a": None, "b": 2.0}}]
-    assert [step for step in range(8) if file.due(step)] == [1, 2, 4, 6] == [*filter(file.due, range(1, 8))]
+    assert [step for step in range(1, 8) if file.due(step)] == [1, 2, 4, 6]
 
 
 # Whole runs

@@ -31,6 +31,7 @@ def parser() -> argparse.ArgumentParser:
     made.add_argument("--coordinator", metavar="HOST:PORT", help="of several processes: where process 0 listens")
     made.add_argument("--processes", metavar="N", type=int, help="how many processes train this run together")
     made.add_argument("--process", metavar="N", type=int, help="which of them this is, from 0 on")
+    made.add_argument("--tracker", metavar="NAME,...", help="what shows the metrics besides: tensorboard, wandb, trackio, or none")
     made.add_argument("--config.PATH=VALUE", dest="_", action="store_const", const=None, help="set a field, e.g. --config.model.dim=128")
     return made
 
@@ -42,6 +43,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if not known.workdir.name:
         raise ConfigError("--workdir needs a folder of its own")
     config = configs.override(configs.load(known.config), configs.parse_overrides(rest))
+    if known.tracker is not None:
+        config = configs.override(config, {"training.trackers": () if known.tracker == "none" else tuple(known.tracker.split(","))})
     configs.resolve(config)  # Every problem of the config is told before anything heavy is imported.
     from zoo.training import processes
 

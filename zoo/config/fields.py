@@ -436,6 +436,8 @@ FIELDS: tuple[Field, ...] = (
     Field("training.log_every", 10, int, "steps between training lines of metrics.jsonl", minimum=1),
     Field("training.dynamics_every", 0, int,
           "steps between records of how training goes, layer by layer, in dynamics.jsonl; the first step is one; 0: none", minimum=0),
+    Field("training.trackers", AUTO, tuple, "what shows the lines of metrics.jsonl besides: tensorboard, wandb, trackio; empty: nothing",
+          auto="tensorboard where tensorboardX is installed, else nothing", items=str),
     Field("training.eval_every", 250, int, "steps between evaluations; the last step is always evaluated; 0: only that one", minimum=0),
     Field("training.eval_batches", AUTO, int, "batches per evaluation, spread over the validation split; 0 for all of it", minimum=0,
           auto="40; all of the examples of a task"),
@@ -462,5 +464,5 @@ BY_PATH: dict[str, Field] = {field.path: field for field in FIELDS}
 NOT_RESULT_RELEVANT: tuple[str, ...] = (
     "data.hub.streaming", "data.hub.folder", "mesh.data", "mesh.fsdp", "mesh.tensor",
     "training.log_every", "training.dynamics_every", "training.eval_every", "training.translate_every", "training.checkpoint_every",
-    "training.keep_checkpoints",
+    "training.keep_checkpoints", "training.trackers",
 )

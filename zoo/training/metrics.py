@@ -8,21 +8,31 @@ from pathlib import Path
 from typing import Any
 
 
-def keep_lines(path: Path, wanted: Callable[[dict[str, Any]], bool]) -> None:
-    """Leaves in a file of JSON lines, if there is one, those objects with a step that are wanted; a torn line is none."""
+def keep_lines(path: Path, wanted: Callable[[dict[str, Any]], bool]) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
+    """Leaves in a file of JSON lines, if there is one, those objects with a step that are wanted; a torn line is none.
+
+    Returns:
+        (the objects that are left, those that were cut off).
+    """
     if not path.exists():
-        return
-    kept = []
+        return [], []
+    kept, dropped, lines = [], [], []
     for line in path.read_bytes().split(b"\n"):
         try:
             values = json.loads(line)
         except ValueError:
             continue
-        if isinstance(values, dict) and isinstance(values.get("step"), int) and wanted(values):
-            kept.append(line)
+        if not isinstance(values, dict) or not isinstance(values.get("step"), int):
+            continue
+        if wanted(values):
+            kept.append(values)
+            lines.append(line)
+        else:
+            dropped.append(values)
     temporary = path.with_suffix(".jsonl.tmp")
-    temporary.write_bytes(b"".join(line + b"\n" for line in kept))
+    temporary.write_bytes(b"".join(line + b"\n" for line in lines))
     temporary.replace(path)
+    return kept, dropped
 
 
 class MetricsFile:
@@ -32,13 +42,18 @@ class MetricsFile:
         path: the file.
         step: updates that the run continues from; later lines of an interrupted run and a torn tail are cut off.
         evaluated: whether the evaluation due at `step` was done before the interruption.
+
+    Attributes:
+        kept, dropped: the lines that were there, and those that were cut off.
+        trackers: what else is given every line.
     """
 
     def __init__(self, path: Path, step: int, evaluated: bool):
         def before(values: dict[str, Any]) -> bool:
             return values["step"] < step or (values["step"] == step and (evaluated or "eval/loss" not in values))
 
-        keep_lines(path, before)
+        self.kept, self.dropped = keep_lines(path, before)
+        self.trackers: list[Any] = []
         self._file = path.open("a", encoding="utf-8")
 
     def write(self, step: int, tokens: int, seconds: float, values: dict[str, float]) -> None:
@@ -50,10 +65,14 @@ class MetricsFile:
             line["nonfinite"] = bad
         self._file.write(json.dumps(line, allow_nan=False) + "\n")
         self._file.flush()
+        for tracker in self.trackers:
+            tracker.write(line)
 
     def close(self) -> None:
-        """Closes the file."""
+        """Closes the file, and ends the trackers."""
         self._file.close()
+        for tracker in self.trackers:
+            tracker.close()
 
 
 class Clock:

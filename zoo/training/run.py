@@ -39,6 +39,7 @@ from zoo.training.processes import is_first
 from zoo.training.start import check_start, check_teacher, check_tokenizer, heads_of_its_own, read_weights
 from zoo.training.start_layers import read_layers
 from zoo.training.step import Program, make_program
+from zoo.training.trackers import Tracked, check_trackers
 from zoo.training.translations import Translations
 
 PACKAGES = ("jax", "jaxlib", "flax", "optax", "orbax-checkpoint", "grain", "ml-collections", "tokenizers", "numpy")
@@ -176,6 +177,7 @@ def run(config: ml_collections.ConfigDict, workdir: Path, log: Callable[[str], N
         ConfigError: a bad config, or a workdir that belongs to another run; no record of any run was touched.
         DataError, Diverged, Preempted: as they say; status.json records it.
     """
+    check_trackers(configs.resolve(config).training.trackers)
     use_compilation_cache()
     resolved = resolve_with_vocabulary(config)
     begun = any((workdir / "checkpoints").glob("[0-9]*"))
@@ -228,6 +230,8 @@ def run(config: ml_collections.ConfigDict, workdir: Path, log: Callable[[str], N
             rows = rows_per_device_group(mesh)
             dataset = with_features(program, dataset, state, program.constants(resolved.seed), rows, log)
             metrics = MetricsFile(records / "metrics.jsonl", status["step"], progress.evaluated)
+            if processes.is_first():
+                metrics.trackers.append(Tracked(resolved, workdir, status["step"], metrics.kept, metrics.dropped, log))
             dynamics = DynamicsFile(records / "dynamics.jsonl", status["step"], resolved.training.dynamics_every, progress.losses)
             log("compiling ...")
             with StopSignal() as stop:  # Until the last save is on disk: a repeated signal must not cut it off.
