@@ -188,17 +188,20 @@ def effects_table(sweep: Sweep, found: list[Effect]) -> str:
     return table(f"Main effects and interactions in {sweep.metric}", header, rows, range(2, 7))
 
 
-def _folder_cell(run: Run, page_folder: Path) -> Cell:
+def _folder_cell(run: Run, page_folder: Path | None) -> Cell:
+    if page_folder is None:
+        return Cell(run.folder.name)
     # "./" and quoting keep a folder called "javascript:..." a folder.
     target = "./" + quote(os.path.relpath(run.folder, page_folder).replace(os.sep, "/"), errors="replace") + "/"
     name = escape(run.folder.name)
     return Cell(markup=name if run.state == "missing" else f'<a href="{escape(target)}">{name}</a>')
 
 
-def runs_table(sweep: Sweep, page_folder: Path) -> str:
-    """One row per run, whatever became of it."""
+def runs_table(sweep: Sweep, page_folder: Path | None) -> str:
+    """One row per run, whatever became of it. Without `page_folder` their folders are not linked."""
     rows = []
     for run in sweep.runs:
+        speed = run.series("train/tokens_per_second").value
         steps = run.status.get("steps")
         of_steps = f" of {steps:,}" if isinstance(steps, int) and run.state not in ("done", "missing") else ""
         final = run.final(sweep.metric)
@@ -206,13 +209,14 @@ def runs_table(sweep: Sweep, page_folder: Path) -> str:
             _folder_cell(run, page_folder), arm_cell(sweep.arm(run.arm).label), numeric(str(run.seed)), state(run.state),
             numeric(number(final)), numeric(number(run.best(sweep.metric))),
             numeric(f"{run.step:,}{of_steps}" if run.state != "missing" else "–"),
-            numeric(number(run.seconds, 3)), Cell(str(run.status.get("reason") or "")[:2000]),
+            numeric(number(run.seconds, 3)), numeric(number(float(np.round(np.nanmedian(speed)))) if np.isfinite(speed).any() else "–"),
+            Cell(str(run.status.get("reason") or "")[:2000]),
         ])
-    header = ["run", "arm", "seed", "state", f"final {sweep.metric}", "best", "step", "seconds", "reason"]
-    return table("Runs (missing: not started)", header, rows, (2, 4, 5, 6, 7))
+    header = ["run", "arm", "seed", "state", f"final {sweep.metric}", "best", "step", "seconds", "tokens/s", "reason"]
+    return table("Runs (missing: not started)", header, rows, (2, 4, 5, 6, 7, 8))
 
 
-def prepared_table(sweep: Sweep, page_folder: Path) -> str:
+def prepared_table(sweep: Sweep, page_folder: Path | None) -> str:
     """One row per run that others start from."""
     rows = [
         [_folder_cell(run, page_folder), Cell(run.arm), numeric(str(run.seed)), state(run.state), numeric(number(run.final("eval/loss"))),
@@ -243,6 +247,13 @@ def facts_table(caption: str, facts: dict[str, Any]) -> str:
     """A flat key and value table."""
     rows = [[Cell(key), Cell(value if isinstance(value, str) else json.dumps(value))] for key, value in flatten(facts).items()]
     return table(caption, ["", "value"], rows)
+
+
+def samples_table(caption: str, rows: list[dict[str, str]]) -> str:
+    """Texts as they were written, line breaks included."""
+    header = list(dict.fromkeys(key for row in rows for key in row))
+    cells = [[Cell(str(index)), *(Cell(row.get(key, "–"), "sample") for key in header)] for index, row in enumerate(rows, start=1)]
+    return table(caption, ["", *header], cells)
 
 
 def summary(sweep: Sweep) -> str:
