@@ -118,7 +118,8 @@ class Browser:
         """Presses the mouse in the middle of an element that can be seen."""
         box = self.run(
             f"(() => {{ const it = [...document.querySelectorAll({json.dumps(selector)})].filter((e) => e.offsetParent)[{nth}];"
-            "it.scrollIntoView({block: 'center'}); const r = it.getBoundingClientRect(); return [r.x + r.width / 2, r.y + r.height / 2]; })()")
+            "it.scrollIntoView({block: 'center'}); const r = it.getBoundingClientRect();"
+            "return [r.x + r.width / 2, r.y + r.height / 2]; })()")
         self.mouse("mousePressed", *box)
         self.mouse("mouseReleased", *box)
 

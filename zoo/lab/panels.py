@@ -19,7 +19,7 @@ LEGEND = '<ul class="legend" aria-label="arms; press to hide"></ul>'
 CONTROLS = """<div class="controls">
 <label>metric <select id="curves-metric"></select></label>
 <span class="choice" id="curves-x" role="group" aria-label="horizontal axis"></span>
-<label>minus <select id="curves-minus"></select></label>
+<label>difference to <select id="curves-minus"></select></label>
 <label id="curves-smoothing" hidden>smoothing
 <select id="curves-window"><option value="0">none</option><option value="1">1 %</option><option value="3">3 %</option>
 <option value="10">10 %</option></select></label>
@@ -90,14 +90,15 @@ def learning_curves(sweep: Sweep, verdict: Verdict, folder: Path | None) -> str:
     if not main_metrics(sweep):
         return section("Learning curves", "<p>No run has written a metric yet.</p>")
     note = _note(
-        "Line: mean over seeds; band: lowest to highest seed; faint: single seeds, and what is behind a smoothed line. A mean ends where the "
-        "first of its runs ends. A cross marks where a run diverged, an open circle where one failed, a triangle a spike of the loss. Minus "
-        "an arm: the difference from it at the same place of the axis, seed by seed. Drag to enlarge, double-click for the whole; with the "
-        "keyboard: arrows to read, + and − to enlarge, Escape for the whole.")
+        "Line: mean over seeds; band: lowest to highest seed; faint: single seeds, and what is behind a smoothed line. A mean ends where "
+        "the first of its runs ends. A cross marks where a run diverged, an open circle where one failed, a triangle a spike of the loss. "
+        "Differences to an arm are taken at the same place of the axis, seed by seed. Drag to enlarge, double-click for the whole; with "
+        "the keyboard: arrows to read, + and − to enlarge, Escape for the whole.")
     cut = '<p class="note" id="curves-cut" hidden>Values far above the start are cut off.</p>'
     lengths = "" if by_length(sweep) is None else section(
         "Loss by evaluation length", plot("lengths", "final loss by evaluation length"),
-        _note("Mean over seeds; bars: lowest to highest seed. An arm has no point where it cannot be evaluated."), tables.lengths_table(sweep))
+        _note("Mean over seeds; bars: lowest to highest seed. An arm has no point where it cannot be evaluated."),
+        tables.lengths_table(sweep))
     return section("Learning curves", LEGEND, CONTROLS, plot("curves", "learning curves of all arms"), cut, note) + lengths
 
 
@@ -125,8 +126,8 @@ def factors(sweep: Sweep, verdict: Verdict, folder: Path | None) -> str:
     return section(
         "Factors",
         _note("A main effect is the mean difference that a level makes over all levels of the other factors; an interaction is "
-              "how far the difference that one factor makes differs between two levels of the other. Both are paired by seed. Diamond: mean; "
-              "line: t interval; dots: single seeds."),
+              "how far the difference that one factor makes differs between two levels of the other. Both are paired by seed. Diamond: "
+              "mean; line: t interval; dots: single seeds."),
         plot("effects", "main effects and interactions"), tables.effects_table(sweep, found))
 
 

@@ -14,6 +14,7 @@ from zoo.lab.heatmaps import heatmaps, spikes
 from zoo.lab.results import Run, Sweep
 from zoo.lab.stated import Arm, as_dict
 from zoo.lab.statistics import PairedDifference
+from zoo.lab.tables import effect_levels
 
 # All curves together; eight bytes each in the file.
 MAXIMUM_NUMBERS = 350_000
@@ -142,9 +143,8 @@ def plot_data(sweep: Sweep) -> dict[str, Any]:
     columns = Columns(_most_points(sweep, metrics))
     arms = [_arm(sweep, arm, look[arm.name], metrics, columns) for arm in sweep.arms]
     against = [_row(difference, arm=index) for index, difference in enumerate(against_baseline(sweep).values(), start=1) if difference.n]
-    factors = [
-        _row(effect.difference, label=f"{' × '.join(effect.what)}: {' × '.join(f'{level} against {first}' for level, first in effect.levels)}")
-        for effect in effects(sweep) if effect.difference.n]
+    factors = [_row(effect.difference, label=f"{' × '.join(effect.what)}: {effect_levels(effect)}")
+               for effect in effects(sweep) if effect.difference.n]
     return {
         "palette": {"light": COLOURS, "dark": DARK_COLOURS}, "dashes": DASHES, "metrics": metrics,
         "units": [sweep.unit(metric).replace(" ", ", ", 1) for metric in metrics], "columns": columns.kept, "arms": arms,

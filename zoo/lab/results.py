@@ -240,6 +240,21 @@ def _inside(folder: Any) -> bool:
         ".." not in PurePosixPath(folder).parts) and "\0" not in folder
 
 
+def load_any(folder: str | Path) -> Sweep:
+    """Reads a sweep folder, or a single run's as a sweep of one.
+
+    Raises:
+        ConfigError: the folder is neither, or files in it are damaged.
+    """
+    folder = Path(folder)
+    if (folder / "experiment.json").exists() or not (folder / "status.json").exists():
+        return load_sweep(folder)
+    run = replace(load_run(folder), arm="run")
+    name = folder.resolve().name
+    metric = "eval/loss" if any("eval/loss" in row for row in run.rows) else "train/loss"
+    return Sweep(folder, name, metric, [Arm("run", name, {})], [run], [run.seed])
+
+
 def load_sweep(folder: str | Path) -> Sweep:
     """Reads a sweep folder: experiment.json and its runs. Runs that have not started have state "missing".
 

@@ -174,13 +174,18 @@ def differences_table(sweep: Sweep) -> str:
     return table(f"Final {sweep.metric} minus that of {sweep.arms[0].label}", header, rows, range(1, 7 + resampled))
 
 
+def effect_levels(effect: Effect) -> str:
+    """`post against pre × 100 against 0`."""
+    return " × ".join(f"{level} against {first}" for level, first in effect.levels)
+
+
 def effects_table(sweep: Sweep, found: list[Effect]) -> str:
     """Main effects and interactions."""
     rows = []
     for effect, p in zip(found, holm([effect.difference.p for effect in found]), strict=True):
         difference = effect.difference
         rows.append([
-            Cell(" × ".join(effect.what)), Cell(" × ".join(f"{level} against {first}" for level, first in effect.levels)),
+            Cell(" × ".join(effect.what)), Cell(effect_levels(effect)),
             numeric(measured(difference.mean, difference.low, difference.high)), numeric(interval(difference.low, difference.high)),
             numeric(f"{p:.2g}" if math.isfinite(p) else "–"), numeric(_effect(difference)), numeric(str(difference.n)),
         ])

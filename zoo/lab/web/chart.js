@@ -67,6 +67,11 @@ function ticksOf(axis, low, high, room) {
     const at = Math.abs(index) < 1e-9 ? 0 : index * step;
     found.push({ at, text: shown(Number(at.toPrecision(12)), digits) });
   }
+  const places = found.map(({ text }) => (text.split('.')[1] || '').length);
+  const most = Math.max(0, ...places);
+  if (most && found.every(({ text }) => /^−?[\d.]+$/.test(text))) {
+    found.forEach((tick, index) => { tick.text += (places[index] ? '' : '.') + '0'.repeat(most - places[index]); });
+  }
   return found;
 }
 

@@ -97,7 +97,10 @@ function curveSeries(arm, view, seen) {
       });
     }
   });
-  if (!alone) line(found.x, smooth(found.mean, percent));
+  if (!alone) {
+    line(found.x, smooth(found.mean, percent));
+    seen.push({ x: found.x, y: smooth(found.high, percent) }, { x: found.x, y: smooth(found.low, percent) });
+  }
   return { series, marks };
 }
 

@@ -109,7 +109,7 @@ function buildControls() {
   const metric = document.getElementById('curves-metric');
   metric.replaceChildren(...data.metrics.map((name, index) => new Option(name, index)));
   const minus = document.getElementById('curves-minus');
-  minus.replaceChildren(new Option('nothing', -1), ...data.arms.map((arm, index) => new Option(arm.label, index)));
+  minus.replaceChildren(new Option('none', -1), ...data.arms.map((arm, index) => new Option(arm.label, index)));
   [[metric, 'metric'], [minus, 'minus'], [document.getElementById('curves-window'), 'smoothing']].forEach(([select, key]) => {
     select.value = String(state[key]);
     select.onchange = () => { state[key] = Number(select.value); drawCurves(); };
@@ -204,7 +204,7 @@ async function follow(version) {
       if (latest === version || document.hidden) { say(latest === version ? 'live' : 'live, waiting'); continue; }
       const fresh = new DOMParser().parseFromString(await (await fetch('.', { cache: 'no-store' })).text(), 'text/html');
       exchange(fresh);
-      version = latest;
+      version = fresh.body.dataset.version;
       say('live, new at ' + new Date().toLocaleTimeString());
     } catch (error) {
       say('no longer connected');

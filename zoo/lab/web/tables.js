@@ -73,7 +73,7 @@ function buildTable(scroll) {
   const table = scroll.querySelector('table');
   const heads = [...table.tHead.rows[0].cells];
   const tools = document.createElement('div');
-  tools.className = 'tools';
+  tools.className = 'tools of-table';
   if (table.tBodies[0].rows.length > 5) {
     const [field, told] = [document.createElement('input'), document.createElement('span')];
     field.type = 'search';
