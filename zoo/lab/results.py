@@ -5,6 +5,7 @@ import math
 import sys
 from collections import Counter
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
 from pathlib import Path, PurePosixPath
 from typing import Any
 
@@ -174,6 +175,17 @@ def _read_object(path: Path, problems: list[str]) -> dict[str, Any]:
 
 def _read_metrics(path: Path) -> tuple[list[dict[str, float]], int]:
     """Rows merged by step (later lines win), and how many whole lines could not be read."""
+    try:
+        stat = path.stat()
+    except OSError:
+        return [], 0
+    return _metrics_at(path, stat.st_mtime_ns, stat.st_size)
+
+
+@lru_cache(maxsize=1024)
+def _metrics_at(path: Path, changed: int, size: int) -> tuple[list[dict[str, float]], int]:
+    # Whoever follows a sweep reads most of its files once.
+    del changed, size
     try:
         lines = path.read_text(encoding="utf-8", errors="replace").split("\n")
     except OSError:

@@ -5,6 +5,7 @@ import os
 import threading
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
@@ -60,10 +61,8 @@ class Pages:
             if self._now() >= self._next and (version := signature(self.folder)) != self._seen:
                 self._seen = version
                 begun = self._now()
-                try:
+                with suppress(ConfigError, OSError):
                     self._make(load_any(self.folder), version)
-                except (ConfigError, OSError):
-                    pass
                 self._next = self._now() + (self._now() - begun) / SHARE
             return self._version, self._page
 

@@ -61,8 +61,8 @@ def watched_runs(sweep: Sweep) -> list[_Run]:
     labels = {arm.name: arm.label for arm in sweep.arms}
     found = []
     for run in everything:
-        cost = known.get(run.folder) or next((known[other.folder] for other in everything if other.arm == run.arm and other.folder in known),
-                                             any_cost)
+        of_arm = (known[other.folder] for other in everything if other.arm == run.arm and other.folder in known)
+        cost = known.get(run.folder) or next(of_arm, any_cost)
         label = labels.get(run.arm, run.arm)
         found.append(_Run(_inside(sweep, run), f"{label} seed {run.seed}", _Arm(label, *cost)))
     return found
@@ -120,8 +120,9 @@ class WatchDisplay(LiveDisplay):
         if not self.progress.running:
             running.add_row(Text("no run is under way", "dim"))
         parts = sum(min(1.0, progress.tail.step / progress.run.arm.steps) for progress in self.progress.running.values())
+        bar = ProgressBar(total=self.progress.total, completed=self.progress.ended + parts, width=40)
         whole = Table.grid(padding=(0, 2, 0, 0))
-        whole.add_row(ProgressBar(total=self.progress.total, completed=self.progress.ended + parts, width=40), Text(self._overall(), "bold"))
+        whole.add_row(bar, Text(self._overall(), "bold"))
         return Group(self.seen.table(), Text(), running, Text(), whole)
 
 
