@@ -4,12 +4,13 @@ import base64
 import json
 import math
 import sys
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from zoo.lab.results import Run, Sweep
+from zoo.lab.results import Sweep
 
 FILE = "dynamics.jsonl"
 # Two bytes and two thirds each in the page, whatever the sweep.
@@ -40,18 +41,28 @@ def _number(value: Any) -> float:
     return float(value) if real else math.nan
 
 
-def spikes(run: Run) -> list[list[float | None]]:
+def spikes(folder: Path) -> list[list[float | None]]:
     """[step, how many deviations] of each loss spike that a run recorded."""
-    found = []
-    for row in _rows(run.folder):
-        if isinstance(row.get("spikes"), dict) and "loss" in row["spikes"]:
-            score = _number(row["spikes"]["loss"])
-            found.append([row["step"], round(score, 2) if math.isfinite(score) else None])
-    return found
+    return _recorded(folder)[1]
 
 
 def read_statistics(folder: Path) -> dict[str, tuple[list[str], list[int], np.ndarray]]:
     """Of each statistic the names of its rows, its steps, and its values [row, step]; NaN where there is none."""
+    return _recorded(folder)[0]
+
+
+def _recorded(folder: Path):
+    try:
+        stat = (folder / FILE).stat()
+    except OSError:
+        return {}, []
+    return _recorded_at(folder, stat.st_mtime_ns, stat.st_size)
+
+
+# Whoever follows a sweep reads most of its files once.
+@lru_cache(maxsize=1024)
+def _recorded_at(folder: Path, changed: int, size: int):
+    del changed, size
     rows = _rows(folder)
     found = {}
     for name in dict.fromkeys(key for row in rows for key, value in row.items() if isinstance(value, dict) and key != "spikes"):
@@ -60,7 +71,12 @@ def read_statistics(folder: Path) -> dict[str, tuple[list[str], list[int], np.nd
         values = np.array([[_number(row[name].get(label)) for row in there] for label in labels]).reshape(len(labels), len(there))
         if np.isfinite(values).any():
             found[name] = (labels, [row["step"] for row in there], values)
-    return found
+    marked = []
+    for row in rows:
+        if isinstance(row.get("spikes"), dict) and "loss" in row["spikes"]:
+            score = _number(row["spikes"]["loss"])
+            marked.append([row["step"], round(score, 2) if math.isfinite(score) else None])
+    return found, marked
 
 
 def packed(labels: list[str], steps: list[int], values: np.ndarray, columns: int) -> dict[str, Any]:

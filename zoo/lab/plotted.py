@@ -97,7 +97,7 @@ def _arm(sweep: Sweep, arm: Arm, look: tuple[int, int], metrics: list[str], colu
         "work": next(filter(None, work), None),
         "bands": [columns.band(sweep, arm, metric) for metric in metrics],
         "runs": [
-            {"label": f"seed {run.seed}", "seed": run.seed, "state": run.state, "work": work, "spikes": spikes(run),
+            {"label": f"seed {run.seed}", "seed": run.seed, "state": run.state, "work": work, "spikes": spikes(run.folder),
              "curves": [columns.curve(run, metric) for metric in metrics]}
             for run, work in zip(runs, work, strict=True)]}
 

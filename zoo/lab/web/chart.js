@@ -259,7 +259,7 @@ function paint(spec, width, height, theme, withLegend) {
     svg.append(symbolNode(mark, at, Math.max(box.top, Math.min(box.bottom, level)), theme.colour(mark.colour), theme));
   });
   (spec.notes || []).forEach((note) => svg.append(text(shorten(note.text, box.right - box.left, size), {
-    x: box.left, y: y(note.y), fill: theme.ink })));
+    x: box.left, y: y(note.y), fill: theme.ink, stroke: theme.paper, 'stroke-width': 4, 'paint-order': 'stroke' })));
   if (legend) {
     legend.group.setAttribute('transform', `translate(14 ${height - legend.height})`);
     svg.append(legend.group);
