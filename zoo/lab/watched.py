@@ -105,7 +105,9 @@ class _Seen:
 class WatchDisplay(LiveDisplay):
     """The picture of `zoo run` with the arms above it."""
 
-    seen: _Seen
+    def __init__(self, console: Console, progress: SweepProgress, seen: _Seen, now: Callable[[], float] = time.monotonic):
+        self.seen = seen
+        super().__init__(console, progress, now)
 
     def _where(self, progress) -> str:
         text = super()._where(progress)
@@ -155,8 +157,7 @@ def _follow(sweep: Sweep, console: Console, now: Callable[[], float], sleep: Cal
     for run, read in zip(runs, [*sweep.prepared, *sweep.runs], strict=True):
         if states[run.folder] in ENDED:
             seen.add(run, read.final(sweep.metric))
-    display = (WatchDisplay if console.is_terminal else PlainDisplay)(console, progress, now)
-    display.seen = seen
+    display = WatchDisplay(console, progress, seen, now) if console.is_terminal else PlainDisplay(console, progress, now)
     ended = {folder for folder, state in states.items() if state in ENDED}
     with display:
         while True:

@@ -29,7 +29,12 @@ function choice(id, labels, selected, onSelect) {
 function figure(id, height, spec) {
   const holder = document.getElementById(id + '-plot');
   if (!holder || !spec || holder.closest('[hidden]')) return;
-  if (!figures[id] || figures[id].holder !== holder) figures[id] = new Figure(holder, height);
+  const before = figures[id];
+  if (!before || before.holder !== holder) {
+    figures[id] = new Figure(holder, height);
+    // What was enlarged stays so when a newer page takes this one's place.
+    if (before) Object.assign(figures[id], { spec: before.spec, zoom: before.zoom });
+  }
   figures[id].show(spec);
 }
 
@@ -216,8 +221,10 @@ function exchange(fresh) {
   const fields = [...document.querySelectorAll('.tools input')].map((field) => [field.getAttribute('aria-label'), field.value]);
   const open = new Set([...document.querySelectorAll('details[open] > summary')].map((summary) => summary.textContent));
   const sorted = [...document.querySelectorAll('th[aria-sort]')].map((head) => [head.closest('table').caption.textContent, head.cellIndex, head.getAttribute('aria-sort')]);
-  const [name, scroll, active] = [location.hash.slice(1), window.scrollY, document.activeElement && document.activeElement.id];
+  const active = document.activeElement;
+  const [name, scroll, metric] = [location.hash.slice(1), window.scrollY, data.metrics[state.metric]];
   data = JSON.parse(fresh.getElementById('report-data').textContent);
+  state.metric = Math.max(0, data.metrics.indexOf(metric));
   document.querySelector('main').replaceWith(document.adoptNode(fresh.querySelector('main')));
   document.querySelector('.head').replaceChildren(...document.adoptNode(fresh.querySelector('.head')).childNodes);
   build();
@@ -232,7 +239,10 @@ function exchange(fresh) {
     for (let times = 0; heads[column] && times < (order === 'descending' ? 2 : 1); times += 1) sortBy(table, column, heads);
   });
   document.querySelectorAll('details > summary').forEach((summary) => { if (open.has(summary.textContent)) summary.parentElement.open = true; });
-  if (active && document.getElementById(active)) document.getElementById(active).focus({ preventScroll: true });
+  const label = active && active.getAttribute('aria-label');
+  const again = [...document.querySelectorAll('input, select, button, [tabindex]')].find((other) => (
+    active && other.tagName === active.tagName && (active.id ? other.id === active.id : label && other.getAttribute('aria-label') === label)));
+  if (again) again.focus({ preventScroll: true });
   window.scrollTo(0, scroll);
 }
 
