@@ -160,16 +160,18 @@ def _follow(sweep: Sweep, console: Console, now: Callable[[], float], sleep: Cal
     display = WatchDisplay(console, progress, seen, now) if console.is_terminal else PlainDisplay(console, progress, now)
     ended = {folder for folder, state in states.items() if state in ENDED}
     with display:
-        while True:
+        while _planned(sweep) == planned:
             for run in runs:
                 _look(sweep, run, display, seen, ended)
             progress.workers = max(progress.workers, len(progress.running))
             if len(ended) == len(runs):
-                return True
-            if _planned(sweep) != planned:
-                return False
+                break
             display.refresh()
             sleep(LOOK_SECONDS)
+        else:
+            return False
+    console.print(seen.table())
+    return True
 
 
 def _look(sweep: Sweep, run: _Run, display: PlainDisplay, seen: _Seen, ended: set[str]) -> None:
