@@ -147,8 +147,8 @@ def dynamics(sweep: Sweep, verdict: Verdict, folder: Path | None) -> str:
         "Dynamics",
         '<div class="controls"><span class="choice" id="dynamics-statistic" role="group" aria-label="statistic"></span>'
         '<span class="controls" id="dynamics-runs"></span></div><div id="dynamics-maps"></div>',
-        _note("A row for each part of the model, a column for each recorded update; blank: no finite value. Two runs side by side share "
-              "one scale, which is logarithmic where the values span more than a factor of 50."))
+        _note("A row for each part of the model, a column for each recorded update; blank: no finite value. Two runs beside each other "
+              "share one scale, from the 1st to the 99th percentile, logarithmic where that is more than a factor of 50."))
 
 
 def runs(sweep: Sweep, verdict: Verdict, folder: Path | None) -> str:

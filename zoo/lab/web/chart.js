@@ -234,12 +234,13 @@ function paint(spec, width, height, theme, withLegend) {
   spec.series.forEach((series) => {
     const colour = theme.colour(series.colour);
     if (series.low) {
-      inside.append(svgNode('path', { d: bandPath(series, x, y, spec.x.log, spec.y.log), fill: colour, opacity: series.opacity || 0.15 }));
+      inside.append(svgNode('path', { d: bandPath(series, x, y, spec.x.log, spec.y.log), fill: colour, opacity: series.opacity || 0.15,
+        'data-arm': series.arm }));
     }
     if (!series.y) return;
     if (!series.points) {
       inside.append(svgNode('path', { d: pathOf(series.x, series.y, x, y, spec.x.log, spec.y.log), stroke: colour,
-        'stroke-width': series.width || 2, 'stroke-dasharray': DASHES[series.dash], opacity: series.opacity, 'data-line': '' }));
+        'stroke-width': series.width || 2, 'stroke-dasharray': DASHES[series.dash], opacity: series.opacity, 'data-line': '', 'data-arm': series.arm }));
     }
     if (series.points || series.dots || series.y.length === 1) {
       series.x.forEach((at, index) => {

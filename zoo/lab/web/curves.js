@@ -68,12 +68,12 @@ function lines(arm, index, axis, minus) {
     low: over((values) => Math.min(...values)), high: over((values) => Math.max(...values)) };
 }
 
-function curveSeries(arm, view, seen) {
+function curveSeries(arm, view, seen, many) {
   const series = [], marks = [];
   const percent = isNoisy(data.metrics[view.metric]) ? view.smoothing : 0;
   const found = lines(arm, view.metric, view.x, view.minus);
-  const base = { colour: arm.colour, dash: dashOf(arm), label: arm.label };
-  const line = (x, y, more) => { series.push({ ...base, x, y, width: 2.1, hover: true, ...more }); seen.push({ x, y }); };
+  const base = { colour: arm.colour, dash: dashOf(arm), label: arm.label, arm: data.arms.indexOf(arm) };
+  const line = (x, y, more) => { series.push({ ...base, x, y, width: many ? 1.3 : 2.1, hover: true, ...more }); seen.push({ x, y }); };
   const alone = !found.mean;
   if (!alone) series.push({ ...base, x: found.x, low: smooth(found.low, percent), high: smooth(found.high, percent), opacity: 0.14 });
   found.singles.forEach(({ run, x, y }) => {
@@ -129,7 +129,7 @@ function curvesSpec(view) {
   const metric = data.metrics[view.metric];
   const axis = AXES.find(({ key }) => key === view.x);
   const seen = [];
-  const parts = visible().map((arm) => curveSeries(arm, view, seen));
+  const parts = visible().map((arm, _, arms) => curveSeries(arm, view, seen, arms.length > 12));
   const { range, cut } = verticalRange(seen, view);
   const end = Math.max(0, ...seen.map(({ x }) => x[x.length - 1] || 0));
   const minus = view.minus >= 0 ? `, minus that of ${data.arms[view.minus].label}` : '';

@@ -73,8 +73,9 @@ function drawHeat() {
   const statistic = data.dynamics.statistics[heatState.statistic];
   const runs = heatState.runs.map((index) => data.dynamics.runs[index]).filter((run) => run && run.statistics[statistic]);
   // One scale for what stands side by side.
-  const all = runs.flatMap((run) => decoded(run.statistics[statistic]).flat()).filter((value) => value !== null);
-  const low = all.reduce((a, b) => Math.min(a, b), Infinity), high = all.reduce((a, b) => Math.max(a, b), -Infinity);
+  const all = runs.flatMap((run) => decoded(run.statistics[statistic]).flat()).filter((value) => value !== null).sort((a, b) => a - b);
+  // One value far from all others must not take the colours from them.
+  const [low, high] = [all[Math.floor(all.length * 0.01)], all[Math.ceil(all.length * 0.99) - 1]];
   const log = low > 0 && high / low > 50;
   box.replaceChildren();
   if (!all.length) box.textContent = 'No run that is chosen has this statistic.';

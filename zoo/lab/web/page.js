@@ -75,6 +75,11 @@ function legendEntry(arm, index) {
     drawAll();
   });
   pressed.setAttribute('aria-pressed', String(!state.hidden.has(index)));
+  const light = (only) => document.querySelectorAll('[data-arm]').forEach((part) => {
+    part.style.opacity = only && Number(part.dataset.arm) !== index ? 0.08 : '';
+  });
+  ['pointerenter', 'focus'].forEach((event) => pressed.addEventListener(event, () => light(true)));
+  ['pointerleave', 'blur'].forEach((event) => pressed.addEventListener(event, () => light(false)));
   pressed.append(swatch(arm), name);
   if (arm.note) {
     const note = document.createElement('small');
