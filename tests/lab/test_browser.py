@@ -252,6 +252,9 @@ def test_hostile_names_stay_text(browser, writer, tmp_path):
         browser.click(f"#{tab}")
     browser.click("#tab-curves")
     browser.mouse("mouseMoved", 640, 500, buttons=0)
+    browser.click("#tab-dynamics")
+    browser.click("#dynamics image")
+    assert name in browser.run("document.querySelector('#dynamics .tip').textContent")
     assert browser.problems == []
     assert browser.run("document.querySelectorAll('img, b:not(.tip b)').length") == 0
     assert "<b>bold</b>" in browser.run("document.querySelector('.legend').textContent")

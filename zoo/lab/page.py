@@ -1,7 +1,7 @@
 """One HTML file that needs nothing else: no network, no server, no other file.
 
 The page's content policy lets only the one script run whose hash it states, so text that slipped through as markup would still do nothing.
-The charts are drawn by the scripts in `web/`, 60 kB together: Plotly alone would make every page 4.7 MB, and would bring its own ideas
+The charts are drawn by the scripts in `web/`, 60 kB together: Plotly alone would make every page 4.8 MB, and would bring its own ideas
 of how a figure looks when it is saved.
 """
 

@@ -262,7 +262,7 @@ function paint(spec, width, height, theme, withLegend) {
   (spec.notes || []).forEach((note) => svg.append(text(shorten(note.text, box.right - box.left, size), {
     x: box.left, y: y(note.y), fill: theme.ink, stroke: theme.paper, 'stroke-width': 4, 'paint-order': 'stroke' })));
   if (legend) {
-    legend.group.setAttribute('transform', `translate(14 ${height - legend.height})`);
+    legend.group.setAttribute('transform', `translate(14 ${height - legend.height + 12})`);
     svg.append(legend.group);
   }
   if (spec.extra) spec.extra(svg, box, theme);
