@@ -96,6 +96,7 @@ function buildLegends() {
     const entries = data.arms.map(legendEntry);
     if (data.arms.length > 6) {
       const item = document.createElement('li');
+      item.className = 'all';
       item.append(...[['all', () => new Set()], ['none', () => new Set(data.arms.keys())]].map(([label, hide]) => button(label, label + ' arms', () => {
         state.hidden = hide();
         buildLegends();
