@@ -3,8 +3,10 @@
 from pathlib import Path
 
 from zoo.lab.comparison import load_comparison
+from zoo.lab.page import render
 from zoo.lab.report import build_report
 from zoo.lab.results import load_sweep
+from zoo.lab.verdict import judge
 
 
 def write_report(folder, output=None):
@@ -15,3 +17,9 @@ def write_report(folder, output=None):
 def write_comparison(folders, output):
     """The comparison of run folders; returns its path."""
     return build_report(load_comparison(folders), output).path
+
+
+def write_page(sweep, output):
+    """The page alone, without its figures; returns its path."""
+    output.write_text(render(sweep, judge(sweep), output.parent), encoding="utf-8")
+    return output

@@ -229,7 +229,7 @@ assert not heavy, heavy
 
 def test_importing_zoo_is_light():
     program = ("import sys, zoo, zoo.config, zoo.data, zoo.lab; "
-               "print({'jax', 'flax', 'torch', 'tensorflow', 'grain', 'plotly', 'sklearn', 'seqeval'} & set(sys.modules))")
+               "print({'jax', 'flax', 'torch', 'tensorflow', 'grain', 'sklearn', 'seqeval'} & set(sys.modules))")
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, env=os.environ | {"PYTHONPATH": str(ROOT)})
     assert done.stdout.strip() == "set()", done.stderr
 

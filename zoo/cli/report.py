@@ -26,7 +26,7 @@ def add_parser(subparsers: argparse._SubParsersAction) -> None:
     compare.set_defaults(handler=run_compare)
 
 
-# The readers are imported on use: they bring SciPy, Matplotlib and Plotly, which the other subcommands do not need.
+# The readers are imported on use: they bring SciPy and Matplotlib, which the other subcommands do not need.
 def run_report(args: argparse.Namespace) -> int:
     """Writes a sweep's report; prints its path and the verdict."""
     from pathlib import Path

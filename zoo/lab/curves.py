@@ -75,9 +75,9 @@ def main_metrics(sweep: Sweep) -> list[str]:
     return sorted(metrics, key=rank)
 
 
-def thin(*columns: np.ndarray) -> tuple[np.ndarray, ...]:
-    """Replaces runs of neighbouring points by their means until at most MAXIMUM_POINTS remain."""
-    size = math.ceil(len(columns[0]) / MAXIMUM_POINTS)
+def thin(*columns: np.ndarray, most: int = MAXIMUM_POINTS) -> tuple[np.ndarray, ...]:
+    """Replaces runs of neighbouring points by their means until at most `most` remain."""
+    size = math.ceil(len(columns[0]) / most)
     if size <= 1:
         return columns
     starts = np.arange(0, len(columns[0]), size)

@@ -1,4 +1,4 @@
-"""The report's plots as PNG files, for pages that cannot hold a script."""
+"""The report's plots as PNG and SVG files, for pages that cannot hold a script and for papers."""
 
 import io
 import os
@@ -18,7 +18,9 @@ from zoo.lab.results import Sweep
 LINE_STYLES = ("-", (0, (6, 3)), (0, (1, 2)), (0, (6, 2, 1, 2)), (0, (10, 3)), (0, (10, 2, 1, 2)))
 LONGEST_LABEL = 48
 # Names are data: without this a "$" in one of them would start a formula.
-SETTINGS = {"text.parse_math": False, "axes.spines.top": False, "axes.spines.right": False, "font.size": 10}
+SETTINGS = {"text.parse_math": False, "axes.spines.top": False, "axes.spines.right": False, "font.size": 10,
+            # Without it every file of the same plot would have other identifiers.
+            "svg.hashsalt": "zoo"}
 
 
 def _label(text: str) -> str:
@@ -35,11 +37,13 @@ def _legend(axes: Axes, sweep: Sweep, look: dict[str, tuple[str, object]]) -> No
 
 
 def _save(figure: Figure, path: Path) -> Path:
+    kind = path.suffix[1:]
+    nothing = {"Software": None} if kind == "png" else {"Date": None, "Creator": None}
     buffer = io.BytesIO()
     with warnings.catch_warnings():
         # A name in a script that the default font lacks is drawn as boxes.
         warnings.filterwarnings("ignore", message="Glyph")
-        figure.savefig(buffer, format="png", dpi=150, bbox_inches="tight", metadata={"Software": None})
+        figure.savefig(buffer, format=kind, dpi=150, bbox_inches="tight", metadata=nothing)
     temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     temporary.write_bytes(buffer.getvalue())
     os.replace(temporary, path)
@@ -128,7 +132,7 @@ def _differences(sweep: Sweep, look: dict[str, tuple[str, object]]) -> Axes | No
 
 
 def write_figures(sweep: Sweep, folder: Path) -> list[Path]:
-    """Writes loss_by_step.png, loss_by_length.png and differences.png into `folder`, as far as there are data for them."""
+    """Writes loss_by_step, loss_by_length and differences, as .png and .svg, into `folder`, as far as there are data for them."""
     folder.mkdir(parents=True, exist_ok=True)
     look = {
         name: (COLOURS[colour % len(COLOURS)], LINE_STYLES[dash % len(LINE_STYLES)])
@@ -141,5 +145,5 @@ def write_figures(sweep: Sweep, folder: Path) -> list[Path]:
                 continue
             if draw is not _differences and len(sweep.arms) > 1:
                 _legend(axes, sweep, look)
-            written.append(_save(axes.figure, folder / f"{name}.png"))
+            written += [_save(axes.figure, folder / f"{name}.{kind}") for kind in ("png", "svg")]
     return written

@@ -1,4 +1,4 @@
-"""Writes a report: one self-contained HTML page, and its plots as PNG files beside it."""
+"""Writes a report: one self-contained HTML page, and its main plots as PNG and SVG files beside it."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,7 +20,7 @@ class Report:
 
 
 def build_report(sweep: Sweep, output: str | Path) -> Report:
-    """Judges a sweep and writes `output` (an .html file) and a folder of the same name with the PNG files."""
+    """Judges a sweep and writes `output` (an .html file) and a folder of the same name with the figures."""
     output = Path(output)
     if output.suffix.lower() not in (".html", ".htm"):
         raise ConfigError(f'output: "{output}" is not an HTML file; name it {output.name or "report"}.html')

@@ -5,6 +5,7 @@ import math
 import sys
 from collections import Counter
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
 from pathlib import Path, PurePosixPath
 from typing import Any
 
@@ -176,6 +177,17 @@ def _read_object(path: Path, problems: list[str]) -> dict[str, Any]:
 def _read_metrics(path: Path) -> tuple[list[dict[str, float]], int]:
     """Rows merged by step (later lines win), and how many whole lines could not be read."""
     try:
+        stat = path.stat()
+    except OSError:
+        return [], 0
+    return _metrics_at(path, stat.st_mtime_ns, stat.st_size)
+
+
+@lru_cache(maxsize=1024)
+def _metrics_at(path: Path, changed: int, size: int) -> tuple[list[dict[str, float]], int]:
+    # Whoever follows a sweep reads most of its files once.
+    del changed, size
+    try:
         lines = path.read_text(encoding="utf-8", errors="replace").split("\n")
     except OSError:
         return [], 0
@@ -239,6 +251,21 @@ def load_run(folder: str | Path) -> Run:
 def _inside(folder: Any) -> bool:
     return isinstance(folder, str) and bool(folder) and not PurePosixPath(folder).is_absolute() and (
         ".." not in PurePosixPath(folder).parts) and "\0" not in folder
+
+
+def load_any(folder: str | Path) -> Sweep:
+    """Reads a sweep folder, or a single run's as a sweep of one.
+
+    Raises:
+        ConfigError: the folder is neither, or files in it are damaged.
+    """
+    folder = Path(folder)
+    if (folder / "experiment.json").exists() or not (folder / "status.json").exists():
+        return load_sweep(folder)
+    run = replace(load_run(folder), arm="run")
+    name = folder.resolve().name
+    metric = "eval/loss" if any("eval/loss" in row for row in run.rows) else "train/loss"
+    return Sweep(folder, name, metric, [Arm("run", name, {})], [run], [run.seed])
 
 
 def load_sweep(folder: str | Path) -> Sweep:

@@ -174,13 +174,18 @@ def differences_table(sweep: Sweep) -> str:
     return table(f"Final {sweep.metric} minus that of {sweep.arms[0].label}", header, rows, range(1, 7 + resampled))
 
 
+def effect_levels(effect: Effect) -> str:
+    """`post against pre × 100 against 0`."""
+    return " × ".join(f"{level} against {first}" for level, first in effect.levels)
+
+
 def effects_table(sweep: Sweep, found: list[Effect]) -> str:
     """Main effects and interactions."""
     rows = []
     for effect, p in zip(found, holm([effect.difference.p for effect in found]), strict=True):
         difference = effect.difference
         rows.append([
-            Cell(" × ".join(effect.what)), Cell(" × ".join(f"{level} against {first}" for level, first in effect.levels)),
+            Cell(" × ".join(effect.what)), Cell(effect_levels(effect)),
             numeric(measured(difference.mean, difference.low, difference.high)), numeric(interval(difference.low, difference.high)),
             numeric(f"{p:.2g}" if math.isfinite(p) else "–"), numeric(_effect(difference)), numeric(str(difference.n)),
         ])
@@ -188,17 +193,20 @@ def effects_table(sweep: Sweep, found: list[Effect]) -> str:
     return table(f"Main effects and interactions in {sweep.metric}", header, rows, range(2, 7))
 
 
-def _folder_cell(run: Run, page_folder: Path) -> Cell:
+def _folder_cell(run: Run, page_folder: Path | None) -> Cell:
+    if page_folder is None:
+        return Cell(run.folder.name)
     # "./" and quoting keep a folder called "javascript:..." a folder.
     target = "./" + quote(os.path.relpath(run.folder, page_folder).replace(os.sep, "/"), errors="replace") + "/"
     name = escape(run.folder.name)
     return Cell(markup=name if run.state == "missing" else f'<a href="{escape(target)}">{name}</a>')
 
 
-def runs_table(sweep: Sweep, page_folder: Path) -> str:
-    """One row per run, whatever became of it."""
+def runs_table(sweep: Sweep, page_folder: Path | None) -> str:
+    """One row per run, whatever became of it. Without `page_folder` their folders are not linked."""
     rows = []
     for run in sweep.runs:
+        speed = run.series("train/tokens_per_second").value
         steps = run.status.get("steps")
         of_steps = f" of {steps:,}" if isinstance(steps, int) and run.state not in ("done", "missing") else ""
         final = run.final(sweep.metric)
@@ -206,13 +214,14 @@ def runs_table(sweep: Sweep, page_folder: Path) -> str:
             _folder_cell(run, page_folder), arm_cell(sweep.arm(run.arm).label), numeric(str(run.seed)), state(run.state),
             numeric(number(final)), numeric(number(run.best(sweep.metric))),
             numeric(f"{run.step:,}{of_steps}" if run.state != "missing" else "–"),
-            numeric(number(run.seconds, 3)), Cell(str(run.status.get("reason") or "")[:2000]),
+            numeric(number(run.seconds, 3)), numeric(number(float(np.round(np.nanmedian(speed)))) if np.isfinite(speed).any() else "–"),
+            Cell(str(run.status.get("reason") or "")[:2000]),
         ])
-    header = ["run", "arm", "seed", "state", f"final {sweep.metric}", "best", "step", "seconds", "reason"]
-    return table("Runs (missing: not started)", header, rows, (2, 4, 5, 6, 7))
+    header = ["run", "arm", "seed", "state", f"final {sweep.metric}", "best", "step", "seconds", "tokens/s", "reason"]
+    return table("Runs (missing: not started)", header, rows, (2, 4, 5, 6, 7, 8))
 
 
-def prepared_table(sweep: Sweep, page_folder: Path) -> str:
+def prepared_table(sweep: Sweep, page_folder: Path | None) -> str:
     """One row per run that others start from."""
     rows = [
         [_folder_cell(run, page_folder), Cell(run.arm), numeric(str(run.seed)), state(run.state), numeric(number(run.final("eval/loss"))),
@@ -243,6 +252,13 @@ def facts_table(caption: str, facts: dict[str, Any]) -> str:
     """A flat key and value table."""
     rows = [[Cell(key), Cell(value if isinstance(value, str) else json.dumps(value))] for key, value in flatten(facts).items()]
     return table(caption, ["", "value"], rows)
+
+
+def samples_table(caption: str, rows: list[dict[str, str]]) -> str:
+    """Texts as they were written, line breaks included."""
+    header = list(dict.fromkeys(key for row in rows for key in row))
+    cells = [[Cell(str(index)), *(Cell(row.get(key, "–"), "sample") for key in header)] for index, row in enumerate(rows, start=1)]
+    return table(caption, ["", *header], cells)
 
 
 def summary(sweep: Sweep) -> str:

@@ -1,0 +1,230 @@
+/* A chart in the page: drawn as wide as there is room, read by pointer or arrow keys, enlarged by dragging, saved as PNG or SVG. */
+const SAVED = { width: 760, height: 470, scale: 3 };
+
+function save(content, name, type) {
+  const link = document.createElement('a');
+  link.href = URL.createObjectURL(content instanceof Blob ? content : new Blob([content], { type }));
+  link.download = name;
+  document.body.append(link);
+  link.click();
+  link.remove();
+  setTimeout(() => URL.revokeObjectURL(link.href), 10000);
+}
+
+const fileName = (text) => (document.title + ' ' + text).toLowerCase().replace(/[^a-z0-9]+/g, '-').replace(/^-|-$/g, '').slice(0, 80) || 'figure';
+
+function savedSvg(spec) {
+  const height = spec.savedHeight || SAVED.height;
+  const extra = spec.legend && spec.legend.length > 1 ? legendNode(spec.legend, themes.light, 0, SAVED.width - 28, 12).height : 0;
+  return paint(spec, SAVED.width, height + extra, themes.light, true).svg;
+}
+
+function saveFigure(spec, kind) {
+  const svg = savedSvg(spec);
+  const text = '<?xml version="1.0" encoding="UTF-8"?>\n' + new XMLSerializer().serializeToString(svg);
+  if (kind === 'svg') return save(text, fileName(spec.title) + '.svg', 'image/svg+xml');
+  const image = new Image();
+  image.onload = () => {
+    const canvas = document.createElement('canvas');
+    canvas.width = svg.getAttribute('width') * SAVED.scale;
+    canvas.height = svg.getAttribute('height') * SAVED.scale;
+    canvas.getContext('2d').drawImage(image, 0, 0, canvas.width, canvas.height);
+    canvas.toBlob((blob) => save(blob, fileName(spec.title) + '.png', 'image/png'), 'image/png');
+  };
+  image.src = 'data:image/svg+xml;charset=utf-8,' + encodeURIComponent(text);
+}
+
+function button(label, describes, act) {
+  const made = document.createElement('button');
+  made.type = 'button';
+  made.textContent = label;
+  if (describes) made.setAttribute('aria-label', describes);
+  made.addEventListener('click', act);
+  return made;
+}
+
+class Figure {
+  constructor(holder, height) {
+    this.holder = holder;
+    this.height = height;
+    this.zoom = null;
+    this.picture = document.createElement('div');
+    this.picture.className = 'picture';
+    this.picture.tabIndex = 0;
+    this.picture.setAttribute('role', 'img');
+    this.picture.setAttribute('aria-label', holder.dataset.about || 'chart');
+    this.tip = document.createElement('div');
+    this.tip.className = 'tip';
+    this.tip.hidden = true;
+    this.said = document.createElement('div');
+    this.said.className = 'unseen';
+    this.said.setAttribute('aria-live', 'polite');
+    this.tools = document.createElement('div');
+    this.tools.className = 'tools';
+    this.back = button('whole', 'show the whole plot', () => { this.zoom = null; this.draw(); });
+    this.back.hidden = true;
+    this.tools.append(this.back, button('PNG', 'save this figure as PNG', () => saveFigure(this.now(), 'png')),
+      button('SVG', 'save this figure as SVG', () => saveFigure(this.now(), 'svg')));
+    holder.replaceChildren(this.tools, this.picture, this.tip, this.said);
+    this.picture.addEventListener('pointermove', (event) => this.point(event));
+    this.picture.addEventListener('pointerleave', () => { if (!this.start) this.unpoint(); });
+    this.picture.addEventListener('pointerdown', (event) => this.press(event));
+    this.picture.addEventListener('pointerup', (event) => this.release(event));
+    this.picture.addEventListener('dblclick', () => { this.zoom = null; this.draw(); });
+    this.picture.addEventListener('keydown', (event) => this.key(event));
+    this.picture.addEventListener('blur', () => this.unpoint());
+    new ResizeObserver(() => { if (this.spec && this.picture.clientWidth !== this.drawn) this.draw(); }).observe(this.picture);
+  }
+
+  show(spec) {
+    // Another axis or metric has no place for what was enlarged.
+    const same = this.spec && ['x', 'y'].every((name) => this.spec[name].title === spec[name].title && this.spec[name].log === spec[name].log);
+    if (!same) this.zoom = null;
+    this.spec = spec;
+    this.draw();
+  }
+
+  now() {
+    if (!this.zoom) return this.spec;
+    const { x, y } = this.spec;
+    return { ...this.spec, x: { ...x, range: this.zoom.x }, y: { ...y, range: this.zoom.y || y.range } };
+  }
+
+  draw() {
+    const width = this.picture.clientWidth;
+    this.drawn = width;
+    if (!width || !this.spec) return;
+    this.unpoint();
+    this.back.hidden = !this.zoom;
+    this.painted = paint(this.now(), width, this.spec.height || this.height(), theme(), false);
+    this.painted.svg.setAttribute('aria-hidden', 'true');
+    this.over = svgNode('g', { 'pointer-events': 'none' });
+    this.painted.svg.append(this.over);
+    this.picture.replaceChildren(this.painted.svg);
+  }
+
+  place(event) {
+    const area = this.picture.getBoundingClientRect();
+    return [event.clientX - area.left, event.clientY - area.top];
+  }
+
+  point(event) {
+    if (!this.painted) return;
+    const [across, down] = this.place(event);
+    const { box } = this.painted;
+    if (this.start) return this.stretch(across, down);
+    if (across < box.left || across > box.right || down < box.top || down > box.bottom) return this.unpoint();
+    this.tell(this.painted.x.invert(across), down, across);
+  }
+
+  tell(at, down, across) {
+    const { x, y, box } = this.painted;
+    if (this.spec.tell) return this.label(this.spec.tell(at, y.invert(down)), across, null, []);
+    const found = [];
+    this.spec.series.forEach((series) => {
+      if (!series.hover || !series.y || !series.x.length) return;
+      const index = nearest(series.x, at);
+      const value = series.y[index];
+      const place = value === null || value === undefined ? NaN : x(series.x[index]);
+      // A line that ends elsewhere has nothing to say here.
+      if (!(Math.abs(place - across) < Math.max(24, (box.right - box.left) / series.x.length))) return;
+      found.push({ series, value, x: series.x[index], away: Math.abs(y(value) - down) });
+    });
+    if (!found.length) return this.unpoint();
+    const close = found.sort((a, b) => a.away - b.away).slice(0, 12).sort((a, b) => b.value - a.value);
+    this.label(shown(close[0].x, 5) + ' ' + this.spec.x.unit, across, found.length > 12 ? `and ${found.length - 12} more` : null, close);
+  }
+
+  label(head, across, tail, entries) {
+    const { x, y, box } = this.painted;
+    const line = document.createElement('b');
+    line.textContent = head;
+    const rows = entries.map(({ series, value }) => {
+      const row = document.createElement('div');
+      const swatch = svgNode('svg', { width: 22, height: 8, 'aria-hidden': 'true' }, svgNode('line', {
+        x2: 22, y1: 4, y2: 4, stroke: theme().colour(series.colour), 'stroke-width': 2.4, 'stroke-dasharray': DASHES[series.dash] }));
+      const number = document.createElement('span');
+      number.className = 'figure-value';
+      number.textContent = shown(value, 5);
+      row.append(swatch, number, ' ', series.label);
+      return row;
+    });
+    this.tip.replaceChildren(line, ...rows, ...(tail ? [tail] : []));
+    this.tip.hidden = false;
+    const room = this.picture.clientWidth - this.tip.offsetWidth;
+    this.tip.style.left = Math.max(0, Math.min(room, across > this.picture.clientWidth / 2 ? across - this.tip.offsetWidth - 16 : across + 16)) + 'px';
+    this.tip.style.top = box.top + this.picture.offsetTop + 4 + 'px';
+    this.over.replaceChildren(svgNode('line', { x1: across, x2: across, y1: box.top, y2: box.bottom, stroke: theme().soft, 'stroke-width': 1 }),
+      ...entries.map((entry) => symbolNode({ symbol: 'dot', size: 4 }, x(entry.x), Math.max(box.top, Math.min(box.bottom, y(entry.value))),
+        theme().colour(entry.series.colour), theme())));
+  }
+
+  unpoint() {
+    this.tip.hidden = true;
+    this.at = null;
+    if (this.over) this.over.replaceChildren();
+  }
+
+  press(event) {
+    if (event.pointerType === 'touch' || event.button || !this.painted || this.spec.still) return;
+    const [across, down] = this.place(event);
+    const { box } = this.painted;
+    if (across < box.left || across > box.right || down > box.bottom) return;
+    this.start = [across, down];
+    this.picture.setPointerCapture(event.pointerId);
+  }
+
+  stretch(across, down) {
+    const { box } = this.painted;
+    const [left, right] = [Math.max(box.left, Math.min(this.start[0], across)), Math.min(box.right, Math.max(this.start[0], across))];
+    const flat = Math.abs(down - this.start[1]) < 14;
+    const [top, bottom] = flat ? [box.top, box.bottom]
+      : [Math.max(box.top, Math.min(this.start[1], down)), Math.min(box.bottom, Math.max(this.start[1], down))];
+    this.wanted = { left, right, top, bottom, flat };
+    this.tip.hidden = true;
+    this.over.replaceChildren(svgNode('rect', { x: left, y: top, width: Math.max(0, right - left), height: Math.max(0, bottom - top),
+      fill: theme().soft, opacity: 0.18 }));
+  }
+
+  release() {
+    const wanted = this.wanted;
+    this.start = this.wanted = null;
+    if (!wanted || wanted.right - wanted.left < 8) return;
+    const { x, y } = this.painted;
+    this.zoom = { x: [x.invert(wanted.left), x.invert(wanted.right)],
+      y: wanted.flat ? [...y.range] : [y.invert(wanted.bottom), y.invert(wanted.top)].sort((a, b) => a - b) };
+    this.draw();
+  }
+
+  key(event) {
+    if (!this.painted) return;
+    const { x, box } = this.painted;
+    const steps = { ArrowLeft: -1, ArrowRight: 1 };
+    if (event.key === 'Escape') { this.zoom = null; this.draw(); return; }
+    if (event.key === '+' || event.key === '-') {
+      const middle = this.at === null ? (box.left + box.right) / 2 : this.at;
+      const factor = event.key === '+' ? 0.5 : 2;
+      const ends = [middle - (middle - box.left) * factor, middle + (box.right - middle) * factor];
+      this.zoom = { x: ends.map(x.invert), y: [...this.painted.y.range] };
+      this.draw();
+      return;
+    }
+    if (!(event.key in steps)) return;
+    event.preventDefault();
+    const pace = (box.right - box.left) / (event.shiftKey ? 10 : 60);
+    const from = this.at === null || this.at === undefined ? (steps[event.key] > 0 ? box.left : box.right) : this.at + steps[event.key] * pace;
+    const at = Math.max(box.left, Math.min(box.right, from));
+    this.tell(x.invert(at), (box.top + box.bottom) / 2, at);
+    this.at = at;
+    this.said.textContent = this.tip.hidden ? '' : this.tip.innerText;
+  }
+}
+
+function nearest(values, at) {
+  let low = 0, high = values.length - 1;
+  while (high - low > 1) {
+    const middle = (low + high) >> 1;
+    if (values[middle] <= at) low = middle; else high = middle;
+  }
+  return Math.abs(values[low] - at) <= Math.abs(values[high] - at) ? low : high;
+}
