@@ -230,7 +230,7 @@ def run(config: ml_collections.ConfigDict, workdir: Path, log: Callable[[str], N
             rows = rows_per_device_group(mesh)
             dataset = with_features(program, dataset, state, program.constants(resolved.seed), rows, log)
             metrics = MetricsFile(records / "metrics.jsonl", status["step"], progress.evaluated)
-            if processes.is_first():
+            if is_first():
                 metrics.trackers.append(Tracked(resolved, workdir, status["step"], metrics.kept, metrics.dropped, log))
             dynamics = DynamicsFile(records / "dynamics.jsonl", status["step"], resolved.training.dynamics_every, progress.losses)
             log("compiling ...")
