@@ -11,6 +11,7 @@ from zoo import config
 from zoo.errors import ConfigError
 from zoo.lab import plan, pool, tuning
 from zoo.lab.experiment import levels
+from zoo.lab.rates import load_rates
 from zoo.lab.results import load_sweep
 from zoo.lab.tuning import Tune
 
@@ -101,6 +102,13 @@ def test_each_arm_trains_at_its_best_rate_on_seeds_that_did_not_choose_it(zoo):
     edge = next(line for line in main.warnings if "at its edge" in line)
     assert f"0.01 in {PRE}" in edge
     assert POST not in edge
+    rates = load_rates("runs/norms", main.tuning)
+    assert [one.mean for one in rates.arms[POST]] == [2.6, pytest.approx(2.4), 9.0]
+    assert rates.at_the_same(PRE)[POST][0.003].differences == {1000: pytest.approx(-0.2), 1001: pytest.approx(0.6)}
+    page = Path("runs/norms/report.html").read_text()
+    assert f"eval/loss by {RATE}, over the seeds that choose (1000, 1001)" in page
+    assert f"eval/loss at the same {RATE}, minus that of norm=pre, warm-up=0" in page
+    assert Path("runs/norms/report/loss_by_rate.png").stat().st_size > 1000
     code, out, _ = zoo(*FLAGS)
     assert code == 0
     assert "24 of 24 runs were done already" in out

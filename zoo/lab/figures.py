@@ -13,6 +13,7 @@ from matplotlib.lines import Line2D
 from matplotlib.ticker import FixedLocator, NullFormatter, NullLocator
 
 from zoo.lab.curves import COLOURS, against_baseline, band, by_length, main_metrics, styles
+from zoo.lab.rates import load_rates
 from zoo.lab.results import Sweep
 
 LINE_STYLES = ("-", (0, (6, 3)), (0, (1, 2)), (0, (6, 2, 1, 2)), (0, (10, 3)), (0, (10, 2, 1, 2)))
@@ -131,15 +132,36 @@ def _differences(sweep: Sweep, look: dict[str, tuple[str, object]]) -> Axes | No
     return axes
 
 
+def _rates(sweep: Sweep, look: dict[str, tuple[str, object]]) -> Axes | None:
+    found = load_rates(sweep.folder, sweep.tuning)
+    if found is None:
+        return None
+    axes = _axes(found.field, _with_unit(sweep, found.metric))
+    for arm, tries in found.arms.items():
+        colour, dash = look.get(arm, look[sweep.arms[0].name])
+        there = [one for one in tries if np.isfinite(one.mean)]
+        axes.plot([one.value for one in there], [one.mean for one in there], color=colour, linestyle=dash, marker="o", markersize=4)
+        axes.plot([one.value for one in there if one.value == found.chosen.get(arm)],
+                  [one.mean for one in there if one.value == found.chosen.get(arm)], "o", color=colour, markersize=9, fillstyle="none")
+    values = sorted({one.value for tries in found.arms.values() for one in tries})
+    if values[0] > 0:
+        axes.set_xscale("log")
+        axes.xaxis.set_minor_locator(NullLocator())
+    axes.xaxis.set_major_locator(FixedLocator(values))
+    axes.set_xticklabels([f"{value:g}" for value in values])
+    return axes
+
+
 def write_figures(sweep: Sweep, folder: Path) -> list[Path]:
-    """Writes loss_by_step, loss_by_length and differences, as .png and .svg, into `folder`, as far as there are data for them."""
+    """Writes loss_by_step, loss_by_length, loss_by_rate and differences, as .png and .svg, into `folder`, where there are data for them."""
     folder.mkdir(parents=True, exist_ok=True)
     look = {
         name: (COLOURS[colour % len(COLOURS)], LINE_STYLES[dash % len(LINE_STYLES)])
         for name, (colour, dash) in styles(sweep).items()}
     written = []
+    drawn = {"loss_by_step": _curves, "loss_by_length": _lengths, "loss_by_rate": _rates, "differences": _differences}
     with rc_context(SETTINGS):
-        for name, draw in (("loss_by_step", _curves), ("loss_by_length", _lengths), ("differences", _differences)):
+        for name, draw in drawn.items():
             axes = draw(sweep, look)
             if axes is None:
                 continue

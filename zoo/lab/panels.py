@@ -3,13 +3,14 @@
 import json
 from pathlib import Path
 
-from zoo.lab import tables
+from zoo.lab import rate_tables, tables
 from zoo.lab.curves import against_baseline, by_length, main_metrics
 from zoo.lab.factors import effects
 from zoo.lab.fairness import doubts
 from zoo.lab.formatting import count
 from zoo.lab.heatmaps import FILE as DYNAMICS_FILE
 from zoo.lab.metrics import more_is_better
+from zoo.lab.rates import load_rates
 from zoo.lab.results import Sweep
 from zoo.lab.samples import read_samples
 from zoo.lab.tables import escape
@@ -132,11 +133,17 @@ def factors(sweep: Sweep, verdict: Verdict, folder: Path | None) -> str:
 
 
 def rates(sweep: Sweep, verdict: Verdict, folder: Path | None) -> str:
-    """How the learning rate of each arm was chosen.
-
-    A chart of its own is `plot("rates", ...)` here and an entry with the id "rates" in `plots` of `zoo.lab.plotted.plot_data`.
-    """
-    return ""
+    """From which values each arm's own was chosen, and what all arms come to at the same one."""
+    found = load_rates(sweep.folder, sweep.tuning)
+    if found is None:
+        return ""
+    same = rate_tables.same_rate_table(sweep, found)
+    return section(
+        "Rates",
+        _note(f"Each arm was trained with the {escape(found.field)} that was best of the same grid, tried with seeds that decide "
+              "nothing. Points: means over these seeds; bars: lowest to highest seed; a run that diverged has none."),
+        LEGEND, plot("rates", f"{found.metric} by {found.field}"), rate_tables.rates_table(sweep, found),
+        _note("At the same value for all arms, these runs say:") + same if same else "")
 
 
 def dynamics(sweep: Sweep, verdict: Verdict, folder: Path | None) -> str:

@@ -11,6 +11,7 @@ import numpy as np
 from zoo.lab.curves import COLOURS, DARK_COLOURS, DASHES, against_baseline, band, by_length, main_metrics, styles, thin
 from zoo.lab.factors import effects
 from zoo.lab.heatmaps import heatmaps, spikes
+from zoo.lab.rates import load_rates
 from zoo.lab.results import Run, Sweep
 from zoo.lab.stated import Arm, as_dict
 from zoo.lab.statistics import PairedDifference
@@ -132,6 +133,25 @@ def _lengths(sweep: Sweep) -> list[dict[str, Any]]:
              "y": {"title": f"final {with_unit(sweep, found.metric)}", "log": False}, "lines": lines, "mark": mark}]
 
 
+def _rates(sweep: Sweep) -> list[dict[str, Any]]:
+    """Each arm over the values that were tried in it."""
+    found = load_rates(sweep.folder, sweep.tuning)
+    if found is None:
+        return []
+    names = [arm.name for arm in sweep.arms]
+    lines = []
+    for arm, tries in found.arms.items():
+        kept = [(one, [score for score in one.scores.values() if math.isfinite(score)]) for one in tries]
+        kept = [(one, scores) for one, scores in kept if len(scores) == len(one.scores)]
+        lines.append({"arm": names.index(arm) if arm in names else 0, "x": [one.value for one, _ in kept],
+                      "mean": [one.mean for one, _ in kept], "low": [min(scores) for _, scores in kept],
+                      "high": [max(scores) for _, scores in kept]})
+    return [{"id": "rates", "title": f"{found.metric} by {found.field}",
+             "x": {"title": found.field, "log": all(x > 0 for line in lines for x in line["x"]),
+                   "ticks": sorted({one.value for tries in found.arms.values() for one in tries})},
+             "y": {"title": with_unit(sweep, found.metric), "log": False}, "lines": lines, "mark": None}]
+
+
 def plot_data(sweep: Sweep) -> dict[str, Any]:
     """Everything the charts need.
 
@@ -150,4 +170,4 @@ def plot_data(sweep: Sweep) -> dict[str, Any]:
         "units": [sweep.unit(metric).replace(" ", ", ", 1) for metric in metrics], "columns": columns.kept, "arms": arms,
         "differences": _rows(f"difference in final {with_unit(sweep, sweep.metric)}", against),
         "effects": _rows(f"effect on final {with_unit(sweep, sweep.metric)}", factors),
-        "plots": _lengths(sweep), "dynamics": heatmaps(sweep)}
+        "plots": [*_lengths(sweep), *_rates(sweep)], "dynamics": heatmaps(sweep)}
