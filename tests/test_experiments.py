@@ -7,7 +7,7 @@ import pytest
 from tests.small_runs import small
 from tests.untrained import untrained
 from zoo import config as configs
-from zoo.config.fields import TASKS
+from zoo.config.fields import TASKS, UNREAD_BY
 from zoo.errors import ConfigError
 from zoo.files import read_json
 from zoo.lab.experiment import load_experiment
@@ -66,13 +66,19 @@ def docstring_of(name):
     return configs.import_file(ROOT / "experiments" / f"{name}.py", "experiment file").__doc__
 
 
+def read_by_choice(declared):
+    """What resolving derives, and what a declared choice reads or no longer reads."""
+    unread = tuple(start for starts in UNREAD_BY.values() for start in starts) if "model.architecture" in declared else ()
+    return {field.path for field in configs.FIELDS
+            if field.auto or (field.when and field.when[0] in declared) or field.path.startswith(unread)}
+
+
 @pytest.mark.parametrize("spec", SPECS)
 def test_arms_differ_in_what_is_declared_alone(spec):
     plan = plan_of(spec)
     declared = {path for factor in plan.experiment.factors.values() for changes in factor.values() for path in changes}
     declared |= {plan.experiment.match.field} if plan.experiment.match else set()
-    # What resolving derives, and what a declared choice reads or no longer reads.
-    following = {field.path for field in configs.FIELDS if field.auto or (field.when and field.when[0] in declared)}
+    following = read_by_choice(declared)
     first = plan.arms[0].config
     for arm in plan.arms[1:]:
         assert set(configs.difference(first, arm.config)) <= declared | following
@@ -83,10 +89,10 @@ def test_what_is_prepared_differs_by_its_name_alone(spec):
     """Arms that start from different runs differ in what those differ in; the first of them says what that may be."""
     plan = plan_of(spec)
     first, *others = {run.arm.name: run.arm.config for run in plan.prepared}.values() if plan.prepared else [None]
-    allowed = {"families.py": {"model.architecture", "objective.kind"}, "casing.py": {"data.tokenizer.lowercase"}}
+    allowed = {"families.py": {"model.architecture", "objective.kind", "model.num_layers"}, "casing.py": {"data.tokenizer.lowercase"}}
     for other in others:
-        assert set(configs.difference(first, other)) <= allowed[spec.partition(":")[0]] | {
-            field.path for field in configs.FIELDS if (field.when and field.when[0] == "objective.kind") or field.auto}
+        named = allowed[spec.partition(":")[0]]
+        assert set(configs.difference(first, other)) <= named | read_by_choice(named)
 
 
 @pytest.mark.parametrize("spec", [spec for spec in SPECS if spec.partition(":")[0] in EQUAL_FLOPS])
