@@ -145,7 +145,10 @@ def same(one, other):
 
 
 @pytest.mark.parametrize("changes", [
-    {"model.scan_layers": True}, {"model.remat": "full"}, {"training.accumulation_steps": 2}, {"model.attention.kernel": "rows"}], ids=str)
+    {"model.scan_layers": True, "model.remat": "full", "training.accumulation_steps": 2},
+    *(pytest.param(alone, marks=pytest.mark.slow) for alone in (
+        {"model.scan_layers": True}, {"model.remat": "full"}, {"training.accumulation_steps": 2}, {"model.attention.kernel": "rows"}))],
+    ids=str)
 def test_how_a_step_is_computed_changes_no_statistic(observed, changes):
     same(Observed(changes, change=dying).rows, observed.rows)
 
