@@ -33,8 +33,9 @@ def test_a_decoder_against_plain_products():
         mine = jax.tree.map(lambda leaf, layer=layer: leaf[layer], v["stack"]["layers"])
         x = found.states[layer].astype(np.float64)
         centred = x - x.mean(-1, keepdims=True)
-        y = centred / np.sqrt((centred**2).mean(-1, keepdims=True) + 1e-5) * mine["attention_norm"]["scale"] + mine["attention_norm"]["bias"]
-        q, k = (y @ mine["attention"][name]["kernel"] + mine["attention"][name]["bias"] for name in ("query", "key"))
+        norm, of = mine["attention_norm"], mine["attention"]
+        y = centred / np.sqrt((centred**2).mean(-1, keepdims=True) + 1e-5) * norm["scale"] + norm["bias"]
+        q, k = (y @ of[name]["kernel"] + of[name]["bias"] for name in ("query", "key"))
         q, k = q.reshape(2, 5, 4, 4).transpose(0, 2, 1, 3), k.reshape(2, 5, 2, 4).transpose(0, 2, 1, 3).repeat(2, axis=1)
         slopes = np.array([2.0**-2, 2.0**-4, 2.0**-6, 2.0**-8])[:, None, None]
         scores = q @ k.transpose(0, 1, 3, 2) / 2 - slopes * np.abs(np.arange(5)[:, None] - np.arange(5))
