@@ -13,6 +13,7 @@ SUBCOMMANDS = {
     "run": ("zoo.cli.run", "run an experiment: every arm, every seed, then the report"),
     "report": ("zoo.cli.report", "write the report of a sweep"),
     "compare": ("zoo.cli.report", "compare any runs on one page"),
+    "draw": ("zoo.cli.draw", "draw what a model is and does: attention, positions, sizes, two architectures"),
     "config": ("zoo.cli.config", "show, compare or validate configs"),
     "data": ("zoo.cli.data", "look at the rows that a model reads"),
     "describe": ("zoo.cli.describe", "list the variants there are"),
