@@ -47,8 +47,10 @@ def test_a_decoder_against_plain_products():
 
 @pytest.mark.parametrize("changes", [
     {}, ENCODER, {"model.position.kind": "rope", "model.norm.placement": "post"},
-    {"model.layers.pattern": ("local", "full"), "model.layers.kinds.local.attention.window": 2, "model.num_layers": 4},
-    {"model.layers.pattern": ("wide", "few"), "model.layers.kinds.few.attention.num_heads": 2, "model.num_layers": 3},
+    {"model.layers.pattern": ("local", "full"), "model.layers.kinds.local.attention.window": 2,
+     "model.layers.kinds.full.attention.window": 0, "model.num_layers": 4},
+    {"model.layers.pattern": ("wide", "few"), "model.layers.kinds.wide.attention.num_heads": 4,
+     "model.layers.kinds.few.attention.num_heads": 2, "model.num_layers": 3},
     {**ENCODER_DECODER, "model.encoder.num_layers": 3},
 ], ids=["decoder", "encoder", "post-norm", "windows", "heads", "two sides"])  # fmt: skip
 def test_scanned_and_unrolled_layers_hold_the_same(changes):

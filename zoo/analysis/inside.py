@@ -117,7 +117,8 @@ def look_inside(
             model(ids[""], context(rows[""], record, causal=config.model.architecture == "decoder", prefix=prefix))
         return {side: _of_stack(record[side] if side else record, maps) for side in rows}
 
-    return {side: Inside(*found) for side, found in _called(run, model, params, stats, read).items()}
+    found = _called(run, model, params, stats, read)
+    return {side: Inside(*found[side]) for side in read}
 
 
 def _of_stack(record: dict[str, Any], with_maps: bool) -> tuple[Array, dict[str, tuple], dict[str, tuple]]:

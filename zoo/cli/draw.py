@@ -8,7 +8,7 @@ from zoo.errors import ConfigError, did_you_mean
 EXAMPLES = """examples:
   zoo draw attention runs/bert --text "the bank of the river" --layers 0,5 --out pictures
   zoo draw sinusoids --length 128 --dim 64 --out pictures
-  zoo draw rope configs/llama.py:tiny --out pictures
+  zoo draw rope configs/llama.py:7b --out pictures
   zoo draw rope-bound runs/llama --out pictures --format svg
   zoo draw biases runs/t5 --out pictures; zoo draw biases --heads 8 --out pictures
   zoo draw compare configs/gpt2.py:small configs/llama.py:7b --out pictures
@@ -38,9 +38,9 @@ def add_parser(subparsers: argparse._SubParsersAction) -> None:
     for name in ("attention", "learned-positions", "residual"):
         made[name].add_argument("run", metavar="RUN", type=Path, help="a run's folder")
     made["biases"].add_argument("run", metavar="RUN", type=Path, nargs="?", help="a run's folder (default: ALiBi)")
-    made["rope"].add_argument("config", metavar="CONFIG", nargs="?", default="configs/llama.py:tiny",
+    made["rope"].add_argument("config", metavar="CONFIG", nargs="?", default="configs/llama.py:7b",
                               help="a config with RoPE, or a run's folder (default: %(default)s)")
-    made["rope-bound"].add_argument("config", metavar="CONFIG", nargs="?", default="configs/llama.py:tiny",
+    made["rope-bound"].add_argument("config", metavar="CONFIG", nargs="?", default="configs/llama.py:7b",
                                     help="a config with RoPE, or a run's folder: then its scores too (default: %(default)s)")
     for name in ("one", "other"):
         made["compare"].add_argument(name, metavar="CONFIG", help="FILE[:ARGUMENT], a run's folder, or its config.json")

@@ -28,7 +28,7 @@ def by_distance(position: Position, span: int, causal: bool) -> tuple[np.ndarray
 
 def alibi(heads: int) -> Position:
     """ALiBi of a decoder with so many heads."""
-    changes = {"model.position.kind": "alibi", "model.attention.num_heads": heads, "model.dim": 8 * heads, "model.vocab_size": 16}
+    changes = {"model.position.kind": "alibi", "model.attention.num_heads": heads, "model.dim": 8 * heads}
     return Alibi(resolve(override(default(), changes)).model)
 
 

@@ -16,11 +16,11 @@ from zoo.layers.block import PLACEMENTS
 PARTS = {
     "embedding": ("vocab_size", "embedding."), "positions": ("position.",), "layers": ("num_layers", "layers.", "parallel", "residual"),
     "norm": ("norm.",), "attention": ("attention.",), "feed-forward": ("ffn.",), "encoder": ("encoder.",), "decoder": ("decoder.",),
-    "ELMo": ("elmo.",), "head": ("head.",), "model": ("",),
+    "ELMo": ("elmo.",), "head": ("head.", "tie_embeddings"), "model": ("",),
 }  # fmt: skip
 # What the parts say even where nothing differs; other fields only where they do.
 ALWAYS = ("architecture", "dim", "vocab_size", "num_layers", "position.kind", "norm.placement", "norm.kind", "attention.num_heads",
-          "attention.num_kv_heads", "attention.head_dim", "attention.window", "ffn.kind", "ffn.hidden_dim", "embedding.tied")
+          "attention.num_kv_heads", "attention.head_dim", "attention.window", "ffn.kind", "ffn.hidden_dim", "tie_embeddings")
 ORDER = ("model", "embedding", "positions", "encoder", "decoder", "ELMo", "layers", "norm", "attention", "feed-forward", "head")
 # How a program runs, and how it starts: no part of an architecture.
 NO_PART = ("scan_layers", "remat", "dtype", "init.", "attention.kernel")
@@ -45,7 +45,7 @@ def lines(one: ResolvedConfig, other: ResolvedConfig) -> dict[str, tuple[list[Li
             continue
         for column, flat, config in ((0, mine, one), (1, theirs, other)):
             if path in flat and not (config.model.architecture == "elmo" and path.startswith(NOT_OF_ELMO)):
-                name = path if part in ("model", "embedding", "layers") else path.split(".", 1)[1]
+                name = path if part in ("model", "embedding", "layers") or "." not in path else path.split(".", 1)[1]
                 found[part][column].append(Line(f"{name} = {_text(flat[path])}", differs))
     for column, config in enumerate((one, other)):
         found["layers"][column][:0] = [Line(text, False) for text in _equation(config)]

@@ -22,6 +22,6 @@ def page(length: int = 128, dim: int = 64, layout: str = "interleaved") -> Figur
     drawn.colorbar(shown, ax=left, pad=0.01).outline.set_visible(False)
     middle = length // 2
     right.plot(np.arange(length) - middle, values @ values[middle] / (dim / 2), linewidth=1.4)
-    right.set(xlabel="distance", title="product of two rows,\ndivided by that of a row with itself")
+    right.set(xlabel="distance", title="product of two rows,\n1 for a row and itself")
     right.grid(alpha=0.25)
     return drawn

@@ -33,6 +33,9 @@ def figure(width: float, height: float, rows: int = 1, columns: int = 1, **optio
     with rc_context(SETTINGS | {"font.size": 9, "axes.titlesize": 9, "axes.grid": False}):
         page = Figure(figsize=(width, height), layout="constrained")
         panels = page.subplots(rows, columns, squeeze=False, **options)
+    for axes in panels.ravel():
+        axes.title.set_fontsize(9)
+        axes.tick_params(labelsize=8)
     return page, list(panels.ravel())
 
 
