@@ -16,6 +16,7 @@ SUBCOMMANDS = {
     "results": ("zoo.cli.results", "keep what sweeps came to, and write a page over it"),
     "compare": ("zoo.cli.report", "compare any runs on one page"),
     "watch": ("zoo.cli.watch", "follow runs that go on, in a browser or in the terminal"),
+    "draw": ("zoo.cli.draw", "draw what a model is and does: attention, positions, sizes, two architectures"),
     "config": ("zoo.cli.config", "show, compare or validate configs"),
     "data": ("zoo.cli.data", "look at the rows that a model reads"),
     "describe": ("zoo.cli.describe", "list the variants there are"),

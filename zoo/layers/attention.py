@@ -16,7 +16,7 @@ from zoo.layers.norm import rms_norm
 from zoo.layers.parameter import Initializer, Linear, kernel_initializer, normal, ones, parameter, statistic, zeros
 from zoo.layers.performer import performer_read, performer_sums, random_features
 from zoo.layers.position import Position, make_attention_position
-from zoo.layers.record import attention_entropy
+from zoo.layers.record import attention_entropy, attention_maps
 
 SharedScores = Callable[[Array], Array]
 """(positions of keys [B, S]) -> what all layers add to the scores of these keys, [B, H, T, S]."""
@@ -102,7 +102,10 @@ class Attention(nnx.Module):
                 cache.entries[part] = sums
         else:
             if context.record is not None:
-                context.record[part] = attention_entropy(q, k, context, self._scoring(context, shared))
+                scoring = self._scoring(context, shared)
+                context.record[part] = attention_entropy(q, k, context, scoring)
+                if context.whole:
+                    context.record[f"{part} maps"] = attention_maps(q, k, context, scoring, self.config.global_projections)
             attended = self._softmax(q, k, v, context, shared)
             if self.global_tokens:
                 attended = self._with_global(attended, x, q, k, v, context, shared)

@@ -49,6 +49,7 @@ class Context:
         cache: where a decoder keeps keys and values for the tokens to come. Where it has some already, `positions` [B, 1] are those of
             one further token of each row.
         record: where the layers leave what `zoo.layers.record` sums up; None, as nearly always, for nowhere.
+        whole: the record holds states and attention maps beside their sums, of a batch that is small enough (`zoo.analysis.inside`).
     """
 
     positions: Int[Array, "B T"]
@@ -63,6 +64,7 @@ class Context:
     prefix: int = 0
     cache: "Cache | None" = None
     record: dict[str, Any] | None = None
+    whole: bool = False
 
     def layer(self, index: int | Int[Array, ""]) -> "Context":
         """The context of one layer: its own cache, and its own dropout key, the same whether layers are scanned or unrolled."""

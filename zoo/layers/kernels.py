@@ -91,16 +91,22 @@ def _tokens_first(attended):
     return attended.transpose(0, 3, 1, 2, 4).reshape(B, T, G * R, K)
 
 
+def attention_scores(
+    q: Float[Array, "B T H K"], k: Float[Array, "B S G K"], context: Context, scoring: Scoring
+) -> Float[Array, "B G R T S"]:
+    """scale * q k^T + score in float32, of all keys, visible or not, and before anything caps them; R = H / G."""
+    q = q * scoring.scale
+    scores = jnp.einsum("bgrtk,bgsk->bgrts", _grouped(q, k.shape[2]), k.transpose(0, 2, 1, 3), preferred_element_type=jnp.float32)
+    added = scoring.added(q, context.positions, context.keys_at)
+    return scores if added is None else scores + added.reshape(added.shape[0], *scores.shape[1:])
+
+
 def attention_probabilities(
     q: Float[Array, "B T H K"], k: Float[Array, "B S G K"], context: Context, scoring: Scoring
 ) -> Float[Array, "B G R T S"]:
     """What `einsum_attention` multiplies the values with, in float32 and before anything is dropped; R = H / G."""
-    q = q * scoring.scale
-    scores = jnp.einsum("bgrtk,bgsk->bgrts", _grouped(q, k.shape[2]), k.transpose(0, 2, 1, 3), preferred_element_type=jnp.float32)
-    added = scoring.added(q, context.positions, context.keys_at)
-    if added is not None:
-        scores = scores + added.reshape(added.shape[0], *scores.shape[1:])
-    return _probabilities(scores, context.visible(scoring.window, global_tokens=scoring.global_tokens), scoring)
+    visible = context.visible(scoring.window, global_tokens=scoring.global_tokens)
+    return _probabilities(attention_scores(q, k, context, scoring), visible, scoring)
 
 
 def einsum_attention(

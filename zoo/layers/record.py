@@ -1,7 +1,8 @@
 """What a forward pass leaves behind for the statistics of training: sums that add up over the parts of a batch.
 
 A `Context` with a `record`, a dict, asks for them; without one nothing here is part of a program. What is done with the sums stands in
-`zoo.training.dynamics`. Gradients are not led through any of it.
+`zoo.training.dynamics`. Gradients are not led through any of it. A context that is `whole` asks for the states and the attention maps
+themselves, for `zoo.analysis.inside`.
 """
 
 from dataclasses import replace
@@ -13,7 +14,7 @@ from jax.scipy.special import entr
 from jaxtyping import Array, Float, Int
 
 from zoo.layers.context import Context
-from zoo.layers.kernels import Scoring, attention_probabilities
+from zoo.layers.kernels import Scoring, attention_probabilities, attention_scores
 
 # Enough for a mean, and so few that the scores of a long row are never all there.
 ROWS, QUERIES, TOKENS = 4, 32, 128
@@ -66,6 +67,24 @@ def attention_entropy(q: Float[Array, "B T H K"], k: Float[Array, "B S G K"], co
     counted = jnp.broadcast_to(alone.positions >= scoring.global_tokens, (entropy.shape[0], len(places)))
     total = jnp.where(counted[:, None, None], entropy, 0).sum(axis=(0, 3)).reshape(-1)
     return {"total": total, "count": counted.sum().astype(jnp.float32)}
+
+
+def attention_maps(
+    q: Float[Array, "B T H K"], k: Float[Array, "B S G K"], context: Context, scoring: Scoring, projected: bool = False
+) -> dict[str, Float[Array, "B H T S"]]:
+    """{"scores": of all keys, visible or not, before anything caps them, "probabilities"}, whole, in float32: O(T S) memory.
+
+    Args:
+        q, k, context, scoring: as for a kernel.
+        projected: global tokens have queries and keys of their own, which are not those given here: their rows are NaN.
+    """
+    def by_head(x: Float[Array, "B G R T S"]) -> Float[Array, "B H T S"]:
+        x = x.reshape(x.shape[0], -1, *x.shape[3:])
+        unknown = projected & (context.positions >= 0) & (context.positions < scoring.global_tokens)
+        return jnp.where(unknown[:, None, :, None], jnp.nan, x)
+
+    return {"scores": by_head(attention_scores(q, k, context, scoring)),
+            "probabilities": by_head(attention_probabilities(q, k, context, scoring))}
 
 
 def deviations(scores: Float[Array, "*leading V"], counted: Array) -> Sums:

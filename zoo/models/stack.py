@@ -59,6 +59,8 @@ class Stack(nnx.Module):
         recording = context.record is not None
         if recording:
             context.record["embedding"] = squares(x, context)
+            if context.whole:
+                context.record["states"] = x
 
         def apply(x, values, index, name):
             block = nnx.merge(graphs[name], *values)
@@ -66,6 +68,8 @@ class Stack(nnx.Module):
             x = block(x, own, shared)
             if recording:
                 own.record["residual"] = squares(x, context)
+                if context.whole:
+                    own.record["states"] = x
             return x, (statistics_of(block), own.record)
 
         def remembered(name):

@@ -1,0 +1,124 @@
+"""How much a word's vector depends on its sentence: exact in the input table, and against plain loops above it."""
+
+import itertools
+import json
+
+import numpy as np
+import pytest
+from small_runs import OBJECTIVES, small
+
+from tests.untrained import untrained
+from zoo.analysis import contextuality, senses
+from zoo.analysis.contextuality import Occurrence, judge_senses, measure, sense_differences, similarity
+from zoo.errors import DataError
+
+TEXTS = ["the dog saw the cat .", "a cat sat by the dog .", "no cat came ."]
+TWO = {"cat": {"first": ("the cat is", "a cat has"), "second": ("one more cat", "see that cat")}}
+
+
+def folder(tmp_path, kind):
+    made = small(**OBJECTIVES[kind], data__sequence_length=128)
+    return untrained(tmp_path / kind, made)
+
+
+@pytest.mark.parametrize("kind", ["causal", "masked", "bidirectional", "span"])
+def test_the_input_table_knows_no_context_and_the_layers_do(tmp_path, kind):
+    layers = measure(folder(tmp_path, kind), TEXTS, senses=TWO)
+    table, *above = layers
+    assert (table.name, table.self_similarity, table.senses, set(table.by_word.values())) == ("input table", 1.0, 0.0, {0.0})
+    assert table.shuffled == (0.0, 0.0)
+    assert table.anisotropy < 1 - 1e-4
+    for layer in above:
+        assert layer.self_similarity < 1 - 1e-4, layer
+        assert layer.senses != 0
+    assert len(above) == (2 if kind == "bidirectional" else 3)
+    assert above[-1].name == "layer 1"
+
+
+def test_a_decoder_knows_only_what_stands_before(tmp_path):
+    vectors = _vectors(folder(tmp_path, "causal"), ["the cat is", "the cat sat down", "see cat"])
+    np.testing.assert_allclose(vectors[:, 1], vectors[:, 4], rtol=0, atol=1e-5)
+    assert np.abs(vectors[2:, 1] - vectors[2:, 8]).max() > 1e-2
+
+
+def _vectors(run, texts):
+    loaded = contextuality.load_trained(run)
+    names, words, vectors = contextuality.word_vectors(loaded, loaded.tokenizer, texts)
+    assert [word.word for word in words] == " ".join(texts).split()
+    assert len(names) == len(vectors)
+    return vectors
+
+
+def test_a_word_is_the_mean_of_its_pieces_and_batches_change_nothing(tmp_path, monkeypatch):
+    run = folder(tmp_path, "masked")
+    vectors = _vectors(run, ["ab cde", "ab"])
+    loaded = contextuality.load_trained(run)
+    table = np.asarray(loaded.params["embedding"], np.float64)
+    np.testing.assert_allclose(vectors[0, 1], table[[ord(letter) for letter in "cde"]].mean(axis=0), rtol=1e-6)
+    monkeypatch.setattr(contextuality, "ROWS", 1)
+    np.testing.assert_allclose(_vectors(run, ["ab cde", "ab"]), vectors, rtol=0, atol=1e-5)
+
+
+def plain_cosine(x, y):
+    return float(x @ y / np.sqrt(x @ x) / np.sqrt(y @ y))
+
+
+def test_similarity_against_loops():
+    ids = [(1,), (2, 3), (1,), (4,), (2, 3), (1,)]
+    sentences = [0, 0, 1, 1, 1, 1]
+    words = [Occurrence(sentence, str(id), id, ()) for sentence, id in zip(sentences, ids, strict=True)]
+    vectors = np.random.default_rng(3).standard_normal((2, 6, 5))
+    own, others = similarity(words, vectors)
+    for layer in range(2):
+        x = vectors[layer]
+        # Occurrences 2 and 5 stand in one sentence and are not compared.
+        expected = np.mean([np.mean([plain_cosine(x[0], x[2]), plain_cosine(x[0], x[5])]), plain_cosine(x[1], x[4])])
+        np.testing.assert_allclose(own[layer], expected)
+        different = [plain_cosine(x[a], x[b]) for a, b in itertools.product(range(6), repeat=2) if ids[a] != ids[b]]
+        assert abs(others[layer] - np.mean(different)) < 4 * np.std(different) / np.sqrt(contextuality.PAIRS / 2)
+    with pytest.raises(DataError, match="too few"):
+        similarity(words[:2], vectors[:, :2])
+
+
+def test_senses_against_loops():
+    x, labels = np.random.default_rng(4).standard_normal((1, 7, 3)), [0, 0, 0, 1, 1, 1, 1]
+    cosines = np.array([[[plain_cosine(a, b) for b in x[0]] for a in x[0]]])
+    within = [cosines[0, a, b] for a, b in itertools.combinations(range(7), 2) if labels[a] == labels[b]]
+    across = [cosines[0, a, b] for a, b in itertools.combinations(range(7), 2) if labels[a] != labels[b]]
+    found = sense_differences(cosines, np.array([labels]))
+    np.testing.assert_allclose(found[0, 0], np.mean(within) - np.mean(across))
+    by_word, shuffled = judge_senses({"x": x, "same": np.ones((1, 4, 2))}, {"x": labels, "same": [0, 0, 1, 1]})
+    assert by_word["same"] == [0.0]
+    np.testing.assert_allclose(by_word["x"], found[0])
+    # Random senses say nothing on average.
+    assert abs(shuffled.mean()) < 4 * shuffled.std() / np.sqrt(contextuality.SHUFFLES)
+
+
+def test_every_sentence_has_its_word_once_and_enough_of_them():
+    assert len(senses.SENSES) >= 6
+    for word, each in senses.SENSES.items():
+        assert len(each) == 2
+        for group in each.values():
+            assert len(group) >= 3
+            assert all(text.split().count(word) == 1 and text.count(word) == 1 for text in group), word
+            # A decoder reads what stands before.
+            assert all(text.split().index(word) >= 4 for text in group), word
+
+
+def test_command(tmp_path, capsys):
+    run = folder(tmp_path, "causal")
+    (tmp_path / "texts.txt").write_text("\n\n".join(TEXTS))
+    arguments = [str(run), "--text", str(tmp_path / "texts.txt")]
+    assert contextuality.main([*arguments, "--json", "--figure", str(tmp_path / "figure.png")]) == 0
+    found = json.loads(capsys.readouterr().out)[str(run)]
+    assert [layer["name"] for layer in found] == ["input table", "first input", "layer 0", "layer 1"]
+    assert found[0]["self_similarity"] == 1
+    assert (tmp_path / "figure.png").stat().st_size > 5000
+    assert contextuality.main(arguments) == 0
+    assert "| input table | 1 |" in capsys.readouterr().out
+    for bad, line in ((["--text", str(tmp_path / "none")], "none"), (["--figure", str(tmp_path / "x.pdf")], ".png or .svg")):
+        assert contextuality.main([str(run), *bad]) == 2
+        (error,) = capsys.readouterr().err.splitlines()
+        assert line in error
+    assert contextuality.main([str(tmp_path)]) == 2
+    assert "is not a run" in capsys.readouterr().err

@@ -1,0 +1,108 @@
+"""What a model holds while it reads: against plain products, on every kind of stack, scanned and unrolled."""
+
+import jax
+import numpy as np
+import pytest
+
+from tests.building import ENCODER, ENCODER_DECODER, as_float64, close, random_statistics, random_values, tiny
+from zoo.analysis.inside import look_inside
+from zoo.errors import ConfigError
+from zoo.models.architectures import make_model
+
+TOKENS = np.array([[1, 5, 2, 7, 3], [4, 6, 6, -1, -1]], np.int32)
+TARGETS = np.array([[1, 2, 3], [1, 9, -1]], np.int32)
+
+
+def inside(changes, tokens=TOKENS, targets=None):
+    config = tiny(changes)
+    model = make_model(config)
+    values = random_values(model)
+    return look_inside(config, model, values, random_statistics(model), tokens, targets), values, config
+
+
+def softmax(scores):
+    weights = np.exp(scores - scores.max(-1, keepdims=True))
+    return weights / weights.sum(-1, keepdims=True)
+
+
+def test_a_decoder_against_plain_products():
+    found, values, _ = inside({"model.position.kind": "alibi", "model.attention.num_kv_heads": 2, "model.attention.bias": True})
+    found, v = found[""], as_float64(values)
+    close(found.states[0, 0], v["embedding"][TOKENS[0]])
+    for layer in range(2):
+        mine = jax.tree.map(lambda leaf, layer=layer: leaf[layer], v["stack"]["layers"])
+        x = found.states[layer].astype(np.float64)
+        centred = x - x.mean(-1, keepdims=True)
+        norm, of = mine["attention_norm"], mine["attention"]
+        y = centred / np.sqrt((centred**2).mean(-1, keepdims=True) + 1e-5) * norm["scale"] + norm["bias"]
+        q, k = (y @ of[name]["kernel"] + of[name]["bias"] for name in ("query", "key"))
+        q, k = q.reshape(2, 5, 4, 4).transpose(0, 2, 1, 3), k.reshape(2, 5, 2, 4).transpose(0, 2, 1, 3).repeat(2, axis=1)
+        slopes = np.array([2.0**-2, 2.0**-4, 2.0**-6, 2.0**-8])[:, None, None]
+        scores = q @ k.transpose(0, 1, 3, 2) / 2 - slopes * np.abs(np.arange(5)[:, None] - np.arange(5))
+        close(found.scores["attention"][layer][0], scores[0])
+        visible = np.tri(5, dtype=bool) & (TOKENS[:, None, None] >= 0)
+        close(found.probabilities["attention"][layer][0], softmax(np.where(visible, scores, -1e30))[0])
+        close(found.probabilities["attention"][layer][1, :, :3], softmax(np.where(visible, scores, -1e30))[1, :, :3])
+
+
+@pytest.mark.parametrize("changes", [
+    {}, ENCODER, {"model.position.kind": "rope", "model.norm.placement": "post"},
+    {"model.layers.pattern": ("local", "full"), "model.layers.kinds.local.attention.window": 2,
+     "model.layers.kinds.full.attention.window": 0, "model.num_layers": 4},
+    {"model.layers.pattern": ("wide", "few"), "model.layers.kinds.wide.attention.num_heads": 4,
+     "model.layers.kinds.few.attention.num_heads": 2, "model.num_layers": 3},
+    {**ENCODER_DECODER, "model.encoder.num_layers": 3},
+], ids=["decoder", "encoder", "post-norm", "windows", "heads", "two sides"])  # fmt: skip
+def test_scanned_and_unrolled_layers_hold_the_same(changes):
+    targets = TARGETS if "model.architecture" in changes and changes["model.architecture"] == "encoder_decoder" else None
+    unrolled = inside({**changes, "model.scan_layers": False}, targets=targets)[0]
+    scanned = inside({**changes, "model.scan_layers": True}, targets=targets)[0]
+    jax.tree.map(lambda one, other: close(one, other), vars_of(unrolled), vars_of(scanned))
+    for side, found in unrolled.items():
+        queries = TARGETS if side == "decoder" else TOKENS
+        assert len(found.probabilities["attention"]) == len(found.states) - 1
+        for part, maps in found.probabilities.items():
+            keys = TOKENS if part == "cross_attention" else queries
+            for each in maps:
+                assert each.shape[2:] == (queries.shape[1], keys.shape[1])
+                there = queries >= 0
+                np.testing.assert_allclose(each.sum(-1).transpose(0, 2, 1)[there], 1, rtol=0, atol=1e-5)
+                assert np.abs(each.transpose(0, 2, 1, 3)[there].sum(1) * (keys < 0)[np.nonzero(there)[0]]).max() == 0
+    assert ("cross_attention" in next(reversed(unrolled.values())).probabilities) == (targets is not None)
+
+
+def vars_of(found):
+    return {side: vars(each) for side, each in found.items()}
+
+
+def test_the_last_state_is_what_the_model_returns():
+    found, values, config = inside({"model.norm.placement": "post"})
+    from tests.building import call, counting, with_values
+
+    model = make_model(config)
+    hidden = call(lambda values, tokens: with_values(model, values)(tokens, counting(5)), values, TOKENS[:1])
+    close(found[""].states[-1, 0], hidden[0])
+
+
+def test_only_the_states():
+    found = inside({})[0][""]
+    config = tiny()
+    model = make_model(config)
+    alone = look_inside(config, model, random_values(model), {}, TOKENS, maps=False)[""]
+    assert alone.probabilities == alone.scores == {}
+    np.testing.assert_array_equal(alone.states, found.states)
+
+
+def test_layers_without_probabilities_and_queries_of_their_own():
+    found = inside({"model.attention.kind": "performer", "model.attention.features": 8})[0][""]
+    assert found.probabilities == {}
+    assert np.isfinite(found.states[:, 0]).all()
+    found = inside(ENCODER | {"model.attention.window": 3, "model.attention.global_tokens": 1, "model.attention.global_projections": True})
+    probabilities = found[0][""].probabilities["attention"][0]
+    assert np.isnan(probabilities[:, :, 0]).all()
+    assert np.isfinite(probabilities[0, :, 1:]).all()
+
+
+def test_what_cannot_be_read_is_refused():
+    with pytest.raises(ConfigError, match="positions end at 8"):
+        inside({}, tokens=np.ones((1, 9), np.int32))

@@ -1,0 +1,139 @@
+"""Pictures: the numbers in them against plain numpy, files that are made and not blank, and what is refused."""
+
+import numpy as np
+import pytest
+from matplotlib.image import imread
+from small_runs import OBJECTIVES, small
+
+from tests.untrained import untrained
+from zoo.cli.main import main
+from zoo.config import override, resolve
+from zoo.draw import biases, compare, learned_positions, residual, rope, sinusoids
+
+TINY = {"model__dim": 16, "model__num_layers": 2, "model__attention__num_heads": 4, "data__sequence_length": 96}
+
+
+def resolved(**changes):
+    return resolve(small(**TINY, **changes))
+
+
+def run(folder, kind="causal", **changes):
+    return untrained(folder / "run", small(**OBJECTIVES[kind], **TINY, **changes))
+
+
+def drawn(folder, *arguments):
+    """Draws into a folder, and returns the names of what is there, which is not blank and of which PNGs are as the command wrote them."""
+    assert main(["draw", *map(str, arguments), "--out", str(folder / "out")]) == 0
+    for path in (folder / "out").glob("*.png"):
+        assert imread(path)[..., :3].std() > 0.01, path
+    return sorted(path.name for path in (folder / "out").iterdir())
+
+
+def test_sinusoids():
+    positions, pairs = np.arange(6)[:, None], np.arange(4)
+    angles = positions / 10000.0 ** (2 * pairs / 8)
+    expected = np.stack([np.sin(angles), np.cos(angles)], axis=-1).reshape(6, 8)
+    np.testing.assert_allclose(sinusoids.numbers(6, 8), expected, atol=1e-6)
+
+
+@pytest.mark.parametrize("changes", [{}, {"model__position__layout": "interleaved"}, {"model__position__fraction": 0.5}])
+def test_rope(changes):
+    model = resolved(model__position__kind="rope", model__position__theta=100.0, model__attention__head_dim=8, **changes).model
+    rotated = round(8 * model.position.fraction)
+    angles = np.arange(7)[:, None] * 100.0 ** (-np.arange(0, rotated, 2) / rotated)
+    np.testing.assert_allclose(rope.turned(model, 7), np.exp(1j * angles), atol=1e-6)
+    partial = [np.exp(1j * angles)[:, :count].sum(axis=1) for count in range(1, rotated // 2 + 1)]
+    np.testing.assert_allclose(rope.bound(model, 7), np.abs(partial).mean(axis=0), atol=1e-6)
+    assert rope.bound(model, 1) == pytest.approx((rotated / 2 + 1) / 2)
+
+
+def test_biases(tmp_path):
+    distances, added = biases.by_distance(biases.alibi(8), 3, causal=True)
+    np.testing.assert_array_equal(distances, [-3, -2, -1, 0])
+    np.testing.assert_allclose(added, 2.0 ** -np.arange(1, 9)[:, None] * distances)
+    folder = run(tmp_path, model__position__kind="relative_bias", model__position__buckets=8, model__position__max_distance=16)
+    (pair,) = biases.of_run(folder, 3).values()
+    from zoo.training.restore import load_trained
+
+    table = np.asarray(load_trained(folder).params["position"]["table"])
+    # The nearest distances have a bucket each.
+    np.testing.assert_allclose(pair["trained"][1], table[[3, 2, 1, 0]].T)
+    assert np.abs(pair["trained"][1] - pair["at initial values"][1]).max() > 0.1
+    assert drawn(tmp_path, "biases", folder, "--format", "png") == ["biases.png"]
+
+
+def test_residual_and_learned_positions():
+    states = np.random.default_rng(0).standard_normal((3, 1, 4, 5))
+    np.testing.assert_allclose(residual.sizes(states)[1], np.sqrt((states[1] ** 2).sum() / 20))
+    table = np.random.default_rng(1).standard_normal((4, 6))
+    similar = learned_positions.cosines(table)
+    np.testing.assert_allclose(similar[1, 3], table[1] @ table[3] / np.linalg.norm(table[1]) / np.linalg.norm(table[3]))
+    np.testing.assert_allclose(learned_positions.by_distance(similar)[2], (similar[0, 2] + similar[1, 3]) / 2)
+
+
+def test_compare_marks_what_differs():
+    one = resolved()
+    other = resolve(override(small(**TINY), {"model.position.kind": "rope", "model.norm.placement": "post", "model.dim": 32}))
+    found = compare.lines(one, other)
+    assert [(line.text, line.differs) for line in found["positions"][1][:1]] == [("kind = rope", True)]
+    assert [(column[0].text, column[0].differs) for column in found["layers"]] == [
+        ("x = x + f(Norm(x))", True), ("x = Norm(x + f(x))", True)]
+    assert [line.differs for line in found["feed-forward"][0] if line.text.startswith("kind")] == [False]
+    assert not any(line.differs for columns in compare.lines(one, one).values() for column in columns for line in column)
+
+
+def test_a_decoder_is_read(tmp_path):
+    folder = run(tmp_path, model__position__kind="rope")
+    assert drawn(tmp_path, "attention", folder, "--text", "abc", "--layers", "1", "--heads", "0,2") == [
+        "attention-layer1.png", "attention-layer1.svg"]
+    assert "rope-bound.png" in drawn(tmp_path, "rope-bound", folder, "--length", "12")
+
+
+def test_both_sides_are_read(tmp_path):
+    folder = run(tmp_path, "span")
+    assert drawn(tmp_path, "attention", folder, "--text", "abc", "--target", "de", "--layers", "0", "--format", "png") == [
+        "attention-decoder-cross-layer0.png", "attention-decoder-layer0.png", "attention-encoder-layer0.png"]
+    assert "residual.png" in drawn(tmp_path, "residual", folder, "--text", "abc")
+    assert "learned-positions.png" in drawn(tmp_path, "learned-positions", folder, "--format", "png")
+
+
+def test_without_a_run(tmp_path):
+    drawn(tmp_path, "sinusoids", "--length", "20", "--dim", "16", "--layout", "half")
+    drawn(tmp_path, "rope", "configs/llama.py:tiny", "--length", "20")
+    drawn(tmp_path, "biases", "--heads", "6", "--length", "20")
+    names = drawn(tmp_path, "compare", "configs/gpt2.py:tiny", "configs/llama.py:tiny")
+    assert names == sorted(f"{name}.{kind}" for name in ("sinusoids", "rope", "biases", "compare") for kind in ("png", "svg"))
+
+
+@pytest.mark.parametrize(("arguments", "line"), [
+    (["sinusoids", "--dim", "7"], "even number"),
+    (["sinusoids", "--length", "0"], "--length 0 must be at least 1"),
+    (["sinusoids", "--format", "pngs"], 'did you mean "png"?'),
+    (["sinusoids", "--out", "README.md"], "is a file, not a folder"),
+    (["sinusoidal"], "invalid choice: 'sinusoidal'"),
+    (["rope", "configs/gpt2.py:tiny"], "model.position.kind=learned turns nothing"),
+    (["rope-bound", "configs/llama.py:tiny", "--text", "x"], "no trained run"),
+    (["attention", "nowhere"], "nowhere is not a run"),
+    (["compare", "configs/gpt2.py:tiny"], "required: CONFIG"),
+], ids=lambda value: value[0] if isinstance(value, list) else "")  # fmt: skip
+def test_what_cannot_be_drawn_is_one_line(tmp_path, capsys, arguments, line):
+    out = [] if "--out" in arguments else ["--out", str(tmp_path / "out")]
+    assert main(["draw", *arguments, *out]) == 2
+    (error,) = capsys.readouterr().err.splitlines()
+    assert line in error
+    assert not (tmp_path / "out").exists()
+
+
+def test_what_a_run_has_not_is_one_line(tmp_path, capsys):
+    folder = run(tmp_path)
+    for arguments, line in (
+        (["attention", folder, "--layers", "2"], "--layers 2: expected numbers from 0 to 1"),
+        (["attention", folder, "--heads", "a"], "--heads a: expected numbers from 0 to 3"),
+        (["attention", folder, "--target", "x"], "no decoder beside its encoder"),
+        (["attention", folder, "--text", "x" * 200], "learned positions end at 96"),
+        (["biases", folder], "adds nothing to scores by distance"),
+        (["biases", folder, "--heads", "3"], "--heads has no effect"),
+    ):  # fmt: skip
+        assert main(["draw", *map(str, arguments), "--out", str(tmp_path / "out")]) == 2
+        (error,) = capsys.readouterr().err.splitlines()
+        assert line in error

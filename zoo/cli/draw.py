@@ -1,0 +1,148 @@
+"""`zoo draw`: pictures of what a model is and does."""
+
+import argparse
+from pathlib import Path
+
+from zoo.errors import ConfigError, did_you_mean
+
+EXAMPLES = """examples:
+  zoo draw attention runs/bert --text "the bank of the river" --layers 0,5 --out pictures
+  zoo draw sinusoids --length 128 --dim 64 --out pictures
+  zoo draw rope configs/llama.py:7b --out pictures
+  zoo draw rope-bound runs/llama --out pictures --format svg
+  zoo draw biases runs/t5 --out pictures; zoo draw biases --heads 8 --out pictures
+  zoo draw compare configs/gpt2.py:small configs/llama.py:7b --out pictures
+
+A run is a folder that train.py or zoo import made. Each picture is written as PNG and as SVG, and its path is printed."""
+
+WHAT = {
+    "attention": "maps of every head while a run reads a text, trained and at initial values side by side",
+    "sinusoids": "the table of sinusoids",
+    "rope": "RoPE's angles by pair of dimensions and position",
+    "rope-bound": "the bound that RoPE puts on scores by distance, and a run's scores beside it",
+    "biases": "what ALiBi, or a run's learned bias, adds to scores by distance",
+    "learned-positions": "how alike a run's learned positions are, by distance",
+    "residual": "the size of a run's residual stream by layer, trained and at initial values",
+    "compare": "two configs' architectures side by side, what differs marked",
+}
+MOST_READ = 128
+
+
+def add_parser(subparsers: argparse._SubParsersAction) -> None:
+    """Registers the subcommand and its own."""
+    raw = argparse.RawDescriptionHelpFormatter
+    parser = subparsers.add_parser("draw", help="draw what a model is and does", epilog=EXAMPLES, formatter_class=raw,
+                                   description="Draws what a model is and does; zoo draw WHAT --help tells more.", allow_abbrev=False)
+    whats = parser.add_subparsers(dest="what", metavar="WHAT", required=True, parser_class=_Parser)
+    made = {name: whats.add_parser(name, help=text, description=f"Draws {text}.", allow_abbrev=False) for name, text in WHAT.items()}
+    for name in ("attention", "learned-positions", "residual"):
+        made[name].add_argument("run", metavar="RUN", type=Path, help="a run's folder")
+    made["biases"].add_argument("run", metavar="RUN", type=Path, nargs="?", help="a run's folder (default: ALiBi)")
+    made["rope"].add_argument("config", metavar="CONFIG", nargs="?", default="configs/llama.py:7b",
+                              help="a config with RoPE, or a run's folder (default: %(default)s)")
+    made["rope-bound"].add_argument("config", metavar="CONFIG", nargs="?", default="configs/llama.py:7b",
+                                    help="a config with RoPE, or a run's folder: then its scores too (default: %(default)s)")
+    for name in ("one", "other"):
+        made["compare"].add_argument(name, metavar="CONFIG", help="FILE[:ARGUMENT], a run's folder, or its config.json")
+    made["attention"].add_argument("--target", default="", metavar="TEXT", help="what the decoder reads beside an encoder")
+    made["attention"].add_argument("--layers", default="", metavar="N,N", help="which layers (default: all)")
+    made["attention"].add_argument("--heads", default="", metavar="N,N", help="which heads (default: all)")
+    made["biases"].add_argument("--heads", type=int, metavar="H", help="heads of ALiBi without a run (default: 8)")
+    made["sinusoids"].add_argument("--dim", type=int, default=64, metavar="D", help="dimensions (default: %(default)s)")
+    made["sinusoids"].add_argument("--layout", default="interleaved", choices=("interleaved", "half"), help="(default: %(default)s)")
+    for name in ("attention", "rope-bound", "residual"):
+        made[name].add_argument("--text", default="", metavar="TEXT", help="what a run reads (default: sentences of zoo)")
+    for name in ("sinusoids", "rope", "rope-bound", "biases"):
+        made[name].add_argument("--length", type=int, default=128, metavar="N", help="positions (default: %(default)s)")
+    made["learned-positions"].add_argument("--length", type=int, default=0, metavar="N", help="positions (default: all)")
+    for name in ("attention", "rope-bound", "biases", "learned-positions", "residual"):
+        made[name].add_argument("--step", default="latest", help="which checkpoint: latest, best, or a step (default: %(default)s)")
+    for each in made.values():
+        each.add_argument("--out", type=Path, required=True, metavar="DIR", help="folder to write into")
+        each.add_argument("--format", default="png,svg", metavar="KINDS", help="png, svg, or both (default: %(default)s)")
+        each.set_defaults(handler=run)
+
+
+class _Parser(argparse.ArgumentParser):
+    """Says in one line what it does not know."""
+
+    def error(self, message: str) -> None:
+        raise ConfigError(f"{message}; see {self.prog} --help")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Draws, and prints the path of every file."""
+    from zoo.draw.style import KINDS, save
+
+    kinds = args.format.split(",")
+    for kind in kinds:
+        if kind not in KINDS:
+            raise ConfigError(f"--format {kind}: pictures are written as png or svg{did_you_mean(kind, KINDS)}")
+    for name in ("length", "dim", "heads"):
+        value = getattr(args, name, None)
+        if isinstance(value, int) and value < 1 and not (name == "length" and args.what == "learned-positions" and value == 0):
+            raise ConfigError(f"--{name} {value} must be at least 1")
+    if args.out.exists() and not args.out.is_dir():
+        raise ConfigError(f"--out {args.out} is a file, not a folder")
+    if args.what == "attention":
+        from zoo.draw import attention
+        from zoo.draw.reading import default_text, read
+
+        found = read(args.run, args.text or default_text(), args.target, args.step)
+        written = attention.draw(found, args.out, kinds, args.layers, args.heads)
+    else:
+        page = _page(args)
+        written = [save(page, args.out / f"{args.what}.{kind}") for kind in kinds]
+    print("\n".join(map(str, written)))
+    return 0
+
+
+def _page(args: argparse.Namespace):
+    """The one picture of everything but attention; Matplotlib and JAX are imported here and not before."""
+    if args.what == "sinusoids":
+        from zoo.draw import sinusoids
+
+        if args.dim % 2:
+            raise ConfigError(f"--dim {args.dim}: sinusoids need an even number of dimensions")
+        return sinusoids.page(args.length, args.dim, args.layout)
+    if args.what in ("rope", "rope-bound"):
+        return _rope(args)
+    if args.what == "biases":
+        from zoo.draw import biases
+
+        if args.run is None:
+            return biases.alibi_page(8 if args.heads is None else args.heads, args.length)
+        if args.heads is not None:
+            raise ConfigError("--heads has no effect on a run, which has its own")
+        return biases.page(biases.of_run(args.run, args.length, args.step))
+    if args.what == "learned-positions":
+        from zoo.draw import learned_positions
+
+        return learned_positions.page(learned_positions.of_run(args.run, args.length, args.step))
+    if args.what == "residual":
+        from zoo.draw import residual
+        from zoo.draw.reading import default_text, read
+
+        return residual.page(read(args.run, args.text or default_text(8), step=args.step, most=MOST_READ))
+    from zoo.cli.config import resolved_config
+    from zoo.draw import compare
+
+    return compare.page(resolved_config(args.one, []), resolved_config(args.other, []), (args.one, args.other))
+
+
+def _rope(args: argparse.Namespace):
+    from zoo.cli.config import resolved_config
+    from zoo.draw import rope
+    from zoo.draw.reading import default_text, read
+
+    config = resolved_config(args.config, []).model
+    if args.what == "rope":
+        return rope.angles_page(config, args.length)
+    rope.turned(config, 1)
+    trained = Path(args.config) if (Path(args.config) / "checkpoints").is_dir() else None
+    if trained is None:
+        if args.text:
+            raise ConfigError(f"--text has no effect: {args.config} is no trained run that could read it")
+        return rope.bound_page(config, args.length)
+    found = read(trained, args.text or default_text(8), step=args.step, most=args.length)
+    return rope.bound_page(config, args.length, found, next(iter(found.labels)))

@@ -1,0 +1,70 @@
+"""How the pictures look, and how they are written."""
+
+import io
+import os
+import warnings
+from pathlib import Path
+
+import numpy as np
+from matplotlib import rc_context
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from zoo.errors import ConfigError
+from zoo.lab.curves import COLOURS
+from zoo.lab.figures import SETTINGS
+
+__all__ = ["COLOURS", "KINDS", "by_depth", "figure", "save"]
+
+KINDS = ("png", "svg")
+# A picture is the same whenever it is drawn again: no dates, and names inside an SVG that are no random ones.
+STEADY = {"svg.hashsalt": "zoo", "svg.fonttype": "none"}
+WITHOUT_DATE = {"png": {"Software": None}, "svg": {"Date": None}}
+
+
+def figure(width: float, height: float, rows: int = 1, columns: int = 1, **options) -> tuple[Figure, list[Axes]]:
+    """An empty page, in inches, and its panels row by row; with one panel the list has one.
+
+    Args:
+        width, height: of the page.
+        rows, columns: of panels.
+        options: of `Figure.subplots`.
+    """
+    with rc_context(SETTINGS | {"font.size": 9, "axes.titlesize": 9, "axes.grid": False}):
+        page = Figure(figsize=(width, height), layout="constrained")
+        panels = page.subplots(rows, columns, squeeze=False, **options)
+    for axes in panels.ravel():
+        axes.title.set_fontsize(9)
+        axes.tick_params(labelsize=8)
+    return page, list(panels.ravel())
+
+
+def by_depth(count: int) -> list[tuple[float, float, float, float]]:
+    """A colour for each of so many ordered lines, light to dark."""
+    from matplotlib import colormaps
+
+    return [tuple(colour) for colour in colormaps["viridis_r"](np.linspace(0.12, 1, count))]
+
+
+def save(page: Figure, path: Path) -> Path:
+    """Writes a page as its suffix says, whole or not at all.
+
+    Raises:
+        ConfigError: another suffix, or a folder that cannot be written.
+    """
+    kind = path.suffix[1:]
+    if kind not in KINDS:
+        raise ConfigError(f"{path}: pictures are written as .png or .svg")
+    buffer = io.BytesIO()
+    with rc_context(SETTINGS | STEADY), warnings.catch_warnings():
+        # A character that the default font lacks is drawn as a box.
+        warnings.filterwarnings("ignore", message="Glyph")
+        page.savefig(buffer, format=kind, dpi=110, metadata=WITHOUT_DATE[kind])
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        temporary.write_bytes(buffer.getvalue())
+        os.replace(temporary, path)
+    except OSError as error:
+        raise ConfigError(f"{path} cannot be written: {error.strerror}") from error
+    return path
