@@ -116,4 +116,7 @@ def _section(name: str, result: dict[str, Any]) -> list[str]:
 
 
 def _device(device: Any) -> str:
+    """`1 x cpu`."""
+    if isinstance(device, dict) and {"count", "kind"} <= set(device):
+        return f"{device['count']} x {device['kind']}"
     return device if isinstance(device, str) else json.dumps(device)
