@@ -1,6 +1,7 @@
 """`zoo draw`: pictures of what a model is and does."""
 
 import argparse
+import functools
 from pathlib import Path
 
 from zoo.errors import ConfigError, did_you_mean
@@ -33,6 +34,8 @@ def add_parser(subparsers: argparse._SubParsersAction) -> None:
     raw = argparse.RawDescriptionHelpFormatter
     parser = subparsers.add_parser("draw", help="draw what a model is and does", epilog=EXAMPLES, formatter_class=raw,
                                    description="Draws what a model is and does; zoo draw WHAT --help tells more.", allow_abbrev=False)
+    # The parser that `zoo` makes prints two lines; a misspelt WHAT, too, is to be one.
+    parser.error = functools.partial(_Parser.error, parser)
     whats = parser.add_subparsers(dest="what", metavar="WHAT", required=True, parser_class=_Parser)
     made = {name: whats.add_parser(name, help=text, description=f"Draws {text}.", allow_abbrev=False) for name, text in WHAT.items()}
     for name in ("attention", "learned-positions", "residual"):

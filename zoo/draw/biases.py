@@ -1,6 +1,5 @@
 """What is added to attention scores by distance: ALiBi's lines, T5's learned bias."""
 
-import itertools
 from pathlib import Path
 
 import jax.numpy as jnp
@@ -76,7 +75,8 @@ def page(found: dict[str, dict[str, tuple[np.ndarray, np.ndarray]]]) -> Figure:
     """A row for each table, trained beside initial; lines are heads."""
     columns = max(map(len, found.values()))
     drawn, panels = figure(4 * columns + 1, 2.8 * len(found), len(found), columns)
-    for row, (name, pair) in zip(itertools.batched(panels, columns), found.items(), strict=True):
+    for start, (name, pair) in zip(range(0, len(panels), columns), found.items(), strict=True):
+        row = panels[start : start + columns]
         for axes, (which, (distances, added)) in zip(row, pair.items(), strict=False):
             for colour, (head, values) in zip(by_depth(len(added)), enumerate(added), strict=True):
                 axes.plot(distances, values, color=colour, linewidth=1.1, label=f"head {head}")
