@@ -213,8 +213,10 @@ def test_seeds_that_are_added_are_shown(small):
 
 @pytest.mark.parametrize("words", [("--port", "0"), ("--terminal",)])
 def test_ctrl_c_ends_quietly(small, words):
+    # Where the tests run in the background of a shell, SIGINT is ignored, and what they start would inherit that.
     child = subprocess.Popen([sys.executable, "-m", "zoo.cli.main", "watch", str(small), *words], stdout=subprocess.PIPE,
-                             stderr=subprocess.PIPE, text=True, env={**os.environ, "PYTHONUNBUFFERED": "1"})
+                             stderr=subprocess.PIPE, text=True, env={**os.environ, "PYTHONUNBUFFERED": "1"},
+                             preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL))
     assert str(small) in (line := child.stdout.readline()) or "Small" in line
     child.send_signal(signal.SIGINT)
     _, errors = child.communicate(timeout=60)

@@ -91,19 +91,20 @@ def _tuned(args: argparse.Namespace, experiment, folder: Path, most: int):
     from zoo.lab.looks import with_seeds
     from zoo.lab.plan import expand
     from zoo.lab.results import load_sweep
+    from zoo.lab.stated import TUNING
 
     expand(dataclasses.replace(experiment, seeds=with_seeds(experiment.seeds, most)))
     searching = tuning.search(experiment)
     if args.fresh and not args.dry_run:
-        for inside in (folder, folder / tuning.FOLDER):
+        for inside in (folder, folder / TUNING):
             launching.check_queue(args, inside)
         _set_aside(folder, _console())
         args.fresh = False
-    code = _once(args, searching, folder / tuning.FOLDER)
+    code = _once(args, searching, folder / TUNING)
     if code:
         return code, experiment
     try:
-        found = tuning.choices(experiment, load_sweep(folder / tuning.FOLDER))
+        found = tuning.choices(experiment, load_sweep(folder / TUNING))
     except ConfigError:
         if args.dry_run:
             return 0, experiment

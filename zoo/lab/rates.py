@@ -8,9 +8,8 @@ from typing import Any
 from zoo.errors import ConfigError
 from zoo.lab.metrics import more_is_better
 from zoo.lab.results import Sweep, load_sweep
+from zoo.lab.stated import TUNING
 from zoo.lab.statistics import PairedDifference, paired_difference
-
-FOLDER = "tuning"
 
 
 @dataclass(frozen=True)
@@ -88,7 +87,7 @@ def load_rates(folder: str | Path, tuning: dict[str, Any]) -> Rates | None:
     if not isinstance(field, str) or not isinstance(factor, str) or not isinstance(chosen, dict):
         return None
     try:
-        sweep = load_sweep(Path(folder) / FOLDER)
+        sweep = load_sweep(Path(folder) / TUNING)
         return Rates(field, sweep.metric, sweep.seeds, tried(sweep, field, factor), chosen)
     except (ConfigError, KeyError):
         return None

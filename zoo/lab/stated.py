@@ -10,6 +10,8 @@ from zoo.errors import did_you_mean
 
 # In a config, before the name of a run that the experiment prepares: see `zoo.lab.stages`.
 PREFIX = "prepared:"
+# In a sweep's folder, the sweep in which the arms' learning rates are tried: see `zoo.lab.tuning`.
+TUNING = "tuning"
 RULES = ("superiority", "non_inferiority", "equivalence")
 
 

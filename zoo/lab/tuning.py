@@ -14,10 +14,11 @@ from typing import TYPE_CHECKING, Any
 from zoo import config
 from zoo.errors import did_you_mean
 from zoo.lab.metrics import more_is_better
-from zoo.lab.rates import FOLDER, Tried, tried
+from zoo.lab.stated import TUNING
 
 if TYPE_CHECKING:
     from zoo.lab.experiment import Experiment
+    from zoo.lab.rates import Tried
     from zoo.lab.results import Sweep
 
 FIRST_SEED = 1000
@@ -84,7 +85,7 @@ def search(experiment: Experiment) -> Experiment:
     """The sweep in which the values are tried: every arm with each of them."""
     tune = experiment.tune
     grid = {str(value): {tune.field: value} for value in sorted(tune.values)}
-    return replace(experiment, name=FOLDER, question=f"Which {tune.field} suits each arm of {experiment.name} best?",
+    return replace(experiment, name=TUNING, question=f"Which {tune.field} suits each arm of {experiment.name} best?",
                    factors={**experiment.factors, factor_name(experiment): grid}, seeds=tune.seeds, claim=None, contrasts=(), looks={},
                    tune=None)
 
@@ -99,6 +100,9 @@ def choices(experiment: Experiment, sweep: Sweep) -> dict[str, Choice]:
     Raises:
         ConfigError: runs that have not ended, or that have not written the metric.
     """
+    # Imported late: it brings what reads runs, which a plan does not need.
+    from zoo.lab.rates import tried
+
     found = tried(sweep, experiment.tune.field, factor_name(experiment))
     return {arm or experiment.name: _best(tries, more_is_better(experiment.metric)) for arm, tries in found.items()}
 
