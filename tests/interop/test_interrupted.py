@@ -43,8 +43,9 @@ def gpt2(tmp_path):
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 143), (signal.SIGINT, 130), (signal.SIGKILL, -9)], ids=lambda x: str(int(x)))
 def test_a_signal_leaves_no_folder_of_that_name(number, code, tmp_path):
     out = tmp_path / "out"
+    # Where the tests run in the background of a shell, SIGINT is ignored, and what they start would inherit that.
     writer = subprocess.Popen([sys.executable, "-c", WRITER, out], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-                              env=os.environ | {"PYTHONPATH": str(ROOT)})
+                              env=os.environ | {"PYTHONPATH": str(ROOT)}, preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL))
     try:
         assert writer.stdout.readline() == "written\n"
         assert [path.name for path in tmp_path.iterdir()] == [f".out.{writer.pid}.tmp"]

@@ -154,6 +154,7 @@ def small_elmo(**changes):
     return make_program(config, make_objective(config, ByteTokenizer()), make_mesh(config, jax.devices()[:1]))
 
 
+@pytest.mark.slow
 def test_candidates_are_of_seed_and_step_alone_and_the_same_for_all_parts_of_a_batch():
     tokens = np.random.default_rng(0).integers(0, 256, (8, 17), np.int32)
     for row in range(8):

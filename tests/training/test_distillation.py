@@ -87,7 +87,7 @@ def test_the_teacher_is_not_touched_and_not_saved(teachers, tmp_path):
     assert "teacher" not in json.dumps(jax.tree.map(lambda leaf: leaf.shape, state))
 
 
-@pytest.mark.parametrize("kind", ["masked", "causal"])
+@pytest.mark.parametrize("kind", ["masked", pytest.param("causal", marks=pytest.mark.slow)])
 def test_a_stopped_student_goes_on_bit_for_bit(kind, teachers, tmp_path, monkeypatch):
     config, polls, original = student(teachers[kind], kind), itertools.count(1), checkpoint_module.Checkpoints.poll
     run(config, tmp_path / "straight", quiet)

@@ -53,6 +53,7 @@ def curve(folder: Path, devices: int, mesh: dict, stop_after: int = 0) -> list[f
     return losses
 
 
+@pytest.mark.slow
 def test_eight_devices_give_the_curve_of_one(tmp_path):
     alone = curve(tmp_path / "one", 1, {})
     for number, mesh in enumerate([{}, {"mesh.fsdp": 2, "mesh.tensor": 2}]):
