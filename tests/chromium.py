@@ -117,9 +117,11 @@ class Browser:
     def click(self, selector: str, nth: int = 0) -> None:
         """Presses the mouse in the middle of an element that can be seen."""
         box = self.run(
-            f"(() => {{ const it = [...document.querySelectorAll({json.dumps(selector)})].filter((e) => e.offsetParent)[{nth}];"
+            f"(() => {{ const it = [...document.querySelectorAll({json.dumps(selector)})].filter((e) => e.getClientRects().length)[{nth}];"
             "it.scrollIntoView({block: 'center'}); const r = it.getBoundingClientRect();"
             "return [r.x + r.width / 2, r.y + r.height / 2]; })()")
+        # A real mouse gets there before it presses.
+        self.mouse("mouseMoved", *box, buttons=0)
         self.mouse("mousePressed", *box)
         self.mouse("mouseReleased", *box)
 
