@@ -13,6 +13,8 @@ os.environ |= {"HF_HUB_OFFLINE": "1", "HF_DATASETS_OFFLINE": "1"}
 
 from tests.data.test_records import RECORDS, TEXTS, opened, texts, write_lines
 from tests.small_runs import lines, small
+from zoo import config as configs
+from zoo.data import load
 from zoo.errors import ConfigError, DataError
 from zoo.training.run import run
 
@@ -176,6 +178,19 @@ def test_tfds_by_folder_and_by_name(tmp_path, file_format):
     assert texts(by_folder) == texts(by_name) == texts(by_folder)
     assert "tiny_text/1.2.0" in by_name.description
     assert texts(opened(f"tfds:{place}", **{"hub.split": "test"})) == ["held out"]
+
+
+def test_labelled_examples_are_read_from_tfds(tmp_path):
+    records = [{"text": f"example {number}", "n": number % 2} for number in range(20)]
+    place = prepared(tmp_path / "tfds", records)
+    changes = {"objective.kind": "classification", "model.architecture": "encoder", "data.source": f"tfds:{place}", "data.column": "text",
+               "data.label_column": "n", "data.held_out": "split:test"}
+    made = configs.override(configs.default(), changes)
+    examples = load(configs.resolve(configs.override(made, {"data.labels": ("0", "1", "9")}))).examples
+    assert sorted((example.text, example.label) for example in examples.train) == sorted((f"example {n}", str(n % 2)) for n in range(20))
+    assert [(example.text, example.label) for example in examples.held_out] == [("held out", "9")]
+    with pytest.raises(ConfigError, match=r'no column "txt" \(did you mean "text"\?\); there are n, text'):
+        load(configs.resolve(configs.override(made, {"data.column": "txt"})))
 
 
 def test_tfds_errors_are_one_line(tmp_path):
