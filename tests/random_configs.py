@@ -29,7 +29,8 @@ NUMBERS = {
     "objective.chunk_tokens": (0, 1, 7, 64), "objective.prefix_length": (1, 5, 15, 16), "objective.z_loss": (0.0, 1e-4, 1.0),
     "data.buckets": (1, 3, 20), "data.examples": (0, 1, 32), "objective.beams": (1, 2), "training.translate_every": (0, 250),
     "data.sequence_length": (1, 2, 8, 16), "data.batch_size": (1, 2, 4), "data.tokenizer.vocab_size": (258, 300),
-    "training.steps": (1, 4), "training.accumulation_steps": (1, 2, 3), "optimizer.learning_rate": (1e-6, 1e-3),
+    "training.steps": (1, 4), "training.dynamics_every": (0, 1, 5),
+    "training.accumulation_steps": (1, 2, 3), "optimizer.learning_rate": (1e-6, 1e-3),
     "objective.distillation.temperature": (0.5, 2.0), "objective.distillation.kl": (0.0, 1.0), "objective.distillation.cosine": (0.0, 1.0),
     "model.head.classes": (1, 2, 5), "training.eval_batches": (0, 1, 40), "data.stride": (1, 5, 100), "training.trained_layers": (0, 1, 9),
     "schedule.warmup_steps": (0, 2, 9), "mesh.data": (-1, 0, 1, 2), "mesh.fsdp": (1, 2), "mesh.tensor": (1, 2),
@@ -37,7 +38,7 @@ NUMBERS = {
 TUPLES = {"model.layers.pattern": ((), ("local",), ("local", "global"), ("local", "local", "global")),
           "data.labels": ((), ("a", "b")), "data.mixture": ((), ("0.5*stdlib", "0.5*stdlib")),
           "model.elmo.filters": ((1, 4), (1, 4, 2, 4), (1,), ()), "training.eval_lengths": ((), (8,), (8, 32)),
-          "training.start_layers": ((), (0,), (0, 1))}
+          "training.start_layers": ((), (0,), (0, 1)), "training.trackers": ((),)}
 # Text is read elsewhere; nothing of it is needed to build a model.
 NOT_DRAWN = ("data.source", "data.tokenizer.kind", "objective.distillation.teacher")
 
