@@ -16,6 +16,7 @@ from tests.untrained import untrained
 from zoo import config as configs
 from zoo import data
 from zoo.files import cache_directory
+from zoo.layers.context import DropoutKey
 from zoo.models.functional import refresh, split
 from zoo.objectives import make_objective
 from zoo.training.mesh import make_mesh
@@ -298,7 +299,7 @@ def _fingerprint(config, forward_only):
 def forward(config, objective, state, batch, constants):
     """Loss, sums and statistics of a step in training, before anything is differentiated."""
     stats = refresh(objective.model, state["stats"], constants["seed"], state["step"])
-    key = jax.random.key(constants["seed"]) if drops(config) else None
+    key = DropoutKey(jax.random.key(constants["seed"]), constants["numbers"]) if drops(config) else None
     return objective.sums(split(objective.model)[0], state["params"], stats, batch, constants, key, training=True)
 
 

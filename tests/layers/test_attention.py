@@ -11,7 +11,7 @@ from tests import reference
 from tests.building import ENCODER, as_float64, call, close, counting, random_values, tiny, with_values
 from zoo.config import ATTENTION_KERNELS
 from zoo.layers.attention import Attention
-from zoo.layers.context import Context, Memory
+from zoo.layers.context import Context, DropoutKey, Memory
 from zoo.layers.kernels import KERNELS, Scoring, choose_kernel
 
 B, T, H, K = 2, 8, 4, 6
@@ -306,7 +306,7 @@ def test_the_default_scale_is_one_over_the_root_of_the_head_dimension():
 def test_dropout_acts_on_probabilities():
     q, k, _ = heads(8, 4)
     ones = np.ones((B, T, H, K), np.float32)
-    context = Context(jnp.arange(T)[None], dropout_key=jax.random.key(0))
+    context = Context(jnp.arange(T)[None], dropout_key=DropoutKey(jax.random.key(0)))
     kept, all_kept = call(lambda q: tuple(KERNELS["einsum"](q, k, ones, c, Scoring(0.3, dropout=0.5)) for c in (context, counting(T))), q)
     # Values of one: the output is the sum of what is left of a query's probabilities, the same in every dimension.
     np.testing.assert_allclose(kept, np.broadcast_to(kept[..., :1], kept.shape), rtol=1e-6)
@@ -320,7 +320,7 @@ def test_a_layer_drops_only_with_a_key():
     attention = with_values(Attention(config), random_values(Attention(config), 6))
     plain = with_values(Attention(tiny().model), random_values(Attention(config), 6))
     x = np.float32(np.random.default_rng(7).standard_normal((B, T, 16)))
-    with_key = Context(jnp.arange(T)[None], in_order=True, dropout_key=jax.random.key(3))
+    with_key = Context(jnp.arange(T)[None], in_order=True, dropout_key=DropoutKey(jax.random.key(3)))
     dropped, kept = (call(lambda x, context=context: attention(x, context), x) for context in (with_key, counting(T)))
     expected = call(lambda x: plain(x, with_key), x)
     np.testing.assert_array_equal(kept, expected)

@@ -9,7 +9,7 @@ import pytest
 
 from tests.building import call, programs_inside, random_statistics, random_values, tiny, with_values
 from tests.visibility import normal
-from zoo.layers.context import Context
+from zoo.layers.context import Context, DropoutKey
 from zoo.models.architectures import make_model
 from zoo.models.functional import split, statistics_of
 
@@ -38,7 +38,7 @@ def program(name, scan, remat):
     """(loss and statistics after it as a function of values and statistics; both, drawn)."""
     config = tiny(STACKS[name] | {"model.attention.kernel": "einsum", "model.scan_layers": scan, "model.remat": remat})
     model = make_model(config)
-    key = jax.random.key(5) if name == "dropping" else None
+    key = DropoutKey(jax.random.key(5)) if name == "dropping" else None
     context = Context(jnp.asarray(POSITIONS), in_order=True, dropout_key=key, training=True)
 
     def loss(values, stats):

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from tests.building import call, counting, programs_inside, random_values, tiny, with_values
-from zoo.layers.context import Context
+from zoo.layers.context import Context, DropoutKey
 from zoo.models.architectures import make_model
 from zoo.models.functional import split
 
@@ -21,7 +21,7 @@ def program(scan, remat, dropout, kernel="auto"):
     config = tiny({"model.position.kind": "rope", "model.scan_layers": scan, "model.remat": remat,
                    "model.attention.kernel": kernel} | (DROPPING if dropout else {}))
     model = make_model(config)
-    context = Context(jnp.arange(6)[None], dropout_key=jax.random.key(5) if dropout else None)
+    context = Context(jnp.arange(6)[None], dropout_key=DropoutKey(jax.random.key(5)) if dropout else None)
 
     def loss(values):
         return jnp.square(with_values(model, values)(TOKENS, context) - 1).mean()
@@ -77,7 +77,7 @@ def test_the_choices_are_real():
 def hidden(overrides, key=None, seed=2):
     model = make_model(tiny({"model.position.kind": "none"} | overrides))
     with_random = with_values(model, random_values(model, seed))
-    context = Context(jnp.arange(6)[None], dropout_key=None if key is None else jax.random.key(key))
+    context = Context(jnp.arange(6)[None], dropout_key=None if key is None else DropoutKey(jax.random.key(key)))
     return call(lambda tokens: with_random(tokens, context), TOKENS)
 
 
@@ -110,7 +110,7 @@ def test_every_layer_of_a_model_drops_something_else(scan):
     model = make_model(tiny(plain | {"model.dropout": 0.5, "model.scan_layers": scan}))
     values = jax.tree.map(lambda leaf: np.zeros(leaf.shape, np.float32), split(model)[1])
     values["stack"]["layers"]["ffn"]["down"]["bias"] += 1
-    context = Context(jnp.arange(6)[None], dropout_key=jax.random.key(0))
+    context = Context(jnp.arange(6)[None], dropout_key=DropoutKey(jax.random.key(0)))
     out = call(lambda values: with_values(model, values)(TOKENS, context), values)
     shares = [(out == value).mean() for value in (0, 2, 4)]
     assert sum(shares) == 1
@@ -118,7 +118,7 @@ def test_every_layer_of_a_model_drops_something_else(scan):
 
 
 def test_dropout_keeps_the_mean():
-    context, x = Context(jnp.arange(4)[None], dropout_key=jax.random.key(0)), np.full((400, 400), 2.0, np.float32)
+    context, x = Context(jnp.arange(4)[None], dropout_key=DropoutKey(jax.random.key(0))), np.full((400, 400), 2.0, np.float32)
     for rate in (0.1, 0.5, 0.9):
         dropped = call(lambda x, rate=rate: context.dropout(x, rate, "here"), x)
         kept = dropped != 0
@@ -128,7 +128,7 @@ def test_dropout_keeps_the_mean():
 
 
 def test_every_place_and_layer_drops_something_else():
-    context, x = Context(jnp.arange(4)[None], dropout_key=jax.random.key(0)), np.ones((30, 30), np.float32)
+    context, x = Context(jnp.arange(4)[None], dropout_key=DropoutKey(jax.random.key(0))), np.ones((30, 30), np.float32)
     places = [context, context.layer(0), context.layer(1)]
     masks = call(lambda x: [place.dropout(x, 0.5, path) for place in places for path in ("attention", "ffn", "embedding")], x)
     agreement = [(one == other).mean() for i, one in enumerate(masks) for other in masks[:i]]

@@ -5,6 +5,7 @@ import numpy as np
 
 from tests.building import as_float64, compiled, random_values, tiny, with_values
 from zoo.data.tokenizers import Tokenizer
+from zoo.layers.context import DropoutKey
 from zoo.models.functional import initialise_statistics, split
 from zoo.objectives import make_objective
 
@@ -53,7 +54,8 @@ class Made:
         batch = batch if isinstance(batch, dict) else {"tokens": batch}
         program = self._programs.setdefault(training, compiled(lambda values, stats, batch, key: self.objective.sums(
             self.graph, values, stats, batch, self.constants, key, training)))
-        losses, (sums, _) = program(self.values, self.stats, {name: jnp.asarray(rows) for name, rows in batch.items()}, key)
+        losses, (sums, _) = program(self.values, self.stats, {name: jnp.asarray(rows) for name, rows in batch.items()},
+                                      key if key is None else DropoutKey(key))
         return losses, sums
 
 

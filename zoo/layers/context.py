@@ -1,12 +1,15 @@
 """What a forward pass hands to every layer: where the tokens stand, what they may see, and the dropout key."""
 
 import zlib
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int, Key
+
+from zoo.config.numbers import Rate
 
 if TYPE_CHECKING:
     from zoo.layers.cache import Cache
@@ -15,6 +18,22 @@ if TYPE_CHECKING:
 def path_hash(path: str) -> int:
     """The number that a path folds into a random key: its crc32."""
     return zlib.crc32(path.encode())
+
+
+class DropoutKey(NamedTuple):
+    """What decides what is dropped.
+
+    Attributes:
+        key: random key.
+        rates: rates that are arguments of a program, by the path of their field; others are the config's.
+    """
+
+    key: Key[Array, ""]
+    rates: Mapping[str, Float[Array, ""]] = {}
+
+    def folded(self, number: int | Int[Array, ""]) -> "DropoutKey":
+        """The same with a key of its own."""
+        return self._replace(key=jax.random.fold_in(self.key, number))
 
 
 @dataclass(frozen=True)
@@ -56,7 +75,7 @@ class Context:
     documents: Int[Array, "B T"] | None = None
     causal: bool = True
     in_order: bool = False
-    dropout_key: Key[Array, ""] | None = None
+    dropout_key: DropoutKey | None = None
     training: bool = False
     memory: Memory | None = None
     key_positions: Int[Array, "B S"] | None = None
@@ -72,7 +91,7 @@ class Context:
             return replace(self, cache=self.cache.layer(index))
         if self.dropout_key is None:
             return self
-        return replace(self, dropout_key=jax.random.fold_in(self.dropout_key, index))
+        return replace(self, dropout_key=self.dropout_key.folded(index))
 
     def side(self, path: str) -> "Context":
         """The context of one of several stacks: its own dropout key, and its own place in the record."""
@@ -87,8 +106,9 @@ class Context:
         """Zeroes elements of `x` with probability `rate` and scales the rest by 1 / (1 - rate) (Srivastava et al. 2014)."""
         if rate == 0 or self.dropout_key is None:
             return x
-        keep = jax.random.bernoulli(jax.random.fold_in(self.dropout_key, path_hash(path)), 1 - rate, x.shape)
-        return jnp.where(keep, x / (1 - rate), 0).astype(x.dtype)
+        kept = 1 - (self.dropout_key.rates.get(rate.path, rate) if isinstance(rate, Rate) else rate)
+        keep = jax.random.bernoulli(self.dropout_key.folded(path_hash(path)).key, kept, x.shape)
+        return jnp.where(keep, x / jnp.asarray(kept, x.dtype), 0).astype(x.dtype)
 
     @property
     def keys_at(self) -> Int[Array, "B S"]:

@@ -5,11 +5,11 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 from flax import nnx
-from jaxtyping import Array, Bool, Float, Int, Key
+from jaxtyping import Array, Bool, Float, Int
 
 from zoo.config import AUTO, ResolvedConfig
 from zoo.layers.characters import CharacterCNN
-from zoo.layers.context import Context
+from zoo.layers.context import Context, DropoutKey
 from zoo.layers.parameter import Linear, kernel_initializer, parameter, zeros
 from zoo.layers.recurrent import ProjectedLSTM
 from zoo.layers.scalar_mix import ScalarMix, normalise_layers
@@ -83,7 +83,7 @@ class ELMo(nnx.Module, TaskHead):
             self.classifier = Linear(2 * config.dim, config.head.classes, ("embed", None), True, kernel_initializer(config))
         self.config = config
 
-    def __call__(self, characters: Int[Array, "B T C"], filled: Bool[Array, "B T"], dropout_key: Key[Array, ""] | None = None,
+    def __call__(self, characters: Int[Array, "B T C"], filled: Bool[Array, "B T"], dropout_key: DropoutKey | None = None,
                  carry: Carry | None = None) -> tuple[Float[Array, "B T D"], Float[Array, "B T D"]]:
         """Returns the last layer's states from which the head predicts: (forward, backward).
 
@@ -103,7 +103,7 @@ class ELMo(nnx.Module, TaskHead):
         """Returns what a task mixes (`zoo.layers.scalar_mix`): L + 1 layers of [forward; backward], E = 2D; layer 0 is [x; x]."""
         return self.read(characters, filled, carry)[0]
 
-    def states(self, characters: Int[Array, "B T C"], filled: Bool[Array, "B T"], dropout_key: Key[Array, ""] | None = None) \
+    def states(self, characters: Int[Array, "B T C"], filled: Bool[Array, "B T"], dropout_key: DropoutKey | None = None) \
             -> Float[Array, "B T L E"]:
         """What `task_scores` reads: as `representations`, from zero states, token by token; with `elmo.normalise_layers` normalised."""
         layers, _ = self._read(characters, filled, dropout_key, None)
@@ -148,5 +148,5 @@ class ELMo(nnx.Module, TaskHead):
         return jnp.stack(layers, axis=3), Carry(*(jnp.stack(part) for part in zip(*carries, strict=True)))
 
 
-def _context(filled: Bool[Array, "B T"], dropout_key: Key[Array, ""] | None) -> Context:
+def _context(filled: Bool[Array, "B T"], dropout_key: DropoutKey | None) -> Context:
     return Context(jnp.where(filled, jnp.arange(filled.shape[1]), -1), dropout_key=dropout_key)

@@ -19,26 +19,32 @@ def number_of_chunks(batch: int, length: int, chunk_tokens: int) -> int:
     return min(length, -(-batch * length // chunk_tokens)) if chunk_tokens else 1
 
 
+Number = float | Float[Array, ""]
+
+
 class Terms(NamedTuple):
-    """What is summed over the tokens, and with which weights: numbers that are known when a program is made.
+    """What is summed over the tokens, and with which weights; None for what is left out.
 
     Attributes:
         z_loss, smoothing: as `cross_entropy`.
         hard, kl, temperature: as `distilled_cross_entropy`.
-        softcap: of the teacher's scores.
     """
 
-    z_loss: float = 0.0
-    smoothing: float = 0.0
-    hard: float = 1.0
-    kl: float = 0.0
-    temperature: float = 1.0
-    softcap: float = 0.0
+    z_loss: Number | None = None
+    smoothing: Number | None = None
+    hard: Number | None = None
+    kl: Number | None = None
+    temperature: Number | None = None
+
+
+def unless_zero(number: Number) -> Number | None:
+    """None for 0, where it is known; an argument of a program is not."""
+    return None if isinstance(number, int | float) and number == 0 else number
 
 
 def cross_entropy(
-    prediction: Prediction, targets: Int[Array, "B T"], weights: Float[Array, "B T"], chunk_tokens: int, z_loss: float = 0.0,
-    smoothing: float = 0.0,
+    prediction: Prediction, targets: Int[Array, "B T"], weights: Float[Array, "B T"], chunk_tokens: int, z_loss: Number = 0.0,
+    smoothing: Number = 0.0,
 ) -> tuple[Float[Array, ""], Float[Array, ""]]:
     """Sums over tokens of weight * (-sum_v q_v log softmax(logits)_v + z_loss * log(sum exp logits)^2), in nats and float32.
 
@@ -59,13 +65,14 @@ def cross_entropy(
         is what compares between models trained with and without the others; it is a report and has no gradient.
     """
     hidden, head, bias, softcap = prediction
-    total, entropy, _ = _sums(hidden, head, bias, None, targets, weights, softcap, chunk_tokens, Terms(z_loss, smoothing))
+    terms = Terms(unless_zero(z_loss), unless_zero(smoothing))
+    total, entropy, _ = _sums(hidden, head, bias, None, targets, weights, terms, (softcap, 0.0), chunk_tokens)
     return total, jax.lax.stop_gradient(entropy)
 
 
 def distilled_cross_entropy(
-    prediction: Prediction, teacher: Prediction, targets: Int[Array, "B T"], weights: Float[Array, "B T"], chunk_tokens: int, kl: float,
-    temperature: float, hard: float = 1.0, z_loss: float = 0.0, smoothing: float = 0.0,
+    prediction: Prediction, teacher: Prediction, targets: Int[Array, "B T"], weights: Float[Array, "B T"], chunk_tokens: int, kl: Number,
+    temperature: Number, hard: Number = 1.0, z_loss: Number = 0.0, smoothing: Number = 0.0,
 ) -> tuple[Float[Array, ""], Float[Array, ""], Float[Array, ""]]:
     """Sums over tokens of weight * (hard * H + kl * T^2 KL(p || q)), in nats and float32.
 
@@ -85,8 +92,8 @@ def distilled_cross_entropy(
         (the sum, the sum of -log softmax(logits)[target] alone, that of T^2 KL alone). Only the first has a gradient.
     """
     hidden, head, bias, softcap = prediction
-    terms = Terms(z_loss, smoothing, hard, kl, temperature, teacher.softcap)
-    total, *reports = _sums(hidden, head, bias, tuple(teacher[:3]), targets, weights, softcap, chunk_tokens, terms)
+    terms = Terms(unless_zero(z_loss), unless_zero(smoothing), hard, kl, temperature)
+    total, *reports = _sums(hidden, head, bias, tuple(teacher[:3]), targets, weights, terms, (softcap, teacher.softcap), chunk_tokens)
     return total, *jax.lax.stop_gradient(reports)
 
 
@@ -110,20 +117,20 @@ def _cast(matrix, teacher, dtype):
     return matrix.astype(dtype), None if teacher is None else (teacher[1].astype(teacher[0].dtype), teacher[2])
 
 
-def _chunk_loss(chunk, head, bias, its_head, softcap, terms):
+def _chunk_loss(chunk, head, bias, its_head, terms, softcaps):
     """The three sums of one chunk, flattened to 2-D, and what its gradient needs."""
     hidden, its_hidden, targets, weights = chunk
-    scores = logits(Prediction(hidden[None], head, bias, softcap))[0]
+    scores = logits(Prediction(hidden[None], head, bias, softcaps[0]))[0]
     log_normalizer = jax.nn.logsumexp(scores, axis=-1)
     score = jnp.take_along_axis(scores, targets[:, None], axis=-1)[:, 0]
     entropy = jnp.sum((log_normalizer - score) * weights)
-    total = entropy + terms.z_loss * jnp.sum(jnp.square(log_normalizer) * weights) if terms.z_loss else entropy
-    if terms.smoothing:
+    total = entropy + terms.z_loss * jnp.sum(jnp.square(log_normalizer) * weights) if terms.z_loss is not None else entropy
+    if terms.smoothing is not None:
         # -log p(target) becomes log Z - (1 - e) score - e mean(scores), of which log Z - score is there already.
         total = total + terms.smoothing * jnp.sum((score - scores.mean(axis=-1)) * weights)
     if its_head is None:
         return (total, entropy, jnp.zeros((), jnp.float32)), scores, log_normalizer, None
-    its_scores = logits(Prediction(its_hidden[None], *its_head, terms.softcap))[0]
+    its_scores = logits(Prediction(its_hidden[None], *its_head, softcaps[1]))[0]
     log_p, log_q = (jax.nn.log_softmax(values / terms.temperature, axis=-1) for values in (its_scores, scores))
     p = jnp.exp(log_p)
     divergence = terms.temperature**2 * jnp.sum((p * (log_p - log_q)).sum(axis=-1) * weights)
@@ -140,25 +147,25 @@ def _two_dimensional(chunk):
     return _flat(hidden, 1), None if its_hidden is None else _flat(its_hidden, 1), targets.reshape(-1), weights.reshape(-1)
 
 
-@partial(jax.custom_vjp, nondiff_argnums=(6, 7, 8))
-def _sums(hidden, head, bias, teacher, targets, weights, softcap, chunk_tokens, terms):
+@partial(jax.custom_vjp, nondiff_argnums=(7, 8))
+def _sums(hidden, head, bias, teacher, targets, weights, terms, softcaps, chunk_tokens):
     parts = number_of_chunks(*targets.shape, chunk_tokens)
     head, its_head = _cast(head, teacher, hidden.dtype)
 
     def body(totals, chunk):
-        sums = _chunk_loss(_two_dimensional(chunk), head, bias, its_head, softcap, terms)[0]
+        sums = _chunk_loss(_two_dimensional(chunk), head, bias, its_head, terms, softcaps)[0]
         return jax.tree.map(jnp.add, totals, sums), None
 
     return jax.lax.scan(body, (jnp.zeros((), jnp.float32),) * 3, _chunks(hidden, teacher, targets, weights, parts))[0]
 
 
-def _d_scores(scores, log_normalizer, gap, targets, weights, softcap, terms):
+def _d_scores(scores, log_normalizer, gap, targets, weights, terms, softcap):
     """The gradient of a chunk's sum in its scores before the cap, [N, V]."""
     is_target = jnp.arange(scores.shape[-1]) == targets[:, None]
     probabilities = jnp.exp(scores - log_normalizer[:, None])
-    if terms.z_loss:
+    if terms.z_loss is not None:
         probabilities = probabilities * (1 + 2 * terms.z_loss * log_normalizer)[:, None]
-    wanted = (1 - terms.smoothing) * is_target + terms.smoothing / scores.shape[-1] if terms.smoothing else is_target
+    wanted = (1 - terms.smoothing) * is_target + terms.smoothing / scores.shape[-1] if terms.smoothing is not None else is_target
     difference = probabilities - wanted
     if gap is not None:
         difference = terms.hard * difference + terms.kl * terms.temperature * gap
@@ -166,15 +173,15 @@ def _d_scores(scores, log_normalizer, gap, targets, weights, softcap, terms):
     return d_scores * (1 - jnp.square(scores / softcap)) if softcap else d_scores
 
 
-def _forward(hidden, head, bias, teacher, targets, weights, softcap, chunk_tokens, terms):
+def _forward(hidden, head, bias, teacher, targets, weights, terms, softcaps, chunk_tokens):
     parts = number_of_chunks(*targets.shape, chunk_tokens)
     cast, its_head = _cast(head, teacher, hidden.dtype)
 
     def body(carry, chunk):
         totals, d_head, d_bias = carry  # d_head is [D, V]: with the narrower matrix on the left its product is faster on a CPU.
         flat = h, _, t, w = _two_dimensional(chunk)
-        sums, scores, log_normalizer, gap = _chunk_loss(flat, cast, bias, its_head, softcap, terms)
-        d_scores = _d_scores(scores, log_normalizer, gap, t, w, softcap, terms)
+        sums, scores, log_normalizer, gap = _chunk_loss(flat, cast, bias, its_head, terms, softcaps)
+        d_scores = _d_scores(scores, log_normalizer, gap, t, w, terms, softcaps[0])
         if bias is not None:
             d_bias = d_bias + d_scores.sum(axis=0)
         d_scores = d_scores.astype(h.dtype)
@@ -192,9 +199,9 @@ def _forward(hidden, head, bias, teacher, targets, weights, softcap, chunk_token
     return totals, (d_hidden, d_head.T, d_bias)
 
 
-def _backward(softcap, chunk_tokens, terms, residuals, cotangents):
+def _backward(softcaps, chunk_tokens, residuals, cotangents):
     cotangent, *_ = cotangents
-    return *((None if x is None else (cotangent * x).astype(x.dtype)) for x in residuals), None, None, None
+    return *((None if x is None else (cotangent * x).astype(x.dtype)) for x in residuals), None, None, None, None
 
 
 _sums.defvjp(_forward, _backward)

@@ -69,16 +69,16 @@ class Distilled(Objective):
         self, prediction: Prediction, teacher: Prediction | None, batch: Batch, constants: Constants, how: Pass
     ) -> tuple[Sums, Sums]:
         """The term "loss" and the sums that go with it; without a teacher's prediction the cross-entropy by its weight."""
-        distillation, objective = self.config.objective.distillation, self.config.objective
         if teacher is None:
             losses, sums = self.score_tokens(prediction, batch, constants, how)
-            return losses if distillation.hard == 1 else {"loss": distillation.hard * losses["loss"]}, sums
+            hard = self.config.objective.distillation.hard
+            return losses if hard == 1 else {"loss": hard * losses["loss"]}, sums
         targets, weights, counts = self.counted(batch, constants, how)
         record_logits(prediction, weights, how)
-        more = (objective.z_loss, objective.label_smoothing) if how.training else ()
         loss, entropy, divergence = distilled_cross_entropy(
-            prediction, teacher, targets, weights, objective.chunk_tokens, distillation.kl, distillation.temperature, distillation.hard,
-            *more)
+            prediction, teacher, targets, weights, self.config.objective.chunk_tokens,
+            self.number("objective.distillation.kl", constants), self.number("objective.distillation.temperature", constants),
+            self.config.objective.distillation.hard, *self.regularisers(constants, how))
         return {"loss": loss}, {"loss": entropy, "kl": divergence, **counts}
 
 

@@ -7,11 +7,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from flax import nnx
-from jaxtyping import Array, Float, Int, Key
+from jaxtyping import Array, Float, Int
 
 from zoo.config import ResolvedConfig
 from zoo.data.tokenizers import Tokenizer
-from zoo.layers.context import Context
+from zoo.layers.context import Context, DropoutKey
 from zoo.layers.record import TOKENS, deviations, evenly
 from zoo.models.architectures import make_model
 from zoo.models.functional import Params, Stats, statistics_of
@@ -21,6 +21,7 @@ from zoo.objectives.cross_entropy import cross_entropy
 Batch = Mapping[str, Int[Array, "B T"]]
 Constants = Mapping[str, Array]
 Sums = dict[str, Float[Array, ""]]
+Number = float | Float[Array, ""]
 
 
 class Pass(NamedTuple):
@@ -34,7 +35,7 @@ class Pass(NamedTuple):
         record: where the layers leave what `zoo.layers.record` sums up; None for nowhere.
     """
 
-    dropout_key: Key[Array, ""] | None
+    dropout_key: DropoutKey | None
     training: bool
     full: bool = False
     record: dict[str, Any] | None = None
@@ -114,9 +115,21 @@ class Objective:
         self, prediction: Prediction, targets: Int[Array, "B T"], weights: Float[Array, "B T"], constants: Constants, how: Pass
     ) -> tuple[Float[Array, ""], Float[Array, ""]]:
         """What a prediction of these targets loses, and its cross-entropy alone, as `zoo.objectives.cross_entropy` has them."""
-        objective = self.config.objective
-        more = (objective.z_loss, objective.label_smoothing) if how.training else ()
-        return cross_entropy(prediction, targets, weights, objective.chunk_tokens, *more)
+        return cross_entropy(prediction, targets, weights, self.config.objective.chunk_tokens, *self.regularisers(constants, how))
+
+    def regularisers(self, constants: Constants, how: Pass) -> tuple[Number, Number]:
+        """What training adds to the cross-entropy: the weight of the z-loss, and how far labels are smoothed."""
+        if not how.training:
+            return 0.0, 0.0
+        return self.number("objective.z_loss", constants), self.number("objective.label_smoothing", constants)
+
+    def number(self, path: str, constants: Constants) -> Number:
+        """The value of a field that is an argument of the program, where it is one; 0 is always known beforehand."""
+        section, *names = path.split(".")
+        value = self.config[section]
+        for name in names:
+            value = value[name]
+        return constants.get("numbers", {}).get(path, value) if value else 0.0
 
     def drawn(self, seed: Int[Array, ""], step: Int[Array, ""]) -> dict[str, Any]:
         """Further constants of one update: what is drawn anew in every step and is the same for all parts of its batch."""
@@ -137,7 +150,7 @@ class Objective:
         stats: Stats,
         batch: Batch,
         constants: Constants,
-        dropout_key: Key[Array, ""] | None = None,
+        dropout_key: DropoutKey | None = None,
         training: bool = False,
         record: dict[str, Any] | None = None,
     ) -> tuple[Sums, tuple[Sums, Stats]]:

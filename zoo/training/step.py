@@ -13,7 +13,8 @@ from flax import nnx
 from jax.sharding import Mesh
 from jaxtyping import Array, Int
 
-from zoo.config import ResolvedConfig, flatten
+from zoo.config import ResolvedConfig, flatten, numbers_of
+from zoo.layers.context import DropoutKey
 from zoo.models.functional import Params, Stats, initialise, initialise_statistics, logical_axes, refresh, split, unrolled_ndim
 from zoo.objectives import Objective
 from zoo.objectives.objective import Pass, sum_of_means
@@ -37,7 +38,8 @@ class Program:
         train_step: (State, batch, constants) -> (State, metrics); takes over the memory of the state that it is given.
         eval_step: (params, stats, batch, constants) -> (sums over the batch, the objective's outputs of each row).
         means: by name, which of these sums is divided by which.
-        constants: (seed) -> arguments that stay the same for a whole run, the values of a teacher among them.
+        constants: (seed, config) -> arguments that stay the same for a whole run: its seed, its numbers (`zoo.config.numbers`), the values
+            of a teacher. Without a config the numbers are those of the config that the program was made of.
         put_batch: host batch -> batch on the devices.
         features: (params, stats, batch, constants) -> what the head of a task reads of each row; None unless it alone is trained.
         dynamics_step: (State, batch, constants) -> statistics of the update that `train_step` would make, for its `rows`; a program of
@@ -58,24 +60,28 @@ class Program:
 def make_program(config: ResolvedConfig, objective: Objective, mesh: Mesh) -> Program:
     """Builds the functions of a run; nothing is compiled before it is called.
 
-    Seeds are arguments and not part of the programs, so that runs which differ in their seed share a compilation.
+    Seeds and numbers (`zoo.config.numbers`) are arguments and not part of the programs, so that runs which differ in nothing else share
+    a compilation.
     """
     graph, shapes, _ = split(objective.model)
-    optimizer = make_optimizer(config, unrolled_ndim(objective.model))
-    schedule = make_schedule(config)
+    unrolled = unrolled_ndim(objective.model)
+    optimizer = make_optimizer(config, unrolled)
     trained, frozen = trained_parts(config, objective.model), config.training.trained_layers == 0
     shardings = parameter_shardings(mesh, logical_axes(objective.model), shapes)
     whole, rows = replicated(mesh), batch_sharding(mesh)
     teacher = abstract_teacher(objective, mesh)
-    fixed = {"seed": whole} | dict.fromkeys(objective.constants, whole)
+    numbers = numbers_of(flatten(config))
+    fixed = {"seed": whole, "numbers": dict.fromkeys(numbers, whole)} | dict.fromkeys(objective.constants, whole)
     fixed |= {"teacher": jax.tree.map(lambda leaf: leaf.sharding, teacher)} if teacher else {}
 
     @cache
     def its_weights() -> dict[str, Any]:
         return read_weights(Path(config.objective.distillation.teacher), teacher)[0]
 
-    def constants(seed: int) -> dict[str, Any]:
-        values = jax.device_put({"seed": np.uint32(seed), **objective.constants}, whole)
+    def constants(seed: int, of: ResolvedConfig | None = None) -> dict[str, Any]:
+        own = numbers if of is None else numbers_of(flatten(of))
+        arrays = {path: np.float32(value) for path, value in own.items()}
+        values = jax.device_put({"seed": np.uint32(seed), "numbers": arrays, **objective.constants}, whole)
         return values | ({"teacher": its_weights()} if teacher else {})
 
     def initial_state(seed: Int[Array, ""]) -> State:
@@ -100,7 +106,7 @@ def make_program(config: ResolvedConfig, objective: Objective, mesh: Mesh) -> Pr
         current = state["stats"] if frozen else refresh(objective.model, state["stats"], constants["seed"], state["step"])
 
         def loss_of(params, stats, part, index):
-            part_key = None if key is None else jax.random.fold_in(key, index)
+            part_key = None if key is None else DropoutKey(jax.random.fold_in(key, index), constants["numbers"])
             record = {} if recording else None
             losses, (sums, stats) = objective.sums(
                 graph, held(params, trained), stats, part, constants, part_key, training=True, record=record)
@@ -108,7 +114,8 @@ def make_program(config: ResolvedConfig, objective: Objective, mesh: Mesh) -> Pr
 
         return accumulate(loss_of, state["params"], current, batch, config.training.accumulation_steps)
 
-    def updates_of(state: State, gradient: Params):
+    def updates_of(state: State, gradient: Params, constants: dict[str, Array]):
+        optimizer = make_optimizer(config, unrolled, constants["numbers"])
         updates, optimizer_state = optimizer.update(gradient, state["optimizer"], state["params"])
         return only_trained(updates, trained), optimizer_state
 
@@ -116,7 +123,7 @@ def make_program(config: ResolvedConfig, objective: Objective, mesh: Mesh) -> Pr
     def train_step(state: State, batch: dict[str, Array], constants: dict[str, Array]) -> tuple[State, dict[str, Array]]:
         loss, sums, stats, gradient = gradient_of(state, batch, constants)
         norm = optax.global_norm(gradient)
-        updates, optimizer_state = updates_of(state, gradient)
+        updates, optimizer_state = updates_of(state, gradient, constants)
         new = {
             "step": state["step"] + 1,
             "params": optax.apply_updates(state["params"], updates),
@@ -127,13 +134,14 @@ def make_program(config: ResolvedConfig, objective: Objective, mesh: Mesh) -> Pr
         # A diverged update is not applied, so that what is saved last can still be looked at.
         new = jax.tree.map(lambda after, before: jnp.where(finite, after, before), new, state)
         means = {name: sums[total] / jnp.maximum(sums[weight], 1) for name, (total, weight) in objective.means.items()}
-        metrics = {**means, "gradient_norm": norm, "learning_rate": jnp.asarray(schedule(state["step"]), jnp.float32),
+        rate = make_schedule(config, constants["numbers"])(state["step"])
+        metrics = {**means, "gradient_norm": norm, "learning_rate": jnp.asarray(rate, jnp.float32),
                    "tokens": sums["tokens"], "finite": finite}
         return new, metrics
 
     def observed(state: State, batch: dict[str, Array], constants: dict[str, Array]) -> Statistics:
         _, (_, record), _, gradient = gradient_of(state, batch, constants, recording=True)
-        return statistics(objective.model, record, state["params"], gradient, updates_of(state, gradient)[0])
+        return statistics(objective.model, record, state["params"], gradient, updates_of(state, gradient, constants)[0])
 
     @partial(jax.jit, in_shardings=(shardings, whole, rows, fixed), out_shardings=whole)
     def eval_step(
