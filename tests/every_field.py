@@ -19,8 +19,8 @@ from zoo.files import cache_directory
 from zoo.layers.context import DropoutKey
 from zoo.models.functional import refresh, split
 from zoo.objectives import make_objective
+from zoo.training.attempt import resolve_with_vocabulary
 from zoo.training.mesh import make_mesh
-from zoo.training.run import resolve_with_vocabulary
 from zoo.training.step import drops, make_program
 
 # Small enough to be traced at once: one layer, where nothing needs two.

@@ -9,7 +9,8 @@ import pytest
 from zoo import config as configs
 from zoo import data
 from zoo.lab.results import load_run
-from zoo.training.run import resolve_with_vocabulary, run
+from zoo.training.attempt import resolve_with_vocabulary
+from zoo.training.run import run
 
 ROOT = Path(__file__).parents[1]
 # Large enough to leave the unigram plateau in a few hundred updates, without dropout, which costs time and wants longer training.

@@ -17,8 +17,8 @@ from zoo.errors import ConfigError, DataError
 from zoo.models.architectures import make_model
 from zoo.models.functional import logical_axes, split
 from zoo.objectives import make_objective
+from zoo.training.attempt import resolve_with_vocabulary
 from zoo.training.mesh import make_mesh
-from zoo.training.run import resolve_with_vocabulary
 from zoo.training.step import make_program
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(3600)]

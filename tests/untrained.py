@@ -11,7 +11,7 @@ from zoo.data.tokenizers import ByteTokenizer
 from zoo.files import write_json
 from zoo.models.architectures import make_model
 from zoo.training.checkpoint import Checkpoints
-from zoo.training.run import parameters_sha256
+from zoo.training.records import parameters_sha256
 
 
 def untrained(folder: Path, config, seed=0) -> Path:

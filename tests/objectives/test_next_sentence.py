@@ -19,7 +19,7 @@ from zoo.layers.context import Context
 from zoo.models.functional import split
 from zoo.objectives import make_objective
 from zoo.objectives.objective import sum_of_means
-from zoo.training.loop import evaluate
+from zoo.training.evaluation import evaluate
 from zoo.training.mesh import make_mesh
 from zoo.training.step import make_program
 

@@ -22,9 +22,9 @@ from zoo.models.elmo import ELMo
 from zoo.objectives import make_objective
 from zoo.objectives.objective import Pass
 from zoo.training import start
+from zoo.training.attempt import resolve_with_vocabulary
 from zoo.training.mesh import make_mesh
 from zoo.training.restore import load_trained
-from zoo.training.run import resolve_with_vocabulary
 from zoo.training.step import make_program
 
 pytest.importorskip("h5py")

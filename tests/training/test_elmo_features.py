@@ -7,8 +7,9 @@ from small_runs import lines, small
 
 from zoo import config as configs
 from zoo import data
+from zoo.training.attempt import resolve_with_vocabulary
 from zoo.training.restore import load_trained
-from zoo.training.run import resolve_with_vocabulary, run
+from zoo.training.run import run
 
 
 def quiet(line):

@@ -13,9 +13,10 @@ from zoo.cli import evaluate as command
 from zoo.files import read_json
 from zoo.objectives import make_objective
 from zoo.training import features
+from zoo.training.attempt import resolve_with_vocabulary
 from zoo.training.mesh import make_mesh
 from zoo.training.restore import load_trained
-from zoo.training.run import resolve_with_vocabulary, run
+from zoo.training.run import run
 from zoo.training.step import make_program
 
 FROZEN = {"training__trained_layers": 0, "training__eval_batches": "auto", "training__steps": 6, "training__checkpoint_every": 3,

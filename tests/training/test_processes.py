@@ -16,9 +16,9 @@ from small_runs import lines, small
 from zoo import config as configs
 from zoo.errors import ConfigError
 from zoo.files import write_json
-from zoo.training.loop import StopSignal
 from zoo.training.processes import from_flags
 from zoo.training.run import run
+from zoo.training.stopping import StopSignal
 
 STEPS = {"training__checkpoint_every": 0, "training__eval_every": 0, "training__log_every": 5, "training__dynamics_every": 50}
 

@@ -75,7 +75,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         raise ConfigError(f"--text {args.text} does not exist")
     from zoo import data
     from zoo.config.fields import TASKS
-    from zoo.training.loop import evaluate
+    from zoo.training.evaluation import evaluate
     from zoo.training.restore import load_trained
 
     trained = load_trained(args.run, args.step)
@@ -167,8 +167,8 @@ def evaluate_task(trained, folder: Path, args: argparse.Namespace) -> dict:
         ConfigError: flags that are for text alone; examples that have changed since the run.
     """
     from zoo import data
-    from zoo.training.loop import evaluate
-    from zoo.training.run import check_same_data
+    from zoo.training.evaluation import evaluate
+    from zoo.training.records import check_same_data
 
     config = trained.config
     texts_alone = {"--lengths": args.lengths, "--batches": args.batches, "--text": args.text, "--sample": args.sample}
@@ -192,7 +192,7 @@ def pairs_to_score(trained, args: argparse.Namespace):
     """
     from zoo import data
     from zoo.data.pairs import read_pairs
-    from zoo.training.run import check_same_data
+    from zoo.training.records import check_same_data
 
     config = trained.config
     if args.text:
@@ -222,7 +222,7 @@ def translations(trained, pairs) -> dict:
 def text_streams(trained, args: argparse.Namespace):
     """The tokens to score: of the given file, by the run's own tokenizer, or of the held-out split, if it is still the same."""
     from zoo import data
-    from zoo.training.run import check_same_data
+    from zoo.training.records import check_same_data
 
     config = trained.config
     if args.text:

@@ -12,7 +12,7 @@ from zoo.config.files import (
     split_spec,
 )
 from zoo.config.finetuning import finetuned, with_body_of
-from zoo.config.numbers import is_number, numbers_of
+from zoo.config.numbers import is_number, numbers_of, program_key
 from zoo.config.presets import shrink, sized
 from zoo.config.resolve import (
     ResolvedConfig,
@@ -34,6 +34,6 @@ __all__ = [
     "default", "derivable", "difference", "distilled", "field_at", "finetuned", "flatten",
     "from_flat", "identity", "import_file", "is_number", "known_paths", "layer_kind",
     "load", "nest", "numbers_of", "override",
-    "parse_argument", "parse_overrides", "parse_value", "resolve", "result_relevant", "shrink", "side",
+    "parse_argument", "parse_overrides", "parse_value", "program_key", "resolve", "result_relevant", "shrink", "side",
     "sized", "spaced_layers", "split_spec", "teacher_config", "to_plain", "with_body_of", "without_teacher",
 ]

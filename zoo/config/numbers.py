@@ -3,10 +3,14 @@
 A program depends on whether such a number is 0, where that leaves a part out, and on nothing else of it.
 """
 
+import math
+
 from collections.abc import Mapping
 from typing import Any, Self
 
-# Beside these, every dropout rate there is.
+from zoo.config.fields import TASKS
+
+# Beside these, every dropout rate there is. Those of the schedule leave nothing out where they are 0.
 NUMBERS = (
     "optimizer.learning_rate", "optimizer.weight_decay", "optimizer.beta1", "optimizer.beta2", "optimizer.epsilon", "optimizer.clip_norm",
     "schedule.warmup_steps", "schedule.final_fraction",
@@ -45,3 +49,30 @@ def is_number(path: str) -> bool:
 def numbers_of(flat: Mapping[str, Any]) -> dict[str, float]:
     """{path: value} of the numbers in a flat config, in its order."""
     return {path: float(value) for path, value in flat.items() if is_number(path)}
+
+
+# What changes the values in batches or the first state of a run, but neither its program nor the shape of a batch.
+OF_DATA = ("seed", "training.start_from", "training.start_layers", "data.training_fraction", "objective.mask_fraction",
+           "objective.random_fraction", "objective.mask_copies")
+
+
+def program_key(flat: Mapping[str, Any]) -> tuple[tuple[str, Any], ...]:
+    """What runs have to have in common to be trained by one program, in one loop with the same cadences.
+
+    They may differ in their seed, in numbers, in whose parameters they start from, and in what only changes the tokens of a batch. Where
+    batches are of several widths, which of them comes when depends on the seed, and they may differ in numbers alone.
+
+    Args:
+        flat: of a resolved config.
+    """
+    tokens = flat["objective.kind"] not in (*TASKS, "translation")
+    key = dict(flat)
+    for path in flat:
+        if is_number(path):
+            key[path] = bool(flat[path]) or path.startswith("schedule.")
+        elif (tokens and path in OF_DATA) or path.startswith("training.start_"):
+            del key[path]
+    if tokens and "objective.select_fraction" in key:
+        # As many places of a row as `zoo.data.masking` makes.
+        key["objective.select_fraction"] = max(1, math.floor(flat["objective.select_fraction"] * flat["data.sequence_length"] + 0.5))
+    return tuple(key.items())

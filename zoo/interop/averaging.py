@@ -12,8 +12,8 @@ from zoo.errors import ConfigError
 from zoo.files import read_json, write_json
 from zoo.interop.importing import replacing
 from zoo.training.checkpoint import Checkpoints
+from zoo.training.records import parameters_sha256
 from zoo.training.restore import load_trained
-from zoo.training.run import parameters_sha256
 from zoo.training.start import read_weights
 
 

@@ -172,7 +172,7 @@ def _write(
 
     from zoo.analysis import cost
     from zoo.training.checkpoint import Checkpoints
-    from zoo.training.run import conditions, parameters_sha256
+    from zoo.training.records import conditions, parameters_sha256
 
     tokenizer.save(folder)
     for name, more in found.more_tokenizers.items():

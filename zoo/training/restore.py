@@ -13,8 +13,8 @@ from zoo.data.published import SOURCE_FILE, read_published
 from zoo.errors import ConfigError
 from zoo.models.functional import Params, Stats
 from zoo.objectives import Objective, make_objective
+from zoo.training.attempt import use_compilation_cache
 from zoo.training.mesh import make_mesh, rows_per_device_group
-from zoo.training.run import use_compilation_cache
 from zoo.training.start import read_weights
 from zoo.training.step import Program, make_program
 

@@ -35,7 +35,8 @@ class Program:
     Attributes:
         abstract_state: shapes, types and shardings of the state.
         initial_state: (seed) -> State.
-        train_step: (State, batch, constants) -> (State, metrics); takes over the memory of the state that it is given.
+        update: (State, batch, constants) -> (State, metrics), not compiled.
+        train_step: the same, compiled; takes over the memory of the state that it is given.
         eval_step: (params, stats, batch, constants) -> (sums over the batch, the objective's outputs of each row).
         means: by name, which of these sums is divided by which.
         constants: (seed, config) -> arguments that stay the same for a whole run: its seed, its numbers (`zoo.config.numbers`), the values
@@ -48,6 +49,7 @@ class Program:
 
     abstract_state: State
     initial_state: Any
+    update: Any
     train_step: Any
     eval_step: Any
     means: dict[str, tuple[str, str]]
@@ -119,8 +121,7 @@ def make_program(config: ResolvedConfig, objective: Objective, mesh: Mesh) -> Pr
         updates, optimizer_state = optimizer.update(gradient, state["optimizer"], state["params"])
         return only_trained(updates, trained), optimizer_state
 
-    @partial(jax.jit, donate_argnums=0, in_shardings=(state_shardings, rows, fixed), out_shardings=(state_shardings, whole))
-    def train_step(state: State, batch: dict[str, Array], constants: dict[str, Array]) -> tuple[State, dict[str, Array]]:
+    def update(state: State, batch: dict[str, Array], constants: dict[str, Array]) -> tuple[State, dict[str, Array]]:
         loss, sums, stats, gradient = gradient_of(state, batch, constants)
         norm = optax.global_norm(gradient)
         updates, optimizer_state = updates_of(state, gradient, constants)
@@ -158,7 +159,8 @@ def make_program(config: ResolvedConfig, objective: Objective, mesh: Mesh) -> Pr
     return Program(
         abstract_state=abstract,
         initial_state=jax.jit(lambda seed: initial_state(jnp.asarray(seed, jnp.uint32)), out_shardings=state_shardings),
-        train_step=train_step,
+        update=update,
+        train_step=jax.jit(update, donate_argnums=0, in_shardings=(state_shardings, rows, fixed), out_shardings=(state_shardings, whole)),
         eval_step=eval_step,
         means=objective.means,
         constants=constants,

@@ -15,9 +15,9 @@ from zoo.data.labelled.batches import ExampleBatches, widths
 from zoo.data.labelled.sequences import Encoded
 from zoo.errors import ConfigError
 from zoo.objectives import make_objective
-from zoo.training.loop import evaluate
+from zoo.training.attempt import resolve_with_vocabulary
+from zoo.training.evaluation import evaluate
 from zoo.training.mesh import make_mesh
-from zoo.training.run import resolve_with_vocabulary
 from zoo.training.step import make_program
 
 T = 80
