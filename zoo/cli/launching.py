@@ -1,4 +1,4 @@
-"""The flags of `zoo run` that say how runs are launched, and the launcher that they make."""
+"""The flags of `zoo run` that say how runs are launched, and the launchers that they make."""
 
 import argparse
 import shutil
@@ -27,6 +27,14 @@ RAW = "--sbatch"
 
 def add_options(parser: argparse.ArgumentParser, positive) -> None:
     """Adds the flags; `positive` reads a whole number from 1 on."""
+    group = parser.add_argument_group("several runs as one program", "see docs/populations.md")
+    group.add_argument("--population", action="store_true",
+                       help="train runs that differ only in seeds and in numbers (learning rate, decay, warm-up, dropout ...) as one "
+                            "program; --jobs counts such programs")
+    group.add_argument("--executor", choices=("map", "vmap"),
+                       help="with --population: map trains one member after the other, bit-equal to runs alone on a CPU; vmap all in every "
+                            "operation (default: map on a CPU, else vmap)")
+    group.add_argument("--most-members", metavar="N", type=positive, help="with --population: members of a program at most")
     group = parser.add_argument_group("on a SLURM cluster", "see docs/clusters.md")
     group.add_argument("--slurm", action="store_true",
                        help="submit the runs as job arrays and return; --jobs limits how many of an array run at once, zoo status tells "
@@ -45,6 +53,10 @@ def check(args: argparse.Namespace) -> None:
     Raises:
         ConfigError: with all of them.
     """
+    if not args.population and (args.executor or args.most_members):
+        raise ConfigError(f"{'--executor' if args.executor else '--most-members'}: only with --population")
+    if args.population and args.slurm:
+        raise ConfigError("--population trains runs in one process here, and --slurm makes a job of each; leave out one of them")
     given = [flag for flag in (*TEXTS, *NUMBERS, RAW) if _value(args, flag) not in (None, [])]
     if given and not args.slurm:
         raise ConfigError(f"{', '.join(given)}: only with --slurm")
@@ -56,6 +68,13 @@ def check(args: argparse.Namespace) -> None:
         raise ConfigError(problems)
     if not args.dry_run and shutil.which("sbatch") is None:
         raise ConfigError("--slurm: sbatch is not there: this is no machine of a SLURM cluster (--dry-run shows what would be submitted)")
+
+
+def together(args: argparse.Namespace):
+    """How --population puts runs together; None without it."""
+    from zoo.lab.population import Together
+
+    return Together(args.executor or "auto", args.most_members or 0) if args.population else None
 
 
 def _value(args: argparse.Namespace, flag: str):

@@ -15,6 +15,7 @@ EPILOG = """examples:
   zoo run experiments/norm_placement.py
   zoo run experiments/norm_placement.py:full --jobs 4
   zoo run experiments/norm_placement.py --until-decided --most-seeds 8
+  zoo run experiments/norm_placement.py --population
   zoo run experiments/norm_placement.py --tune optimizer.learning_rate=1e-3,3e-3,1e-2
   zoo run experiments/norm_placement.py:full --slurm --partition gpu --gpus-per-node 4 --time 4:00:00 --dry-run
   zoo run --config=configs/llama.py:tiny --vary model.norm.kind=rmsnorm,layernorm --seeds 3
@@ -135,6 +136,7 @@ def _once(args: argparse.Namespace, experiment, folder: Path) -> int:
     """Runs an experiment with the seeds that it has."""
     from zoo.lab.display import show_plan
     from zoo.lab.plan import expand
+    from zoo.lab.population import mixed_executors
     from zoo.lab.sweep import conflicts, read_state
 
     plan = expand(experiment)
@@ -146,6 +148,8 @@ def _once(args: argparse.Namespace, experiment, folder: Path) -> int:
     again = folder.exists() and not args.fresh
     if again and (problems := conflicts(folder, plan.in_order)):
         raise ConfigError([*problems, f"give another --output, or --fresh to move {folder} aside"])
+    if again and (mixed := mixed_executors(folder, plan.in_order, launching.together(args))):
+        raise ConfigError([*mixed, f"give another --output, or --fresh to move {folder} aside"])
     if not args.dry_run:
         _prepare_data(plan)
         return _run(args, plan, folder, console)
@@ -163,7 +167,9 @@ def _once(args: argparse.Namespace, experiment, folder: Path) -> int:
         left = len(pending) - sum(run.folder in before for run in pending)
         _say(console, f"dry run: {left} of {len(states)} runs would be submitted, in {folder}")
         return 0
-    _say(console, f"dry run: {len(pending)} of {len(states)} runs would run, {args.jobs or 1} at once, in {folder}")
+    groups = _groups(args, pending)
+    how = f"in {_populations(groups)}, " if args.population else ""
+    _say(console, f"dry run: {len(pending)} of {len(states)} runs would run, {how}{args.jobs or 1} at once, in {folder}")
     return 0
 
 
@@ -238,8 +244,11 @@ def _run(args: argparse.Namespace, plan, folder: Path, console) -> int:
         if args.slurm:
             launcher = launching.slurm(args, plan, folder, before)
         else:
-            progress = SweepProgress(folder, plan.in_order, pending, args.jobs or 1, plan.experiment.metric)
-            launcher = Local(args.jobs or 1, (LiveDisplay if console.is_terminal else PlainDisplay)(console, progress))
+            groups, jobs = _groups(args, pending), args.jobs or 1
+            if args.population and pending:
+                _say(console, f"{len(pending)} runs in {_populations(groups)}")
+            progress = SweepProgress(folder, plan.in_order, pending, jobs * max(map(len, groups), default=1), plan.experiment.metric)
+            launcher = Local(jobs, (LiveDisplay if console.is_terminal else PlainDisplay)(console, progress), launching.together(args))
         launched = launcher.launch(pending, folder, lock)
     finally:
         lock.close()
@@ -249,6 +258,19 @@ def _run(args: argparse.Namespace, plan, folder: Path, console) -> int:
         _say(console, f"zoo status {folder} tells how far they are; zoo report {folder} judges what there is")
         return 0
     return _finish(plan, folder, console, launched.ends, launched.stopped)
+
+
+def _groups(args: argparse.Namespace, pending) -> list[list]:
+    """The runs of every process that would start, were all of them ready."""
+    from zoo.lab.population import populations
+
+    together = launching.together(args)
+    return [[run] for run in pending] if together is None else list(populations(pending, together))
+
+
+def _populations(groups: list[list]) -> str:
+    sizes = ", ".join(str(len(members)) for members in groups)
+    return f"{len(groups)} population{'' if len(groups) == 1 else 's'} ({sizes})"
 
 
 def _set_aside(folder: Path, console) -> None:

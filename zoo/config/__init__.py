@@ -12,7 +12,7 @@ from zoo.config.files import (
     split_spec,
 )
 from zoo.config.finetuning import finetuned, with_body_of
-from zoo.config.numbers import is_number, numbers_of, program_key
+from zoo.config.numbers import check_one_program, is_number, numbers_of, program_key
 from zoo.config.presets import shrink, sized
 from zoo.config.resolve import (
     ResolvedConfig,
@@ -31,6 +31,7 @@ from zoo.config.scopes import derivable, field_at, known_paths, layer_kind, side
 
 __all__ = [
     "ATTENTION_KERNELS", "AUTO", "BY_PATH", "FIELDS", "GATED", "NOT_RESULT_RELEVANT", "Field", "ResolvedConfig", "call_with_argument",
+    "check_one_program",
     "default", "derivable", "difference", "distilled", "field_at", "finetuned", "flatten",
     "from_flat", "identity", "import_file", "is_number", "known_paths", "layer_kind",
     "load", "nest", "numbers_of", "override",

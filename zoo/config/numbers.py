@@ -4,11 +4,11 @@ A program depends on whether such a number is 0, where that leaves a part out, a
 """
 
 import math
-
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Self
 
 from zoo.config.fields import TASKS
+from zoo.errors import ConfigError
 
 # Beside these, every dropout rate there is. Those of the schedule leave nothing out where they are 0.
 NUMBERS = (
@@ -76,3 +76,24 @@ def program_key(flat: Mapping[str, Any]) -> tuple[tuple[str, Any], ...]:
         # As many places of a row as `zoo.data.masking` makes.
         key["objective.select_fraction"] = max(1, math.floor(flat["objective.select_fraction"] * flat["data.sequence_length"] + 0.5))
     return tuple(key.items())
+
+
+def check_one_program(resolved: Sequence[Any], names: Sequence[Any]) -> None:
+    """Refuses configs that are not of one program.
+
+    Args:
+        resolved: the configs.
+        names: what each is called.
+
+    Raises:
+        ConfigError: a line for each that differs from the first, with what differs.
+    """
+    from zoo.config.resolve import flatten
+
+    first, *others = (dict(program_key(flatten(one))) for one in resolved)
+    problems = []
+    for name, other in zip(names[1:], others, strict=True):
+        if differing := [path for path in first | other if first.get(path) != other.get(path)]:
+            problems.append(f"{name} cannot train with {names[0]} as one program: they differ in {', '.join(differing)}")
+    if problems:
+        raise ConfigError(problems)

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Protocol
 
 from zoo.lab.plan import Run
+from zoo.lab.population import Together
 from zoo.lab.sweep import State, SweepLock
 
 
@@ -35,18 +36,19 @@ class Local:
     """Processes on this machine, `workers` at once; returns when all have ended.
 
     Args:
-        workers: runs at once.
+        workers: processes at once.
         display: shows how far they are.
+        together: puts runs into populations, a process each; None for a process for each run.
     """
 
-    def __init__(self, workers: int, display):
-        self._workers, self._display = workers, display
+    def __init__(self, workers: int, display, together: Together | None = None):
+        self._workers, self._display, self._together = workers, display, together
 
     def launch(self, runs: Sequence[Run], folder: Path, lock: SweepLock) -> Launched:
         """See `Launcher`."""
         from zoo.lab.pool import Pool
 
-        pool = Pool(runs, folder, self._workers, lock, self._display)
+        pool = Pool(runs, folder, self._workers, lock, self._display, self._together)
         with self._display:
             ends = pool.run()
         return Launched(ends, pool.stopped)

@@ -1,4 +1,7 @@
-"""Runs that are processes on this machine: started in order, watched, retried once, and asked to save when we are to stop."""
+"""Runs that are processes on this machine: started in order, watched, retried once, and asked to save when we are to stop.
+
+A process trains one run, or a population of runs (`zoo.lab.population`) that all end with it.
+"""
 
 import os
 import signal
@@ -10,25 +13,32 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from zoo.errors import Preempted
 from zoo.lab.attempt import command, last_line, meaning, write_config
 from zoo.lab.display import Display
 from zoo.lab.plan import Run
+from zoo.lab.population import Together
 from zoo.lab.sweep import State, SweepLock, read_state, read_status, write_status
 
 POLL_SECONDS = 0.1
 STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
-@dataclass
-class _Child:
-    """One attempt at a run: its process, and what its files were before it."""
+@dataclass(frozen=True)
+class _Begun:
+    """An attempt at a run: its folder, and what its files were before it."""
 
     run: Run
     folder: Path
-    process: subprocess.Popen
     log_offset: int
     status_before: tuple[int, int] | None
+
+
+@dataclass
+class _Child:
+    """A process, and the runs that it attempts."""
+
+    attempts: list[_Begun]
+    process: subprocess.Popen
     told: bool = False
 
     def stop(self) -> None:
@@ -39,10 +49,20 @@ class _Child:
 
 
 class Pool:
-    """Runs a sweep's runs, at most `workers` at once, each when those that it needs are done."""
+    """Runs a sweep's runs, each when those that it needs are done.
 
-    def __init__(self, runs: Sequence[Run], folder: Path, workers: int, lock: SweepLock, display: Display):
-        self._folder, self._workers, self._lock, self._display = folder, workers, lock, display
+    Args:
+        runs: in the order in which they start.
+        folder: the sweep's.
+        workers: processes at once.
+        lock: holds the folder.
+        display: is told of every run.
+        together: puts runs into populations; None for a process of its own for each.
+    """
+
+    def __init__(self, runs: Sequence[Run], folder: Path, workers: int, lock: SweepLock, display: Display,
+                 together: Together | None = None):
+        self._folder, self._workers, self._lock, self._display, self._together = folder, workers, lock, display, together
         self._waiting = deque(runs)
         self._children: list[_Child] = []
         self._retried: set[str] = set()
@@ -66,8 +86,8 @@ class Pool:
                     if self.stopped and not said:
                         said = True
                         self._display.stopping()
-                    while len(self._children) < self._workers and not self.stopped and (run := self._ready()) is not None:
-                        self._start(run)
+                    while len(self._children) < self._workers and not self.stopped and (runs := self._ready()):
+                        self._start(runs)
                     for child in [child for child in self._children if child.process.poll() is not None]:
                         self._end(child)
                     self._display.refresh()
@@ -100,19 +120,26 @@ class Pool:
                 with suppress(ProcessLookupError):
                     os.killpg(child.process.pid, signal.SIGKILL)
 
-    def _ready(self) -> Run | None:
-        """Takes the first waiting run that nothing keeps from starting; such as never can start end here."""
+    def _ready(self) -> list[Run]:
+        """Takes the first waiting run that nothing keeps from starting, with those that train with it; such as never can start end here."""
+        ready = []
         for run in list(self._waiting):
-            ahead = {other.folder for other in self._waiting} | {child.run.folder for child in self._children}
+            trained = {begun.run.folder for child in self._children for begun in child.attempts}
+            ahead = {other.folder for other in self._waiting} | trained
             undone = [(needed, read_state(self._folder / needed.folder)) for needed in run.needs if needed.folder not in ahead]
             undone = [(needed, state) for needed, state in undone if state.name != "done"]
             if undone:
                 self._waiting.remove(run)
                 self._give_up(run, *undone[0])
             elif not any(needed.folder in ahead for needed in run.needs):
-                self._waiting.remove(run)
-                return run
-        return None
+                ready.append(run)
+                if self._together is None:
+                    break
+        if ready and self._together is not None:
+            ready = self._together.companions(ready[0], ready)
+        for run in ready:
+            self._waiting.remove(run)
+        return ready
 
     def _give_up(self, run: Run, needed: Run, state: State) -> None:
         why = f": {state.reason}" if state.reason else ""
@@ -124,28 +151,34 @@ class Pool:
             reason = f"{reason}; and that could not be written: {error}"
         self._finish(run, State("failed", read_state(self._folder / run.folder).step, reason))
 
-    def _start(self, run: Run) -> None:
-        folder = self._folder / run.folder
-        step = read_state(folder).step
+    def _start(self, runs: list[Run]) -> None:
+        attempts, steps = [], {run.folder: read_state(self._folder / run.folder).step for run in runs}
         try:
-            write_config(self._folder, run)
-            stamp = _stamp(folder)
-            with open(folder / "log.txt", "ab") as log:
-                offset = log.tell()
+            for run in runs:
+                folder = self._folder / run.folder
+                write_config(self._folder, run)
+                log = folder / "log.txt"
+                attempts.append(_Begun(run, folder, log.stat().st_size if log.exists() else 0, _stamp(folder)))
+            with open(attempts[0].folder / "log.txt", "ab") as log:
                 # Its own session: a Ctrl-C in the terminal reaches only us, and we pass it on once.
                 process = subprocess.Popen(
-                    command(folder), stdin=subprocess.DEVNULL, stdout=log, stderr=subprocess.STDOUT, env=self._environment(),
-                    start_new_session=True, pass_fds=(self._lock.descriptor,))
+                    self._command([begun.folder for begun in attempts]), stdin=subprocess.DEVNULL, stdout=log, stderr=subprocess.STDOUT,
+                    env=self._environment(), start_new_session=True, pass_fds=(self._lock.descriptor,))
         except OSError as error:
-            self._display.started(run, step)
-            self._finish(run, State("failed", step, f"could not be started: {error}"))
+            for run in runs:
+                self._display.started(run, steps[run.folder])
+                self._finish(run, State("failed", steps[run.folder], f"could not be started: {error}"))
             return
-        self._children.append(child := _Child(run, folder, process, offset, stamp))
+        self._children.append(child := _Child(attempts, process))
         if self.stopped:
             # The signal came after the fork and before the list held the child.
             child.stop()
         self._lock.note(other.process.pid for other in self._children)
-        self._display.started(run, step)
+        for run in runs:
+            self._display.started(run, steps[run.folder])
+
+    def _command(self, folders: list[Path]) -> list[str]:
+        return command(*folders) if self._together is None else self._together.command(folders)
 
     def _environment(self) -> dict[str, str]:
         environment = {**os.environ, "PYTHONUNBUFFERED": "1"}
@@ -157,34 +190,42 @@ class Pool:
     def _end(self, child: _Child) -> None:
         self._children.remove(child)
         self._lock.note(other.process.pid for other in self._children)
-        state, again = self._settle(child)
-        if again:
-            self._retried.add(child.run.folder)
-            self._waiting.appendleft(child.run)
-            self._display.again(child.run, state)
-        else:
-            self._finish(child.run, state)
+        again = []
+        for begun in child.attempts:
+            state, is_tried_again = self._settle(child, begun)
+            if is_tried_again:
+                again.append(begun.run)
+                self._retried.add(begun.run.folder)
+                self._display.again(begun.run, state)
+            else:
+                self._finish(begun.run, state)
+        self._waiting.extendleft(reversed(again))
 
     def _finish(self, run: Run, state: State) -> None:
         self._ends[run.folder] = state
         self._display.ended(run, state)
 
-    def _settle(self, child: _Child) -> tuple[State, bool]:
+    def _settle(self, child: _Child, begun: _Begun) -> tuple[State, bool]:
         """What an attempt came to, and whether to try again. What the child could not say in status.json is written there."""
-        code, status = child.process.returncode, read_status(child.folder)
-        if code == 0 and status.get("state") == "done":
-            return read_state(child.folder), False
-        interrupted = code < 0 or code == Preempted.exit_code
-        again = interrupted and not self.stopped and child.run.folder not in self._retried
-        state, reason = meaning(code, last_line(child.folder / "log.txt", child.log_offset))
+        code, folder = child.process.returncode, begun.folder
+        said, changed = read_status(folder).get("state"), _stamp(folder) != begun.status_before
+        if (said == "done" and code == 0) or (changed and said in ("done", "diverged")):
+            return read_state(folder), False
+        first = child.attempts[0]
+        line = last_line(folder / "log.txt", begun.log_offset) or last_line(first.folder / "log.txt", first.log_offset)
+        state, reason = meaning(code, line)
+        if changed and said in ("failed", "preempted"):
+            # Of a population it is not the code that tells.
+            state = said
+        again = state in ("killed", "preempted") and not self.stopped and begun.run.folder not in self._retried
         if state == "killed":
             # A run that is killed whenever it is tried has a fault of its own; one that was stopped with us has not.
             state = "preempted" if again or self.stopped else "failed"
             if -code == signal.SIGKILL and not self.stopped:
                 reason += ", as the system does when memory runs out"
-        if _stamp(child.folder) == child.status_before or status.get("state") != state:
-            write_status(child.folder, state, child.run.arm.steps, reason)
-        return read_state(child.folder), again
+        if not changed or said != state:
+            write_status(folder, state, begun.run.arm.steps, reason)
+        return read_state(folder), again
 
 
 def _stamp(folder: Path) -> tuple[int, int] | None:

@@ -147,7 +147,7 @@ class Attempt:
             metrics.trackers.append(Tracked(config, self.workdir, step, metrics.kept, metrics.dropped, log))
         dynamics = DynamicsFile(self._records / "dynamics.jsonl", step, config.training.dynamics_every, self._progress.losses)
         self.member = Member(config, program, self.objective, dataset, constants, self._progress, checkpoints, metrics, dynamics,
-                             self._translations, rows, log)
+                             self._translations, rows, log, self.fail)
         log("compiling ...")
 
     def take_state(self) -> Any:
@@ -156,9 +156,8 @@ class Attempt:
         return state
 
     def end(self, state: Any) -> None:
-        """Writes down how it ended: with this state, or with the member's error."""
-        if self.member.error is not None:
-            self.fail(self.member.error)
+        """Writes down that it is done, with this state, unless it has ended before."""
+        if self.outcome is not None:
             return
         status = self._status | {"state": "done", "step": int(state["step"])}
         status["parameters_sha256"] = records.parameters_sha256(state["params"])

@@ -52,7 +52,8 @@ class Member:
         translations: scores what it translates, where it does.
         rows: a batch's rows must be a multiple of this.
         log: takes a line for people.
-        error: why it takes no further part.
+        diverged: told at once when it takes no further part.
+        error: why.
     """
 
     config: ResolvedConfig
@@ -67,6 +68,7 @@ class Member:
     translations: Translations | None
     rows: int
     log: Callable[[str], None]
+    diverged: Callable[[Diverged], None]
     error: Diverged | None = None
 
     def __post_init__(self):
@@ -102,6 +104,7 @@ class Member:
         if not finite:
             self.error = Diverged(
                 f"step {number}: loss {values['loss']}, gradient norm {values['gradient_norm']}; the update was not applied")
+            self.diverged(self.error)
 
     def evaluate(self, step: int, state: State, stop: StopSignal) -> dict[str, float] | None:
         """Scores what is held out, and writes that down; returns the scores, or None if a stop was requested before the end."""

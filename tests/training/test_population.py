@@ -1,0 +1,283 @@
+"""Runs that are trained together: each is what it would be alone, whatever becomes of the others."""
+
+import functools
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import jax
+import numpy as np
+import pytest
+from small_runs import curves, lines, small
+
+from zoo import config as configs
+from zoo.data import load
+from zoo.errors import ConfigError, Diverged, Preempted
+from zoo.files import read_json, write_json
+from zoo.objectives import make_objective
+from zoo.training import member as member_module
+from zoo.training.attempt import Attempt
+from zoo.training.mesh import make_mesh
+from zoo.training.run import run, run_together
+from zoo.training.step import make_program
+
+ROOT = Path(__file__).parents[2]
+DROPPING = {"model__dropout": 0.1, "model__attention__dropout": 0.1, "optimizer__weight_decay": 0.1, "optimizer__clip_norm": 1.0,
+            "objective__label_smoothing": 0.1, "schedule__kind": "cosine"}
+# They differ in every kind of number there is, and the last one diverges in its second step.
+MEMBERS = [
+    DROPPING,
+    DROPPING | {"seed": 1, "model__dropout": 0.3, "optimizer__learning_rate": 1e-3, "schedule__warmup_steps": 5,
+                "schedule__final_fraction": 0.2, "optimizer__weight_decay": 0.3, "optimizer__beta1": 0.8, "optimizer__beta2": 0.95,
+                "objective__label_smoothing": 0.2, "optimizer__epsilon": 1e-6, "optimizer__clip_norm": 0.3},
+    DROPPING | {"optimizer__learning_rate": 1e30, "optimizer__clip_norm": 1e30},
+]  # fmt: skip
+
+
+def quiet(line):
+    del line
+
+
+def together(members, top, executor="map"):
+    """Trains the members, each in a folder of its own, and returns how they ended."""
+    return run_together([Attempt(small(**one), top / str(index), quiet) for index, one in enumerate(members)], executor)
+
+
+def sha256(folder):
+    return read_json(folder / "status.json")["parameters_sha256"]
+
+
+@pytest.fixture(scope="module")
+def alone(tmp_path_factory):
+    """The members, trained each by itself."""
+    top = tmp_path_factory.mktemp("alone")
+    for index, one in enumerate(MEMBERS[:2]):
+        run(small(**one), top / str(index), quiet)
+    with pytest.raises(Diverged):
+        run(small(**MEMBERS[2]), top / "2", quiet)
+    return top
+
+
+@pytest.fixture(scope="module")
+def mapped(tmp_path_factory):
+    """The members, trained by map."""
+    top = tmp_path_factory.mktemp("mapped")
+    outcomes = together(MEMBERS, top)
+    return top, outcomes
+
+
+def test_by_map_every_bit_is_that_of_the_run_alone(alone, mapped):
+    top, outcomes = mapped
+    for index in (0, 1):
+        assert curves(top / str(index)) == curves(alone / str(index))
+        assert read_json(top / str(index) / "status.json") == read_json(alone / str(index) / "status.json") == outcomes[index]
+    assert sha256(top / "0") != sha256(top / "1")
+
+
+def test_one_that_diverges_ends_and_the_others_do_not(alone, mapped):
+    top, outcomes = mapped
+    assert isinstance(outcomes[2], Diverged)
+    assert curves(top / "2") == curves(alone / "2")
+    status = read_json(top / "2" / "status.json")
+    assert status == read_json(alone / "2" / "status.json")
+    assert (status["state"], status["step"]) == ("diverged", 2)
+    assert [line["step"] for line in lines(top / "0") if "train/loss" in line] == list(range(1, 13))
+
+
+def test_what_computed_it_is_written_down(alone, mapped):
+    assert read_json(mapped[0] / "0" / "meta.json")["executor"] == "map"
+    assert read_json(alone / "0" / "meta.json")["executor"] == "alone"
+
+
+def test_by_vmap_it_agrees_but_for_rounding(alone, tmp_path):
+    longer = {"training__steps": 20, "training__eval_every": 0}
+    together([one | longer for one in MEMBERS[:2]], tmp_path, "vmap")
+    run(small(**MEMBERS[1], **longer), tmp_path / "alone", quiet)
+    found, expected = (np.array([line["train/loss"] for line in lines(folder) if "train/loss" in line])
+                       for folder in (tmp_path / "1", tmp_path / "alone"))
+    assert found.shape == (20,)
+    np.testing.assert_allclose(found, expected, rtol=1e-4)
+    assert read_json(tmp_path / "1" / "meta.json")["executor"] == "vmap"
+
+
+@pytest.mark.slow
+def test_over_devices_each_takes_members_of_its_own(alone, tmp_path):
+    program = """
+import sys
+from pathlib import Path
+sys.path.insert(0, sys.argv[2])
+import jax
+jax.config.update("jax_num_cpu_devices", 2)
+from training.test_population import MEMBERS, together
+from zoo.training import crew
+seen = []
+original = crew.Population._each
+crew.Population._each = lambda self, *axes: seen.append(dict(self._mesh.shape)) or original(self, *axes)
+outcomes = together(MEMBERS[:2], Path(sys.argv[1]), "vmap")
+assert seen[0] == {"population": 2, "data": 1, "fsdp": 1, "tensor": 1}, seen[0]
+assert all(outcome["state"] == "done" for outcome in outcomes), outcomes
+"""
+    subprocess.run([sys.executable, "-c", program, str(tmp_path), str(ROOT / "tests")], check=True, cwd=ROOT)
+    for index in (0, 1):
+        found, expected = ([line["train/loss"] for line in lines(top / str(index)) if "train/loss" in line] for top in (tmp_path, alone))
+        np.testing.assert_allclose(found, expected, rtol=1e-4)
+
+
+@pytest.mark.slow
+def test_a_member_goes_on_in_other_company(alone, tmp_path, monkeypatch):
+    """Stopped together; then one alone, the other in a population, where a third run is at another step."""
+    handle = member_module.Member.handle
+
+    def stop(self, number, *rest):
+        handle(self, number, *rest)
+        if number == 5:
+            signal.raise_signal(signal.SIGTERM)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(member_module.Member, "handle", stop)
+        outcomes = together(MEMBERS[:2], tmp_path)
+    assert all(isinstance(outcome, Preempted) for outcome in outcomes)
+    steps = [read_json(tmp_path / str(index) / "status.json")["step"] for index in (0, 1)]
+    assert steps[0] == steps[1]
+    assert steps[0] in (5, 6)
+    run(small(**MEMBERS[0]), tmp_path / "0", quiet)
+    company = [Attempt(small(**MEMBERS[0]), tmp_path / "new", quiet), Attempt(small(**MEMBERS[1]), tmp_path / "1", quiet)]
+    assert [outcome["state"] for outcome in run_together(company, "map")] == ["done", "done"]
+    for folder, index in (("new", 0), ("1", 1), ("0", 0)):
+        assert sha256(tmp_path / folder) == sha256(alone / str(index))
+        assert curves(tmp_path / folder) == curves(alone / str(index))
+
+
+@pytest.mark.slow
+def test_killed_and_continued_is_bit_identical(alone, tmp_path):
+    for index, one in enumerate(MEMBERS[:2]):
+        (tmp_path / str(index)).mkdir()
+        write_json(tmp_path / str(index) / "config.json", configs.to_plain(small(**one)))
+    command = [sys.executable, "-m", "zoo.cli.population", "--executor=map", str(tmp_path / "0"), str(tmp_path / "1")]
+    process = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.DEVNULL)
+    deadline = time.monotonic() + 120
+    while not any((tmp_path / "1" / "checkpoints").glob("[0-9]*")):
+        assert process.poll() is None
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+    process.send_signal(signal.SIGKILL)
+    process.wait()
+    assert subprocess.run(command, cwd=ROOT, check=False).returncode == 0
+    for index in (0, 1):
+        assert sha256(tmp_path / str(index)) == sha256(alone / str(index))
+        assert curves(tmp_path / str(index)) == curves(alone / str(index))
+        assert "done: 12 steps" in (tmp_path / str(index) / "log.txt").read_text()
+
+
+def test_what_is_done_is_left_alone(mapped, tmp_path):
+    shutil.copytree(mapped[0] / "0", tmp_path / "0")
+    before = (tmp_path / "0" / "metrics.jsonl").read_bytes()
+    outcomes = together(MEMBERS[:2], tmp_path)
+    assert [outcome["state"] for outcome in outcomes] == ["done", "done"]
+    assert (tmp_path / "0" / "metrics.jsonl").read_bytes() == before
+    assert sha256(tmp_path / "1") == sha256(mapped[0] / "1")
+
+
+def test_a_member_that_cannot_begin_does_not_keep_the_others(mapped, tmp_path):
+    shutil.copytree(mapped[0] / "0", tmp_path / "0")
+    outcomes = together([MEMBERS[1], MEMBERS[0] | {"seed": 5}], tmp_path)
+    assert isinstance(outcomes[0], ConfigError)
+    assert "holds a run with seed=0" in str(outcomes[0]) or "seed=0" in str(outcomes[0])
+    assert outcomes[1]["state"] == "done"
+    assert read_json(tmp_path / "0" / "status.json")["state"] == "done"
+
+
+def test_executors_that_round_differently_do_not_go_on_for_each_other(tmp_path, monkeypatch):
+    handle = member_module.Member.handle
+
+    def stop(self, number, *rest):
+        handle(self, number, *rest)
+        if number == 4:
+            signal.raise_signal(signal.SIGTERM)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(member_module.Member, "handle", stop)
+        together([{}], tmp_path, "vmap")
+    before = read_json(tmp_path / "0" / "status.json")
+    assert before["state"] == "preempted"
+    with pytest.raises(ConfigError, match=r"by vmap so far, and cannot go on alone"):
+        run(small(), tmp_path / "0", quiet)
+    assert read_json(tmp_path / "0" / "status.json") == before
+    assert together([{}], tmp_path, "vmap")[0]["state"] == "done"
+
+
+NUMBERS = {
+    "optimizer.learning_rate": 2e-3, "optimizer.weight_decay": 0.3, "optimizer.beta1": 0.5, "optimizer.beta2": 0.9,
+    "optimizer.epsilon": 1e-3, "optimizer.clip_norm": 0.1, "schedule.warmup_steps": 4, "schedule.final_fraction": 0.5,
+    "model.dropout": 0.4, "model.attention.dropout": 0.4, "model.layers.kinds.other.attention.dropout": 0.2,
+    "objective.label_smoothing": 0.4, "objective.z_loss": 1e-1,
+}
+WITH_ALL = DROPPING | {"objective__z_loss": 1e-3, "model__layers__pattern": ("other", "plain"), "data__sequence_length": 8,
+                       "model__layers__kinds__other__attention__dropout": 0.1,
+                       "model__layers__kinds__plain__attention__bias": False}
+
+
+@functools.cache
+def step_of(path=None):
+    """The text of the step of a run, and the numbers that it reads."""
+    config = configs.resolve(configs.override(small(**WITH_ALL), {path: NUMBERS[path]} if path else {}))
+    tokenizer = load(config).tokenizer
+    program = make_program(config, make_objective(config, tokenizer), make_mesh(config, jax.devices()[:1]))
+    arguments = (program.abstract_state, {"tokens": jax.ShapeDtypeStruct((8, 9), np.int32)}, program.constants(0))
+    jaxpr = program.train_step.trace(*arguments).jaxpr.jaxpr
+    read = {variable for equation in jaxpr.eqns for variable in equation.invars if not hasattr(variable, "val")}
+    names = [jax.tree_util.keystr(name, simple=True, separator="/") for name, _ in jax.tree_util.tree_leaves_with_path(arguments)]
+    values = {name.partition("numbers/")[2]: variable in read for name, variable in zip(names, jaxpr.invars, strict=True)}
+    return re.sub(r"0x[0-9a-f]+", "", str(jaxpr)), values
+
+
+@pytest.mark.parametrize("path", NUMBERS)
+def test_a_number_is_an_argument_and_not_part_of_the_program(path):
+    assert configs.is_number(path)
+    (text, read), (other, _) = step_of(), step_of(path)
+    assert text == other
+    assert read[path]
+
+
+def test_there_are_no_other_numbers_but_of_a_teacher():
+    read = {path for path in configs.flatten(configs.resolve(small(**WITH_ALL))) if configs.is_number(path)}
+    assert {path for path in read if not path.startswith("objective.distillation")} == set(NUMBERS)
+
+
+def test_what_shares_no_program_is_refused():
+    resolved = [configs.resolve(small(**one)) for one in ({}, {"seed": 3}, {"model__dim": 64, "optimizer__weight_decay": 0.1})]
+    configs.check_one_program(resolved[:2], "ab")
+    with pytest.raises(ConfigError, match=r"^c cannot train with a as one program: they differ in .*model.dim, .*optimizer.weight_decay"):
+        configs.check_one_program(resolved, "abc")
+
+
+@pytest.mark.parametrize(("changes", "same"), [
+    ({"objective.mask_fraction": 0.5}, True), ({"objective.random_fraction": 0.0}, True), ({"data.training_fraction": 0.5}, True),
+    ({"objective.select_fraction": 0.14}, True), ({"objective.select_fraction": 0.3}, False), ({"training.eval_every": 3}, False),
+    ({"training.steps": 13}, False), ({"optimizer.weight_decay": 0.1}, False), ({"optimizer.clip_norm": 1.0}, False),
+])  # fmt: skip
+def test_which_runs_share_a_program(changes, same):
+    base = small(model__architecture="encoder", objective__kind="masked", training__eval_masks="as_trained")
+    keys = [configs.program_key(configs.flatten(configs.resolve(configs.override(base, one)))) for one in ({}, changes)]
+    assert (keys[0] == keys[1]) == same
+
+
+def test_where_batches_are_of_several_widths_seeds_do_not_share_one():
+    base = small(model__architecture="encoder", objective__kind="classification", training__eval_batches=0)
+    one, rate, seed = (configs.program_key(configs.flatten(configs.resolve(configs.override(base, changes))))
+                       for changes in ({}, {"optimizer.learning_rate": 0.1}, {"seed": 1}))
+    assert one == rate
+    assert one != seed
+
+
+def test_batches_of_different_shapes_are_refused(tmp_path):
+    """Only what calls the loop past the check can bring it there."""
+    outcomes = together([{}, {"data__sequence_length": 8}], tmp_path)
+    assert all(isinstance(outcome, Exception) for outcome in outcomes)
+    assert "batches of different shapes" in str(outcomes[0])
+    assert os.listdir(tmp_path / "0" / "checkpoints") == []
