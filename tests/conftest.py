@@ -1,9 +1,12 @@
-"""What all tests share: one cache, and property tests that draw the same examples every time."""
+"""What all tests share: one cache, property tests that draw the same examples every time, and the command line with stand-ins for runs."""
 
+import json
 import os
 import shutil
 import tempfile
+from pathlib import Path
 
+import pytest
 from hypothesis import HealthCheck, settings
 
 # Machines are shared and slow at times: how long an example takes says nothing.
@@ -25,3 +28,33 @@ def pytest_configure(config):
 def pytest_unconfigure(config):
     if config.zoo_cache:
         shutil.rmtree(config.zoo_cache, ignore_errors=True)
+
+
+@pytest.fixture
+def command_line(tmp_path, monkeypatch, capsys):
+    """Calls `zoo` in an empty folder, in which norms.py is an experiment: call(words ...) returns (exit code, output, errors).
+
+    Runs are those of lab/fake_run.py: `behaviours` and `losses` say by folder what they do.
+    """
+    from zoo import config
+    from zoo.lab import plan, pool
+
+    fake = config.import_file(Path(__file__).parent / "lab" / "fake_run.py", "helper")
+    monkeypatch.setattr(plan, "_cost", fake.cost)
+    monkeypatch.setattr(pool, "command", fake.command)
+    monkeypatch.setattr(pool, "POLL_SECONDS", 0.01)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("COLUMNS", "200")
+    (tmp_path / "norms.py").write_text(fake.EXPERIMENT_FILE)
+
+    def call(*words, behaviours=None, losses=None):
+        monkeypatch.setenv("FAKE_RUNS", json.dumps(behaviours or {}))
+        if losses is not None:
+            monkeypatch.setenv("FAKE_LOSSES", json.dumps(losses))
+        try:
+            code = fake.zoo(list(words))
+        except SystemExit as error:
+            code = error.code
+        return code, *capsys.readouterr()
+
+    return call

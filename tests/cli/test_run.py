@@ -6,44 +6,26 @@ import signal
 import subprocess
 import sys
 import time
+from functools import partial
 from pathlib import Path
 
 import pytest
 
-from zoo import config
-from zoo.lab import plan, pool
-
 HELPER = Path(__file__).parents[1] / "lab" / "fake_run.py"
-fake = config.import_file(HELPER, "helper")
 PRE0, POST0 = "norm=pre,warm-up=0-seed0", "norm=post,warm-up=0-seed0"
 
 
 @pytest.fixture
-def folder(tmp_path, monkeypatch):
-    """The working directory, with an experiment file and a config file in it."""
-    monkeypatch.setattr(plan, "_cost", plan._cost)
-    monkeypatch.setattr(pool, "command", pool.command)
-    monkeypatch.setattr(pool, "POLL_SECONDS", 0.01)
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("COLUMNS", "200")
-    (tmp_path / "norms.py").write_text(fake.EXPERIMENT_FILE)
+def folder(tmp_path):
+    """The working directory, with a config file in it."""
     (tmp_path / "small.py").write_text("from zoo import config\ndef get_config(argument='x'):\n    return config.override("
                                        "config.default(), {'training.steps': 40, 'data.batch_size': 2})\n")
     return tmp_path
 
 
 @pytest.fixture
-def zoo(folder, monkeypatch, capsys):
-    def call(*arguments, behaviours=None):
-        monkeypatch.setenv("FAKE_RUNS", json.dumps(behaviours or {}))
-        try:
-            code = fake.zoo(["run", *arguments])
-        except SystemExit as error:
-            code = error.code
-        out, err = capsys.readouterr()
-        return code, out, err
-
-    return call
+def zoo(folder, command_line):
+    return partial(command_line, "run")
 
 
 def tree(folder):
@@ -65,6 +47,29 @@ def test_from_file_to_report(zoo, folder):
     record = json.loads((folder / "runs/norms/experiment.json").read_text())
     assert {run["folder"] for run in record["runs"]} == set(attempts(folder))
     assert record["size"] == "tiny"
+
+
+@pytest.mark.parametrize(("arguments", "asked"), [
+    (("norms.py:big", "--seeds", "0,1", "--jobs", "2"), ["norms.py:big", "--seeds", "2"]),
+    (("norms.py", "--seeds", "5,", "--set", "model.dim=64", "--config.model.num_layers", "2", "--fresh"),
+     ["norms.py", "--seeds", "5,", "--set", "model.dim=64", "--config.model.num_layers", "2"]),
+    (("norms.py", "--seeds", "2", "--until-decided", "--most-seeds", "3"),
+     ["norms.py", "--seeds", "2", "--until-decided", "--most-seeds", "3"]),
+    (("norms.py", "--tune", "optimizer.learning_rate=1e-3,1e-2", "--tune-seeds", "2"),
+     ["norms.py", "--tune", "optimizer.learning_rate=1e-3,1e-2", "--tune-seeds", "2"]),
+    (("--config", "small.py:x", "--vary", "model.norm.kind=rmsnorm,layernorm", "--vary", "model.dim=32,64", "--seeds", "0,3", "--name", "n",
+      "--allow", "flops", "--match", "parameters:model.num_layers"),
+     ["--config=small.py:x", "--vary", "model.norm.kind=rmsnorm,layernorm", "--vary", "model.dim=32,64", "--name", "n", "--seeds", "0,3",
+      "--allow", "flops", "--match", "parameters:model.num_layers"]),
+])
+def test_how_it_was_asked_for_is_recorded(zoo, folder, arguments, asked):
+    def record(name):
+        return json.loads((folder / name / "experiment.json").read_text())
+
+    zoo(*arguments, "--output", "one")
+    assert record("one")["command"] == ["zoo", "run", *asked]
+    zoo(*asked, "--output", "two")
+    assert record("two") == record("one")
 
 
 def test_a_second_run_repeats_nothing(zoo, folder):
@@ -160,7 +165,9 @@ def test_planned_looks_are_kept(zoo, folder, noise):
     code, _, err = zoo("norms.py", "--seeds", "2", "--until-decided", "--most-seeds", "5")
     planned = json.loads((folder / "runs/norms/experiment.json").read_text())["looks"]
     assert zoo("norms.py", "--seeds", "3")[0] == 0
-    assert json.loads((folder / "runs/norms/experiment.json").read_text())["looks"] == planned
+    record = json.loads((folder / "runs/norms/experiment.json").read_text())
+    # These looks with these seeds are what no command asks for.
+    assert (record["looks"], record["command"]) == (planned, [])
     assert code == 2
     assert "were planned for at most 3 seeds" in err
 

@@ -9,35 +9,18 @@ from pathlib import Path
 import pytest
 
 from zoo import config
-from zoo.lab import plan, pool
 
-fake = config.import_file(Path(__file__).parents[1] / "lab" / "fake_run.py", "helper")
 stages = config.import_file(Path(__file__).with_name("test_run_stages.py"), "helper")
 RUNS = [f"norm={norm},warm-up={steps}-seed{seed}" for seed in (0, 1) for norm in ("pre", "post") for steps in (0, 10)]
 
 
 @pytest.fixture
-def zoo(tmp_path, monkeypatch, capsys):
+def zoo(tmp_path, monkeypatch, command_line):
     """Calls `zoo` without SLURM's commands, until `cluster` is there."""
-    for module, name in ((plan, "_cost"), (pool, "command")):
-        monkeypatch.setattr(module, name, getattr(module, name))
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("COLUMNS", "200")
-    monkeypatch.setenv("FAKE_RUNS", "{}")
     monkeypatch.setenv("PATH", f"{tmp_path}/bin:/bin")
     monkeypatch.setattr("shutil.which", lambda name: path if (path := f"{tmp_path}/bin/{name}") and os.path.exists(path) else None)
-    (tmp_path / "norms.py").write_text(fake.EXPERIMENT_FILE)
     (tmp_path / "staged.py").write_text(stages.FILE)
-
-    def call(*arguments):
-        try:
-            code = fake.zoo(list(arguments))
-        except SystemExit as error:
-            code = error.code
-        out, err = capsys.readouterr()
-        return code, out, err
-
-    return call
+    return command_line
 
 
 class Cluster:

@@ -2,12 +2,13 @@
 
 import json
 import shutil
+from functools import partial
 from pathlib import Path
 
 import pytest
 
 from zoo import config
-from zoo.lab import plan, pool
+from zoo.lab import plan
 
 fake = config.import_file(Path(__file__).parents[1] / "lab" / "fake_run.py", "helper")
 FILE = f"""
@@ -28,21 +29,9 @@ def get_experiment(size="0.001"):
 
 
 @pytest.fixture
-def zoo(tmp_path, monkeypatch, capsys):
-    monkeypatch.setattr(plan, "_cost", plan._cost)
-    monkeypatch.setattr(pool, "command", pool.command)
-    monkeypatch.setattr(pool, "POLL_SECONDS", 0.01)
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("COLUMNS", "200")
+def zoo(command_line):
     Path("staged.py").write_text(FILE)
-
-    def call(*arguments, behaviours=None):
-        monkeypatch.setenv("FAKE_RUNS", json.dumps(behaviours or {}))
-        code = fake.zoo(["run", *arguments])
-        out, err = capsys.readouterr()
-        return code, out, err
-
-    return call
+    return partial(command_line, "run")
 
 
 def planned():

@@ -6,6 +6,7 @@ import shutil
 from pathlib import Path
 
 import pytest
+from lab_reports import write_report
 
 from zoo.cli.main import main
 from zoo.errors import ConfigError
@@ -63,6 +64,45 @@ def test_folders_of_this_machine_are_told_by_their_name(writer):
     assert str(writer.root) not in text
 
 
+def test_a_name_that_leads_elsewhere_is_refused(writer):
+    (writer.root / "precious.csv").write_text("kept")
+    with pytest.raises(ConfigError, match="is to be that of a folder"):
+        publish(load_sweep(writer.sweep(name="..")), writer.root / "docs")
+    assert (writer.root / "precious.csv").exists()
+
+
+def test_the_page_says_how_it_was_asked_for(writer):
+    asked = ["zoo", "run", f"{writer.root}/experiments/x.py:teacher={writer.root}/runs/teacher", "--set",
+             f"data.source=text:{writer.root}/a b.txt", "--set", "data.tokenizer.path=runs/x", "--set", "data.source=https://a.org/x"]
+    output = writer.root / "results"
+    folder = publish(load_sweep(writer.sweep(name="norms", command=asked)), output)
+    page = build(output).read_text()
+    assert ("Again: `zoo run x.py:teacher=teacher --set 'data.source=text:a b.txt' --set data.tokenizer.path=runs/x "
+            "--set data.source=https://a.org/x`, on 1 x cpu.\n") in page
+    assert str(writer.root) not in page + (folder / "result.json").read_text()
+    report = write_report(writer.root / "sweep").read_text()
+    assert f"All of it: <code>zoo run {writer.root}/experiments/x.py" in report
+
+
+def test_what_was_not_recorded_is_not_told(writer, output):
+    page = build(output).read_text()
+    assert "zoo run" not in page
+    assert "Trained on 1 x cpu." in page
+    for number, command in enumerate(("zoo run x.py", ["zoo", 3], {})):
+        assert load_sweep(writer.sweep(folder=str(number), command=command)).command == []
+
+
+def test_a_damaged_result_is_one_line(output):
+    path = output / "norms" / "result.json"
+    whole = path.read_text()
+    for damage in ({"question": None, "claim": None}, {"arms": [{}]}, {"seeds": 3}, {"pictures": None}, "[]", whole[:300]):
+        path.write_text(damage if isinstance(damage, str) else json.dumps(json.loads(whole) | damage))
+        with pytest.raises(ConfigError, match=r"norms/result\.json: not readable as a result") as told:
+            build(output)
+        assert len(told.value.problems) == 1
+        assert "\n" not in told.value.problems[0]
+
+
 def test_the_page_is_made_of_the_files_alone(writer, output):
     shutil.rmtree(writer.root / "sweep")
     (output / "by_hand.md").write_text("# A run of ours\n\nText.\n")
@@ -81,11 +121,12 @@ def test_the_page_is_made_of_the_files_alone(writer, output):
         assert (output / target).exists()
 
 
-def test_claims_stand_in_their_order(writer):
-    output = writer.root / "results"
+def test_claims_stand_in_their_order(output):
+    result = json.loads((output / "norms" / "result.json").read_text())
     for name, claim in (("x", "N10"), ("y", "N2"), ("z", "A1"), ("w", None)):
-        changes = {"claim": claim and {"id": claim, "statement": "s", "source": "t"}}
-        publish(load_sweep(writer.sweep(folder=name, name=name, **changes)), output)
+        (output / name).mkdir()
+        changed = {"name": name, "claim": claim and {"id": claim, "statement": "s", "source": "t"}}
+        (output / name / "result.json").write_text(json.dumps(result | changed))
     page = build(output).read_text()
     places = [page.index(f"](#{name})") for name in ("z", "y", "x", "w")]
     assert places == sorted(places)

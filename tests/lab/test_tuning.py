@@ -3,13 +3,14 @@
 import json
 import math
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import pytest
 
 from zoo import config
 from zoo.errors import ConfigError
-from zoo.lab import plan, pool, tuning
+from zoo.lab import plan, tuning
 from zoo.lab.experiment import levels
 from zoo.lab.rates import load_rates
 from zoo.lab.results import load_sweep
@@ -53,25 +54,8 @@ def test_the_search_has_every_arm_with_every_value_and_other_seeds():
 
 
 @pytest.fixture
-def zoo(tmp_path, monkeypatch, capsys):
-    monkeypatch.setattr(plan, "_cost", fake.cost)
-    monkeypatch.setattr(pool, "command", pool.command)
-    monkeypatch.setattr(pool, "POLL_SECONDS", 0.01)
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("COLUMNS", "200")
-    Path("norms.py").write_text(fake.EXPERIMENT_FILE)
-
-    def call(*arguments, losses=None, behaviours=None):
-        monkeypatch.setenv("FAKE_LOSSES", json.dumps(losses or {}))
-        monkeypatch.setenv("FAKE_RUNS", json.dumps(behaviours or {}))
-        try:
-            code = fake.zoo(["run", "norms.py", *arguments])
-        except SystemExit as error:
-            code = error.code
-        out, err = capsys.readouterr()
-        return code, out, err
-
-    return call
+def zoo(command_line):
+    return partial(command_line, "run", "norms.py")
 
 
 # At 0.01 pre-norm is best; post-norm is at 0.003, where its two seeds disagree but their mean is the lowest.

@@ -5,7 +5,7 @@ import dataclasses
 import os
 from pathlib import Path
 
-from zoo.cli import launching
+from zoo.cli import asked, launching
 from zoo.errors import ConfigError, Preempted
 
 DESCRIPTION = """Runs an experiment: what it prepares, then every combination of its factors with every seed, each as a process of its
@@ -236,7 +236,8 @@ def _run(args: argparse.Namespace, plan, folder: Path, console) -> int:
         states = {run.folder: read_state(folder / run.folder) for run in plan.in_order}
         show_plan(console, plan, states)
         _show_detectable(console, plan, folder)
-        write_json(folder / "experiment.json", carried_over(folder, plan.record(), any(state.finished for state in states.values())))
+        record = plan.record() | {"command": asked.command(args)}
+        write_json(folder / "experiment.json", carried_over(folder, record, any(state.finished for state in states.values())))
         pending = plan.pending(lambda run: states[run.folder].finished)
         done = len(states) - len(pending)
         if done:

@@ -112,14 +112,19 @@ def tensorflow_datasets(argument: str, data: Any) -> Documents:
     builder, records = open_tfds(argument, data, (data.column,))
 
     def read(policy: TextPolicy) -> Iterator[Piece]:
-        for start in range(0, len(records), BATCH):
-            numbers = range(start, min(start + BATCH, len(records)))
-            for number, record in zip(numbers, records.__getitems__(list(numbers)), strict=True):
-                where = f'"{data.source}": record {number + 1}'
-                yield from pieces_of([text_of(record[data.column], data.column, where, policy)])
+        for where, record in tfds_rows(records, data.source):
+            yield from pieces_of([text_of(record[data.column], data.column, where, policy)])
 
     details = [builder.info.full_name, f"split {data.hub.split}", _other_column(data)]
     return Documents(read, f"{data.source} ({', '.join(filter(None, details))})", data.bad_text)
+
+
+def tfds_rows(records: Any, source: str) -> Iterator[tuple[str, Any]]:
+    """(where it stands, the record) of each record that `open_tfds` gives, read a batch at a time."""
+    for start in range(0, len(records), BATCH):
+        numbers = range(start, min(start + BATCH, len(records)))
+        for number, record in zip(numbers, records.__getitems__(list(numbers)), strict=True):
+            yield f'"{source}": record {number + 1}', record
 
 
 def open_tfds(argument: str, data: Any, needed: Sequence[str]) -> tuple[Any, Any]:

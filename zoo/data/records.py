@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,7 @@ from zoo.errors import ConfigError, DataError, did_you_mean
 
 # Records of one Arrow batch: few enough that texts of a megabyte each are no burden.
 BATCH = 256
+JSON_ENDINGS = (".jsonl", ".jsonl.gz", ".ndjson", ".ndjson.gz", ".json", ".json.gz")
 _JSON_TYPES = {dict: "an object", list: "a list", str: "text", bool: "a truth value", int: "a number", float: "a number",
                type(None): "null"}
 
@@ -23,15 +25,14 @@ def json_lines(argument: str, data: Any) -> Documents:
     Raises:
         ConfigError: no such files.
     """
-    files = find_files(argument, "jsonl", "corpus/*.jsonl.gz", (".jsonl", ".jsonl.gz", ".ndjson", ".ndjson.gz", ".json", ".json.gz"))
+    files = find_files(argument, "jsonl", "corpus/*.jsonl.gz", JSON_ENDINGS)
 
     def read(policy: TextPolicy) -> Iterator[Piece]:
-        for path in files:
-            for number, line, offset in numbered_lines(path):
-                where = f'"{path}": line {number}'
-                content = policy.decode(line, where, offset)
-                if content is not None and content.strip():
-                    yield from pieces_of([_value(content, data.column, where, policy)])
+        for where, record in json_objects(files, policy):
+            if data.column in record:
+                yield from pieces_of([text_of(record[data.column], data.column, where, policy)])
+            else:
+                policy.leave_out(f'without "{data.column}"', where, no_column(data.column, record))
 
     return Documents(read, named(data, files), data.bad_text)
 
@@ -48,20 +49,27 @@ def numbered_lines(path: Path) -> Iterator[tuple[int, bytes, int]]:
             start = end + 1
 
 
-def _value(content: str, column: str, where: str, policy: TextPolicy) -> str | None:
-    """The text of a line of JSON, or None where it is left out."""
-    try:
-        record = json.loads(content)
-    except (ValueError, RecursionError) as error:
-        policy.leave_out("not JSON", where, f"not JSON: {error}")
-        return None
-    if not isinstance(record, dict):
-        policy.leave_out("not an object", where, f"{_JSON_TYPES[type(record)]} instead of an object with the text at data.column")
-        return None
-    if column not in record:
-        policy.leave_out(f'without "{column}"', where, no_column(column, record))
-        return None
-    return text_of(record[column], column, where, policy)
+def json_objects(files: Iterable[Path], policy: TextPolicy) -> Iterator[tuple[str, dict[str, Any]]]:
+    """(where it stands, the object) of each line of JSON that is not empty and not left out.
+
+    Raises:
+        DataError: a line that is no UTF-8, no JSON or no object, unless the policy is another.
+    """
+    for path in files:
+        for number, line, offset in numbered_lines(path):
+            where = f'"{path}": line {number}'
+            content = policy.decode(line, where, offset)
+            if content is None or not content.strip():
+                continue
+            try:
+                record = json.loads(content)
+            except (ValueError, RecursionError) as error:
+                policy.leave_out("not JSON", where, f"not JSON: {error}")
+                continue
+            if isinstance(record, dict):
+                yield where, record
+            else:
+                policy.leave_out("not an object", where, f"{_JSON_TYPES[type(record)]} instead of an object with named values")
 
 
 def text_of(value: Any, column: str, where: str, policy: TextPolicy) -> str | None:
@@ -94,21 +102,35 @@ def parquet(argument: str, data: Any) -> Documents:
     package("pyarrow", "parquet")
 
     def read(policy: TextPolicy) -> Iterator[Piece]:
-        import pyarrow
-        import pyarrow.parquet
-
         for path in files:
-            try:
-                with pyarrow.parquet.ParquetFile(path) as file:
-                    check_column(data.column, file.schema_arrow, f'"{path}"')
-                    tables = file.iter_batches(BATCH, columns=[data.column])
-                    yield from table_pieces(tables, data.column, lambda number, path=path: f'"{path}": row {number}', policy)
-            except (pyarrow.ArrowException, OSError) as error:
-                if isinstance(error, OSError) and error.strerror and error.errno:
-                    raise ConfigError(f'cannot read "{path}": {error.strerror}') from error
-                raise DataError(f'"{path}": not a complete Parquet file: {one_line(error)}') from error
+            with parquet_file(path) as file:
+                check_column(data.column, file.schema_arrow, f'"{path}"')
+                tables = file.iter_batches(BATCH, columns=[data.column])
+                yield from table_pieces(tables, data.column, lambda number, path=path: f'"{path}": row {number}', policy)
 
     return Documents(read, named(data, files), data.bad_text)
+
+
+@contextmanager
+def parquet_file(path: Path) -> Iterator[Any]:
+    """A Parquet file, open; what goes wrong while it is read is one line.
+
+    Raises:
+        ConfigError: it cannot be opened.
+        DataError: it is none, or damaged.
+    """
+    import pyarrow
+    import pyarrow.parquet
+
+    try:
+        with pyarrow.parquet.ParquetFile(path) as file:
+            yield file
+    except UnicodeDecodeError as error:
+        raise DataError(f'"{path}": a text in it is not UTF-8: {one_line(error)}') from error
+    except (pyarrow.ArrowException, OSError) as error:
+        if isinstance(error, OSError) and error.strerror and error.errno:
+            raise ConfigError(f'cannot read "{path}": {error.strerror}') from error
+        raise DataError(f'"{path}": not a complete Parquet file: {one_line(error)}') from error
 
 
 def check_column(column: str, schema: Any, where: str) -> None:

@@ -1,7 +1,6 @@
 """Records with named columns: lines of tsv, csv and JSON, Parquet files, and the data sets of other libraries."""
 
 import csv
-import json
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -10,8 +9,8 @@ from typing import Any
 import ml_collections
 
 from zoo.data.files import find_files
-from zoo.data.hubs import open_hugging_face, open_tfds
-from zoo.data.records import BATCH, numbered_lines, one_line, package
+from zoo.data.hubs import open_hugging_face, open_tfds, tfds_rows
+from zoo.data.records import BATCH, JSON_ENDINGS, json_objects, numbered_lines, one_line, package, parquet_file
 from zoo.data.text import TextPolicy
 from zoo.errors import ConfigError, DataError, ZooError, did_you_mean
 
@@ -81,26 +80,8 @@ def json_records(argument: str, data: Any, kind: str) -> Table:
     Raises:
         ConfigError: no such files.
     """
-    files = find_files(argument, kind, "train.jsonl", (".jsonl", ".jsonl.gz", ".ndjson", ".ndjson.gz", ".json", ".json.gz"))
-
-    def records(policy: TextPolicy) -> Iterator[tuple[str, Record]]:
-        for path in files:
-            for number, line, offset in numbered_lines(path):
-                where = f'"{path}": line {number}'
-                content = policy.decode(line, where, offset)
-                if content is None or not content.strip():
-                    continue
-                try:
-                    record = json.loads(content)
-                except (ValueError, RecursionError) as error:
-                    policy.leave_out("not JSON", where, f"not JSON: {error}")
-                    continue
-                if isinstance(record, dict):
-                    yield where, record
-                else:
-                    policy.leave_out("not an object", where, f"{type(record).__name__} instead of an object")
-
-    return Table(records)
+    files = find_files(argument, kind, "train.jsonl", JSON_ENDINGS)
+    return Table(lambda policy: json_objects(files, policy))
 
 
 def parquet_records(argument: str, data: Any, kind: str) -> Table:
@@ -113,16 +94,11 @@ def parquet_records(argument: str, data: Any, kind: str) -> Table:
     package("pyarrow", "parquet")
 
     def records(policy: TextPolicy) -> Iterator[tuple[str, Record]]:
-        import pyarrow
-        import pyarrow.parquet
-
         for path in files:
-            try:
-                rows = pyarrow.parquet.read_table(path).to_pylist()
-            except (pyarrow.ArrowException, OSError) as error:
-                raise DataError(f'"{path}": not a complete Parquet file: {" ".join(str(error).split())[:200]}') from error
-            for number, record in enumerate(rows, 1):
-                yield f'"{path}": row {number}', record
+            with parquet_file(path) as file:
+                rows = (row for batch in file.iter_batches(BATCH) for row in batch.to_pylist())
+                for number, record in enumerate(rows, 1):
+                    yield f'"{path}": row {number}', record
 
     return Table(records)
 
@@ -155,13 +131,7 @@ def tfds_records(argument: str, data: Any, kind: str) -> Table:
     """
     builder, opened = open_tfds(argument, data, ())
 
-    def records(policy: TextPolicy) -> Iterator[tuple[str, Record]]:
-        for start in range(0, len(opened), BATCH):
-            numbers = range(start, min(start + BATCH, len(opened)))
-            for number, record in zip(numbers, opened.__getitems__(list(numbers)), strict=True):
-                yield f'"{data.source}": record {number + 1}', record
-
-    return Table(records, dict(_class_names(builder.info.features)))
+    return Table(lambda policy: tfds_rows(opened, data.source), dict(_class_names(builder.info.features)))
 
 
 def _class_names(features: Mapping[str, Any], outer: str = "") -> Iterator[tuple[str, tuple[str, ...]]]:

@@ -14,7 +14,7 @@ from zoo import config
 from zoo.errors import ConfigError, did_you_mean
 from zoo.lab.metrics import base_name, is_known, names_of_all
 from zoo.lab.stages import Prepared
-from zoo.lab.stated import RULES
+from zoo.lab.stated import NAME, RULES
 from zoo.lab.tuning import Tune
 from zoo.lab.tuning import problems as problems_of_tuning
 from zoo.lab.unequal import DIFFERENCES, MATCHED
@@ -168,7 +168,7 @@ def choose_size(size: str, sizes: Mapping[str, Mapping[str, Any]]) -> Mapping[st
 
 
 def _check_frame(experiment: Experiment):
-    if not re.fullmatch(r"[A-Za-z0-9_=-][A-Za-z0-9._=-]{0,99}", experiment.name):
+    if not NAME.fullmatch(experiment.name):
         yield f"name {experiment.name!r} is used as a folder name: up to 100 letters, digits and ._=-, no dot in front"
     if not experiment.seeds:
         yield "seeds: at least one is needed"

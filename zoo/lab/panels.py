@@ -1,6 +1,7 @@
 """The parts of the page, one tab each: from a sweep and its verdict to HTML. A part that has nothing to show is an empty string."""
 
 import json
+import shlex
 from pathlib import Path
 
 from zoo.lab import rate_tables, tables
@@ -185,13 +186,14 @@ def samples(sweep: Sweep, verdict: Verdict, folder: Path | None) -> str:
 
 
 def reproduce(sweep: Sweep, verdict: Verdict, folder: Path | None) -> str:
-    """The command of every run, and what the runs ran on."""
+    """The command of the sweep and of every run, and what the runs ran on."""
     rows = [
         [tables.Cell(run.folder.name), tables.Cell(markup=f"<code>{escape(run.meta['command'])}</code>")]
         for run in (*sweep.prepared, *sweep.runs) if run.meta.get("command")]
-    commands = "" if not rows else section(
-        "Running it again", _note(f"The exact command of {count(len(rows), 'run')}, from the folder in which the sweep was started."),
+    whole = f"<p>All of it: <code>{escape(shlex.join(sweep.command))}</code></p>" if sweep.command else ""
+    each = "" if not rows else _note(f"The exact command of {count(len(rows), 'run')}, from the folder in which the sweep was started.") + (
         tables.table("Command of each run", ["run", "command"], rows))
+    commands = section("Running it again", whole, each) if whole or each else ""
     run = next((run for run in sweep.runs if run.meta), None)
     if run is None:
         return commands + section("Conditions", "<p>No run has written what it ran on yet.</p>")

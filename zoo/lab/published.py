@@ -14,6 +14,7 @@ A sweep becomes a folder of its name with
 import csv
 import io
 import math
+import re
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
@@ -23,9 +24,12 @@ from zoo.files import write_atomic, write_json
 from zoo.lab.figures import write_figures
 from zoo.lab.rates import load_rates
 from zoo.lab.results import Run, Sweep
+from zoo.lab.stated import NAME
 from zoo.lab.statistics import spread
 from zoo.lab.verdict import judge, rule_text
 
+# What begins with a slash, at the start or behind what separates; "://" belongs to an address.
+ABSOLUTE = re.compile(r"(?:^|(?<=[=,])|(?<=:)(?!//))/[^=,:]*")
 TABLES = ("runs.csv", "contrasts.csv", "rates.csv")
 
 
@@ -33,10 +37,13 @@ def publish(sweep: Sweep, output: Path) -> Path:
     """Writes a finished sweep's tables and pictures into a folder of its name in `output`, and returns that folder.
 
     Raises:
-        ConfigError: a run of the sweep has not ended, or nothing can be written there.
+        ConfigError: a run of the sweep has not ended, its name is none for a folder, or nothing can be written there.
     """
     if left := [run.folder.name for run in sweep.runs if not run.finished]:
         raise ConfigError(f"{sweep.folder}: {len(left)} of {len(sweep.runs)} runs have not ended, {left[0]} first; zoo run continues them")
+    if not NAME.fullmatch(sweep.name):
+        raise ConfigError(f"{sweep.folder}: its name {sweep.name!r} is to be that of a folder: up to 100 letters, digits and ._=-, "
+                          "no dot in front")
     folder = output / sweep.name
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -65,8 +72,9 @@ def _number(value: Any) -> Any:
 
 
 def _placeless(value: Any) -> Any:
-    """Where a folder lies on the machine of a sweep means nothing elsewhere: its name is kept."""
-    return Path(value).name if isinstance(value, str) and Path(value).is_absolute() else value
+    """Where a folder lies on the machine of a sweep means nothing elsewhere: of an absolute path, by itself or as in "text:/data/x.txt" and
+    "bert.py:from=/runs/a", its last name is kept."""
+    return ABSOLUTE.sub(lambda path: Path(path[0]).name, value) if isinstance(value, str) else value
 
 
 def _csv(rows: Iterable[dict[str, Any]]) -> str:
@@ -116,5 +124,6 @@ def _result(sweep: Sweep) -> dict[str, Any]:
         "name": sweep.name, "question": sweep.question, "claim": sweep.claim, "size": sweep.size, "metric": sweep.metric,
         "unit": sweep.unit(sweep.metric), "seeds": sweep.seeds, "verdict": verdict.overall, "paragraph": verdict.paragraph,
         "expected": [contrast.expected for contrast in sweep.contrasts], "arms": arms, "warnings": sweep.warnings,
-        "tuning": sweep.tuning or None, "device": meta.get("device"), "versions": meta.get("versions"),
+        "tuning": sweep.tuning or None, "command": [_placeless(word) for word in sweep.command],
+        "device": meta.get("device"), "versions": meta.get("versions"),
     }

@@ -15,7 +15,7 @@ from zoo.errors import ConfigError
 from zoo.files import read_json
 from zoo.lab.design import Design
 from zoo.lab.metrics import more_is_better, unit
-from zoo.lab.stated import Arm, Contrast, as_dict, as_text, parse_arms, parse_contrast, parse_looks, recognised
+from zoo.lab.stated import Arm, Contrast, as_dict, as_text, as_words, parse_arms, parse_contrast, parse_looks, recognised
 from zoo.lab.statistics import ALPHA
 
 STATES = ("done", "running", "preempted", "failed", "diverged", "missing")
@@ -89,7 +89,8 @@ class Run:
 class Sweep:
     """All runs of one experiment, or a set of runs picked by hand (then without contrasts).
 
-    `prepared` are those that others start from: no arms, and `Run.arm` is what they are called.
+    `prepared` are those that others start from: no arms, and `Run.arm` is what they are called. `command` are the words of the `zoo run`
+    that makes all of it again, none where that is not recorded.
     """
 
     folder: Path
@@ -106,6 +107,7 @@ class Sweep:
     prepared: list[Run] = field(default_factory=list)
     looks: dict[int, float] = field(default_factory=dict)
     tuning: dict[str, Any] = field(default_factory=dict)
+    command: list[str] = field(default_factory=list)
 
     @property
     def alpha(self) -> float:
@@ -320,7 +322,7 @@ def load_sweep(folder: str | Path) -> Sweep:
         question=as_text(experiment.get("question")), size=as_text(experiment.get("size")),
         claim=as_dict(experiment.get("claim")) or None,
         warnings=[str(warning) for warning in warnings] if isinstance(warnings, list) else [], prepared=prepared, looks=looks,
-        tuning=as_dict(experiment.get("tuning")),
+        tuning=as_dict(experiment.get("tuning")), command=as_words(experiment.get("command")),
     )
 
 

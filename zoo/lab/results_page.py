@@ -4,12 +4,20 @@ import json
 import math
 import os
 import re
+import shlex
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
 from zoo.errors import ConfigError
 from zoo.files import read_json, write_atomic
 from zoo.lab.formatting import plus_minus
+
+HEAD = [
+    "# Results", "",
+    "Written by `zoo results` from the tables in these folders. What is stated beforehand stands in the experiment files;",
+    "how it is judged, in [comparisons.md](../comparisons.md).", "",
+    "| claim | verdict | found | size |", "| --- | --- | --- | --- |"]
 
 
 def build(output: Path, tests: Path | None = None) -> Path:
@@ -27,16 +35,19 @@ def build(output: Path, tests: Path | None = None) -> Path:
     results, problems = [], []
     for path in sorted(output.glob("*/result.json")):
         try:
-            results.append((path.parent.name, read_json(path)))
-            results[-1][1]["verdict"], results[-1][1]["arms"], results[-1][1]["paragraph"]
-        except (OSError, ValueError, KeyError, TypeError) as error:
-            problems.append(f"{path}: not readable as a result ({type(error).__name__}: {error})")
+            name, result = path.parent.name, read_json(path)
+            results.append((_order((result.get("claim") or {}).get("id") or "~"), _row(name, result), "\n".join(_section(name, result))))
+        except (OSError, ValueError, LookupError, TypeError, AttributeError) as error:
+            problems.append(f"{path}: not readable as a result ({type(error).__name__}: {str(error).partition(chr(10))[0]})")
     if problems:
         raise ConfigError(problems)
-    results.sort(key=lambda found: _order((found[1].get("claim") or {}).get("id") or "~"))
+    results.sort(key=lambda found: found[0])
     page = output / "README.md"
-    write_atomic(page, "\n".join([*_head(results), *_other(output), *_exact(output, tests),
-                                  *(line for name, result in results for line in _section(name, result))]))
+    lines = [*HEAD, *(row for _, row, _ in results), "", *_other(output), *_exact(output, tests), *(section for *_, section in results)]
+    try:
+        write_atomic(page, "\n".join(lines))
+    except OSError as error:
+        raise ConfigError(f"{page} cannot be written ({error.strerror or error})") from error
     return page
 
 
@@ -46,17 +57,12 @@ def _order(claim: str) -> tuple[str, int]:
     return (found[1], int(found[2])) if found else (claim, 0)
 
 
-def _head(results: list[tuple[str, dict[str, Any]]]) -> list[str]:
-    lines = ["# Results", "", "Written by `zoo results` from the tables in these folders. What is stated beforehand stands in the "
-             "experiment files;", "how it is judged, in [comparisons.md](../comparisons.md).", "",
-             "| claim | verdict | found | size |", "| --- | --- | --- | --- |"]
-    for name, result in results:
-        claim = result.get("claim") or {}
-        text = f"{claim.get('id', '')} {claim.get('statement') or result['question']}".strip()
-        found = result["paragraph"].split(": ", 1)[-1]
-        lines.append(f"| [{_cell(text)}](#{_anchor(name)}) | **{result['verdict']}** | {_cell(found)} | {result['size']}, "
-                     f"{len(result['seeds'])} seeds |")
-    return [*lines, ""]
+def _row(name: str, result: dict[str, Any]) -> str:
+    claim = result.get("claim") or {}
+    text = f"{claim.get('id', '')} {claim.get('statement') or result['question']}".strip()
+    found = result["paragraph"].split(": ", 1)[-1]
+    return (f"| [{_cell(text)}](#{_anchor(name)}) | **{result['verdict']}** | {_cell(found)} | {result['size']}, "
+            f"{len(result['seeds'])} seeds |")
 
 
 def _cell(text: str) -> str:
@@ -107,12 +113,22 @@ def _section(name: str, result: dict[str, Any]) -> list[str]:
     lines.append("")
     lines += [f"![{picture.removesuffix('.png').replace('_', ' ')} of {name}]({name}/{picture})" for picture in result["pictures"]]
     lines.append("")
-    lines += [f"Tables: {', '.join(f'[{file}]({name}/{file})' for file in result['tables'])}. Again: "
-              f"`zoo run experiments/{name.removesuffix('-' + result['size'])}.py"
-              f"{'' if name == name.removesuffix('-' + result['size']) else ':' + result['size']}`"
-              + (f", on {_device(result['device'])}" if result.get("device") else "") + ".", ""]
+    lines += [" ".join([f"Tables: {', '.join(f'[{file}]({name}/{file})' for file in result['tables'])}.", *_made(result)]), ""]
     lines += [*(f"* {warning}" for warning in result["warnings"]), ""] if result["warnings"] else []
     return lines
+
+
+def _made(result: dict[str, Any]) -> Iterable[str]:
+    """With which command, where that was recorded, and on what."""
+    device = f"on {_device(result['device'])}" if result.get("device") else ""
+    if result.get("command"):
+        yield f"Again: {_code(shlex.join(result['command']))}{device and ', ' + device}."
+    elif device:
+        yield f"Trained {device}."
+
+
+def _code(text: str) -> str:
+    return f"`` {text} ``" if "`" in text else f"`{text}`"
 
 
 def _device(device: Any) -> str:

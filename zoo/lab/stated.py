@@ -1,6 +1,7 @@
 """What an experiment states beforehand: its arms and its contrasts, as experiment.json holds them."""
 
 import math
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -12,6 +13,8 @@ from zoo.errors import did_you_mean
 PREFIX = "prepared:"
 # In a sweep's folder, the sweep in which the arms' learning rates are tried: see `zoo.lab.tuning`.
 TUNING = "tuning"
+# What an experiment may be called: a folder has its name.
+NAME = re.compile(r"[A-Za-z0-9_=-][A-Za-z0-9._=-]{0,99}")
 RULES = ("superiority", "non_inferiority", "equivalence")
 
 
@@ -69,6 +72,11 @@ def as_text(value: Any) -> str:
 def as_dict(value: Any) -> dict[str, Any]:
     """The value if it is a dict, else an empty one."""
     return value if isinstance(value, dict) else {}
+
+
+def as_words(value: Any) -> list[str]:
+    """The value if it is a list of strings, else an empty one."""
+    return value if isinstance(value, list) and all(isinstance(word, str) for word in value) else []
 
 
 def parse_arms(entries: list[Any], where: str, problems: list[str]) -> list[Arm]:

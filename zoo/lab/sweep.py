@@ -112,7 +112,8 @@ def carried_over(folder: Path, record: dict[str, Any], finished: bool) -> dict[s
         return record
     if before.get("looks") and not record.get("looks"):
         # Once seeds are added until it is decided, no later command makes the intervals narrower.
-        record = record | {"looks": before["looks"]}
+        # No single command asks for that.
+        record = record | {"looks": before["looks"], "command": []}
     warnings = [line for line in before.get("warnings", []) if isinstance(line, str) and AFTERWARDS in line]
     if finished:
         for what in ("metric", "contrasts", "claim"):

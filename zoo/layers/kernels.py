@@ -62,15 +62,22 @@ def _probabilities(scores, visible, scoring: Scoring):
     return jax.nn.softmax(jnp.concatenate([scores, sinks], axis=-1), axis=-1)[..., :-1]
 
 
-def _attend(q, k, v, visible, added, scoring, drop):
-    """p v and p, with heads before tokens: q (scaled) [B, G, R, T, K], k and v [B, G, S, K].
+def _plus(scores, added):
+    """Scores [B, G, R, T, S] and what `Scoring.added` gives."""
+    return scores if added is None else scores + added.reshape(added.shape[0], *scores.shape[1:])
+
+
+def _scores(q, k, added):
+    """q k^T + added in float32, with heads before tokens: q (scaled) [B, G, R, T, K], k [B, G, S, K].
 
     Heads first makes the products plain batched matrix products, which XLA's CPU backend runs faster than the other order.
     """
-    scores = jnp.einsum("bgrtk,bgsk->bgrts", q, k, preferred_element_type=jnp.float32)
-    if added is not None:
-        scores = scores + added.reshape(added.shape[0], *q.shape[1:3], *added.shape[2:])
-    probabilities = drop(_probabilities(scores, visible, scoring).astype(v.dtype))
+    return _plus(jnp.einsum("bgrtk,bgsk->bgrts", q, k, preferred_element_type=jnp.float32), added)
+
+
+def _attend(q, k, v, visible, added, scoring, drop):
+    """p v and p, with heads before tokens: q (scaled) [B, G, R, T, K], k and v [B, G, S, K]."""
+    probabilities = drop(_probabilities(_scores(q, k, added), visible, scoring).astype(v.dtype))
     return jnp.einsum("bgrts,bgsk->bgrtk", probabilities, v), probabilities
 
 
@@ -96,9 +103,7 @@ def attention_scores(
 ) -> Float[Array, "B G R T S"]:
     """scale * q k^T + score in float32, of all keys, visible or not, and before anything caps them; R = H / G."""
     q = q * scoring.scale
-    scores = jnp.einsum("bgrtk,bgsk->bgrts", _grouped(q, k.shape[2]), k.transpose(0, 2, 1, 3), preferred_element_type=jnp.float32)
-    added = scoring.added(q, context.positions, context.keys_at)
-    return scores if added is None else scores + added.reshape(added.shape[0], *scores.shape[1:])
+    return _scores(_grouped(q, k.shape[2]), k.transpose(0, 2, 1, 3), scoring.added(q, context.positions, context.keys_at))
 
 
 def attention_probabilities(
@@ -134,11 +139,8 @@ def cached_attention(
     *N, S, K = keys.shape
     G = math.prod(N) // B
     q = q * scoring.scale
-    added = scoring.added(q, context.positions, context.keys_at)
     scores = jnp.einsum("...tk,...sk->...ts", _grouped(q, G).reshape(*N, -1, K), keys, preferred_element_type=jnp.float32)
-    scores = scores.reshape(B, G, -1, T, S)
-    if added is not None:
-        scores = scores + added.reshape(added.shape[0], *scores.shape[1:])
+    scores = _plus(scores.reshape(B, G, -1, T, S), scoring.added(q, context.positions, context.keys_at))
     probabilities = _probabilities(scores, context.visible(scoring.window), scoring).astype(values.dtype)
     attended = jnp.einsum("...ts,...sk->...tk", probabilities.reshape(*N, -1, S), values)
     return _with_values(attended.reshape(B, G, -1, T, K), probabilities, context, scoring)

@@ -88,7 +88,6 @@ class Trackio(WeightsAndBiases):
                                  config=to_plain(config))
 
 
-
 # By name: the package that has to be there, and what uses it. The names are those of the extras in pyproject.toml.
 TRACKERS = {"tensorboard": ("tensorboardX", TensorBoard), "wandb": ("wandb", WeightsAndBiases), "trackio": ("trackio", Trackio)}
 

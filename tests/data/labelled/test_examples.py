@@ -53,6 +53,21 @@ def test_a_column_may_lie_inside_of_another(tmp_path):
         read_examples(config(f"jsonl:{tmp_path / 'a.jsonl'}", **inside | {"data__column": "in.txt"}))
 
 
+def test_a_damaged_parquet_file_is_one_line(tmp_path):
+    import pyarrow
+    import pyarrow.parquet
+
+    path = tmp_path / "a.parquet"
+    # Arrow takes a writer's word that text is UTF-8.
+    texts = pyarrow.array([b"good", b"b\xffd"], pyarrow.binary()).view(pyarrow.string())
+    pyarrow.parquet.write_table(pyarrow.table({"text": texts, "label": ["a", "b"]}), path)
+    with pytest.raises(DataError, match=r'a.parquet": a text in it is not UTF-8: .*0xff'):
+        read_examples(config(f"parquet:{path}", model__head__classes=2))
+    path.write_bytes(path.read_bytes()[:-9])
+    with pytest.raises(DataError, match=r'a.parquet": not a complete Parquet file'):
+        read_examples(config(f"parquet:{path}", model__head__classes=2))
+
+
 def test_parquet_and_hugging_face_name_their_classes(tmp_path):
     import datasets
 

@@ -1,0 +1,28 @@
+"""How a sweep was asked for: the command that makes its results again."""
+
+import argparse
+
+# Attribute -> flag, of what shapes a result; not how runs are launched, where they go, or what is moved aside for them.
+FLAGS = {"vary": "--vary", "name": "--name", "seeds": "--seeds", "allow": "--allow", "match": "--match", "tune": "--tune",
+         "tune_seeds": "--tune-seeds", "until_decided": "--until-decided", "most_seeds": "--most-seeds", "changes": "--set"}
+
+
+def command(args: argparse.Namespace) -> list[str]:
+    """The words of a `zoo run` with the same results, for experiment.json: ["zoo", "run", "experiments/x.py:full", "--seeds", "5"]."""
+    words = ["zoo", "run", args.experiment or f"--config={args.config}"]
+    for attribute, flag in FLAGS.items():
+        value = getattr(args, attribute)
+        if value is True:
+            words.append(flag)
+        elif isinstance(value, list):
+            words += [word for one in value for word in (flag, one)]
+        elif value:
+            words += [flag, _numbers(value) if isinstance(value, tuple) else str(value)]
+    return words + args.overrides
+
+
+def _numbers(seeds: tuple[int, ...]) -> str:
+    """As `--seeds` reads it: "3" for 0, 1, 2, and "5," for 5 alone."""
+    if seeds == tuple(range(len(seeds))):
+        return str(len(seeds))
+    return ",".join(map(str, seeds)) + ("," if len(seeds) == 1 else "")
