@@ -277,9 +277,11 @@ def _finish(plan, folder: Path, console, ends, stopped: bool) -> int:
         done = len(states) - len(left)
         raise Preempted(f"stopped: {done} of {len(states)} runs are done, the others are saved as far as "
                         f"they came in {folder}; the same command (without --fresh) continues them")
+    from zoo.lab.measures import complete
     from zoo.lab.report import build_report
     from zoo.lab.results import load_sweep
 
+    complete(folder, lambda line: _say(console, line))
     report = build_report(load_sweep(folder), folder / "report.html")
     _say(console, f"report: {report.path}")
     _say(console, report.verdict.paragraph)
