@@ -22,7 +22,7 @@ $(VENV)/.parity: $(VENV)/.test
 	@touch $@
 
 ablation: $(VENV)/.base  ## pre- against post-norm, with and without warm-up, 3 seeds, on the CPU
-	$(VENV)/bin/zoo run experiments/norm_placement.py --jobs $(JOBS)
+	$(VENV)/bin/zoo run experiments/norm_placement.py:quick --jobs $(JOBS)
 
 test: $(VENV)/.test  ## the default tests
 	$(RUN) -m pytest -n auto --maxprocesses 4 --dist worksteal

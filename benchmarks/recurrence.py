@@ -25,8 +25,8 @@ from zoo import config as configs
 from zoo import data
 from zoo.analysis import cost
 from zoo.objectives import make_objective
-from zoo.training.mesh import make_mesh
 from zoo.training.attempt import resolve_with_vocabulary
+from zoo.training.mesh import make_mesh
 from zoo.training.step import make_program
 
 WIDTH = {"model.dim": 128, "model.num_layers": 2, "data.tokenizer.kind": "bytes"}

@@ -56,8 +56,8 @@ def system_stepper(vocabulary: int, overrides: list[str]):
     from zoo import config as configs
     from zoo import data
     from zoo.objectives import make_objective
-    from zoo.training.mesh import make_mesh
     from zoo.training.attempt import resolve_with_vocabulary
+    from zoo.training.mesh import make_mesh
     from zoo.training.step import make_program
 
     config = resolve_with_vocabulary(configs.load(overrides[0]))

@@ -6,9 +6,10 @@ from matplotlib.image import imread
 from small_runs import OBJECTIVES, small
 
 from tests.untrained import untrained
+from zoo.analysis import positions
 from zoo.cli.main import main
 from zoo.config import override, resolve
-from zoo.draw import biases, compare, learned_positions, residual, rope, sinusoids
+from zoo.draw import biases, compare, residual, rope, sinusoids
 
 TINY = {"model__dim": 16, "model__num_layers": 2, "model__attention__num_heads": 4, "data__sequence_length": 96}
 
@@ -66,9 +67,9 @@ def test_residual_and_learned_positions():
     states = np.random.default_rng(0).standard_normal((3, 1, 4, 5))
     np.testing.assert_allclose(residual.sizes(states)[1], np.sqrt((states[1] ** 2).sum() / 20))
     table = np.random.default_rng(1).standard_normal((4, 6))
-    similar = learned_positions.cosines(table)
+    similar = positions.cosines(table)
     np.testing.assert_allclose(similar[1, 3], table[1] @ table[3] / np.linalg.norm(table[1]) / np.linalg.norm(table[3]))
-    np.testing.assert_allclose(learned_positions.by_distance(similar)[2], (similar[0, 2] + similar[1, 3]) / 2)
+    np.testing.assert_allclose(positions.by_distance(similar)[2], (similar[0, 2] + similar[1, 3]) / 2)
 
 
 def test_compare_marks_what_differs():

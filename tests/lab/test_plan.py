@@ -338,7 +338,7 @@ def test_a_kind_that_an_arm_s_pattern_does_not_name_is_told_with_the_arm():
 
 
 @pytest.mark.parametrize("spec", [
-    "norm_placement.py", "norm_placement.py:full", "positions_extrapolation.py", "positions_extrapolation.py:full"])
+    "norm_placement.py:quick", "norm_placement.py", "positions_extrapolation.py", "positions_extrapolation.py:small"])
 def test_shipped_experiments_expand(spec):
     from zoo.lab.experiment import load_experiment
 

@@ -4,7 +4,8 @@ import argparse
 
 # Attribute -> flag, of what shapes a result; not how runs are launched, where they go, or what is moved aside for them.
 FLAGS = {"vary": "--vary", "name": "--name", "seeds": "--seeds", "allow": "--allow", "match": "--match", "tune": "--tune",
-         "tune_seeds": "--tune-seeds", "until_decided": "--until-decided", "most_seeds": "--most-seeds", "changes": "--set"}
+         "tune_seeds": "--tune-seeds", "until_decided": "--until-decided", "most_seeds": "--most-seeds", "population": "--population",
+         "executor": "--executor", "changes": "--set"}
 
 
 def command(args: argparse.Namespace) -> list[str]:

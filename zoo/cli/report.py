@@ -1,6 +1,7 @@
 """`zoo report` and `zoo compare`: from the files that runs left behind to one HTML page."""
 
 import argparse
+import sys
 
 REPORT_EXAMPLE = """example:
   zoo report runs/norm_placement
@@ -31,9 +32,11 @@ def run_report(args: argparse.Namespace) -> int:
     """Writes a sweep's report; prints its path and the verdict."""
     from pathlib import Path
 
+    from zoo.lab.measures import complete
     from zoo.lab.report import build_report
     from zoo.lab.results import load_sweep
 
+    complete(Path(args.folder), lambda line: print(line, file=sys.stderr))
     return _print(build_report(load_sweep(args.folder), args.output or Path(args.folder) / "report.html"))
 
 

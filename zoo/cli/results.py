@@ -1,6 +1,7 @@
 """`zoo results`: tables and pictures of finished sweeps, and the page over all of them."""
 
 import argparse
+import sys
 from pathlib import Path
 
 DESCRIPTION = """Writes the tables (CSV) and pictures of finished sweeps into a folder for each, without their run folders, and a page over
@@ -23,10 +24,13 @@ def add_parser(subparsers: argparse._SubParsersAction) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Writes them; prints what was written."""
+    from zoo.lab.measures import complete
     from zoo.lab.published import publish
     from zoo.lab.results import load_sweep
     from zoo.lab.results_page import build
 
+    for folder in args.sweeps:
+        complete(Path(folder), lambda line: print(line, file=sys.stderr))
     # All are read before anything is written.
     for sweep in [load_sweep(folder) for folder in args.sweeps]:
         print(publish(sweep, args.output))

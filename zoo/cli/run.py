@@ -12,12 +12,12 @@ DESCRIPTION = """Runs an experiment: what it prepares, then every combination of
 own, then the report. Runs that are done are skipped and half-done ones continued, so the same command goes on where it was stopped."""
 
 EPILOG = """examples:
-  zoo run experiments/norm_placement.py
-  zoo run experiments/norm_placement.py:full --jobs 4
-  zoo run experiments/norm_placement.py --until-decided --most-seeds 8
+  zoo run experiments/norm_placement.py:quick
+  zoo run experiments/norm_placement.py:small --jobs 4
+  zoo run experiments/norm_placement.py:quick --until-decided --most-seeds 8
   zoo run experiments/norm_placement.py --population
-  zoo run experiments/norm_placement.py --tune optimizer.learning_rate=1e-3,3e-3,1e-2
-  zoo run experiments/norm_placement.py:full --slurm --partition gpu --gpus-per-node 4 --time 4:00:00 --dry-run
+  zoo run experiments/norm_placement.py:quick --tune optimizer.learning_rate=1e-3,3e-3,1e-2
+  zoo run experiments/norm_placement.py:gpu --slurm --partition gpu --gpus-per-node 4 --time 4:00:00 --dry-run
   zoo run --config=configs/llama.py:tiny --vary model.norm.kind=rmsnorm,layernorm --seeds 3
 
 Ctrl-C asks the runs under way to save and ends; a second Ctrl-C kills them.
@@ -300,9 +300,11 @@ def _finish(plan, folder: Path, console, ends, stopped: bool) -> int:
         done = len(states) - len(left)
         raise Preempted(f"stopped: {done} of {len(states)} runs are done, the others are saved as far as "
                         f"they came in {folder}; the same command (without --fresh) continues them")
+    from zoo.lab.measures import complete
     from zoo.lab.report import build_report
     from zoo.lab.results import load_sweep
 
+    complete(folder, lambda line: _say(console, line))
     report = build_report(load_sweep(folder), folder / "report.html")
     _say(console, f"report: {report.path}")
     _say(console, report.verdict.paragraph)

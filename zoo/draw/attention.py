@@ -4,9 +4,10 @@ from pathlib import Path
 
 from matplotlib.figure import Figure
 
-from zoo.draw.reading import INITIAL, TRAINED, Read, chosen
+from zoo.draw.reading import Read, chosen
 from zoo.draw.style import figure, save
 from zoo.errors import ConfigError
+from zoo.training.restore import INITIAL, TRAINED
 
 COLUMNS = 4
 

@@ -8,13 +8,12 @@ from flax import nnx
 from matplotlib.figure import Figure
 
 from zoo.config import ResolvedConfig, default, override, resolve, side
-from zoo.draw.reading import TRAINED, values_of
 from zoo.draw.style import by_depth, figure
 from zoo.errors import ConfigError
 from zoo.layers.position import Position
 from zoo.layers.position.relative import Alibi, RelativeBias
 from zoo.models.functional import split
-from zoo.training.restore import TrainedRun, load_trained
+from zoo.training.restore import TRAINED, TrainedRun, load_trained, values_of
 
 
 def by_distance(position: Position, span: int, causal: bool) -> tuple[np.ndarray, np.ndarray]:

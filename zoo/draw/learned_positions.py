@@ -5,22 +5,10 @@ from pathlib import Path
 import numpy as np
 from matplotlib.figure import Figure
 
-from zoo.config import side
-from zoo.draw.reading import INITIAL, TRAINED, values_of
+from zoo.analysis.positions import by_distance, cosines_of_run
 from zoo.draw.style import COLOURS, figure
 from zoo.errors import ConfigError
-from zoo.training.restore import load_trained
-
-
-def cosines(table: np.ndarray) -> np.ndarray:
-    """Of every two rows, [P, P]."""
-    unit = table / np.maximum(np.linalg.norm(table, axis=1, keepdims=True), 1e-30)
-    return unit @ unit.T
-
-
-def by_distance(similar: np.ndarray) -> np.ndarray:
-    """Mean over pairs of positions that are so far apart, [P]."""
-    return np.array([np.diagonal(similar, distance).mean() for distance in range(len(similar))])
+from zoo.training.restore import INITIAL, TRAINED, load_trained
 
 
 def of_run(folder: Path, length: int = 0, step: str = "latest") -> dict[str, dict[str, np.ndarray]]:
@@ -29,18 +17,10 @@ def of_run(folder: Path, length: int = 0, step: str = "latest") -> dict[str, dic
     Raises:
         ConfigError: positions are not learned.
     """
-    run = load_trained(folder, step)
-    model, found = run.config.model, {}
-    for where in ("encoder", "decoder") if model.architecture == "encoder_decoder" else ("",):
-        config = side(model, where) if where else model
-        if config.position.kind != "learned" or model.architecture == "elmo":
-            continue
-        for which, (params, _) in values_of(run).items():
-            table = np.asarray((params[where] if where else params)["position"]["table"], np.float64)[config.position.offset :]
-            found.setdefault(where, {})[which] = cosines(table[: length or None])
-    if not found:
-        raise ConfigError(f"{folder}: model.position.kind={model.position.kind}, and there is no table of learned positions")
-    return found
+    try:
+        return cosines_of_run(load_trained(folder, step), length)
+    except ConfigError as error:
+        raise ConfigError([f"{folder}: {problem}" for problem in error.problems]) from error
 
 
 def page(found: dict[str, dict[str, np.ndarray]]) -> Figure:

@@ -3,17 +3,13 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
 from zoo.analysis.inside import Inside, look_inside, rows_of
 from zoo.analysis.senses import SENSES
 from zoo.errors import ConfigError
-from zoo.models.functional import initialise, initialise_statistics
-from zoo.training.restore import TrainedRun, load_trained
-
-TRAINED, INITIAL = "trained", "at initial values"
+from zoo.training.restore import TrainedRun, load_trained, values_of
 
 
 @dataclass(frozen=True)
@@ -35,12 +31,6 @@ def default_text(sentences: int = 1) -> str:
     """Something to read where nobody gives anything: the first sentences of `zoo.analysis.senses`."""
     everything = [text for word in SENSES.values() for group in word.values() for text in group]
     return " ".join(everything[:sentences])
-
-
-def values_of(run: TrainedRun) -> dict[str, tuple[Any, Any]]:
-    """{TRAINED: (params, stats), INITIAL: those that the run's seed gives to a fresh model}."""
-    model, seed = run.objective.model, run.config.seed
-    return {TRAINED: (run.params, run.stats), INITIAL: (initialise(model, seed), initialise_statistics(model, seed))}
 
 
 def read(folder: Path, text: str, target: str = "", step: str = "latest", most: int | None = None) -> Read:

@@ -5,10 +5,11 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from zoo.config import ResolvedConfig
-from zoo.draw.reading import INITIAL, TRAINED, Read
+from zoo.draw.reading import Read
 from zoo.draw.style import by_depth, figure
 from zoo.errors import ConfigError
 from zoo.layers.position.rope import Rope
+from zoo.training.restore import INITIAL, TRAINED
 
 
 def turned(config: ResolvedConfig, length: int) -> np.ndarray:

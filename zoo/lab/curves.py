@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from zoo.lab.measures import name_of
 from zoo.lab.results import Series, Sweep
 from zoo.lab.stated import Arm
 from zoo.lab.statistics import PairedDifference, Spread, paired_difference, spread
@@ -63,8 +64,8 @@ def styles(sweep: Sweep) -> dict[str, tuple[int, int]]:
 
 
 def main_metrics(sweep: Sweep) -> list[str]:
-    """Metrics worth a curve: the sweep's own, then losses, then the rest; other lengths have their own plot."""
-    metrics = [metric for metric in sweep.metrics() if "@" not in metric]
+    """Metrics worth a curve: the sweep's own, then losses, then the rest; other lengths have their own plot, measures a table."""
+    metrics = [metric for metric in sweep.metrics() if "@" not in metric and not name_of(metric)]
     order = [sweep.metric, "eval/loss", "train/loss"]
 
     def rank(metric: str) -> tuple[bool, int]:

@@ -12,6 +12,7 @@ from typing import Any
 
 from zoo import config
 from zoo.errors import ConfigError, did_you_mean
+from zoo.lab.measures import MEASURES, name_of
 from zoo.lab.metrics import base_name, is_known, names_of_all
 from zoo.lab.stages import Prepared
 from zoo.lab.stated import NAME, RULES
@@ -92,6 +93,7 @@ class Experiment:
             it. They are no arms, and nothing is judged by them.
         tune: None, or a number of which each arm gets the best value of a grid before the seeds that decide (`zoo.lab.tuning`).
         chosen: {arm: {path: value}}, what that came to; found by `zoo run`.
+        measures: names of what is measured on the trained runs (`zoo.lab.measures`) besides what the metric and the contrasts name.
 
     Raises:
         ConfigError: one line for everything that is wrong with what is declared.
@@ -112,6 +114,7 @@ class Experiment:
     prepare: Mapping[str, Prepared] = field(default_factory=dict)
     tune: Tune | None = None
     chosen: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    measures: tuple[str, ...] = ()
 
     def __post_init__(self):
         if problems := [*_check_frame(self), *_check_prepared(self.prepare), *_check_factors(self.factors), *_check_contrasts(self)]:
@@ -141,6 +144,12 @@ def side_of(experiment: Experiment, outcome: Outcome) -> dict[str, str]:
     """The arm and the metric of one side of a contrast, by name."""
     return {"arm": arm_name({factor: outcome.levels[factor] for factor in experiment.factors}),
             "metric": outcome.metric or experiment.metric}
+
+
+def measured(experiment: Experiment) -> list[str]:
+    """The names of everything that is measured on its runs."""
+    named = [experiment.metric, *(side.metric or "" for contrast in experiment.contrasts for side in (contrast.a, contrast.b))]
+    return list(dict.fromkeys(name for name in (*map(name_of, named), *experiment.measures) if name))
 
 
 def load_experiment(spec: str) -> Experiment:
@@ -177,6 +186,9 @@ def _check_frame(experiment: Experiment):
             yield f"seeds: {seed!r} is not a whole number from 0 on"
         elif experiment.seeds.count(seed) > 1:
             yield f"seeds: {seed} is given more than once"
+    for name in experiment.measures:
+        if name not in MEASURES:
+            yield f"measures: {name!r} is not one of {', '.join(MEASURES)}{did_you_mean(name, MEASURES)}"
     for name in experiment.allow:
         if name not in DIFFERENCES:
             yield f"allow: {name!r} is not one of {', '.join(DIFFERENCES)}{did_you_mean(name, DIFFERENCES)}"
@@ -255,6 +267,7 @@ def _check_contrasts(experiment: Experiment):
                 yield f"{where}, side {side}: unknown metric {metric!r}{did_you_mean(metric, names_of_all())}"
         kinds = [base_name(side.metric or experiment.metric) for side in (contrast.a, contrast.b)]
         if kinds[0] != kinds[1]:
-            yield f"{where}: eval/{kinds[0]} and eval/{kinds[1]} are two things and have no difference"
+            names = [(side.metric or experiment.metric).partition("@")[0] for side in (contrast.a, contrast.b)]
+            yield f"{where}: {' and '.join(names)} are two things and have no difference"
         if dict(contrast.a.levels) == dict(contrast.b.levels) and contrast.a.metric == contrast.b.metric:
             yield f"{where}: both sides are the same"

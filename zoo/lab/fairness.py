@@ -5,6 +5,7 @@ from typing import Any
 
 from zoo.lab.formatting import count, listed
 from zoo.lab.results import Sweep, differing
+from zoo.lab.stated import arithmetic
 
 # meta.json entries in which the runs of one comparison should agree.
 SHARED = {"versions": "software versions", "device": "devices", "commit": "commits", "data": "data"}
@@ -32,6 +33,8 @@ def doubts(sweep: Sweep) -> list[str]:
     found += [
         f"the runs were made with different {words}: their differences may not come from the arms alone"
         for key, words in SHARED.items() if len({_fingerprint(key, run.meta.get(key)) for run in described}) > 1]
+    if len(kinds := sorted({arithmetic(run.meta) for run in described})) > 1:
+        found.append(f"the runs were computed in ways that round differently, and are not compared with each other: {', '.join(kinds)}")
     for arm in sweep.arms:
         keys = differing([run.config for run in sweep.runs_of(arm.name) if run.config])
         if keys:

@@ -1,7 +1,10 @@
-"""The metrics of an evaluation: which of two values is the better one, what they count, and which runs write them."""
+"""The metrics of an evaluation, and the measures of a trained run: which of two values is the better one, what they count, and which runs
+write them."""
 
 from collections.abc import Mapping
 from typing import Any, NamedTuple
+
+from zoo.lab.measures import MEASURES, is_measure, metrics_of, name_of
 
 
 class Metric(NamedTuple):
@@ -40,18 +43,24 @@ def base_name(metric: str) -> str:
 
 
 def is_known(metric: str) -> bool:
-    """Whether some evaluation writes it."""
-    return metric.startswith("eval/") and base_name(metric) in METRICS
+    """Whether some evaluation writes it, or it can be measured."""
+    return (metric.startswith("eval/") and base_name(metric) in METRICS) or is_measure(metric)
 
 
 def names_of_all() -> tuple[str, ...]:
-    """Every metric that some evaluation writes."""
-    return tuple(f"eval/{name}" for name in METRICS)
+    """Every metric that some evaluation writes, and what can be measured."""
+    return (*(f"eval/{name}" for name in METRICS), *(metric for name in MEASURES for metric in metrics_of(name)))
+
+
+def _found(metric: str) -> Metric | None:
+    if measure := MEASURES.get(name_of(metric)):
+        return Metric(measure.more_is_better, measure.unit)
+    return METRICS.get(base_name(metric))
 
 
 def more_is_better(metric: str) -> bool:
     """Whether the larger value of a metric is the better one: of accuracies, where of losses it is the smaller one."""
-    found = METRICS.get(base_name(metric))
+    found = _found(metric)
     return found is not None and found.more_is_better
 
 
@@ -62,7 +71,7 @@ def per_token(metric: str) -> bool:
 
 def unit(metric: str) -> str:
     """Unit of a metric, with a leading space, or an empty string where it has none or none is known."""
-    found = METRICS.get(base_name(metric))
+    found = _found(metric)
     return f" {found.unit}" if found is not None and found.unit else ""
 
 

@@ -10,6 +10,7 @@ from zoo.lab.factors import effects
 from zoo.lab.fairness import doubts
 from zoo.lab.formatting import count
 from zoo.lab.heatmaps import FILE as DYNAMICS_FILE
+from zoo.lab.measures import MEASURES
 from zoo.lab.metrics import more_is_better
 from zoo.lab.rates import load_rates
 from zoo.lab.results import Sweep
@@ -84,7 +85,13 @@ def overview(sweep: Sweep, verdict: Verdict, folder: Path | None) -> str:
     return "".join([
         _verdict(sweep, verdict),
         f'<section class="warnings"><h2>To keep in mind</h2><ul>{warnings}</ul></section>' if warnings else "",
-        drawn, section("Arms", tables.arms_table(sweep)), _contrasts(sweep, verdict)])
+        drawn, section("Arms", tables.arms_table(sweep)), _measured(sweep), _contrasts(sweep, verdict)])
+
+
+def _measured(sweep: Sweep) -> str:
+    measured = tables.measured_table(sweep)
+    notes = [f"{name.replace('_', ' ')}: {MEASURES[name].text}." for name in sweep.measures]
+    return section("Measured", measured, _note(escape(" ".join([*notes, "@initial: of the initial values."])))) if measured else ""
 
 
 def learning_curves(sweep: Sweep, verdict: Verdict, folder: Path | None) -> str:

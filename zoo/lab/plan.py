@@ -12,7 +12,7 @@ from zoo import config
 from zoo.config.fields import TASKS
 from zoo.errors import ConfigError
 from zoo.lab import tuning
-from zoo.lab.experiment import Experiment, arm_name, side_of
+from zoo.lab.experiment import Experiment, arm_name, measured, side_of
 from zoo.lab.match import adjusted
 from zoo.lab.refused import absent_metrics, idle, twins
 from zoo.lab.stages import misfits, named, placed, unknown, vocabulary_of
@@ -120,6 +120,7 @@ class Plan:
             "seeds": list(experiment.seeds),
             "allow": list(experiment.allow),
             "match": experiment.match and {"what": experiment.match.what, "field": experiment.match.field},
+            **({"measures": names} if (names := measured(experiment)) else {}),
             **({"tuning": _tuning(experiment)} if experiment.tune else {}),
             **({"looks": {str(seeds): level for seeds, level in experiment.looks.items()}} if experiment.looks else {}),
             "contrasts": [

@@ -1,7 +1,7 @@
 """Runs of a sweep that differ only in numbers and seeds train as one program, in one process: a population (`zoo.training.crew`)."""
 
 import sys
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -9,6 +9,7 @@ from typing import Any
 from zoo import config
 from zoo.files import read_json
 from zoo.lab.plan import Run
+from zoo.lab.stated import arithmetic
 
 AUTO = "auto"
 
@@ -47,14 +48,6 @@ def populations(runs: Iterable[Run], together: Together) -> Iterator[list[Run]]:
         members = together.companions(left[0], left[1:])
         yield members
         left = [run for run in left if not any(run is member for member in members)]
-
-
-def arithmetic(meta: Mapping[str, Any]) -> str:
-    """What computed the steps of a run, by its meta.json, as far as it changes how they are rounded: "exact" for a run alone, and for map
-    on a CPU, which equals it bit for bit; else the executor."""
-    executor, device = meta.get("executor", "alone"), meta.get("device")
-    exact = executor == "alone" or (executor == "map" and isinstance(device, Mapping) and device.get("platform") == "cpu")
-    return "exact" if exact else str(executor)
 
 
 def mixed_executors(folder: Path, runs: Iterable[Run], together: Together | None) -> list[str]:

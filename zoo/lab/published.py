@@ -21,7 +21,9 @@ from typing import Any
 
 from zoo.errors import ConfigError
 from zoo.files import write_atomic, write_json
+from zoo.lab.curves import final_values
 from zoo.lab.figures import write_figures
+from zoo.lab.measures import PREFIX, metrics_of
 from zoo.lab.rates import load_rates
 from zoo.lab.results import Run, Sweep
 from zoo.lab.stated import NAME
@@ -88,8 +90,8 @@ def _csv(rows: Iterable[dict[str, Any]]) -> str:
 
 
 def _end(run: Run) -> dict[str, float]:
-    """Every evaluated metric at the end of a run."""
-    names = sorted({name for row in run.rows for name in row if name.startswith("eval/")})
+    """Everything evaluated or measured at the end of a run."""
+    names = sorted({name for row in run.rows for name in row if name.startswith(("eval/", PREFIX))})
     return {name: value for name in names if (value := run.final(name)) is not None}
 
 
@@ -109,6 +111,12 @@ def _contrasts(sweep: Sweep) -> Iterable[dict[str, Any]]:
                "outcome": outcome.outcome}
 
 
+def _measured(sweep: Sweep, arm: str) -> dict[str, Any]:
+    """{metric: mean and standard deviation over the seeds} of what was measured on an arm's trained runs."""
+    found = {metric: spread(final_values(sweep, arm, metric).values()) for name in sweep.measures for metric in metrics_of(name)}
+    return {metric: {"mean": value.mean, "sd": _number(value.sd)} for metric, value in found.items() if value is not None}
+
+
 def _result(sweep: Sweep) -> dict[str, Any]:
     verdict = judge(sweep)
     first = next((run for run in sweep.runs if run.meta), None)
@@ -119,7 +127,8 @@ def _result(sweep: Sweep) -> dict[str, Any]:
         found = spread([value for value in values if value is not None and math.isfinite(value)])
         arms.append({"name": arm.label, "overrides": {path: _placeless(value) for path, value in arm.overrides.items()},
                      "parameters": arm.parameters.get("total"),
-                     "mean": found and found.mean, "sd": found and _number(found.sd), "seeds": found.n if found else 0})
+                     "mean": found and found.mean, "sd": found and _number(found.sd), "seeds": found.n if found else 0,
+                     **({"measured": _measured(sweep, arm.name)} if sweep.measures else {})})
     return {
         "name": sweep.name, "question": sweep.question, "claim": sweep.claim, "size": sweep.size, "metric": sweep.metric,
         "unit": sweep.unit(sweep.metric), "seeds": sweep.seeds, "verdict": verdict.overall, "paragraph": verdict.paragraph,

@@ -9,6 +9,7 @@ from zoo import config
 from zoo.config.lengths import side_lengths
 from zoo.errors import did_you_mean
 from zoo.lab.experiment import Experiment, side_of
+from zoo.lab.measures import PREFIX, name_of, problem
 from zoo.lab.metrics import base_name, written_by
 from zoo.lab.stages import named
 
@@ -49,11 +50,15 @@ def absent_metrics(experiment: Experiment, arms: list[Arm]) -> list[str]:
         for side in (contrast.a, contrast.b):
             named = side_of(experiment, side)
             asked.append((f'contrast "{contrast.name}"', by_name[named["arm"]], named["metric"]))
+    asked += [(f'arm "{arm.name}"', arm, PREFIX + name) for arm in arms for name in experiment.measures]
     lines = []
     for where, arm, metric in asked:
         flat = config.flatten(arm.config)
         lengths = flat["training.eval_lengths"]
         names = written_by(flat)
+        if name_of(metric):
+            lines += [f"{where}: no metric {metric}: {why}"] if (why := problem(metric, flat)) else []
+            continue
         available = [*names, *(f"{name}@{length}" for name in names for length in lengths)]
         if metric.partition("@")[0] not in names and base_name(metric).startswith("next_") and "eval/perplexity" in names:
             lines.append(f"{where}: no metric {metric} without objective.next_sentence=true")

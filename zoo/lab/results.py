@@ -14,6 +14,7 @@ import numpy as np
 from zoo.errors import ConfigError
 from zoo.files import read_json
 from zoo.lab.design import Design
+from zoo.lab.measures import of_sweep, read_measured
 from zoo.lab.metrics import more_is_better, unit
 from zoo.lab.stated import Arm, Contrast, as_dict, as_text, as_words, parse_arms, parse_contrast, parse_looks, recognised
 from zoo.lab.statistics import ALPHA
@@ -57,10 +58,7 @@ class Run:
     @property
     def step(self) -> int:
         """Updates applied so far."""
-        step = self.status.get("step")
-        if isinstance(step, int):
-            return step
-        return int(self.rows[-1]["step"]) if self.rows else 0
+        return run_step(self.status, self.rows)
 
     @property
     def seconds(self) -> float | None:
@@ -108,6 +106,7 @@ class Sweep:
     looks: dict[int, float] = field(default_factory=dict)
     tuning: dict[str, Any] = field(default_factory=dict)
     command: list[str] = field(default_factory=list)
+    measures: list[str] = field(default_factory=list)
 
     @property
     def alpha(self) -> float:
@@ -132,6 +131,22 @@ class Sweep:
         """Every metric that any run has written, sorted."""
         keys = {key for run in self.runs for row in run.rows for key in row}
         return sorted(keys - {"step", "tokens", "seconds"})
+
+
+def run_step(status: dict[str, Any], rows: list[dict[str, float]]) -> int:
+    """Updates that a run has applied, by its status or else its last line."""
+    step = status.get("step")
+    return step if isinstance(step, int) else int(rows[-1]["step"]) if rows else 0
+
+
+def _with_measured(rows: list[dict[str, float]], step: int, measured: dict[str, float | None]) -> list[dict[str, float]]:
+    """The rows, with what was measured of the trained run in that of its last step."""
+    values = {metric: math.nan if value is None else float(value) for metric, value in measured.items()}
+    last = rows[-1] if rows else {}
+    same = last.get("step") == step
+    clock = {name: last[name] for name in ("tokens", "seconds") if name in last}
+    # Rows are shared by all that have read the file.
+    return [*rows[:-1], last | values] if same else [*rows, {"step": float(step)} | clock | values]
 
 
 def flatten(config: dict[str, Any], prefix: str = "") -> dict[str, Any]:
@@ -227,6 +242,8 @@ def _read_run(folder: Path, problems: list[str]) -> Run:
     config = _read_object(folder / "config.json", problems)
     meta = _read_object(folder / "meta.json", problems)
     rows, unreadable = _read_metrics(folder / "metrics.jsonl")
+    if measured := read_measured(folder, status):
+        rows = _with_measured(rows, run_step(status, rows), measured)
     seed = config.get("seed") if type(config.get("seed")) is int else 0
     return Run(folder, "", seed, config, meta, status, rows, unreadable)
 
@@ -322,7 +339,7 @@ def load_sweep(folder: str | Path) -> Sweep:
         question=as_text(experiment.get("question")), size=as_text(experiment.get("size")),
         claim=as_dict(experiment.get("claim")) or None,
         warnings=[str(warning) for warning in warnings] if isinstance(warnings, list) else [], prepared=prepared, looks=looks,
-        tuning=as_dict(experiment.get("tuning")), command=as_words(experiment.get("command")),
+        tuning=as_dict(experiment.get("tuning")), command=as_words(experiment.get("command")), measures=of_sweep(folder)[0],
     )
 
 

@@ -104,12 +104,14 @@ def _section(name: str, result: dict[str, Any]) -> list[str]:
     lines += [f"> {result['paragraph']}", ""]
     lines += [f"Expected beforehand: {'; '.join(result['expected'])}.", ""] if result["expected"] else []
     tuned = (result.get("tuning") or {}).get("field")
-    header = ["arm", "parameters", *([tuned] if tuned else []), f"{result['metric']}{result['unit'].replace(' ', ', ', 1)}"]
+    measured = list(dict.fromkeys(metric for arm in result["arms"] for metric in arm.get("measured", {})))
+    header = ["arm", "parameters", *([tuned] if tuned else []), f"{result['metric']}{result['unit'].replace(' ', ', ', 1)}", *measured]
     lines += [f"| {' | '.join(header)} |", f"|{' --- |' * len(header)}"]
     for arm in result["arms"]:
         parameters = f"{arm['parameters']:,}" if isinstance(arm["parameters"], int) else ""
-        value = plus_minus(arm["mean"], arm["sd"] if arm["sd"] is not None else math.nan) if arm["mean"] is not None else "not finite"
-        lines.append(f"| {_cell(arm['name'])} | {parameters} | " + (f"{arm['overrides'].get(tuned):g} | " if tuned else "") + f"{value} |")
+        values = [_spread(arm if arm["mean"] is not None else None), *(_spread(arm.get("measured", {}).get(metric)) for metric in measured)]
+        rate = [f"{arm['overrides'].get(tuned):g}"] if tuned else []
+        lines.append(f"| {' | '.join([_cell(arm['name']), parameters, *rate, *values])} |")
     lines.append("")
     lines += [f"![{picture.removesuffix('.png').replace('_', ' ')} of {name}]({name}/{picture})" for picture in result["pictures"]]
     lines.append("")
@@ -129,6 +131,11 @@ def _made(result: dict[str, Any]) -> Iterable[str]:
 
 def _code(text: str) -> str:
     return f"`` {text} ``" if "`" in text else f"`{text}`"
+
+
+def _spread(found: dict[str, Any] | None) -> str:
+    """Mean and standard deviation."""
+    return "not finite" if found is None else plus_minus(found["mean"], found["sd"] if found["sd"] is not None else math.nan)
 
 
 def _device(device: Any) -> str:

@@ -126,3 +126,11 @@ def parse_looks(value: Any, where: str, problems: list[str]) -> dict[int, float]
         problems.append(f"{where}: looks need to be levels between 0 and 1 by number of seeds")
         return {}
     return {int(seeds): level for seeds, level in entries}
+
+
+def arithmetic(meta: Mapping[str, Any]) -> str:
+    """What computed the steps of a run, by its meta.json, as far as it changes how they are rounded: "exact" for a run alone, and for map
+    on a CPU, which equals it bit for bit; else the executor."""
+    executor, device = meta.get("executor", "alone"), meta.get("device")
+    exact = executor == "alone" or (executor == "map" and isinstance(device, Mapping) and device.get("platform") == "cpu")
+    return "exact" if exact else str(executor)

@@ -15,7 +15,8 @@ import numpy as np
 from zoo.lab.curves import against_baseline, by_length, final_values
 from zoo.lab.factors import Effect
 from zoo.lab.formatting import confidence, count, interval, measured, number, plus_minus
-from zoo.lab.metrics import more_is_better
+from zoo.lab.measures import PREFIX, metrics_of
+from zoo.lab.metrics import more_is_better, unit
 from zoo.lab.results import STATES, Run, Sweep, differing, flatten
 from zoo.lab.statistics import PairedDifference, holm, spread
 from zoo.lab.verdict import Verdict, rule_text
@@ -111,6 +112,19 @@ def lengths_table(sweep: Sweep) -> str:
     header = ["arm", *(f"{length:,}" + (" (trained)" if length == found.trained else "") for length in found.lengths)]
     caption = f"Final {found.metric}{sweep.unit(found.metric).replace(' ', ', ', 1)}, by evaluation length (mean ± sd over seeds)"
     return table(caption, header, rows, range(1, len(header)))
+
+
+def measured_table(sweep: Sweep) -> str:
+    """What was measured of the trained runs, by arm; empty where nothing was."""
+    metrics = [metric for name in sweep.measures for metric in metrics_of(name) if metric in sweep.metrics()]
+    if not metrics:
+        return ""
+    rows = []
+    for arm in sweep.arms:
+        found = [spread(final_values(sweep, arm.name, metric).values()) for metric in metrics]
+        rows.append([arm_cell(arm.label), *(numeric("–" if value is None else plus_minus(value.mean, value.sd)) for value in found)])
+    header = ["arm", *(metric.removeprefix(PREFIX).replace("_", " ") + unit(metric).replace(" ", ", ", 1) for metric in metrics)]
+    return table("Measured on the trained runs (mean ± sd over seeds)", header, rows, range(1, len(header)))
 
 
 def _states(runs: list[Run]) -> str:

@@ -87,7 +87,7 @@ def search(experiment: Experiment) -> Experiment:
     grid = {str(value): {tune.field: value} for value in sorted(tune.values)}
     return replace(experiment, name=TUNING, question=f"Which {tune.field} suits each arm of {experiment.name} best?",
                    factors={**experiment.factors, factor_name(experiment): grid}, seeds=tune.seeds, claim=None, contrasts=(), looks={},
-                   tune=None)
+                   tune=None, measures=())
 
 
 def choices(experiment: Experiment, sweep: Sweep) -> dict[str, Choice]:

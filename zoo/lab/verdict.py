@@ -25,7 +25,7 @@ from zoo.errors import did_you_mean
 from zoo.lab.formatting import confidence, count, interval, listed, measured, number
 from zoo.lab.metrics import base_name, more_is_better, unit
 from zoo.lab.results import Run, Sweep
-from zoo.lab.stated import Contrast, Side
+from zoo.lab.stated import Contrast, Side, arithmetic
 from zoo.lab.statistics import PairedDifference, holm, paired_difference
 
 MINIMUM_PAIRS = 2
@@ -177,6 +177,8 @@ def judge_contrast(sweep: Sweep, contrast: Contrast) -> Outcome:
         notes.append(unknown)
     elif missing:
         notes.append(f"not finished: {listed(missing)}")
+    elif len(kinds := {arithmetic(run.meta) for side in (contrast.a, contrast.b) for run in sweep.runs_of(side.arm) if run.meta}) > 1:
+        notes.append(f"its runs were computed in ways that round differently ({', '.join(sorted(kinds))}), and are not compared")
     elif len(pairs) < MINIMUM_PAIRS:
         notes.append(f"{count(len(pairs), 'paired seed')}; at least {MINIMUM_PAIRS} are needed")
     elif both:

@@ -11,12 +11,14 @@ from zoo import data
 from zoo.config import ResolvedConfig
 from zoo.data.published import SOURCE_FILE, read_published
 from zoo.errors import ConfigError
-from zoo.models.functional import Params, Stats
+from zoo.models.functional import Params, Stats, initialise, initialise_statistics
 from zoo.objectives import Objective, make_objective
 from zoo.training.attempt import use_compilation_cache
 from zoo.training.mesh import make_mesh, rows_per_device_group
 from zoo.training.start import read_weights
 from zoo.training.step import Program, make_program
+
+TRAINED, INITIAL = "trained", "at initial values"
 
 
 @dataclass(frozen=True)
@@ -79,3 +81,9 @@ def load_trained(folder: Path, step: str = "latest") -> TrainedRun:
     source = read_published(folder / SOURCE_FILE) if (folder / SOURCE_FILE).is_file() else None
     rows = rows_per_device_group(mesh)
     return TrainedRun(config, number, weights["params"], weights["stats"], objective, program, tokenizer, rows, source)
+
+
+def values_of(run: TrainedRun) -> dict[str, tuple[Params, Stats]]:
+    """{TRAINED: (params, stats), INITIAL: those that the run's seed gives to a fresh model}."""
+    model, seed = run.objective.model, run.config.seed
+    return {TRAINED: (run.params, run.stats), INITIAL: (initialise(model, seed), initialise_statistics(model, seed))}

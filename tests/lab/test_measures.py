@@ -1,0 +1,237 @@
+"""What is measured on trained runs: the numbers against plain ones, what a run has to have, and when it is measured again."""
+
+import dataclasses
+import itertools
+import json
+import math
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from tests.small_runs import small
+from tests.untrained import untrained
+from zoo import config, data
+from zoo.analysis.inside import look_inside
+from zoo.analysis.measured import FUNCTIONS, Subject, measure, pairwise_divergence
+from zoo.cli.main import main
+from zoo.errors import ConfigError
+from zoo.files import read_json, write_json
+from zoo.lab import measures, plan, tuning
+from zoo.lab.experiment import Outcome, measured
+from zoo.lab.measures import MEASURES, complete, due, read_measured
+from zoo.lab.metrics import is_known, more_is_better, unit
+from zoo.lab.plan import expand
+from zoo.lab.published import publish
+from zoo.lab.results import load_run, load_sweep
+from zoo.lab.tables import measured_table
+from zoo.lab.verdict import judge
+from zoo.training.restore import load_trained
+
+fake = config.import_file(Path(__file__).with_name("fake_run.py"), "helper")
+GROWTH, START = "measured/residual_growth", "measured/residual_growth@initial"
+
+
+def recorded(folder, *lines):
+    (folder / "dynamics.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    return Subject(folder)
+
+
+def test_every_measure_has_a_function_a_direction_and_a_unit():
+    assert set(FUNCTIONS) == set(MEASURES)
+    assert is_known(GROWTH)
+    assert is_known(START)
+    assert not is_known("measured/loss")
+    assert not is_known("eval/residual_growth")
+    assert not is_known("measured/spikes@initial")
+    assert {name for name in MEASURES if more_is_better(f"measured/{name}")} == {"gradient_kept", "head_divergence"}
+    assert (unit("measured/spikes"), unit("measured/head_divergence@initial"), unit(GROWTH)) == (" spikes", " nats", "")
+
+
+def test_what_is_read_of_the_dynamics(tmp_path):
+    first = {"step": 1, "residual_rms": {"embedding": 0.1, "layer 0": 2.0, "layer 1": 3.0},
+             "gradient_norm": {"embedding": 9.0, "layer 0 attention": 3.0, "layer 0 feed-forward": 4.0, "layer 0 norms": 7.0,
+                               "layer 1 attention": 6.0, "layer 1 feed-forward": 8.0, "head": 1.0}}
+    last = {"step": 9, "residual_rms": {"embedding": 0.1, "layer 0": 2.0, "layer 1": 8.0},
+            "gradient_norm": first["gradient_norm"] | {"layer 0 attention": None}}
+    jump = {"step": 10, "spikes": {"loss": 7.5}}
+    subject = recorded(tmp_path, first, last, jump, jump | {"step": 12})
+    assert FUNCTIONS["residual_growth"](subject) == {"": 4.0, "@initial": 1.5}
+    kept = FUNCTIONS["gradient_kept"](subject)
+    assert kept["@initial"] == pytest.approx(0.5)
+    assert math.isnan(kept[""])
+    assert FUNCTIONS["spikes"](subject) == {"": 2.0}
+    # Of a run that was not watched from its start nothing is known of the start.
+    assert FUNCTIONS["residual_growth"](recorded(tmp_path, last)) == {"": 4.0}
+    with pytest.raises(ConfigError, match="has no residual_rms"):
+        FUNCTIONS["residual_growth"](recorded(tmp_path, jump))
+
+
+def test_divergence_of_heads():
+    maps = np.random.default_rng(0).dirichlet(np.ones(5), (2, 3, 4))
+    maps[:, :, 0] = np.eye(5)[0]
+    filled = np.ones((2, 4), bool)
+    filled[1, 3] = False
+
+    def kl(p, q):
+        return (p * np.log(p / q)).sum()
+
+    found = []
+    for one, other in itertools.combinations(range(3), 2):
+        for row, query in itertools.product(range(2), range(1, 4)):
+            if filled[row, query]:
+                p, q = maps[row, one, query], maps[row, other, query]
+                found.append((kl(p, (p + q) / 2) + kl(q, (p + q) / 2)) / 2)
+    assert pairwise_divergence(maps, filled) == pytest.approx(np.mean(found))
+    apart = np.eye(4)[None, [0, 1], None].repeat(2, 2)
+    assert pairwise_divergence(apart, np.ones((1, 2), bool)) == pytest.approx(math.log(2))
+    assert math.isnan(pairwise_divergence(maps[:, :1], filled))
+
+
+@pytest.fixture(scope="module")
+def learned(tmp_path_factory):
+    return untrained(tmp_path_factory.mktemp("learned") / "run", small(model__position__kind="learned", data__sequence_length=16))
+
+
+def test_what_is_read_of_a_checkpoint(learned):
+    found = measure(learned, ["near_and_far", "head_divergence"])
+    table = np.asarray(load_trained(learned).params["position"]["table"], np.float64)[:16]
+
+    def cosine(i, j):
+        return table[i] @ table[j] / np.linalg.norm(table[i]) / np.linalg.norm(table[j])
+
+    near = np.mean([np.mean([cosine(i, i + d) for i in range(16 - d)]) for d in range(1, 5)])
+    far = np.mean([cosine(i, j) for i in range(16) for j in range(i + 8, 16)])
+    assert found["measured/near_and_far"] == pytest.approx(near - far)
+    assert found["measured/near_and_far@initial"] != pytest.approx(near - far)
+    assert 0 < found["measured/head_divergence@initial"] < found["measured/head_divergence"] < math.log(2)
+    again = load_run(learned)
+    assert {metric: again.final(metric) for metric in found} == found
+
+
+def test_it_is_read_of_the_run_that_it_was_computed_from_alone(learned, monkeypatch):
+    measure(learned, ["near_and_far"])
+    status = read_json(learned / "status.json")
+    assert due(learned, ["near_and_far"]) == []
+    for change in ({"step": 3}, {"parameters_sha256": "other"}, {"state": "running"}):
+        assert read_measured(learned, status | change) == {}
+    monkeypatch.setitem(MEASURES, "near_and_far", MEASURES["near_and_far"]._replace(text="something else"))
+    assert due(learned, ["near_and_far"]) == ["near_and_far"]
+    monkeypatch.undo()
+    write_json(learned / "status.json", status | {"step": 3})
+    assert due(learned, ["near_and_far"]) == ["near_and_far"]
+    assert load_run(learned).final("measured/near_and_far") is None
+    write_json(learned / "status.json", status | {"state": "preempted"})
+    assert due(learned, ["near_and_far"]) == []
+    with pytest.raises(ConfigError, match="preempted, and what is measured is a run that is done"):
+        measure(learned, ["near_and_far"])
+    write_json(learned / "status.json", status)
+
+
+def test_rows_of_the_metrics_file_stay_as_they_are(writer):
+    folder = writer.run("one", final=2.5)
+    # What a run wrote under the name of a measure, and values that are no numbers, are none.
+    entry = {"from": measures.basis(folder, read_json(folder / "status.json"), "near_and_far")}
+    write_json(folder / "measured.json", {"near_and_far": entry | {"values": {"measured/near_and_far": None, "eval/loss": 0.0,
+                                                                             "measured/near_and_far@initial": "x"}}})
+    first, second = load_run(folder), load_run(folder)
+    assert math.isnan(first.final("measured/near_and_far"))
+    assert first.final("measured/near_and_far@initial") is None
+    assert second.final("eval/loss") == 2.5
+    (folder / "measured.json").write_text("{")
+    assert load_run(folder).final("measured/near_and_far") is None
+
+
+@pytest.fixture
+def cheap(monkeypatch):
+    monkeypatch.setattr(plan, "_cost", fake.cost)
+
+
+def stating(metric=GROWTH, other=None, changes=None, **more):
+    made = fake.experiment(**more)
+    contrast = dataclasses.replace(made.contrasts[0], a=Outcome(made.contrasts[0].a.levels, metric),
+                                   b=Outcome(made.contrasts[0].b.levels, other or metric))
+    base = config.override(made.base, {"training.dynamics_every": 10} | (changes or {}))
+    return dataclasses.replace(made, contrasts=(contrast,), base=base)
+
+
+@pytest.mark.usefixtures("cheap")
+def test_a_plan_records_what_is_measured_and_tunes_without_it():
+    made = stating(other=START, measures=("spikes",))
+    assert expand(made).record()["measures"] == ["residual_growth", "spikes"]
+    assert "measures" not in expand(fake.experiment()).record()
+    tuned = dataclasses.replace(made, tune=tuning.Tune("optimizer.learning_rate", (0.1, 0.2)))
+    assert measured(tuning.search(tuned)) == []
+
+
+@pytest.mark.usefixtures("cheap")
+@pytest.mark.parametrize(("metric", "changes", "reason"), [
+    (GROWTH, {"training.dynamics_every": 0}, "it is read of dynamics.jsonl; set training.dynamics_every"),
+    (GROWTH, {"training.dynamics_every": 15}, "training.dynamics_every=15 does not divide training.steps=40"),
+    ("measured/near_and_far", {"model.position.kind": "rope"}, "it needs model.position.kind=learned"),
+    (GROWTH, {"model.architecture": "encoder_decoder", "objective.kind": "prefix"}, "it is that of one stack of layers"),
+])
+def test_what_a_run_will_not_have_is_refused_before_it_is_trained(metric, changes, reason):
+    with pytest.raises(ConfigError, match=reason):
+        expand(stating(metric, changes=changes))
+
+
+@pytest.mark.parametrize(("metric", "other", "message"), [
+    ("measured/spikez", None, r'unknown metric .measured/spikez. \(did you mean "measured/spikes"\?\)'),
+    (GROWTH, "eval/loss", "measured/residual_growth and eval/loss are two things"),
+])
+def test_names_that_there_are_not(metric, other, message):
+    with pytest.raises(ConfigError, match=message):
+        stating(metric, other)
+
+
+def test_a_sweep_is_measured_once_and_judged_by_it(tmp_path, capsys):
+    """Two runs, the second of which is then trained again."""
+    names = ("norm=pre", "norm=post")
+    for name in names:
+        folder = untrained(tmp_path / name, small(model__norm__placement=name[5:]))
+        growth = 3.0 if name == names[0] else 1.0
+        recorded(folder, *({"step": step, "residual_rms": {"layer 0": 2.0, "layer 1": 2.0 * growth + step}} for step in (1, 2)))
+    sides = {key: {"arm": name, "metric": GROWTH} for key, name in zip("ab", names[::-1], strict=True)}
+    write_json(tmp_path / "experiment.json", {
+        "name": "norms", "question": "?", "size": "", "claim": None, "metric": "eval/loss", "seeds": [0], "warnings": [],
+        "factors": {"norm": ["pre", "post"]}, "measures": ["residual_growth", "head_divergence"],
+        "arms": [{"name": name, "factors": {"norm": name[5:]}, "overrides": {}, "parameters": {}, "flops_per_token": 1} for name in names],
+        "runs": [{"folder": name, "arm": name, "seed": 0, "identity": name} for name in names],
+        "contrasts": [{"name": "less", **sides, "rule": "superiority", "margin": 0, "expected": ""}]})
+    said = []
+    complete(tmp_path, said.append)
+    assert said == ["measuring residual_growth, head_divergence of 2 runs ..."]
+    sweep = load_sweep(tmp_path)
+    pre, post = (sweep.run(name, 0) for name in names)
+    assert (pre.final(START), pre.final(GROWTH), post.final(START), post.final(GROWTH)) == (3.5, 4.0, 1.5, 2.0)
+    assert judge(sweep).outcomes[0].difference.mean == -2.0
+    # Against the model itself, on the same rows.
+    trained = load_trained(pre.folder)
+    batch = next(data.load(trained.config).evaluation_batches(limit_batches=1))
+    rows = np.asarray(trained.objective.inputs(batch))[:8]
+    maps = look_inside(trained.config, trained.objective.model, trained.params, trained.stats, rows)[""].probabilities["attention"]
+    assert pre.final("measured/head_divergence") == pytest.approx(np.mean([pairwise_divergence(one, rows >= 0) for one in maps]), rel=1e-5)
+    # In the report, in the tables that stay, and not a second time.
+    assert "residual growth@initial" in measured_table(sweep)
+    kept = publish(sweep, tmp_path / "results")
+    assert read_json(kept / "result.json")["arms"][0]["measured"][GROWTH]["mean"] == 4.0
+    assert ",4,3.5" in (kept / "runs.csv").read_text()
+    complete(tmp_path, said.append)
+    assert len(said) == 1
+    status = read_json(post.folder / "status.json")
+    write_json(post.folder / "status.json", status | {"parameters_sha256": "of another training"})
+    assert main(["report", str(tmp_path)]) == 0
+    assert "measuring residual_growth, head_divergence of 1 runs" in capsys.readouterr().err
+    assert load_sweep(tmp_path).run(names[1], 0).final(GROWTH) is not None
+
+
+def test_what_cannot_be_measured_is_told_and_stops_nothing(tmp_path, learned):
+    done = subprocess.run([sys.executable, "-m", "zoo.analysis.measured", str(learned), "--measures", "residual_growth,near_and_far"],
+                          capture_output=True, text=True)
+    assert done.returncode == 1
+    assert "no residual_growth" in done.stderr
+    assert "has no dynamics.jsonl" in done.stderr
+    assert "measured/near_and_far@initial" in done.stdout
