@@ -64,7 +64,8 @@ def status(tmp_path, folder):
 
 
 def read_process(tmp_path):
-    """The process of the one run under way, as the lock file tells it."""
+    """The process of the one run under way, as the lock file tells it, which may be a moment after the run has begun."""
+    until(lambda: json.loads((tmp_path / ".lock").read_text() or '{"runs": []}')["runs"])
     return json.loads((tmp_path / ".lock").read_text())["runs"][0]
 
 
