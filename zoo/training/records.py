@@ -160,6 +160,13 @@ def describe_executor(executor: str) -> str:
     return {"alone": "alone", "map": "in a population, by map", "vmap": "in a population, by vmap"}.get(executor, executor)
 
 
+def command(workdir: Path, executor: str) -> str:
+    """What trains the run again, with the same rounding."""
+    if executor == "vmap":
+        return f"python -m zoo.cli.population --executor=vmap FOLDER, in which config.json is {workdir / 'config.json'}"
+    return f"python train.py --config={workdir / 'config.json'} --workdir=WORKDIR"
+
+
 def write_records(
     workdir: Path, config: ResolvedConfig, dataset: data.Dataset, counted: cost.Cost, step: int, executor: str,
     runs: dict[str, dict[str, Any]],
@@ -187,7 +194,7 @@ def write_records(
         "data": dataset.summary(),
         "parameters": counted.parameters,
         "flops_per_token": counted.flops_per_token,
-        "command": f"python train.py --config={workdir / 'config.json'} --workdir=WORKDIR",
+        "command": command(workdir, executor),
         "arguments": sys.argv[1:],
         **runs,
     })
