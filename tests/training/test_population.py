@@ -157,10 +157,9 @@ def test_a_member_goes_on_in_other_company(alone, tmp_path, monkeypatch):
 @pytest.mark.parametrize(("objective", "changes"), [
     ("masked", {"seed": 3, "objective__mask_fraction": 0.5, "objective__random_fraction": 0.3}),
     ("translation", {"optimizer__learning_rate": 1e-3, "model__dropout": 0.2}),
-    ("bidirectional", {"seed": 3, "model__dropout": 0.3}),
 ])  # fmt: skip
-def test_every_kind_of_batch_and_what_is_recorded_of_it(tmp_path, objective, changes):
-    common = {"training__dynamics_every": 4, "model__dropout": 0.1} | OBJECTIVES[objective]
+def test_other_batches_and_what_is_recorded_of_them(tmp_path, objective, changes):
+    common = {"model__dropout": 0.1, "training__dynamics_every": 4 if objective == "masked" else 0} | OBJECTIVES[objective]
     members = [common, common | changes]
     keys = {configs.program_key(configs.flatten(configs.resolve(small(**one)))) for one in members}
     assert len(keys) == 1
@@ -169,9 +168,10 @@ def test_every_kind_of_batch_and_what_is_recorded_of_it(tmp_path, objective, cha
         run(small(**one), tmp_path / f"alone{index}", quiet)
         assert curves(tmp_path / str(index)) == curves(tmp_path / f"alone{index}")
         assert sha256(tmp_path / str(index)) == sha256(tmp_path / f"alone{index}")
-        found, expected = ((tmp_path / name / "dynamics.jsonl").read_text() for name in (str(index), f"alone{index}"))
-        assert found == expected
-        assert found.count("\n") >= 4
+        if common["training__dynamics_every"]:
+            found, expected = ((tmp_path / name / "dynamics.jsonl").read_text() for name in (str(index), f"alone{index}"))
+            assert found == expected
+            assert found.count("\n") >= 4
     assert sha256(tmp_path / "0") != sha256(tmp_path / "1")
 
 
