@@ -220,6 +220,12 @@ LAYERS = {
     "multi-query, xla": {"model.attention.scale": 0.7, "model.attention.head_dim": 10, "model.attention.num_kv_heads": 1,
                          "model.attention.kernel": "xla"},
     "rows": {"model.attention.window": 2, "model.attention.num_kv_heads": 2, "model.attention.kernel": "rows"},
+    "shared queries": {"model.attention.num_query_heads": 2, "model.attention.num_kv_heads": 1, "model.attention.qk_norm": "head"},
+    "one query, full norms": FULL | {"model.attention.num_query_heads": 1},
+    "dilated windows": {"model.attention.window": 2, "model.attention.dilations": (1, 3), "model.attention.sinks": True},
+    "encoder, dilated windows, global tokens": ENCODER | {
+        "model.attention.window": 3, "model.attention.dilations": (1, 1, 2, 2), "model.attention.global_tokens": 1,
+        "model.attention.num_query_heads": 2, "model.attention.global_projections": True},
     "head norms": {"model.attention.qk_norm": "head", "model.attention.num_kv_heads": 2, "model.norm.epsilon": 1e-2},
     "full norms, unit offset": FULL | {"model.attention.num_kv_heads": 2},
     "cap and sinks": {"model.attention.softcap": 1.5, "model.attention.sinks": True},
@@ -331,7 +337,7 @@ def test_the_capability_table_and_the_kernels_are_the_same():
     assert set(ATTENTION_KERNELS) == set(KERNELS)
 
 
-FEATURES = ("score", "documents", "prefix", "dropout", "softcap", "sinks", "value", "padding")
+FEATURES = ("score", "documents", "prefix", "dropout", "softcap", "sinks", "value", "padding", "dilations")
 
 
 @pytest.mark.parametrize(("changes", "kernel"), [
@@ -344,6 +350,7 @@ FEATURES = ("score", "documents", "prefix", "dropout", "softcap", "sinks", "valu
     ({"sinks": True}, "einsum"),
     ({"value": True}, "einsum"),
     ({"padding": True}, "einsum"),
+    ({"dilations": True}, "einsum"),
     ({"dropout": True}, "einsum"),
     ({"head_dim": 256}, "einsum"),
     ({"head_dim": 20}, "einsum"),
