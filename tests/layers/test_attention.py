@@ -272,6 +272,23 @@ def test_a_layer_is_the_equation(name, scheme):
         close(actual[filled], expected[filled], 2e-5)
 
 
+@pytest.mark.parametrize("queries", [2, 1])
+def test_heads_with_one_query_are_heads_whose_query_matrices_are_equal(queries):
+    """Plain attention, with each matrix of the queries as often as heads share it."""
+    fields = {"model.position.kind": "rope", "model.attention.num_kv_heads": 2, "model.attention.qk_norm": "head"}
+    sharing, plain = (Attention(tiny(fields | more).model) for more in ({"model.attention.num_query_heads": queries}, {}))
+    values = random_values(sharing, 6)
+    width = values["query"]["kernel"].shape[1] // queries
+
+    def repeated(x):
+        return jnp.repeat(x.reshape(-1, queries, width), H // queries, axis=1).reshape(*x.shape[:-1], H * width)
+
+    x = normal(B, T, 16)
+    one, other = call(lambda x: [with_values(sharing, values)(x, counting(T)), with_values(plain, values | {
+        "query": {name: repeated(value) for name, value in values["query"].items()}})(x, counting(T))], x)
+    close(one, other, 1e-6)
+
+
 @pytest.mark.parametrize("fields", [{}, {"model.position.kind": "rope"}, {"model.attention.qk_norm": "head", "model.attention.sinks": True,
                                     "model.attention.num_kv_heads": 2, "model.attention.kernel": "einsum"}], ids=str)  # fmt: skip
 def test_cross_attention_reads_all_of_the_memory_and_no_positions(fields):

@@ -198,8 +198,7 @@ def _layers(flat: dict[str, Any], architecture: str) -> Iterator[str]:
                "buckets in a decoder; use another, or model.architecture=encoder_decoder")
     if kind == "performer":
         refused = {
-            "model.attention.window": window > 0, "model.attention.dilations": len(flat["model.attention.dilations"]) > 0,
-            "model.attention.softcap": flat["model.attention.softcap"] > 0,
+            "model.attention.window": window > 0, "model.attention.softcap": flat["model.attention.softcap"] > 0,
             "model.attention.sinks": flat["model.attention.sinks"], "model.attention.dropout": flat["model.attention.dropout"] > 0,
             "model.position.kind": position in ("alibi", "relative_bias", "shaw"),
             "data.isolate_documents": flat["data.isolate_documents"], "objective.kind": of_prefix,
