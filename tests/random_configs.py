@@ -15,6 +15,7 @@ RECURRENT = {"model.elmo.cell_dim": 8, "model.elmo.characters": 6, "model.elmo.c
 NUMBERS = {
     "seed": (0, 1, 2**31 - 1), "model.dim": (8, 16, 12, 7), "model.num_layers": (1, 2, 3), "model.vocab_size": (257, 258, 300, 2),
     "model.attention.num_heads": (1, 2, 4, 3), "model.attention.num_kv_heads": (1, 2), "model.attention.head_dim": (2, 4, 6, 3),
+    "model.attention.num_query_heads": (1, 2), "model.attention.cross_kv_heads": (1, 2),
     "model.attention.window": (0, 1, 2, 3, 5, 100), "model.attention.global_tokens": (0, 1, 3), "model.attention.features": (1, 5, 16),
     "model.attention.redraw_every": (0, 1, 1000), "model.ffn.hidden_dim": (1, 8, 13), "model.position.max_length": (4, 16, 40),
     "model.position.offset": (0, 2), "model.position.fraction": (1.0, 0.5, 0.3), "model.position.theta": (0.5, 10.0, 1e6),
@@ -38,6 +39,7 @@ NUMBERS = {
 TUPLES = {"model.layers.pattern": ((), ("local",), ("local", "global"), ("local", "local", "global")),
           "data.labels": ((), ("a", "b")), "data.mixture": ((), ("0.5*stdlib", "0.5*stdlib")),
           "model.elmo.filters": ((1, 4), (1, 4, 2, 4), (1,), ()), "training.eval_lengths": ((), (8,), (8, 32)),
+          "model.attention.dilations": ((), (1, 2), (3,)), "data.offsets": ((), (0, 16), (3,)),
           "training.start_layers": ((), (0,), (0, 1)), "training.trackers": ((),)}
 # Text is read elsewhere; nothing of it is needed to build a model.
 NOT_DRAWN = ("data.source", "data.tokenizer.kind", "objective.distillation.teacher")

@@ -86,11 +86,12 @@ def norm(config, params, x, rows=None):
     return (x - mean) / np.sqrt(variance + epsilon) * scale + bias
 
 
-def visible(positions, documents=None, window=0, causal=True, global_tokens=0, keys=None, prefix=0):
+def visible(positions, documents=None, window=0, causal=True, global_tokens=0, keys=None, prefix=0, dilation=1):
     """[T, S]: does token t of one row see token s? An empty slot (-1) sees nothing and is not seen.
 
     A window counts keys, the token's own included: before it, or where not causal (Beltagy et al. 2020, figure 2) as many on both sides.
-    The first `global_tokens` positions see all and are seen by all. The first `prefix` ones are seen by all (Raffel et al. 2020, figure 3).
+    With a dilation d it is of the keys 0, d, 2 d ... away (figure 2c). The first `global_tokens` positions see all and are seen by all. The
+    first `prefix` ones are seen by all (Raffel et al. 2020, figure 3).
     """
     keys = positions if keys is None else keys
     reach = window - 1 if causal else (window - 1) // 2
@@ -98,13 +99,14 @@ def visible(positions, documents=None, window=0, causal=True, global_tokens=0, k
     for t, query in enumerate(positions):
         for s, key in enumerate(keys):
             seen[t, s] = query >= 0 and key >= 0 and not (causal and key > query and key >= prefix)
-            seen[t, s] &= not window or abs(query - key) <= reach or query < global_tokens or key < global_tokens
+            near = abs(query - key) in range(0, reach * dilation + 1, dilation)
+            seen[t, s] &= not window or near or query < global_tokens or key < global_tokens
             seen[t, s] &= documents is None or documents[t] == documents[s]
     return seen
 
 
 def attention(q, k, v, seen, scale, score=None, softcap=0.0, sinks=None, relative_keys=None, relative_values=None):
-    """Vaswani et al. 2017, eq. 1, for one row: q [T, H, K], k and v [S, G, K], seen [T, S], score [H, T, S].
+    """Vaswani et al. 2017, eq. 1, for one row: q [T, H, K], k and v [S, G, K], seen [T, S] or [H, T, S], score [H, T, S].
 
     H / G neighbouring query heads share a key/value head (Ainslie et al. 2023, figure 2). Shaw et al. 2018, eq. 3 and 4, add
     `relative_keys` and `relative_values` [T, S, K] to keys and values. A soft cap c makes a score c tanh(score / c); a sink is one more
@@ -120,7 +122,7 @@ def attention(q, k, v, seen, scale, score=None, softcap=0.0, sinks=None, relativ
             logits = scale * keys @ q[t, h] + (0 if score is None else score[h, t])
             if softcap:
                 logits = softcap * np.tanh(logits / softcap)
-            logits = np.where(seen[t], logits, -np.inf)
+            logits = np.where(seen[t] if seen.ndim == 2 else seen[h, t], logits, -np.inf)
             if sinks is not None:
                 logits, values = np.append(logits, sinks[h]), np.concatenate([values, np.zeros((1, K))])
             with np.errstate(invalid="ignore"):
@@ -175,10 +177,12 @@ def attention_row(config, params, x, source, queries, keys, seen, length, cross,
     """
     H, K, position = config.attention.num_heads, config.attention.head_dim, config.position
     q, k, v = (linear(params[prefix + name], y).reshape(len(y), -1, K) for name, y in (("query", x), ("key", source), ("value", source)))
-    assert q.shape[1] == H
-    assert k.shape[1] == v.shape[1] == config.attention.num_kv_heads
+    assert q.shape[1] == config.attention.num_query_heads
+    sides = config.attention.cross_kv_heads
+    assert k.shape[1] == v.shape[1] == (sides if cross and sides != "auto" else config.attention.num_kv_heads)
     if config.attention.qk_norm != "none":
         q, k = head_norm(config, params["query_norm"], q), head_norm(config, params["key_norm"], k)
+    q = np.stack([q[:, h * q.shape[1] // H] for h in range(H)], axis=1)
     kind, added = "none" if cross else position.kind, {}
     if kind == "rope":
         frequencies, factor = schemes.rope(position, K, length)
@@ -212,7 +216,9 @@ def attention_layer(config, params, x, rows, cross=False, table=None):
         else:
             window, first, length = config.attention.window, config.attention.global_tokens, rows.positions.max() + 1
             documents = None if rows.documents is None else rows.documents[b]
-            seen = visible(places, documents, window, rows.causal, first, prefix=rows.prefix)
+            turns = config.attention.dilations or (1,)
+            seen = np.stack([visible(places, documents, window, rows.causal, first, prefix=rows.prefix, dilation=turns[h % len(turns)])
+                             for h in range(config.attention.num_heads)])
             attended = attention_row(config, params, x[b], x[b], places, places, seen, length, False, table)
             if config.attention.global_projections:
                 other = attention_row(config, params, x[b], x[b], places, places, seen, length, False, table, "global_")

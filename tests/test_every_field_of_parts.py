@@ -15,17 +15,19 @@ BASES = {f"{KINDS}.one": PATTERN, "model.encoder": ENCODER_DECODER, "model.decod
 BUCKETS = ("model.position.buckets", "model.position.max_distance", "model.position.shared")
 EMBEDDED = ("model.position.max_length", "model.position.offset", "model.position.endpoint")
 GLOBAL = ("model.attention.global_tokens", "model.attention.global_projections")
+CROSS = "model.attention.cross_kv_heads"
 # What is refused, by the part and by whether the part itself makes the choice that the field belongs to, or the whole model does.
 REFUSED = {
     # Positions that are added to the embedding are no layer's; a kind of layers has tables of its own, or all share one.
-    (f"{KINDS}.one", True): {*EMBEDDED, "model.position.shared"},
-    (f"{KINDS}.one", False): {*EMBEDDED, *BUCKETS},
-    ("model.encoder", True): set(),
+    # There are none in an encoder-decoder, and so no cross-attention.
+    (f"{KINDS}.one", True): {*EMBEDDED, "model.position.shared", CROSS},
+    (f"{KINDS}.one", False): {*EMBEDDED, *BUCKETS, CROSS},
+    ("model.encoder", True): {CROSS},
     # A window of the whole model would mean something else on each side.
-    ("model.encoder", False): set(GLOBAL),
+    ("model.encoder", False): {*GLOBAL, CROSS, "model.attention.dilations"},
     # Early tokens of a decoder must not see later ones; in parallel blocks there is no place for cross-attention.
     ("model.decoder", True): {"model.parallel", *GLOBAL},
-    ("model.decoder", False): {"model.parallel", *GLOBAL},
+    ("model.decoder", False): {"model.parallel", *GLOBAL, "model.attention.dilations"},
 }
 
 

@@ -65,12 +65,13 @@ class Situation:
         return np.broadcast_to(self.positions >= 0, (self.rows, T))
 
     def seen(self):
-        """[B, T, T], by a loop over tokens: what each token of a row sees of its own row."""
+        """[B, T, T], by a loop over tokens: what each token of a row sees of its own row, with any of the heads."""
         positions = np.broadcast_to(self.positions, (self.rows, T))
         documents = [None] * self.rows if self.documents is None else self.documents
         window, first = self.fields.get("window", 0), self.fields.get("global_tokens", 0)
-        return np.stack([reference.visible(row, numbers, window, self.causal, first, prefix=self.prefix)
-                         for row, numbers in zip(positions, documents)])
+        heads = [np.stack([reference.visible(row, numbers, window, self.causal, first, prefix=self.prefix, dilation=dilation)
+                           for row, numbers in zip(positions, documents)]) for dilation in self.fields.get("dilations", (1,))]
+        return np.any(heads, axis=0)
 
 
 def check(found, situation, seen=None):
@@ -161,4 +162,7 @@ PREFIX = {
 CAUSAL_WINDOWS = windowed(CAUSAL, 3)
 WINDOWS = windowed(FULL, 5)
 GLOBAL = windowed(FULL, 3, global_tokens=2) | windowed(FULL, 3, global_tokens=1, global_projections=True)
-SITUATIONS = CAUSAL | FULL | PREFIX | CAUSAL_WINDOWS | WINDOWS | GLOBAL
+# Heads of a window of two sorts; both dilated; beside global tokens.
+DILATED = (windowed(CAUSAL, 2, dilations=(1, 3)) | windowed(FULL, 3, dilations=(2, 3))
+           | windowed(FULL, 3, dilations=(1, 2), global_tokens=1))
+SITUATIONS = CAUSAL | FULL | PREFIX | CAUSAL_WINDOWS | WINDOWS | GLOBAL | DILATED

@@ -6,6 +6,7 @@ import jax
 import numpy as np
 import pytest
 
+from tests import reference
 from zoo import config as configs
 from zoo.analysis import cost
 from zoo.data.corruption import make_corruption
@@ -53,6 +54,9 @@ def test_mean_visible_keys_is_counted():
     for length, window in [(1, 0), (7, 0), (7, 3), (7, 7), (7, 50), (8, 1)]:
         visible = [min(i + 1, window or length) for i in range(length)]
         assert cost.mean_visible_keys(length, window) == pytest.approx(np.mean(visible))
+    for causal, window, dilation in [(True, 3, 2), (True, 50, 3), (False, 3, 2), (False, 5, 4)]:
+        seen = reference.visible(np.arange(11), window=window, causal=causal, dilation=dilation)
+        assert cost.mean_visible_keys(11, window, causal, dilation=dilation) == pytest.approx(seen.sum(axis=1).mean())
 
 
 WIDE = {"model.dim": 128, "model.num_layers": 2, "model.attention.kernel": "einsum", "data.sequence_length": 16,
@@ -62,6 +66,7 @@ COUNTED = {
     "encoder": WIDE | {"model.architecture": "encoder", "objective.kind": "masked", "model.head.transform": True},
     "encoder-decoder": WIDE | {"model.architecture": "encoder_decoder", "objective.kind": "prefix", "objective.prefix_length": 6,
                                "model.decoder.num_layers": 1, "model.encoder.ffn.hidden_dim": 256},
+    "shared queries": WIDE | {"model.attention.num_query_heads": 1},
     "kinds of layers": WIDE | {"model.layers.pattern": ("wide", "narrow"), "model.layers.kinds.wide.ffn.hidden_dim": 700,
                                "model.layers.kinds.narrow.attention.num_kv_heads": 1},
 }  # fmt: skip

@@ -91,6 +91,11 @@ def test_heads_keep_what_they_share():
     assert shrink({heads: 32, "model.attention.num_kv_heads": 32}).model.attention.num_kv_heads == 4
     assert shrink({heads: 32, "model.attention.num_kv_heads": 8}).model.attention.num_kv_heads == 2
     assert shrink({heads: 32, "model.attention.num_kv_heads": 1}).model.attention.num_kv_heads == 1
+    assert shrink({heads: 32, "model.attention.num_query_heads": 8}).model.attention.num_query_heads == 2
+    assert shrink(TWO | {heads: 32, "model.attention.cross_kv_heads": 1}).model.attention.cross_kv_heads == 1
+    dilated = {heads: 32, "model.attention.window": 64}
+    assert shrink(dilated | {"model.attention.dilations": (1, 2)}).model.attention.dilations == (1, 2)
+    assert shrink(dilated | {"model.attention.dilations": (1,) * 7 + (3,)}).model.attention.dilations == (1, 3)
     sides = shrink(TWO | {heads: 8, "model.decoder.attention.num_heads": 4, "model.encoder.attention.num_kv_heads": 1}).model
     assert (configs.side(sides, "encoder").attention.num_heads, sides.decoder.attention.num_heads) == (4, 2)
     assert (sides.encoder.attention.num_kv_heads, configs.side(sides, "decoder").attention.num_kv_heads) == (1, 2)

@@ -40,6 +40,8 @@ DECODERS = {
                                        "model.position.scaling.factor": 3.0, "model.position.scaling.original_length": 8},
     "YaRN": {"model.position.kind": "rope", "model.position.scaling.kind": "yarn", "model.position.scaling.factor": 3.0,
              "model.position.scaling.original_length": 8},
+    "queries that heads share": {"model.attention.num_query_heads": 2, "model.attention.num_kv_heads": 1, "model.position.kind": "rope"},
+    "dilated windows": {"model.attention.window": 3, "model.attention.dilations": (1, 3), "model.position.kind": "alibi"},
     "xla kernel": {"model.attention.kernel": "xla", "model.attention.window": 4},
     "scaled and normed embeddings": {"model.embedding.scale": "sqrt_dim", "model.embedding.norm": True, "model.norm.placement": "deepnorm"},
 }  # fmt: skip
@@ -51,6 +53,8 @@ ENCODER_DECODERS = {name: ENCODER_DECODER | overrides for name, overrides in {
     "performer": {"model.attention.kind": "performer"},
     "a window and fewer key heads in the decoder": {
         "model.position.kind": "rope", "model.decoder.attention.window": 3, "model.decoder.attention.num_kv_heads": 2},
+    "fewer key heads in cross-attention, shared queries": {
+        "model.attention.cross_kv_heads": 1, "model.decoder.attention.num_kv_heads": 2, "model.attention.num_query_heads": 2},
     "sides that differ": {"model.position.kind": "sinusoidal", "model.encoder.num_layers": 1, "model.decoder.num_layers": 3,
                           "model.decoder.position.kind": "alibi", "model.encoder.attention.kind": "performer"},
     "an encoder that stretches": {"model.position.kind": "none", "model.encoder.position.kind": "rope",

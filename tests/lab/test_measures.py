@@ -11,6 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from tests.building import with_values
 from tests.small_runs import small
 from tests.untrained import untrained
 from zoo import config, data
@@ -28,6 +29,8 @@ from zoo.lab.published import publish
 from zoo.lab.results import load_run, load_sweep
 from zoo.lab.tables import measured_table
 from zoo.lab.verdict import judge
+from zoo.layers.context import Context
+from zoo.models.architectures import make_model
 from zoo.training.restore import load_trained
 
 fake = config.import_file(Path(__file__).with_name("fake_run.py"), "helper")
@@ -48,6 +51,7 @@ def test_every_measure_has_a_function_a_direction_and_a_unit():
     assert not is_known("measured/spikes@initial")
     assert {name for name in MEASURES if more_is_better(f"measured/{name}")} == {"gradient_kept", "head_divergence"}
     assert (unit("measured/spikes"), unit("measured/head_divergence@initial"), unit(GROWTH)) == (" spikes", " nats", "")
+    assert measures.halfway((0, 64, 64, 128, 65)) == (32, 96)
 
 
 def test_what_is_read_of_the_dynamics(tmp_path):
@@ -111,6 +115,43 @@ def test_what_is_read_of_a_checkpoint(learned):
     assert {metric: again.final(metric) for metric in found} == found
 
 
+def test_rows_that_begin_elsewhere(tmp_path):
+    """Vectors of no position tell no place; random ones do, and the gap is that of two evaluations."""
+    losses = {}
+    changes = {"data__offsets": (0, 16), "training__eval_batches": 1, "data__sequence_length": 16, "data__batch_size": 4}
+    for kind in ("none", "learned"):
+        folder = untrained(tmp_path / kind, small(model__position__kind=kind, **changes))
+        losses[kind] = measure(folder, ["offset_gap"])["measured/offset_gap"]
+    assert losses["none"] == pytest.approx(0, abs=1e-5)
+    run = load_trained(tmp_path / "learned")
+    # 16 positions on from 8 are those of the middle, in rows that begin at 0 of a table that is so cut.
+    table = run.params["position"]["table"]
+    rows = np.asarray(next(data.load(run.config).evaluation_batches(limit_batches=1))["tokens"])
+
+    def loss(starts):
+        total = 0.0
+        for row, start in zip(rows, starts, strict=True):
+            params = run.params | {"position": {"table": table[start : start + 16]}}
+            plain = config.resolve(config.override(run.config, {"data.offsets": (), "model.position.max_length": 16}))
+            model = make_model(plain)
+            scores = look_up_logits(model, params, run.stats, row[None, :-1])
+            scores = scores - np.log(np.exp(scores).sum(-1, keepdims=True))
+            total -= scores[0, np.arange(16), row[1:]].mean()
+        return total / len(rows)
+
+    assert losses["learned"] == pytest.approx(loss([8] * 4) - loss([0, 16, 0, 16]), rel=1e-3, abs=1e-5)
+    with pytest.raises(ConfigError, match="nothing between its entries"):
+        measure(untrained(tmp_path / "plain", small()), ["offset_gap"])
+
+
+def look_up_logits(model, params, stats, rows):
+    """[B, T, V], of a decoder whose rows begin at 0."""
+    import jax.numpy as jnp
+
+    made = with_values(model, params, stats)
+    return np.asarray(made.logits(made(jnp.asarray(rows), Context(jnp.arange(rows.shape[1])[None]))), np.float64)
+
+
 def test_it_is_read_of_the_run_that_it_was_computed_from_alone(learned, monkeypatch):
     measure(learned, ["near_and_far"])
     status = read_json(learned / "status.json")
@@ -170,6 +211,7 @@ def test_a_plan_records_what_is_measured_and_tunes_without_it():
 @pytest.mark.parametrize(("metric", "changes", "reason"), [
     (GROWTH, {"training.dynamics_every": 0}, "it is read of dynamics.jsonl; set training.dynamics_every"),
     (GROWTH, {"training.dynamics_every": 15}, "training.dynamics_every=15 does not divide training.steps=40"),
+    ("measured/offset_gap", {"data.offsets": (3,)}, "it needs two data.offsets or more"),
     ("measured/near_and_far", {"model.position.kind": "rope"}, "it needs model.position.kind=learned"),
     (GROWTH, {"model.architecture": "encoder_decoder", "objective.kind": "prefix"}, "it is that of one stack of layers"),
 ])

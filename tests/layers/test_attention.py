@@ -220,6 +220,12 @@ LAYERS = {
     "multi-query, xla": {"model.attention.scale": 0.7, "model.attention.head_dim": 10, "model.attention.num_kv_heads": 1,
                          "model.attention.kernel": "xla"},
     "rows": {"model.attention.window": 2, "model.attention.num_kv_heads": 2, "model.attention.kernel": "rows"},
+    "shared queries": {"model.attention.num_query_heads": 2, "model.attention.num_kv_heads": 1, "model.attention.qk_norm": "head"},
+    "one query, full norms": FULL | {"model.attention.num_query_heads": 1},
+    "dilated windows": {"model.attention.window": 2, "model.attention.dilations": (1, 3), "model.attention.sinks": True},
+    "encoder, dilated windows, global tokens": ENCODER | {
+        "model.attention.window": 3, "model.attention.dilations": (1, 1, 2, 2), "model.attention.global_tokens": 1,
+        "model.attention.num_query_heads": 2, "model.attention.global_projections": True},
     "head norms": {"model.attention.qk_norm": "head", "model.attention.num_kv_heads": 2, "model.norm.epsilon": 1e-2},
     "full norms, unit offset": FULL | {"model.attention.num_kv_heads": 2},
     "cap and sinks": {"model.attention.softcap": 1.5, "model.attention.sinks": True},
@@ -264,6 +270,23 @@ def test_a_layer_is_the_equation(name, scheme):
         expected = reference.attention_layer(config, as_float64(values), x, given)
         filled = given.positions >= 0
         close(actual[filled], expected[filled], 2e-5)
+
+
+@pytest.mark.parametrize("queries", [2, 1])
+def test_heads_with_one_query_are_heads_whose_query_matrices_are_equal(queries):
+    """Plain attention, with each matrix of the queries as often as heads share it."""
+    fields = {"model.position.kind": "rope", "model.attention.num_kv_heads": 2, "model.attention.qk_norm": "head"}
+    sharing, plain = (Attention(tiny(fields | more).model) for more in ({"model.attention.num_query_heads": queries}, {}))
+    values = random_values(sharing, 6)
+    width = values["query"]["kernel"].shape[1] // queries
+
+    def repeated(x):
+        return jnp.repeat(x.reshape(-1, queries, width), H // queries, axis=1).reshape(*x.shape[:-1], H * width)
+
+    x = normal(B, T, 16)
+    one, other = call(lambda x: [with_values(sharing, values)(x, counting(T)), with_values(plain, values | {
+        "query": {name: repeated(value) for name, value in values["query"].items()}})(x, counting(T))], x)
+    close(one, other, 1e-6)
 
 
 @pytest.mark.parametrize("fields", [{}, {"model.position.kind": "rope"}, {"model.attention.qk_norm": "head", "model.attention.sinks": True,
@@ -331,7 +354,7 @@ def test_the_capability_table_and_the_kernels_are_the_same():
     assert set(ATTENTION_KERNELS) == set(KERNELS)
 
 
-FEATURES = ("score", "documents", "prefix", "dropout", "softcap", "sinks", "value", "padding")
+FEATURES = ("score", "documents", "prefix", "dropout", "softcap", "sinks", "value", "padding", "dilations")
 
 
 @pytest.mark.parametrize(("changes", "kernel"), [
@@ -344,6 +367,7 @@ FEATURES = ("score", "documents", "prefix", "dropout", "softcap", "sinks", "valu
     ({"sinks": True}, "einsum"),
     ({"value": True}, "einsum"),
     ({"padding": True}, "einsum"),
+    ({"dilations": True}, "einsum"),
     ({"dropout": True}, "einsum"),
     ({"head_dim": 256}, "einsum"),
     ({"head_dim": 20}, "einsum"),

@@ -16,6 +16,9 @@ MODELS = {
     "one embedding": {},
     "two embeddings, untied": {"model.embedding.shared": False, "model.tie_embeddings": False},
     "two embeddings, sinusoids to the end": {"model.embedding.shared": False} | SINUSOIDS,
+    "fewer key heads across than within": {"model.attention.num_kv_heads": 2, "model.attention.cross_kv_heads": 1},
+    "fewer key heads within, shared queries": {"model.decoder.attention.num_kv_heads": 1, "model.attention.cross_kv_heads": 4,
+                                               "model.attention.num_query_heads": 2},
     "sides apart": {"model.decoder.num_layers": 3, "model.encoder.ffn.kind": "relu", "model.norm.placement": "post"},
 }
 SOURCE = np.array([[3, 1, 12, 0, 7, 7, 2, 5], [0, 5, 4, 4, 1, 9, 11, 8]])

@@ -40,6 +40,9 @@ def test_structure_is_a_loop_over_tokens(rows):
 
 
 def test_without_isolation_a_row_is_one_sequence():
+    shifted, none = structure(jnp.asarray(PACKED), False, OPENS, (0, 5))
+    assert none is None
+    np.testing.assert_array_equal(shifted, np.arange(PACKED.shape[1]) + np.where(np.arange(len(PACKED)) % 2, 5, 0)[:, None])
     positions, documents = structure(jnp.asarray(PACKED), False, OPENS)
     np.testing.assert_array_equal(positions, [np.arange(9)])
     assert documents is None
@@ -70,6 +73,23 @@ def test_the_loss_is_the_reference_s(isolate, chunk):
     np.testing.assert_allclose(loss, expected, rtol=1e-5)
     assert extra["weight"] == 16
     assert extra["bytes"] == (PACKED[:, 1:] + 1).sum()
+
+
+@pytest.mark.parametrize("position", ["learned", "alibi"])
+def test_rows_begin_at_their_offsets_in_turn(position):
+    sums, config, values = make({"data.offsets": (0, 5), "model.position.kind": position})
+    loss, _ = sums(PACKED)
+    expected = sum(expected_loss(config, values, row, np.arange(8) + offset).sum() for row, offset in zip(PACKED, (0, 5), strict=True))
+    np.testing.assert_allclose(loss, expected, rtol=1e-5)
+    here = sum(expected_loss(config, values, row, np.arange(8)).sum() for row in PACKED)
+    assert (abs(expected - here) > 1e-3) == (position == "learned")
+
+
+def test_a_table_ends_where_the_last_row_does():
+    objective = Made({"data.offsets": (0, 5)}).objective
+    assert objective.config.model.position.max_length == 13
+    assert objective.too_long(8) is None
+    assert objective.too_long(9) == "learned positions end at 13"
 
 
 def test_padding_is_not_scored():

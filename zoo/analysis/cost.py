@@ -31,11 +31,14 @@ HEADS = ("head", "pooler", "next_sentence", "classifier", "mix")
 TABLES = ("embedding", "source_embedding", "position", "segments", "characters/embedding")
 
 
-def mean_visible_keys(length: int, window: int, causal: bool = True, prefix: int = 0) -> float:
-    """Mean number of keys that a query of a sequence sees, itself included; `window` 0 is no limit; of a prefix all are seen by all."""
+def mean_visible_keys(length: int, window: int, causal: bool = True, prefix: int = 0, dilation: int = 1) -> float:
+    """Mean number of keys that a query of a sequence sees, itself included; `window` 0 is no limit and otherwise of every `dilation`-th
+    key; of a prefix all are seen by all."""
     if not causal:
         reach = (window - 1) // 2 if window else length
-        return sum(min(t, reach) + 1 + min(length - 1 - t, reach) for t in range(length)) / length
+        return sum(min(t // dilation, reach) + 1 + min((length - 1 - t) // dilation, reach) for t in range(length)) / length
+    if dilation > 1:
+        return sum(min(t // dilation + 1, window) for t in range(length)) / length
     window, prefix = min(window or length, length), min(prefix, length)
     return (window * (window + 1) / 2 + (length - window) * window + prefix * (prefix - 1) / 2) / length
 
@@ -111,7 +114,8 @@ def _layers(model: ResolvedConfig, length: int, causal: bool, prefix: int = 0) -
     for name in set(kinds):
         layer = layer_kind(model, name) if name else model
         first = min(layer.attention.global_tokens, length)
-        keys = mean_visible_keys(length, layer.attention.window, causal, prefix)
+        turns = tuple(layer.attention.dilations) or (1,)
+        keys = sum(mean_visible_keys(length, layer.attention.window, causal, prefix, dilation) for dilation in turns) / len(turns)
         each = _products(layer, length, keys if not first else min(keys + first, length)) + _products(layer, first, length) * bool(first)
         total += kinds.count(name) * each
     return total

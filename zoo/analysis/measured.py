@@ -19,14 +19,18 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float
 
+from zoo import config as configs
 from zoo.analysis.inside import look_inside
 from zoo.analysis.positions import by_distance, cosines_of_run
 from zoo.cli.errors import reported
 from zoo.errors import ConfigError, ZooError
 from zoo.files import read_json, write_json
-from zoo.lab.measures import FILE, INITIAL, MEASURES, PREFIX, basis, due, of_sweep
+from zoo.lab.measures import FILE, INITIAL, MEASURES, PREFIX, basis, due, halfway, of_sweep
+from zoo.objectives import make_objective
+from zoo.training.mesh import make_mesh
 from zoo.training.restore import INITIAL as AT_INITIAL_VALUES
 from zoo.training.restore import TRAINED, TrainedRun, load_trained, values_of
+from zoo.training.step import make_program
 
 ROWS, NEAR = 8, 4
 SUFFIX = {TRAINED: "", AT_INITIAL_VALUES: INITIAL}
@@ -120,6 +124,27 @@ def _mean_from(similar: Float[np.ndarray, "P P"], distance: int) -> float:
     return similar[one, other].mean()
 
 
+def offset_gap(subject: Subject) -> dict[str, float]:
+    """See `zoo.lab.measures`.
+
+    Raises:
+        ConfigError: rows began in one place only.
+    """
+    # Imported late: they read the text.
+    from zoo import data
+    from zoo.training.loop import evaluate
+
+    run = subject.trained
+    if not (places := halfway(run.config.data.offsets)):
+        raise ConfigError(f"{subject.folder}: data.offsets={run.config.data.offsets} has nothing between its entries")
+    moved = configs.resolve(configs.override(run.config, {"data.offsets": places}), run.config.model.vocab_size)
+    elsewhere = make_program(moved, make_objective(moved, run.tokenizer), make_mesh(moved))
+    constants, dataset = run.program.constants(run.config.seed), data.load(run.config)
+    losses = [evaluate(program, run.params, run.stats, dataset.evaluation_batches(multiple_of=run.rows), constants)["loss"]
+              for program in (elsewhere, run.program)]
+    return {"": losses[0] - losses[1]}
+
+
 def head_divergence(subject: Subject) -> dict[str, float]:
     """See `zoo.lab.measures`."""
     # Imported late: it reads the text.
@@ -163,7 +188,8 @@ def _number(value: float | None) -> float:
     return math.nan if value is None else value
 
 
-FUNCTIONS = {function.__name__: function for function in (residual_growth, gradient_kept, spikes, near_and_far, head_divergence)}
+FUNCTIONS = {function.__name__: function for function in (
+    residual_growth, gradient_kept, spikes, near_and_far, offset_gap, head_divergence)}
 
 
 def measure(folder: Path, names: Sequence[str]) -> dict[str, float]:

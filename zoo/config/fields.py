@@ -95,21 +95,21 @@ ACTIVATION_OF = {"relu": "relu", "gelu": "gelu", "silu": "silu", "swiglu": "silu
 
 # What an attention kernel can honour. `score`: an additive score term (ALiBi, T5's bias, Shaw's keys); `documents`: isolation of packed
 # documents; `prefix`: keys that a causal query before them sees too; `dropout`: dropout on the attention probabilities; `softcap`,
-# `sinks`: as in attention.softcap and attention.sinks; `value`: vectors added to the values by position (Shaw); `padding`: keys that are
-# empty slots, or another sequence's (cross-attention); `head_dims`: widths of a head; `platforms`: where it runs. What a kernel lacks is
-# refused when the config is resolved, a wrong platform when a run starts.
+# `sinks`, `dilations`: as in attention.softcap, attention.sinks, attention.dilations; `value`: vectors added to the values by position
+# (Shaw); `padding`: keys that are empty slots, or another sequence's (cross-attention); `head_dims`: widths of a head; `platforms`: where
+# it runs. What a kernel lacks is refused when the config is resolved, a wrong platform when a run starts.
 ANYWHERE = ("cpu", "gpu", "tpu")
 ANY_WIDTH = range(1, 2**31)
 BOTH = ("float32", "bfloat16")
 ATTENTION_KERNELS = {
     "einsum": {"score": True, "documents": True, "prefix": True, "dropout": True, "softcap": True, "sinks": True, "value": True,
-               "padding": True, "dtypes": BOTH, "head_dims": ANY_WIDTH, "platforms": ANYWHERE},
+               "dilations": True, "padding": True, "dtypes": BOTH, "head_dims": ANY_WIDTH, "platforms": ANYWHERE},
     "rows": {"score": True, "documents": True, "prefix": True, "dropout": False, "softcap": True, "sinks": True, "value": False,
-             "padding": True, "dtypes": BOTH, "head_dims": ANY_WIDTH, "platforms": ANYWHERE},
+             "dilations": False, "padding": True, "dtypes": BOTH, "head_dims": ANY_WIDTH, "platforms": ANYWHERE},
     "xla": {"score": True, "documents": True, "prefix": True, "dropout": False, "softcap": False, "sinks": False, "value": False,
-            "padding": True, "dtypes": BOTH, "head_dims": ANY_WIDTH, "platforms": ANYWHERE},
+            "dilations": False, "padding": True, "dtypes": BOTH, "head_dims": ANY_WIDTH, "platforms": ANYWHERE},
     "cudnn": {"score": False, "documents": False, "prefix": False, "dropout": False, "softcap": False, "sinks": False, "value": False,
-              "padding": False, "dtypes": ("bfloat16",), "head_dims": range(8, 129, 8), "platforms": ("gpu",)},
+              "dilations": False, "padding": False, "dtypes": ("bfloat16",), "head_dims": range(8, 129, 8), "platforms": ("gpu",)},
 }
 
 FIELDS: tuple[Field, ...] = (
@@ -211,9 +211,16 @@ FIELDS: tuple[Field, ...] = (
     Field("model.attention.num_kv_heads", AUTO, int,
           "G, number of key/value heads: H is MHA, 1 is MQA, between is GQA (Ainslie et al. 2023)",
           minimum=1, auto="num_heads"),
+    Field("model.attention.num_query_heads", AUTO, int,
+          "number of different queries, each read by num_heads / num_query_heads neighbouring heads, as keys and values are in GQA",
+          minimum=1, auto="num_heads"),
+    Field("model.attention.cross_kv_heads", AUTO, int, "number of key/value heads of cross-attention", minimum=1, auto="num_kv_heads",
+          when=BOTH_SIDES),
     Field("model.attention.head_dim", AUTO, int, "K, width of a head", minimum=1, auto="dim / num_heads"),
     Field("model.attention.window", 0, int,
           "keys a query sees, itself included: those before it, or in an encoder as many on both sides; 0 for all", minimum=0),
+    Field("model.attention.dilations", (), tuple,
+          "of each head in turn, d: its window is of every d-th token and reaches d times as far (Longformer); empty: 1", minimum=1),
     Field("model.attention.global_tokens", 0, int, "first tokens of a row that see all and are seen by all (Longformer)", minimum=0),
     Field("model.attention.global_projections", False, bool, "global tokens have their own query, key and value matrices (Longformer)"),
     Field("model.attention.qk_norm", "none", str, "RMSNorm of queries and keys", {
@@ -402,6 +409,9 @@ FIELDS: tuple[Field, ...] = (
         "doc_sentences": "whole sentences up to T tokens of one document alone: rows at its end are shorter (Liu et al. 2019, section 4.2)",
         "segment_pairs": "two segments of sentences, the second the next or one of another document (Devlin et al. 2019)",
         "sentence_pairs": "two single sentences, paired likewise (Liu et al. 2019, section 4.2)"}, when=MASKED),
+    Field("data.offsets", (), tuple,
+          "positions at which the rows of a batch begin, in turn, in training and in evaluation; empty: all at 0", minimum=0,
+          when=("objective.kind", ("causal", "masked"))),
     Field("data.isolate_documents", False, bool, "packed documents do not see each other and each counts positions from 0",
           when=OF_TOKENS),
     # Optimization

@@ -40,6 +40,7 @@ def impossible(flat: dict[str, Any], scopes: dict[str, dict[str, Any]], vocab_si
     yield from impossible_teaching(flat)
     yield from _examples(flat)
     yield from _task(flat)
+    yield from _offsets(flat)
     yield from _training(flat, scopes, vocab_size)
 
 
@@ -90,9 +91,10 @@ def _table(flat: dict[str, Any]) -> Iterator[str]:
     length = flat["data.sequence_length"]
     if flat["model.architecture"] == "encoder_decoder" or flat["model.position.kind"] != "learned":
         return
-    if flat["model.position.max_length"] < length:
-        yield (f"model.position.max_length={flat['model.position.max_length']} is shorter than data.sequence_length={length}: "
-               "learned positions cannot go past their table")
+    last = max(flat["data.offsets"], default=0)
+    if flat["model.position.max_length"] < length + last:
+        yield (f"model.position.max_length={flat['model.position.max_length']} is shorter than data.sequence_length={length}"
+               f"{f' from data.offsets={last} on' if last else ''}: learned positions cannot go past their table")
 
 
 def _elmo(flat: dict[str, Any]) -> Iterator[str]:
@@ -131,6 +133,12 @@ def _layers(flat: dict[str, Any], architecture: str) -> Iterator[str]:
         yield f"model.position.endpoint=true lies between the first wavelength and the last: model.dim={dim} must be at least 4"
     if heads % kv_heads:
         yield f"model.attention.num_heads={heads} does not divide by model.attention.num_kv_heads={kv_heads}"
+    if heads % (queries := flat["model.attention.num_query_heads"]):
+        yield f"model.attention.num_heads={heads} does not divide by model.attention.num_query_heads={queries}"
+    cross = flat["model.attention.cross_kv_heads"]
+    if cross != AUTO and architecture != "encoder" and heads % cross:
+        yield f"model.attention.num_heads={heads} does not divide by model.attention.cross_kv_heads={cross}"
+    yield from _dilated(flat, architecture)
     if position == "rope" and head_dim != AUTO:
         rotated = head_dim * flat["model.position.fraction"]
         if abs(rotated - round(rotated)) > 1e-6 or round(rotated) % 2 or round(rotated) == 0:
@@ -202,6 +210,22 @@ def _layers(flat: dict[str, Any], architecture: str) -> Iterator[str]:
         yield from _kernel(flat)
 
 
+def _dilated(flat: dict[str, Any], architecture: str) -> Iterator[str]:
+    """Dilations that no window has, or that do not come out even over the heads."""
+    dilations, heads = flat["model.attention.dilations"], flat["model.attention.num_heads"]
+    if not dilations:
+        return
+    shown = f"model.attention.dilations={','.join(map(str, dilations))}"
+    if architecture == "encoder_decoder":
+        yield f"{shown} are those of windows; set them under model.encoder or model.decoder"
+    elif not flat["model.attention.window"]:
+        yield f"{shown} has no effect without model.attention.window"
+    if max(dilations) == 1:
+        yield f"{shown} has no effect: 1 is no dilation; leave it empty"
+    if heads % len(dilations):
+        yield f"{shown} has {len(dilations)} entries, by which model.attention.num_heads={heads} does not divide"
+
+
 def _kernel(flat: dict[str, Any]) -> Iterator[str]:
     """What the chosen implementation of attention cannot honour."""
     kernel, head_dim, position = flat["model.attention.kernel"], flat["model.attention.head_dim"], flat["model.position.kind"]
@@ -214,6 +238,8 @@ def _kernel(flat: dict[str, Any]) -> Iterator[str]:
         "documents": (flat["data.isolate_documents"], "data.isolate_documents=true"),
         "dropout": (flat["model.attention.dropout"] > 0, f"model.attention.dropout={flat['model.attention.dropout']:g}"),
         "softcap": (flat["model.attention.softcap"] > 0, f"model.attention.softcap={flat['model.attention.softcap']:g}"),
+        "dilations": (bool(flat["model.attention.dilations"]),
+                      f"model.attention.dilations={','.join(map(str, flat['model.attention.dilations']))}"),
         "sinks": (flat["model.attention.sinks"], "model.attention.sinks=true"),
         "prefix": (flat["model.architecture"] == "decoder" and flat["objective.kind"] == "prefix", "objective.kind=prefix of a decoder"),
         "padding": (flat["model.architecture"] != "decoder", f"model.architecture={flat['model.architecture']}"),
@@ -227,6 +253,22 @@ def _kernel(flat: dict[str, Any]) -> Iterator[str]:
         widths = can["head_dims"]
         yield (f"model.attention.kernel={kernel} needs model.attention.head_dim to be a multiple of {widths.step} up to {widths[-1]}, "
                f"got {head_dim}")
+
+
+def _offsets(flat: dict[str, Any]) -> Iterator[str]:
+    """Rows that are to begin elsewhere and cannot."""
+    offsets = flat["data.offsets"]
+    if not offsets:
+        return
+    shown = f"data.offsets={','.join(map(str, offsets))}"
+    if max(offsets) == 0:
+        yield f"{shown} has no effect: rows begin at 0 anyway; leave it empty"
+    if flat["data.isolate_documents"]:
+        yield f"{shown} is where rows begin, and with data.isolate_documents=true every document counts from 0; leave out one of them"
+    if flat["model.attention.global_tokens"]:
+        yield f"{shown} would leave rows without their first tokens, which model.attention.global_tokens are"
+    if flat["objective.distillation.teacher"]:
+        yield f"{shown} moves what a teacher reads too; it cannot do objective.distillation.teacher"
 
 
 def _objective(flat: dict[str, Any], scopes: dict[str, dict[str, Any]]) -> Iterator[str]:
@@ -373,8 +415,8 @@ def _training(flat: dict[str, Any], scopes: dict[str, dict[str, Any]], vocab_siz
                f"of mesh.data x mesh.fsdp")
     for scope, changes in {"model": {}, **scopes}.items() if flat["model.architecture"] != "elmo" else ():
         merged = flat | changes
-        for name in ("num_heads", "num_kv_heads"):
-            if merged[f"model.attention.{name}"] % tensor:
+        for name in ("num_heads", "num_kv_heads", "num_query_heads", "cross_kv_heads"):
+            if merged[f"model.attention.{name}"] != AUTO and merged[f"model.attention.{name}"] % tensor:
                 yield f"{scope}.attention.{name}={merged[f'model.attention.{name}']} does not divide by mesh.tensor={tensor}"
                 break
     if flat["training.eval_context"] >= flat["data.sequence_length"]:

@@ -101,11 +101,13 @@ def _layers(
     length, heads = size["length"], seen["model.attention.num_heads"]
     usual = 1 if whole["model.attention.num_heads"] == 1 else size["heads"]
     new_heads = 1 if heads == 1 else min(8, max(2, 2 ** round(math.log2(size["heads"] * heads / whole["model.attention.num_heads"]))))
-    kv_heads = seen["model.attention.num_kv_heads"]
-    if kv_heads == heads:
-        kv_heads = new_heads
-    elif kv_heads != AUTO:
-        kv_heads = 1 if kv_heads == 1 else new_heads // 2
+    shared = {}
+    for path in ("model.attention.num_kv_heads", "model.attention.num_query_heads", "model.attention.cross_kv_heads"):
+        number = seen[path]
+        shared[path] = number if number == AUTO else new_heads if number == heads else 1 if number == 1 else new_heads // 2
+    dilations = seen["model.attention.dilations"]
+    if dilations and new_heads % len(dilations):
+        dilations = (1, max(dilations))[-new_heads:]
     head_dim = AUTO
     if scope != "model":
         head_dim = max(4, round(_head_dim(seen) / _head_dim(whole) * (size["dim"] // usual) / 4) * 4)
@@ -116,7 +118,8 @@ def _layers(
         hidden = max(unit, round(hidden / seen["model.dim"] * size["dim"] / unit) * unit)
     changes = {
         "model.attention.num_heads": new_heads,
-        "model.attention.num_kv_heads": kv_heads,
+        **shared,
+        "model.attention.dilations": dilations,
         "model.attention.head_dim": head_dim,
         "model.attention.scale": 1.0 if seen["model.attention.scale"] == 1.0 else AUTO,
         "model.attention.window": _window(seen["model.attention.window"], whole, scopes, scope, length),

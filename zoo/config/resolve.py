@@ -132,6 +132,8 @@ def _inert(flat: dict[str, Any], scopes: dict[str, dict[str, Any]]) -> Iterator[
             yield (f"{field.path}={flat[field.path]!r} has no effect: it is read only when {path} is "
                    f"{' or '.join(map(str, values))}, and {path} is {flat[path]}; leave it at {field.default!r}")
     for scope, changes in scopes.items():
+        if scope == "model.encoder" and "model.attention.cross_kv_heads" in changes:
+            yield "model.encoder.attention.cross_kv_heads has no effect: an encoder has no cross-attention; leave it out"
         for path in changes:
             condition = BY_PATH[path].when
             if not BY_PATH[path].is_read(flat | changes):
@@ -158,7 +160,7 @@ def _derive(flat: dict[str, Any], vocab_size: int | None) -> None:
         objective = {path.removeprefix("objective."): value for path, value in flat.items() if path.startswith("objective.")}
         longer = objective["kind"] in ("denoising", "translation") or (objective["kind"] == "span" and length > 1)
         sides = side_lengths(objective, length) if longer else ()
-        fill("model.position.max_length", max([length, *sides]))
+        fill("model.position.max_length", max([length + max(flat["data.offsets"], default=0), *sides]))
     if position in ("rope", "sinusoidal"):
         fill("model.position.layout", "half" if position == "rope" else "interleaved")
     if (scaling := flat["model.position.scaling.kind"]) in ("yarn", "llama3"):
@@ -166,6 +168,9 @@ def _derive(flat: dict[str, Any], vocab_size: int | None) -> None:
         fill("model.position.scaling.high", 32.0 if scaling == "yarn" else 4.0)
     heads, dim = flat["model.attention.num_heads"], flat["model.dim"]
     fill("model.attention.num_kv_heads", heads)
+    fill("model.attention.num_query_heads", heads)
+    if flat["model.architecture"] == "encoder_decoder":
+        fill("model.attention.cross_kv_heads", flat["model.attention.num_kv_heads"])
     if dim % heads == 0:
         fill("model.attention.head_dim", dim // heads)
     if (head_dim := flat["model.attention.head_dim"]) != AUTO:
@@ -242,6 +247,8 @@ def resolve(config: Mapping[str, Any], vocab_size: int | None = None) -> Resolve
     before = dict(flat)
     _derive(flat, vocab_size)
     scopes = {scope: _derive_scope(before, flat, changes) for scope, changes in sorted(scopes.items())}
+    # An encoder reads no memory.
+    scopes.get("model.encoder", {}).pop("model.attention.cross_kv_heads", None)
     problems += impossible(flat, scopes, vocab_size)
     if problems:
         raise ConfigError(list(dict.fromkeys(problems)))

@@ -8,9 +8,10 @@ the last one has ended or when a report is built, by a process of its own (`zoo.
 A new one takes a line in `MEASURES` and a function of the same name in `zoo.analysis.measured`.
 """
 
+import itertools
 import subprocess
 import sys
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -49,6 +50,9 @@ MEASURES = {
     "near_and_far": Measure(
         "mean cosine of the vectors of positions that are 1 to 4 apart, less that of positions half a row apart or more", False,
         needs={"model.position.kind": "learned"}),
+    "offset_gap": Measure(
+        "loss of held-out rows that begin half-way between neighbouring data.offsets, less that of the same rows where training had them",
+        False, "nats", initial=False),
     "head_divergence": Measure(
         "Jensen-Shannon divergence of what two heads of a layer attend to, mean over pairs of heads, layers, and queries with two keys or "
         "more, of 8 held-out rows", True, "nats", needs={"model.attention.kind": "softmax"}),
@@ -83,7 +87,15 @@ def problem(metric: str, flat: Mapping[str, Any]) -> str:
         return f"it is that of one stack of layers, and model.architecture is {flat['model.architecture']}"
     if metric.endswith(INITIAL) and flat["training.start_from"]:
         return "its initial values are another run's (training.start_from)"
+    if name_of(metric) == "offset_gap" and not halfway(flat["data.offsets"]):
+        return "it needs two data.offsets or more, with room between them"
     return "; ".join(f"it needs {path}={value}, and this is {flat[path]}" for path, value in measure.needs.items() if flat[path] != value)
+
+
+def halfway(offsets: Sequence[int]) -> tuple[int, ...]:
+    """The positions in the middle between neighbouring offsets."""
+    places = sorted(set(offsets))
+    return tuple((one + other) // 2 for one, other in itertools.pairwise(places) if other > one + 1)
 
 
 def basis(folder: Path, status: Mapping[str, Any], name: str) -> dict[str, Any]:

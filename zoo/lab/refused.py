@@ -78,8 +78,9 @@ def _longest(resolved: config.ResolvedConfig, length: int) -> int | None:
     if model.architecture == "encoder_decoder":
         sides = (config.side(model, name) for name in ("encoder", "decoder"))
         parts = list(zip(sides, side_lengths(resolved.objective, length), strict=True))
+    last = max(resolved.data.offsets, default=0)
     ends = [part.position.max_length for part, tokens in parts
-            if part.position.kind == "learned" and model.architecture != "elmo" and tokens > part.position.max_length]
+            if part.position.kind == "learned" and model.architecture != "elmo" and tokens + last > part.position.max_length]
     return min(ends, default=None)
 
 

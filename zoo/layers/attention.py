@@ -8,7 +8,7 @@ import jax.numpy as jnp
 from flax import nnx
 from jaxtyping import Array, Float
 
-from zoo.config import ResolvedConfig
+from zoo.config import AUTO, ResolvedConfig
 from zoo.layers.banded import banded_attention, block_length
 from zoo.layers.context import Context
 from zoo.layers.kernels import KERNELS, Scoring, cached_attention, choose_kernel
@@ -46,32 +46,39 @@ class Attention(nnx.Module):
     """Attention(x, y) = concat_h(softmax(scale * q_h k_g^T) v_g) W_o, q = x W_q, k = y W_k, v = y W_v (Vaswani et al. 2017, section 3.2).
 
     y is x itself, or in cross-attention the encoder's output. H query heads share G key/value heads in groups of H / G (Ainslie et al.
-    2023): G = H is multi-head, G = 1 multi-query (Shazeer 2019). Global tokens see all and are seen by all whatever the window, with
-    `global_projections` through matrices of their own (Beltagy et al. 2020, section 3.1).
+    2023): G = H is multi-head, G = 1 multi-query (Shazeer 2019). Of their queries Q may be different, the heads of a group of H / Q having
+    one. A window may be of every d-th key, in each head another d (Beltagy et al. 2020, section 3.1, Dilated Sliding Window). Global tokens
+    see all and are seen by all whatever the window, with `global_projections` through matrices of their own (there too).
     """
 
     def __init__(self, config: ResolvedConfig, cross: bool = False, value_gain: float = 1.0):
         attention = config.attention
-        H, G, K = attention.num_heads, attention.num_kv_heads, attention.head_dim
+        H, Q, K = attention.num_heads, attention.num_query_heads, attention.head_dim
+        # `auto` where the config is that of one stack.
+        G = attention.cross_kv_heads if cross and attention.cross_kv_heads != AUTO else attention.num_kv_heads
         last = kernel_initializer(config, value_gain * ((2 * config.num_layers) ** -0.5 if config.init.scale_residual else 1.0))
 
         def project(heads: int, axis: str, initializer: Initializer) -> Linear:
             return Linear(config.dim, heads * K, ("embed", axis), attention.bias, initializer)
 
         initializer, of_values = kernel_initializer(config), kernel_initializer(config, value_gain)
-        self.query, self.key = project(H, "heads", initializer), project(G, "kv_heads", initializer)
+        self.query, self.key = project(Q, "heads", initializer), project(G, "kv_heads", initializer)
         self.value = project(G, "kv_heads", of_values)
         self.output = Linear(H * K, config.dim, ("heads", "embed"), attention.bias, last)
         normed = attention.qk_norm != "none"
-        self.query_norm, self.key_norm = (HeadNorm(config, H), HeadNorm(config, G)) if normed else (None, None)
+        self.query_norm, self.key_norm = (HeadNorm(config, Q), HeadNorm(config, G)) if normed else (None, None)
         self.sinks = parameter((H,), ("heads",), normal(config.init.embedding_std)) if attention.sinks else None
         performs = attention.kind == "performer"
         self.features = statistic((attention.features, K), random_features, attention.redraw_every) if performs else None
         self.position = Position(config) if cross else make_attention_position(config)
         # A window and global tokens are places in one sequence; what another sequence shows is seen whole.
         self.window, self.global_tokens = (0, 0) if cross else (attention.window, attention.global_tokens)
+        turns = () if cross else attention.dilations
+        self.dilations = tuple(turns[head % len(turns)] for head in range(H)) if turns else ()
+        # Tokens over which the keys of a window are spread.
+        self.reach = (self.window - 1) * max(self.dilations, default=1) + 1 if self.window else 0
         if attention.global_projections and not cross:
-            self.global_query, self.global_key = project(H, "heads", initializer), project(G, "kv_heads", initializer)
+            self.global_query, self.global_key = project(Q, "heads", initializer), project(G, "kv_heads", initializer)
             self.global_value = project(G, "kv_heads", of_values)
         self.config, self.dtype, self.cross = attention, config.dtype, cross
 
@@ -93,7 +100,7 @@ class Attention(nnx.Module):
         source = context.memory.hidden.astype(x.dtype) if self.cross else x
         if self.cross:
             context, shared = context.across(), None
-        q, k = self._heads(self.query(x), self.query_norm), self._heads(self.key(source), self.key_norm)
+        q, k = self._queries(self.query(x)), self._heads(self.key(source), self.key_norm)
         q, k = self.position.rotate(q, k, context.positions, context.keys_at)
         v = self._heads(self.value(source))
         if self.features is not None:
@@ -110,12 +117,12 @@ class Attention(nnx.Module):
             if self.global_tokens:
                 attended = self._with_global(attended, x, q, k, v, context, shared)
             if cache is not None:
-                cache.keep(part, k, v) if self.cross else cache.fill(part, k, v, self.window)
+                cache.keep(part, k, v) if self.cross else cache.fill(part, k, v, self.reach)
         return self.output(attended.reshape(*x.shape[:2], -1))
 
     def _from_cache(self, x: Float[Array, "B 1 D"], context: Context, shared: SharedScores | None, part: str) -> Float[Array, "B T H K"]:
         """What one further token of every row reads, its own key and value included. Here each kernel would do the same."""
-        cache, q = context.cache, self._heads(self.query(x), self.query_norm)
+        cache, q = context.cache, self._queries(self.query(x))
         if self.cross:
             # Rows that read the same memory are so many queries of one row.
             q = q.reshape(cache.memory_positions.shape[0], -1, *q.shape[2:])
@@ -136,9 +143,14 @@ class Attention(nnx.Module):
         x = x.reshape(*x.shape[:2], -1, self.config.head_dim)
         return x if norm is None else norm(x)
 
+    def _queries(self, x: Float[Array, "B T QK"]) -> Float[Array, "B T H K"]:
+        """Those of every head, of which neighbours may share one."""
+        q = self._heads(x, self.query_norm)
+        return q if q.shape[2] == self.config.num_heads else jnp.repeat(q, self.config.num_heads // q.shape[2], axis=2)
+
     def _scoring(self, context: Context, shared: Array | None) -> Scoring:
         return Scoring(
-            scale=self.config.scale, window=self.window, global_tokens=self.global_tokens,
+            scale=self.config.scale, window=self.window, global_tokens=self.global_tokens, dilations=self.dilations,
             score=self.position.score if self.position.scores else None, reads_query=self.position.reads_query, shared=shared,
             softcap=self.config.softcap, sinks=None if self.sinks is None else self.sinks[...],
             value=self.position.value if self.position.adds_values else None,
@@ -151,8 +163,8 @@ class Attention(nnx.Module):
             "score": scoring.score is not None or shared is not None, "documents": context.documents is not None,
             "dropout": scoring.dropout > 0, "softcap": scoring.softcap > 0, "sinks": scoring.sinks is not None,
             "value": scoring.value is not None, "padding": not (context.causal and context.in_order),
-            "prefix": context.causal and context.prefix > 0})
-        size = block_length(q.shape[1], self.window, context.causal) if context.in_order and not context.prefix else 0
+            "prefix": context.causal and context.prefix > 0, "dilations": bool(self.dilations)})
+        size = block_length(q.shape[1], self.reach, context.causal) if context.in_order and not context.prefix else 0
         if size and name != "cudnn":
             return banded_attention(KERNELS[name], size, q, k, v, context, scoring)
         return KERNELS[name](q, k, v, context, scoring)
@@ -171,14 +183,14 @@ class Attention(nnx.Module):
 
         first = pick(positions)
         if self.config.global_projections:
-            q, k = self._heads(self.global_query(pick(x)), self.query_norm), self._heads(self.global_key(x), self.key_norm)
+            q, k = self._queries(self.global_query(pick(x))), self._heads(self.global_key(x), self.key_norm)
             q, k = self.position.rotate(q, k, first, context.positions)
             v = self._heads(self.global_value(x))
         else:
             q = pick(q)
         alone = replace(context, positions=first, key_positions=context.positions, in_order=False)
         of_first = None if shared is None else pick(jnp.broadcast_to(shared, (B, *shared.shape[1:])), axis=2)
-        scoring = replace(self._scoring(context, of_first), window=0, global_tokens=0)
+        scoring = replace(self._scoring(context, of_first), window=0, global_tokens=0, dilations=())
         return attended.at[jnp.arange(B)[:, None], places].set(KERNELS["einsum"](q, k, v, alone, scoring), mode="drop")
 
 

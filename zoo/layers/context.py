@@ -116,7 +116,7 @@ class Context:
         return self.positions if self.key_positions is None else self.key_positions
 
     def visible(
-        self, window: int, queries: slice = slice(None), keys: slice = slice(None), global_tokens: int = 0
+        self, window: int, queries: slice = slice(None), keys: slice = slice(None), global_tokens: int = 0, dilation: int = 1
     ) -> Bool[Array, "B T S"]:
         """Which keys each query sees: True at [b, t, s] where token t sees token s.
 
@@ -124,13 +124,17 @@ class Context:
             window: number of visible keys, the query's own included, before it where causal and on both sides where not; 0 for no limit.
             queries, keys: the part of the matrix that is wanted.
             global_tokens: tokens at positions below this see all filled slots and are seen by all, whatever the window.
+            dilation: d, the window is of the keys at distances 0, d, 2 d, ...
         """
         query, key = self.positions[:, queries, None], self.keys_at[:, None, keys]
         visible = jnp.broadcast_to(key >= 0, jnp.broadcast_shapes(query.shape, key.shape))
         if self.causal:
             visible &= (key <= query) | (key < self.prefix) if self.prefix else key <= query
         if window:
-            near = query - key < window if self.causal else jnp.abs(query - key) <= (window - 1) // 2
+            reach = window * dilation if self.causal else (window - 1) // 2 * dilation
+            near = query - key < reach if self.causal else jnp.abs(query - key) <= reach
+            if dilation > 1:
+                near &= (query - key) % dilation == 0
             if global_tokens:
                 near |= (key < global_tokens) | ((query >= 0) & (query < global_tokens))
             visible &= near

@@ -30,6 +30,7 @@ class Scoring:
         sinks: [H], a further score per head that takes weight and gives no value.
         value: (p [B,H,T,S], positions) -> what is added to the output, [B,T,H,K]; None for nothing.
         dropout: rate on p.
+        dilations: of the windows of the H heads; empty where all are 1.
     """
 
     scale: float
@@ -42,6 +43,7 @@ class Scoring:
     sinks: Float[Array, " H"] | None = None
     value: Callable[[Array, Array, Array], Array] | None = None
     dropout: float = 0.0
+    dilations: tuple[int, ...] = ()
 
     def added(self, q: Float[Array, "B T H K"], q_positions: Int[Array, "B T"], k_positions: Int[Array, "B S"]) -> Array | None:
         """Everything that is added to the scores, [B or 1, H, T, S], or None."""
@@ -51,11 +53,22 @@ class Scoring:
         return own if self.shared is None else own + self.shared
 
 
+def _visible(context: Context, scoring: Scoring, key_heads: int):
+    """Which keys each query sees: [B, T, S], or where heads differ in it [B, G, R, T, S]."""
+    if not scoring.dilations:
+        return context.visible(scoring.window, global_tokens=scoring.global_tokens)
+    seen = {dilation: context.visible(scoring.window, global_tokens=scoring.global_tokens, dilation=dilation)
+            for dilation in dict.fromkeys(scoring.dilations)}
+    by_head = jnp.stack([seen[dilation] for dilation in scoring.dilations], axis=1)
+    return by_head.reshape(by_head.shape[0], key_heads, -1, *by_head.shape[2:])
+
+
 def _probabilities(scores, visible, scoring: Scoring):
     """Softmax over the visible keys of scores [B, G, R, T, S] in float32, a sink's share left out."""
     if scoring.softcap:
         scores = scoring.softcap * jnp.tanh(scores / scoring.softcap)
-    scores = jnp.where(visible[:, None, None], scores, jnp.finfo(jnp.float32).min)
+    visible = visible if visible.ndim == scores.ndim else visible[:, None, None]
+    scores = jnp.where(visible, scores, jnp.finfo(jnp.float32).min)
     if scoring.sinks is None:
         return jax.nn.softmax(scores, axis=-1)
     sinks = jnp.broadcast_to(scoring.sinks.astype(jnp.float32).reshape(scores.shape[1:3])[None, :, :, None, None], (*scores.shape[:-1], 1))
@@ -110,8 +123,7 @@ def attention_probabilities(
     q: Float[Array, "B T H K"], k: Float[Array, "B S G K"], context: Context, scoring: Scoring
 ) -> Float[Array, "B G R T S"]:
     """What `einsum_attention` multiplies the values with, in float32 and before anything is dropped; R = H / G."""
-    visible = context.visible(scoring.window, global_tokens=scoring.global_tokens)
-    return _probabilities(attention_scores(q, k, context, scoring), visible, scoring)
+    return _probabilities(attention_scores(q, k, context, scoring), _visible(context, scoring, k.shape[2]), scoring)
 
 
 def einsum_attention(
@@ -124,8 +136,7 @@ def einsum_attention(
 
     q = q * scoring.scale
     added = scoring.added(q, context.positions, context.keys_at)
-    visible = context.visible(scoring.window, global_tokens=scoring.global_tokens)
-    return _with_values(*_attend(*_heads_first(q, k, v), visible, added, scoring, drop), context, scoring)
+    return _with_values(*_attend(*_heads_first(q, k, v), _visible(context, scoring, k.shape[2]), added, scoring, drop), context, scoring)
 
 
 def cached_attention(
@@ -141,7 +152,7 @@ def cached_attention(
     q = q * scoring.scale
     scores = jnp.einsum("...tk,...sk->...ts", _grouped(q, G).reshape(*N, -1, K), keys, preferred_element_type=jnp.float32)
     scores = _plus(scores.reshape(B, G, -1, T, S), scoring.added(q, context.positions, context.keys_at))
-    probabilities = _probabilities(scores, context.visible(scoring.window), scoring).astype(values.dtype)
+    probabilities = _probabilities(scores, _visible(context, scoring, G), scoring).astype(values.dtype)
     attended = jnp.einsum("...ts,...sk->...tk", probabilities.reshape(*N, -1, S), values)
     return _with_values(attended.reshape(B, G, -1, T, K), probabilities, context, scoring)
 

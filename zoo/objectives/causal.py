@@ -37,7 +37,9 @@ class CausalObjective(Objective):
 
     def context(self, batch: Batch, how: Pass) -> Context:
         """Where the tokens stand."""
-        return context_of(how, *structure(jnp.maximum(self.inputs(batch), 0), self.config.data.isolate_documents, self.document_id))
+        data, tokens = self.config.data, jnp.maximum(self.inputs(batch), 0)
+        found = structure(tokens, data.isolate_documents, self.document_id, data.offsets)
+        return context_of(how, *found, in_order=not data.offsets)
 
     def hidden(self, model: nnx.Module, batch: Batch, how: Pass) -> Float[Array, "B T D"]:
         """Reads the rows."""

@@ -40,9 +40,9 @@ class MaskedObjective(Objective):
 
     def hidden(self, model: nnx.Module, batch: Batch, how: Pass) -> Float[Array, "B T D"]:
         """Reads the corrupted rows."""
-        tokens = batch["tokens"]
-        positions, documents = structure(tokens, self.config.data.isolate_documents, self.document_id)
-        context = context_of(how, without_padding(positions, tokens, how), documents, causal=False)
+        tokens, data = batch["tokens"], self.config.data
+        positions, documents = structure(tokens, data.isolate_documents, self.document_id, data.offsets)
+        context = context_of(how, without_padding(positions, tokens, how), documents, causal=False, in_order=not data.offsets)
         return model(jnp.maximum(tokens, 0), context, batch.get("segments"))
 
     def predicted(self, model: nnx.Module, hidden: Float[Array, "B T D"], batch: Batch, how: Pass) -> Prediction:

@@ -141,7 +141,7 @@ class Objective:
 
     def too_long(self, length: int) -> str | None:
         """Says why rows of `length` tokens cannot be evaluated, or None where they can."""
-        return past_the_table(self.config.model, self.model, length)
+        return past_the_table(self.config.model, self.model, length + max(self.config.data.offsets, default=0))
 
     def sums(
         self,
@@ -185,19 +185,22 @@ def sum_of_means(losses: Sums, weights: Sums) -> Float[Array, ""]:
     return sum(losses[name] / jnp.maximum(weight, 1) for name, weight in weights.items())
 
 
-def structure(tokens: Int[Array, "B T"], isolate: bool, document_id: int) -> tuple[Int[Array, "B T"], Int[Array, "B T"] | None]:
+def structure(
+    tokens: Int[Array, "B T"], isolate: bool, document_id: int, offsets: tuple[int, ...] = ()
+) -> tuple[Int[Array, "B T"], Int[Array, "B T"] | None]:
     """Positions and documents of packed rows.
 
     Args:
         tokens: rows in which `document_id` opens every document.
         isolate: each document counts its positions from 0 and is a world of its own; else a row is one sequence.
+        offsets: where such rows begin, in turn; empty for 0.
 
     Returns:
         (positions [B or 1, T], document numbers [B, T] or None).
     """
     index = jnp.arange(tokens.shape[1])[None]
     if not isolate:
-        return index, None
+        return (index + jnp.array(offsets)[jnp.arange(len(tokens)) % len(offsets), None] if offsets else index), None
     opens = tokens == document_id
     start = jax.lax.cummax(jnp.where(opens, index, 0), axis=1)
     return index - start, jnp.cumsum(opens, axis=1)
@@ -209,10 +212,11 @@ def without_padding(positions: Int[Array, "B T"], tokens: Int[Array, "B T"], how
 
 
 def context_of(
-    how: Pass, positions: Int[Array, "B T"], documents: Int[Array, "B T"] | None = None, causal: bool = True, prefix: int = 0
+    how: Pass, positions: Int[Array, "B T"], documents: Int[Array, "B T"] | None = None, causal: bool = True, prefix: int = 0,
+    in_order: bool = True,
 ) -> Context:
-    """The context of rows whose tokens stand in order."""
-    return Context(positions, documents, causal, in_order=True, dropout_key=how.dropout_key, training=how.training, prefix=prefix,
+    """The context of rows whose tokens stand in order, by default from 0 on."""
+    return Context(positions, documents, causal, in_order=in_order, dropout_key=how.dropout_key, training=how.training, prefix=prefix,
                    record=how.record)
 
 

@@ -1,0 +1,46 @@
+"""Claim P11: learned positions overfit to where things stood in training.
+
+    zoo run experiments/position_offsets.py
+    zoo run experiments/position_offsets.py:small
+
+The decoder of `zoo.lab.sizes` on rows of T tokens, every other one of which begins at position T instead of 0. So each of the 2 T positions
+is trained, but none before T together with one from T on. Measured is `offset_gap`: how much higher the loss of the same held-out rows is
+where they begin at T / 2, inside all that was trained, than where they began in training. Learned vectors, sinusoids and RoPE, for which
+it is 0 but for rounding. Embeddings start with a standard deviation of 1, the scale of the sinusoids.
+
+Stated beforehand, on that gap after training:
+
+* It is more than 0.1 nats larger for learned positions than for RoPE (superiority of RoPE).
+* It is larger for learned positions than for sinusoids (superiority of these, margin 0).
+"""
+
+from zoo import config
+from zoo.lab.experiment import Claim, Contrast, Experiment, Outcome, levels
+from zoo.lab.sizes import decoder, named
+
+MARGIN = 0.1
+
+
+def get_experiment(size: str = "tiny") -> Experiment:
+    """Three position schemes."""
+    base = decoder(size)
+
+    def arm(positions: str) -> Outcome:
+        return Outcome({"positions": positions}, "measured/offset_gap")
+
+    return Experiment(
+        name=named("position_offsets", size),
+        question="Do learned positions serve where rows begin elsewhere than in training?",
+        base=config.override(base, {"data.offsets": (0, base.data.sequence_length), "model.init.embedding_std": 1.0}),
+        factors={"positions": levels("model.position.kind", "learned", "sinusoidal", "rope")},
+        # The table is what differs.
+        allow=("parameters",),
+        claim=Claim("P11", "Learned positions overfit to where things stood in training", "lecture"),
+        contrasts=(
+            Contrast("learned positions do", a=arm("rope"), b=arm("learned"), rule="superiority", margin=MARGIN,
+                     expected=f"elsewhere the loss grows by more than {MARGIN} nats more with learned positions than with RoPE"),
+            Contrast("more than sinusoids", a=arm("sinusoidal"), b=arm("learned"), rule="superiority", margin=0.0,
+                     expected="elsewhere the loss grows by more with learned positions than with sinusoids"),
+        ),
+        size=size,
+    )
