@@ -20,7 +20,8 @@ def pytest_configure(config):
     if not hasattr(config, "workerinput"):
         config.zoo_cache = os.environ["ZOO_CACHE"] = tempfile.mkdtemp(prefix="zoo-tests-")
         os.environ["HF_DATASETS_CACHE"] = os.path.join(config.zoo_cache, "hf")
-        # Tests that compile without a run, too; before jax is imported.
+        # For all programs of all tests, whatever other cache a test has: a folder's name is part of what a program is found by. Set before
+        # jax is imported.
         os.environ["JAX_COMPILATION_CACHE_DIR"] = os.path.join(config.zoo_cache, "compiled")
         os.environ["JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS"] = "0.2"
 
