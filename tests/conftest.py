@@ -3,6 +3,8 @@
 import json
 import os
 import shutil
+import subprocess
+import sys
 import tempfile
 from pathlib import Path
 
@@ -20,9 +22,25 @@ def pytest_configure(config):
     if not hasattr(config, "workerinput"):
         config.zoo_cache = os.environ["ZOO_CACHE"] = tempfile.mkdtemp(prefix="zoo-tests-")
         os.environ["HF_DATASETS_CACHE"] = os.path.join(config.zoo_cache, "hf")
-        # Tests that compile without a run, too; before jax is imported.
+        # For all programs of all tests, whatever other cache a test has: a folder's name is part of what a program is found by. Set before
+        # jax is imported.
         os.environ["JAX_COMPILATION_CACHE_DIR"] = os.path.join(config.zoo_cache, "compiled")
         os.environ["JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS"] = "0.2"
+        if "not slow" in config.option.markexpr:
+            compile_in_haste()
+
+
+def compile_in_haste():
+    """Lets XLA optimise little, which takes a quarter of the time: most of the time of tests is compilation.
+
+    For those that are run again and again. With the slow ones, as in continuous integration, programs are those that users get.
+    """
+    os.environ["JAX_DISABLE_MOST_OPTIMIZATIONS"] = "1"
+    flags = " ".join(filter(None, [os.environ.get("XLA_FLAGS"), "--xla_cpu_use_fusion_emitters=false"]))
+    # A flag that a version of XLA does not know ends the process.
+    program = [sys.executable, "-c", "import jax; jax.jit(lambda x: x + 1)(1.0)"]
+    if subprocess.run(program, env=os.environ | {"XLA_FLAGS": flags}, capture_output=True).returncode == 0:
+        os.environ["XLA_FLAGS"] = flags
 
 
 def pytest_unconfigure(config):
@@ -34,11 +52,13 @@ def pytest_unconfigure(config):
 def command_line(tmp_path, monkeypatch, capsys):
     """Calls `zoo` in an empty folder, in which norms.py is an experiment: call(words ...) returns (exit code, output, errors).
 
-    Runs are those of lab/fake_run.py: `behaviours` and `losses` say by folder what they do.
+    Runs are those of lab/fake_run.py: `behaviours` and `losses` say by folder what they do. Of reports the pages are written, and the
+    figures beside them only with `figures`.
     """
     from zoo import config
-    from zoo.lab import plan, pool
+    from zoo.lab import plan, pool, report
 
+    draw = report.write_figures
     fake = config.import_file(Path(__file__).parent / "lab" / "fake_run.py", "helper")
     monkeypatch.setattr(plan, "_cost", fake.cost)
     monkeypatch.setattr(pool, "command", fake.command)
@@ -47,7 +67,8 @@ def command_line(tmp_path, monkeypatch, capsys):
     monkeypatch.setenv("COLUMNS", "200")
     (tmp_path / "norms.py").write_text(fake.EXPERIMENT_FILE)
 
-    def call(*words, behaviours=None, losses=None):
+    def call(*words, behaviours=None, losses=None, figures=False):
+        monkeypatch.setattr(report, "write_figures", draw if figures else lambda sweep, folder: [])
         monkeypatch.setenv("FAKE_RUNS", json.dumps(behaviours or {}))
         if losses is not None:
             monkeypatch.setenv("FAKE_LOSSES", json.dumps(losses))

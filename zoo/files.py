@@ -20,8 +20,16 @@ def write_json(path: str | Path, value: Any) -> None:
 
 
 def read_json(path: str | Path) -> Any:
-    """Reads one JSON document."""
-    return json.loads(Path(path).read_text(encoding="utf-8"))
+    """Reads one JSON document.
+
+    Raises:
+        OSError: there is no such file.
+        ValueError: it holds something else, or is nested too deeply to be read.
+    """
+    try:
+        return json.loads(Path(path).read_text(encoding="utf-8"))
+    except RecursionError as error:
+        raise ValueError("nested too deeply") from error
 
 
 def cache_directory() -> Path:

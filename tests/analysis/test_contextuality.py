@@ -2,6 +2,7 @@
 
 import itertools
 import json
+import shutil
 
 import numpy as np
 import pytest
@@ -105,11 +106,29 @@ def test_every_sentence_has_its_word_once_and_enough_of_them():
             assert all(text.split().index(word) >= 4 for text in group), word
 
 
-def test_command(tmp_path, capsys):
+def test_layers_of_one_name_stand_above_each_other(monkeypatch, tmp_path):
+    def layers(*names):
+        return [contextuality.Layer(name, 0.5, 0.1, 0.2, {}, (0.0, 0.1), 0.5) for name in names]
+
+    pages = []
+    monkeypatch.setattr("zoo.draw.style.save", lambda page, path: pages.append(page))
+    contextuality.draw({"elmo": layers("input table", "layer 0"), "bert": layers("input table", "first input", "layer 0", "layer 1")},
+                       tmp_path / "x.png")
+    left = pages[0].axes[0]
+    assert [text.get_text() for text in left.get_xticklabels()] == ["input\ntable", "first\ninput", "layer\n0", "layer\n1"]
+    assert [list(line.get_xdata()) for line in left.lines] == [[0, 2], [0, 1, 2, 3]]
+
+
+def test_command(tmp_path, capsys, monkeypatch):
     run = folder(tmp_path, "causal")
     (tmp_path / "texts.txt").write_text("\n\n".join(TEXTS))
     arguments = [str(run), "--text", str(tmp_path / "texts.txt")]
-    assert contextuality.main([*arguments, "--json", "--figure", str(tmp_path / "figure.png")]) == 0
+    twin = tmp_path / "twin" / run.name
+    shutil.copytree(run, twin)
+    drawn = []
+    monkeypatch.setattr(contextuality, "draw", lambda found, path, draw=contextuality.draw: drawn.append(list(found)) or draw(found, path))
+    assert contextuality.main([str(twin), *arguments, "--json", "--figure", str(tmp_path / "figure.png")]) == 0
+    assert drawn == [[str(twin), str(run)]]
     found = json.loads(capsys.readouterr().out)[str(run)]
     assert [layer["name"] for layer in found] == ["input table", "first input", "layer 0", "layer 1"]
     assert found[0]["self_similarity"] == 1

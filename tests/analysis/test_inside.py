@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 from tests.building import ENCODER, ENCODER_DECODER, as_float64, close, random_statistics, random_values, tiny
-from zoo.analysis.inside import look_inside
+from zoo.analysis.inside import _compiled, look_inside
 from zoo.errors import ConfigError
 from zoo.models.architectures import make_model
 
@@ -18,6 +18,19 @@ def inside(changes, tokens=TOKENS, targets=None):
     model = make_model(config)
     values = random_values(model)
     return look_inside(config, model, values, random_statistics(model), tokens, targets), values, config
+
+
+def test_what_is_read_again_is_not_compiled_again():
+    config = tiny({})
+    model = make_model(config)
+
+    def read(seed, tokens):
+        look_inside(config, model, random_values(model, seed), random_statistics(model), tokens)
+        return _compiled._cache_size()
+
+    before = read(1, TOKENS)
+    assert read(2, TOKENS[::-1]) == before
+    assert read(2, TOKENS[:, :3]) == before + 1
 
 
 def softmax(scores):

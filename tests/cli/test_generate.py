@@ -5,21 +5,20 @@ import json
 import pytest
 from small_runs import OBJECTIVES, small
 
+from tests.untrained import untrained
 from zoo.cli import main
 from zoo.decoding.text import TextGenerator
-from zoo.training.run import run
 
-SHORT = {"training__steps": 2, "model__num_layers": 1, "model__dim": 16, "training__eval_batches": 1}
+SHORT = {"model__num_layers": 1, "model__dim": 16}
 
 
-def trained(folder, **overrides):
-    run(small(**SHORT | overrides), folder, lambda line: None)
-    return str(folder)
+def made(folder, **overrides):
+    return str(untrained(folder, small(**SHORT | overrides)))
 
 
 @pytest.fixture(scope="module")
 def decoder(tmp_path_factory):
-    return trained(tmp_path_factory.mktemp("runs") / "decoder", model__position__kind="rope")
+    return made(tmp_path_factory.mktemp("runs") / "decoder", model__position__kind="rope")
 
 
 def generate(capsys, *arguments, code=0):
@@ -43,7 +42,9 @@ def test_a_text_follows_its_prompt(decoder, capsys):
 
 
 def test_the_seed_decides(decoder, capsys):
-    one, again, other = (generate(capsys, decoder, "--prompt", "x", "--new-tokens", "10", "--seed", seed).out for seed in "112")
+    # Random parameters leave little to chance.
+    drawn = ("--prompt", "x", "--new-tokens", "10", "--temperature", "50")
+    one, again, other = (generate(capsys, decoder, *drawn, "--seed", seed).out for seed in "112")
     assert one == again != other
     cold = [generate(capsys, decoder, "--prompt", "x", "--new-tokens", "10", "--temperature", "0", "--seed", seed).out for seed in "12"]
     assert cold[0] == cold[1]
@@ -74,7 +75,7 @@ def test_a_text_ends_before_a_stop(decoder, capsys):
 def test_beams(decoder, capsys):
     (found,) = answers(capsys, decoder, "--prompt", "x", "--new-tokens", "6", "--beams", "3", "--length-penalty", "0")
     (greedy,) = answers(capsys, decoder, "--prompt", "x", "--new-tokens", "6", "--beams", "1", "--length-penalty", "0")
-    assert 0 > found["score"] >= greedy["score"]
+    assert 0 > found["score"] >= greedy["score"] - 1e-6
     (halved,) = answers(capsys, decoder, "--prompt", "x", "--new-tokens", "6", "--beams", "1", "--length-penalty", "1")
     assert halved["score"] == pytest.approx(greedy["score"] / halved["tokens"], rel=1e-5)
 
@@ -120,9 +121,9 @@ def test_a_file_of_prompts_that_is_no_text(decoder, tmp_path, capsys):
     assert "is not UTF-8" in generate(capsys, decoder, "--prompts", str(file), code=3).err
 
 
-@pytest.mark.parametrize("kind", ["masked", pytest.param("bidirectional", marks=pytest.mark.slow)])
+@pytest.mark.parametrize("kind", ["masked", "bidirectional"])
 def test_what_makes_no_tokens(kind, tmp_path, capsys):
-    folder = trained(tmp_path / "run", **OBJECTIVES[kind])
+    folder = made(tmp_path / "run", **OBJECTIVES[kind])
     printed = generate(capsys, folder, "--prompt", "x", code=2)
     assert "does not continue a text token by token" in printed.err
     assert len(printed.err.splitlines()) == 1

@@ -37,8 +37,9 @@ def attempts(folder):
 
 
 def test_from_file_to_report(zoo, folder):
-    code, out, err = zoo("norms.py")
+    code, out, err = zoo("norms.py", figures=True)
     assert (code, err) == (0, "")
+    assert list((folder / "runs/norms/report").glob("*.png"))
     assert "Which norm?" in out
     assert "runs 8/8" in out
     assert "report: runs/norms/report.html" in out

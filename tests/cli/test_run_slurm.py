@@ -227,11 +227,14 @@ def test_status_of_a_sweep_on_this_machine(zoo, tmp_path):
 def test_status_of_what_is_no_sweep(zoo, cluster, tmp_path):
     (tmp_path / "empty").mkdir()
     status(tmp_path / "single", state="done", step=3)
-    (tmp_path / "torn").mkdir()
-    (tmp_path / "torn/experiment.json").write_text("{")
+    for name, text in (("torn", "{"), ("outside", '{"name": "x", "runs": [{"folder": "../single"}]}'), ("deep", "[" * 100_000)):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "experiment.json").write_text(text)
     for folder, line in (("nowhere", "nowhere is not a folder"), ("empty", "empty is no sweep: it has no experiment.json"),
                          ("single", "single is a single run: it has no experiment.json"),
-                         ("torn", "torn/experiment.json is not the record of a sweep")):
+                         ("torn", "torn/experiment.json is not the record of a sweep"),
+                         ("outside", "outside/experiment.json is not the record of a sweep"),
+                         ("deep", "deep/experiment.json is not the record of a sweep")):
         assert zoo("status", folder)[::2] == (2, f"error: {line}\n")
     zoo("run", "norms.py", "--slurm")
     cluster.program("squeue", "echo 'slurm_load_jobs error: Unable to contact slurm controller (connect failure)' >&2; exit 1")

@@ -15,6 +15,8 @@ from zoo.training.restore import load_trained
 from zoo.training.run import run
 
 pytest.importorskip("sacrebleu")
+# The same things without the commands: tests/training/test_translations.py.
+pytestmark = pytest.mark.slow
 
 
 @pytest.fixture(scope="module")

@@ -13,8 +13,10 @@ from zoo.layers.position import POSITIONS
 
 @pytest.mark.parametrize("position", POSITIONS)
 def test_every_scheme_with_a_layer_of_each_window_and_number_of_key_heads(position):
-    fields, pattern = {}, tuple(f"w{window}g{kv_heads}" for window, kv_heads in itertools.product(WINDOWS, KV_HEADS))
-    for name, (window, kv_heads) in zip(pattern, itertools.product(WINDOWS, KV_HEADS), strict=True):
+    # Half of the products, the other half with the next scheme.
+    some = list(itertools.product(WINDOWS, KV_HEADS))[list(POSITIONS).index(position) % 2 :: 2]
+    fields, pattern = {}, tuple(f"w{window}g{kv_heads}" for window, kv_heads in some)
+    for name, (window, kv_heads) in zip(pattern, some, strict=True):
         attention = f"model.layers.kinds.{name}.attention"
         fields |= {f"{attention}.window": window, f"{attention}.num_kv_heads": kv_heads}
     close(*both_ways(scheme(position) | fields | {"model.layers.pattern": pattern, "model.num_layers": len(pattern)}))

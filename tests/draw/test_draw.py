@@ -7,9 +7,11 @@ from small_runs import OBJECTIVES, small
 
 from tests.untrained import untrained
 from zoo.analysis import positions
+from zoo.analysis.inside import Inside
 from zoo.cli.main import main
 from zoo.config import override, resolve
-from zoo.draw import biases, compare, residual, rope, sinusoids
+from zoo.draw import biases, compare, reading, residual, rope, sinusoids
+from zoo.errors import ConfigError
 
 TINY = {"model__dim": 16, "model__num_layers": 2, "model__attention__num_heads": 4, "data__sequence_length": 96}
 
@@ -88,6 +90,15 @@ def test_a_decoder_is_read(tmp_path):
     assert drawn(tmp_path, "attention", folder, "--text", "abc", "--layers", "1", "--heads", "0,2") == [
         "attention-layer1.png", "attention-layer1.svg"]
     assert "rope-bound.png" in drawn(tmp_path, "rope-bound", folder, "--length", "12")
+
+
+def test_layers_without_scores_are_left_blank():
+    maps = (None, -np.ones((1, 2, 3, 3)))
+    read = reading.Read(None, {"": ["a", "b", "c"]}, {reading.TRAINED: {"": Inside(None, {"attention": maps}, {})}})
+    np.testing.assert_array_equal(rope.scores_by_distance(read, "", reading.TRAINED), [[np.nan] * 3, [1] * 3])
+    read.inside[reading.TRAINED][""].scores.clear()
+    with pytest.raises(ConfigError, match="no layer of this run computes attention scores"):
+        rope.scores_by_distance(read, "", reading.TRAINED)
 
 
 def test_both_sides_are_read(tmp_path):

@@ -32,6 +32,7 @@ def cut_off(run):
     return status["parameters_sha256"]
 
 
+@pytest.mark.slow
 def test_every_command_takes_runs_that_were_moved(text, tmp_path):
     imported(tmp_path / "first", "gpt2", words=99)
     (tmp_path / "second").mkdir()

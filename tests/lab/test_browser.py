@@ -10,7 +10,7 @@ from chromium import PROGRAM, Browser
 from lab_reports import write_page
 
 from zoo.lab.comparison import load_comparison
-from zoo.lab.results import load_sweep
+from zoo.lab.results import load_any, load_sweep
 from zoo.lab.watch import Pages, Server
 
 pytestmark = [pytest.mark.slow, pytest.mark.skipif(PROGRAM is None, reason="no Chromium on this machine")]
@@ -206,6 +206,26 @@ def test_heat_maps(shown):
     assert "head" in texts(shown, "#dynamics text")
 
 
+def test_heat_maps_of_values_around_zero(browser, writer):
+    folder = writer.run("alone", steps=20)
+    # Of 200 values one is a rounding error below zero: less than one in a hundred, so that the scale is logarithmic.
+    rows = [{f"layer {layer}": 10.0 ** (layer % 4) for layer in range(20)} for _ in range(10)]
+    rows[3]["layer 7"] = -1e-8
+    (folder / "dynamics.jsonl").write_text("".join(json.dumps({"step": step, "attention_entropy": row}) + "\n"
+                                                   for step, row in enumerate(rows, 1)))
+    open_page(browser, write_page(load_any(folder), folder / "report.html").as_uri())
+    browser.click("#tab-dynamics")
+    assert browser.problems == []
+    ticks = "[...document.querySelectorAll('#dynamics svg text')].map((text) => text.textContent)"
+    # Halfway between 1 and 1000 of a logarithmic scale.
+    assert any(text.startswith("31.") for text in browser.run(ticks))
+    # Its axis is that of a picture, which is not enlarged.
+    before = browser.run(ticks)
+    browser.run("document.querySelector('#dynamics .picture').focus()")
+    browser.key("+")
+    assert browser.run(ticks) == before
+
+
 def test_colours_follow_the_system_and_the_choice(shown):
     paper = "getComputedStyle(document.body).backgroundColor"
     light = shown.run(paper)
@@ -263,6 +283,11 @@ def test_hostile_names_stay_text(browser, writer, tmp_path):
 def test_a_page_that_is_followed(browser, writer):
     folder = writer.sweep()
     (folder / "pre-0-2" / "status.json").write_text('{"state": "running", "step": 100, "steps": 200}')
+
+    def recorded(run):
+        (run / "dynamics.jsonl").write_text('{"step": 1, "residual_rms": {"layer 0": 1.0}}\n')
+
+    recorded(folder / "pre-100-1")
     with Server(Pages(folder), 0) as server:
         thread = threading.Thread(target=server.serve_forever, daemon=True)
         thread.start()
@@ -277,6 +302,12 @@ def test_a_page_that_is_followed(browser, writer):
         assert panels(browser) == ["runs"]
         assert texts(browser, "#runs .tools span") == ["3 of 12 rows"]
         assert browser.run("document.activeElement.type") == "search"
+        # So is what is shown of the layers, although another run comes before it now.
+        browser.click("#tab-dynamics")
+        assert texts(browser, "#dynamics h3") == ["norm=pre, warm-up=100, seed 1"]
+        recorded(folder / "pre-0-0")
+        browser.until("document.querySelectorAll('#dynamics-runs select')[0].length === 2")
+        assert texts(browser, "#dynamics h3") == ["norm=pre, warm-up=100, seed 1"]
         server.shutdown()
         thread.join()
     browser.until("document.getElementById('live').textContent === 'no longer connected'")

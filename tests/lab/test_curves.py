@@ -1,3 +1,5 @@
+import json
+
 import numpy as np
 import pytest
 
@@ -78,3 +80,12 @@ def test_digits_follow_the_uncertainty():
     assert interval(float("nan"), 1.0) == "–"
     assert plus_minus(2.34567, 0.0123) == "2.346 ± 0.012"
     assert plus_minus(2.34567, float("nan")) == "2.346"
+
+
+@pytest.mark.parametrize("length", [[1, 2], "x", -1, {}])
+def test_a_length_that_is_none_is_no_trained_length(writer, length):
+    folder = writer.sweep(lengths=True)
+    for path in folder.glob("*/config.json"):
+        made = json.loads(path.read_text())
+        path.write_text(json.dumps(made | {"data": {"sequence_length": length}}))
+    assert curves.by_length(load_sweep(folder)).trained is None

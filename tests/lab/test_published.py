@@ -2,6 +2,7 @@
 
 import csv
 import json
+import math
 import shutil
 from pathlib import Path
 
@@ -59,8 +60,12 @@ def test_folders_of_this_machine_are_told_by_their_name(writer):
     record = json.loads((made / "experiment.json").read_text())
     record["arms"][0]["overrides"]["training.start_from"] = str(writer.root / "teacher")
     (made / "experiment.json").write_text(json.dumps(record))
+    record["arms"][1]["overrides"]["objective.label_smoothing"] = math.nan
+    (made / "experiment.json").write_text(json.dumps(record))
     text = (publish(load_sweep(made), writer.root / "results") / "result.json").read_text()
     assert '"training.start_from": "teacher"' in text
+    # What a hand wrote and JSON cannot hold is no crash.
+    assert '"objective.label_smoothing": null' in text
     assert str(writer.root) not in text
 
 

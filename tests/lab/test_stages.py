@@ -191,6 +191,7 @@ def test_metrics_are_those_of_the_task():
     assert "no metric eval/f1" in problems(tasks(metric="eval/f1"))[0]
 
 
+@pytest.mark.slow
 def test_what_is_planned_trains(tmp_path):
     made = expand(tasks())
     for one in made.in_order:

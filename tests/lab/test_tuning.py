@@ -71,7 +71,7 @@ def rate_of(folder):
 
 
 def test_each_arm_trains_at_its_best_rate_on_seeds_that_did_not_choose_it(zoo):
-    code, out, err = zoo(*FLAGS, losses=LOSSES)
+    code, out, err = zoo(*FLAGS, losses=LOSSES, figures=True)
     assert (code, err) == (0, "")
     tried = load_sweep("runs/norms/tuning")
     assert sorted({run.seed for run in tried.runs}) == [1000, 1001]

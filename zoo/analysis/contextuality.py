@@ -243,20 +243,21 @@ def _number(value: float) -> str:
 
 
 def draw(found: Mapping[str, Sequence[Layer]], path: Path) -> None:
-    """Both measures by layer, a panel for each; suffix .png or .svg."""
+    """Both measures by layer, a panel for each; suffix .png or .svg. Layers of one name stand in one place, whatever a run has before."""
     from zoo.draw.style import COLOURS, figure, save
 
     page, (left, right) = figure(8.4, 3.4, columns=2)
+    # A run with the most layers has them in their order; an ELMo has no "first input" before its own.
+    names = list(dict.fromkeys(layer.name for layers in sorted(found.values(), key=len, reverse=True) for layer in layers))
     for colour, (name, layers) in zip(itertools.cycle(COLOURS), found.items()):
-        places = range(len(layers))
+        places = [names.index(layer.name) for layer in layers]
         left.plot(places, [layer.adjusted for layer in layers], "o-", color=colour, label=name, markersize=4)
         right.plot(places, [layer.senses for layer in layers], "o-", color=colour, label=name, markersize=4)
         right.fill_between(places, *zip(*(layer.shuffled for layer in layers), strict=True), color=colour, alpha=0.15, linewidth=0)
-    longest = max(found.values(), key=len)
     left.set_title("one word in different sentences,\nabove different words")
     right.set_title("same sense above other sense\n(shaded: 95% of random senses)")
     for axes in (left, right):
-        axes.set_xticks(range(len(longest)), [layer.name.replace(" ", "\n") for layer in longest], fontsize=7)
+        axes.set_xticks(range(len(names)), [name.replace(" ", "\n") for name in names], fontsize=7)
         axes.set_ylabel("mean cosine")
     left.legend(frameon=False)
     save(page, path)
@@ -274,6 +275,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--json", action="store_true", help="print one JSON object")
     parser.add_argument("--figure", type=Path, metavar="FILE", help="write a figure, .png or .svg")
     args = parser.parse_args(arguments)
+    if args.figure is not None:
+        from zoo.draw.style import kind_of
+
+        kind_of(args.figure)
     texts = []
     if args.text is not None:
         try:
@@ -284,7 +289,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
             raise DataError(f"--text {args.text} has no text")
     found = {str(folder): measure(folder, texts, args.step) for folder in args.runs}
     if args.figure is not None:
-        draw({Path(name).name: layers for name, layers in found.items()}, args.figure)
+        short = [Path(name).name for name in found]
+        draw({name if short.count(last) > 1 else last: layers for last, (name, layers) in zip(short, found.items(), strict=True)},
+             args.figure)
     if args.json:
         print(json.dumps({name: [asdict(layer) | {"adjusted": layer.adjusted} for layer in layers] for name, layers in found.items()},
                          indent=2))

@@ -5,6 +5,7 @@ Everything of a batch at once, in memory that grows with L B H T^2: for pictures
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, NamedTuple
 
 import jax
@@ -103,22 +104,31 @@ def look_inside(
             raise ConfigError(f"a text of {rows.shape[1]} tokens is too long: {problem}")
     # A decoder that was trained to go on from a prefix reads a whole text as one.
     prefix = tokens.shape[1] if config.objective.kind == "prefix" and not both else 0
-
-    def context(rows: Array, record: dict[str, Any], **more: Any) -> Context:
-        positions = jnp.where(rows >= 0, jnp.arange(rows.shape[1]), -1)
-        return Context(positions, in_order=True, record=record, whole=True, **more)
-
-    def run(model: nnx.Module, rows: dict[str, Array]) -> dict[str, Any]:
-        record: dict[str, Any] = {}
-        ids = {side: jnp.maximum(each, 0) for side, each in rows.items()}
-        if both:
-            model(ids["encoder"], ids["decoder"], context(rows["encoder"], record), context(rows["decoder"], record))
-        else:
-            model(ids[""], context(rows[""], record, causal=config.model.architecture == "decoder", prefix=prefix))
-        return {side: _of_stack(record[side] if side else record, maps) for side in rows}
-
-    found = _called(run, model, params, stats, read)
+    found = _called(_Reading(config.model.architecture, prefix, maps), model, params, stats, read)
     return {side: Inside(*found[side]) for side in read}
+
+
+@dataclass(frozen=True)
+class _Reading:
+    """A model reads rows by side, for what its stacks held."""
+
+    architecture: str
+    prefix: int
+    maps: bool
+
+    def __call__(self, model: nnx.Module, rows: dict[str, Array]) -> dict[str, Any]:
+        record: dict[str, Any] = {}
+
+        def context(rows: Array, **more: Any) -> Context:
+            positions = jnp.where(rows >= 0, jnp.arange(rows.shape[1]), -1)
+            return Context(positions, in_order=True, record=record, whole=True, **more)
+
+        ids = {side: jnp.maximum(each, 0) for side, each in rows.items()}
+        if self.architecture == "encoder_decoder":
+            model(ids["encoder"], ids["decoder"], context(rows["encoder"]), context(rows["decoder"]))
+        else:
+            model(ids[""], context(rows[""], causal=self.architecture == "decoder", prefix=self.prefix))
+        return {side: _of_stack(record[side] if side else record, self.maps) for side in rows}
 
 
 def _of_stack(record: dict[str, Any], with_maps: bool) -> tuple[Array, dict[str, tuple], dict[str, tuple]]:
@@ -138,7 +148,11 @@ def elmo_states(
     model: nnx.Module, params: Params, stats: Stats, characters: Int[np.ndarray, "B T C"], filled: np.ndarray
 ) -> Float[np.ndarray, "layers B T E"]:
     """The layers of an ELMo, token vectors first, both directions side by side (`ELMo.representations`), each row from zero states."""
-    return _called(lambda model, rows: model.representations(*rows), model, params, stats, (characters, filled))
+    return _called(_representations, model, params, stats, (characters, filled))
+
+
+def _representations(model: nnx.Module, rows: tuple[Array, Array]) -> Array:
+    return model.representations(*rows)
 
 
 def table_vectors(
@@ -152,21 +166,30 @@ def table_vectors(
         spelt: [V, C], the characters of all ids, for an ELMo.
     """
     if config.model.architecture == "elmo":
-        def run(model: nnx.Module, characters: Array) -> Array:
-            x = model.characters(characters[None])[0]
-            return jnp.concatenate([x, x], axis=-1)
+        return _called(_spelt, model, params, stats, spelt[ids])
+    return _called(_LookUp(config), model, params, stats, ids)
 
-        return _called(run, model, params, stats, spelt[ids])
 
-    def look_up(model: nnx.Module, ids: Array) -> Array:
+def _spelt(model: nnx.Module, characters: Array) -> Array:
+    x = model.characters(characters[None])[0]
+    return jnp.concatenate([x, x], axis=-1)
+
+
+@dataclass(frozen=True)
+class _LookUp:
+    config: ResolvedConfig
+
+    def __call__(self, model: nnx.Module, ids: Array) -> Array:
         source = getattr(model, "source_embedding", None)
-        return embed((model.embedding if source is None else source)[...], ids, config.model)
+        return embed((model.embedding if source is None else source)[...], ids, self.config.model)
 
-    return _called(look_up, model, params, stats, ids)
+
+@partial(jax.jit, static_argnums=(0, 1))
+def _compiled(use: Callable, graph: nnx.GraphDef, params: Params, stats: Stats, *arguments: Any) -> Any:
+    return use(nnx.merge(graph, params, stats), *arguments)
 
 
 def _called(use: Callable, model: nnx.Module, params: Params, stats: Stats, *arguments: Any) -> Any:
-    """`use(copy of the model, *arguments)`, compiled, in float32 on the host."""
-    graph = split(model)[0]
-    found = jax.jit(lambda params, stats, *rest: use(nnx.merge(graph, params, stats), *rest))(params, stats, *arguments)
+    """`use(copy of the model, *arguments)`, in float32 on the host; compiled once for each `use` that is equal and shape of arguments."""
+    found = _compiled(use, split(model)[0], params, stats, *arguments)
     return jax.tree.map(lambda leaf: np.asarray(leaf.astype(jnp.float32)), found)

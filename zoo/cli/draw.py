@@ -1,7 +1,6 @@
 """`zoo draw`: pictures of what a model is and does."""
 
 import argparse
-import functools
 from pathlib import Path
 
 from zoo.errors import ConfigError, did_you_mean
@@ -34,9 +33,7 @@ def add_parser(subparsers: argparse._SubParsersAction) -> None:
     raw = argparse.RawDescriptionHelpFormatter
     parser = subparsers.add_parser("draw", help="draw what a model is and does", epilog=EXAMPLES, formatter_class=raw,
                                    description="Draws what a model is and does; zoo draw WHAT --help tells more.", allow_abbrev=False)
-    # The parser that `zoo` makes prints two lines; a misspelt WHAT, too, is to be one.
-    parser.error = functools.partial(_Parser.error, parser)
-    whats = parser.add_subparsers(dest="what", metavar="WHAT", required=True, parser_class=_Parser)
+    whats = parser.add_subparsers(dest="what", metavar="WHAT", required=True)
     made = {name: whats.add_parser(name, help=text, description=f"Draws {text}.", allow_abbrev=False) for name, text in WHAT.items()}
     for name in ("attention", "learned-positions", "residual"):
         made[name].add_argument("run", metavar="RUN", type=Path, help="a run's folder")
@@ -64,13 +61,6 @@ def add_parser(subparsers: argparse._SubParsersAction) -> None:
         each.add_argument("--out", type=Path, required=True, metavar="DIR", help="folder to write into")
         each.add_argument("--format", default="png,svg", metavar="KINDS", help="png, svg, or both (default: %(default)s)")
         each.set_defaults(handler=run)
-
-
-class _Parser(argparse.ArgumentParser):
-    """Says in one line what it does not know."""
-
-    def error(self, message: str) -> None:
-        raise ConfigError(f"{message}; see {self.prog} --help")
 
 
 def run(args: argparse.Namespace) -> int:

@@ -2,6 +2,7 @@
 
 import argparse
 import importlib
+import re
 import sys
 from collections.abc import Sequence
 
@@ -38,6 +39,22 @@ def usage() -> str:
                       "zoo COMMAND --help tells more; python train.py and python eval.py are the single-run commands."])
 
 
+class Parser(argparse.ArgumentParser):
+    """Says in one line what it does not understand; so do the parsers of its subcommands."""
+
+    def error(self, message: str) -> None:
+        """Raises what argparse would print below its usage."""
+        if found := re.search(r"invalid choice: '(.*)' \(choose from (.*)\)", message):
+            message += did_you_mean(found[1], [option.strip(" '") for option in found[2].split(",")])
+        raise ConfigError(f"{message}; see {self.prog} --help")
+
+    def options(self) -> list[str]:
+        """All its flags, and those of its subcommands."""
+        inner = [parser for action in self._actions if isinstance(action, argparse._SubParsersAction) for parser in action.choices.values()]
+        return [flag for action in self._actions for flag in action.option_strings if flag.startswith("--")] + [
+            flag for parser in inner for flag in parser.options()]
+
+
 @reported
 def main(arguments: Sequence[str] | None = None) -> int:
     """Finds the subcommand, runs it, returns the exit code."""
@@ -51,11 +68,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     module = importlib.import_module(SUBCOMMANDS[name][0])
     if name in WHOLE_COMMANDS:
         return module.main(arguments[1:])
-    parser = argparse.ArgumentParser(prog="zoo", allow_abbrev=False)
+    parser = Parser(prog="zoo", allow_abbrev=False)
     module.add_parser(parser.add_subparsers(dest="command"))
     known, rest = parser.parse_known_args(arguments)
     if rest and not getattr(known, "takes_overrides", False):
-        raise ConfigError(f"unknown argument {rest[0]}; see zoo {name} --help")
+        raise ConfigError(f"unknown argument {rest[0]}{did_you_mean(rest[0], parser.options())}; see zoo {name} --help")
     known.overrides = rest
     return known.handler(known)
 

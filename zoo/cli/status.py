@@ -31,12 +31,12 @@ def run(args: argparse.Namespace) -> int:
         print(json.dumps(standings.record(), indent=2))
         return 0
     rows = [("run", "state", "step", "last sign", "job", "why")]
-    rows += [(run.folder, run.state, f"{run.step}/{run.steps}" if run.steps else "", _ago(run.silent), run.job, _line(run.reason))
-             for run in standings.runs]
+    rows += [(_line(run.folder), run.state, f"{run.step}/{run.steps}" if run.steps else "", _ago(run.silent), run.job,
+              _line(run.reason)[:160]) for run in standings.runs]
     widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
     for row in rows:
         print("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True) if width).rstrip())
-    print(f"{standings.name}: " + ", ".join(f"{count} {state}" for state, count in standings.counts.items()))
+    print(f"{_line(standings.name)}: " + ", ".join(f"{count} {state}" for state, count in standings.counts.items()))
     return 0
 
 
@@ -49,5 +49,6 @@ def _ago(seconds: float | None) -> str:
     return f"{int(seconds)} s ago"
 
 
-def _line(reason: str) -> str:
-    return " ".join(reason.split())[:160]
+def _line(text: str) -> str:
+    """As one line that a terminal shows and does not obey."""
+    return "".join(sign if sign.isprintable() else "?" for sign in " ".join(text.split()))

@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+from matplotlib.colors import PowerNorm
 from matplotlib.figure import Figure
 
 from zoo.draw.reading import Read, chosen
@@ -10,6 +11,8 @@ from zoo.errors import ConfigError
 from zoo.training.restore import INITIAL, TRAINED
 
 COLUMNS = 4
+# The root of a probability: among 30 tokens, what one gets on average would else be white.
+SCALE = PowerNorm(0.5, vmin=0, vmax=1)
 
 
 def pages(read: Read, layers: str = "", heads: str = "") -> dict[str, Figure]:
@@ -53,7 +56,7 @@ def _page(pair, queries: list[str], keys: list[str], heads, title: str) -> Figur
         if number >= len(heads):
             axes.set_axis_off()
             continue
-        shown = axes.imshow(pair[which][heads[number]], cmap="Blues", vmin=0, vmax=1, aspect="auto")
+        shown = axes.imshow(pair[which][heads[number]], cmap="Blues", norm=SCALE, aspect="auto")
         axes.set_title(f"head {heads[number]}\n{which}", fontsize=7)
         below = (row + 1) * columns + place // 2 >= len(heads)
         axes.set_xticks(range(len(keys)), keys if names and below else [], rotation=90, fontsize=5, parse_math=False)

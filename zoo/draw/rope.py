@@ -61,15 +61,19 @@ def angles_page(config: ResolvedConfig, length: int = 128) -> Figure:
 
 
 def scores_by_distance(read: Read, side: str, which: str) -> np.ndarray:
-    """Mean over heads and pairs of tokens of |score|, [L, distances], before softmax, of keys that the query sees.
+    """Mean over heads and pairs of tokens of |score|, [L, distances], before softmax, whether a window shows the key or not.
 
-    Distance is that of a key before the query.
+    Distance is that of a key before the query. A layer that computes no scores has NaN.
+
+    Raises:
+        ConfigError: no layer computes any.
     """
-    rows = []
-    for maps in read.inside[which][side].scores["attention"]:
-        sizes = np.abs(maps[0]).mean(axis=0)
-        rows.append([np.diagonal(sizes, -distance).mean() for distance in range(len(sizes))])
-    return np.array(rows)
+    layers = read.inside[which][side].scores.get("attention")
+    if layers is None:
+        raise ConfigError("no layer of this run computes attention scores")
+    length = len(read.labels[side])
+    sizes = [np.full((length, length), np.nan) if maps is None else np.abs(maps[0]).mean(axis=0) for maps in layers]
+    return np.array([[np.diagonal(each, -distance).mean() for distance in range(length)] for each in sizes])
 
 
 def bound_page(config: ResolvedConfig, length: int = 128, read: Read | None = None, side: str = "") -> Figure:

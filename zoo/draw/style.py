@@ -14,7 +14,7 @@ from zoo.errors import ConfigError
 from zoo.lab.curves import COLOURS
 from zoo.lab.figures import SETTINGS
 
-__all__ = ["COLOURS", "KINDS", "by_depth", "figure", "save"]
+__all__ = ["COLOURS", "KINDS", "by_depth", "figure", "kind_of", "save"]
 
 KINDS = ("png", "svg")
 # A picture is the same whenever it is drawn again: no dates, and names inside an SVG that are no random ones.
@@ -46,15 +46,24 @@ def by_depth(count: int) -> list[tuple[float, float, float, float]]:
     return [tuple(colour) for colour in colormaps["viridis_r"](np.linspace(0.12, 1, count))]
 
 
+def kind_of(path: Path) -> str:
+    """The kind of picture that a suffix says.
+
+    Raises:
+        ConfigError: none of `KINDS`.
+    """
+    if path.suffix[1:] not in KINDS:
+        raise ConfigError(f"{path}: pictures are written as .png or .svg")
+    return path.suffix[1:]
+
+
 def save(page: Figure, path: Path) -> Path:
     """Writes a page as its suffix says, whole or not at all.
 
     Raises:
         ConfigError: another suffix, or a folder that cannot be written.
     """
-    kind = path.suffix[1:]
-    if kind not in KINDS:
-        raise ConfigError(f"{path}: pictures are written as .png or .svg")
+    kind = kind_of(path)
     buffer = io.BytesIO()
     with rc_context(SETTINGS | STEADY), warnings.catch_warnings():
         # A character that the default font lacks is drawn as a box.

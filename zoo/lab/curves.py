@@ -8,7 +8,7 @@ import numpy as np
 
 from zoo.lab.measures import name_of
 from zoo.lab.results import Series, Sweep
-from zoo.lab.stated import Arm
+from zoo.lab.stated import Arm, as_dict
 from zoo.lab.statistics import PairedDifference, Spread, paired_difference, spread
 
 MAXIMUM_POINTS = 600
@@ -122,9 +122,9 @@ def by_length(sweep: Sweep) -> Lengths | None:
     metrics = {int(match[1]): match[0] for name in sweep.metrics() if (match := pattern.fullmatch(name))}
     if not metrics:
         return None
-    trained = {run.config.get("data", {}).get("sequence_length") for run in sweep.runs if _has_data(run.config)}
-    length = trained.pop() if len(trained) == 1 else None
-    length = length if type(length) is int and length > 0 else None
+    trained = [as_dict(run.config.get("data")).get("sequence_length") for run in sweep.runs]
+    trained = {length if type(length) is int and length > 0 else 0 for length in trained if length is not None}
+    length = trained.pop() if len(trained) == 1 else 0
     if length and length not in metrics:
         metrics[length] = base
     values, impossible = {}, set()
@@ -133,11 +133,7 @@ def by_length(sweep: Sweep) -> Lengths | None:
             key: spread(final_values(sweep, arm.name, metrics[key]).values()) for key in sorted(metrics)}
         if any(run.state == "done" for run in sweep.runs_of(arm.name)):
             impossible |= {(arm.name, key) for key, value in values[arm.name].items() if value is None}
-    return Lengths(base, length, sorted(metrics), values, impossible)
-
-
-def _has_data(config: dict) -> bool:
-    return isinstance(config.get("data"), dict) and "sequence_length" in config["data"]
+    return Lengths(base, length or None, sorted(metrics), values, impossible)
 
 
 def against_baseline(sweep: Sweep) -> dict[str, PairedDifference]:

@@ -89,7 +89,7 @@ def packed(labels: list[str], steps: list[int], values: np.ndarray, columns: int
     values = values[:, chosen]
     there = np.isfinite(values)
     seen = values[there] if there.any() else np.zeros(1)
-    log = bool(seen.min() > 0 and seen.max() / seen.min() > 50)
+    log = bool(seen.min() > 0 and seen.max() > 50 * seen.min())
     scaled = np.log10(np.where(there, values, 1.0)) if log else np.where(there, values, 0.0)
     low, high = (float(f"{value:.6g}") for value in (scaled[there].min(), scaled[there].max())) if there.any() else (0.0, 0.0)
     share = np.clip((scaled - low) / (high - low), 0, 1) if high > low else np.zeros_like(scaled)

@@ -62,14 +62,18 @@ def publish(sweep: Sweep, output: Path) -> Path:
         for path in folder.glob("*.svg"):
             path.unlink()
         tables = sorted((path.name for path in folder.glob("*.csv")), key=TABLES.index)
-        write_json(folder / "result.json", _result(sweep) | {"tables": tables, "pictures": pictures})
+        write_json(folder / "result.json", _finite(_result(sweep) | {"tables": tables, "pictures": pictures}))
     except OSError as error:
         raise ConfigError(f"{folder} cannot be written ({error.strerror or error})") from error
     return folder
 
 
-def _number(value: Any) -> Any:
-    """As JSON can hold it: what is not finite becomes None."""
+def _finite(value: Any) -> Any:
+    """As JSON can hold it: numbers that are not finite become None."""
+    if isinstance(value, dict):
+        return {key: _finite(each) for key, each in value.items()}
+    if isinstance(value, list):
+        return [_finite(each) for each in value]
     return value if not isinstance(value, float) or math.isfinite(value) else None
 
 
@@ -114,7 +118,7 @@ def _contrasts(sweep: Sweep) -> Iterable[dict[str, Any]]:
 def _measured(sweep: Sweep, arm: str) -> dict[str, Any]:
     """{metric: mean and standard deviation over the seeds} of what was measured on an arm's trained runs."""
     found = {metric: spread(final_values(sweep, arm, metric).values()) for name in sweep.measures for metric in metrics_of(name)}
-    return {metric: {"mean": value.mean, "sd": _number(value.sd)} for metric, value in found.items() if value is not None}
+    return {metric: {"mean": value.mean, "sd": value.sd} for metric, value in found.items() if value is not None}
 
 
 def _result(sweep: Sweep) -> dict[str, Any]:
@@ -127,7 +131,7 @@ def _result(sweep: Sweep) -> dict[str, Any]:
         found = spread([value for value in values if value is not None and math.isfinite(value)])
         arms.append({"name": arm.label, "overrides": {path: _placeless(value) for path, value in arm.overrides.items()},
                      "parameters": arm.parameters.get("total"),
-                     "mean": found and found.mean, "sd": found and _number(found.sd), "seeds": found.n if found else 0,
+                     "mean": found and found.mean, "sd": found and found.sd, "seeds": found.n if found else 0,
                      **({"measured": _measured(sweep, arm.name)} if sweep.measures else {})})
     return {
         "name": sweep.name, "question": sweep.question, "claim": sweep.claim, "size": sweep.size, "metric": sweep.metric,

@@ -6,7 +6,7 @@ import sys
 from collections import Counter
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -16,7 +16,7 @@ from zoo.files import read_json
 from zoo.lab.design import Design
 from zoo.lab.measures import of_sweep, read_measured
 from zoo.lab.metrics import more_is_better, unit
-from zoo.lab.stated import Arm, Contrast, as_dict, as_text, as_words, parse_arms, parse_contrast, parse_looks, recognised
+from zoo.lab.stated import Arm, Contrast, as_dict, as_text, as_words, is_inside, parse_arms, parse_contrast, parse_looks, recognised
 from zoo.lab.statistics import ALPHA
 
 STATES = ("done", "running", "preempted", "failed", "diverged", "missing")
@@ -267,11 +267,6 @@ def load_run(folder: str | Path) -> Run:
     return run
 
 
-def _inside(folder: Any) -> bool:
-    return isinstance(folder, str) and bool(folder) and not PurePosixPath(folder).is_absolute() and (
-        ".." not in PurePosixPath(folder).parts) and "\0" not in folder
-
-
 def load_any(folder: str | Path) -> Sweep:
     """Reads a sweep folder, or a single run's as a sweep of one.
 
@@ -311,6 +306,8 @@ def load_sweep(folder: str | Path) -> Sweep:
         raise ConfigError(problems)
 
     arms = parse_arms(experiment["arms"], str(path), problems)
+    if problems:
+        raise ConfigError(problems)
     names = [arm.name for arm in arms]
     contrasts = [parse_contrast(entry, str(path), names, problems) for entry in experiment["contrasts"]]
     prepared = _read_prepared(folder, experiment.get("prepared"), problems)
@@ -318,7 +315,7 @@ def load_sweep(folder: str | Path) -> Sweep:
     runs = []
     for entry in map(as_dict, experiment["runs"]):
         inside, arm, seed = entry.get("folder"), entry.get("arm"), entry.get("seed")
-        if not _inside(inside) or arm not in names or type(seed) is not int:
+        if not is_inside(inside) or arm not in names or type(seed) is not int:
             shown = json.dumps(entry)[:120]
             problems.append(f"{path}: run {shown} needs a folder inside the sweep, a known arm and a seed")
         else:
@@ -348,7 +345,7 @@ def _read_prepared(folder: Path, entries: Any, problems: list[str]) -> list[Run]
     runs = []
     for entry in map(as_dict, entries if isinstance(entries, list) else []):
         inside, name, seed = entry.get("folder"), as_text(entry.get("name")), entry.get("seed")
-        if not _inside(inside) or not name or type(seed) is not int:
+        if not is_inside(inside) or not name or type(seed) is not int:
             problems.append(f"{folder / 'experiment.json'}: prepared run {json.dumps(entry)[:120]} needs a folder inside the sweep, a name "
                             "and a seed")
         else:

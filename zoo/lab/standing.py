@@ -13,6 +13,7 @@ from typing import Any
 from zoo.errors import ConfigError
 from zoo.files import read_json
 from zoo.lab.slurm_queue import FOLDER, Queued, Submitted, in_queue, read_jobs
+from zoo.lab.stated import is_inside
 from zoo.lab.sweep import read_state, read_status
 
 STATES = ("running", "waiting", "preempted", "failed", "diverged", "done")
@@ -72,6 +73,8 @@ def read_standings(sweep: Path) -> Standings:
         experiment = read_json(sweep / "experiment.json")
         folders = [run["folder"] for kind in ("prepared", "runs") for run in experiment.get(kind, [])]
         name = str(experiment["name"])
+        if not all(map(is_inside, folders)):
+            raise ValueError("a run's folder is none in the sweep's")
     except FileNotFoundError:
         a_run = (sweep / "status.json").exists() or (sweep / "config.json").exists()
         raise ConfigError(f"{sweep} is {'a single run' if a_run else 'no sweep'}: it has no experiment.json") from None

@@ -4,7 +4,7 @@ import math
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Any
 
 from zoo.errors import did_you_mean
@@ -72,6 +72,12 @@ def as_text(value: Any) -> str:
 def as_dict(value: Any) -> dict[str, Any]:
     """The value if it is a dict, else an empty one."""
     return value if isinstance(value, dict) else {}
+
+
+def is_inside(folder: Any) -> bool:
+    """Whether the value names a folder in another, and no place outside of that."""
+    return isinstance(folder, str) and bool(folder) and not PurePosixPath(folder).is_absolute() and (
+        ".." not in PurePosixPath(folder).parts) and "\0" not in folder
 
 
 def as_words(value: Any) -> list[str]:

@@ -1,5 +1,6 @@
 """The report of runs that go on, served to this machine alone: the page asks for a newer version of itself and exchanges its contents."""
 
+import errno
 import hashlib
 import os
 import threading
@@ -72,7 +73,7 @@ class _Handler(BaseHTTPRequestHandler):
 
     def do_GET(self) -> None:
         # Another name for this machine would let a page from elsewhere read this one (DNS rebinding).
-        name = self.headers.get("Host", "").rpartition(":")[0]
+        name = self.headers.get("Host", "").partition(":")[0]
         if name not in (HOST, "localhost"):
             return self._answer(403, "text/plain", b"only 127.0.0.1 and localhost are answered\n")
         path = self.path.partition("?")[0]
@@ -111,7 +112,7 @@ class Server(ThreadingHTTPServer):
         try:
             super().__init__((HOST, port), _Handler)
         except OSError as error:
-            why = "is in use" if error.errno == 98 else f"cannot be used ({error.strerror})"
+            why = "is in use" if error.errno == errno.EADDRINUSE else f"cannot be used ({error.strerror})"
             raise ConfigError(f"--port {port} {why}; give another one, or 0 for any that is free") from error
 
     @property

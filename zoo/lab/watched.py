@@ -134,23 +134,24 @@ def follow(folder: Path, console: Console, now: Callable[[], float] = time.monot
     Raises:
         ConfigError: the folder holds neither a sweep nor a run.
     """
-    sweep = load_any(folder)
+    planned, sweep = _planned(folder), load_any(folder)
     console.print(Text(f"{sweep.name}: {sweep.question}" if sweep.question else sweep.name, "bold"), soft_wrap=True)
-    while not _follow(sweep, console, now, sleep):
+    while not _follow(sweep, planned, console, now, sleep):
         # Seeds were added.
-        sweep = load_any(folder)
+        planned, sweep = _planned(folder), load_any(folder)
 
 
-def _planned(sweep: Sweep) -> int:
+def _planned(folder: Path) -> int:
+    """Changes with the plan of a sweep; asked before the plan is read, so that no change falls between the two."""
     try:
-        return (sweep.folder / "experiment.json").stat().st_mtime_ns
+        return (folder / "experiment.json").stat().st_mtime_ns
     except OSError:
         return 0
 
 
-def _follow(sweep: Sweep, console: Console, now: Callable[[], float], sleep: Callable[[float], None]) -> bool:
-    """False when the plan has changed, True when all runs have ended."""
-    planned, runs = _planned(sweep), watched_runs(sweep)
+def _follow(sweep: Sweep, planned: int, console: Console, now: Callable[[], float], sleep: Callable[[float], None]) -> bool:
+    """False when the plan is no longer the one that was `planned`, True when all runs have ended."""
+    runs = watched_runs(sweep)
     states = {run.folder: read_status(sweep.folder / run.folder).get("state") for run in runs}
     progress = SweepProgress(sweep.folder, runs, [run for run in runs if states[run.folder] not in ENDED], 1, sweep.metric)
     seen = _Seen(sweep, runs)
@@ -160,7 +161,7 @@ def _follow(sweep: Sweep, console: Console, now: Callable[[], float], sleep: Cal
     display = WatchDisplay(console, progress, seen, now) if console.is_terminal else PlainDisplay(console, progress, now)
     ended = {folder for folder, state in states.items() if state in ENDED}
     with display:
-        while _planned(sweep) == planned:
+        while _planned(sweep.folder) == planned:
             for run in runs:
                 _look(sweep, run, display, seen, ended)
             progress.workers = max(progress.workers, len(progress.running))

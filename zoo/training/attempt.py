@@ -38,9 +38,14 @@ from zoo.training.translations import Translations
 
 
 def use_compilation_cache() -> None:
-    """Keeps compiled programs on disk, for later runs and the other arms of a sweep; call before the first array is made."""
-    jax.config.update("jax_compilation_cache_dir", str(cache_directory() / "compiled"))
-    jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.5)
+    """Keeps compiled programs on disk, for later runs and the other arms of a sweep; call before the first array is made.
+
+    What JAX's own variables in the environment say about it counts more.
+    """
+    if not os.environ.get("JAX_COMPILATION_CACHE_DIR"):
+        jax.config.update("jax_compilation_cache_dir", str(cache_directory() / "compiled"))
+    if not os.environ.get("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS"):
+        jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.5)
 
 
 def resolve_with_vocabulary(config: ml_collections.ConfigDict) -> ResolvedConfig:

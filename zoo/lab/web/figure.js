@@ -201,7 +201,7 @@ class Figure {
     const { x, box } = this.painted;
     const steps = { ArrowLeft: -1, ArrowRight: 1 };
     if (event.key === 'Escape') { this.zoom = null; this.draw(); return; }
-    if (event.key === '+' || event.key === '-') {
+    if ((event.key === '+' || event.key === '-') && !this.spec.still) {
       const middle = this.at === null ? (box.left + box.right) / 2 : this.at;
       const factor = event.key === '+' ? 0.5 : 2;
       const ends = [middle - (middle - box.left) * factor, middle + (box.right - middle) * factor];

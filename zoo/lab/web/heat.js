@@ -19,11 +19,24 @@ function decoded(packed) {
 
 const heatState = { statistic: 0, runs: [] };
 
+/* What is chosen, by name: a newer page has more runs and statistics, and numbers them anew. */
+function heatChoice() {
+  if (!data.dynamics) return null;
+  return { statistic: data.dynamics.statistics[heatState.statistic], runs: heatState.runs.map((index) => (data.dynamics.runs[index] || {}).label) };
+}
+
+function chooseHeat(before) {
+  if (!before || !data.dynamics) return;
+  heatState.statistic = Math.max(0, data.dynamics.statistics.indexOf(before.statistic));
+  heatState.runs = before.runs.map((label) => data.dynamics.runs.findIndex((run) => run.label === label));
+}
+
 function heatSpec(statistic, run, low, high, log) {
   const packed = run.statistics[statistic];
   const values = decoded(packed);
   const [rows, columns] = [packed.rows.length, packed.steps.length];
-  const share = (value) => (high === low ? 0.5 : log ? Math.log(value / low) / Math.log(high / low) : (value - low) / (high - low));
+  // Below the 1st percentile there may be zeros and, by rounding, less.
+  const share = (value) => (high === low ? 0.5 : !log ? (value - low) / (high - low) : value > 0 ? Math.log(value / low) / Math.log(high / low) : 0);
   const height = Math.max(150, Math.min(640, 76 + 17 * rows));
   const every = Math.max(1, Math.ceil(rows * 13 / (height - 56)));
   const canvas = document.createElement('canvas');

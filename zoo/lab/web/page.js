@@ -69,7 +69,7 @@ function legendEntry(arm, index) {
   const name = document.createElement('span');
   name.textContent = arm.label;
   const pressed = button('', '', (event) => {
-    if (event.altKey) state.hidden = new Set(data.arms.keys().filter((other) => other !== index));
+    if (event.altKey) state.hidden = new Set([...data.arms.keys()].filter((other) => other !== index));
     else if (!state.hidden.delete(index)) state.hidden.add(index);
     buildLegends();
     drawAll();
@@ -229,7 +229,9 @@ function exchange(fresh) {
   const sorted = [...document.querySelectorAll('th[aria-sort]')].map((head) => [head.closest('table').caption.textContent, head.cellIndex, head.getAttribute('aria-sort')]);
   const active = document.activeElement;
   const [name, scroll, metric] = [location.hash.slice(1), window.scrollY, data.metrics[state.metric]];
+  const shownHeat = heatChoice();
   data = JSON.parse(fresh.getElementById('report-data').textContent);
+  chooseHeat(shownHeat);
   state.metric = Math.max(0, data.metrics.indexOf(metric));
   document.querySelector('main').replaceWith(document.adoptNode(fresh.querySelector('main')));
   document.querySelector('.head').replaceChildren(...document.adoptNode(fresh.querySelector('.head')).childNodes);
