@@ -12,6 +12,7 @@ from zoo.cli.main import main
 from zoo.config import override, resolve
 from zoo.draw import biases, compare, reading, residual, rope, sinusoids
 from zoo.errors import ConfigError
+from zoo.training.restore import TRAINED
 
 TINY = {"model__dim": 16, "model__num_layers": 2, "model__attention__num_heads": 4, "data__sequence_length": 96}
 
@@ -94,11 +95,11 @@ def test_a_decoder_is_read(tmp_path):
 
 def test_layers_without_scores_are_left_blank():
     maps = (None, -np.ones((1, 2, 3, 3)))
-    read = reading.Read(None, {"": ["a", "b", "c"]}, {reading.TRAINED: {"": Inside(None, {"attention": maps}, {})}})
-    np.testing.assert_array_equal(rope.scores_by_distance(read, "", reading.TRAINED), [[np.nan] * 3, [1] * 3])
-    read.inside[reading.TRAINED][""].scores.clear()
+    read = reading.Read(None, {"": ["a", "b", "c"]}, {TRAINED: {"": Inside(None, {"attention": maps}, {})}})
+    np.testing.assert_array_equal(rope.scores_by_distance(read, "", TRAINED), [[np.nan] * 3, [1] * 3])
+    read.inside[TRAINED][""].scores.clear()
     with pytest.raises(ConfigError, match="no layer of this run computes attention scores"):
-        rope.scores_by_distance(read, "", reading.TRAINED)
+        rope.scores_by_distance(read, "", TRAINED)
 
 
 def test_both_sides_are_read(tmp_path):
