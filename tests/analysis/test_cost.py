@@ -80,7 +80,7 @@ def test_flops_agree_with_what_xla_counts(name):
     rows = np.zeros((16, 17), np.int32)
     masking = make_corruption(config, ByteTokenizer())
     batch = {"tokens": rows} if masking is None else masking.evaluation_batch({"tokens": rows[:, 1:]}, np.arange(16))
-    constants = {"seed": np.uint32(0), **objective.constants}
+    constants = program.constants(0)
     compiled = program.train_step.lower(program.abstract_state, batch, constants).compile()
     counted = compiled.cost_analysis()["flops"] / (16 * 16)
     # XLA counts the masked half of attention and the elementwise work that we leave out; the products dominate.
