@@ -36,8 +36,8 @@ ELMO = {
     "full": {"model.elmo.cell_dim": 627, "model.elmo.filters": (1, 32, 2, 64, 3, 128, 4, 256), "model.elmo.characters": 24},
 }
 # What the base has of an encoder, and an ELMo does not read.
-ATTENDING = ("model.position.max_length", "model.attention.num_kv_heads", "model.attention.head_dim", "model.attention.scale",
-             "model.ffn.hidden_dim")
+ATTENDING = ("model.position.max_length", "model.attention.num_kv_heads", "model.attention.num_query_heads", "model.attention.head_dim",
+             "model.attention.scale", "model.ffn.hidden_dim")
 
 
 def get_experiment(size: str = "tiny") -> Experiment:

@@ -13,7 +13,8 @@ SPECS = [f"{path}:{size}" for path in sorted((ROOT / "configs").glob("*.py")) fo
 # All that may change, inside a scope too.
 SIZE_FIELDS = {
     "model.dim", "model.num_layers", "model.vocab_size", "model.layers.pattern", "model.position.max_length", "model.position.clip",
-    "model.attention.num_heads", "model.attention.num_kv_heads", "model.attention.head_dim", "model.attention.scale",
+    "model.attention.num_heads", "model.attention.num_kv_heads", "model.attention.num_query_heads", "model.attention.cross_kv_heads",
+    "model.attention.dilations", "model.attention.head_dim", "model.attention.scale",
     "model.attention.window", "model.attention.features", "model.attention.redraw_every", "model.ffn.hidden_dim",
     "model.init.embedding_std", "model.dtype", "model.scan_layers", "model.remat",
     "model.elmo.characters", "model.elmo.character_dim", "model.elmo.filters", "model.elmo.cell_dim",
