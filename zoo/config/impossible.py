@@ -136,7 +136,7 @@ def _layers(flat: dict[str, Any], architecture: str) -> Iterator[str]:
     if heads % (queries := flat["model.attention.num_query_heads"]):
         yield f"model.attention.num_heads={heads} does not divide by model.attention.num_query_heads={queries}"
     cross = flat["model.attention.cross_kv_heads"]
-    if cross != AUTO and architecture != "encoder" and heads % cross:
+    if cross not in (AUTO, kv_heads) and architecture != "encoder" and heads % cross:
         yield f"model.attention.num_heads={heads} does not divide by model.attention.cross_kv_heads={cross}"
     yield from _dilated(flat, architecture)
     if position == "rope" and head_dim != AUTO:
