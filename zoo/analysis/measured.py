@@ -132,7 +132,7 @@ def offset_gap(subject: Subject) -> dict[str, float]:
     """
     # Imported late: they read the text.
     from zoo import data
-    from zoo.training.loop import evaluate
+    from zoo.training.evaluation import evaluate
 
     run = subject.trained
     if not (places := halfway(run.config.data.offsets)):
