@@ -4,6 +4,7 @@ To the last bit that holds of programs as users get them. Those of the default t
 step inside `map` may round otherwise than the step alone: what compares bits is slow, and all else compares but for rounding.
 """
 
+import contextlib
 import functools
 import os
 import re
@@ -50,6 +51,21 @@ def quiet(line):
 def together(members, top, executor="map"):
     """Trains the members, each in a folder of its own, and returns how they ended."""
     return run_together([Attempt(small(**one), top / str(index), quiet) for index, one in enumerate(members)], executor)
+
+
+@contextlib.contextmanager
+def told_to_stop_at(step, monkeypatch):
+    """SIGTERM comes when the metrics of a step do."""
+    handle = member_module.Member.handle
+
+    def stop(self, number, *rest):
+        handle(self, number, *rest)
+        if number == step:
+            signal.raise_signal(signal.SIGTERM)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(member_module.Member, "handle", stop)
+        yield
 
 
 def sha256(folder):
@@ -145,15 +161,7 @@ assert all(outcome["state"] == "done" for outcome in outcomes), outcomes
 @pytest.mark.slow
 def test_a_member_goes_on_in_other_company(alone, tmp_path, monkeypatch):
     """Stopped together; then one alone, the other in a population, where a third run is at another step."""
-    handle = member_module.Member.handle
-
-    def stop(self, number, *rest):
-        handle(self, number, *rest)
-        if number == 5:
-            signal.raise_signal(signal.SIGTERM)
-
-    with monkeypatch.context() as patch:
-        patch.setattr(member_module.Member, "handle", stop)
+    with told_to_stop_at(5, monkeypatch):
         outcomes = together(MEMBERS[:2], tmp_path)
     assert all(isinstance(outcome, Preempted) for outcome in outcomes)
     steps = [read_json(tmp_path / str(index) / "status.json")["step"] for index in (0, 1)]
@@ -229,15 +237,7 @@ def test_a_member_that_cannot_begin_does_not_keep_the_others(mapped, tmp_path):
 
 
 def test_executors_that_round_differently_do_not_go_on_for_each_other(tmp_path, monkeypatch):
-    handle = member_module.Member.handle
-
-    def stop(self, number, *rest):
-        handle(self, number, *rest)
-        if number == 4:
-            signal.raise_signal(signal.SIGTERM)
-
-    with monkeypatch.context() as patch:
-        patch.setattr(member_module.Member, "handle", stop)
+    with told_to_stop_at(4, monkeypatch):
         together([{}], tmp_path, "vmap")
     before = read_json(tmp_path / "0" / "status.json")
     assert before["state"] == "preempted"
