@@ -1,9 +1,11 @@
 import json
 import math
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from zoo.lab.fairness import doubts
 from zoo.lab.results import Run, Sweep, load_sweep
 from zoo.lab.stated import Arm, Contrast, Side
 from zoo.lab.verdict import decide, judge, judge_contrast, rule_text
@@ -171,3 +173,15 @@ def test_accuracies_are_told_as_they_are():
     assert judge(without).paragraph == "No claim is tested here. The highest final eval/next_accuracy is 0.8100, of A (mean of 3 seeds)."
     rows = [{"step": step, "eval/next_accuracy": value} for step, value in enumerate((0.5, 0.9, 0.7))]
     assert Run(Path("r"), "A", 0, rows=rows).best("eval/next_accuracy") == 0.9
+
+
+def test_runs_that_round_differently_are_not_compared():
+    alike, other = ({"executor": name, "device": {"platform": "cpu"}} for name in ("map", "vmap"))
+    sweep = sweep_of([1.0, 1.1, 1.2], [2.0, 2.1, 2.3])
+    for kind, outcome in ((alike, "holds"), (other, "undecided")):
+        runs = [replace(run, meta=kind if run.arm == "A" else {"executor": "alone"}) for run in sweep.runs]
+        found = judge_contrast(replace(sweep, runs=runs), sweep.contrasts[0])
+        assert found.outcome == outcome
+        told = [line for line in doubts(replace(sweep, runs=runs)) if "round differently" in line]
+        assert bool(told) == (outcome == "undecided")
+    assert "its runs were computed in ways that round differently (exact, vmap), and are not compared" in found.notes

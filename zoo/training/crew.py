@@ -20,7 +20,6 @@ from zoo.errors import ConfigError
 from zoo.training.mesh import BATCH_AXES
 from zoo.training.step import Program, State
 
-EXECUTORS = ("alone", "map", "vmap")
 # What differs between the members of a population; all else that a program takes as constants is the same for all.
 OWN = ("seed", "numbers")
 
@@ -29,8 +28,6 @@ Batch = dict[str, np.ndarray]
 
 class Crew(Protocol):
     """The state of one or more runs, and the step that they make together."""
-
-    executor: str
 
     def together(self, states: Sequence[State]) -> State:
         """One state out of those of all members, whose memory may be taken over."""
@@ -47,8 +44,6 @@ class Crew(Protocol):
 
 class Alone:
     """A single run: its program as it is."""
-
-    executor = "alone"
 
     def __init__(self, program: Program, constants: dict[str, Any]):
         self._program, self._constants = program, constants
@@ -83,7 +78,7 @@ class Population:
     """
 
     def __init__(self, program: Program, constants: Sequence[dict[str, Any]], executor: str, mesh: Mesh):
-        self.executor, self._program, self._size = executor, program, len(constants)
+        self._executor, self._program, self._size = executor, program, len(constants)
         spread = math.gcd(self._size, mesh.shape["data"]) if executor == "vmap" else 1
         self._mesh = Mesh(mesh.devices.reshape(spread, mesh.shape["data"] // spread, *mesh.devices.shape[1:]),
                           ("population", *mesh.axis_names), axis_types=(jax.sharding.AxisType.Auto,) * 4)
@@ -115,7 +110,7 @@ class Population:
             return jax.lax.cond(member[3], update, left_alone, member)
 
         members = (states, batches, own, active)
-        return jax.lax.map(one, members) if self.executor == "map" else jax.vmap(one)(members)
+        return jax.lax.map(one, members) if self._executor == "map" else jax.vmap(one)(members)
 
     def together(self, states: Sequence[State]) -> State:
         """See `Crew`."""
