@@ -177,3 +177,22 @@ def test_a_dry_run_tells_the_populations(command_line):
     code, out, err = command_line("run", "norms.py", "--population", "--dry-run")
     assert (code, err) == (0, "")
     assert "8 of 8 runs would run, in 2 populations (4, 4)" in out
+
+
+@pytest.mark.parametrize("arguments", [
+    ("--tune", "optimizer.learning_rate=1e-3,1e-2"), ("--until-decided", "--seeds", "2", "--most-seeds", "3"),
+])  # fmt: skip
+def test_with_tuning_and_added_seeds(command_line, monkeypatch, tmp_path, arguments):
+    started = []
+
+    def command(self, folders):
+        started.append(len(folders))
+        return [sys.executable, "-c", SCRIPT, fake.__file__, *map(str, folders)]
+
+    monkeypatch.setattr(Together, "command", command)
+    code, out, err = command_line("run", "norms.py", "--population", *arguments)
+    assert (code, err) == (0, "")
+    assert out.splitlines()[-1].startswith("Supported: ")
+    assert max(started) > 1
+    folders = [path.parent for path in (tmp_path / "runs").rglob("attempts")]
+    assert len(folders) == sum(started)
