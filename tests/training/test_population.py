@@ -20,6 +20,7 @@ import numpy as np
 import pytest
 from small_runs import OBJECTIVES, curves, lines, small
 
+from tests.untrained import untrained
 from zoo import config as configs
 from zoo.data import load
 from zoo.errors import ConfigError, Diverged, Preempted
@@ -260,8 +261,13 @@ WITH_ALL = DROPPING | {"objective__z_loss": 1e-3, "model__layers__pattern": ("ot
 
 @functools.cache
 def step_of(path=None):
-    """The text of the step of a run, and the numbers that it reads."""
-    config = configs.resolve(configs.override(small(**WITH_ALL), {path: NUMBERS[path]} if path else {}))
+    """As `traced`, of a run with all numbers but those of a teacher, one of which may be another."""
+    return traced(configs.override(small(**WITH_ALL), {path: NUMBERS[path]} if path else {}))
+
+
+def traced(config):
+    """The text of the step of a run, and by path whether it reads a number."""
+    config = configs.resolve(config)
     tokenizer = load(config).tokenizer
     program = make_program(config, make_objective(config, tokenizer), make_mesh(config, jax.devices()[:1]))
     arguments = (program.abstract_state, {"tokens": jax.ShapeDtypeStruct((8, 9), np.int32)}, program.constants(0))
@@ -276,6 +282,15 @@ def step_of(path=None):
 def test_a_number_is_an_argument_and_not_part_of_the_program(path):
     assert configs.is_number(path)
     (text, read), (other, _) = step_of(), step_of(path)
+    assert text == other
+    assert read[path]
+
+
+@pytest.mark.parametrize(("name", "value"), [("kl", 0.3), ("temperature", 4.0)])
+def test_so_are_those_of_a_teacher(tmp_path, name, value):
+    teacher = untrained(tmp_path / "teacher", small(data__sequence_length=8))
+    base, path = small(data__sequence_length=8, objective__distillation__teacher=str(teacher)), f"objective.distillation.{name}"
+    (text, read), (other, _) = traced(base), traced(configs.override(base, {path: value}))
     assert text == other
     assert read[path]
 
