@@ -4,7 +4,7 @@ JOBS ?= 2
 VENV := .venv
 RUN := $(VENV)/bin/python
 
-.PHONY: ablation test test-all lint clean
+.PHONY: ablation test test-slow test-all lint clean
 
 $(VENV)/.base: pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit(not (3, 11) <= sys.version_info[:2] <= (3, 13))' || \
@@ -27,8 +27,10 @@ ablation: $(VENV)/.base  ## pre- against post-norm, with and without warm-up, 3 
 test: $(VENV)/.test  ## the default tests
 	$(RUN) -m pytest -n auto --maxprocesses 4 --dist worksteal
 
-test-all: $(VENV)/.parity  ## also the slow and the parity groups (installs PyTorch)
-	$(RUN) -m pytest -n auto --maxprocesses 4 --dist worksteal -m "not gpu"
+test-slow: $(VENV)/.parity  ## the slow and the parity groups (installs PyTorch)
+	$(RUN) -m pytest -n auto --maxprocesses 4 --dist worksteal -m "(slow or parity) and not gpu"
+
+test-all: test test-slow  ## every test but those that need an accelerator
 
 lint: $(VENV)/.test
 	$(RUN) -m ruff check .

@@ -5,6 +5,7 @@ import functools
 import jax
 import jax.numpy as jnp
 import numpy as np
+import pytest
 from flax import nnx
 
 import zoo.config
@@ -36,6 +37,13 @@ TINY_ELMO = {
     "model.elmo.filters": (1, 4, 3, 6, 2, 5),
     "model.elmo.cell_dim": 24,
 }
+
+
+def slow_but(kept, cases):
+    """Cases of a test, those that are not among `kept` for the slow group."""
+    assert set(kept) <= set(cases)
+    in_order = [(case, case if isinstance(case, tuple) else (case,)) for case in cases]
+    return [pytest.param(*values, marks=() if case in kept else pytest.mark.slow) for case, values in in_order]
 
 
 def tiny(overrides=None):
@@ -97,6 +105,7 @@ def as_float64(values):
     return jax.tree.map(lambda leaf: np.asarray(leaf, np.float64), values)
 
 
+@functools.cache
 @functools.cache
 def quick_compilation():
     """Compiler options that compile several times faster and run slower, without those that this version does not know."""

@@ -1,5 +1,6 @@
 """What all tests share: one cache, property tests that draw the same examples every time, and the command line with stand-ins for runs."""
 
+import functools
 import json
 import os
 import shutil
@@ -33,7 +34,7 @@ def pytest_configure(config):
 def compile_in_haste():
     """Lets XLA optimise little, which takes a quarter of the time: most of the time of tests is compilation.
 
-    For those that are run again and again. With the slow ones, as in continuous integration, programs are those that users get.
+    For those that are run again and again. The programs of the slow ones are those that users get.
     """
     os.environ["JAX_DISABLE_MOST_OPTIMIZATIONS"] = "1"
     flags = " ".join(filter(None, [os.environ.get("XLA_FLAGS"), "--xla_cpu_use_fusion_emitters=false"]))
@@ -46,6 +47,16 @@ def compile_in_haste():
 def pytest_unconfigure(config):
     if config.zoo_cache:
         shutil.rmtree(config.zoo_cache, ignore_errors=True)
+
+
+@pytest.fixture
+def in_haste(monkeypatch):
+    """This process compiles several times faster, to slower programs: for slow tests that compare no bits."""
+    import jax
+
+    from tests.building import quick_compilation
+
+    monkeypatch.setattr(jax, "jit", functools.partial(jax.jit, compiler_options=quick_compilation()))
 
 
 @pytest.fixture

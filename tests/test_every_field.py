@@ -55,7 +55,8 @@ def changed_and_before(field, needs):
 def test_a_field_changes_the_result(field):
     changed, before = changed_and_before(field, NEEDS.get(field.path, {}))
     assert configs.flatten(changed)[field.path] != configs.flatten(before)[field.path]
-    assert fingerprint(changed) != fingerprint(before)
+    forward_only = field.path.startswith("model.")
+    assert fingerprint(changed, forward_only) != fingerprint(before, forward_only)
 
 
 def test_the_fingerprint_itself_is_stable():
@@ -102,16 +103,16 @@ LABELLED = ("data.labels", "data.conll.words", "data.conll.tags", "data.header",
 DISTILLED = tuple(f"objective.distillation.{name}" for name in ("teacher", "kl", "temperature", "cosine", "hard"))
 PAIRED = ("data.source_column", "data.target_column", "data.buckets")
 REFUSED_BY = {
-    "encoder": (*RECURRENT, *SPANS, *LABELLED, *PAIRED, "training.eval_context", "model.embedding.shared", "objective.prefix_length",
-                "objective.sampled_softmax"),
+    "encoder": (*RECURRENT, *SPANS, *LABELLED, *PAIRED, "training.eval_context", "model.embedding.shared", "model.attention.cross_kv_heads",
+                "objective.prefix_length", "objective.sampled_softmax"),
     "encoder_decoder": (
         *RECURRENT, *MASKED, *SPANS, "model.parallel", "model.layers.pattern", "model.embedding.segments", "model.head.pooler",
         "model.head.next_sentence", "model.attention.window", "model.attention.global_tokens", "model.attention.global_projections",
-        "data.isolate_documents", "objective.sampled_softmax", *LABELLED, *PAIRED, *DISTILLED, "data.rows",
-        "training.eval_context", "training.eval_masks"),
+        "model.attention.dilations", "data.offsets", "data.isolate_documents", "objective.sampled_softmax", *LABELLED, *PAIRED, *DISTILLED,
+        "data.rows", "training.eval_context", "training.eval_masks"),
     "elmo": (*(field.path for field in TESTED if field.path.startswith(UNREAD_BY["elmo"])), "model.elmo.normalise_layers", *MASKED, *SPANS,
-             "objective.prefix_length", "data.isolate_documents", *LABELLED, *PAIRED, *DISTILLED, "data.rows", "training.eval_context",
-             "training.eval_masks"),
+             "objective.prefix_length", "data.isolate_documents", "data.offsets", *LABELLED, *PAIRED, *DISTILLED, "data.rows",
+             "training.eval_context", "training.eval_masks"),
 }  # fmt: skip
 
 

@@ -86,6 +86,9 @@ def text(tmp_path_factory):
     return {"data.source": f"text:{path}"}
 
 
+ENOUGH = 80
+
+
 def test_a_random_config_takes_a_step(text, tmp_path_factory, monkeypatch):
     monkeypatch.setenv("ZOO_CACHE", str(tmp_path_factory.mktemp("cache")))
     # One device, and a batch that it need not share.
@@ -95,7 +98,7 @@ def test_a_random_config_takes_a_step(text, tmp_path_factory, monkeypatch):
     @settings(RANDOM, max_examples=1000, phases=[Phase.generate])
     @given(random_configs(tidy=True))
     def check(config):
-        if trained.total() == 150:
+        if trained.total() == ENOUGH:
             return
         try:
             resolved = resolve_with_vocabulary(configs.override(config, fixed | READS.get(config.objective.kind, lambda: text)()))
@@ -115,7 +118,7 @@ def test_a_random_config_takes_a_step(text, tmp_path_factory, monkeypatch):
         jax.clear_caches()
 
     check()
-    assert trained.total() == 150
+    assert trained.total() == ENOUGH
     assert min(trained.values()) > 10
     assert len(trained) == 4
     assert set(objectives) == set(configs.BY_PATH["objective.kind"].choices)

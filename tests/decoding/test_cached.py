@@ -5,7 +5,7 @@ import itertools
 import numpy as np
 import pytest
 
-from tests.building import ENCODER_DECODER, close
+from tests.building import ENCODER_DECODER, close, slow_but
 from tests.decoding.combinations import COMBINATIONS, DECODERS, ENCODER_DECODERS, KV_HEADS, WINDOWS, combined, scheme
 from tests.decoding.making import both_ways
 from zoo.layers.position import POSITIONS
@@ -28,12 +28,16 @@ def test_every_scheme_window_and_number_of_key_heads(position, window, kv_heads)
     close(*both_ways(combined(position, window, kv_heads)))
 
 
-@pytest.mark.parametrize("name", DECODERS)
+@pytest.mark.parametrize("name", slow_but((
+    "local and global layers, scanned and recomputed in training", "windows of two widths, one table of biases", "sinks",
+    "side by side, one norm, rates of training", "running statistics", "performer, rope", "queries that heads share", "dilated windows",
+), DECODERS))  # fmt: skip
 def test_what_else_a_decoder_can_be(name):
     close(*both_ways(DECODERS[name]))
 
 
-@pytest.mark.parametrize("name", ENCODER_DECODERS)
+@pytest.mark.parametrize("name", slow_but(
+    ("T5", "fewer key heads in cross-attention, shared queries", "sides that differ"), ENCODER_DECODERS))
 def test_the_decoder_of_an_encoder_decoder(name):
     close(*both_ways(ENCODER_DECODERS[name]))
 
@@ -61,6 +65,7 @@ def test_reading_everything_again_says_the_same(overrides):
     close(*both_ways(overrides, cached=False))
 
 
+@pytest.mark.slow
 def test_reading_again_does_what_cannot_be_cached():
     dynamic = {"model.position.kind": "rope", "model.position.scaling.kind": "dynamic", "model.position.scaling.factor": 4.0,
                "model.position.scaling.original_length": 8}  # fmt: skip

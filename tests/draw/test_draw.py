@@ -102,6 +102,7 @@ def test_layers_without_scores_are_left_blank():
         rope.scores_by_distance(read, "", TRAINED)
 
 
+@pytest.mark.slow
 def test_both_sides_are_read(tmp_path):
     folder = run(tmp_path, "span")
     assert drawn(tmp_path, "attention", folder, "--text", "abc", "--target", "de", "--layers", "0", "--format", "png") == [

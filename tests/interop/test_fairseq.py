@@ -149,6 +149,7 @@ def test_dictionaries_that_do_not_fit(changes, words, tmp_path):
     assert words in errors[0]
 
 
+@pytest.mark.slow
 def test_prompts_are_read_by_the_source_s_dictionary(tmp_path):
     """As fairseq translates: the source and </s> to the encoder, </s> to the decoder."""
     folder, _ = write(tmp_path / "source")

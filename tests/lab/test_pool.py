@@ -169,7 +169,10 @@ def test_a_killed_run_is_never_left_as_running(run_all, tmp_path):
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
-def test_a_signal_lets_runs_save_and_starts_no_others(run_all, tmp_path, number):
+def test_a_signal_lets_runs_save_and_starts_no_others(run_all, tmp_path, number, request):
+    # The tests themselves may run under nohup.
+    found = signal.signal(number, signal.default_int_handler)
+    request.addfinalizer(lambda: signal.signal(number, found))
     before = signal.getsignal(number)
 
     def during():

@@ -57,9 +57,9 @@ def results(name, scan, remat):
 
 
 @pytest.mark.parametrize(("name", "scan", "remat"), [
-    *((name, True, "none") for name in STACKS),
-    ("two periods and a rest", True, "full"), ("dropping", False, "dots"),
+    ("two periods and a rest", True, "none"), ("less than a period", True, "none"), ("dropping", False, "dots"),
     *(pytest.param(*case, marks=pytest.mark.slow) for case in (
+        *((name, True, "none") for name in ("dropping", "a kind twice", "all alike")), ("two periods and a rest", True, "full"),
         ("two periods and a rest", False, "full"), ("two periods and a rest", True, "dots"), ("dropping", True, "full"),
         ("two periods and a rest", False, "dots"), ("a kind twice", True, "full"), ("a kind twice", False, "dots"),
         ("all alike", True, "dots"))),

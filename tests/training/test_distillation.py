@@ -159,7 +159,7 @@ def test_another_tokenizer_is_refused_and_a_task_cannot_teach(teachers, tmp_path
         run(student(teachers["masked"], "causal", training__start_from="", training__start_layers=""), tmp_path / "other", quiet)
 
 
-@pytest.mark.parametrize("kind", ["masked", "causal"])
+@pytest.mark.parametrize("kind", ["masked", pytest.param("causal", marks=pytest.mark.slow)])
 def test_the_shipped_config_is_half_of_a_run(kind, teachers, tmp_path):
     config = configs.load(f"{ROOT / 'configs' / 'distill.py'}:from={teachers[kind]},training.steps=2,schedule.warmup_steps=0")
     run(config, tmp_path / "run", quiet)

@@ -153,6 +153,7 @@ def test_how_a_step_is_computed_changes_no_statistic(observed, changes):
     same(Observed(changes, change=dying).rows, observed.rows)
 
 
+@pytest.mark.slow
 def test_kinds_of_layers_scanned_or_unrolled():
     kinds = {"model.num_layers": 3, "model.layers.pattern": ("local", "wide"), "model.layers.kinds.local.attention.window": 3,
              "model.layers.kinds.wide.attention.num_heads": 2, "model.layers.kinds.wide.ffn.kind": "swiglu"}
@@ -165,6 +166,7 @@ def test_kinds_of_layers_scanned_or_unrolled():
     assert max(value for label, value in one["attention_entropy"].items() if "layer 1" not in label) < np.log(3)
 
 
+@pytest.mark.slow
 def test_empty_slots_do_not_count():
     tokens = np.where(np.arange(8) < 5, TOKENS[:, :8], -1)
     batch = {"tokens": tokens, "places": np.array([[1, 3]] * 4), "targets": TOKENS[:, [1, 3]]}
@@ -173,6 +175,7 @@ def test_empty_slots_do_not_count():
     same(wide, narrow)
 
 
+@pytest.mark.slow
 def test_an_encoder_and_a_decoder():
     rows = Observed({"model.architecture": "encoder_decoder", "objective.kind": "prefix", "objective.prefix_length": 4}).rows
     layers = [f"{side} {part}" for side in ("encoder", "decoder") for part in ("embedding", "layer 0", "layer 1")]
@@ -186,6 +189,7 @@ def test_an_encoder_and_a_decoder():
     assert all(np.isfinite(list(values.values())).all() for name, values in rows.items() if name != "update_ratio")
 
 
+@pytest.mark.slow
 def test_of_a_recurrent_model_what_it_has():
     rows = Observed(TINY_ELMO | {"model.ffn.kind": "gelu"}).rows
     assert rows.keys() == {"logit_scale", "update_ratio", "gradient_norm"}
@@ -274,6 +278,7 @@ def test_a_run_that_goes_on_records_each_step_once(recorded, tmp_path, monkeypat
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("in_haste")
 @pytest.mark.parametrize("kind", OBJECTIVES)
 def test_every_objective_can_be_watched(kind, tmp_path):
     run(small(**OBJECTIVES[kind] | {"training__dynamics_every": 2, "training__steps": 2, "training__eval_every": 0}), tmp_path,

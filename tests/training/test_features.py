@@ -33,7 +33,7 @@ def quiet(line):
     del line
 
 
-@pytest.fixture(scope="module", params=[ROWS, TOKENS], ids=["rows", "tokens"])
+@pytest.fixture(scope="module", params=[pytest.param(ROWS, id="rows", marks=pytest.mark.slow), pytest.param(TOKENS, id="tokens")])
 def whole(request, tmp_path_factory):
     """(fields, the folder of a run with features, what it said)."""
     folder, said = tmp_path_factory.mktemp("whole") / "run", []

@@ -105,6 +105,7 @@ def test_too_few_classes_are_refused(pretrained, tmp_path):
         run(task(pretrained, model__head__classes=2), tmp_path / "next", quiet)
 
 
+@pytest.mark.slow
 def test_several_seeds_and_their_median(pretrained, tuned, tmp_path, capsys):
     run(task(pretrained, **STILL, seed=1), tmp_path / "one", quiet)
     run(task(pretrained, **STILL, seed=2), tmp_path / "two", quiet)

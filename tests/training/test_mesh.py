@@ -61,6 +61,7 @@ def test_eight_devices_give_the_curve_of_one(tmp_path):
     assert alone[0] > alone[5]
 
 
+@pytest.mark.slow
 def test_a_run_goes_on_with_another_number_of_devices(tmp_path):
     alone = curve(tmp_path / "alone", 1, {})
     curve(tmp_path / "moved", 4, {"mesh.fsdp": 2, "mesh.tensor": 2}, stop_after=3)

@@ -126,6 +126,7 @@ def test_what_computed_it_is_written_down(alone, mapped):
     assert read_json(alone / "0" / "meta.json")["executor"] == "alone"
 
 
+@pytest.mark.slow
 def test_by_vmap_it_agrees_but_for_rounding(alone, tmp_path):
     longer = {"training__steps": 20, "training__eval_every": 0}
     together([one | longer for one in MEMBERS[:2]], tmp_path, "vmap")

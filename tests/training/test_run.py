@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 from small_runs import OBJECTIVES, curves, lines, small
 
+from tests.building import slow_but
 from zoo import config as configs
 from zoo.errors import ConfigError, DataError, Diverged, ZooError
 from zoo.files import read_json, write_json
@@ -96,7 +97,7 @@ run(small(model__dropout=0.1), folder, lambda line: print(line, flush=True))
     return subprocess.Popen([sys.executable, "-c", program, str(folder), stop_at or ""], stdout=subprocess.PIPE, text=True, env=environment)
 
 
-@pytest.mark.parametrize("moment", ["before", "during", "manifest", "step 7"])
+@pytest.mark.parametrize("moment", slow_but(["during", "step 7"], ["before", "during", "manifest", "step 7"]))
 def test_killed_and_continued_is_bit_identical(straight, tmp_path, moment):
     folder = tmp_path / "run"
     process = start(folder, moment)
@@ -130,7 +131,7 @@ PERFORMER = {"model__attention__kind": "performer", "model__attention__redraw_ev
     pytest.param(OBJECTIVES["prefix"], id="prefix", marks=pytest.mark.slow),
     pytest.param(OBJECTIVES["span"], id="span", marks=pytest.mark.slow),
     pytest.param(OBJECTIVES["denoising"], id="denoising", marks=pytest.mark.slow),
-    pytest.param(OBJECTIVES["pairs"] | {"data__source": "pairs"}, id="pairs"),
+    pytest.param(OBJECTIVES["pairs"] | {"data__source": "pairs"}, id="pairs", marks=pytest.mark.slow),
     pytest.param(OBJECTIVES["bidirectional"], id="bidirectional", marks=pytest.mark.slow),
     pytest.param(BATCHNORM, id="causal, batch statistics", marks=pytest.mark.slow),
 ])

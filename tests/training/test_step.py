@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from small_runs import OBJECTIVES, small
 
-from tests.building import compiled, random_values
+from tests.building import compiled, random_values, slow_but
 from zoo import config as configs
 from zoo.data.corruption import make_corruption
 from zoo.data.tokenizers import ByteTokenizer
@@ -34,7 +34,7 @@ def one_step(program, batch, seed=0):
     return program.train_step(program.initial_state(seed), program.put_batch(batch), program.constants(seed))
 
 
-@pytest.mark.parametrize("parts", [2, 4, 8])
+@pytest.mark.parametrize("parts", slow_but([4], [2, 4, 8]))
 def test_accumulation_is_the_big_batch_on_ragged_rows(parts):
     # SGD-like sensitivity: with a large epsilon Adam's first update is proportional to the gradient.
     whole_state, whole = one_step(program_of(optimizer__epsilon=1.0), ragged_batch())
@@ -132,7 +132,7 @@ def batch_of(config):
     return masking.training_batch(rows, np.arange(8), np.zeros(8, int), 0)
 
 
-@pytest.mark.parametrize("kind", OBJECTIVES)
+@pytest.mark.parametrize("kind", slow_but(["causal", "pairs", "span", "bidirectional"], OBJECTIVES))
 def test_every_objective_s_sums_are_those_of_the_parts(kind):
     config = configs.resolve(small(**OBJECTIVES[kind], objective__z_loss=0.01, model__num_layers=1))
     objective = make_objective(config, ByteTokenizer())

@@ -137,6 +137,7 @@ def test_a_search_that_is_stopped_gives_nothing(random_model):
     assert next(asked) == 3
 
 
+@pytest.mark.slow
 def test_it_continues_bit_for_bit(straight, config, tmp_path, monkeypatch):
     polls, original = itertools.count(1), checkpoint_module.Checkpoints.poll
 
