@@ -6,8 +6,8 @@ Sizes, with the paper's 32,768 shared word pieces: base (48,371,200 parameters, 
 at 8); tiny and smoke for a CPU. The counts are of this implementation, the paper prints none. Stated by the paper (section 4.1): 6
 layers, D 512 and 1024, 8 and 16 heads of 64, feed-forward 1024 and 4096, dropout 0.1 and 0.3 (0.1 on English-French), 100,000 and
 300,000 steps; optimizer, schedule and batch are those of Vaswani et al. 2017. The vectors are per layer and shared by its heads, as
-the paper has it for big; its base model has its own for each head. Label smoothing 0.1 is not a field here, and the objective is to
-continue a text where the paper translates.
+the paper has it for big; its base model has its own for each head. Label smoothing is 0.1; the objective is to continue a text where
+the paper translates.
 """
 
 from zoo.config import default, override, sized
@@ -43,6 +43,7 @@ def get_config(argument: str = "base"):
         "model.dtype": "bfloat16",
         "model.scan_layers": True,
         "objective.kind": "prefix",
+        "objective.label_smoothing": 0.1,
         "data.tokenizer.kind": "bpe",
         "data.tokenizer.vocab_size": 32768,
         "data.sequence_length": 256,

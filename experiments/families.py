@@ -41,7 +41,7 @@ ATTENDING = ("model.position.max_length", "model.attention.num_kv_heads", "model
 
 
 def get_experiment(size: str = "tiny") -> Experiment:
-    """Two families, one task."""
+    """Three families, one task."""
     trained = {family: config.override(config.default(), {
         "model.architecture": family,
         **({} if family == "elmo" else {"model.attention.num_heads": 4, "model.position.kind": "learned"}),
@@ -57,7 +57,7 @@ def get_experiment(size: str = "tiny") -> Experiment:
     }) for family, objective in OBJECTIVES.items()}
     return Experiment(
         name="families" if size == "tiny" else f"families-{size}",
-        question="Does a pre-trained encoder classify texts better than a pre-trained decoder of its size?",
+        question="Does a pre-trained encoder classify texts better than a pre-trained decoder or ELMo of its size?",
         base=config.with_body_of(trained["encoder"], "prepared:encoder", {
             "objective.kind": "classification",
             "model.head.pooling": "mean",

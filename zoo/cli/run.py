@@ -181,7 +181,7 @@ def _show_detectable(console, plan, folder: Path | None) -> None:
     from zoo.lab.statistics import ALPHA
 
     experiment = plan.experiment
-    if not experiment.contrasts:
+    if len(plan.arms) < 2:
         return
     try:
         earlier = load_sweep(folder) if folder else None
