@@ -115,9 +115,12 @@ def test_seeds_are_added_until_it_is_decided(zoo, folder, noise):
     assert f"({100 * (1 - record['looks'][str(seeds)]):.3g} % interval" in out.rpartition("Supported:")[2]
     assert set(attempts(folder).values()) == {1}
     assert not [line for line in record["warnings"] if "after runs" in line]
-    again = zoo("norms.py", "--seeds", str(seeds), "--until-decided", "--most-seeds", "8")
-    assert again[0] == 0
-    assert json.loads((folder / "runs/norms/experiment.json").read_text())["looks"] == record["looks"]
+    # Repeated as it was asked or with the seeds that it came to, it stays as it is.
+    for count in ("3", str(seeds)):
+        assert zoo("norms.py", "--seeds", count, "--until-decided", "--most-seeds", "8")[0] == 0
+        again = json.loads((folder / "runs/norms/experiment.json").read_text())
+        assert (again["looks"], again["seeds"], again["warnings"]) == (record["looks"], record["seeds"], record["warnings"])
+    assert set(attempts(folder).values()) == {1}
 
 
 def test_the_budget_ends_it_undecided(zoo, folder, noise):
@@ -125,6 +128,9 @@ def test_the_budget_ends_it_undecided(zoo, folder, noise):
     assert code == 0
     assert len(json.loads((folder / "runs/norms/experiment.json").read_text())["seeds"]) == 3
     assert out.count("Undecided:") == 2
+    assert zoo("norms.py", "--seeds", "4")[0] == 0
+    record = json.loads((folder / "runs/norms/experiment.json").read_text())
+    assert any(line.endswith("added after the last planned look: 3") for line in record["warnings"])
 
 
 def test_what_this_many_seeds_can_show_is_said_before(zoo, folder, noise):
@@ -292,6 +298,13 @@ def test_what_decides_cannot_be_changed_in_silence(zoo, folder):
     assert [line.split()[0] for line in changed] == ["contrasts", "seeds"]
     assert zoo("norms.py", "--seeds", "1")[0] == 0
     assert [line for line in warnings() if "after runs had finished" in line] == changed
+
+
+def test_entirely_other_seeds_are_a_choice_too(zoo, folder):
+    assert zoo("norms.py", "--seeds", "2")[0] == 0
+    assert zoo("norms.py", "--seeds", "5,6")[0] == 0
+    warnings = json.loads((folder / "runs/norms/experiment.json").read_text())["warnings"]
+    assert any(line.startswith("seeds changed after runs had finished; left out now: 0, 1") for line in warnings)
 
 
 def test_seeds_alone_are_enough(zoo, folder):

@@ -83,6 +83,7 @@ def measure():
     return float(worst), None, f"model.safetensors of SHA-256 {sha256(SHARED / 'model.safetensors')[:8]}..."
 
 
+@pytest.mark.slow
 def test_encoder_states_and_probabilities_are_fairseq_s(published):
     assert max(differences(published[1]).values()) < 1e-5
 

@@ -55,6 +55,7 @@ def test_every_command_takes_runs_that_were_moved(text, tmp_path):
     assert zoo("eval", after)[0] == 0
 
 
+@pytest.mark.slow
 def test_the_original_command_goes_on_with_a_run_that_was_moved(text, tmp_path):
     run = imported(tmp_path, "gpt2", words=99)
     assert tuned(run, tmp_path / "tuned", text) == (0, [])

@@ -23,6 +23,7 @@ def cached(folder, ref="main"):
     return folder
 
 
+@pytest.mark.slow
 def test_a_name_is_taken_from_the_cache_without_a_network(tmp_path):
     """In a process of its own: the hub's client reads its settings when it is imported."""
     cached(tmp_path / "hub")

@@ -1,5 +1,6 @@
 """The pool with a stand-in for training: every way in which a run can end, and being told to stop."""
 
+import errno
 import io
 import json
 import os
@@ -209,11 +210,33 @@ def test_under_nohup_a_hangup_is_not_heard(run_all, tmp_path):
     assert [state.name for state in ends.values()] == ["done"] * 3
 
 
+def test_a_full_disk_stops_no_other_run(run_all, tmp_path, monkeypatch):
+    def full(*what):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(pool, "write_status", full)
+    ends, _, _ = run_all({A: ["fail_in_silence"]})
+    assert [state.name for state in ends.values()] == ["failed", "done", "done"]
+    assert "status.json: No space left on device" in ends[A].reason
+
+
+def test_signals_within_a_moment_are_one(run_all, tmp_path):
+    def during():
+        until(lambda: (tmp_path / A / "status.json").exists())
+        os.kill(os.getpid(), signal.SIGTERM)
+        time.sleep(0.05)
+        os.kill(os.getpid(), signal.SIGTERM)
+
+    run_all({A: ["wait"]}, during=during)
+    assert status(tmp_path, A)["state"] == "preempted"
+    assert (tmp_path / A / "checkpoint").read_text() == "20"
+
+
 def test_a_second_signal_kills(run_all, tmp_path):
     def during():
         until(lambda: (tmp_path / A / "status.json").exists())
         os.kill(os.getpid(), signal.SIGINT)
-        time.sleep(0.1)
+        time.sleep(1.1)
         os.kill(os.getpid(), signal.SIGINT)
 
     ends, _, _ = run_all({A: ["ignore"]}, during=during)

@@ -107,6 +107,9 @@ def test_a_population_that_dies_without_a_word_is_tried_again_once(run_all, tmp_
 def test_runs_that_round_differently_do_not_stand_in_one_sweep(tmp_path, runs, meta, together, mixed):
     (tmp_path / runs[0].folder).mkdir()
     write_json(tmp_path / runs[0].folder / "meta.json", meta | {"device": {"platform": "cpu"}})
+    # What has no checkpoint begins anew.
+    assert mixed_executors(tmp_path, runs, together) == []
+    (tmp_path / runs[0].folder / "checkpoints" / "3").mkdir(parents=True)
     lines = mixed_executors(tmp_path, runs, together)
     assert bool(lines) == mixed
     if mixed:

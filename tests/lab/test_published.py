@@ -159,6 +159,11 @@ def test_the_command(writer, monkeypatch, capsys):
     assert main(["results"]) == 2
     assert "docs/results/norms/result.json: not readable as a result" in capsys.readouterr().err
     assert main(["results", "nowhere"]) == 2
+    capsys.readouterr()
+    # One name is one folder.
+    assert main(["results", str(sweep), str(sweep), "--output", "other"]) == 2
+    assert "2 of these sweeps are called norms" in capsys.readouterr().err
+    assert not Path("other").exists()
 
 
 def test_the_page_of_this_project_is_up_to_date(tmp_path):

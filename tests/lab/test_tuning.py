@@ -2,6 +2,7 @@
 
 import json
 import math
+from contextlib import closing
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -12,8 +13,10 @@ from zoo import config
 from zoo.errors import ConfigError
 from zoo.lab import plan, tuning
 from zoo.lab.experiment import levels
+from zoo.lab.launch import Local
 from zoo.lab.rates import load_rates
 from zoo.lab.results import load_sweep
+from zoo.lab.sweep import SweepLock
 from zoo.lab.tuning import Tune
 
 fake = config.import_file(Path(__file__).parent / "fake_run.py", "helper")
@@ -150,6 +153,49 @@ def test_fresh_moves_the_search_too(zoo):
     assert code == 0
     assert "the earlier sweep is in runs/norms.1" in out
     assert (rate_of(f"{PRE}-seed0"), rate_of(f"../norms.1/{PRE}-seed0")) == (0.003, 0.01)
+
+
+def test_the_folder_is_seen_to_before_anything_is_tried(zoo):
+    Path("runs/norms").mkdir(parents=True)
+    Path("runs/norms/status.json").write_text("{}")
+    for more in ((), ("--fresh",)):
+        code, _, err = zoo(*FLAGS, *more)
+        assert code == 2
+        assert "is the folder of a single run" in err
+    assert [path.name for path in Path("runs/norms").iterdir()] == ["status.json"]
+    Path("runs/norms/status.json").unlink()
+    # As another `zoo run` has it, and as trials do that outlived theirs.
+    for held in ("runs/norms", "runs/norms/tuning"):
+        with closing(SweepLock(Path(held))):
+            code, _, err = zoo(*FLAGS, "--fresh")
+        assert code == 2
+        assert f"{held} is in use" in err
+    assert not Path("runs/norms.1").exists()
+    assert not list(Path("runs/norms").rglob("status.json"))
+
+
+def test_nobody_begins_with_the_arms_while_they_are_tuned(zoo, monkeypatch):
+    launch, seen = Local.launch, []
+
+    def looked_at(self, runs, folder, lock):
+        if folder.name == "tuning":
+            with pytest.raises(ConfigError, match="runs/norms is in use"):
+                SweepLock(folder.parent)
+            seen.append(folder)
+        return launch(self, runs, folder, lock)
+
+    monkeypatch.setattr(Local, "launch", looked_at)
+    assert zoo(*FLAGS, losses=LOSSES)[0] == 0
+    assert len(seen) == 1
+
+
+def test_a_single_arm_has_its_value_too(command_line):
+    Path("small.py").write_text("from zoo import config\ndef get_config():\n    return config.default()\n")
+    assert command_line("run", "--config=small.py", "--name", "alone", "--seeds", "2", *FLAGS,
+                        losses={f"learning_rate={rate}-seed{seed}": loss for rate, loss in zip(GRID, (2.0, 1.0, 3.0), strict=True)
+                                for seed in (1000, 1001)})[0] == 0
+    rates = load_rates("runs/alone", load_sweep("runs/alone").tuning)
+    assert (list(rates.arms), rates.chosen) == ([""], {"": 0.003})
 
 
 def test_other_rates_are_another_sweep(zoo):

@@ -24,7 +24,8 @@ def abstract():
 def saved(folder, steps, keep=2, losses=None):
     checkpoints = Checkpoints(folder, keep)
     for step in steps:
-        checkpoints.save(step, state(step), {"tokens": 10 * step, "evaluated": True}, {"eval/loss": losses[step]} if losses else None)
+        scores = {"eval/loss": losses[step]} if losses and step in losses else None
+        checkpoints.save(step, state(step), {"tokens": 10 * step, "evaluated": True}, scores)
     checkpoints.close()
     return folder
 
@@ -63,6 +64,16 @@ def test_newest_and_best_are_kept(tmp_path):
     assert checkpoints.find("latest") == 5
     with pytest.raises(ConfigError, match="holds the steps 2, 5"):
         checkpoints.find("3")
+    checkpoints.close()
+
+
+def test_what_was_evaluated_later_can_be_the_best(tmp_path):
+    """A run that is asked to stop at an evaluation saves, and is evaluated when it goes on."""
+    folder = saved(tmp_path / "checkpoints", [1, 2], losses={1: 2.0})
+    (tmp_path / "metrics.jsonl").write_text("\n".join(json.dumps(line) for line in (
+        {"step": 1, "eval/loss": 0.5}, {"step": 2, "train/loss": 0.1}, {"step": 2, "eval/loss": 1.0}, {"step": 3, "eval/loss": 0.2})))
+    checkpoints = Checkpoints(folder, 2, read_only=True)
+    assert checkpoints.find("best") == 2
     checkpoints.close()
 
 

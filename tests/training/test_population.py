@@ -238,6 +238,7 @@ def test_a_member_that_cannot_begin_does_not_keep_the_others(mapped, tmp_path):
     assert read_json(tmp_path / "0" / "status.json")["state"] == "done"
 
 
+@pytest.mark.slow
 def test_executors_that_round_differently_do_not_go_on_for_each_other(tmp_path, monkeypatch):
     with told_to_stop_at(4, monkeypatch):
         together([{}], tmp_path, "vmap")

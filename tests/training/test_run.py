@@ -168,6 +168,7 @@ def test_every_objective_continues_bit_for_bit(kind, tmp_path, monkeypatch):
     assert trained[-1] < trained[0]
 
 
+@pytest.mark.slow
 def test_a_length_that_an_objective_cannot_do_is_left_out_with_a_line(tmp_path):
     said = []
     config = small(**OBJECTIVES["prefix"], model__num_layers=1, training__steps=1, training__eval_lengths="6,8,40")

@@ -103,6 +103,8 @@ def test_a_run_is_shown_line_by_line(fakes, tmp_path):
     first, second = (call[1] for call in fakes("wandb") if call[0] == "init")
     assert first == second
     assert (first["resume"], first["project"], first["group"], first["name"]) == ("allow", "zoo", "sweep", "run")
+    # A second one in the same process is a run of its own.
+    assert first["reinit"] == "create_new"
     assert first["config"]["model"]["dim"] == 32
     first, second = (call[1] for call in fakes("trackio") if call[0] == "init")
     assert first["name"] == second["name"] != "run"

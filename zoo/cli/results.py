@@ -2,6 +2,7 @@
 
 import argparse
 import sys
+from collections import Counter
 from pathlib import Path
 
 DESCRIPTION = """Writes the tables (CSV) and pictures of finished sweeps into a folder for each, without their run folders, and a page over
@@ -24,6 +25,7 @@ def add_parser(subparsers: argparse._SubParsersAction) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Writes them; prints what was written."""
+    from zoo.errors import ConfigError
     from zoo.lab.measures import complete
     from zoo.lab.published import publish
     from zoo.lab.results import load_sweep
@@ -32,7 +34,12 @@ def run(args: argparse.Namespace) -> int:
     for folder in args.sweeps:
         complete(Path(folder), lambda line: print(line, file=sys.stderr))
     # All are read before anything is written.
-    for sweep in [load_sweep(folder) for folder in args.sweeps]:
+    sweeps = [load_sweep(folder) for folder in args.sweeps]
+    for name, count in Counter(sweep.name for sweep in sweeps).items():
+        if count > 1:
+            raise ConfigError(f"{count} of these sweeps are called {name}, which names the folder of their results; keep them with one "
+                              "--output each")
+    for sweep in sweeps:
         print(publish(sweep, args.output))
     print(build(args.output, args.tests if args.tests.is_dir() else None))
     return 0

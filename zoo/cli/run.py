@@ -1,6 +1,7 @@
 """`zoo run`: every arm of an experiment with every seed, on this machine or on a cluster, and the report."""
 
 import argparse
+import contextlib
 import dataclasses
 import os
 from pathlib import Path
@@ -94,14 +95,14 @@ def _tuned(args: argparse.Namespace, experiment, folder: Path, most: int):
     from zoo.lab.results import load_sweep
     from zoo.lab.stated import TUNING
 
-    expand(dataclasses.replace(experiment, seeds=with_seeds(experiment.seeds, most)))
+    _check_folder(args, folder, expand(dataclasses.replace(experiment, seeds=with_seeds(experiment.seeds, most))))
     searching = tuning.search(experiment)
     if args.fresh and not args.dry_run:
         for inside in (folder, folder / TUNING):
             launching.check_queue(args, inside)
         _set_aside(folder, _console())
         args.fresh = False
-    code = _once(args, searching, folder / TUNING)
+    code = _once(args, searching, folder / TUNING, folder)
     if code:
         return code, experiment
     try:
@@ -118,10 +119,12 @@ def _tuned(args: argparse.Namespace, experiment, folder: Path, most: int):
 
 def _until_decided(args: argparse.Namespace, experiment, folder: Path, design) -> int:
     """Runs, judges, and adds seeds as long as nothing is decided."""
-    from zoo.lab.looks import with_seeds
+    from zoo.lab.looks import seeds_so_far, with_seeds
     from zoo.lab.results import load_sweep
     from zoo.lab.verdict import judge
 
+    if not args.fresh:
+        experiment = dataclasses.replace(experiment, seeds=seeds_so_far(folder, experiment.seeds))
     while True:
         experiment = dataclasses.replace(experiment, looks=design.levels)
         code = _once(args, experiment, folder)
@@ -132,27 +135,33 @@ def _until_decided(args: argparse.Namespace, experiment, folder: Path, design) -
         experiment = dataclasses.replace(experiment, seeds=with_seeds(experiment.seeds, following))
 
 
-def _once(args: argparse.Namespace, experiment, folder: Path) -> int:
-    """Runs an experiment with the seeds that it has."""
-    from zoo.lab.display import show_plan
-    from zoo.lab.plan import expand
+def _check_folder(args: argparse.Namespace, folder: Path, plan) -> None:
+    """Refuses a folder that is no sweep's, or whose runs were computed in another way."""
     from zoo.lab.population import mixed_executors
-    from zoo.lab.sweep import conflicts, read_state
 
-    plan = expand(experiment)
     if folder.exists() and not folder.is_dir():
         raise ConfigError(f"--output {folder} is a file; name a folder")
     if (folder / "status.json").exists():
         raise ConfigError(f"{folder} is the folder of a single run; give another --output")
+    if not args.fresh and (mixed := mixed_executors(folder, plan.in_order, launching.together(args))):
+        raise ConfigError([*mixed, f"give another --output, or --fresh to move {folder} aside"])
+
+
+def _once(args: argparse.Namespace, experiment, folder: Path, around: Path | None = None) -> int:
+    """Runs an experiment with the seeds that it has. Nobody else begins anything in `around` meanwhile."""
+    from zoo.lab.display import show_plan
+    from zoo.lab.plan import expand
+    from zoo.lab.sweep import conflicts, read_state
+
+    plan = expand(experiment)
+    _check_folder(args, folder, plan)
     console = _console()
     again = folder.exists() and not args.fresh
     if again and (problems := conflicts(folder, plan.in_order)):
         raise ConfigError([*problems, f"give another --output, or --fresh to move {folder} aside"])
-    if again and (mixed := mixed_executors(folder, plan.in_order, launching.together(args))):
-        raise ConfigError([*mixed, f"give another --output, or --fresh to move {folder} aside"])
     if not args.dry_run:
         _prepare_data(plan)
-        return _run(args, plan, folder, console)
+        return _run(args, plan, folder, console, around)
     from zoo.lab.sweep import State
 
     _prepare_data(plan, read_only=True)
@@ -217,7 +226,7 @@ def _prepare_data(plan, read_only: bool = False) -> None:
                 load(run.config)
 
 
-def _run(args: argparse.Namespace, plan, folder: Path, console) -> int:
+def _run(args: argparse.Namespace, plan, folder: Path, console, around: Path | None) -> int:
     from zoo.files import write_json
     from zoo.lab.display import LiveDisplay, PlainDisplay, show_plan
     from zoo.lab.launch import Local
@@ -227,8 +236,10 @@ def _run(args: argparse.Namespace, plan, folder: Path, console) -> int:
     launching.check_queue(args, folder)
     if args.fresh:
         _set_aside(folder, console)
-    lock = SweepLock(folder)
-    try:
+    with contextlib.ExitStack() as held:
+        if around:
+            held.enter_context(contextlib.closing(SweepLock(around)))
+        lock = held.enter_context(contextlib.closing(SweepLock(folder)))
         before = launching.check_queue(args, folder)
         # Once more, now that nobody else can write here.
         if problems := conflicts(folder, plan.in_order):
@@ -237,7 +248,7 @@ def _run(args: argparse.Namespace, plan, folder: Path, console) -> int:
         show_plan(console, plan, states)
         _show_detectable(console, plan, folder)
         record = plan.record() | {"command": asked.command(args)}
-        write_json(folder / "experiment.json", carried_over(folder, record, any(state.finished for state in states.values())))
+        write_json(folder / "experiment.json", carried_over(folder, record))
         pending = plan.pending(lambda run: states[run.folder].finished)
         done = len(states) - len(pending)
         if done:
@@ -251,8 +262,6 @@ def _run(args: argparse.Namespace, plan, folder: Path, console) -> int:
             progress = SweepProgress(folder, plan.in_order, pending, jobs * max(map(len, groups), default=1), plan.experiment.metric)
             launcher = Local(jobs, (LiveDisplay if console.is_terminal else PlainDisplay)(console, progress), launching.together(args))
         launched = launcher.launch(pending, folder, lock)
-    finally:
-        lock.close()
     if pending and args.slurm:
         new = sum(run.folder not in before for run in pending)
         _say(console, f"submitted: {new} runs as jobs {', '.join(launched.queued)}" if new else "what is left is in the queue already")
@@ -276,14 +285,16 @@ def _populations(groups: list[list]) -> str:
 
 def _set_aside(folder: Path, console) -> None:
     """Moves an earlier sweep out of the way, unless somebody is at it."""
+    from zoo.lab.stated import TUNING
     from zoo.lab.sweep import SweepLock, move_aside
 
-    lock = SweepLock(folder)
-    try:
+    with contextlib.ExitStack() as held:
+        held.enter_context(contextlib.closing(SweepLock(folder)))
+        # Trials that outlive a killed `zoo run` hold their own folder alone.
+        if (folder / TUNING).is_dir():
+            held.enter_context(contextlib.closing(SweepLock(folder / TUNING)))
         if any(entry.name != ".lock" for entry in folder.iterdir()):
             _say(console, f"the earlier sweep is in {move_aside(folder)}")
-    finally:
-        lock.close()
 
 
 def _finish(plan, folder: Path, console, ends, stopped: bool) -> int:

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Mapping
 from pathlib import Path
+from typing import Any
 
 from zoo.errors import ConfigError
 from zoo.files import read_json
@@ -33,12 +34,23 @@ def plan_looks(folder: Path, seeds: tuple[int, ...], most: int) -> Design:
     return until_decided(len(seeds), most)
 
 
-def _looks_of(folder: Path) -> Mapping[int, float]:
+def seeds_so_far(folder: Path, seeds: tuple[int, ...]) -> tuple[int, ...]:
+    """The seeds at which a sweep in `folder` stands that began with these; else these."""
+    found = _record(folder).get("seeds")
+    begun = tuple(found) if isinstance(found, list) else ()
+    return begun if _looks_of(folder) and len(begun) > len(seeds) and begun == with_seeds(seeds, len(begun)) else seeds
+
+
+def _record(folder: Path) -> dict[str, Any]:
     try:
         record = read_json(folder / "experiment.json")
     except (OSError, ValueError):
         return {}
-    return parse_looks(record.get("looks") or None, str(folder / "experiment.json"), []) if isinstance(record, dict) else {}
+    return record if isinstance(record, dict) else {}
+
+
+def _looks_of(folder: Path) -> Mapping[int, float]:
+    return parse_looks(_record(folder).get("looks") or None, str(folder / "experiment.json"), [])
 
 
 def with_seeds(seeds: tuple[int, ...], count: int) -> tuple[int, ...]:

@@ -20,6 +20,8 @@ from zoo.lab.population import Together
 from zoo.lab.sweep import State, SweepLock, read_state, read_status, write_status
 
 POLL_SECONDS = 0.1
+# Signals that come within this time are one.
+REPEATED_SECONDS = 1.0
 STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
@@ -67,12 +69,12 @@ class Pool:
         self._children: list[_Child] = []
         self._retried: set[str] = set()
         self._ends: dict[str, State] = {}
-        self._signals = 0
+        self._asked: float | None = None
 
     @property
     def stopped(self) -> bool:
         """True if a signal asked for the end before all runs had ended."""
-        return self._signals > 0
+        return self._asked is not None
 
     def run(self) -> dict[str, State]:
         """Runs everything and returns how every run that was started ended, by folder.
@@ -112,9 +114,12 @@ class Pool:
                 signal.signal(number, handler)
 
     def _on_signal(self, number: int, frame: object) -> None:
-        self._signals += 1
+        # The end of a terminal, for one, is told twice within moments.
+        if self._asked is not None and time.monotonic() - self._asked < REPEATED_SECONDS:
+            return
+        again, self._asked = self._asked is not None, time.monotonic()
         for child in self._children:
-            if self._signals == 1:
+            if not again:
                 child.stop()
             elif child.process.returncode is None:
                 with suppress(ProcessLookupError):
@@ -224,7 +229,10 @@ class Pool:
             if -code == signal.SIGKILL and not self.stopped:
                 reason += ", as the system does when memory runs out"
         if not changed or said != state:
-            write_status(folder, state, begun.run.arm.steps, reason)
+            try:
+                write_status(folder, state, begun.run.arm.steps, reason)
+            except OSError as error:  # A full disk, most likely, which ended the run too.
+                return State("failed", read_state(folder).step, f"{reason}; and status.json: {error.strerror or error}"), False
         return read_state(folder), again
 
 

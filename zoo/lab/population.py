@@ -10,6 +10,7 @@ from zoo import config
 from zoo.files import read_json
 from zoo.lab.plan import Run
 from zoo.lab.stated import arithmetic
+from zoo.lab.sweep import read_state
 
 AUTO = "auto"
 
@@ -58,6 +59,8 @@ def mixed_executors(folder: Path, runs: Iterable[Run], together: Together | None
             meta = read_json(folder / run.folder / "meta.json")
         except (OSError, ValueError):
             continue
+        if not read_state(folder / run.folder).finished and not any((folder / run.folder / "checkpoints").glob("[0-9]*")):
+            continue  # It begins anew.
         found.setdefault(arithmetic(meta), []).append(run.folder)
         platform = (meta.get("device") or {}).get("platform")
     if not found:

@@ -88,6 +88,9 @@ def load_rates(folder: str | Path, tuning: dict[str, Any]) -> Rates | None:
         return None
     try:
         sweep = load_sweep(Path(folder) / TUNING)
-        return Rates(field, sweep.metric, sweep.seeds, tried(sweep, field, factor), chosen)
+        arms = tried(sweep, field, factor)
+        if list(arms) == [""] and len(chosen) == 1:  # The only arm has a name among values alone.
+            chosen = {"": next(iter(chosen.values()))}
+        return Rates(field, sweep.metric, sweep.seeds, arms, chosen)
     except (ConfigError, KeyError):
         return None

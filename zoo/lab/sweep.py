@@ -2,9 +2,11 @@
 
 import fcntl
 import json
+import math
 import os
 import socket
 from collections.abc import Iterable
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -15,7 +17,7 @@ from zoo.files import read_json, write_json
 from zoo.lab.plan import Run
 from zoo.lab.progress import read_tail
 from zoo.lab.stages import named
-from zoo.lab.stated import recognised
+from zoo.lab.stated import parse_looks, recognised
 
 FINISHED = ("done", "diverged")
 
@@ -98,7 +100,7 @@ def _difference(folder: Path, run: Run) -> str:
 AFTERWARDS = "changed after runs had finished"
 
 
-def carried_over(folder: Path, record: dict[str, Any], finished: bool) -> dict[str, Any]:
+def carried_over(folder: Path, record: dict[str, Any]) -> dict[str, Any]:
     """Returns the record of a plan with a lasting warning for everything that decides and was changed when results were there.
 
     What is expected and by which rule it is judged has to stand before the runs; seeds that are left out, or added to those that were
@@ -115,7 +117,8 @@ def carried_over(folder: Path, record: dict[str, Any], finished: bool) -> dict[s
         # No single command asks for that.
         record = record | {"looks": before["looks"], "command": []}
     warnings = [line for line in before.get("warnings", []) if isinstance(line, str) and AFTERWARDS in line]
-    if finished:
+    earlier = [run.get("folder") for run in before.get("runs", []) if isinstance(run, dict)]
+    if any(isinstance(name, str) and read_state(folder / name).finished for name in earlier):
         for what in ("metric", "contrasts", "claim"):
             if before.get(what) != record[what]:
                 warnings.append(f"{what} {AFTERWARDS}; before: {json.dumps(before.get(what))}")
@@ -126,9 +129,16 @@ def carried_over(folder: Path, record: dict[str, Any], finished: bool) -> dict[s
         more = [seed for seed in record["seeds"] if seed not in before.get("seeds", [])]
         if record["contrasts"] and more and not record.get("looks"):
             warnings.append(f"seeds {AFTERWARDS}; added: {', '.join(map(str, more))}, which --until-decided would have allowed for")
+        elif more and before.get("looks") == record.get("looks") and len(record["seeds"]) > _last_look(record.get("looks")):
+            warnings.append(f"seeds {AFTERWARDS}; added after the last planned look: {', '.join(map(str, more))}")
         elif before.get("looks") != record.get("looks"):
             warnings.append(f"looks {AFTERWARDS}: they were not planned before the first")
     return record | {"warnings": [*record["warnings"], *dict.fromkeys(warnings)]}
+
+
+def _last_look(looks: Any) -> float:
+    """The number of seeds of the last planned look; without looks there is no end."""
+    return max(parse_looks(looks, "experiment.json", []), default=math.inf)
 
 
 def move_aside(folder: Path) -> Path:
@@ -165,8 +175,10 @@ class SweepLock:
     def note(self, children: Iterable[int]) -> None:
         """Writes down who holds the folder, for the message that a second `zoo run` gives."""
         content = {"host": socket.gethostname(), "process": os.getpid(), "runs": sorted(children)}
-        os.ftruncate(self.descriptor, 0)
-        os.pwrite(self.descriptor, json.dumps(content).encode(), 0)
+        # On a full disk the folder is held without a note.
+        with suppress(OSError):
+            os.ftruncate(self.descriptor, 0)
+            os.pwrite(self.descriptor, json.dumps(content).encode(), 0)
 
     def close(self) -> None:
         os.close(self.descriptor)

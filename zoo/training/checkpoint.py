@@ -18,6 +18,7 @@ from orbax.checkpoint import v1 as ocp
 
 from zoo.errors import ConfigError, DataError
 from zoo.files import read_json, write_json
+from zoo.training.metrics import read_lines
 from zoo.training.processes import first_says, is_first
 
 MANIFEST = "manifest.json"
@@ -125,8 +126,12 @@ class Checkpoints:
         """
         steps = self.steps()
         if step == "best":
-            scored = [(one.metrics["eval/loss"], one.step) for one in self._open().checkpoints
-                      if one.metrics and "eval/loss" in one.metrics]
+            scores = {one.step: one.metrics["eval/loss"] for one in self._open().checkpoints if one.metrics and "eval/loss" in one.metrics}
+            # One that was saved because the run was stopped is evaluated when the run goes on.
+            for _, line in read_lines(self.folder.parent / "metrics.jsonl"):
+                if line.get("step") in steps and isinstance(line.get("eval/loss"), float) and math.isfinite(line["eval/loss"]):
+                    scores.setdefault(line["step"], line["eval/loss"])
+            scored = [(score, number) for number, score in scores.items()]
             if not scored:
                 raise ConfigError(f"no checkpoint in {self.folder} was evaluated; take --step latest")
             return min(scored)[1]

@@ -3,13 +3,24 @@
 import json
 import math
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 
+def read_lines(path: Path) -> Iterator[tuple[bytes, dict[str, Any]]]:
+    """(line, what it holds) for every line of a file, if there is one, that is a JSON object with a step; a torn line is none."""
+    for line in path.read_bytes().split(b"\n") if path.exists() else ():
+        try:
+            values = json.loads(line)
+        except ValueError:
+            continue
+        if isinstance(values, dict) and isinstance(values.get("step"), int):
+            yield line, values
+
+
 def keep_lines(path: Path, wanted: Callable[[dict[str, Any]], bool]) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
-    """Leaves in a file of JSON lines, if there is one, those objects with a step that are wanted; a torn line is none.
+    """Leaves in a file of JSON lines, if there is one, those of `read_lines` that are wanted.
 
     Returns:
         (the objects that are left, those that were cut off).
@@ -17,13 +28,7 @@ def keep_lines(path: Path, wanted: Callable[[dict[str, Any]], bool]) -> tuple[li
     if not path.exists():
         return [], []
     kept, dropped, lines = [], [], []
-    for line in path.read_bytes().split(b"\n"):
-        try:
-            values = json.loads(line)
-        except ValueError:
-            continue
-        if not isinstance(values, dict) or not isinstance(values.get("step"), int):
-            continue
+    for line, values in read_lines(path):
         if wanted(values):
             kept.append(values)
             lines.append(line)

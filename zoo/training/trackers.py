@@ -54,14 +54,17 @@ class TensorBoard:
 
 
 class WeightsAndBiases:
-    """A run of Weights & Biases, continued under its id; key, entity and mode come from its own settings (`wandb login`, WANDB_...)."""
+    """A run of Weights & Biases, continued under its id; key, entity and mode come from its own settings (`wandb login`, WANDB_...).
+
+    The members of a population are runs of one process, each of its own.
+    """
 
     def __init__(self, workdir: Path, config: ResolvedConfig, step: int, again: bool, identity: str):
         import wandb
 
         del step, again
         self._run = wandb.init(project=os.environ.get("WANDB_PROJECT", "zoo"), group=workdir.resolve().parent.name, name=workdir.name,
-                               id=identity, resume="allow", config=to_plain(config), dir=str(workdir))
+                               id=identity, resume="allow", reinit="create_new", config=to_plain(config), dir=str(workdir))
 
     @staticmethod
     def resent(line: Line, step: int) -> bool:
