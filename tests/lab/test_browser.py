@@ -85,6 +85,37 @@ def test_tabs_by_keys_and_clicks(shown):
     assert shown.run("document.activeElement.closest('[role=tabpanel]').id") == "reproduce"
 
 
+def test_where_the_vertical_axis_ends(browser, writer):
+    folder = writer.sweep(broken=True)
+    for path in folder.glob("*/metrics.jsonl"):
+        path.write_text(path.read_text().replace('"eval/bits_per_byte": ', '"eval/accuracy": '))
+    open_page(browser, write_page(load_sweep(folder), folder / "report.html").as_uri())
+
+    def top():
+        # Updates are marked from 20 on.
+        return max(float(text) for text in texts(browser, "#curves-plot text") if text.replace(".", "").isdecimal() and float(text) < 20)
+
+    # One run ends at five times its loss, and all begin at 6.
+    assert browser.run("!document.getElementById('overview-cut').hidden")
+    browser.click("#tab-curves")
+    assert browser.run("!document.getElementById('curves-cut').hidden")
+    assert top() <= 6
+    # What should rise, here 0.4 of the same values, is shown to its end.
+    metrics = texts(browser, "#curves-metric option")
+    choose(browser, "curves-metric", metrics.index("eval/accuracy"))
+    assert browser.run("document.getElementById('curves-cut').hidden")
+    assert top() > 2.4
+    # Of differences the better ones lie below zero, and no axis of theirs is logarithmic.
+    choose(browser, "curves-metric", metrics.index("eval/loss"))
+    choose(browser, "curves-minus", 0)
+    browser.click("#curves-late")
+    before = texts(browser, "#curves-plot text")
+    browser.click("#curves-log-y")
+    assert texts(browser, "#curves-plot text") == before
+    assert "0" in before
+    assert browser.problems == []
+
+
 def test_curves_over_every_axis(shown):
     shown.click("#tab-curves")
     lines = shown.run(LINES)

@@ -1,9 +1,11 @@
+import itertools
 import json
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
-from zoo.lab import curves
+from zoo.lab import curves, figures
 from zoo.lab.comparison import load_comparison
 from zoo.lab.formatting import interval, number, plus_minus
 from zoo.lab.results import load_sweep
@@ -45,6 +47,33 @@ def test_colour_follows_the_first_factor_and_dash_the_second(writer):
     assert list(curves.styles(load_sweep(writer.sweep())).values()) == [(0, 0), (0, 1), (1, 0), (1, 1)]
 
 
+@pytest.mark.parametrize("levels", [(12, 1), (2, 9), (3, 3)], ids=str)
+def test_no_two_arms_look_alike(levels):
+    """Colours and dashes begin again after the last."""
+    arms = [SimpleNamespace(name=f"{first} {second}", factors={"first": str(first), "second": str(second)})
+            for first, second in itertools.product(*map(range, levels))]
+    found = curves.styles(SimpleNamespace(arms=arms)).values()
+    assert len(set(found)) == len(arms)
+    assert all(colour < len(curves.COLOURS) and dash < len(curves.DASHES) for colour, dash in found)
+
+
+def top(folder):
+    """Where the axis of the curves of a sweep ends."""
+    sweep = load_sweep(folder)
+    return figures._curves(sweep, {arm.name: ("black", "solid") for arm in sweep.arms}).get_ylim()[1]
+
+
+def test_what_blows_up_is_cut_off_and_what_rises_is_not(writer):
+    folder = writer.sweep(broken=True)
+    # One run ends at five times its loss; all begin at 6.
+    assert 6 < top(folder) < 7
+    for path in folder.glob("*/metrics.jsonl"):
+        path.write_text(path.read_text().replace('"eval/loss": ', '"eval/accuracy": '))
+    made = json.loads((folder / "experiment.json").read_text())
+    (folder / "experiment.json").write_text(json.dumps(made | {"metric": "eval/accuracy", "contrasts": []}))
+    assert top(folder) > 12
+
+
 def test_lengths_tell_impossible_from_unfinished(writer):
     sweep = load_sweep(writer.sweep(lengths=True, broken=True))
     found = curves.by_length(sweep)
@@ -80,6 +109,10 @@ def test_digits_follow_the_uncertainty():
     assert interval(float("nan"), 1.0) == "–"
     assert plus_minus(2.34567, 0.0123) == "2.346 ± 0.012"
     assert plus_minus(2.34567, float("nan")) == "2.346"
+    # Small values are not printed as zeros.
+    assert plus_minus(8.1234e-8, 1.2e-9) == "8.12e-08 ± 1.2e-09"
+    assert interval(-1.5e-7, 2.5e-7) == "-1.5e-07 to 2.5e-07"
+    assert plus_minus(2.34567, 1e-7) == "2.34567 ± 0.00000"
 
 
 @pytest.mark.parametrize("length", [[1, 2], "x", -1, {}])

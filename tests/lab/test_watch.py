@@ -19,7 +19,7 @@ from zoo.cli.main import main
 from zoo.errors import ConfigError
 from zoo.lab import watched
 from zoo.lab.results import load_any
-from zoo.lab.watch import Pages, Server
+from zoo.lab.watch import Pages, Server, signature
 
 
 @pytest.fixture
@@ -68,6 +68,12 @@ def test_a_page_is_made_anew_when_files_change(small):
     assert second != first
     assert b"2 done" in newer
     assert b"2 done" not in page
+
+
+def test_what_is_measured_afterwards_changes_the_page(small):
+    before = signature(small)
+    (small / "pre-0" / "measured.json").write_text("{}")
+    assert signature(small) != before
 
 
 def test_damage_leaves_the_page_before_it(small):

@@ -21,7 +21,7 @@ EPILOG = """examples:
   zoo run experiments/norm_placement.py:gpu --slurm --partition gpu --gpus-per-node 4 --time 4:00:00 --dry-run
   zoo run --config=configs/llama.py:tiny --vary model.norm.kind=rmsnorm,layernorm --seeds 3
 
-Ctrl-C asks the runs under way to save and ends; a second Ctrl-C kills them.
+Ctrl-C asks the runs under way to save and ends; another one, a second later or more, kills them.
 exit codes: 0 all runs ended, 1 a run failed, 2 bad experiment or flags, 75 stopped by a signal, everything saved;
 with --slurm 0 as soon as the jobs are in the queue"""
 

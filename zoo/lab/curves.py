@@ -53,14 +53,19 @@ def styles(sweep: Sweep) -> dict[str, tuple[int, int]]:
     keys = list(dict.fromkeys(key for arm in sweep.arms for key in arm.factors))
     keys = [key for key in keys if len({arm.factors.get(key) for arm in sweep.arms}) > 1]
     if not keys:
-        return {arm.name: (index, 0) for index, arm in enumerate(sweep.arms)}
+        return _in_turn(sweep)
     rest = {arm.name: tuple(arm.factors.get(key) for key in keys[1:]) for arm in sweep.arms}
     colours = list(dict.fromkeys(arm.factors.get(keys[0]) for arm in sweep.arms))
     dashes = list(dict.fromkeys(rest.values()))
-    found = {arm.name: (colours.index(arm.factors.get(keys[0])), dashes.index(rest[arm.name])) for arm in sweep.arms}
-    # Two arms with equal factors would be one line to the eye.
-    return found if len(set(found.values())) == len(found) else {
-        arm.name: (index, 0) for index, arm in enumerate(sweep.arms)}
+    found = {arm.name: (colours.index(arm.factors.get(keys[0])) % len(COLOURS), dashes.index(rest[arm.name]) % len(DASHES))
+             for arm in sweep.arms}
+    # Two arms with one look would be one line to the eye.
+    return found if len(set(found.values())) == len(found) else _in_turn(sweep)
+
+
+def _in_turn(sweep: Sweep) -> dict[str, tuple[int, int]]:
+    """A look for each arm, without regard to its factors: all colours with the first dash, then with the next."""
+    return {arm.name: (index % len(COLOURS), index // len(COLOURS) % len(DASHES)) for index, arm in enumerate(sweep.arms)}
 
 
 def main_metrics(sweep: Sweep) -> list[str]:

@@ -13,6 +13,7 @@ from matplotlib.lines import Line2D
 from matplotlib.ticker import FixedLocator, NullFormatter, NullLocator
 
 from zoo.lab.curves import COLOURS, against_baseline, band, by_length, main_metrics, styles
+from zoo.lab.metrics import falls
 from zoo.lab.rates import load_rates
 from zoo.lab.results import Sweep
 
@@ -76,7 +77,8 @@ def _curves(sweep: Sweep, look: dict[str, tuple[str, object]]) -> Axes | None:
         if found is not None:
             axes.fill_between(found.step, found.low, found.high, color=colour, alpha=0.15, linewidth=0)
             axes.plot(found.step, found.mean, color=colour, linestyle=dash, linewidth=1.8)
-    _cut(axes)
+    if falls(metrics[0]):
+        _cut(axes)
     return axes
 
 
@@ -89,6 +91,7 @@ def _cut(axes: Axes) -> None:
     start = np.nanmax([values[0] for values in lines])
     if start > low and high > start + 1.5 * (start - low):
         axes.set_ylim(low - 0.06 * (start - low), start + 0.06 * (start - low))
+        axes.text(0.99, 0.98, "values far above the start are cut off", ha="right", va="top", fontsize=7, transform=axes.transAxes)
 
 
 def _lengths(sweep: Sweep, look: dict[str, tuple[str, object]]) -> Axes | None:

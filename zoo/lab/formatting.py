@@ -29,6 +29,13 @@ def decimals_for(uncertainty: float) -> int:
     return min(5, max(2, places - exponent))
 
 
+def _fixed(uncertainty: float, *values: float) -> list[str]:
+    """Values with as many decimals as their uncertainty deserves; those that would come out as zeros with three significant digits."""
+    if 0 < uncertainty < 1e-5 and max(map(abs, values)) < 1e-3:
+        return [f"{value:.3g}" for value in values]
+    return [f"{value:.{decimals_for(uncertainty)}f}" for value in values]
+
+
 def confidence(alpha: float) -> str:
     """How sure an interval at a level is: `95 %`, `97.9 %`."""
     return f"{100 * (1 - alpha):.3g} %"
@@ -38,21 +45,19 @@ def plus_minus(mean: float, sd: float) -> str:
     """`mean ± sd`, or the mean alone where there is no spread to speak of."""
     if not math.isfinite(sd):
         return number(mean)
-    decimals = decimals_for(sd)
-    return f"{mean:.{decimals}f} ± {sd:.{decimals}f}"
+    return " ± ".join(_fixed(sd, mean, sd))
 
 
 def measured(mean: float, low: float, high: float) -> str:
     """The mean with as many decimals as its interval deserves."""
-    return f"{mean:.{decimals_for((high - low) / 2)}f}" if math.isfinite(mean) else "–"
+    return _fixed((high - low) / 2, mean)[0] if math.isfinite(mean) else "–"
 
 
 def interval(low: float, high: float) -> str:
     """`low to high` with as many decimals as the width deserves."""
     if not math.isfinite(low) or not math.isfinite(high):
         return "–"
-    decimals = decimals_for((high - low) / 2)
-    return f"{low:.{decimals}f} to {high:.{decimals}f}"
+    return " to ".join(_fixed((high - low) / 2, low, high))
 
 
 def count(n: int, noun: str) -> str:

@@ -64,6 +64,12 @@ def more_is_better(metric: str) -> bool:
     return found is not None and found.more_is_better
 
 
+def falls(metric: str) -> bool:
+    """Whether a metric is one of which less is better, in training too, so that a run that blows up ends far above where it began."""
+    found = _found(metric)
+    return found is not None and not found.more_is_better
+
+
 def per_token(metric: str) -> bool:
     """Whether a metric of text is a mean over tokens, which those of another tokenizer cannot be compared with."""
     return base_name(metric) in ("loss", "perplexity")

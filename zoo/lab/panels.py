@@ -19,6 +19,7 @@ from zoo.lab.tables import escape
 from zoo.lab.verdict import Verdict
 
 LEGEND = '<ul class="legend" aria-label="arms; press to hide"></ul>'
+CUT = '<p class="note" id="{}-cut" hidden>Values far above the start are cut off.</p>'
 CONTROLS = """<div class="controls">
 <label>metric <select id="curves-metric"></select></label>
 <span class="choice" id="curves-x" role="group" aria-label="horizontal axis"></span>
@@ -81,7 +82,8 @@ def overview(sweep: Sweep, verdict: Verdict, folder: Path | None) -> str:
     """The verdict, what makes it doubtful, the curves at a glance, and the arms."""
     warnings = "".join(f"<li>{escape(text)}</li>" for text in doubts(sweep))
     metrics = main_metrics(sweep)
-    drawn = section(metrics[0], LEGEND, plot("overview", f"{metrics[0]} of all arms by update")) if metrics else ""
+    cut = CUT.format("overview")
+    drawn = section(metrics[0], LEGEND, plot("overview", f"{metrics[0]} of all arms by update"), cut) if metrics else ""
     return "".join([
         _verdict(sweep, verdict),
         f'<section class="warnings"><h2>To keep in mind</h2><ul>{warnings}</ul></section>' if warnings else "",
@@ -103,7 +105,7 @@ def learning_curves(sweep: Sweep, verdict: Verdict, folder: Path | None) -> str:
         "the first of its runs ends. A cross marks where a run diverged, an open circle where one failed, a triangle a spike of the loss. "
         "Differences to an arm are taken at the same place of the axis, seed by seed. Drag to enlarge, double-click for the whole; with "
         "the keyboard: arrows to read, + and − to enlarge, Escape for the whole.")
-    cut = '<p class="note" id="curves-cut" hidden>Values far above the start are cut off.</p>'
+    cut = CUT.format("curves")
     lengths = "" if by_length(sweep) is None else section(
         "Loss by evaluation length", plot("lengths", "final loss by evaluation length"),
         _note("Mean over seeds; bars: lowest to highest seed. An arm has no point where it cannot be evaluated."),

@@ -11,6 +11,7 @@ import numpy as np
 from zoo.lab.curves import COLOURS, DARK_COLOURS, DASHES, against_baseline, band, by_length, main_metrics, styles, thin
 from zoo.lab.factors import effects
 from zoo.lab.heatmaps import heatmaps, spikes
+from zoo.lab.metrics import falls
 from zoo.lab.rates import load_rates
 from zoo.lab.results import Run, Sweep
 from zoo.lab.stated import Arm, as_dict
@@ -167,6 +168,7 @@ def plot_data(sweep: Sweep) -> dict[str, Any]:
                for effect in effects(sweep) if effect.difference.n]
     return {
         "palette": {"light": COLOURS, "dark": DARK_COLOURS}, "dashes": DASHES, "metrics": metrics,
+        "falling": [falls(metric) for metric in metrics],
         "units": [sweep.unit(metric).replace(" ", ", ", 1) for metric in metrics], "columns": columns.kept, "arms": arms,
         "differences": _rows(f"difference in final {with_unit(sweep, sweep.metric)}", against),
         "effects": _rows(f"effect on final {with_unit(sweep, sweep.metric)}", factors),

@@ -11,12 +11,14 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 from zoo.errors import ConfigError
+from zoo.lab.measures import FILE as MEASURED
 from zoo.lab.page import render
 from zoo.lab.results import Sweep, load_any
 from zoo.lab.verdict import judge
 
 HOST = "127.0.0.1"
-FILES = ("status.json", "metrics.jsonl", "config.json", "meta.json", "dynamics.jsonl", "samples.jsonl", "translations.jsonl")
+FILES = ("status.json", "metrics.jsonl", "config.json", "meta.json", "dynamics.jsonl", "samples.jsonl", "translations.jsonl",
+         MEASURED)
 # Of the time, the share that making pages may take: sweeps of hundreds of runs take seconds to read.
 SHARE = 0.2
 

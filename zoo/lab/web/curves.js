@@ -104,25 +104,27 @@ function curveSeries(arm, view, seen, many) {
   return { series, marks };
 }
 
-/* A run that blows up must not flatten all others: the axis ends a little above the highest start. */
+/* A run that blows up must not flatten all others: of what should fall, the axis ends a little above the highest start. */
 function verticalRange(seen, view) {
+  const log = view.logY && view.minus < 0;
   let low = Infinity, high = -Infinity, limit = -Infinity;
   const end = Math.max(0, ...seen.map(({ x }) => x[x.length - 1] || 0));
   seen.forEach(({ x, y }) => {
     const first = y.find((value) => value !== null);
     if (first !== undefined) limit = Math.max(limit, first);
     y.forEach((value, index) => {
-      if (value === null || (view.late && x[index] < end / 2) || (view.logY && value <= 0)) return;
+      if (value === null || (view.late && x[index] < end / 2) || (log && value <= 0)) return;
       low = Math.min(low, value);
       high = Math.max(high, value);
     });
   });
   if (!(low < high)) return {};
-  const cut = view.minus < 0 && high > limit + 1.5 * Math.abs(limit - low) && limit > low;
+  if (view.minus >= 0) [low, high] = [Math.min(low, 0), Math.max(high, 0)];
+  const cut = data.falling[view.metric] && view.minus < 0 && high > limit + 1.5 * Math.abs(limit - low) && limit > low;
   if (!view.late && !cut) return {};
   const top = cut ? limit : high;
   const room = 0.06 * (top - low);
-  return { range: view.logY ? [low / 1.03, top * 1.03] : [low - room, top + room], cut };
+  return { range: log ? [low / 1.03, top * 1.03] : [low - room, top + room], cut };
 }
 
 function curvesSpec(view) {

@@ -38,18 +38,24 @@ function figure(id, height, spec) {
   figures[id].show(spec);
 }
 
+function hidden(id, value) {
+  const part = document.getElementById(id);
+  if (part) part.hidden = value;
+}
+
 function drawCurves() {
   if (!data.metrics.length) return;
   const spec = curvesSpec(state);
   figure('curves', () => (narrow() ? 340 : 460), spec);
-  const hidden = (id, value) => { const part = document.getElementById(id); if (part) part.hidden = value; };
   hidden('curves-cut', !spec.cut);
   hidden('curves-smoothing', !isNoisy(data.metrics[state.metric]));
 }
 
 function drawAll() {
   if (data.metrics.length) {
-    figure('overview', () => (narrow() ? 280 : 330), curvesSpec({ ...state, metric: 0, x: 'step', logX: false, logY: false, late: false, seeds: false, minus: -1 }));
+    const spec = curvesSpec({ ...state, metric: 0, x: 'step', logX: false, logY: false, late: false, seeds: false, minus: -1 });
+    figure('overview', () => (narrow() ? 280 : 330), spec);
+    hidden('overview-cut', !spec.cut);
   }
   drawCurves();
   data.plots.forEach((plot) => figure(plot.id, () => (narrow() ? 320 : 390), plainSpec(plot)));

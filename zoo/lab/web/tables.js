@@ -35,7 +35,8 @@ function contentOf(table) {
 
 function asCsv({ rows }) {
   // A spreadsheet would take "=..." for a formula; a number may begin with a sign.
-  const safe = (text) => (/^[=+@\t\r-]/.test(text) && sortKey(text) === null && text.length > 1 ? "'" + text : text);
+  const isNumeric = (text) => /^[+-]?[\d.,]+(e[+-]?\d+)?( ?%)?( (±|to) [+-]?[\d.,]+(e[+-]?\d+)?( ?%)?)?$/i.test(text);
+  const safe = (text) => (/^[=+@\t\r-]/.test(text) && !isNumeric(text) && text.length > 1 ? "'" + text : text);
   const quoted = (text) => (/[",\n]/.test(text) ? `"${text.replaceAll('"', '""')}"` : text);
   return rows.map((row) => row.map((text) => quoted(safe(text.replaceAll('−', '-')))).join(',')).join('\r\n') + '\r\n';
 }
