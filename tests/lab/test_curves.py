@@ -1,5 +1,6 @@
 import itertools
 import json
+import re
 from types import SimpleNamespace
 
 import numpy as np
@@ -9,6 +10,7 @@ from zoo.lab import curves, figures
 from zoo.lab.comparison import load_comparison
 from zoo.lab.formatting import interval, number, plus_minus
 from zoo.lab.results import load_sweep
+from zoo.lab.tables import lengths_table
 
 
 def test_band_is_mean_and_range_over_seeds(writer):
@@ -113,6 +115,18 @@ def test_digits_follow_the_uncertainty():
     assert plus_minus(8.1234e-8, 1.2e-9) == "8.12e-08 ± 1.2e-09"
     assert interval(-1.5e-7, 2.5e-7) == "-1.5e-07 to 2.5e-07"
     assert plus_minus(2.34567, 1e-7) == "2.34567 ± 0.00000"
+
+
+def test_what_is_not_finite_was_evaluated(writer):
+    folder = writer.sweep(lengths=True)
+    for seed in range(3):
+        path = folder / f"pre-0-{seed}" / "metrics.jsonl"
+        path.write_text(re.sub(r'"eval/loss@256": [\d.]+', '"eval/loss@256": null', path.read_text()))
+    sweep = load_sweep(folder)
+    found = curves.by_length(sweep)
+    assert found.values["norm=pre,warm-up=0"][256] is None
+    assert {length for arm, length in found.impossible if arm == "norm=pre,warm-up=0"} == {512, 1024}
+    assert lengths_table(sweep).count("not finite") == 1
 
 
 @pytest.mark.parametrize("length", [[1, 2], "x", -1, {}])

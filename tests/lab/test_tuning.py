@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from zoo import config
+from zoo.cli.main import main
 from zoo.errors import ConfigError
 from zoo.lab import plan, tuning
 from zoo.lab.experiment import levels
@@ -196,6 +197,8 @@ def test_a_single_arm_has_its_value_too(command_line):
                                 for seed in (1000, 1001)})[0] == 0
     rates = load_rates("runs/alone", load_sweep("runs/alone").tuning)
     assert (list(rates.arms), rates.chosen) == ([""], {"": 0.003})
+    assert main(["results", "runs/alone", "--output", "kept"]) == 0
+    assert "| 0.003 |" in Path("kept/README.md").read_text()
 
 
 def test_other_rates_are_another_sweep(zoo):

@@ -136,8 +136,9 @@ def by_length(sweep: Sweep) -> Lengths | None:
     for arm in sweep.arms:
         values[arm.name] = {
             key: spread(final_values(sweep, arm.name, metrics[key]).values()) for key in sorted(metrics)}
-        if any(run.state == "done" for run in sweep.runs_of(arm.name)):
-            impossible |= {(arm.name, key) for key, value in values[arm.name].items() if value is None}
+        done = [run for run in sweep.runs_of(arm.name) if run.state == "done"]
+        # What was evaluated and is not finite has a value that is none.
+        impossible |= {(arm.name, key) for key in metrics if done and all(run.final(metrics[key]) is None for run in done)}
     return Lengths(base, length or None, sorted(metrics), values, impossible)
 
 

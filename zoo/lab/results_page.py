@@ -109,7 +109,9 @@ def _section(name: str, result: dict[str, Any]) -> list[str]:
     lines += [f"| {' | '.join(header)} |", f"|{' --- |' * len(header)}"]
     for arm in result["arms"]:
         parameters = f"{arm['parameters']:,}" if isinstance(arm["parameters"], int) else ""
-        values = [_spread(arm if arm["mean"] is not None else None), *(_spread(arm.get("measured", {}).get(metric)) for metric in measured)]
+        found = arm.get("measured", {})
+        values = [_spread(arm if arm["mean"] is not None else None),
+                  *(_spread(found[metric]) if metric in found else "–" for metric in measured)]
         rate = [f"{arm['overrides'].get(tuned):g}"] if tuned else []
         lines.append(f"| {' | '.join([_cell(arm['name']), parameters, *rate, *values])} |")
     lines.append("")

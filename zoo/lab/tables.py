@@ -107,7 +107,9 @@ def lengths_table(sweep: Sweep) -> str:
             if value is not None:
                 cells.append(numeric(plus_minus(value.mean, value.sd)))
             else:
-                cells.append(numeric("cannot be evaluated" if (arm.name, length) in found.impossible else "not finished"))
+                ended = all(run.finished for run in sweep.runs_of(arm.name))
+                cells.append(numeric("cannot be evaluated" if (arm.name, length) in found.impossible else
+                                     "not finite" if ended else "not finished"))
         rows.append(cells)
     header = ["arm", *(f"{length:,}" + (" (trained)" if length == found.trained else "") for length in found.lengths)]
     caption = f"Final {found.metric}{sweep.unit(found.metric).replace(' ', ', ', 1)}, by evaluation length (mean ± sd over seeds)"
