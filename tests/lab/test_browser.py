@@ -311,6 +311,19 @@ def test_hostile_names_stay_text(browser, writer, tmp_path):
     assert "<b>bold</b>" in browser.run("document.querySelector('.legend').textContent")
 
 
+def test_what_begins_like_a_number_is_no_formula(browser, writer, tmp_path):
+    reason = "-2+3+cmd|' /C calc'!A0"
+    runs = [writer.run("plain"), writer.run("other", state="failed", stop=60, reason=reason)]
+    open_page(browser, write_page(load_comparison(runs), tmp_path / "page.html").as_uri())
+    for saved in browser.downloads.iterdir():
+        saved.unlink()
+    browser.click("#tab-runs")
+    browser.click("#runs .tools button", 0)
+    cells = [cell for row in csv.reader(browser.downloaded("runs.csv").open(newline="")) for cell in row]
+    assert "'" + reason in cells
+    assert reason not in cells
+
+
 def test_a_page_that_is_followed(browser, writer):
     folder = writer.sweep()
     (folder / "pre-0-2" / "status.json").write_text('{"state": "running", "step": 100, "steps": 200}')
