@@ -26,8 +26,8 @@ import numpy as np
 
 from zoo import config as configs
 from zoo import data
-from zoo.data.sources import read_documents
-from zoo.data.tokens import tokenize
+from zoo.data.pipeline.token_streams import tokenize
+from zoo.data.sources.source import read_documents
 
 ROWS = {
     "packed": {},

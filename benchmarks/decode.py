@@ -143,8 +143,8 @@ def heads_and_windows(model: str, batch: int, arguments: argparse.Namespace) -> 
     import numpy as np
 
     from zoo.decoding import Sampling, stop_table
-    from zoo.decoding.sampling import begin, sample
-    from zoo.decoding.steps import Rows, Steps
+    from zoo.decoding.decode_loop import begin, sample
+    from zoo.decoding.decode_step import Rows, Steps
 
     shape, heads, new_tokens = MODELS[model], MODELS[model]["heads"], arguments.new_tokens
     prompts, stop = Rows(np.ones((batch, 16), np.int32), np.full(batch, 16, np.int32)), stop_table(shape["vocabulary"])

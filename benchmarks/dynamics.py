@@ -15,9 +15,9 @@ import jax
 from zoo import config as configs
 from zoo import data
 from zoo.objectives import make_objective
-from zoo.training.attempt import resolve_with_vocabulary, use_compilation_cache
 from zoo.training.mesh import make_mesh
 from zoo.training.step import make_program
+from zoo.training.trainer import resolve_with_vocabulary, use_compilation_cache
 
 
 def measure(name: str, overrides: list[str], rounds: int, steps: int, every: int) -> str:

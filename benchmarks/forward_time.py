@@ -18,7 +18,7 @@ def scorer(folder: Path):
     import jax
 
     from zoo import data
-    from zoo.training.restore import load_trained
+    from zoo.training.checkpoints.trained_run import load_trained
 
     trained = load_trained(folder)
     batch = trained.program.put_batch(next(iter(data.load(trained.config).evaluation_batches(multiple_of=trained.rows))))

@@ -23,7 +23,7 @@ BERT_BASE = {"vocab_size": 30522, "hidden_size": 768, "num_hidden_layers": 12, "
              "max_position_embeddings": 512}  # fmt: skip
 SMOKE = {"vocab_size": 300, "hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 64,
          "max_position_embeddings": 32}  # fmt: skip
-MODULES = "import jax, zoo.cli.interchange, zoo.interop.importing, zoo.interop.exporting, zoo.training.run; jax.devices()"
+MODULES = "import jax, zoo.cli.interchange, zoo.interop.importing, zoo.interop.exporting, zoo.training.run_training; jax.devices()"
 
 
 def run(arguments: list[str], environment: dict[str, str]) -> tuple[float, int]:
@@ -41,8 +41,8 @@ def run(arguments: list[str], environment: dict[str, str]) -> tuple[float, int]:
 def make_checkpoint(folder: Path, sizes: dict[str, int]) -> None:
     """Writes a random checkpoint of BertForPreTraining with a tokenizer."""
     from zoo.interop import importer_of, resolve_like
-    from zoo.interop.mapping import tensor_shapes
-    from zoo.interop.tensors import write_tensors
+    from zoo.interop.weights.mapping import tensor_shapes
+    from zoo.interop.weights.tensor_files import write_tensors
     from zoo.models.architectures import make_model
     from zoo.models.functional import split
 

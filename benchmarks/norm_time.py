@@ -39,7 +39,7 @@ def whole_step(kind: str, size: str) -> Callable[[], None]:
     import numpy as np
 
     from zoo import config
-    from zoo.data.tokenizers import ByteTokenizer
+    from zoo.data.tokenizers.base import ByteTokenizer
     from zoo.lab.sizes import decoder
     from zoo.objectives import make_objective
     from zoo.training.mesh import make_mesh

@@ -27,10 +27,10 @@ def steppers(size: str, executor: str) -> dict[str, tuple[int, Callable[[], None
     import numpy as np
 
     from zoo import config
-    from zoo.data.tokenizers import ByteTokenizer
+    from zoo.data.tokenizers.base import ByteTokenizer
     from zoo.lab.sizes import decoder
     from zoo.objectives import make_objective
-    from zoo.training.crew import make_crew
+    from zoo.training.executor import make_crew
     from zoo.training.mesh import make_mesh
     from zoo.training.step import make_program
 

@@ -23,11 +23,11 @@ from linear_attention import take_turns
 
 from zoo import config as configs
 from zoo import data
-from zoo.analysis import cost
+from zoo.models import cost
 from zoo.objectives import make_objective
-from zoo.training.attempt import resolve_with_vocabulary
 from zoo.training.mesh import make_mesh
 from zoo.training.step import make_program
+from zoo.training.trainer import resolve_with_vocabulary
 
 WIDTH = {"model.dim": 128, "model.num_layers": 2, "data.tokenizer.kind": "bytes"}
 ATTENTION = WIDTH | {"model.attention.num_heads": 4, "model.position.kind": "rope"}

@@ -26,7 +26,7 @@ def zoo_stepper(vocabulary: int, overrides: list[str]):
     import numpy as np
 
     from zoo import config as configs
-    from zoo.data.tokenizers import ByteTokenizer
+    from zoo.data.tokenizers.base import ByteTokenizer
     from zoo.objectives import make_objective
     from zoo.training.mesh import make_mesh
     from zoo.training.step import make_program
@@ -56,9 +56,9 @@ def system_stepper(vocabulary: int, overrides: list[str]):
     from zoo import config as configs
     from zoo import data
     from zoo.objectives import make_objective
-    from zoo.training.attempt import resolve_with_vocabulary
     from zoo.training.mesh import make_mesh
     from zoo.training.step import make_program
+    from zoo.training.trainer import resolve_with_vocabulary
 
     config = resolve_with_vocabulary(configs.load(overrides[0]))
     dataset = data.load(config)

@@ -12,7 +12,7 @@ from tests.parity.systems import SYSTEMS
 from tests.stored_outputs import read
 from zoo.cli.main import main
 from zoo.interop import FAMILIES
-from zoo.interop.tensors import open_tensors, write_tensors
+from zoo.interop.weights.tensor_files import open_tensors, write_tensors
 
 # The systems of a class that has importers for anybody, by name; controls have one of their own.
 OF_CLASSES = {system.name: system for system in SYSTEMS if system.importer is None and system.reference in FAMILIES}

@@ -67,19 +67,21 @@ def command_line(tmp_path, monkeypatch, capsys):
     figures beside them only with `figures`.
     """
     from zoo import config
-    from zoo.lab import plan, pool, report
+    from zoo.lab.launch import process_pool
+    from zoo.lab.planning import plan
+    from zoo.lab.report import build
 
-    draw = report.write_figures
+    draw = build.write_figures
     fake = config.import_file(Path(__file__).parent / "lab" / "fake_run.py", "helper")
     monkeypatch.setattr(plan, "_cost", fake.cost)
-    monkeypatch.setattr(pool, "command", fake.command)
-    monkeypatch.setattr(pool, "POLL_SECONDS", 0.01)
+    monkeypatch.setattr(process_pool, "command", fake.command)
+    monkeypatch.setattr(process_pool, "POLL_SECONDS", 0.01)
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("COLUMNS", "200")
     (tmp_path / "norms.py").write_text(fake.EXPERIMENT_FILE)
 
     def call(*words, behaviours=None, losses=None, figures=False):
-        monkeypatch.setattr(report, "write_figures", draw if figures else lambda sweep, folder: [])
+        monkeypatch.setattr(build, "write_figures", draw if figures else lambda sweep, folder: [])
         monkeypatch.setenv("FAKE_RUNS", json.dumps(behaviours or {}))
         if losses is not None:
             monkeypatch.setenv("FAKE_LOSSES", json.dumps(losses))

@@ -19,9 +19,9 @@ from zoo.files import cache_directory
 from zoo.layers.context import DropoutKey
 from zoo.models.functional import refresh, split
 from zoo.objectives import make_objective
-from zoo.training.attempt import resolve_with_vocabulary
 from zoo.training.mesh import make_mesh
 from zoo.training.step import drops, make_program
+from zoo.training.trainer import resolve_with_vocabulary
 
 # Small enough to be traced at once: one layer, where nothing needs two.
 BASE = {"model.dim": 16, "model.num_layers": 1, "data.sequence_length": 16, "data.batch_size": 4, "training.steps": 20,

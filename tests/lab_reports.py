@@ -2,11 +2,11 @@
 
 from pathlib import Path
 
-from zoo.lab.comparison import load_comparison
-from zoo.lab.page import render
-from zoo.lab.report import build_report
-from zoo.lab.results import load_sweep
-from zoo.lab.verdict import judge
+from zoo.lab.report.build import build_report
+from zoo.lab.report.html_page import render
+from zoo.lab.results.comparison import load_comparison
+from zoo.lab.results.read_runs import load_sweep
+from zoo.lab.results.verdict import judge
 
 
 def write_report(folder, output=None):

@@ -4,7 +4,7 @@ from hypothesis import strategies
 
 from zoo import config as configs
 from zoo.config.fields import EMBEDDED_POSITIONS, OBJECTIVES_OF
-from zoo.config.scopes import KINDS, SIDES, overridable, scoped
+from zoo.config.parts import KINDS, SIDES, overridable, scoped
 from zoo.errors import ConfigError
 
 # A small model of every architecture, from which a drawn config departs.

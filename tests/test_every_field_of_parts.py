@@ -7,7 +7,7 @@ import pytest
 
 from tests.every_field import ENCODER, ENCODER_DECODER, NEEDS, beside, fingerprint, other_value, resolve
 from zoo import config as configs
-from zoo.config.scopes import KINDS, SIDES, overridable, scoped
+from zoo.config.parts import KINDS, SIDES, overridable, scoped
 from zoo.errors import ConfigError
 
 PATTERN = {"model.layers.pattern": ("one", "two"), "model.num_layers": 2, f"{KINDS}.one.residual": True, f"{KINDS}.two.residual": True}

@@ -10,16 +10,16 @@ import pytest
 from tests.small_runs import small
 from tests.untrained import untrained
 from zoo import config as configs
-from zoo.analysis.measured import measure
+from zoo.analysis.run_measures import measure
 from zoo.config.fields import TASKS, UNREAD_BY
 from zoo.errors import ConfigError
 from zoo.files import read_json
 from zoo.lab.experiment import load_experiment, measured
-from zoo.lab.plan import expand
-from zoo.lab.results import load_run
+from zoo.lab.planning.plan import expand
+from zoo.lab.planning.prerequisites import placed
+from zoo.lab.results.read_runs import load_run
 from zoo.lab.sizes import SIZES
-from zoo.lab.stages import placed
-from zoo.training.run import run
+from zoo.training.run_training import run
 
 ROOT = Path(__file__).parents[1]
 # Those that are told of a run that was trained before; see test_students_need_a_teacher.

@@ -12,14 +12,14 @@ from tests.every_field import asked, pairs, table, tagged
 from tests.random_configs import random_configs
 from zoo import config as configs
 from zoo import data
-from zoo.analysis import cost
 from zoo.errors import ConfigError, DataError
+from zoo.models import cost
 from zoo.models.architectures import make_model
 from zoo.models.functional import logical_axes, split
 from zoo.objectives import make_objective
-from zoo.training.attempt import resolve_with_vocabulary
 from zoo.training.mesh import make_mesh
 from zoo.training.step import make_program
+from zoo.training.trainer import resolve_with_vocabulary
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(3600)]
 RANDOM = settings(deadline=None, derandomize=True, database=None,

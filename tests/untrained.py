@@ -7,11 +7,11 @@ import numpy as np
 
 from tests.building import random_statistics, random_values
 from zoo import config as configs
-from zoo.data.tokenizers import ByteTokenizer
+from zoo.data.tokenizers.base import ByteTokenizer
 from zoo.files import write_json
 from zoo.models.architectures import make_model
-from zoo.training.checkpoint import Checkpoints
-from zoo.training.records import parameters_sha256
+from zoo.training.checkpoints.checkpoint import Checkpoints
+from zoo.training.records.run_record import parameters_sha256
 
 
 def untrained(folder: Path, config, seed=0) -> Path:

@@ -1,7 +1,11 @@
 """The errors a user can cause, each with the exit code that scripts and launchers rely on."""
 
 import difflib
-from collections.abc import Iterable
+import errno
+import functools
+import os
+import sys
+from collections.abc import Callable, Iterable
 
 
 class ZooError(Exception):
@@ -56,3 +60,31 @@ def did_you_mean(word: str, options: Iterable[str]) -> str:
 def _nearest(word: str, leaf: str, options: list[str]) -> list[str]:
     """The option closest to `word` among those whose last part is `leaf`, if there is any."""
     return difflib.get_close_matches(str(word), [option for option in options if option.rsplit(".", 1)[-1] == leaf], n=1, cutoff=0.0)
+
+
+def reported(main: Callable[..., int]) -> Callable[..., int]:
+    """Wraps a command: a `ZooError` becomes one line per problem on stderr and its exit code, without a traceback."""
+
+    @functools.wraps(main)
+    def wrapper(*arguments, **keywords) -> int:
+        try:
+            return main(*arguments, **keywords)
+        except ZooError as error:
+            for problem in dict.fromkeys(error.problems):
+                print(f"error: {problem}" if error.exit_code != 75 else problem, file=sys.stderr)
+            return error.exit_code
+        except KeyboardInterrupt:
+            print("interrupted", file=sys.stderr)
+            return 130
+        except BrokenPipeError:
+            # The reader of our output has gone (`| head`): not an error of ours, and nothing more can be printed.
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            return 0
+        except OSError as error:
+            # Of a path that was given: a name that no file can have, a folder that may not be entered. Others are for a traceback.
+            if error.errno not in (errno.ENAMETOOLONG, errno.EACCES) or error.filename is None:
+                raise
+            print(f"error: {error.filename}: {error.strerror}", file=sys.stderr)
+            return ConfigError.exit_code
+
+    return wrapper

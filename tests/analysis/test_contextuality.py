@@ -9,7 +9,7 @@ import pytest
 from small_runs import OBJECTIVES, small
 
 from tests.untrained import untrained
-from zoo.analysis import contextuality, senses
+from zoo.analysis import contextuality, word_senses
 from zoo.analysis.contextuality import Occurrence, judge_senses, measure, sense_differences, similarity
 from zoo.errors import DataError
 
@@ -96,8 +96,8 @@ def test_senses_against_loops():
 
 
 def test_every_sentence_has_its_word_once_and_enough_of_them():
-    assert len(senses.SENSES) >= 6
-    for word, each in senses.SENSES.items():
+    assert len(word_senses.SENSES) >= 6
+    for word, each in word_senses.SENSES.items():
         assert len(each) == 2
         for group in each.values():
             assert len(group) >= 3

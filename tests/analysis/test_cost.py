@@ -8,9 +8,9 @@ import pytest
 
 from tests import reference
 from zoo import config as configs
-from zoo.analysis import cost
-from zoo.data.corruption import make_corruption
-from zoo.data.tokenizers import ByteTokenizer
+from zoo.data.rows.corruption import make_corruption
+from zoo.data.tokenizers.base import ByteTokenizer
+from zoo.models import cost
 from zoo.objectives import make_objective
 from zoo.training.mesh import make_mesh
 from zoo.training.step import make_program

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 from tests.building import ENCODER, ENCODER_DECODER, as_float64, close, random_statistics, random_values, tiny
-from zoo.analysis.inside import _compiled, look_inside
+from zoo.analysis.activations import _compiled, look_inside
 from zoo.errors import ConfigError
 from zoo.models.architectures import make_model
 

@@ -9,8 +9,8 @@ import pytest
 from zoo import config as configs
 from zoo import data
 from zoo.cli.main import main
-from zoo.data.show import Shower, histogram
-from zoo.data.tokenizers import ByteTokenizer
+from zoo.data.pipeline.show import Shower, histogram
+from zoo.data.tokenizers.base import ByteTokenizer
 
 STORIES = "<end>".join(f"Once there was a fox number {number}. It ran far. It slept well! Did it wake? No." for number in range(30))
 

@@ -7,7 +7,7 @@ from small_runs import OBJECTIVES, small
 
 from tests.untrained import untrained
 from zoo.cli import main
-from zoo.decoding.text import TextGenerator
+from zoo.decoding.text_generator import TextGenerator
 
 SHORT = {"model__num_layers": 1, "model__dim": 16}
 

@@ -245,7 +245,7 @@ def test_status_of_what_is_no_sweep(zoo, cluster, tmp_path):
 def test_status_is_light():
     import subprocess
 
-    program = "import sys, zoo.cli.status, zoo.lab.standing; print([name for name in ('jax', 'rich', 'scipy') if name in sys.modules])"
+    program = "import sys, zoo.cli.sweeps.status, zoo.lab.launch.run_status; print([name for name in ('jax', 'rich', 'scipy') if name in sys.modules])"
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True, cwd=Path(__file__).parents[2])
     assert done.stdout.strip() == "[]"
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from zoo import config
-from zoo.lab import plan
+from zoo.lab.planning import plan
 
 fake = config.import_file(Path(__file__).parents[1] / "lab" / "fake_run.py", "helper")
 FILE = f"""
@@ -16,7 +16,7 @@ import sys
 sys.path.insert(0, {str(Path(__file__).parents[1] / "lab")!r})
 import fake_run
 from zoo import config
-from zoo.lab.stages import Prepared
+from zoo.lab.planning.prerequisites import Prepared
 
 def get_experiment(size="0.001"):
     rate = float(size)

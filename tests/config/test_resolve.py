@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from zoo import config as configs
-from zoo.data.labelled.formats import LABELLED_TABLES
-from zoo.data.sources import SOURCES
+from zoo.data.labelled.task_files import LABELLED_TABLES
+from zoo.data.sources.source import SOURCES
 from zoo.errors import ConfigError
 
 

@@ -4,7 +4,7 @@ import jax
 import pytest
 
 from tests.building import quick_compilation
-from zoo.decoding import beams, generator, sampling
+from zoo.decoding import beam_search, decode_loop, generator
 
 STATIC = {"begin": ("steps",), "sample": ("steps", "greedy", "room"), "search": ("steps", "beams", "room")}
 
@@ -14,7 +14,7 @@ def quick_programs():
     """Compiles the three programs anew, in the way of `tests.building.compiled`."""
     with pytest.MonkeyPatch.context() as patch:
         for name, static in STATIC.items():
-            module = beams if name == "search" else sampling
+            module = beam_search if name == "search" else decode_loop
             program = jax.jit(getattr(module, name).__wrapped__, static_argnames=static, compiler_options=quick_compilation())
             patch.setattr(module, name, program)
             patch.setattr(generator, name, program)

@@ -8,7 +8,7 @@ import numpy as np
 
 from tests.building import compiled, counting, random_statistics, random_values, tiny, with_values
 from zoo.decoding import Generator
-from zoo.decoding.steps import Rows, Steps, Weights, unstacked
+from zoo.decoding.decode_step import Rows, Steps, Weights, unstacked
 from zoo.layers.context import Context
 from zoo.models.architectures import make_model
 from zoo.models.functional import split

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, strategies
 
 from tests.building import call, compiled
-from zoo.decoding.choosing import Sampling, choose, kept_tokens, likeliest
+from zoo.decoding.sampling import Sampling, choose, kept_tokens, likeliest
 from zoo.errors import ConfigError
 
 V = 7

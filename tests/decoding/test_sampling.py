@@ -7,9 +7,9 @@ import pytest
 
 from tests.building import ENCODER_DECODER, compiled, counting, programs_inside, with_values
 from tests.decoding.making import PROMPTS, SOURCES, V, generator, made, rows
-from zoo.decoding import Sampling, sampling, stop_table
+from zoo.decoding import Sampling, decode_loop, stop_table
+from zoo.decoding.decode_step import Steps, unstacked
 from zoo.decoding.generator import Generator
-from zoo.decoding.steps import Steps, unstacked
 from zoo.models.functional import split
 
 HOT = Sampling(temperature=1.5)
@@ -78,10 +78,10 @@ def loop(overrides=None, stop=None, limit=40, room=64):
     """Runs the loop once; the tokens, and how many steps it made."""
     model = generator(overrides)
     steps = Steps(model.graph, False, 2, 64, V, True)
-    state, scores = sampling.begin(steps, model.weights, rows(PROMPTS))
+    state, scores = decode_loop.begin(steps, model.weights, rows(PROMPTS))
     zero = np.int32(0)
     drawing = Sampling(np.float32(1), zero, np.float32(1))
-    tokens, lengths, state = sampling.sample(
+    tokens, lengths, state = decode_loop.sample(
         steps, model.weights, state, scores, stop_table(V) if stop is None else stop, drawing, jax.random.key(0), np.int32(limit),
         greedy=True, room=room)
     return np.asarray(tokens), np.asarray(lengths), np.asarray(state.newest) - [len(prompt) - 1 for prompt in PROMPTS]
@@ -134,7 +134,7 @@ def test_fewer_tokens_are_the_first_ones():
 
 
 def test_a_stream_of_requests_compiles_a_handful_of_programs():
-    programs = sampling.begin, sampling.sample
+    programs = decode_loop.begin, decode_loop.sample
     model, sizes = generator(WINDOWED | {"model.num_layers": 1}), [program._cache_size() for program in programs]
     for number in range(1, 30):
         prompt = [number % V] * (1 + number % 16)
@@ -148,8 +148,8 @@ def test_a_stream_of_requests_compiles_a_handful_of_programs():
 def test_the_loop_is_one_program_on_the_device():
     model = generator()
     steps = Steps(model.graph, False, 2, 64, V, True)
-    state, scores = sampling.begin.eval_shape(steps, model.weights, rows(PROMPTS))
-    jaxpr = jax.make_jaxpr(lambda state, scores: sampling.sample.__wrapped__(
+    state, scores = decode_loop.begin.eval_shape(steps, model.weights, rows(PROMPTS))
+    jaxpr = jax.make_jaxpr(lambda state, scores: decode_loop.sample.__wrapped__(
         steps, model.weights, state, scores, jnp.asarray(stop_table(V)), Sampling(), jax.random.key(0), np.int32(9),
         greedy=True, room=16))(state, scores)
 
@@ -168,13 +168,13 @@ def test_the_loop_is_one_program_on_the_device():
     ({}, 64, 4), ({"model.attention.num_kv_heads": 1}, 64, 1), (WINDOWED, 3, 2)], ids=str)
 def test_the_size_of_a_cache(overrides, slots, heads):
     model = generator(overrides)
-    state, _ = sampling.begin.eval_shape(Steps(model.graph, False, 2, 64, V, True), model.weights, rows(PROMPTS))
+    state, _ = decode_loop.begin.eval_shape(Steps(model.graph, False, 2, 64, V, True), model.weights, rows(PROMPTS))
     assert [x.shape for x in jax.tree.leaves(state.layers)] == [(3 * heads, slots, 4)] * 4
 
 
 def test_a_performer_s_cache_does_not_grow():
     model = generator({"model.attention.kind": "performer"})
-    shapes = [jax.tree.map(jnp.shape, sampling.begin.eval_shape(
+    shapes = [jax.tree.map(jnp.shape, decode_loop.begin.eval_shape(
         Steps(model.graph, False, 2, slots, V, True), model.weights, rows(PROMPTS))[0].layers) for slots in (16, 1024)]
     assert shapes[0] == shapes[1]
 
@@ -186,6 +186,6 @@ def test_matrices_in_the_type_of_the_activations_change_nothing(overrides):
     sizes = [sum(x.nbytes for x in jax.tree.leaves(weights.params)) for weights in (cast, kept)]
     assert sizes[0] < 0.65 * sizes[1]
     steps = Steps(split(model)[0], overrides == ENCODER_DECODER, 2, 32, V, True)
-    one, other = (sampling.begin(steps, weights, rows(PROMPTS), rows(SOURCES) if overrides == ENCODER_DECODER else None)[1]
+    one, other = (decode_loop.begin(steps, weights, rows(PROMPTS), rows(SOURCES) if overrides == ENCODER_DECODER else None)[1]
                   for weights in (cast, kept))
     np.testing.assert_array_equal(one, other)

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from hypothesis import given, strategies
 
-from zoo.decoding.stopping import START, STOPPED, stop_table
+from zoo.decoding.stop_strings import START, STOPPED, stop_table
 from zoo.errors import ConfigError
 
 LETTERS = strategies.text("ab\u00e4", min_size=1, max_size=4)

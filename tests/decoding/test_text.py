@@ -7,10 +7,10 @@ import numpy as np
 import pytest
 
 from tests.building import random_values, tiny
-from zoo.data.published import PublishedTokenizer
-from zoo.data.tokenizers import ByteTokenizer, CharacterTokenizer
+from zoo.data.tokenizers.base import ByteTokenizer, CharacterTokenizer
+from zoo.data.tokenizers.pretrained import PublishedTokenizer
 from zoo.decoding import Sampling
-from zoo.decoding.text import BLANK, TextGenerator
+from zoo.decoding.text_generator import BLANK, TextGenerator
 from zoo.errors import ConfigError
 from zoo.models.architectures import make_model
 

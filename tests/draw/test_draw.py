@@ -6,13 +6,13 @@ from matplotlib.image import imread
 from small_runs import OBJECTIVES, small
 
 from tests.untrained import untrained
-from zoo.analysis import positions
-from zoo.analysis.inside import Inside
+from zoo.analysis import position_similarity
+from zoo.analysis.activations import Inside
 from zoo.cli.main import main
 from zoo.config import override, resolve
-from zoo.draw import biases, compare, reading, residual, rope, sinusoids
+from zoo.draw import compare, position_biases, residual, rope_pictures, run_activations, sinusoids
 from zoo.errors import ConfigError
-from zoo.training.restore import TRAINED
+from zoo.training.checkpoints.trained_run import TRAINED
 
 TINY = {"model__dim": 16, "model__num_layers": 2, "model__attention__num_heads": 4, "data__sequence_length": 96}
 
@@ -45,19 +45,19 @@ def test_rope(changes):
     model = resolved(model__position__kind="rope", model__position__theta=100.0, model__attention__head_dim=8, **changes).model
     rotated = round(8 * model.position.fraction)
     angles = np.arange(7)[:, None] * 100.0 ** (-np.arange(0, rotated, 2) / rotated)
-    np.testing.assert_allclose(rope.turned(model, 7), np.exp(1j * angles), atol=1e-6)
+    np.testing.assert_allclose(rope_pictures.turned(model, 7), np.exp(1j * angles), atol=1e-6)
     partial = [np.exp(1j * angles)[:, :count].sum(axis=1) for count in range(1, rotated // 2 + 1)]
-    np.testing.assert_allclose(rope.bound(model, 7), np.abs(partial).mean(axis=0), atol=1e-6)
-    assert rope.bound(model, 1) == pytest.approx((rotated / 2 + 1) / 2)
+    np.testing.assert_allclose(rope_pictures.bound(model, 7), np.abs(partial).mean(axis=0), atol=1e-6)
+    assert rope_pictures.bound(model, 1) == pytest.approx((rotated / 2 + 1) / 2)
 
 
 def test_biases(tmp_path):
-    distances, added = biases.by_distance(biases.alibi(8), 3, causal=True)
+    distances, added = position_biases.by_distance(position_biases.alibi(8), 3, causal=True)
     np.testing.assert_array_equal(distances, [-3, -2, -1, 0])
     np.testing.assert_allclose(added, 2.0 ** -np.arange(1, 9)[:, None] * distances)
     folder = run(tmp_path, model__position__kind="relative_bias", model__position__buckets=8, model__position__max_distance=16)
-    (pair,) = biases.of_run(folder, 3).values()
-    from zoo.training.restore import load_trained
+    (pair,) = position_biases.of_run(folder, 3).values()
+    from zoo.training.checkpoints.trained_run import load_trained
 
     table = np.asarray(load_trained(folder).params["position"]["table"])
     # The nearest distances have a bucket each.
@@ -70,9 +70,9 @@ def test_residual_and_learned_positions():
     states = np.random.default_rng(0).standard_normal((3, 1, 4, 5))
     np.testing.assert_allclose(residual.sizes(states)[1], np.sqrt((states[1] ** 2).sum() / 20))
     table = np.random.default_rng(1).standard_normal((4, 6))
-    similar = positions.cosines(table)
+    similar = position_similarity.cosines(table)
     np.testing.assert_allclose(similar[1, 3], table[1] @ table[3] / np.linalg.norm(table[1]) / np.linalg.norm(table[3]))
-    np.testing.assert_allclose(positions.by_distance(similar)[2], (similar[0, 2] + similar[1, 3]) / 2)
+    np.testing.assert_allclose(position_similarity.by_distance(similar)[2], (similar[0, 2] + similar[1, 3]) / 2)
 
 
 def test_compare_marks_what_differs():
@@ -95,11 +95,11 @@ def test_a_decoder_is_read(tmp_path):
 
 def test_layers_without_scores_are_left_blank():
     maps = (None, -np.ones((1, 2, 3, 3)))
-    read = reading.Read(None, {"": ["a", "b", "c"]}, {TRAINED: {"": Inside(None, {"attention": maps}, {})}})
-    np.testing.assert_array_equal(rope.scores_by_distance(read, "", TRAINED), [[np.nan] * 3, [1] * 3])
+    read = run_activations.Read(None, {"": ["a", "b", "c"]}, {TRAINED: {"": Inside(None, {"attention": maps}, {})}})
+    np.testing.assert_array_equal(rope_pictures.scores_by_distance(read, "", TRAINED), [[np.nan] * 3, [1] * 3])
     read.inside[TRAINED][""].scores.clear()
     with pytest.raises(ConfigError, match="no layer of this run computes attention scores"):
-        rope.scores_by_distance(read, "", TRAINED)
+        rope_pictures.scores_by_distance(read, "", TRAINED)
 
 
 @pytest.mark.slow

@@ -6,7 +6,7 @@ import pytest
 
 from zoo.errors import ConfigError, DataError
 from zoo.interop import export_weights, import_weights, importer_of, resolve_like
-from zoo.interop.names import Renamed
+from zoo.interop.weights.tensor_names import Renamed
 from zoo.models.architectures import make_model
 from zoo.models.functional import split
 

@@ -10,7 +10,7 @@ from tests.small_runs import small
 from zoo import config as configs
 from zoo.errors import ConfigError
 from zoo.interop import resolve_like
-from zoo.interop.expressing import choose, differences, express, settings_of
+from zoo.interop.settings.expressing import choose, differences, express, settings_of
 
 
 def test_the_table_s_exceptions_exist():

@@ -11,12 +11,12 @@ import sentencepiece
 
 from tests.checkpoints_of_others import arrays_of, imported, write_checkpoint, zoo
 from tests.small_runs import OBJECTIVES, small
-from zoo.data.published import PublishedTokenizer, read_published
-from zoo.data.tokenizers import BytePairTokenizer, ByteTokenizer, CharacterTokenizer
+from zoo.data.tokenizers.base import BytePairTokenizer, ByteTokenizer, CharacterTokenizer
+from zoo.data.tokenizers.pretrained import PublishedTokenizer, read_published
 from zoo.interop import export_weights
 from zoo.interop.tokenizer_files import expressed_tokenizer, write_tokenizer
-from zoo.training.restore import load_trained
-from zoo.training.run import run as train
+from zoo.training.checkpoints.trained_run import load_trained
+from zoo.training.run_training import run as train
 
 TEXT = "Grüße, 你好\n\n  two  spaces\tand <|endoftext|> spelled out 🎉 the theatre"
 GPT2 = {"model__ffn__gelu_approximation": "tanh", "model__dim": 16, "model__num_layers": 1, "training__steps": 2,

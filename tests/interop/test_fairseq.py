@@ -9,15 +9,15 @@ import pytest
 from tests.building import random_values
 from tests.checkpoints_of_others import zoo
 from zoo import config as configs
-from zoo.data.published import read_published
-from zoo.data.tokenizers import load_tokenizer
+from zoo.data.tokenizers.base import load_tokenizer
+from zoo.data.tokenizers.pretrained import read_published
 from zoo.decoding import Generator, stop_table
 from zoo.errors import ConfigError
-from zoo.interop.fairseq import config_of, dictionary, rules
-from zoo.interop.mapping import from_zoo
-from zoo.interop.tensors import write_tensors
+from zoo.interop.families.fairseq import config_of, dictionary, rules
+from zoo.interop.weights.mapping import from_zoo
+from zoo.interop.weights.tensor_files import write_tensors
 from zoo.models.architectures import make_model
-from zoo.training.restore import load_trained
+from zoo.training.checkpoints.trained_run import load_trained
 
 SMALL = {
     "arch": "transformer", "encoder_layers": 2, "decoder_layers": 3, "encoder_embed_dim": 16, "decoder_embed_dim": 16,

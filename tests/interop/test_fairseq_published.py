@@ -16,14 +16,14 @@ import pytest
 from flax import nnx
 
 from tests.checkpoints_of_others import zoo
-from zoo.data.published import read_published
-from zoo.data.tokenizers import load_tokenizer
+from zoo.data.tokenizers.base import load_tokenizer
+from zoo.data.tokenizers.pretrained import read_published
 from zoo.decoding.generator import Generator
-from zoo.decoding.stopping import stop_table
+from zoo.decoding.stop_strings import stop_table
 from zoo.interop.importing import sha256
 from zoo.layers.context import Context
 from zoo.models.functional import split
-from zoo.training.restore import load_trained
+from zoo.training.checkpoints.trained_run import load_trained
 
 SHARED = Path(os.environ.get("ZOO_TEST_DATA", Path(__file__).parents[3] / "shared" / "data")) / "checkpoints" / "fairseq_encoder_decoder"
 

@@ -18,10 +18,10 @@ from tests.stored_outputs import read
 from zoo import config as configs
 from zoo.cli.main import main
 from zoo.config import AUTO
-from zoo.data.tokenizers import load_tokenizer
-from zoo.interop.tensors import write_tensors
+from zoo.data.tokenizers.base import load_tokenizer
+from zoo.interop.weights.tensor_files import write_tensors
 from zoo.layers.context import Context
-from zoo.training.restore import load_trained
+from zoo.training.checkpoints.trained_run import load_trained
 
 
 @pytest.fixture(scope="module")
@@ -152,8 +152,8 @@ def test_bytes_are_taken_where_the_vocabulary_is_theirs(tmp_path):
     changes = {"model.dim": 16, "model.num_layers": 1, "data.sequence_length": 8}
     config = configs.resolve(configs.override(configs.default(), changes))
     assert config.model.vocab_size == 257
-    from zoo.interop.expressing import choose
-    from zoo.interop.mapping import tensor_shapes
+    from zoo.interop.settings.expressing import choose
+    from zoo.interop.weights.mapping import tensor_shapes
     from zoo.models.architectures import make_model
     from zoo.models.functional import split
 

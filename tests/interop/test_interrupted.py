@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.checkpoints_of_others import imported, zoo
-from zoo.data.tokenizers import Tokenizer
+from zoo.data.tokenizers.base import Tokenizer
 from zoo.interop import exporting
 from zoo.interop.importing import replacing
 

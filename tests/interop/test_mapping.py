@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from tests.building import tiny
 from zoo.errors import DataError
-from zoo.interop.mapping import (
+from zoo.interop.weights.mapping import (
     REVERSED,
     SAME,
     TRANSPOSED,

@@ -13,11 +13,11 @@ import pytest
 from tests.building import compiled, with_values
 from tests.checkpoints_of_others import arrays_of, zoo
 from zoo import config as configs
-from zoo.data.tokenizers import load_tokenizer
+from zoo.data.tokenizers.base import load_tokenizer
 from zoo.interop.importing import sha256
 from zoo.layers.context import Context
 from zoo.models.architectures import make_model
-from zoo.training.restore import load_trained
+from zoo.training.checkpoints.trained_run import load_trained
 
 SHARED = Path(os.environ.get("ZOO_TEST_DATA", Path(__file__).parents[3] / "shared" / "data")) / "checkpoints" / "minilm_l6_v2"
 # all-MiniLM-L6-v2 comes with this package of the package index, whose files are those of the hub.
@@ -105,7 +105,7 @@ def test_it_is_written_bit_for_bit(source, run, tmp_path):
 
 def arrays_of_floats(folder):
     """The tensors of a folder without the numbers of the positions, which are no parameters."""
-    from zoo.interop.tensors import open_tensors
+    from zoo.interop.weights.tensor_files import open_tensors
 
     tensors = open_tensors(folder)
     return {name: np.asarray(tensors[name]) for name in tensors if name != "embeddings.position_ids"}

@@ -4,8 +4,8 @@ import pytest
 
 from zoo.errors import ConfigError
 from zoo.interop import FAMILIES, importer_of, resolve_like
-from zoo.interop.settings import ACTIVATIONS, Settings
-from zoo.interop.shared import kinds
+from zoo.interop.settings.importer import ACTIVATIONS, Settings
+from zoo.interop.settings.shared_settings import kinds
 
 # Settings that change something only beside another one: ways of stretching RoPE, windows that another setting switches on.
 SILENT_ALONE = {

@@ -9,7 +9,7 @@ import pytest
 
 from tests.checkpoints_of_others import write_checkpoint
 from zoo.errors import ConfigError
-from zoo.interop import source as sources
+from zoo.interop import checkpoint_source as sources
 
 COMMIT = "0123456789abcdef0123456789abcdef01234567"
 

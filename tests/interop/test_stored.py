@@ -7,7 +7,7 @@ from tests.parity.harness import cotangents, make_batch, output_difference, rand
 from tests.parity.systems import SYSTEMS
 from tests.stored_outputs import FOLDER, digest, read
 from zoo.interop import export_weights, import_weights, importer_of
-from zoo.interop.mapping import from_zoo, nest
+from zoo.interop.weights.mapping import from_zoo, nest
 
 by_name = pytest.mark.parametrize("system", SYSTEMS, ids=lambda system: system.name)
 # Of systems that are read by the same rules the first; the others differ from it in settings.

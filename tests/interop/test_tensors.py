@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from zoo.errors import ConfigError, DataError
-from zoo.interop import tensors as reading
-from zoo.interop.tensors import TensorFiles, open_tensors, write_tensors
+from zoo.interop.weights import tensor_files as reading
+from zoo.interop.weights.tensor_files import TensorFiles, open_tensors, write_tensors
 
 A, B = np.arange(6, dtype=np.float32).reshape(2, 3), np.array([1.5, -2.0], np.float32)
 

@@ -152,9 +152,10 @@ def main(arguments):
 
 def zoo(arguments):
     from zoo.cli.main import main
-    from zoo.lab import plan, pool
+    from zoo.lab.launch import process_pool
+    from zoo.lab.planning import plan
 
-    pool.command, plan._cost = command, cost
+    process_pool.command, plan._cost = command, cost
     return main(arguments)
 
 

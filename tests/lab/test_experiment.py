@@ -6,8 +6,8 @@ import pytest
 
 from zoo import config
 from zoo.errors import ConfigError
-from zoo.lab.adhoc import experiment_from_flags
 from zoo.lab.experiment import Contrast, Outcome, levels, load_experiment
+from zoo.lab.planning.adhoc import experiment_from_flags
 
 fake = config.import_file(Path(__file__).with_name("fake_run.py"), "helper")
 PRE, POST = {"norm": "pre", "warm-up": "0"}, {"norm": "post", "warm-up": "0"}

@@ -15,23 +15,24 @@ from tests.building import with_values
 from tests.small_runs import small
 from tests.untrained import untrained
 from zoo import config, data
-from zoo.analysis.inside import look_inside
-from zoo.analysis.measured import FUNCTIONS, Subject, measure, pairwise_divergence
+from zoo.analysis.activations import look_inside
+from zoo.analysis.run_measures import FUNCTIONS, Subject, measure, pairwise_divergence
 from zoo.cli.main import main
 from zoo.errors import ConfigError
 from zoo.files import read_json, write_json
-from zoo.lab import measures, plan, tuning
+from zoo.lab import measures
 from zoo.lab.experiment import Outcome, measured
 from zoo.lab.measures import MEASURES, complete, due, read_measured
 from zoo.lab.metrics import is_known, more_is_better, unit
-from zoo.lab.plan import expand
-from zoo.lab.published import publish
-from zoo.lab.results import load_run, load_sweep
-from zoo.lab.tables import measured_table
-from zoo.lab.verdict import judge
+from zoo.lab.planning import plan, tuning
+from zoo.lab.planning.plan import expand
+from zoo.lab.report.html_tables import measured_table
+from zoo.lab.results.archive import publish
+from zoo.lab.results.read_runs import load_run, load_sweep
+from zoo.lab.results.verdict import judge
 from zoo.layers.context import Context
 from zoo.models.architectures import make_model
-from zoo.training.restore import load_trained
+from zoo.training.checkpoints.trained_run import load_trained
 
 fake = config.import_file(Path(__file__).with_name("fake_run.py"), "helper")
 GROWTH, START = "measured/residual_growth", "measured/residual_growth@initial"
@@ -272,7 +273,7 @@ def test_a_sweep_is_measured_once_and_judged_by_it(tmp_path, capsys):
 
 
 def test_what_cannot_be_measured_is_told_and_stops_nothing(tmp_path, learned):
-    done = subprocess.run([sys.executable, "-m", "zoo.analysis.measured", str(learned), "--measures", "residual_growth,near_and_far"],
+    done = subprocess.run([sys.executable, "-m", "zoo.analysis.run_measures", str(learned), "--measures", "residual_growth,near_and_far"],
                           capture_output=True, text=True)
     assert done.returncode == 1
     assert "no residual_growth" in done.stderr

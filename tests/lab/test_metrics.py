@@ -7,12 +7,12 @@ import pytest
 from lab_reports import write_report
 
 from zoo import config
-from zoo.data.labelled.scores import answer_scores, class_scores, correlations, entity_scores
-from zoo.decoding.translation import metrics_of_sacrebleu
+from zoo.data.labelled.task_scores import answer_scores, class_scores, correlations, entity_scores
+from zoo.decoding.translate import metrics_of_sacrebleu
 from zoo.lab.metrics import METRICS, base_name, is_known, more_is_better, per_token, unit, written_by
-from zoo.lab.page import plot_data
-from zoo.lab.results import load_sweep
-from zoo.lab.verdict import judge
+from zoo.lab.report.html_page import plot_data
+from zoo.lab.results.read_runs import load_sweep
+from zoo.lab.results.verdict import judge
 
 TASKS = {
     "classification": class_scores(np.array([0, 1]), np.array([0, 1]), 2), "regression": correlations(np.arange(3.0), np.arange(3.0)),

@@ -4,7 +4,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from tests.building import as_float64, compiled, random_values, tiny, with_values
-from zoo.data.tokenizers import Tokenizer
+from zoo.data.tokenizers.base import Tokenizer
 from zoo.layers.context import DropoutKey
 from zoo.models.functional import initialise_statistics, split
 from zoo.objectives import make_objective

@@ -7,8 +7,8 @@ from tests.objectives.making import OPENS, TOKEN_BYTES, FewTokens, Made, squared
 from tests.objectives.test_spans import scores
 from zoo import config as configs
 from zoo import data
-from zoo.data.denoising import Denoising
-from zoo.data.masking import Masking
+from zoo.data.rows.masking import Masking
+from zoo.data.rows.row_denoising import Denoising
 from zoo.errors import ConfigError
 
 DENOISING = {"model.architecture": "encoder_decoder", "objective.kind": "denoising", "model.num_layers": 1, "model.vocab_size": 14,

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from tests.objectives.making import OPENS, TOKEN_BYTES, FewTokens, Made, squared_normalizers, surprisal
-from zoo.data.masking import Masking
+from zoo.data.rows.masking import Masking
 from zoo.layers.context import Context
 
 ENCODER = {"model.architecture": "encoder", "objective.kind": "masked", "model.vocab_size": 14, "model.num_layers": 1,

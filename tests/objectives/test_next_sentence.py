@@ -11,9 +11,9 @@ from tests.building import close
 from tests.objectives.making import OPENS, FewTokens, Made, surprisal
 from tests.small_runs import SMALL
 from zoo import config as configs
-from zoo.data.corruption import make_corruption
-from zoo.data.masking import Masking
-from zoo.data.tokenizers import ByteTokenizer
+from zoo.data.rows.corruption import make_corruption
+from zoo.data.rows.masking import Masking
+from zoo.data.tokenizers.base import ByteTokenizer
 from zoo.errors import ConfigError
 from zoo.layers.context import Context
 from zoo.models.functional import split

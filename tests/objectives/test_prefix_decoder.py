@@ -9,14 +9,14 @@ from tests import reference
 from tests.building import call, random_values, tiny, with_values
 from tests.objectives.making import TOKEN_BYTES, Made, surprisal
 from zoo import config as configs
-from zoo.analysis import cost
-from zoo.data.tokenizers import ByteTokenizer
+from zoo.data.tokenizers.base import ByteTokenizer
 from zoo.decoding import Sampling
 from zoo.decoding.generator import Generator
-from zoo.decoding.text import TextGenerator
+from zoo.decoding.text_generator import TextGenerator
 from zoo.errors import ConfigError
-from zoo.interop.expressing import express
+from zoo.interop.settings.expressing import express
 from zoo.layers.context import Context
+from zoo.models import cost
 from zoo.models.architectures import make_model
 
 PREFIX = {"objective.kind": "prefix", "objective.prefix_length": 3, "model.num_layers": 1}

@@ -11,12 +11,18 @@ from tests.building import TINY_ELMO, call, close
 from tests.objectives.making import Made
 from tests.small_runs import OBJECTIVES, small
 from zoo import config as configs
-from zoo.data.tokenizers import ByteTokenizer
+from zoo.data.tokenizers.base import ByteTokenizer
 from zoo.errors import ConfigError
 from zoo.models.head import Prediction
 from zoo.objectives import make_objective
 from zoo.objectives.cross_entropy import cross_entropy
-from zoo.objectives.sampled import Candidates, draw_candidates, log_expected_count, log_uniform, sampled_cross_entropy
+from zoo.objectives.sampled_softmax import (
+    Candidates,
+    draw_candidates,
+    log_expected_count,
+    log_uniform,
+    sampled_cross_entropy,
+)
 from zoo.training.mesh import make_mesh
 from zoo.training.step import make_program
 

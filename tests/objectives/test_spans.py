@@ -6,7 +6,7 @@ import pytest
 
 from tests.objectives.making import OPENS, TOKEN_BYTES, Made, squared_normalizers, surprisal
 from zoo import config as configs
-from zoo.data.spans import SpanCorruption
+from zoo.data.rows.spans import SpanCorruption
 from zoo.errors import ConfigError
 from zoo.layers.context import Context
 

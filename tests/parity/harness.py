@@ -13,7 +13,7 @@ from tests.building import compiled
 from tests.parity.systems import System
 from zoo.config import ResolvedConfig
 from zoo.interop import import_weights, importer_of, resolve_like
-from zoo.interop.mapping import flatten, to_zoo
+from zoo.interop.weights.mapping import flatten, to_zoo
 from zoo.layers.characters import NUM_CHARACTERS
 from zoo.layers.context import Context
 from zoo.models.architectures import make_model

@@ -9,7 +9,7 @@ from flax import nnx
 
 from tests.building import call
 from tests.parity.harness import gradient_differences, relative_difference
-from zoo.interop.mapping import Rules, flatten, to_zoo
+from zoo.interop.weights.mapping import Rules, flatten, to_zoo
 from zoo.layers.context import Context
 from zoo.models.functional import split
 

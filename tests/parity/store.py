@@ -11,7 +11,7 @@ from tests.parity.references import build, run_theirs
 from tests.parity.systems import SYSTEMS
 from tests.stored_outputs import FOLDER, write
 from zoo.interop import importer_of
-from zoo.interop.mapping import Rule
+from zoo.interop.weights.mapping import Rule
 
 LARGEST = 60_000
 

@@ -22,7 +22,7 @@ from tests.parity.systems import COMPARISONS, SYSTEMS, Comparison, Published, Sy
 from tests.stored_outputs import read
 from zoo.config import load, resolve
 from zoo.interop import resolve_like
-from zoo.interop.mapping import flatten
+from zoo.interop.weights.mapping import flatten
 from zoo.models.architectures import make_model
 from zoo.models.functional import split
 

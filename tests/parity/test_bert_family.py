@@ -19,8 +19,8 @@ from tests.parity.harness import gradient_differences, imported_gradients, make_
 from tests.parity.references import build, run_theirs
 from tests.parity.systems.encoders import ENCODERS
 from zoo.interop import export_weights, import_weights, importer_of
-from zoo.interop.mapping import Copy, flatten
-from zoo.interop.settings import ACTIVATIONS
+from zoo.interop.settings.importer import ACTIVATIONS
+from zoo.interop.weights.mapping import Copy, flatten
 from zoo.layers.banded import block_length
 from zoo.layers.context import Context
 from zoo.layers.feedforward import activation

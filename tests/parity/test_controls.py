@@ -15,7 +15,7 @@ from tests.parity.systems.controls import NORMS, PLAIN
 from tests.parity.table import ROOT
 from zoo.config import load, resolve
 from zoo.interop import import_weights
-from zoo.interop.mapping import flatten
+from zoo.interop.weights.mapping import flatten
 from zoo.layers.context import Context
 from zoo.models.architectures import make_model
 from zoo.models.functional import split, statistics_of

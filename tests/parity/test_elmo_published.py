@@ -15,17 +15,17 @@ from tests.checkpoints_of_others import zoo
 from tests.parity.harness import relative_difference
 from zoo import data
 from zoo.config import default, finetuned, override, resolve
-from zoo.data.labelled.dataset import HELD_OUT
-from zoo.data.tokenizers import Tokenizer
-from zoo.interop.elmo import config_of, read_hdf5, read_weights
+from zoo.data.labelled.labelled_dataset import HELD_OUT
+from zoo.data.tokenizers.base import Tokenizer
+from zoo.interop.families.bilm import config_of, read_hdf5, read_weights
 from zoo.models.elmo import ELMo
 from zoo.objectives import make_objective
 from zoo.objectives.objective import Pass
-from zoo.training import start
-from zoo.training.attempt import resolve_with_vocabulary
+from zoo.training.checkpoints import warm_start
+from zoo.training.checkpoints.trained_run import load_trained
 from zoo.training.mesh import make_mesh
-from zoo.training.restore import load_trained
 from zoo.training.step import make_program
+from zoo.training.trainer import resolve_with_vocabulary
 
 pytest.importorskip("h5py")
 pytestmark = pytest.mark.parity
@@ -128,7 +128,7 @@ def test_features_of_a_task_are_the_published_states(tmp_path):
     dataset = data.load(resolved)
     objective = make_objective(resolved, dataset.tokenizer)
     program = make_program(resolved, objective, make_mesh(resolved, jax.devices()[:1]))
-    taken, _ = start.read_weights(tmp_path / "run", program.abstract_state, own=start.heads_of_its_own(resolved, dataset.labels))
+    taken, _ = warm_start.read_weights(tmp_path / "run", program.abstract_state, own=warm_start.heads_of_its_own(resolved, dataset.labels))
     values = random_values(objective.model) | taken["params"]
     values["mix"] = {"weights": np.array([-100, -100, 0], np.float32), "gamma": np.ones((), np.float32)}
     (batch,) = dataset.evaluation_batches()

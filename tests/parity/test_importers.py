@@ -11,7 +11,7 @@ import torch
 import transformers
 
 from zoo.interop import FAMILIES, importer_of, resolve_like
-from zoo.interop.mapping import Copy, problems_of, tensor_shapes
+from zoo.interop.weights.mapping import Copy, problems_of, tensor_shapes
 from zoo.models.architectures import make_model
 from zoo.models.functional import split
 

@@ -15,9 +15,9 @@ from tests.building import with_values
 from tests.checkpoints_of_others import EXPRESSED, OF_CLASSES, arrays_of, imported, write_checkpoint, zoo
 from tests.parity.harness import make_batch, relative_difference, resolved
 from tests.parity.references import build
-from zoo.interop.tensors import write_tensors
+from zoo.interop.weights.tensor_files import write_tensors
 from zoo.layers.context import Context
-from zoo.training.restore import load_trained
+from zoo.training.checkpoints.trained_run import load_trained
 
 pytestmark = pytest.mark.parity
 

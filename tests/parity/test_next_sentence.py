@@ -15,7 +15,7 @@ from tests.parity.harness import gradient_differences, imported_gradients, make_
 from tests.parity.references import build
 from tests.parity.systems.encoders import ENCODERS
 from zoo.interop import import_weights, resolve_like
-from zoo.interop.mapping import flatten
+from zoo.interop.weights.mapping import flatten
 from zoo.models.functional import split
 from zoo.objectives import make_objective
 from zoo.objectives.objective import sum_of_means

@@ -13,7 +13,7 @@ from transformers.models.vits.modeling_vits import VitsAttention, VitsConfig
 from tests.building import ENCODER, tiny
 from tests.parity.layers import largest, layer_differences
 from tests.parity.references import fill
-from zoo.interop.mapping import Rule, Transform, linear
+from zoo.interop.weights.mapping import Rule, Transform, linear
 from zoo.layers.attention import Attention
 from zoo.layers.context import Context
 

@@ -13,7 +13,7 @@ from transformers.models.gpt_oss import modeling_gpt_oss as gpt_oss
 from tests.building import tiny
 from tests.parity.layers import largest, layer_differences
 from tests.parity.references import fill
-from zoo.interop.mapping import Rule, linear
+from zoo.interop.weights.mapping import Rule, linear
 from zoo.layers.attention import Attention
 from zoo.layers.context import Context
 

@@ -17,9 +17,9 @@ from tests.checkpoints_of_others import zoo
 from tests.parity.harness import relative_difference
 from zoo.data import Batching, encode_text_file
 from zoo.decoding.generator import Generator
-from zoo.decoding.stopping import stop_table
+from zoo.decoding.stop_strings import stop_table
 from zoo.layers.context import Context
-from zoo.training.restore import load_trained
+from zoo.training.checkpoints.trained_run import load_trained
 
 pytestmark = [pytest.mark.parity, pytest.mark.slow]
 

@@ -18,7 +18,7 @@ sys.path.insert(0, {str(ROOT / "tests")!r})
 from small_runs import small
 from zoo import config
 from zoo.lab.experiment import Experiment
-from zoo.lab.stages import Prepared
+from zoo.lab.planning.prerequisites import Prepared
 
 def get_experiment(size="12"):
     base = small(training__steps=int(size), training__log_every=4, training__eval_every=0, training__checkpoint_every=0)

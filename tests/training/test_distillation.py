@@ -13,15 +13,15 @@ from small_runs import OBJECTIVES, curves, lines, small
 from tests.untrained import untrained
 from zoo import config as configs
 from zoo.cli import evaluate as command
-from zoo.data.tokenizers import ByteTokenizer
+from zoo.data.tokenizers.base import ByteTokenizer
 from zoo.errors import ConfigError
 from zoo.files import read_json
 from zoo.objectives import make_objective
-from zoo.training import checkpoint as checkpoint_module
-from zoo.training.checkpoint import file_hashes
+from zoo.training.checkpoints import checkpoint as checkpoint_module
+from zoo.training.checkpoints.checkpoint import file_hashes
+from zoo.training.checkpoints.trained_run import load_trained
 from zoo.training.mesh import make_mesh
-from zoo.training.restore import load_trained
-from zoo.training.run import run
+from zoo.training.run_training import run
 from zoo.training.step import make_program
 
 ROOT = Path(__file__).parents[2]

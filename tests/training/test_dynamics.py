@@ -10,16 +10,16 @@ import pytest
 from small_runs import OBJECTIVES, small
 
 from tests.building import TINY_ELMO, quick_compilation, random_values, tiny
-from zoo.data.tokenizers import ByteTokenizer
+from zoo.data.tokenizers.base import ByteTokenizer
 from zoo.files import read_json
+from zoo.layers.activation_record import attention_entropy
 from zoo.layers.context import Context
 from zoo.layers.kernels import Scoring
-from zoo.layers.record import attention_entropy
 from zoo.objectives import make_objective
 from zoo.training import dynamics
 from zoo.training.dynamics import DynamicsFile, Spikes
 from zoo.training.mesh import make_mesh
-from zoo.training.run import run
+from zoo.training.run_training import run
 from zoo.training.step import make_program
 
 TOKENS = np.random.default_rng(1).integers(0, 257, (4, 9), np.int32)

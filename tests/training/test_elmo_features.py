@@ -7,9 +7,9 @@ from small_runs import lines, small
 
 from zoo import config as configs
 from zoo import data
-from zoo.training.attempt import resolve_with_vocabulary
-from zoo.training.restore import load_trained
-from zoo.training.run import run
+from zoo.training.checkpoints.trained_run import load_trained
+from zoo.training.run_training import run
+from zoo.training.trainer import resolve_with_vocabulary
 
 
 def quiet(line):

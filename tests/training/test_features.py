@@ -12,12 +12,12 @@ from zoo import data
 from zoo.cli import evaluate as command
 from zoo.files import read_json
 from zoo.objectives import make_objective
-from zoo.training import features
-from zoo.training.attempt import resolve_with_vocabulary
+from zoo.training import frozen_features
+from zoo.training.checkpoints.trained_run import load_trained
 from zoo.training.mesh import make_mesh
-from zoo.training.restore import load_trained
-from zoo.training.run import run
+from zoo.training.run_training import run
 from zoo.training.step import make_program
+from zoo.training.trainer import resolve_with_vocabulary
 
 FROZEN = {"training__trained_layers": 0, "training__eval_batches": "auto", "training__steps": 6, "training__checkpoint_every": 3,
           "training__eval_every": 0, "data__sequence_length": 72, "data__batch_size": 8, "model__dim": 16, "model__num_layers": 1,
@@ -44,7 +44,7 @@ def whole(request, tmp_path_factory):
 def test_the_curve_is_that_of_a_body_that_runs_in_every_step(whole, tmp_path, monkeypatch):
     fields, folder, said = whole
     assert sum("once and for all" in line for line in said) == 1
-    monkeypatch.setattr(features, "LIMIT", 1000)
+    monkeypatch.setattr(frozen_features, "LIMIT", 1000)
     run(small(**fields), tmp_path / "run", said.append)
     assert any("the body runs in every step: what the head reads of" in line for line in said)
     for one, other in zip(curves(folder), curves(tmp_path / "run"), strict=True):
@@ -91,7 +91,7 @@ def test_a_step_runs_the_head_alone(fields):
     dataset = data.load(config)
     program = make_program(config, make_objective(config, dataset.tokenizer), make_mesh(config, jax.devices()[:1]))
     state, constants, flops = program.initial_state(0), program.constants(0), []
-    for one in (dataset, features.with_features(program, dataset, state, constants, 1, quiet)):
+    for one in (dataset, frozen_features.with_features(program, dataset, state, constants, 1, quiet)):
         with one.training_batches() as batches:
             batch = next(batches)
         compiled = program.train_step.lower(state, program.put_batch(batch), constants).compile()

@@ -14,8 +14,8 @@ from zoo.cli import evaluate as command
 from zoo.cli.main import main
 from zoo.errors import ConfigError
 from zoo.files import read_json
-from zoo.training.restore import load_trained
-from zoo.training.run import run
+from zoo.training.checkpoints.trained_run import load_trained
+from zoo.training.run_training import run
 
 ROOT = Path(__file__).parents[2]
 BODY = {"model__architecture": "encoder", "model__embedding__segments": 2, "model__dim": 16, "data__sequence_length": 32,

@@ -24,7 +24,7 @@ import jax
 from small_runs import small, lines
 from zoo import config as configs
 from zoo.training import checkpoint
-from zoo.training.run import run
+from zoo.training.run_training import run
 stop_after = int(sys.argv[3])
 def poll(self, steps=[0], original=checkpoint.Checkpoints.poll):
     original(self)

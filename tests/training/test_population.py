@@ -26,11 +26,11 @@ from zoo.data import load
 from zoo.errors import ConfigError, Diverged, Preempted
 from zoo.files import read_json, write_json
 from zoo.objectives import make_objective
-from zoo.training import member as member_module
-from zoo.training.attempt import Attempt
+from zoo.training import training_run as member_module
 from zoo.training.mesh import make_mesh
-from zoo.training.run import run, run_together
+from zoo.training.run_training import run, run_together
 from zoo.training.step import make_program
+from zoo.training.trainer import Attempt
 
 ROOT = Path(__file__).parents[2]
 DROPPING = {"model__dropout": 0.1, "model__attention__dropout": 0.1, "optimizer__weight_decay": 0.1, "optimizer__clip_norm": 1.0,
@@ -204,7 +204,7 @@ def test_killed_and_continued_is_bit_identical(alone, tmp_path):
     for index, one in enumerate(MEMBERS[:2]):
         (tmp_path / str(index)).mkdir()
         write_json(tmp_path / str(index) / "config.json", configs.to_plain(small(**one)))
-    command = [sys.executable, "-m", "zoo.cli.population", "--executor=map", str(tmp_path / "0"), str(tmp_path / "1")]
+    command = [sys.executable, "-m", "zoo.cli.sweeps.population", "--executor=map", str(tmp_path / "0"), str(tmp_path / "1")]
     process = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.DEVNULL)
     deadline = time.monotonic() + 120
     while not any((tmp_path / "1" / "checkpoints").glob("[0-9]*")):

@@ -17,8 +17,8 @@ from tests.building import slow_but
 from zoo import config as configs
 from zoo.errors import ConfigError, DataError, Diverged, ZooError
 from zoo.files import read_json, write_json
-from zoo.training import checkpoint as checkpoint_module
-from zoo.training.run import run
+from zoo.training.checkpoints import checkpoint as checkpoint_module
+from zoo.training.run_training import run
 
 ROOT = Path(__file__).parents[2]
 
@@ -74,7 +74,7 @@ import sys, time
 from pathlib import Path
 from small_runs import small
 from zoo.training import checkpoint
-from zoo.training.run import run
+from zoo.training.run_training import run
 folder, where = Path(sys.argv[1]), sys.argv[2]
 def freeze(*_, **__):
     (folder / "frozen").touch()

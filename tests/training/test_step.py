@@ -8,8 +8,8 @@ from small_runs import OBJECTIVES, small
 
 from tests.building import compiled, random_values, slow_but
 from zoo import config as configs
-from zoo.data.corruption import make_corruption
-from zoo.data.tokenizers import ByteTokenizer
+from zoo.data.rows.corruption import make_corruption
+from zoo.data.tokenizers.base import ByteTokenizer
 from zoo.models.functional import split
 from zoo.objectives import make_objective
 from zoo.training.mesh import make_mesh

@@ -8,13 +8,13 @@ import pytest
 from tests.parity.systems import SYSTEMS
 from tests.stored_outputs import read
 from zoo import config as configs
-from zoo.config.scopes import scopes_in
+from zoo.config.parts import scopes_in
 from zoo.errors import ConfigError
 from zoo.interop import resolve_like
 from zoo.variants import PARITY, VARIANTS
 from zoo.variants.__main__ import main, pages
-from zoo.variants.page import NAMED, SECTIONS, UNREAD, _together, computes, sections
-from zoo.variants.record import BASELINES
+from zoo.variants.variant import BASELINES
+from zoo.variants.variant_page import NAMED, SECTIONS, UNREAD, _together, computes, sections
 
 ROOT = Path(__file__).parents[2]
 CONTROL = "a control"

@@ -18,13 +18,12 @@ from typing import NamedTuple
 import numpy as np
 from jaxtyping import Float
 
-from zoo.analysis.inside import Rows, elmo_states, look_inside, rows_of, table_vectors
-from zoo.analysis.senses import SENSES
-from zoo.cli.errors import reported
-from zoo.data.whole_words import WordTokenizer
-from zoo.errors import ConfigError, DataError
+from zoo.analysis.activations import Rows, elmo_states, look_inside, rows_of, table_vectors
+from zoo.analysis.word_senses import SENSES
+from zoo.data.tokenizers.word_level import WordTokenizer
+from zoo.errors import ConfigError, DataError, reported
 from zoo.files import read_json
-from zoo.training.restore import TrainedRun, load_trained
+from zoo.training.checkpoints.trained_run import TrainedRun, load_trained
 
 WORD = re.compile(r"[^\W\d_]+(?:['’][^\W\d_]+)*")
 # Rows that are read at once, pairs of different words, occurrences of one form that are compared, and orders of the senses that are tried.

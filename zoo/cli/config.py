@@ -46,7 +46,7 @@ def resolved_config(spec: str, overrides: list[str]) -> configs.ResolvedConfig:
 
 def run_show(args: argparse.Namespace) -> int:
     """Prints a resolved config and what it costs, computed from shapes alone."""
-    from zoo.analysis import cost
+    from zoo.models import cost
 
     resolved = resolved_config(args.config, args.overrides)
     counted = cost.summary(resolved)

@@ -33,7 +33,7 @@ def run_show(args: argparse.Namespace) -> int:
     """Prints what the model of a config gets to read."""
     from zoo import data
     from zoo.cli.config import resolved_config
-    from zoo.data.show import Measured, Shower, histogram
+    from zoo.data.pipeline.show import Measured, Shower, histogram
     from zoo.errors import ConfigError
 
     if args.rows < 0 or args.step < 0:
@@ -79,9 +79,9 @@ def _show_task(dataset, args: argparse.Namespace) -> int:
     """Prints the examples of a task with their labels."""
     import numpy as np
 
-    from zoo.data.labelled.dataset import HELD_OUT, TRAINING
-    from zoo.data.rows import PADDING
-    from zoo.data.show import Shower, histogram
+    from zoo.data.labelled.labelled_dataset import HELD_OUT, TRAINING
+    from zoo.data.pipeline.show import Shower, histogram
+    from zoo.data.rows.packed_rows import PADDING
 
     size, summary = dataset.config.data.batch_size, dataset.summary()
     part = HELD_OUT if args.held_out else TRAINING
@@ -120,7 +120,7 @@ def _show_task(dataset, args: argparse.Namespace) -> int:
 
 def _show_pairs(dataset, args: argparse.Namespace) -> int:
     """Prints pairs of texts as a model reads and writes them."""
-    from zoo.data.show import Shower
+    from zoo.data.pipeline.show import Shower
 
     if args.held_out:
         batches = dataset.evaluation_batches(limit_batches=0)

@@ -56,7 +56,7 @@ def _config_file(name: str) -> str | None:
 def run(args: argparse.Namespace) -> int:
     """Prints what the name means; without one, every variant in a line."""
     from zoo.variants import VARIANTS
-    from zoo.variants.page import line, render
+    from zoo.variants.variant_page import line, render
 
     if args.name is None:
         width = max(len(variant.name) for variant in VARIANTS)

@@ -78,11 +78,11 @@ def run(args: argparse.Namespace) -> int:
     if args.out.exists() and not args.out.is_dir():
         raise ConfigError(f"--out {args.out} is a file, not a folder")
     if args.what == "attention":
-        from zoo.draw import attention
-        from zoo.draw.reading import default_text, read
+        from zoo.draw import attention_maps
+        from zoo.draw.run_activations import default_text, read
 
         found = read(args.run, args.text or default_text(), args.target, args.step)
-        written = attention.draw(found, args.out, kinds, args.layers, args.heads)
+        written = attention_maps.draw(found, args.out, kinds, args.layers, args.heads)
     else:
         page = _page(args)
         written = [save(page, args.out / f"{args.what}.{kind}") for kind in kinds]
@@ -101,20 +101,20 @@ def _page(args: argparse.Namespace):
     if args.what in ("rope", "rope-bound"):
         return _rope(args)
     if args.what == "biases":
-        from zoo.draw import biases
+        from zoo.draw import position_biases
 
         if args.run is None:
-            return biases.alibi_page(8 if args.heads is None else args.heads, args.length)
+            return position_biases.alibi_page(8 if args.heads is None else args.heads, args.length)
         if args.heads is not None:
             raise ConfigError("--heads has no effect on a run, which has its own")
-        return biases.page(biases.of_run(args.run, args.length, args.step))
+        return position_biases.page(position_biases.of_run(args.run, args.length, args.step))
     if args.what == "learned-positions":
         from zoo.draw import learned_positions
 
         return learned_positions.page(learned_positions.of_run(args.run, args.length, args.step))
     if args.what == "residual":
         from zoo.draw import residual
-        from zoo.draw.reading import default_text, read
+        from zoo.draw.run_activations import default_text, read
 
         return residual.page(read(args.run, args.text or default_text(8), step=args.step, most=MOST_READ))
     from zoo.cli.config import resolved_config
@@ -125,17 +125,17 @@ def _page(args: argparse.Namespace):
 
 def _rope(args: argparse.Namespace):
     from zoo.cli.config import resolved_config
-    from zoo.draw import rope
-    from zoo.draw.reading import default_text, read
+    from zoo.draw import rope_pictures
+    from zoo.draw.run_activations import default_text, read
 
     config = resolved_config(args.config, []).model
     if args.what == "rope":
-        return rope.angles_page(config, args.length)
-    rope.turned(config, 1)
+        return rope_pictures.angles_page(config, args.length)
+    rope_pictures.turned(config, 1)
     trained = Path(args.config) if (Path(args.config) / "checkpoints").is_dir() else None
     if trained is None:
         if args.text:
             raise ConfigError(f"--text has no effect: {args.config} is no trained run that could read it")
-        return rope.bound_page(config, args.length)
+        return rope_pictures.bound_page(config, args.length)
     found = read(trained, args.text or default_text(8), step=args.step, most=args.length)
-    return rope.bound_page(config, args.length, found, next(iter(found.labels)))
+    return rope_pictures.bound_page(config, args.length, found, next(iter(found.labels)))

@@ -8,8 +8,7 @@ from pathlib import Path
 
 import ml_collections
 
-from zoo.cli.errors import reported
-from zoo.errors import ConfigError
+from zoo.errors import ConfigError, reported
 
 DESCRIPTION = """Evaluate a trained run: loss (nats per scored token), perplexity and bits per byte on the held-out text, at any sequence
 lengths, and, where the model makes text token by token, a sample of it (`zoo generate` can do more). A run of a task (classification ...)
@@ -75,8 +74,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         raise ConfigError(f"--text {args.text} does not exist")
     from zoo import data
     from zoo.config.fields import TASKS
+    from zoo.training.checkpoints.trained_run import load_trained
     from zoo.training.evaluation import evaluate
-    from zoo.training.restore import load_trained
 
     trained = load_trained(args.run, args.step)
     config = trained.config
@@ -135,7 +134,7 @@ def evaluate_tasks(trained, args: argparse.Namespace) -> int:
     """
     from statistics import median
 
-    from zoo.training.restore import load_trained
+    from zoo.training.checkpoints.trained_run import load_trained
 
     results = [evaluate_task(trained, args.run, args)]
     for folder in args.others:
@@ -168,7 +167,7 @@ def evaluate_task(trained, folder: Path, args: argparse.Namespace) -> dict:
     """
     from zoo import data
     from zoo.training.evaluation import evaluate
-    from zoo.training.records import check_same_data
+    from zoo.training.records.run_record import check_same_data
 
     config = trained.config
     texts_alone = {"--lengths": args.lengths, "--batches": args.batches, "--text": args.text, "--sample": args.sample}
@@ -191,8 +190,8 @@ def pairs_to_score(trained, args: argparse.Namespace):
         ConfigError: flags that are for text; pairs that cannot be read, or have changed since the run.
     """
     from zoo import data
-    from zoo.data.pairs import read_pairs
-    from zoo.training.records import check_same_data
+    from zoo.data.translation.text_pairs import read_pairs
+    from zoo.training.records.run_record import check_same_data
 
     config = trained.config
     if args.text:
@@ -210,7 +209,7 @@ def pairs_to_score(trained, args: argparse.Namespace):
 
 def translations(trained, pairs) -> dict:
     """Scores of the translations of all pairs, as a run's end has them."""
-    from zoo.decoding.translation import scored, translate
+    from zoo.decoding.translate import scored, translate
 
     how, texts = trained.config.objective, pairs.validation
     made = translate(trained.config, trained.tokenizer, trained.objective.model, trained.params, trained.stats, texts.sources, how.beams,
@@ -222,7 +221,7 @@ def translations(trained, pairs) -> dict:
 def text_streams(trained, args: argparse.Namespace):
     """The tokens to score: of the given file, by the run's own tokenizer, or of the held-out split, if it is still the same."""
     from zoo import data
-    from zoo.training.records import check_same_data
+    from zoo.training.records.run_record import check_same_data
 
     config = trained.config
     if args.text:
@@ -235,7 +234,7 @@ def text_streams(trained, args: argparse.Namespace):
 def sampled_text(trained, args: argparse.Namespace) -> str:
     """Samples as the flags say. The model never reads more tokens at once than it was trained with."""
     from zoo.decoding import Sampling
-    from zoo.decoding.text import TextGenerator
+    from zoo.decoding.text_generator import TextGenerator
 
     generator = TextGenerator(trained.config, trained.tokenizer, trained.objective.model, trained.params, trained.stats,
                               trained.source_tokenizer)

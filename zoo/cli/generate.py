@@ -49,8 +49,8 @@ def run(args: argparse.Namespace) -> int:
     """Makes the texts and prints them."""
     prompts, how = _prompts(args), _choices(args)
     from zoo.decoding import Sampling
-    from zoo.decoding.text import TextGenerator
-    from zoo.training.restore import load_trained
+    from zoo.decoding.text_generator import TextGenerator
+    from zoo.training.checkpoints.trained_run import load_trained
 
     trained = load_trained(args.run, args.step)
     generator = TextGenerator(trained.config, trained.tokenizer, trained.objective.model, trained.params, trained.stats,

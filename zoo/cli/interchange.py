@@ -5,7 +5,7 @@ from pathlib import Path
 
 from zoo import config as configs
 from zoo.errors import ConfigError
-from zoo.interop.source import KINDS, find
+from zoo.interop.checkpoint_source import KINDS, find
 
 IMPORT_EXAMPLES = """examples:
   zoo import hf:downloads/bert-base --out runs/bert

@@ -6,17 +6,16 @@ import re
 import sys
 from collections.abc import Sequence
 
-from zoo.cli.errors import reported
-from zoo.errors import ConfigError, did_you_mean
+from zoo.errors import ConfigError, did_you_mean, reported
 
 # Subcommand -> the module that adds it; a module is imported only when its subcommand is asked for, so that `--help` is quick.
 SUBCOMMANDS = {
-    "run": ("zoo.cli.run", "run an experiment: every arm, every seed, then the report"),
-    "status": ("zoo.cli.status", "where every run of a sweep stands"),
-    "report": ("zoo.cli.report", "write the report of a sweep"),
-    "results": ("zoo.cli.results", "keep what sweeps came to, and write a page over it"),
-    "compare": ("zoo.cli.report", "compare any runs on one page"),
-    "watch": ("zoo.cli.watch", "follow runs that go on, in a browser or in the terminal"),
+    "run": ("zoo.cli.sweeps.run", "run an experiment: every arm, every seed, then the report"),
+    "status": ("zoo.cli.sweeps.status", "where every run of a sweep stands"),
+    "report": ("zoo.cli.sweeps.report", "write the report of a sweep"),
+    "results": ("zoo.cli.sweeps.results", "keep what sweeps came to, and write a page over it"),
+    "compare": ("zoo.cli.sweeps.report", "compare any runs on one page"),
+    "watch": ("zoo.cli.sweeps.watch", "follow runs that go on, in a browser or in the terminal"),
     "draw": ("zoo.cli.draw", "draw what a model is and does: attention, positions, sizes, two architectures"),
     "config": ("zoo.cli.config", "show, compare or validate configs"),
     "data": ("zoo.cli.data", "look at the rows that a model reads"),

@@ -6,8 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from zoo import config as configs
-from zoo.cli.errors import reported
-from zoo.errors import ConfigError
+from zoo.errors import ConfigError, reported
 
 DESCRIPTION = """Train one config. A workdir with a checkpoint in it is continued.
 
@@ -46,10 +45,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if known.tracker is not None:
         config = configs.override(config, {"training.trackers": () if known.tracker == "none" else tuple(known.tracker.split(","))})
     configs.resolve(config)  # Every problem of the config is told before anything heavy is imported.
-    from zoo.training import processes
+    from zoo.training.runtime import processes
 
     processes.join(processes.from_flags(known.coordinator, known.processes, known.process) or processes.from_slurm())
-    from zoo.training.run import run
+    from zoo.training.run_training import run
 
     run(config, known.workdir, (lambda line: print(line, flush=True)) if processes.is_first() else (lambda line: None))
     return 0

@@ -1,8 +1,10 @@
 """Configs: the field table, validation, files and presets. Imports no accelerator library."""
 
-from zoo.config.distilling import distilled, spaced_layers, teacher_config, without_teacher
+from zoo.config.distillation_configs import distilled, spaced_layers, teacher_config, without_teacher
 from zoo.config.fields import ATTENTION_KERNELS, AUTO, BY_PATH, FIELDS, GATED, NOT_RESULT_RELEVANT, Field
-from zoo.config.files import (
+from zoo.config.finetuning_configs import finetuned, with_body_of
+from zoo.config.hyperparameters import check_one_program, is_number, numbers_of, program_key
+from zoo.config.loading import (
     call_with_argument,
     import_file,
     load,
@@ -11,8 +13,7 @@ from zoo.config.files import (
     parse_overrides,
     split_spec,
 )
-from zoo.config.finetuning import finetuned, with_body_of
-from zoo.config.numbers import check_one_program, is_number, numbers_of, program_key
+from zoo.config.parts import derivable, field_at, known_paths, layer_kind, side
 from zoo.config.presets import shrink, sized
 from zoo.config.resolve import (
     ResolvedConfig,
@@ -27,7 +28,6 @@ from zoo.config.resolve import (
     result_relevant,
     to_plain,
 )
-from zoo.config.scopes import derivable, field_at, known_paths, layer_kind, side
 
 __all__ = [
     "ATTENTION_KERNELS", "AUTO", "BY_PATH", "FIELDS", "GATED", "NOT_RESULT_RELEVANT", "Field", "ResolvedConfig", "call_with_argument",

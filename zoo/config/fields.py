@@ -87,7 +87,7 @@ UNREAD_BY = {"elmo": ("model.norm.", "model.position.", "model.attention.", "mod
                       "model.parallel", "model.scan_layers", "model.remat", "model.head.transform", "model.head.bias",
                       "model.head.scale", "model.head.softcap", "model.head.pooler", "model.head.next_sentence", "model.tie_embeddings",
                       "model.init.scale_residual")}
-# What the two sides of an encoder-decoder, and what kinds of layers, may set for themselves (see `zoo.config.scopes`).
+# What the two sides of an encoder-decoder, and what kinds of layers, may set for themselves (see `zoo.config.parts`).
 SIDE_FIELDS = ("num_layers", "residual", "dropout", "parallel", "norm.", "position.", "attention.", "ffn.")
 KIND_FIELDS = ("residual", "position.", "attention.", "ffn.")
 GATED = ("swiglu", "geglu", "reglu")

@@ -8,11 +8,11 @@ from typing import Any
 
 import ml_collections
 
+from zoo.config.constraints.model_constraints import impossible
 from zoo.config.fields import AUTO, BY_PATH, FIELDS, NOT_RESULT_RELEVANT, TASKS, UNREAD_BY, Field
-from zoo.config.impossible import impossible
-from zoo.config.lengths import side_lengths
-from zoo.config.numbers import Rate, is_rate
-from zoo.config.scopes import field_at, known_paths, scoped, scopes_in
+from zoo.config.hyperparameters import Rate, is_rate
+from zoo.config.parts import field_at, known_paths, scoped, scopes_in
+from zoo.config.side_lengths import side_lengths
 from zoo.errors import ConfigError, did_you_mean
 
 ResolvedConfig = ml_collections.FrozenConfigDict

@@ -12,16 +12,16 @@ from typing import Any
 
 from zoo import config as configs
 from zoo.config.fields import TASKS
-from zoo.data import pipeline
-from zoo.data.batching import Batching
-from zoo.data.documents import Documents
 from zoo.data.labelled import LabelledDataset, label_count, load_labelled, read_task, training_text
-from zoo.data.pairs import read_parts
-from zoo.data.rows import Arrays
-from zoo.data.sources import read_components, read_text_file
-from zoo.data.tokenizers import Tokenizer, load_tokenizer, tokenizer_class
-from zoo.data.tokens import Stream, cached_streams, tokenize
-from zoo.data.translation import Pairs, ids_of_pairs, load_pairs
+from zoo.data.pipeline import batches
+from zoo.data.pipeline.batching import Batching
+from zoo.data.pipeline.token_streams import Stream, cached_streams, tokenize
+from zoo.data.rows.packed_rows import Arrays
+from zoo.data.sources.documents import Documents
+from zoo.data.sources.source import read_components, read_text_file
+from zoo.data.tokenizers.base import Tokenizer, load_tokenizer, tokenizer_class
+from zoo.data.translation.pair_dataset import Pairs, ids_of_pairs, load_pairs
+from zoo.data.translation.text_pairs import read_parts
 from zoo.data.unlabelled import Unlabelled
 from zoo.errors import DataError
 
@@ -79,7 +79,7 @@ class Dataset(Unlabelled):
         total = sum(part.weight for part in self.parts)
         return "; ".join(f"{part.weight / total:.1%} {part.source.description}" for part in self.parts)
 
-    def training_batches(self, start_step: int = 0, process_index: int = 0, process_count: int = 1) -> pipeline.TrainingBatches:
+    def training_batches(self, start_step: int = 0, process_index: int = 0, process_count: int = 1) -> batches.TrainingBatches:
         """The config's training batches from number `start_step` on; see `Batching.training`."""
         streams, weights = [part.train_stream for part in self.parts], [part.weight for part in self.parts]
         return self.batching.training(streams, weights, start_step, process_index, process_count)

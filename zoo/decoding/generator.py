@@ -10,11 +10,11 @@ from flax import nnx
 from jaxtyping import Array, Float, Int, Key
 
 from zoo.config import ResolvedConfig, layer_kind, side
-from zoo.decoding.beams import search
-from zoo.decoding.choosing import Sampling
-from zoo.decoding.sampling import begin, sample
-from zoo.decoding.steps import Rows, Steps, unstacked
-from zoo.decoding.stopping import stop_table
+from zoo.decoding.beam_search import search
+from zoo.decoding.decode_loop import begin, sample
+from zoo.decoding.decode_step import Rows, Steps, unstacked
+from zoo.decoding.sampling import Sampling
+from zoo.decoding.stop_strings import stop_table
 from zoo.errors import ConfigError
 from zoo.models.functional import Params, Stats, split
 
@@ -117,7 +117,7 @@ class Generator:
         vocab_size: int | None = None,
         cache: bool = True,
     ) -> Generated:
-        """Looks for the likeliest continuations: see `zoo.decoding.beams.search`.
+        """Looks for the likeliest continuations: see `zoo.decoding.beam_search.search`.
 
         Args:
             prompts, new_tokens, stop, sources, vocab_size, cache: as for `generate`.

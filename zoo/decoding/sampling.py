@@ -1,98 +1,84 @@
-"""The loop that makes tokens one after the other, on the device."""
+"""How the next token is chosen from the scores: the likeliest, or drawn from a distribution that may be sharpened and cut."""
 
-from functools import partial
-from typing import NamedTuple
+from dataclasses import dataclass
 
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int, Key
 
-from zoo.decoding.choosing import Sampling, choose, likeliest
-from zoo.decoding.steps import Rows, State, Steps, Weights
-from zoo.decoding.stopping import START, STOPPED
+from zoo.errors import ConfigError
 
 
-class Made(NamedTuple):
-    """Tokens as they are made.
+@jax.tree_util.register_dataclass
+@dataclass(frozen=True)
+class Sampling:
+    """Draws from softmax(scores / temperature) cut to its likeliest tokens; at temperature 0 the likeliest is taken.
+
+    Of the `top_k` likeliest tokens (Fan et al. 2018, section 5.1), whose probabilities are made to add up to 1 again, the fewest likeliest
+    are kept that have a probability of at least `top_p` together (Holtzman et al. 2020, section 3.1). Tokens as likely as the last that is
+    kept are kept too.
 
     Attributes:
-        tokens: [B, N]; -1 after the end of a row.
-        lengths: [B], tokens of each row so far; the one that ended it counts.
-        reading: [B], state of the stopping automaton.
-        newest: [B], the token made last.
-        count: tokens of the longest row.
+        temperature: divides the scores.
+        top_k: number of tokens; 0 for no limit.
+        top_p: probability; 1 for no limit.
+
+    Raises:
+        ConfigError: for a number out of its range.
     """
 
-    tokens: Int[Array, "B N"]
-    lengths: Int[Array, " B"]
-    reading: Int[Array, " B"]
-    newest: Int[Array, " B"]
-    count: Int[Array, ""]
+    temperature: float = 1.0
+    top_k: int = 0
+    top_p: float = 1.0
 
-    @property
-    def ended(self) -> Bool[Array, " B"]:
-        """Which rows have come to their end."""
-        return self.reading == STOPPED
-
-    def adding(self, tokens: Int[Array, " B"], stop: Int[Array, "V Q"]) -> "Made":
-        """With one more token in every row that goes on."""
-        written = jax.lax.dynamic_update_slice_in_dim(self.tokens, jnp.where(self.ended, -1, tokens)[:, None], self.count, axis=1)
-        return Made(written, self.lengths + ~self.ended, stop[tokens, self.reading], tokens, self.count + 1)
+    def checked(self) -> "Sampling":
+        """Itself, if its numbers are in their ranges."""
+        if not 0 <= self.temperature < float("inf"):
+            raise ConfigError(f"temperature={self.temperature} must be a number from 0 on")
+        if self.top_k < 0:
+            raise ConfigError(f"top_k={self.top_k} must be at least 1, or 0 for no limit")
+        if not 0 < self.top_p <= 1:
+            raise ConfigError(f"top_p={self.top_p} must be above 0 and at most 1")
+        return self
 
 
-@partial(jax.jit, static_argnames="steps")
-def begin(steps: Steps, weights: Weights, prompts: Rows, sources: Rows | None = None) -> tuple[State, Float[Array, "B V"]]:
-    """`Steps.start`, compiled."""
-    return steps.start(weights, prompts, sources)
+def choose(scores: Float[Array, "B V"], keys: Key[Array, " B"], sampling: Sampling) -> Int[Array, " B"]:
+    """Draws a token for every row, each with a key of its own. The temperature must not be 0: see `likeliest`."""
+    scores = scores / sampling.temperature
+    limited = (sampling.top_k > 0) | (sampling.top_p < 1)
+    kept = jax.lax.cond(limited, lambda: kept_tokens(scores, sampling), lambda: jnp.ones(scores.shape, bool))
+    return jax.vmap(jax.random.categorical)(keys, jnp.where(kept, scores, -jnp.inf)).astype(jnp.int32)
 
 
-@partial(jax.jit, static_argnames=("steps", "greedy", "room"), donate_argnames="state")
-def sample(
-    steps: Steps,
-    weights: Weights,
-    state: State,
-    scores: Float[Array, "B V"],
-    stop: Int[Array, "V Q"],
-    sampling: Sampling,
-    key: Key[Array, ""],
-    new_tokens: Int[Array, ""],
-    greedy: bool,
-    room: int,
-) -> tuple[Int[Array, "B N"], Int[Array, " B"], State]:
-    """Makes tokens until every row has ended or has `new_tokens` of them.
+def likeliest(scores: Float[Array, "B V"]) -> Int[Array, " B"]:
+    """The token of the highest score, the first of equals."""
+    return jnp.argmax(scores, axis=-1).astype(jnp.int32)
 
-    Row b's token number n is drawn with the key fold_in(fold_in(key, b), n): it does not depend on what else is in the batch.
 
-    Args:
-        steps, weights: the model.
-        state, scores: of `begin`; the state's memory is taken over.
-        stop: of `stop_table`.
-        sampling: the temperature is above 0.
-        key: of the random choices.
-        new_tokens: most tokens of a row.
-        greedy: take the likeliest token, whatever `sampling` says.
-        room: N, at least `new_tokens`.
+def kept_tokens(scores: Float[Array, "B V"], sampling: Sampling) -> Bool[Array, "B V"]:
+    """Which tokens `top_k` and then `top_p` keep of softmax(scores)."""
+    wanted = jnp.where(sampling.top_k > 0, sampling.top_k, scores.shape[-1])
+    kept = best(scores, jnp.ones(scores.shape), wanted.astype(jnp.float32))
+    probabilities = jax.nn.softmax(jnp.where(kept, scores, -jnp.inf), axis=-1)
+    # All of them may add up to a little less than 1.
+    return kept & ((sampling.top_p >= 1) | best(scores, probabilities, sampling.top_p))
 
-    Returns:
-        (tokens, -1 after the end of a row; number of tokens of each row; the state without the newest tokens).
+
+def best(scores: Float[Array, "B V"], weights: Float[Array, "B V"], wanted: Float[Array, ""]) -> Bool[Array, "B V"]:
+    """The highest scores whose weights add up to at least `wanted`, as few as possible and all equals of the last.
+
+    The threshold is found bit by bit, which takes 32 sums where sorting a vocabulary takes longer, and `wanted` may be traced.
     """
-    B = scores.shape[0]
-    keys = jax.vmap(jax.random.fold_in, (None, 0))(key, jnp.arange(B))
+    bits = jax.lax.bitcast_convert_type(scores.astype(jnp.float32), jnp.int32)
+    # As integers, the bits of negative numbers run the other way.
+    order = jnp.where(bits < 0, bits ^ jnp.iinfo(jnp.int32).max, bits)
 
-    def further(made: Made, scores: Float[Array, "B V"]) -> Made:
-        if greedy:
-            return made.adding(likeliest(scores), stop)
-        return made.adding(choose(scores, jax.vmap(jax.random.fold_in, (0, None))(keys, made.count), sampling), stop)
+    def halve(_, ends):
+        low, high = ends
+        middle = (low | high) - ((low ^ high) >> 1)  # Half of the sum, rounded up, without overflow.
+        enough = jnp.where(order >= middle[:, None], weights, 0).sum(axis=-1) >= wanted
+        return jnp.where(enough, middle, low), jnp.where(enough, high, middle - 1)
 
-    def goes_on(carry: tuple[State, Made]) -> Bool[Array, ""]:
-        return (carry[1].count < new_tokens) & ~carry[1].ended.all()
-
-    def body(carry: tuple[State, Made]) -> tuple[State, Made]:
-        state, made = carry
-        state, scores = steps.step(weights, state, made.newest)
-        return state, further(made, scores)
-
-    zero = jnp.zeros(B, jnp.int32)
-    made = Made(jnp.full((B, room), -1, jnp.int32), zero, jnp.full(B, START, jnp.int32), zero, jnp.int32(0))
-    state, made = jax.lax.while_loop(goes_on, body, (state, further(made, scores)))
-    return made.tokens, made.lengths, state
+    ends = jnp.full(scores.shape[0], jnp.iinfo(jnp.int32).min), jnp.full(scores.shape[0], jnp.iinfo(jnp.int32).max)
+    threshold, _ = jax.lax.fori_loop(0, 32, halve, ends)
+    return order >= threshold[:, None]

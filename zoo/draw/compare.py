@@ -7,10 +7,10 @@ from matplotlib.figure import Figure
 from matplotlib.patches import FancyBboxPatch
 
 from zoo import config as configs
-from zoo.analysis import cost
 from zoo.config import ResolvedConfig
 from zoo.draw.style import figure
 from zoo.layers.block import PLACEMENTS
+from zoo.models import cost
 
 # The parts of a picture, first what comes last in a model's paths; every field of `model` belongs to the first part that fits.
 PARTS = {

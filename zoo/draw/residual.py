@@ -3,9 +3,9 @@
 import numpy as np
 from matplotlib.figure import Figure
 
-from zoo.draw.reading import Read
+from zoo.draw.run_activations import Read
 from zoo.draw.style import COLOURS, figure
-from zoo.training.restore import INITIAL, TRAINED
+from zoo.training.checkpoints.trained_run import INITIAL, TRAINED
 
 
 def sizes(states: np.ndarray) -> np.ndarray:

@@ -11,8 +11,8 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from zoo.errors import ConfigError
-from zoo.lab.curves import COLOURS
-from zoo.lab.figures import SETTINGS
+from zoo.lab.report.figures import SETTINGS
+from zoo.lab.results.curves import COLOURS
 
 __all__ = ["COLOURS", "KINDS", "by_depth", "figure", "kind_of", "save"]
 

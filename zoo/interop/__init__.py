@@ -12,14 +12,29 @@ import numpy as np
 
 from zoo.config import ResolvedConfig, default, override, resolve
 from zoo.errors import ConfigError, did_you_mean
-from zoo.interop import bart, bert, bloom, distilbert, gpt, llama, longformer, marian, mpt, neox, performer, roberta, roformer, t5
-from zoo.interop.mapping import Copy, Rule, flatten, from_zoo, nest, tensor_shapes, to_zoo
-from zoo.interop.names import Renamed
-from zoo.interop.settings import Importer
+from zoo.interop.families import (
+    bart,
+    bert,
+    bloom,
+    distilbert,
+    gpt,
+    llama,
+    longformer,
+    marian,
+    mpt,
+    neox,
+    performer_pytorch,
+    roberta,
+    roformer,
+    t5,
+)
+from zoo.interop.settings.importer import Importer
+from zoo.interop.weights.mapping import Copy, Rule, flatten, from_zoo, nest, tensor_shapes, to_zoo
+from zoo.interop.weights.tensor_names import Renamed
 
 FAMILIES: dict[str, Importer] = {
     name: importer
-    for family in (bart, bert, bloom, distilbert, gpt, llama, longformer, marian, mpt, neox, performer, roberta, roformer, t5)
+    for family in (bart, bert, bloom, distilbert, gpt, llama, longformer, marian, mpt, neox, performer_pytorch, roberta, roformer, t5)
     for name, importer in family.CLASSES.items()
 }
 

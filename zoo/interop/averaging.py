@@ -7,14 +7,14 @@ from typing import Any
 import jax
 import numpy as np
 
-from zoo.data.published import SOURCE_FILE
+from zoo.data.tokenizers.pretrained import SOURCE_FILE
 from zoo.errors import ConfigError
 from zoo.files import read_json, write_json
 from zoo.interop.importing import replacing
-from zoo.training.checkpoint import Checkpoints
-from zoo.training.records import parameters_sha256
-from zoo.training.restore import load_trained
-from zoo.training.start import read_weights
+from zoo.training.checkpoints.checkpoint import Checkpoints
+from zoo.training.checkpoints.trained_run import load_trained
+from zoo.training.checkpoints.warm_start import read_weights
+from zoo.training.records.run_record import parameters_sha256
 
 
 def average_run(run: Path, last: int, out: Path) -> list[int]:

@@ -13,14 +13,14 @@ from zoo import config as configs
 from zoo import data
 from zoo.config import ResolvedConfig
 from zoo.config.fields import TASKS
-from zoo.data.tokenizers import Tokenizer
+from zoo.data.tokenizers.base import Tokenizer
 from zoo.errors import ConfigError
 from zoo.files import write_json
 from zoo.interop import FAMILIES, export_weights, importer_of
-from zoo.interop.expressing import Expressed, choose
 from zoo.interop.importing import replacing
-from zoo.interop.tensors import write_tensors
+from zoo.interop.settings.expressing import Expressed, choose
 from zoo.interop.tokenizer_files import write_tokenizer
+from zoo.interop.weights.tensor_files import write_tensors
 
 # Fields that act in training alone, which may be set for the export.
 IN_TRAINING = ("model.dropout", "model.attention.dropout", "model.encoder.dropout", "model.decoder.dropout",
@@ -63,7 +63,7 @@ def read_run(folder: Path, step: str = "latest", changes: Mapping[str, Any] | No
     """
     from zoo.models.architectures import make_model
     from zoo.models.functional import split
-    from zoo.training.start import read_weights
+    from zoo.training.checkpoints.warm_start import read_weights
 
     if not (folder / "checkpoints").exists() and any(folder.glob("*.safetensors")):
         raise ConfigError(f"{folder} is a checkpoint of another library already, not a run")

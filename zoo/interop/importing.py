@@ -18,13 +18,13 @@ from safetensors import SafetensorError
 
 from zoo import config as configs
 from zoo.config import ResolvedConfig
-from zoo.data.published import READ, SENTENCEPIECE_NAMES, read_published
-from zoo.data.tokenizers import ByteTokenizer, Tokenizer
+from zoo.data.tokenizers.base import ByteTokenizer, Tokenizer
+from zoo.data.tokenizers.pretrained import READ, SENTENCEPIECE_NAMES, read_published
 from zoo.errors import ConfigError, did_you_mean
 from zoo.files import write_json
 from zoo.interop import FAMILIES, import_weights, importer_of
-from zoo.interop.source import Source
-from zoo.interop.tensors import open_tensors, read_object, weight_files
+from zoo.interop.checkpoint_source import Source
+from zoo.interop.weights.tensor_files import open_tensors, read_object, weight_files
 
 TOKENIZERS = ("tokenizer.json", "vocab.txt", "vocab.json", *SENTENCEPIECE_NAMES)
 # A disk without room, a quota, a limit of a file's size, a disk that cannot be written.
@@ -72,11 +72,11 @@ def recognise(source: Source, class_name: str | None = None) -> Found:
         DataError: files with bad content.
     """
     if source.kind == "elmo":
-        from zoo.interop.elmo import found
+        from zoo.interop.families.bilm import found
 
         return found(*source.path)
     if source.kind == "fairseq":
-        from zoo.interop.fairseq import found
+        from zoo.interop.families.fairseq import found
 
         return found(source.path)
     return _hugging_face(source.path, class_name)
@@ -170,9 +170,9 @@ def _write(
     """Writes a run's folder and returns the number of parameters."""
     import numpy as np
 
-    from zoo.analysis import cost
-    from zoo.training.checkpoint import Checkpoints
-    from zoo.training.records import conditions, parameters_sha256
+    from zoo.models import cost
+    from zoo.training.checkpoints.checkpoint import Checkpoints
+    from zoo.training.records.run_record import conditions, parameters_sha256
 
     tokenizer.save(folder)
     for name, more in found.more_tokenizers.items():

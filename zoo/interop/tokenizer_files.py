@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from zoo.config import ResolvedConfig
-from zoo.data.published import SENTENCEPIECE_NAMES, PublishedTokenizer
-from zoo.data.tokenizers import Tokenizer
+from zoo.data.tokenizers.base import Tokenizer
+from zoo.data.tokenizers.pretrained import SENTENCEPIECE_NAMES, PublishedTokenizer
 from zoo.files import write_json
 
 # What a file calls the token that opens and so ends a document, the one that hides others and the one that ends sentences, where ours
@@ -62,7 +62,7 @@ def expressed_tokenizer(tokenizer: Tokenizer, objective: ResolvedConfig, rows: s
     from tokenizers import AddedToken, decoders, models, pre_tokenizers
     from tokenizers import Tokenizer as Model
 
-    from zoo.data.tokenizers import byte_of_symbol
+    from zoo.data.tokenizers.base import byte_of_symbol
 
     more = [(tokenizer.document_id, OPENS)]
     if tokenizer.kind == "bytes":

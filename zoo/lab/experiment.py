@@ -14,11 +14,11 @@ from zoo import config
 from zoo.errors import ConfigError, did_you_mean
 from zoo.lab.measures import MEASURES, name_of
 from zoo.lab.metrics import base_name, is_known, names_of_all
-from zoo.lab.stages import Prepared
-from zoo.lab.stated import NAME, RULES
-from zoo.lab.tuning import Tune
-from zoo.lab.tuning import problems as problems_of_tuning
-from zoo.lab.unequal import DIFFERENCES, MATCHED
+from zoo.lab.planning.fairness import DIFFERENCES, MATCHED
+from zoo.lab.planning.prerequisites import Prepared
+from zoo.lab.planning.tuning import Tune
+from zoo.lab.planning.tuning import problems as problems_of_tuning
+from zoo.lab.results.schema import NAME, RULES
 
 
 @dataclass(frozen=True)
@@ -44,7 +44,7 @@ class Contrast:
 
     Attributes:
         rule: "superiority" (d below -margin), "non_inferiority" (d below margin) or "equivalence" (|d| below margin);
-            `zoo.lab.verdict` says when each holds and when it is refuted.
+            `zoo.lab.results.verdict` says when each holds and when it is refuted.
         margin: in the unit of the metric (`zoo.lab.metrics`): nats per token or label for losses, a share for accuracies.
         expected: what the claim predicts, in words.
     """
@@ -84,14 +84,14 @@ class Experiment:
         claim: None for a question without one.
         contrasts: the claim, as rules that can fail.
         size: name of the size, for the record.
-        allow: what arms may differ in besides what their factors set, by the names of `zoo.lab.unequal.DIFFERENCES`; what is not named
+        allow: what arms may differ in besides what their factors set, by the names of `zoo.lab.planning.fairness.DIFFERENCES`; what is not named
             is refused, what is named is told in the report.
         match: None, or what the arms are made equal in.
         looks: {number of seeds: level of the intervals}, where seeds are added until the contrasts are decided; empty for one look.
         prepare: runs that are trained before the arms that start from them, by name: an arm says `training.start_from=prepared:NAME`
             and takes the tokenizer with `data.tokenizer.kind=file`, `data.tokenizer.path=prepared:NAME`, as `config.with_body_of` has
             it. They are no arms, and nothing is judged by them.
-        tune: None, or a number of which each arm gets the best value of a grid before the seeds that decide (`zoo.lab.tuning`).
+        tune: None, or a number of which each arm gets the best value of a grid before the seeds that decide (`zoo.lab.planning.tuning`).
         chosen: {arm: {path: value}}, what that came to; found by `zoo run`.
         measures: names of what is measured on the trained runs (`zoo.lab.measures`) besides what the metric and the contrasts name.
 

@@ -2,10 +2,10 @@
 
 A measure is a metric like any other: `measured/NAME` of the trained run, and where there is one `measured/NAME@initial` of its initial
 values. An experiment names it as its metric, on a side of a contrast, or in `measures`; every run that is done is then measured once, after
-the last one has ended or when a report is built, by a process of its own (`zoo.analysis.measured`). The run's folder keeps in
+the last one has ended or when a report is built, by a process of its own (`zoo.analysis.run_measures`). The run's folder keeps in
 `measured.json` what came out, with the step and the parameters that it was computed from: of others it is not read, and computed again.
 
-A new one takes a line in `MEASURES` and a function of the same name in `zoo.analysis.measured`.
+A new one takes a line in `MEASURES` and a function of the same name in `zoo.analysis.run_measures`.
 """
 
 import itertools
@@ -159,9 +159,9 @@ def complete(folder: Path, say: Callable[[str], None]) -> None:
     if not left:
         return
     say(f"measuring {', '.join(dict.fromkeys(name for found in left.values() for name in found))} of {len(left)} runs ...")
-    done = subprocess.run([sys.executable, "-m", "zoo.analysis.measured", str(folder), "--quiet"], stdin=subprocess.DEVNULL,
+    done = subprocess.run([sys.executable, "-m", "zoo.analysis.run_measures", str(folder), "--quiet"], stdin=subprocess.DEVNULL,
                           stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, errors="replace")
     if done.returncode:
         lines = [line for line in done.stderr.splitlines() if line.strip()]
-        for line in lines[-5:] or [f"python -m zoo.analysis.measured {folder} ended with exit code {done.returncode}"]:
+        for line in lines[-5:] or [f"python -m zoo.analysis.run_measures {folder} ended with exit code {done.returncode}"]:
             say(line)

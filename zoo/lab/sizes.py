@@ -17,7 +17,7 @@ import ml_collections
 
 from zoo import config
 from zoo.lab.experiment import choose_size
-from zoo.lab.tuning import Tune
+from zoo.lab.planning.tuning import Tune
 
 SIZES: Mapping[str, Mapping[str, Any]] = {
     "tiny": {"model.dim": 64, "model.num_layers": 4, "model.attention.num_heads": 4, "data.sequence_length": 64, "data.batch_size": 16,

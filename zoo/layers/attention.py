@@ -9,6 +9,7 @@ from flax import nnx
 from jaxtyping import Array, Float
 
 from zoo.config import AUTO, ResolvedConfig
+from zoo.layers.activation_record import attention_entropy, attention_maps
 from zoo.layers.banded import banded_attention, block_length
 from zoo.layers.context import Context
 from zoo.layers.kernels import KERNELS, Scoring, cached_attention, choose_kernel
@@ -16,7 +17,6 @@ from zoo.layers.norm import rms_norm
 from zoo.layers.parameter import Initializer, Linear, kernel_initializer, normal, ones, parameter, statistic, zeros
 from zoo.layers.performer import performer_read, performer_sums, random_features
 from zoo.layers.position import Position, make_attention_position
-from zoo.layers.record import attention_entropy, attention_maps
 
 SharedScores = Callable[[Array], Array]
 """(positions of keys [B, S]) -> what all layers add to the scores of these keys, [B, H, T, S]."""

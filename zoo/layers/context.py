@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int, Key
 
-from zoo.config.numbers import Rate
+from zoo.config.hyperparameters import Rate
 
 if TYPE_CHECKING:
     from zoo.layers.cache import Cache
@@ -67,8 +67,8 @@ class Context:
         prefix: where causal, keys at positions below this are seen by all queries (prefix language modelling); 0 for none.
         cache: where a decoder keeps keys and values for the tokens to come. Where it has some already, `positions` [B, 1] are those of
             one further token of each row.
-        record: where the layers leave what `zoo.layers.record` sums up; None, as nearly always, for nowhere.
-        whole: the record holds states and attention maps beside their sums, of a batch that is small enough (`zoo.analysis.inside`).
+        record: where the layers leave what `zoo.layers.activation_record` sums up; None, as nearly always, for nowhere.
+        whole: the record holds states and attention maps beside their sums, of a batch that is small enough (`zoo.analysis.activations`).
     """
 
     positions: Int[Array, "B T"]

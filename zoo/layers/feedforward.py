@@ -6,9 +6,9 @@ from jaxtyping import Array, Float
 
 from zoo.config import GATED, ResolvedConfig
 from zoo.config.fields import ACTIVATION_OF
+from zoo.layers.activation_record import fired
 from zoo.layers.context import Context
 from zoo.layers.parameter import Linear, kernel_initializer
-from zoo.layers.record import fired
 
 
 def hidden_dim(config: ResolvedConfig) -> int:

@@ -9,11 +9,11 @@ from flax import nnx
 from jaxtyping import Array, Float
 
 from zoo.config import ResolvedConfig, layer_kind
+from zoo.layers.activation_record import squares
 from zoo.layers.attention import SharedScores
 from zoo.layers.block import make_block
 from zoo.layers.context import Context
 from zoo.layers.parameter import Statistic
-from zoo.layers.record import squares
 from zoo.models.functional import split, stack, statistics_of
 
 REMAT_POLICIES = {"full": None, "dots": jax.checkpoint_policies.dots_saveable}

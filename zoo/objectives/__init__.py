@@ -1,19 +1,19 @@
 """What is predicted and scored, one file per objective."""
 
 from zoo.config import ResolvedConfig
-from zoo.data.tokenizers import Tokenizer
+from zoo.data.tokenizers.base import Tokenizer
 from zoo.objectives.bidirectional import BidirectionalObjective
 from zoo.objectives.causal import CausalObjective
-from zoo.objectives.classification import ClassificationObjective, RegressionObjective
 from zoo.objectives.denoising import DenoisingObjective
 from zoo.objectives.distillation import DistilledCausalObjective, DistilledMaskedObjective
-from zoo.objectives.extraction import ExtractionObjective
 from zoo.objectives.masked import MaskedObjective
 from zoo.objectives.objective import Objective
 from zoo.objectives.prefix import PrefixObjective
 from zoo.objectives.prefix_decoder import PrefixDecoderObjective
-from zoo.objectives.spans import SpanObjective
-from zoo.objectives.tagging import TaggingObjective
+from zoo.objectives.span_corruption import SpanObjective
+from zoo.objectives.tasks.classification import ClassificationObjective, RegressionObjective
+from zoo.objectives.tasks.extraction import ExtractionObjective
+from zoo.objectives.tasks.tagging import TaggingObjective
 from zoo.objectives.translation import TranslationObjective
 
 __all__ = ["OBJECTIVES", "Objective", "make_objective"]

@@ -6,11 +6,11 @@ from flax import nnx
 from jaxtyping import Array, Float, Int
 
 from zoo.config import ResolvedConfig
-from zoo.data.tokenizers import Tokenizer
+from zoo.data.tokenizers.base import Tokenizer
 from zoo.layers.context import path_hash
 from zoo.models.head import Prediction
 from zoo.objectives.objective import Batch, Constants, Objective, Pass
-from zoo.objectives.sampled import Candidates, draw_candidates, sampled_cross_entropy
+from zoo.objectives.sampled_softmax import Candidates, draw_candidates, sampled_cross_entropy
 
 
 class BidirectionalObjective(Objective):
@@ -20,7 +20,7 @@ class BidirectionalObjective(Objective):
     the mean of both, so that it compares with that of one model. Tokens are read as the characters of "token_characters" [V, C].
 
     With `objective.sampled_softmax` training scores each target against so many sampled ids only, the same ones for the whole batch
-    (see `zoo.objectives.sampled`); its loss is then below that of evaluation, which is always over all ids.
+    (see `zoo.objectives.sampled_softmax`); its loss is then below that of evaluation, which is always over all ids.
     """
 
     share = 0.5

@@ -3,16 +3,16 @@
 from jaxtyping import Array, Int
 
 from zoo.config import side
-from zoo.config.lengths import side_lengths
+from zoo.config.side_lengths import side_lengths
 from zoo.objectives.objective import Batch, past_the_table
-from zoo.objectives.spans import SpanObjective
+from zoo.objectives.span_corruption import SpanObjective
 
 
 class DenoisingObjective(SpanObjective):
     """-log p(y_t | y_<t, x), the mean over all tokens of the row y and its end; x is the row with some of its tokens hidden as in masked
     language modelling (Raffel et al. 2020, section 3.3.1, "BERT-style", where 0.15 are chosen, of which 0.9 are masks and 0.1 random).
 
-    A batch is what `zoo.data.denoising.Denoising` makes: {"source": [B, T + 1], "targets": [B, T + 1]}, padded with -1. The decoder reads
+    A batch is what `zoo.data.rows.row_denoising.Denoising` makes: {"source": [B, T + 1], "targets": [B, T + 1]}, padded with -1. The decoder reads
     the token that opens documents and the targets but the last. Padding is an empty slot that no token sees.
     """
 

@@ -6,7 +6,7 @@ from flax import nnx
 from jaxtyping import Array, Float, Int
 
 from zoo.config import ResolvedConfig
-from zoo.data.tokenizers import Tokenizer
+from zoo.data.tokenizers.base import Tokenizer
 from zoo.models.head import Prediction
 from zoo.objectives.objective import Batch, Constants, Objective, Pass, Sums, context_of, structure, without_padding
 
@@ -18,7 +18,7 @@ class MaskedObjective(Objective):
     so that the loss is the sum of two means. Reported as "loss" is the first alone, which compares with that of a model without the
     second (Liu et al. 2019, section 4.2), beside it "next_loss" and "next_accuracy".
 
-    A batch is what `zoo.data.masking.Masking` makes: {"tokens": [B, T] after corruption, "places": [B, N] of the chosen tokens in their
+    A batch is what `zoo.data.rows.masking.Masking` makes: {"tokens": [B, T] after corruption, "places": [B, N] of the chosen tokens in their
     row, "targets": [B, N] what stood there, -1 for places that stay unused}, and of pairs {"segments": [B, T] 0 or 1, "next": [B] 0 where
     the second segment follows, 1 where it is a random one, -1 for rows that only fill up}. Scores are computed for the N chosen tokens
     only. Padding (-1) is an empty slot that no token sees.

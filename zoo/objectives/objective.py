@@ -10,9 +10,9 @@ from flax import nnx
 from jaxtyping import Array, Float, Int
 
 from zoo.config import ResolvedConfig
-from zoo.data.tokenizers import Tokenizer
+from zoo.data.tokenizers.base import Tokenizer
+from zoo.layers.activation_record import TOKENS, deviations, evenly
 from zoo.layers.context import Context, DropoutKey
-from zoo.layers.record import TOKENS, deviations, evenly
 from zoo.models.architectures import make_model
 from zoo.models.functional import Params, Stats, statistics_of
 from zoo.models.head import Prediction, logits
@@ -32,7 +32,7 @@ class Pass(NamedTuple):
         training: statistics are those of the batch.
         full: known beforehand: every row is full. So positions are the same for all rows, and what depends on them alone is computed
             once.
-        record: where the layers leave what `zoo.layers.record` sums up; None for nowhere.
+        record: where the layers leave what `zoo.layers.activation_record` sums up; None for nowhere.
     """
 
     dropout_key: DropoutKey | None
@@ -162,7 +162,7 @@ class Objective:
             constants: `self.constants`, on the device; in training with what `drawn` adds.
             dropout_key: None to drop nothing.
             training: statistics are updated, and the loss has all its terms; else its first term is the cross-entropy alone.
-            record: a dict that is filled with what `zoo.layers.record` sums up; None to record nothing.
+            record: a dict that is filled with what `zoo.layers.activation_record` sums up; None to record nothing.
 
         Returns:
             The terms that training minimises, each summed and not yet divided by its entry in `weights`, and beside them: {"loss":

@@ -2,14 +2,14 @@
 
 from zoo.config import side
 from zoo.objectives.objective import past_the_table
-from zoo.objectives.spans import SpanObjective
+from zoo.objectives.span_corruption import SpanObjective
 
 
 class TranslationObjective(SpanObjective):
     """-log p(y_t | y_<t, x), the mean over the tokens of a text y and its end; x is the text that it translates (Sutskever et al. 2014;
     Vaswani et al. 2017). In training the decoder reads the true y_<t (teacher forcing), and labels may be smoothed.
 
-    A batch is what `zoo.data.buckets.PairBatches` makes: {"source": [B, S], "targets": [B, S]}, padded with -1; B and S differ from batch
+    A batch is what `zoo.data.pipeline.buckets.PairBatches` makes: {"source": [B, S], "targets": [B, S]}, padded with -1; B and S differ from batch
     to batch. The decoder reads the token that opens documents and the targets but the last. Padding is an empty slot that no token sees.
     """
 

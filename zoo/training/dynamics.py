@@ -13,7 +13,7 @@ from flax import nnx
 from jaxtyping import Array, Float
 
 from zoo.models.functional import Params
-from zoo.training.metrics import keep_lines
+from zoo.training.records.metrics_file import keep_lines
 
 Statistics = dict[str, dict[str, Float[Array, ""]]]
 """By the name of a statistic, a number for each of its rows."""
@@ -30,7 +30,7 @@ def statistics(module: nnx.Module, record: dict[str, Any], params: Params, gradi
 
     Args:
         module: the model, abstract.
-        record: what `zoo.layers.record` summed over the batch.
+        record: what `zoo.layers.activation_record` summed over the batch.
         params: before the update.
         gradient: of the whole batch, before it is clipped.
         updates: what the update adds to `params`.

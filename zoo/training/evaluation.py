@@ -10,8 +10,8 @@ import numpy as np
 from zoo.config import ResolvedConfig
 from zoo.data import Dataset
 from zoo.objectives import Objective
+from zoo.training.runtime.signals import StopSignal
 from zoo.training.step import Program, State
-from zoo.training.stopping import StopSignal
 
 
 def evaluate(

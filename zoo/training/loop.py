@@ -5,10 +5,10 @@ from collections.abc import Sequence
 import jax
 
 from zoo.errors import Preempted
-from zoo.training.crew import Crew
-from zoo.training.member import Member
+from zoo.training.executor import Crew
+from zoo.training.runtime.signals import StopSignal
 from zoo.training.step import Program, State
-from zoo.training.stopping import StopSignal
+from zoo.training.training_run import Member
 
 
 def train(crew: Crew, program: Program, members: Sequence[Member], state: State, stop: StopSignal) -> State:

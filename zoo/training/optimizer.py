@@ -22,7 +22,7 @@ def make_schedule(config: ResolvedConfig, numbers: Numbers | None = None) -> Sch
 
     Args:
         config: the whole resolved config.
-        numbers: values of fields (`zoo.config.numbers`) that are arguments of a program; by default the config's.
+        numbers: values of fields (`zoo.config.hyperparameters`) that are arguments of a program; by default the config's.
     """
     schedule, steps = config.schedule, config.training.steps
     numbers = numbers_of(flatten(config)) | dict(numbers or {})

@@ -18,11 +18,11 @@ from zoo.layers.context import DropoutKey
 from zoo.models.functional import Params, Stats, initialise, initialise_statistics, logical_axes, refresh, split, unrolled_ndim
 from zoo.objectives import Objective
 from zoo.objectives.objective import Pass, sum_of_means
+from zoo.training.checkpoints.warm_start import read_weights
 from zoo.training.dynamics import DynamicsStep, Statistics, statistics
 from zoo.training.freezing import held, only_trained, trained_parts
 from zoo.training.mesh import batch_sharding, parameter_shardings, replicated
 from zoo.training.optimizer import make_optimizer, make_schedule
-from zoo.training.start import read_weights
 
 State = dict[str, Any]
 """{step, params, stats, optimizer}: everything that an update reads and writes."""
@@ -39,7 +39,7 @@ class Program:
         train_step: the same, compiled; takes over the memory of the state that it is given.
         eval_step: (params, stats, batch, constants) -> (sums over the batch, the objective's outputs of each row).
         means: by name, which of these sums is divided by which.
-        constants: (seed, config) -> arguments that stay the same for a whole run: its seed, its numbers (`zoo.config.numbers`), the values
+        constants: (seed, config) -> arguments that stay the same for a whole run: its seed, its numbers (`zoo.config.hyperparameters`), the values
             of a teacher. Without a config the numbers are those of the config that the program was made of.
         put_batch: host batch -> batch on the devices.
         features: (params, stats, batch, constants) -> what the head of a task reads of each row; None unless it alone is trained.
@@ -62,7 +62,7 @@ class Program:
 def make_program(config: ResolvedConfig, objective: Objective, mesh: Mesh) -> Program:
     """Builds the functions of a run; nothing is compiled before it is called.
 
-    Seeds and numbers (`zoo.config.numbers`) are arguments and not part of the programs, so that runs which differ in nothing else share
+    Seeds and numbers (`zoo.config.hyperparameters`) are arguments and not part of the programs, so that runs which differ in nothing else share
     a compilation.
     """
     graph, shapes, _ = split(objective.model)

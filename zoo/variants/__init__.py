@@ -3,7 +3,7 @@
 `zoo describe NAME` prints a page; `python -m zoo.variants docs/variants` writes them all.
 """
 
-from zoo.variants.record import PARITY, TOLERANCE, Test, Variant
 from zoo.variants.table import VARIANTS
+from zoo.variants.variant import PARITY, TOLERANCE, Test, Variant
 
 __all__ = ["PARITY", "TOLERANCE", "VARIANTS", "Test", "Variant"]

@@ -3,8 +3,8 @@
 import sys
 from pathlib import Path
 
-from zoo.variants.page import index, render
 from zoo.variants.table import VARIANTS
+from zoo.variants.variant_page import index, render
 
 
 def pages() -> dict[str, str]:

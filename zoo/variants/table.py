@@ -12,17 +12,17 @@ from zoo.layers.position import relative, rope
 from zoo.models import elmo, encoder_decoder, head, language_model
 from zoo.objectives.bidirectional import BidirectionalObjective
 from zoo.objectives.causal import CausalObjective
-from zoo.objectives.classification import ClassificationObjective, RegressionObjective
 from zoo.objectives.cross_entropy import cross_entropy
 from zoo.objectives.denoising import DenoisingObjective
-from zoo.objectives.extraction import ExtractionObjective
 from zoo.objectives.masked import MaskedObjective
 from zoo.objectives.prefix import PrefixObjective
 from zoo.objectives.prefix_decoder import PrefixDecoderObjective
-from zoo.objectives.spans import SpanObjective
-from zoo.objectives.tagging import TaggingObjective
+from zoo.objectives.span_corruption import SpanObjective
+from zoo.objectives.tasks.classification import ClassificationObjective, RegressionObjective
+from zoo.objectives.tasks.extraction import ExtractionObjective
+from zoo.objectives.tasks.tagging import TaggingObjective
 from zoo.objectives.translation import TranslationObjective
-from zoo.variants.record import BASELINES, Test, Variant
+from zoo.variants.variant import BASELINES, Test, Variant
 
 
 def numpy(where: str, tolerance: float = 1e-5) -> Test:

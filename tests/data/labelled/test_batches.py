@@ -11,14 +11,14 @@ from hypothesis import strategies as st
 from tests.every_field import asked, table, tagged
 from zoo import config as configs
 from zoo import data
-from zoo.data.labelled.batches import ExampleBatches, widths
-from zoo.data.labelled.sequences import Encoded
+from zoo.data.labelled.example_batches import ExampleBatches, widths
+from zoo.data.labelled.sequence_tasks import Encoded
 from zoo.errors import ConfigError
 from zoo.objectives import make_objective
-from zoo.training.attempt import resolve_with_vocabulary
 from zoo.training.evaluation import evaluate
 from zoo.training.mesh import make_mesh
 from zoo.training.step import make_program
+from zoo.training.trainer import resolve_with_vocabulary
 
 T = 80
 

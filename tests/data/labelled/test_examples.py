@@ -7,8 +7,8 @@ import pytest
 
 from zoo import config as configs
 from zoo import data
+from zoo.data.labelled.example_rows import kept
 from zoo.data.labelled.examples import read_examples
-from zoo.data.labelled.rows import kept
 from zoo.errors import ConfigError, DataError
 
 SENTENCES = [(f"the sheep number {i} is {'good' if i % 3 else 'bad'}", str(int(i % 3 > 0))) for i in range(40)]

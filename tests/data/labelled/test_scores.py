@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from zoo.data.labelled.scores import class_scores, correlations
+from zoo.data.labelled.task_scores import class_scores, correlations
 
 
 def test_two_classes_by_hand():

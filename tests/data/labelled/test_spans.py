@@ -9,12 +9,12 @@ from tests.data.labelled.test_examples import config
 from tests.every_field import vocabulary
 from zoo import data
 from zoo.data.labelled.examples import Tagged
-from zoo.data.labelled.questions import Extraction, best_span, window_starts
-from zoo.data.labelled.scores import answer_scores, entity_scores, plain_answer
-from zoo.data.labelled.sequences import Encoded
-from zoo.data.labelled.tagging import Tagging, first_tokens
-from zoo.data.published import read_published
-from zoo.data.tokenizers import ByteTokenizer
+from zoo.data.labelled.question_windows import Extraction, best_span, window_starts
+from zoo.data.labelled.sequence_tasks import Encoded
+from zoo.data.labelled.task_scores import answer_scores, entity_scores, plain_answer
+from zoo.data.labelled.word_tags import Tagging, first_tokens
+from zoo.data.tokenizers.base import ByteTokenizer
+from zoo.data.tokenizers.pretrained import read_published
 from zoo.errors import ConfigError, DataError
 
 SENTENCE = ("Un", "naïve", "", "sheep", "x-y")

@@ -5,8 +5,8 @@ from typing import Any
 
 from tests.parity.systems.record import Published, System
 from zoo.config import ResolvedConfig
-from zoo.interop.mapping import TRANSPOSED, Rule, Rules, Skip, fused, layers, linear, norm
-from zoo.interop.settings import Importer
+from zoo.interop.settings.importer import Importer
+from zoo.interop.weights.mapping import TRANSPOSED, Rule, Rules, Skip, fused, layers, linear, norm
 
 # Settings of `tests.parity.references_torch.Transformer`.
 PLAIN = {"vocab": 99, "dim": 32, "layers": 2, "heads": 4, "hidden": 56, "length": 24, "causal": True, "norm": "LayerNorm", "epsilon": 0.03,

@@ -5,8 +5,8 @@ from typing import Any
 
 from tests.parity.systems.record import Published, System
 from zoo.config import ResolvedConfig
-from zoo.interop.mapping import TRANSPOSED, Rule, Rules, Skip, Transform, linear
-from zoo.interop.settings import Importer
+from zoo.interop.settings.importer import Importer
+from zoo.interop.weights.mapping import TRANSPOSED, Rule, Rules, Skip, Transform, linear
 
 # Settings of `tests.parity.references_torch.ELMo`.
 SETTINGS = {"vocab": 23, "dim": 16, "layers": 3, "cell": 24, "characters": 8, "character_dim": 5, "filters": [1, 4, 3, 6, 2, 5],

@@ -1,5 +1,5 @@
 """Labelled examples: where they come from, how they become rows, and how predictions of them are scored."""
 
-from zoo.data.labelled.dataset import LabelledDataset, label_count, load_labelled, read_task, training_text
+from zoo.data.labelled.labelled_dataset import LabelledDataset, label_count, load_labelled, read_task, training_text
 
 __all__ = ["LabelledDataset", "label_count", "load_labelled", "read_task", "training_text"]

@@ -9,10 +9,10 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from zoo.data import tasks
-from zoo.data.labelled.formats import LABELLED_TABLES
-from zoo.data.tables import Record, Table, label_text, text_at, value_at, with_held_out
-from zoo.data.text import TextPolicy
+from zoo.data.labelled.task_files import LABELLED_TABLES
+from zoo.data.sources import builtin_tasks
+from zoo.data.sources.tables import Record, Table, label_text, text_at, value_at, with_held_out
+from zoo.data.sources.text_policy import TextPolicy
 from zoo.errors import ConfigError, DataError, did_you_mean
 
 
@@ -197,13 +197,13 @@ OWN = {"classification": ("classification", "pairs"), "regression": ("similarity
 
 @functools.lru_cache(maxsize=4)
 def _own(argument: str, objective: str) -> Examples:
-    """A task of `zoo.data.tasks`."""
+    """A task of `zoo.data.sources.builtin_tasks`."""
     name = argument or OWN[objective][0]
     if name not in OWN[objective]:
         hint = did_you_mean(name, OWN[objective])
         raise ConfigError(f'data.source: "stdlib:{argument}" is nothing for objective.kind={objective}{hint}; '
                           f"one of {', '.join(f'stdlib:{one}' for one in OWN[objective])}")
-    task = tasks.TASKS[name]()
+    task = builtin_tasks.TASKS[name]()
     train, held_out = (tuple(_of_own(record, objective) for record in part) for part in (task.train, task.validation))
     return Examples(train, held_out, task.labels, f"stdlib:{name}", Counter())
 

@@ -1,0 +1,271 @@
+import dataclasses
+import itertools
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import zoo.data
+from zoo.data.pipeline.batches import evaluation_batches, training_batches
+from zoo.data.rows.masking import Masking
+from zoo.data.rows.packed_rows import PackedRows
+from zoo.errors import DataError
+
+V, MARK, MASK = 40, 7, 40
+TOKENS = np.random.default_rng(0).integers(0, V, 2000)  # 200 rows of T = 10, marks among them
+BERT = Masking(0.15, 0.8, 0.1, V, (MARK,), V)
+
+
+def corrupt(rows, masking=BERT, seed=0, epoch=0, first=0):
+    indices = np.arange(first, first + len(rows))
+    return masking.training_batch({"tokens": rows}, indices, np.full(len(rows), epoch), seed)
+
+
+def random_rows(count, length, seed=0, padded=False):
+    generator = np.random.default_rng(seed)
+    rows = generator.integers(0, V, (count, length)).astype(np.int32)
+    if padded:
+        rows[np.arange(length) >= generator.integers(0, length + 1, count)[:, None]] = -1
+    return rows
+
+
+def test_static_masks_come_again_and_dynamic_ones_do_not():
+    rows = random_rows(40, 32)
+    static = dataclasses.replace(BERT, copies=3)
+    shown = [corrupt(rows, static, epoch=epoch)["tokens"] for epoch in range(7)]
+    for epoch in range(7):
+        same = [np.array_equal(shown[epoch], other) for other in shown]
+        assert same == [other % 3 == epoch % 3 for other in range(7)]
+        assert np.array_equal(shown[epoch], corrupt(rows, epoch=epoch)["tokens"]) == (epoch < 3)
+
+
+def take(count, masking=BERT, length=10, batch_size=4, seed=0, **options):
+    with training_batches(PackedRows(TOKENS, length, ahead=0), batch_size, seed, corruption=masking, **options) as batches:
+        return list(itertools.islice(batches, count))
+
+
+def same(one, other):
+    assert one.keys() == other.keys()
+    return all(np.array_equal(one[name], other[name]) for name in one)
+
+
+@settings(deadline=None)
+@given(length=st.integers(1, 60), fraction=st.floats(0.01, 1), seed=st.integers(0, 2**31 - 1), padded=st.booleans())
+def test_the_rounded_share_of_the_text_is_predicted_and_nothing_else_changes(length, fraction, seed, padded):
+    rows = random_rows(12, length, seed, padded)
+    batch = corrupt(rows, Masking(fraction, 0.5, 0.3, V, (MARK,), V), seed)
+    for row, tokens, places, targets in zip(rows, batch["tokens"], batch["places"], batch["targets"], strict=True):
+        text = [place for place in range(length) if row[place] not in (-1, MARK)]
+        used = places[targets >= 0]
+        exact = fraction * len(text)
+        assert len(set(used.tolist())) == len(used)
+        assert abs(len(used) - exact) <= 0.5 or len(used) == 1
+        assert len(used) >= min(1, len(text))
+        assert set(used.tolist()) <= set(text)
+        np.testing.assert_array_equal(targets[targets >= 0], row[used])
+        unused = np.setdiff1d(np.arange(length), used)
+        np.testing.assert_array_equal(tokens[unused], row[unused])
+        assert ((tokens[used] >= 0) & (tokens[used] <= MASK) & (tokens[used] != MARK)).all()
+
+
+def test_every_row_without_marks_has_as_many_predictions():
+    rows = np.where(random_rows(50, 128) == MARK, 0, random_rows(50, 128))
+    batch = corrupt(rows)
+    assert batch["places"].shape == batch["targets"].shape == (50, 19)  # 0.15 * 128 = 19.2
+    assert (batch["targets"] >= 0).all()
+    assert {array.dtype for array in batch.values()} == {np.dtype(np.int32)}
+
+
+@pytest.mark.parametrize(("mask", "random"), [(0.8, 0.1), (0.5, 0.5), (1.0, 0.0), (0.0, 1.0), (0.0, 0.0)])
+def test_the_shares_of_mask_random_and_unchanged(mask, random):
+    rows = random_rows(2000, 64)
+    batch = corrupt(rows, Masking(0.15, mask, random, V, (MARK,), V))
+    shown, targets = np.take_along_axis(batch["tokens"], batch["places"], axis=1), batch["targets"]
+    shown, targets = shown[targets >= 0], targets[targets >= 0]
+    masked = (shown == MASK).mean()
+    assert masked == pytest.approx(mask, abs=0.012)
+    # A random token is the original one with probability 1 / (V - 1).
+    changed = ((shown != MASK) & (shown != targets)).mean()
+    assert changed == pytest.approx(random * (V - 2) / (V - 1), abs=0.012)
+    if mask in (0.0, 1.0):
+        assert masked == mask
+    if random == 0.0:
+        assert changed == 0
+
+
+def test_random_tokens_are_uniform_over_all_but_the_mark():
+    batch = corrupt(random_rows(3000, 64), Masking(0.5, 0.0, 1.0, V, (MARK,), V))
+    shown = np.take_along_axis(batch["tokens"], batch["places"], axis=1)[batch["targets"] >= 0]
+    counts = np.bincount(shown, minlength=V + 1)
+    assert counts[MARK] == counts[MASK] == 0
+    expected = len(shown) / (V - 1)
+    kept = np.delete(counts, [MARK, MASK])
+    assert ((kept - expected) ** 2 / expected).sum() < 80  # chi-square of 38 degrees of freedom: beyond 80 once in 10^4
+
+
+def test_no_border_is_predicted_or_drawn_and_what_else_there_is_passes_through():
+    rows = random_rows(3000, 32)
+    borders = (3, MARK, V + 1)
+    rows[:, 9] = V + 1
+    others = {"next": np.arange(3000), "segments": rows % 2}
+    batch = Masking(0.5, 0.0, 1.0, V, borders, V).evaluation_batch({"tokens": rows, **others}, np.arange(3000))
+    shown = np.take_along_axis(batch["tokens"], batch["places"], axis=1)[batch["targets"] >= 0]
+    assert not np.isin(batch["targets"], borders).any()
+    counts = np.bincount(shown, minlength=V + 2)
+    assert counts[list(borders)].sum() == counts[V] == 0
+    kept, expected = np.delete(counts, [3, MARK, V, V + 1]), len(shown) / (V - 2)
+    assert ((kept - expected) ** 2 / expected).sum() < 80
+    assert all(np.array_equal(batch[name], array) for name, array in others.items())
+    np.testing.assert_array_equal(batch["tokens"][np.isin(rows, borders)], rows[np.isin(rows, borders)])
+
+
+def test_every_place_is_as_likely():
+    rows = np.zeros((20000, 16), np.int32)
+    places = corrupt(rows, Masking(0.25, 1.0, 0.0, V, (MARK,), V))["places"]
+    np.testing.assert_allclose(np.bincount(places.ravel(), minlength=16) / 20000, 0.25, atol=0.015)
+    # And pairs of places, so that the choice of one says nothing about another.
+    together = np.zeros((16, 16))
+    for one, other in itertools.permutations(range(4), 2):
+        np.add.at(together, (places[:, one], places[:, other]), 1 / 20000)
+    np.testing.assert_allclose(together[~np.eye(16, dtype=bool)], 4 * 3 / (16 * 15), atol=0.012)
+
+
+def test_what_hides_a_token_does_not_depend_on_the_token():
+    """An input says nothing about its target beyond what it shows: other text has its masks in the same places."""
+    rows = np.where(random_rows(50, 64) == MARK, 0, random_rows(50, 64))
+    other = np.where(rows == 3, 5, 3)
+    one, two = corrupt(rows), corrupt(other)
+    np.testing.assert_array_equal(one["places"], two["places"])
+    np.testing.assert_array_equal(one["tokens"] == MASK, two["tokens"] == MASK)
+    hidden = (one["tokens"] == MASK) | (one["tokens"] != rows)
+    np.testing.assert_array_equal(one["tokens"][hidden & (two["tokens"] != other)], two["tokens"][hidden & (two["tokens"] != other)])
+
+
+def test_masks_are_a_function_of_seed_row_and_epoch():
+    rows = random_rows(1, 64)
+    seen = {}
+    for seed, epoch, index in itertools.product(range(6), range(6), range(6)):
+        batch = corrupt(rows, seed=seed, epoch=epoch, first=index)
+        assert same(batch, corrupt(rows, seed=seed, epoch=epoch, first=index))
+        seen[seed, epoch, index] = tuple(batch["places"][0])
+    assert len(set(seen.values())) == len(seen)
+
+
+def test_a_batch_is_its_rows_one_by_one():
+    rows, indices, epochs = random_rows(6, 20, padded=True), np.array([5, 3, 10**9, 0, 7, 5]), np.array([0, 2, 1, 0, 0, 1])
+    whole = BERT.training_batch({"tokens": rows}, indices, epochs, 3)
+    for place in range(6):
+        part = slice(place, place + 1)
+        alone = BERT.training_batch({"tokens": rows[part]}, indices[part], epochs[part], 3)
+        assert same(alone, {name: array[part] for name, array in whole.items()})
+
+
+def test_masks_stay_what_they_were():
+    """A run that goes on with another version must see the same masks: the numbers are part of the format."""
+    batch = corrupt(np.arange(20, dtype=np.int32)[None], seed=3, epoch=1, first=11)
+    assert batch["places"].tolist() == [[9, 10, 1]]
+    assert batch["tokens"].tolist() == [[0, 34, 2, 3, 4, 5, 6, 7, 8, 9, MASK, 11, 12, 13, 14, 15, 16, 17, 18, 19]]
+
+
+def test_an_epoch_is_every_row_once_and_the_next_has_other_masks():
+    rows = len(TOKENS) // 10
+    batches = take(2 * rows // 4)
+    stacked = {name: np.concatenate([batch[name] for batch in batches]) for name in batches[0]}
+    restored = stacked["tokens"].copy()
+    row, place = np.nonzero(stacked["targets"] >= 0)
+    restored[row, stacked["places"][row, place]] = stacked["targets"][row, place]
+    table = TOKENS[: rows * 10].reshape(rows, 10)
+    number = {tuple(values): index for index, values in enumerate(table.tolist())}
+    assert len(number) == rows
+    seen = [number[tuple(values)] for values in restored.tolist()]
+    assert sorted(seen[:rows]) == sorted(seen[rows:]) == list(range(rows))
+    first, second = (dict(zip(seen[part], stacked["places"][part, 0].tolist(), strict=True)) for part in (slice(rows), slice(rows, None)))
+    assert 0.02 < np.mean([first[index] == second[index] for index in range(rows)]) < 0.25
+
+
+@settings(deadline=None, max_examples=20)
+@given(start=st.integers(0, 120), seed=st.integers(0, 99), parts=st.integers(1, 3))
+def test_neither_restarts_nor_processes_nor_batch_sizes_change_a_row_s_masks(start, seed, parts):
+    whole = take(start + 2, batch_size=6, seed=seed)[start:]
+    shares = [take(2, batch_size=6, seed=seed, start_step=start, process_index=index, process_count=parts) for index in range(parts)]
+    singles = take(12, batch_size=1, seed=seed, start_step=6 * start)
+    for step, batch in enumerate(whole):
+        assert same(batch, {name: np.concatenate([share[step][name] for share in shares]) for name in batch})
+        assert same(batch, {name: np.concatenate([one[name] for one in singles[6 * step : 6 * step + 6]]) for name in batch})
+
+
+def test_evaluation_has_the_same_masks_every_time_for_every_seed_and_batch():
+    def rows(batch_size, limit=0, **options):
+        batches = list(evaluation_batches(PackedRows(TOKENS[:1995], 10, ahead=0), batch_size, limit, corruption=BERT, **options))
+        return {name: np.concatenate([batch[name] for batch in batches]) for name in batches[0]}
+
+    whole = rows(4)
+    assert same(whole, rows(4))
+    assert same(whole, rows(200))
+    assert whole["tokens"].shape == (200, 10)
+    assert (whole["tokens"][-1, 5:] == -1).all()
+    assert (whole["tokens"][-1, :5] >= 0).all()
+    shares = [rows(4, process_index=index, process_count=2) for index in range(2)]
+    together = {name: np.concatenate([array.reshape(50, 2, -1) for array in (share[name] for share in shares)], axis=1).reshape(200, -1)
+                for name in whole}
+    assert same(whole, together)
+    # A sample of the rows: each as it is among all.
+    sample = rows(5, limit=15)
+    chosen = np.arange(15) * 200 // 15
+    assert same(sample, {name: array[chosen] for name, array in whole.items()})
+    # Not those of training.
+    training = BERT.training_batch({"tokens": TOKENS[:1990].reshape(-1, 10).astype(np.int32)}, np.arange(199), np.zeros(199, int), 0)
+    assert not np.array_equal(training["places"], whole["places"][:199])
+
+
+def test_evaluation_can_hide_every_predicted_token():
+    rows = random_rows(50, 32)
+    indices = np.arange(50)
+    masking = dataclasses.replace(BERT, evaluate_hidden=True)
+    hidden, shown = (one.evaluation_batch({"tokens": rows}, indices) for one in (masking, BERT))
+    for name in ("places", "targets"):
+        np.testing.assert_array_equal(hidden[name], shown[name])
+    used = hidden["targets"] >= 0
+    assert (np.take_along_axis(hidden["tokens"], hidden["places"], axis=1)[used] == MASK).all()
+    assert (np.take_along_axis(shown["tokens"], shown["places"], axis=1)[used] != MASK).any()
+    assert same(corrupt(rows, masking), corrupt(rows))
+
+
+def test_rows_of_padding_predict_nothing():
+    batch = next(evaluation_batches(PackedRows(np.zeros(25, int), 10, ahead=0), 8, corruption=BERT))
+    assert (batch["tokens"][3:] == -1).all()
+    assert (batch["targets"][3:] == -1).all()
+    assert (batch["targets"] >= 0).sum(axis=1).tolist()[:3] == [2, 2, 1]
+
+
+def test_too_short_a_text():
+    with pytest.raises(DataError, match=r"9 tokens, and one row takes data\.sequence_length = 10; take"):
+        training_batches(PackedRows(TOKENS[:9], 10, ahead=0), 4, 0, corruption=BERT)
+    assert take(1, length=2000, batch_size=1)[0]["tokens"].shape == (1, 2000)
+    with pytest.raises(DataError, match=r"0 tokens, .* nothing is predicted"):
+        evaluation_batches(PackedRows(TOKENS[:0], 10, ahead=0), 4, corruption=BERT)
+
+
+def test_a_config_s_batches_are_corrupted_as_it_says(tmp_path, make_config):
+    text = tmp_path / "text.txt"
+    text.write_text("".join(f"Story {number} of {number * 7919} words." for number in range(300)))
+    encoder = {"data.source": f"text:{text}", "model.architecture": "encoder", "objective.kind": "masked"}
+    changes = {"objective.select_fraction": 0.5, "objective.mask_fraction": 1.0, "objective.random_fraction": 0.0}
+    dataset = zoo.data.load(make_config(encoder | changes))
+    assert dataset.batching.corruption == Masking(0.5, 1.0, 0.0, 257, (256,), 257)
+    with dataset.training_batches() as batches:
+        batch = next(batches)
+    assert batch["tokens"].shape == (4, 8)
+    assert batch["places"].shape == (4, 4)
+    assert (batch["tokens"] == 257).sum(axis=1).tolist() == [4] * 4
+    evaluated = next(dataset.evaluation_batches())
+    assert ((evaluated["tokens"] == 257).sum(axis=1) >= 3).all()
+    shown = {"objective.mask_fraction": 0.0, "training.eval_masks": "all"}
+    evaluated = next(zoo.data.load(make_config(encoder | changes | shown)).evaluation_batches())
+    assert ((evaluated["tokens"] == 257).sum(axis=1) >= 3).all()
+    assert same(evaluated, next(dataset.batching.evaluation([dataset.parts[0].validation_stream], limit_batches=0)))
+    plain = zoo.data.load(make_config({"data.source": f"text:{text}"}))
+    assert plain.batching.corruption is None
+    with plain.training_batches() as batches:
+        assert next(batches).keys() == {"tokens"}

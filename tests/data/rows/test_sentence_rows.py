@@ -1,0 +1,177 @@
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from zoo.data.pipeline.token_streams import Stream, tokenize
+from zoo.data.rows.sentence_rows import PairRows, SentenceRows, Sentences
+from zoo.data.rows.sentences import sentences_of
+from zoo.data.sources.documents import Documents, Piece
+from zoo.data.tokenizers.base import ByteTokenizer
+from zoo.errors import DataError
+
+CLS, SEP = 10_000, 10_001
+
+
+def made(documents):
+    """Documents as lists of sentence lengths; each token is a number of its own."""
+    tokens, starts, counter = [], [], 0
+    for lengths in documents:
+        tokens.append(CLS)
+        for length in lengths:
+            starts.append(len(tokens))
+            tokens += range(counter, counter + length)
+            counter += length
+    return Sentences(Stream(np.array(tokens), np.array(starts)), CLS)
+
+
+def gathered(rows, epochs=None, seed=0):
+    return rows.gather(np.arange(rows.count), None if epochs is None else np.full(rows.count, epochs), seed)
+
+
+lengths = st.lists(st.lists(st.integers(1, 12), min_size=1, max_size=8), min_size=1, max_size=6)
+
+
+@pytest.mark.parametrize(("text", "expected"), [
+    ("One. Two! Three? Four", ["One.", " Two!", " Three?", " Four"]),
+    ("a line\nanother  \n\nlast one. Yes.", ["a line", "\nanother", "  \n\nlast one.", " Yes."]),
+    ('He said " no . " Then', ['He said " no .', ' " Then']),
+    ("3.14 is pi", ["3.14 is pi"]),
+    ('"No." "Yes." (Maybe.) So', ['"No."', ' "Yes."', " (Maybe.)", " So"]),
+], ids=["marks", "lines", "spaced", "number", "quotes"])
+def test_sentences(text, expected):
+    pieces = list(sentences_of([Piece(True, text)]))
+    assert [piece.text for piece in pieces] == expected
+    assert [piece.opens for piece in pieces] == [True] + [False] * (len(expected) - 1)
+
+
+@settings(deadline=None)
+@given(text=st.text(alphabet="aB .!?\n\t\"')é", min_size=1, max_size=60).filter(str.strip))
+def test_sentences_make_up_the_text_and_none_is_blank(text):
+    parts = [piece.text for piece in sentences_of([Piece(True, text)])]
+    assert "".join(parts) == text
+    assert all(part.strip() for part in parts[:-1])
+
+
+def test_tokens_of_sentences_are_those_of_the_text():
+    documents = Documents.of(["One. Two!\nThree", "Four? Five."], "test")
+    whole, cut = (tokenize(ByteTokenizer(), documents, with_sentences) for with_sentences in (False, True))
+    np.testing.assert_array_equal(whole.tokens, cut.tokens)
+    assert whole.sentences is None
+    parts = np.split(cut.tokens, cut.sentences)[1:]
+    assert [bytes(part[part < 256].tolist()).decode() for part in parts] == ["One.", " Two!", "\nThree", "Four?", " Five."]
+    sentences = Sentences(cut, 256)
+    assert sentences.document.tolist() == [0, 0, 0, 1, 1]
+    assert sentences.first.tolist() == [0, 3, 5]
+    assert [bytes(cut.tokens[a:b].tolist()).decode() for a, b in zip(sentences.starts, sentences.stops, strict=True)][2] == "\nThree"
+
+
+@settings(deadline=None)
+@given(documents=lengths, room=st.integers(1, 30), across=st.booleans())
+def test_rows_of_sentences_hold_the_text_once_in_order_and_cut_only_long_sentences(documents, room, across):
+    sentences = made(documents)
+    rows = SentenceRows(sentences, room + 2, SEP, across)
+    tokens = gathered(rows)["tokens"]
+    assert (tokens[:, 0] == CLS).all()
+    text = tokens[(tokens != CLS) & (tokens != SEP) & (tokens >= 0)]
+    assert text.tolist() == list(range(sum(map(sum, documents))))
+    stops = set(sentences.stream.tokens[sentences.stops - 1].tolist())
+    document = np.repeat(np.arange(len(documents)), [sum(one) for one in documents])
+    for number, row in enumerate(tokens):
+        inside = row[row >= 0]
+        assert inside[-1] == SEP
+        words = inside[(inside != CLS) & (inside != SEP)]
+        assert len(words)
+        if not across:
+            assert len(set(document[words])) == 1
+        else:
+            # A separator for each border of documents inside the row.
+            assert (inside[1:-1] == SEP).sum() == len(set(document[words])) - 1
+        if words[-1] not in stops:
+            assert len(inside) == room + 2
+        elif number + 1 < rows.count and across:
+            following = tokens[number + 1]
+            end = next((place for place in range(1, len(following)) if following[place] in stops), room + 1)
+            new_document = document[words[-1]] != document[following[1]]
+            assert len(inside) - 2 + new_document + end > room
+
+
+@settings(deadline=None)
+@given(documents=lengths.filter(lambda all: len(all) > 1 and max(map(len, all)) > 1), room=st.integers(4, 40), segments=st.booleans(),
+       seed=st.integers(0, 99), epoch=st.integers(0, 3))
+def test_a_pair_is_two_stretches_of_text_and_its_label_is_true(documents, room, segments, seed, epoch):
+    sentences = made(documents)
+    rows = PairRows(sentences, room + 3, SEP, segments)
+    document = np.repeat(np.arange(len(documents)), [sum(one) for one in documents])
+    starts = set(sentences.stream.tokens[sentences.starts].tolist())
+    batch = gathered(rows, epoch, seed)
+    for row, segment, label in zip(batch["tokens"], batch["segments"], batch["next"], strict=True):
+        inside = row[row >= 0]
+        assert row[len(inside) :].tolist() == [-1] * (len(row) - len(inside))
+        (first, second) = np.flatnonzero(inside == SEP)
+        assert (inside[0], second) == (CLS, len(inside) - 1)
+        a, b = inside[1:first], inside[first + 1 : second]
+        assert len(a)
+        assert len(b)
+        assert segment.tolist() == [0] * (first + 1) + [1] * (second - first) + [0] * (len(row) - len(inside))
+        for part in (a, b):
+            np.testing.assert_array_equal(part, part[0] + np.arange(len(part)))
+            assert len(set(document[part])) == 1 if segments or part is a else True
+        # Both begin at the border between two sentences: A ends where one does, B begins where one does.
+        assert b[0] in starts
+        assert a[-1] + 1 in starts or a[-1] + 1 == len(document)
+        if label == 0:
+            assert b[0] == a[-1] + 1
+            assert document[a[0]] == document[b[0]]
+        else:
+            assert document[a[0]] != document[b[0]]
+
+
+def test_half_of_the_pairs_are_random_and_each_epoch_draws_anew():
+    sentences = made([[3] * 20] * 40)
+    for segments in (True, False):
+        rows = PairRows(sentences, 20, SEP, segments)
+        labels = [gathered(rows, epoch, seed)["next"] for seed in (0, 1) for epoch in range(6)]
+        assert abs(np.mean(labels) - 0.5) < 0.04
+        assert len({tuple(one) for one in labels}) == 12
+        again = gathered(rows, 3, 1)["next"]
+        np.testing.assert_array_equal(again, labels[9])
+        np.testing.assert_array_equal(gathered(rows)["next"], gathered(rows, None, 5)["next"])
+
+
+def test_the_length_of_a_pair_does_not_tell_its_label():
+    generator = np.random.default_rng(0)
+    sentences = made([generator.integers(3, 20, 80).tolist() for _ in range(60)])
+    # More tokens than ids are distinct here is fine: only lengths are looked at.
+    rows = PairRows(sentences, 64, SEP, segments=True)
+    batches = [gathered(rows, epoch) for epoch in range(4)]
+    total = np.concatenate([(batch["tokens"] >= 0).sum(axis=1) for batch in batches])
+    second = np.concatenate([batch["segments"].sum(axis=1) for batch in batches])
+    label = np.concatenate([batch["next"] for batch in batches])
+    for sizes in (total, second):
+        assert abs(sizes[label == 0].mean() - sizes[label == 1].mean()) < 2.5
+
+
+def test_pairs_go_through_every_sentence_but_lone_ones():
+    sentences = made([[2, 2, 2, 2, 2], [4], [1, 1]])
+    pairs = PairRows(sentences, 30, SEP, segments=False)
+    assert pairs.count == 4 + 0 + 1
+    runs = PairRows(sentences, 11, SEP, segments=True)
+    assert [(int(first), int(last)) for first, last in zip(runs._first, runs._last, strict=True)] == [(0, 5), (6, 8)]
+
+
+def test_pairs_of_one_document():
+    with pytest.raises(DataError, match=r"data\.rows: pairs need at least two documents.*document_separator"):
+        PairRows(made([[1, 2, 3]]), 20, SEP, segments=True)
+
+
+def test_a_random_document_is_never_the_same_and_all_others_are_met():
+    sentences = made([[1, 1]] * 5)
+    rows = PairRows(sentences, 10, SEP, segments=False)
+    met = set()
+    for epoch in range(200):
+        batch = gathered(rows, epoch)
+        for row, label in zip(batch["tokens"], batch["next"], strict=True):
+            if label:
+                met.add((int(row[1]) // 2, int(row[3]) // 2))
+    assert met == {(a, b) for a in range(5) for b in range(5) if a != b}

@@ -1,0 +1,254 @@
+"""Data sets of Hugging Face and TFDS, made here by those libraries themselves; nothing is ever fetched."""
+
+import json
+import os
+import socket
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+os.environ |= {"HF_HUB_OFFLINE": "1", "HF_DATASETS_OFFLINE": "1"}
+
+from tests.data.sources.test_records import RECORDS, TEXTS, opened, texts, write_lines
+from tests.small_runs import lines, small
+from zoo import config as configs
+from zoo.data import load
+from zoo.errors import ConfigError, DataError
+from zoo.training.run_training import run
+
+datasets = pytest.importorskip("datasets")
+tfds = pytest.importorskip("tensorflow_datasets")
+COMMIT = "0123456789abcdef" * 2 + "01234567"
+
+
+@pytest.fixture(autouse=True)
+def nothing_is_fetched(monkeypatch, tmp_path):
+    def refuse(*arguments, **options):
+        raise AssertionError("a test reaches for the network")
+
+    monkeypatch.setattr(socket.socket, "connect", refuse)
+    monkeypatch.setattr(datasets.config, "HF_DATASETS_CACHE", tmp_path / "hf-cache")
+    datasets.disable_progress_bars()
+
+
+@pytest.fixture
+def folder(tmp_path):
+    """A folder of data files, as one uploads to the hub: two of training, one of testing."""
+    (tmp_path / "set").mkdir()
+    write_lines(tmp_path / "set" / "train-0.jsonl", RECORDS[:2])
+    write_lines(tmp_path / "set" / "train-1.jsonl", RECORDS[2:])
+    write_lines(tmp_path / "set" / "test.jsonl", [{"text": "held out", "n": 9}])
+    return tmp_path / "set"
+
+
+@pytest.fixture
+def saved(tmp_path):
+    made = datasets.Dataset.from_list(RECORDS)
+    made.save_to_disk(tmp_path / "one")
+    datasets.DatasetDict(train=made, test=datasets.Dataset.from_list([{"text": "held out", "n": 9}])).save_to_disk(tmp_path / "more")
+    return tmp_path
+
+
+def prepared(folder, records=RECORDS, file_format="array_record"):
+    """Folder of a data set that TFDS has written."""
+
+    # Not put on the list of known names: reading must do with what is on the disk.
+    with tfds.core.registered.skip_registration():
+
+        class TinyText(tfds.core.GeneratorBasedBuilder):
+            VERSION = tfds.core.Version("1.2.0")
+
+            def _info(self):
+                features = tfds.features.FeaturesDict({"text": tfds.features.Text(), "n": tfds.features.Tensor(shape=(), dtype=np.int64)})
+                return tfds.core.DatasetInfo(builder=self, features=features)
+
+            def _split_generators(self, manager):
+                return {"train": self._generate_examples(records), "test": self._generate_examples([{"text": "held out", "n": 9}])}
+
+            def _generate_examples(self, those):
+                yield from enumerate(those)
+
+    builder = TinyText(data_dir=str(folder), file_format=file_format)
+    builder.download_and_prepare()
+    return builder.data_dir
+
+
+def test_a_folder_reads_alike_at_once_and_streaming(folder):
+    at_once, streaming = opened(f"hf:{folder}"), opened(f"hf:{folder}", **{"hub.streaming": True})
+    assert texts(at_once) == TEXTS == texts(at_once)
+    assert texts(streaming) == TEXTS == texts(streaming)
+    assert at_once.fingerprint == streaming.fingerprint == opened(f"jsonl:{folder}/train*").fingerprint
+    assert texts(opened(f"hf:{folder}", **{"hub.split": "test"})) == ["held out"]
+
+
+def test_what_save_to_disk_wrote(saved):
+    assert texts(opened(f"hf:{saved}/one")) == TEXTS
+    assert texts(opened(f"hf:{saved}/more")) == TEXTS
+    assert texts(opened(f"hf:{saved}/more", **{"hub.split": "test"})) == ["held out"]
+    with pytest.raises(ConfigError, match=r'data.hub.split: .* has no split "tset" \(did you mean "test"\?\); one of train, test'):
+        opened(f"hf:{saved}/more", **{"hub.split": "tset"})
+    with pytest.raises(ConfigError, match="has no split"):
+        opened(f"hf:{saved}/one", **{"hub.split": "test"})
+    with pytest.raises(ConfigError) as error:
+        opened(f"hf:{saved}/one", **{"hub.subset": "x", "hub.revision": COMMIT, "hub.streaming": True})
+    assert [line.partition(":")[0] for line in error.value.problems] == ["data.hub.revision", "data.hub.subset", "data.hub.streaming"]
+
+
+def test_names_on_the_hub_need_their_commit():
+    with pytest.raises(ConfigError, match=r'data.hub.revision: "a/b" on the hub may change; .* 40 hex digits'):
+        opened("hf:a/b")
+    with pytest.raises(ConfigError, match=r'data.hub.revision: "main" may move; name a commit'):
+        opened("hf:a/b", **{"hub.revision": "main"})
+    with pytest.raises(ConfigError, match=r'data.source: "hf:a/b" cannot be opened: .*a/b') as error:
+        opened("hf:a/b", **{"hub.revision": COMMIT})
+    assert "\n" not in str(error.value)
+
+
+def test_a_name_is_read_at_its_commit(monkeypatch):
+    asked = []
+
+    def load(*arguments, **options):
+        asked.append((arguments, options))
+        return datasets.Dataset.from_list(RECORDS)
+
+    monkeypatch.setattr(datasets, "load_dataset", load)
+    documents = opened("hf:a/b", **{"hub.revision": COMMIT, "hub.subset": "sub", "hub.split": "test"})
+    assert texts(documents) == TEXTS
+    assert asked == [(("a/b", "sub"), {"split": "test", "revision": COMMIT, "streaming": False})]
+    assert "hf:a/b (sub, split test, commit 0123456789ab)" in documents.description
+
+
+def test_folders_that_are_not_there_or_hold_nothing(tmp_path, folder):
+    for name in (f"{tmp_path}/sett", "./sett", "a/b/c", ""):
+        with pytest.raises(ConfigError, match=r"data.source: (no such folder|.* needs a name or a folder)"):
+            opened(f"hf:{name}", **{"hub.revision": COMMIT})
+    with pytest.raises(ConfigError, match=r'data.source: no such folder: .*sett" \(did you mean ".*/set"\?\)'):
+        opened(f"hf:{folder}t")
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(ConfigError, match=r"cannot be opened: .*empty"):
+        opened(f"hf:{tmp_path}/empty")
+    with pytest.raises(ConfigError, match=r'cannot be opened: .*tset'):
+        opened(f"hf:{folder}", **{"hub.split": "tset"})
+    with pytest.raises(ConfigError, match=r"cannot be opened: .*'sub'"):
+        opened(f"hf:{folder}", **{"hub.subset": "sub"})
+    write_lines(tmp_path / "empty" / "a.jsonl", [{"text": " "}])
+    with pytest.raises(DataError, match="the text is empty"):
+        opened(f"hf:{tmp_path}/empty").index  # noqa: B018
+
+
+def test_code_of_a_data_set_is_not_run(tmp_path):
+    (tmp_path / "code").mkdir()
+    (tmp_path / "code" / "code.py").write_text(f"open({str(tmp_path / 'ran')!r}, 'w')\n")
+    with pytest.raises(ConfigError, match="cannot be opened"):
+        opened(f"hf:{tmp_path}/code")
+    assert not (tmp_path / "ran").exists()
+
+
+@pytest.mark.parametrize("streaming", [False, True])
+def test_columns_and_bad_records(folder, streaming):
+    how = {"hub.streaming": streaming}
+    with pytest.raises(ConfigError, match=r'data.column: .*no column "txt" \(did you mean "text"\?\); data.column could be .*text'):
+        opened(f"hf:{folder}", column="txt", **how).index  # noqa: B018
+    with pytest.raises(ConfigError, match=r'data.column: .*"n" holds int64, not text; columns of text: text'):
+        opened(f"hf:{folder}", column="n", **how).index  # noqa: B018
+    write_lines(folder / "train-1.jsonl", [{"text": None, "n": 3}, {"text": "a\0b", "n": 4}])
+    with pytest.raises(DataError, match=r'"hf:.*": record 3: what is at "text" is null'):
+        opened(f"hf:{folder}", **how).index  # noqa: B018
+    documents = opened(f"hf:{folder}", bad_text="skip", **how)
+    assert texts(documents) == TEXTS[:2]
+    assert '(bad text: 1 no text at "text", 1 with NUL)' in documents.description
+
+
+@pytest.mark.parametrize("streaming", [False, True])
+def test_files_that_cannot_be_read_are_one_line(folder, streaming):
+    (folder / "train-1.jsonl").write_text('{"text": "x"}\n{"text": \n')
+    with pytest.raises(DataError, match=r'"hf:.*": JSON parse error') as error:
+        opened(f"hf:{folder}", **{"hub.streaming": streaming}).index  # noqa: B018
+    assert "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize("file_format", ["array_record", "parquet"])
+def test_tfds_by_folder_and_by_name(tmp_path, file_format):
+    place = prepared(tmp_path / "tfds", file_format=file_format)
+    by_folder, by_name = opened(f"tfds:{place}"), opened("tfds:tiny_text:1.2.0", **{"hub.folder": str(tmp_path / "tfds")})
+    # TFDS shuffles what it writes, always in the same way.
+    assert sorted(texts(by_folder)) == sorted(TEXTS)
+    assert texts(by_folder) == texts(by_name) == texts(by_folder)
+    assert "tiny_text/1.2.0" in by_name.description
+    assert texts(opened(f"tfds:{place}", **{"hub.split": "test"})) == ["held out"]
+
+
+def test_labelled_examples_are_read_from_tfds(tmp_path):
+    records = [{"text": f"example {number}", "n": number % 2} for number in range(20)]
+    place = prepared(tmp_path / "tfds", records)
+    changes = {"objective.kind": "classification", "model.architecture": "encoder", "data.source": f"tfds:{place}", "data.column": "text",
+               "data.label_column": "n", "data.held_out": "split:test"}
+    made = configs.override(configs.default(), changes)
+    examples = load(configs.resolve(configs.override(made, {"data.labels": ("0", "1", "9")}))).examples
+    assert sorted((example.text, example.label) for example in examples.train) == sorted((f"example {n}", str(n % 2)) for n in range(20))
+    assert [(example.text, example.label) for example in examples.held_out] == [("held out", "9")]
+    with pytest.raises(ConfigError, match=r'no column "txt" \(did you mean "text"\?\); there are n, text'):
+        load(configs.resolve(configs.override(made, {"data.column": "txt"})))
+
+
+def test_tfds_errors_are_one_line(tmp_path):
+    place = prepared(tmp_path / "tfds", [*RECORDS, {"text": "a\0b", "n": 5}])
+    for source, data, problem in (
+        (f"tfds:{place}", {"hub.split": "tset"}, r'data.hub.split: .*has no split "tset" \(did you mean "test"\?\); one of train, test'),
+        (f"tfds:{place}", {"column": "txt"}, r'data.column: .*no column "txt" \(did you mean "text"\?\)'),
+        (f"tfds:{place}", {"hub.folder": "x"}, "data.hub.folder: .* is a folder itself"),
+        (f"tfds:{tmp_path}", {}, 'data.source: "tfds:.*" cannot be opened'),
+        ("tfds:tiny_texd", {"hub.folder": str(tmp_path / "tfds")}, "cannot be opened: Dataset tiny_texd not found.$"),
+        ("tfds:", {}, "needs a name or a prepared folder"),
+    ):
+        with pytest.raises(ConfigError, match=problem) as error:
+            opened(source, **data)
+        assert "\n" not in str(error.value)
+        assert len(str(error.value)) < 500
+    with pytest.raises(DataError, match='what is at "n" is a number, not text'):
+        opened(f"tfds:{place}", column="n").index  # noqa: B018
+    with pytest.raises(DataError, match=r"record \d: a NUL character at character 1"):
+        opened(f"tfds:{place}").index  # noqa: B018
+    assert "(bad text: 1 with NUL)" in opened(f"tfds:{place}", bad_text="skip").description
+
+
+def test_reading_imports_no_tensorflow_nor_torch(tmp_path, folder):
+    place = prepared(tmp_path / "tfds")
+    code = """
+import sys
+import zoo, zoo.data
+heavy = ("tensorflow", "torch", "datasets", "pyarrow", "tensorflow_datasets", "pandas")
+assert not set(heavy) & set(sys.modules), set(heavy) & set(sys.modules)
+from tests.data.sources.test_records import opened, texts
+for source in sys.argv[1:]:
+    print(len(texts(opened(source))))
+assert not {"tensorflow", "torch"} & set(sys.modules)
+"""
+    environment = os.environ | {"HF_HOME": str(tmp_path / "hf")}
+    command = [sys.executable, "-c", code, f"tfds:{place}", f"hf:{folder}"]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.split() == ["3", "3"]
+
+
+@pytest.mark.parametrize("kind", ["jsonl", "parquet", "hf", "hf streaming", "tfds"])
+def test_training_on_every_kind(kind, tmp_path):
+    records = [{"text": f"document {i} tells of {i * i} sheep.", "n": i} for i in range(40)]
+    write_lines(tmp_path / "a.jsonl", records)
+    datasets.Dataset.from_list(records).to_parquet(tmp_path / "a.parquet")
+    source = {"jsonl": f"jsonl:{tmp_path}/a.jsonl", "parquet": f"parquet:{tmp_path}/a.parquet"}.get(kind)
+    if kind.startswith("hf"):
+        (tmp_path / "set").mkdir()
+        write_lines(tmp_path / "set" / "a.jsonl", records)
+        source = f"hf:{tmp_path}/set"
+    elif kind == "tfds":
+        source = f"tfds:{prepared(tmp_path / 'tfds', records)}"
+    streaming = {"data__hub__streaming": True} if "streaming" in kind else {}
+    config = small(data__source=source, training__steps=2, model__num_layers=1, model__dim=16, **streaming)
+    run(config, tmp_path / "run", log=lambda line: None)
+    assert [line["step"] for line in lines(tmp_path / "run") if "train/loss" in line][-1] == 2
+    record = json.loads((tmp_path / "run" / "meta.json").read_text())["data"]
+    assert record["documents"] == 40
+    assert record["description"].startswith(source)

@@ -1,0 +1,152 @@
+"""Mixtures from the user's side: shares, epochs, resuming, bad entries."""
+
+import itertools
+
+import numpy as np
+import pytest
+
+import zoo.data
+from tests.small_runs import curves, small
+from zoo import config as configs
+from zoo.data.rows.packed_rows import MixedRows
+from zoo.errors import ConfigError, DataError
+from zoo.training.checkpoints import checkpoint
+from zoo.training.run_training import run
+
+STARTS = "ab"
+
+
+@pytest.fixture
+def parts(tmp_path):
+    """Two texts, of 340 and 1700 bytes, whose letters tell them apart; no row is like another."""
+    paths = [tmp_path / f"{letter}.txt" for letter in STARTS]
+    for path, letter, lines in zip(paths, STARTS, (20, 100), strict=True):
+        path.write_text("".join(f"{letter}{number:04d}{letter * 11}\n" for number in range(lines)))
+    return paths
+
+
+def entries(parts, *weights):
+    return tuple(f"{weight}*text:{path}" for weight, path in zip(weights, parts, strict=True))
+
+
+def dataset(mixture, **changes):
+    settings = {"data.source": "mixture", "data.mixture": mixture, "data.sequence_length": 16, "data.batch_size": 8}
+    return zoo.data.load(configs.resolve(configs.override(configs.default(), settings | {f"data.{k}": v for k, v in changes.items()})))
+
+
+def rows(made, count, start_step=0):
+    """The first `count` training rows, as texts."""
+    with made.training_batches(start_step) as batches:
+        tokens = itertools.islice((row for batch in batches for row in batch["tokens"]), count)
+        return [bytes(token for token in row[:-1].tolist() if 0 <= token < 256).decode() for row in tokens]
+
+
+def source_of(row):
+    (letter,) = {character for character in row if character in STARTS}
+    return letter
+
+
+@pytest.mark.parametrize("weights", [(1, 1), (0.9, 0.1), (3, 5), (1e-9, 1)])
+def test_shares_are_exact(parts, weights):
+    period = [source_of(row) for row in rows(dataset(entries(parts, *weights)), MixedRows.PERIOD)]
+    wanted = weights[0] / sum(weights) * MixedRows.PERIOD
+    # A source is never left out.
+    assert period.count("a") == max(1, round(wanted))
+    half = period[: MixedRows.PERIOD // 2].count("a")
+    assert abs(half - wanted / 2) <= 1
+
+
+def test_epochs_of_each_part_are_permutations_of_its_rows(parts):
+    made = dataset(entries(parts, 1, 1))
+    found = rows(made, 240)
+    a = [row for row in found if source_of(row) == "a"]
+    size = (len(made.parts[0].train_stream) - 1) // 16
+    epochs = [a[start : start + size] for start in range(0, 3 * size, size)]
+    assert len(set(epochs[0])) == size
+    assert sorted(epochs[0]) == sorted(epochs[1]) == sorted(epochs[2])
+    assert epochs[0] != epochs[1] != epochs[2]
+
+
+def test_a_mixture_of_one_is_that_source(parts):
+    one = dataset(entries(parts[1:], 0.3))
+    alone = dataset((), source=f"text:{parts[1]}")
+    assert rows(one, 40) == rows(alone, 40)
+    assert one.description == alone.description
+
+
+def test_positions_and_seeds(parts):
+    made = dataset(entries(parts, 1, 2))
+    assert rows(made, 40, start_step=3) == rows(made, 64)[24:]
+    other = zoo.data.load(configs.resolve(configs.override(configs.default(), {
+        "data.source": "mixture", "data.mixture": entries(parts, 1, 2), "data.sequence_length": 16, "data.batch_size": 8, "seed": 1})))
+    assert rows(other, 40) != rows(made, 40)
+    # Which source comes when is the same for every seed.
+    assert [source_of(row) for row in rows(other, 40)] == [source_of(row) for row in rows(made, 40)]
+
+
+def test_validation_holds_every_part_once_whatever_the_weights(parts):
+    def held_out(*weights):
+        made = dataset(entries(parts, *weights))
+        batches = made.evaluation_batches(limit_batches=0)
+        return np.concatenate([batch["tokens"] for batch in batches]), made
+
+    one, made = held_out(1, 1)
+    other, _ = held_out(5, 1)
+    assert np.array_equal(one, other)
+    targets = sum(max(len(part.validation_stream) - 1, 0) for part in made.parts)
+    assert (one[:, 1:] >= 0).sum() == targets
+
+
+def test_bad_entries_are_one_line_each(parts):
+    bad = ("text:a.txt", "0*stdlib", "-1*stdlib", "nan*stdlib", "x*stdlib", "1*nothing:x", f"1*text:{parts[0]}x", "1*mixture")
+    with pytest.raises(ConfigError) as error:
+        dataset(bad)
+    problems = error.value.problems
+    assert len(problems) == len(bad)
+    assert all(problem.startswith("data.mixture: ") and "\n" not in problem for problem in problems)
+    assert all(entry in problem for entry, problem in zip(bad[:5], problems, strict=False))
+    with pytest.raises(ConfigError, match=r"data.mixture: empty; data.source=mixture needs"):
+        dataset(())
+    with pytest.raises(ConfigError, match=r"data.mixture=.* has no effect"):
+        dataset(entries(parts, 1, 1), source="stdlib")
+
+
+def test_a_part_that_is_too_short_is_named(parts):
+    parts[0].write_text("a" * 10)
+    with pytest.raises(DataError, match=r"10|sequence_length"):
+        rows(dataset(entries(parts, 1, 1), sequence_length=128), 1)
+
+
+def test_a_field_of_one_part_is_read(parts, tmp_path):
+    path = tmp_path / "c.jsonl"
+    path.write_text("".join(f'{{"body": "record {number}"}}\n' for number in range(30)))
+    made = dataset((*entries(parts[:1], 1), f"2*jsonl:{path}"), column="body")
+    assert [part.source.count for part in made.parts] == [1, 30]
+    assert "66.7% jsonl:" in made.description
+
+
+def test_a_run_goes_on_where_it_was_and_refuses_changed_text(parts, tmp_path, monkeypatch):
+    config = small(data__source="mixture", data__mixture=entries(parts, 1, 2), model__num_layers=1, model__dim=16, training__steps=8)
+    run(config, tmp_path / "straight", quiet)
+    polls, original = itertools.count(1), checkpoint.Checkpoints.poll
+
+    def poll(self):
+        original(self)
+        if next(polls) == 5:
+            raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(checkpoint.Checkpoints, "poll", poll)
+        with pytest.raises(KeyboardInterrupt):
+            run(config, tmp_path / "stopped", quiet)
+    text = parts[0].read_text()
+    parts[0].write_text(text.replace("a0003", "a9999"))
+    with pytest.raises(ConfigError, match=r"the text of data.source has changed since the run"):
+        run(config, tmp_path / "stopped", quiet)
+    parts[0].write_text(text)
+    run(config, tmp_path / "stopped", quiet)
+    assert curves(tmp_path / "stopped") == curves(tmp_path / "straight")
+
+
+def quiet(line):
+    pass

@@ -1,0 +1,81 @@
+"""Texts made by rule: what they hold, and that the best possible loss is what a search over all documents says."""
+
+import math
+import re
+from collections import Counter, defaultdict
+
+import pytest
+
+from tests.data.reading import texts_of
+from tests.data.sources.test_records import opened
+from zoo.errors import ConfigError
+
+
+def stated(documents):
+    return float(re.search(r"best possible: ([\d.]+) bits per byte", documents.description)[1])
+
+
+def best_by_search(texts):
+    """Bits per byte of the best prediction of each byte from those before it, over all documents."""
+    follows = defaultdict(Counter)
+    for text in texts:
+        for place, byte in enumerate(text):
+            follows[text[:place]][byte] += 1
+    bits = 0.0
+    for counts in follows.values():
+        total = sum(counts.values())
+        bits -= sum(count * math.log2(count / total) for count in counts.values())
+    return bits / sum(map(len, texts))
+
+
+SMALL = {
+    "copy,length=3,symbols=3": (27, r"([abc]{3})=\1\n"),
+    "reverse,length=2,symbols=4": (16, r"([abcd])([abcd])=\2\1\n"),
+    "recall,length=2,symbols=3": (6 * 100 * 2, r"(?=.*([abc]\d).*\?\1\n)(?:[abc]\d){2}\?[abc]\d\n"),
+}
+
+
+@pytest.mark.parametrize("task", SMALL)
+def test_the_best_loss_is_what_a_search_over_all_documents_finds(task):
+    count, pattern = SMALL[task]
+    documents = opened(f"synthetic:{task},documents=40000")
+    counts = Counter(texts_of(documents))
+    assert all(re.fullmatch(pattern, text) for text in counts)
+    # Every document that there can be, each as likely as any other.
+    assert len(counts) == count
+    mean = 40000 / count
+    assert sum((number - mean) ** 2 / mean for number in counts.values()) < count + 5 * math.sqrt(2 * count)
+    assert stated(documents) == pytest.approx(best_by_search(list(counts)), abs=1e-6)
+
+
+def test_documents_of_the_default_size():
+    (first, *_) = texts = texts_of(opened("synthetic:recall"))
+    assert len(texts) == 20000
+    assert len(first) == 2 * 8 + 4
+    assert all(len({*text[:16:2]}) == 8 for text in texts)
+    assert stated(opened("synthetic:copy")) == pytest.approx(16 * math.log2(26) / 34, abs=1e-6)
+    assert len(set(texts_of(opened("synthetic:copy,documents=5000")))) == 5000
+
+
+def test_they_are_the_same_everywhere():
+    # Written down once: the draws are numbers that NumPy never changes.
+    fingerprints = {task: opened(f"synthetic:{task},documents=5000;length=4").fingerprint[:16] for task in ("copy", "reverse", "recall")}
+    assert fingerprints == {"copy": "cdf6a4843df6a6a4", "reverse": "782fe76b1bdc4bf9", "recall": "e3b480bae95b1f6e"}
+    fewer, more = (texts_of(opened(f"synthetic:copy,documents={count}")) for count in (10, 5000))
+    assert more[:10] == fewer
+
+
+def test_bad_arguments_are_one_line_each():
+    for source, problem in (
+        ("synthetic", r'unknown task ""; one of copy, reverse, recall'),
+        ("synthetic:copi", r'unknown task "copi" \(did you mean "copy"\?\)'),
+        ("synthetic:copy,lenght=3", r'has no argument "lenght" \(did you mean "length"\?\)'),
+        ("synthetic:copy,length=0", 'length of "copy" must be a whole number from 1 to 10000, got "0"'),
+        ("synthetic:copy,length=x", 'got "x"'),
+        ("synthetic:copy,length", 'got ""'),
+        ("synthetic:copy,symbols=63", "from 2 to 62"),
+        ("synthetic:recall,length=27", "needs as many different keys, and there are symbols=26"),
+    ):
+        with pytest.raises(ConfigError, match=problem) as error:
+            opened(source)
+        assert len(error.value.problems) == 1

@@ -1,0 +1,217 @@
+"""Tasks made from the standard library, and the library as text: answers are where they are said to be, and parts share nothing."""
+
+import datetime
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+import sysconfig
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from tests.data.reading import texts_of
+from tests.data.sources.test_records import opened
+from zoo.data.sources import builtin_tasks
+from zoo.data.sources.standard_library import docstrings, paragraphs
+from zoo.errors import ConfigError
+
+# Enough of the library for every kind of record, and read in a second.
+SOME = ("json", "logging", "http", "asyncio", "wsgiref", "urllib", "email", "argparse.py", "textwrap.py", "heapq.py", "functools.py",
+        "ast.py")
+HERE = """
+import json, sys, sysconfig
+sysconfig.get_path = lambda name: sys.argv[1]
+from zoo.data import tasks
+for make in (lambda: tasks.classification(3), tasks.tagging, tasks.extraction, tasks.translation):
+    made = make()
+    print(json.dumps([made.train, made.validation, made.labels]))
+"""
+
+
+def copied(folder):
+    for name in SOME:
+        place = Path(sysconfig.get_path("stdlib")) / name
+        if place.is_dir():
+            shutil.copytree(place, folder / name, ignore=shutil.ignore_patterns("__pycache__", "*.pyc"))
+        else:
+            shutil.copy(place, folder)
+    return folder
+
+
+GET_PATH = sysconfig.get_path
+
+
+@pytest.fixture(scope="module")
+def library(tmp_path_factory):
+    folder = copied(tmp_path_factory.mktemp("library"))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(sysconfig, "get_path", lambda name: str(folder))
+        yield folder
+
+
+@pytest.fixture(scope="module")
+def made(library):
+    return {"classification": builtin_tasks.classification(4), "tagging": builtin_tasks.tagging(), "extraction": builtin_tasks.extraction(),
+            "translation": builtin_tasks.translation(3000)}
+
+
+def every(task):
+    return [*task.train, *task.validation]
+
+
+CONTENT = {"classification": "text", "tagging": "tokens", "extraction": "context", "translation": "target"}
+
+
+@pytest.mark.parametrize("name", CONTENT)
+def test_parts_share_nothing_and_hold_their_shares(made, name):
+    task = made[name]
+    one, other = ({json.dumps(record[CONTENT[name]]) for record in part} for part in (task.train, task.validation))
+    assert not one & other
+    assert 0.02 < len(task.validation) / len(every(task)) < 0.35
+    assert len({json.dumps(record) for record in every(task)}) == len(every(task)) > 150
+
+
+def test_labels_are_those_listed(made):
+    labels = made["classification"].labels
+    assert len(labels) == 4
+    assert {record["label"] for record in made["classification"].train} == set(labels) == {"asyncio", "email", "http", "logging"}
+    assert list(labels) == sorted(labels)
+    assert {tag for record in every(made["tagging"]) for tag in record["tags"]} <= set(builtin_tasks.TAGS)
+    assert {tag for record in made["tagging"].validation for tag in record["tags"]} >= set(builtin_tasks.TAGS) - {"comment"}
+    with pytest.raises(ConfigError, match=r"classes=99: there are .* modules with docstrings"):
+        builtin_tasks.classification(99)
+
+
+def test_docstrings_that_two_modules_have_are_no_example(tmp_path, monkeypatch):
+    for name, text in (("a", "only in the first module of all"), ("b", "only in the second module of all"), ("c", "three words only")):
+        (tmp_path / f"{name}.py").write_text(f'"""{text}"""\n\nclass A:\n    """Is there in each and every module."""\n')
+    monkeypatch.setattr(sysconfig, "get_path", lambda name: str(tmp_path))
+    assert {record["text"] for record in every(builtin_tasks.classification(2))} == {
+        "only in the first module of all", "only in the second module of all"}
+
+
+def test_tokens_have_their_kinds(made):
+    kinds = {"keyword": r"[A-Za-z]+", "name": r"[^\W\d]\w*", "number": r"[\d.].*", "comment": "#.*", "operator": r"[^\w\s\"'#]+"}
+    for record in every(made["tagging"]):
+        assert len(record["tokens"]) == len(record["tags"])
+        for token, tag in zip(record["tokens"], record["tags"], strict=True):
+            assert re.fullmatch(kinds.get(tag, r"\S.*|\s+"), token), (token, tag)
+
+
+def test_answers_stand_where_they_are_said_to(made):
+    records = every(made["extraction"])
+    for record in records:
+        start = record["start"]
+        assert record["context"][start : start + len(record["answer"])] == record["answer"]
+        assert record["context"].startswith(("def ", "async def "))
+    asked = Counter(record["question"].partition(" ")[2].partition(" ")[0] for record in records)
+    assert min(asked["is"], asked["does"]) > 30
+    defaults = {(record["question"], record["answer"]) for record in records}
+    assert ("What is the default of indent?", "None") in defaults
+    assert ("What does fill do?", "Fill a single paragraph of text, returning a new string.") in defaults
+
+
+def test_answers_after_letters_of_several_bytes(tmp_path, monkeypatch):
+    (tmp_path / "a.py").write_text('def f(é="äöü", *, ß=(1, 2)):\n    """Größer als.\n\n    More."""\n')
+    monkeypatch.setattr(sysconfig, "get_path", lambda name: str(tmp_path))
+    found = [(record["question"].split()[-1], record["answer"], record["start"]) for record in every(builtin_tasks.extraction())]
+    assert found == [("é?", '"äöü"', 8), ("ß?", "(1, 2)", 20), ("do?", "Größer als.", 36)]
+
+
+def test_dates_in_words():
+    words = {
+        (datetime.date(1992, 3, 5), 0): "the fifth of March, nineteen ninety-two",
+        (datetime.date(2001, 5, 3), 0): "the third of May, two thousand and one",
+        (datetime.date(1900, 1, 21), 3): "January the twenty-first nineteen hundred",
+        (datetime.date(1905, 12, 12), 4): "Tuesday the 12th of December nineteen oh five",
+        (datetime.date(2000, 2, 29), 4): "Tuesday the 29th of February two thousand",
+        (datetime.date(2024, 6, 30), 1): "Sunday, June 30th, 2024",
+        (datetime.date(2024, 6, 22), 1): "Saturday, June 22nd, 2024",
+        (datetime.date(2013, 8, 11), 2): "11 Aug 2013",
+        (datetime.date(2013, 8, 20), 3): "August the twentieth twenty thirteen",
+    }
+    for (date, spelling), text in words.items():
+        assert builtin_tasks.spelled(date, spelling) == text
+
+
+def test_every_date_is_another_and_seeds_differ(made):
+    records = every(made["translation"])
+    assert all(str(datetime.date.fromisoformat(record["target"])) == record["target"] for record in records)
+    assert len({record["target"] for record in records}) == len({record["source"] for record in records}) == 3000
+    spellings = (r"the [a-z-]+ of \w+, [a-z -]+", r"\w+day, \w+ \d+\w\w, \d{4}", r"\d+ \w{3} \d{4}", r"\w+ the [a-z-]+ [a-z -]+",
+                 r"\w+day the \d+\w\w of \w+ [a-z -]+")
+    counts = [sum(bool(re.fullmatch(spelling, record["source"])) for record in records) for spelling in spellings]
+    assert sum(counts) == 3000
+    assert min(counts) > 500
+    assert builtin_tasks.translation(3000, seed=1).train != made["translation"].train
+    # Which part a date is in is the date's own, whatever the seed.
+    held_out = {record["target"] for record in builtin_tasks.translation(3000, seed=1).validation}
+    assert not held_out & {record["target"] for record in made["translation"].train}
+    with pytest.raises(ConfigError, match="there are 73049 dates"):
+        builtin_tasks.translation(80000)
+
+
+def test_every_process_makes_the_same(library):
+    found = set()
+    for seed in ("1", "2"):
+        command = [sys.executable, "-c", HERE, str(library)]
+        found.add(subprocess.run(command, env=os.environ | {"PYTHONHASHSEED": seed}, capture_output=True, text=True, check=True).stdout)
+    (output,) = found
+    assert len(output.splitlines()) == 4
+    assert json.loads(output.splitlines()[1])[0] == json.loads(json.dumps(builtin_tasks.tagging().train))
+
+
+def test_docstrings_as_text(library):
+    documents = opened("stdlib:docstrings")
+    texts = texts_of(documents)
+    assert texts == texts_of(opened("stdlib:docstrings"))
+    assert "docstrings of the standard library of Python" in documents.description
+    lines = [line for text in texts for line in text.split("\n")]
+    assert "Fill a single paragraph of text, returning a new string." in lines
+    assert any(line.startswith("Reformat the single paragraph in 'text' to fit in lines of no more than") for line in lines)
+    assert not any(">>>" in line or "  " in line for line in lines)
+    # A document is a module, and nothing is in it twice over.
+    assert len(texts) <= len({docstring.module for docstring in docstrings(library)})
+    with pytest.raises(ConfigError, match=r'takes no argument but "docstrings", got "stdlib:docs"'):
+        opened("stdlib:docs")
+
+
+def test_paragraphs_are_prose():
+    docstring = """Return the sum of both.
+
+    >>> add(1, 2)
+    3
+
+    This is a paragraph
+    of two lines. It has two sentences.
+
+    Arguments:
+      one: is a number.
+
+    - a list of a few words.
+    no capital at the beginning.
+
+    add(a, b) adds a to b.
+
+    No stop at the end of it
+
+    | a table | of some words. |
+
+    Short one."""
+    lines = "\n".join(line.removeprefix("    ") for line in docstring.split("\n"))
+    assert paragraphs(lines) == ["Return the sum of both.", "This is a paragraph of two lines. It has two sentences."]
+
+
+@pytest.mark.slow
+def test_of_the_whole_library_there_is_enough(monkeypatch):
+    # The tests before it may have put a small one in its place.
+    monkeypatch.setattr(sysconfig, "get_path", GET_PATH)
+    for make, least in ((builtin_tasks.classification, 2000), (builtin_tasks.tagging, 10000), (builtin_tasks.extraction, 4000), (builtin_tasks.translation, 15000)):
+        made = make()
+        assert len(made.train) > least
+        assert len(made.validation) > least / 20
+    assert opened("stdlib:docstrings").characters > 400_000

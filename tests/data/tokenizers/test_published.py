@@ -1,0 +1,165 @@
+"""Tokenizers of published files: the ids that they must give, text and back, and files that cannot be read."""
+
+import gzip
+import json
+import os
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+from zoo import config as configs
+from zoo import data
+from zoo.data.tokenizers.base import load_tokenizer
+from zoo.data.tokenizers.pretrained import PublishedTokenizer, read_published
+from zoo.errors import ConfigError, DataError
+
+SHARED = Path(os.environ.get("ZOO_TEST_DATA", Path(__file__).parents[4] / "shared" / "data"))
+CAUSAL, MASKED = SimpleNamespace(kind="causal"), SimpleNamespace(kind="masked")
+SEPARATOR = "\n__ggml_vocab_test__\n"
+
+
+def published(name):
+    if not (folder := SHARED / "tokenizers" / name).is_dir():
+        pytest.skip(f"needs {folder}; $ZOO_TEST_DATA says where the data is")
+    return read_published(folder)
+
+
+@pytest.mark.parametrize(("name", "cases"), [("bert-base-uncased", "bert-bge"), ("gpt2", "gpt-2")])
+def test_the_ids_are_the_expected_ones(name, cases):
+    tokenizer = published(name)
+    folder = SHARED / "tokenizers" / "expected_ids"
+    texts = (folder / f"{cases}.inp").read_text(encoding="utf-8").split(SEPARATOR)
+    expected = [[int(id) for id in line.split()] for line in (folder / f"{cases}.out").read_text().split("\n")]
+    assert len(texts) == len(expected) == 47
+    for text, ids in zip(texts, expected, strict=True):
+        assert tokenizer.encode(text).tolist() == ids, text
+
+
+def test_gpt2_keeps_every_byte():
+    tokenizer, text = published("gpt2"), "Grüße, 你好\n\n  two  spaces\tand <|endoftext|> spelled out 🎉"
+    ids = tokenizer.encode(text)
+    assert tokenizer.lossless
+    assert tokenizer.document_id == 50256
+    assert tokenizer.document_id not in ids
+    assert tokenizer.decode(ids) == text
+    assert tokenizer.token_bytes()[ids].sum() == len(text.encode())
+    assert tokenizer.vocab_size == tokenizer.mask_id == 50257
+    assert (tokenizer.ids_needed(CAUSAL), tokenizer.ids_needed(MASKED)) == (50257, 50258)
+
+
+def test_bert_has_its_own_mask_and_no_bytes():
+    tokenizer = published("bert-base-uncased")
+    ids = tokenizer.encode("Hello, [MASK] world")
+    assert not tokenizer.lossless
+    assert tokenizer.token_bytes().sum() == 0
+    assert (tokenizer.document_id, tokenizer.mask_id) == (101, 103)
+    assert 103 not in ids
+    assert tokenizer.ids_needed(MASKED) == tokenizer.vocab_size == 30522
+    assert tokenizer.decode([101, *tokenizer.encode("Hello world"), 102, 101, *tokenizer.encode("Again")], "|") == "|hello world|again"
+    with pytest.raises(ValueError, match="ids must lie in"):
+        tokenizer.decode([30522])
+
+
+SENTENCES = ["Hello, world", "", "   two  spaces ", "Grüße aus Köln: 12,5 %", "naïve ﬁancé ½", "def f(x):\n\treturn x", "你好 🎉"]
+
+
+@pytest.mark.parametrize(("name", "opens", "size"), [("t5-base", 1, 32000), ("mistral_v1", 1, 32000)])
+def test_sentencepiece_models(name, opens, size, tmp_path):
+    tokenizer = published(name)
+    assert (tokenizer.document_id, tokenizer.vocab_size, tokenizer.token_bytes().sum()) == (opens, size, 0)
+    tokenizer.save(tmp_path)
+    again = load_tokenizer(tmp_path)
+    assert again.fingerprint == tokenizer.fingerprint
+    for text in SENTENCES:
+        ids = tokenizer.encode(text)
+        assert again.encode(text).tolist() == ids.tolist()
+        assert not set(ids.tolist()) & (tokenizer.specials - {2})
+    assert tokenizer.decode([opens, *tokenizer.encode("Hello, world"), opens, *tokenizer.encode("Again")], "|") == "|Hello, world|Again"
+
+
+@pytest.mark.parity
+@pytest.mark.parametrize(("name", "reader"), [("t5-base", "T5TokenizerFast"), ("mistral_v1", "LlamaTokenizerFast"),
+                                              ("bert-base-uncased", "BertTokenizerFast"), ("gpt2", "GPT2TokenizerFast")])
+def test_ids_are_those_of_transformers(name, reader):
+    transformers = pytest.importorskip("transformers")
+    tokenizer, theirs = published(name), getattr(transformers, reader).from_pretrained(SHARED / "tokenizers" / name)
+    for text in [*SENTENCES, *Path(__file__).read_text().splitlines()[:40]]:
+        if "<|" in text:
+            continue  # Theirs takes a special token that a text spells for one.
+        assert tokenizer.encode(text).tolist() == theirs(text, add_special_tokens=False)["input_ids"], text
+
+
+@pytest.fixture
+def words(tmp_path):
+    """A folder with a small vocabulary of words, as BERT's files are written."""
+    tokens = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "the", "sheep", "wolf", "##s", "and", "met", "never", "."]
+    (tmp_path / "words").mkdir()
+    (tmp_path / "words" / "vocab.txt").write_text("\n".join(tokens) + "\n")
+    return tmp_path / "words"
+
+
+def test_case_is_kept_where_the_file_says_so(words):
+    assert read_published(words).encode("The Sheep").tolist() == [5, 6]
+    (words / "tokenizer_config.json").write_text(json.dumps({"do_lower_case": False}))
+    os.utime(words / "vocab.txt", ns=(1, 1))
+    assert read_published(words).encode("The sheep").tolist() == [1, 6]
+
+
+def test_saved_and_loaded_it_is_the_same(words, tmp_path):
+    tokenizer = read_published(words)
+    tokenizer.save(tmp_path / "run")
+    for again in (load_tokenizer(tmp_path / "run"), read_published(tmp_path / "run"), read_published(tmp_path / "run" / "tokenizer.json")):
+        assert isinstance(again, PublishedTokenizer)
+        assert again.fingerprint == tokenizer.fingerprint
+        assert again.encode("the sheeps and [MASK]").tolist() == tokenizer.encode("the sheeps and [MASK]").tolist()
+        assert (again.document_id, again.mask_id, again.specials) == (2, 4, frozenset(range(5)))
+
+
+@pytest.mark.parametrize("objective", ["causal", "masked"])
+def test_data_are_made_with_it(words, tmp_path, monkeypatch, objective):
+    monkeypatch.setenv("ZOO_CACHE", str(tmp_path / "cache"))
+    with gzip.open(tmp_path / "text.txt.gz", "wt") as file:
+        file.write("The sheep and the wolfs never met.\n\n" * 60)
+    changes = {"data.source": f"text:{tmp_path / 'text.txt.gz'}", "data.document_separator": "\n\n", "data.sequence_length": 8,
+               "data.batch_size": 4, "data.tokenizer.kind": "file", "data.tokenizer.path": str(words), "objective.kind": objective}
+    changes |= {"model.architecture": "encoder"} if objective == "masked" else {}
+    config = configs.override(configs.default(), changes)
+    resolved = configs.resolve(config)
+    assert resolved.model.vocab_size == configs.AUTO
+    resolved = configs.resolve(config, data.vocabulary_size(resolved))
+    assert resolved.model.vocab_size == 13
+    dataset = data.load(resolved)
+    assert dataset.parts[0].train_stream.tokens[:9].tolist() == [2, 5, 6, 9, 5, 7, 8, 11, 10]
+    with dataset.training_batches() as batches:
+        tokens = next(batches)["tokens"]
+    assert (4 in tokens) == (objective == "masked")
+    assert tokens.max() < 13
+
+
+@pytest.mark.parametrize(("make", "problem"), [
+    (lambda folder: folder / "nothing", "no such file"),
+    (lambda folder: folder, "no tokenizer that can be read"),
+    (lambda folder: written(folder / "spiece.model", "x"), "not a SentencePiece model"),
+    (lambda folder: written(folder / "words.bin", "x"), "not a kind of file"),
+    (lambda folder: written(folder / "vocab.json", "{}"), "merges.txt is missing"),
+    (lambda folder: written(folder / "tokenizer.json", "{"), "not a tokenizer file"),
+    (lambda folder: written(folder / "tokenizer.json", json.dumps({"model": 1})), "not a tokenizer file"),
+    (lambda folder: written(folder / "vocab.txt", "a\nb\n"), "no token that could open a document"),
+    (lambda folder: written(folder / "vocab.txt", ""), "not a tokenizer file|no token"),
+    (lambda folder: "", "needs data.tokenizer.path"),
+])  # fmt: skip
+def test_files_that_cannot_be_read(tmp_path, make, problem):
+    with pytest.raises((ConfigError, DataError), match=problem) as refused:
+        read_published(make(tmp_path))
+    assert all("\n" not in line for line in refused.value.problems)
+
+
+def written(path, text):
+    path.write_text(text)
+    return path
+
+
+def test_the_path_is_asked_for_only_with_its_kind():
+    with pytest.raises(ConfigError, match="no effect"):
+        configs.resolve(configs.override(configs.default(), {"data.tokenizer.path": "x"}))

@@ -1,0 +1,84 @@
+"""Tokenizers that are trained on the source: what they cut, keep, and are made of."""
+
+import pytest
+
+from zoo import config as configs
+from zoo import data
+from zoo.data.tokenizers.base import load_tokenizer
+from zoo.errors import DataError
+
+WORDS = ("the", "sheep", "and", "the", "wolves", "of", "Köln", "met", "never", "again", "in", "counting", "houses", "while", "reading",
+         "longer", "stories", "about", "walking", "winters")
+
+
+@pytest.fixture
+def source(tmp_path, monkeypatch):
+    monkeypatch.setenv("ZOO_CACHE", str(tmp_path / "cache"))
+    path = tmp_path / "text.txt"
+    path.write_text("\n\n".join(" ".join(WORDS[(3 * i + j * j) % len(WORDS)] for j in range(30)) + f" {i}." for i in range(300)))
+    return path
+
+
+def dataset(source, kind, size, lowercase=True, **changes):
+    config = configs.override(configs.default(), {
+        "data.source": f"text:{source}", "data.document_separator": "\n\n", "data.tokenizer.kind": kind, "data.tokenizer.vocab_size": size,
+        "data.tokenizer.lowercase": lowercase, **changes})
+    resolved = configs.resolve(config)
+    resolved = configs.resolve(config, data.vocabulary_size(resolved))
+    return data.load(resolved), resolved.model.vocab_size
+
+
+@pytest.mark.parametrize(("kind", "size"), [("wordpiece", 260), ("unigram", 300)])
+def test_a_trained_tokenizer_has_the_size_asked_for_and_reads_the_same_again(source, tmp_path, kind, size):
+    made, vocab_size = dataset(source, kind, size)
+    tokenizer = made.tokenizer
+    assert tokenizer.vocab_size == vocab_size == size
+    text = "The sheep met wolves in Köln counting walkings."
+    ids = tokenizer.encode(text)
+    tokenizer.save(tmp_path / "saved")
+    again = load_tokenizer(tmp_path / "saved")
+    assert type(again) is type(tokenizer)
+    assert again.fingerprint == tokenizer.fingerprint
+    assert again.encode(text).tolist() == ids.tolist()
+    assert not set(ids.tolist()) & tokenizer.specials
+    # From the cache; another training text, size or case makes another one.
+    assert dataset(source, kind, size)[0].tokenizer.fingerprint == tokenizer.fingerprint
+    assert dataset(source, kind, size, lowercase=False)[0].tokenizer.fingerprint != tokenizer.fingerprint
+
+
+def test_word_pieces_are_the_longest_and_words_of_the_text_need_few(source):
+    tokenizer = dataset(source, "wordpiece", 260)[0].tokenizer
+    assert tokenizer.decode(tokenizer.encode("The sheep met the wolves")) == "the sheep met the wolves"
+    assert len(tokenizer.encode("the sheep met the wolves")) == 5
+    assert len(tokenizer.encode("againg")) == 2
+    assert tokenizer.encode("again!").tolist()[1] == 1  # [UNK]
+    cased = dataset(source, "wordpiece", 260, lowercase=False)[0].tokenizer
+    assert cased.decode(cased.encode("Köln the")) == "Köln the"
+    assert tokenizer.decode(tokenizer.encode("Köln")) == "koln"
+
+
+def test_word_pieces_mask_with_their_own_token(source):
+    encoder = {"model.architecture": "encoder", "objective.kind": "masked", "data.sequence_length": 16}
+    made, vocab_size = dataset(source, "wordpiece", 260, **encoder)
+    assert vocab_size == 260
+    assert (made.tokenizer.document_id, made.tokenizer.mask_id) == (2, 4)
+    with made.training_batches() as batches:
+        tokens = next(batches)["tokens"]
+    assert (tokens == 4).any()
+    assert tokens.max() < 260
+    assert dataset(source, "unigram", 300, **encoder)[1] == 301
+
+
+def test_unigram_spells_what_it_has_no_piece_for(source):
+    tokenizer = dataset(source, "unigram", 300)[0].tokenizer
+    for text in ("the sheep met never again", "emoji 🎉 and 你好"):
+        assert tokenizer.decode(tokenizer.encode(text)).strip() == text
+    assert len(tokenizer.encode("🎉")) > 4
+    unknown = 2
+    assert unknown not in tokenizer.encode("emoji 🎉 and 你好")
+
+
+def test_more_pieces_than_the_text_has_are_refused(source):
+    for kind in ("wordpiece", "unigram"):
+        with pytest.raises(DataError, match=f"4000 asked for, but {kind}"):
+            dataset(source, kind, 4000)

@@ -1,0 +1,84 @@
+"""A trained tokenizer is a function of its text and its settings: every process makes the same one."""
+
+import os
+import subprocess
+import sys
+from collections import Counter
+
+import pytest
+
+from zoo import config as configs
+from zoo.data.sources.documents import Documents
+from zoo.data.tokenizers.base import tokenizer_class
+from zoo.errors import DataError
+
+TRAIN = """
+import sys
+from types import SimpleNamespace
+from zoo.data.sources.source import read_text_file
+from zoo.data.tokenizers.base import tokenizer_class
+documents = read_text_file(sys.argv[2], "\\n\\n")
+settings = SimpleNamespace(kind=sys.argv[1], vocab_size=int(sys.argv[3]), lowercase=True)
+print(tokenizer_class(sys.argv[1]).build(settings, documents, documents).fingerprint)
+"""
+# Many words of equal frequency and many characters of equal frequency: whatever breaks ties decides much.
+LETTERS = "abcdefghijklmnopqrstuvwxyzäöüßéèçñøåþð"
+TEXT = "\n\n".join(" ".join("".join(LETTERS[(i * k + j * j + k) % len(LETTERS)] for k in range(2 + j % 5)) for j in range(40))
+                   for i in range(50))
+
+
+def settings(kind, size):
+    return configs.override(configs.default(), {"data.tokenizer.kind": kind, "data.tokenizer.vocab_size": size}).data.tokenizer
+
+
+def trained(kind, size, *texts):
+    documents = Documents.of(texts, "test")
+    return tokenizer_class(kind).build(settings(kind, size), documents, documents)
+
+
+@pytest.mark.parametrize(("kind", "size"), [("wordpiece", 400), ("unigram", 500), ("bpe", 400)])
+def test_every_process_trains_the_same(kind, size, tmp_path):
+    path = tmp_path / "text.txt"
+    path.write_text(TEXT)
+    found = Counter()
+    for number in range(3):
+        environment = os.environ | {"ZOO_CACHE": str(tmp_path / str(number)), "PYTHONHASHSEED": str(number),
+                                    "RAYON_NUM_THREADS": str(1 + number)}
+        command = [sys.executable, "-c", TRAIN, kind, str(path), str(size)]
+        found[subprocess.run(command, env=environment, capture_output=True, text=True, check=True).stdout] += 1
+    assert list(found.values()) == [3], found
+
+
+def test_word_pieces_have_ids_by_rule():
+    tokenizer = trained("wordpiece", 300, TEXT)
+    names = [piece.decode() for piece in tokenizer.pieces]
+    specials = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
+    assert [name.encode() for name in specials if tokenizer._model.token_to_id(name) != specials.index(name)] == []
+    singles = [name for name in names[5:] if len(name) == 1]
+    later = [name for name in names[5:] if len(name) == 3 and name.startswith("##")]
+    assert names[5 : 5 + len(singles) + len(later)] == sorted(singles) + sorted(later)
+    # What never stands inside a word has no piece for it.
+    assert "##," not in {piece.decode() for piece in trained("wordpiece", 268, "one, two " * 30 + TEXT).pieces}
+
+
+def test_characters_past_the_alphabet_are_unknown_and_ties_go_by_code_point():
+    rare = [chr(0x4E00 + i) for i in range(1100)]
+    tokenizer = trained("wordpiece", 1009, " ".join(rare) + " " + "a" * 5)
+    ids = tokenizer.encode("".join(rare)).tolist()
+    unknown = 1
+    assert unknown not in ids[:999]
+    assert ids[999:] == [unknown] * 101
+
+
+def test_unigram_pieces_keep_tabs_and_newlines():
+    tokenizer = trained("unigram", 279, "if x:\n\treturn y\n\tpass of\r\n " * 50)
+    text = "if x:\n\treturn y\n\tpass of\r\n"
+    assert tokenizer.decode(tokenizer.encode(text)) == text
+    assert set(tokenizer.pieces) >= {b"\n", b"\t", b"\r"}
+    assert not any(ord(character) >= 0xF0000 for piece in tokenizer.pieces for character in piece.decode())
+
+
+def test_unigram_says_how_many_its_characters_need():
+    letters = "".join(chr(0x4E00 + i) for i in range(400))
+    with pytest.raises(DataError, match=r"data.tokenizer.vocab_size: too few for unigram: the characters of the text alone need \d+ more"):
+        trained("unigram", 300, letters)

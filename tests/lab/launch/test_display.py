@@ -1,0 +1,169 @@
+"""What is printed, on a terminal and in a log file, on a clock that tests set."""
+
+import io
+import json
+import re
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+
+from zoo import config
+from zoo.lab.launch.display import LiveDisplay, PlainDisplay, clock, human, show_plan
+from zoo.lab.launch.progress import SweepProgress
+from zoo.lab.launch.sweep_folder import State
+from zoo.lab.planning import plan
+
+fake = config.import_file(Path(__file__).parents[1] / "fake_run.py", "helper")
+
+
+@pytest.fixture
+def made(monkeypatch):
+    monkeypatch.setattr(plan, "_cost", fake.cost)
+    return plan.expand(fake.experiment())
+
+
+class Clock:
+    now = 0.0
+
+    def __call__(self):
+        return self.now
+
+
+def write(folder, run, **row):
+    (folder / run.folder).mkdir(exist_ok=True)
+    with open(folder / run.folder / "metrics.jsonl", "a") as file:
+        print(json.dumps(row), file=file)
+
+
+def display_of(kind, made, tmp_path, **console):
+    time = Clock()
+    screen = Console(file=io.StringIO(), width=120, **console)
+    progress = SweepProgress(tmp_path, made.runs, made.runs, 1, "eval/loss")
+    return kind(screen, progress, time), time, screen.file
+
+
+def drama(display, time, tmp_path, run):
+    """One run from its start to its end; refreshed as often as the pool does."""
+    def wait(seconds):
+        for _ in range(int(seconds * 10)):
+            time.now += 0.1
+            display.refresh()
+
+    with display:
+        display.started(run, 0)
+        wait(16)
+        write(tmp_path, run, step=10, **{"train/loss": 3.25, "train/tokens_per_second": 1234.5})
+        wait(16)
+        write(tmp_path, run, step=20, **{"train/loss": None, "nonfinite": ["train/loss"]})
+        wait(16)
+        write(tmp_path, run, step=40, **{"train/loss": 2.0})
+        wait(16)
+        write(tmp_path, run, step=40, **{"eval/loss": 1.98})
+        display.ended(run, State("done", 40))
+
+
+@pytest.mark.parametrize(("seconds", "text"), [
+    (None, "–"), (0, "0:00"), (59.6, "1:00"), (61, "1:01"), (3661, "1:01:01"), (90000, "25:00:00")])
+def test_clock(seconds, text):
+    assert clock(seconds) == text
+
+
+@pytest.mark.parametrize(("value", "text"), [(0, "0"), (532, "532"), (1000, "1.00 k"), (12345, "12.3 k"), (999999, "1.00 M"),
+                                             (1.25e6, "1.25 M"), (2e9, "2.00 G"), (3.5e14, "350 T")])
+def test_human(value, text):
+    assert human(value) == text
+
+
+def test_plan_with_states(made):
+    screen = Console(file=io.StringIO(), width=140)
+    states = {run.folder: State("new") for run in made.runs}
+    states["norm=pre,warm-up=10-seed0"] = State("half-done", 1250)
+    states["norm=post,warm-up=0-seed0"] = State("done", 40)
+    states["norm=post,warm-up=0-seed1"] = State("done", 40)
+    states["norm=post,warm-up=10-seed0"] = State("failed", 3)
+    show_plan(screen, made, states)
+    text = screen.file.getvalue()
+    lines = text.splitlines()
+    assert lines[0] == "norms (tiny): Which norm?"
+    assert "Claim X1: pre is better (nobody)" in text
+    assert "expected: pre ends below post" in text
+    rows = [line.split("  ") for line in lines if line.startswith(("pre ", "post "))]
+    assert [[cell.strip() for cell in row if cell.strip()] for row in rows] == [
+        ["pre", "0", "1.02 k", "0", "1.02 k", "6.14 k", "640", "40", "adamw 0.001 constant", "2 new"],
+        ["pre", "10", "1.02 k", "0", "1.02 k", "6.14 k", "640", "40", "adamw 0.001 constant after 10", "1 half-done at step 1,250, 1 new"],
+        ["post", "0", "1.02 k", "0", "1.02 k", "6.14 k", "640", "40", "adamw 0.001 constant", "2 done"],
+        ["post", "10", "1.02 k", "0", "1.02 k", "6.14 k", "640", "40", "adamw 0.001 constant after 10", "1 failed at step 3, 1 new"],
+    ]
+    assert lines[lines.index("") + 6] == "data: stdlib, 2 rows of 8 in every arm"
+    assert "warning" not in text
+
+
+def test_names_with_markup_are_shown_as_they_are(monkeypatch):
+    monkeypatch.setattr(plan, "_cost", fake.cost)
+    made = plan.expand(fake.experiment(factors={"[bold]x": {"[red]a": {"model.dim": 64}, "[/]": {"model.dim": 32}}}, contrasts=(),
+                                       question="[blink]why[/]?", allow=("parameters", "flops")))
+    screen = Console(file=io.StringIO(), width=140)
+    show_plan(screen, made, {run.folder: State("new") for run in made.runs})
+    text = screen.file.getvalue()
+    assert all(part in text for part in ("[bold]x", "[red]a", "[/]", "[blink]why[/]?", 'warning: factor "[bold]x" changes'))
+
+
+def test_plain_lines(made, tmp_path):
+    display, time, file = display_of(PlainDisplay, made, tmp_path)
+    drama(display, time, tmp_path, made.runs[0])
+    text = file.getvalue()
+    assert "\x1b" not in text
+    lines = text.splitlines()
+    assert lines[0] == "start    norm=pre,warm-up=0 seed 0"
+    assert lines[1].strip().startswith("norm=pre,warm-up=0 seed 0: loads and compiles (0:1")
+    assert "         norm=pre,warm-up=0 seed 0: step 10/40, loss 3.2500, 1,234 tokens/s" in lines
+    assert any("step 20/40, loss not finite" in line and line.endswith("left") for line in lines)
+    assert any(line.endswith("step 40/40, loss 2.0000, evaluates and saves") for line in lines)
+    assert lines[-2] == "done     norm=pre,warm-up=0 seed 0: eval/loss 1.9800 (1:04)"
+    assert lines[-1].strip().startswith("runs 1/8, 1:04 elapsed, about ")
+    # A line about every fifteen seconds for the run and one for the whole, in a minute: a log file stays short.
+    assert 8 <= len(lines) <= 13
+
+
+def test_live_picture(made, tmp_path):
+    display, time, file = display_of(LiveDisplay, made, tmp_path, force_terminal=True)
+    drama(display, time, tmp_path, made.runs[0])
+    text = file.getvalue()
+    assert "loads and compiles (0:10)" in text
+    assert "step 10/40, loss 3.2500, 1,234 tokens/s" in text
+    assert "evaluates and saves" in text
+    assert "runs 0/8" in text
+    assert "━" in text
+    # The line of a finished run stays, above a picture that is wiped.
+    assert "done     norm=pre,warm-up=0 seed 0: eval/loss 1.9800 (1:04)" in re.sub(r"\x1b\[[0-9;]*m", "", text)
+    assert "\x1b[?25h" in text[-40:]
+
+
+@pytest.mark.parametrize("kind", [PlainDisplay, LiveDisplay])
+def test_interruptions_and_bad_ends(made, tmp_path, kind):
+    display, _, file = display_of(kind, made, tmp_path, force_terminal=kind is LiveDisplay, color_system=None)
+    first, second, third = made.runs[:3]
+    with display:
+        display.started(first, 20)
+        display.again(first, State("half-done", 20, "killed by SIGKILL"))
+        display.started(first, 20)
+        display.ended(first, State("failed", 20, "ValueError: [boom]"))
+        display.started(second, 0)
+        display.ended(second, State("done", 40))
+        display.started(third, 0)
+        display.stopping()
+        display.ended(third, State("diverged", 5, "loss is not finite."))
+        display.started(made.runs[3], 0)
+        display.ended(made.runs[3], State("half-done", 7, "saved"))
+    text = file.getvalue()
+    assert "again    norm=pre,warm-up=0 seed 0: killed by SIGKILL" in text
+    assert "failed   norm=pre,warm-up=0 seed 0: step 20, ValueError: [boom] (0:00)" in text
+    assert "done     norm=pre,warm-up=10 seed 0: eval/loss not written (0:00)" in text
+    assert "stopping: 1 run under way will save first; once more to kill" in text
+    assert "diverged norm=post,warm-up=0 seed 0: step 5, loss is not finite (0:00)" in text
+    assert "stopped  norm=post,warm-up=10 seed 0: step 7, saved (0:00)" in text
+    assert "runs 3/8" in text
+    assert "runs 4/8" not in text
+    if kind is PlainDisplay:
+        assert text.startswith("start    norm=pre,warm-up=0 seed 0, continues: it was at step 20\n")

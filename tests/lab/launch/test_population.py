@@ -1,0 +1,201 @@
+"""Runs of a sweep that train as one program: which they are, how their process ends, and that what rounds differently is not mixed."""
+
+import io
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+
+from zoo import config
+from zoo.files import read_json, write_json
+from zoo.lab.experiment import levels
+from zoo.lab.launch.display import PlainDisplay
+from zoo.lab.launch.populations import Together, mixed_executors, populations
+from zoo.lab.launch.process_pool import Pool
+from zoo.lab.launch.progress import SweepProgress
+from zoo.lab.launch.sweep_folder import SweepLock
+from zoo.lab.planning import plan
+from zoo.lab.results.schema import arithmetic
+
+ROOT = Path(__file__).parents[3]
+fake = config.import_file(Path(__file__).parents[1] / "fake_run.py", "helper")
+# Trains the runs one after the other, each as the stand-in does alone.
+SCRIPT = """
+import subprocess, sys
+stand_in, *folders = sys.argv[1:]
+codes = [subprocess.call([sys.executable, stand_in, "--config", f"{folder}/config.json", "--workdir", folder]) for folder in folders]
+sys.exit(next((code for code in codes if code), 0))
+"""
+
+
+@pytest.fixture
+def runs(monkeypatch):
+    """Two norms x two rates x two seeds."""
+    monkeypatch.setattr(plan, "_cost", fake.cost)
+    return plan.expand(fake.experiment(contrasts=(), factors={
+        "norm": levels("model.norm.placement", "pre", "post"), "rate": levels("optimizer.learning_rate", 1e-3, 1e-2)})).in_order
+
+
+def names(groups):
+    return [[(run.arm.levels["norm"], run.arm.levels["rate"], run.seed) for run in members] for members in groups]
+
+
+def test_what_differs_in_numbers_and_seeds_is_one_population(runs):
+    pre, post = ([(norm, rate, seed) for seed in (0, 1) for rate in ("0.001", "0.01")] for norm in ("pre", "post"))
+    assert names(populations(runs, Together())) == [pre, post]
+    assert names(populations(runs, Together(most=3))) == [pre[:3], post[:3], pre[3:], post[3:]]
+
+
+def test_the_command_names_every_folder():
+    assert Together("vmap").command([Path("a"), Path("b")]) == [
+        sys.executable, "-m", "zoo.cli.sweeps.population", "--executor=vmap", "a", "b"]
+
+
+@pytest.fixture
+def run_all(monkeypatch, tmp_path, runs):
+    monkeypatch.setattr(Together, "command", lambda self, folders: [sys.executable, "-c", SCRIPT, fake.__file__, *map(str, folders)])
+
+    def go(behaviours, **options):
+        monkeypatch.setenv("FAKE_RUNS", json.dumps(behaviours))
+        console = Console(file=io.StringIO(), width=200)
+        lock = SweepLock(tmp_path)
+        try:
+            pool = Pool(runs, tmp_path, 1, lock, PlainDisplay(console, SweepProgress(tmp_path, runs, runs, 4, "eval/loss")),
+                        Together(**options))
+            return {folder: end.name for folder, end in pool.run().items()}, console.file.getvalue()
+        finally:
+            lock.close()
+
+    return go
+
+
+def attempts(tmp_path, runs):
+    return [len((tmp_path / run.folder / "attempts").read_text()) for run in runs]
+
+
+def test_every_member_ends_in_its_own_way(run_all, tmp_path, runs):
+    first, second, third = [run.folder for run in runs if run.arm.levels["norm"] == "pre"][:3]
+    ends, output = run_all({first: ["diverge"], second: ["fail"], third: ["preempt", "finish"]})
+    others = {folder: end for folder, end in ends.items() if folder not in (first, second, third)}
+    assert (ends[first], ends[second], ends[third], set(others.values())) == ("diverged", "failed", "done", {"done"})
+    tried = dict(zip([run.folder for run in runs], attempts(tmp_path, runs), strict=True))
+    # Only what was interrupted is tried again.
+    assert tried.pop(third) == 2
+    assert set(tried.values()) == {1}
+    assert f"again    {next(run.name for run in runs if run.folder == third)}" in output
+
+
+def test_a_population_that_dies_without_a_word_is_tried_again_once(run_all, tmp_path, runs, monkeypatch):
+    monkeypatch.setattr(Together, "command", lambda self, folders: [
+        sys.executable, "-c", "import os, signal, sys\nfor folder in sys.argv[1:]: open(folder + '/attempts', 'a').write('x')\n"
+        "os.kill(os.getpid(), signal.SIGKILL)", *map(str, folders)])
+    ends, _ = run_all({})
+    assert set(ends.values()) == {"failed"}
+    assert attempts(tmp_path, runs) == [2] * len(runs)
+    assert "killed by SIGKILL" in read_json(tmp_path / runs[-1].folder / "status.json")["reason"]
+
+
+@pytest.mark.parametrize(("meta", "together", "mixed"), [
+    ({"executor": "vmap"}, None, True), ({"executor": "vmap"}, Together("vmap"), False), ({"executor": "vmap"}, Together("map"), True),
+    ({"executor": "alone"}, None, False), ({}, None, False), ({"executor": "map"}, None, False), ({"executor": "alone"}, Together(), False),
+    ({"executor": "alone"}, Together("vmap"), True), ({"executor": "map"}, Together(), False),
+])  # fmt: skip
+def test_runs_that_round_differently_do_not_stand_in_one_sweep(tmp_path, runs, meta, together, mixed):
+    (tmp_path / runs[0].folder).mkdir()
+    write_json(tmp_path / runs[0].folder / "meta.json", meta | {"device": {"platform": "cpu"}})
+    # What has no checkpoint begins anew.
+    assert mixed_executors(tmp_path, runs, together) == []
+    (tmp_path / runs[0].folder / "checkpoints" / "3").mkdir(parents=True)
+    lines = mixed_executors(tmp_path, runs, together)
+    assert bool(lines) == mixed
+    if mixed:
+        assert runs[0].folder in lines[0]
+        assert "round differently" in lines[0]
+
+
+def test_what_rounds_alike():
+    cpu, gpu = {"device": {"platform": "cpu"}}, {"device": {"platform": "gpu"}}
+    assert arithmetic(cpu) == arithmetic(cpu | {"executor": "map"}) == arithmetic(gpu | {"executor": "alone"}) == "exact"
+    assert arithmetic(gpu | {"executor": "map"}) == "map"
+    assert arithmetic(cpu | {"executor": "vmap"}) == "vmap"
+
+
+EXPERIMENT = """
+from zoo import config
+from zoo.lab.experiment import Contrast, Experiment, Outcome, levels
+
+def get_experiment(size="tiny"):
+    base = config.override(config.default(), {"model.dim": 16, "model.num_layers": 1, "data.sequence_length": 8, "data.batch_size": 4,
+                                              "training.steps": 6, "training.eval_every": 3, "training.eval_batches": 2})
+    return Experiment(name="rates", question="Which?", base=base, seeds=(0, 1), allow=("parameters",),
+                      factors={"rate": levels("optimizer.learning_rate", 1e-3, 1e-2),
+                               "norm": levels("model.norm.kind", "layernorm", "rmsnorm")},
+                      contrasts=(Contrast("more", Outcome({"rate": "0.01", "norm": "layernorm"}),
+                                          Outcome({"rate": "0.001", "norm": "layernorm"}), "superiority", 0.0, "it ends lower"),))
+"""
+
+
+@pytest.mark.slow
+def test_a_sweep_by_populations_is_the_sweep_without(tmp_path):
+    (tmp_path / "rates.py").write_text(EXPERIMENT)
+
+    def zoo(*arguments):
+        return subprocess.run([sys.executable, "-m", "zoo.cli.main", "run", "rates.py", *arguments], cwd=tmp_path, text=True,
+                              capture_output=True, env=os.environ | {"PYTHONPATH": str(ROOT)}, check=False)
+
+    together = zoo("--population", "--output", "together")
+    assert together.returncode == 0, together.stderr
+    assert "8 runs in 2 populations (4, 4)" in together.stdout
+    assert zoo("--jobs", "2", "--output", "apart").returncode == 0
+    for folder in (tmp_path / "apart").glob("*-seed*"):
+        found, expected = (read_json(top / folder.name / "status.json") for top in (tmp_path / "together", tmp_path / "apart"))
+        assert found == expected
+        assert found["state"] == "done"
+        assert read_json(tmp_path / "together" / folder.name / "meta.json")["executor"] == "map"
+    assert together.stdout.splitlines()[-1] == zoo("--output", "apart").stdout.splitlines()[-1]
+    # On a CPU both round alike, so one goes on for the other; vmap does not.
+    assert zoo("--output", "together", "--seeds", "3").returncode == 0
+    refused = zoo("--population", "--executor", "vmap", "--output", "together", "--seeds", "4")
+    assert refused.returncode == 2
+    assert "round differently" in refused.stderr
+
+
+@pytest.mark.parametrize(("arguments", "said"), [
+    (("--executor", "map"), "--executor: only with --population"),
+    (("--most-members", "3"), "--most-members: only with --population"),
+    (("--population", "--slurm"), "--population trains runs in one process here, and --slurm makes a job of each"),
+    (("--population", "--most-members", "0"), "'0' is not a whole number from 1 on"),
+])  # fmt: skip
+def test_bad_flags(command_line, arguments, said):
+    code, _, err = command_line("run", "norms.py", *arguments)
+    assert code == 2
+    assert said in err
+
+
+def test_a_dry_run_tells_the_populations(command_line):
+    code, out, err = command_line("run", "norms.py", "--population", "--dry-run")
+    assert (code, err) == (0, "")
+    assert "8 of 8 runs would run, in 2 populations (4, 4)" in out
+
+
+@pytest.mark.parametrize("arguments", [
+    ("--tune", "optimizer.learning_rate=1e-3,1e-2"), ("--until-decided", "--seeds", "2", "--most-seeds", "3"),
+])  # fmt: skip
+def test_with_tuning_and_added_seeds(command_line, monkeypatch, tmp_path, arguments):
+    started = []
+
+    def command(self, folders):
+        started.append(len(folders))
+        return [sys.executable, "-c", SCRIPT, fake.__file__, *map(str, folders)]
+
+    monkeypatch.setattr(Together, "command", command)
+    code, out, err = command_line("run", "norms.py", "--population", *arguments)
+    assert (code, err) == (0, "")
+    assert out.splitlines()[-1].startswith("Supported: ")
+    assert max(started) > 1
+    folders = [path.parent for path in (tmp_path / "runs").rglob("attempts")]
+    assert len(folders) == sum(started)

@@ -1,0 +1,158 @@
+"""What is read from the ends of files, and how the remaining time follows from it, on a clock that tests set."""
+
+import json
+import math
+from pathlib import Path
+
+import pytest
+
+from zoo import config
+from zoo.lab.launch.progress import RunProgress, SweepProgress, Tail, read_tail
+from zoo.lab.planning import plan
+
+fake = config.import_file(Path(__file__).parents[1] / "fake_run.py", "helper")
+STEPS = fake.STEPS
+
+
+@pytest.fixture
+def runs(monkeypatch):
+    monkeypatch.setattr(plan, "_cost", fake.cost)
+    # The second arm costs twice as much per step as the first.
+    factors = {"x": {"a": {"model.dim": 32}, "b": {"model.dim": 64}}}
+    return plan.expand(fake.experiment(factors=factors, contrasts=(), seeds=(0, 1), allow=("parameters", "flops"))).runs
+
+
+def at(folder, run, *steps, **values):
+    (folder / run.folder).mkdir(exist_ok=True)
+    with open(folder / run.folder / "metrics.jsonl", "a") as file:
+        for step in steps:
+            print(json.dumps({"step": step, **values}), file=file)
+
+
+def test_nothing_written_yet(tmp_path):
+    assert read_tail(tmp_path, "eval/loss") == Tail()
+
+
+def test_newest_values_and_a_torn_line(tmp_path):
+    lines = [{"step": 10, "train/loss": 3.0, "train/tokens_per_second": 5.0}, {"step": 20, "train/loss": 2.5},
+             {"step": 20, "eval/loss": 2.0}]
+    (tmp_path / "metrics.jsonl").write_text("\n".join(map(json.dumps, lines)) + '\n{"step": 30, "train/lo')
+    assert read_tail(tmp_path, "eval/loss") == Tail(20, 2.5, 5.0, 2.0)
+
+
+def test_a_value_that_was_not_finite(tmp_path):
+    (tmp_path / "metrics.jsonl").write_text('{"step": 3, "train/loss": null, "nonfinite": ["train/loss"]}\n')
+    assert math.isnan(read_tail(tmp_path, "eval/loss").loss)
+
+
+def test_only_the_end_of_a_large_file_is_read(tmp_path):
+    lines = [json.dumps({"step": step, "train/loss": step / 10}) for step in range(5000)]
+    (tmp_path / "metrics.jsonl").write_text("\n".join(lines) + "\n")
+    assert read_tail(tmp_path, "eval/loss") == Tail(4999, 499.9, None, None)
+
+
+@pytest.mark.parametrize("line", ["[1]", "3", '{"step": "x"}', '{"no": 1}', '{"step": null}', "\x00\x00"])
+def test_damaged_lines_are_left_out(tmp_path, line):
+    (tmp_path / "metrics.jsonl").write_text(f'{{"step": 5, "train/loss": 1.0}}\n{line}\n')
+    assert read_tail(tmp_path, "eval/loss").step == 5
+
+
+def test_phases_of_a_run(tmp_path, runs):
+    progress = RunProgress(runs[0], tmp_path / runs[0].folder, "eval/loss", now=0)
+    phases = [progress.phase]
+    for now, step in ((5, 10), (6, 20), (8, STEPS)):
+        at(tmp_path, runs[0], step)
+        progress.refresh(now)
+        phases.append(progress.phase)
+    assert phases == ["starts", "trains", "trains", "finishes"]
+
+
+def test_a_run_that_goes_back_to_its_checkpoint_still_starts(tmp_path, runs):
+    at(tmp_path, runs[0], 10, 20, 30)
+    progress = RunProgress(runs[0], tmp_path / runs[0].folder, "eval/loss", now=0)
+    progress.refresh(1)
+    assert progress.phase == "starts"
+    (tmp_path / runs[0].folder / "metrics.jsonl").unlink()
+    at(tmp_path, runs[0], 20)
+    progress.refresh(2)
+    assert progress.phase == "starts"
+    at(tmp_path, runs[0], 25)
+    progress.refresh(3)
+    assert progress.phase == "trains"
+    assert progress.first_step == 25
+
+
+def test_remaining_time_of_a_run_from_its_own_pace(tmp_path, runs):
+    progress = RunProgress(runs[0], tmp_path / runs[0].folder, "eval/loss", now=0)
+    assert progress.remaining(0, None, 0) is None
+    at(tmp_path, runs[0], 10)
+    progress.refresh(5)
+    at(tmp_path, runs[0], 20)
+    progress.refresh(7)
+    # Ten steps took two seconds, twenty are left, and one second of them has passed.
+    assert progress.remaining(8, None, 0) == pytest.approx(3)
+
+
+def test_remaining_time_of_a_sweep(tmp_path, runs):
+    """Three seconds to start and 0.1 s per step of arm a; arm b takes twice as long per step."""
+    sweep = SweepProgress(tmp_path, runs, runs, workers=1, metric="eval/loss")
+    assert sweep.remaining(0) is None
+    sweep.start(runs[0], 0)
+    assert sweep.remaining(1) is None
+    at(tmp_path, runs[0], 10)
+    sweep.refresh(3)
+    at(tmp_path, runs[0], 20)
+    sweep.refresh(4)
+    # Left: 2 s of this run, one more of arm a (3 + 4 s), two of arm b (3 + 8 s each).
+    assert sweep.remaining(4) == pytest.approx(2 + 7 + 11 + 11)
+
+
+def test_remaining_time_with_two_places(tmp_path, runs):
+    sweep = SweepProgress(tmp_path, runs, runs, workers=2, metric="eval/loss")
+    for run in runs[:2]:
+        sweep.start(run, 0)
+        at(tmp_path, run, 10)
+    sweep.refresh(3)
+    at(tmp_path, runs[0], 20)
+    at(tmp_path, runs[1], 15)
+    sweep.refresh(4)
+    # a has 2 s left and b 5 s; the next a starts after 2 s (ends at 9), the next b after 5 s (ends at 16).
+    assert sweep.remaining(4) == pytest.approx(16)
+
+
+def test_what_follows_the_last_step_counts_for_the_runs_to_come(tmp_path, runs):
+    sweep = SweepProgress(tmp_path, runs, [runs[0], runs[2]], workers=1, metric="eval/loss")
+    assert (sweep.ended, sweep.total) == (2, 4)
+    sweep.start(runs[0], 0)
+    at(tmp_path, runs[0], 20)
+    sweep.refresh(2)
+    at(tmp_path, runs[0], STEPS)
+    sweep.refresh(4)
+    sweep.end(runs[0], 10)
+    assert sweep.ended == 3
+    # 20 steps took 8 s with the last evaluation: the other run of the arm takes 2 + 16 s.
+    assert sweep.remaining(10) == pytest.approx(18)
+
+
+def test_a_run_that_is_over_between_two_looks(tmp_path, runs):
+    sweep = SweepProgress(tmp_path, runs, [runs[0], runs[2]], workers=1, metric="eval/loss")
+    sweep.start(runs[0], 0)
+    at(tmp_path, runs[0], 10, STEPS)
+    sweep.end(runs[0], 6)
+    assert sweep.remaining(6) == pytest.approx(6)
+
+
+def test_a_run_that_fails_at_once_says_nothing_about_time(tmp_path, runs):
+    sweep = SweepProgress(tmp_path, runs, [runs[0], runs[2]], workers=1, metric="eval/loss")
+    sweep.start(runs[0], 0)
+    sweep.end(runs[0], 6)
+    assert sweep.remaining(6) is None
+
+
+def test_a_dropped_attempt_waits_again(tmp_path, runs):
+    sweep = SweepProgress(tmp_path, runs, runs, workers=1, metric="eval/loss")
+    sweep.start(runs[0], 0)
+    assert len(sweep.pending) == 3
+    sweep.drop(runs[0])
+    assert sweep.pending == runs
+    assert sweep.ended == 0

@@ -1,0 +1,173 @@
+"""States of run folders, folders that hold other runs, and the lock."""
+
+import json
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from zoo import config
+from zoo.errors import ZooError
+from zoo.files import write_json
+from zoo.lab.launch.sweep_folder import SweepLock, conflicts, move_aside, read_state, write_status
+from zoo.lab.planning import plan
+
+fake = config.import_file(Path(__file__).parents[1] / "fake_run.py", "helper")
+
+
+@pytest.fixture
+def runs(monkeypatch):
+    monkeypatch.setattr(plan, "_cost", fake.cost)
+    return plan.expand(fake.experiment()).runs
+
+
+def hold(folder, run, **changes):
+    (folder / run.folder).mkdir()
+    resolved = config.resolve(config.override(run.config, {path.replace("__", "."): value for path, value in changes.items()}))
+    write_json(folder / run.folder / "config.json", config.to_plain(resolved))
+
+
+@pytest.mark.parametrize(("content", "name", "step", "finished"), [
+    (None, "new", 0, False),
+    ({"state": "done", "step": 40}, "done", 40, True),
+    ({"state": "diverged", "step": 7, "reason": "x"}, "diverged", 7, True),
+    ({"state": "failed", "step": 7, "reason": "x"}, "failed", 7, False),
+    ({"state": "running", "step": 7, "reason": None}, "half-done", 7, False),
+    ({"state": "preempted", "step": 7}, "half-done", 7, False),
+    ({"state": "running", "step": None}, "half-done", 0, False),
+    ([], "new", 0, False),
+    ({"step": 3}, "new", 0, False),
+])
+def test_states(tmp_path, content, name, step, finished):
+    if content is not None:
+        write_json(tmp_path / "status.json", content)
+    state = read_state(tmp_path)
+    assert (state.name, state.step, state.finished) == (name, step, finished)
+
+
+def test_a_damaged_status_is_a_new_run(tmp_path):
+    (tmp_path / "status.json").write_text('{"state": "do')
+    assert read_state(tmp_path).name == "new"
+
+
+def test_a_status_written_for_a_run_keeps_its_step(tmp_path):
+    write_json(tmp_path / "status.json", {"state": "running", "step": 12, "steps": 40, "reason": None})
+    write_status(tmp_path, "failed", 40, "killed")
+    assert json.loads((tmp_path / "status.json").read_text()) == {"state": "failed", "step": 12, "steps": 40, "reason": "killed"}
+
+
+def test_the_step_of_a_killed_run_is_that_of_its_metrics(tmp_path):
+    write_json(tmp_path / "status.json", {"state": "running", "step": 0, "steps": 40, "reason": None})
+    (tmp_path / "metrics.jsonl").write_text('{"step": 30}\n{"st')
+    assert read_state(tmp_path).step == 30
+    write_status(tmp_path, "failed", 40, "killed")
+    assert json.loads((tmp_path / "status.json").read_text())["step"] == 30
+
+
+def test_the_same_runs_are_no_conflict(tmp_path, runs):
+    for run in runs:
+        hold(tmp_path, run)
+    assert conflicts(tmp_path, runs) == []
+
+
+def test_what_cannot_change_a_result_is_no_conflict(tmp_path, runs):
+    hold(tmp_path, runs[0], training__log_every=1, training__checkpoint_every=3)
+    assert conflicts(tmp_path, runs) == []
+
+
+def test_a_field_that_a_run_does_not_have_yet_is_at_its_default(tmp_path, runs):
+    hold(tmp_path, runs[0])
+    path = tmp_path / runs[0].folder / "config.json"
+    content = json.loads(path.read_text())
+    del content["model"]["dropout"]
+    write_json(path, content)
+    assert conflicts(tmp_path, runs) == []
+
+
+def test_other_runs_are_told_once_with_what_differs(tmp_path, runs):
+    for run in runs[:3]:
+        hold(tmp_path, run, model__dim=128, training__steps=99)
+    line, = conflicts(tmp_path, runs)
+    assert line.startswith(f"{runs[0].folder} and 2 more in {tmp_path}: another run: ")
+    assert "model.dim=128 there and 256 here" in line
+    assert "training.steps=99 there and 40 here" in line
+
+
+def test_parts_of_a_model_that_one_run_has_and_the_other_has_not_are_told(tmp_path, runs):
+    hold(tmp_path, runs[0], model__layers__pattern=("a",), model__layers__kinds__a__attention__num_kv_heads=2,
+         model__layers__kinds__a__residual=False)
+    line, = conflicts(tmp_path, runs)
+    # What follows from the rest comes last.
+    assert "model.layers.pattern=('a',) there and () here" in line
+    assert line.index("model.layers.kinds.a.residual=False there and unset here") < line.index("kinds.a.attention.num_kv_heads=2 there")
+
+
+def test_a_run_without_a_readable_config_is_a_conflict(tmp_path, runs):
+    (tmp_path / runs[0].folder).mkdir()
+    write_status(tmp_path / runs[0].folder, "done", 40, "")
+    hold(tmp_path, runs[1])
+    (tmp_path / runs[1].folder / "config.json").write_text("{")
+    without, broken = conflicts(tmp_path, runs)
+    assert "without its config.json" in without
+    assert "cannot be told" in broken
+
+
+def test_an_empty_folder_is_no_conflict(tmp_path, runs):
+    (tmp_path / runs[0].folder).mkdir()
+    assert conflicts(tmp_path, runs) == []
+
+
+def test_moving_aside_takes_the_first_free_number(tmp_path):
+    for number in (1, 2):
+        (tmp_path / "s").mkdir()
+        (tmp_path / "s" / "x").write_text(str(number))
+        assert move_aside(tmp_path / "s") == tmp_path / f"s.{number}"
+    assert [(tmp_path / f"s.{number}" / "x").read_text() for number in (1, 2)] == ["1", "2"]
+
+
+def test_a_second_lock_names_the_holder(tmp_path):
+    lock = SweepLock(tmp_path / "s")
+    with pytest.raises(ZooError, match=f"s is in use by process {os.getpid()} on "):
+        SweepLock(tmp_path / "s")
+    lock.close()
+    SweepLock(tmp_path / "s").close()
+
+
+def test_a_lock_outlives_its_process_in_the_runs_it_started(tmp_path):
+    """A parent that is killed leaves a run behind: the folder stays taken, and the message names the run."""
+    program = (
+        "import subprocess, sys, time; from pathlib import Path; from zoo.lab.launch.sweep_folder import SweepLock\n"
+        f"lock = SweepLock(Path({str(tmp_path)!r}))\n"
+        "child = subprocess.Popen([sys.executable, '-c', 'import time; time.sleep(60)'], pass_fds=(lock.descriptor,),"
+        " stdout=subprocess.DEVNULL, start_new_session=True)\n"
+        "lock.note([child.pid]); print(child.pid, flush=True); time.sleep(60)\n")
+    with subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE, text=True) as parent:
+        child = int(parent.stdout.readline())
+        parent.kill()
+        parent.wait()
+        try:
+            with pytest.raises(ZooError, match=f"started by process {parent.pid}, which is gone, .* kill {child}$"):
+                SweepLock(tmp_path)
+        finally:
+            os.kill(child, 9)
+    # Nobody is left who could be waited for, so the system lets go within moments.
+    for _ in range(1000):
+        try:
+            SweepLock(tmp_path).close()
+            break
+        except ZooError:
+            time.sleep(0.01)
+    else:
+        pytest.fail("the lock is still held")
+
+
+@pytest.mark.parametrize("content", ["", "{", "[]", '{"process": 1}'])
+def test_a_lock_with_nothing_readable_in_it(tmp_path, content):
+    lock = SweepLock(tmp_path)
+    (tmp_path / ".lock").write_text(content)
+    with pytest.raises(ZooError, match="is in use by another process"):
+        SweepLock(tmp_path)
+    lock.close()

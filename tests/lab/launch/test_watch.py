@@ -1,0 +1,243 @@
+"""Following runs: the server, the command, and the live view of a terminal."""
+
+import argparse
+import http.client
+import io
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import threading
+
+import pytest
+from rich.console import Console
+
+from zoo.cli.main import main
+from zoo.cli.sweeps import watch as command
+from zoo.errors import ConfigError
+from zoo.lab.launch import watch_display
+from zoo.lab.report.server import Pages, Server, signature
+from zoo.lab.results.read_runs import load_any
+
+
+@pytest.fixture
+def small(writer):
+    """A sweep of two arms, of which one run has been done and one is under way."""
+    arms = [{"name": name, "factors": {"norm": name}} for name in ("pre", "post")]
+    runs = [{"folder": f"{name}-0", "arm": name, "seed": 0} for name in ("pre", "post")]
+    folder = writer.root / "small"
+    writer.run("small/pre-0", final=2.5, steps=20)
+    writer.run("small/post-0", final=2.5, steps=20, stop=10, state="running")
+    (folder / "experiment.json").write_text(json.dumps({
+        "name": "Small", "question": "Which norm?", "metric": "eval/loss", "arms": arms, "runs": runs, "seeds": [0], "contrasts": []}))
+    return folder
+
+
+@pytest.fixture
+def parsed():
+    parser = argparse.ArgumentParser()
+    command.add_parser(parser.add_subparsers(required=True))
+    return lambda *words: parser.parse_args(["watch", *map(str, words)])
+
+
+def end(folder, name, state, **more):
+    (folder / name / "status.json").write_text(json.dumps({"state": state, "step": 20, "steps": 20, "reason": None, **more}))
+
+
+class Clock:
+    now = 0.0
+
+    def __call__(self):
+        return self.now
+
+
+def test_a_page_is_made_anew_when_files_change(small):
+    clock = Clock()
+    pages = Pages(small, clock)
+    first, page = pages.newest()
+    assert f'data-version="{first}"'.encode() in page
+    assert b"connect-src 'self'" in page
+    assert b"<a href" not in page
+    clock.now += 10
+    assert pages.newest() == (first, page)
+    end(small, "post-0", "done")
+    clock.now += 10
+    second, newer = pages.newest()
+    assert second != first
+    assert b"2 done" in newer
+    assert b"2 done" not in page
+
+
+def test_what_is_measured_afterwards_changes_the_page(small):
+    before = signature(small)
+    (small / "pre-0" / "measured.json").write_text("{}")
+    assert signature(small) != before
+
+
+def test_damage_leaves_the_page_before_it(small):
+    clock = Clock()
+    pages = Pages(small, clock)
+    before = pages.newest()
+    (small / "pre-0" / "status.json").write_text('{"sta')
+    clock.now += 10
+    assert pages.newest() == before
+    end(small, "pre-0", "done")
+    clock.now += 10
+    assert pages.newest()[0] != before[0]
+
+
+def test_a_page_that_is_slow_to_make_is_not_made_all_the_time(small, monkeypatch):
+    clock = Clock()
+    pages = Pages(small, clock)
+    made = []
+
+    def slow(folder):
+        made.append(1)
+        clock.now += 3
+        return load_any(folder)
+
+    monkeypatch.setattr("zoo.lab.report.server.load_any", slow)
+    for number in range(60):
+        end(small, "post-0", "running", number="x" * number)
+        pages.newest()
+        clock.now += 1
+    assert 2 <= len(made) <= 5
+
+
+def test_the_server_answers_this_machine_alone(small):
+    with Server(Pages(small), 0) as server:
+        assert server.server_address[0] == "127.0.0.1"
+        thread = threading.Thread(target=server.serve_forever, daemon=True)
+        thread.start()
+        port = server.server_address[1]
+
+        def get(path, host=f"127.0.0.1:{port}"):
+            connection = http.client.HTTPConnection("127.0.0.1", port)
+            connection.request("GET", path, headers={"Host": host})
+            answer = connection.getresponse()
+            return answer.status, answer.read().decode()
+
+        assert get("/")[1].startswith("<!doctype html>")
+        assert get("/version") == (200, server.pages.newest()[0])
+        assert get("/", "localhost:1234")[0] == 200
+        # On port 80 a browser names none.
+        assert get("/", "127.0.0.1")[0] == 200
+        assert get("/", "evil.example:80")[0] == get("/", "evil.example")[0] == get("/", "")[0] == 403
+        assert get("/experiment.json")[0] == get("/../small/experiment.json")[0] == 404
+        with pytest.raises(ConfigError, match=f"--port {port} is in use; give another one") as caught:
+            Server(server.pages, port)
+        assert len(caught.value.problems) == 1
+        server.shutdown()
+        thread.join()
+
+
+def test_folders_that_cannot_be_watched(parsed, tmp_path):
+    for more in ((), ("--terminal",)):
+        for folder, message in ((tmp_path / "none", "there is no such folder"), (tmp_path, "not a sweep folder")):
+            args = parsed(folder, *more)
+            with pytest.raises(ConfigError, match=message) as caught:
+                args.handler(args)
+            assert len(caught.value.problems) == 1
+
+
+@pytest.mark.parametrize("port", ["-1", "65536", "x"])
+def test_ports_that_are_none(port, capsys):
+    assert main(["watch", "runs", "--port", port]) == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line == f"error: argument --port: '{port}' is not a port: a whole number from 0 to 65535; see zoo watch --help"
+
+
+def test_a_single_run_is_watched_too(writer):
+    folder = writer.run("alone", steps=20)
+    sweep = load_any(folder)
+    assert (sweep.name, sweep.metric, [run.state for run in sweep.runs]) == ("alone", "eval/loss", ["done"])
+    assert b"alone" in Pages(folder).newest()[1]
+    assert [run.folder for run in watch_display.watched_runs(sweep)] == ["."]
+
+
+def script(folder):
+    """What happens to the run under way, look by look."""
+    def step(number, **row):
+        with open(folder / "post-0" / "metrics.jsonl", "a") as file:
+            print(json.dumps({"step": number, "tokens": 1, "seconds": 1.0, **row}), file=file)
+
+    yield
+    step(12, **{"train/loss": 3.25, "train/tokens_per_second": 1234.5})
+    yield
+    step(16, **{"train/loss": 3.0})
+    yield
+    step(20, **{"eval/loss": 2.75})
+    yield
+    end(folder, "post-0", "done")
+    while True:
+        yield
+
+
+@pytest.mark.parametrize("terminal", [True, False])
+def test_the_terminal_shows_runs_until_all_have_ended(small, terminal):
+    clock, happens = Clock(), script(small)
+    screen = Console(file=io.StringIO(), width=140, force_terminal=terminal, color_system=None)
+
+    def sleep(seconds):
+        clock.now += 40
+        next(happens)
+
+    watch_display.follow(small, screen, clock, sleep)
+    text = screen.file.getvalue()
+    assert "Small: Which norm?" in text
+    assert "step 12/20, loss 3.2500, 1,234 tokens/s" in text
+    assert "done     norm=post seed 0: eval/loss 2.7500" in text
+    # What is left at the end: the arms, the better one first.
+    assert [line.split() for line in text.splitlines()[-2:]] == [["norm=pre", "2.500", "1/1"], ["norm=post", "2.750", "1/1"]]
+    if terminal:
+        assert "━" in text
+        assert "\x1b[?25h" in text[-200:]
+
+
+def test_seeds_that_are_added_are_shown(small):
+    clock = Clock()
+    screen = Console(file=io.StringIO(), width=140)
+    looks = []
+
+    def sleep(seconds):
+        clock.now += 40
+        looks.append(1)
+        if len(looks) == 1:
+            plan = json.loads((small / "experiment.json").read_text())
+            plan["runs"].append({"folder": "pre-1", "arm": "pre", "seed": 1})
+            (small / "experiment.json").write_text(json.dumps({**plan, "seeds": [0, 1]}))
+        elif len(looks) == 2:
+            (small / "pre-1").mkdir()
+            end(small, "pre-1", "failed", reason="boom")
+        elif len(looks) == 3:
+            end(small, "post-0", "diverged", reason="loss is not finite")
+
+    watch_display.follow(small, screen, clock, sleep)
+    assert "failed   norm=pre seed 1: step 20, boom" in screen.file.getvalue()
+    assert "diverged norm=post seed 0: step 20, loss is not finite" in screen.file.getvalue()
+    assert "runs 3/3" in screen.file.getvalue()
+
+
+@pytest.mark.parametrize("words", [("--port", "0"), ("--terminal",)])
+def test_ctrl_c_ends_quietly(small, words):
+    # Where the tests run in the background of a shell, SIGINT is ignored, and what they start would inherit that.
+    child = subprocess.Popen([sys.executable, "-m", "zoo.cli.main", "watch", str(small), *words], stdout=subprocess.PIPE,
+                             stderr=subprocess.PIPE, text=True, env={**os.environ, "PYTHONUNBUFFERED": "1"},
+                             preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL))
+    assert str(small) in (line := child.stdout.readline()) or "Small" in line
+    child.send_signal(signal.SIGINT)
+    _, errors = child.communicate(timeout=60)
+    assert (child.returncode, errors) == (0, "")
+
+
+def test_a_used_port_is_one_line(small):
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = taken.getsockname()[1]
+        words = [sys.executable, "-m", "zoo.cli.main", "watch", str(small), "--port", str(port)]
+        found = subprocess.run(words, capture_output=True, text=True)
+    assert (found.returncode, found.stdout) == (2, "")
+    assert found.stderr == f"error: --port {port} is in use; give another one, or 0 for any that is free\n"

@@ -1,0 +1,217 @@
+"""Each arm's own value of a number: what the grid may be, what it comes to, and the sweeps that `zoo run` makes of it."""
+
+import json
+import math
+from contextlib import closing
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+
+import pytest
+
+from zoo import config
+from zoo.cli.main import main
+from zoo.errors import ConfigError
+from zoo.lab.experiment import levels
+from zoo.lab.launch.launcher import Local
+from zoo.lab.launch.sweep_folder import SweepLock
+from zoo.lab.planning import plan, tuning
+from zoo.lab.planning.tuning import Tune
+from zoo.lab.results.read_runs import load_sweep
+from zoo.lab.results.tuning_grid import load_rates
+
+fake = config.import_file(Path(__file__).parents[1] / "fake_run.py", "helper")
+RATE = "optimizer.learning_rate"
+GRID = (0.001, 0.003, 0.01)
+PRE, POST = "norm=pre,warm-up=0", "norm=post,warm-up=0"
+
+
+def experiment(**changes):
+    return fake.experiment(**{"factors": {"norm": levels("model.norm.placement", "pre", "post"),
+                                          "warm-up": levels("schedule.warmup_steps", 0)}, "tune": Tune(RATE, GRID), **changes})
+
+
+@pytest.mark.parametrize(("tune", "text"), [
+    (Tune("optimizer.learning_rat", GRID), "unknown field optimizer.learning_rat (did you mean"),
+    (Tune("model.norm.kind", GRID), "is not a number"),
+    (Tune("seed", (1, 2)), "is not a number"),
+    (Tune("schedule.warmup_steps", (1, 2)), 'varied by the factor "warm-up"'),
+    (Tune(RATE, (0.1,)), "two values or more"),
+    (Tune(RATE, (0.1, 0.1)), "each once"),
+    (Tune(RATE, ("fast", 0.1)), "not all numbers"),
+    (Tune(RATE, GRID, ()), "at least one seed"),
+    (Tune(RATE, GRID, (-1,)), "seed -1"),
+    (Tune(RATE, GRID, (5, 1)), "seed 1 would choose and decide"),
+])
+def test_a_grid_that_cannot_be_is_refused(tune, text):
+    with pytest.raises(ConfigError, match=text.replace("(", r"\(")):
+        experiment(tune=tune)
+
+
+def test_the_search_has_every_arm_with_every_value_and_other_seeds():
+    searching = tuning.search(experiment())
+    assert list(searching.factors) == ["norm", "warm-up", "learning_rate"]
+    assert [level[RATE] for level in searching.factors["learning_rate"].values()] == list(GRID)
+    assert (searching.seeds, searching.contrasts, searching.claim) == ((1000,), (), None)
+    taken = experiment(factors={"learning_rate": levels("model.norm.placement", "pre", "post")}, contrasts=())
+    assert list(tuning.search(taken).factors) == ["learning_rate", RATE]
+
+
+@pytest.fixture
+def zoo(command_line):
+    return partial(command_line, "run", "norms.py")
+
+
+# At 0.01 pre-norm is best; post-norm is at 0.003, where its two seeds disagree but their mean is the lowest.
+LOSSES = {f"norm={norm},warm-up={warmup},learning_rate={rate}-seed{seed}": loss
+          for norm, by_rate in {"pre": {0.001: (2.5, 2.5), 0.003: (2.2, 2.2), 0.01: (2.0, 2.0)},
+                                "post": {0.001: (2.6, 2.6), 0.003: (2.0, 2.8), 0.01: (9.0, 9.0)}}.items()
+          for rate, pair in by_rate.items() for seed, loss in zip((1000, 1001), pair, strict=True) for warmup in (0, 10)}
+FLAGS = ("--tune", f"{RATE}=0.01,0.001,3e-3", "--tune-seeds", "2", "--jobs", "4")
+
+
+def rate_of(folder):
+    return json.loads((Path("runs/norms") / folder / "config.json").read_text())["optimizer"]["learning_rate"]
+
+
+def test_each_arm_trains_at_its_best_rate_on_seeds_that_did_not_choose_it(zoo):
+    code, out, err = zoo(*FLAGS, losses=LOSSES, figures=True)
+    assert (code, err) == (0, "")
+    tried = load_sweep("runs/norms/tuning")
+    assert sorted({run.seed for run in tried.runs}) == [1000, 1001]
+    assert len(tried.runs) == 4 * 3 * 2
+    main = load_sweep("runs/norms")
+    assert {run.seed for run in main.runs} == {0, 1}
+    assert [rate_of(f"{arm}-seed{seed}") for arm in (PRE, POST) for seed in (0, 1)] == [0.01, 0.01, 0.003, 0.003]
+    record = json.loads(Path("runs/norms/experiment.json").read_text())["tuning"]
+    assert record["chosen"] == {PRE: 0.01, "norm=pre,warm-up=10": 0.01, POST: 0.003, "norm=post,warm-up=10": 0.003}
+    assert (record["field"], record["values"], record["seeds"]) == (RATE, list(GRID), [1000, 1001])
+    # Post-norm's lies inside the grid, pre-norm's at its edge.
+    edge = next(line for line in main.warnings if "at its edge" in line)
+    assert f"0.01 in {PRE}" in edge
+    assert POST not in edge
+    rates = load_rates("runs/norms", main.tuning)
+    assert [one.mean for one in rates.arms[POST]] == [2.6, pytest.approx(2.4), 9.0]
+    assert rates.at_the_same(PRE)[POST][0.003].differences == {1000: pytest.approx(-0.2), 1001: pytest.approx(0.6)}
+    page = Path("runs/norms/report.html").read_text()
+    assert f"eval/loss by {RATE}, over the seeds that choose (1000, 1001)" in page
+    assert f"eval/loss at the same {RATE}, minus that of norm=pre, warm-up=0" in page
+    assert Path("runs/norms/report/loss_by_rate.png").stat().st_size > 1000
+    code, out, _ = zoo(*FLAGS)
+    assert code == 0
+    assert "24 of 24 runs were done already" in out
+    assert "8 of 8 runs were done already" in out
+
+
+def test_a_run_that_diverges_is_never_the_best(zoo):
+    losses = {name: 3.0 for name in LOSSES}
+    losses |= {f"{PRE},learning_rate={rate}-seed1000": loss for rate, loss in zip(GRID, (1.5, 1.0, 1.6), strict=True)}
+    code, _, _ = zoo("--tune", f"{RATE}=0.001,0.003,0.01", "--jobs", "4", losses=losses,
+                     behaviours={f"{PRE},learning_rate=0.003-seed1000": ["diverge"]})
+    assert code == 0
+    assert rate_of(f"{PRE}-seed0") == 0.001
+
+
+def test_of_scores_the_highest_is_the_best(zoo):
+    zoo(*FLAGS, losses=LOSSES)
+    found = tuning.choices(experiment(), load_sweep("runs/norms/tuning"))
+    assert found[PRE].value == 0.01
+    assert [one.mean for one in found[PRE].tried] == [2.5, 2.2, 2.0]
+    assert tuning._best(list(found[PRE].tried), True).value == 0.001
+
+
+def test_nothing_is_decided_on_a_search_with_holes(zoo):
+    code, out, _ = zoo(*FLAGS, losses=LOSSES, behaviours={f"{POST},learning_rate=0.01-seed1001": ["fail"]})
+    assert code == 1
+    assert "the disk is full" in out
+    assert not Path("runs/norms/experiment.json").exists()
+    with pytest.raises(ConfigError, match=r"learning_rate=0\.01-seed1001: failed, without eval/loss"):
+        tuning.choices(experiment(), load_sweep("runs/norms/tuning"))
+    assert zoo(*FLAGS, losses=LOSSES)[0] == 0
+    assert rate_of(f"{POST}-seed0") == 0.003
+
+
+def test_all_at_once_and_nothing_written(zoo):
+    code, out, err = zoo(*FLAGS, "--dry-run")
+    assert (code, err) == (0, "")
+    assert "24 of 24 runs would run" in out
+    assert "8 of 8 runs would run" in out
+    assert not Path("runs").exists()
+    for flags, text in [(("--tune", "learning_rate"), "expected FIELD=VALUE"), (("--tune-seeds", "2"), "goes with --tune"),
+                        (("--tune", f"{RATE}=1e-3,fast"), "not all numbers"),
+                        (("--tune", f"{RATE}=1e-3,2e-3", "--tune-seeds", "0,7"), "seed 0"),
+                        (("--tune", f"{RATE}=1e-3,2e-3", "--tune-seeds", "7,", "--until-decided"), "seed 7"),
+                        (("--tune", f"{RATE}=1e-3,-1"), RATE)]:
+        code, _, err = zoo(*flags)
+        assert code == 2, flags
+        assert text in err
+        assert not Path("runs").exists()
+
+
+def test_fresh_moves_the_search_too(zoo):
+    zoo(*FLAGS, losses=LOSSES)
+    code, out, _ = zoo(*FLAGS, "--fresh", losses={**LOSSES, f"{PRE},learning_rate=0.003-seed1000": 0.0})
+    assert code == 0
+    assert "the earlier sweep is in runs/norms.1" in out
+    assert (rate_of(f"{PRE}-seed0"), rate_of(f"../norms.1/{PRE}-seed0")) == (0.003, 0.01)
+
+
+def test_the_folder_is_seen_to_before_anything_is_tried(zoo):
+    Path("runs/norms").mkdir(parents=True)
+    Path("runs/norms/status.json").write_text("{}")
+    for more in ((), ("--fresh",)):
+        code, _, err = zoo(*FLAGS, *more)
+        assert code == 2
+        assert "is the folder of a single run" in err
+    assert [path.name for path in Path("runs/norms").iterdir()] == ["status.json"]
+    Path("runs/norms/status.json").unlink()
+    # As another `zoo run` has it, and as trials do that outlived theirs.
+    for held in ("runs/norms", "runs/norms/tuning"):
+        with closing(SweepLock(Path(held))):
+            code, _, err = zoo(*FLAGS, "--fresh")
+        assert code == 2
+        assert f"{held} is in use" in err
+    assert not Path("runs/norms.1").exists()
+    assert not list(Path("runs/norms").rglob("status.json"))
+
+
+def test_nobody_begins_with_the_arms_while_they_are_tuned(zoo, monkeypatch):
+    launch, seen = Local.launch, []
+
+    def looked_at(self, runs, folder, lock):
+        if folder.name == "tuning":
+            with pytest.raises(ConfigError, match="runs/norms is in use"):
+                SweepLock(folder.parent)
+            seen.append(folder)
+        return launch(self, runs, folder, lock)
+
+    monkeypatch.setattr(Local, "launch", looked_at)
+    assert zoo(*FLAGS, losses=LOSSES)[0] == 0
+    assert len(seen) == 1
+
+
+def test_a_single_arm_has_its_value_too(command_line):
+    Path("small.py").write_text("from zoo import config\ndef get_config():\n    return config.default()\n")
+    assert command_line("run", "--config=small.py", "--name", "alone", "--seeds", "2", *FLAGS,
+                        losses={f"learning_rate={rate}-seed{seed}": loss for rate, loss in zip(GRID, (2.0, 1.0, 3.0), strict=True)
+                                for seed in (1000, 1001)})[0] == 0
+    rates = load_rates("runs/alone", load_sweep("runs/alone").tuning)
+    assert (list(rates.arms), rates.chosen) == ([""], {"": 0.003})
+    assert main(["results", "runs/alone", "--output", "kept"]) == 0
+    assert "| 0.003 |" in Path("kept/README.md").read_text()
+
+
+def test_other_rates_are_another_sweep(zoo):
+    zoo(*FLAGS, losses=LOSSES)
+    code, _, err = zoo("--jobs", "4")
+    assert code == 2
+    assert f"{RATE}=0.01 there and 0.001 here" in err
+    assert math.isclose(rate_of(f"{PRE}-seed0"), 0.01)
+
+
+def test_a_chosen_value_belongs_to_one_arm(monkeypatch):
+    monkeypatch.setattr(plan, "_cost", fake.cost)
+    made = plan.expand(replace(experiment(), chosen={POST: {RATE: 0.003}}))
+    assert {arm.name: arm.config.optimizer.learning_rate for arm in made.arms} == {PRE: 0.001, POST: 0.003}
+    assert {arm.name: arm.overrides.get(RATE) for arm in made.arms} == {PRE: None, POST: 0.003}
+    assert made.runs[0].folder == f"{PRE}-seed0"

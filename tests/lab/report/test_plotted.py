@@ -1,0 +1,107 @@
+"""The numbers that the page's charts are drawn from: thinned, packed, and small enough for big sweeps."""
+
+import base64
+import json
+
+import numpy as np
+import pytest
+
+from zoo.lab.report.heatmaps import MOST_COLUMNS, heatmaps, packed, read_statistics, spikes
+from zoo.lab.report.html_page import render
+from zoo.lab.report.plot_data import plot_data, work_per_update
+from zoo.lab.results.comparison import load_comparison
+from zoo.lab.results.read_runs import load_run, load_sweep
+from zoo.lab.results.samples import MOST_ROWS, read_samples
+from zoo.lab.results.verdict import judge
+
+
+def decoded(entry):
+    """What heat.js makes of it."""
+    codes = np.frombuffer(base64.b64decode(entry["codes"]), "<u2").reshape(len(entry["rows"]), len(entry["steps"]))
+    values = entry["low"] + codes / 65534 * (entry["high"] - entry["low"])
+    return np.where(codes == 65535, np.nan, 10**values if entry["log"] else values)
+
+
+def write_dynamics(folder, rows):
+    (folder / "dynamics.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+
+
+def test_work_counts_the_tokens_of_rows(writer):
+    shape = {"data": {"batch_size": 4, "sequence_length": 32}}
+    assert work_per_update(load_run(writer.run("a", config=shape))) == 4 * 32 * 7.4e6
+    # Without them what the run has counted: 1,024 per update.
+    assert work_per_update(load_run(writer.run("b"))) == 1024 * 7.4e6
+    assert work_per_update(load_run(writer.run("c", meta={"flops_per_token": "many"}))) is None
+    assert work_per_update(load_run(writer.run("d", stop=0))) is None
+
+
+@pytest.mark.parametrize("log", [False, True])
+def test_packed_numbers_come_back(log):
+    values = np.array([[1.0, 2.0, np.nan], [30.0, 4.5, 1000.0 if log else 7.0]])
+    entry = packed(["a", "b"], [1, 2, 5], values, 100)
+    assert entry["log"] is log
+    np.testing.assert_allclose(decoded(entry), values, rtol=3e-4)
+    assert np.isnan(decoded(packed(["a"], [1], np.array([[np.nan]]), 100))).all()
+    np.testing.assert_allclose(decoded(packed(["a"], [1, 2], np.array([[3.0, 3.0]]), 100)), 3.0)
+    np.testing.assert_allclose(decoded(packed(["a"], [1, 2], np.array([[-3.0, 900.0]]), 100)), [[-3, 900]], atol=0.02)
+
+
+def test_many_steps_are_thinned_and_the_last_stays():
+    entry = packed(["a"], list(range(1001)), np.arange(1001.0)[None], 100)
+    assert len(entry["steps"]) <= MOST_COLUMNS + 1
+    assert (entry["steps"][0], entry["steps"][-1]) == (0, 1000)
+    np.testing.assert_allclose(decoded(entry)[0], entry["steps"], atol=0.02)
+
+
+def test_dynamics_are_read_as_they_are(writer):
+    folder = writer.run("a")
+    write_dynamics(folder, [
+        {"step": 1, "residual_rms": {"embedding": 0.5, "layer 0": None}}, {"step": 3, "residual_rms": {"layer 0": 2}, "odd": 3},
+        {"step": 3, "dead_units": {"layer 0": True}}, {"step": "x"}, [1], {"step": 5, "spikes": {"loss": 7.126}},
+        {"step": 4, "spikes": {"loss": None}}])
+    with open(folder / "dynamics.jsonl", "a") as file:
+        file.write('{"step": 9, "resid')
+    found = read_statistics(folder)
+    assert list(found) == ["residual_rms"]
+    labels, steps, values = found["residual_rms"]
+    assert (labels, steps) == (["embedding", "layer 0"], [1, 3])
+    np.testing.assert_array_equal(values, [[0.5, np.nan], [np.nan, 2]])
+    assert spikes(folder) == [[4, None], [5, 7.13]]
+    maps = heatmaps(load_comparison([folder]))
+    assert maps["statistics"] == ["residual_rms"]
+    assert maps["runs"][0]["label"] == "a, seed 0"
+    assert heatmaps(load_comparison([writer.run("b")])) is None
+
+
+def test_big_sweeps_fit(writer):
+    arms = [{"name": f"dim={arm}", "factors": {"dim": str(arm)}} for arm in range(8)]
+    runs = [{"folder": f"{arm}-{seed}", "arm": f"dim={arm}", "seed": seed} for arm in range(8) for seed in range(25)]
+    folder = writer.sweep(folder="big", arms=arms, runs=runs, seeds=list(range(25)), contrasts=[])
+    row = {f"layer {layer} head {head}": 1.5 for layer in range(12) for head in range(12)}
+    dynamics = "".join(json.dumps({"step": step, "attention_entropy": row}) + "\n" for step in range(6))
+    source = writer.run("source", steps=300)
+    metrics = (source / "metrics.jsonl").read_text()
+    for number, run in enumerate(runs):
+        path = folder / run["folder"]
+        path.mkdir(exist_ok=True)
+        (path / "status.json").write_text(json.dumps({"state": ("done", "failed", "running")[number % 3], "step": 300, "steps": 300}))
+        (path / "meta.json").write_text((source / "meta.json").read_text())
+        (path / "metrics.jsonl").write_text(metrics)
+        (path / "dynamics.jsonl").write_text(dynamics)
+    sweep = load_sweep(folder)
+    assert len(sweep.runs) == 200
+    assert len(render(sweep, judge(sweep), folder)) < 6e6
+    curve = plot_data(sweep)["arms"][0]["runs"][0]["curves"][1]["value"]
+    assert 60 <= len(curve) <= 150
+
+
+def test_samples(writer):
+    folder = writer.run("a")
+    assert read_samples(folder) is None
+    (folder / "translations.jsonl").write_text('{"source": "a", "translation": "b"}\n')
+    assert read_samples(folder).rows == [{"source": "a", "translation": "b"}]
+    lines = ["nothing", "[1]", *(json.dumps({"text": "x" * 5000, "score": 1.5}) for _ in range(20))]
+    (folder / "samples.jsonl").write_text("\n".join(lines))
+    found = read_samples(folder)
+    assert (found.file, len(found.rows), found.rows[0]["score"]) == ("samples.jsonl", MOST_ROWS - 2, "1.5")
+    assert len(found.rows[0]["text"]) == 1501

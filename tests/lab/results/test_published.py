@@ -1,0 +1,174 @@
+"""`zoo results`: what stays of sweeps, and the page over it."""
+
+import csv
+import json
+import math
+import shutil
+from pathlib import Path
+
+import pytest
+from lab_reports import write_report
+
+from zoo.cli.main import main
+from zoo.errors import ConfigError
+from zoo.lab.report.results_page import build
+from zoo.lab.results.archive import publish
+from zoo.lab.results.read_runs import load_sweep
+
+ROOT = Path(__file__).parents[3]
+
+
+def rows_of(path):
+    with open(path, encoding="utf-8", newline="") as file:
+        return list(csv.DictReader(file))
+
+
+@pytest.fixture
+def output(writer):
+    folder = writer.root / "docs" / "results"
+    publish(load_sweep(writer.sweep(name="norms", lengths=True)), folder)
+    return folder
+
+
+def test_tables_hold_the_runs_numbers(writer, output):
+    sweep = load_sweep(writer.root / "sweep")
+    rows = rows_of(output / "norms" / "runs.csv")
+    assert [(row["arm"], int(row["seed"])) for row in rows] == [(sweep.arm(run.arm).label, run.seed) for run in sweep.runs]
+    for row, run in zip(rows, sweep.runs, strict=True):
+        assert float(row["eval/loss"]) == pytest.approx(run.final("eval/loss"), rel=1e-5)
+        assert (row["state"], int(row["step"]), int(row["tokens"])) == ("done", 200, 200 * 1024)
+    # A metric that some runs lack is empty there.
+    assert {row["arm"] for row in rows if row["eval/loss@1024"]} == {"norm=post, warm-up=0", "norm=post, warm-up=100"}
+    contrasts = rows_of(output / "norms" / "contrasts.csv")
+    assert [row["contrast"] for row in contrasts] == ["post needs it", "pre does not"]
+    differences = [run.final("eval/loss") - sweep.run("norm=post,warm-up=0", run.seed).final("eval/loss")
+                   for run in sweep.runs_of("norm=post,warm-up=100")]
+    assert float(contrasts[0]["a - b"]) == pytest.approx(sum(differences) / 3, rel=1e-5)
+    assert contrasts[0]["outcome"] == "holds"
+
+
+def test_pictures_and_verdict_are_there(output):
+    result = json.loads((output / "norms" / "result.json").read_text())
+    assert result["verdict"] == "supported"
+    assert result["tables"] == ["runs.csv", "contrasts.csv"]
+    assert sorted(result["pictures"]) == sorted(path.name for path in (output / "norms").glob("*.png"))
+    assert not list((output / "norms").glob("*.svg"))
+
+
+def test_folders_of_this_machine_are_told_by_their_name(writer):
+    made = writer.sweep(name="norms")
+    record = json.loads((made / "experiment.json").read_text())
+    record["arms"][0]["overrides"]["training.start_from"] = str(writer.root / "teacher")
+    (made / "experiment.json").write_text(json.dumps(record))
+    record["arms"][1]["overrides"]["objective.label_smoothing"] = math.nan
+    (made / "experiment.json").write_text(json.dumps(record))
+    text = (publish(load_sweep(made), writer.root / "results") / "result.json").read_text()
+    assert '"training.start_from": "teacher"' in text
+    # What a hand wrote and JSON cannot hold is no crash.
+    assert '"objective.label_smoothing": null' in text
+    assert str(writer.root) not in text
+
+
+def test_a_name_that_leads_elsewhere_is_refused(writer):
+    (writer.root / "precious.csv").write_text("kept")
+    with pytest.raises(ConfigError, match="is to be that of a folder"):
+        publish(load_sweep(writer.sweep(name="..")), writer.root / "docs")
+    assert (writer.root / "precious.csv").exists()
+
+
+def test_the_page_says_how_it_was_asked_for(writer):
+    asked = ["zoo", "run", f"{writer.root}/experiments/x.py:teacher={writer.root}/runs/teacher", "--set",
+             f"data.source=text:{writer.root}/a b.txt", "--set", "data.tokenizer.path=runs/x", "--set", "data.source=https://a.org/x"]
+    output = writer.root / "results"
+    folder = publish(load_sweep(writer.sweep(name="norms", command=asked)), output)
+    page = build(output).read_text()
+    assert ("Again: `zoo run x.py:teacher=teacher --set 'data.source=text:a b.txt' --set data.tokenizer.path=runs/x "
+            "--set data.source=https://a.org/x`, on 1 x cpu.\n") in page
+    assert str(writer.root) not in page + (folder / "result.json").read_text()
+    report = write_report(writer.root / "sweep").read_text()
+    assert f"All of it: <code>zoo run {writer.root}/experiments/x.py" in report
+
+
+def test_what_was_not_recorded_is_not_told(writer, output):
+    page = build(output).read_text()
+    assert "zoo run" not in page
+    assert "Trained on 1 x cpu." in page
+    for number, command in enumerate(("zoo run x.py", ["zoo", 3], {})):
+        assert load_sweep(writer.sweep(folder=str(number), command=command)).command == []
+
+
+def test_a_damaged_result_is_one_line(output):
+    path = output / "norms" / "result.json"
+    whole = path.read_text()
+    for damage in ({"question": None, "claim": None}, {"arms": [{}]}, {"seeds": 3}, {"pictures": None}, "[]", whole[:300]):
+        path.write_text(damage if isinstance(damage, str) else json.dumps(json.loads(whole) | damage))
+        with pytest.raises(ConfigError, match=r"norms/result\.json: not readable as a result") as told:
+            build(output)
+        assert len(told.value.problems) == 1
+        assert "\n" not in told.value.problems[0]
+
+
+def test_the_page_is_made_of_the_files_alone(writer, output):
+    shutil.rmtree(writer.root / "sweep")
+    (output / "by_hand.md").write_text("# A run of ours\n\nText.\n")
+    tests = writer.root / "tests"
+    tests.mkdir()
+    (tests / "test_exact.py").write_text("def test_n10_what_a_norm_is_invariant_to(kind):\ndef test_a4_the_field():\ndef test_other():\n")
+    page = build(output, tests).read_text()
+    assert page == build(output, tests).read_text()
+    assert "| [N1 Post-norm needs warm-up, pre-norm does not](#norms) | **supported** |" in page
+    assert "![loss by step of norms](norms/loss_by_step.png)" in page
+    assert "[runs.csv](norms/runs.csv)" in page
+    assert "| norm=post, warm-up=0 | 1,234,567 | 3.5" in page
+    assert "* [A run of ours](by_hand.md)" in page
+    assert page.index("| A4 | [the field](../../tests/test_exact.py) |") < page.index("| N10 | [what a norm is invariant to](")
+    for target in ("norms/loss_by_step.png", "norms/runs.csv", "../../tests/test_exact.py"):
+        assert (output / target).exists()
+
+
+def test_claims_stand_in_their_order(output):
+    result = json.loads((output / "norms" / "result.json").read_text())
+    for name, claim in (("x", "N10"), ("y", "N2"), ("z", "A1"), ("w", None)):
+        (output / name).mkdir()
+        changed = {"name": name, "claim": claim and {"id": claim, "statement": "s", "source": "t"}}
+        (output / name / "result.json").write_text(json.dumps(result | changed))
+    page = build(output).read_text()
+    places = [page.index(f"](#{name})") for name in ("z", "y", "x", "w")]
+    assert places == sorted(places)
+
+
+def test_a_sweep_that_has_not_ended_is_refused(writer):
+    output = writer.root / "results"
+    with pytest.raises(ConfigError, match="have not ended"):
+        publish(load_sweep(writer.sweep(broken=True)), output)
+    assert not output.exists()
+
+
+def test_the_command(writer, monkeypatch, capsys):
+    monkeypatch.chdir(writer.root)
+    sweep = writer.sweep(name="norms")
+    assert main(["results", str(sweep)]) == 0
+    assert capsys.readouterr().out.split() == ["docs/results/norms", "docs/results/README.md"]
+    written = {path: path.read_bytes() for path in Path("docs").rglob("*") if path.is_file()}
+    # A second time everything is the same, and what is no longer written is gone.
+    (Path("docs/results/norms") / "rates.csv").write_text("old")
+    assert main(["results", str(sweep)]) == 0
+    assert {path: path.read_bytes() for path in Path("docs").rglob("*") if path.is_file()} == written
+    Path("docs/results/norms/result.json").write_text("{")
+    capsys.readouterr()
+    assert main(["results"]) == 2
+    assert "docs/results/norms/result.json: not readable as a result" in capsys.readouterr().err
+    assert main(["results", "nowhere"]) == 2
+    capsys.readouterr()
+    # One name is one folder.
+    assert main(["results", str(sweep), str(sweep), "--output", "other"]) == 2
+    assert "2 of these sweeps are called norms" in capsys.readouterr().err
+    assert not Path("other").exists()
+
+
+def test_the_page_of_this_project_is_up_to_date(tmp_path):
+    ours = ROOT / "docs" / "results"
+    copy = tmp_path / "docs" / "results"
+    shutil.copytree(ours, copy)
+    (tmp_path / "tests").symlink_to(ROOT / "tests")
+    assert build(copy, tmp_path / "tests" / "claims").read_text() == (ours / "README.md").read_text()

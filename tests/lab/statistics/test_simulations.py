@@ -1,0 +1,107 @@
+"""Simulated sweeps with known effects: how often the verdict is wrong, and how often the interval holds the truth."""
+
+import math
+from collections import Counter
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from zoo.lab.results.factor_effects import effects
+from zoo.lab.results.read_runs import Run, Sweep
+from zoo.lab.results.schema import Arm, Contrast, Side
+from zoo.lab.results.verdict import judge
+from zoo.lab.statistics.sequential import detectable, until_decided
+
+pytestmark = pytest.mark.slow
+SIMULATIONS = 2000
+# Four standard errors of a share of 5 % in 2,000 cases.
+SLACK = 4 * math.sqrt(0.05 * 0.95 / SIMULATIONS)
+
+
+def simulated(random: np.random.Generator, effects: list[float], seeds: int) -> np.ndarray:
+    """Losses [arms, seeds]: a seed moves all arms together by far more than a run differs by itself."""
+    return 3 + random.normal(0, 0.5, seeds) + np.array(effects)[:, None] + random.normal(0, 0.1, (len(effects), seeds))
+
+
+def sweep_of(losses: np.ndarray, contrasts: list[tuple[int, int, str, float]], looks: dict | None = None) -> Sweep:
+    names = [f"arm{number}" for number in range(len(losses))]
+    runs = [Run(Path(f"{name}-{seed}"), name, seed, status={"state": "done"}, rows=[{"step": 1.0, "eval/loss": float(loss)}])
+            for name, row in zip(names, losses) for seed, loss in enumerate(row)]
+    stated = [Contrast(f"{number}", Side(names[a], "eval/loss"), Side(names[b], "eval/loss"), rule, margin, "")
+              for number, (a, b, rule, margin) in enumerate(contrasts)]
+    return Sweep(Path("."), "s", "eval/loss", [Arm(name, name, {}) for name in names], runs, list(range(losses.shape[1])), stated,
+                 looks=looks or {})
+
+
+def verdicts(true: list[float], contrasts: list[tuple[int, int, str, float]], first: int, most: int) -> Counter:
+    """What `judge` says of simulated sweeps; with `most` above `first`, seeds are added until it decides."""
+    random, found = np.random.default_rng(0), Counter()
+    looks = dict(until_decided(first, most).levels) if most > first else {}
+    for _ in range(SIMULATIONS):
+        losses = simulated(random, true, most)
+        for seeds in looks or [first]:
+            verdict = judge(sweep_of(losses[:, :seeds], contrasts, looks)).overall
+            if verdict != "undecided":
+                break
+        found[verdict] += 1
+    return found
+
+
+@pytest.mark.parametrize("most", [3, 10], ids=["three seeds", "added until decided"])
+def test_equal_arms_are_told_apart_in_at_most_five_cases_of_a_hundred(most):
+    found = verdicts([0, 0], [(0, 1, "superiority", 0.0)], 3, most)
+    assert found["supported"] + found["not supported"] <= (0.05 + SLACK) * SIMULATIONS
+    # Neither is it silent: both directions are found, each about as often.
+    assert min(found["supported"], found["not supported"]) > 0.01 * SIMULATIONS
+
+
+@pytest.mark.parametrize("most", [3, 10], ids=["three seeds", "added until decided"])
+@pytest.mark.parametrize(("rule", "true"), [("superiority", -0.1), ("non_inferiority", 0.1), ("equivalence", 0.1), ("equivalence", -0.1)])
+def test_at_the_margin_a_rule_holds_in_at_most_five_cases_of_a_hundred(rule, true, most):
+    found = verdicts([true, 0], [(0, 1, rule, 0.1)], 3, most)
+    assert found["supported"] <= (0.05 + SLACK) * SIMULATIONS
+    assert found["not supported"] <= (0.05 + SLACK) * SIMULATIONS
+
+
+@pytest.mark.parametrize("most", [3, 10], ids=["three seeds", "added until decided"])
+def test_many_true_contrasts_are_refuted_in_at_most_five_cases_of_a_hundred(most):
+    # Each stands at the edge of what is true, where it is refuted most often.
+    found = verdicts([0, *[0.1] * 8], [(arm, 0, "non_inferiority", 0.1) for arm in range(1, 9)], 3, most)
+    assert found["not supported"] <= (0.05 + SLACK) * SIMULATIONS
+
+
+@pytest.mark.parametrize("most", [5, 10], ids=["five seeds", "added until decided"])
+def test_what_the_design_can_detect_is_found(most):
+    # Paired differences vary by 0.1 * sqrt(2); the seed's own part falls out.
+    found = verdicts([-detectable(5) * 0.1 * math.sqrt(2), 0], [(0, 1, "superiority", 0.0)], 5, most)
+    assert found["supported"] > 0.77 * SIMULATIONS
+    assert found["not supported"] == 0
+
+
+def test_adding_seeds_decides_more():
+    true, contrasts = [-0.15, 0], [(0, 1, "superiority", 0.0)]
+    assert verdicts(true, contrasts, 3, 10)["supported"] > 1.5 * verdicts(true, contrasts, 3, 3)["supported"]
+
+
+@pytest.mark.parametrize("seeds", [3, 5, 10])
+def test_intervals_cover_the_truth_as_often_as_they_say(seeds):
+    random, hits = np.random.default_rng(seeds), 0
+    for _ in range(SIMULATIONS):
+        difference = judge(sweep_of(simulated(random, [0.2, 0], seeds), [(0, 1, "superiority", 0.0)])).outcomes[0].difference
+        hits += difference.low <= 0.2 <= difference.high
+    assert hits / SIMULATIONS == pytest.approx(0.95, abs=0.01)
+
+
+def test_intervals_of_factors_cover_their_effects():
+    random, hits = np.random.default_rng(0), Counter()
+    # x = 0.3 of the first factor, -0.1 of the second, and 0.2 of both together.
+    cells = {("a", "c"): 0.0, ("a", "d"): -0.1, ("b", "c"): 0.3, ("b", "d"): 0.4}
+    truth = {("one",): 0.4, ("two",): 0.0, ("one", "two"): 0.2}
+    for _ in range(SIMULATIONS):
+        sweep = sweep_of(simulated(random, list(cells.values()), 3), [])
+        arms = [Arm(arm.name, arm.name, {"one": one, "two": two}) for arm, (one, two) in zip(sweep.arms, cells)]
+        for effect in effects(Sweep(Path("."), "s", "eval/loss", arms, sweep.runs, sweep.seeds)):
+            hits[effect.what] += effect.difference.low <= truth[effect.what] <= effect.difference.high
+    assert set(hits) == set(truth)
+    assert all(hits[what] / SIMULATIONS == pytest.approx(0.95, abs=0.01) for what in truth)

@@ -1,0 +1,164 @@
+"""Checkpoints: what is kept, and what happens to a damaged one."""
+
+import json
+import shutil
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from zoo.errors import ConfigError, DataError
+from zoo.training.checkpoints.checkpoint import MANIFEST, Checkpoints
+
+
+def state(step):
+    return {"step": jnp.asarray(step), "params": {"w": jnp.full((64, 64), float(step)), "b": jnp.arange(3.0)}, "stats": {}}
+
+
+def abstract():
+    sharding = jax.sharding.SingleDeviceSharding(jax.devices()[0])
+    return jax.tree.map(lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=sharding), state(0))
+
+
+def saved(folder, steps, keep=2, losses=None):
+    checkpoints = Checkpoints(folder, keep)
+    for step in steps:
+        scores = {"eval/loss": losses[step]} if losses and step in losses else None
+        checkpoints.save(step, state(step), {"tokens": 10 * step, "evaluated": True}, scores)
+    checkpoints.close()
+    return folder
+
+
+def test_what_was_saved_comes_back(tmp_path):
+    folder = saved(tmp_path / "checkpoints", [1, 2])
+    checkpoints = Checkpoints(folder, 2)
+    restored, beside = checkpoints.restore_latest(abstract())
+    assert beside == {"tokens": 20, "evaluated": True}
+    jax.tree.map(np.testing.assert_array_equal, restored, state(2))
+    checkpoints.close()
+    assert all((folder / str(step) / MANIFEST).is_file() for step in (1, 2))
+
+
+@pytest.mark.parametrize("in_place", [False, True])
+def test_arrays_of_the_host_are_written_as_they_are_where_they_stay(in_place, tmp_path):
+    """Neither copied first nor compressed, which would hold all of them once more; and the same comes back."""
+    host = {"step": np.zeros((), np.int32), "params": {"w": np.arange(4096.0, dtype=np.float32)}}
+    checkpoints = Checkpoints(tmp_path / "checkpoints", 1, in_place=in_place)
+    checkpoints.save(0, host, {}, None)
+    checkpoints.close()
+    files = [path.read_bytes() for path in (tmp_path / "checkpoints").rglob("*") if path.is_file()]
+    assert any(host["params"]["w"].tobytes() in content for content in files) == in_place
+    sharding = jax.sharding.SingleDeviceSharding(jax.devices()[0])
+    wanted = jax.tree.map(lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=sharding), host["params"])
+    reader = Checkpoints(tmp_path / "checkpoints", 1, read_only=True)
+    jax.tree.map(np.testing.assert_array_equal, reader.restore_weights(0, {"params": wanted}), {"params": host["params"]})
+    reader.close()
+
+
+def test_newest_and_best_are_kept(tmp_path):
+    folder = saved(tmp_path / "checkpoints", [1, 2, 3, 4, 5], keep=1, losses={1: 3.0, 2: 1.0, 3: 2.0, 4: float("nan"), 5: 4.0})
+    checkpoints = Checkpoints(folder, 1)
+    assert checkpoints.steps() == [2, 5]
+    assert checkpoints.find("best") == 2
+    assert checkpoints.find("latest") == 5
+    with pytest.raises(ConfigError, match="holds the steps 2, 5"):
+        checkpoints.find("3")
+    checkpoints.close()
+
+
+def test_what_was_evaluated_later_can_be_the_best(tmp_path):
+    """A run that is asked to stop at an evaluation saves, and is evaluated when it goes on."""
+    folder = saved(tmp_path / "checkpoints", [1, 2], losses={1: 2.0})
+    (tmp_path / "metrics.jsonl").write_text("\n".join(json.dumps(line) for line in (
+        {"step": 1, "eval/loss": 0.5}, {"step": 2, "train/loss": 0.1}, {"step": 2, "eval/loss": 1.0}, {"step": 3, "eval/loss": 0.2})))
+    checkpoints = Checkpoints(folder, 2, read_only=True)
+    assert checkpoints.find("best") == 2
+    checkpoints.close()
+
+
+def flip_bit(folder):
+    data = max((path for path in (folder / "state").rglob("*") if path.is_file()), key=lambda path: path.stat().st_size)
+    content = bytearray(data.read_bytes())
+    content[len(content) // 2] ^= 1
+    data.write_bytes(content)
+
+
+def truncate(folder):
+    data = max((path for path in (folder / "state").rglob("*") if path.is_file()), key=lambda path: path.stat().st_size)
+    data.write_bytes(data.read_bytes()[:10])
+
+
+def empty(folder):
+    shutil.rmtree(folder)
+    folder.mkdir()
+
+
+def lose_manifest_and_truncate(folder):
+    (folder / MANIFEST).unlink()
+    truncate(folder)
+
+
+def garble_manifest(folder):
+    (folder / MANIFEST).write_text("{")
+
+
+@pytest.mark.parametrize("damage", [flip_bit, truncate, empty, lose_manifest_and_truncate, garble_manifest])
+def test_a_damaged_checkpoint_is_set_aside_and_the_one_before_is_taken(tmp_path, damage):
+    folder = saved(tmp_path / "checkpoints", [1, 2])
+    damage(folder / "2")
+    said = []
+    checkpoints = Checkpoints(folder, 2, said.append)
+    restored, _ = checkpoints.restore_latest(abstract())
+    assert int(restored["step"]) == 1
+    assert len(said) == 1
+    assert "checkpoint 2 is damaged" in said[0]
+    assert (tmp_path / "quarantine" / "2").is_dir()
+    # The place is free again: the run that goes on from 1 really saves its 2.
+    checkpoints.save(2, state(2), {}, None)
+    checkpoints.close()
+    assert Checkpoints(folder, 2).steps() == [1, 2]
+
+
+def test_no_sound_checkpoint_is_an_error_and_not_a_fresh_start(tmp_path):
+    folder = saved(tmp_path / "checkpoints", [1])
+    flip_bit(folder / "1")
+    with pytest.raises(DataError, match="no sound checkpoint"):
+        Checkpoints(folder, 2, lambda line: None).restore_latest(abstract())
+
+
+def test_a_kill_before_the_manifest_is_no_damage(tmp_path):
+    folder = saved(tmp_path / "checkpoints", [1])
+    (folder / "1" / MANIFEST).unlink()
+    restored, _ = Checkpoints(folder, 2).restore_latest(abstract())
+    assert int(restored["step"]) == 1
+
+
+def test_another_type_or_shape_is_refused(tmp_path):
+    folder = saved(tmp_path / "checkpoints", [1])
+    for change in (lambda x: jax.ShapeDtypeStruct(x.shape, jnp.bfloat16 if x.dtype == jnp.float32 else x.dtype, sharding=x.sharding),
+                   lambda x: jax.ShapeDtypeStruct((5,) if x.shape == (3,) else x.shape, x.dtype, sharding=x.sharding)):
+        with pytest.raises(Exception, match=r"holds float32|[Ss]hape|metadata") as caught:
+            Checkpoints(folder, 2).restore(1, jax.tree.map(change, abstract()))
+        assert caught.value
+
+
+def test_saving_an_older_step_is_an_error_not_a_silence(tmp_path):
+    folder = saved(tmp_path / "checkpoints", [5])
+    checkpoints = Checkpoints(folder, 2)
+    with pytest.raises(Exception, match=r"5|exists|later") as caught:
+        checkpoints.save(5, state(5), {}, None)
+    assert caught.value
+    checkpoints.close()
+
+
+def test_looking_leaves_a_running_save_alone(tmp_path):
+    folder = saved(tmp_path / "checkpoints", [1])
+    unfinished = folder / "2.orbax-checkpoint-tmp"
+    unfinished.mkdir()
+    (unfinished / "part").write_text("x")
+    looking = Checkpoints(folder, 2, read_only=True)
+    looking.restore(1, abstract())
+    looking.close()
+    assert (unfinished / "part").is_file()
+    assert json.loads((folder / "1" / MANIFEST).read_text())

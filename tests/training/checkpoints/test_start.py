@@ -1,0 +1,106 @@
+"""A run that starts from another one's parameters: what it takes, what it records, and what is refused."""
+
+import shutil
+
+import jax
+import numpy as np
+import pytest
+from small_runs import lines, small
+
+from zoo import config as configs
+from zoo.errors import ConfigError, DataError
+from zoo.files import read_json
+from zoo.models.architectures import make_model
+from zoo.models.functional import initialise_statistics
+from zoo.training.checkpoints.trained_run import load_trained
+from zoo.training.run_training import run
+
+BATCHNORM = {"model__norm__kind": "batchnorm", "model__norm__momentum": 0.5, "optimizer__learning_rate": 1e-2}
+
+# Nothing moves that one could see, neither parameters nor running averages.
+STILL = {"optimizer__learning_rate": 1e-9, "model__norm__momentum": 0.99999}
+
+
+def quiet(line):
+    del line
+
+
+@pytest.fixture(scope="module")
+def first(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("first") / "run"
+    run(small(**BATCHNORM), folder, quiet)
+    return folder
+
+
+def test_it_goes_on_with_parameters_and_statistics(first, tmp_path):
+    said = []
+    run(small(**BATCHNORM | STILL, seed=3, training__start_from=str(first)), tmp_path / "next", said.append)
+    assert any(f"starting from the parameters of {first} at step 12" in line for line in said)
+    before, after = load_trained(first), load_trained(tmp_path / "next")
+    assert jax.tree.all(jax.tree.map(lambda a, b: np.allclose(a, b, atol=1e-6), before.params, after.params))
+    assert jax.tree.all(jax.tree.map(lambda a, b: np.allclose(a, b, atol=1e-2), before.stats, after.stats))
+    assert lines(tmp_path / "next")[-1]["eval/loss"] == pytest.approx(lines(first)[-1]["eval/loss"], abs=0.02)
+    fresh = make_model(before.config)
+    assert not jax.tree.all(jax.tree.map(lambda a, b: np.allclose(a, b, atol=1e-2), before.stats, initialise_statistics(fresh, 3)))
+    origin = read_json(tmp_path / "next" / "meta.json")["started_from"]
+    assert origin == {"folder": str(first), "step": 12, "parameters_sha256": read_json(first / "status.json")["parameters_sha256"]}
+    assert read_json(tmp_path / "next" / "status.json")["step"] == 12
+    assert [line["step"] for line in lines(tmp_path / "next") if "train/loss" in line] == list(range(1, 13))
+
+
+def test_where_it_starts_is_part_of_what_it_is(first):
+    one, other = (configs.resolve(small(training__start_from=folder)) for folder in ("", str(first)))
+    assert configs.identity(one) != configs.identity(other)
+
+
+@pytest.mark.slow
+def test_its_origin_must_not_change_before_the_first_checkpoint(first, tmp_path):
+    origin, config = tmp_path / "origin", small(**BATCHNORM, training__start_from=str(tmp_path / "origin"))
+    shutil.copytree(first, origin)
+    run(config, tmp_path / "next", quiet)
+    shutil.rmtree(tmp_path / "next" / "checkpoints")
+    (tmp_path / "next" / "status.json").unlink()
+    shutil.rmtree(origin)
+    run(small(**BATCHNORM, seed=9), origin, quiet)
+    with pytest.raises(ConfigError, match="have changed since the run"):
+        run(config, tmp_path / "next", quiet)
+
+
+def test_another_model_is_refused_by_parameter(first, tmp_path):
+    with pytest.raises(ConfigError) as refused:
+        run(small(**BATCHNORM, training__start_from=str(first), model__tie_embeddings=False, model__ffn__hidden_dim=40),
+            tmp_path / "next", quiet)
+    problems = refused.value.problems
+    assert any("params/head/weights is not there" in line for line in problems)
+    assert any("params/stack/layers/ffn/up/kernel has shape (2, 32, 128)" in line and "expected (2, 32, 40)" in line for line in problems)
+    with pytest.raises(ConfigError, match="stats/final_norm/mean has no place in this model"):
+        run(small(training__start_from=str(first)), tmp_path / "other", quiet)
+
+
+def test_another_tokenizer_is_refused_and_that_of_the_run_can_be_taken(first, tmp_path):
+    with pytest.raises(ConfigError, match=f"data.tokenizer.path={first}"):
+        run(small(**BATCHNORM, training__start_from=str(first), data__tokenizer__kind="characters", model__vocab_size=257),
+            tmp_path / "next", quiet)
+    taken = small(**BATCHNORM, training__start_from=str(first), data__tokenizer__kind="file", data__tokenizer__path=str(first))
+    run(taken, tmp_path / "taken", quiet)
+    assert load_trained(tmp_path / "taken").tokenizer.fingerprint == load_trained(first).tokenizer.fingerprint
+
+
+@pytest.mark.parametrize("name", ["config.json", "checkpoints", "tokenizer.json"])
+def test_a_folder_that_is_no_run_is_refused_before_anything_is_written(first, tmp_path, name):
+    broken = tmp_path / "broken"
+    shutil.copytree(first, broken)
+    shutil.rmtree(broken / name) if name == "checkpoints" else (broken / name).unlink()
+    with pytest.raises(ConfigError, match=r"training\.start_from"):
+        run(small(**BATCHNORM, training__start_from=str(broken)), tmp_path / "next", quiet)
+    assert not (tmp_path / "next").exists()
+
+
+def test_a_damaged_checkpoint_is_refused(first, tmp_path):
+    broken = tmp_path / "broken"
+    shutil.copytree(first, broken)
+    victim = max((path for path in (broken / "checkpoints" / "12").rglob("*") if path.is_file() and path.name != "manifest.json"),
+                 key=lambda path: path.stat().st_size)
+    victim.write_bytes(victim.read_bytes()[:-1])
+    with pytest.raises(DataError, match="checkpoint 12 of"):
+        run(small(**BATCHNORM, training__start_from=str(broken)), tmp_path / "next", quiet)

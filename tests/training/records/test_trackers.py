@@ -1,0 +1,227 @@
+"""Trackers: they get the lines of metrics.jsonl, each once, whatever happens to the run or to them."""
+
+import json
+import struct
+import subprocess
+import sys
+
+import pytest
+from small_runs import lines, small
+
+from zoo import config as configs
+from zoo.cli.train import main
+from zoo.errors import ConfigError
+from zoo.training.records import trackers
+from zoo.training.records.metrics_file import MetricsFile
+from zoo.training.records.trackers import TRACKERS, Tracked, numbers
+from zoo.training.run_training import run
+
+# What each package has of its own, and one list of what was called for all.
+FAKES = {
+    "wandb": """
+class Run:
+    def log(self, values, step): CALLS.append(["log", step, values])
+    def finish(self): CALLS.append(["finish"])
+def init(**how):
+    CALLS.append(["init", how])
+    return Run()
+""",
+    "tensorboardX": """
+class SummaryWriter:
+    def __init__(self, logdir, purge_step=None, filename_suffix=""): CALLS.append(["init", {"logdir": logdir, "purge_step": purge_step}])
+    def add_scalar(self, name, value, step): CALLS.append(["log", step, {name: value}])
+    def flush(self): pass
+    def close(self): CALLS.append(["finish"])
+""",
+}
+FAKES["trackio"] = FAKES["wandb"]
+
+
+@pytest.fixture
+def fakes(tmp_path, monkeypatch):
+    """Packages in place of the real ones; the result tells what each was called with."""
+    for name, text in FAKES.items():
+        (tmp_path / "fakes").mkdir(exist_ok=True)
+        (tmp_path / "fakes" / f"{name}.py").write_text(f"CALLS = []\n{text}")
+        monkeypatch.delitem(sys.modules, name, raising=False)
+    monkeypatch.syspath_prepend(tmp_path / "fakes")
+    for name in ("WANDB_PROJECT", "TRACKIO_PROJECT"):
+        monkeypatch.delenv(name, raising=False)
+
+    def calls(package):
+        return __import__(package).CALLS
+
+    yield calls
+    for name in FAKES:
+        sys.modules.pop(name, None)
+
+
+def shown(calls):
+    """By step and curve, what a tracker shows in the end; a point that it was given twice is an error."""
+    points = {}
+    for call in calls:
+        if call[0] == "init" and call[1].get("purge_step") is not None:
+            points = {place: value for place, value in points.items() if place[0] < call[1]["purge_step"]}
+        if call[0] == "log":
+            for name, value in call[2].items():
+                # A training line and an evaluation of one step carry the same clock.
+                assert (call[1], name) not in points or name in ("tokens", "seconds")
+                points[call[1], name] = value
+    return points
+
+
+def written(folder):
+    return {(line["step"], name): value for line in lines(folder) for name, value in numbers(line).items()}
+
+
+class Killed(BaseException):
+    """The end of a process, as far as its files go."""
+
+
+def test_a_run_is_shown_line_by_line(fakes, tmp_path):
+    config, folder = small(training__trackers=("tensorboard", "wandb", "trackio")), tmp_path / "sweep" / "run"
+
+    def until_eight(line):
+        if line.startswith("step 8/"):
+            raise Killed
+
+    with pytest.raises(Killed):
+        run(config, folder, until_eight)
+    run(config, folder, lambda line: None)
+    expected = written(folder)
+    assert {step for step, _ in expected} == set(range(1, 13))
+    curves = {place for place in expected if place[1].startswith(("train/l", "train/g", "eval/"))}
+    for package in FAKES:
+        points = shown(fakes(package))
+        # What goes by the clock may differ, a pace not be there at all.
+        assert points.keys() >= curves
+        assert {place: points[place] for place in curves} == {place: expected[place] for place in curves}
+        assert {step for step, _ in points} == set(range(1, 13))
+    begun = [call[1] for call in fakes("tensorboardX") if call[0] == "init"]
+    assert [how["purge_step"] for how in begun] == [None, 6]
+    assert begun[0]["logdir"] == str(folder / "tensorboard")
+    first, second = (call[1] for call in fakes("wandb") if call[0] == "init")
+    assert first == second
+    assert (first["resume"], first["project"], first["group"], first["name"]) == ("allow", "zoo", "sweep", "run")
+    # A second one in the same process is a run of its own.
+    assert first["reinit"] == "create_new"
+    assert first["config"]["model"]["dim"] == 32
+    first, second = (call[1] for call in fakes("trackio") if call[0] == "init")
+    assert first["name"] == second["name"] != "run"
+    assert all(fakes(package)[-1] == ["finish"] for package in FAKES)
+
+
+LINES = [{"step": step, "tokens": 8 * step, "seconds": 0.5 * step, "train/loss": 3.0 - step / 8} for step in range(1, 6)]
+
+
+def tracked(folder, names, step=0, kept=(), dropped=(), said=None):
+    config = configs.resolve(small(training__trackers=names))
+    return Tracked(config, folder, step, list(kept), list(dropped), (said if said is not None else []).append)
+
+
+def test_what_a_tracker_missed_it_is_shown(fakes, tmp_path):
+    tracked(tmp_path, ("wandb", "tensorboard"), 3, LINES[:3]).write(LINES[3])
+    for package in ("wandb", "tensorboardX"):
+        assert {step for step, _ in shown(fakes(package))} == {1, 2, 3, 4}
+
+
+def test_what_was_cut_off_is_not_sent_twice(fakes, tmp_path):
+    evaluation = {"step": 4, "tokens": 32, "seconds": 2.0, "eval/loss": 2.0}
+    one = tracked(tmp_path, ("wandb",))
+    for line in LINES[:4]:
+        one.write(line)
+    again = tracked(tmp_path, ("wandb",), 3, LINES[:3], LINES[3:4])
+    for line in (LINES[3], evaluation, LINES[4]):
+        again.write(line)
+    assert [(call[1], "eval/loss" in call[2]) for call in fakes("wandb") if call[0] == "log"] == [
+        (1, False), (2, False), (3, False), (4, False), (4, True), (5, False)]
+
+
+def test_what_is_no_number_is_no_point(fakes, tmp_path):
+    tracked(tmp_path, ("trackio",)).write({"step": 1, "train/loss": None, "tokens": 3, "nonfinite": ["train/loss"]})
+    assert fakes("trackio")[-1] == ["log", 1, {"tokens": 3}]
+
+
+@pytest.mark.parametrize("where", ["init", "log", "finish"])
+def test_a_tracker_that_fails_stops_nothing(fakes, tmp_path, monkeypatch, where):
+    fakes("wandb")
+
+    def fail(*_, **__):
+        raise OSError("no route\nto host")
+
+    module = sys.modules["wandb"]
+    monkeypatch.setattr(*((module, "init", fail) if where == "init" else (module.Run, where, fail)))
+    said = []
+    file = MetricsFile(tmp_path / "metrics.jsonl", 0, False)
+    file.trackers.append(tracked(tmp_path, ("wandb", "trackio"), said=said))
+    for line in LINES:
+        file.write(line["step"], line["tokens"], line["seconds"], {"train/loss": line["train/loss"]})
+    file.close()
+    assert len(said) == 1
+    assert said[0].startswith("warning: wandb failed and is left out")
+    assert said[0].endswith("OSError: no route to host")
+    assert len(lines(tmp_path)) == len(LINES) == len([call for call in fakes("trackio") if call[0] == "log"])
+
+
+def test_tensorboard_is_on_where_it_is_installed(fakes, tmp_path, monkeypatch):
+    tracked(tmp_path, "auto").write(LINES[0])
+    assert [call[0] for call in fakes("tensorboardX")] == ["init", "log", "log", "log"]
+    monkeypatch.setattr(trackers, "installed", lambda name: False)
+    tracked(tmp_path / "none", "auto").write(LINES[0])
+    assert not (tmp_path / "none").exists()
+
+
+def test_no_tracker_is_asked_for(fakes, tmp_path):
+    tracked(tmp_path, ()).write(LINES[0])
+    assert not any(fakes(package) for package in FAKES)
+
+
+@pytest.mark.parametrize(("value", "said"), [
+    ("wandb", "needs the package wandb, which is not installed: pip install 'zoo[wandb]'"), ("wandbb", '(did you mean "wandb"?)')])
+def test_a_tracker_that_is_not_there_is_refused_before_any_work(tmp_path, monkeypatch, capsys, value, said):
+    monkeypatch.setattr(trackers, "installed", lambda name: False)
+    assert main(["--config=configs/gpt2.py:tiny", f"--workdir={tmp_path / 'run'}", f"--tracker={value}"]) == 2
+    error = capsys.readouterr().err
+    assert said in error
+    assert error.count("\n") == 1
+    assert not (tmp_path / "run").exists()
+    with pytest.raises(ConfigError, match=r"training\.trackers"):
+        run(small(training__trackers=(value,)), tmp_path / "run", lambda line: None)
+
+
+def test_none_is_imported_before_it_is_used():
+    program = f"import sys, zoo.training.records.trackers\nassert not {({package for package, _ in TRACKERS.values()})!r} & set(sys.modules)"
+    subprocess.run([sys.executable, "-c", program], check=True)
+
+
+def records(folder):
+    """The events of all files, in the order in which they were opened: TFRecords, whose checksums are left to TensorBoard."""
+    from tensorboardX.proto.event_pb2 import Event
+
+    for path in sorted(folder.iterdir(), key=lambda path: path.stat().st_mtime_ns):
+        content, place = path.read_bytes(), 0
+        while place < len(content):
+            (size,) = struct.unpack_from("<Q", content, place)
+            yield Event.FromString(content[place + 12 : place + 12 + size])
+            place += 16 + size
+
+
+def test_event_files_are_read_back(tmp_path):
+    pytest.importorskip("tensorboardX")
+    one = tracked(tmp_path, ("tensorboard",))
+    for line in LINES[:4]:
+        one.write(line)
+    one.close()
+    again = tracked(tmp_path, ("tensorboard",), 2, LINES[:2], LINES[2:4])
+    for line in LINES[2:]:
+        again.write(line)
+    again.close()
+    calls = []
+    for event in records(tmp_path / "tensorboard"):
+        if event.HasField("session_log"):
+            calls.append(["init", {"purge_step": event.step}])
+        calls += [["log", event.step, {value.tag: value.simple_value}] for value in event.summary.value]
+    points = shown(calls)
+    assert len(points) == 3 * len(LINES)
+    assert all(points[line["step"], "train/loss"] == line["train/loss"] for line in LINES)
+    assert set(json.loads((tmp_path / "tracked.json").read_text())) == {"tensorboard"}

@@ -1,0 +1,110 @@
+"""One run trained by several processes: the same curve, one writer, and one step at which all stop."""
+
+import json
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from small_runs import lines, small
+
+from zoo import config as configs
+from zoo.errors import ConfigError
+from zoo.files import write_json
+from zoo.training.run_training import run
+from zoo.training.runtime.processes import from_flags
+from zoo.training.runtime.signals import StopSignal
+
+STEPS = {"training__checkpoint_every": 0, "training__eval_every": 0, "training__log_every": 5, "training__dynamics_every": 50}
+
+
+def start(tmp_path, name, config):
+    """Starts the two processes of a run."""
+    with socket.socket() as one:
+        one.bind(("127.0.0.1", 0))
+        port = one.getsockname()[1]
+    path = tmp_path / "config.json"
+    write_json(path, configs.to_plain(configs.resolve(config)))
+    flags = [f"--coordinator=127.0.0.1:{port}", "--processes=2"]
+    started = []
+    for number in range(2):
+        with open(tmp_path / f"{name}-{number}.log", "ab") as log:
+            started.append(subprocess.Popen(
+                [sys.executable, "-m", "zoo.cli.train", f"--config={path}", f"--workdir={tmp_path / name}", *flags,
+                 f"--process={number}"],
+                stdout=log, stderr=log, env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[3])}))
+    return started
+
+
+def finish(started):
+    try:
+        return [process.wait(280) for process in started]
+    finally:
+        for process in started:
+            process.kill()
+            process.wait()
+
+
+@pytest.mark.slow
+def test_two_processes_train_what_one_trains(tmp_path):
+    """Also: what was stopped by a signal to one of them stops in both at once, and goes on to the same end."""
+    config = small(training__steps=200, **STEPS)
+    together = start(tmp_path, "two", config)
+    metrics = tmp_path / "two/metrics.jsonl"
+    deadline = time.monotonic() + 200
+    while not metrics.exists() and time.monotonic() < deadline:
+        time.sleep(0.02)
+    # To the one that does not write, while it compiles: later it may be too late.
+    together[1].send_signal(signal.SIGTERM)
+    assert finish(together) == [75, 75], (tmp_path / "two-0.log").read_text()[-2000:]
+    status = json.loads((tmp_path / "two/status.json").read_text())
+    assert status["state"] == "preempted"
+    assert status["step"] < 200
+    assert [path.name for path in (tmp_path / "two/checkpoints").iterdir() if path.name.isdigit()] == [str(status["step"])]
+    # A damaged checkpoint is noticed by the first process and left by both.
+    checkpoints = tmp_path / "two/checkpoints"
+    shutil.copytree(checkpoints / str(status["step"]), checkpoints / "199")
+    (checkpoints / "199/manifest.json").write_text("{")
+    assert finish(start(tmp_path, "two", config)) == [0, 0], (tmp_path / "two-0.log").read_text()[-2000:]
+    log = (tmp_path / "two-0.log").read_text()
+    assert "checkpoint 199 is damaged" in log
+    assert f"continuing from step {status['step']} of 200" in log
+    # The second one prints nothing of its own.
+    assert "loss" not in (tmp_path / "two-1.log").read_text()
+    assert json.loads((tmp_path / "two/status.json").read_text())["state"] == "done"
+    assert json.loads((tmp_path / "two/meta.json").read_text())["device"]["count"] == 2
+    run(config, tmp_path / "one", lambda line: None)
+    one, two = lines(tmp_path / "one"), lines(tmp_path / "two")
+    theirs = {line["step"]: line for line in two if "train/loss" in line}
+    for line in one:
+        if "train/loss" in line:
+            assert theirs[line["step"]]["train/loss"] == pytest.approx(line["train/loss"], rel=2e-3)
+            assert theirs[line["step"]]["tokens"] == line["tokens"]
+    assert two[-1]["eval/loss"] == pytest.approx(one[-1]["eval/loss"], rel=2e-3)
+
+
+@pytest.mark.parametrize(("given", "line"), [
+    (("a:1", None, 0), "--processes: missing; several processes need --coordinator, --processes, --process"),
+    ((None, None, 0), "--coordinator and --processes: missing; several processes need --coordinator, --processes, --process"),
+    (("a", 2, 0), "--coordinator a: expected HOST:PORT of process 0"),
+    (("a:70000", 2, 0), "--coordinator a:70000: expected HOST:PORT of process 0"),
+    (("a:1", 2, 2), "--process 2: processes are counted from 0 to --processes - 1 = 1"),
+])
+def test_flags_that_describe_no_group(given, line):
+    with pytest.raises(ConfigError) as caught:
+        from_flags(*given)
+    assert caught.value.problems == [line]
+
+
+def test_a_process_alone_asks_nobody(monkeypatch):
+    monkeypatch.setattr("zoo.training.runtime.processes.multihost_utils.reached_preemption_sync_point", None)
+    assert from_flags(None, None, None) is None
+    with StopSignal() as stop:
+        assert not stop.ask()
+        signal.raise_signal(signal.SIGTERM)
+        assert stop.ask()

@@ -1,0 +1,37 @@
+"""How alike a run's learned position vectors are, trained and at initial values."""
+
+import numpy as np
+
+from zoo.config import side
+from zoo.errors import ConfigError
+from zoo.training.checkpoints.trained_run import TrainedRun, values_of
+
+
+def cosines(table: np.ndarray) -> np.ndarray:
+    """Of every two rows, [P, P]."""
+    unit = table / np.maximum(np.linalg.norm(table, axis=1, keepdims=True), 1e-30)
+    return unit @ unit.T
+
+
+def by_distance(similar: np.ndarray) -> np.ndarray:
+    """Mean over pairs of positions that are so far apart, [P]."""
+    return np.array([np.diagonal(similar, distance).mean() for distance in range(len(similar))])
+
+
+def cosines_of_run(run: TrainedRun, length: int = 0) -> dict[str, dict[str, np.ndarray]]:
+    """{side: {TRAINED or INITIAL: cosines}} of the first `length` positions; of all for 0.
+
+    Raises:
+        ConfigError: positions are not learned.
+    """
+    model, found = run.config.model, {}
+    for where in ("encoder", "decoder") if model.architecture == "encoder_decoder" else ("",):
+        config = side(model, where) if where else model
+        if config.position.kind != "learned" or model.architecture == "elmo":
+            continue
+        for which, (params, _) in values_of(run).items():
+            table = np.asarray((params[where] if where else params)["position"]["table"], np.float64)[config.position.offset :]
+            found.setdefault(where, {})[which] = cosines(table[: length or None])
+    if not found:
+        raise ConfigError(f"model.position.kind={model.position.kind}, and there is no table of learned positions")
+    return found

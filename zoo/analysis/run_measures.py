@@ -1,0 +1,261 @@
+"""Computes the measures of `zoo.lab.measures` on runs that are done, and keeps them in their folders.
+
+    python -m zoo.analysis.run_measures RUN [RUN ...] --measures residual_growth,spikes
+    python -m zoo.analysis.run_measures SWEEP
+
+Of a sweep it computes what its experiment asks for and is not there yet.
+"""
+
+import argparse
+import itertools
+import json
+import math
+import sys
+from collections.abc import Sequence
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from jaxtyping import Float
+
+from zoo import config as configs
+from zoo.analysis.activations import look_inside
+from zoo.analysis.position_similarity import by_distance, cosines_of_run
+from zoo.errors import ConfigError, ZooError, reported
+from zoo.files import read_json, write_json
+from zoo.lab.measures import FILE, INITIAL, MEASURES, PREFIX, basis, due, halfway, of_sweep
+from zoo.objectives import make_objective
+from zoo.training.checkpoints.trained_run import INITIAL as AT_INITIAL_VALUES
+from zoo.training.checkpoints.trained_run import TRAINED, TrainedRun, load_trained, values_of
+from zoo.training.mesh import make_mesh
+from zoo.training.step import make_program
+
+ROWS, NEAR = 8, 4
+SUFFIX = {TRAINED: "", AT_INITIAL_VALUES: INITIAL}
+
+
+class Subject:
+    """A run that is measured: what several measures need is read once."""
+
+    def __init__(self, folder: Path):
+        self.folder = folder
+
+    @cached_property
+    def records(self) -> list[dict[str, Any]]:
+        """The lines of dynamics.jsonl.
+
+        Raises:
+            ConfigError: nothing was recorded.
+        """
+        path = self.folder / "dynamics.jsonl"
+        try:
+            return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
+        except FileNotFoundError:
+            raise ConfigError(f"{self.folder} has no dynamics.jsonl; train it with training.dynamics_every") from None
+        except ValueError as error:
+            raise ConfigError(f"{path} is damaged: {error}") from error
+
+    @cached_property
+    def trained(self) -> TrainedRun:
+        return load_trained(self.folder)
+
+    @cached_property
+    def started_elsewhere(self) -> bool:
+        """Its initial values are not those that its seed gives."""
+        return bool(read_json(self.folder / "config.json")["training"]["start_from"])
+
+    def recorded(self, statistic: str) -> dict[str, dict[str, float]]:
+        """{"" and INITIAL: the rows of a statistic}, of the last update that it was recorded of and of the first.
+
+        Raises:
+            ConfigError: it was not recorded.
+        """
+        found = [record for record in self.records if statistic in record]
+        if not found:
+            raise ConfigError(f"{self.folder}: dynamics.jsonl has no {statistic}")
+        return {"": found[-1][statistic], **({INITIAL: found[0][statistic]} if found[0]["step"] == 1 else {})}
+
+
+def residual_growth(subject: Subject) -> dict[str, float]:
+    """See `zoo.lab.measures`."""
+    def growth(rows: dict[str, float]) -> float:
+        layers = [_number(value) for label, value in rows.items() if label.startswith("layer ")]
+        return layers[-1] / layers[0]
+
+    return {which: growth(rows) for which, rows in subject.recorded("residual_rms").items()}
+
+
+def gradient_kept(subject: Subject) -> dict[str, float]:
+    """See `zoo.lab.measures`."""
+    def kept(rows: dict[str, float]) -> float:
+        layers: dict[str, float] = {}
+        for label, value in rows.items():
+            if label.startswith("layer ") and label.endswith((" attention", " feed-forward")):
+                layer = label.rpartition(" ")[0]
+                layers[layer] = layers.get(layer, 0.0) + _number(value) ** 2
+        squares = list(layers.values())
+        return math.sqrt(squares[0] / squares[-1]) if squares[-1] else math.nan
+
+    return {which: kept(rows) for which, rows in subject.recorded("gradient_norm").items()}
+
+
+def spikes(subject: Subject) -> dict[str, float]:
+    """See `zoo.lab.measures`."""
+    return {"": float(sum("spikes" in record for record in subject.records))}
+
+
+def near_and_far(subject: Subject) -> dict[str, float]:
+    """See `zoo.lab.measures`; of the positions that a row has."""
+    pair = cosines_of_run(subject.trained, subject.trained.config.data.sequence_length)[""]
+
+    def difference(similar: Float[np.ndarray, "P P"]) -> float:
+        means = by_distance(similar)
+        far = len(means) // 2
+        return float(means[1 : NEAR + 1].mean() - _mean_from(similar, far))
+
+    return {SUFFIX[which]: difference(similar) for which, similar in pair.items()}
+
+
+def _mean_from(similar: Float[np.ndarray, "P P"], distance: int) -> float:
+    """Mean over all pairs that are so far apart or more."""
+    one, other = np.triu_indices(len(similar), distance)
+    return similar[one, other].mean()
+
+
+def offset_gap(subject: Subject) -> dict[str, float]:
+    """See `zoo.lab.measures`.
+
+    Raises:
+        ConfigError: rows began in one place only.
+    """
+    # Imported late: they read the text.
+    from zoo import data
+    from zoo.training.evaluation import evaluate
+
+    run = subject.trained
+    if not (places := halfway(run.config.data.offsets)):
+        raise ConfigError(f"{subject.folder}: data.offsets={run.config.data.offsets} has nothing between its entries")
+    moved = configs.resolve(configs.override(run.config, {"data.offsets": places}), run.config.model.vocab_size)
+    elsewhere = make_program(moved, make_objective(moved, run.tokenizer), make_mesh(moved))
+    constants, dataset = run.program.constants(run.config.seed), data.load(run.config)
+    losses = [evaluate(program, run.params, run.stats, dataset.evaluation_batches(multiple_of=run.rows), constants)["loss"]
+              for program in (elsewhere, run.program)]
+    return {"": losses[0] - losses[1]}
+
+
+def head_divergence(subject: Subject) -> dict[str, float]:
+    """See `zoo.lab.measures`."""
+    # Imported late: it reads the text.
+    from zoo import data
+
+    run = subject.trained
+    # As many batches as have so many rows, which are spread over the text.
+    batches = data.load(run.config).evaluation_batches(limit_batches=-(-ROWS // run.config.data.batch_size))
+    inputs = np.concatenate([np.asarray(run.objective.inputs(batch)) for batch in batches])
+    rows = inputs[:: max(1, len(inputs) // ROWS)][:ROWS]
+    found = {}
+    for which, (params, stats) in values_of(run).items():
+        inside = look_inside(run.config, run.objective.model, params, stats, rows)[""]
+        layers = [pairwise_divergence(maps, rows >= 0) for maps in inside.probabilities["attention"] if maps is not None]
+        found[SUFFIX[which]] = float(np.mean(layers))
+    return found
+
+
+def pairwise_divergence(maps: Float[np.ndarray, "B H T S"], filled: np.ndarray) -> float:
+    """Mean Jensen-Shannon divergence of two heads, in nats: H((p + q) / 2) - (H(p) + H(q)) / 2.
+
+    Args:
+        maps: probabilities over the keys.
+        filled: bool [B, T], queries that are no empty slots. Such as see a single key are left out: there all heads agree.
+    """
+    if maps.shape[1] < 2:
+        return math.nan
+    maps = maps.astype(np.float64)
+    counted = filled & ((maps > 0).any(axis=1).sum(axis=-1) > 1)
+    own = _entropy(maps)
+    pairs = [_entropy((maps[:, one] + maps[:, other]) / 2) - (own[:, one] + own[:, other]) / 2
+             for one, other in itertools.combinations(range(maps.shape[1]), 2)]
+    return float(np.mean([pair[counted].mean() for pair in pairs]))
+
+
+def _entropy(p: Float[np.ndarray, "*N S"]) -> Float[np.ndarray, "*N"]:
+    return -(p * np.log(np.where(p > 0, p, 1.0))).sum(axis=-1)
+
+
+def _number(value: float | None) -> float:
+    return math.nan if value is None else value
+
+
+FUNCTIONS = {function.__name__: function for function in (
+    residual_growth, gradient_kept, spikes, near_and_far, offset_gap, head_divergence)}
+
+
+def measure(folder: Path, names: Sequence[str]) -> dict[str, float]:
+    """Measures a run that is done, and keeps what came out in its folder.
+
+    Returns:
+        {metric: value}.
+
+    Raises:
+        ConfigError, DataError: the run is not done, or cannot be measured so.
+    """
+    try:
+        status = read_json(folder / "status.json")
+    except FileNotFoundError:
+        raise ConfigError(f"{folder} is not a run: it has no status.json") from None
+    if status.get("state") != "done":
+        raise ConfigError(f"{folder} is {status.get('state')}, and what is measured is a run that is done")
+    subject, found = Subject(folder), {}
+    for name in names:
+        values = FUNCTIONS[name](subject)
+        if subject.started_elsewhere:
+            values.pop(INITIAL, None)
+        found[name] = {f"{PREFIX}{name}{suffix}": value for suffix, value in values.items()}
+    try:
+        before = read_json(folder / FILE)
+    except (OSError, ValueError):
+        before = {}
+    entries = {name: {"values": {metric: value if math.isfinite(value) else None for metric, value in values.items()},
+                      "from": basis(folder, status, name)} for name, values in found.items()}
+    write_json(folder / FILE, before | entries)
+    return {metric: value for values in found.values() for metric, value in values.items()}
+
+
+def parser() -> argparse.ArgumentParser:
+    """The command line."""
+    made = argparse.ArgumentParser(prog="python -m zoo.analysis.run_measures", description=__doc__.partition("\n")[0], allow_abbrev=False)
+    made.add_argument("folders", nargs="+", type=Path, metavar="DIR", help="runs, or sweeps")
+    made.add_argument("--measures", metavar="A,B,...", help=f"of single runs: {', '.join(MEASURES)} (default: what can be measured)")
+    made.add_argument("--quiet", action="store_true", help="print nothing but what went wrong")
+    return made
+
+
+@reported
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Measures; returns 1 if something could not be."""
+    args = parser().parse_args(arguments)
+    asked = args.measures.split(",") if args.measures else list(MEASURES)
+    if unknown := [name for name in asked if name not in MEASURES]:
+        raise ConfigError(f"--measures: {', '.join(unknown)} is not one of {', '.join(MEASURES)}")
+    failed = False
+    for folder in args.folders:
+        names, runs = of_sweep(folder)
+        alone = not runs
+        for run in runs or [folder]:
+            left = asked if alone else due(run, names)
+            # One that fails keeps no other from being measured.
+            for name in left:
+                try:
+                    found = measure(run, [name])
+                except ZooError as error:
+                    failed = failed or not alone or bool(args.measures)
+                    print(f"{run}: no {name}: {error}", file=sys.stderr)
+                    continue
+                if not args.quiet:
+                    print(*(f"{run}  {metric}  {value:.6g}" for metric, value in found.items()), sep="\n")
+    return int(failed)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,57 @@
+"""Trains the runs of several folders as one program: the command behind `zoo run --population`."""
+
+import argparse
+import sys
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
+from pathlib import Path
+
+from zoo import config as configs
+from zoo.errors import Diverged, reported
+
+DESCRIPTION = """Train several runs, or continue them, as one program. Each folder has the config.json of its run; they may differ in seeds
+and in numbers such as learning rates. `zoo run --population` puts runs together and calls this."""
+
+
+def parser() -> argparse.ArgumentParser:
+    """The command line."""
+    made = argparse.ArgumentParser(prog="python -m zoo.cli.sweeps.population", description=DESCRIPTION, allow_abbrev=False)
+    made.add_argument("folders", metavar="FOLDER", nargs="+", type=Path, help="of a run; what its training says goes to log.txt there")
+    made.add_argument("--executor", choices=("auto", "map", "vmap"), default="auto",
+                      help="map: one member after the other, bit-equal to runs alone on a CPU; vmap: all members in every operation; auto: "
+                           "map on a CPU, else vmap")
+    return made
+
+
+@reported
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Parses flags, runs, returns the exit code: that of a member that failed, or was stopped, before that of one that diverged."""
+    args = parser().parse_args(arguments)
+    given = [configs.load(str(folder / "config.json")) for folder in args.folders]
+    configs.check_one_program([configs.resolve(config) for config in given], args.folders)
+    import jax
+
+    from zoo.training.run_training import run_together
+    from zoo.training.trainer import Attempt
+
+    executor = args.executor if args.executor != "auto" else "map" if jax.default_backend() == "cpu" else "vmap"
+    print(f"a population of {len(given)} runs, by {executor}", flush=True)
+    with ExitStack() as stack:
+        attempts = [Attempt(config, folder, _writer(stack, folder)) for config, folder in zip(given, args.folders, strict=True)]
+        outcomes = run_together(attempts, executor)
+        for folder, outcome in zip(args.folders, outcomes, strict=True):
+            if isinstance(outcome, Exception):
+                _writer(stack, folder)(f"error: {outcome}")
+    for error in sorted((outcome for outcome in outcomes if isinstance(outcome, Exception)), key=lambda error: isinstance(error, Diverged)):
+        raise error
+    return 0
+
+
+def _writer(stack: ExitStack, folder: Path) -> Callable[[str], None]:
+    """Appends lines to a run's log.txt."""
+    file = stack.enter_context((folder / "log.txt").open("a", encoding="utf-8", buffering=1))
+    return lambda line: print(line, file=file)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

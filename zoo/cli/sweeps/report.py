@@ -1,0 +1,54 @@
+"""`zoo report` and `zoo compare`: from the files that runs left behind to one HTML page."""
+
+import argparse
+import sys
+
+REPORT_EXAMPLE = """example:
+  zoo report runs/norm_placement
+  zoo report runs/norm_placement --output norm.html"""
+COMPARE_EXAMPLE = """example:
+  zoo compare runs/a runs/b runs/c --output comparison.html"""
+
+
+def add_parser(subparsers: argparse._SubParsersAction) -> None:
+    """Registers both subcommands."""
+    raw = argparse.RawDescriptionHelpFormatter
+    report = subparsers.add_parser(
+        "report", help="write the report of a sweep", epilog=REPORT_EXAMPLE, formatter_class=raw,
+        description="Judges a sweep, finished or still running, and writes one HTML page that needs no network.")
+    report.add_argument("folder", metavar="DIR", help="the sweep's folder, with experiment.json in it")
+    report.add_argument("--output", metavar="FILE", help="HTML file to write (default: DIR/report.html)")
+    report.set_defaults(handler=run_report)
+    compare = subparsers.add_parser(
+        "compare", help="compare any runs on one page", epilog=COMPARE_EXAMPLE, formatter_class=raw,
+        description="Puts runs on one HTML page, grouped by the config keys in which they differ.")
+    compare.add_argument("folders", metavar="RUN", nargs="+", help="run folders")
+    compare.add_argument("--output", metavar="FILE", default="comparison.html", help="HTML file to write (default: %(default)s)")
+    compare.set_defaults(handler=run_compare)
+
+
+# The readers are imported on use: they bring SciPy and Matplotlib, which the other subcommands do not need.
+def run_report(args: argparse.Namespace) -> int:
+    """Writes a sweep's report; prints its path and the verdict."""
+    from pathlib import Path
+
+    from zoo.lab.measures import complete
+    from zoo.lab.report.build import build_report
+    from zoo.lab.results.read_runs import load_sweep
+
+    complete(Path(args.folder), lambda line: print(line, file=sys.stderr))
+    return _print(build_report(load_sweep(args.folder), args.output or Path(args.folder) / "report.html"))
+
+
+def run_compare(args: argparse.Namespace) -> int:
+    """Writes a comparison of runs; prints its path and what they came to."""
+    from zoo.lab.report.build import build_report
+    from zoo.lab.results.comparison import load_comparison
+
+    return _print(build_report(load_comparison(args.folders), args.output))
+
+
+def _print(report) -> int:
+    print(report.path)
+    print(report.verdict.paragraph)
+    return 0

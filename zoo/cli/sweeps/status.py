@@ -1,0 +1,54 @@
+"""`zoo status`: where every run of a sweep stands."""
+
+import argparse
+import json
+from pathlib import Path
+
+DESCRIPTION = """Tells of every run of a sweep whether it waits, runs (how far, and how long ago it gave a sign of life), is done, failed,
+diverged or was preempted, and why. Reads the runs' folders, and SLURM's queue where the sweep was submitted to it."""
+
+EPILOG = """examples:
+  zoo status runs/norm_placement
+  watch zoo status runs/norm_placement
+  zoo status runs/norm_placement --json | jq .counts"""
+
+
+def add_parser(subparsers: argparse._SubParsersAction) -> None:
+    """Registers the subcommand."""
+    parser = subparsers.add_parser("status", help="where every run of a sweep stands", description=DESCRIPTION, epilog=EPILOG,
+                                   formatter_class=argparse.RawDescriptionHelpFormatter, allow_abbrev=False)
+    parser.add_argument("folder", metavar="DIR", type=Path, help="the sweep's folder, with experiment.json in it")
+    parser.add_argument("--json", action="store_true", help="print JSON")
+    parser.set_defaults(handler=run)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Prints the table, or JSON."""
+    from zoo.lab.launch.run_status import read_standings
+
+    standings = read_standings(args.folder)
+    if args.json:
+        print(json.dumps(standings.record(), indent=2))
+        return 0
+    rows = [("run", "state", "step", "last sign", "job", "why")]
+    rows += [(_line(run.folder), run.state, f"{run.step}/{run.steps}" if run.steps else "", _ago(run.silent), run.job,
+              _line(run.reason)[:160]) for run in standings.runs]
+    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
+    for row in rows:
+        print("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True) if width).rstrip())
+    print(f"{_line(standings.name)}: " + ", ".join(f"{count} {state}" for state, count in standings.counts.items()))
+    return 0
+
+
+def _ago(seconds: float | None) -> str:
+    if seconds is None:
+        return ""
+    for size, unit in ((86400, "d"), (3600, "h"), (60, "min")):
+        if seconds >= 2 * size:
+            return f"{int(seconds // size)} {unit} ago"
+    return f"{int(seconds)} s ago"
+
+
+def _line(text: str) -> str:
+    """As one line that a terminal shows and does not obey."""
+    return "".join(sign if sign.isprintable() else "?" for sign in " ".join(text.split()))

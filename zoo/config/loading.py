@@ -1,0 +1,194 @@
+"""Config files and command-line overrides: `configs/llama.py:tiny`, `runs/x/config.json`, `--config.model.dim=64`."""
+
+import importlib.util
+import inspect
+import json
+import re
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import ml_collections
+
+from zoo.config.fields import BY_PATH, FIELDS
+from zoo.config.parts import KINDS, field_at, known_paths, scoped, split_path
+from zoo.config.resolve import default, flatten, from_flat, parse_value
+from zoo.errors import ConfigError, did_you_mean
+
+
+def import_file(path: Path, what: str) -> Any:
+    """Imports a Python file by path. It is a program: it gets the trust of a script that one runs.
+
+    Raises:
+        ConfigError: if there is no such file, or it fails while it is imported.
+    """
+    if not path.is_file():
+        near = did_you_mean(path.name, [other.name for other in path.parent.glob("*.py")] if path.parent.is_dir() else [])
+        raise ConfigError(f"{what} {path} does not exist{near}")
+    spec = importlib.util.spec_from_file_location(f"zoo_file_{path.stem}", path)
+    if spec is None:
+        raise ConfigError(f"{what} {path} is not a Python (.py) file")
+    module = importlib.util.module_from_spec(spec)
+    writes, sys.dont_write_bytecode = sys.dont_write_bytecode, True
+    try:
+        spec.loader.exec_module(module)
+    except ConfigError:
+        raise
+    except Exception as error:
+        raise ConfigError(f"{what} {path} fails on import: {type(error).__name__}: {error}") from error
+    finally:
+        sys.dont_write_bytecode = writes
+    return module
+
+
+def call_with_argument(function: Callable[..., Any], argument: str | None, what: str) -> Any:
+    """Calls `get_config` or `get_experiment`, with the part after ":" if there is one."""
+    if argument is not None and not inspect.signature(function).parameters:
+        raise ConfigError(f"{what} takes no argument, got {argument!r}")
+    try:
+        return function() if argument is None else function(argument)
+    except ConfigError as error:
+        raise ConfigError([f"{what}: {problem}" for problem in error.problems]) from error
+    except Exception as error:
+        text = " ".join(str(error).split())
+        # ml_collections lists the whole config between the unknown name and what was meant.
+        text = re.sub(r" Other fields present: .*?(Did you mean .*)?$", r" \1", text)
+        raise ConfigError(f"{what} fails: {type(error).__name__}: {text}") from error
+
+
+def split_spec(spec: str) -> tuple[Path, str | None]:
+    """Splits "configs/llama.py:tiny" into its path and its argument."""
+    if Path(spec).exists():
+        return Path(spec), None
+    path, colon, argument = spec.partition(":")
+    return Path(path), argument if colon else None
+
+
+def load(spec: str) -> ml_collections.ConfigDict:
+    """Loads an unresolved config from `FILE.py[:argument]` or from a run's `config.json` (which executes nothing).
+
+    In the latter a `data.tokenizer.path` of "." is the run's own folder, wherever that is now, and so is one that is no longer there.
+
+    Raises:
+        ConfigError: if the file is missing, broken, or has no `get_config`.
+    """
+    path, argument = split_spec(spec)
+    if path.is_dir() and (path / "config.json").is_file():
+        path = path / "config.json"
+    if path.suffix == ".json":
+        if not path.is_file():
+            raise ConfigError(f"config file {path} does not exist")
+        try:
+            content = json.loads(path.read_text(encoding="utf-8"))
+            if not isinstance(content, dict):
+                raise ValueError("not a JSON object")
+            flat = flatten(content)
+        except (ValueError, RecursionError) as error:
+            raise ConfigError(f"config file {path} is not a config: {error}") from error
+        if unknown := [name for name in flat if field_at(name) is None]:
+            raise ConfigError([f"config file {path}: unknown field {name}{did_you_mean(name, known_paths(name))}" for name in unknown])
+        return from_flat(_with_own_tokenizer({**flatten(default()), **flat}, path.parent))
+    module = import_file(path, "config file")
+    if not hasattr(module, "get_config"):
+        raise ConfigError(f"config file {path} has no function get_config")
+    config = call_with_argument(module.get_config, argument, f"config file {spec}")
+    if not isinstance(config, ml_collections.ConfigDict):
+        raise ConfigError(f"config file {path}: get_config returned {type(config).__name__}, expected a ConfigDict")
+    return config
+
+
+def _with_own_tokenizer(flat: dict[str, Any], folder: Path) -> dict[str, Any]:
+    """Every run keeps its tokenizer, so that it can be moved, and what it was made of may go."""
+    path = flat["data.tokenizer.path"]
+    if flat["data.tokenizer.kind"] != "file" or not isinstance(path, str) or not path:
+        return flat
+    lost = not Path(path).exists() and (folder / "tokenizer.json").is_file()
+    return flat | {"data.tokenizer.path": str(folder.resolve())} if path == "." or lost else flat
+
+
+def override(config: Mapping[str, Any], changes: Mapping[str, Any]) -> ml_collections.ConfigDict:
+    """Returns a copy of `config` with `changes`, a flat dict of values or of texts as typed on a command line.
+
+    Where a change makes another choice (`model.position.kind`), fields that only the old choice reads return to their defaults.
+
+    Raises:
+        ConfigError: naming every unknown path at once.
+    """
+    unknown = [f"unknown field {path}{did_you_mean(path, known_paths(path))}" for path in changes if field_at(path) is None]
+    if unknown:
+        raise ConfigError(unknown)
+    flat = flatten(config)
+    for path, value in changes.items():
+        flat[path] = parse_value(field_at(path), value) if isinstance(value, str) else value
+    for field in FIELDS:
+        # What was set for a choice goes with that choice: another position scheme has no use for the length of a learned table.
+        if field.when and field.when[0] in changes and field.path not in changes and not field.is_read(flat):
+            flat[field.path] = field.default
+    flat = {path: value for path, value in flat.items() if path in changes or not _stale(path, flat, changes)}
+    if "model.layers.pattern" in changes and isinstance(flat["model.layers.pattern"], tuple | list):
+        # Kinds of layers that the new pattern does not name go with the old one.
+        named = {f"{KINDS}.{name}" for name in flat["model.layers.pattern"]}
+        flat = {path: value for path, value in flat.items()
+                if path in BY_PATH or path in changes or split_path(path)[0] in named or not path.startswith(KINDS)}
+    if "model.architecture" in changes and flat["model.architecture"] != "encoder_decoder":
+        flat = {path: value for path, value in flat.items() if path in BY_PATH or path in changes or path.startswith(KINDS)}
+    return from_flat(flat)
+
+
+def _stale(path: str, flat: Mapping[str, Any], changes: Mapping[str, Any]) -> bool:
+    """Whether a scope's field was set for a choice that `changes` has replaced, there or in the whole model."""
+    if path in BY_PATH or (found := split_path(path)) is None or (condition := BY_PATH[found[1]].when) is None:
+        return False
+    choice = scoped(found[0], condition[0])
+    return (choice in changes or condition[0] in changes) and flat.get(choice, flat[condition[0]]) not in condition[1]
+
+
+def parse_overrides(arguments: Sequence[str]) -> dict[str, str]:
+    """Reads `--config.a.b=value`, `--config.a.b value` and `--noconfig.a.b`; the last of equal paths wins.
+
+    Raises:
+        ConfigError: naming every argument that is none of these.
+    """
+    changes: dict[str, str] = {}
+    problems = []
+    queue = list(arguments)
+    while queue:
+        argument = queue.pop(0)
+        if argument.startswith("--noconfig."):
+            changes[argument.removeprefix("--noconfig.")] = "false"
+        elif argument.startswith("--config."):
+            path, equals, value = argument.removeprefix("--config.").partition("=")
+            if not equals:
+                if not queue or queue[0].startswith("--"):
+                    problems.append(f"{argument} needs a value: {argument}=VALUE")
+                    continue
+                value = queue.pop(0)
+            changes[path] = value
+        else:
+            hint = did_you_mean(argument.lstrip("-").partition("=")[0], BY_PATH) if argument.startswith("-") else ""
+            problems.append(f"unknown argument {argument}{hint}; config fields are set by --config.PATH=VALUE")
+    if problems:
+        raise ConfigError(problems)
+    return changes
+
+
+def parse_argument(argument: str, sizes: Mapping[str, Mapping[str, Any]]) -> tuple[str, dict[str, str]]:
+    """Reads a config file's argument "size,field=value,...".
+
+    Args:
+        argument: text after the ":" of `FILE.py:argument`.
+        sizes: the published sizes; `tiny` and `smoke` are always there (see `zoo.config.presets`).
+
+    Returns:
+        The size's name and the overrides.
+    """
+    size, *options = argument.split(",")
+    names = [*sizes, "tiny", "smoke"]
+    problems = []
+    if size not in names:
+        problems.append(f"size {size!r} is not one of {', '.join(names)}{did_you_mean(size, names)}")
+    problems += [f"option {option!r} is not field=value" for option in options if "=" not in option]
+    if problems:
+        raise ConfigError(problems)
+    return size, dict(option.split("=", 1) for option in options)

@@ -1,0 +1,105 @@
+"""Batches of rows of similar lengths, in a few widths.
+
+A row of T places is read in the narrowest of the widths T, T // 2, T // 4, ..., T // K that holds its tokens; a batch is as wide as its
+longest row needs, and has B rows whatever its width. Each width is a shape, for which a program is compiled once; none is below 16, where
+little is left to save.
+"""
+
+from collections.abc import Iterator
+from functools import lru_cache
+from typing import NamedTuple
+
+import numpy as np
+
+from zoo.data.labelled.sequence_tasks import Encoded
+from zoo.data.pipeline.batches import TrainingBatches, numbered_batches, part_of
+from zoo.data.rows.packed_rows import PADDING, Arrays
+
+_NARROWEST = 16
+
+
+def widths(length: int, count: int) -> np.ndarray:
+    """Widths of batches of rows of `length` tokens, from the narrowest on: of length // k, k = 1, 2, 4 .. count, those of 16 or more."""
+    halves = (length >> power for power in range(count.bit_length()))
+    return np.unique([length, *(width for width in halves if width >= _NARROWEST)])
+
+
+class _Plan(NamedTuple):
+    """The batches of an epoch: numbers of rows, batch after batch, and where each batch begins and ends in them."""
+
+    order: np.ndarray
+    begins: np.ndarray
+    ends: np.ndarray
+
+
+class ExampleBatches:
+    """Batches of examples; number n is a function of (seed, n) alone.
+
+    In an epoch every row comes once. Its rows are shuffled, put in the order of their widths and cut into batches, which are shuffled
+    again. Where B does not divide the rows, one batch of the epoch, any of them, has fewer, and is filled up with rows of -1.
+
+    Args:
+        encoded: the rows.
+        length: T, places of a row.
+        batch_size: B, over all processes.
+        count: K.
+
+    Attributes:
+        per_epoch: number of batches of an epoch.
+        order: numbers of the rows in the order of evaluation.
+    """
+
+    def __init__(self, encoded: Encoded, length: int, batch_size: int, count: int):
+        self._encoded, self._size, self._widths = encoded, batch_size, widths(length, count)
+        self.lengths = (encoded.arrays["tokens"] != PADDING).sum(axis=1)
+        self._fitting = np.searchsorted(self._widths, self.lengths)
+        self.per_epoch = -(-len(self.lengths) // batch_size)
+        self.order = np.argsort(self._fitting, kind="stable")
+        self._plan = lru_cache(maxsize=2)(self._planned)
+
+    def _planned(self, seed: int, epoch: int) -> _Plan:
+        # Neighbouring seeds must not replay each other's epochs.
+        random = np.random.default_rng(np.random.SeedSequence((seed, epoch)))
+        shuffled = random.permutation(len(self._fitting))
+        sizes = np.full(self.per_epoch, self._size)
+        sizes[random.integers(self.per_epoch)] -= self.per_epoch * self._size - len(shuffled)
+        ends, places = np.cumsum(sizes), random.permutation(self.per_epoch)
+        return _Plan(shuffled[np.argsort(self._fitting[shuffled], kind="stable")], (ends - sizes)[places], ends[places])
+
+    def numbers(self, seed: int, step: int) -> np.ndarray:
+        """The rows of training batch number `step`."""
+        epoch, place = divmod(step, self.per_epoch)
+        plan = self._plan(seed, epoch)
+        return plan.order[plan.begins[place] : plan.ends[place]]
+
+    def training(self, seed: int, start_step: int = 0, process_index: int = 0, process_count: int = 1) -> TrainingBatches:
+        """The training batches from number `start_step` on, without end.
+
+        Of each batch this process gets the `process_index`-th of `process_count` consecutive parts.
+
+        Raises:
+            ConfigError: batches do not divide over the processes.
+        """
+        mine = part_of(self._size, process_index, process_count)
+        return numbered_batches(lambda step: self._gathered(self.numbers(seed, step), self._size, mine), start_step, 1 << 40)
+
+    def evaluation(self, multiple_of: int = 1, process_index: int = 0, process_count: int = 1) -> Iterator[Arrays]:
+        """Every row once, in `order`; batches are filled up with rows of -1, to B and on to a multiple of `multiple_of`."""
+        size = -(-self._size // multiple_of) * multiple_of
+        mine = part_of(size, process_index, process_count)
+        return (self._gathered(self.order[start : start + size], size, mine) for start in range(0, len(self.order), size))
+
+    def _gathered(self, numbers: np.ndarray, size: int, mine: slice) -> Arrays:
+        width = self._widths[self._fitting[numbers].max()]
+        numbers = np.pad(numbers, (0, size - len(numbers)), constant_values=-1)[mine]
+        blanks, batch = {"segments": 0, "features": 0}, {}
+        for name, array in self._encoded.arrays.items():
+            batch[name] = (array[:, :width] if name in self._encoded.by_token else array)[numbers]
+            batch[name][numbers < 0] = blanks.get(name, PADDING)
+        return batch
+
+    def padding(self) -> float:
+        """Share of the places of an epoch's batches that are empty."""
+        plan = self._plan(0, 0)
+        wide = [self._widths[self._fitting[plan.order[begin:end]].max()] for begin, end in zip(plan.begins, plan.ends, strict=True)]
+        return 1 - float(self.lengths.sum()) / (sum(wide) * self._size)

@@ -1,0 +1,66 @@
+"""Rows of examples: [CLS] A [SEP] and [CLS] A [SEP] B [SEP], held in memory."""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from zoo.data.rows.packed_rows import PADDING, Arrays
+from zoo.data.tokenizers.base import Tokenizer
+
+
+class Marks(NamedTuple):
+    """Ids that stand around texts: what opens a row, and what ends each text."""
+
+    opening: int
+    separator: int
+
+    @classmethod
+    def of(cls, tokenizer: Tokenizer, ids: int) -> "Marks":
+        """The tokenizer's, for a model of so many ids; where the model has none that separates, what opens documents does (GPT-2)."""
+        known = tokenizer.separator_id < ids
+        return cls(tokenizer.document_id, tokenizer.separator_id if known else tokenizer.document_id)
+
+
+def assembled(
+    firsts: Sequence[np.ndarray], seconds: Sequence[np.ndarray] | None, marks: Marks, length: int
+) -> tuple[Arrays, int]:
+    """Rows of T = `length` tokens, padded with -1.
+
+    What does not fit is cut off the end of the longer text, token by token (BERT's code).
+
+    Args:
+        firsts, seconds: ids of the texts; `seconds` None where there are no pairs.
+        marks: what stands around them.
+        length: T.
+
+    Returns:
+        ({"tokens" [N, T], and of pairs "segments" [N, T], 0 or 1}, number of rows that were cut), int32.
+    """
+    count, cut = len(firsts), 0
+    tokens, segments = np.full((count, length), PADDING, np.int32), np.zeros((count, length), np.int32)
+    for row in range(count):
+        first = firsts[row]
+        second = None if seconds is None else seconds[row]
+        a, b = kept(len(first), 0 if second is None else len(second), length - 2 - (second is not None))
+        cut += a < len(first) or (second is not None and b < len(second))
+        tokens[row, 0] = marks.opening
+        tokens[row, 1 : a + 1] = first[:a]
+        tokens[row, a + 1] = marks.separator
+        if second is not None:
+            tokens[row, a + 2 : a + 2 + b] = second[:b]
+            tokens[row, a + 2 + b] = marks.separator
+            segments[row, a + 2 : a + b + 3] = 1
+    return {"tokens": tokens} | ({} if seconds is None else {"segments": segments}), cut
+
+
+def kept(first: int, second: int, room: int) -> tuple[int, int]:
+    """How much of two texts fits into `room` when single tokens are cut off the longer one, of equally long ones off the second."""
+    if first + second <= room:
+        return first, second
+    half = room // 2
+    if first <= room - half:
+        return first, room - first
+    if second <= half:
+        return room - second, second
+    return room - half, half

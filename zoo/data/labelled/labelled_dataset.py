@@ -1,0 +1,199 @@
+"""The data set of a task: examples in two parts, their labels, the batches of their rows, and the scores of what is predicted."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any, Self
+
+import numpy as np
+
+from zoo.config.fields import AUTO, OF_SEQUENCES
+from zoo.data.labelled.example_batches import ExampleBatches
+from zoo.data.labelled.example_rows import Marks
+from zoo.data.labelled.examples import Example, Examples, drawn, read_examples
+from zoo.data.labelled.question_windows import Extraction
+from zoo.data.labelled.sequence_tasks import Classification, Encoded, Regression
+from zoo.data.labelled.word_tags import Tagging
+from zoo.data.pipeline.batches import TrainingBatches
+from zoo.data.rows.packed_rows import PADDING, Arrays
+from zoo.data.sources.documents import Documents
+from zoo.data.tokenizers.base import Tokenizer, tokenizer_class
+from zoo.errors import ConfigError
+
+TASKS = {"classification": Classification, "regression": Regression, "tagging": Tagging, "extraction": Extraction}
+TRAINING, HELD_OUT = "train", "validation"
+
+
+@dataclass(frozen=True, eq=False)
+class LabelledDataset:
+    """Examples with their fixed split, and the batches a config takes from them.
+
+    Attributes:
+        config: resolved.
+        tokenizer: what makes the tokens.
+        examples: both parts, whole.
+        train: those of training that are learned from.
+        task: what the objective asks of them, with the labels.
+    """
+
+    config: Any
+    tokenizer: Tokenizer
+    examples: Examples
+    train: tuple[Example, ...]
+    task: Any
+    _made: dict[tuple[str, int], Encoded] = field(default_factory=dict, repr=False)
+    _batches: dict[tuple[str, int], ExampleBatches] = field(default_factory=dict, repr=False)
+
+    @property
+    def labels(self) -> tuple[str, ...]:
+        """Names of the classes, in the order of their numbers."""
+        return self.task.labels
+
+    def part(self, name: str) -> tuple[Example, ...]:
+        """The examples of "train" or "validation"."""
+        return self.train if name == TRAINING else self.examples.held_out
+
+    def encoded(self, name: str, length: int | None = None) -> Encoded:
+        """A part as arrays of rows of T = `length` tokens, by default those trained with; made once."""
+        length = length or self.config.data.sequence_length
+        if (name, length) not in self._made:
+            marks = Marks.of(self.tokenizer, self.config.model.vocab_size)
+            self._made[name, length] = self.task.encode(self.part(name), self.tokenizer, marks, length)
+        return self._made[name, length]
+
+    def _tokens(self, name: str) -> int:
+        return int((self.encoded(name).arrays["tokens"] != PADDING).sum())
+
+    @property
+    def train_tokens(self) -> int:
+        """Number of tokens of the training rows, each once."""
+        return self._tokens(TRAINING)
+
+    @property
+    def validation_tokens(self) -> int:
+        """Number of tokens of the held-out rows."""
+        return self._tokens(HELD_OUT)
+
+    @property
+    def description(self) -> str:
+        """One line for people."""
+        return self.examples.description
+
+    def batches(self, name: str, length: int | None = None) -> ExampleBatches:
+        """A part's batches of similar lengths; made once."""
+        data, key = self.config.data, (name, length or self.config.data.sequence_length)
+        if key not in self._batches:
+            self._batches[key] = ExampleBatches(self.encoded(*key), key[1], data.batch_size, data.buckets)
+        return self._batches[key]
+
+    def training_batches(self, start_step: int = 0, process_index: int = 0, process_count: int = 1) -> TrainingBatches:
+        """The training batches from number `start_step` on; see `ExampleBatches`."""
+        return self.batches(TRAINING).training(self.config.seed, start_step, process_index, process_count)
+
+    def evaluation_batches(
+        self, length: int | None = None, multiple_of: int = 1, process_index: int = 0, process_count: int = 1,
+        limit_batches: int | None = None,
+    ) -> Iterator[Arrays]:
+        """Every held-out row once; batches are filled up with rows of -1 to a multiple of `multiple_of`.
+
+        Raises:
+            ConfigError: a limit, with which no score would be that of the data.
+        """
+        if limit_batches:
+            raise ConfigError("a task is scored on all of its examples; leave the number of batches at 0")
+        return self.batches(HELD_OUT, length).evaluation(multiple_of, process_index, process_count)
+
+    def measure(self, outputs: Mapping[str, np.ndarray], length: int | None = None) -> dict[str, float]:
+        """Scores of all predictions of the held-out rows.
+
+        Args:
+            outputs: what the objective puts out of each row, in the order of `evaluation_batches`, without what only fills up.
+            length: T of those rows.
+        """
+        encoded, order = self.encoded(HELD_OUT, length), self.batches(HELD_OUT, length).order
+        for name, array in outputs.items():
+            if len(array) != len(order):
+                raise ValueError(f"{name} has {len(array)} rows, and {len(order)} were to be scored")
+        back = np.argsort(order)
+        return self.task.measure({name: array[back] for name, array in outputs.items()}, self.examples.held_out, encoded)
+
+    def rows_once(self, multiple_of: int = 1, process_index: int = 0, process_count: int = 1) -> Iterator[tuple[np.ndarray, Arrays]]:
+        """Every training row once, in batches as of an evaluation: (numbers of a batch's rows, over all processes; the batch)."""
+        batches, done = self.batches(TRAINING), 0
+        for batch in batches.evaluation(multiple_of, process_index, process_count):
+            size = len(batch["tokens"]) * process_count
+            yield batches.order[done : done + size], batch
+            done += size
+
+    def features_shape(self, batch: tuple[int, ...]) -> tuple[int, ...]:
+        """The shape of what the head reads of all training rows, from that of a batch: [B, ...] or, of tokens, [B, T, ...]."""
+        whole = len(self.encoded(TRAINING).arrays["tokens"])
+        by_token = self.config.objective.kind not in OF_SEQUENCES[1]
+        return (whole, self.config.data.sequence_length, *batch[2:]) if by_token else (whole, *batch[1:])
+
+    def with_features(self, features: np.ndarray) -> Self:
+        """The same, with what the head reads of every training row, in their order, as "features" in the training batches."""
+        encoded = self.encoded(TRAINING)
+        by_token = () if self.config.objective.kind in OF_SEQUENCES[1] else ("features",)
+        key = TRAINING, self.config.data.sequence_length
+        made = encoded._replace(arrays=encoded.arrays | {"features": features}, by_token=encoded.by_token + by_token)
+        return replace(self, _made=self._made | {key: made}, _batches={})
+
+    def summary(self) -> dict[str, Any]:
+        """What identifies and measures the data, as plain JSON."""
+        tokenizer = {"kind": self.tokenizer.kind, "vocab_size": self.tokenizer.vocab_size, "fingerprint": self.tokenizer.fingerprint}
+        counts = {f"{name}_{what}": count for name in (TRAINING, HELD_OUT) for what, count in (
+            ("examples", len(self.part(name))), ("tokens", self._tokens(name)), ("cut", self.encoded(name).cut))}
+        return {"fingerprint": self.examples.fingerprint, "description": self.description, **counts, "labels": list(self.labels),
+                "left_out": dict(self.examples.left_out), "tokenizer": tokenizer}
+
+
+def load_labelled(config: Any) -> LabelledDataset:
+    """Reads the examples that a resolved config names, and makes or takes the tokenizer.
+
+    Raises:
+        ConfigError: a bad field, or a file or column that does not exist.
+        DataError: bad records; labels that training does not have; a single label.
+    """
+    examples, task = read_task(config)
+    count = config.data.examples
+    train = drawn(examples.train, count) if count else examples.train
+    tokenizer_type = tokenizer_class(config.data.tokenizer.kind)
+    whole, training = _documents(task, examples)
+    return LabelledDataset(config, tokenizer_type.build(config.data.tokenizer, whole, training), examples, train, task)
+
+
+def read_task(config: Any) -> tuple[Examples, Any]:
+    """The examples that a resolved config names, and what its objective asks of them: all that needs no tokenizer. Raises as
+    `load_labelled`."""
+    examples = read_examples(config)
+    task = _task(config, examples)
+    task.check(examples.held_out, "held-out")
+    classes, count = config.model.head.classes, config.data.examples
+    if task.labels and classes != AUTO and classes < len(task.labels):
+        raise ConfigError(f"model.head.classes={classes} is fewer than the {len(task.labels)} labels of {examples.description}; "
+                          "leave it at auto")
+    if count > len(examples.train):
+        raise ConfigError(f"data.examples={count}: {examples.description} has {len(examples.train)} training examples; 0 takes all of them")
+    return examples, task
+
+
+def label_count(config: Any) -> int:
+    """C, the number of labels of a resolved config's training examples. Raises as `load_labelled`."""
+    return len(_task(config, read_examples(config)).labels)
+
+
+def training_text(config: Any) -> tuple[Documents, Documents]:
+    """All texts, and those of training, that a tokenizer is made from. Raises as `load_labelled`."""
+    examples = read_examples(config)
+    return _documents(_task(config, examples), examples)
+
+
+def _task(config: Any, examples: Examples) -> Any:
+    task = TASKS[config.objective.kind]
+    labels = task.labels_of(examples.train, tuple(config.data.labels), examples.labels)
+    return Extraction.of(config, examples) if task is Extraction else task(labels)
+
+
+def _documents(task: Any, examples: Examples) -> tuple[Documents, Documents]:
+    texts = [[text for example in part for text in task.texts(example)] for part in (examples.train, examples.held_out)]
+    return (Documents.of(texts[0] + texts[1], examples.description), Documents.of(texts[0], f"training part of {examples.description}"))

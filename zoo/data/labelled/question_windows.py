@@ -1,0 +1,156 @@
+"""Answers that are spans of a context: rows of long contexts, the spans in them, and what is read out of scores."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, NamedTuple, Self
+
+import numpy as np
+
+from zoo.data.labelled.example_rows import Marks
+from zoo.data.labelled.examples import Examples, Question
+from zoo.data.labelled.sequence_tasks import Encoded
+from zoo.data.labelled.task_scores import answer_scores
+from zoo.data.pipeline.show import Shower, Shown
+from zoo.data.rows.packed_rows import PADDING, Arrays
+from zoo.data.tokenizers.base import Tokenizer
+
+
+class Window(NamedTuple):
+    """A row's part of a context.
+
+    Attributes:
+        example: number of the question.
+        first: place of its first token of the context in the row.
+        starts, stops: characters that these tokens stand for, [tokens].
+    """
+
+    example: int
+    first: int
+    starts: np.ndarray
+    stops: np.ndarray
+
+
+class Extraction:
+    """Where the answer begins and ends (Devlin et al. 2019, sections 4.2 and 4.3): [CLS] question [SEP] context [SEP].
+
+    A context that is too long is read in rows of which each begins `stride` tokens after the one before. A row that does not hold the
+    whole answer has the answer [CLS], as has every row of a question without one. The answer of a question is the best span of all its
+    rows. Where some question of the data has no answer, an empty one is given if [CLS] scores higher than that in every row.
+
+    Args:
+        stride: tokens.
+        longest: most tokens of an answer that is given.
+        unanswerable: whether an empty answer is one.
+    """
+
+    labels: tuple[str, ...] = ()
+
+    def __init__(self, stride: int, longest: int, unanswerable: bool):
+        self.stride, self.longest, self.unanswerable = stride, longest, unanswerable
+
+    @classmethod
+    def of(cls, config: Any, examples: Examples) -> Self:
+        """That of a resolved config."""
+        unanswerable = any(not example.answers for part in (examples.train, examples.held_out) for example in part)
+        return cls(config.data.stride, config.objective.longest_answer, unanswerable)
+
+    @classmethod
+    def labels_of(cls, examples: Sequence[Question], given: tuple[str, ...], ordered: tuple[str, ...]) -> tuple[str, ...]:
+        """None: answers are text."""
+        return ()
+
+    def check(self, examples: Sequence[Question], part: str) -> None:
+        """Nothing to check."""
+
+    def texts(self, example: Question) -> list[str]:
+        """What a tokenizer is trained on."""
+        return [example.question, example.context]
+
+    def encode(self, examples: Sequence[Question], tokenizer: Tokenizer, marks: Marks, length: int) -> Encoded:
+        """Rows with "segments", "context" [N, 2] (first place of the context and the one after its last), "starts" and "ends" [N].
+
+        A question may take half of a row; what is longer is cut off. `more` has a `Window` of each row.
+        """
+        questions = tokenizer.encode_batch([example.question for example in examples])
+        # The same context stands beside many questions.
+        texts = list(dict.fromkeys(example.context for example in examples))
+        located = dict(zip(texts, tokenizer.located(texts), strict=True))
+        rows, windows, cut, lost = [], [], 0, 0
+        for number, (example, question) in enumerate(zip(examples, questions, strict=True)):
+            half = (length - 3) // 2
+            cut += len(question) > half
+            asked, context = question[:half], located[example.context]
+            room, held = length - 3 - len(asked), False
+            for begin in window_starts(len(context.ids), room, self.stride):
+                ids = context.ids[begin : begin + room]
+                window = Window(number, len(asked) + 2, context.starts[begin : begin + room], context.stops[begin : begin + room])
+                start, end = span_in(window, example.answers[0]) if example.answers else (-1, -1)
+                held |= start >= 0
+                tokens = np.full(length, PADDING, np.int32)
+                tokens[: window.first + len(ids) + 1] = [marks.opening, *asked, marks.separator, *ids, marks.separator]
+                segments = (np.arange(length) >= window.first) & (tokens != PADDING)
+                rows.append((tokens, segments, (window.first, window.first + len(ids)), max(start, 0), max(end, 0)))
+                windows.append(window)
+            lost += bool(example.answers) and not held
+        names = ("tokens", "segments", "context", "starts", "ends")
+        arrays = {name: np.array(column, np.int32) for name, column in zip(names, zip(*rows, strict=True), strict=True)}
+        return Encoded(arrays, {"questions cut": cut, "answers in no row": lost}, windows)
+
+    def answers(self, outputs: Mapping[str, np.ndarray], examples: Sequence[Question], encoded: Encoded) -> list[str]:
+        """The answer to each question, from the scores of all its rows.
+
+        Args:
+            outputs: "start_scores" and "end_scores" [N, T].
+            examples, encoded: what was scored.
+        """
+        best = [(-np.inf, "") for _ in examples]
+        empty = np.full(len(examples), np.inf)
+        for window, starts, ends in zip(encoded.more, outputs["start_scores"], outputs["end_scores"], strict=True):
+            inside = slice(window.first, window.first + len(window.starts))
+            empty[window.example] = min(empty[window.example], float(starts[0]) + float(ends[0]))
+            if not len(window.starts):
+                continue
+            score, start, end = best_span(starts[inside], ends[inside], self.longest)
+            if score > best[window.example][0]:
+                text = examples[window.example].context[window.starts[start] : window.stops[end]].strip()
+                best[window.example] = score, text
+        return ["" if self.unanswerable and empty[number] > score else text for number, (score, text) in enumerate(best)]
+
+    def measure(self, outputs: Mapping[str, np.ndarray], examples: Sequence[Question], encoded: Encoded) -> dict[str, float]:
+        """Scores of the answers, as `answer_scores` has them."""
+        return answer_scores(self.answers(outputs, examples, encoded), [[text for text, _ in example.answers] for example in examples])
+
+    def shown(self, row: Arrays, shower: Shower) -> Iterator[tuple[str, list[Shown]]]:
+        """One row as named lines."""
+        tokens, (first, _) = shower.tokens(row["tokens"]), row["context"].tolist()
+        yield "question", tokens[:first]
+        yield "context", tokens[first:]
+        start, end = int(row["starts"]), int(row["ends"])
+        yield "answer", tokens[start : end + 1] if start else [Shown("none in this row", special=True)]
+
+
+def window_starts(tokens: int, room: int, stride: int) -> list[int]:
+    """First tokens of the rows of a context: every `stride` tokens, and never leaving one out, until its end is read."""
+    step, starts = min(stride, room), [0]
+    while starts[-1] + room < tokens:
+        starts.append(starts[-1] + step)
+    return starts
+
+
+def span_in(window: Window, answer: tuple[str, int]) -> tuple[int, int]:
+    """Places in the row of the first and the last token of an answer; (-1, -1) where the row does not hold all of it."""
+    text, begin = answer
+    end = begin + len(text)
+    touched = np.flatnonzero((window.stops > begin) & (window.starts < end) & (window.stops > window.starts))
+    if not len(touched) or window.starts[touched[0]] > begin or window.stops[touched[-1]] < end:
+        return -1, -1
+    return window.first + int(touched[0]), window.first + int(touched[-1])
+
+
+def best_span(starts: np.ndarray, ends: np.ndarray, longest: int) -> tuple[float, int, int]:
+    """(score, first, last) of the span with the largest starts[first] + ends[last], first <= last < first + longest."""
+    count = len(starts)
+    sums = starts[:, None].astype(np.float64) + ends[None]
+    apart = np.arange(count)[None] - np.arange(count)[:, None]
+    sums[(apart < 0) | (apart >= longest)] = -np.inf
+    first, last = divmod(int(sums.argmax()), count)
+    return float(sums[first, last]), first, last

@@ -1,0 +1,146 @@
+"""Classification and regression of texts and pairs: labels as numbers, rows, and what is told of predictions."""
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from zoo.data.labelled.example_rows import Marks, assembled
+from zoo.data.labelled.examples import Labelled
+from zoo.data.labelled.task_scores import class_scores, correlations
+from zoo.data.pipeline.show import Shower, Shown
+from zoo.data.rows.packed_rows import Arrays
+from zoo.data.tokenizers.base import Tokenizer
+from zoo.errors import DataError
+
+
+class Encoded(NamedTuple):
+    """Examples as arrays.
+
+    Attributes:
+        arrays: what rows are gathered from, [N, ...].
+        cut: what did not fit, by its name, counted.
+        more: what measuring needs beside the examples.
+        by_token: names of the arrays with the tokens second, [N, T, ...].
+    """
+
+    arrays: Arrays
+    cut: dict[str, int]
+    more: object = None
+    by_token: tuple[str, ...] = ("tokens", "segments")
+
+
+class Classification:
+    """Which of C labels a text, or a pair, has."""
+
+    def __init__(self, labels: tuple[str, ...]):
+        self.labels = labels
+
+    @classmethod
+    def labels_of(cls, examples: Sequence[Labelled], given: tuple[str, ...], ordered: tuple[str, ...]) -> tuple[str, ...]:
+        """The labels in the order of their numbers.
+
+        Args:
+            examples: those of training.
+            given: `data.labels`.
+            ordered: the order of the source, where it has one.
+
+        Raises:
+            DataError: one label, which leaves nothing to tell apart; a label that `given` lacks.
+        """
+        return label_map([example.label for example in examples], given, ordered)
+
+    def check(self, examples: Sequence[Labelled], part: str) -> None:
+        """Refuses examples with other labels.
+
+        Raises:
+            DataError: naming one.
+        """
+        check_known([example.label for example in examples], self.labels, part)
+
+    def texts(self, example: Labelled) -> list[str]:
+        """What a tokenizer is trained on."""
+        return [example.text, *([example.second] if example.second is not None else [])]
+
+    def encode(self, examples: Sequence[Labelled], tokenizer: Tokenizer, marks: Marks, length: int) -> Encoded:
+        """Rows and "labels" [N]: numbers of labels, or where there are none, float32 numbers."""
+        firsts = tokenizer.encode_batch([example.text for example in examples])
+        pairs = examples[0].second is not None
+        seconds = tokenizer.encode_batch([example.second for example in examples]) if pairs else None
+        arrays, cut = assembled(firsts, seconds, marks, length)
+        return Encoded(arrays | {"labels": self.targets(examples)}, {"rows cut to the sequence length": cut})
+
+    def targets(self, examples: Sequence[Labelled]) -> np.ndarray:
+        """The numbers of the labels, int32 [N]."""
+        number = {label: place for place, label in enumerate(self.labels)}
+        return np.array([number[example.label] for example in examples], np.int32)
+
+    def measure(self, outputs: Mapping[str, np.ndarray], examples: Sequence[Labelled], encoded: Encoded) -> dict[str, float]:
+        """Scores that are no mean over examples: see `class_scores`."""
+        return class_scores(outputs["predicted"], encoded.arrays["labels"], len(self.labels))
+
+    def shown(self, row: Arrays, shower: Shower) -> Iterator[tuple[str, list[Shown]]]:
+        """One row as named lines."""
+        yield "reads", shower.tokens(row["tokens"])
+        yield "label", [Shown(self.label_name(row["labels"]))]
+
+    def label_name(self, label: np.ndarray) -> str:
+        """A label of a row, for people."""
+        return self.labels[int(label)]
+
+
+class Regression(Classification):
+    """A number for a text, or a pair."""
+
+    @classmethod
+    def labels_of(cls, examples: Sequence[Labelled], given: tuple[str, ...], ordered: tuple[str, ...]) -> tuple[str, ...]:
+        """None: numbers have no names."""
+        return ()
+
+    def check(self, examples: Sequence[Labelled], part: str) -> None:
+        """Nothing to check."""
+
+    def targets(self, examples: Sequence[Labelled]) -> np.ndarray:
+        """The numbers, float32 [N]."""
+        return np.array([example.label for example in examples], np.float32)
+
+    def measure(self, outputs: Mapping[str, np.ndarray], examples: Sequence[Labelled], encoded: Encoded) -> dict[str, float]:
+        """Correlations with the true numbers."""
+        return correlations(outputs["predicted"], encoded.arrays["labels"])
+
+    def label_name(self, label: np.ndarray) -> str:
+        """The number of a row, for people."""
+        return f"{float(label):g}"
+
+
+def in_order(labels: Sequence[str] | Mapping[str, int]) -> tuple[str, ...]:
+    """Labels sorted: whole numbers by size, else by their characters."""
+    numeric = all(label.removeprefix("-").isdecimal() for label in labels)
+    return tuple(sorted(labels, key=(lambda label: (int(label), label)) if numeric else None))
+
+
+def label_map(found: Sequence[str], given: tuple[str, ...], ordered: tuple[str, ...]) -> tuple[str, ...]:
+    """Labels in the order of their numbers: those that are given, else the source's, else all that there are, sorted.
+
+    Raises:
+        DataError: one label alone, or one that is not given.
+    """
+    there = tuple(dict.fromkeys(found))
+    check_known(found, given or ordered or there, "training")
+    if len(there) < 2:
+        raise DataError(f'all {len(found)} training examples have the label "{there[0]}": there is nothing to tell apart')
+    return given or ordered or in_order(there)
+
+
+def check_known(found: Sequence[str], labels: tuple[str, ...], part: str) -> None:
+    """Refuses labels that are none of `labels`: no model could predict them.
+
+    Raises:
+        DataError: naming one of them.
+    """
+    known = set(labels)
+    if unknown := Counter(label for label in found if label not in known):
+        label, count = unknown.most_common(1)[0]
+        raise DataError(f'{count} {part} example{"s have" if count > 1 else " has"} the label "{label}", and the labels are '
+                        f"{', '.join(labels)}: take other parts, or name every label in data.labels")

@@ -1,0 +1,96 @@
+"""Tags of words: the first token of each word is the one that predicts."""
+
+from collections.abc import Iterator, Mapping, Sequence
+
+import numpy as np
+
+from zoo.data.labelled.example_rows import Marks, assembled
+from zoo.data.labelled.examples import Tagged
+from zoo.data.labelled.sequence_tasks import Encoded, check_known, label_map
+from zoo.data.labelled.task_scores import entity_scores
+from zoo.data.pipeline.show import Shower, Shown
+from zoo.data.rows.packed_rows import PADDING, Arrays
+from zoo.data.tokenizers.base import Tokenizer
+
+OUTSIDE = "O"
+
+
+class Tagging:
+    """Which of C tags each word has.
+
+    A sentence is read as its words with spaces between. Of a word that was cut off, or that the tokenizer does not see at all, nothing is
+    predicted: it counts as "O", where there is that tag, else as wrong.
+    """
+
+    def __init__(self, labels: tuple[str, ...]):
+        self.labels = labels
+
+    @classmethod
+    def labels_of(cls, examples: Sequence[Tagged], given: tuple[str, ...], ordered: tuple[str, ...]) -> tuple[str, ...]:
+        """The tags in the order of their numbers. Raises as `zoo.data.labelled.sequence_tasks.label_map`."""
+        return label_map([tag for example in examples for tag in example.tags], given, ordered)
+
+    def check(self, examples: Sequence[Tagged], part: str) -> None:
+        """Refuses examples with other tags.
+
+        Raises:
+            DataError: naming one.
+        """
+        check_known([tag for example in examples for tag in example.tags], self.labels, part)
+
+    def texts(self, example: Tagged) -> list[str]:
+        """What a tokenizer is trained on."""
+        return [" ".join(example.words)]
+
+    def encode(self, examples: Sequence[Tagged], tokenizer: Tokenizer, marks: Marks, length: int) -> Encoded:
+        """Rows and "labels" [N, T], -1 where no word begins; `more` has the place of each word in its row, -1 where it has none."""
+        located = tokenizer.located([" ".join(example.words) for example in examples])
+        arrays, _ = assembled([tokens.ids for tokens in located], None, marks, length)
+        number = {label: place for place, label in enumerate(self.labels)}
+        labels, places, lost = np.full(arrays["tokens"].shape, PADDING, np.int32), [], 0
+        for row, (example, tokens) in enumerate(zip(examples, located, strict=True)):
+            first = first_tokens(example.words, tokens.starts, tokens.stops)
+            # After [CLS], and with room for [SEP].
+            place = np.where((first >= 0) & (first < length - 2), first + 1, -1)
+            lost += int((place < 0).sum())
+            labels[row, place[place >= 0]] = [number[tag] for tag, there in zip(example.tags, place >= 0, strict=True) if there]
+            places.append(place)
+        return Encoded(arrays | {"labels": labels}, {"words cut off or unseen": lost}, places, ("tokens", "labels"))
+
+    def predicted(self, tags: np.ndarray, examples: Sequence[Tagged], encoded: Encoded) -> list[list[str]]:
+        """The tag of every word, from the numbers that are predicted at every place, [N, T]."""
+        missing = OUTSIDE if OUTSIDE in self.labels else ""
+        return [[self.labels[row[place]] if place >= 0 else missing for place in places.tolist()]
+                for row, places in zip(np.minimum(tags, len(self.labels) - 1), encoded.more, strict=True)]
+
+    def measure(self, outputs: Mapping[str, np.ndarray], examples: Sequence[Tagged], encoded: Encoded) -> dict[str, float]:
+        """Over every word: "word_accuracy", and of tags that mark entities what `entity_scores` says."""
+        predicted = self.predicted(outputs["predicted"], examples, encoded)
+        true = [list(example.tags) for example in examples]
+        right = sum(one == other for a, b in zip(true, predicted, strict=True) for one, other in zip(a, b, strict=True))
+        scores = {"word_accuracy": right / sum(map(len, true))}
+        entities = OUTSIDE in self.labels and all(tag == OUTSIDE or tag[1:2] == "-" for tag in self.labels)
+        return scores | (entity_scores(true, predicted) if entities else {})
+
+    def shown(self, row: Arrays, shower: Shower) -> Iterator[tuple[str, list[Shown]]]:
+        """One row as named lines."""
+        tokens = shower.tokens(row["tokens"])
+        names = [self.labels[label] if label >= 0 else None for label in row["labels"].tolist()]
+        yield "reads", [Shown(token.text, name, token.special) for token, name in zip(tokens, names, strict=False)]
+
+
+def first_tokens(words: Sequence[str], starts: np.ndarray, stops: np.ndarray) -> np.ndarray:
+    """The first token of each word, int [words]; -1 where none stands for a part of it alone.
+
+    Args:
+        words: which stand in a text with a space between two.
+        starts, stops: characters that the tokens stand for.
+    """
+    begins = np.cumsum([0, *(len(word) + 1 for word in words)])
+    found = np.full(len(words), -1)
+    for token in np.flatnonzero(stops > starts)[::-1].tolist():
+        # A token may take the space before a word with it: then it begins there.
+        word = int(np.searchsorted(begins, int(stops[token]) - 1, side="right")) - 1
+        if 0 <= word < len(words) and stops[token] - 1 < begins[word] + len(words[word]) and starts[token] >= begins[word] - 1:
+            found[word] = token
+    return found

@@ -1,0 +1,151 @@
+"""Rows -> batches: an endless shuffled sequence for training, a fixed list for evaluation.
+
+Training batch n is a function of (seed, n) alone, so every arm of an experiment sees the same
+batches, a run resumes by giving a number, and the number of processes changes nothing. Masks are
+made here too, row by row.
+"""
+
+import sys
+from collections.abc import Callable, Iterator
+from typing import Self
+
+import numpy as np
+
+from zoo.data.rows.corruption import Corruption
+from zoo.data.rows.packed_rows import Arrays, Rows
+from zoo.errors import ConfigError, DataError
+
+_PREFETCHED_BATCHES = 4
+
+
+class TrainingBatches:
+    """What `training_batches` returns: an endless iterator with a thread behind it."""
+
+    def __init__(self, iterator):
+        self._iterator = iterator
+
+    def __iter__(self) -> Self:
+        return self
+
+    def __next__(self) -> Arrays:
+        return next(self._iterator)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Ends the background thread. Closing twice is fine."""
+        self._iterator.close()
+
+
+def training_batches(
+    rows: Rows,
+    batch_size: int,
+    seed: int,
+    start_step: int = 0,
+    process_index: int = 0,
+    process_count: int = 1,
+    corruption: Corruption | None = None,
+) -> TrainingBatches:
+    """Shuffled rows, without end.
+
+    Each epoch is a new permutation of all full rows; a batch may straddle two epochs. Of each batch
+    this process gets the `process_index`-th of `process_count` consecutive parts, so the parts of all
+    processes, one after the other, are the same batch for any number of processes.
+
+    Args:
+        rows: what is read.
+        batch_size: B, over all processes.
+        seed: chooses the order.
+        start_step: number of the first batch; no earlier batch is made.
+        process_index: which part of each batch, 0 .. process_count - 1.
+        process_count: number of parts.
+        corruption: corrupts each row, by the seed, its number and the epoch.
+
+    Returns:
+        iterator of what `rows.gather` gives, [B / process_count, ...], or with `corruption` of what that makes of it.
+
+    Raises:
+        DataError: there is no full row.
+        ConfigError: the batch does not divide over the processes.
+    """
+    if rows.full == 0:
+        raise DataError(f"the training text is too short: {rows.why}; "
+                        "take a longer text, a smaller data.sequence_length or a smaller data.validation_fraction")
+    mine = part_of(batch_size, process_index, process_count)
+
+    def batch(step: int) -> Arrays:
+        indices, epochs = rows.order(np.arange(step * batch_size + mine.start, step * batch_size + mine.stop), seed)
+        gathered = rows.gather(indices, epochs, seed)
+        return gathered if corruption is None else corruption.training_batch(gathered, indices, epochs, seed)
+
+    return numbered_batches(batch, start_step, sys.maxsize // batch_size)
+
+
+def numbered_batches(batch: Callable[[int], Arrays], start_step: int, count: int) -> TrainingBatches:
+    """The batches number `start_step`, `start_step` + 1, ... below `count`, made in a thread ahead of time."""
+    import grain
+
+    # An element is a whole batch: with one per row, calls between stages cost two to three times as much.
+    batches = grain.MapDataset.range(count).map(batch)
+    # One thread: batches are cheap to make, and more threads would only compete for the interpreter lock.
+    options = grain.ReadOptions(num_threads=1, prefetch_buffer_size=_PREFETCHED_BATCHES)
+    iterator = iter(batches.to_iter_dataset(options))
+    grain.experimental.set_next_index(iterator, start_step)
+    return TrainingBatches(iterator)
+
+
+def evaluation_batches(
+    rows: Rows,
+    batch_size: int,
+    limit_rows: int = 0,
+    process_index: int = 0,
+    process_count: int = 1,
+    corruption: Corruption | None = None,
+) -> Iterator[Arrays]:
+    """Rows in order, all of them or an evenly spaced sample; the same on every call.
+
+    Every batch has the same shape: the last one is filled up with rows of -1.
+
+    Args:
+        rows: what is read.
+        batch_size: B, over all processes.
+        limit_rows: at most this many rows; 0 = all of them. Which rows are taken does not depend on B.
+        process_index: which part of each batch, as in `training_batches`.
+        process_count: number of parts.
+        corruption: corrupts each row, by its number alone.
+
+    Returns:
+        finite iterator of what `training_batches` gives.
+
+    Raises:
+        DataError: there is no row.
+        ConfigError: the batch does not divide over the processes.
+    """
+    if rows.count == 0:
+        raise DataError(f"the evaluation text is too short: {rows.why}; nothing is predicted")
+    count = min(rows.count, limit_rows) if limit_rows else rows.count
+    chosen = np.arange(count) * rows.count // count
+    mine = part_of(batch_size, process_index, process_count)
+
+    def batch(start: int) -> Arrays:
+        part = chosen[start : start + batch_size][mine]
+        result, indices = rows.filler(mine.stop - mine.start), np.zeros(mine.stop - mine.start, np.int64)
+        if len(part):
+            indices[: len(part)] = part
+            for name, array in rows.gather(part, None, 0).items():
+                result[name][: len(part)] = array
+        return result if corruption is None else corruption.evaluation_batch(result, indices)
+
+    return (batch(start) for start in range(0, count, batch_size))
+
+
+def part_of(batch_size: int, process_index: int, process_count: int) -> slice:
+    """The rows of a batch that are this process's. Raises ConfigError: the batch does not divide."""
+    if batch_size % process_count:
+        raise ConfigError(f"data.batch_size: {batch_size} does not divide over {process_count} processes")
+    size = batch_size // process_count
+    return slice(process_index * size, (process_index + 1) * size)

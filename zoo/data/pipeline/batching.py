@@ -1,0 +1,111 @@
+"""From token streams to the batches that a config asks for."""
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from zoo.data.pipeline import batches
+from zoo.data.pipeline.token_streams import Stream
+from zoo.data.rows.corruption import make_corruption
+from zoo.data.rows.packed_rows import Arrays, MixedRows, PackedRows, Rows
+from zoo.data.rows.sentence_rows import PairRows, SentenceRows, Sentences
+from zoo.data.tokenizers.base import Tokenizer
+from zoo.errors import DataError
+
+
+class Batching:
+    """How a resolved config turns streams into batches; a pure function of them, the seed and the number of a batch.
+
+    Args:
+        config: resolved; `data`, `objective`, `seed` and `training.eval_batches` are read.
+        tokenizer: what made the tokens.
+
+    Attributes:
+        with_sentences: whether streams must tell where sentences begin.
+        corruption: what the objective does to rows; None where it does nothing.
+    """
+
+    def __init__(self, config: Any, tokenizer: Tokenizer):
+        self._config, self._tokenizer = config, tokenizer
+        self.with_sentences = config.data.rows != "packed"
+        self.corruption = make_corruption(config, tokenizer)
+        self._made: dict[tuple[Stream, int], Rows] = {}
+
+    def check(self, training: Sequence[Stream], validation: Sequence[Stream]) -> None:
+        """Says before anything is trained that there is too little text.
+
+        Raises:
+            DataError: naming the part.
+        """
+        for part, streams in (("training", training), ("held-out", validation)):
+            try:
+                rows = self.rows(streams, self._config.data.sequence_length)
+            except DataError as error:
+                raise DataError([f"the {part} text: {problem}" for problem in error.problems]) from error
+            if not (rows.full if part == "training" else rows.count):
+                raise DataError(f"the {part} text is too short: {rows.why}; take a longer text, a smaller data.sequence_length or "
+                                "another data.validation_fraction")
+
+    def rows(self, streams: Sequence[Stream], length: int, weights: Sequence[float] | None = None) -> Rows:
+        """The rows of T = `length` tokens of some streams, which training takes with these weights.
+
+        Raises:
+            DataError: pairs of a single document.
+        """
+        parts = [self._rows_of(stream, length) for stream in streams]
+        return parts[0] if len(parts) == 1 else MixedRows(parts, weights or [1.0] * len(parts))
+
+    def row_count(self, streams: Sequence[Stream]) -> int:
+        """Number of training rows of some streams, each once."""
+        return sum(self._rows_of(stream, self._config.data.sequence_length).full for stream in streams)
+
+    def _rows_of(self, stream: Stream, length: int) -> Rows:
+        # Rows of sentences take a pass over these to be found.
+        if (stream, length) not in self._made:
+            self._made[stream, length] = self._make_rows(stream, length)
+        return self._made[stream, length]
+
+    def _make_rows(self, stream: Stream, length: int) -> Rows:
+        kind, tokenizer = self._config.data.rows, self._tokenizer
+        if kind == "packed":
+            return PackedRows(stream.tokens, length, ahead=int(self.corruption is None))
+        sentences = Sentences(stream, tokenizer.document_id)
+        if kind in ("segment_pairs", "sentence_pairs"):
+            return PairRows(sentences, length, tokenizer.separator_id, segments=kind == "segment_pairs")
+        return SentenceRows(sentences, length, tokenizer.separator_id, across=kind == "full_sentences")
+
+    def training(
+        self, streams: Sequence[Stream], weights: Sequence[float], start_step: int = 0, process_index: int = 0, process_count: int = 1
+    ) -> batches.TrainingBatches:
+        """The training batches from number `start_step` on, without end; see `pipeline.training_batches`."""
+        config = self._config
+        rows = self.rows(streams, config.data.sequence_length, weights)
+        return batches.training_batches(rows, config.data.batch_size, config.seed, start_step, process_index, process_count,
+                                         self.corruption)
+
+    def evaluation(
+        self,
+        streams: Sequence[Stream],
+        length: int | None = None,
+        multiple_of: int = 1,
+        process_index: int = 0,
+        process_count: int = 1,
+        limit_batches: int | None = None,
+    ) -> Iterator[Arrays]:
+        """Evaluation batches at any length, all with about as many tokens as a training batch; see `pipeline.evaluation_batches`.
+
+        Which rows are scored depends on the streams, the length and the limit, and not on the devices: `multiple_of` only fills up.
+
+        Args:
+            streams: the text.
+            length: T; by default the one trained with.
+            multiple_of: rows of a batch are filled up with padding to a multiple of this.
+            process_index, process_count: this process's part of each batch.
+            limit_batches: at most as many rows as this many batches have; 0 = all; by default `training.eval_batches`.
+        """
+        config = self._config
+        limit = config.training.eval_batches if limit_batches is None else limit_batches
+        length = length or config.data.sequence_length
+        batch_size = max(1, config.data.batch_size * config.data.sequence_length // length)
+        filled = -(-batch_size // multiple_of) * multiple_of
+        rows = self.rows(streams, length)
+        return batches.evaluation_batches(rows, filled, limit * batch_size, process_index, process_count, self.corruption)

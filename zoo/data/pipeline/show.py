@@ -1,0 +1,121 @@
+"""Batches in words: what a model reads and what it is to predict, token by token."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from zoo.data.rows.packed_rows import PADDING
+from zoo.data.tokenizers.base import Tokenizer
+
+_VISIBLE = {"\n": "⏎", "\t": "⇥", "\r": "␍", "\0": "␀"}
+
+
+@dataclass(frozen=True)
+class Shown:
+    """One token as a person reads it.
+
+    Attributes:
+        text: what the model sees, white space made visible.
+        target: what it is to predict there; None where nothing.
+        special: it stands for no text.
+    """
+
+    text: str
+    target: str | None = None
+    special: bool = False
+
+    def __str__(self) -> str:
+        return self.text if self.target is None else f"[{self.text}→{self.target}]"
+
+
+class Shower:
+    """Turns the arrays of batches into tokens for people.
+
+    Args:
+        tokenizer: what made the tokens.
+        has_masks, has_sentinels: which ids after the tokenizer's stand for what.
+    """
+
+    def __init__(self, tokenizer: Tokenizer, has_masks: bool, has_sentinels: int):
+        self._tokenizer, self._sentinels = tokenizer, has_sentinels
+        names = {tokenizer.document_id: "⟨document⟩", tokenizer.separator_id: "⟨separator⟩"}
+        self._names = names | ({tokenizer.mask_id: "⟨mask⟩"} if has_masks else {})
+
+    def token(self, id: int, target: int | None = None) -> Shown:
+        """One id, and what is to be predicted there."""
+        aim = None if target is None else self.token(target).text
+        if id in self._names:
+            return Shown(self._names[id], aim, special=True)
+        size = self._tokenizer.vocab_size
+        if id >= size:
+            return Shown(f"⟨{size + self._sentinels - 1 - id}⟩", aim, special=True)
+        if id in self._tokenizer.specials:
+            return Shown(f"⟨{id}⟩", aim, special=True)
+        text = self._tokenizer.pieces[id].decode(errors="backslashreplace")
+        return Shown("".join(_VISIBLE.get(character, character) for character in text), aim)
+
+    def tokens(self, ids: np.ndarray, targets: dict[int, int] | None = None) -> list[Shown]:
+        """The tokens of a row without its padding; `targets` by place."""
+        targets = targets or {}
+        return [self.token(id, targets.get(place)) for place, id in enumerate(ids.tolist()) if id != PADDING]
+
+    def row(self, batch: dict[str, np.ndarray], number: int) -> Iterator[tuple[str, list[Shown]]]:
+        """One row of a batch as named lines."""
+        if "source" in batch:
+            yield "reads", self.tokens(batch["source"][number])
+            yield "writes", self.tokens(batch["targets"][number])
+            return
+        tokens, targets = batch["tokens"][number], {}
+        if "places" in batch:
+            chosen = zip(batch["places"][number].tolist(), batch["targets"][number].tolist(), strict=True)
+            targets = {place: target for place, target in chosen if target != PADDING}
+        shown = self.tokens(tokens, targets)
+        if "segments" not in batch:
+            yield "tokens", shown
+            return
+        border = int((batch["segments"][number][: len(shown)] == 0).sum())
+        follows = {0: "follows", 1: "is random", PADDING: "is nothing"}[int(batch["next"][number])]
+        yield "segment 0", shown[:border]
+        yield f"segment 1, which {follows}", shown[border:]
+
+
+@dataclass(frozen=True)
+class Measured:
+    """What a sample of rows tells.
+
+    Attributes:
+        rows: number of them.
+        lengths: tokens without padding, [rows], all arrays that a model reads or writes together.
+        slots: places for tokens of one row.
+        predicted: mean number of targets of a row.
+    """
+
+    rows: int
+    lengths: np.ndarray
+    slots: int
+    predicted: float
+
+    @property
+    def padding(self) -> float:
+        """Share of the places that are empty."""
+        return 1 - float(self.lengths.mean()) / self.slots
+
+    @classmethod
+    def of(cls, batches: list[dict[str, np.ndarray]], ahead: bool) -> "Measured":
+        """Measures batches; `ahead` where a row's own tokens but the first are the targets."""
+        read = [[batch[name] for name in (("source", "targets") if "source" in batch else ("tokens",))] for batch in batches]
+        lengths = np.concatenate([sum((array != PADDING).sum(axis=1) for array in arrays) for arrays in read])
+        targets = np.concatenate([(batch["targets"] != PADDING).sum(axis=1) for batch in batches]) if not ahead else lengths - 1
+        return cls(len(lengths), lengths, sum(array.shape[1] for array in read[0]), float(targets.mean()))
+
+
+def histogram(lengths: np.ndarray, bins: int = 12) -> list[tuple[int, int, int]]:
+    """(least, most, how many) of lengths in bins of equal ratio, as few as there are different lengths."""
+    low, high = max(int(lengths.min()), 1), int(lengths.max())
+    edges = np.unique(np.geomspace(low, high + 1, bins + 1).round().astype(np.int64))
+    if len(edges) < 2:
+        return [(int(lengths.min()), high, len(lengths))]
+    edges[0] = min(edges[0], lengths.min())
+    counts, _ = np.histogram(lengths, edges)
+    return [(int(a), int(b) - 1, int(count)) for a, b, count in zip(edges[:-1], edges[1:], counts, strict=True)]

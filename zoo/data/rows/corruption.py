@@ -1,0 +1,36 @@
+"""What an objective does to rows before a model sees them."""
+
+from typing import Any, Protocol
+
+import numpy as np
+
+from zoo.data.rows.masking import Masking
+from zoo.data.rows.packed_rows import Arrays
+from zoo.data.rows.row_denoising import Denoising
+from zoo.data.rows.spans import SpanCorruption
+from zoo.data.tokenizers.base import Tokenizer
+
+
+class Corruption(Protocol):
+    """Makes batches out of rows; a row's corruption depends on the seed, the epoch and its number alone."""
+
+    def training_batch(self, rows: Arrays, indices: np.ndarray, epochs: np.ndarray, seed: int) -> Arrays:
+        """Corrupts rows for training."""
+
+    def evaluation_batch(self, rows: Arrays, indices: np.ndarray) -> Arrays:
+        """Corrupts rows for evaluation, the same way every time and for every seed."""
+
+
+def make_corruption(config: Any, tokenizer: Tokenizer) -> Corruption | None:
+    """The corruption that a resolved config asks for; None where its objective corrupts nothing."""
+    objective = config.objective
+    borders = (tokenizer.document_id, *((tokenizer.separator_id,) if config.data.rows != "packed" else ()))
+    if objective.kind in ("masked", "denoising"):
+        masking = Masking(objective.select_fraction, objective.mask_fraction, objective.random_fraction, tokenizer.vocab_size,
+                          borders, tokenizer.mask_id, objective.mask_copies, tokenizer.word_joins() if objective.whole_words else None,
+                          evaluate_hidden=config.training.eval_masks == "all")
+        return masking if objective.kind == "masked" else Denoising(masking, tokenizer.document_id)
+    if objective.kind == "span":
+        return SpanCorruption(objective.noise_density, objective.mean_span_length, tokenizer.vocab_size, objective.sentinels,
+                              tokenizer.document_id)
+    return None

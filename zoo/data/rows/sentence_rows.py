@@ -1,0 +1,186 @@
+"""Rows of whole sentences and of pairs: [CLS] A [SEP], and [CLS] A [SEP] B [SEP] with the question whether B follows A.
+
+The kinds are those of Liu et al. 2019, section 4.2. [CLS] is the token that opens documents, [SEP] the tokenizer's separator.
+"""
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from zoo.data.pipeline.token_streams import Stream
+from zoo.data.rows.masking import EVALUATION, TRAINING, keys_of, uniform
+from zoo.data.rows.packed_rows import PADDING, Arrays, Rows
+from zoo.errors import DataError
+
+FOLLOWS, RANDOM = 0, 1
+# Draws of a pair must not be those of its masks, which have the same seed, epoch and row.
+_PAIRS = 7919
+
+
+@dataclass(frozen=True, eq=False)
+class Sentences:
+    """The places of sentences and documents in a stream.
+
+    Attributes:
+        stream: with `sentences`.
+        opening: id of the token that opens documents.
+    """
+
+    stream: Stream
+    opening: int
+
+    @cached_property
+    def starts(self) -> np.ndarray:
+        """First token of each sentence, int64 [sentences]."""
+        return np.asarray(self.stream.sentences, np.int64)
+
+    @cached_property
+    def stops(self) -> np.ndarray:
+        """The place after the last token of each sentence, int64 [sentences]."""
+        following = np.append(self.starts[1:], len(self.stream.tokens))
+        # The token that opens the next document is no part of the last sentence.
+        last = np.append(self.document[1:] != self.document[:-1], False)
+        return following - last
+
+    @cached_property
+    def document(self) -> np.ndarray:
+        """Number of each sentence's document, int64 [sentences]."""
+        opens = np.flatnonzero(np.asarray(self.stream.tokens) == self.opening)
+        _, numbers = np.unique(np.searchsorted(opens, self.starts), return_inverse=True)
+        return numbers
+
+    @cached_property
+    def first(self) -> np.ndarray:
+        """First sentence of each document, and the number of sentences at the end: int64 [documents + 1]."""
+        return np.append(np.flatnonzero(np.diff(self.document, prepend=-1)), len(self.starts))
+
+
+class SentenceRows(Rows):
+    """[CLS] sentences [SEP]: as many whole sentences in a row as fit, and a longer one in parts.
+
+    Args:
+        sentences: the text.
+        length: T.
+        separator: id of [SEP], which also stands between documents.
+        across: rows go on into the next document (full sentences), else each document begins a row of its own (doc sentences).
+    """
+
+    def __init__(self, sentences: Sentences, length: int, separator: int, across: bool):
+        self._sentences, self._length, self._separator = sentences, length, separator
+        room, starts, stops = length - 2, sentences.starts, sentences.stops
+        limits = np.array([len(starts)]) if across else sentences.first[1:]
+        begins, ends, at = [], [], 0
+        for limit in limits.tolist():
+            inside, begin = stops[:limit], int(starts[at])
+            while at < limit:
+                after = int(np.searchsorted(inside, begin + room, side="right"))
+                begins.append(begin)
+                ends.append(int(inside[after - 1]) if after > at else begin + room)
+                begin = ends[-1] if after == at else int(starts[min(after, len(starts) - 1)])
+                at = after
+        self._begins, self._ends = np.array(begins, np.int64), np.array(ends, np.int64)
+        self.full = self.count = len(begins)
+        self.why = "there is no sentence"
+
+    def gather(self, indices: np.ndarray, epochs: np.ndarray | None, seed: int) -> Arrays:
+        begins, ends = self._begins[indices][:, None], self._ends[indices][:, None]
+        places = np.arange(self._length)[None]
+        rows = self._sentences.stream.tokens.take(begins + places - 1, mode="clip").astype(np.int32)
+        rows[rows == self._sentences.opening] = self._separator
+        rows = np.where(places <= ends - begins, rows, np.where(places == ends - begins + 1, self._separator, PADDING))
+        rows[:, 0] = self._sentences.opening
+        return {"tokens": rows.astype(np.int32)}
+
+    def filler(self, count: int) -> Arrays:
+        return {"tokens": np.full((count, self._length), PADDING, np.int32)}
+
+
+class PairRows(Rows):
+    """[CLS] A [SEP] B [SEP]: B follows A in its document, or with probability 1/2 comes from another one (Devlin et al. 2019, section 3.1).
+
+    With segments, a row is a run of sentences that fills T, at least two, and A ends after one of them, each equally likely; a random B
+    is as many sentences from a random place of a random other document as fill the row. What does not fit is cut off the longer of the
+    two, A's beginning or B's end. Without, A and B are one sentence each. Which it is, and where A ends, is drawn anew every epoch; text
+    that a random B displaces is not read in that epoch. Documents of one sentence give no pair.
+
+    Args:
+        sentences: the text.
+        length: T.
+        separator: id of [SEP].
+        segments: runs of sentences, else single ones.
+
+    Raises:
+        DataError: no second document to draw from.
+    """
+
+    def __init__(self, sentences: Sentences, length: int, separator: int, segments: bool):
+        self._sentences, self._length, self._separator, self._segments = sentences, length, separator, segments
+        if len(sentences.first) < 3:
+            raise DataError("data.rows: pairs need at least two documents, for a random second one; set data.document_separator, take "
+                            "another data.source, or data.rows=full_sentences")
+        self._first, self._last = self._runs() if segments else self._neighbours()
+        self.full = self.count = len(self._first)
+        self.why = "no document has two sentences"
+
+    def _neighbours(self) -> tuple[np.ndarray, np.ndarray]:
+        document = self._sentences.document
+        first = np.flatnonzero(document[1:] == document[:-1])
+        return first, first + 2
+
+    def _runs(self) -> tuple[np.ndarray, np.ndarray]:
+        """Runs of sentences that fill a row: the first of each and the one after its last."""
+        sentences, room = self._sentences, self._length - 3
+        first, last = [], []
+        for begin, end in zip(sentences.first[:-1].tolist(), sentences.first[1:].tolist(), strict=True):
+            at = begin
+            while end - at >= 2:
+                full = int(np.searchsorted(sentences.stops, sentences.starts[at] + room)) + 1
+                stop = min(max(full, at + 2), end)
+                # A sentence that would be left alone goes with these.
+                stop = end if end - stop == 1 else stop
+                first.append(at)
+                last.append(stop)
+                at = stop
+        return np.array(first, np.int64), np.array(last, np.int64)
+
+    def gather(self, indices: np.ndarray, epochs: np.ndarray | None, seed: int) -> Arrays:
+        keys = keys_of(EVALUATION, _PAIRS, indices) if epochs is None else keys_of(TRAINING, _PAIRS, seed, epochs, indices)
+        draws = uniform(np.broadcast_to(keys, len(indices)), 4)
+        text, room = self._sentences, self._length - 3
+        first, last = self._first[indices], self._last[indices]
+        border = first + 1 + np.floor(draws[:, 0] * (last - first - 1)).astype(np.int64)
+        a_start, a_stop, b_start, b_stop = text.starts[first], text.stops[border - 1], text.starts[border], text.stops[last - 1]
+        random = draws[:, 1] < 0.5
+        documents = len(text.first) - 1
+        other = (text.document[first] + 1 + np.floor(draws[:, 2] * (documents - 1)).astype(np.int64)) % documents
+        chosen = text.first[other] + np.floor(draws[:, 3] * (text.first[other + 1] - text.first[other])).astype(np.int64)
+        until = text.stops[text.first[other + 1] - 1] if self._segments else text.stops[chosen]
+        b_start, b_stop = np.where(random, text.starts[chosen], b_start), np.where(random, until, b_stop)
+        a_length, b_length = a_stop - a_start, b_stop - b_start
+        if self._segments:
+            # A random second segment fills the row, as a true one does.
+            b_length = np.where(random, np.minimum(b_length, np.maximum(room - a_length, 1)), b_length)
+        half = room // 2
+        a_kept = np.minimum(a_length, np.maximum(room - b_length, room - half))
+        b_kept = np.minimum(b_length, room - a_kept)
+        return self._assembled(a_stop - a_kept, a_kept, b_start, b_kept, random)
+
+    def _assembled(
+        self, a_start: np.ndarray, a_length: np.ndarray, b_start: np.ndarray, b_length: np.ndarray, random: np.ndarray
+    ) -> Arrays:
+        places = np.arange(self._length)[None]
+        a, b = a_length[:, None], b_length[:, None]
+        in_a, in_b = (places >= 1) & (places <= a), (places >= a + 2) & (places < a + 2 + b)
+        source = np.where(in_a, a_start[:, None] + places - 1, b_start[:, None] + places - a - 2)
+        rows = self._sentences.stream.tokens.take(source, mode="clip").astype(np.int32)
+        separators = (places == a + 1) | (places == a + b + 2)
+        rows = np.where(in_a | in_b, rows, np.where(separators, self._separator, PADDING))
+        rows[:, 0] = self._sentences.opening
+        segments = (places >= a + 2) & (places < a + b + 3)
+        arrays = {"tokens": rows, "segments": segments, "next": np.where(random, RANDOM, FOLLOWS)}
+        return {name: array.astype(np.int32) for name, array in arrays.items()}
+
+    def filler(self, count: int) -> Arrays:
+        empty = np.zeros((count, self._length), np.int32)
+        return {"tokens": empty + PADDING, "segments": empty, "next": np.full(count, PADDING, np.int32)}

@@ -1,0 +1,114 @@
+"""Corruption of rows for span corruption: which spans are cut out, and what an encoder-decoder reads and writes instead.
+
+As masks do, spans depend on the seed, the epoch and the row's number alone.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from zoo.config.side_lengths import SpanLengths
+from zoo.data.rows.masking import EVALUATION, TRAINING, keys_of, uniform
+from zoo.data.rows.packed_rows import PADDING, Arrays
+
+
+@dataclass(frozen=True)
+class SpanCorruption:
+    """Spans of a row are each replaced by a sentinel of its own; the target is the spans, each after its sentinel.
+
+    text "a b c d e f", spans "b c" and "e": the encoder reads "a <0> d <1> f <end>", the decoder writes "<0> b c <1> e <end>". Where the
+    spans begin and how long they are is uniform over all ways to cut the row into as many parts, beginning with one that stays.
+
+    Attributes:
+        density: share of the tokens that are cut out.
+        mean: mean length of a span.
+        vocab_size: number of the tokenizer's ids; sentinels are those after them, number i is vocab_size + sentinels - 1 - i.
+        sentinels: how many there are.
+        end_id: what ends both sides: the token that opens documents.
+    """
+
+    density: float
+    mean: float
+    vocab_size: int
+    sentinels: int
+    end_id: int
+
+    def training_batch(self, rows: Arrays, indices: np.ndarray, epochs: np.ndarray, seed: int) -> Arrays:
+        """Corrupts rows for training.
+
+        Args:
+            rows: "tokens" [B, T], padded with -1; what else there is stays as it is.
+            indices: number of each row, [B].
+            epochs: epoch of each row, [B].
+            seed: the run's.
+
+        Returns:
+            int32 arrays, padded with -1: "source" [B, S] and "targets" [B, N], as long as full rows need. Besides, all else that
+            `rows` has.
+        """
+        return self._corrupted(rows, keys_of(TRAINING, seed, epochs, indices))
+
+    def evaluation_batch(self, rows: Arrays, indices: np.ndarray) -> Arrays:
+        """Corrupts rows for evaluation, the same way every time and for every seed; as `training_batch`."""
+        return self._corrupted(rows, keys_of(EVALUATION, indices))
+
+    def _corrupted(self, named: Arrays, keys: np.ndarray) -> Arrays:
+        rows, others = named["tokens"], {name: array for name, array in named.items() if name != "tokens"}
+        keys = np.broadcast_to(keys, len(rows))
+        lengths = (rows != PADDING).sum(axis=1)
+        full = SpanLengths.of(rows.shape[1], self.density, self.mean)
+        source = np.full((len(rows), full.source), PADDING, np.int32)
+        targets = np.full((len(rows), full.targets), PADDING, np.int32)
+        # Rows of one length at once: all but the last of a text are full. Of less than two tokens none could both stay and go.
+        for length in np.unique(lengths[lengths > 1]):
+            chosen = np.flatnonzero(lengths == length)
+            one, other = self._cut(rows[chosen, :length], keys[chosen])
+            source[chosen, : one.shape[1]], targets[chosen, : other.shape[1]] = one, other
+        return {**others, "source": source, "targets": targets}
+
+    def _cut(self, rows: np.ndarray, keys: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Sources and targets of rows without padding, [B, n]."""
+        batch, length = rows.shape
+        lengths = SpanLengths.of(length, self.density, self.mean)
+        draws = uniform(keys, length)
+        staying = _parts(draws[:, : length - lengths.noise], lengths.spans)
+        cut = _parts(draws[:, length - lengths.noise :], lengths.spans)
+        # Each part that stays is followed by a span: [B, 2 spans] lengths in the order of the row.
+        ends = np.stack([staying, cut], axis=2).reshape(batch, -1).cumsum(axis=1)
+        part = (np.arange(length)[None, :, None] >= ends[:, None, :]).sum(axis=2)
+        is_cut = part % 2 == 1
+        sentinel = self.vocab_size + self.sentinels - 1 - np.arange(lengths.spans)
+        end = np.full((batch, 1), self.end_id)
+        # A sentinel stands before the first token of its span; sorting by (place, sentinel first) puts it there.
+        starts = ends[:, 0::2]
+        return (np.concatenate([_merged(rows, ~is_cut, starts, sentinel), end], axis=1),
+                np.concatenate([_merged(rows, is_cut, starts, sentinel), end], axis=1))
+
+    def inverse(self, source: np.ndarray, targets: np.ndarray) -> np.ndarray:
+        """The row that a source and its targets were made of, [n]; both without padding."""
+        first = self.vocab_size + self.sentinels - 1
+        spans: dict[int, list[int]] = {}
+        for token in targets[:-1].tolist():
+            if self.vocab_size <= token <= first:
+                spans[token] = []
+                current = token
+            else:
+                spans[current].append(token)
+        return np.array([token for one in source[:-1].tolist() for token in spans.get(one, [one])], np.int32)
+
+
+def _parts(draws: np.ndarray, parts: int) -> np.ndarray:
+    """Lengths [B, parts] of n things cut into so many parts, none empty, all ways equally likely; `draws` [B, n] decides."""
+    borders = np.sort(np.argsort(draws[:, 1:], axis=1, kind="stable")[:, : parts - 1], axis=1) + 1
+    ends = np.concatenate([np.zeros((len(draws), 1), np.int64), borders, np.full((len(draws), 1), draws.shape[1])], axis=1)
+    return np.diff(ends, axis=1)
+
+
+def _merged(rows: np.ndarray, kept: np.ndarray, starts: np.ndarray, sentinel: np.ndarray) -> np.ndarray:
+    """The kept tokens of every row with the sentinels at their places, in order."""
+    batch, length = rows.shape
+    tokens = np.concatenate([np.broadcast_to(sentinel, (batch, len(sentinel))), rows], axis=1)
+    places = np.concatenate([starts * 2, np.broadcast_to(2 * np.arange(length) + 1, (batch, length))], axis=1)
+    wanted = np.concatenate([np.ones(starts.shape, bool), kept], axis=1)
+    order = np.argsort(np.where(wanted, places, 2 * length + 2), axis=1, kind="stable")[:, : wanted[0].sum()]
+    return np.take_along_axis(tokens, order, axis=1)

@@ -1,0 +1,202 @@
+"""Documents that are one column of records: lines of JSON, Parquet files, and whatever comes as Arrow tables."""
+
+import json
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+from zoo.data.sources.documents import Documents, Piece
+from zoo.data.sources.text_files import find_files, lines_of
+from zoo.data.sources.text_policy import TextPolicy
+from zoo.errors import ConfigError, DataError, did_you_mean
+
+# Records of one Arrow batch: few enough that texts of a megabyte each are no burden.
+BATCH = 256
+JSON_ENDINGS = (".jsonl", ".jsonl.gz", ".ndjson", ".ndjson.gz", ".json", ".json.gz")
+_JSON_TYPES = {dict: "an object", list: "a list", str: "text", bool: "a truth value", int: "a number", float: "a number",
+               type(None): "null"}
+
+
+def json_lines(argument: str, data: Any) -> Documents:
+    """The text at `data.column` of each line's JSON object; files are plain or .gz, and of a folder those that end like JSON lines.
+
+    Raises:
+        ConfigError: no such files.
+    """
+    files = find_files(argument, "jsonl", "corpus/*.jsonl.gz", JSON_ENDINGS)
+
+    def read(policy: TextPolicy) -> Iterator[Piece]:
+        for where, record in json_objects(files, policy):
+            if data.column in record:
+                yield from pieces_of([text_of(record[data.column], data.column, where, policy)])
+            else:
+                policy.leave_out(f'without "{data.column}"', where, no_column(data.column, record))
+
+    return Documents(read, named(data, files), data.bad_text)
+
+
+def numbered_lines(path: Path) -> Iterator[tuple[int, bytes, int]]:
+    """(number, content, byte offset) of each line."""
+    for first, offset, block in lines_of(path):
+        start = 0
+        # Not split(): a block is lines of many megabytes at most, but as many objects as it has lines.
+        for number in range(first, first + block.count(b"\n") + (not block.endswith(b"\n"))):
+            end = block.find(b"\n", start)
+            end = len(block) if end < 0 else end
+            yield number, block[start:end], offset + start
+            start = end + 1
+
+
+def json_objects(files: Iterable[Path], policy: TextPolicy) -> Iterator[tuple[str, dict[str, Any]]]:
+    """(where it stands, the object) of each line of JSON that is not empty and not left out.
+
+    Raises:
+        DataError: a line that is no UTF-8, no JSON or no object, unless the policy is another.
+    """
+    for path in files:
+        for number, line, offset in numbered_lines(path):
+            where = f'"{path}": line {number}'
+            content = policy.decode(line, where, offset)
+            if content is None or not content.strip():
+                continue
+            try:
+                record = json.loads(content)
+            except (ValueError, RecursionError) as error:
+                policy.leave_out("not JSON", where, f"not JSON: {error}")
+                continue
+            if isinstance(record, dict):
+                yield where, record
+            else:
+                policy.leave_out("not an object", where, f"{_JSON_TYPES[type(record)]} instead of an object with named values")
+
+
+def text_of(value: Any, column: str, where: str, policy: TextPolicy) -> str | None:
+    """A record's text, or None where it is left out; bytes are decoded.
+
+    Raises:
+        DataError: no text, or a bad one, unless the policy is another.
+    """
+    if isinstance(value, bytes):
+        return policy.decode(value, where)
+    if not isinstance(value, str):
+        kind = _JSON_TYPES.get(type(value), f"of type {type(value).__name__}")
+        policy.leave_out(f'no text at "{column}"', where, f'what is at "{column}" is {kind}, not text')
+        return None
+    return policy.check(value, where)
+
+
+def pieces_of(texts: Iterable[str | None]) -> Iterator[Piece]:
+    """A document of each text that is not left out."""
+    return (Piece(True, text) for text in texts if text is not None)
+
+
+def parquet(argument: str, data: Any) -> Documents:
+    """The text in the column `data.column` of Parquet files, read a batch of rows at a time.
+
+    Raises:
+        ConfigError: no such files; no pyarrow.
+    """
+    files = find_files(argument, "parquet", "corpus/*.parquet", (".parquet", ".pq"))
+    package("pyarrow", "parquet")
+
+    def read(policy: TextPolicy) -> Iterator[Piece]:
+        for path in files:
+            with parquet_file(path) as file:
+                check_column(data.column, file.schema_arrow, f'"{path}"')
+                tables = file.iter_batches(BATCH, columns=[data.column])
+                yield from table_pieces(tables, data.column, lambda number, path=path: f'"{path}": row {number}', policy)
+
+    return Documents(read, named(data, files), data.bad_text)
+
+
+@contextmanager
+def parquet_file(path: Path) -> Iterator[Any]:
+    """A Parquet file, open; what goes wrong while it is read is one line.
+
+    Raises:
+        ConfigError: it cannot be opened.
+        DataError: it is none, or damaged.
+    """
+    import pyarrow
+    import pyarrow.parquet
+
+    try:
+        with pyarrow.parquet.ParquetFile(path) as file:
+            yield file
+    except UnicodeDecodeError as error:
+        raise DataError(f'"{path}": a text in it is not UTF-8: {one_line(error)}') from error
+    except (pyarrow.ArrowException, OSError) as error:
+        if isinstance(error, OSError) and error.strerror and error.errno:
+            raise ConfigError(f'cannot read "{path}": {error.strerror}') from error
+        raise DataError(f'"{path}": not a complete Parquet file: {one_line(error)}') from error
+
+
+def check_column(column: str, schema: Any, where: str) -> None:
+    """Refuses a column that an Arrow schema lacks or that holds no text.
+
+    Raises:
+        ConfigError: naming the columns there are.
+    """
+    if column not in schema.names:
+        raise ConfigError(f"data.column: {where}: {no_column(column, schema.names)}")
+    if not _is_text(schema.field(column).type):
+        texts = [name for name in schema.names if _is_text(schema.field(name).type)]
+        others = f"; columns of text: {', '.join(texts)}" if texts else "; no column does"
+        raise ConfigError(f'data.column: {where}: "{column}" holds {schema.field(column).type}, not text{others}')
+
+
+def table_pieces(tables: Iterable[Any], column: str, where: Callable[[int], str], policy: TextPolicy) -> Iterator[Piece]:
+    """The documents of a column of Arrow tables or batches; `where` names the record of a number, counted from 1."""
+    import pyarrow
+
+    number = 0
+    for table in tables:
+        values = table.column(column)
+        if pyarrow.types.is_dictionary(values.type):
+            values = values.cast(values.type.value_type)
+        # As bytes: Arrow takes a writer's word that text is UTF-8, and fails on a lie without saying where.
+        for value in values.cast(pyarrow.large_binary()).to_pylist():
+            number += 1
+            yield from pieces_of([text_of(value, column, where(number), policy)])
+
+
+def _is_text(kind: Any) -> bool:
+    from pyarrow import types
+
+    if types.is_dictionary(kind):
+        kind = kind.value_type
+    tests = (types.is_string, types.is_large_string, types.is_string_view, types.is_binary, types.is_large_binary, types.is_null)
+    return any(test(kind) for test in tests)
+
+
+def no_column(column: str, there: Iterable[str]) -> str:
+    """That a column is missing, and which there are."""
+    names = [str(name) for name in there]
+    listed = ", ".join(names[:20]) + (f" and {len(names) - 20} more" if len(names) > 20 else "")
+    return f'no column "{column}"{did_you_mean(column, names)}; ' + (f"data.column could be {listed}" if names else "it has none at all")
+
+
+def named(data: Any, files: list[Path]) -> str:
+    """A source of files, for people."""
+    return str(data.source) + (f" in {len(files)} files" if len(files) > 1 else "") + (f", {data.column}" if data.column != "text" else "")
+
+
+def package(module: str, kind: str, name: str = "") -> Any:
+    """Imports an optional package.
+
+    Raises:
+        ConfigError: it is not installed.
+    """
+    try:
+        return import_module(module)
+    except ModuleNotFoundError as error:
+        missing = name or module if error.name == module else error.name
+        raise ConfigError(f'data.source: "{kind}" needs the package {missing}: pip install {missing}') from error
+
+
+def one_line(error: BaseException) -> str:
+    """What another library says, in at most 300 characters of one line."""
+    text = " ".join(str(error).split()) or type(error).__name__
+    return text if len(text) <= 300 else text[:297] + "..."

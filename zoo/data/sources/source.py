@@ -1,0 +1,106 @@
+"""Where text comes from: `data.source` -> documents.
+
+A source is one function in `SOURCES`, looked up by what stands before the ":" of `data.source`.
+"""
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import ml_collections
+
+from zoo.data.sources.documents import Documents, Piece
+from zoo.data.sources.hubs import hugging_face, tensorflow_datasets
+from zoo.data.sources.records import json_lines, parquet
+from zoo.data.sources.standard_library import standard_library
+from zoo.data.sources.synthetic import synthetic
+from zoo.data.sources.text_files import file_pieces, find_files, suggestion
+from zoo.data.sources.text_policy import TextPolicy
+from zoo.errors import ConfigError, did_you_mean
+
+
+class Source(NamedTuple):
+    """How `data.source` is written, and the function of (what follows the ":", `data`) that opens it."""
+
+    usage: str
+    read: Callable[[str, Any], Documents]
+
+
+def read_documents(data: Any) -> Documents:
+    """Opens the source that `data.source` names; its text is read when it is asked for.
+
+    Args:
+        data: the `data` part of a config.
+
+    Raises:
+        ConfigError: unknown source, or a file or folder that does not exist.
+    """
+    kind, _, argument = str(data.source).partition(":")
+    if kind not in SOURCES:
+        options = ", ".join(f'"{source.usage}"' for source in SOURCES.values())
+        hint = did_you_mean(kind, SOURCES)
+        raise ConfigError(f'data.source: unknown source "{data.source}"{hint}; one of {options}')
+    return SOURCES[kind].read(argument, data)
+
+
+def read_components(data: Any) -> list[tuple[float, Documents]]:
+    """The sources of the `data` part of a config with their weights: those of `data.mixture`, or the one of `data.source`.
+
+    Raises:
+        ConfigError: as `read_documents`; an entry that is not a weight and a source.
+    """
+    if data.source != "mixture":
+        return [(1.0, read_documents(data))]
+    components, problems = [], []
+    for entry in data.mixture:
+        weight, _, source = entry.partition("*")
+        try:
+            if not 0 < float(weight) < float("inf"):
+                raise ValueError
+            components.append((float(weight), read_documents(ml_collections.ConfigDict({**data, "source": source.strip()}))))
+        except ValueError:
+            problems.append(f'data.mixture: "{entry}" is not a positive weight and a source; e.g. "0.7*text:corpus.txt","0.3*stdlib"')
+        except ConfigError as error:
+            problems += [problem.replace("data.source", "data.mixture", 1) for problem in error.problems]
+    if not data.mixture:
+        problems.append('data.mixture: empty; data.source=mixture needs weights and sources, e.g. "0.7*text:corpus.txt","0.3*stdlib"')
+    if problems:
+        raise ConfigError(problems)
+    return components
+
+
+def read_text_file(path: str | Path, separator: str = "", bad_text: str = "error") -> Documents:
+    """One text file, plain or `.gz`; `separator` divides it into documents ("" = one document).
+
+    A byte order mark is removed; newlines stay as they are.
+
+    Raises:
+        ConfigError: no such file.
+    """
+    path = Path(path).expanduser()
+    if not path.is_file():
+        raise ConfigError(f'no such file: "{path}"{suggestion(path)}')
+    return Documents(lambda policy: file_pieces(path, separator, policy), str(path), bad_text)
+
+
+def _text(argument: str, data: Any) -> Documents:
+    """A text file (plain or .gz), or every file of a folder or glob pattern, sorted by path."""
+    files = find_files(argument, "text", "corpus/*.txt")
+
+    def read(policy: TextPolicy) -> Iterator[Piece]:
+        for path in files:
+            yield from file_pieces(path, data.document_separator, policy)
+
+    name = str(data.source) + (f" in {len(files)} files" if len(files) > 1 else "")
+    return Documents(read, name, data.bad_text)
+
+
+SOURCES = {
+    "stdlib": Source("stdlib", standard_library),
+    "text": Source("text:PATH", _text),
+    "jsonl": Source("jsonl:PATH", json_lines),
+    "parquet": Source("parquet:PATH", parquet),
+    "hf": Source("hf:NAME_OR_FOLDER", hugging_face),
+    "tfds": Source("tfds:NAME", tensorflow_datasets),
+    "synthetic": Source("synthetic:TASK", synthetic),
+}

@@ -1,0 +1,227 @@
+"""Records with named columns: lines of tsv, csv and JSON, Parquet files, and the data sets of other libraries."""
+
+import csv
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import ml_collections
+
+from zoo.data.sources.hubs import open_hugging_face, open_tfds, tfds_rows
+from zoo.data.sources.records import BATCH, JSON_ENDINGS, json_objects, numbered_lines, one_line, package, parquet_file
+from zoo.data.sources.text_files import find_files
+from zoo.data.sources.text_policy import TextPolicy
+from zoo.errors import ConfigError, DataError, ZooError, did_you_mean
+
+Record = Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class Table:
+    """Records in a fixed order.
+
+    Attributes:
+        records: begins a pass over (where one stands, the record).
+        names: of columns that hold numbers of named classes, the names.
+    """
+
+    records: Callable[[TextPolicy], Iterator[tuple[str, Record]]]
+    names: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+
+
+def separated(argument: str, data: Any, kind: str) -> Table:
+    """Lines of fields: `csv` with commas and quotes, `tsv` with tabs and nothing else; plain or .gz.
+
+    Raises:
+        ConfigError: no such files.
+    """
+    files = find_files(argument, kind, f"train.{kind}", (f".{kind}", f".{kind}.gz"))
+
+    def records(policy: TextPolicy) -> Iterator[tuple[str, Record]]:
+        for path in files:
+            yield from _fields(path, kind, data.header, policy)
+
+    return Table(records)
+
+
+def _fields(path: Path, kind: str, header: bool, policy: TextPolicy) -> Iterator[tuple[str, Record]]:
+    def lines() -> Iterator[str]:
+        for number, content, offset in numbered_lines(path):
+            text = policy.decode(content, f'"{path}": line {number}', offset)
+            if text is not None:
+                # In quotes a field goes on in the next line.
+                yield text.removesuffix("\r") + "\n"
+
+    style = {"quoting": csv.QUOTE_NONE, "delimiter": "\t"} if kind == "tsv" else {"strict": True}
+    reader, names = csv.reader(lines(), **style), None
+    try:
+        for row in reader:
+            if not any(row):
+                continue
+            if names is None:
+                names = row if header else [str(number) for number in range(len(row))]
+                if len(set(names)) < len(names):
+                    raise ConfigError(f'"{path}": two columns of one name in its first line; if that is no header, set data.header=false')
+                if header:
+                    continue
+            where = f'"{path}": line {reader.line_num}'
+            if len(row) != len(names):
+                policy.leave_out("other number of fields", where, f"{len(row)} fields, and the first line has {len(names)}")
+                continue
+            yield where, dict(zip(names, row, strict=True))
+    except csv.Error as error:
+        raise DataError(f'"{path}": line {reader.line_num}: {error}') from error
+
+
+def json_records(argument: str, data: Any, kind: str) -> Table:
+    """One JSON object per line; files are plain or .gz.
+
+    Raises:
+        ConfigError: no such files.
+    """
+    files = find_files(argument, kind, "train.jsonl", JSON_ENDINGS)
+    return Table(lambda policy: json_objects(files, policy))
+
+
+def parquet_records(argument: str, data: Any, kind: str) -> Table:
+    """The rows of Parquet files.
+
+    Raises:
+        ConfigError: no such files; no pyarrow.
+    """
+    files = find_files(argument, kind, "train.parquet", (".parquet", ".pq"))
+    package("pyarrow", "parquet")
+
+    def records(policy: TextPolicy) -> Iterator[tuple[str, Record]]:
+        for path in files:
+            with parquet_file(path) as file:
+                rows = (row for batch in file.iter_batches(BATCH) for row in batch.to_pylist())
+                for number, record in enumerate(rows, 1):
+                    yield f'"{path}": row {number}', record
+
+    return Table(records)
+
+
+def hub_records(argument: str, data: Any, kind: str) -> Table:
+    """A data set of Hugging Face's `datasets`, whose classes have names.
+
+    Raises:
+        ConfigError: as `zoo.data.sources.hubs.open_hugging_face`.
+    """
+    opened = open_hugging_face(argument, data)
+
+    def records(policy: TextPolicy) -> Iterator[tuple[str, Record]]:
+        try:
+            for number, record in enumerate(opened, 1):
+                yield f'"{data.source}": record {number}', record
+        except ZooError:
+            raise
+        except Exception as error:  # whatever a library of many formats and transports raises
+            raise DataError(f'"{data.source}": {one_line(error)}') from error
+
+    return Table(records, dict(_class_names(opened.features or {})))
+
+
+def tfds_records(argument: str, data: Any, kind: str) -> Table:
+    """A data set of TFDS, whose classes have names.
+
+    Raises:
+        ConfigError: as `zoo.data.sources.hubs.open_tfds`.
+    """
+    builder, opened = open_tfds(argument, data, ())
+
+    return Table(lambda policy: tfds_rows(opened, data.source), dict(_class_names(builder.info.features)))
+
+
+def _class_names(features: Mapping[str, Any], outer: str = "") -> Iterator[tuple[str, tuple[str, ...]]]:
+    for name, feature in features.items():
+        if isinstance(feature, Mapping):
+            yield from _class_names(feature, f"{outer}{name}.")
+            continue
+        inner = getattr(feature, "feature", None)
+        if names := getattr(feature, "names", None) or getattr(inner, "names", None):
+            yield outer + name, tuple(names)
+
+
+# By what stands before the ":" of `data.source`.
+TABLES: dict[str, Callable[[str, Any, str], Table]] = {
+    "csv": separated, "tsv": separated, "jsonl": json_records, "parquet": parquet_records, "hf": hub_records, "tfds": tfds_records}
+
+
+def with_held_out(data: Any) -> Any:
+    """The `data` part of a config whose source is what `data.held_out` names: a source, or `split:NAME` of the same."""
+    kind, _, argument = data.held_out.partition(":")
+    changed = ml_collections.ConfigDict(data)
+    if kind == "split":
+        changed.hub.split = argument
+    else:
+        changed.source = data.held_out
+    return changed
+
+
+def value_at(record: Record, column: str, path: str, where: str) -> Any:
+    """What a record has in a column, or inside one: "translation.en" is at "en" of what is at "translation".
+
+    Args:
+        record: one.
+        column: its name.
+        path: the field of the config that names it, for errors.
+        where: where the record stands.
+
+    Raises:
+        ConfigError: there is no such column, naming those that there are.
+    """
+    value: Any = record
+    for name in (column,) if column in record else column.split("."):
+        if not isinstance(value, Mapping) or name not in value:
+            there = list(columns_of(record))
+            raise ConfigError(f'{path}: {where}: no column "{column}"{did_you_mean(column, there)}; there are {", ".join(there)}')
+        value = value[name]
+    return value
+
+
+def columns_of(record: Record, outer: str = "") -> Iterator[str]:
+    """The columns of a record, and those inside of them."""
+    for name, value in record.items():
+        yield f"{outer}{name}"
+        if isinstance(value, Mapping):
+            yield from columns_of(value, f"{outer}{name}.")
+
+
+def text_at(record: Record, column: str, path: str, where: str, policy: TextPolicy) -> str | None:
+    """The text of a record, or None where the record is left out.
+
+    Raises:
+        ConfigError: as `value_at`.
+        DataError: no text, or an empty one, unless the policy is another.
+    """
+    value = value_at(record, column, path, where)
+    if isinstance(value, bytes):
+        value = policy.decode(value, where)
+    elif isinstance(value, str):
+        value = policy.check(value, where)
+    else:
+        policy.leave_out(f'no text at "{column}"', where, f'what is at "{column}" is {type(value).__name__}, not text')
+        return None
+    if value is not None and not value.strip():
+        policy.leave_out(f'nothing at "{column}"', where, f'the text at "{column}" is empty')
+        return None
+    return value
+
+
+def label_text(value: Any, names: Iterable[str], column: str, where: str, policy: TextPolicy) -> str | None:
+    """A label as its name, or None where the record is left out; numbers of named classes become their names."""
+    names = tuple(names)
+    if isinstance(value, bytes):
+        value = value.decode(errors="replace")
+    if names and not isinstance(value, str):
+        number = int(value)
+        if 0 <= number < len(names):
+            return names[number]
+        policy.leave_out("without a label", where, f'class {number} at "{column}" is none of {", ".join(names)}')
+        return None
+    if value is None or isinstance(value, list | dict) or not str(value).strip():
+        policy.leave_out("without a label", where, f'no label at "{column}"')
+        return None
+    return str(value).strip().lower() if isinstance(value, bool) else str(value).strip()

@@ -1,0 +1,148 @@
+"""Files of a source: which they are, and their text, a block at a time."""
+
+import difflib
+import glob
+import gzip
+import os
+import re
+import zlib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import BinaryIO
+
+from zoo.data.sources.documents import Piece
+from zoo.data.sources.text_policy import TextPolicy
+from zoo.errors import ConfigError, DataError
+
+BYTE_ORDER_MARK = b"\xef\xbb\xbf"
+# Enough to keep a tokenizer's threads busy, little enough that memory does not notice.
+BLOCK_BYTES = 1 << 22
+# Byte-level BPE and WordPiece never merge across the border between a visible character and the space or newline after it, so cutting
+# there changes no token.
+SAFE_CUT = re.compile(r"(?<=\S)(?=[ \n])")
+
+
+def find_files(argument: str, kind: str, example: str, endings: tuple[str, ...] = ("",)) -> list[Path]:
+    """The files that a source names: one file, the files of a folder, or those that match a pattern; sorted by path.
+
+    Args:
+        argument: what follows the ":" of `data.source`.
+        kind: what stands before it.
+        example: a path as it could be, for the error.
+        endings: of a folder, only files whose names end so.
+
+    Raises:
+        ConfigError: there are none.
+    """
+    if not argument:
+        raise ConfigError(f'data.source: "{kind}" needs a file, a folder or a pattern, e.g. "{kind}:{example}"')
+    path = Path(argument).expanduser()
+    if path.is_dir():
+        files = [entry for entry in path.iterdir() if entry.is_file() and not entry.name.startswith(".") and entry.name.endswith(endings)]
+        such = f" that end in {', '.join(filter(None, endings))}" if any(endings) else ""
+        problem = f'data.source: no files{such} in the folder "{path}"; "{path}/**/*" would take those of its subfolders'
+    elif path.is_file():
+        files, problem = [path], ""
+    else:
+        files = [Path(match) for match in glob.glob(str(path), recursive=True) if os.path.isfile(match)]
+        problem = f'data.source: no such file or folder: "{path}"{suggestion(path)}'
+        if glob.has_magic(str(path)):
+            problem = f'data.source: no file matches "{path}"'
+    if not files:
+        raise ConfigError(problem)
+    return sorted(files, key=lambda file: file.as_posix())
+
+
+def suggestion(path: Path) -> str:
+    """A hint for the first part of `path` that does not exist."""
+    missing, parent = path, path.parent
+    while not parent.is_dir() and parent != parent.parent:
+        missing, parent = parent, parent.parent
+    # Not did_you_mean: it takes what follows a dot for a field's name, here it is a file's ending.
+    close = difflib.get_close_matches(missing.name, sorted(os.listdir(parent)), n=1)
+    return f' (did you mean "{parent / close[0]}"?)' if close else ""
+
+
+def lines_of(path: Path) -> Iterator[tuple[int, int, bytes]]:
+    """Blocks of whole lines, of a plain or .gz file: (number of the first line, byte offset, bytes); a long line is a block.
+
+    A byte order mark is left out.
+
+    Raises:
+        ConfigError: it cannot be read.
+        DataError: a broken .gz.
+    """
+    try:
+        with gzip.open(path) if path.suffix == ".gz" else open(path, "rb") as file:
+            yield from _lines(file)
+    except (gzip.BadGzipFile, EOFError, zlib.error) as error:
+        raise DataError(f'"{path}": not a complete gzip file: {error}') from error
+    except OSError as error:
+        raise ConfigError(f'cannot read "{path}": {error.strerror}') from error
+
+
+def _lines(file: BinaryIO) -> Iterator[tuple[int, int, bytes]]:
+    rest, line, offset = [], 1, 0
+    while block := file.read(BLOCK_BYTES):
+        if not offset and not rest and block.startswith(BYTE_ORDER_MARK):
+            offset, block = len(BYTE_ORDER_MARK), block.removeprefix(BYTE_ORDER_MARK)
+        end = block.rfind(b"\n") + 1
+        if end:
+            whole = b"".join((*rest, block[:end]))
+            yield line, offset, whole
+            line, offset, rest = line + whole.count(b"\n"), offset + len(whole), []
+        rest.append(block[end:])
+    if whole := b"".join(rest):
+        yield line, offset, whole
+
+
+def file_pieces(path: Path, separator: str, policy: TextPolicy) -> Iterator[Piece]:
+    """The documents of a text file; `separator` divides them ("" = the file is one document). Newlines stay as they are.
+
+    Raises:
+        ConfigError: it cannot be read.
+        DataError: bad text, where the policy is `error`; a broken .gz.
+    """
+    opens, text = True, ""
+    for block in _texts(path, policy):
+        text += block
+        *ended, text = text.split(separator) if separator else [text]
+        for document in ended:
+            yield Piece(opens, document)
+            opens = True
+        # What may be the beginning of a separator stays.
+        end = _cut(text, len(text) - len(separator))
+        if end:
+            yield Piece(opens, text[:end])
+            opens, text = False, text[end:]
+    yield Piece(opens, text)
+
+
+def _cut(text: str, limit: int) -> int:
+    """The last place up to `limit` where no token can span the cut; 0 where there is none, or the text is short."""
+    if limit < BLOCK_BYTES // 4:
+        return 0
+    for width in (1 << 10, limit):
+        found = [match.start() for match in SAFE_CUT.finditer(text, max(limit - width, 0), limit)]
+        if found:
+            return found[-1]
+    return 0
+
+
+def _texts(path: Path, policy: TextPolicy) -> Iterator[str]:
+    for line, offset, block in lines_of(path):
+        try:
+            text = block.decode()
+            if "\0" not in text:
+                yield text
+                continue
+        except UnicodeDecodeError:
+            pass
+        end = offset + len(block)
+        of_text = " of the decompressed text" if path.suffix == ".gz" else ""
+        for number, content in enumerate(block.removesuffix(b"\n").split(b"\n"), line):
+            content += b"\n" * (offset + len(content) < end)
+            text = policy.decode(content, f'"{path}": line {number}{of_text}', offset)
+            offset += len(content)
+            if text is not None:
+                yield text

@@ -1,0 +1,105 @@
+"""Tokenizers in SentencePiece's own format (Kudo & Richardson 2018): the `.model` files of T5, mT5, LLaMA, Mistral and Gemma."""
+
+import base64
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any, Self
+
+import numpy as np
+
+from zoo.data.rows.word_boundaries import Joins, by_marks
+from zoo.data.sources.documents import Documents
+from zoo.data.tokenizers.base import Located, Tokenizer
+from zoo.errors import ConfigError, DataError
+
+
+class SentencePieceTokenizer(Tokenizer):
+    """The tokenizer of a `.model` file, run by the `sentencepiece` library.
+
+    A document is opened by the model's token for the beginning of a sentence, or where it has none (T5) by that for the end. A space is
+    part of the token after it, the text is normalised, and a space is put in front of it, so that no loss per byte of text can be told:
+    `token_bytes` is 0 everywhere.
+
+    Args:
+        content: the bytes of the file.
+
+    Raises:
+        DataError: it is no such file, or has neither of the two tokens.
+    """
+
+    kind = "sentencepiece"
+
+    def __init__(self, content: bytes):
+        try:
+            import sentencepiece
+        except ModuleNotFoundError:
+            raise ConfigError("reading a SentencePiece model needs the package sentencepiece: pip install sentencepiece") from None
+        self._content, self._model = content, sentencepiece.SentencePieceProcessor()
+        try:
+            self._model.LoadFromSerializedProto(content)
+        except (RuntimeError, ValueError) as error:
+            raise DataError(f"not a SentencePiece model: {' '.join(str(error).split())[:200]}") from error
+        document_id = next((id for id in (self._model.bos_id(), self._model.eos_id()) if id >= 0), None)
+        if document_id is None:
+            raise DataError("the tokenizer has no token that could open a document: none begins or ends a sentence")
+        size = self._model.GetPieceSize()
+        unwritten = {id for id in range(size) if self._model.IsControl(id) or self._model.IsUnknown(id)} | {document_id}
+        ends = self._model.eos_id()
+        super().__init__([b"" if id in unwritten else self._model.IdToPiece(id).encode() for id in range(size)], document_id,
+                         separator_id=ends if ends >= 0 and ends != document_id else None)
+        self.specials = frozenset(unwritten)
+
+    @classmethod
+    def build(cls, settings: Any, source: Documents, training: Documents) -> Self:
+        return read_sentencepiece(settings.path)
+
+    @classmethod
+    def size_in_advance(cls, settings: Any) -> int:
+        return read_sentencepiece(settings.path).vocab_size
+
+    def encode(self, text: str) -> np.ndarray:
+        return np.array(self._model.Encode(text), np.int32)
+
+    def encode_batch(self, texts: Sequence[str]) -> list[np.ndarray]:
+        return [np.array(ids, np.int32) for ids in self._model.Encode(list(texts))]
+
+    def located(self, texts: Sequence[str]) -> list[Located]:
+        found = []
+        for text in texts:
+            pieces = self._model.Encode(text, out_type="immutable_proto").pieces
+            table = np.array([(piece.id, piece.begin, piece.end) for piece in pieces], np.int32).reshape(-1, 3)
+            found.append(Located(*table.T))
+        return found
+
+    def decode(self, ids: Iterable[int], document: str = "") -> str:
+        super().decode(ids := np.asarray(ids if isinstance(ids, np.ndarray) else list(ids), np.int64).ravel())  # For the check of the ids.
+        parts: list[list[int]] = [[]]
+        for id in ids.tolist():
+            if id == self.document_id:
+                parts.append([])
+            else:
+                parts[-1].append(id)
+        return document.join(self._model.Decode(part) for part in parts)
+
+    def token_bytes(self) -> np.ndarray:
+        return np.zeros(self.vocab_size, np.int64)
+
+    def word_joins(self) -> Joins:
+        """A piece with the mark of a space begins a word."""
+        return by_marks([piece.decode() for piece in self.pieces], self.specials)
+
+    def to_json(self) -> dict[str, Any]:
+        return {"content": base64.b64encode(self._content).decode()}
+
+    @classmethod
+    def from_json(cls, content: dict[str, Any]) -> Self:
+        return cls(base64.b64decode(content["content"], validate=True))
+
+
+def read_sentencepiece(path: str | Path) -> SentencePieceTokenizer:
+    """The tokenizer of a `.model` file.
+
+    Raises:
+        DataError: it is damaged.
+    """
+    return SentencePieceTokenizer(Path(path).read_bytes())

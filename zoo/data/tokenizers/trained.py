@@ -1,0 +1,168 @@
+"""Tokenizers with special tokens of their own that are trained on the source: WordPiece as BERT has it, Unigram as T5 has it.
+
+What comes out depends on the text and the settings alone. The trainers of the `tokenizers` library go through hash tables in an order
+that differs from process to process, which decides ties: WordPiece's is therefore told the order of its characters, and Unigram's
+is replaced by the one of the `sentencepiece` library, which sorts.
+"""
+
+import hashlib
+import io
+import itertools
+import re
+from abc import abstractmethod
+from collections import Counter
+from typing import Any, ClassVar, Self
+
+from zoo.data.sources.documents import Documents
+from zoo.data.tokenizers.base import beside, load_tokenizer, training_chunks
+from zoo.data.tokenizers.pretrained import PublishedTokenizer, plain
+from zoo.errors import ConfigError, DataError
+from zoo.files import cache_directory
+
+# Goes up when the same text gives another tokenizer than before, so that none is taken from an old cache.
+_RECIPE = 2
+# WordPiece's alphabet; a word with a rarer character is [UNK].
+_ALPHABET = 1000
+# Stand in words for what SentencePiece's trainer takes for the end of a word or of a field.
+_HIDDEN = str.maketrans({"\t": "\U000f0000", "\n": "\U000f0001", "\r": "\U000f0002"})
+_SHOWN = {ord(hidden): chr(shown) for shown, hidden in _HIDDEN.items()}
+
+
+class TrainedTokenizer(PublishedTokenizer):
+    """Trained on the training part only, once, and kept in the cache."""
+
+    special_tokens: ClassVar[tuple[str, ...]]
+
+    @classmethod
+    @abstractmethod
+    def train(cls, settings: Any, training: Documents) -> Any:
+        """A model of the `tokenizers` library."""
+
+    @classmethod
+    def build(cls, settings: Any, source: Documents, training: Documents) -> Self:
+        import sentencepiece
+        import tokenizers
+
+        versions = f"{tokenizers.__version__} {sentencepiece.__version__} {_RECIPE}"
+        parts = f"{cls.kind} {settings.vocab_size} {settings.lowercase} {training.fingerprint} {versions}"
+        folder = cache_directory() / "tokenizers" / hashlib.sha256(parts.encode()).hexdigest()[:32]
+        try:
+            return load_tokenizer(folder)
+        except (ConfigError, DataError):
+            pass  # not there yet, or damaged
+        tokenizer = cls(plain(cls.train(settings, training)))
+        if tokenizer.vocab_size != settings.vocab_size:
+            raise DataError(f"data.tokenizer.vocab_size: {settings.vocab_size} asked for, but {cls.kind} on the {training.description} "
+                            f"yields {tokenizer.vocab_size}; ask for that, or take another text")
+        tokenizer.save(folder)
+        return tokenizer
+
+    @classmethod
+    def size_in_advance(cls, settings: Any) -> int:
+        return int(settings.vocab_size)
+
+    @classmethod
+    def ids_in_advance(cls, settings: Any, objective: Any, rows: str = "packed") -> int:
+        return int(settings.vocab_size) + beside(objective, rows, "[MASK]" in cls.special_tokens, "[SEP]" in cls.special_tokens)
+
+
+class WordPieceTokenizer(TrainedTokenizer):
+    """WordPiece (Schuster & Nakajima 2012; Devlin et al. 2019): the longest piece of the vocabulary, again and again, word by word."""
+
+    kind = "wordpiece"
+    special_tokens = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
+
+    @classmethod
+    def train(cls, settings: Any, training: Documents) -> Any:
+        from tokenizers import Tokenizer as Model
+        from tokenizers import decoders, models, normalizers, pre_tokenizers, trainers
+
+        def untrained(vocabulary: dict[str, int] | None = None) -> Model:
+            model = Model(models.WordPiece(vocabulary, unk_token="[UNK]", max_input_chars_per_word=100))
+            model.normalizer = normalizers.BertNormalizer(lowercase=settings.lowercase)
+            model.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
+            model.decoder = decoders.WordPiece()
+            return model
+
+        model = untrained()
+        first, later = _characters(model, training)
+        # Special tokens get the first ids in the given order; any other order would be that of a hash table, and so would ties.
+        trainer = trainers.WordPieceTrainer(
+            vocab_size=settings.vocab_size, special_tokens=[*cls.special_tokens, *first, *(f"##{character}" for character in later)],
+            initial_alphabet=first, limit_alphabet=len(first), show_progress=False)
+        model.train_from_iterator(training_chunks(training), trainer)
+        model = untrained(model.get_vocab())
+        model.add_special_tokens(list(cls.special_tokens))
+        return model
+
+
+def _characters(model: Any, training: Documents) -> tuple[list[str], list[str]]:
+    """The characters of the words, the most frequent ones, and those of them that stand inside a word; both sorted."""
+    counts, pairs = Counter(), set()
+    for chunk in training_chunks(training):
+        text = model.normalizer.normalize_str(chunk)
+        counts.update(text)
+        pairs.update(itertools.pairwise(text))
+    cut = model.pre_tokenizer.pre_tokenize_str
+    ranked = sorted((-count, character) for character, count in counts.items() if cut(character))
+    first = sorted(character for _, character in ranked[:_ALPHABET])
+    inside = {right for left, right in pairs if [word for word, _ in cut(left + right)] == [left + right]}
+    return first, sorted(inside.intersection(first))
+
+
+class UnigramTokenizer(TrainedTokenizer):
+    """The likeliest cut under a unigram model of pieces (Kudo 2018); characters that the vocabulary lacks are spelled in bytes."""
+
+    kind = "unigram"
+    special_tokens = ("<pad>", "</s>", "<unk>")
+
+    @classmethod
+    def train(cls, settings: Any, training: Documents) -> Any:
+        from tokenizers import Tokenizer as Model
+        from tokenizers import decoders, models, normalizers, pre_tokenizers
+
+        spelled = [f"<0x{byte:02X}>" for byte in range(256)]
+        changes = normalizers.Sequence([normalizers.NFKC(), *([normalizers.Lowercase()] if settings.lowercase else [])])
+        pieces = _unigram_pieces(_words(changes, training), settings.vocab_size - len(spelled) - len(cls.special_tokens))
+        # Bytes spell what the pieces cannot write; they are less likely than any piece.
+        lowest = min(score for _, score in pieces) - 10.0
+        vocabulary = [*((name, 0.0) for name in cls.special_tokens), *pieces, *((piece, lowest) for piece in spelled)]
+        model = Model(models.Unigram(vocabulary, unk_id=cls.special_tokens.index("<unk>"), byte_fallback=True))
+        model.normalizer = changes
+        model.pre_tokenizer = pre_tokenizers.Metaspace()
+        model.decoder = decoders.Sequence([decoders.ByteFallback(), decoders.Metaspace()])
+        model.add_special_tokens(list(cls.special_tokens))
+        return model
+
+
+def _words(normalizer: Any, training: Documents) -> Counter[str]:
+    """How often each word occurs: what stands between two spaces."""
+    counts: Counter[str] = Counter()
+    for chunk in training_chunks(training):
+        counts.update(normalizer.normalize_str(chunk).removeprefix(" ").split(" "))
+    return counts
+
+
+def _unigram_pieces(words: Counter[str], size: int) -> list[tuple[str, float]]:
+    """Pieces of words and their log probabilities, the likeliest first; fewer than asked for where the words have no more.
+
+    Raises:
+        DataError: too few are asked for to write the characters of the words.
+    """
+    import sentencepiece
+
+    model = io.BytesIO()
+    lines = (f"▁{word.translate(_HIDDEN)}\t{count}" for word, count in sorted(words.items()))
+    try:
+        sentencepiece.SentencePieceTrainer.Train(
+            sentence_iterator=lines, input_format="tsv", model_writer=model, model_type="unigram", vocab_size=size + 1, unk_id=0, bos_id=-1,
+            eos_id=-1, pad_id=-1, normalization_rule_name="identity", add_dummy_prefix=False, remove_extra_whitespaces=False,
+            hard_vocab_limit=False, num_threads=1, minloglevel=2)
+    except RuntimeError as error:
+        problem = " ".join(str(error).split())
+        if needed := re.search(r"required_chars\. \d+ vs (\d+)", problem):
+            problem = f"the characters of the text alone need {int(needed[1]) - 1 - size} more"
+        raise DataError(f"data.tokenizer.vocab_size: too few for unigram: {problem}") from error
+    read = sentencepiece.SentencePieceProcessor(model_proto=model.getvalue())
+    # Rounded, so that the last bit of a machine's logarithm makes no other tokenizer.
+    return [(read.IdToPiece(id).translate(_SHOWN), round(read.GetScore(id), 4)) for id in range(1, read.GetPieceSize())]

@@ -1,0 +1,86 @@
+"""Whole words as tokens, for models that read their characters."""
+
+import re
+from collections.abc import Iterable, Sequence
+from typing import Any, Self
+
+import numpy as np
+
+from zoo.data.rows.word_boundaries import Joins
+from zoo.data.sources.documents import Documents
+from zoo.data.tokenizers.base import Located, Tokenizer
+from zoo.errors import DataError
+
+_WORD = re.compile(r"\S+")
+
+
+class WordTokenizer(Tokenizer):
+    """One token per word of the source: what stands between white space. The last two ids open a document and end a sentence.
+
+    An ELMo reads every word by its characters (Peters et al. 2018), so that to it an id is no more than a place in a list; punctuation is
+    a word where the text has white space around it, as that of the published models had. White space is lost: no loss per byte of text
+    can be told.
+
+    Args:
+        words: the vocabulary; sorted here.
+    """
+
+    kind = "words"
+
+    def __init__(self, words: Iterable[str]):
+        self.words = tuple(sorted(set(words)))
+        self._ids = {word: id for id, word in enumerate(self.words)}
+        count = len(self.words)
+        super().__init__([*(word.encode() for word in self.words), b"", b""], document_id=count, separator_id=count + 1)
+        self.specials = frozenset({count, count + 1})
+
+    @classmethod
+    def build(cls, settings: Any, source: Documents, training: Documents) -> Self:
+        return cls(set().union(*(_WORD.findall(piece.text) for piece in source.pieces())))
+
+    @classmethod
+    def size_in_advance(cls, settings: Any) -> None:
+        return None
+
+    def encode(self, text: str) -> np.ndarray:
+        """Raises DataError for a word that the vocabulary lacks."""
+        return self.located([text])[0].ids
+
+    def located(self, texts: Sequence[str]) -> list[Located]:
+        """As of any tokenizer. Raises as `encode`."""
+        return [self._located(text) for text in texts]
+
+    def _located(self, text: str) -> Located:
+        found = list(_WORD.finditer(text))
+        ids = [self._ids.get(match[0], -1) for match in found]
+        if -1 in ids:
+            word = found[ids.index(-1)]
+            raise DataError(f"the word {word[0][:40]!r} at character {word.start()} is not one of the source's {len(self.words)}; "
+                            "data.tokenizer.kind=bytes or bpe encodes any text")
+        starts, stops = ([place(match) for match in found] for place in (re.Match.start, re.Match.end))
+        return Located(*(np.array(column, np.int32) for column in (ids, starts, stops)))
+
+    def decode(self, ids: Any, document: str = "") -> str:
+        """The words with a space between two; as `Tokenizer.decode` otherwise."""
+        super().decode(ids)  # For the check of the ids.
+        parts: list[list[str]] = [[]]
+        for id in np.asarray(ids if isinstance(ids, np.ndarray) else list(ids), np.int64).ravel().tolist():
+            if id == self.document_id:
+                parts.append([])
+            elif id != self.separator_id:
+                parts[-1].append(self.words[id])
+        return document.join(map(" ".join, parts))
+
+    def token_bytes(self) -> np.ndarray:
+        return np.zeros(self.vocab_size, np.int64)
+
+    def word_joins(self) -> Joins:
+        """None: every token is a word."""
+        return np.zeros(self.vocab_size, bool), np.zeros(self.vocab_size, bool)
+
+    def to_json(self) -> dict[str, Any]:
+        return {"words": list(self.words)}
+
+    @classmethod
+    def from_json(cls, content: dict[str, Any]) -> Self:
+        return cls(content["words"])

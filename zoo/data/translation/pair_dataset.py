@@ -1,0 +1,143 @@
+"""Pairs of texts as a data set: one tokenizer for both sides, and batches of pairs of similar lengths."""
+
+import hashlib
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+from zoo.data.pipeline.batches import TrainingBatches
+from zoo.data.pipeline.buckets import PairBatches, TokenTexts, shapes
+from zoo.data.rows.packed_rows import Arrays
+from zoo.data.sources.documents import Documents
+from zoo.data.sources.text_policy import TextPolicy
+from zoo.data.tokenizers.base import Tokenizer, tokenizer_class
+from zoo.data.translation.text_pairs import TextPairs, read_parts
+from zoo.data.unlabelled import Unlabelled
+
+
+@dataclass(frozen=True, eq=False)
+class Pairs(Unlabelled):
+    """Pairs to train on and to hold out, with the batches that a config takes from them.
+
+    Both sides end with the token that opens documents, and are held in memory. Pairs of which a side has more than data.sequence_length
+    tokens are left out of training and of the held-out loss, and counted.
+
+    Attributes:
+        config: resolved.
+        tokenizer: what makes tokens of both sides.
+        train, validation: the texts.
+    """
+
+    config: Any
+    tokenizer: Tokenizer
+    train: TextPairs
+    validation: TextPairs
+
+    @cached_property
+    def training(self) -> PairBatches:
+        """What is trained on."""
+        return self._batches(self.train)
+
+    @cached_property
+    def held_out(self) -> PairBatches:
+        """What is held out."""
+        return self._batches(self.validation)
+
+    def _batches(self, pairs: TextPairs) -> PairBatches:
+        data, end = self.config.data, self.tokenizer.document_id
+        source, target = (TokenTexts(self.tokenizer.encode_batch(texts), end) for texts in (pairs.sources, pairs.targets))
+        return PairBatches(source, target, shapes(data.sequence_length, data.batch_size, data.buckets))
+
+    @property
+    def train_tokens(self) -> int:
+        """Number of tokens to train on, of both sides and without ends, before any is repeated."""
+        return _text_tokens(self.training)
+
+    @property
+    def validation_tokens(self) -> int:
+        """Number of tokens held out."""
+        return _text_tokens(self.held_out)
+
+    @property
+    def description(self) -> str:
+        """One line for people."""
+        return f"{len(self.train):,} pairs of {self.train.name}" + "".join(self._told())
+
+    def _told(self) -> Iterator[str]:
+        length = self.config.data.sequence_length
+        yield TextPolicy.told(self.train.left_out)
+        for what, batches in (("", self.training), ("held-out ", self.held_out)):
+            if too_long := int((~batches.fits).sum()):
+                yield f" ({too_long:,} {what}pairs of more than {length} tokens a side left out)"
+
+    def training_batches(self, start_step: int = 0, process_index: int = 0, process_count: int = 1) -> TrainingBatches:
+        """The config's training batches from number `start_step` on; see `PairBatches.training`."""
+        return self.training.training(self.config.seed, start_step, process_index, process_count)
+
+    def evaluation_batches(
+        self, length: int | None = None, multiple_of: int = 1, process_index: int = 0, process_count: int = 1,
+        limit_batches: int | None = None,
+    ) -> Iterator[Arrays]:
+        """Batches of what is held out; see `PairBatches.evaluation`. Pairs have the lengths they have: `length` is that of the config."""
+        if length not in (None, self.config.data.sequence_length):
+            raise ValueError(f"pairs are not cut to a length of {length}")
+        limit = self.config.training.eval_batches if limit_batches is None else limit_batches
+        return self.held_out.evaluation(multiple_of, process_index, process_count, limit)
+
+    def summary(self) -> dict[str, Any]:
+        """What identifies and measures the data, as plain JSON."""
+        tokenizer = {"kind": self.tokenizer.kind, "vocab_size": self.tokenizer.vocab_size, "fingerprint": self.tokenizer.fingerprint}
+        both = self.train.fingerprint + self.validation.fingerprint
+        return {
+            "fingerprint": hashlib.sha256(both.encode()).hexdigest(),
+            "description": self.description,
+            "train_pairs": len(self.train),
+            "validation_pairs": len(self.validation),
+            "train_tokens": self.train_tokens,
+            "validation_tokens": self.validation_tokens,
+            "train_bytes": self.train.bytes,
+            "validation_bytes": self.validation.bytes,
+            "too_long": {"train": int((~self.training.fits).sum()), "validation": int((~self.held_out.fits).sum())},
+            "bad_text": dict(self.train.left_out),
+            "batches_per_epoch": self.training.per_epoch,
+            "padding": round(self.training.padding(), 4),
+            "tokenizer": tokenizer,
+        }
+
+
+def _text_tokens(batches: PairBatches) -> int:
+    return sum(int((side.lengths[batches.fits] - 1).sum()) for side in (batches.source, batches.target))
+
+
+def load_pairs(config: Any, tokenizer: Tokenizer | None = None) -> Pairs:
+    """Reads the pairs of a config and trains one tokenizer on both sides of the training part (Vaswani et al. 2017, section 5.1).
+
+    Args:
+        config: resolved.
+        tokenizer: takes the place of the one that the config asks for.
+
+    Raises:
+        ConfigError: a bad field, or a file that does not exist.
+        DataError: no pairs, too few, or bad ones.
+    """
+    train, validation = read_parts(config.data)
+    if tokenizer is None:
+        tokenizer = tokenizer_class(config.data.tokenizer.kind).build(
+            config.data.tokenizer, _documents(train, validation), _documents(train))
+    pairs = Pairs(config, tokenizer, train, validation)
+    pairs.training_batches().close()
+    return pairs
+
+
+def ids_of_pairs(config: Any) -> int:
+    """Number of ids that the pairs of a config need, where only they tell."""
+    train, validation = read_parts(config.data)
+    source = _documents(train, validation)
+    return tokenizer_class(config.data.tokenizer.kind).build(config.data.tokenizer, source, source).ids_needed(config.objective)
+
+
+def _documents(*parts: TextPairs) -> Documents:
+    """Every text of either side as a document."""
+    return Documents.of([text for pairs in parts for side in (pairs.sources, pairs.targets) for text in side],
+                        f"both sides of {parts[0].name}")

@@ -1,0 +1,172 @@
+"""Pairs of texts, a source and what it is to become: where they come from.
+
+They are two columns of the tables of `zoo.data.sources.tables`, or two files of lines. Whatever is read goes through `data.bad_text`, side by
+side; a pair of which a side is left out, or is blank, is left out as a whole and counted.
+"""
+
+import hashlib
+import re
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import Any, Self
+
+from zoo.data.sources.builtin_tasks import translation
+from zoo.data.sources.records import numbered_lines, text_of
+from zoo.data.sources.tables import TABLES, Record, Table, value_at, with_held_out
+from zoo.data.sources.text_files import suggestion
+from zoo.data.sources.text_policy import TextPolicy
+from zoo.errors import ConfigError, DataError, did_you_mean
+
+_BOTH_SIDES = re.compile(r"([^{}]*)\{([^{},]+),([^{},]+)\}([^{}]*)")
+
+
+@dataclass(frozen=True, eq=False)
+class TextPairs:
+    """Pairs in memory, in a fixed order.
+
+    Attributes:
+        sources, targets: texts, none of them blank, without white space at their ends.
+        name: where they are from, for people.
+        left_out: how many pairs were left out or mended, and why.
+    """
+
+    sources: list[str]
+    targets: list[str]
+    name: str
+    left_out: Counter[str] = field(default_factory=Counter)
+
+    def __len__(self) -> int:
+        return len(self.sources)
+
+    @cached_property
+    def fingerprint(self) -> str:
+        """sha256 (hex) over the content: the same pairs in the same order, whatever files they came from."""
+        digest = hashlib.sha256()
+        for text in (*self.sources, *self.targets):
+            digest.update(hashlib.sha256(text.encode()).digest())
+        return digest.hexdigest()
+
+    @property
+    def bytes(self) -> int:
+        """Size of both sides in UTF-8."""
+        return sum(len(text.encode()) for text in (*self.sources, *self.targets))
+
+    def split(self, fraction: float) -> tuple[Self, Self]:
+        """The pairs to train on and about this share of them to hold out; a source text decides by its hash, so that none is in both.
+
+        Raises:
+            DataError: one of the parts is empty.
+        """
+        parts: tuple[tuple[list, list], ...] = ([], []), ([], [])
+        for source, target in zip(self.sources, self.targets, strict=True):
+            held_out = int(hashlib.sha256(source.encode()).hexdigest()[:8], 16) < fraction * 2**32
+            parts[held_out][0].append(source)
+            parts[held_out][1].append(target)
+        if not all(sources for sources, _ in parts):
+            raise DataError(f'"{self.name}": {len(self)} pairs are too few to hold out {fraction:g} of them; take more, or name others in '
+                            "data.held_out")
+        train, validation = (type(self)(*part, f"{name} part of {self.name}") for part, name in zip(parts, ("training", "held-out"),
+                                                                                                    strict=True))
+        return train, validation
+
+
+def read_parts(data: Any) -> tuple[TextPairs, TextPairs]:
+    """The pairs of `data.source`, and those of `data.held_out`; where that is empty, those that the source holds out, or a share of it.
+
+    Args:
+        data: the `data` part of a config.
+
+    Raises:
+        ConfigError: unknown source, no such file, column or split.
+        DataError: no pairs, or bad ones.
+    """
+    kind, _, argument = str(data.source).partition(":")
+    if kind == "stdlib":
+        task = _own(argument, data)
+        train, validation = (_pairs(_numbered(part, data), data, TextPolicy(data.bad_text)) for part in (task.train, task.validation))
+        return train, validation
+    found = read_pairs(data)
+    if not data.held_out:
+        return found.split(data.validation_fraction)
+    try:
+        return found, read_pairs(with_held_out(data))
+    except ConfigError as error:
+        raise ConfigError([problem.replace("data.source", "data.held_out", 1) for problem in error.problems]) from error
+
+
+def read_pairs(data: Any) -> TextPairs:
+    """All pairs of `data.source`. Raises as `read_parts`."""
+    kind, _, argument = str(data.source).partition(":")
+    if kind not in PAIR_TABLES:
+        raise ConfigError(f'data.source: "{data.source}" has no pairs of texts for objective.kind=translation'
+                          f"{did_you_mean(kind, PAIR_TABLES)}; one of {', '.join(PAIR_TABLES)}")
+    policy = TextPolicy(data.bad_text)
+    return _pairs(PAIR_TABLES[kind](argument, data, kind).records(policy), data, policy)
+
+
+def _pairs(records: Iterable[tuple[str, Record]], data: Any, policy: TextPolicy) -> TextPairs:
+    """The two columns of records, without what is left out."""
+    columns = {f"data.{side}": data[side] for side in ("source_column", "target_column")}
+    sources, targets = [], []
+    for where, record in records:
+        values = {column: value_at(record, column, path, where) for path, column in columns.items()}
+        texts = [text_of(value, column, where, policy) for column, value in values.items()]
+        if None in texts:
+            continue
+        source, target = (text.strip() for text in texts)
+        if not source or not target:
+            policy.counts["with a blank side"] += 1
+            continue
+        sources.append(source)
+        targets.append(target)
+    if not sources:
+        raise DataError(f'"{data.source}": there are no pairs{policy.summary()}')
+    return TextPairs(sources, targets, str(data.source), policy.counts)
+
+
+def _own(argument: str, data: Any) -> Any:
+    if argument not in ("", "translation"):
+        raise ConfigError(f'data.source: of "stdlib" only "stdlib:translation" has pairs of texts, got "{data.source}"')
+    return translation()
+
+
+def _numbered(records: Iterable[Record], data: Any) -> Iterator[tuple[str, Record]]:
+    return ((f'"{data.source}": record {number}', record) for number, record in enumerate(records, 1))
+
+
+def _dates(argument: str, data: Any, kind: str) -> Table:
+    """Dates in words and as ISO 8601 writes them: {"source", "target"}."""
+    task = _own(argument, data)
+    return Table(lambda policy: _numbered((*task.train, *task.validation), data))
+
+
+def _parallel(argument: str, data: Any, kind: str) -> Table:
+    """Two text files, plain or .gz, of which line n of the one belongs to line n of the other: "train.{en,de}.gz", the source first.
+
+    Raises:
+        ConfigError: no such files.
+    """
+    match = _BOTH_SIDES.fullmatch(argument)
+    if match is None:
+        raise ConfigError(f'data.source: "{data.source}" does not name two files; both sides stand in braces, the source first, '
+                          'e.g. "parallel:corpus/train.{en,de}.gz"')
+    before, *names, after = match.groups()
+    paths = [Path(f"{before}{name}{after}").expanduser() for name in names]
+    if problems := [f'data.source: no such file: "{path}"{suggestion(path)}' for path in paths if not path.is_file()]:
+        raise ConfigError(problems)
+
+    def records(policy: TextPolicy) -> Iterator[tuple[str, Record]]:
+        sides = [[line for _, line, _ in numbered_lines(path)] for path in paths]
+        if len(sides[0]) != len(sides[1]):
+            raise DataError(f'"{paths[0]}" has {len(sides[0]):,} lines and "{paths[1]}" {len(sides[1]):,}; line n of one must belong to '
+                            "line n of the other")
+        for number, (source, target) in enumerate(zip(*sides, strict=True), 1):
+            yield f'"{data.source}": line {number}', {"source": source, "target": target}
+
+    return Table(records)
+
+
+PAIR_TABLES = {"stdlib": _dates, "parallel": _parallel} | TABLES

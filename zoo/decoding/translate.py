@@ -1,0 +1,99 @@
+"""Translations of many texts by beam search, and their scores."""
+
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from zoo.config import ResolvedConfig
+from zoo.data.tokenizers.base import Tokenizer
+from zoo.decoding.generator import Generator
+from zoo.decoding.stop_strings import stop_table
+from zoo.errors import ConfigError
+from zoo.models.functional import Params, Stats
+
+
+class Scores(NamedTuple):
+    """How near translations are to references.
+
+    Attributes:
+        bleu: corpus BLEU (Papineni et al. 2002) as sacrebleu computes it by default, on plain text, 0 to 100 (Post 2018).
+        chrf: chrF2 (Popović 2015), likewise.
+        exact_match: share of translations that are their reference, 0 to 1.
+        signatures: what sacrebleu says of how it computed "bleu" and "chrf".
+    """
+
+    bleu: float
+    chrf: float
+    exact_match: float
+    signatures: dict[str, str]
+
+    @property
+    def values(self) -> dict[str, float]:
+        """The numbers by name."""
+        return {"bleu": self.bleu, "chrf": self.chrf, "exact_match": self.exact_match}
+
+
+def metrics_of_sacrebleu() -> Any:
+    """The module `sacrebleu.metrics`.
+
+    Raises:
+        ConfigError: it is not installed.
+    """
+    try:
+        from sacrebleu import metrics
+    except ModuleNotFoundError as error:
+        raise ConfigError(f"translations are scored by the package {error.name}, which is missing: pip install {error.name}") from error
+    return metrics
+
+
+def scored(translations: Sequence[str], references: Sequence[str]) -> Scores:
+    """Compares each translation with its one reference. Raises ConfigError: no sacrebleu."""
+    metrics = metrics_of_sacrebleu()
+    bleu, chrf = metrics.BLEU(), metrics.CHRF()
+    values = [metric.corpus_score(list(translations), [list(references)]).score for metric in (bleu, chrf)]
+    same = np.mean([one == other for one, other in zip(translations, references, strict=True)])
+    return Scores(*values, float(same), {"bleu": str(bleu.get_signature()), "chrf": str(chrf.get_signature())})
+
+
+def translate(
+    config: ResolvedConfig, tokenizer: Tokenizer, model: Any, params: Params, stats: Stats, sources: Sequence[str],
+    beams: int, length_penalty: float, stopped: Callable[[], bool] = lambda: False,
+) -> list[str] | None:
+    """Translates each text once, by `zoo.decoding.beam_search.search`.
+
+    Texts of similar lengths are translated together, data.batch_size at a time. A translation ends at the token that ends targets, or
+    after twice as many tokens as the longest of them has and ten more, at most data.sequence_length. Of a text of more tokens than that,
+    the first are read.
+
+    Args:
+        config: resolved, of a run with objective.kind=translation.
+        tokenizer: of the run.
+        model, params, stats: the model, abstract, and its values.
+        sources: the texts.
+        beams, length_penalty: of the search.
+        stopped: asked between batches.
+
+    Returns:
+        the texts, or None if `stopped` said so before the end.
+
+    Raises:
+        ConfigError: for a model that does not generate.
+    """
+    generator = Generator(model, params, stats)
+    end, longest, rows = tokenizer.document_id, config.data.sequence_length, config.data.batch_size
+    cache, stop = generator.why_not_cached() is None, stop_table(tokenizer.vocab_size, tokenizer.specials)
+    ids = [[*tokens[: longest - 1].tolist(), end] for tokens in tokenizer.encode_batch(list(sources))]
+    order = sorted(range(len(ids)), key=lambda number: len(ids[number]))
+    found = [""] * len(ids)
+    for start in range(0, len(order), rows):
+        if stopped():
+            return None
+        numbers = order[start : start + rows]
+        # Filled up to one number of rows, for which programs are compiled.
+        together = [ids[number] for number in numbers] + [ids[numbers[-1]]] * (rows - len(numbers))
+        new_tokens = min(2 * len(together[-1]) + 10, longest)
+        made = generator.beam_search([[end]] * rows, new_tokens, beams, length_penalty, stop, together, tokenizer.vocab_size, cache)
+        for number, tokens, length in zip(numbers, made.tokens[:, 0], made.lengths[:, 0], strict=False):
+            found[number] = tokenizer.decode([id for id in tokens[:length].tolist() if id not in tokenizer.specials]).strip()
+    return found

@@ -1,0 +1,101 @@
+"""Where a checkpoint comes from: a folder, or a name on the Hugging Face hub."""
+
+import re
+from dataclasses import dataclass
+from pathlib import Path
+
+from zoo.data.tokenizers.pretrained import SENTENCEPIECE_NAMES
+from zoo.errors import ConfigError, did_you_mean
+
+KINDS = {
+    "hf": "hf:DIR or hf:NAME[@REVISION], a config.json with safetensors: the classes of transformers and performer-pytorch",
+    "elmo": "elmo:DIR or elmo:OPTIONS.json+WEIGHTS.hdf5, the files of bilm-tf and AllenNLP",
+    "fairseq": "fairseq:DIR, a translation model's weights as safetensors with its arguments in fairseq_args.json",
+}
+# What is fetched of a repository: no code, and of the formats of weights the one that cannot hold any.
+FETCHED = (
+    "config.json", "generation_config.json", "model.safetensors", "model.safetensors.index.json", "model-*.safetensors", "tokenizer.json",
+    "tokenizer_config.json", "special_tokens_map.json", "vocab.txt", "vocab.json", "merges.txt", *SENTENCEPIECE_NAMES,
+)  # fmt: skip
+NAME = re.compile(r"[\w.-]+(/[\w.-]+)?")
+
+
+@dataclass(frozen=True)
+class Source:
+    """A checkpoint's files.
+
+    Attributes:
+        kind: one of `KINDS`.
+        name: as it was asked for.
+        path: the folder on this machine, or of an ELMo the two files.
+        revision: the commit of a repository on the hub.
+    """
+
+    kind: str
+    name: str
+    path: Path | tuple[Path, Path]
+    revision: str | None = None
+
+
+def find(spec: str) -> Source:
+    """The files that "hf:...", "elmo:..." or "fairseq:..." means; a name on the hub is fetched, or taken from its cache.
+
+    Raises:
+        ConfigError: for another kind, and for files that are not there.
+    """
+    kind, colon, text = spec.partition(":")
+    if kind not in KINDS or not colon or not text:
+        raise ConfigError([f"{spec!r} is no source{did_you_mean(kind, KINDS)}; expected one of:", *KINDS.values()])
+    path = Path(text).expanduser()
+    if kind == "elmo":
+        return Source(kind, spec, _elmo(text))
+    if path.is_dir():
+        return Source(kind, spec, path.resolve())
+    if path.exists():
+        raise ConfigError(f"{spec}: {path} is a file; expected the folder that it lies in")
+    name, _, revision = text.partition("@")
+    # Whatever looks like a path is one: a misspelt folder is never looked for in the network.
+    local = text.startswith((".", "/", "~")) or ("/" in text and Path(path.parts[0]).is_dir())
+    if kind != "hf" or local or not NAME.fullmatch(name):
+        raise ConfigError(f"{spec}: there is no folder {path}")
+    return fetch(name, revision or None)
+
+
+def fetch(name: str, revision: str | None = None) -> Source:
+    """A repository of the hub: its newest files of the wanted kinds, or, where the hub cannot be reached, what its cache has.
+
+    Args:
+        name: "owner/name".
+        revision: a branch, a tag or a commit; None for the main branch.
+
+    Raises:
+        ConfigError: it is neither there nor in the cache.
+    """
+    from huggingface_hub import snapshot_download
+    from huggingface_hub.errors import LocalEntryNotFoundError
+
+    try:
+        folder = snapshot_download(name, revision=revision, allow_patterns=list(FETCHED))
+    except Exception as error:  # the hub's errors, and those of the network beneath it
+        try:
+            folder = snapshot_download(name, revision=revision, allow_patterns=list(FETCHED), local_files_only=True)
+        except (LocalEntryNotFoundError, ValueError):
+            reason = " ".join(str(error).split())[:200]
+            wanted = name + (f"@{revision}" if revision else "")
+            raise ConfigError(f"hf:{wanted} is no folder, is not in the hub's cache, and cannot be fetched: {reason}") from error
+    # A snapshot's folder is called by its commit.
+    return Source("hf", f"hf:{name}", Path(folder), Path(folder).name)
+
+
+def _elmo(text: str) -> tuple[Path, Path]:
+    folder = Path(text).expanduser()
+    if folder.is_dir():
+        weights = sorted(folder.glob("*weights*.hdf5"))
+        if len(weights) != 1:
+            found = ", ".join(path.name for path in weights) or "none"
+            raise ConfigError(f"elmo:{folder}: expected one file *weights*.hdf5, found {found}; elmo:OPTIONS.json+WEIGHTS.hdf5 names it")
+        return folder / "options.json", weights[0]
+    options, plus, weights = text.partition("+")
+    if not plus:
+        raise ConfigError(f"elmo:{text}: expected a folder, or OPTIONS.json+WEIGHTS.hdf5")
+    return Path(options).expanduser(), Path(weights).expanduser()

@@ -1,0 +1,148 @@
+"""BART (Lewis et al. 2020) and mBART (Liu et al. 2020) as Hugging Face's transformers has them.
+
+Learned positions whose table has two rows more, a norm over the embeddings, biases everywhere and one more for the logits. BART
+normalises after each sublayer, mBART before it. Both can also drop units inside the feed-forward in training (`activation_dropout`),
+which this library does not.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+from zoo.config import ResolvedConfig, side
+from zoo.interop.settings.equivalents import positions
+from zoo.interop.settings.importer import ACTIVATIONS, Importer, Settings
+from zoo.interop.settings.shared_settings import renamed
+from zoo.interop.weights.mapping import Copy, Rule, Rules, Skip, Transform, layers, linear, norm
+
+BART = {
+    "vocab_size": 50265, "max_position_embeddings": 1024, "encoder_layers": 12, "encoder_ffn_dim": 4096, "encoder_attention_heads": 16,
+    "decoder_layers": 12, "decoder_ffn_dim": 4096, "decoder_attention_heads": 16, "encoder_layerdrop": 0.0, "decoder_layerdrop": 0.0,
+    "activation_function": "gelu", "d_model": 1024, "dropout": 0.1, "attention_dropout": 0.0, "init_std": 0.02,
+    "scale_embedding": False, "is_encoder_decoder": True, "tie_word_embeddings": True,
+}  # fmt: skip
+# Names that the class reads as others.
+NAMES = {"hidden_size": "d_model", "num_attention_heads": "encoder_attention_heads"}
+# Dropout inside the feed-forward, the classifier's head, a copy of the encoder's depth, sizes that no class reads, generation.
+INERT = ("activation_dropout", "classifier_dropout", "classif_dropout", "num_hidden_layers", "extra_pos_embeddings",
+         "force_bos_token_to_be_generated", "gradient_checkpointing", "num_labels", "_num_labels")
+# A buffer [1, V], so that it can be added as it is.
+ROW = Transform(lambda x: (x[0],), lambda parts: parts[0][None])
+
+
+def common(settings: Settings, placement: str, embedding_norm: bool, learned: bool) -> dict[str, Any]:
+    """What these classes and Marian's share.
+
+    Args:
+        settings: the config's.
+        placement: where the class normalises.
+        embedding_norm: whether it normalises the embeddings.
+        learned: whether its positions are learned.
+    """
+    fields = {
+        "model.architecture": "encoder_decoder",
+        "model.vocab_size": settings["vocab_size"],
+        "model.dim": settings["d_model"],
+        "model.num_layers": settings["encoder_layers"],
+        "model.dropout": settings["dropout"],
+        "model.tie_embeddings": settings["tie_word_embeddings"],
+        "model.embedding.scale": "sqrt_dim" if settings["scale_embedding"] else "none",
+        "model.embedding.norm": embedding_norm,
+        "model.norm.kind": "layernorm",
+        "model.norm.placement": placement,
+        "model.norm.epsilon": 1e-5,
+        "model.attention.num_heads": settings["encoder_attention_heads"],
+        "model.attention.dropout": settings["attention_dropout"],
+        "model.ffn.hidden_dim": settings["encoder_ffn_dim"],
+        "model.head.bias": True,
+        "model.init.std": settings["init_std"],
+        "objective.kind": "prefix",
+    } | settings.choose("activation_function", ACTIVATIONS)
+    for name, field in (("layers", "num_layers"), ("attention_heads", "attention.num_heads"), ("ffn_dim", "ffn.hidden_dim")):
+        if settings[f"decoder_{name}"] != settings[f"encoder_{name}"]:
+            fields[f"model.decoder.{field}"] = settings[f"decoder_{name}"]
+    # Old files say what the class does; where they say something else, it is not this class that they describe.
+    pre = placement == "pre"
+    settings.expect(None, pre, normalize_before=f"this class is {placement}-norm")
+    settings.expect(None, pre, add_final_layer_norm=f"this class has {'one' if pre else 'none'}")
+    settings.expect(None, embedding_norm, normalize_embedding=f"this class does {'' if embedding_norm else 'not '}normalise the embeddings")
+    settings.expect(None, not learned, static_position_embeddings=f"this class has {'learned positions' if learned else 'sinusoids'}")
+    settings.expect(None, False, add_bias_logits="the bias of the logits is final_logits_bias",
+                    do_blenderbot_90_layernorm="this class normalises after adding the positions")
+    settings.expect(True, is_encoder_decoder="this class has both")
+    settings.expect(0, encoder_layerdrop="leaving out layers in training is not supported",
+                    decoder_layerdrop="leaving out layers in training is not supported")
+    return fields
+
+
+def _config(hf: Mapping[str, Any], placement: str) -> dict[str, Any]:
+    settings = Settings(renamed(hf, NAMES), BART, INERT)
+    length = settings["max_position_embeddings"]
+    fields = common(settings, placement, embedding_norm=True, learned=True) | {
+        "model.position.kind": "learned",
+        "model.position.offset": 2,
+        "model.position.max_length": length,
+        "data.sequence_length": length,
+    }
+    settings.finish()
+    return fields
+
+
+def bart_config(hf: Mapping[str, Any]) -> dict[str, Any]:
+    """Overrides for BartForConditionalGeneration."""
+    return _config(hf, "post")
+
+
+def mbart_config(hf: Mapping[str, Any]) -> dict[str, Any]:
+    """Overrides for MBartForConditionalGeneration."""
+    return _config(hf, "pre")
+
+
+def rules(config: ResolvedConfig) -> Rules:
+    """The rules of these classes and of Marian's: what a config has decides which there are."""
+    table = "model.shared.weight"
+
+    def side_rules(name: str) -> Rules:
+        at, seen = f"model.{name}", side(config, name)
+        attentions = {"attention": "self_attn"} | ({"cross_attention": "encoder_attn"} if name == "decoder" else {})
+
+        def layer(config: ResolvedConfig) -> Rules:
+            here = f"{at}.layers.{{layer}}"
+            projections = {"query": "q_proj", "key": "k_proj", "value": "v_proj", "output": "out_proj"}
+            return [
+                *(rule for ours, theirs in attentions.items() for matrix, short in projections.items()
+                  for rule in linear(f"{ours}/{matrix}", f"{here}.{theirs}.{short}")),
+                *(rule for ours, theirs in attentions.items() for rule in norm(f"{ours}_norm", f"{here}.{theirs}_layer_norm", config)),
+                *linear("ffn/up", f"{here}.fc1"),
+                *linear("ffn/down", f"{here}.fc2"),
+                *norm("ffn_norm", f"{here}.final_layer_norm", config),
+            ]  # fmt: skip
+
+        positions = Rule(f"{at}.embed_positions.weight", (f"{name}/position/table",))
+        if config.position.kind == "sinusoidal":
+            # They are written into files too.
+            positions = Skip(rf"model\.{name}\.embed_positions\.weight")
+        return [
+            Copy(f"{at}.embed_tokens.weight", table),
+            positions,
+            *(norm(f"{name}/embedding_norm", f"{at}.layernorm_embedding", seen) if config.embedding.norm else ()),
+            *layers(seen, layer, f"{name}/stack/layers"),
+            *(norm(f"{name}/final_norm", f"{at}.layer_norm", seen) if seen.norm.placement == "pre" else ()),
+        ]
+
+    return [
+        Rule(table, ("embedding",)),
+        *side_rules("encoder"),
+        *side_rules("decoder"),
+        Copy("lm_head.weight", table) if config.tie_embeddings else Rule("lm_head.weight", ("head/weights",)),
+        Rule("final_logits_bias", ("head/bias",), ROW),
+    ]
+
+
+# Written by the classes with a head, and not by those without, whose files hold all that is learned.
+ZEROS = ("final_logits_bias",)
+# The two rows that no position has are not counted.
+WRITTEN = {"max_position_embeddings": lambda run: positions(run) - run.model.position.offset}
+CLASSES = {
+    "BartForConditionalGeneration": Importer(bart_config, rules, BART, model_type="bart", prefix="model", zeros=ZEROS, written=WRITTEN),
+    "MBartForConditionalGeneration": Importer(mbart_config, rules, BART, model_type="mbart", prefix="model", zeros=ZEROS, written=WRITTEN),
+}

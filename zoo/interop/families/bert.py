@@ -1,0 +1,177 @@
+"""BERT (Devlin et al. 2019) as Hugging Face's transformers has it, and what the encoders built after it share.
+
+    BertForPreTraining   the head for hidden tokens, the pooler, and the head for the next sentence
+    BertForMaskedLM      the head for hidden tokens
+    BertModel            the pooler, and no head
+
+`position_embedding_type="relative_key"` is the keys' half of Shaw et al. 2018, with a vector for every distance: its table runs from the
+farthest key before the query to the farthest after it backwards, ours forwards.
+
+An empty slot of a row has no position here. The class numbers all slots: with empty slots in front of a row it agrees only where it is
+given `position_ids`; with empty slots at the end it agrees as it is.
+"""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from zoo.config import ResolvedConfig
+from zoo.interop.settings.importer import ACTIVATIONS, Importer, Settings
+from zoo.interop.weights.mapping import REVERSED, Copy, Rule, Rules, Skip, layers, linear, norm
+
+BERT = {
+    "vocab_size": 30522, "hidden_size": 768, "num_hidden_layers": 12, "num_attention_heads": 12, "intermediate_size": 3072,
+    "hidden_act": "gelu", "hidden_dropout_prob": 0.1, "attention_probs_dropout_prob": 0.1, "max_position_embeddings": 512,
+    "type_vocab_size": 2, "initializer_range": 0.02, "layer_norm_eps": 1e-12, "position_embedding_type": "absolute",
+    "tie_word_embeddings": True,
+}  # fmt: skip
+# The classifier's head, memory in training, and what the authors' own files say of a pooler that no class here has.
+INERT = ("classifier_dropout", "gradient_checkpointing", "directionality", "pooler_fc_size", "pooler_num_attention_heads",
+         "pooler_num_fc_layers", "pooler_size_per_head", "pooler_type")
+# The first published files name a norm's parameters as the authors' code does.
+OLD_ENDINGS = {".LayerNorm.gamma": ".LayerNorm.weight", ".LayerNorm.beta": ".LayerNorm.bias"}
+
+
+def encoder(settings: Settings) -> dict[str, Any]:
+    """Fields that all of them share; positions, activations and heads are the class's own."""
+    if settings["type_vocab_size"] == 0:
+        settings.refuse("type_vocab_size", "the class adds a segment's embedding to every token; expected at least 1")
+    return {
+        "model.architecture": "encoder",
+        "model.vocab_size": settings["vocab_size"],
+        "model.dim": settings["hidden_size"],
+        "model.num_layers": settings["num_hidden_layers"],
+        "model.dropout": settings["hidden_dropout_prob"],
+        "model.tie_embeddings": settings["tie_word_embeddings"],
+        "model.embedding.segments": settings["type_vocab_size"],
+        "model.embedding.norm": True,
+        "model.norm.kind": "layernorm",
+        "model.norm.placement": "post",
+        "model.norm.epsilon": settings["layer_norm_eps"],
+        "model.attention.num_heads": settings["num_attention_heads"],
+        "model.attention.dropout": settings["attention_probs_dropout_prob"],
+        "model.ffn.hidden_dim": settings["intermediate_size"],
+        "model.head.transform": True,
+        "model.head.bias": True,
+        "model.init.std": settings["initializer_range"],
+        "objective.kind": "masked",
+    }
+
+
+def learned(rows: int, offset: int = 0) -> dict[str, Any]:
+    """Fields of a learned table of `rows` rows, of which the first `offset` belong to no position."""
+    length = rows - offset
+    return {"model.position.kind": "learned", "model.position.max_length": length, "model.position.offset": offset,
+            "data.sequence_length": length}
+
+
+def _position(settings: Settings) -> dict[str, Any]:
+    rows, kind = settings["max_position_embeddings"], settings["position_embedding_type"]
+    if kind == "relative_key":
+        return {"model.position.kind": "shaw", "model.position.clip": rows - 1, "model.position.values": False,
+                "data.sequence_length": rows}
+    settings.expect("absolute", position_embedding_type="expected absolute or relative_key")
+    return learned(rows)
+
+
+def masked_config(hf: Mapping[str, Any]) -> dict[str, Any]:
+    """Overrides for BertForMaskedLM."""
+    settings = Settings(hf, BERT, INERT)
+    fields = encoder(settings) | _position(settings) | settings.choose("hidden_act", ACTIVATIONS)
+    settings.finish()
+    return fields
+
+
+def pretraining_config(hf: Mapping[str, Any]) -> dict[str, Any]:
+    """Overrides for BertForPreTraining."""
+    return masked_config(hf) | {"model.head.pooler": True, "model.head.next_sentence": True}
+
+
+def encoder_rules(config: ResolvedConfig, at: str) -> Rules:
+    """The rules of everything below the heads, for a class that keeps it under `at`, e.g. "bert"."""
+
+    def layer(config: ResolvedConfig) -> Rules:
+        inside, attention = f"{at}.encoder.layer.{{layer}}", config.attention
+        rules = [rule for name in ("query", "key", "value") for rule in linear(f"attention/{name}", f"{inside}.attention.self.{name}")]
+        if attention.global_projections:
+            rules += [rule for name in ("query", "key", "value")
+                      for rule in linear(f"attention/global_{name}", f"{inside}.attention.self.{name}_global")]
+        if config.position.kind == "shaw":
+            rules.append(Rule(f"{inside}.attention.self.distance_embedding.weight", ("attention/position/keys",), REVERSED))
+        return [
+            *rules,
+            *linear("attention/output", f"{inside}.attention.output.dense"),
+            *norm("attention_norm", f"{inside}.attention.output.LayerNorm", config),
+            *linear("ffn/up", f"{inside}.intermediate.dense"),
+            *linear("ffn/down", f"{inside}.output.dense"),
+            *norm("ffn_norm", f"{inside}.output.LayerNorm", config),
+        ]
+
+    table = f"{at}.embeddings.position_embeddings.weight"
+    return [
+        Rule(f"{at}.embeddings.word_embeddings.weight", ("embedding",)),
+        Rule(f"{at}.embeddings.token_type_embeddings.weight", ("segments",)),
+        # With distances in the layers the class keeps a table of positions that it does not read.
+        Rule(table, ("position/table",)) if config.position.kind == "learned" else Skip(table.replace(".", r"\.")),
+        *norm("embedding_norm", f"{at}.embeddings.LayerNorm", config),
+        *layers(config, layer),
+        # The numbers of the positions, in old files.
+        Skip(rf"{at}\.embeddings\.position_ids"),
+    ]
+
+
+def output_rules(config: ResolvedConfig, embedding: str, output: str, bias: str | None = None) -> Rules:
+    """The rules of the head's last matrix.
+
+    Args:
+        config: the `model` part.
+        embedding: name of the token embedding.
+        output: of the matrix and its bias, without "weight" and "bias".
+        bias: of the bias, where the class has it under two names.
+    """
+    rules: list[Rule | Copy] = [Rule(bias or f"{output}.bias", ("head/bias",))]
+    rules += [Copy(f"{output}.bias", bias)] if bias else []
+    return [*rules, Copy(f"{output}.weight", embedding) if config.tie_embeddings else Rule(f"{output}.weight", ("head/weights",))]
+
+
+def masked_head_rules(config: ResolvedConfig, at: str) -> Rules:
+    """The rules of BERT's head for hidden tokens, in a class that keeps the rest under `at`."""
+    head = "cls.predictions"
+    return [
+        *linear("head/dense", f"{head}.transform.dense"),
+        *norm("head/norm", f"{head}.transform.LayerNorm", config),
+        *output_rules(config, f"{at}.embeddings.word_embeddings.weight", f"{head}.decoder", f"{head}.bias"),
+    ]
+
+
+def masked_rules(config: ResolvedConfig) -> Rules:
+    """The rules of BertForMaskedLM. Published files that name it also hold the pooler and the head for the next sentence."""
+    return [*encoder_rules(config, "bert"), *masked_head_rules(config, "bert"), Skip(r"bert\.pooler\..*"),
+            Skip(r"cls\.seq_relationship\..*")]
+
+
+def pretraining_rules(config: ResolvedConfig) -> Rules:
+    """The rules of BertForPreTraining."""
+    return [*encoder_rules(config, "bert"), *masked_head_rules(config, "bert"), *linear("pooler", "bert.pooler.dense"),
+            *linear("next_sentence", "cls.seq_relationship")]
+
+
+def headless_config(hf: Mapping[str, Any]) -> dict[str, Any]:
+    """Overrides for BertModel, whose outputs are the last hidden states and the pooled first one."""
+    fields = masked_config(hf) | {"model.head.pooler": True}
+    # Without parameters of its own: the model is the encoder alone.
+    return fields | {"model.head.transform": False, "model.head.bias": False, "model.tie_embeddings": True}
+
+
+def headless_rules(config: ResolvedConfig) -> Rules:
+    """The rules of BertModel, which keeps under no name what the others keep under "bert"."""
+    found = [*encoder_rules(config, "bert"), *linear("pooler", "bert.pooler.dense")]
+    return [Skip(rule.pattern.removeprefix(r"bert\.")) if isinstance(rule, Skip) else replace(rule, name=rule.name.removeprefix("bert."))
+            for rule in found]
+
+
+CLASSES = {
+    "BertForPreTraining": Importer(pretraining_config, pretraining_rules, BERT, old_endings=OLD_ENDINGS, model_type="bert", prefix="bert"),
+    "BertForMaskedLM": Importer(masked_config, masked_rules, BERT, old_endings=OLD_ENDINGS, model_type="bert", prefix="bert"),
+    "BertModel": Importer(headless_config, headless_rules, BERT, old_endings=OLD_ENDINGS, model_type="bert"),
+}

@@ -1,0 +1,82 @@
+"""DistilBERT (Sanh et al. 2019) as Hugging Face's transformers has it: BERT without segments and pooler, under other names.
+
+The norms' epsilon is 1e-12 and no setting. As in BERT, empty slots in front of a row are numbered by the class and not here.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+from zoo.config import ResolvedConfig
+from zoo.interop.families.bert import learned, output_rules
+from zoo.interop.settings.importer import ACTIVATIONS, Importer, Settings
+from zoo.interop.weights.mapping import Rule, Rules, Skip, layers, linear, norm
+
+DISTILBERT = {
+    "vocab_size": 30522, "max_position_embeddings": 512, "sinusoidal_pos_embds": False, "n_layers": 6, "n_heads": 12, "dim": 768,
+    "hidden_dim": 3072, "dropout": 0.1, "attention_dropout": 0.1, "activation": "gelu", "initializer_range": 0.02,
+    "tie_word_embeddings": True,
+}  # fmt: skip
+# Heads for other tasks, and a setting of old files that no class reads.
+INERT = ("qa_dropout", "seq_classif_dropout", "tie_weights_")
+
+
+def config_of(hf: Mapping[str, Any]) -> dict[str, Any]:
+    """Overrides for DistilBertForMaskedLM."""
+    settings = Settings(hf, DISTILBERT, INERT)
+    rows = settings["max_position_embeddings"]
+    position = learned(rows)
+    if settings["sinusoidal_pos_embds"]:
+        position = {"model.position.kind": "sinusoidal", "model.position.layout": "interleaved", "data.sequence_length": rows}
+    fields = position | settings.choose("activation", ACTIVATIONS) | {
+        "model.architecture": "encoder",
+        "model.vocab_size": settings["vocab_size"],
+        "model.dim": settings["dim"],
+        "model.num_layers": settings["n_layers"],
+        "model.dropout": settings["dropout"],
+        "model.tie_embeddings": settings["tie_word_embeddings"],
+        "model.embedding.norm": True,
+        "model.norm.kind": "layernorm",
+        "model.norm.placement": "post",
+        "model.norm.epsilon": 1e-12,
+        "model.attention.num_heads": settings["n_heads"],
+        "model.attention.dropout": settings["attention_dropout"],
+        "model.ffn.hidden_dim": settings["hidden_dim"],
+        "model.head.transform": True,
+        "model.head.bias": True,
+        "model.init.std": settings["initializer_range"],
+        "objective.kind": "masked",
+    }
+    settings.finish()
+    return fields
+
+
+def rules(config: ResolvedConfig) -> Rules:
+    """The rules of DistilBertForMaskedLM."""
+
+    def layer(config: ResolvedConfig) -> Rules:
+        at = "distilbert.transformer.layer.{layer}"
+        names = {"query": "q_lin", "key": "k_lin", "value": "v_lin", "output": "out_lin"}
+        return [
+            *(rule for ours, theirs in names.items() for rule in linear(f"attention/{ours}", f"{at}.attention.{theirs}")),
+            *norm("attention_norm", f"{at}.sa_layer_norm", config),
+            *linear("ffn/up", f"{at}.ffn.lin1"),
+            *linear("ffn/down", f"{at}.ffn.lin2"),
+            *norm("ffn_norm", f"{at}.output_layer_norm", config),
+        ]
+
+    at = "distilbert.embeddings"
+    table = f"{at}.position_embeddings.weight"
+    return [
+        Rule(f"{at}.word_embeddings.weight", ("embedding",)),
+        # Sines and cosines are stored too.
+        Rule(table, ("position/table",)) if config.position.kind == "learned" else Skip(table.replace(".", r"\.")),
+        *norm("embedding_norm", f"{at}.LayerNorm", config),
+        *layers(config, layer),
+        *linear("head/dense", "vocab_transform"),
+        *norm("head/norm", "vocab_layer_norm", config),
+        *output_rules(config, f"{at}.word_embeddings.weight", "vocab_projector"),
+        Skip(r"distilbert\.embeddings\.position_ids"),
+    ]
+
+
+CLASSES = {"DistilBertForMaskedLM": Importer(config_of, rules, DISTILBERT, model_type="distilbert", prefix="distilbert")}

@@ -1,0 +1,106 @@
+"""MPT (MosaicML 2023) as Hugging Face's transformers has it.
+
+Pre-norm with ALiBi and exact GELU, no bias anywhere, norms included, and query, key and value in one matrix, all queries first. The class
+passes over many of the settings that MosaicML's own code reads; what it would compute otherwise than they say is refused.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+from zoo.config import ResolvedConfig
+from zoo.interop.settings import importer as reading
+from zoo.interop.settings.equivalents import Described, scaled
+from zoo.interop.settings.importer import ACTIVATIONS, Importer, Settings
+from zoo.interop.settings.shared_settings import renamed
+from zoo.interop.weights.mapping import Copy, Rule, Rules, fused_linear, layers, linear, norm
+
+MPT = {
+    "vocab_size": 50368, "d_model": 2048, "n_heads": 16, "n_layers": 24, "expansion_ratio": 4, "resid_pdrop": 0.0, "emb_pdrop": 0.0,
+    "layer_norm_epsilon": 1e-5, "no_bias": True, "logit_scale": None, "embedding_fraction": 1.0, "norm_type": "low_precision_layernorm",
+    "initializer_range": 0.02, "tie_word_embeddings": True, "attn_config": None,
+}  # fmt: skip
+ATTENTION = {
+    "attn_type": "multihead_attention", "attn_pdrop": 0.0, "clip_qkv": None, "softmax_scale": None, "prefix_lm": False, "qk_ln": False,
+    "attn_uses_sequence_id": False, "alibi": True, "alibi_bias_max": 8,
+}  # fmt: skip
+# Names that the class reads as others.
+NAMES = {"hidden_size": "d_model", "num_attention_heads": "n_heads", "num_hidden_layers": "n_layers"}
+# Where and how the original code builds and starts a model, the length of its tables, and learned positions, which ALiBi displaces.
+INERT = ("init_device", "init_config", "verbose", "max_seq_len", "learned_pos_emb", "tokenizer_name")
+
+
+def _attention(settings: Settings) -> dict[str, Any]:
+    """The fields that the config inside the config gives."""
+    inner = Settings(settings["attn_config"] or {}, ATTENTION, (*reading.INERT, "attn_impl", "tie_word_embeddings"), prefix="attn_config.")
+    fields = {"model.attention.dropout": inner["attn_pdrop"]}
+    if (scale := inner["softmax_scale"]) is not None:
+        fields["model.attention.scale"] = scale
+    inner.expect("multihead_attention", attn_type="this class has as many key heads as query heads")
+    inner.expect(None, 0, clip_qkv="clipping queries, keys and values is not supported")
+    inner.expect(False, qk_ln="this class does not normalise queries and keys", prefix_lm="this class is causal from the first token on",
+                 attn_uses_sequence_id="this class does not read which document a token is of")
+    inner.expect(True, alibi="this class always has ALiBi")
+    inner.expect(8, alibi_bias_max="this class always has slopes down to 2^-8")
+    settings.problems += inner.close()
+    return fields
+
+
+def mpt_config(hf: Mapping[str, Any]) -> dict[str, Any]:
+    """Overrides for MptForCausalLM."""
+    settings = Settings(renamed(hf, NAMES), MPT, INERT)
+    fields = {
+        "model.architecture": "decoder",
+        "model.vocab_size": settings["vocab_size"],
+        "model.dim": settings["d_model"],
+        "model.num_layers": settings["n_layers"],
+        "model.dropout": settings.same("emb_pdrop", "resid_pdrop"),
+        "model.tie_embeddings": settings["tie_word_embeddings"],
+        "model.norm.kind": "layernorm",
+        "model.norm.placement": "pre",
+        "model.norm.epsilon": settings["layer_norm_epsilon"],
+        "model.norm.bias": False,
+        "model.position.kind": "alibi",
+        "model.attention.num_heads": settings["n_heads"],
+        "model.attention.bias": False,
+        "model.ffn.bias": False,
+        "model.init.std": settings["initializer_range"],
+    } | ACTIVATIONS["gelu"] | _attention(settings)  # fmt: skip
+    settings.expect(4, expansion_ratio="this class has four times d_model")
+    settings.expect(True, no_bias="this class has no biases")
+    settings.expect(None, logit_scale="this class does not scale the logits")
+    settings.expect(1, embedding_fraction="this class does not scale the embedding's gradient")
+    settings.expect("low_precision_layernorm", "layernorm", norm_type="this class has LayerNorm")
+    settings.finish()
+    return fields
+
+
+def rules(config: ResolvedConfig) -> Rules:
+    """The rules of MptForCausalLM."""
+
+    def layer(config: ResolvedConfig) -> Rules:
+        at = "transformer.blocks.{layer}"
+        return [
+            *norm("attention_norm", f"{at}.norm_1", config),
+            *fused_linear([f"attention/{name}" for name in ("query", "key", "value")], f"{at}.attn.Wqkv", [config.dim] * 3, bias=False),
+            *linear("attention/output", f"{at}.attn.out_proj", bias=False),
+            *norm("ffn_norm", f"{at}.norm_2", config),
+            *linear("ffn/up", f"{at}.ffn.up_proj", bias=False),
+            *linear("ffn/down", f"{at}.ffn.down_proj", bias=False),
+        ]
+
+    table = "transformer.wte.weight"
+    return [
+        Rule(table, ("embedding",)),
+        *layers(config, layer),
+        *norm("final_norm", "transformer.norm_f", config),
+        Copy("lm_head.weight", table) if config.tie_embeddings else Rule("lm_head.weight", ("head/weights",)),
+    ]
+
+
+def _written_attention(run: Described) -> dict[str, Any]:
+    scale = None if scaled(run) else run.model.attention.scale
+    return ATTENTION | {"attn_pdrop": run.model.attention.dropout, "softmax_scale": scale}
+
+
+CLASSES = {"MptForCausalLM": Importer(mpt_config, rules, MPT, model_type="mpt", prefix="transformer",
+                                      written={"attn_config": _written_attention})}

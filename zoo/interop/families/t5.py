@@ -1,0 +1,146 @@
+"""T5 (Raffel et al. 2020) and its successors as Hugging Face's transformers has them.
+
+    T5ForConditionalGeneration     v1.0: ReLU, one matrix for embedding and head, the hidden states times 1 / sqrt(D) before it;
+                                   v1.1: GeGLU by tanh, a head of its own; ByT5 is v1.1 over bytes
+    MT5ForConditionalGeneration    v1.1 over many languages
+    UMT5ForConditionalGeneration   v1.1 with a table of relative positions in every layer
+
+In all of them scores are not scaled, nothing has a bias, and heads need not add up to D. They also drop units inside the feed-forward
+and after the last norm in training, which this library does not.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+from zoo.config import GATED, ResolvedConfig, side
+from zoo.interop.settings.equivalents import activation
+from zoo.interop.settings.importer import ACTIVATIONS, GATED_ACTIVATIONS, Importer, Settings
+from zoo.interop.settings.shared_settings import renamed
+from zoo.interop.weights.mapping import Copy, Rule, Rules, Skip, layers, linear, norm
+
+T5 = {
+    "vocab_size": 32128, "d_model": 512, "d_kv": 64, "d_ff": 2048, "num_layers": 6, "num_decoder_layers": None, "num_heads": 8,
+    "relative_attention_num_buckets": 32, "relative_attention_max_distance": 128, "dropout_rate": 0.1, "layer_norm_epsilon": 1e-6,
+    "feed_forward_proj": "relu", "is_encoder_decoder": True, "tie_word_embeddings": True,
+}  # fmt: skip
+MT5 = T5 | {"vocab_size": 250112, "d_ff": 1024, "num_layers": 8, "num_heads": 6, "feed_forward_proj": "gated-gelu",
+            "tie_word_embeddings": False}  # fmt: skip
+UMT5 = MT5 | {"tie_word_embeddings": True}
+# Names that the class reads as others.
+NAMES = {"hidden_size": "d_model", "num_attention_heads": "num_heads", "num_hidden_layers": "num_layers", "head_dim": "d_kv"}
+# Initial values, the classifier's head, a length that no class reads, and what the training of umT5 was called.
+INERT = ("initializer_factor", "classifier_dropout", "n_positions", "gradient_checkpointing", "scalable_attention")
+
+
+def _feed_forward(settings: Settings) -> dict[str, Any]:
+    """The feed-forward's kind from "relu" or "gated-gelu", unless the two settings that follow from it are given themselves."""
+    name = settings["feed_forward_proj"]
+    gated, activation = name.startswith("gated-"), name.removeprefix("gated-")
+    # T5's authors computed the gate's GELU by tanh, so this name means that form.
+    activation = "gelu_new" if name == "gated-gelu" else activation
+    gated, activation = settings.get("is_gated_act", gated), settings.get("dense_act_fn", activation)
+    table = GATED_ACTIVATIONS if gated else ACTIVATIONS
+    if activation not in table:
+        settings.refuse("feed_forward_proj", f"expected one of {', '.join(ACTIVATIONS)}, with or without gated- before it")
+    return table.get(activation, {})
+
+
+def _config(hf: Mapping[str, Any], defaults: Mapping[str, Any], shared: bool) -> dict[str, Any]:
+    settings = Settings(renamed(hf, NAMES), defaults, INERT)
+    tied, depth = settings["tie_word_embeddings"], settings["num_layers"]
+    decoder_depth = depth if settings["num_decoder_layers"] is None else settings["num_decoder_layers"]
+    fields = {
+        "model.architecture": "encoder_decoder",
+        "model.vocab_size": settings["vocab_size"],
+        "model.dim": settings["d_model"],
+        "model.num_layers": depth,
+        "model.dropout": settings["dropout_rate"],
+        "model.tie_embeddings": tied,
+        "model.head.scale": "rsqrt_dim" if tied else "none",
+        "model.norm.kind": "rmsnorm",
+        "model.norm.placement": "pre",
+        "model.norm.epsilon": settings["layer_norm_epsilon"],
+        "model.position.kind": "relative_bias",
+        "model.position.buckets": settings["relative_attention_num_buckets"],
+        "model.position.max_distance": settings["relative_attention_max_distance"],
+        "model.position.shared": shared,
+        "model.attention.num_heads": settings["num_heads"],
+        "model.attention.head_dim": settings["d_kv"],
+        "model.attention.scale": 1.0,
+        "model.attention.bias": False,
+        "model.attention.dropout": settings["dropout_rate"],
+        "model.ffn.hidden_dim": settings["d_ff"],
+        "model.ffn.bias": False,
+        "objective.kind": "prefix",
+    } | _feed_forward(settings)
+    if decoder_depth != depth:
+        fields["model.decoder.num_layers"] = decoder_depth
+    settings.expect(True, is_encoder_decoder="this class has both")
+    settings.finish()
+    return fields
+
+
+def t5_config(hf: Mapping[str, Any]) -> dict[str, Any]:
+    """Overrides for T5ForConditionalGeneration."""
+    return _config(hf, T5, shared=True)
+
+
+def mt5_config(hf: Mapping[str, Any]) -> dict[str, Any]:
+    """Overrides for MT5ForConditionalGeneration."""
+    return _config(hf, MT5, shared=True)
+
+
+def umt5_config(hf: Mapping[str, Any]) -> dict[str, Any]:
+    """Overrides for UMT5ForConditionalGeneration."""
+    return _config(hf, UMT5, shared=False)
+
+
+def rules(config: ResolvedConfig) -> Rules:
+    """The rules of all three classes."""
+    gated, shared = config.ffn.kind in ("reglu", "geglu", "swiglu"), config.position.shared
+    matrices = {"gate": "wi_0", "up": "wi_1", "down": "wo"} if gated else {"up": "wi", "down": "wo"}
+    bias = "layer.0.SelfAttention.relative_attention_bias.weight"
+
+    def side_rules(name: str) -> Rules:
+        seen = side(config, name)
+        # The sublayers are counted; the decoder has cross-attention between the two others.
+        attentions = {"attention": "layer.0.SelfAttention"} | ({"cross_attention": "layer.1.EncDecAttention"} if name == "decoder" else {})
+        last = f"layer.{len(attentions)}"
+
+        def layer(config: ResolvedConfig) -> Rules:
+            at = f"{name}.block.{{layer}}"
+            return [
+                *(rule for ours, theirs in attentions.items() for matrix in ("query", "key", "value", "output")
+                  for rule in linear(f"{ours}/{matrix}", f"{at}.{theirs}.{matrix[0]}", bias=False)),
+                *(rule for number, ours in enumerate(attentions)
+                  for rule in norm(f"{ours}_norm", f"{at}.layer.{number}.layer_norm", config)),
+                *([] if shared else [Rule(f"{at}.{bias}", ("attention/position/table",))]),
+                *norm("ffn_norm", f"{at}.{last}.layer_norm", config),
+                *(rule for ours, theirs in matrices.items()
+                  for rule in linear(f"ffn/{ours}", f"{at}.{last}.DenseReluDense.{theirs}", bias=False)),
+            ]  # fmt: skip
+
+        return [
+            Copy(f"{name}.embed_tokens.weight", "shared.weight"),
+            *([Rule(f"{name}.block.0.{bias}", (f"{name}/position/table",))] if shared else []),
+            *layers(seen, layer, f"{name}/stack/layers"),
+            *norm(f"{name}/final_norm", f"{name}.final_layer_norm", seen),
+        ]
+
+    return [
+        Rule("shared.weight", ("embedding",)),
+        *side_rules("encoder"),
+        *side_rules("decoder"),
+        Copy("lm_head.weight", "shared.weight") if config.tie_embeddings else Rule("lm_head.weight", ("head/weights",)),
+        # The first checkpoints hold a table for cross-attention, which nothing has ever read.
+        Skip(r"decoder\.block\.0\.layer\.1\.EncDecAttention\.relative_attention_bias\.weight"),
+    ]
+
+
+# What follows from the name of the feed-forward, unless it says otherwise: the gate's GELU may be the exact one.
+WRITTEN = {"is_gated_act": lambda run: run.model.ffn.kind in GATED, "dense_act_fn": activation}
+CLASSES = {
+    "T5ForConditionalGeneration": Importer(t5_config, rules, T5, model_type="t5", written=WRITTEN),
+    "MT5ForConditionalGeneration": Importer(mt5_config, rules, MT5, model_type="mt5", written=WRITTEN),
+    "UMT5ForConditionalGeneration": Importer(umt5_config, rules, UMT5, model_type="umt5", written=WRITTEN),
+}

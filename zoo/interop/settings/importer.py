@@ -1,0 +1,131 @@
+"""How another library's config is read: every setting is used, known not to matter, or refused, and none is passed over."""
+
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from zoo.config import ResolvedConfig
+from zoo.errors import ConfigError
+from zoo.interop.settings.equivalents import Setting
+from zoo.interop.weights.mapping import Rules
+
+
+@dataclass(frozen=True)
+class Importer:
+    """What there is to know about one class of models of Hugging Face's transformers.
+
+    Attributes:
+        config_of: from a `config.json` as a dict to flat overrides of `zoo.config.default()`; raises ConfigError.
+        rules: from the `model` part of the resolved config to the rules of its weights.
+        defaults: the class's settings and the values that they have where `config.json` is silent.
+        statistics: as `rules`, for what modules keep beside parameters (running averages, random features).
+        old_endings: how names of tensors end in older files, and how they end now.
+        model_type: what a `config.json` calls the family; empty for a class that is none of transformers'.
+        prefix: under which the class keeps all but its heads; files may leave it out.
+        zeros: tensors that a file may leave out, and that are 0 then.
+        written: settings that `zoo.interop.settings.equivalents.SETTINGS` does not have, or has otherwise.
+    """
+
+    config_of: Callable[[Mapping[str, Any]], dict[str, Any]]
+    rules: Callable[[ResolvedConfig], Rules]
+    defaults: Mapping[str, Any]
+    statistics: Callable[[ResolvedConfig], Rules] = lambda config: ()
+    old_endings: Mapping[str, str] = field(default_factory=dict)
+    model_type: str = ""
+    prefix: str = ""
+    zeros: tuple[str, ...] = ()
+    written: Mapping[str, Setting] = field(default_factory=dict)
+
+
+# Settings of every config that do not change what a model computes: names, generation, outputs, the numerical type of a file.
+INERT = frozenset({
+    "_attn_implementation_autoset", "_name_or_path", "architectures", "bad_words_ids", "begin_suppress_tokens", "bos_token_id",
+    "chunk_size_feed_forward", "decoder_start_token_id", "diversity_penalty", "do_sample", "dtype", "early_stopping",
+    "encoder_no_repeat_ngram_size", "eos_token_id", "exponential_decay_length_penalty", "finetuning_task", "forced_bos_token_id",
+    "forced_eos_token_id", "id2label", "label2id", "length_penalty", "max_length", "min_length",
+    "model_type", "no_repeat_ngram_size", "num_beam_groups", "num_beams", "num_return_sequences", "output_attentions",
+    "output_hidden_states", "output_past", "output_scores", "pad_token_id", "prefix", "problem_type", "remove_invalid_values",
+    "repetition_penalty", "return_dict", "return_dict_in_generate", "sep_token_id", "suppress_tokens", "task_specific_params",
+    "temperature", "tf_legacy_loss", "tokenizer_class", "top_k", "top_p", "torch_dtype", "torchscript", "transformers_version", "typical_p",
+    "unk_token_id", "use_bfloat16", "use_cache",
+})  # fmt: skip
+# Settings of every config that change what a model computes, with the value that stands for nothing unusual.
+PLAIN = {"add_cross_attention": False, "cross_attention_hidden_size": None, "is_decoder": False, "is_encoder_decoder": False,
+         "pruned_heads": {}, "tie_encoder_decoder": False}
+
+ACTIVATIONS: dict[str, dict[str, str]] = {
+    "relu": {"model.ffn.kind": "relu"},
+    "gelu": {"model.ffn.kind": "gelu", "model.ffn.gelu_approximation": "none"},
+    "gelu_python": {"model.ffn.kind": "gelu", "model.ffn.gelu_approximation": "none"},
+    "gelu_new": {"model.ffn.kind": "gelu", "model.ffn.gelu_approximation": "tanh"},
+    "gelu_fast": {"model.ffn.kind": "gelu", "model.ffn.gelu_approximation": "tanh"},
+    "gelu_pytorch_tanh": {"model.ffn.kind": "gelu", "model.ffn.gelu_approximation": "tanh"},
+    "silu": {"model.ffn.kind": "silu"},
+    "swish": {"model.ffn.kind": "silu"},
+}
+GATED = {"relu": "reglu", "gelu": "geglu", "silu": "swiglu"}
+GATED_ACTIVATIONS = {name: fields | {"model.ffn.kind": GATED[fields["model.ffn.kind"]]} for name, fields in ACTIVATIONS.items()}
+
+
+class Settings:
+    """The settings of a `config.json`, which remembers what was read.
+
+    Args:
+        given: the file's content.
+        defaults: values of settings that the file does not mention.
+        inert: further settings, beside `INERT`, that change nothing that a model computes.
+        prefix: put before a setting's name in a message, for a config inside a config.
+    """
+
+    def __init__(self, given: Mapping[str, Any], defaults: Mapping[str, Any], inert: Collection[str] = (), prefix: str = ""):
+        self.values, self.inert, self.prefix = {**defaults, **given}, {*inert, *(() if prefix else INERT)}, prefix
+        self.read: set[str] = set()
+        self.problems: list[str] = []
+
+    def __getitem__(self, name: str) -> Any:
+        self.read.add(name)
+        return self.values[name]
+
+    def get(self, name: str, default: Any = None) -> Any:
+        """A setting that the class may not have."""
+        self.read.add(name)
+        return self.values.get(name, default)
+
+    def refuse(self, name: str, why: str) -> None:
+        """Notes that a setting cannot be expressed."""
+        self.problems.append(f"{self.prefix}{name}={self.values.get(name)!r}: {why}")
+
+    def expect(self, *allowed: Any, **names_and_reasons: str) -> None:
+        """Refuses every setting named, for the reason given, unless its value is one of `allowed`."""
+        for name, why in names_and_reasons.items():
+            if self.get(name) not in allowed:
+                self.refuse(name, why)
+
+    def choose(self, name: str, table: Mapping[Any, Any]) -> Any:
+        """What a table has for a setting's value; a value that it does not have is refused."""
+        if self[name] not in table:
+            self.refuse(name, f"expected one of {', '.join(map(str, table))}")
+        return table.get(self.values[name], next(iter(table.values())))
+
+    def same(self, *names: str) -> Any:
+        """The value that several settings share; they are refused where they differ."""
+        values = [self[name] for name in names]
+        if any(value != values[0] for value in values):
+            self.problems.append(f"{', '.join(f'{self.prefix}{name}={self.values[name]!r}' for name in names)}: must be equal")
+        return values[0]
+
+    def close(self) -> list[str]:
+        """Refuses settings that were neither read nor are known not to matter, and returns all that is refused, one line each."""
+        for name, value in self.values.items():
+            if name not in self.read | self.inert and value is not None and value != PLAIN.get(name):
+                self.refuse(name, f"expected {PLAIN[name]}" if name in PLAIN else "not known to this importer")
+        return self.problems
+
+    def finish(self) -> None:
+        """Ends the reading.
+
+        Raises:
+            ConfigError: with a line for every setting that is refused.
+        """
+        if problems := self.close():
+            raise ConfigError(problems)

@@ -1,0 +1,105 @@
+"""Settings that several families share: stretched rotary positions, and layers of several kinds."""
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from zoo.interop.settings.importer import Settings
+
+
+def renamed(hf: Mapping[str, Any], names: Mapping[str, str]) -> dict[str, Any]:
+    """The settings with other names under the class's own, e.g. {"num_attention_heads": "n_head"}; where both are given, the other wins."""
+    return {name: value for name, value in hf.items() if name not in names} | {names[name]: hf[name] for name in names if name in hf}
+
+
+def rope(settings: Settings, theta: float, scaling: Mapping[str, Any] | None, length: int) -> dict[str, Any]:
+    """Fields of rotary positions.
+
+    Args:
+        settings: where problems are noted.
+        theta: base of the wavelengths.
+        scaling: the setting `rope_scaling`, a dict with a `rope_type` (in old files `type`), or None.
+        length: the setting `max_position_embeddings`, from which some types count.
+    """
+    fields = {"model.position.kind": "rope", "model.position.theta": theta}
+    if not scaling:
+        return fields
+    if not isinstance(scaling, Mapping):
+        settings.refuse("rope_scaling", "expected a dict")
+        return fields
+    inner = Settings(scaling, {}, prefix="rope_scaling.")
+    kind = inner.get("type")
+    kind = inner.get("rope_type", kind)
+    at = "model.position.scaling."
+    if kind in ("linear", "dynamic", "yarn", "llama3"):
+        fields |= {f"{at}kind": kind, f"{at}factor": inner.get("factor")}
+    elif kind != "default":
+        inner.refuse("rope_type", "expected one of default, linear, dynamic, yarn, llama3")
+    if kind == "dynamic":
+        # It counts from max_position_embeddings, whatever else the file says.
+        inner.get("original_max_position_embeddings")
+        fields[f"{at}original_length"] = length
+    elif kind == "yarn":
+        fields |= {f"{at}original_length": inner.get("original_max_position_embeddings") or length,
+                   f"{at}low": inner.get("beta_slow") or 1, f"{at}high": inner.get("beta_fast") or 32}
+        _expect_yarn_s_factor(inner)
+    elif kind == "llama3":
+        fields |= {f"{at}original_length": inner.get("original_max_position_embeddings"), f"{at}low": inner.get("low_freq_factor"),
+                   f"{at}high": inner.get("high_freq_factor")}
+    settings.problems += [f"rope_scaling.{name} is missing" for name, field in
+                          (("factor", "factor"), ("original_max_position_embeddings", "original_length"), ("low_freq_factor", "low"),
+                           ("high_freq_factor", "high")) if fields.get(at + field, "") is None]  # fmt: skip
+    settings.problems += inner.close()
+    return fields
+
+
+def _expect_yarn_s_factor(inner: Settings) -> None:
+    """The scores are sharpened by (0.1 ln(factor) + 1)^2; a file may ask for something else."""
+    factor, given = inner.get("factor") or 1.0, inner.get("attention_factor")
+
+    def of_scale(weight: float) -> float:
+        return 0.1 * weight * math.log(factor) + 1 if factor > 1 else 1.0
+
+    m, m_all = inner.get("mscale"), inner.get("mscale_all_dim")
+    expected = of_scale(1.0)
+    if given is not None and not math.isclose(given, expected, rel_tol=1e-6):
+        inner.refuse("attention_factor", f"expected 0.1 ln(factor) + 1 = {expected:.6g}")
+    if given is None and m and m_all and not math.isclose(of_scale(m) / of_scale(m_all), expected, rel_tol=1e-6):
+        inner.refuse("mscale", f"expected a sharpening of 0.1 ln(factor) + 1 = {expected:.6g}")
+    if not inner.get("truncate", True):
+        inner.refuse("truncate", "expected true, the ramp's ends being whole numbers of pairs")
+
+
+def kinds(layers: Sequence[tuple[str, Mapping[str, Any]]]) -> dict[str, Any]:
+    """Fields of layers that differ.
+
+    Args:
+        layers: for every layer the name of its kind and what this kind changes, e.g. {"attention.window": 64}.
+
+    Returns:
+        The shortest pattern that gives these layers, and the kinds' fields; where all are alike, the fields of the whole model.
+    """
+    names = [name for name, _ in layers]
+    changes = dict(layers)
+    if len(changes) == 1:
+        return {f"model.{path}": value for path, value in changes[names[0]].items()}
+    period = next(n for n in range(1, len(names) + 1) if all(name == names[i % n] for i, name in enumerate(names)))
+    return {"model.layers.pattern": tuple(names[:period])} | {
+        f"model.layers.kinds.{name}.{path}": value for name, fields in changes.items() for path, value in fields.items()}
+
+
+def windows(settings: Settings, default: Sequence[str], window: int | None) -> list[tuple[str, dict[str, Any]]]:
+    """What `kinds` needs, from the setting `layer_types`.
+
+    Args:
+        settings: the config's.
+        default: the types where the setting is None.
+        window: number of keys that a "sliding_attention" layer sees, the query's own included.
+    """
+    table = {"sliding_attention": ("local", {"attention.window": window or 0}), "full_attention": ("global", {"attention.window": 0})}
+    types = settings.get("layer_types") or default
+    if unknown := sorted(set(types) - set(table)):
+        settings.refuse("layer_types", f"{', '.join(unknown)} is not one of {', '.join(table)}")
+    if len(types) != settings["num_hidden_layers"]:
+        settings.refuse("layer_types", f"expected one for each of the {settings['num_hidden_layers']} layers")
+    return [(name, dict(fields)) for name, fields in (table.get(kind, table["full_attention"]) for kind in types)]

@@ -1,0 +1,260 @@
+"""What `zoo run` shows: the table of arms before it starts, and the runs while they are under way."""
+
+import math
+import time
+from collections import Counter
+from collections.abc import Callable, Mapping
+from typing import Protocol, Self
+
+from rich.console import Console, Group
+from rich.live import Live
+from rich.progress_bar import ProgressBar
+from rich.table import Table
+from rich.text import Text
+
+from zoo.lab.launch.progress import RunProgress, SweepProgress
+from zoo.lab.launch.sweep_folder import State
+from zoo.lab.planning.plan import Arm, Plan, Run
+
+LOOK_SECONDS = 0.5
+PLAIN_SECONDS = 15.0
+
+
+def clock(seconds: float | None) -> str:
+    """`1:05:09`, `3:20`, or a dash for None."""
+    if seconds is None:
+        return "–"
+    minutes, seconds = divmod(round(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}:{minutes:02}:{seconds:02}" if hours else f"{minutes}:{seconds:02}"
+
+
+def human(value: float) -> str:
+    """Three digits and a unit: 532, 12.3 k, 1.25 M."""
+    value = float(f"{value:.3g}")
+    for power, letter in ((12, " T"), (9, " G"), (6, " M"), (3, " k")):
+        if value >= 10**power:
+            shown = value / 10**power
+            return f"{shown:.{max(0, 2 - math.floor(math.log10(shown)))}f}{letter}"
+    return f"{value:.0f}"
+
+
+def show_plan(console: Console, plan: Plan, states: Mapping[str, State]) -> None:
+    """Prints the question, the claim, the contrasts, what is prepared, the arms with their cost and state, and the warnings.
+
+    Args:
+        states: the state of every run by its folder.
+    """
+    experiment = plan.experiment
+
+    def line(text: str, style: str = "") -> None:
+        console.print(Text(text, style), soft_wrap=not console.is_terminal)
+
+    line(f"{experiment.name}{f' ({experiment.size})' if experiment.size else ''}: {experiment.question}", "bold")
+    if experiment.claim:
+        line(f"Claim {experiment.claim.id}: {experiment.claim.statement} ({experiment.claim.source})")
+    for contrast in experiment.contrasts:
+        line(f"  expected: {contrast.expected}")
+    if plan.prepared:
+        prepared = list({run.arm.name: run.arm for run in plan.prepared}.values())
+        console.print()
+        console.print(_table(["prepared first"], [([arm.name], arm, _of(arm, plan.prepared, states)) for arm in prepared]))
+    console.print()
+    console.print(_table(list(experiment.factors), [(list(arm.levels.values()), arm, _of(arm, plan.runs, states)) for arm in plan.arms]))
+    for what, text in _common(plan.arms).items():
+        line(f"{what}: {text}{' in every arm' if len(plan.arms) > 1 else ''}")
+    console.print()
+    for warning in plan.warnings:
+        line(f"warning: {warning}", "yellow")
+
+
+def _of(arm: Arm, runs: list[Run], states: Mapping[str, State]) -> list[State]:
+    return [states[run.folder] for run in runs if run.arm is arm]
+
+
+def _table(names: list[str], rows: list[tuple[list[str], Arm, list[State]]]) -> Table:
+    """What is trained, what it costs, and how far it is: a row of (what stands below `names`, the arm, the states of its runs)."""
+    table = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 2, 0, 0))
+    for name in names:
+        table.add_column(Text(name))
+    for name in ("parameters", "embedding", "rest", "FLOPs/token", "tokens", "steps"):
+        table.add_column(name, justify="right", no_wrap=True)
+    common = _common([arm for _, arm, _ in rows])
+    differing = [what for what in _CONDITIONS if what not in common]
+    for what in differing:
+        table.add_column(what)
+    seeds = max(len(states) for _, _, states in rows)
+    table.add_column(f"runs ({seeds} seeds)" if seeds > 1 else "run")
+    for first, arm, states in rows:
+        total, embedding = arm.parameters["total"], arm.parameters["embedding"]
+        table.add_row(*map(Text, first), *map(human, (total, embedding, total - embedding, arm.flops_per_token, arm.tokens)),
+                      f"{arm.steps:,}", *(Text(_CONDITIONS[what](arm)) for what in differing), Text(_summary(states)))
+    return table
+
+
+def _optimizer(arm: Arm) -> str:
+    optimizer, schedule = arm.config.optimizer, arm.config.schedule
+    warmup = f" after {schedule.warmup_steps:,}" if schedule.warmup_steps else ""
+    return f"{optimizer.kind} {optimizer.learning_rate:g} {schedule.kind}{warmup}"
+
+
+def _data(arm: Arm) -> str:
+    data = arm.config.data
+    return f"{data.source}, {data.batch_size:,} rows of {data.sequence_length:,}"
+
+
+_CONDITIONS: dict[str, Callable[[Arm], str]] = {"optimizer": _optimizer, "data": _data}
+
+
+def _common(arms: list[Arm]) -> dict[str, str]:
+    """Of what arms are trained with, that which is the same for all of them."""
+    found = {what: {text(arm) for arm in arms} for what, text in _CONDITIONS.items()}
+    return {what: texts.pop() for what, texts in found.items() if len(texts) == 1}
+
+
+def _summary(states: list[State]) -> str:
+    """`2 done, 1 half-done at step 250`."""
+    words = [f"{state.name} at step {state.step:,}" if state.name in ("half-done", "failed") else state.name for state in states]
+    counts = Counter(words)
+    return ", ".join(f"{number} {word}" if len(states) > 1 else word for word, number in counts.items())
+
+
+def _loss(value: float) -> str:
+    return f"{value:.4f}" if math.isfinite(value) else "not finite"
+
+
+class Display(Protocol):
+    """What the pool tells of its runs."""
+
+    def started(self, run: Run, step: int) -> None:
+        """A run has started, or continues; it had come to `step` updates."""
+
+    def again(self, run: Run, state: State) -> None:
+        """A run was interrupted and will be tried once more."""
+
+    def ended(self, run: Run, state: State) -> None:
+        """A run has come to an end."""
+
+    def stopping(self) -> None:
+        """A signal came: the runs under way were asked to save."""
+
+    def refresh(self) -> None:
+        """Called often; decides itself when to look and to write."""
+
+
+class PlainDisplay:
+    """Lines for a log file: one when a run starts or ends, and one per run under way every quarter of a minute."""
+
+    def __init__(self, console: Console, progress: SweepProgress, now: Callable[[], float] = time.monotonic):
+        self.console, self.progress, self.now = console, progress, now
+        self._begun = self._looked = self._written = now()
+
+    def _line(self, text: str, style: str = "") -> None:
+        self.console.print(Text(text, style), soft_wrap=True)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        pass
+
+    def started(self, run: Run, step: int) -> None:
+        self.progress.start(run, self.now())
+        self._line(f"start    {run.name}" + (f", continues: it was at step {step:,}" if step else ""))
+
+    def again(self, run: Run, state: State) -> None:
+        self.progress.drop(run)
+        self._line(f"again    {run.name}: {state.reason or 'interrupted'}", "yellow")
+
+    def ended(self, run: Run, state: State) -> None:
+        stopped = state.name == "half-done"
+        progress = self.progress.end(run, self.now(), for_good=not stopped)
+        style = {"done": "green", "failed": "red", "diverged": "magenta"}.get(state.name, "")
+        took = clock(self.now() - progress.started)
+        self._line(f"{'stopped' if stopped else state.name:<8} {run.name}: {self._result(progress, state)} ({took})", style)
+        self._show()
+
+    def stopping(self) -> None:
+        number = len(self.progress.running)
+        self._line(f"stopping: {number} run{'' if number == 1 else 's'} under way will save first; once more to kill", "yellow")
+
+    def refresh(self) -> None:
+        if self.now() - self._looked >= LOOK_SECONDS:
+            self._looked = self.now()
+            self.progress.refresh(self.now())
+            self._report()
+
+    def _report(self) -> None:
+        if self.now() - self._written >= PLAIN_SECONDS:
+            for progress in self.progress.running.values():
+                self._line(f"         {progress.run.name}: {self._where(progress)}")
+            self._show()
+
+    def _show(self) -> None:
+        self._written = self.now()
+        self._line(f"         {self._overall()}")
+
+    def _result(self, progress: RunProgress, state: State) -> str:
+        if state.name == "done":
+            value = progress.tail.metric
+            return f"{self.progress.metric} {'not written' if value is None else _loss(value)}"
+        reason = state.reason.rstrip(".")
+        return f"step {state.step:,}" + (f", {reason}" if reason else "")
+
+    def _where(self, progress: RunProgress) -> str:
+        waited = clock(self.now() - progress.started)
+        if progress.phase == "starts":
+            return f"loads and compiles ({waited})"
+        tail, steps = progress.tail, progress.run.arm.steps
+        parts = [f"step {tail.step:,}/{steps:,}"]
+        if tail.loss is not None:
+            parts.append(f"loss {_loss(tail.loss)}")
+        if progress.phase == "finishes":
+            return ", ".join([*parts, "evaluates and saves"])
+        if tail.tokens_per_second:
+            parts.append(f"{tail.tokens_per_second:,.0f} tokens/s")
+        left = progress.remaining(self.now(), *self.progress.pace())
+        return ", ".join([*parts, f"{clock(left)} left"] if left is not None else parts)
+
+    def _overall(self) -> str:
+        now, progress = self.now(), self.progress
+        left = progress.remaining(now)
+        text = f"runs {progress.ended}/{progress.total}, {clock(now - self._begun)} elapsed"
+        return text + (f", about {clock(left)} left" if left is not None and progress.ended < progress.total else "")
+
+
+class LiveDisplay(PlainDisplay):
+    """For a terminal: a line that stays for every run that ends, and below them the runs under way and the whole."""
+
+    def __init__(self, console: Console, progress: SweepProgress, now: Callable[[], float] = time.monotonic):
+        super().__init__(console, progress, now)
+        self._live = Live(console=console, auto_refresh=False, transient=True, get_renderable=self._picture)
+
+    def __enter__(self) -> Self:
+        self._live.start()
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._live.stop()
+
+    def started(self, run: Run, step: int) -> None:
+        self.progress.start(run, self.now())
+        self._show()
+
+    def _report(self) -> None:
+        self._show()
+
+    def _show(self) -> None:
+        self._live.refresh()
+
+    def _picture(self) -> Group:
+        table = Table.grid(padding=(0, 2, 0, 0))
+        for progress in self.progress.running.values():
+            bar = ProgressBar(total=progress.run.arm.steps, completed=progress.tail.step, width=20)
+            table.add_row(Text(progress.run.name), bar, Text(self._where(progress)))
+        whole = Table.grid(padding=(0, 2, 0, 0))
+        # Steps of the runs under way move the bar too: twelve runs of a minute each should not stand still for a minute.
+        parts = sum(progress.tail.step / progress.run.arm.steps for progress in self.progress.running.values())
+        bar = ProgressBar(total=self.progress.total, completed=self.progress.ended + parts, width=40)
+        whole.add_row(bar, Text(self._overall(), "bold"))
+        return Group(table, whole)

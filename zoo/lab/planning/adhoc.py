@@ -1,0 +1,55 @@
+"""An experiment put together on the command line: one config file and the fields to vary."""
+
+import re
+from collections.abc import Sequence
+
+from zoo import config
+from zoo.config.parts import split_path
+from zoo.errors import ConfigError, did_you_mean
+from zoo.lab.experiment import Experiment, levels
+
+
+def experiment_from_flags(spec: str, vary: Sequence[str], name: str | None = None) -> Experiment:
+    """Makes the experiment of `--config=SPEC --vary PATH=VALUE,VALUE ...`: every combination, no claim.
+
+    Args:
+        spec: config file with its argument.
+        vary: one text per factor.
+        name: the experiment's name; by default made of the config file's and the varied fields'.
+    """
+    fields: dict[str, list[str]] = {}
+    problems = []
+    for text in vary:
+        path, equals, values = text.partition("=")
+        if not equals or not all(values.split(",")):
+            problems.append(f"--vary {text}: expected PATH=VALUE,VALUE,...")
+        elif config.field_at(path) is None:
+            problems.append(f"--vary {text}: unknown field {path}{did_you_mean(path, config.known_paths(path))}")
+        elif config.field_at(path).kind is tuple:
+            problems.append(f"--vary {text}: the values of {path} have commas in them; write an experiment file")
+        elif path in fields:
+            problems.append(f"--vary {path} is given twice; write all its values behind one =")
+        else:
+            fields[path] = [value.strip() for value in values.split(",")]
+    if problems:
+        raise ConfigError(problems)
+    names = [_short(path) for path in fields]
+    short = {path: name if names.count(name) == 1 else path for path, name in zip(fields, names, strict=True)}
+    return Experiment(
+        name=name or re.sub(r"[^A-Za-z0-9._=-]+", "-", "-".join([config.split_spec(spec)[0].stem, *short.values()])).lstrip("."),
+        question=f"What does {' and '.join(short.values())} change in {spec}?" if short else f"How much does {spec} vary with the seed?",
+        base=config.load(spec),
+        factors={short[path]: levels(path, *values) for path, values in fields.items()},
+    )
+
+
+def _short(path: str) -> str:
+    """The shortest end of a path that names no other field: "norm.kind" for "model.norm.kind".
+
+    Inside a scope, behind the scope's name: "local.window" for "model.layers.kinds.local.attention.window".
+    """
+    if (parts := split_path(path)) is not None:
+        return f"{parts[0].rsplit('.', 1)[-1]}.{_short(parts[1])}"
+    parts = path.split(".")
+    ends = (".".join(parts[start:]) for start in range(len(parts) - 1, 0, -1))
+    return next((end for end in ends if sum(other == end or other.endswith(f".{end}") for other in config.BY_PATH) == 1), path)

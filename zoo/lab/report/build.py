@@ -1,0 +1,36 @@
+"""Writes a report: one self-contained HTML page, and its main plots as PNG and SVG files beside it."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from zoo.errors import ConfigError
+from zoo.files import write_atomic
+from zoo.lab.report.figures import write_figures
+from zoo.lab.report.html_page import render
+from zoo.lab.results.read_runs import Sweep
+from zoo.lab.results.verdict import Verdict, judge
+
+
+@dataclass(frozen=True)
+class Report:
+    """Where the page lies, and the verdict it shows."""
+
+    path: Path
+    verdict: Verdict
+
+
+def build_report(sweep: Sweep, output: str | Path) -> Report:
+    """Judges a sweep and writes `output` (an .html file) and a folder of the same name with the figures."""
+    output = Path(output)
+    if output.suffix.lower() not in (".html", ".htm"):
+        raise ConfigError(f'output: "{output}" is not an HTML file; name it {output.name or "report"}.html')
+    if output.is_dir():
+        raise ConfigError(f'output: "{output}" is a folder; name a file in it')
+    verdict = judge(sweep)
+    try:
+        output.parent.mkdir(parents=True, exist_ok=True)
+        write_figures(sweep, output.with_suffix(""))
+        write_atomic(output, render(sweep, verdict, output.parent))
+    except OSError as error:
+        raise ConfigError(f"output: {output} cannot be written ({error.strerror or error})") from error
+    return Report(output, verdict)

@@ -1,0 +1,174 @@
+"""The report's plots as PNG and SVG files, for pages that cannot hold a script and for papers."""
+
+import io
+import os
+import warnings
+from pathlib import Path
+
+import numpy as np
+from matplotlib import rc_context
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+from matplotlib.ticker import FixedLocator, NullFormatter, NullLocator
+
+from zoo.lab.metrics import falls
+from zoo.lab.results.curves import COLOURS, against_baseline, band, by_length, main_metrics, styles
+from zoo.lab.results.read_runs import Sweep
+from zoo.lab.results.tuning_grid import load_rates
+
+LINE_STYLES = ("-", (0, (6, 3)), (0, (1, 2)), (0, (6, 2, 1, 2)), (0, (10, 3)), (0, (10, 2, 1, 2)))
+LONGEST_LABEL = 48
+# Names are data: without this a "$" in one of them would start a formula.
+SETTINGS = {"text.parse_math": False, "axes.spines.top": False, "axes.spines.right": False, "font.size": 10,
+            # Without it every file of the same plot would have other identifiers.
+            "svg.hashsalt": "zoo"}
+
+
+def _label(text: str) -> str:
+    return text if len(text) <= LONGEST_LABEL else text[: LONGEST_LABEL - 1] + "…"
+
+
+def _legend(axes: Axes, sweep: Sweep, look: dict[str, tuple[str, object]]) -> None:
+    lines = [Line2D([], [], color=look[arm.name][0], linestyle=look[arm.name][1], linewidth=2) for arm in sweep.arms]
+    legend = axes.legend(lines, [str(index) for index in range(len(lines))], loc="upper left", bbox_to_anchor=(1.01, 1.0),
+                         frameon=False, borderaxespad=0, handlelength=3.6)
+    # Set afterwards: a label that begins with "_" would be left out of the legend.
+    for text, arm in zip(legend.get_texts(), sweep.arms, strict=True):
+        text.set_text(_label(arm.label))
+
+
+def _save(figure: Figure, path: Path) -> Path:
+    kind = path.suffix[1:]
+    nothing = {"Software": None} if kind == "png" else {"Date": None, "Creator": None}
+    buffer = io.BytesIO()
+    with warnings.catch_warnings():
+        # A name in a script that the default font lacks is drawn as boxes.
+        warnings.filterwarnings("ignore", message="Glyph")
+        figure.savefig(buffer, format=kind, dpi=150, bbox_inches="tight", metadata=nothing)
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    temporary.write_bytes(buffer.getvalue())
+    os.replace(temporary, path)
+    return path
+
+
+def _axes(x: str, y: str, height: float = 4.2) -> Axes:
+    axes = Figure(figsize=(7.2, height)).add_subplot()
+    axes.set(xlabel=x, ylabel=y)
+    axes.grid(alpha=0.25)
+    return axes
+
+
+def _with_unit(sweep: Sweep, metric: str) -> str:
+    return metric + sweep.unit(metric).replace(" ", ", ", 1)
+
+
+def _curves(sweep: Sweep, look: dict[str, tuple[str, object]]) -> Axes | None:
+    metrics = main_metrics(sweep)
+    if not metrics:
+        return None
+    axes = _axes("updates", _with_unit(sweep, metrics[0]))
+    for arm in sweep.arms:
+        colour, dash = look[arm.name]
+        for run in sweep.runs_of(arm.name):
+            series = run.series(metrics[0])
+            axes.plot(series.step, series.value, color=colour, linewidth=0.8, alpha=0.4)
+        found = band(sweep, arm, metrics[0])
+        if found is not None:
+            axes.fill_between(found.step, found.low, found.high, color=colour, alpha=0.15, linewidth=0)
+            axes.plot(found.step, found.mean, color=colour, linestyle=dash, linewidth=1.8)
+    if falls(metrics[0]):
+        _cut(axes)
+    return axes
+
+
+def _cut(axes: Axes) -> None:
+    """Ends the axis a little above the highest start where a run blew up far beyond it."""
+    lines = [values for line in axes.get_lines() if len(values := line.get_ydata()) and np.isfinite(values).any()]
+    if not lines:
+        return
+    low, high = min(map(np.nanmin, lines)), max(map(np.nanmax, lines))
+    start = np.nanmax([values[0] for values in lines])
+    if start > low and high > start + 1.5 * (start - low):
+        axes.set_ylim(low - 0.06 * (start - low), start + 0.06 * (start - low))
+        axes.text(0.99, 0.98, "values far above the start are cut off", ha="right", va="top", fontsize=7, transform=axes.transAxes)
+
+
+def _lengths(sweep: Sweep, look: dict[str, tuple[str, object]]) -> Axes | None:
+    found = by_length(sweep)
+    if found is None:
+        return None
+    axes = _axes("evaluation length (tokens)", f"final {_with_unit(sweep, found.metric)}")
+    for arm in sweep.arms:
+        there = {length: value for length, value in found.values[arm.name].items() if value is not None}
+        if not there:
+            continue
+        means = [value.mean for value in there.values()]
+        bars = [[value.mean - value.low for value in there.values()], [value.high - value.mean for value in there.values()]]
+        axes.errorbar(list(there), means, bars, color=look[arm.name][0], linestyle=look[arm.name][1], marker="o",
+                      markersize=4, capsize=2)
+    axes.set_xscale("log", base=2)
+    axes.xaxis.set_major_locator(FixedLocator(found.lengths))
+    axes.xaxis.set_minor_locator(NullLocator())
+    axes.xaxis.set_minor_formatter(NullFormatter())
+    axes.set_xticklabels([str(length) for length in found.lengths])
+    if found.trained:
+        axes.axvline(found.trained, color="0.5", linestyle=":", linewidth=1)
+    return axes
+
+
+def _differences(sweep: Sweep, look: dict[str, tuple[str, object]]) -> Axes | None:
+    found = {name: difference for name, difference in against_baseline(sweep).items() if difference.n}
+    if not found:
+        return None
+    title = f"difference in final {_with_unit(sweep, sweep.metric)}, from {_label(sweep.arms[0].label)}"
+    axes = _axes(title, "", 0.9 + 0.45 * len(found))
+    for row, (name, difference) in enumerate(found.items()):
+        colour = look[name][0]
+        points = list(difference.differences.values())
+        axes.plot(points, [row] * len(points), "o", color=colour, alpha=0.4, markersize=5)
+        axes.plot([difference.low, difference.high], [row, row], color=colour, linewidth=2)
+        axes.plot([difference.mean], [row], "D", color=colour, markersize=7)
+    axes.axvline(0, color="0.4", linestyle="--", linewidth=1)
+    axes.set_yticks(range(len(found)), [_label(sweep.arm(name).label) for name in found])
+    axes.set_ylim(len(found) - 0.5, -0.5)
+    return axes
+
+
+def _rates(sweep: Sweep, look: dict[str, tuple[str, object]]) -> Axes | None:
+    found = load_rates(sweep.folder, sweep.tuning)
+    if found is None:
+        return None
+    axes = _axes(found.field, _with_unit(sweep, found.metric))
+    for arm, tries in found.arms.items():
+        colour, dash = look.get(arm, look[sweep.arms[0].name])
+        there = [one for one in tries if np.isfinite(one.mean)]
+        axes.plot([one.value for one in there], [one.mean for one in there], color=colour, linestyle=dash, marker="o", markersize=4)
+        axes.plot([one.value for one in there if one.value == found.chosen.get(arm)],
+                  [one.mean for one in there if one.value == found.chosen.get(arm)], "o", color=colour, markersize=9, fillstyle="none")
+    values = sorted({one.value for tries in found.arms.values() for one in tries})
+    if values[0] > 0:
+        axes.set_xscale("log")
+        axes.xaxis.set_minor_locator(NullLocator())
+    axes.xaxis.set_major_locator(FixedLocator(values))
+    axes.set_xticklabels([f"{value:g}" for value in values])
+    return axes
+
+
+def write_figures(sweep: Sweep, folder: Path) -> list[Path]:
+    """Writes loss_by_step, loss_by_length, loss_by_rate and differences, as .png and .svg, into `folder`, where there are data for them."""
+    folder.mkdir(parents=True, exist_ok=True)
+    look = {
+        name: (COLOURS[colour % len(COLOURS)], LINE_STYLES[dash % len(LINE_STYLES)])
+        for name, (colour, dash) in styles(sweep).items()}
+    written = []
+    drawn = {"loss_by_step": _curves, "loss_by_length": _lengths, "loss_by_rate": _rates, "differences": _differences}
+    with rc_context(SETTINGS):
+        for name, draw in drawn.items():
+            axes = draw(sweep, look)
+            if axes is None:
+                continue
+            if draw is not _differences and len(sweep.arms) > 1:
+                _legend(axes, sweep, look)
+            written += [_save(axes.figure, folder / f"{name}.{kind}") for kind in ("png", "svg")]
+    return written

@@ -1,0 +1,185 @@
+"""What the page's charts are drawn from, as plain JSON values.
+
+Names stay raw here: the scripts treat them as text. Columns that curves share (the steps of all runs are mostly the same) are kept once.
+"""
+
+import math
+from typing import Any
+
+import numpy as np
+
+from zoo.lab.metrics import falls
+from zoo.lab.report.heatmaps import heatmaps, spikes
+from zoo.lab.report.html_tables import effect_levels
+from zoo.lab.results.curves import (
+    COLOURS,
+    DARK_COLOURS,
+    DASHES,
+    against_baseline,
+    band,
+    by_length,
+    main_metrics,
+    styles,
+    thin,
+)
+from zoo.lab.results.factor_effects import effects
+from zoo.lab.results.read_runs import Run, Sweep
+from zoo.lab.results.schema import Arm, as_dict
+from zoo.lab.results.tuning_grid import load_rates
+from zoo.lab.statistics.paired import PairedDifference
+
+# All curves together; eight bytes each in the file.
+MAXIMUM_NUMBERS = 350_000
+FEWEST_POINTS, MOST_POINTS = 60, 600
+
+
+def _numbers(values: np.ndarray) -> list[float | None]:
+    # Six digits are more than a plot can show and halve the file.
+    return [_short(value) if math.isfinite(value) else None for value in values]
+
+
+def _short(value: float) -> float | int:
+    short = float(f"{value:.6g}")
+    return int(short) if short.is_integer() and abs(short) < 1e15 else short
+
+
+class Columns:
+    """Columns of numbers, each kept once."""
+
+    def __init__(self, most: int):
+        self.most, self.kept, self._places = most, [], {}
+
+    def keep(self, *columns: np.ndarray) -> list[int]:
+        """Keeps columns and returns their places."""
+        found = []
+        for column in columns:
+            numbers = _numbers(column)
+            key = tuple(numbers)
+            if key not in self._places:
+                self._places[key] = len(self.kept)
+                self.kept.append(numbers)
+            found.append(self._places[key])
+        return found
+
+    def curve(self, run: Run, metric: str) -> dict[str, Any] | None:
+        """{"x": places of step, tokens and seconds, "value": numbers}."""
+        series = run.series(metric)
+        if not len(series.step):
+            return None
+        step, tokens, seconds, value = thin(series.step, series.tokens, series.seconds, series.value, most=self.most)
+        return {"x": self.keep(step, tokens, seconds), "value": _numbers(value)}
+
+    def band(self, sweep: Sweep, arm: Arm, metric: str) -> dict[str, Any] | None:
+        """{"x": ..., "mean", "low", "high"}; None for a single run, which is its own mean."""
+        found = band(sweep, arm, metric)
+        if found is None or not len(found.step) or found.n < 2:
+            return None
+        step, tokens, seconds, mean, low, high = thin(
+            found.step, found.tokens, found.seconds, found.mean, found.low, found.high, most=self.most)
+        return {"x": self.keep(step, tokens, seconds), "mean": _numbers(mean), "low": _numbers(low), "high": _numbers(high)}
+
+
+def work_per_update(run: Run) -> float | None:
+    """Training FLOPs of one update: those per token of a row, times the tokens of its rows; None where nobody wrote them down."""
+    per_token = run.meta.get("flops_per_token")
+    if not isinstance(per_token, int | float) or not 0 < per_token < math.inf:
+        return None
+    shape = as_dict(run.config.get("data"))
+    batch, length = shape.get("batch_size"), shape.get("sequence_length")
+    if isinstance(batch, int) and isinstance(length, int):
+        tokens = batch * length
+    else:
+        last = next((row for row in reversed(run.rows) if row["step"] > 0 and row.get("tokens", 0) > 0), None)
+        tokens = last["tokens"] / last["step"] if last else None
+    return per_token * tokens if tokens else None
+
+
+def _most_points(sweep: Sweep, metrics: list[str]) -> int:
+    curves = max(1, (len(sweep.runs) + 3 * len(sweep.arms)) * len(metrics))
+    return max(FEWEST_POINTS, min(MOST_POINTS, MAXIMUM_NUMBERS // curves))
+
+
+def _arm(sweep: Sweep, arm: Arm, look: tuple[int, int], metrics: list[str], columns: Columns) -> dict[str, Any]:
+    runs = sweep.runs_of(arm.name)
+    words = ("running", "preempted", "diverged", "failed", "missing")
+    notes = [f"{n} {word}" for word in words if (n := sum(run.state == word for run in runs))]
+    work = [work_per_update(run) for run in runs]
+    return {
+        "label": arm.label, "colour": look[0], "dash": look[1], "note": f"({', '.join(notes)})" if notes else "",
+        "work": next(filter(None, work), None),
+        "bands": [columns.band(sweep, arm, metric) for metric in metrics],
+        "runs": [
+            {"label": f"seed {run.seed}", "seed": run.seed, "state": run.state, "work": work, "spikes": spikes(run.folder),
+             "curves": [columns.curve(run, metric) for metric in metrics]}
+            for run, work in zip(runs, work, strict=True)]}
+
+
+def _row(difference: PairedDifference, **what: Any) -> dict[str, Any]:
+    several = difference.n > 1
+    return {**what, "mean": difference.mean, "low": difference.low if several else None, "high": difference.high if several else None,
+            "points": list(difference.differences.values()), "seeds": list(difference.differences)}
+
+
+def _rows(title: str, rows: list[dict[str, Any]]) -> dict[str, Any] | None:
+    return {"title": title, "rows": rows} if rows else None
+
+
+def with_unit(sweep: Sweep, metric: str) -> str:
+    """`eval/loss, nats`."""
+    return metric + sweep.unit(metric).replace(" ", ", ", 1)
+
+
+def _lengths(sweep: Sweep) -> list[dict[str, Any]]:
+    found = by_length(sweep)
+    if found is None:
+        return []
+    lines = []
+    for index, arm in enumerate(sweep.arms):
+        there = {length: value for length, value in found.values[arm.name].items() if value is not None}
+        lines.append({"arm": index, "x": list(there), "mean": [value.mean for value in there.values()],
+                      "low": [value.low for value in there.values()], "high": [value.high for value in there.values()]})
+    mark = {"x": found.trained, "text": "trained length"} if found.trained else None
+    return [{"id": "lengths", "title": f"final {found.metric} by evaluation length",
+             "x": {"title": "evaluation length (tokens, doubling)", "unit": "tokens", "log": True, "ticks": found.lengths},
+             "y": {"title": f"final {with_unit(sweep, found.metric)}", "log": False}, "lines": lines, "mark": mark}]
+
+
+def _rates(sweep: Sweep) -> list[dict[str, Any]]:
+    """Each arm over the values that were tried in it."""
+    found = load_rates(sweep.folder, sweep.tuning)
+    if found is None:
+        return []
+    names = [arm.name for arm in sweep.arms]
+    lines = []
+    for arm, tries in found.arms.items():
+        kept = [(one, [score for score in one.scores.values() if math.isfinite(score)]) for one in tries]
+        kept = [(one, scores) for one, scores in kept if len(scores) == len(one.scores)]
+        lines.append({"arm": names.index(arm) if arm in names else 0, "x": [one.value for one, _ in kept],
+                      "mean": [one.mean for one, _ in kept], "low": [min(scores) for _, scores in kept],
+                      "high": [max(scores) for _, scores in kept]})
+    return [{"id": "rates", "title": f"{found.metric} by {found.field}",
+             "x": {"title": found.field, "log": all(x > 0 for line in lines for x in line["x"]),
+                   "ticks": sorted({one.value for tries in found.arms.values() for one in tries})},
+             "y": {"title": with_unit(sweep, found.metric), "log": False}, "lines": lines, "mark": None}]
+
+
+def plot_data(sweep: Sweep) -> dict[str, Any]:
+    """Everything the charts need.
+
+    `plots` holds charts that are described on their own: {"id" (drawn into #ID-plot), "title", "x" and "y": {"title", "log", "ticks"},
+    "lines": [{"arm": index, or "label", "x", "mean", and "low" and "high" or neither}], "mark": {"x", "text"} or None}.
+    """
+    metrics = main_metrics(sweep)
+    look = styles(sweep)
+    columns = Columns(_most_points(sweep, metrics))
+    arms = [_arm(sweep, arm, look[arm.name], metrics, columns) for arm in sweep.arms]
+    against = [_row(difference, arm=index) for index, difference in enumerate(against_baseline(sweep).values(), start=1) if difference.n]
+    factors = [_row(effect.difference, label=f"{' × '.join(effect.what)}: {effect_levels(effect)}")
+               for effect in effects(sweep) if effect.difference.n]
+    return {
+        "palette": {"light": COLOURS, "dark": DARK_COLOURS}, "dashes": DASHES, "metrics": metrics,
+        "falling": [falls(metric) for metric in metrics],
+        "units": [sweep.unit(metric).replace(" ", ", ", 1) for metric in metrics], "columns": columns.kept, "arms": arms,
+        "differences": _rows(f"difference in final {with_unit(sweep, sweep.metric)}", against),
+        "effects": _rows(f"effect on final {with_unit(sweep, sweep.metric)}", factors),
+        "plots": [*_lengths(sweep), *_rates(sweep)], "dynamics": heatmaps(sweep)}

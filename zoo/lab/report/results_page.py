@@ -1,0 +1,147 @@
+"""One page over what sweeps came to, made of the files that `zoo.lab.results.archive` wrote, so that it can be made again from them alone."""
+
+import json
+import math
+import os
+import re
+import shlex
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+from zoo.errors import ConfigError
+from zoo.files import read_json, write_atomic
+from zoo.lab.formatting import plus_minus
+
+HEAD = [
+    "# Results", "",
+    "Written by `zoo results` from the tables in these folders. What is stated beforehand stands in the experiment files;",
+    "how it is judged, in [comparisons.md](../comparisons.md).", "",
+    "| claim | verdict | found | size |", "| --- | --- | --- | --- |"]
+
+
+def build(output: Path, tests: Path | None = None) -> Path:
+    """Writes `output`/README.md over everything that is published there, and returns its path.
+
+    Args:
+        output: the folder that `publish` wrote to; other Markdown files in it are listed by their titles.
+        tests: folder of the tests of exact claims, which are listed too; a function `test_a4_...` is of the claim A4.
+
+    Raises:
+        ConfigError: there is no such folder, or a result in it cannot be read.
+    """
+    if not output.is_dir():
+        raise ConfigError(f"{output}: there is no such folder")
+    results, problems = [], []
+    for path in sorted(output.glob("*/result.json")):
+        try:
+            name, result = path.parent.name, read_json(path)
+            results.append((_order((result.get("claim") or {}).get("id") or "~"), _row(name, result), "\n".join(_section(name, result))))
+        except (OSError, ValueError, LookupError, TypeError, AttributeError) as error:
+            problems.append(f"{path}: not readable as a result ({type(error).__name__}: {str(error).partition(chr(10))[0]})")
+    if problems:
+        raise ConfigError(problems)
+    results.sort(key=lambda found: found[0])
+    page = output / "README.md"
+    lines = [*HEAD, *(row for _, row, _ in results), "", *_other(output), *_exact(output, tests), *(section for *_, section in results)]
+    try:
+        write_atomic(page, "\n".join(lines))
+    except OSError as error:
+        raise ConfigError(f"{page} cannot be written ({error.strerror or error})") from error
+    return page
+
+
+def _order(claim: str) -> tuple[str, int]:
+    """N2 comes before N10."""
+    found = re.match(r"([A-Z]+)(\d+)", claim)
+    return (found[1], int(found[2])) if found else (claim, 0)
+
+
+def _row(name: str, result: dict[str, Any]) -> str:
+    claim = result.get("claim") or {}
+    text = f"{claim.get('id', '')} {claim.get('statement') or result['question']}".strip()
+    found = result["paragraph"].split(": ", 1)[-1]
+    return (f"| [{_cell(text)}](#{_anchor(name)}) | **{result['verdict']}** | {_cell(found)} | {result['size']}, "
+            f"{len(result['seeds'])} seeds |")
+
+
+def _cell(text: str) -> str:
+    return text.replace("|", "\\|").replace("\n", " ")
+
+
+def _anchor(name: str) -> str:
+    return re.sub(r"[^a-z0-9_ -]", "", name.lower()).replace(" ", "-")
+
+
+def _other(output: Path) -> list[str]:
+    """Pages that people wrote."""
+    lines = []
+    for path in sorted(output.glob("*.md")):
+        if path.name != "README.md" and (title := path.read_text(encoding="utf-8").partition("\n")[0].lstrip("# ").strip()):
+            lines.append(f"* [{title}]({path.name})")
+    return ["Other runs, written up by hand:", "", *lines, ""] if lines else []
+
+
+def _exact(output: Path, tests: Path | None) -> list[str]:
+    """Claims that hold or do not, each with its tests."""
+    found: dict[str, list[str]] = {}
+    for path in sorted(tests.glob("test_*.py")) if tests else []:
+        for line in path.read_text(encoding="utf-8").splitlines():
+            if match := re.match(r"def test_([a-z])(\d+)_(\w+)\(", line):
+                link = Path(os.path.relpath(path, output)).as_posix()
+                found.setdefault(f"{match[1].upper()}{match[2]}", []).append(f"[{match[3].replace('_', ' ')}]({link})")
+    if not found:
+        return []
+    rows = [f"| {claim} | {'; '.join(links)} |" for claim, links in sorted(found.items(), key=lambda item: _order(item[0]))]
+    return ["Claims that are exact need no training: they are tests.", "", "| claim | tests |", "| --- | --- |", *rows, ""]
+
+
+def _section(name: str, result: dict[str, Any]) -> list[str]:
+    claim = result.get("claim") or {}
+    lines = [f"## {name}", "", result["question"], ""]
+    if claim:
+        lines += [f"Claim {claim.get('id')}: {claim.get('statement')} ({claim.get('source')}).", ""]
+    lines += [f"> {result['paragraph']}", ""]
+    lines += [f"Expected beforehand: {'; '.join(result['expected'])}.", ""] if result["expected"] else []
+    tuned = (result.get("tuning") or {}).get("field")
+    measured = list(dict.fromkeys(metric for arm in result["arms"] for metric in arm.get("measured", {})))
+    header = ["arm", "parameters", *([tuned] if tuned else []), f"{result['metric']}{result['unit'].replace(' ', ', ', 1)}", *measured]
+    lines += [f"| {' | '.join(header)} |", f"|{' --- |' * len(header)}"]
+    for arm in result["arms"]:
+        parameters = f"{arm['parameters']:,}" if isinstance(arm["parameters"], int) else ""
+        found = arm.get("measured", {})
+        values = [_spread(arm if arm["mean"] is not None else None),
+                  *(_spread(found[metric]) if metric in found else "–" for metric in measured)]
+        rate = [f"{arm['overrides'].get(tuned):g}"] if tuned else []
+        lines.append(f"| {' | '.join([_cell(arm['name']), parameters, *rate, *values])} |")
+    lines.append("")
+    lines += [f"![{picture.removesuffix('.png').replace('_', ' ')} of {name}]({name}/{picture})" for picture in result["pictures"]]
+    lines.append("")
+    lines += [" ".join([f"Tables: {', '.join(f'[{file}]({name}/{file})' for file in result['tables'])}.", *_made(result)]), ""]
+    lines += [*(f"* {warning}" for warning in result["warnings"]), ""] if result["warnings"] else []
+    return lines
+
+
+def _made(result: dict[str, Any]) -> Iterable[str]:
+    """With which command, where that was recorded, and on what."""
+    device = f"on {_device(result['device'])}" if result.get("device") else ""
+    if result.get("command"):
+        yield f"Again: {_code(shlex.join(result['command']))}{device and ', ' + device}."
+    elif device:
+        yield f"Trained {device}."
+
+
+def _code(text: str) -> str:
+    return f"`` {text} ``" if "`" in text else f"`{text}`"
+
+
+def _spread(found: dict[str, Any] | None) -> str:
+    """Mean and standard deviation."""
+    return "not finite" if found is None else plus_minus(found["mean"], found["sd"] if found["sd"] is not None else math.nan)
+
+
+def _device(device: Any) -> str:
+    """`1 x cpu`."""
+    if isinstance(device, dict) and {"count", "kind"} <= set(device):
+        return f"{device['count']} x {device['kind']}"
+    return device if isinstance(device, str) else json.dumps(device)

@@ -1,0 +1,125 @@
+"""The report of runs that go on, served to this machine alone: the page asks for a newer version of itself and exchanges its contents."""
+
+import errno
+import hashlib
+import os
+import threading
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+
+from zoo.errors import ConfigError
+from zoo.lab.measures import FILE as MEASURED
+from zoo.lab.report.html_page import render
+from zoo.lab.results.read_runs import Sweep, load_any
+from zoo.lab.results.verdict import judge
+
+HOST = "127.0.0.1"
+FILES = ("status.json", "metrics.jsonl", "config.json", "meta.json", "dynamics.jsonl", "samples.jsonl", "translations.jsonl",
+         MEASURED)
+# Of the time, the share that making pages may take: sweeps of hundreds of runs take seconds to read.
+SHARE = 0.2
+
+
+def signature(folder: Path) -> str:
+    """Changes when a file that a report reads does: from the times and sizes of files, without reading them."""
+    found = []
+    places = [folder, *sorted(entry.path for entry in os.scandir(folder) if entry.is_dir())] if folder.is_dir() else [folder]
+    for place in places:
+        for name in ("experiment.json", *FILES):
+            try:
+                stat = os.stat(os.path.join(place, name))
+            except OSError:
+                continue
+            found.append(f"{place}/{name} {stat.st_mtime_ns} {stat.st_size}")
+    return hashlib.sha256("\n".join(found).encode(errors="surrogateescape")).hexdigest()[:16]
+
+
+class Pages:
+    """The newest page of a folder. Files that cannot be read while they are written leave the page before them.
+
+    Args:
+        folder: of a sweep or of a single run.
+
+    Raises:
+        ConfigError: the folder is neither, or files in it are damaged from the start.
+    """
+
+    def __init__(self, folder: Path, now: Callable[[], float] = time.monotonic):
+        self.folder, self._now, self._lock = folder, now, threading.Lock()
+        self._version, self._seen, self._page, self._next = "", "", b"", -1.0
+        self._make(load_any(folder), signature(folder))
+
+    def _make(self, sweep: Sweep, version: str) -> None:
+        begun = self._now()
+        self._page = render(sweep, judge(sweep), None, version).encode("utf-8")
+        self._version = self._seen = version
+        self._next = self._now() + (self._now() - begun) / SHARE
+
+    def newest(self) -> tuple[str, bytes]:
+        """(version, page), made anew if files have changed and the last one is not too young."""
+        with self._lock:
+            if self._now() >= self._next and (version := signature(self.folder)) != self._seen:
+                self._seen = version
+                begun = self._now()
+                with suppress(ConfigError, OSError):
+                    self._make(load_any(self.folder), version)
+                self._next = self._now() + (self._now() - begun) / SHARE
+            return self._version, self._page
+
+
+class _Handler(BaseHTTPRequestHandler):
+    server: "Server"
+
+    def do_GET(self) -> None:
+        # Another name for this machine would let a page from elsewhere read this one (DNS rebinding).
+        name = self.headers.get("Host", "").partition(":")[0]
+        if name not in (HOST, "localhost"):
+            return self._answer(403, "text/plain", b"only 127.0.0.1 and localhost are answered\n")
+        path = self.path.partition("?")[0]
+        if path == "/":
+            return self._answer(200, "text/html", self.server.pages.newest()[1])
+        if path == "/version":
+            return self._answer(200, "text/plain", self.server.pages.newest()[0].encode())
+        if path == "/favicon.ico":
+            return self._answer(204, "image/x-icon", b"")
+        return self._answer(404, "text/plain", b"there is only /\n")
+
+    def _answer(self, status: int, kind: str, content: bytes) -> None:
+        self.send_response(status)
+        headers = {"Content-Type": f"{kind}; charset=utf-8", "Content-Length": str(len(content)), "Cache-Control": "no-store",
+                   "X-Content-Type-Options": "nosniff", "Cross-Origin-Resource-Policy": "same-origin"}
+        for key, value in headers.items():
+            self.send_header(key, value)
+        self.end_headers()
+        self.wfile.write(content)
+
+    def log_message(self, *arguments: object) -> None:
+        """Requests are nobody's news."""
+
+
+class Server(ThreadingHTTPServer):
+    """Serves the newest page on 127.0.0.1.
+
+    Raises:
+        ConfigError: the port is in use or not allowed.
+    """
+
+    daemon_threads = True
+
+    def __init__(self, pages: Pages, port: int):
+        self.pages = pages
+        try:
+            super().__init__((HOST, port), _Handler)
+        except OSError as error:
+            why = "is in use" if error.errno == errno.EADDRINUSE else f"cannot be used ({error.strerror})"
+            raise ConfigError(f"--port {port} {why}; give another one, or 0 for any that is free") from error
+
+    @property
+    def address(self) -> str:
+        return f"http://{HOST}:{self.server_address[1]}/"
+
+    def handle_error(self, request: object, client_address: object) -> None:
+        """A reader that has gone is no error of ours."""

@@ -1,0 +1,142 @@
+"""Results that stay when run folders are gone: tables and pictures of a sweep.
+
+A sweep becomes a folder of its name with
+
+    result.json    what was asked, the rules, the verdict, the arms, what it ran on
+    runs.csv       a line for each run: arm, seed, state, updates, tokens, seconds, every metric at the end
+    contrasts.csv  a line for each contrast: the difference, its interval, the rule, what it came to
+    rates.csv      a line for each value that was tried with each seed, where something was tuned
+    *.png          the report's plots
+
+`zoo.lab.report.results_page` makes one page of what is there.
+"""
+
+import csv
+import io
+import math
+import re
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+from zoo.errors import ConfigError
+from zoo.files import write_atomic, write_json
+from zoo.lab.measures import PREFIX, metrics_of
+from zoo.lab.report.figures import write_figures
+from zoo.lab.results.curves import final_values
+from zoo.lab.results.read_runs import Run, Sweep
+from zoo.lab.results.schema import NAME
+from zoo.lab.results.tuning_grid import load_rates
+from zoo.lab.results.verdict import judge, rule_text
+from zoo.lab.statistics.paired import spread
+
+# What begins with a slash, at the start or behind what separates; "://" belongs to an address.
+ABSOLUTE = re.compile(r"(?:^|(?<=[=,])|(?<=:)(?!//))/[^=,:]*")
+TABLES = ("runs.csv", "contrasts.csv", "rates.csv")
+
+
+def publish(sweep: Sweep, output: Path) -> Path:
+    """Writes a finished sweep's tables and pictures into a folder of its name in `output`, and returns that folder.
+
+    Raises:
+        ConfigError: a run of the sweep has not ended, its name is none for a folder, or nothing can be written there.
+    """
+    if left := [run.folder.name for run in sweep.runs if not run.finished]:
+        raise ConfigError(f"{sweep.folder}: {len(left)} of {len(sweep.runs)} runs have not ended, {left[0]} first; zoo run continues them")
+    if not NAME.fullmatch(sweep.name):
+        raise ConfigError(f"{sweep.folder}: its name {sweep.name!r} is to be that of a folder: up to 100 letters, digits and ._=-, "
+                          "no dot in front")
+    folder = output / sweep.name
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        for old in (*folder.glob("*.csv"), *folder.glob("*.png")):
+            old.unlink()
+        write_atomic(folder / "runs.csv", _csv(_runs(sweep)))
+        if sweep.contrasts:
+            write_atomic(folder / "contrasts.csv", _csv(_contrasts(sweep)))
+        if rates := load_rates(sweep.folder, sweep.tuning):
+            write_atomic(folder / "rates.csv", _csv(
+                {"arm": arm, rates.field: one.value, "seed": seed, rates.metric: score, "chosen": one.value == rates.chosen.get(arm)}
+                for arm, tries in rates.arms.items() for one in tries for seed, score in one.scores.items()))
+        pictures = [path.name for path in write_figures(sweep, folder) if path.suffix == ".png"]
+        for path in folder.glob("*.svg"):
+            path.unlink()
+        tables = sorted((path.name for path in folder.glob("*.csv")), key=TABLES.index)
+        write_json(folder / "result.json", _finite(_result(sweep) | {"tables": tables, "pictures": pictures}))
+    except OSError as error:
+        raise ConfigError(f"{folder} cannot be written ({error.strerror or error})") from error
+    return folder
+
+
+def _finite(value: Any) -> Any:
+    """As JSON can hold it: numbers that are not finite become None."""
+    if isinstance(value, dict):
+        return {key: _finite(each) for key, each in value.items()}
+    if isinstance(value, list):
+        return [_finite(each) for each in value]
+    return value if not isinstance(value, float) or math.isfinite(value) else None
+
+
+def _placeless(value: Any) -> Any:
+    """Where a folder lies on the machine of a sweep means nothing elsewhere: of an absolute path, by itself or as in "text:/data/x.txt" and
+    "bert.py:from=/runs/a", its last name is kept."""
+    return ABSOLUTE.sub(lambda path: Path(path[0]).name, value) if isinstance(value, str) else value
+
+
+def _csv(rows: Iterable[dict[str, Any]]) -> str:
+    rows = list(rows)
+    names = list(dict.fromkeys(name for row in rows for name in row))
+    file = io.StringIO()
+    writer = csv.DictWriter(file, names, lineterminator="\n")
+    writer.writeheader()
+    writer.writerows({name: f"{value:.6g}" if isinstance(value, float) else value for name, value in row.items()} for row in rows)
+    return file.getvalue()
+
+
+def _end(run: Run) -> dict[str, float]:
+    """Everything evaluated or measured at the end of a run."""
+    names = sorted({name for row in run.rows for name in row if name.startswith(("eval/", PREFIX))})
+    return {name: value for name in names if (value := run.final(name)) is not None}
+
+
+def _runs(sweep: Sweep) -> Iterable[dict[str, Any]]:
+    for run in sweep.runs:
+        last = run.rows[-1] if run.rows else {}
+        yield {"arm": sweep.arm(run.arm).label, "seed": run.seed, "state": run.state, "step": run.step,
+               "tokens": int(last.get("tokens", 0)), "seconds": run.seconds, **_end(run)}
+
+
+def _contrasts(sweep: Sweep) -> Iterable[dict[str, Any]]:
+    for outcome in judge(sweep).outcomes:
+        contrast, difference = outcome.contrast, outcome.difference
+        yield {"contrast": contrast.name, "a": sweep.arm(contrast.a.arm).label, "b": sweep.arm(contrast.b.arm).label,
+               "metric a": contrast.a.metric, "metric b": contrast.b.metric, "a - b": difference.mean, "low": difference.low,
+               "high": difference.high, "pairs": difference.n, "rule": f"{contrast.rule}: {rule_text(contrast, sweep.unit)}",
+               "outcome": outcome.outcome}
+
+
+def _measured(sweep: Sweep, arm: str) -> dict[str, Any]:
+    """{metric: mean and standard deviation over the seeds} of what was measured on an arm's trained runs."""
+    found = {metric: spread(final_values(sweep, arm, metric).values()) for name in sweep.measures for metric in metrics_of(name)}
+    return {metric: {"mean": value.mean, "sd": value.sd} for metric, value in found.items() if value is not None}
+
+
+def _result(sweep: Sweep) -> dict[str, Any]:
+    verdict = judge(sweep)
+    first = next((run for run in sweep.runs if run.meta), None)
+    meta = first.meta if first else {}
+    arms = []
+    for arm in sweep.arms:
+        values = [run.final(sweep.metric) for run in sweep.runs_of(arm.name)]
+        found = spread([value for value in values if value is not None and math.isfinite(value)])
+        arms.append({"name": arm.label, "overrides": {path: _placeless(value) for path, value in arm.overrides.items()},
+                     "parameters": arm.parameters.get("total"),
+                     "mean": found and found.mean, "sd": found and found.sd, "seeds": found.n if found else 0,
+                     **({"measured": _measured(sweep, arm.name)} if sweep.measures else {})})
+    return {
+        "name": sweep.name, "question": sweep.question, "claim": sweep.claim, "size": sweep.size, "metric": sweep.metric,
+        "unit": sweep.unit(sweep.metric), "seeds": sweep.seeds, "verdict": verdict.overall, "paragraph": verdict.paragraph,
+        "expected": [contrast.expected for contrast in sweep.contrasts], "arms": arms, "warnings": sweep.warnings,
+        "tuning": sweep.tuning or None, "command": [_placeless(word) for word in sweep.command],
+        "device": meta.get("device"), "versions": meta.get("versions"),
+    }

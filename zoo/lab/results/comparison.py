@@ -1,0 +1,85 @@
+"""Runs picked by hand, arranged as a sweep: grouped by the config keys in which they differ."""
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from zoo.config import NOT_RESULT_RELEVANT, derivable
+from zoo.errors import ConfigError
+from zoo.lab.results.read_runs import Run, Sweep, differing, flatten, load_run
+from zoo.lab.results.schema import Arm, factor_labels
+
+
+def _short_keys(keys: list[str]) -> dict[str, str]:
+    """The last part of a dotted key where that is unambiguous."""
+    leaves = [key.rsplit(".", 1)[-1] for key in keys]
+    return {key: leaf if leaves.count(leaf) == 1 else key for key, leaf in zip(keys, leaves, strict=True)}
+
+
+def _telling_keys(runs: list[Run]) -> list[str]:
+    """The differing keys that can change a result; without those that follow from others, where the others tell all runs apart."""
+    keys = [key for key in differing([run.config for run in runs]) if key not in NOT_RESULT_RELEVANT]
+    chosen = [key for key in keys if not derivable(key)]
+    flats = [flatten(run.config) for run in runs]
+
+    def kinds(some: list[str]) -> int:
+        return len({tuple(_text(flat.get(key)) for key in some) for flat in flats})
+
+    return chosen if kinds(chosen) == kinds(keys) else keys
+
+
+def _text(value: Any) -> str:
+    return value if isinstance(value, str) else json.dumps(value)
+
+
+def load_comparison(folders: list[str | Path]) -> Sweep:
+    """Reads any runs and groups them into arms that differ in their configs, the seed aside.
+
+    A second run of the same config and seed becomes an arm of its own, so that a repetition can be compared.
+
+    Raises:
+        ConfigError: folders that are missing, damaged or named twice; one line per problem.
+    """
+    runs: list[Run] = []
+    problems: list[str] = []
+    seen: set[Path] = set()
+    for folder in map(Path, folders):
+        if folder.resolve() in seen:
+            problems.append(f"{folder}: named twice")
+            continue
+        seen.add(folder.resolve())
+        try:
+            runs.append(load_run(folder))
+        except ConfigError as error:
+            problems += error.problems
+    if not folders:
+        problems.append("no run folders are given")
+    if problems:
+        raise ConfigError(problems)
+
+    names = _short_keys(_telling_keys(runs))
+    groups: list[tuple[dict[str, str], list[Run]]] = []
+    for run in runs:
+        flat = flatten(run.config)
+        factors = {name: _text(flat[key]) for key, name in names.items() if key in flat}
+        copies = [members for found, members in groups if found == factors]
+        free = next((members for members in copies if run.seed not in {member.seed for member in members}), None)
+        if free is None:
+            groups.append((factors, [run]))
+        else:
+            free.append(run)
+
+    arms, placed = [], []
+    fallback = [members[0].folder.resolve().name for _, members in groups]
+    labels = factor_labels([factors for factors, _ in groups], fallback)
+    for (factors, members), label in zip(groups, labels, strict=True):
+        # Folder names may repeat under different parents, so the position makes the name unique.
+        name = f"{len(arms) + 1}: {label}"
+        total = members[0].meta.get("parameters")
+        arms.append(Arm(name, label, factors, parameters=total if isinstance(total, dict) else {}))
+        placed += [replace(run, arm=name) for run in members]
+    written = {key for run in runs for row in run.rows for key in row}
+    metric = "train/loss" if "train/loss" in written and "eval/loss" not in written else "eval/loss"
+    seeds = sorted({run.seed for run in runs})
+    return Sweep(Path("."), "Comparison of runs", metric, arms, placed, seeds)

@@ -1,0 +1,142 @@
+"""What an experiment states beforehand: its arms and its contrasts, as experiment.json holds them."""
+
+import math
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path, PurePosixPath
+from typing import Any
+
+from zoo.errors import did_you_mean
+
+# In a config, before the name of a run that the experiment prepares: see `zoo.lab.planning.prerequisites`.
+PREFIX = "prepared:"
+# In a sweep's folder, the sweep in which the arms' learning rates are tried: see `zoo.lab.planning.tuning`.
+TUNING = "tuning"
+# What an experiment may be called: a folder has its name.
+NAME = re.compile(r"[A-Za-z0-9_=-][A-Za-z0-9._=-]{0,99}")
+RULES = ("superiority", "non_inferiority", "equivalence")
+
+
+def recognised(settings: Mapping[str, Any], folders: Mapping[str, str]) -> dict[str, Any]:
+    """A config, flat or nested, in which paths that end in a key of `folders` became `prepared:` and its value."""
+    found = {}
+    for key, value in settings.items():
+        known = folders.get(Path(value).name) if isinstance(value, str) else None
+        found[key] = recognised(value, folders) if isinstance(value, dict) else value if known is None else PREFIX + known
+    return found
+
+
+@dataclass(frozen=True)
+class Arm:
+    """One variant. `label` names it by the factors that differ within the sweep."""
+
+    name: str
+    label: str
+    factors: dict[str, str]
+    overrides: dict[str, Any] = field(default_factory=dict)
+    parameters: dict[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Side:
+    arm: str
+    metric: str
+
+
+@dataclass(frozen=True)
+class Contrast:
+    """A rule stated beforehand about a and b, by a metric of which `zoo.lab.metrics` says what is better."""
+
+    name: str
+    a: Side
+    b: Side
+    rule: str
+    margin: float
+    expected: str
+
+
+def factor_labels(arms: list[dict[str, str]], names: list[str]) -> list[str]:
+    """One label per arm that mentions only the factors in which arms differ."""
+    keys = list(dict.fromkeys(key for factors in arms for key in factors))
+    varying = [key for key in keys if len({factors.get(key) for factors in arms}) > 1]
+    labels = [", ".join(f"{key}={factors[key]}" for key in varying if key in factors) for factors in arms]
+    return labels if len(set(labels)) == len(labels) and all(labels) else names
+
+
+def as_text(value: Any) -> str:
+    """The value if it is a string, else an empty one."""
+    return value if isinstance(value, str) else ""
+
+
+def as_dict(value: Any) -> dict[str, Any]:
+    """The value if it is a dict, else an empty one."""
+    return value if isinstance(value, dict) else {}
+
+
+def is_inside(folder: Any) -> bool:
+    """Whether the value names a folder in another, and no place outside of that."""
+    return isinstance(folder, str) and bool(folder) and not PurePosixPath(folder).is_absolute() and (
+        ".." not in PurePosixPath(folder).parts) and "\0" not in folder
+
+
+def as_words(value: Any) -> list[str]:
+    """The value if it is a list of strings, else an empty one."""
+    return value if isinstance(value, list) and all(isinstance(word, str) for word in value) else []
+
+
+def parse_arms(entries: list[Any], where: str, problems: list[str]) -> list[Arm]:
+    """Arms from JSON; what is wrong is appended to `problems`."""
+    entries = [entry if isinstance(entry, dict) else {} for entry in entries]
+    names = [entry.get("name") for entry in entries]
+    if not names or not all(isinstance(name, str) and name for name in names) or len(set(names)) < len(names):
+        problems.append(f"{where}: arms need to be one or more, each with a name of its own")
+        return []
+    factors = [{str(k): str(v) for k, v in as_dict(entry.get("factors")).items()} for entry in entries]
+    return [
+        Arm(name, label, factor, as_dict(entry.get("overrides")), as_dict(entry.get("parameters")))
+        for entry, name, factor, label in zip(entries, names, factors, factor_labels(factors, names), strict=True)
+    ]
+
+
+def parse_contrast(entry: Any, where: str, arms: list[str], problems: list[str]) -> Contrast | None:
+    """One contrast from JSON, or None with what is wrong appended to `problems`."""
+    entry = as_dict(entry)
+    name, rule, margin = as_text(entry.get("name")), entry.get("rule"), entry.get("margin")
+    where = f'{where}: contrast "{name}"'
+    before = len(problems)
+    sides = {}
+    for side in "ab":
+        value = as_dict(entry.get(side))
+        arm, metric = as_text(value.get("arm")), as_text(value.get("metric"))
+        if arm not in arms:
+            problems.append(f'{where}: {side} names the arm "{arm}", which does not exist{did_you_mean(arm, arms)}')
+        if not metric:
+            problems.append(f"{where}: {side} names no metric")
+        sides[side] = Side(arm, metric)
+    if rule not in RULES:
+        problems.append(f'{where}: rule is "{rule}"; expected {", ".join(RULES)}{did_you_mean(rule, RULES)}')
+    if isinstance(margin, bool) or not isinstance(margin, int | float) or not 0 <= margin < math.inf:
+        problems.append(f"{where}: margin is {margin!r}; expected a number of 0 or more")
+    if len(problems) > before:
+        return None
+    return Contrast(name, sides["a"], sides["b"], rule, float(margin), as_text(entry.get("expected")))
+
+
+def parse_looks(value: Any, where: str, problems: list[str]) -> dict[int, float]:
+    """{number of seeds: level} of a sweep that is judged more than once, from JSON; empty for one that is judged once."""
+    if value is None:
+        return {}
+    entries = as_dict(value).items()
+    if not entries or any(not seeds.isdecimal() or type(level) is not float or not 0 < level < 1 for seeds, level in entries):
+        problems.append(f"{where}: looks need to be levels between 0 and 1 by number of seeds")
+        return {}
+    return {int(seeds): level for seeds, level in entries}
+
+
+def arithmetic(meta: Mapping[str, Any]) -> str:
+    """What computed the steps of a run, by its meta.json, as far as it changes how they are rounded: "exact" for a run alone, and for map
+    on a CPU, which equals it bit for bit; else the executor."""
+    executor, device = meta.get("executor", "alone"), meta.get("device")
+    exact = executor == "alone" or (executor == "map" and isinstance(device, Mapping) and device.get("platform") == "cpu")
+    return "exact" if exact else str(executor)

@@ -1,0 +1,163 @@
+"""What a config costs before anything runs: parameters and floating-point operations, from shapes alone."""
+
+import math
+from dataclasses import dataclass
+
+from flax import nnx
+
+from zoo.config import ResolvedConfig, layer_kind, side, teacher_config
+from zoo.config.fields import OF_SEQUENCES, TASKS
+from zoo.config.side_lengths import side_lengths
+from zoo.models.architectures import make_model
+
+
+@dataclass(frozen=True)
+class Cost:
+    """Size and price of a model.
+
+    Attributes:
+        parameters: numbers of parameters: "total", "embedding" (tables of tokens, positions, segments, characters), "heads" (what only
+            turns hidden states into scores) and "body" (the rest). A shared parameter counts once.
+        blocks: numbers of parameters by part, e.g. {"blocks/attention": ...}, adding up to the total.
+        flops_per_token: floating-point operations of one training step per token of a row, forward and backward; and of a teacher forward.
+    """
+
+    parameters: dict[str, int]
+    blocks: dict[str, int]
+    flops_per_token: float
+
+
+HEADS = ("head", "pooler", "next_sentence", "classifier", "mix")
+TABLES = ("embedding", "source_embedding", "position", "segments", "characters/embedding")
+
+
+def mean_visible_keys(length: int, window: int, causal: bool = True, prefix: int = 0, dilation: int = 1) -> float:
+    """Mean number of keys that a query of a sequence sees, itself included; `window` 0 is no limit and otherwise of every `dilation`-th
+    key; of a prefix all are seen by all."""
+    if not causal:
+        reach = (window - 1) // 2 if window else length
+        return sum(min(t // dilation, reach) + 1 + min((length - 1 - t) // dilation, reach) for t in range(length)) / length
+    if dilation > 1:
+        return sum(min(t // dilation + 1, window) for t in range(length)) / length
+    window, prefix = min(window or length, length), min(prefix, length)
+    return (window * (window + 1) / 2 + (length - window) * window + prefix * (prefix - 1) / 2) / length
+
+
+def _part(path: str) -> str:
+    """The part of the model that a parameter's path belongs to."""
+    parts = path.split("/")
+    if "stack" in parts:
+        place = parts.index("layers") + 1
+        kinds = {"attention", "cross_attention", "ffn"}
+        name = next((name for name in parts[place:] if name in kinds or name.endswith("_norm")), parts[place])
+        return "/".join([*parts[: parts.index("stack")], "blocks", name])
+    return "/".join(parts[:2]) if parts[0] in ("encoder", "decoder", "characters", "forward", "backward") else parts[0]
+
+
+def _times(path: str, row: "Row", config: ResolvedConfig) -> float:
+    """How often a row of the batch is multiplied with a matrix."""
+    if path.startswith(("pooler", "next_sentence")) or (path.startswith("classifier") and config.objective.kind in OF_SEQUENCES[1]):
+        return 1
+    if "/global_query/" in path:
+        return min(config.model.attention.global_tokens, row.targets)
+    if path.startswith("characters/convolutions/"):
+        width = config.model.elmo.filters[2 * int(path.split("/")[2])]
+        return row.targets * (config.model.elmo.characters - width + 1)
+    if path.startswith("encoder/") or "/cross_attention/key/" in path or "/cross_attention/value/" in path:
+        return row.source
+    if path.startswith("head/"):
+        return row.predicted
+    return row.targets
+
+
+@dataclass(frozen=True)
+class Row:
+    """Tokens of a row.
+
+    Attributes:
+        source: those that the encoder of an encoder-decoder reads.
+        targets: those that the rest of the model reads.
+        predicted: predictions that are scored.
+    """
+
+    source: int
+    targets: int
+    predicted: int
+
+
+def _products(layer: ResolvedConfig, queries: float, keys: float) -> float:
+    """Multiplications and additions of one attention layer's products for a row, `keys` being the mean number that a query sees."""
+    attention = layer.attention
+    width = attention.num_heads * attention.head_dim
+    if attention.kind == "performer":
+        # Features of queries and of keys, the sum over keys, the product with a query.
+        return 8 * width * attention.features * queries
+    return 4 * width * keys * queries
+
+
+def _attention(model: ResolvedConfig, row: Row, prefix: int) -> float:
+    """Multiplications and additions of all attention products for a row, of which a decoder sees so many tokens as a whole."""
+    if model.architecture == "elmo":
+        return 0.0
+    total = 0.0
+    if model.architecture == "encoder_decoder":
+        encoder, decoder = side(model, "encoder"), side(model, "decoder")
+        total += _layers(encoder, row.source, causal=False) + _layers(decoder, row.targets, causal=True)
+        return total + decoder.num_layers * _products(decoder, row.targets, row.source)
+    return _layers(model, row.targets, model.architecture == "decoder", prefix)
+
+
+def _layers(model: ResolvedConfig, length: int, causal: bool, prefix: int = 0) -> float:
+    """The self-attention products of a stack's layers, kind by kind."""
+    pattern, total = tuple(model.layers.pattern), 0.0
+    kinds = [pattern[layer % len(pattern)] if pattern else "" for layer in range(model.num_layers)]
+    for name in set(kinds):
+        layer = layer_kind(model, name) if name else model
+        first = min(layer.attention.global_tokens, length)
+        turns = tuple(layer.attention.dilations) or (1,)
+        keys = sum(mean_visible_keys(length, layer.attention.window, causal, prefix, dilation) for dilation in turns) / len(turns)
+        each = _products(layer, length, keys if not first else min(keys + first, length)) + _products(layer, first, length) * bool(first)
+        total += kinds.count(name) * each
+    return total
+
+
+def summary(config: ResolvedConfig) -> Cost:
+    """Counts a resolved config, allocating nothing.
+
+    FLOPs of a step = 3 * (2 * sum over matrices of weights * tokens that meet them + the attention products): a multiplication and an
+    addition, once forward and twice backward. The products over the S keys that a token sees on average are 4 * H * K * S per token
+    and layer (Kaplan et al. 2020, section 2.1, with causal attention counted as the half that it is), with M random features in
+    softmax's place 8 * H * K * M. For one decoder this is 3 * (2 * N + 4 * H * K * S * L) per token. Embedding look-ups, norms,
+    activations and softmax are left out. Recomputation is not counted. A teacher's forward pass is added.
+
+    Raises:
+        ConfigError: a teacher that is no run or cannot teach this model.
+    """
+    model, length = config.model, config.data.sequence_length
+    objective = config.objective
+    source, targets = side_lengths(objective, length) if model.architecture == "encoder_decoder" else (0, length)
+    prefix = objective.prefix_length if objective.kind == "prefix" else 0
+    chosen = {"prefix": length + 1 - prefix, "masked": max(1, round(objective.select_fraction * length)), "bidirectional": 2 * length}
+    row = Row(source, targets, chosen.get(objective.kind, targets))
+    counts = {"/".join(map(str, path)): math.prod(variable.get_value().shape)
+              for path, variable in nnx.state(make_model(config), nnx.Param).flat_state()}
+    blocks: dict[str, int] = {}
+    for path, count in counts.items():
+        blocks[_part(path)] = blocks.get(_part(path), 0) + count
+
+    def within(path: str, parts: tuple[str, ...]) -> bool:
+        place = path.removeprefix("encoder/").removeprefix("decoder/")
+        return place.startswith(tuple(f"{part}/" for part in parts)) or place in parts
+
+    heads = sum(count for path, count in counts.items() if within(path, HEADS))
+    embedding = sum(count for path, count in counts.items() if within(path, TABLES))
+    matrices = sum(count * _times(path, row, config) for path, count in counts.items() if path.endswith("/kernel"))
+    # Against the sampled ids and the target itself, where the softmax is over a sample.
+    scored = objective.sampled_softmax + 1 if objective.sampled_softmax else 0 if objective.kind in TASKS else model.vocab_size
+    matrices += scored * model.dim * _times("head/weights", row, config)
+    flops = 3 * (2 * matrices + _attention(model, row, prefix)) / (source + targets if objective.kind == "translation" else length)
+    if objective.distillation.teacher:
+        # Forward is a third of forward and backward.
+        flops += summary(teacher_config(config)).flops_per_token / 3
+    total = sum(counts.values())
+    return Cost({"total": total, "embedding": embedding, "body": total - embedding - heads, "heads": heads}, blocks, flops)

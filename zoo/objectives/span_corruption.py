@@ -1,0 +1,53 @@
+"""Span corruption: an encoder-decoder writes the spans that were cut out of the text that it reads."""
+
+import jax.numpy as jnp
+from flax import nnx
+from jaxtyping import Array, Int
+
+from zoo.config import ResolvedConfig, side
+from zoo.config.side_lengths import SpanLengths
+from zoo.data.tokenizers.base import Tokenizer
+from zoo.models.head import Prediction
+from zoo.objectives.objective import Batch, Constants, Objective, Pass, context_of, past_the_table, without_padding
+
+
+class SpanObjective(Objective):
+    """-log p(y_t | y_<t, x), summed over the targets y: the spans that were cut out of a row, each after its sentinel, and an end; x is the
+    row with a sentinel in each span's place (Raffel et al. 2020, section 3.1.4).
+
+    A batch is what `zoo.data.rows.spans.SpanCorruption` makes: {"source": [B, S], "targets": [B, N]}, padded with -1. The decoder reads the
+    token that opens documents and the targets but the last. Padding is an empty slot that no token sees.
+    """
+
+    def __init__(self, config: ResolvedConfig, tokenizer: Tokenizer):
+        super().__init__(config, tokenizer)
+        self.text_ids = tokenizer.vocab_size
+
+    def targets(self, batch: Batch) -> Int[Array, "B N"]:
+        """The spans, their sentinels and the end."""
+        return batch["targets"]
+
+    def predict(self, model: nnx.Module, batch: Batch, constants: Constants, how: Pass) -> Prediction:
+        """Predicts the targets."""
+        source, targets = batch["source"], batch["targets"]
+        inputs = jnp.concatenate([jnp.full_like(targets[:, :1], self.document_id), targets[:, :-1]], axis=1)
+        source_context = context_of(how, without_padding(jnp.arange(source.shape[1])[None], source, how), causal=False)
+        context = context_of(how, without_padding(jnp.arange(inputs.shape[1])[None], inputs, how))
+        hidden = model(jnp.maximum(source, 0), jnp.maximum(inputs, 0), source_context, context)
+        return model.prediction(hidden, context)
+
+    def read(self, batch: Batch) -> Int[Array, ""]:
+        """Number of tokens of text: all that is on either side and is neither a sentinel nor an end."""
+        ends = 2 * (batch["targets"][:, 0] >= 0).sum()
+        return sum(((part >= 0) & (part < self.text_ids)).sum() for part in (batch["source"], batch["targets"])) - ends
+
+    def too_long(self, length: int) -> str | None:
+        """Each side has a length of its own."""
+        if length < 2:
+            return "a row needs two tokens, one to stay and one to go"
+        lengths = SpanLengths.of(length, self.config.objective.noise_density, self.config.objective.mean_span_length)
+        if lengths.spans > self.config.objective.sentinels:
+            return f"objective.sentinels={self.config.objective.sentinels} are too few for {lengths.spans} spans"
+        sides = (("encoder", self.model.encoder, lengths.source), ("decoder", self.model.decoder, lengths.targets))
+        found = (past_the_table(side(self.config.model, name), module, tokens, f"the {name}'s ") for name, module, tokens in sides)
+        return next((why for why in found if why), None)

@@ -1,0 +1,51 @@
+"""One label, or one number, for a text or a pair of texts."""
+
+import jax.numpy as jnp
+from flax import nnx
+
+from zoo.config import ResolvedConfig
+from zoo.data.tokenizers.base import Tokenizer
+from zoo.layers.activation_record import deviations
+from zoo.objectives.masked import score_pairs
+from zoo.objectives.objective import Batch, Constants, Pass, Sums
+from zoo.objectives.tasks.task import RowObjective
+
+
+class ClassificationObjective(RowObjective):
+    """-log softmax(s)[c], the mean over examples: s the scores of a row's C labels, c its own (Devlin et al. 2019, section 4.1).
+
+    Labels are "labels" [B], -1 in rows that only fill up. Reported are the loss and "accuracy"; `zoo.data.labelled.task_scores.class_scores`
+    makes more of the predicted labels.
+    """
+
+    outputs = ("real", "predicted")
+
+    def __init__(self, config: ResolvedConfig, tokenizer: Tokenizer):
+        super().__init__(config, tokenizer)
+        self.means |= {"accuracy": ("right", "weight")}
+
+    def score(self, model: nnx.Module, batch: Batch, constants: Constants, how: Pass) -> tuple[Sums, Sums]:
+        """Scores every row's label."""
+        scores = self.scores(model, batch, constants, how)
+        if how.record is not None:
+            how.record["logits"] = deviations(scores, self.real(batch))
+        loss, right = score_pairs(scores, batch["labels"])
+        sums = {"loss": loss, "weight": self.real(batch).sum().astype(jnp.float32), "right": right}
+        outputs = {} if how.training else {"real": self.real(batch), "predicted": scores.argmax(axis=1)}
+        return {"loss": loss}, sums | outputs
+
+
+class RegressionObjective(RowObjective):
+    """(s - y)^2, the mean over examples: s the one score of a row, y its number (Devlin et al. 2019, section 4.1: STS-B).
+
+    Numbers are "labels" [B], float32. `zoo.data.labelled.task_scores.correlations` makes more of the predicted numbers.
+    """
+
+    outputs = ("real", "predicted")
+
+    def score(self, model: nnx.Module, batch: Batch, constants: Constants, how: Pass) -> tuple[Sums, Sums]:
+        """Scores every row's number."""
+        scores, real = self.scores(model, batch, constants, how)[:, 0], self.real(batch)
+        loss = jnp.where(real, (scores - batch["labels"]) ** 2, 0.0).sum()
+        outputs = {} if how.training else {"real": real, "predicted": scores}
+        return {"loss": loss}, {"loss": loss, "weight": real.sum().astype(jnp.float32)} | outputs
