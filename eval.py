@@ -1,4 +1,6 @@
-"""Evaluates a run and samples from it: `python eval.py runs/first --lengths 64,128 --sample 200`; see --help."""
+"""Evaluates a run and samples from it: `python eval.py runs/first --lengths 64,128 --sample 200`;
+see --help.
+"""
 
 import sys
 

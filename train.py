@@ -1,4 +1,6 @@
-"""Trains one config: `python train.py --config=configs/llama.py:tiny --workdir=runs/first`; see --help."""
+"""Trains one config: `python train.py --config=configs/llama.py:tiny --workdir=runs/first`; see
+--help.
+"""
 
 import sys
 

@@ -1,4 +1,5 @@
-"""How fast text becomes batches, against how fast the tiny GPT eats them, and how much memory a text larger than memory should be takes.
+"""How fast text becomes batches, against how fast the tiny GPT eats them, and how much memory a
+text larger than memory should be takes.
 
     python benchmarks/data.py [--only tokenising feeding position model file] [--gigabytes 1]
 
@@ -7,7 +8,8 @@ feeding     tokens -> batches of every kind of rows (16 rows of 128 tokens), tak
 position    from nothing to the first batch at step 100,000
 model       configs/gpt2.py:tiny on this machine, as metrics.jsonl has it
 file        a text of that size is written to a temporary folder and loaded, each time by a new process: digests, split, training of the
-            tokenizer, tokens on disk, first batch; peak memory is the process's ru_maxrss, in which mapped files count
+            tokenizer, tokens on disk, first batch; peak memory is the process's ru_maxrss, in which
+            mapped files count
 """
 
 import argparse
@@ -32,8 +34,15 @@ from zoo.data.sources.source import read_documents
 ROWS = {
     "packed": {},
     "packed, masked": {"model.architecture": "encoder", "objective.kind": "masked"},
-    **{kind: {"model.architecture": "encoder", "objective.kind": "masked", "data.rows": kind, "data.tokenizer.kind": "wordpiece"}
-       for kind in ("full_sentences", "doc_sentences", "segment_pairs", "sentence_pairs")},
+    **{
+        kind: {
+            "model.architecture": "encoder",
+            "objective.kind": "masked",
+            "data.rows": kind,
+            "data.tokenizer.kind": "wordpiece",
+        }
+        for kind in ("full_sentences", "doc_sentences", "segment_pairs", "sentence_pairs")
+    },
 }
 SEPARATOR = "\n\n\n"
 
@@ -56,17 +65,27 @@ def rate_of_batches(changes: dict[str, Any], seconds: float = 3.0) -> float:
 def rate_of_model() -> float:
     """Tokens per second of the tiny GPT, the median of its lines after the first few."""
     with tempfile.TemporaryDirectory() as folder:
-        command = [sys.executable, "train.py", "--config=configs/gpt2.py:tiny", "--config.training.steps=120",
-                   "--config.training.eval_batches=1", f"--workdir={folder}/run"]
+        command = [
+            sys.executable,
+            "train.py",
+            "--config=configs/gpt2.py:tiny",
+            "--config.training.steps=120",
+            "--config.training.eval_batches=1",
+            f"--workdir={folder}/run",
+        ]
         subprocess.run(command, cwd=Path(__file__).resolve().parents[1], check=True, stdout=subprocess.DEVNULL)
         lines = [json.loads(line) for line in Path(folder, "run", "metrics.jsonl").read_text().splitlines()]
-    return statistics.median([line["train/tokens_per_second"] for line in lines if "train/tokens_per_second" in line][2:])
+    return statistics.median(
+        [line["train/tokens_per_second"] for line in lines if "train/tokens_per_second" in line][2:]
+    )
 
 
 def measure_tokenising() -> None:
     """Prints rates of `tokenize` by tokenizer."""
     for kind in ("bytes", "bpe", "wordpiece", "unigram"):
-        config = resolved({"data.tokenizer.kind": kind, **({"data.tokenizer.vocab_size": 8192} if kind != "bytes" else {})})
+        config = resolved(
+            {"data.tokenizer.kind": kind, **({"data.tokenizer.vocab_size": 8192} if kind != "bytes" else {})}
+        )
         tokenizer, documents = data.load(config).tokenizer, read_documents(config.data)
         began = time.perf_counter()
         count = len(tokenize(tokenizer, documents))
@@ -98,7 +117,9 @@ def measure_position(step: int = 100_000) -> None:
 
 def write_text(path: Path, size: int) -> None:
     """Writes `size` bytes of documents of forty lines drawn from the standard library's code."""
-    lines = [line for piece in read_documents(resolved({}).data).pieces() for line in piece.text.split("\n") if line.strip()]
+    lines = [
+        line for piece in read_documents(resolved({}).data).pieces() for line in piece.text.split("\n") if line.strip()
+    ]
     numbers, written = np.random.default_rng(0), 0
     with open(path, "w", encoding="utf-8") as file:
         while written < size:
@@ -109,7 +130,9 @@ def write_text(path: Path, size: int) -> None:
 def load_file(kind: str, path: str) -> None:
     """In a process of its own: loads the file and prints what that took."""
     vocabulary = {"data.tokenizer.vocab_size": 8192} if kind != "bytes" else {}
-    config = resolved({"data.source": f"text:{path}", "data.document_separator": SEPARATOR, "data.tokenizer.kind": kind} | vocabulary)
+    config = resolved(
+        {"data.source": f"text:{path}", "data.document_separator": SEPARATOR, "data.tokenizer.kind": kind} | vocabulary
+    )
     began = time.perf_counter()
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     dataset = data.load(config)
@@ -118,8 +141,10 @@ def load_file(kind: str, path: str) -> None:
     took = time.perf_counter() - began
     part = dataset.parts[0]
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    print(f"file        {kind:10s} {part.source.bytes / 1e9:.2f} GB, {part.source.count:,} documents, {dataset.train_tokens / 1e6:,.0f} M "
-          f"tokens in {took:.0f} s; peak memory {peak / 1e6:.2f} GB ({before / 1e6:.2f} GB before)")
+    print(
+        f"file        {kind:10s} {part.source.bytes / 1e9:.2f} GB, {part.source.count:,} documents, {dataset.train_tokens / 1e6:,.0f} M "
+        f"tokens in {took:.0f} s; peak memory {peak / 1e6:.2f} GB ({before / 1e6:.2f} GB before)"
+    )
 
 
 def measure_file(gigabytes: float) -> None:

@@ -1,9 +1,10 @@
-"""What recording the statistics of training costs: a step, and the program that observes it, in turn in one process.
+"""What recording the statistics of training costs: a step, and the program that observes it, in
+turn in one process.
 
   python benchmarks/dynamics.py [CONFIG:SIZE ...] [--every N] [--steps N] [--rounds N]
 
-A recorded step is an ordinary one and the program before it; the others are what they are without. So the cost is the program's time over
-that of `every` steps.
+A recorded step is an ordinary one and the program before it; the others are what they are without.
+So the cost is the program's time over that of `every` steps.
 """
 
 import argparse
@@ -21,7 +22,9 @@ from zoo.training.trainer import resolve_with_vocabulary, use_compilation_cache
 
 
 def measure(name: str, overrides: list[str], rounds: int, steps: int, every: int) -> str:
-    """One line: medians of a step and of the program that observes, and the share of the time that it costs."""
+    """One line: medians of a step and of the program that observes, and the share of the time that
+    it costs.
+    """
     changes = configs.parse_overrides([f"--config.{text}" for text in overrides])
     config = resolve_with_vocabulary(configs.override(configs.load(name), changes))
     dataset = data.load(config)
@@ -49,15 +52,19 @@ def measure(name: str, overrides: list[str], rounds: int, steps: int, every: int
     step = statistics.median(plain for plain, _ in turns)
     shares = sorted((recorded - plain) / plain / every for plain, recorded in turns)
     low, middle, high = (shares[round(place * (len(shares) - 1))] for place in (0.25, 0.5, 0.75))
-    return (f"{name:32s} step {1000 * step:8.1f} ms   recording {1000 * middle * every * step:8.1f} ms   every {every} steps: "
-            f"{100 * middle:.2f} % of the time (quartiles {100 * low:.2f} .. {100 * high:.2f}, n={rounds})   "
-            f"first call {first:.1f} s")
+    return (
+        f"{name:32s} step {1000 * step:8.1f} ms   recording {1000 * middle * every * step:8.1f} ms   every {every} steps: "
+        f"{100 * middle:.2f} % of the time (quartiles {100 * low:.2f} .. {100 * high:.2f}, n={rounds})   "
+        f"first call {first:.1f} s"
+    )
 
 
 def main() -> None:
     """Command line."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("configs", nargs="*", default=["configs/gpt2.py:tiny", "configs/bert.py:tiny", "configs/llama.py:tiny"])
+    parser.add_argument(
+        "configs", nargs="*", default=["configs/gpt2.py:tiny", "configs/bert.py:tiny", "configs/llama.py:tiny"]
+    )
     parser.add_argument("--every", type=int, default=100, help="steps between records (default: %(default)s)")
     parser.add_argument("--steps", type=int, default=3, help="steps of a turn")
     parser.add_argument("--rounds", type=int, default=9, help="turns")

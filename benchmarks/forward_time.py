@@ -2,9 +2,10 @@
 
     python benchmarks/forward_time.py runs/teacher runs/student
 
-Each run scores the same held-out rows of its own data as `eval.py` does, without learning; the runs take turns, so that what else the
-machine does falls on all of them. Printed are the median seconds per batch, the quartiles, and the ratio of the first run's time to each
-other's in neighbouring turns.
+Each run scores the same held-out rows of its own data as `eval.py` does, without learning; the runs
+take turns, so that what else the machine does falls on all of them. Printed are the median seconds
+per batch, the quartiles, and the ratio of the first run's time to each other's in neighbouring
+turns.
 """
 
 import argparse
@@ -21,7 +22,9 @@ def scorer(folder: Path):
     from zoo.training.checkpoints.trained_run import load_trained
 
     trained = load_trained(folder)
-    batch = trained.program.put_batch(next(iter(data.load(trained.config).evaluation_batches(multiple_of=trained.rows))))
+    batch = trained.program.put_batch(
+        next(iter(data.load(trained.config).evaluation_batches(multiple_of=trained.rows)))
+    )
     constants = trained.program.constants(trained.config.seed)
 
     def score():
@@ -48,8 +51,10 @@ def main():
     for folder, taken in zip(arguments.runs, seconds, strict=True):
         low, middle, high = statistics.quantiles(taken, n=4)
         ratio = statistics.median(first / own for first, own in zip(seconds[0], taken, strict=True))
-        print(f"{folder}: {1000 * middle:.2f} ms a batch (quartiles {1000 * low:.2f} to {1000 * high:.2f}); "
-              f"the first run takes {ratio:.2f} times as long")
+        print(
+            f"{folder}: {1000 * middle:.2f} ms a batch (quartiles {1000 * low:.2f} to {1000 * high:.2f}); "
+            f"the first run takes {ratio:.2f} times as long"
+        )
 
 
 if __name__ == "__main__":

@@ -1,10 +1,12 @@
-"""Seconds and peak memory of `zoo import` and `zoo export` for a checkpoint of BERT base's size, 110 million random numbers.
+"""Seconds and peak memory of `zoo import` and `zoo export` for a checkpoint of BERT base's size,
+110 million random numbers.
 
     python benchmarks/interchange.py [--smoke] [--json]
 
-Memory is the largest resident set of the command's process, less that of a process that only imports the same modules and starts the
-device; it is told as a multiple of the checkpoint's size. `--smoke` takes a small model, to see that the benchmark works.
-`--json` prints one object instead of lines.
+Memory is the largest resident set of the command's process, less that of a process that only
+imports the same modules and starts the device; it is told as a multiple of the checkpoint's size.
+`--smoke` takes a small model, to see that the benchmark works. `--json` prints one object instead
+of lines.
 """
 
 import argparse
@@ -29,8 +31,12 @@ MODULES = "import jax, zoo.cli.interchange, zoo.interop.importing, zoo.interop.e
 def run(arguments: list[str], environment: dict[str, str]) -> tuple[float, int]:
     """Seconds and peak memory in bytes of a process."""
     began = time.perf_counter()
-    pid = os.posix_spawn(sys.executable, [sys.executable, *arguments], os.environ | environment,
-                         file_actions=[(os.POSIX_SPAWN_OPEN, 1, os.devnull, os.O_WRONLY, 0)])
+    pid = os.posix_spawn(
+        sys.executable,
+        [sys.executable, *arguments],
+        os.environ | environment,
+        file_actions=[(os.POSIX_SPAWN_OPEN, 1, os.devnull, os.O_WRONLY, 0)],
+    )
     _, status, usage = os.wait4(pid, 0)
     if status:
         raise SystemExit(f"{' '.join(arguments)} ended with status {status}")
@@ -49,13 +55,18 @@ def make_checkpoint(folder: Path, sizes: dict[str, int]) -> None:
     config = resolve_like("BertForPreTraining", sizes, {"data.tokenizer.kind": "characters"})
     shapes = tensor_shapes(importer_of("BertForPreTraining").rules(config.model), split(make_model(config))[1])
     generator = np.random.default_rng(0)
-    write_tensors(folder / "model.safetensors", {name: generator.standard_normal(shape, np.float32) for name, shape in shapes.items()})
+    write_tensors(
+        folder / "model.safetensors",
+        {name: generator.standard_normal(shape, np.float32) for name, shape in shapes.items()},
+    )
     (folder / "config.json").write_text(json.dumps({"architectures": ["BertForPreTraining"], **sizes}))
     (folder / "vocab.txt").write_text("\n".join(["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]) + "\n")
 
 
 def measure(sizes: dict[str, int]) -> dict[str, float]:
-    """Bytes of the checkpoint and of the modules alone; of each command, seconds and bytes beyond those of the modules."""
+    """Bytes of the checkpoint and of the modules alone; of each command, seconds and bytes beyond
+    those of the modules.
+    """
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         (folder / "source").mkdir()
@@ -66,8 +77,10 @@ def measure(sizes: dict[str, int]) -> dict[str, float]:
         environment = {"ZOO_CACHE": str(folder / "cache"), "PYTHONPATH": str(ROOT), "JAX_PLATFORMS": "cpu"}
         _, baseline = run(["-c", MODULES], environment)
         found = {"checkpoint": (folder / "source" / "model.safetensors").stat().st_size, "modules": baseline}
-        commands = {"import": ["-m", "zoo.cli.main", "import", f"hf:{folder / 'source'}", "--out", str(folder / "run")],
-                    "export": ["-m", "zoo.cli.main", "export", str(folder / "run"), "--out", str(folder / "written")]}
+        commands = {
+            "import": ["-m", "zoo.cli.main", "import", f"hf:{folder / 'source'}", "--out", str(folder / "run")],
+            "export": ["-m", "zoo.cli.main", "export", str(folder / "run"), "--out", str(folder / "written")],
+        }
         for command, arguments in commands.items():
             seconds, peak = run(arguments, environment)
             found |= {f"{command}_seconds": seconds, f"{command}_more": peak - baseline}
@@ -87,7 +100,9 @@ def main() -> None:
     print(f"checkpoint {found['checkpoint'] / 1e6:,.1f} MB\nmodules alone {found['modules'] / 1e6:,.0f} MB")
     for command in ("import", "export"):
         seconds, more = (found[f"{command}_{what}"] for what in ("seconds", "more"))
-        print(f"{command}  {seconds:.1f} s, {more / 1e6:,.0f} MB more: {more / found['checkpoint']:.2f} times the checkpoint")
+        print(
+            f"{command}  {seconds:.1f} s, {more / 1e6:,.0f} MB more: {more / found['checkpoint']:.2f} times the checkpoint"
+        )
 
 
 if __name__ == "__main__":

@@ -1,12 +1,14 @@
-"""Time and memory of attention in ever longer rows: FAVOR+, a window of 129 keys and full attention, causal and in both directions.
+"""Time and memory of attention in ever longer rows: FAVOR+, a window of 129 keys and full
+attention, causal and in both directions.
 
     python benchmarks/linear_attention.py
 
-One row through a model of 2 layers, width 128, 4 heads, RoPE, float32: forward and backward pass, up to the hidden states. All variants of
-a length are compiled side by side in one process and take turns, so that what else the machine does falls on all of them. A turn in
-which other processes used more than `--foreign` of the machine's processor time is thrown away. Printed are the median of the turns,
-what the compiled program needs beside its inputs and outputs, and both relative to the length before: 2 is linear where the length
-doubles, 4 quadratic.
+One row through a model of 2 layers, width 128, 4 heads, RoPE, float32: forward and backward pass,
+up to the hidden states. All variants of a length are compiled side by side in one process and take
+turns, so that what else the machine does falls on all of them. A turn in which other processes used
+more than `--foreign` of the machine's processor time is thrown away. Printed are the median of the
+turns, what the compiled program needs beside its inputs and outputs, and both relative to the
+length before: 2 is linear where the length doubles, 4 quadratic.
 """
 
 import argparse
@@ -34,9 +36,13 @@ VARIANTS = {f"{name}{suffix}": fields | more for name, fields in KINDS.items()
 
 
 def compiled(overrides: dict, length: int, sets: list[str]):
-    """Returns a function that runs forward and backward pass once and waits for it, and its bytes of temporary memory."""
+    """Returns a function that runs forward and backward pass once and waits for it, and its bytes
+    of temporary memory.
+    """
     given = configs.parse_overrides([f"--config.{text}" for text in sets])
-    config = configs.resolve(configs.override(configs.default(), MODEL | overrides | {"data.sequence_length": length} | given))
+    config = configs.resolve(
+        configs.override(configs.default(), MODEL | overrides | {"data.sequence_length": length} | given)
+    )
     model = make_model(config)
     graph = split(model)[0]
     params, stats = initialise(model, 0), initialise_statistics(model, 0)
@@ -55,7 +61,9 @@ def compiled(overrides: dict, length: int, sets: list[str]):
 
 
 def take_turns(runs: dict, arguments: argparse.Namespace) -> tuple[dict[str, list[float]], int]:
-    """Milliseconds of every variant in each clean turn, and the number of turns that were thrown away."""
+    """Milliseconds of every variant in each clean turn, and the number of turns that were thrown
+    away.
+    """
     times, dropped = {name: [] for name in runs}, 0
     while len(next(iter(times.values()))) < arguments.rounds and dropped < 5 * arguments.rounds:
         turn, clean = {}, True
@@ -64,7 +72,9 @@ def take_turns(runs: dict, arguments: argparse.Namespace) -> tuple[dict[str, lis
             for _ in range(arguments.steps):
                 run()
             seconds = time.perf_counter() - began
-            clean &= busy_seconds() - busy - (time.process_time() - own) < arguments.foreign * seconds * (os.cpu_count() or 1)
+            clean &= busy_seconds() - busy - (time.process_time() - own) < arguments.foreign * seconds * (
+                os.cpu_count() or 1
+            )
             turn[name] = 1000 * seconds / arguments.steps
         if clean:
             for name, milliseconds in turn.items():
@@ -77,11 +87,17 @@ def take_turns(runs: dict, arguments: argparse.Namespace) -> tuple[dict[str, lis
 def main() -> None:
     """Command line."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--lengths", type=lambda text: [int(x) for x in text.split(",")], default=[512, 1024, 2048, 4096])
+    parser.add_argument(
+        "--lengths", type=lambda text: [int(x) for x in text.split(",")], default=[512, 1024, 2048, 4096]
+    )
     parser.add_argument("--rounds", type=int, default=7, help="clean turns per length")
     parser.add_argument("--steps", type=int, default=3, help="passes per turn")
-    parser.add_argument("--foreign", type=float, default=0.07, help="largest share of the machine that others may use in a turn")
-    parser.add_argument("--set", action="append", default=[], metavar="PATH=VALUE", help="override a config field of all variants")
+    parser.add_argument(
+        "--foreign", type=float, default=0.07, help="largest share of the machine that others may use in a turn"
+    )
+    parser.add_argument(
+        "--set", action="append", default=[], metavar="PATH=VALUE", help="override a config field of all variants"
+    )
     arguments = parser.parse_args()
     before: dict[str, tuple[float, float]] = {}
     print(f"{'tokens':>6s} {'attention':27s} {'ms':>8s} {'ratio':>6s} {'MiB':>8s} {'ratio':>6s}")
@@ -94,7 +110,9 @@ def main() -> None:
             raise SystemExit(f"{length} tokens: no turn was clean; the machine is busy (raise --foreign)")
         for name, (_, memory) in built.items():
             now = statistics.median(times[name]), memory / 2**20
-            ratios = [f"{x / y:6.2f}" for x, y in zip(now, before[name], strict=True)] if name in before else [" " * 6] * 2
+            ratios = (
+                [f"{x / y:6.2f}" for x, y in zip(now, before[name], strict=True)] if name in before else [" " * 6] * 2
+            )
             before[name] = now
             print(f"{length:6d} {name:27s} {now[0]:8.1f} {ratios[0]} {now[1]:8.1f} {ratios[1]}", flush=True)
         print(f"       n={len(times['full, causal'])}, {dropped} dropped", flush=True)

@@ -1,10 +1,11 @@
-"""Time of LayerNorm and of RMSNorm: a norm alone, forwards and backwards, and a whole training step with it.
+"""Time of LayerNorm and of RMSNorm: a norm alone, forwards and backwards, and a whole training step
+with it.
 
     python benchmarks/norm_time.py
     python benchmarks/norm_time.py --tokens 65536 --dim 1024 --size small
 
-The two take turns, so that what else the machine does falls on both. Printed are the medians, the quartiles, and the ratio in
-neighbouring turns.
+The two take turns, so that what else the machine does falls on both. Printed are the medians, the
+quartiles, and the ratio in neighbouring turns.
 """
 
 import argparse
@@ -49,7 +50,9 @@ def whole_step(kind: str, size: str) -> Callable[[], None]:
     resolved = config.resolve(decoder(size, {"model.norm.kind": kind}), tokenizer.vocab_size)
     program = make_program(resolved, make_objective(resolved, tokenizer), make_mesh(resolved))
     state, constants = program.initial_state(0), program.constants(0)
-    rows = np.random.default_rng(0).integers(0, 256, (resolved.data.batch_size, resolved.data.sequence_length + 1), np.int32)
+    rows = np.random.default_rng(0).integers(
+        0, 256, (resolved.data.batch_size, resolved.data.sequence_length + 1), np.int32
+    )
 
     def step() -> None:
         nonlocal state
@@ -84,9 +87,18 @@ def main():
     parser.add_argument("--turns", type=int, default=41)
     arguments = parser.parse_args()
     kinds = ("layernorm", "rmsnorm")
-    compare(f"norm of {arguments.tokens} x {arguments.dim}", [norm_alone(kind, arguments.tokens, arguments.dim) for kind in kinds],
-            arguments.turns, 20)
-    compare(f"step of the {arguments.size} decoder", [whole_step(kind, arguments.size) for kind in kinds], arguments.turns, 5)
+    compare(
+        f"norm of {arguments.tokens} x {arguments.dim}",
+        [norm_alone(kind, arguments.tokens, arguments.dim) for kind in kinds],
+        arguments.turns,
+        20,
+    )
+    compare(
+        f"step of the {arguments.size} decoder",
+        [whole_step(kind, arguments.size) for kind in kinds],
+        arguments.turns,
+        5,
+    )
 
 
 if __name__ == "__main__":

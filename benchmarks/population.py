@@ -4,8 +4,9 @@
     python benchmarks/population.py --executor vmap    # the same by vmap (the default is map on a CPU, else vmap)
     python benchmarks/population.py --sweeps --jobs 2  # whole sweeps with `zoo run`: one population, and a process for each run
 
-The runs are the decoder of `zoo/lab/sizes.py` with learning rates of their own. What is compared takes turns, so that what else the machine
-does falls on all. Printed are medians and quartiles over the turns; of steps also the ratio within each turn.
+The runs are the decoder of `zoo/lab/sizes.py` with learning rates of their own. What is compared
+takes turns, so that what else the machine does falls on all. Printed are medians and quartiles over
+the turns; of steps also the ratio within each turn.
 """
 
 import argparse
@@ -35,8 +36,12 @@ def steppers(size: str, executor: str) -> dict[str, tuple[int, Callable[[], None
     from zoo.training.step import make_program
 
     tokenizer = ByteTokenizer()
-    resolved = [config.resolve(decoder(size, {"optimizer.learning_rate": 1e-3 * 1.1**index, "seed": index}), tokenizer.vocab_size)
-                for index in range(max(SIZES))]
+    resolved = [
+        config.resolve(
+            decoder(size, {"optimizer.learning_rate": 1e-3 * 1.1**index, "seed": index}), tokenizer.vocab_size
+        )
+        for index in range(max(SIZES))
+    ]
     mesh = make_mesh(resolved[0])
     program = make_program(resolved[0], make_objective(resolved[0], tokenizer), mesh)
     shape = (len(resolved), resolved[0].data.batch_size, resolved[0].data.sequence_length + 1)
@@ -58,17 +63,39 @@ def steppers(size: str, executor: str) -> dict[str, tuple[int, Callable[[], None
 
 
 def sweep(members: int, together: bool, jobs: int, size: str, steps: int) -> float:
-    """Seconds of a `zoo run` over as many learning rates, from an empty folder with the tokens in the cache and no compiled program."""
+    """Seconds of a `zoo run` over as many learning rates, from an empty folder with the tokens in
+    the cache and no compiled program.
+    """
     rates = ",".join(f"{1e-3 * 1.1**index:.5g}" for index in range(members))
     with tempfile.TemporaryDirectory() as folder:
         base = Path(folder) / "base.py"
-        base.write_text(f"from zoo.lab.sizes import decoder\n\ndef get_config(argument='tiny'):\n    return decoder({size!r})\n")
-        command = [sys.executable, "-m", "zoo.cli.main", "run", f"--config={base}", "--vary", f"optimizer.learning_rate={rates}", "--seeds",
-                   "1", "--output", f"{folder}/sweep", "--set", f"training.steps={steps}", "--set", f"training.eval_every={steps}",
-                   "--set", f"schedule.warmup_steps={steps // 10}"]
+        base.write_text(
+            f"from zoo.lab.sizes import decoder\n\ndef get_config(argument='tiny'):\n    return decoder({size!r})\n"
+        )
+        command = [
+            sys.executable,
+            "-m",
+            "zoo.cli.main",
+            "run",
+            f"--config={base}",
+            "--vary",
+            f"optimizer.learning_rate={rates}",
+            "--seeds",
+            "1",
+            "--output",
+            f"{folder}/sweep",
+            "--set",
+            f"training.steps={steps}",
+            "--set",
+            f"training.eval_every={steps}",
+            "--set",
+            f"schedule.warmup_steps={steps // 10}",
+        ]
         command += ["--population"] if together else ["--jobs", str(jobs)]
         start = time.perf_counter()
-        subprocess.run(command, check=True, stdout=subprocess.DEVNULL, env=os.environ | {"JAX_ENABLE_COMPILATION_CACHE": "false"})
+        subprocess.run(
+            command, check=True, stdout=subprocess.DEVNULL, env=os.environ | {"JAX_ENABLE_COMPILATION_CACHE": "false"}
+        )
         return time.perf_counter() - start
 
 

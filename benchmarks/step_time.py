@@ -1,12 +1,14 @@
-"""Time of one training step: of the same GPT here and in PyTorch eager, and of every system here, alternating in one run.
+"""Time of one training step: of the same GPT here and in PyTorch eager, and of every system here,
+alternating in one run.
 
     python benchmarks/step_time.py            # the GPT against PyTorch; needs the `parity` extra (torch)
     python benchmarks/step_time.py --systems  # every config file at its tiny size against GPT-2's, a row each; --only=t5,elmo for some
 
-The model: 4 layers, width 256, 4 heads, T 256, B 16, float32, GELU, learned positions, tied head, AdamW; vocabularies 512 and 8192.
-Two worker processes stay resident and take turns, a few steps at a time, so that what else the machine does falls on both. A turn
-in which other processes used more than `--foreign` of the machine's processor time is thrown away. Printed are medians, the
-quartiles, and the ratio of each pair of neighbouring turns.
+The model: 4 layers, width 256, 4 heads, T 256, B 16, float32, GELU, learned positions, tied head,
+AdamW; vocabularies 512 and 8192. Two worker processes stay resident and take turns, a few steps at
+a time, so that what else the machine does falls on both. A turn in which other processes used more
+than `--foreign` of the machine's processor time is thrown away. Printed are medians, the quartiles,
+and the ratio of each pair of neighbouring turns.
 """
 
 import argparse
@@ -31,11 +33,21 @@ def zoo_stepper(vocabulary: int, overrides: list[str]):
     from zoo.training.mesh import make_mesh
     from zoo.training.step import make_program
 
-    config = configs.resolve(configs.override(configs.default(), {
-        "model.dim": SHAPE["width"], "model.num_layers": SHAPE["layers"], "model.attention.num_heads": SHAPE["heads"],
-        "model.vocab_size": vocabulary, "data.sequence_length": SHAPE["length"], "data.batch_size": SHAPE["batch"],
-        "optimizer.weight_decay": 0.1, **configs.parse_overrides([f"--config.{text}" for text in overrides]),
-    }))
+    config = configs.resolve(
+        configs.override(
+            configs.default(),
+            {
+                "model.dim": SHAPE["width"],
+                "model.num_layers": SHAPE["layers"],
+                "model.attention.num_heads": SHAPE["heads"],
+                "model.vocab_size": vocabulary,
+                "data.sequence_length": SHAPE["length"],
+                "data.batch_size": SHAPE["batch"],
+                "optimizer.weight_decay": 0.1,
+                **configs.parse_overrides([f"--config.{text}" for text in overrides]),
+            },
+        )
+    )
     program = make_program(config, make_objective(config, ByteTokenizer()), make_mesh(config))
     state, constants = program.initial_state(0), program.constants(0)
     rows = np.random.default_rng(0).integers(0, vocabulary, (SHAPE["batch"], SHAPE["length"] + 1), np.int32)
@@ -49,7 +61,9 @@ def zoo_stepper(vocabulary: int, overrides: list[str]):
 
 
 def system_stepper(vocabulary: int, overrides: list[str]):
-    """Returns a function that does one step of a config file on real batches and waits for it; `overrides` is [file:size]."""
+    """Returns a function that does one step of a config file on real batches and waits for it;
+    `overrides` is [file:size].
+    """
     del vocabulary
     import jax
 
@@ -92,7 +106,9 @@ def torch_stepper(vocabulary: int, overrides: list[str]):
             self.up, self.down = nn.Linear(width, 4 * width), nn.Linear(4 * width, width)
 
         def forward(self, x):
-            q, k, v = (part.unflatten(-1, (heads, -1)).transpose(1, 2) for part in self.qkv(self.norm_1(x)).chunk(3, -1))
+            q, k, v = (
+                part.unflatten(-1, (heads, -1)).transpose(1, 2) for part in self.qkv(self.norm_1(x)).chunk(3, -1)
+            )
             attended = functional.scaled_dot_product_attention(q, k, v, is_causal=True)
             x = x + self.output(attended.transpose(1, 2).flatten(-2))
             return x + self.down(functional.gelu(self.up(self.norm_2(x))))
@@ -129,7 +145,9 @@ STEPPERS = {"zoo": zoo_stepper, "torch": torch_stepper, "system": system_stepper
 
 
 def work(name: str, vocabulary: int, steps: int, overrides: list[str]) -> None:
-    """A worker: builds, warms up, then does `steps` steps for every line on its input and prints seconds per step."""
+    """A worker: builds, warms up, then does `steps` steps for every line on its input and prints
+    seconds per step.
+    """
     step = STEPPERS[name](vocabulary, overrides)
     for _ in range(3):
         loss = step()
@@ -161,13 +179,21 @@ def take_turns(commands: dict[str, list[str]], arguments: argparse.Namespace) ->
         arguments: `rounds`, `steps` and `foreign` of the command line.
 
     Returns:
-        (milliseconds per step of every worker, for each clean turn; number of turns that were thrown away).
+        (milliseconds per step of every worker, for each clean turn; number of turns that were
+        thrown away).
     """
     # Idle workers must not spin while the other one is measured.
     environment = os.environ | {"OMP_WAIT_POLICY": "passive", "KMP_BLOCKTIME": "0"}
-    workers = {name: subprocess.Popen(
-        [sys.executable, __file__, *command, "--steps", str(arguments.steps)],
-        stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environment) for name, command in commands.items()}
+    workers = {
+        name: subprocess.Popen(
+            [sys.executable, __file__, *command, "--steps", str(arguments.steps)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+            env=environment,
+        )
+        for name, command in commands.items()
+    }
     for name, worker in workers.items():
         ready = worker.stdout.readline().strip()
         if not ready:
@@ -200,14 +226,18 @@ def compare(vocabulary: int, arguments: argparse.Namespace) -> None:
     """Prints the figures of the GPT for one vocabulary."""
     names = ["zoo"] if arguments.only_zoo else ["zoo", "torch"]
     sets = [f"--set={text}" for text in arguments.set]
-    rounds, dropped = take_turns({name: ["--worker", name, "--vocabulary", str(vocabulary), *sets] for name in names}, arguments)
+    rounds, dropped = take_turns(
+        {name: ["--worker", name, "--vocabulary", str(vocabulary), *sets] for name in names}, arguments
+    )
     if not rounds:
         print(f"vocabulary {vocabulary}: no turn was clean; the machine is busy (raise --foreign)")
         return
     for name in names:
         low, middle, high = quartiles([turn[name] for turn in rounds])
-        print(f"vocabulary {vocabulary:5d}  {name:5s} median {middle:7.1f} ms  quartiles {low:.1f} .. {high:.1f}  "
-              f"n={len(rounds)}, {dropped} dropped")
+        print(
+            f"vocabulary {vocabulary:5d}  {name:5s} median {middle:7.1f} ms  quartiles {low:.1f} .. {high:.1f}  "
+            f"n={len(rounds)}, {dropped} dropped"
+        )
     if len(names) == 2:
         low, middle, high = quartiles([turn["zoo"] / turn["torch"] for turn in rounds])
         print(f"vocabulary {vocabulary:5d}  zoo / torch: median {middle:.3f}, quartiles {low:.3f} .. {high:.3f}")
@@ -217,7 +247,9 @@ BASELINE = "gpt2"
 
 
 def compare_systems(arguments: argparse.Namespace) -> None:
-    """Prints a row for every config file at its tiny size: its step and that of the baseline, taken in turn."""
+    """Prints a row for every config file at its tiny size: its step and that of the baseline, taken
+    in turn.
+    """
     folder = Path(__file__).parents[1] / "configs"
     names = arguments.only.split(",") if arguments.only else sorted(path.stem for path in folder.glob("*.py"))
     print(f"{'system':18s} {'ms per step':>11s} {'quartiles':>15s}   {'/ ' + BASELINE:>7s}")
@@ -232,7 +264,9 @@ def compare_systems(arguments: argparse.Namespace) -> None:
         low, middle, high = quartiles([turn[name] for turn in rounds])
         ratio = statistics.median(turn[name] / turn[BASELINE] for turn in rounds)
         spread = f"{low:.1f} .. {high:.1f}"
-        print(f"{name:18s} {middle:11.1f} {spread:>15s}   {ratio:7.2f}   n={len(rounds)}, {dropped} dropped", flush=True)
+        print(
+            f"{name:18s} {middle:11.1f} {spread:>15s}   {ratio:7.2f}   n={len(rounds)}, {dropped} dropped", flush=True
+        )
 
 
 def main() -> None:
@@ -241,11 +275,17 @@ def main() -> None:
     parser.add_argument("--vocabularies", type=lambda text: [int(x) for x in text.split(",")], default=[512, 8192])
     parser.add_argument("--rounds", type=int, default=12, help="clean turns per vocabulary")
     parser.add_argument("--steps", type=int, default=3, help="steps per turn")
-    parser.add_argument("--foreign", type=float, default=0.07, help="largest share of the machine that others may use in a turn")
-    parser.add_argument("--set", action="append", default=[], metavar="PATH=VALUE", help="override a config field of zoo's side")
+    parser.add_argument(
+        "--foreign", type=float, default=0.07, help="largest share of the machine that others may use in a turn"
+    )
+    parser.add_argument(
+        "--set", action="append", default=[], metavar="PATH=VALUE", help="override a config field of zoo's side"
+    )
     parser.add_argument("--only-zoo", action="store_true", help="leave PyTorch out")
     parser.add_argument("--systems", action="store_true", help="every system at its tiny size, against " + BASELINE)
-    parser.add_argument("--only", default="", metavar="NAMES", help="with --systems: these config files, with commas between")
+    parser.add_argument(
+        "--only", default="", metavar="NAMES", help="with --systems: these config files, with commas between"
+    )
     parser.add_argument("--worker", choices=STEPPERS, help=argparse.SUPPRESS)
     parser.add_argument("--vocabulary", type=int, help=argparse.SUPPRESS)
     arguments = parser.parse_args()

@@ -2,11 +2,13 @@
 
     python train.py --config=configs/distilbert.py:tiny --workdir=runs/distilbert
 
-Sizes, with the head for masked tokens: base (66,985,530 parameters); tiny and smoke for a CPU. Stated by the paper (section 3): 6 layers
-of BERT-base, batches of up to 4000 rows, masks drawn anew, no next sentence. From the authors' training script: rate 5e-4 after 5 % of
-the steps, linear decay, Adam's epsilon 1e-6, no weight decay, gradients clipped at 5, three passes over the text, which are about 6500
-updates. What is published was distilled from BERT and began from every other of its layers, as configs/distill.py does with any run; here
-the model is trained on masked tokens alone. The model's 30,522 ids hold [MASK].
+Sizes, with the head for masked tokens: base (66,985,530 parameters); tiny and smoke for a CPU.
+Stated by the paper (section 3): 6 layers of BERT-base, batches of up to 4000 rows, masks drawn
+anew, no next sentence. From the authors' training script: rate 5e-4 after 5 % of the steps, linear
+decay, Adam's epsilon 1e-6, no weight decay, gradients clipped at 5, three passes over the text,
+which are about 6500 updates. What is published was distilled from BERT and began from every other
+of its layers, as configs/distill.py does with any run; here the model is trained on masked tokens
+alone. The model's 30,522 ids hold [MASK].
 """
 
 from zoo.config import default, override, sized
@@ -16,35 +18,38 @@ SIZES = {"base": {"model.dim": 768, "model.num_layers": 6, "model.attention.num_
 
 def get_config(argument: str = "base"):
     """Returns the config of "size" or "size,field=value,..."."""
-    base = override(default(), {
-        "model.architecture": "encoder",
-        "model.embedding.norm": True,
-        "model.norm.kind": "layernorm",
-        "model.norm.placement": "post",
-        "model.norm.epsilon": 1e-12,
-        "model.position.kind": "learned",
-        "model.position.max_length": 512,
-        "model.ffn.kind": "gelu",
-        "model.tie_embeddings": True,
-        "model.head.transform": True,
-        "model.head.bias": True,
-        "model.dropout": 0.1,
-        "model.attention.dropout": 0.1,
-        "model.init.std": 0.02,
-        "model.dtype": "bfloat16",
-        "model.scan_layers": True,
-        "objective.kind": "masked",
-        "model.vocab_size": 30522,
-        "data.tokenizer.kind": "wordpiece",
-        "data.tokenizer.vocab_size": 30522,
-        "data.sequence_length": 512,
-        "data.batch_size": 4000,
-        "training.accumulation_steps": 20,
-        "training.steps": 6500,
-        "optimizer.learning_rate": 5e-4,
-        "optimizer.epsilon": 1e-6,
-        "optimizer.clip_norm": 5.0,
-        "schedule.kind": "linear",
-        "schedule.warmup_steps": 325,
-    })
+    base = override(
+        default(),
+        {
+            "model.architecture": "encoder",
+            "model.embedding.norm": True,
+            "model.norm.kind": "layernorm",
+            "model.norm.placement": "post",
+            "model.norm.epsilon": 1e-12,
+            "model.position.kind": "learned",
+            "model.position.max_length": 512,
+            "model.ffn.kind": "gelu",
+            "model.tie_embeddings": True,
+            "model.head.transform": True,
+            "model.head.bias": True,
+            "model.dropout": 0.1,
+            "model.attention.dropout": 0.1,
+            "model.init.std": 0.02,
+            "model.dtype": "bfloat16",
+            "model.scan_layers": True,
+            "objective.kind": "masked",
+            "model.vocab_size": 30522,
+            "data.tokenizer.kind": "wordpiece",
+            "data.tokenizer.vocab_size": 30522,
+            "data.sequence_length": 512,
+            "data.batch_size": 4000,
+            "training.accumulation_steps": 20,
+            "training.steps": 6500,
+            "optimizer.learning_rate": 5e-4,
+            "optimizer.epsilon": 1e-6,
+            "optimizer.clip_norm": 5.0,
+            "schedule.kind": "linear",
+            "schedule.warmup_steps": 325,
+        },
+    )
     return sized(argument, base, SIZES)

@@ -2,18 +2,25 @@
 
     python train.py --config=configs/mt5.py:tiny --workdir=runs/mt5
 
-Sizes: small (300,176,768 parameters), base (582,401,280), large (1,229,581,312), xl (3,742,619,648) and xxl (12,921,057,280); tiny and
-smoke for a CPU. Stated by the paper (section 3.2): a million steps of 1024 rows of 1024 tokens (what is left of 1137), no dropout, the
-rate and the spans of T5. As in `configs/t5.py`, Adam stands for Adafactor, and one deviation for the initial values of all matrices
-gives scores as large as the authors'.
+Sizes: small (300,176,768 parameters), base (582,401,280), large (1,229,581,312), xl (3,742,619,648)
+and xxl (12,921,057,280); tiny and smoke for a CPU. Stated by the paper (section 3.2): a million
+steps of 1024 rows of 1024 tokens (what is left of 1137), no dropout, the rate and the spans of T5.
+As in `configs/t5.py`, Adam stands for Adafactor, and one deviation for the initial values of all
+matrices gives scores as large as the authors'.
 """
 
 from zoo.config import default, override, sized
 
 
 def _size(dim: int, layers: int, heads: int, hidden: int, head_dim: int = 64) -> dict:
-    return {"model.dim": dim, "model.num_layers": layers, "model.attention.num_heads": heads, "model.attention.head_dim": head_dim,
-            "model.ffn.hidden_dim": hidden, "model.init.std": dim**-0.5 * head_dim**-0.25}
+    return {
+        "model.dim": dim,
+        "model.num_layers": layers,
+        "model.attention.num_heads": heads,
+        "model.attention.head_dim": head_dim,
+        "model.ffn.hidden_dim": hidden,
+        "model.init.std": dim**-0.5 * head_dim**-0.25,
+    }
 
 
 SIZES = {
@@ -27,36 +34,39 @@ SIZES = {
 
 def get_config(argument: str = "small"):
     """Returns the config of "size" or "size,field=value,..."."""
-    base = override(default(), {
-        "model.architecture": "encoder_decoder",
-        "model.norm.kind": "rmsnorm",
-        "model.norm.placement": "pre",
-        "model.norm.epsilon": 1e-6,
-        "model.position.kind": "relative_bias",
-        "model.position.buckets": 32,
-        "model.position.max_distance": 128,
-        "model.position.shared": True,
-        "model.attention.scale": 1.0,
-        "model.attention.bias": False,
-        "model.ffn.kind": "geglu",
-        "model.ffn.gelu_approximation": "tanh",
-        "model.ffn.bias": False,
-        "model.tie_embeddings": False,
-        "model.init.embedding_std": 1.0,
-        "model.dtype": "bfloat16",
-        "model.scan_layers": True,
-        "model.vocab_size": 250112,
-        "objective.kind": "span",
-        "data.tokenizer.kind": "unigram",
-        "data.tokenizer.vocab_size": 250000,
-        "data.tokenizer.lowercase": False,
-        "data.sequence_length": 1137,
-        "data.batch_size": 1024,
-        "training.steps": 1_000_000,
-        "training.eval_every": 1000,
-        "training.checkpoint_every": 1000,
-        "optimizer.learning_rate": 1e-3,
-        "schedule.kind": "inverse_sqrt",
-        "schedule.warmup_steps": 10_000,
-    })
+    base = override(
+        default(),
+        {
+            "model.architecture": "encoder_decoder",
+            "model.norm.kind": "rmsnorm",
+            "model.norm.placement": "pre",
+            "model.norm.epsilon": 1e-6,
+            "model.position.kind": "relative_bias",
+            "model.position.buckets": 32,
+            "model.position.max_distance": 128,
+            "model.position.shared": True,
+            "model.attention.scale": 1.0,
+            "model.attention.bias": False,
+            "model.ffn.kind": "geglu",
+            "model.ffn.gelu_approximation": "tanh",
+            "model.ffn.bias": False,
+            "model.tie_embeddings": False,
+            "model.init.embedding_std": 1.0,
+            "model.dtype": "bfloat16",
+            "model.scan_layers": True,
+            "model.vocab_size": 250112,
+            "objective.kind": "span",
+            "data.tokenizer.kind": "unigram",
+            "data.tokenizer.vocab_size": 250000,
+            "data.tokenizer.lowercase": False,
+            "data.sequence_length": 1137,
+            "data.batch_size": 1024,
+            "training.steps": 1_000_000,
+            "training.eval_every": 1000,
+            "training.checkpoint_every": 1000,
+            "optimizer.learning_rate": 1e-3,
+            "schedule.kind": "inverse_sqrt",
+            "schedule.warmup_steps": 10_000,
+        },
+    )
     return sized(argument, base, SIZES)

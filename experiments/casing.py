@@ -3,17 +3,21 @@
     zoo run experiments/casing.py
     zoo run experiments/casing.py:full
 
-For each seed two masked language models of the standard library's code are prepared, one whose WordPiece vocabulary has large and small
-letters and one of the same size that makes all letters small (`data.tokenizer.lowercase`). From each, one run learns the kinds of the
-tokens of Python code (keyword, name, number, string, operator, comment), and one which of 16 modules a docstring is from.
+For each seed two masked language models of the standard library's code are prepared, one whose
+WordPiece vocabulary has large and small letters and one of the same size that makes all letters
+small (`data.tokenizer.lowercase`). From each, one run learns the kinds of the tokens of Python code
+(keyword, name, number, string, operator, comment), and one which of 16 modules a docstring is from.
 
-The lecture's tags are names of people and places, and its classes those of a sentiment; neither comes with Python. Casing tells a keyword
-such as None from a name such as none, and little else that the tags here are about. So this is a weaker form of the claim, which
-`--set data.source=conll:...` cannot mend for one task alone: take the file as a pattern.
+The lecture's tags are names of people and places, and its classes those of a sentiment; neither
+comes with Python. Casing tells a keyword such as None from a name such as none, and little else
+that the tags here are about. So this is a weaker form of the claim, which `--set
+data.source=conll:...` cannot mend for one task alone: take the file as a pattern.
 
-Stated beforehand, on the accuracy on what is held out after the last step, of words and of docstrings:
+Stated beforehand, on the accuracy on what is held out after the last step, of words and of
+docstrings:
 
-* Of tags, the cased model ends more than 0.005 above the uncased one (superiority): one word in two hundred.
+* Of tags, the cased model ends more than 0.005 above the uncased one (superiority): one word in two
+  hundred.
 * Of classes, the cased model ends within 0.03 of the uncased one (equivalence).
 """
 
@@ -23,30 +27,51 @@ from zoo.lab.experiment import Claim, Contrast, Experiment, Outcome, Prepared, c
 TAG_MARGIN, CLASS_MARGIN = 0.005, 0.03
 # Of pre-training, and of what starts from it.
 SIZES = {
-    "tiny": {"model.dim": 64, "model.num_layers": 2, "data.tokenizer.vocab_size": 2048, "data.sequence_length": 64,
-             "training.steps": 1500, "schedule.warmup_steps": 150},
-    "full": {"model.dim": 256, "model.num_layers": 6, "data.tokenizer.vocab_size": 8192, "data.sequence_length": 128,
-             "training.steps": 20_000, "schedule.warmup_steps": 2000, "optimizer.learning_rate": 5e-4},
+    "tiny": {
+        "model.dim": 64,
+        "model.num_layers": 2,
+        "data.tokenizer.vocab_size": 2048,
+        "data.sequence_length": 64,
+        "training.steps": 1500,
+        "schedule.warmup_steps": 150,
+    },
+    "full": {
+        "model.dim": 256,
+        "model.num_layers": 6,
+        "data.tokenizer.vocab_size": 8192,
+        "data.sequence_length": 128,
+        "training.steps": 20_000,
+        "schedule.warmup_steps": 2000,
+        "optimizer.learning_rate": 5e-4,
+    },
 }
-TUNED = {"tiny": {"training.steps": 600, "schedule.warmup_steps": 60, "optimizer.learning_rate": 1e-3},
-         "full": {"training.steps": 2000, "schedule.warmup_steps": 200, "optimizer.learning_rate": 3e-4}}
+TUNED = {
+    "tiny": {"training.steps": 600, "schedule.warmup_steps": 60, "optimizer.learning_rate": 1e-3},
+    "full": {"training.steps": 2000, "schedule.warmup_steps": 200, "optimizer.learning_rate": 3e-4},
+}
 
 
 def get_experiment(size: str = "tiny") -> Experiment:
     """Two vocabularies, two tasks."""
-    trained = {casing: config.override(config.default(), {
-        "model.architecture": "encoder",
-        "model.attention.num_heads": 4,
-        "model.position.kind": "learned",
-        "objective.kind": "masked",
-        "data.tokenizer.kind": "wordpiece",
-        "data.tokenizer.lowercase": casing == "uncased",
-        "data.batch_size": 32,
-        "optimizer.learning_rate": 1e-3,
-        "schedule.kind": "linear",
-        "training.eval_every": 500,
-        **choose_size(size, SIZES),
-    }) for casing in ("cased", "uncased")}
+    trained = {
+        casing: config.override(
+            config.default(),
+            {
+                "model.architecture": "encoder",
+                "model.attention.num_heads": 4,
+                "model.position.kind": "learned",
+                "objective.kind": "masked",
+                "data.tokenizer.kind": "wordpiece",
+                "data.tokenizer.lowercase": casing == "uncased",
+                "data.batch_size": 32,
+                "optimizer.learning_rate": 1e-3,
+                "schedule.kind": "linear",
+                "training.eval_every": 500,
+                **choose_size(size, SIZES),
+            },
+        )
+        for casing in ("cased", "uncased")
+    }
 
     def arm(casing: str, task: str) -> Outcome:
         return Outcome({"casing": casing, "task": task})
@@ -54,29 +79,50 @@ def get_experiment(size: str = "tiny") -> Experiment:
     return Experiment(
         name="casing" if size == "tiny" else f"casing-{size}",
         question="For which tasks does it matter whether a vocabulary has large letters?",
-        base=config.with_body_of(trained["cased"], "prepared:cased", {
-            "objective.kind": "classification",
-            "data.batch_size": 16,
-            "data.sequence_length": trained["cased"].data.sequence_length,
-            "training.eval_every": 0,
-            "training.checkpoint_every": 0,
-            **TUNED[size],
-        }),
+        base=config.with_body_of(
+            trained["cased"],
+            "prepared:cased",
+            {
+                "objective.kind": "classification",
+                "data.batch_size": 16,
+                "data.sequence_length": trained["cased"].data.sequence_length,
+                "training.eval_every": 0,
+                "training.checkpoint_every": 0,
+                **TUNED[size],
+            },
+        ),
         prepare={casing: Prepared(settings) for casing, settings in trained.items()},
         factors={
-            "casing": {casing: {"training.start_from": f"prepared:{casing}", "data.tokenizer.path": f"prepared:{casing}"}
-                       for casing in trained},
+            "casing": {
+                casing: {"training.start_from": f"prepared:{casing}", "data.tokenizer.path": f"prepared:{casing}"}
+                for casing in trained
+            },
             "task": levels("objective.kind", "tagging", "classification"),
         },
         seeds=(0, 1, 2),
         metric="eval/accuracy",
-        claim=Claim("O16", "Casing matters for tagging and not for sentiment (judged on kinds of code tokens and on docstrings)",
-                    "a lecture"),
+        claim=Claim(
+            "O16",
+            "Casing matters for tagging and not for sentiment (judged on kinds of code tokens and on docstrings)",
+            "a lecture",
+        ),
         contrasts=(
-            Contrast("casing matters for tags", a=arm("cased", "tagging"), b=arm("uncased", "tagging"), rule="superiority",
-                     margin=TAG_MARGIN, expected=f"of tags, cased ends more than {TAG_MARGIN} of accuracy above uncased"),
-            Contrast("casing does not matter for classes", a=arm("cased", "classification"), b=arm("uncased", "classification"),
-                     rule="equivalence", margin=CLASS_MARGIN, expected=f"of classes, cased ends within {CLASS_MARGIN} of uncased"),
+            Contrast(
+                "casing matters for tags",
+                a=arm("cased", "tagging"),
+                b=arm("uncased", "tagging"),
+                rule="superiority",
+                margin=TAG_MARGIN,
+                expected=f"of tags, cased ends more than {TAG_MARGIN} of accuracy above uncased",
+            ),
+            Contrast(
+                "casing does not matter for classes",
+                a=arm("cased", "classification"),
+                b=arm("uncased", "classification"),
+                rule="equivalence",
+                margin=CLASS_MARGIN,
+                expected=f"of classes, cased ends within {CLASS_MARGIN} of uncased",
+            ),
         ),
         size=size,
     )

@@ -1,12 +1,15 @@
-"""Claim A11 (Beltagy et al. 2020, section 3.1): dilating the windows of some heads helps at equal cost.
+"""Claim A11 (Beltagy et al. 2020, section 3.1): dilating the windows of some heads helps at equal
+cost.
 
     zoo run experiments/dilated_windows.py
     zoo run experiments/dilated_windows.py:small
 
-The decoder of `zoo.lab.sizes` with windows of an eighth of the row in all layers: of neighbouring tokens in every head; of every second
-token in half of the heads; of every second token in all. Every query sees as many keys, but for those at the start of a row, where a
-dilated window has fewer. All arms run the same kernel, which computes the scores of all keys and hides some: what is equal is what is seen,
-and the time is not measured. Each arm has the best learning rate of the same grid, found with a seed that decides nothing.
+The decoder of `zoo.lab.sizes` with windows of an eighth of the row in all layers: of neighbouring
+tokens in every head; of every second token in half of the heads; of every second token in all.
+Every query sees as many keys, but for those at the start of a row, where a dilated window has
+fewer. All arms run the same kernel, which computes the scores of all keys and hides some: what is
+equal is what is seen, and the time is not measured. Each arm has the best learning rate of the same
+grid, found with a seed that decides nothing.
 
 Stated beforehand, on `eval/loss` at the last step, both with margin 0 (superiority):
 
@@ -34,12 +37,28 @@ def get_experiment(size: str = "tiny") -> Experiment:
         base=config.override(decoder(size), {"model.attention.window": window, "model.attention.kernel": "einsum"}),
         factors={"dilated heads": {name: {"model.attention.dilations": dilations} for name, dilations in ARMS.items()}},
         tune=rates(size),
-        claim=Claim("A11", "Dilating some heads' windows helps at equal cost", "Beltagy et al. 2020, Longformer, section 3.1 and Table 4"),
+        claim=Claim(
+            "A11",
+            "Dilating some heads' windows helps at equal cost",
+            "Beltagy et al. 2020, Longformer, section 3.1 and Table 4",
+        ),
         contrasts=(
-            Contrast("some help", a=arm("half"), b=arm("none"), rule="superiority", margin=0.0,
-                     expected="dilated in half of the heads, windows end below those dilated in none"),
-            Contrast("not all", a=arm("half"), b=arm("all"), rule="superiority", margin=0.0,
-                     expected="dilated in half of the heads, windows end below those dilated in all"),
+            Contrast(
+                "some help",
+                a=arm("half"),
+                b=arm("none"),
+                rule="superiority",
+                margin=0.0,
+                expected="dilated in half of the heads, windows end below those dilated in none",
+            ),
+            Contrast(
+                "not all",
+                a=arm("half"),
+                b=arm("all"),
+                rule="superiority",
+                margin=0.0,
+                expected="dilated in half of the heads, windows end below those dilated in all",
+            ),
         ),
         size=size,
     )

@@ -1,23 +1,27 @@
-"""Claim O6 (Sanh et al. 2019): half the layers, distilled, keep most of the teacher, and beat the same student trained on hard labels.
+"""Claim O6 (Sanh et al. 2019): half the layers, distilled, keep most of the teacher, and beat the
+same student trained on hard labels.
 
     python train.py --config=configs/bert.py:tiny --config.model.num_layers=4 --workdir=runs/teacher
     zoo run experiments/distillation.py:teacher=runs/teacher
     zoo run experiments/distillation.py:full,teacher=runs/teacher
 
-The teacher is any run that predicts tokens, masked or one after another. A student has half of its layers and starts from every other of
-them, with its embeddings and its head (Sanh et al. 2019, section 3). All arms start alike, read the same rows with the same tokens hidden,
-and differ in what they are scored by: the true tokens alone; the teacher's probabilities too, at the temperature 2; its last hidden states
-beside that. The terms weigh 1 each.
+The teacher is any run that predicts tokens, masked or one after another. A student has half of its
+layers and starts from every other of them, with its embeddings and its head (Sanh et al. 2019,
+section 3). All arms start alike, read the same rows with the same tokens hidden, and differ in what
+they are scored by: the true tokens alone; the teacher's probabilities too, at the temperature 2;
+its last hidden states beside that. The terms weigh 1 each.
 
 Stated beforehand, on `eval/loss`, the cross-entropy of the true tokens, at the last step:
 
-* With the divergence a student ends more than 0.02 nats below the same student without a teacher (superiority). 2 % of perplexity is
-  less than the paper's ablation would lead one to expect: without the divergence its GLUE score falls by 2.96 points, the most of all.
-* The cosine costs nothing: with it a student ends at most 0.02 nats above that with the divergence alone (non-inferiority). Without it
-  the paper's score falls by 1.46 points.
+* With the divergence a student ends more than 0.02 nats below the same student without a teacher
+  (superiority). 2 % of perplexity is less than the paper's ablation would lead one to expect:
+  without the divergence its GLUE score falls by 2.96 points, the most of all.
+* The cosine costs nothing: with it a student ends at most 0.02 nats above that with the divergence
+  alone (non-inferiority). Without it the paper's score falls by 1.46 points.
 
-What is kept of the teacher is its own `eval/loss` against theirs; `python benchmarks/forward_time.py TEACHER STUDENT` measures the ratio of
-the two speeds. Where the student learns, a step costs the teacher's forward pass too: arms are equal in steps, and not in time.
+What is kept of the teacher is its own `eval/loss` against theirs; `python
+benchmarks/forward_time.py TEACHER STUDENT` measures the ratio of the two speeds. Where the student
+learns, a step costs the teacher's forward pass too: arms are equal in steps, and not in time.
 """
 
 from zoo import config
@@ -26,22 +30,39 @@ from zoo.lab.experiment import Claim, Contrast, Experiment, Outcome, choose_size
 
 MARGIN = 0.02
 SIZES = {
-    "tiny": {"training.steps": 300, "schedule.warmup_steps": 30, "training.eval_every": 100, "optimizer.learning_rate": 1e-3},
-    "full": {"training.steps": 20_000, "schedule.warmup_steps": 1000, "training.eval_every": 1000, "data.batch_size": 256},
+    "tiny": {
+        "training.steps": 300,
+        "schedule.warmup_steps": 30,
+        "training.eval_every": 100,
+        "optimizer.learning_rate": 1e-3,
+    },
+    "full": {
+        "training.steps": 20_000,
+        "schedule.warmup_steps": 1000,
+        "training.eval_every": 1000,
+        "data.batch_size": 256,
+    },
 }
 KL, COSINE, TEACHER = (f"objective.distillation.{name}" for name in ("kl", "cosine", "teacher"))
 
 
 def get_experiment(argument: str = "tiny") -> Experiment:
-    """Truth alone; and the teacher's probabilities; and its hidden states. `argument` is "[SIZE,]teacher=RUN"."""
+    """Truth alone; and the teacher's probabilities; and its hidden states. `argument` is
+    "[SIZE,]teacher=RUN".
+    """
     size, _, teacher = argument.rpartition("teacher=")
     size = size.rstrip(",") or "tiny"
     if not teacher or "teacher=" not in argument:
-        raise ConfigError("distillation needs a trained run to learn from: zoo run experiments/distillation.py:teacher=RUN")
+        raise ConfigError(
+            "distillation needs a trained run to learn from: zoo run experiments/distillation.py:teacher=RUN"
+        )
     base = config.override(config.distilled(f"from={teacher}"), {COSINE: 0.0, TEACHER: "", **choose_size(size, SIZES)})
     taught = {TEACHER: teacher, KL: 1.0}
-    arms = {"labels": {TEACHER: "", KL: 1.0, COSINE: 0.0}, "labels+KL": {**taught, COSINE: 0.0},
-            "labels+KL+cosine": {**taught, COSINE: 1.0}}
+    arms = {
+        "labels": {TEACHER: "", KL: 1.0, COSINE: 0.0},
+        "labels+KL": {**taught, COSINE: 0.0},
+        "labels+KL+cosine": {**taught, COSINE: 1.0},
+    }
     plain, divergence, everything = ({"learns from": level} for level in arms)
     return Experiment(
         name="distillation" if size == "tiny" else f"distillation-{size}",
@@ -51,13 +72,28 @@ def get_experiment(argument: str = "tiny") -> Experiment:
         # The teacher's forward pass is what learning from it costs.
         allow=("flops",),
         seeds=(0, 1, 2),
-        claim=Claim("O6", "Half the layers, distilled, keep most of the teacher, and beat the same student trained on hard labels",
-                    "Sanh et al. 2019, DistilBERT, sections 3 and 4"),
+        claim=Claim(
+            "O6",
+            "Half the layers, distilled, keep most of the teacher, and beat the same student trained on hard labels",
+            "Sanh et al. 2019, DistilBERT, sections 3 and 4",
+        ),
         contrasts=(
-            Contrast("the teacher helps", a=Outcome(divergence), b=Outcome(plain), rule="superiority", margin=MARGIN,
-                     expected=f"with the divergence a student ends more than {MARGIN} nats below the one without a teacher"),
-            Contrast("the cosine costs nothing", a=Outcome(everything), b=Outcome(divergence), rule="non_inferiority", margin=MARGIN,
-                     expected=f"with the cosine too a student ends at most {MARGIN} nats above that with the divergence alone"),
+            Contrast(
+                "the teacher helps",
+                a=Outcome(divergence),
+                b=Outcome(plain),
+                rule="superiority",
+                margin=MARGIN,
+                expected=f"with the divergence a student ends more than {MARGIN} nats below the one without a teacher",
+            ),
+            Contrast(
+                "the cosine costs nothing",
+                a=Outcome(everything),
+                b=Outcome(divergence),
+                rule="non_inferiority",
+                margin=MARGIN,
+                expected=f"with the cosine too a student ends at most {MARGIN} nats above that with the divergence alone",
+            ),
         ),
         size=size,
     )

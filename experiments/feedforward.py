@@ -3,12 +3,13 @@
     zoo run experiments/feedforward.py
     zoo run experiments/feedforward.py:small
 
-Five feed-forwards in the decoder of `zoo.lab.sizes`: ReLU, GELU, and the three gated ones, whose hidden layer is 2/3 as wide, so that all
-have as many weights (Shazeer 2020, section 3). Each arm has the best learning rate of the same grid, found with a seed that decides
-nothing.
+Five feed-forwards in the decoder of `zoo.lab.sizes`: ReLU, GELU, and the three gated ones, whose
+hidden layer is 2/3 as wide, so that all have as many weights (Shazeer 2020, section 3). Each arm
+has the best learning rate of the same grid, found with a seed that decides nothing.
 
-Stated beforehand, on `eval/loss` at the last step: SwiGLU ends below ReLU, and below GELU (superiority, margin 0: the paper's own
-differences are 0.05 and 0.04 nats after 65,536 steps of T5). GEGLU and ReGLU are shown beside them and not judged.
+Stated beforehand, on `eval/loss` at the last step: SwiGLU ends below ReLU, and below GELU
+(superiority, margin 0: the paper's own differences are 0.05 and 0.04 nats after 65,536 steps of
+T5). GEGLU and ReGLU are shown beside them and not judged.
 """
 
 from zoo import config
@@ -24,10 +25,21 @@ def get_experiment(size: str = "tiny") -> Experiment:
         base=config.override(decoder(size), {"model.ffn.match_parameters": True}),
         factors={"feed-forward": levels("model.ffn.kind", "relu", "gelu", "swiglu", "geglu", "reglu")},
         tune=rates(size),
-        claim=Claim("F1", "SwiGLU beats ReLU and GELU at matched parameters", "Shazeer 2020, GLU Variants Improve Transformer, Table 1"),
+        claim=Claim(
+            "F1",
+            "SwiGLU beats ReLU and GELU at matched parameters",
+            "Shazeer 2020, GLU Variants Improve Transformer, Table 1",
+        ),
         contrasts=tuple(
-            Contrast(f"SwiGLU beats {name}", a=Outcome({"feed-forward": "swiglu"}), b=Outcome({"feed-forward": other}), rule="superiority",
-                     margin=0.0, expected=f"SwiGLU ends below {name}")
-            for other, name in (("relu", "ReLU"), ("gelu", "GELU"))),
+            Contrast(
+                f"SwiGLU beats {name}",
+                a=Outcome({"feed-forward": "swiglu"}),
+                b=Outcome({"feed-forward": other}),
+                rule="superiority",
+                margin=0.0,
+                expected=f"SwiGLU ends below {name}",
+            )
+            for other, name in (("relu", "ReLU"), ("gelu", "GELU"))
+        ),
         size=size,
     )

@@ -3,21 +3,24 @@
     zoo run experiments/few_labels.py
     zoo run experiments/few_labels.py:full
 
-An encoder learns which of 16 modules of the standard library a docstring is from, from some or all of 3,200 labelled examples
-(`data.examples`; more of them hold all of fewer, and they are the same for every seed). It starts from a masked language model of the
-library's docstrings and is trained as a whole, or with its body frozen so that only the head learns, or it starts from fresh values. All
-arms have the same body, the same vocabulary and as many updates, and are scored on the same held-out examples. The text of the held-out
-examples is in the text of pre-training, without their labels: it is read from the same library. So this is about labels, not about new
-text.
+An encoder learns which of 16 modules of the standard library a docstring is from, from some or all
+of 3,200 labelled examples (`data.examples`; more of them hold all of fewer, and they are the same
+for every seed). It starts from a masked language model of the library's docstrings and is trained
+as a whole, or with its body frozen so that only the head learns, or it starts from fresh values.
+All arms have the same body, the same vocabulary and as many updates, and are scored on the same
+held-out examples. The text of the held-out examples is in the text of pre-training, without their
+labels: it is read from the same library. So this is about labels, not about new text.
 
 Stated beforehand, on the accuracy after the last step:
 
-* With 128 labels the pre-trained model is more than 0.05 above the one from fresh values (superiority).
-* With 512 labels the pre-trained model is at most 0.05 below the one from fresh values with all 3,200 (non-inferiority): pre-training
-  is worth five labels in six.
+* With 128 labels the pre-trained model is more than 0.05 above the one from fresh values
+  (superiority).
+* With 512 labels the pre-trained model is at most 0.05 below the one from fresh values with all
+  3,200 (non-inferiority): pre-training is worth five labels in six.
 
-That a frozen body is enough is no part of the claim; its arms are there to be looked at. Learning rates are not tuned: whole models have
-the same one, however they start, and the head alone ten times as much or more.
+That a frozen body is enough is no part of the claim; its arms are there to be looked at. Learning
+rates are not tuned: whole models have the same one, however they start, and the head alone ten
+times as much or more.
 """
 
 from zoo import config
@@ -27,46 +30,69 @@ MARGIN = 0.05
 FEW, SOME, ALL = "128", "512", "all"
 # Of pre-training, and of what starts from it.
 SIZES = {
-    "tiny": {"model.dim": 64, "model.num_layers": 2, "data.tokenizer.vocab_size": 2048, "data.sequence_length": 32,
-             "training.steps": 1500, "schedule.warmup_steps": 150},
-    "full": {"model.dim": 256, "model.num_layers": 6, "data.tokenizer.vocab_size": 8192, "data.sequence_length": 128,
-             "training.steps": 20_000, "schedule.warmup_steps": 2000, "optimizer.learning_rate": 5e-4},
+    "tiny": {
+        "model.dim": 64,
+        "model.num_layers": 2,
+        "data.tokenizer.vocab_size": 2048,
+        "data.sequence_length": 32,
+        "training.steps": 1500,
+        "schedule.warmup_steps": 150,
+    },
+    "full": {
+        "model.dim": 256,
+        "model.num_layers": 6,
+        "data.tokenizer.vocab_size": 8192,
+        "data.sequence_length": 128,
+        "training.steps": 20_000,
+        "schedule.warmup_steps": 2000,
+        "optimizer.learning_rate": 5e-4,
+    },
 }
-TUNED = {"tiny": {"training.steps": 300, "schedule.warmup_steps": 30}, "full": {"training.steps": 2000, "schedule.warmup_steps": 200}}
+TUNED = {
+    "tiny": {"training.steps": 300, "schedule.warmup_steps": 30},
+    "full": {"training.steps": 2000, "schedule.warmup_steps": 200},
+}
 # Of the whole model after pre-training, of the head alone, and from fresh values.
 RATES = {"tiny": (1e-3, 1e-2, 1e-3), "full": (3e-4, 1e-2, 3e-4)}
 
 
 def pretraining(size: str) -> config.ResolvedConfig:
     """A masked language model of the docstrings of the standard library, as RoBERTa is trained."""
-    return config.override(config.default(), {
-        "model.architecture": "encoder",
-        "model.attention.num_heads": 4,
-        "model.position.kind": "learned",
-        "objective.kind": "masked",
-        "data.source": "stdlib:docstrings",
-        "data.tokenizer.kind": "wordpiece",
-        "data.rows": "doc_sentences",
-        "data.batch_size": 32,
-        "optimizer.learning_rate": 1e-3,
-        "schedule.kind": "linear",
-        "training.eval_every": 500,
-        **choose_size(size, SIZES),
-    })
+    return config.override(
+        config.default(),
+        {
+            "model.architecture": "encoder",
+            "model.attention.num_heads": 4,
+            "model.position.kind": "learned",
+            "objective.kind": "masked",
+            "data.source": "stdlib:docstrings",
+            "data.tokenizer.kind": "wordpiece",
+            "data.rows": "doc_sentences",
+            "data.batch_size": 32,
+            "optimizer.learning_rate": 1e-3,
+            "schedule.kind": "linear",
+            "training.eval_every": 500,
+            **choose_size(size, SIZES),
+        },
+    )
 
 
 def get_experiment(size: str = "tiny") -> Experiment:
     """Ways to start x labels."""
     trained = pretraining(size)
-    base = config.with_body_of(trained, "prepared:bert", {
-        "objective.kind": "classification",
-        "model.head.pooling": "mean",
-        "data.batch_size": 16,
-        "data.sequence_length": trained.data.sequence_length,
-        "training.eval_every": 0,
-        "training.checkpoint_every": 0,
-        **TUNED[size],
-    })
+    base = config.with_body_of(
+        trained,
+        "prepared:bert",
+        {
+            "objective.kind": "classification",
+            "model.head.pooling": "mean",
+            "data.batch_size": 16,
+            "data.sequence_length": trained.data.sequence_length,
+            "training.eval_every": 0,
+            "training.checkpoint_every": 0,
+            **TUNED[size],
+        },
+    )
     whole, head, fresh = RATES[size]
 
     def start(folder: str, layers: int | str, rate: float) -> dict[str, object]:
@@ -81,18 +107,42 @@ def get_experiment(size: str = "tiny") -> Experiment:
         base=base,
         prepare={"bert": Prepared(trained)},
         factors={
-            "start": {"pre-trained": start("prepared:bert", "auto", whole), "frozen body": start("prepared:bert", 0, head),
-                      "from scratch": start("", "auto", fresh)},
-            "labels": {"32": {"data.examples": 32}, FEW: {"data.examples": 128}, SOME: {"data.examples": 512}, ALL: {"data.examples": 0}},
+            "start": {
+                "pre-trained": start("prepared:bert", "auto", whole),
+                "frozen body": start("prepared:bert", 0, head),
+                "from scratch": start("", "auto", fresh),
+            },
+            "labels": {
+                "32": {"data.examples": 32},
+                FEW: {"data.examples": 128},
+                SOME: {"data.examples": 512},
+                ALL: {"data.examples": 0},
+            },
         },
         seeds=(0, 1, 2),
         metric="eval/accuracy",
-        claim=Claim("O5", "Pre-training makes few labels enough", "a lecture; fine-tuning is that of Devlin et al. 2019, section 3.2"),
+        claim=Claim(
+            "O5",
+            "Pre-training makes few labels enough",
+            "a lecture; fine-tuning is that of Devlin et al. 2019, section 3.2",
+        ),
         contrasts=(
-            Contrast(f"pre-training helps with {FEW} labels", a=arm("pre-trained", FEW), b=arm("from scratch", FEW), rule="superiority",
-                     margin=MARGIN, expected=f"with {FEW} labels pre-training gives more than {MARGIN} of accuracy"),
-            Contrast(f"{SOME} labels are enough", a=arm("pre-trained", SOME), b=arm("from scratch", ALL), rule="non_inferiority",
-                     margin=MARGIN, expected=f"{SOME} labels after pre-training give at most {MARGIN} less than all from fresh values"),
+            Contrast(
+                f"pre-training helps with {FEW} labels",
+                a=arm("pre-trained", FEW),
+                b=arm("from scratch", FEW),
+                rule="superiority",
+                margin=MARGIN,
+                expected=f"with {FEW} labels pre-training gives more than {MARGIN} of accuracy",
+            ),
+            Contrast(
+                f"{SOME} labels are enough",
+                a=arm("pre-trained", SOME),
+                b=arm("from scratch", ALL),
+                rule="non_inferiority",
+                margin=MARGIN,
+                expected=f"{SOME} labels after pre-training give at most {MARGIN} less than all from fresh values",
+            ),
         ),
         size=size,
     )

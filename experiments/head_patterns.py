@@ -3,11 +3,13 @@
     zoo run experiments/head_patterns.py
     zoo run experiments/head_patterns.py:small
 
-The decoder of `zoo.lab.sizes` with 2, 4 and 8 heads at one width. Measured is `head_divergence`: the Jensen-Shannon divergence of what two
-heads of a layer attend to, in nats, as a mean over all pairs of heads, layers and queries of held-out rows; 0 for heads that are alike,
-ln 2 = 0.69 for such as have no key in common. `zoo draw attention RUN` draws the maps of each head.
+The decoder of `zoo.lab.sizes` with 2, 4 and 8 heads at one width. Measured is `head_divergence`:
+the Jensen-Shannon divergence of what two heads of a layer attend to, in nats, as a mean over all
+pairs of heads, layers and queries of held-out rows; 0 for heads that are alike, ln 2 = 0.69 for
+such as have no key in common. `zoo draw attention RUN` draws the maps of each head.
 
-Stated beforehand: after training it is more than 0.05 nats above what it is at the initial values (superiority), with each number of heads.
+Stated beforehand: after training it is more than 0.05 nats above what it is at the initial values
+(superiority), with each number of heads.
 """
 
 from zoo.lab.experiment import Claim, Contrast, Experiment, Outcome, levels
@@ -27,9 +29,15 @@ def get_experiment(size: str = "tiny") -> Experiment:
         factors={"heads": levels("model.attention.num_heads", *HEADS)},
         claim=Claim("A6", "Heads learn different patterns", "Vaswani et al. 2017, appendix"),
         contrasts=tuple(
-            Contrast(f"{heads} heads learn to differ", a=Outcome({"heads": str(heads)}, MEASURE),
-                     b=Outcome({"heads": str(heads)}, f"{MEASURE}@initial"), rule="superiority", margin=MARGIN,
-                     expected=f"{heads} heads end more than {MARGIN} nats further apart than they start")
-            for heads in HEADS),
+            Contrast(
+                f"{heads} heads learn to differ",
+                a=Outcome({"heads": str(heads)}, MEASURE),
+                b=Outcome({"heads": str(heads)}, f"{MEASURE}@initial"),
+                rule="superiority",
+                margin=MARGIN,
+                expected=f"{heads} heads end more than {MARGIN} nats further apart than they start",
+            )
+            for heads in HEADS
+        ),
         size=size,
     )

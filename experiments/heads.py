@@ -1,14 +1,17 @@
-"""Claim A8 (Vaswani et al. 2017, Table 3 row A): several heads beat one at equal width, up to a point.
+"""Claim A8 (Vaswani et al. 2017, Table 3 row A): several heads beat one at equal width, up to a
+point.
 
     zoo run experiments/heads.py
     zoo run experiments/heads.py:small
 
-The decoder of `zoo.lab.sizes` with 1, 2, 4, 8 and 16 heads, each D / H wide, so that all have as many parameters. Each arm has the best
-learning rate of the same grid, found with a seed that decides nothing.
+The decoder of `zoo.lab.sizes` with 1, 2, 4, 8 and 16 heads, each D / H wide, so that all have as
+many parameters. Each arm has the best learning rate of the same grid, found with a seed that
+decides nothing.
 
 Stated beforehand, on `eval/loss` at the last step:
 
-* Four heads end below one (superiority, margin 0). In the paper one head costs 0.9 BLEU against the best.
+* Four heads end below one (superiority, margin 0). In the paper one head costs 0.9 BLEU against the
+  best.
 * Sixteen heads end at most 0.02 nats below eight: "up to a point" (non-inferiority of eight).
 """
 
@@ -20,6 +23,7 @@ MARGIN = 0.02
 
 def get_experiment(size: str = "tiny") -> Experiment:
     """One to sixteen heads."""
+
     def heads(number: int) -> Outcome:
         return Outcome({"heads": str(number)})
 
@@ -31,9 +35,22 @@ def get_experiment(size: str = "tiny") -> Experiment:
         tune=rates(size),
         claim=Claim("A8", "Several heads beat one at equal width, up to a point", "Vaswani et al. 2017, Table 3 row A"),
         contrasts=(
-            Contrast("several beat one", a=heads(4), b=heads(1), rule="superiority", margin=0.0, expected="four heads end below one"),
-            Contrast("up to a point", a=heads(8), b=heads(16), rule="non_inferiority", margin=MARGIN,
-                     expected=f"eight heads end at most {MARGIN} nats above sixteen"),
+            Contrast(
+                "several beat one",
+                a=heads(4),
+                b=heads(1),
+                rule="superiority",
+                margin=0.0,
+                expected="four heads end below one",
+            ),
+            Contrast(
+                "up to a point",
+                a=heads(8),
+                b=heads(16),
+                rule="non_inferiority",
+                margin=MARGIN,
+                expected=f"eight heads end at most {MARGIN} nats above sixteen",
+            ),
         ),
         size=size,
     )

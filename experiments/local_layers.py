@@ -1,10 +1,12 @@
-"""Claim A5 (Gemma 2, Gemma 3): layers with a window between layers that see everything recover full attention's loss.
+"""Claim A5 (Gemma 2, Gemma 3): layers with a window between layers that see everything recover full
+attention's loss.
 
     zoo run experiments/local_layers.py
     zoo run experiments/local_layers.py:small
 
-The decoder of `zoo.lab.sizes`, six layers deep, with windows of an eighth of a row: all layers global, every second one, every sixth one,
-and none. Each arm has the best learning rate of the same grid, found with a seed that decides nothing.
+The decoder of `zoo.lab.sizes`, six layers deep, with windows of an eighth of a row: all layers
+global, every second one, every sixth one, and none. Each arm has the best learning rate of the same
+grid, found with a seed that decides nothing.
 
 Stated beforehand, on `eval/loss` at the last step:
 
@@ -30,8 +32,11 @@ def get_experiment(size: str = "tiny") -> Experiment:
             return {"model.layers.pattern": (), "model.attention.window": 0}
         if not others:
             return {"model.layers.pattern": (), "model.attention.window": window}
-        return {"model.layers.pattern": ("local",) * local + ("global",), "model.layers.kinds.local.attention.window": window,
-                "model.layers.kinds.global.attention.window": 0}
+        return {
+            "model.layers.pattern": ("local",) * local + ("global",),
+            "model.layers.kinds.local.attention.window": window,
+            "model.layers.kinds.global.attention.window": 0,
+        }
 
     def arm(pattern: str) -> Outcome:
         return Outcome({"layers": pattern})
@@ -44,12 +49,31 @@ def get_experiment(size: str = "tiny") -> Experiment:
         tune=rates(size),
         # Fewer products are what windows are for.
         allow=("flops", "levels"),
-        claim=Claim("A5", "Interleaving local and global layers recovers full attention's loss", "Gemma 2 (2024), Gemma 3 (2025) reports"),
+        claim=Claim(
+            "A5",
+            "Interleaving local and global layers recovers full attention's loss",
+            "Gemma 2 (2024), Gemma 3 (2025) reports",
+        ),
         contrasts=(
-            *(Contrast(f"{name} recovers it", a=arm(name), b=arm("all global"), rule="non_inferiority", margin=MARGIN,
-                       expected=f"{name} ends at most {MARGIN} nats above all global") for name in ("1:1", "5:1")),
-            Contrast("windows alone do not", a=arm("1:1"), b=arm("all local"), rule="superiority", margin=0.0,
-                     expected="1:1 ends below all local"),
+            *(
+                Contrast(
+                    f"{name} recovers it",
+                    a=arm(name),
+                    b=arm("all global"),
+                    rule="non_inferiority",
+                    margin=MARGIN,
+                    expected=f"{name} ends at most {MARGIN} nats above all global",
+                )
+                for name in ("1:1", "5:1")
+            ),
+            Contrast(
+                "windows alone do not",
+                a=arm("1:1"),
+                b=arm("all local"),
+                rule="superiority",
+                margin=0.0,
+                expected="1:1 ends below all local",
+            ),
         ),
         size=size,
     )

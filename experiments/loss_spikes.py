@@ -3,15 +3,18 @@
     zoo run experiments/loss_spikes.py
     zoo run experiments/loss_spikes.py:small
 
-The decoder of `zoo.lab.sizes` with the norm before and behind the sublayers, at 1, 4 and 16 times the rate of its size, reached over a
-warm-up of a tenth of the steps; `tiny` has 1,000 of these. Gradients are not clipped, as clipping is a cure for what is asked about.
-Measured is `spikes`: how many updates had a loss more than 6 standard deviations above the mean of the 128 before. A run that diverged
-counts as one of infinitely many.
+The decoder of `zoo.lab.sizes` with the norm before and behind the sublayers, at 1, 4 and 16 times
+the rate of its size, reached over a warm-up of a tenth of the steps; `tiny` has 1,000 of these.
+Gradients are not clipped, as clipping is a cure for what is asked about. Measured is `spikes`: how
+many updates had a loss more than 6 standard deviations above the mean of the 128 before. A run that
+diverged counts as one of infinitely many.
 
 Stated beforehand, on the number of spikes in a run:
 
-* Under pre-norm there are more at 16 times the rate than at the rate itself (superiority of the latter, margin 0).
-* At 16 times the rate there are more under pre-norm than under post-norm (superiority of the latter, margin 0).
+* Under pre-norm there are more at 16 times the rate than at the rate itself (superiority of the
+  latter, margin 0).
+* At 16 times the rate there are more under pre-norm than under post-norm (superiority of the
+  latter, margin 0).
 
 4 times the rate is shown and not judged.
 """
@@ -36,13 +39,28 @@ def get_experiment(size: str = "tiny") -> Experiment:
         question="Does pre-norm show loss spikes at high learning rates?",
         # Losses are looked at in every step; of layers nothing is asked.
         base=config.override(base, {"optimizer.clip_norm": 0.0, "training.dynamics_every": base.training.steps}),
-        factors={"norm": levels("model.norm.placement", "pre", "post"), "rate": levels("optimizer.learning_rate", *rates)},
+        factors={
+            "norm": levels("model.norm.placement", "pre", "post"),
+            "rate": levels("optimizer.learning_rate", *rates),
+        },
         claim=Claim("N4", "Pre-norm shows loss spikes at high learning rate", "lecture"),
         contrasts=(
-            Contrast("pre-norm has more at a high rate", a=arm("pre", rates[0]), b=arm("pre", rates[-1]), rule="superiority", margin=0.0,
-                     expected=f"under pre-norm there are fewer spikes at {rates[0]:g} than at {rates[-1]:g}"),
-            Contrast("it has more than post-norm", a=arm("post", rates[-1]), b=arm("pre", rates[-1]), rule="superiority", margin=0.0,
-                     expected=f"at {rates[-1]:g} there are fewer spikes under post-norm than under pre-norm"),
+            Contrast(
+                "pre-norm has more at a high rate",
+                a=arm("pre", rates[0]),
+                b=arm("pre", rates[-1]),
+                rule="superiority",
+                margin=0.0,
+                expected=f"under pre-norm there are fewer spikes at {rates[0]:g} than at {rates[-1]:g}",
+            ),
+            Contrast(
+                "it has more than post-norm",
+                a=arm("post", rates[-1]),
+                b=arm("pre", rates[-1]),
+                rule="superiority",
+                margin=0.0,
+                expected=f"at {rates[-1]:g} there are fewer spikes under post-norm than under pre-norm",
+            ),
         ),
         size=size,
     )

@@ -1,22 +1,27 @@
-"""Claim O3 (Devlin et al. 2019, appendix C.2): 80/10/10 corruption beats 100 % [MASK] after fine-tuning. Judged here: its price before.
+"""Claim O3 (Devlin et al. 2019, appendix C.2): 80/10/10 corruption beats 100 % [MASK] after
+fine-tuning. Judged here: its price before.
 
     zoo run experiments/masking_recipe.py
     zoo run experiments/masking_recipe.py:full
 
-BERT shows of the tokens that it predicts 80 % as [MASK], 10 % as they are and 10 % as a random token, because nothing is hidden when the
-model is used. That this helps then is a claim about fine-tuning, and undecidable here: nothing is fine-tuned. What can be judged is the
-other half of the bargain. A model trained with 100 % [MASK] is trained for nothing but hidden tokens; one trained with 80/10/10 meets fewer
-of them, and must not fall far behind there.
+BERT shows of the tokens that it predicts 80 % as [MASK], 10 % as they are and 10 % as a random
+token, because nothing is hidden when the model is used. That this helps then is a claim about
+fine-tuning, and undecidable here: nothing is fine-tuned. What can be judged is the other half of
+the bargain. A model trained with 100 % [MASK] is trained for nothing but hidden tokens; one trained
+with 80/10/10 meets fewer of them, and must not fall far behind there.
 
-Losses under different recipes are no common measure: a token that is shown as it is costs little. So all arms are evaluated on the same
-rows with the same predicted tokens, every one shown as [MASK] (`training.eval_masks=all`). This is the home ground of 100 % [MASK].
-Arms are named as in the paper's Table 8, MASK/SAME/RND; `full` has its other two too.
+Losses under different recipes are no common measure: a token that is shown as it is costs little.
+So all arms are evaluated on the same rows with the same predicted tokens, every one shown as [MASK]
+(`training.eval_masks=all`). This is the home ground of 100 % [MASK]. Arms are named as in the
+paper's Table 8, MASK/SAME/RND; `full` has its other two too.
 
 Stated beforehand, on the loss of hidden tokens at the last step:
 
-* 80/10/10 ends at most 0.05 nats above 100/0/0 (non-inferiority): 5 % of perplexity for a model that also knows of text without [MASK].
+* 80/10/10 ends at most 0.05 nats above 100/0/0 (non-inferiority): 5 % of perplexity for a model
+  that also knows of text without [MASK].
 
-A run of the tiny size takes 64 seconds of processor time, all 12 of them seven minutes on two cores that are free.
+A run of the tiny size takes 64 seconds of processor time, all 12 of them seven minutes on two cores
+that are free.
 """
 
 from pathlib import Path
@@ -27,11 +32,26 @@ from zoo.lab.experiment import Claim, Contrast, Experiment, Outcome, choose_size
 MARGIN = 0.05
 ROBERTA = Path(__file__).parents[1] / "configs" / "roberta.py"
 SIZES = {
-    "tiny": {"model.position.max_length": 64, "data.sequence_length": 64, "data.tokenizer.vocab_size": 2048, "data.batch_size": 32,
-             "training.steps": 750, "schedule.warmup_steps": 75},
-    "full": {"model.dim": 256, "model.num_layers": 6, "model.ffn.hidden_dim": 1024, "model.position.max_length": 128,
-             "data.sequence_length": 128, "data.tokenizer.vocab_size": 8192, "data.batch_size": 32,
-             "training.steps": 20_000, "schedule.warmup_steps": 2000, "optimizer.learning_rate": 3e-4},
+    "tiny": {
+        "model.position.max_length": 64,
+        "data.sequence_length": 64,
+        "data.tokenizer.vocab_size": 2048,
+        "data.batch_size": 32,
+        "training.steps": 750,
+        "schedule.warmup_steps": 75,
+    },
+    "full": {
+        "model.dim": 256,
+        "model.num_layers": 6,
+        "model.ffn.hidden_dim": 1024,
+        "model.position.max_length": 128,
+        "data.sequence_length": 128,
+        "data.tokenizer.vocab_size": 8192,
+        "data.batch_size": 32,
+        "training.steps": 20_000,
+        "schedule.warmup_steps": 2000,
+        "optimizer.learning_rate": 3e-4,
+    },
 }
 RECIPES = {"tiny": ("80/10/10", "100/0/0", "80/0/20", "80/20/0")}
 RECIPES["full"] = (*RECIPES["tiny"], "0/20/80", "0/0/100")
@@ -39,16 +59,19 @@ RECIPES["full"] = (*RECIPES["tiny"], "0/20/80", "0/0/100")
 
 def get_experiment(size: str = "tiny") -> Experiment:
     """Recipes for the tokens that are predicted."""
-    base = config.override(config.load(f"{ROBERTA}:tiny"), {
-        "model.dropout": 0.0,
-        "model.attention.dropout": 0.0,
-        "data.tokenizer.kind": "bpe",
-        "optimizer.learning_rate": 1e-3,
-        "training.eval_every": 250,
-        "training.eval_batches": 60,
-        "training.eval_masks": "all",
-        **choose_size(size, SIZES),
-    })
+    base = config.override(
+        config.load(f"{ROBERTA}:tiny"),
+        {
+            "model.dropout": 0.0,
+            "model.attention.dropout": 0.0,
+            "data.tokenizer.kind": "bpe",
+            "optimizer.learning_rate": 1e-3,
+            "training.eval_every": 250,
+            "training.eval_batches": 60,
+            "training.eval_masks": "all",
+            **choose_size(size, SIZES),
+        },
+    )
 
     def shown(recipe: str) -> dict[str, float]:
         mask, _, random = (int(share) / 100 for share in recipe.split("/"))
@@ -60,10 +83,20 @@ def get_experiment(size: str = "tiny") -> Experiment:
         base=base,
         factors={"mask/same/random": {recipe: shown(recipe) for recipe in RECIPES[size]}},
         seeds=(0, 1, 2),
-        claim=Claim("O3", "80/10/10 corruption beats 100 % [MASK] (its price in pre-training; fine-tuning is not judged here)",
-                    "Devlin et al. 2019, BERT, section 3.1 and appendix C.2"),
-        contrasts=(Contrast(
-            "80/10/10 costs little", a=Outcome({"mask/same/random": "80/10/10"}), b=Outcome({"mask/same/random": "100/0/0"}),
-            rule="non_inferiority", margin=MARGIN, expected=f"80/10/10 ends at most {MARGIN} nats above 100 % [MASK] on hidden tokens"),),
+        claim=Claim(
+            "O3",
+            "80/10/10 corruption beats 100 % [MASK] (its price in pre-training; fine-tuning is not judged here)",
+            "Devlin et al. 2019, BERT, section 3.1 and appendix C.2",
+        ),
+        contrasts=(
+            Contrast(
+                "80/10/10 costs little",
+                a=Outcome({"mask/same/random": "80/10/10"}),
+                b=Outcome({"mask/same/random": "100/0/0"}),
+                rule="non_inferiority",
+                margin=MARGIN,
+                expected=f"80/10/10 ends at most {MARGIN} nats above 100 % [MASK] on hidden tokens",
+            ),
+        ),
         size=size,
     )

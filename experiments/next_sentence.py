@@ -1,26 +1,31 @@
-"""Claim O1 (Liu et al. 2019, Table 2): dropping next-sentence prediction costs nothing downstream. Judged here: its price in pre-training.
+"""Claim O1 (Liu et al. 2019, Table 2): dropping next-sentence prediction costs nothing downstream.
+Judged here: its price in pre-training.
 
     zoo run experiments/next_sentence.py
     zoo run experiments/next_sentence.py:full
 
-Liu et al. 2019, section 4.2, compare four inputs of BERT: pairs of segments and pairs of sentences, both with next-sentence prediction,
-and without it rows of full sentences and of sentences of one document. They judge by fine-tuning, and that part of the claim is
-undecidable here: nothing is fine-tuned. Nor can the four be compared by the loss of their hidden tokens: each is scored on rows of its
-own kind, and those differ in how much text a token sees and in how many tokens are hidden; a row of two sentences is mostly padding.
+Liu et al. 2019, section 4.2, compare four inputs of BERT: pairs of segments and pairs of sentences,
+both with next-sentence prediction, and without it rows of full sentences and of sentences of one
+document. They judge by fine-tuning, and that part of the claim is undecidable here: nothing is
+fine-tuned. Nor can the four be compared by the loss of their hidden tokens: each is scored on rows
+of its own kind, and those differ in how much text a token sees and in how many tokens are hidden; a
+row of two sentences is mostly padding.
 
-What can be judged beforehand is what the task itself takes from or gives to the other one. So both kinds of pairs also come without the
-task: the same pairs, the same hidden tokens, only the loss of the next sentence left out. `eval/loss` is that of the hidden tokens alone.
+What can be judged beforehand is what the task itself takes from or gives to the other one. So both
+kinds of pairs also come without the task: the same pairs, the same hidden tokens, only the loss of
+the next sentence left out. `eval/loss` is that of the hidden tokens alone.
 
 Stated beforehand, on `eval/loss` at the last step:
 
-* Pairs of segments without the task end at most 0.05 nats above the same pairs with it (non-inferiority).
+* Pairs of segments without the task end at most 0.05 nats above the same pairs with it
+  (non-inferiority).
 * So do pairs of sentences.
 
-0.05 nats are 5 % of perplexity. Rows of full sentences and of one document are shown and not judged; what they are worth is a question
-for fine-tuning.
+0.05 nats are 5 % of perplexity. Rows of full sentences and of one document are shown and not
+judged; what they are worth is a question for fine-tuning.
 
-An update of this model takes 73 milliseconds of processor time, with which the 18 runs of the tiny size come to seven minutes on two cores
-that are free.
+An update of this model takes 73 milliseconds of processor time, with which the 18 runs of the tiny
+size come to seven minutes on two cores that are free.
 """
 
 from pathlib import Path
@@ -31,11 +36,24 @@ from zoo.lab.experiment import Claim, Contrast, Experiment, Outcome, choose_size
 MARGIN = 0.05
 BERT = Path(__file__).parents[1] / "configs" / "bert.py"
 SIZES = {
-    "tiny": {"model.position.max_length": 64, "data.sequence_length": 64, "data.tokenizer.vocab_size": 2048,
-             "training.steps": 500, "schedule.warmup_steps": 50},
-    "full": {"model.dim": 256, "model.num_layers": 6, "model.ffn.hidden_dim": 1024, "model.position.max_length": 128,
-             "data.sequence_length": 128, "data.tokenizer.vocab_size": 8192, "training.steps": 20_000, "schedule.warmup_steps": 2000,
-             "optimizer.learning_rate": 3e-4},
+    "tiny": {
+        "model.position.max_length": 64,
+        "data.sequence_length": 64,
+        "data.tokenizer.vocab_size": 2048,
+        "training.steps": 500,
+        "schedule.warmup_steps": 50,
+    },
+    "full": {
+        "model.dim": 256,
+        "model.num_layers": 6,
+        "model.ffn.hidden_dim": 1024,
+        "model.position.max_length": 128,
+        "data.sequence_length": 128,
+        "data.tokenizer.vocab_size": 8192,
+        "training.steps": 20_000,
+        "schedule.warmup_steps": 2000,
+        "optimizer.learning_rate": 3e-4,
+    },
 }
 WITH = {"objective.next_sentence": True, "model.head.next_sentence": True, "model.head.pooler": True}
 WITHOUT = dict.fromkeys(WITH, False)
@@ -43,17 +61,20 @@ WITHOUT = dict.fromkeys(WITH, False)
 
 def get_experiment(size: str = "tiny") -> Experiment:
     """Two kinds of pairs, with the task and without, and two kinds of rows that have none."""
-    base = config.override(config.load(f"{BERT}:tiny"), {
-        "model.dropout": 0.0,
-        "model.attention.dropout": 0.0,
-        "data.tokenizer.kind": "wordpiece",
-        "data.batch_size": 32,
-        "objective.mask_copies": 0,
-        "optimizer.learning_rate": 1e-3,
-        "training.eval_every": 250,
-        "training.eval_batches": 60,
-        **choose_size(size, SIZES),
-    })
+    base = config.override(
+        config.load(f"{BERT}:tiny"),
+        {
+            "model.dropout": 0.0,
+            "model.attention.dropout": 0.0,
+            "data.tokenizer.kind": "wordpiece",
+            "data.batch_size": 32,
+            "objective.mask_copies": 0,
+            "optimizer.learning_rate": 1e-3,
+            "training.eval_every": 250,
+            "training.eval_batches": 60,
+            **choose_size(size, SIZES),
+        },
+    )
     inputs = {
         "segment pairs, task": {"data.rows": "segment_pairs", **WITH},
         "segment pairs": {"data.rows": "segment_pairs", **WITHOUT},
@@ -65,8 +86,13 @@ def get_experiment(size: str = "tiny") -> Experiment:
 
     def free(pairs: str) -> Contrast:
         return Contrast(
-            f"{pairs} without the task", a=Outcome({"input": pairs}), b=Outcome({"input": f"{pairs}, task"}), rule="non_inferiority",
-            margin=MARGIN, expected=f"without next-sentence prediction {pairs} end at most {MARGIN} nats above the same with it")
+            f"{pairs} without the task",
+            a=Outcome({"input": pairs}),
+            b=Outcome({"input": f"{pairs}, task"}),
+            rule="non_inferiority",
+            margin=MARGIN,
+            expected=f"without next-sentence prediction {pairs} end at most {MARGIN} nats above the same with it",
+        )
 
     return Experiment(
         name="next_sentence" if size == "tiny" else f"next_sentence-{size}",
@@ -75,8 +101,11 @@ def get_experiment(size: str = "tiny") -> Experiment:
         allow=("parameters",),
         factors={"input": inputs},
         seeds=(0, 1, 2),
-        claim=Claim("O1", "Dropping next-sentence prediction costs nothing (in pre-training; downstream is not judged here)",
-                    "Liu et al. 2019, RoBERTa, section 4.2 and Table 2"),
+        claim=Claim(
+            "O1",
+            "Dropping next-sentence prediction costs nothing (in pre-training; downstream is not judged here)",
+            "Liu et al. 2019, RoBERTa, section 4.2 and Table 2",
+        ),
         contrasts=(free("segment pairs"), free("sentence pairs")),
         size=size,
     )

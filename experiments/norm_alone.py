@@ -1,12 +1,14 @@
-"""Claims N7, N10 (Ba et al. 2016; Zhang & Sennrich 2019): normalisation speeds convergence, and of LayerNorm's two parts it is
-dividing by the size that does it, not subtracting the mean.
+"""Claims N7, N10 (Ba et al. 2016; Zhang & Sennrich 2019): normalisation speeds convergence, and of
+LayerNorm's two parts it is dividing by the size that does it, not subtracting the mean.
 
     zoo run experiments/norm_alone.py
     zoo run experiments/norm_alone.py:small
 
-The decoder of `zoo.lab.sizes` with both parts (LayerNorm), dividing alone (RMSNorm), subtracting the mean alone, and no normalisation at
-all. What each is invariant to is algebra, and a test: `tests/claims/test_exact.py`. Each arm has the best learning rate of the same grid,
-found with a seed that decides nothing; the curves over the rates show which the arms without division still train at.
+The decoder of `zoo.lab.sizes` with both parts (LayerNorm), dividing alone (RMSNorm), subtracting
+the mean alone, and no normalisation at all. What each is invariant to is algebra, and a test:
+`tests/claims/test_exact.py`. Each arm has the best learning rate of the same grid, found with a
+seed that decides nothing; the curves over the rates show which the arms without division still
+train at.
 
 Stated beforehand, on `eval/loss` at the last step:
 
@@ -24,6 +26,7 @@ PARTS = {"both": "layernorm", "scale only": "rmsnorm", "centre only": "centering
 
 def get_experiment(size: str = "tiny") -> Experiment:
     """Both parts of LayerNorm, either, and none."""
+
     def norm(parts: str) -> Outcome:
         return Outcome({"normalisation": parts})
 
@@ -33,15 +36,36 @@ def get_experiment(size: str = "tiny") -> Experiment:
         base=decoder(size),
         factors={"normalisation": {name: {"model.norm.kind": kind} for name, kind in PARTS.items()}},
         tune=rates(size, 0.1, 0.4, 1, 2.5),
-        claim=Claim("N7, N10", "Normalisation speeds convergence, by dividing and not by subtracting the mean",
-                    "Ba et al. 2016, Layer Normalization; Zhang & Sennrich 2019, section 4"),
+        claim=Claim(
+            "N7, N10",
+            "Normalisation speeds convergence, by dividing and not by subtracting the mean",
+            "Ba et al. 2016, Layer Normalization; Zhang & Sennrich 2019, section 4",
+        ),
         contrasts=(
-            Contrast("normalisation helps", a=norm("both"), b=norm("none"), rule="superiority", margin=MARGIN,
-                     expected=f"with LayerNorm it ends more than {MARGIN} nats below none"),
-            Contrast("dividing is enough", a=norm("scale only"), b=norm("both"), rule="non_inferiority", margin=MARGIN,
-                     expected=f"dividing alone ends at most {MARGIN} nats above both"),
-            Contrast("subtracting is not", a=norm("both"), b=norm("centre only"), rule="superiority", margin=MARGIN,
-                     expected=f"both end more than {MARGIN} nats below subtracting alone"),
+            Contrast(
+                "normalisation helps",
+                a=norm("both"),
+                b=norm("none"),
+                rule="superiority",
+                margin=MARGIN,
+                expected=f"with LayerNorm it ends more than {MARGIN} nats below none",
+            ),
+            Contrast(
+                "dividing is enough",
+                a=norm("scale only"),
+                b=norm("both"),
+                rule="non_inferiority",
+                margin=MARGIN,
+                expected=f"dividing alone ends at most {MARGIN} nats above both",
+            ),
+            Contrast(
+                "subtracting is not",
+                a=norm("both"),
+                b=norm("centre only"),
+                rule="superiority",
+                margin=MARGIN,
+                expected=f"both end more than {MARGIN} nats below subtracting alone",
+            ),
         ),
         size=size,
     )

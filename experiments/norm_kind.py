@@ -1,14 +1,16 @@
-"""Claim N5 (Zhang & Sennrich 2019): RMSNorm converges like LayerNorm, with fewer parameters and less time.
+"""Claim N5 (Zhang & Sennrich 2019): RMSNorm converges like LayerNorm, with fewer parameters and
+less time.
 
     zoo run experiments/norm_kind.py
     zoo run experiments/norm_kind.py:small
 
-The decoder of `zoo.lab.sizes` with LayerNorm, which has a factor and a shift, and with RMSNorm, which has the factor alone. Each arm
-has the best learning rate of the same grid, found with a seed that decides nothing.
+The decoder of `zoo.lab.sizes` with LayerNorm, which has a factor and a shift, and with RMSNorm,
+which has the factor alone. Each arm has the best learning rate of the same grid, found with a seed
+that decides nothing.
 
-Stated beforehand, on `eval/loss` at the last step: the two end within 0.02 nats of each other (equivalence). That is 2 % of
-perplexity. The parameters are counted, not judged; `python benchmarks/norm_time.py` measures the time of a norm alone and
-of a whole step.
+Stated beforehand, on `eval/loss` at the last step: the two end within 0.02 nats of each other
+(equivalence). That is 2 % of perplexity. The parameters are counted, not judged; `python
+benchmarks/norm_time.py` measures the time of a norm alone and of a whole step.
 """
 
 from zoo.lab.experiment import Claim, Contrast, Experiment, Outcome, levels
@@ -25,11 +27,20 @@ def get_experiment(size: str = "tiny") -> Experiment:
         base=decoder(size),
         factors={"norm": levels("model.norm.kind", "layernorm", "rmsnorm")},
         tune=rates(size),
-        claim=Claim("N5", "RMSNorm converges like LayerNorm, with fewer parameters and less time",
-                    "Zhang & Sennrich 2019, Root Mean Square Layer Normalization"),
+        claim=Claim(
+            "N5",
+            "RMSNorm converges like LayerNorm, with fewer parameters and less time",
+            "Zhang & Sennrich 2019, Root Mean Square Layer Normalization",
+        ),
         contrasts=(
-            Contrast("RMSNorm converges like LayerNorm", a=Outcome({"norm": "rmsnorm"}), b=Outcome({"norm": "layernorm"}),
-                     rule="equivalence", margin=MARGIN, expected=f"they end within {MARGIN} nats of each other"),
+            Contrast(
+                "RMSNorm converges like LayerNorm",
+                a=Outcome({"norm": "rmsnorm"}),
+                b=Outcome({"norm": "layernorm"}),
+                rule="equivalence",
+                margin=MARGIN,
+                expected=f"they end within {MARGIN} nats of each other",
+            ),
         ),
         size=size,
     )

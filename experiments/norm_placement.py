@@ -1,12 +1,14 @@
-"""Claim N1 (Xiong et al. 2020): post-norm needs a learning rate warm-up, pre-norm trains without one.
+"""Claim N1 (Xiong et al. 2020): post-norm needs a learning rate warm-up, pre-norm trains without
+one.
 
     zoo run experiments/norm_placement.py:quick
     zoo run experiments/norm_placement.py
     zoo run experiments/norm_placement.py:gpu
 
-The question is that of Xiong et al. 2020, sections 3 and 4, asked of a decoder on the text of Python's own standard library, in bytes:
-narrow layers, Xavier initial values and Adam with beta2 = 0.98 at a constant rate, as high as a post-norm Transformer is hurt by when it
-meets it in its first steps. Both arms with warm-up reach that rate linearly over a fifth of the steps.
+The question is that of Xiong et al. 2020, sections 3 and 4, asked of a decoder on the text of
+Python's own standard library, in bytes: narrow layers, Xavier initial values and Adam with beta2 =
+0.98 at a constant rate, as high as a post-norm Transformer is hurt by when it meets it in its first
+steps. Both arms with warm-up reach that rate linearly over a fifth of the steps.
 
 | size | depths | D | rate | tokens of a row, rows, steps |
 | --- | --- | --- | --- | --- |
@@ -15,16 +17,19 @@ meets it in its first steps. Both arms with warm-up reach that rate linearly ove
 | small | 6, 12, 24 | 256 | 1e-3 | 256, 32, 2,000 |
 | gpu | 6, 12, 24, 48 | 256 | 1e-3 | 256, 32, 2,000, bfloat16 |
 
-1e-3 is the rate at which Xiong et al. find it (figure 2); the narrower layers of `tiny` need a higher one.
+1e-3 is the rate at which Xiong et al. find it (figure 2); the narrower layers of `tiny` need a
+higher one.
 
 Stated beforehand for every depth, on the validation loss at the last step, in nats per byte:
 
-* Post-norm with warm-up ends more than 0.1 below post-norm without (superiority). 0.1 nats is about what separated the arms
-  that train in trials of `quick` (training loss 2.06 to 2.15), and small against the loss of the arm that does not (3.15).
-* Pre-norm without warm-up ends at most 0.1 above pre-norm with it (non-inferiority). The margin is the same, so that "needs"
-  and "does not need" are separated by one number.
+* Post-norm with warm-up ends more than 0.1 below post-norm without (superiority). 0.1 nats is about
+  what separated the arms that train in trials of `quick` (training loss 2.06 to 2.15), and small
+  against the loss of the arm that does not (3.15).
+* Pre-norm without warm-up ends at most 0.1 above pre-norm with it (non-inferiority). The margin is
+  the same, so that "needs" and "does not need" are separated by one number.
 
-That post-norm fails sooner with depth is shown, not judged: at a rate too high for 6 layers, deeper ones can fail no more.
+That post-norm fails sooner with depth is shown, not judged: at a rate too high for 6 layers, deeper
+ones can fail no more.
 """
 
 from zoo import config
@@ -32,11 +37,28 @@ from zoo.lab.experiment import Claim, Contrast, Experiment, Outcome, choose_size
 from zoo.lab.sizes import named
 
 MARGIN = 0.1
-NARROW = {"model.dim": 48, "model.attention.num_heads": 4, "data.sequence_length": 64, "data.batch_size": 16, "training.steps": 500,
-          "optimizer.learning_rate": 5e-3}
-WIDE = {"model.dim": 256, "model.attention.num_heads": 8, "data.sequence_length": 256, "data.batch_size": 32, "training.steps": 2000,
-        "optimizer.learning_rate": 1e-3}
-SIZES = {"quick": NARROW, "tiny": NARROW, "small": WIDE, "gpu": {**WIDE, "model.dtype": "bfloat16", "model.scan_layers": True}}
+NARROW = {
+    "model.dim": 48,
+    "model.attention.num_heads": 4,
+    "data.sequence_length": 64,
+    "data.batch_size": 16,
+    "training.steps": 500,
+    "optimizer.learning_rate": 5e-3,
+}
+WIDE = {
+    "model.dim": 256,
+    "model.attention.num_heads": 8,
+    "data.sequence_length": 256,
+    "data.batch_size": 32,
+    "training.steps": 2000,
+    "optimizer.learning_rate": 1e-3,
+}
+SIZES = {
+    "quick": NARROW,
+    "tiny": NARROW,
+    "small": WIDE,
+    "gpu": {**WIDE, "model.dtype": "bfloat16", "model.scan_layers": True},
+}
 DEPTHS = {"quick": (6,), "tiny": (6, 12), "small": (6, 12, 24), "gpu": (6, 12, 24, 48)}
 
 
@@ -44,16 +66,19 @@ def get_experiment(size: str = "tiny") -> Experiment:
     """Norm placement x warm-up x depth; `quick` of one depth."""
     chosen = choose_size(size, SIZES)
     steps, depths = chosen["training.steps"], DEPTHS[size]
-    base = config.override(config.default(), {
-        "model.num_layers": depths[0],
-        "model.init.kernel": "xavier_uniform",
-        "optimizer.beta2": 0.98,
-        "schedule.kind": "constant",
-        "training.eval_every": steps // 5,
-        "training.eval_batches": 100,
-        "training.checkpoint_every": steps // 2,
-        **chosen,
-    })
+    base = config.override(
+        config.default(),
+        {
+            "model.num_layers": depths[0],
+            "model.init.kernel": "xavier_uniform",
+            "optimizer.beta2": 0.98,
+            "schedule.kind": "constant",
+            "training.eval_every": steps // 5,
+            "training.eval_batches": 100,
+            "training.checkpoint_every": steps // 2,
+            **chosen,
+        },
+    )
     # A single depth is no factor.
     several = len(depths) > 1
     warmup = str(steps // 5)
@@ -65,10 +90,22 @@ def get_experiment(size: str = "tiny") -> Experiment:
             return Outcome({"norm": norm, "warm-up": steps, **({"depth": str(depth)} if several else {})})
 
         contrasts += [
-            Contrast(f"post-norm needs warm-up{at}", a=arm("post", warmup), b=arm("post", "0"), rule="superiority", margin=MARGIN,
-                     expected=f"post-norm{at} with warm-up ends more than {MARGIN} nats below post-norm without"),
-            Contrast(f"pre-norm does not need warm-up{at}", a=arm("pre", "0"), b=arm("pre", warmup), rule="non_inferiority", margin=MARGIN,
-                     expected=f"pre-norm{at} without warm-up ends at most {MARGIN} nats above pre-norm with it"),
+            Contrast(
+                f"post-norm needs warm-up{at}",
+                a=arm("post", warmup),
+                b=arm("post", "0"),
+                rule="superiority",
+                margin=MARGIN,
+                expected=f"post-norm{at} with warm-up ends more than {MARGIN} nats below post-norm without",
+            ),
+            Contrast(
+                f"pre-norm does not need warm-up{at}",
+                a=arm("pre", "0"),
+                b=arm("pre", warmup),
+                rule="non_inferiority",
+                margin=MARGIN,
+                expected=f"pre-norm{at} without warm-up ends at most {MARGIN} nats above pre-norm with it",
+            ),
         ]
     return Experiment(
         name=named("norm_placement", size),
@@ -82,8 +119,11 @@ def get_experiment(size: str = "tiny") -> Experiment:
         seeds=(0, 1, 2),
         # Depth is there to be looked at; the contrasts compare arms of one depth.
         allow=("parameters", "flops") if several else (),
-        claim=Claim("N1", "Post-norm needs warm-up; pre-norm trains without it",
-                    "Xiong et al. 2020, On Layer Normalization in the Transformer Architecture"),
+        claim=Claim(
+            "N1",
+            "Post-norm needs warm-up; pre-norm trains without it",
+            "Xiong et al. 2020, On Layer Normalization in the Transformer Architecture",
+        ),
         contrasts=tuple(contrasts),
         size=size,
     )

@@ -1,13 +1,15 @@
-"""Claim N2 (Xiong et al. 2020; Liu et al. 2020): at modest depth, with warm-up, pre- and post-norm end at similar loss.
+"""Claim N2 (Xiong et al. 2020; Liu et al. 2020): at modest depth, with warm-up, pre- and post-norm
+end at similar loss.
 
     zoo run experiments/norm_placement_tuned.py
     zoo run experiments/norm_placement_tuned.py:small
 
-The decoder of `zoo.lab.sizes` with the norm before and behind the sublayers, both with a warm-up of a tenth of the steps, each at the best
-learning rate of the same grid, found with a seed that decides nothing. Post-norm has one norm fewer, at the end.
+The decoder of `zoo.lab.sizes` with the norm before and behind the sublayers, both with a warm-up of
+a tenth of the steps, each at the best learning rate of the same grid, found with a seed that
+decides nothing. Post-norm has one norm fewer, at the end.
 
-Stated beforehand, on `eval/loss` at the last step: they end within 0.05 nats of each other (equivalence), half of what separates arms that
-train from arms that do not in `norm_placement.py`.
+Stated beforehand, on `eval/loss` at the last step: they end within 0.05 nats of each other
+(equivalence), half of what separates arms that train from arms that do not in `norm_placement.py`.
 """
 
 from zoo.lab.experiment import Claim, Contrast, Experiment, Outcome, levels
@@ -24,11 +26,20 @@ def get_experiment(size: str = "tiny") -> Experiment:
         base=decoder(size),
         factors={"norm": levels("model.norm.placement", "pre", "post")},
         tune=rates(size, 0.1, 0.4, 1, 2.5),
-        claim=Claim("N2", "At modest depth, with warm-up, pre- and post-norm end at similar loss",
-                    "Xiong et al. 2020, section 4; Liu et al. 2020, Understanding the Difficulty of Training Transformers"),
+        claim=Claim(
+            "N2",
+            "At modest depth, with warm-up, pre- and post-norm end at similar loss",
+            "Xiong et al. 2020, section 4; Liu et al. 2020, Understanding the Difficulty of Training Transformers",
+        ),
         contrasts=(
-            Contrast("they end alike", a=Outcome({"norm": "pre"}), b=Outcome({"norm": "post"}), rule="equivalence", margin=MARGIN,
-                     expected=f"they end within {MARGIN} nats of each other"),
+            Contrast(
+                "they end alike",
+                a=Outcome({"norm": "pre"}),
+                b=Outcome({"norm": "post"}),
+                rule="equivalence",
+                margin=MARGIN,
+                expected=f"they end within {MARGIN} nats of each other",
+            ),
         ),
         size=size,
     )

@@ -3,10 +3,12 @@
     zoo run experiments/position_offsets.py
     zoo run experiments/position_offsets.py:small
 
-The decoder of `zoo.lab.sizes` on rows of T tokens, every other one of which begins at position T instead of 0. So each of the 2 T positions
-is trained, but none before T together with one from T on. Measured is `offset_gap`: how much higher the loss of the same held-out rows is
-where they begin at T / 2, inside all that was trained, than where they began in training. Learned vectors, sinusoids and RoPE, for which
-it is 0 but for rounding. Embeddings start with a standard deviation of 1, the scale of the sinusoids.
+The decoder of `zoo.lab.sizes` on rows of T tokens, every other one of which begins at position T
+instead of 0. So each of the 2 T positions is trained, but none before T together with one from T
+on. Measured is `offset_gap`: how much higher the loss of the same held-out rows is where they begin
+at T / 2, inside all that was trained, than where they began in training. Learned vectors, sinusoids
+and RoPE, for which it is 0 but for rounding. Embeddings start with a standard deviation of 1, the
+scale of the sinusoids.
 
 Stated beforehand, on that gap after training:
 
@@ -37,10 +39,22 @@ def get_experiment(size: str = "tiny") -> Experiment:
         allow=("parameters",),
         claim=Claim("P11", "Learned positions overfit to where things stood in training", "lecture"),
         contrasts=(
-            Contrast("learned positions do", a=arm("rope"), b=arm("learned"), rule="superiority", margin=MARGIN,
-                     expected=f"elsewhere the loss grows by more than {MARGIN} nats more with learned positions than with RoPE"),
-            Contrast("more than sinusoids", a=arm("sinusoidal"), b=arm("learned"), rule="superiority", margin=0.0,
-                     expected="elsewhere the loss grows by more with learned positions than with sinusoids"),
+            Contrast(
+                "learned positions do",
+                a=arm("rope"),
+                b=arm("learned"),
+                rule="superiority",
+                margin=MARGIN,
+                expected=f"elsewhere the loss grows by more than {MARGIN} nats more with learned positions than with RoPE",
+            ),
+            Contrast(
+                "more than sinusoids",
+                a=arm("sinusoidal"),
+                b=arm("learned"),
+                rule="superiority",
+                margin=0.0,
+                expected="elsewhere the loss grows by more with learned positions than with sinusoids",
+            ),
         ),
         size=size,
     )

@@ -1,25 +1,30 @@
-"""Claim P3 (Press et al. 2021, Fig. 1): trained on short sequences, ALiBi holds on longer ones; other positions do not.
+"""Claim P3 (Press et al. 2021, Fig. 1): trained on short sequences, ALiBi holds on longer ones;
+other positions do not.
 
     zoo run experiments/positions_extrapolation.py
     zoo run experiments/positions_extrapolation.py:small
 
-Six ways to tell a decoder its tokens' positions, trained at T = 128 and evaluated at 128, 256, 512, 1024 and 2048
-(`eval/loss`, then `eval/loss@256` and so on). A learned table ends at the length it was trained with, so the learned arm has no
-value beyond 128: that half of the claim holds by construction, and no contrast is stated on it. The arm without positions is
-shown for comparison; the claim says nothing about it.
+Six ways to tell a decoder its tokens' positions, trained at T = 128 and evaluated at 128, 256, 512,
+1024 and 2048 (`eval/loss`, then `eval/loss@256` and so on). A learned table ends at the length it
+was trained with, so the learned arm has no value beyond 128: that half of the claim holds by
+construction, and no contrast is stated on it. The arm without positions is shown for comparison;
+the claim says nothing about it.
 
 Stated beforehand, in nats per byte at the last step:
 
-* ALiBi at 2048 is at most 0.1 above itself at 128 (non-inferiority). Longer rows also mean more context for the mean byte, so
-  a loss that merely stays is no triumph; 0.1 nats is what is allowed as "holds".
-* Sinusoidal positions at 2048 are more than 0.1 above themselves at 128 (superiority of 128): the same number separates the
-  two findings.
-* RoPE and T5's bias lie between: above ALiBi and below sinusoidal at 2048, all as plain orders (margin 0).
+* ALiBi at 2048 is at most 0.1 above itself at 128 (non-inferiority). Longer rows also mean more
+  context for the mean byte, so a loss that merely stays is no triumph; 0.1 nats is what is allowed
+  as "holds".
+* Sinusoidal positions at 2048 are more than 0.1 above themselves at 128 (superiority of 128): the
+  same number separates the two findings.
+* RoPE and T5's bias lie between: above ALiBi and below sinusoidal at 2048, all as plain orders
+  (margin 0).
 
-The arms differ in parameters by the learned table and T5's biases alone; T5 puts all distances from 128 on into one bucket, as published.
-Embeddings start with a standard deviation of 1, the scale of the sinusoids: Vaswani et al. 2017 (section 3.4) reach it by a factor
-sqrt(D). At GPT-2's 0.02 the tokens drown in the sinusoids, and that arm has hardly learned anything by the end. The head is a matrix of
-its own, because a tied one would start with logits as large.
+The arms differ in parameters by the learned table and T5's biases alone; T5 puts all distances from
+128 on into one bucket, as published. Embeddings start with a standard deviation of 1, the scale of
+the sinusoids: Vaswani et al. 2017 (section 3.4) reach it by a factor sqrt(D). At GPT-2's 0.02 the
+tokens drown in the sinusoids, and that arm has hardly learned anything by the end. The head is a
+matrix of its own, because a tied one would start with logits as large.
 
 The 18 runs of the tiny size take about ten minutes on two cores. `gpu` reads 128 rows at once.
 """
@@ -31,12 +36,32 @@ from zoo.lab.sizes import named
 MARGIN = 0.1
 LONGEST = "eval/loss@2048"
 SIZES = {
-    "tiny": {"model.dim": 64, "model.num_layers": 4, "model.attention.num_heads": 4, "data.batch_size": 16, "training.steps": 400,
-             "optimizer.learning_rate": 3e-3},
-    "small": {"model.dim": 256, "model.num_layers": 6, "model.attention.num_heads": 4, "data.batch_size": 16, "training.steps": 5000,
-              "optimizer.learning_rate": 1e-3},
-    "gpu": {"model.dim": 512, "model.num_layers": 12, "model.attention.num_heads": 8, "data.batch_size": 128, "training.steps": 10_000,
-            "optimizer.learning_rate": 1e-3, "model.dtype": "bfloat16", "model.scan_layers": True},
+    "tiny": {
+        "model.dim": 64,
+        "model.num_layers": 4,
+        "model.attention.num_heads": 4,
+        "data.batch_size": 16,
+        "training.steps": 400,
+        "optimizer.learning_rate": 3e-3,
+    },
+    "small": {
+        "model.dim": 256,
+        "model.num_layers": 6,
+        "model.attention.num_heads": 4,
+        "data.batch_size": 16,
+        "training.steps": 5000,
+        "optimizer.learning_rate": 1e-3,
+    },
+    "gpu": {
+        "model.dim": 512,
+        "model.num_layers": 12,
+        "model.attention.num_heads": 8,
+        "data.batch_size": 128,
+        "training.steps": 10_000,
+        "optimizer.learning_rate": 1e-3,
+        "model.dtype": "bfloat16",
+        "model.scan_layers": True,
+    },
 }
 BETWEEN = {"rope": "RoPE", "relative_bias": "T5's bias"}
 
@@ -45,16 +70,19 @@ def get_experiment(size: str = "tiny") -> Experiment:
     """Six position schemes, one training length, five evaluation lengths."""
     chosen = choose_size(size, SIZES)
     steps = chosen["training.steps"]
-    base = config.override(config.default(), {
-        "model.tie_embeddings": False,
-        "model.init.embedding_std": 1.0,
-        "data.sequence_length": 128,
-        "schedule.kind": "cosine",
-        "schedule.warmup_steps": steps // 10,
-        "training.eval_lengths": (256, 512, 1024, 2048),
-        "training.eval_every": steps // 4,
-        **chosen,
-    })
+    base = config.override(
+        config.default(),
+        {
+            "model.tie_embeddings": False,
+            "model.init.embedding_std": 1.0,
+            "data.sequence_length": 128,
+            "schedule.kind": "cosine",
+            "schedule.warmup_steps": steps // 10,
+            "training.eval_lengths": (256, 512, 1024, 2048),
+            "training.eval_every": steps // 4,
+            **chosen,
+        },
+    )
 
     def arm(positions: str, metric: str = LONGEST) -> Outcome:
         return Outcome({"positions": positions}, metric)
@@ -64,21 +92,56 @@ def get_experiment(size: str = "tiny") -> Experiment:
         question="Which positions let a decoder trained at length 128 read longer sequences?",
         base=base,
         allow=("parameters",),
-        factors={"positions": levels("model.position.kind", "learned", "sinusoidal", "rope", "alibi", "relative_bias", "none")},
+        factors={
+            "positions": levels(
+                "model.position.kind", "learned", "sinusoidal", "rope", "alibi", "relative_bias", "none"
+            )
+        },
         seeds=(0, 1, 2),
         claim=Claim(
-            "P3", "Learned positions cannot go past their table; sinusoidal can but degrades; ALiBi holds; RoPE and T5 lie between",
-            "Press et al. 2021, Train Short, Test Long, Fig. 1"),
+            "P3",
+            "Learned positions cannot go past their table; sinusoidal can but degrades; ALiBi holds; RoPE and T5 lie between",
+            "Press et al. 2021, Train Short, Test Long, Fig. 1",
+        ),
         contrasts=(
-            Contrast("ALiBi holds", a=arm("alibi"), b=arm("alibi", "eval/loss"), rule="non_inferiority", margin=MARGIN,
-                     expected=f"ALiBi at 2048 ends at most {MARGIN} nats above ALiBi at 128"),
-            Contrast("sinusoidal degrades", a=arm("sinusoidal", "eval/loss"), b=arm("sinusoidal"), rule="superiority",
-                     margin=MARGIN, expected=f"sinusoidal at 128 ends more than {MARGIN} nats below sinusoidal at 2048"),
-            *(contrast for kind, name in BETWEEN.items() for contrast in (
-                Contrast(f"{name} is worse than ALiBi", a=arm("alibi"), b=arm(kind), rule="superiority", margin=0.0,
-                         expected=f"at 2048, ALiBi ends below {name}"),
-                Contrast(f"{name} is better than sinusoidal", a=arm(kind), b=arm("sinusoidal"), rule="superiority", margin=0.0,
-                         expected=f"at 2048, {name} ends below sinusoidal"))),
+            Contrast(
+                "ALiBi holds",
+                a=arm("alibi"),
+                b=arm("alibi", "eval/loss"),
+                rule="non_inferiority",
+                margin=MARGIN,
+                expected=f"ALiBi at 2048 ends at most {MARGIN} nats above ALiBi at 128",
+            ),
+            Contrast(
+                "sinusoidal degrades",
+                a=arm("sinusoidal", "eval/loss"),
+                b=arm("sinusoidal"),
+                rule="superiority",
+                margin=MARGIN,
+                expected=f"sinusoidal at 128 ends more than {MARGIN} nats below sinusoidal at 2048",
+            ),
+            *(
+                contrast
+                for kind, name in BETWEEN.items()
+                for contrast in (
+                    Contrast(
+                        f"{name} is worse than ALiBi",
+                        a=arm("alibi"),
+                        b=arm(kind),
+                        rule="superiority",
+                        margin=0.0,
+                        expected=f"at 2048, ALiBi ends below {name}",
+                    ),
+                    Contrast(
+                        f"{name} is better than sinusoidal",
+                        a=arm(kind),
+                        b=arm("sinusoidal"),
+                        rule="superiority",
+                        margin=0.0,
+                        expected=f"at 2048, {name} ends below sinusoidal",
+                    ),
+                )
+            ),
         ),
         size=size,
     )

@@ -3,16 +3,18 @@
     zoo run experiments/positions_trained.py
     zoo run experiments/positions_trained.py:small
 
-An encoder that predicts hidden tokens, because without positions it sees a bag of tokens, as P1's exact half shows
-(`tests/claims/test_exact.py`), where a decoder's causal mask still tells order. Without positions; with learned and with sinusoidal
-vectors; with ALiBi's fixed line and with T5's learned bias of the distance. Embeddings start with a standard deviation of 1, the scale
-of the sinusoids (Vaswani et al. 2017, section 3.4). Each arm has the best learning rate of the same grid, found with a seed that decides
-nothing.
+An encoder that predicts hidden tokens, because without positions it sees a bag of tokens, as P1's
+exact half shows (`tests/claims/test_exact.py`), where a decoder's causal mask still tells order.
+Without positions; with learned and with sinusoidal vectors; with ALiBi's fixed line and with T5's
+learned bias of the distance. Embeddings start with a standard deviation of 1, the scale of the
+sinusoids (Vaswani et al. 2017, section 3.4). Each arm has the best learning rate of the same grid,
+found with a seed that decides nothing.
 
 Stated beforehand, on `eval/loss` at the last step:
 
 * P1: learned positions end more than 0.1 nats below none (superiority).
-* P2: learned and sinusoidal positions end within 0.05 nats of each other (equivalence; Vaswani et al. 2017, Table 3 row E).
+* P2: learned and sinusoidal positions end within 0.05 nats of each other (equivalence; Vaswani et
+  al. 2017, Table 3 row E).
 * P10: T5's learned bias ends below ALiBi's fixed line (superiority, margin 0).
 """
 
@@ -23,27 +25,52 @@ from zoo.lab.sizes import decoder, named, rates
 
 def get_experiment(size: str = "tiny") -> Experiment:
     """Five position schemes in an encoder."""
+
     def at(positions: str) -> Outcome:
         return Outcome({"positions": positions})
 
     return Experiment(
         name=named("positions_trained", size),
         question="What are positions worth inside the trained length?",
-        base=config.override(decoder(size), {"model.architecture": "encoder", "objective.kind": "masked",
-                                             "model.init.embedding_std": 1.0}),
+        base=config.override(
+            decoder(size),
+            {"model.architecture": "encoder", "objective.kind": "masked", "model.init.embedding_std": 1.0},
+        ),
         factors={"positions": levels("model.position.kind", "none", "learned", "sinusoidal", "alibi", "relative_bias")},
         tune=rates(size),
         # The table and the biases are what differs.
         allow=("parameters",),
-        claim=Claim("P1, P2, P10", "Without positions an encoder reads a bag of words; learned and sinusoidal ones perform alike; a "
-                    "learned bias beats ALiBi's fixed line", "Vaswani et al. 2017, Table 3 row E; Press et al. 2021"),
+        claim=Claim(
+            "P1, P2, P10",
+            "Without positions an encoder reads a bag of words; learned and sinusoidal ones perform alike; a "
+            "learned bias beats ALiBi's fixed line",
+            "Vaswani et al. 2017, Table 3 row E; Press et al. 2021",
+        ),
         contrasts=(
-            Contrast("positions are needed", a=at("learned"), b=at("none"), rule="superiority", margin=0.1,
-                     expected="learned positions end more than 0.1 nats below none"),
-            Contrast("learned and sinusoidal are alike", a=at("learned"), b=at("sinusoidal"), rule="equivalence", margin=0.05,
-                     expected="they end within 0.05 nats of each other"),
-            Contrast("a fixed line is more restrictive", a=at("relative_bias"), b=at("alibi"), rule="superiority", margin=0.0,
-                     expected="T5's bias ends below ALiBi"),
+            Contrast(
+                "positions are needed",
+                a=at("learned"),
+                b=at("none"),
+                rule="superiority",
+                margin=0.1,
+                expected="learned positions end more than 0.1 nats below none",
+            ),
+            Contrast(
+                "learned and sinusoidal are alike",
+                a=at("learned"),
+                b=at("sinusoidal"),
+                rule="equivalence",
+                margin=0.05,
+                expected="they end within 0.05 nats of each other",
+            ),
+            Contrast(
+                "a fixed line is more restrictive",
+                a=at("relative_bias"),
+                b=at("alibi"),
+                rule="superiority",
+                margin=0.0,
+                expected="T5's bias ends below ALiBi",
+            ),
         ),
         size=size,
     )

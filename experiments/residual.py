@@ -3,13 +3,16 @@
     zoo run experiments/residual.py
     zoo run experiments/residual.py:small
 
-The decoder of `zoo.lab.sizes` with and without residual connections, of 2 and of 8 layers. Each arm has the best learning rate of the same
-grid, found with a seed that decides nothing: without them only small rates may work.
+The decoder of `zoo.lab.sizes` with and without residual connections, of 2 and of 8 layers. Each arm
+has the best learning rate of the same grid, found with a seed that decides nothing: without them
+only small rates may work.
 
 Stated beforehand, on `eval/loss` at the last step:
 
-* Of 8 layers, those with residual connections end more than 0.3 nats below those without (superiority).
-* Without residual connections, 2 layers end more than 0.1 nats below 8 (superiority): depth itself is what hurts.
+* Of 8 layers, those with residual connections end more than 0.3 nats below those without
+  (superiority).
+* Without residual connections, 2 layers end more than 0.1 nats below 8 (superiority): depth itself
+  is what hurts.
 """
 
 from zoo.lab.experiment import Claim, Contrast, Experiment, Outcome, levels
@@ -18,6 +21,7 @@ from zoo.lab.sizes import decoder, named, rates
 
 def get_experiment(size: str = "tiny") -> Experiment:
     """Residual connections on and off, shallow and deep."""
+
     def arm(residual: str, depth: str) -> Outcome:
         return Outcome({"residual": residual, "depth": depth})
 
@@ -29,12 +33,26 @@ def get_experiment(size: str = "tiny") -> Experiment:
         tune=rates(size, 0.1, 0.4, 1),
         # The contrast across depths is about training, not about size.
         allow=("parameters", "flops"),
-        claim=Claim("N8", "Without residual connections, deep stacks do not train", "He et al. 2016, Deep Residual Learning"),
+        claim=Claim(
+            "N8", "Without residual connections, deep stacks do not train", "He et al. 2016, Deep Residual Learning"
+        ),
         contrasts=(
-            Contrast("deep stacks need them", a=arm("true", "8"), b=arm("false", "8"), rule="superiority", margin=0.3,
-                     expected="of 8 layers, those with residual connections end more than 0.3 nats below those without"),
-            Contrast("depth hurts without them", a=arm("false", "2"), b=arm("false", "8"), rule="superiority", margin=0.1,
-                     expected="without them 2 layers end more than 0.1 nats below 8"),
+            Contrast(
+                "deep stacks need them",
+                a=arm("true", "8"),
+                b=arm("false", "8"),
+                rule="superiority",
+                margin=0.3,
+                expected="of 8 layers, those with residual connections end more than 0.3 nats below those without",
+            ),
+            Contrast(
+                "depth hurts without them",
+                a=arm("false", "2"),
+                b=arm("false", "8"),
+                rule="superiority",
+                margin=0.1,
+                expected="without them 2 layers end more than 0.1 nats below 8",
+            ),
         ),
         size=size,
     )

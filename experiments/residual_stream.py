@@ -1,18 +1,22 @@
-"""Claim N3: the residual stream's scale grows with depth under pre-norm and is bounded under post-norm.
+"""Claim N3: the residual stream's scale grows with depth under pre-norm and is bounded under
+post-norm.
 
     zoo run experiments/residual_stream.py
     zoo run experiments/residual_stream.py:small
 
-The decoder of `zoo.lab.sizes`, shallow and deep, with the norm before and behind the sublayers, all at 0.4 times the rate of its size,
-which a deep post-norm stack bears. Measured is `residual_growth`: the root mean square of the stream as it leaves the last layer over that
-as it leaves the first, of the first update's batch at the initial values and of the last update's.
+The decoder of `zoo.lab.sizes`, shallow and deep, with the norm before and behind the sublayers, all
+at 0.4 times the rate of its size, which a deep post-norm stack bears. Measured is
+`residual_growth`: the root mean square of the stream as it leaves the last layer over that as it
+leaves the first, of the first update's batch at the initial values and of the last update's.
 
 Stated beforehand, at the initial values and after training alike:
 
-* Under pre-norm the deep stack's growth is more than 0.5 above the shallow one's (superiority of the latter). Xiong et al. 2020 (lemma 2)
-  have E|x|^2 at the start between (1 + l/2) D and (1 + 3 l/2) D after l layers, so that 12 layers come to 2.2 and 4 to 1.4 at least.
+* Under pre-norm the deep stack's growth is more than 0.5 above the shallow one's (superiority of
+  the latter). Xiong et al. 2020 (lemma 2) have E|x|^2 at the start between (1 + l/2) D and (1 + 3
+  l/2) D after l layers, so that 12 layers come to 2.2 and 4 to 1.4 at least.
 * Under post-norm the deep stack's growth is at most 0.5 above the shallow one's (non-inferiority).
-* Of deep stacks, that under post-norm grows more than 0.5 less than that under pre-norm (superiority).
+* Of deep stacks, that under post-norm grows more than 0.5 less than that under pre-norm
+  (superiority).
 """
 
 from zoo import config
@@ -35,18 +39,49 @@ def get_experiment(size: str = "tiny") -> Experiment:
     return Experiment(
         name=named("residual_stream", size),
         question="Does the residual stream grow with depth under pre-norm, and not under post-norm?",
-        base=config.override(base, {"optimizer.learning_rate": 0.4 * RATES[size], "training.dynamics_every": base.training.steps // 25}),
-        factors={"norm": levels("model.norm.placement", "pre", "post"), "depth": levels("model.num_layers", shallow, deep)},
+        base=config.override(
+            base, {"optimizer.learning_rate": 0.4 * RATES[size], "training.dynamics_every": base.training.steps // 25}
+        ),
+        factors={
+            "norm": levels("model.norm.placement", "pre", "post"),
+            "depth": levels("model.num_layers", shallow, deep),
+        },
         # Depth is what the stream is to grow with.
         allow=("parameters", "flops"),
-        claim=Claim("N3", "The residual stream's scale grows with depth under pre-norm and is bounded under post-norm",
-                    "Xiong et al. 2020, On Layer Normalization in the Transformer Architecture, lemma 2"),
-        contrasts=tuple(contrast for when, metric in WHEN.items() for contrast in (
-            Contrast(f"pre-norm grows with depth {when}", a=arm("pre", shallow, metric), b=arm("pre", deep, metric), rule="superiority",
-                     margin=MARGIN, expected=f"{when}, {shallow} layers under pre-norm grow by more than {MARGIN} less than {deep}"),
-            Contrast(f"post-norm does not {when}", a=arm("post", deep, metric), b=arm("post", shallow, metric), rule="non_inferiority",
-                     margin=MARGIN, expected=f"{when}, {deep} layers under post-norm grow by at most {MARGIN} more than {shallow}"),
-            Contrast(f"post-norm grows less {when}", a=arm("post", deep, metric), b=arm("pre", deep, metric), rule="superiority",
-                     margin=MARGIN, expected=f"{when}, {deep} layers grow by more than {MARGIN} less under post-norm"))),
+        claim=Claim(
+            "N3",
+            "The residual stream's scale grows with depth under pre-norm and is bounded under post-norm",
+            "Xiong et al. 2020, On Layer Normalization in the Transformer Architecture, lemma 2",
+        ),
+        contrasts=tuple(
+            contrast
+            for when, metric in WHEN.items()
+            for contrast in (
+                Contrast(
+                    f"pre-norm grows with depth {when}",
+                    a=arm("pre", shallow, metric),
+                    b=arm("pre", deep, metric),
+                    rule="superiority",
+                    margin=MARGIN,
+                    expected=f"{when}, {shallow} layers under pre-norm grow by more than {MARGIN} less than {deep}",
+                ),
+                Contrast(
+                    f"post-norm does not {when}",
+                    a=arm("post", deep, metric),
+                    b=arm("post", shallow, metric),
+                    rule="non_inferiority",
+                    margin=MARGIN,
+                    expected=f"{when}, {deep} layers under post-norm grow by at most {MARGIN} more than {shallow}",
+                ),
+                Contrast(
+                    f"post-norm grows less {when}",
+                    a=arm("post", deep, metric),
+                    b=arm("pre", deep, metric),
+                    rule="superiority",
+                    margin=MARGIN,
+                    expected=f"{when}, {deep} layers grow by more than {MARGIN} less under post-norm",
+                ),
+            )
+        ),
         size=size,
     )

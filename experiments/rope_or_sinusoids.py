@@ -1,13 +1,17 @@
-"""Claim P7 (Su et al. 2021; EleutherAI 2021): RoPE learns faster than sinusoidal positions, in an encoder and in a Performer.
+"""Claim P7 (Su et al. 2021; EleutherAI 2021): RoPE learns faster than sinusoidal positions, in an
+encoder and in a Performer.
 
     zoo run experiments/rope_or_sinusoids.py
     zoo run experiments/rope_or_sinusoids.py:small
 
-An encoder that predicts hidden tokens, with softmax attention and with Performer's linear one, with RoPE and with sinusoids. Embeddings
-start with a standard deviation of 1, the scale of the sinusoids. Each arm has the best learning rate of the same grid, found with a seed
-that decides nothing. "Reaches a given loss in fewer steps" is asked as "is lower after the same steps", which is the same where loss falls.
+An encoder that predicts hidden tokens, with softmax attention and with Performer's linear one, with
+RoPE and with sinusoids. Embeddings start with a standard deviation of 1, the scale of the
+sinusoids. Each arm has the best learning rate of the same grid, found with a seed that decides
+nothing. "Reaches a given loss in fewer steps" is asked as "is lower after the same steps", which is
+the same where loss falls.
 
-Stated beforehand, on `eval/loss` at the last step: with RoPE it ends below sinusoids (superiority, margin 0), with either attention.
+Stated beforehand, on `eval/loss` at the last step: with RoPE it ends below sinusoids (superiority,
+margin 0), with either attention.
 """
 
 from zoo import config
@@ -17,24 +21,39 @@ from zoo.lab.sizes import decoder, named, rates
 
 def get_experiment(size: str = "tiny") -> Experiment:
     """RoPE and sinusoids, softmax and Performer."""
+
     def arm(positions: str, attention: str) -> Outcome:
         return Outcome({"positions": positions, "attention": attention})
 
     return Experiment(
         name=named("rope_or_sinusoids", size),
         question="Does RoPE learn faster than sinusoidal positions?",
-        base=config.override(decoder(size), {"model.architecture": "encoder", "objective.kind": "masked",
-                                             "model.init.embedding_std": 1.0}),
-        factors={"positions": levels("model.position.kind", "rope", "sinusoidal"),
-                 "attention": levels("model.attention.kind", "softmax", "performer")},
+        base=config.override(
+            decoder(size),
+            {"model.architecture": "encoder", "objective.kind": "masked", "model.init.embedding_std": 1.0},
+        ),
+        factors={
+            "positions": levels("model.position.kind", "rope", "sinusoidal"),
+            "attention": levels("model.attention.kind", "softmax", "performer"),
+        },
         tune=rates(size),
         # A Performer's products are others than a softmax's; arms of one attention are compared.
         allow=("flops",),
-        claim=Claim("P7", "RoPE reaches a given loss in fewer steps than sinusoidal positions, in an encoder and in a Performer",
-                    "Su et al. 2021, RoFormer, sections 4.2 and 4.4; EleutherAI 2021, Rotary Embeddings"),
+        claim=Claim(
+            "P7",
+            "RoPE reaches a given loss in fewer steps than sinusoidal positions, in an encoder and in a Performer",
+            "Su et al. 2021, RoFormer, sections 4.2 and 4.4; EleutherAI 2021, Rotary Embeddings",
+        ),
         contrasts=tuple(
-            Contrast(f"RoPE is ahead with {name}", a=arm("rope", attention), b=arm("sinusoidal", attention), rule="superiority", margin=0.0,
-                     expected=f"with {name}, RoPE ends below sinusoids")
-            for attention, name in (("softmax", "softmax attention"), ("performer", "a Performer's attention"))),
+            Contrast(
+                f"RoPE is ahead with {name}",
+                a=arm("rope", attention),
+                b=arm("sinusoidal", attention),
+                rule="superiority",
+                margin=0.0,
+                expected=f"with {name}, RoPE ends below sinusoids",
+            )
+            for attention, name in (("softmax", "softmax attention"), ("performer", "a Performer's attention"))
+        ),
         size=size,
     )

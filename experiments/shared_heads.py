@@ -1,16 +1,19 @@
-"""Claim A1 (Ainslie et al. 2023): grouped-query attention lies between multi-head and multi-query attention in loss, near multi-head.
+"""Claim A1 (Ainslie et al. 2023): grouped-query attention lies between multi-head and multi-query
+attention in loss, near multi-head.
 
     zoo run experiments/shared_heads.py
     zoo run experiments/shared_heads.py:small
 
-The decoder of `zoo.lab.sizes` with eight query heads that have eight, two or one key and value heads. What is saved in keys and values
-widens the feed-forward, so that all arms have as many parameters, to within 1 %. Each arm has the best learning rate of the same grid,
-found with a seed that decides nothing.
+The decoder of `zoo.lab.sizes` with eight query heads that have eight, two or one key and value
+heads. What is saved in keys and values widens the feed-forward, so that all arms have as many
+parameters, to within 1 %. Each arm has the best learning rate of the same grid, found with a seed
+that decides nothing.
 
 Stated beforehand, on `eval/loss` at the last step:
 
 * Two heads end at most 0.02 nats above eight (non-inferiority), 2 % of perplexity.
-* Two heads end at most 0.02 nats above one (non-inferiority): they lie between, or the order cannot be seen.
+* Two heads end at most 0.02 nats above one (non-inferiority): they lie between, or the order cannot
+  be seen.
 """
 
 from zoo import config
@@ -22,6 +25,7 @@ MARGIN = 0.02
 
 def get_experiment(size: str = "tiny") -> Experiment:
     """Eight, two and one key and value heads."""
+
     def heads(number: int) -> Outcome:
         return Outcome({"key/value heads": str(number)})
 
@@ -34,10 +38,22 @@ def get_experiment(size: str = "tiny") -> Experiment:
         tune=rates(size),
         claim=Claim("A1", "GQA sits between MHA and MQA in loss, near MHA", "Ainslie et al. 2023, GQA"),
         contrasts=(
-            Contrast("grouped is near multi-head", a=heads(2), b=heads(8), rule="non_inferiority", margin=MARGIN,
-                     expected=f"two heads end at most {MARGIN} nats above eight"),
-            Contrast("grouped is not behind multi-query", a=heads(2), b=heads(1), rule="non_inferiority", margin=MARGIN,
-                     expected=f"two heads end at most {MARGIN} nats above one"),
+            Contrast(
+                "grouped is near multi-head",
+                a=heads(2),
+                b=heads(8),
+                rule="non_inferiority",
+                margin=MARGIN,
+                expected=f"two heads end at most {MARGIN} nats above eight",
+            ),
+            Contrast(
+                "grouped is not behind multi-query",
+                a=heads(2),
+                b=heads(1),
+                rule="non_inferiority",
+                margin=MARGIN,
+                expected=f"two heads end at most {MARGIN} nats above one",
+            ),
         ),
         size=size,
     )

@@ -3,10 +3,11 @@
     zoo run experiments/shared_heads_across.py
     zoo run experiments/shared_heads_across.py:small
 
-An encoder-decoder that restores spans, which its decoder can only do by what the encoder read: the width, heads and budget of
-`zoo.lab.sizes`, half the layers on either side. Eight query heads have eight key and value heads, or two: in the self-attention of both
-sides, in the cross-attention, or in both. What is saved widens the feed-forwards, so that all arms have as many parameters, to within 1 %.
-Each arm has the best learning rate of the same grid, found with a seed that decides nothing.
+An encoder-decoder that restores spans, which its decoder can only do by what the encoder read: the
+width, heads and budget of `zoo.lab.sizes`, half the layers on either side. Eight query heads have
+eight key and value heads, or two: in the self-attention of both sides, in the cross-attention, or
+in both. What is saved widens the feed-forwards, so that all arms have as many parameters, to within
+1 %. Each arm has the best learning rate of the same grid, found with a seed that decides nothing.
 
 Stated beforehand, on `eval/loss` at the last step, each at most 0.02 nats above (non-inferiority):
 
@@ -28,25 +29,57 @@ def get_experiment(size: str = "tiny") -> Experiment:
     base = decoder(size)
 
     def contrast(name: str, a: str, b: str, expected: str) -> Contrast:
-        return Contrast(name, a=Outcome({"shared in": a}), b=Outcome({"shared in": b}), rule="non_inferiority", margin=MARGIN,
-                        expected=expected)
+        return Contrast(
+            name,
+            a=Outcome({"shared in": a}),
+            b=Outcome({"shared in": b}),
+            rule="non_inferiority",
+            margin=MARGIN,
+            expected=expected,
+        )
 
     return Experiment(
         name=named("shared_heads_across", size),
         question="Can keys and values be shared between heads in cross-attention too?",
-        base=config.override(base, {"model.architecture": "encoder_decoder", "objective.kind": "span", "model.attention.num_heads": 8,
-                                    "model.num_layers": base.model.num_layers // 2}),
-        factors={"shared in": {name: {"model.attention.num_kv_heads": own, "model.attention.cross_kv_heads": across}
-                               for name, (own, across) in ARMS.items()}},
+        base=config.override(
+            base,
+            {
+                "model.architecture": "encoder_decoder",
+                "objective.kind": "span",
+                "model.attention.num_heads": 8,
+                "model.num_layers": base.model.num_layers // 2,
+            },
+        ),
+        factors={
+            "shared in": {
+                name: {"model.attention.num_kv_heads": own, "model.attention.cross_kv_heads": across}
+                for name, (own, across) in ARMS.items()
+            }
+        },
         match=Match("parameters", "model.ffn.hidden_dim"),
-        # Matrices that cross-attention saves meet other tokens than those that the feed-forwards gain.
+        # Matrices that cross-attention saves meet other tokens than those that the feed-forwards
+        # gain.
         allow=("flops",),
         tune=rates(size),
-        claim=Claim("A10", "Sharing heads also works in cross-attention", "lecture; Ainslie et al. 2023 share both at once"),
+        claim=Claim(
+            "A10", "Sharing heads also works in cross-attention", "lecture; Ainslie et al. 2023 share both at once"
+        ),
         contrasts=(
-            contrast("in self-attention", "self", "nowhere", f"two heads in self-attention end at most {MARGIN} nats above eight"),
-            contrast("in cross-attention", "cross", "nowhere", f"two heads in cross-attention end at most {MARGIN} nats above eight"),
-            contrast("in both", "both", "self", f"two heads everywhere end at most {MARGIN} nats above two in self-attention"),
+            contrast(
+                "in self-attention",
+                "self",
+                "nowhere",
+                f"two heads in self-attention end at most {MARGIN} nats above eight",
+            ),
+            contrast(
+                "in cross-attention",
+                "cross",
+                "nowhere",
+                f"two heads in cross-attention end at most {MARGIN} nats above eight",
+            ),
+            contrast(
+                "in both", "both", "self", f"two heads everywhere end at most {MARGIN} nats above two in self-attention"
+            ),
         ),
         size=size,
     )

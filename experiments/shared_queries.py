@@ -3,13 +3,15 @@
     zoo run experiments/shared_queries.py
     zoo run experiments/shared_queries.py:small
 
-The decoder of `zoo.lab.sizes` with eight heads of which groups of four share nothing, their keys and values, their queries, or all three.
-Heads that share all three are one head, with a wider output. What is saved widens the feed-forward, so that all arms have as many
-parameters, to within 1 %. Each arm has the best learning rate of the same grid, found with a seed that decides nothing.
+The decoder of `zoo.lab.sizes` with eight heads of which groups of four share nothing, their keys
+and values, their queries, or all three. Heads that share all three are one head, with a wider
+output. What is saved widens the feed-forward, so that all arms have as many parameters, to within 1
+%. Each arm has the best learning rate of the same grid, found with a seed that decides nothing.
 
 Stated beforehand, on `eval/loss` at the last step:
 
-* Shared keys and values end at most 0.02 nats above nothing shared (non-inferiority), as in `shared_heads.py`.
+* Shared keys and values end at most 0.02 nats above nothing shared (non-inferiority), as in
+  `shared_heads.py`.
 * They end below shared queries (superiority, margin 0), although they save twice as much.
 * They end below all three shared (superiority, margin 0).
 """
@@ -21,11 +23,17 @@ from zoo.lab.sizes import decoder, named, rates
 MARGIN = 0.02
 HEADS, SHARED = 8, 2
 # Different queries, and different keys and values.
-ARMS = {"nothing": (HEADS, HEADS), "keys and values": (HEADS, SHARED), "queries": (SHARED, HEADS), "all": (SHARED, SHARED)}
+ARMS = {
+    "nothing": (HEADS, HEADS),
+    "keys and values": (HEADS, SHARED),
+    "queries": (SHARED, HEADS),
+    "all": (SHARED, SHARED),
+}
 
 
 def get_experiment(size: str = "tiny") -> Experiment:
     """What groups of four heads share."""
+
     def arm(shared: str) -> Outcome:
         return Outcome({"shared": shared})
 
@@ -33,18 +41,42 @@ def get_experiment(size: str = "tiny") -> Experiment:
         name=named("shared_queries", size),
         question="Which of queries, keys and values should heads share?",
         base=config.override(decoder(size), {"model.attention.num_heads": HEADS}),
-        factors={"shared": {name: {"model.attention.num_query_heads": queries, "model.attention.num_kv_heads": keys}
-                            for name, (queries, keys) in ARMS.items()}},
+        factors={
+            "shared": {
+                name: {"model.attention.num_query_heads": queries, "model.attention.num_kv_heads": keys}
+                for name, (queries, keys) in ARMS.items()
+            }
+        },
         match=Match("parameters", "model.ffn.hidden_dim"),
         tune=rates(size),
-        claim=Claim("A9", "Keys and values are the ones to share, not queries", "lecture; Shazeer 2019 shares keys and values"),
+        claim=Claim(
+            "A9", "Keys and values are the ones to share, not queries", "lecture; Shazeer 2019 shares keys and values"
+        ),
         contrasts=(
-            Contrast("keys and values can be shared", a=arm("keys and values"), b=arm("nothing"), rule="non_inferiority", margin=MARGIN,
-                     expected=f"shared keys and values end at most {MARGIN} nats above nothing shared"),
-            Contrast("rather than queries", a=arm("keys and values"), b=arm("queries"), rule="superiority", margin=0.0,
-                     expected="shared keys and values end below shared queries"),
-            Contrast("rather than all", a=arm("keys and values"), b=arm("all"), rule="superiority", margin=0.0,
-                     expected="shared keys and values end below all three shared"),
+            Contrast(
+                "keys and values can be shared",
+                a=arm("keys and values"),
+                b=arm("nothing"),
+                rule="non_inferiority",
+                margin=MARGIN,
+                expected=f"shared keys and values end at most {MARGIN} nats above nothing shared",
+            ),
+            Contrast(
+                "rather than queries",
+                a=arm("keys and values"),
+                b=arm("queries"),
+                rule="superiority",
+                margin=0.0,
+                expected="shared keys and values end below shared queries",
+            ),
+            Contrast(
+                "rather than all",
+                a=arm("keys and values"),
+                b=arm("all"),
+                rule="superiority",
+                margin=0.0,
+                expected="shared keys and values end below all three shared",
+            ),
         ),
         size=size,
     )

@@ -1,24 +1,28 @@
-"""Claim O4 (Liu et al. 2019, Table 4): BERT-like models are under-trained; more data and more steps keep helping.
+"""Claim O4 (Liu et al. 2019, Table 4): BERT-like models are under-trained; more data and more steps
+keep helping.
 
     zoo run experiments/training_ladder.py
     zoo run experiments/training_ladder.py:full
 
-Liu et al. 2019, section 5, train one model on 16 GB of text, then on 160 GB, then for three and five times as many steps, and each time it
-gets better. Here a RoBERTa is trained for three budgets, each twice the one before and with a schedule of its own, on a small share of
-the standard library's training text and on all of it. What is held out, and the vocabulary, are the same for all arms.
+Liu et al. 2019, section 5, train one model on 16 GB of text, then on 160 GB, then for three and
+five times as many steps, and each time it gets better. Here a RoBERTa is trained for three budgets,
+each twice the one before and with a schedule of its own, on a small share of the standard library's
+training text and on all of it. What is held out, and the vocabulary, are the same for all arms.
 
 Stated beforehand, on the loss of hidden tokens at the last step:
 
-* On the whole text each doubling of the steps lowers the loss by more than 0.02 nats (superiority). A doubling that gives less than 2 %
-  of perplexity is where one would stop.
-* At the longest budget the whole text ends more than 0.02 below the small share (superiority). In `tiny` the share is then read about
-  25 times and half of the whole once. `full` wants a longer text (`--set data.source=text:...`): it reads the standard library 125 times.
+* On the whole text each doubling of the steps lowers the loss by more than 0.02 nats (superiority).
+  A doubling that gives less than 2 % of perplexity is where one would stop.
+* At the longest budget the whole text ends more than 0.02 below the small share (superiority). In
+  `tiny` the share is then read about 25 times and half of the whole once. `full` wants a longer
+  text (`--set data.source=text:...`): it reads the standard library 125 times.
 
-The claim is about models of 355 million parameters and cannot be settled by these. What they can show is whether the ladder still falls
-where each size stops.
+The claim is about models of 355 million parameters and cannot be settled by these. What they can
+show is whether the ladder still falls where each size stops.
 
-An update of this model on twice as many rows takes 73 milliseconds of processor time (`masking_recipe.py`), with which the 18 runs of the
-tiny size come to less than twelve minutes on two cores that are free.
+An update of this model on twice as many rows takes 73 milliseconds of processor time
+(`masking_recipe.py`), with which the 18 runs of the tiny size come to less than twelve minutes on
+two cores that are free.
 """
 
 from itertools import pairwise
@@ -30,9 +34,22 @@ from zoo.lab.experiment import Claim, Contrast, Experiment, Outcome, choose_size
 MARGIN = 0.02
 ROBERTA = Path(__file__).parents[1] / "configs" / "roberta.py"
 SIZES = {
-    "tiny": {"model.position.max_length": 64, "data.sequence_length": 64, "data.tokenizer.vocab_size": 2048, "data.batch_size": 16},
-    "full": {"model.dim": 256, "model.num_layers": 6, "model.ffn.hidden_dim": 1024, "model.position.max_length": 128,
-             "data.sequence_length": 128, "data.tokenizer.vocab_size": 8192, "data.batch_size": 64, "optimizer.learning_rate": 5e-4},
+    "tiny": {
+        "model.position.max_length": 64,
+        "data.sequence_length": 64,
+        "data.tokenizer.vocab_size": 2048,
+        "data.batch_size": 16,
+    },
+    "full": {
+        "model.dim": 256,
+        "model.num_layers": 6,
+        "model.ffn.hidden_dim": 1024,
+        "model.position.max_length": 128,
+        "data.sequence_length": 128,
+        "data.tokenizer.vocab_size": 8192,
+        "data.batch_size": 64,
+        "optimizer.learning_rate": 5e-4,
+    },
 }
 # The budgets, and the small share of the text.
 LADDERS = {"tiny": ((400, 800, 1600), 0.02), "full": ((5_000, 10_000, 20_000, 40_000), 0.2)}
@@ -40,15 +57,18 @@ LADDERS = {"tiny": ((400, 800, 1600), 0.02), "full": ((5_000, 10_000, 20_000, 40
 
 def get_experiment(size: str = "tiny") -> Experiment:
     """Steps x text."""
-    base = config.override(config.load(f"{ROBERTA}:tiny"), {
-        "model.dropout": 0.0,
-        "model.attention.dropout": 0.0,
-        "data.tokenizer.kind": "bpe",
-        "optimizer.learning_rate": 1e-3,
-        "training.eval_every": 200,
-        "training.eval_batches": 60,
-        **choose_size(size, SIZES),
-    })
+    base = config.override(
+        config.load(f"{ROBERTA}:tiny"),
+        {
+            "model.dropout": 0.0,
+            "model.attention.dropout": 0.0,
+            "data.tokenizer.kind": "bpe",
+            "optimizer.learning_rate": 1e-3,
+            "training.eval_every": 200,
+            "training.eval_batches": 60,
+            **choose_size(size, SIZES),
+        },
+    )
     budgets, share = LADDERS[size]
     whole, small = "all", f"{100 * share:g} %"
 
@@ -56,9 +76,16 @@ def get_experiment(size: str = "tiny") -> Experiment:
         return Outcome({"text": text, "steps": str(steps)})
 
     longer = tuple(
-        Contrast(f"{more} steps are better than {fewer}", a=arm(whole, more), b=arm(whole, fewer), rule="superiority", margin=MARGIN,
-                 expected=f"on the whole text {more} steps end more than {MARGIN} nats below {fewer}")
-        for fewer, more in pairwise(budgets))
+        Contrast(
+            f"{more} steps are better than {fewer}",
+            a=arm(whole, more),
+            b=arm(whole, fewer),
+            rule="superiority",
+            margin=MARGIN,
+            expected=f"on the whole text {more} steps end more than {MARGIN} nats below {fewer}",
+        )
+        for fewer, more in pairwise(budgets)
+    )
     return Experiment(
         name="training_ladder" if size == "tiny" else f"training_ladder-{size}",
         question="Do more steps and more text keep helping a RoBERTa?",
@@ -69,10 +96,21 @@ def get_experiment(size: str = "tiny") -> Experiment:
             "steps": {str(steps): {"training.steps": steps, "schedule.warmup_steps": steps // 10} for steps in budgets},
         },
         seeds=(0, 1, 2),
-        claim=Claim("O4", "BERT-like models are under-trained: more data and steps keep helping",
-                    "Liu et al. 2019, RoBERTa, section 5 and Table 4"),
-        contrasts=(*longer, Contrast(
-            "more text is better", a=arm(whole, budgets[-1]), b=arm(small, budgets[-1]), rule="superiority", margin=MARGIN,
-            expected=f"after {budgets[-1]} steps the whole text ends more than {MARGIN} nats below {small} of it")),
+        claim=Claim(
+            "O4",
+            "BERT-like models are under-trained: more data and steps keep helping",
+            "Liu et al. 2019, RoBERTa, section 5 and Table 4",
+        ),
+        contrasts=(
+            *longer,
+            Contrast(
+                "more text is better",
+                a=arm(whole, budgets[-1]),
+                b=arm(small, budgets[-1]),
+                rule="superiority",
+                margin=MARGIN,
+                expected=f"after {budgets[-1]} steps the whole text ends more than {MARGIN} nats below {small} of it",
+            ),
+        ),
         size=size,
     )

@@ -1,4 +1,6 @@
-"""Tiny configs, and modules whose every value is random, so that no bias, scale or table can be forgotten unnoticed."""
+"""Tiny configs, and modules whose every value is random, so that no bias, scale or table can be
+forgotten unnoticed.
+"""
 
 import functools
 
@@ -47,12 +49,16 @@ def slow_but(kept, cases):
 
 
 def tiny(overrides=None):
-    """Returns a resolved config of D 16, 2 layers, 4 heads, 13 token ids and 8 tokens per row, with `overrides`."""
+    """Returns a resolved config of D 16, 2 layers, 4 heads, 13 token ids and 8 tokens per row, with
+    `overrides`.
+    """
     return zoo.config.resolve(zoo.config.override(zoo.config.default(), TINY | (overrides or {})))
 
 
 def random_values(module, seed=0):
-    """Returns the nested dict of an abstract module's parameters, all random, at scales that keep activations near 1."""
+    """Returns the nested dict of an abstract module's parameters, all random, at scales that keep
+    activations near 1.
+    """
     generator = np.random.default_rng(seed)
 
     def value(path, leaf):
@@ -79,12 +85,17 @@ def random_statistics(module, seed=0):
 
 
 def with_values(module, values, stats=None):
-    """Returns a copy of an abstract module that holds `values`, and `stats` where it has statistics."""
+    """Returns a copy of an abstract module that holds `values`, and `stats` where it has
+    statistics.
+    """
     return nnx.merge(split(module)[0], values, stats or {})
 
 
 def call_and_statistics(module, values, stats, use, *arguments):
-    """Compiles and calls `use(copy of the module, *arguments)` and returns what it returned and the statistics that it left."""
+    """Compiles and calls `use(copy of the module, *arguments)` and returns what it returned and the
+    statistics that it left.
+    """
+
     def run(values, stats, *arguments):
         copy = with_values(module, values, stats)
         return use(copy, *arguments), statistics_of(copy)
@@ -93,7 +104,9 @@ def call_and_statistics(module, values, stats, use, *arguments):
 
 
 def together(values, stats):
-    """Returns parameters and statistics as one nested dict of float64 arrays, as `tests.reference` takes them."""
+    """Returns parameters and statistics as one nested dict of float64 arrays, as `tests.reference`
+    takes them.
+    """
     merged = dict(values)
     for name, value in stats.items():
         merged[name] = together(values.get(name, {}), value) if isinstance(value, dict) else value
@@ -108,7 +121,9 @@ def as_float64(values):
 @functools.cache
 @functools.cache
 def quick_compilation():
-    """Compiler options that compile several times faster and run slower, without those that this version does not know."""
+    """Compiler options that compile several times faster and run slower, without those that this
+    version does not know.
+    """
     known, wanted = {}, {
         "xla_backend_optimization_level": 0, "xla_llvm_disable_expensive_passes": True, "xla_cpu_use_fusion_emitters": False,
     }  # fmt: skip
@@ -122,7 +137,9 @@ def quick_compilation():
 
 
 def compiled(function):
-    """Returns a function as one compiled program that gives numpy arrays; one program per operation takes longer to compile."""
+    """Returns a function as one compiled program that gives numpy arrays; one program per operation
+    takes longer to compile.
+    """
     program = jax.jit(function, compiler_options=quick_compilation())
     return lambda *arguments: jax.tree.map(np.asarray, program(*arguments))
 

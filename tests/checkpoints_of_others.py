@@ -1,4 +1,6 @@
-"""Folders as other libraries write them, with the random weights of the comparisons: what `zoo import` reads."""
+"""Folders as other libraries write them, with the random weights of the comparisons: what `zoo
+import` reads.
+"""
 
 import contextlib
 import io
@@ -17,7 +19,8 @@ from zoo.interop.weights.tensor_files import open_tensors, write_tensors
 # The systems of a class that has importers for anybody, by name; controls have one of their own.
 OF_CLASSES = {system.name: system for system in SYSTEMS if system.importer is None and system.reference in FAMILIES}
 
-# Fields that the class has as inputs, or that its library adds in code: they are no settings, and these systems have them otherwise.
+# Fields that the class has as inputs, or that its library adds in code: they are no settings, and
+# these systems have them otherwise.
 NO_SETTINGS = {
     "longformer-windows": "model.attention.global_tokens (layer 0)=2; it would be 1",
     "longformer-blocks": "model.attention.global_tokens=3; it would be 1",
@@ -34,7 +37,9 @@ def stored_tensors(name):
 
 
 def write_checkpoint(folder: Path, name: str, words: int | None = 2, **settings) -> Path:
-    """A folder with config.json, model.safetensors and, unless `words` is None, a vocabulary of so many words."""
+    """A folder with config.json, model.safetensors and, unless `words` is None, a vocabulary of so
+    many words.
+    """
     about = read(name)[0]
     folder.mkdir(parents=True, exist_ok=True)
     config = about["config"] | {"architectures": [about["reference"]]} | settings
@@ -57,8 +62,13 @@ def zoo(*arguments) -> tuple[int, str, list[str]]:
 def imported(folder: Path, name: str, **options) -> Path:
     """A run made of a system by `zoo import`, with the fields that its comparison adds."""
     source, run = write_checkpoint(folder / "source", name, **options), folder / "run"
-    code, _, errors = zoo("import", f"hf:{source}", "--out", run,
-                          *(f"--config.{path}={value}" for path, value in OF_CLASSES[name].overrides.items()))
+    code, _, errors = zoo(
+        "import",
+        f"hf:{source}",
+        "--out",
+        run,
+        *(f"--config.{path}={value}" for path, value in OF_CLASSES[name].overrides.items()),
+    )
     assert code == 0, errors
     return run
 

@@ -1,4 +1,6 @@
-"""A headless Chromium that tests drive over its debugging pipe: real clicks, real keys, screenshots."""
+"""A headless Chromium that tests drive over its debugging pipe: real clicks, real keys,
+screenshots.
+"""
 
 import base64
 import itertools
@@ -10,9 +12,22 @@ import subprocess
 import time
 from pathlib import Path
 
-PROGRAM = next((path for name in ("chromium", "chromium-browser", "google-chrome") if (path := shutil.which(name))), None)
-FLAGS = ("--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking",
-         "--disable-component-update", "--disable-sync", "--hide-scrollbars", "--force-color-profile=srgb", "--remote-debugging-pipe")
+PROGRAM = next(
+    (path for name in ("chromium", "chromium-browser", "google-chrome") if (path := shutil.which(name))), None
+)
+FLAGS = (
+    "--headless",
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-quic",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+    "--hide-scrollbars",
+    "--force-color-profile=srgb",
+    "--remote-debugging-pipe",
+)
 KEYS = {"ArrowRight": 39, "ArrowLeft": 37, "Home": 36, "End": 35, "Escape": 27, "Tab": 9, "Enter": 13, "+": 187}
 SECONDS = 120
 
@@ -35,8 +50,18 @@ class Browser:
         (folder / "downloads").mkdir(parents=True, exist_ok=True)
         self.downloads = folder / "downloads"
         self._process = subprocess.Popen(
-            [PROGRAM, *FLAGS, f"--user-data-dir={folder / 'profile'}", f"--window-size={width},{height}", "about:blank"],
-            preexec_fn=as_3_and_4, close_fds=False, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+            [
+                PROGRAM,
+                *FLAGS,
+                f"--user-data-dir={folder / 'profile'}",
+                f"--window-size={width},{height}",
+                "about:blank",
+            ],
+            preexec_fn=as_3_and_4,
+            close_fds=False,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+        )
         os.close(theirs_in)
         os.close(theirs_out)
         self._session = None
@@ -87,7 +112,9 @@ class Browser:
 
     def _note(self, event, what) -> None:
         if event == "Runtime.exceptionThrown":
-            self.problems.append(what["exceptionDetails"].get("exception", {}).get("description") or what["exceptionDetails"]["text"])
+            self.problems.append(
+                what["exceptionDetails"].get("exception", {}).get("description") or what["exceptionDetails"]["text"]
+            )
         elif event == "Log.entryAdded" and what["entry"]["level"] == "error":
             self.problems.append(what["entry"]["text"])
         elif event == "Page.javascriptDialogOpening":
@@ -119,7 +146,8 @@ class Browser:
         box = self.run(
             f"(() => {{ const it = [...document.querySelectorAll({json.dumps(selector)})].filter((e) => e.getClientRects().length)[{nth}];"
             "it.scrollIntoView({block: 'center'}); const r = it.getBoundingClientRect();"
-            "return [r.x + r.width / 2, r.y + r.height / 2]; })()")
+            "return [r.x + r.width / 2, r.y + r.height / 2]; })()"
+        )
         # A real mouse gets there before it presses.
         self.mouse("mouseMoved", *box, buttons=0)
         self.mouse("mousePressed", *box)

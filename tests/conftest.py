@@ -1,4 +1,6 @@
-"""What all tests share: one cache, property tests that draw the same examples every time, and the command line with stand-ins for runs."""
+"""What all tests share: one cache, property tests that draw the same examples every time, and the
+command line with stand-ins for runs.
+"""
 
 import functools
 import json
@@ -18,13 +20,14 @@ settings.load_profile("zoo")
 
 
 def pytest_configure(config):
-    # Worker processes inherit the cache of the process that started them: what one has compiled or tokenised the others need not.
+    # Worker processes inherit the cache of the process that started them: what one has compiled or
+    # tokenised the others need not.
     config.zoo_cache = None
     if not hasattr(config, "workerinput"):
         config.zoo_cache = os.environ["ZOO_CACHE"] = tempfile.mkdtemp(prefix="zoo-tests-")
         os.environ["HF_DATASETS_CACHE"] = os.path.join(config.zoo_cache, "hf")
-        # For all programs of all tests, whatever other cache a test has: a folder's name is part of what a program is found by. Set before
-        # jax is imported.
+        # For all programs of all tests, whatever other cache a test has: a folder's name is part of
+        # what a program is found by. Set before jax is imported.
         os.environ["JAX_COMPILATION_CACHE_DIR"] = os.path.join(config.zoo_cache, "compiled")
         os.environ["JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS"] = "0.2"
         if "not slow" in config.option.markexpr:
@@ -32,7 +35,8 @@ def pytest_configure(config):
 
 
 def compile_in_haste():
-    """Lets XLA optimise little, which takes a quarter of the time: most of the time of tests is compilation.
+    """Lets XLA optimise little, which takes a quarter of the time: most of the time of tests is
+    compilation.
 
     For those that are run again and again. The programs of the slow ones are those that users get.
     """
@@ -51,7 +55,9 @@ def pytest_unconfigure(config):
 
 @pytest.fixture
 def in_haste(monkeypatch):
-    """This process compiles several times faster, to slower programs: for slow tests that compare no bits."""
+    """This process compiles several times faster, to slower programs: for slow tests that compare
+    no bits.
+    """
     import jax
 
     from tests.building import quick_compilation
@@ -61,10 +67,11 @@ def in_haste(monkeypatch):
 
 @pytest.fixture
 def command_line(tmp_path, monkeypatch, capsys):
-    """Calls `zoo` in an empty folder, in which norms.py is an experiment: call(words ...) returns (exit code, output, errors).
+    """Calls `zoo` in an empty folder, in which norms.py is an experiment: call(words ...) returns
+    (exit code, output, errors).
 
-    Runs are those of lab/fake_run.py: `behaviours` and `losses` say by folder what they do. Of reports the pages are written, and the
-    figures beside them only with `figures`.
+    Runs are those of lab/fake_run.py: `behaviours` and `losses` say by folder what they do. Of
+    reports the pages are written, and the figures beside them only with `figures`.
     """
     from zoo import config
     from zoo.lab.launch import process_pool

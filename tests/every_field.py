@@ -1,4 +1,6 @@
-"""How a field of the config is changed, and the fingerprint that tells whether that changes anything."""
+"""How a field of the config is changed, and the fingerprint that tells whether that changes
+anything.
+"""
 
 import functools
 import hashlib
@@ -24,8 +26,14 @@ from zoo.training.step import drops, make_program
 from zoo.training.trainer import resolve_with_vocabulary
 
 # Small enough to be traced at once: one layer, where nothing needs two.
-BASE = {"model.dim": 16, "model.num_layers": 1, "data.sequence_length": 16, "data.batch_size": 4, "training.steps": 20,
-        "data.document_separator": "\n\n"}
+BASE = {
+    "model.dim": 16,
+    "model.num_layers": 1,
+    "data.sequence_length": 16,
+    "data.batch_size": 4,
+    "training.steps": 20,
+    "data.document_separator": "\n\n",
+}
 ENCODER = {"model.architecture": "encoder", "objective.kind": "masked"}
 ENCODER_DECODER = {"model.architecture": "encoder_decoder", "objective.kind": "prefix"}
 ELMO = {"model.architecture": "elmo", "objective.kind": "bidirectional", "model.num_layers": 2}
@@ -36,14 +44,22 @@ BASES = {"decoder": {}, "encoder": ENCODER, "encoder_decoder": ENCODER_DECODER, 
 
 ROPE = {"model.position.kind": "rope"}
 # Wide enough heads for a ramp over their pairs.
-YARN = ROPE | {"model.position.scaling.kind": "yarn", "model.position.scaling.factor": 4.0, "model.attention.head_dim": 32}
+YARN = ROPE | {
+    "model.position.scaling.kind": "yarn",
+    "model.position.scaling.factor": 4.0,
+    "model.attention.head_dim": 32,
+}
 BUCKETS, SHAW = {"model.position.kind": "relative_bias"}, {"model.position.kind": "shaw"}
 PERFORMER = {"model.attention.kind": "performer"}
 PAIRS = ENCODER | {"data.rows": "segment_pairs", "model.head.pooler": True, "model.head.next_sentence": True}
 TAUGHT = {"objective.distillation.teacher": lambda: teacher()}
 # What only tasks read: heads, labels, examples.
-TASK = {"model.architecture": "encoder", "objective.kind": "classification", "data.source": lambda: table("train"),
-        "data.document_separator": ""}
+TASK = {
+    "model.architecture": "encoder",
+    "objective.kind": "classification",
+    "data.source": lambda: table("train"),
+    "data.document_separator": "",
+}
 WORDS = TASK | {"objective.kind": "tagging", "data.source": lambda: tagged()}
 ASKED = TASK | {"objective.kind": "extraction", "data.source": lambda: asked()}
 LONGFORMER = ENCODER | {"model.attention.window": 3, "model.attention.global_tokens": 1}
@@ -51,10 +67,18 @@ LONGFORMER = ENCODER | {"model.attention.window": 3, "model.attention.global_tok
 
 @functools.cache
 def text():
-    """A file of short documents with many words; it lies in the cache of the tests, which is removed at their end."""
+    """A file of short documents with many words; it lies in the cache of the tests, which is
+    removed at their end.
+    """
     path = Path(tempfile.mkdtemp(dir=cache_directory())) / "text.txt"
-    names = ["".join(("Bar", "kel", "lom", "mit", "nus")[int(digit) % 5] for digit in str(i * i * 7)) for i in range(60)]
-    path.write_text("\n\n".join(f"Line {i} tells of {i * i} sheep and {i % 7} wolves of {names[i]}. They never met." for i in range(60)))
+    names = [
+        "".join(("Bar", "kel", "lom", "mit", "nus")[int(digit) % 5] for digit in str(i * i * 7)) for i in range(60)
+    ]
+    path.write_text(
+        "\n\n".join(
+            f"Line {i} tells of {i * i} sheep and {i % 7} wolves of {names[i]}. They never met." for i in range(60)
+        )
+    )
     return path
 
 
@@ -63,7 +87,9 @@ def vocabulary(*words):
     """A published tokenizer: BERT's list of tokens, with letters, digits and these words."""
     path = Path(tempfile.mkdtemp(dir=text().parent)) / "vocab.txt"
     characters = string.ascii_lowercase + string.digits + string.punctuation
-    path.write_text("\n".join(["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *characters, *(f"##{c}" for c in characters), *words]))
+    path.write_text(
+        "\n".join(["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *characters, *(f"##{c}" for c in characters), *words])
+    )
     return str(path)
 
 
@@ -88,8 +114,10 @@ def records():
 def table(name):
     """A file of labelled lines: two texts and two labels of each."""
     path = text().with_name(f"{name}.csv")
-    rows = [f"{line.split('.')[0]},{line[::-1].split('.')[1]},{'abc'[i % 3]},{'abc'[i % 2]},{i}"
-            for i, line in enumerate(text().read_text().split("\n\n"))]
+    rows = [
+        f"{line.split('.')[0]},{line[::-1].split('.')[1]},{'abc'[i % 3]},{'abc'[i % 2]},{i}"
+        for i, line in enumerate(text().read_text().split("\n\n"))
+    ]
     names = "0,1,2,3,4" if name == "numbered" else "text,second,label,other,number"
     path.write_text("\n".join([names, *(rows[::-2] if name == "dev" else rows)]))
     return f"csv:{path}"
@@ -99,8 +127,10 @@ def table(name):
 def tagged():
     """Words in lines, with three further columns."""
     path = text().with_name("words.conll")
-    lines = [" ".join([word, word[::-1], "BI"[i % 2] + "-x", "O" if i % 3 else "B-y"])
-             for i, word in enumerate(text().read_text().split())]
+    lines = [
+        " ".join([word, word[::-1], "BI"[i % 2] + "-x", "O" if i % 3 else "B-y"])
+        for i, word in enumerate(text().read_text().split())
+    ]
     path.write_text("\n\n".join("\n".join(lines[i : i + 4]) for i in range(0, len(lines), 4)))
     return f"conll:{path}"
 
@@ -110,8 +140,25 @@ def asked():
     """Contexts that are longer than a row, with questions, as SQuAD has them."""
     path = text().with_name("asked.json")
     contexts = text().read_text().split("\n\n")
-    path.write_text(json.dumps({"data": [{"paragraphs": [{"context": context, "qas": [
-        {"id": str(i), "question": "how?", "answers": [{"text": str(i), "answer_start": 5}]}]} for i, context in enumerate(contexts)]}]}))
+    path.write_text(
+        json.dumps(
+            {
+                "data": [
+                    {
+                        "paragraphs": [
+                            {
+                                "context": context,
+                                "qas": [
+                                    {"id": str(i), "question": "how?", "answers": [{"text": str(i), "answer_start": 5}]}
+                                ],
+                            }
+                            for i, context in enumerate(contexts)
+                        ]
+                    }
+                ]
+            }
+        )
+    )
     return f"squad:{path}"
 
 
@@ -132,7 +179,9 @@ def hub():
     for number, name in enumerate(("one", "other")):
         for part, place in (("train", number), ("test", number + 2)):
             (folder / name).mkdir(exist_ok=True)
-            (folder / name / f"{part}.jsonl").write_text("\n".join(json.dumps({"text": line[place:]}) for line in words))
+            (folder / name / f"{part}.jsonl").write_text(
+                "\n".join(json.dumps({"text": line[place:]}) for line in words)
+            )
     listed = "".join(f"- config_name: {name}\n  data_dir: {name}\n" for name in ("one", "other"))
     (folder / "README.md").write_text(f"---\nconfigs:\n{listed}---\n")
     return f"hf:{folder}"
@@ -146,46 +195,83 @@ def teacher():
 
 def mixture(*weights):
     """A value of `data.mixture`."""
-    return tuple(f"{weight}*{source}" for weight, source in zip(weights, (records(), f"text:{vocabulary()}"), strict=True))
+    return tuple(
+        f"{weight}*{source}" for weight, source in zip(weights, (records(), f"text:{vocabulary()}"), strict=True)
+    )
 
 
 # The value to compare with, where the default will not do. A function is called when it is needed.
-BEFORE = {"data.tokenizer.vocab_size": 270, "data.tokenizer.path": vocabulary, "data.bad_text": "replace", "data.hub.subset": "one",
-          "data.mixture": lambda: mixture(1, 9)}
+BEFORE = {
+    "data.tokenizer.vocab_size": 270,
+    "data.tokenizer.path": vocabulary,
+    "data.bad_text": "replace",
+    "data.hub.subset": "one",
+    "data.mixture": lambda: mixture(1, 9),
+}
 # Streamed, so that nothing is kept in the library's own cache.
 HUB = {"data.source": hub, "data.document_separator": "", "data.hub.streaming": True}
 # What else must be set for a field to be read at all.
 NEEDS = {
     "model.layers.pattern": {"model.num_layers": 2},
-    "model.embedding.segments": ENCODER, "model.embedding.shared": ENCODER_DECODER,
+    "model.embedding.segments": ENCODER,
+    "model.embedding.shared": ENCODER_DECODER,
     "model.norm.unit_offset": {"model.norm.kind": "rmsnorm"},
     "model.norm.momentum": {"model.norm.kind": "batchnorm"},
-    "model.position.theta": ROPE, "model.position.fraction": ROPE, "model.position.layout": ROPE,
-    "model.position.endpoint": {"model.position.kind": "sinusoidal"}, "model.position.scaling.kind": ROPE,
+    "model.position.theta": ROPE,
+    "model.position.fraction": ROPE,
+    "model.position.layout": ROPE,
+    "model.position.endpoint": {"model.position.kind": "sinusoidal"},
+    "model.position.scaling.kind": ROPE,
     "model.position.scaling.factor": ROPE | {"model.position.scaling.kind": "dynamic"},
-    "model.position.scaling.original_length": YARN, "model.position.scaling.low": YARN, "model.position.scaling.high": YARN,
-    "model.position.buckets": BUCKETS, "model.position.max_distance": BUCKETS, "model.position.shared": BUCKETS,
-    "model.position.clip": SHAW, "model.position.values": SHAW,
-    "model.attention.global_tokens": ENCODER | {"model.attention.window": 3}, "model.attention.global_projections": LONGFORMER,
-    "model.attention.cross_kv_heads": ENCODER_DECODER, "model.attention.dilations": {"model.attention.window": 3},
-    "model.attention.features": PERFORMER, "model.attention.redraw_every": PERFORMER,
+    "model.position.scaling.original_length": YARN,
+    "model.position.scaling.low": YARN,
+    "model.position.scaling.high": YARN,
+    "model.position.buckets": BUCKETS,
+    "model.position.max_distance": BUCKETS,
+    "model.position.shared": BUCKETS,
+    "model.position.clip": SHAW,
+    "model.position.values": SHAW,
+    "model.attention.global_tokens": ENCODER | {"model.attention.window": 3},
+    "model.attention.global_projections": LONGFORMER,
+    "model.attention.cross_kv_heads": ENCODER_DECODER,
+    "model.attention.dilations": {"model.attention.window": 3},
+    "model.attention.features": PERFORMER,
+    "model.attention.redraw_every": PERFORMER,
     "model.ffn.match_parameters": {"model.ffn.kind": "swiglu"},
-    "model.head.pooler": ENCODER, "model.head.next_sentence": ENCODER | {"model.head.pooler": True},
+    "model.head.pooler": ENCODER,
+    "model.head.next_sentence": ENCODER | {"model.head.pooler": True},
     **{field.path: ELMO for field in configs.FIELDS if field.path.startswith("model.elmo.")},
     "model.elmo.normalise_layers": TASK | ELMO | {"objective.kind": "classification"},
-    **{f"objective.{name}": ENCODER for name in ("select_fraction", "mask_fraction", "random_fraction", "mask_copies", "whole_words")},
-    "objective.sampled_softmax": ELMO, "objective.next_sentence": PAIRS, "data.rows": ENCODER | {"data.sequence_length": 160},
-    "objective.prefix_length": ENCODER_DECODER, "training.eval_masks": ENCODER,
+    **{
+        f"objective.{name}": ENCODER
+        for name in ("select_fraction", "mask_fraction", "random_fraction", "mask_copies", "whole_words")
+    },
+    "objective.sampled_softmax": ELMO,
+    "objective.next_sentence": PAIRS,
+    "data.rows": ENCODER | {"data.sequence_length": 160},
+    "objective.prefix_length": ENCODER_DECODER,
+    "training.eval_masks": ENCODER,
     **{f"objective.{name}": SPANS for name in ("noise_density", "mean_span_length", "sentinels")},
     **{f"objective.distillation.{name}": TAUGHT for name in ("kl", "temperature", "cosine", "hard")},
-    "model.head.classes": TASK, "model.head.pooling": TASK, "data.second_column": TASK, "data.label_column": TASK, "data.labels": TASK,
-    "data.held_out": TASK, "data.header": TASK | {"data.source": lambda: table("numbered"), "data.column": "0", "data.label_column": "3"},
-    "training.trained_layers": TASK, "data.examples": TASK,
-    "data.conll.words": WORDS, "data.conll.tags": WORDS, "data.stride": ASKED, "objective.longest_answer": ASKED,
+    "model.head.classes": TASK,
+    "model.head.pooling": TASK,
+    "data.second_column": TASK,
+    "data.label_column": TASK,
+    "data.labels": TASK,
+    "data.held_out": TASK,
+    "data.header": TASK | {"data.source": lambda: table("numbered"), "data.column": "0", "data.label_column": "3"},
+    "training.trained_layers": TASK,
+    "data.examples": TASK,
+    "data.conll.words": WORDS,
+    "data.conll.tags": WORDS,
+    "data.stride": ASKED,
+    "objective.longest_answer": ASKED,
     **{f"data.{name}": TRANSLATION for name in ("source_column", "target_column", "buckets")},
-    "data.mixture": {"data.source": "mixture"}, "data.bad_text": {"data.source": bad_text},
+    "data.mixture": {"data.source": "mixture"},
+    "data.bad_text": {"data.source": bad_text},
     "data.column": {"data.source": records, "data.document_separator": ""},
-    "data.hub.split": HUB | {"data.hub.subset": "one"}, "data.hub.subset": HUB,
+    "data.hub.split": HUB | {"data.hub.subset": "one"},
+    "data.hub.subset": HUB,
     "data.tokenizer.path": {"data.tokenizer.kind": "file"},
     "data.tokenizer.lowercase": {"data.tokenizer.kind": "wordpiece", "data.tokenizer.vocab_size": 300},
     "data.tokenizer.vocab_size": {"data.tokenizer.kind": "bpe"},
@@ -193,31 +279,76 @@ NEEDS = {
     "schedule.decay_fraction": {"schedule.kind": "wsd"},
 }
 OTHER = {
-    "model.num_layers": 3, "model.vocab_size": 300, "model.layers.pattern": ("a",),
-    "model.position.max_length": 32, "model.position.fraction": 0.5,
-    "model.position.scaling.low": 2.0, "model.position.scaling.high": 16.0,
-    "model.position.buckets": 16, "model.attention.num_kv_heads": 2, "model.attention.head_dim": 8, "model.attention.scale": 0.7,
-    "model.attention.num_query_heads": 2, "model.attention.cross_kv_heads": 2, "model.attention.dilations": (1, 2), "data.offsets": (0, 8),
-    "model.attention.window": 3, "model.attention.features": 7, "model.attention.kernel": "xla", "model.ffn.hidden_dim": 40,
-    "model.init.embedding_std": 0.5, "model.elmo.filters": (1, 8, 2, 8), "model.architecture": "encoder", "objective.kind": "masked",
+    "model.num_layers": 3,
+    "model.vocab_size": 300,
+    "model.layers.pattern": ("a",),
+    "model.position.max_length": 32,
+    "model.position.fraction": 0.5,
+    "model.position.scaling.low": 2.0,
+    "model.position.scaling.high": 16.0,
+    "model.position.buckets": 16,
+    "model.attention.num_kv_heads": 2,
+    "model.attention.head_dim": 8,
+    "model.attention.scale": 0.7,
+    "model.attention.num_query_heads": 2,
+    "model.attention.cross_kv_heads": 2,
+    "model.attention.dilations": (1, 2),
+    "data.offsets": (0, 8),
+    "model.attention.window": 3,
+    "model.attention.features": 7,
+    "model.attention.kernel": "xla",
+    "model.ffn.hidden_dim": 40,
+    "model.init.embedding_std": 0.5,
+    "model.elmo.filters": (1, 8, 2, 8),
+    "model.architecture": "encoder",
+    "objective.kind": "masked",
     "objective.distillation.teacher": lambda: teacher(),
-    "objective.prefix_length": 5, "objective.mean_span_length": 1.0, "objective.mask_copies": 1, "objective.chunk_tokens": 4,
-    "model.head.classes": 5, "model.head.pooling": "mean", "data.second_column": "second", "data.label_column": "other",
-    "data.labels": ("c", "b", "a"), "data.held_out": lambda: table("dev"), "data.document_separator": "e",
-    "training.trained_layers": 0, "training.start_layers": (0,), "data.examples": 20, "training.eval_lengths": (8,),
-    "data.conll.words": 1, "data.stride": 2, "data.column": "reversed", "data.mixture": lambda: mixture(9, 1),
-    "data.source_column": "third", "data.target_column": "third", "data.buckets": 1,
-    "data.hub.split": "test", "data.hub.subset": "other", "data.hub.revision": "0" * 40, "data.hub.folder": "x",
-    "data.validation_fraction": 0.3, "data.tokenizer.kind": "characters", "data.tokenizer.vocab_size": 280,
-    "data.tokenizer.path": lambda: vocabulary("sheep", "wolves"), "data.sequence_length": 8, "optimizer.clip_norm": 1e-3,
-    "schedule.warmup_steps": 5, "training.accumulation_steps": 2, "training.eval_batches": 1,
+    "objective.prefix_length": 5,
+    "objective.mean_span_length": 1.0,
+    "objective.mask_copies": 1,
+    "objective.chunk_tokens": 4,
+    "model.head.classes": 5,
+    "model.head.pooling": "mean",
+    "data.second_column": "second",
+    "data.label_column": "other",
+    "data.labels": ("c", "b", "a"),
+    "data.held_out": lambda: table("dev"),
+    "data.document_separator": "e",
+    "training.trained_layers": 0,
+    "training.start_layers": (0,),
+    "data.examples": 20,
+    "training.eval_lengths": (8,),
+    "data.conll.words": 1,
+    "data.stride": 2,
+    "data.column": "reversed",
+    "data.mixture": lambda: mixture(9, 1),
+    "data.source_column": "third",
+    "data.target_column": "third",
+    "data.buckets": 1,
+    "data.hub.split": "test",
+    "data.hub.subset": "other",
+    "data.hub.revision": "0" * 40,
+    "data.hub.folder": "x",
+    "data.validation_fraction": 0.3,
+    "data.tokenizer.kind": "characters",
+    "data.tokenizer.vocab_size": 280,
+    "data.tokenizer.path": lambda: vocabulary("sheep", "wolves"),
+    "data.sequence_length": 8,
+    "optimizer.clip_norm": 1e-3,
+    "schedule.warmup_steps": 5,
+    "training.accumulation_steps": 2,
+    "training.eval_batches": 1,
 }
 # What comes with a choice, because it could not be alone.
 WITH = {("data.tokenizer.kind", name): {"data.tokenizer.vocab_size": 300} for name in ("bpe", "wordpiece", "unigram")}
 WITH["data.tokenizer.kind", "file"] = {"data.tokenizer.path": vocabulary}
 WITH["objective.kind", "span"] = SPANS
-WITH |= {("objective.kind", "classification"): TASK, ("objective.kind", "tagging"): WORDS, ("objective.kind", "extraction"): ASKED,
-         ("objective.kind", "regression"): TASK | {"data.label_column": "number"}}
+WITH |= {
+    ("objective.kind", "classification"): TASK,
+    ("objective.kind", "tagging"): WORDS,
+    ("objective.kind", "extraction"): ASKED,
+    ("objective.kind", "regression"): TASK | {"data.label_column": "number"},
+}
 WITH["objective.kind", "translation"] = TRANSLATION
 WITH["objective.kind", "denoising"] = {"model.architecture": "encoder_decoder"}
 for name in configs.BY_PATH["model.position.scaling.kind"].choices:
@@ -226,7 +357,8 @@ for name in configs.BY_PATH["model.position.scaling.kind"].choices:
 # What comes with another value of a field, because it could not be alone.
 BESIDE = {
     "model.layers.pattern": {"model.layers.kinds.a.attention.window": 3},
-    "model.architecture": {"objective.kind": "masked"}, "objective.kind": {"model.architecture": "encoder"},
+    "model.architecture": {"objective.kind": "masked"},
+    "objective.kind": {"model.architecture": "encoder"},
 }
 
 
@@ -254,7 +386,10 @@ def resolve(changes):
     Raises:
         ConfigError: where they are refused.
     """
-    changes = {path: value() if callable(value) else value for path, value in ({"data.source": f"text:{text()}"} | BASE | changes).items()}
+    changes = {
+        path: value() if callable(value) else value
+        for path, value in ({"data.source": f"text:{text()}"} | BASE | changes).items()
+    }
     return resolve_with_vocabulary(configs.override(configs.default(), changes))
 
 
@@ -262,9 +397,11 @@ FOUND = {}
 
 
 def fingerprint(config, forward_only=False) -> str:
-    """Hash of everything that a result of this config is computed from: batches, initial state, training and evaluation steps.
+    """Hash of everything that a result of this config is computed from: batches, initial state,
+    training and evaluation steps.
 
-    With `forward_only` of the initial state and the forward pass in training, which takes a third of the time.
+    With `forward_only` of the initial state and the forward pass in training, which takes a third
+    of the time.
     """
     name = configs.identity(config), forward_only
     if name not in FOUND:
@@ -306,7 +443,9 @@ def forward(config, objective, state, batch, constants):
 
 
 def live(closed):
-    """(text, constants) of what the results of a traced program depend on: what is computed and never used changes nothing."""
+    """(text, constants) of what the results of a traced program depend on: what is computed and
+    never used changes nothing.
+    """
     jaxpr = closed.jaxpr
     used, kept = {id(variable) for variable in jaxpr.outvars}, []
     for equation in reversed(jaxpr.eqns):
@@ -320,7 +459,11 @@ def live(closed):
 
 def programs_of(equation):
     """The traced programs that an equation holds, with their constants."""
-    return [value for value in jax.tree.leaves(equation.params, is_leaf=lambda node: hasattr(node, "consts")) if hasattr(value, "consts")]
+    return [
+        value
+        for value in jax.tree.leaves(equation.params, is_leaf=lambda node: hasattr(node, "consts"))
+        if hasattr(value, "consts")
+    ]
 
 
 def constants_of(closed):

@@ -10,8 +10,14 @@ from zoo.errors import ConfigError
 # A small model of every architecture, from which a drawn config departs.
 SMALL = {"model.dim": 16, "model.num_layers": 2, "data.sequence_length": 16, "data.batch_size": 4, "training.steps": 4}
 ATTENDING = {"model.attention.num_heads": 2, "model.ffn.hidden_dim": 24}
-RECURRENT = {"model.elmo.cell_dim": 8, "model.elmo.characters": 6, "model.elmo.character_dim": 4, "model.elmo.filters": (1, 4, 2, 4)}
-# Numbers around which a small model can still be built; what is not named here is drawn near its default and its limits.
+RECURRENT = {
+    "model.elmo.cell_dim": 8,
+    "model.elmo.characters": 6,
+    "model.elmo.character_dim": 4,
+    "model.elmo.filters": (1, 4, 2, 4),
+}
+# Numbers around which a small model can still be built; what is not named here is drawn near its
+# default and its limits.
 NUMBERS = {
     "seed": (0, 1, 2**31 - 1), "model.dim": (8, 16, 12, 7), "model.num_layers": (1, 2, 3), "model.vocab_size": (257, 258, 300, 2),
     "model.attention.num_heads": (1, 2, 4, 3), "model.attention.num_kv_heads": (1, 2), "model.attention.head_dim": (2, 4, 6, 3),
@@ -36,11 +42,17 @@ NUMBERS = {
     "model.head.classes": (1, 2, 5), "training.eval_batches": (0, 1, 40), "data.stride": (1, 5, 100), "training.trained_layers": (0, 1, 9),
     "schedule.warmup_steps": (0, 2, 9), "mesh.data": (-1, 0, 1, 2), "mesh.fsdp": (1, 2), "mesh.tensor": (1, 2),
 }  # fmt: skip
-TUPLES = {"model.layers.pattern": ((), ("local",), ("local", "global"), ("local", "local", "global")),
-          "data.labels": ((), ("a", "b")), "data.mixture": ((), ("0.5*stdlib", "0.5*stdlib")),
-          "model.elmo.filters": ((1, 4), (1, 4, 2, 4), (1,), ()), "training.eval_lengths": ((), (8,), (8, 32)),
-          "model.attention.dilations": ((), (1, 2), (3,)), "data.offsets": ((), (0, 16), (3,)),
-          "training.start_layers": ((), (0,), (0, 1)), "training.trackers": ((),)}
+TUPLES = {
+    "model.layers.pattern": ((), ("local",), ("local", "global"), ("local", "local", "global")),
+    "data.labels": ((), ("a", "b")),
+    "data.mixture": ((), ("0.5*stdlib", "0.5*stdlib")),
+    "model.elmo.filters": ((1, 4), (1, 4, 2, 4), (1,), ()),
+    "training.eval_lengths": ((), (8,), (8, 32)),
+    "model.attention.dilations": ((), (1, 2), (3,)),
+    "data.offsets": ((), (0, 16), (3,)),
+    "training.start_layers": ((), (0,), (0, 1)),
+    "training.trackers": ((),),
+}
 # Text is read elsewhere; nothing of it is needed to build a model.
 NOT_DRAWN = ("data.source", "data.tokenizer.kind", "objective.distillation.teacher")
 
@@ -68,21 +80,31 @@ def values(path):
 
 @strategies.composite
 def random_configs(draw, changes=8, tidy=True):
-    """A small model of some architecture with up to `changes` fields drawn anew, kinds of layers and sides included.
+    """A small model of some architecture with up to `changes` fields drawn anew, kinds of layers
+    and sides included.
 
     Args:
         draw: from hypothesis.
         changes: the most fields that are changed.
-        tidy: fields that the drawn choices do not read return to their defaults; else such a config is refused.
+        tidy: fields that the drawn choices do not read return to their defaults; else such a config
+            is refused.
     """
     architecture = draw(strategies.sampled_from(list(OBJECTIVES_OF)))
-    config = {**SMALL, **(RECURRENT if architecture == "elmo" else ATTENDING), "model.architecture": architecture,
-              "objective.kind": draw(strategies.sampled_from(OBJECTIVES_OF[architecture]))}
+    config = {
+        **SMALL,
+        **(RECURRENT if architecture == "elmo" else ATTENDING),
+        "model.architecture": architecture,
+        "objective.kind": draw(strategies.sampled_from(OBJECTIVES_OF[architecture])),
+    }
     paths = [path for path in configs.BY_PATH if path not in NOT_DRAWN]
     chosen = draw(strategies.lists(strategies.sampled_from(paths), max_size=changes, unique=True))
     drawn = {path: draw(values(path)) for path in chosen}
     scopes = [f"{KINDS}.{name}" for name in dict.fromkeys(drawn.get("model.layers.pattern", ()))]
-    scopes += draw(strategies.lists(strategies.sampled_from(SIDES), max_size=2, unique=True)) if architecture == "encoder_decoder" else []
+    scopes += (
+        draw(strategies.lists(strategies.sampled_from(SIDES), max_size=2, unique=True))
+        if architecture == "encoder_decoder"
+        else []
+    )
     for scope in scopes:
         inner = draw(strategies.lists(strategies.sampled_from(overridable(scope)), min_size=1, max_size=3, unique=True))
         drawn |= {scoped(scope, path): draw(values(scoped(scope, path))) for path in inner}
@@ -98,10 +120,20 @@ def tidied(flat):
             configs.resolve(configs.override(configs.default(), flat))
             return flat
         except ConfigError as error:
-            idle = [path for problem in error.problems if "has no effect" in problem for path in flat
-                    if problem.startswith((f"{path}=", f"{path} "))]
-            kinds = [path for path in flat if path.endswith(".position.kind") and path not in configs.BY_PATH
-                     and flat[path] in (*EMBEDDED_POSITIONS, "relative_bias")]
+            idle = [
+                path
+                for problem in error.problems
+                if "has no effect" in problem
+                for path in flat
+                if problem.startswith((f"{path}=", f"{path} "))
+            ]
+            kinds = [
+                path
+                for path in flat
+                if path.endswith(".position.kind")
+                and path not in configs.BY_PATH
+                and flat[path] in (*EMBEDDED_POSITIONS, "relative_bias")
+            ]
             if not idle and not kinds:
                 return flat
             flat = {path: value for path, value in flat.items() if path not in (*idle, *kinds)}

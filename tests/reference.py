@@ -1,7 +1,9 @@
-"""What the project's results are compared with: plain float64 numpy, written from the papers' equations.
+"""What the project's results are compared with: plain float64 numpy, written from the papers'
+equations.
 
-Nothing here comes from `zoo`. A config is the `model` part of a resolved one. Parameters are the nested dict of a model, its layers
-stacked along the first dimension; running statistics stand among them, under their names.
+Nothing here comes from `zoo`. A config is the `model` part of a resolved one. Parameters are the
+nested dict of a model, its layers stacked along the first dimension; running statistics stand among
+them, under their names.
 """
 
 from dataclasses import dataclass, field, replace
@@ -15,9 +17,10 @@ from tests import reference_positions as schemes
 
 @dataclass(frozen=True)
 class Rows:
-    """What is known of B rows of T tokens: positions [B, T] (-1 is an empty slot), documents [B, T] or None, whether later tokens are
-    hidden, and up to which position they are not; what cross-attention reads, [B, S, D], and its positions [B, S]; whether batch
-    normalisation uses the batch, and the (mean, unbiased variance) that it found, call by call.
+    """What is known of B rows of T tokens: positions [B, T] (-1 is an empty slot), documents [B, T]
+    or None, whether later tokens are hidden, and up to which position they are not; what
+    cross-attention reads, [B, S, D], and its positions [B, S]; whether batch normalisation uses the
+    batch, and the (mean, unbiased variance) that it found, call by call.
     """
 
     positions: np.ndarray
@@ -33,10 +36,14 @@ class Rows:
 def overlaid(config, changes=None):
     """A config with some of its leaves changed, as nested namespaces, where no name is a method's."""
     leaves, changes = vars(config) if isinstance(config, SimpleNamespace) else config, changes or {}
-    return SimpleNamespace(**{
-        name: overlaid(value, changes.get(name)) if hasattr(value, "items") or isinstance(value, SimpleNamespace)
-        else changes.get(name, value) for name, value in leaves.items()
-    })
+    return SimpleNamespace(
+        **{
+            name: overlaid(value, changes.get(name))
+            if hasattr(value, "items") or isinstance(value, SimpleNamespace)
+            else changes.get(name, value)
+            for name, value in leaves.items()
+        }
+    )
 
 
 def counting(batch, length, causal=True):
@@ -57,7 +64,9 @@ def rms_norm(x, scale=1.0, epsilon=0.0):
 
 
 def batch_moments(x, positions):
-    """Ioffe & Szegedy 2015, algorithm 1: per dimension mean, variance, and m / (m - 1) times it (section 3.1), over m filled slots."""
+    """Ioffe & Szegedy 2015, algorithm 1: per dimension mean, variance, and m / (m - 1) times it
+    (section 3.1), over m filled slots.
+    """
     tokens = [x[b, t] for b in range(len(x)) for t in range(x.shape[1]) if positions[b, t] >= 0]
     m = len(tokens)
     mean = sum(tokens) / m
@@ -66,7 +75,9 @@ def batch_moments(x, positions):
 
 
 def norm(config, params, x, rows=None):
-    """The norm that a config names. `norm.scale` and `norm.bias` are the factor and the shift, and nothing else."""
+    """The norm that a config names. `norm.scale` and `norm.bias` are the factor and the shift, and
+    nothing else.
+    """
     kind, epsilon, params = config.norm.kind, config.norm.epsilon, params or {}
     if kind == "none":
         return x
@@ -89,9 +100,10 @@ def norm(config, params, x, rows=None):
 def visible(positions, documents=None, window=0, causal=True, global_tokens=0, keys=None, prefix=0, dilation=1):
     """[T, S]: does token t of one row see token s? An empty slot (-1) sees nothing and is not seen.
 
-    A window counts keys, the token's own included: before it, or where not causal (Beltagy et al. 2020, figure 2) as many on both sides.
-    With a dilation d it is of the keys 0, d, 2 d ... away (figure 2c). The first `global_tokens` positions see all and are seen by all. The
-    first `prefix` ones are seen by all (Raffel et al. 2020, figure 3).
+    A window counts keys, the token's own included: before it, or where not causal (Beltagy et al.
+    2020, figure 2) as many on both sides. With a dilation d it is of the keys 0, d, 2 d ... away
+    (figure 2c). The first `global_tokens` positions see all and are seen by all. The first `prefix`
+    ones are seen by all (Raffel et al. 2020, figure 3).
     """
     keys = positions if keys is None else keys
     reach = window - 1 if causal else (window - 1) // 2
@@ -106,11 +118,13 @@ def visible(positions, documents=None, window=0, causal=True, global_tokens=0, k
 
 
 def attention(q, k, v, seen, scale, score=None, softcap=0.0, sinks=None, relative_keys=None, relative_values=None):
-    """Vaswani et al. 2017, eq. 1, for one row: q [T, H, K], k and v [S, G, K], seen [T, S] or [H, T, S], score [H, T, S].
+    """Vaswani et al. 2017, eq. 1, for one row: q [T, H, K], k and v [S, G, K], seen [T, S] or [H,
+    T, S], score [H, T, S].
 
-    H / G neighbouring query heads share a key/value head (Ainslie et al. 2023, figure 2). Shaw et al. 2018, eq. 3 and 4, add
-    `relative_keys` and `relative_values` [T, S, K] to keys and values. A soft cap c makes a score c tanh(score / c); a sink is one more
-    score of a head, of a key whose value is zero. A query that sees nothing gives NaN, with a sink zero.
+    H / G neighbouring query heads share a key/value head (Ainslie et al. 2023, figure 2). Shaw et
+    al. 2018, eq. 3 and 4, add `relative_keys` and `relative_values` [T, S, K] to keys and values. A
+    soft cap c makes a score c tanh(score / c); a sink is one more score of a head, of a key whose
+    value is zero. A query that sees nothing gives NaN, with a sink zero.
     """
     (T, H, K), G = q.shape, k.shape[1]
     out = np.zeros((T, H, K))
@@ -151,14 +165,20 @@ def activation(name, x):
 
 def activation_name(config):
     """The nonlinearity that `ffn.kind` names."""
-    name = {"relu": "relu", "gelu": "gelu", "silu": "silu", "swiglu": "silu", "geglu": "gelu", "reglu": "relu"}[config.ffn.kind]
+    name = {"relu": "relu", "gelu": "gelu", "silu": "silu", "swiglu": "silu", "geglu": "gelu", "reglu": "relu"}[
+        config.ffn.kind
+    ]
     return "gelu_tanh" if name == "gelu" and config.ffn.gelu_approximation == "tanh" else name
 
 
 def feed_forward(config, params, x):
     """Shazeer 2020, eq. 1, 2 and 6, biases where there are any."""
     name, hidden = activation_name(config), linear(params["up"], x)
-    hidden = activation(name, linear(params["gate"], x)) * hidden if config.ffn.kind.endswith("glu") else activation(name, hidden)
+    hidden = (
+        activation(name, linear(params["gate"], x)) * hidden
+        if config.ffn.kind.endswith("glu")
+        else activation(name, hidden)
+    )
     return linear(params["down"], hidden)
 
 
@@ -171,12 +191,17 @@ def head_norm(config, params, heads):
 
 
 def attention_row(config, params, x, source, queries, keys, seen, length, cross, table, prefix=""):
-    """What is attended in one row: x [T, D] at positions `queries` reads `source` [S, D] at positions `keys`; before the output matrix.
+    """What is attended in one row: x [T, D] at positions `queries` reads `source` [S, D] at
+    positions `keys`; before the output matrix.
 
-    `length` is that of the longest row; `table` is the bias table that all layers share; `prefix` "global_" names other matrices.
+    `length` is that of the longest row; `table` is the bias table that all layers share; `prefix`
+    "global_" names other matrices.
     """
     H, K, position = config.attention.num_heads, config.attention.head_dim, config.position
-    q, k, v = (linear(params[prefix + name], y).reshape(len(y), -1, K) for name, y in (("query", x), ("key", source), ("value", source)))
+    q, k, v = (
+        linear(params[prefix + name], y).reshape(len(y), -1, K)
+        for name, y in (("query", x), ("key", source), ("value", source))
+    )
     assert q.shape[1] == config.attention.num_query_heads
     sides = config.attention.cross_kv_heads
     assert k.shape[1] == v.shape[1] == (sides if cross and sides != "auto" else config.attention.num_kv_heads)
@@ -195,18 +220,24 @@ def attention_row(config, params, x, source, queries, keys, seen, length, cross,
             if kind == "alibi":
                 score[:, t, s] = [schemes.alibi(h, H, query, key) for h in range(H)]
             elif kind == "relative_bias":
-                number = schemes.bucket(int(query), int(key), position.buckets, position.max_distance, config.architecture == "encoder")
+                number = schemes.bucket(
+                    int(query), int(key), position.buckets, position.max_distance, config.architecture == "encoder"
+                )
                 score[:, t, s] = (table if position.shared else params["position"]["table"])[number]
     if kind == "shaw":
         rows = np.array([[schemes.clipped(query, key, position.clip) for key in keys] for query in queries])
         added = {"relative_keys": params["position"]["keys"][rows]}
         if position.values:
             added["relative_values"] = params["position"]["values"][rows]
-    return attention(q, k, v, seen, config.attention.scale, score, config.attention.softcap, params.get("sinks"), **added)
+    return attention(
+        q, k, v, seen, config.attention.scale, score, config.attention.softcap, params.get("sinks"), **added
+    )
 
 
 def attention_layer(config, params, x, rows, cross=False, table=None):
-    """A whole attention layer, [B, T, D] to [B, T, D]; with `cross` it reads the memory, which has no places of its own."""
+    """A whole attention layer, [B, T, D] to [B, T, D]; with `cross` it reads the memory, which has
+    no places of its own.
+    """
     config, out = overlaid(config), []
     for b, places in enumerate(rows.positions):
         if cross:
@@ -217,8 +248,20 @@ def attention_layer(config, params, x, rows, cross=False, table=None):
             window, first, length = config.attention.window, config.attention.global_tokens, rows.positions.max() + 1
             documents = None if rows.documents is None else rows.documents[b]
             turns = config.attention.dilations or (1,)
-            seen = np.stack([visible(places, documents, window, rows.causal, first, prefix=rows.prefix, dilation=turns[h % len(turns)])
-                             for h in range(config.attention.num_heads)])
+            seen = np.stack(
+                [
+                    visible(
+                        places,
+                        documents,
+                        window,
+                        rows.causal,
+                        first,
+                        prefix=rows.prefix,
+                        dilation=turns[h % len(turns)],
+                    )
+                    for h in range(config.attention.num_heads)
+                ]
+            )
             attended = attention_row(config, params, x[b], x[b], places, places, seen, length, False, table)
             if config.attention.global_projections:
                 other = attention_row(config, params, x[b], x[b], places, places, seen, length, False, table, "global_")
@@ -228,7 +271,9 @@ def attention_layer(config, params, x, rows, cross=False, table=None):
 
 
 def deepnorm_alpha(config, sides):
-    """Wang et al. 2022, figure 2: the factor on the residual stream for N encoder and M decoder layers."""
+    """Wang et al. 2022, figure 2: the factor on the residual stream for N encoder and M decoder
+    layers.
+    """
     if sides is None:
         return (2 * config.num_layers) ** (1 / 4)
     N, M = sides
@@ -236,9 +281,10 @@ def deepnorm_alpha(config, sides):
 
 
 def block(config, params, x, rows, table=None, sides=None):
-    """One block: Vaswani et al. 2017, section 3.1 (post; cross-attention between the two sublayers where there is a memory), Xiong et
-    al. 2020, Table 1 (pre), Ding et al. 2021 (sandwich), Liu et al. 2021 (reordered), Wang et al. 2022 (deepnorm); parallel:
-    Wang & Komatsuzaki 2021 (shared norm) and Black et al. 2022 (own norms).
+    """One block: Vaswani et al. 2017, section 3.1 (post; cross-attention between the two sublayers
+    where there is a memory), Xiong et al. 2020, Table 1 (pre), Ding et al. 2021 (sandwich), Liu et
+    al. 2021 (reordered), Wang et al. 2022 (deepnorm); parallel: Wang & Komatsuzaki 2021 (shared
+    norm) and Black et al. 2022 (own norms).
     """
     keep, placement = 1.0 if config.residual else 0.0, config.norm.placement
     sublayers = {"attention": lambda y: attention_layer(config, params["attention"], y, rows, table=table)}
@@ -280,8 +326,12 @@ def tower(config, params, x, rows, segments=None, sides=None):
     if position.kind == "learned":
         x = x + params["position"]["table"][np.maximum(rows.positions, 0) + position.offset]
     elif position.kind == "sinusoidal":
-        x = x + np.array([[schemes.sinusoid(p + position.offset, config.dim, position.layout, position.endpoint) for p in row]
-                          for row in rows.positions])
+        x = x + np.array(
+            [
+                [schemes.sinusoid(p + position.offset, config.dim, position.layout, position.endpoint) for p in row]
+                for row in rows.positions
+            ]
+        )
     if "segments" in params:
         x = x + params["segments"][np.zeros_like(rows.positions) if segments is None else segments]
     if config.embedding.norm:
@@ -306,7 +356,9 @@ def embed(config, params, tokens, table="embedding"):
 
 
 def head(config, params, hidden, rows=None):
-    """From hidden states to scores: Devlin et al. 2019's transform, T5's 1 / sqrt(D), a bias, Gemma 2's cap."""
+    """From hidden states to scores: Devlin et al. 2019's transform, T5's 1 / sqrt(D), a bias, Gemma
+    2's cap.
+    """
     own = params.get("head", {})
     if config.head.transform:
         hidden = norm(config, own.get("norm"), activation(activation_name(config), linear(own["dense"], hidden)), rows)
@@ -330,11 +382,14 @@ def batch_logits(config, params, tokens, rows, segments=None):
 def logits(config, params, tokens, positions, documents=None, prefix=0):
     """A whole decoder or encoder for one row of tokens: [T] to [T, V]."""
     documents = None if documents is None else np.asarray(documents)[None]
-    return batch_logits(config, params, np.asarray(tokens)[None], Rows(np.asarray(positions)[None], documents, prefix=prefix))[0]
+    return batch_logits(
+        config, params, np.asarray(tokens)[None], Rows(np.asarray(positions)[None], documents, prefix=prefix)
+    )[0]
 
 
 def encoder_decoder_logits(config, params, source, targets, source_rows, rows):
-    """Vaswani et al. 2017, figure 1: an encoder, and a decoder that reads its output; [B, S] and [B, T] to [B, T, V].
+    """Vaswani et al. 2017, figure 1: an encoder, and a decoder that reads its output; [B, S] and
+    [B, T] to [B, T, V].
 
     Each side is the whole config with its own overrides.
     """

@@ -1,4 +1,6 @@
-"""ELMo in plain float64 numpy, one token after the other, written from the papers' equations. Nothing here comes from `zoo`."""
+"""ELMo in plain float64 numpy, one token after the other, written from the papers' equations.
+Nothing here comes from `zoo`.
+"""
 
 import numpy as np
 
@@ -14,7 +16,9 @@ def clip(x, limit):
 
 
 def lstm(params, x, h, c, cell_clip, projection_clip):
-    """The LSTMP of Sak et al. 2014, without peepholes, clipped: x [T, D] -> (outputs [T, D], h, c). Gates in the order i, f, g, o."""
+    """The LSTMP of Sak et al. 2014, without peepholes, clipped: x [T, D] -> (outputs [T, D], h, c).
+    Gates in the order i, f, g, o.
+    """
     outputs = []
     for token in x:
         z = token @ params["input"]["kernel"] + params["input"]["bias"] + h @ params["recurrent"]["kernel"]
@@ -27,12 +31,16 @@ def lstm(params, x, h, c, cell_clip, projection_clip):
 
 def token_vector(params, characters):
     """Kim et al. 2016, sections 2.2 and 2.3, and a projection: [C] ids, 0 for nothing -> [D]."""
-    embedded = np.array([params["embedding"][id - 1] if id else np.zeros(params["embedding"].shape[1]) for id in characters])
+    embedded = np.array(
+        [params["embedding"][id - 1] if id else np.zeros(params["embedding"].shape[1]) for id in characters]
+    )
     pooled = []
     for name in sorted(params["convolutions"], key=int):
         kernel, bias = params["convolutions"][name]["kernel"], params["convolutions"][name]["bias"]
         width = len(kernel)
-        windows = [np.einsum("we,wef->f", embedded[p : p + width], kernel) + bias for p in range(len(characters) - width + 1)]
+        windows = [
+            np.einsum("we,wef->f", embedded[p : p + width], kernel) + bias for p in range(len(characters) - width + 1)
+        ]
         pooled.append(np.maximum(np.max(windows, axis=0), 0))
     x = np.concatenate(pooled)
     for name in sorted(params.get("highways", {}), key=int):
@@ -48,14 +56,17 @@ def elmo(config, params, characters, filled, state, memory):
     Args:
         config: the `model` part.
         params: nested dict of float64 arrays.
-        characters: [T, C]; filled: [T]. Empty slots are taken out, the rest is read, and zeros are put in their places.
+        characters: [T, C]; filled: [T]. Empty slots are taken out, the rest is read, and zeros are
+            put in their places.
         state: [2, L, D]; memory: [2, L, M]; before the row.
 
     Returns:
         (layers [L + 1, T, 2, D], state, memory).
     """
     places = np.flatnonzero(filled)
-    tokens = np.array([token_vector(params["characters"], characters[t]) for t in places]).reshape(len(places), config.dim)
+    tokens = np.array([token_vector(params["characters"], characters[t]) for t in places]).reshape(
+        len(places), config.dim
+    )
     layers = np.zeros((config.num_layers + 1, len(filled), 2, config.dim))
     state, memory = np.array(state, np.float64), np.array(memory, np.float64)
     for side, name in enumerate(("forward", "backward")):
@@ -63,9 +74,13 @@ def elmo(config, params, characters, filled, state, memory):
         x = tokens[::step]
         layers[0, places, side] = tokens
         for layer in range(config.num_layers):
-            own = {part: {leaf: value[layer] for leaf, value in leaves.items()} for part, leaves in params[name]["layers"].items()}
+            own = {
+                part: {leaf: value[layer] for leaf, value in leaves.items()}
+                for part, leaves in params[name]["layers"].items()
+            }
             y, state[side, layer], memory[side, layer] = lstm(
-                own, x, state[side, layer], memory[side, layer], config.elmo.cell_clip, config.elmo.projection_clip)
+                own, x, state[side, layer], memory[side, layer], config.elmo.cell_clip, config.elmo.projection_clip
+            )
             x = y + x if config.residual and layer else y
             layers[layer + 1, places, side] = x[::step]
     return layers, state, memory

@@ -1,4 +1,5 @@
-"""Position schemes in plain float64 numpy, written from the papers' descriptions, one position or pair at a time.
+"""Position schemes in plain float64 numpy, written from the papers' descriptions, one position or
+pair at a time.
 
 Nothing here comes from `zoo`.
 """
@@ -9,8 +10,10 @@ import numpy as np
 
 
 def sinusoid(position, dim, layout="interleaved", endpoint=False):
-    """Vaswani et al. 2017, section 3.5: the vector of one position; "half": all sines, then all cosines; `endpoint`: the wavelengths are
-    spaced evenly, in their logarithms, from 2 pi to 2 pi 10000 (both as in tensor2tensor and fairseq)."""
+    """Vaswani et al. 2017, section 3.5: the vector of one position; "half": all sines, then all
+    cosines; `endpoint`: the wavelengths are spaced evenly, in their logarithms, from 2 pi to 2 pi
+    10000 (both as in tensor2tensor and fairseq).
+    """
     vector = np.zeros(dim)
     for i in range(dim // 2):
         angle = position / (np.geomspace(1, 10000, dim // 2)[i] if endpoint else 10000 ** (2 * i / dim))
@@ -20,7 +23,9 @@ def sinusoid(position, dim, layout="interleaved", endpoint=False):
 
 
 def rotate(vector, position, frequencies, layout, factor=1.0):
-    """Su et al. 2021, section 3.2: a pair of dimensions is a complex number, multiplied by e^(i p theta_k)."""
+    """Su et al. 2021, section 3.2: a pair of dimensions is a complex number, multiplied by e^(i p
+    theta_k).
+    """
     turned, pairs = np.array(vector, np.float64), len(frequencies)
     for pair in range(pairs):
         a, b = (pair, pair + pairs) if layout == "half" else (2 * pair, 2 * pair + 1)
@@ -40,17 +45,21 @@ def linear(theta, rotated, scale):
 
 
 def dynamic(theta, rotated, scale, original, length):
-    """Dynamic NTK: the base for L' tokens is b * ((scale * L' / L) - (scale - 1))^(d / (d - 2)), and b up to L tokens."""
+    """Dynamic NTK: the base for L' tokens is b * ((scale * L' / L) - (scale - 1))^(d / (d - 2)),
+    and b up to L tokens.
+    """
     if length > original:
         theta = theta * (scale * length / original - (scale - 1)) ** (rotated / (rotated - 2))
     return frequencies(theta, rotated)
 
 
 def yarn(theta, rotated, scale, original, low, high):
-    """Peng et al. 2023, section 3.2, with the ramp of the authors' code, which is over the number of the pair.
+    """Peng et al. 2023, section 3.2, with the ramp of the authors' code, which is over the number
+    of the pair.
 
     Pair number x, a real number, makes original * theta^(-2 x / d) / (2 pi) turns.
     """
+
     def pair_with(turns):
         x = math.log(original / (2 * math.pi * turns)) / math.log(theta ** (2 / rotated))
         return x
@@ -89,7 +98,9 @@ def llama3(theta, rotated, scale, original, low, high):
 
 
 def rope(position, head_dim, length):
-    """(frequencies, factor) of a config's `position` part, for keys that stand at positions below `length`."""
+    """(frequencies, factor) of a config's `position` part, for keys that stand at positions below
+    `length`.
+    """
     theta, rotated, scaling = position.theta, round(head_dim * position.fraction), position.scaling
     kind, scale, original = scaling.kind, scaling.factor, scaling.original_length
     if kind == "linear":
@@ -116,15 +127,18 @@ ALIBI_SLOPES = {
 
 
 def alibi(head, num_heads, query, key):
-    """Press et al. 2021, section 3: what a head adds to the score; symmetric where keys may come after the query."""
+    """Press et al. 2021, section 3: what a head adds to the score; symmetric where keys may come
+    after the query.
+    """
     return -ALIBI_SLOPES[num_heads][head] * abs(query - key)
 
 
 def bucket(query, key, buckets, max_distance, bidirectional):
     """Raffel et al. 2020, section 2.1: the number of the bucket, in whole numbers.
 
-    Of n buckets for one direction n / 2 hold a distance each. The other n / 2 grow by the same ratio up to `max_distance`: bucket
-    n / 2 + j begins at n / 2 * (max_distance / (n / 2))^(j / (n / 2)), and what lies beyond is in the last.
+    Of n buckets for one direction n / 2 hold a distance each. The other n / 2 grow by the same
+    ratio up to `max_distance`: bucket n / 2 + j begins at n / 2 * (max_distance / (n / 2))^(j / (n
+    / 2)), and what lies beyond is in the last.
     """
     first, distance = 0, query - key
     if bidirectional:
@@ -136,12 +150,15 @@ def bucket(query, key, buckets, max_distance, bidirectional):
     if distance < exact:
         return first + distance
     wide, j = buckets - exact, 0
-    # distance >= exact * (max_distance / exact)^((j + 1) / wide), both sides to the power of `wide` and times exact^(j + 1).
+    # distance >= exact * (max_distance / exact)^((j + 1) / wide), both sides to the power of `wide`
+    # and times exact^(j + 1).
     while j + 1 < wide and distance**wide * exact ** (j + 1) >= exact**wide * max_distance ** (j + 1):
         j += 1
     return first + exact + j
 
 
 def clipped(query, key, clip):
-    """Shaw et al. 2018, section 3.2: the row of a table of 2k + 1 vectors for clip(j - i, k), query i and key j."""
+    """Shaw et al. 2018, section 3.2: the row of a table of 2k + 1 vectors for clip(j - i, k), query
+    i and key j.
+    """
     return max(-clip, min(clip, key - query)) + clip

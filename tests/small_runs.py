@@ -6,8 +6,15 @@ from pathlib import Path
 from zoo import config as configs
 
 SMALL = {
-    "model.dim": 32, "model.num_layers": 2, "data.sequence_length": 16, "data.batch_size": 8, "training.steps": 12,
-    "training.log_every": 1, "training.eval_every": 4, "training.eval_batches": 3, "training.checkpoint_every": 3,
+    "model.dim": 32,
+    "model.num_layers": 2,
+    "data.sequence_length": 16,
+    "data.batch_size": 8,
+    "training.steps": 12,
+    "training.log_every": 1,
+    "training.eval_every": 4,
+    "training.eval_batches": 3,
+    "training.checkpoint_every": 3,
     "optimizer.learning_rate": 3e-3,
 }
 
@@ -30,7 +37,9 @@ OBJECTIVES = {
 
 def small(**overrides):
     """An unresolved config that trains in a second; keyword a__b sets the field a.b."""
-    return configs.override(configs.default(), SMALL | {key.replace("__", "."): value for key, value in overrides.items()})
+    return configs.override(
+        configs.default(), SMALL | {key.replace("__", "."): value for key, value in overrides.items()}
+    )
 
 
 def lines(workdir: Path) -> list[dict]:

@@ -1,6 +1,8 @@
-"""Outputs and gradients of references, as stored in tests/stored/: one JSON and one npz file per system, no weights.
+"""Outputs and gradients of references, as stored in tests/stored/: one JSON and one npz file per
+system, no weights.
 
-The weights follow from the tensors' names (`tests.parity.harness.random_tensor`), and of the gradients a digest is kept.
+The weights follow from the tensors' names (`tests.parity.harness.random_tensor`), and of the
+gradients a digest is kept.
 """
 
 import json
@@ -16,7 +18,9 @@ FOLDER = Path(__file__).parent / "stored"
 
 
 def digest(gradients: Arrays) -> Arrays:
-    """Of every tensor's gradient its norm and its product with a random direction of norm 1, in the order of the names."""
+    """Of every tensor's gradient its norm and its product with a random direction of norm 1, in the
+    order of the names.
+    """
     norms, products = [], []
     for name in sorted(gradients):
         gradient = gradients[name].astype(np.float64)
@@ -32,8 +36,14 @@ def write(name: str, about: dict[str, Any], outputs: Arrays, gradients: Arrays, 
     described, arrays = FOLDER / f"{name}.json", FOLDER / f"{name}.npz"
     lines = [f"{json.dumps(key)}: {json.dumps(value)}" for key, value in about.items()]
     described.write_text("{" + ",\n ".join(lines) + "}\n", encoding="utf-8")
-    kept = {"outputs": outputs, "batch": {key: value.astype(np.int16) for key, value in batch.items()}, "gradients": digest(gradients)}
-    np.savez_compressed(arrays, **{f"{group}/{key}": value for group, values in kept.items() for key, value in values.items()})
+    kept = {
+        "outputs": outputs,
+        "batch": {key: value.astype(np.int16) for key, value in batch.items()},
+        "gradients": digest(gradients),
+    }
+    np.savez_compressed(
+        arrays, **{f"{group}/{key}": value for group, values in kept.items() for key, value in values.items()}
+    )
     return described.stat().st_size + arrays.stat().st_size
 
 

@@ -1,4 +1,6 @@
-"""The shipped configs: every published size has exactly as many parameters as published, and is built without memory."""
+"""The shipped configs: every published size has exactly as many parameters as published, and is
+built without memory.
+"""
 
 import math
 from pathlib import Path
@@ -14,37 +16,75 @@ from zoo.models.functional import split
 
 ROOT = Path(__file__).parents[1]
 
-# Counted from the reference implementations (transformers 4.57.6, without weights), unless a comment says otherwise. Shared matrices
-# count once.
+# Counted from the reference implementations (transformers 4.57.6, without weights), unless a
+# comment says otherwise. Shared matrices count once.
 PUBLISHED = {
     # Heads for masked tokens and the next sentence, and the pooler.
-    "bert:base": 110_106_428, "bert:large": 336_226_108, "bert:base-cased": 108_932_934,
-    "bert:base-phase1": 110_106_428, "bert:base-phase2": 110_106_428,
-    "bloom:560m": 559_214_592, "bloom:1b1": 1_065_314_304, "bloom:1b7": 1_722_408_960, "bloom:3b": 3_002_557_440,
-    "bloom:7b1": 7_069_016_064, "bloom:176b": 176_247_271_424,
-    "byt5:small": 299_637_760, "byt5:base": 581_653_248, "byt5:large": 1_228_183_552, "byt5:xl": 3_737_801_728,
+    "bert:base": 110_106_428,
+    "bert:large": 336_226_108,
+    "bert:base-cased": 108_932_934,
+    "bert:base-phase1": 110_106_428,
+    "bert:base-phase2": 110_106_428,
+    "bloom:560m": 559_214_592,
+    "bloom:1b1": 1_065_314_304,
+    "bloom:1b7": 1_722_408_960,
+    "bloom:3b": 3_002_557_440,
+    "bloom:7b1": 7_069_016_064,
+    "bloom:176b": 176_247_271_424,
+    "byt5:small": 299_637_760,
+    "byt5:base": 581_653_248,
+    "byt5:large": 1_228_183_552,
+    "byt5:xl": 3_737_801_728,
     "byt5:xxl": 12_906_899_328,
     "distilbert:base": 66_985_530,
-    # 93,600,848 for the language model (Peters et al. 2018: 93.6 million) and 512 * 793,471 + 793,471 for the softmax.
+    # 93,600,848 for the language model (Peters et al. 2018: 93.6 million) and 512 * 793,471 +
+    # 793,471 for the softmax.
     "elmo:original": 93_600_848 + 407_050_623,
-    "gemma2:2b": 2_614_341_888, "gemma2:9b": 9_241_705_984, "gemma2:27b": 27_227_128_320,
-    "gemma3:270m": 268_098_176, "gemma3:1b": 999_885_952,
+    "gemma2:2b": 2_614_341_888,
+    "gemma2:9b": 9_241_705_984,
+    "gemma2:27b": 27_227_128_320,
+    "gemma3:270m": 268_098_176,
+    "gemma3:1b": 999_885_952,
     "gpt1:base": 116_534_784,
-    "gpt2:small": 124_439_808, "gpt2:medium": 354_823_168, "gpt2:large": 774_030_080, "gpt2:xl": 1_557_611_200,
-    "llama:7b": 6_738_415_616, "llama:13b": 13_015_864_320, "llama:33b": 32_528_943_616, "llama:65b": 65_285_660_672,
-    "llama:v2-7b": 6_738_415_616, "llama:v2-13b": 13_015_864_320, "llama:v2-34b": 33_743_970_304, "llama:v2-70b": 68_976_648_192,
-    "longformer:base": 148_711_257, "longformer:large": 434_653_273,
+    "gpt2:small": 124_439_808,
+    "gpt2:medium": 354_823_168,
+    "gpt2:large": 774_030_080,
+    "gpt2:xl": 1_557_611_200,
+    "llama:7b": 6_738_415_616,
+    "llama:13b": 13_015_864_320,
+    "llama:33b": 32_528_943_616,
+    "llama:65b": 65_285_660_672,
+    "llama:v2-7b": 6_738_415_616,
+    "llama:v2-13b": 13_015_864_320,
+    "llama:v2-34b": 33_743_970_304,
+    "llama:v2-70b": 68_976_648_192,
+    "longformer:base": 148_711_257,
+    "longformer:large": 434_653_273,
     "mistral:7b": 7_241_732_096,
     "mpt:7b": 6_649_286_656,
-    "mt5:small": 300_176_768, "mt5:base": 582_401_280, "mt5:large": 1_229_581_312, "mt5:xl": 3_742_619_648, "mt5:xxl": 12_921_057_280,
-    "roberta:base": 124_697_433, "roberta:large": 355_412_057,
+    "mt5:small": 300_176_768,
+    "mt5:base": 582_401_280,
+    "mt5:large": 1_229_581_312,
+    "mt5:xl": 3_742_619_648,
+    "mt5:xxl": 12_921_057_280,
+    "roberta:base": 124_697_433,
+    "roberta:large": 355_412_057,
     # The reference counts its fixed table of sines as parameters: 1536 positions of 64.
     "roformer:base": 124_197_968 - 1536 * 64,
-    "t5:small": 60_506_624, "t5:base": 222_903_552, "t5:large": 737_668_096, "t5:3b": 2_851_598_336, "t5:11b": 11_307_321_344,
-    "t5:v1_1-small": 76_961_152, "t5:v1_1-base": 247_577_856, "t5:v1_1-large": 783_150_080, "t5:v1_1-xl": 2_849_757_184,
+    "t5:small": 60_506_624,
+    "t5:base": 222_903_552,
+    "t5:large": 737_668_096,
+    "t5:3b": 2_851_598_336,
+    "t5:11b": 11_307_321_344,
+    "t5:v1_1-small": 76_961_152,
+    "t5:v1_1-base": 247_577_856,
+    "t5:v1_1-large": 783_150_080,
+    "t5:v1_1-xl": 2_849_757_184,
     "t5:v1_1-xxl": 11_135_332_352,
-    # By hand from the equations of the paper, which prints 65 and 213 million: 37,000 tokens, biases everywhere.
-    "transformer:base": 63_082_496, "transformer:big": 214_245_376,
+    # By hand from the equations of the paper, which prints 65 and 213 million: 37,000 tokens,
+    # biases everywhere.
+    "transformer:base": 63_082_496,
+    "transformer:big": 214_245_376,
 }
 
 
@@ -57,7 +97,9 @@ def feed_forward(dim, hidden):
 
 
 def shaw(dim, hidden, clip, vocabulary):
-    """Six layers on either side, each self-attention with vectors for keys and values, 2 clip + 1 of 64."""
+    """Six layers on either side, each self-attention with vectors for keys and values, 2 clip + 1
+    of 64.
+    """
     own = attention(dim) + 2 * (2 * clip + 1) * 64
     encoder = own + feed_forward(dim, hidden) + 2 * 2 * dim
     decoder = own + attention(dim) + feed_forward(dim, hidden) + 3 * 2 * dim
@@ -69,14 +111,22 @@ CONTROL = 257 * 256 + 256 * 256 + 4 * (LAYER + 4 * 256) + 2 * 256
 PERFORMER = 2 * 257 * 768 + 257 + 12 * (attention(768) + feed_forward(768, 3072) + 4 * 768) + 2 * 768
 # Nobody has printed these: by hand, from the shapes that a paper gives.
 BY_HAND = {
-    "controls:baseline": CONTROL, "controls:batchnorm": CONTROL, "controls:no_residual": CONTROL, "controls:single_head": CONTROL,
-    "controls:no_norm": CONTROL - 9 * 2 * 256, "controls:nope": CONTROL - 256 * 256,
-    "performer:enwik8": PERFORMER + 1024 * 768, "performer:enwik8-rope": PERFORMER,
-    "shaw:base": shaw(512, 1024, 16, 32768), "shaw:big": shaw(1024, 4096, 8, 32768),
+    "controls:baseline": CONTROL,
+    "controls:batchnorm": CONTROL,
+    "controls:no_residual": CONTROL,
+    "controls:single_head": CONTROL,
+    "controls:no_norm": CONTROL - 9 * 2 * 256,
+    "controls:nope": CONTROL - 256 * 256,
+    "performer:enwik8": PERFORMER + 1024 * 768,
+    "performer:enwik8-rope": PERFORMER,
+    "shaw:base": shaw(512, 1024, 16, 32768),
+    "shaw:big": shaw(1024, 4096, 8, 32768),
     # 66 characters.
     "shakespeare_char:cpu": 66 * 128 + 64 * 128 + 4 * (12 * 128 * 128 + 2 * 128) + 128,
-    **{f"translation:{size}": 10_000 * 128 + 4 * (3 * attention(128) + 2 * feed_forward(128, 256) + 5 * 2 * 128)
-       for size in ("multi30k", "multi30k-short")},
+    **{
+        f"translation:{size}": 10_000 * 128 + 4 * (3 * attention(128) + 2 * feed_forward(128, 256) + 5 * 2 * 128)
+        for size in ("multi30k", "multi30k-short")
+    },
     "translation:dates": 500 * 128 + 4 * (3 * attention(128) + 2 * feed_forward(128, 256) + 5 * 2 * 128),
 }
 COUNTS = PUBLISHED | BY_HAND
@@ -84,7 +134,9 @@ COUNTS = PUBLISHED | BY_HAND
 
 def resolved(spec):
     name, _, size = spec.partition(":")
-    return configs.resolve(configs.load(f"{ROOT / 'configs' / name}.py:{size}"), vocab_size=66 if name == "shakespeare_char" else None)
+    return configs.resolve(
+        configs.load(f"{ROOT / 'configs' / name}.py:{size}"), vocab_size=66 if name == "shakespeare_char" else None
+    )
 
 
 def parameters(model):
@@ -93,7 +145,9 @@ def parameters(model):
 
 def test_every_size_of_every_config_is_counted():
     files = sorted((ROOT / "configs").glob("*.py"))
-    assert set(COUNTS) == {f"{path.stem}:{size}" for path in files for size in configs.import_file(path, "config file").SIZES}
+    assert set(COUNTS) == {
+        f"{path.stem}:{size}" for path in files for size in configs.import_file(path, "config file").SIZES
+    }
 
 
 @pytest.mark.parametrize("spec", COUNTS)
@@ -108,7 +162,9 @@ def test_a_file_says_how_large_its_sizes_are(spec):
     assert spec.partition(":")[2] in text
 
 
-@pytest.mark.parametrize("spec", ["bloom:176b", "llama:65b", "t5:11b", "mt5:xxl", "gemma2:27b", "longformer:large", "performer:enwik8"])
+@pytest.mark.parametrize(
+    "spec", ["bloom:176b", "llama:65b", "t5:11b", "mt5:xxl", "gemma2:27b", "longformer:large", "performer:enwik8"]
+)
 def test_the_largest_models_are_made_of_shapes(spec):
     before = len(jax.live_arrays())
     model = make_model(resolved(spec))
@@ -126,44 +182,133 @@ def test_every_size_can_be_built_small(spec, preset):
 
 
 # Without the heads of pre-training: the published size of what is fine-tuned.
-@pytest.mark.parametrize(("spec", "count"), [
-    ("bert:base", 109_482_240), ("bert:large", 335_141_888), ("bert:base-cased", 108_310_272)])
+@pytest.mark.parametrize(
+    ("spec", "count"), [("bert:base", 109_482_240), ("bert:large", 335_141_888), ("bert:base-cased", 108_310_272)]
+)
 def test_the_encoder_and_pooler_alone(spec, count):
     shapes = split(make_model(resolved(spec)))[1]
-    assert sum(math.prod(leaf.shape) for name, part in shapes.items() if name not in ("head", "next_sentence")
-               for leaf in jax.tree.leaves(part)) == count
+    assert (
+        sum(
+            math.prod(leaf.shape)
+            for name, part in shapes.items()
+            if name not in ("head", "next_sentence")
+            for leaf in jax.tree.leaves(part)
+        )
+        == count
+    )
 
 
-# What distinguishes a system, as a reader of its paper would ask; its own file could have left any of it out.
-@pytest.mark.parametrize(("spec", "expected"), [
-    ("transformer:base", {"optimizer.learning_rate": 512**-0.5 * 4000**-0.5, "optimizer.beta2": 0.98, "optimizer.epsilon": 1e-9,
-                          "schedule.kind": "inverse_sqrt", "model.embedding.scale": "sqrt_dim", "model.norm.placement": "post",
-                          "model.position.layout": "interleaved", "model.dropout": 0.1}),
-    ("transformer:big", {"optimizer.learning_rate": 1024**-0.5 * 4000**-0.5, "model.dropout": 0.3, "training.steps": 300_000}),
-    ("gpt1:base", {"model.norm.placement": "post", "model.ffn.gelu_approximation": "tanh", "model.position.max_length": 512}),
-    ("bert:base", {"model.norm.epsilon": 1e-12, "model.ffn.gelu_approximation": "none", "model.vocab_size": 30522}),
-    ("roberta:base", {"model.position.offset": 2, "model.embedding.segments": 1, "model.head.pooler": False, "model.vocab_size": 50265}),
-    ("distilbert:base", {"model.embedding.segments": 0, "model.num_layers": 6}),
-    ("roformer:base", {"model.position.layout": "interleaved", "model.embedding.segments": 2, "model.vocab_size": 50000}),
-    ("longformer:base", {"model.attention.window": 513, "model.attention.global_tokens": 1, "model.attention.global_projections": True}),
-    ("t5:small", {"model.attention.scale": 1.0, "model.head.scale": "rsqrt_dim", "model.ffn.kind": "relu", "model.tie_embeddings": True,
-                  "model.norm.epsilon": 1e-6, "model.attention.bias": False}),
-    ("t5:v1_1-xl", {"model.head.scale": "none", "model.ffn.kind": "geglu", "model.ffn.gelu_approximation": "tanh",
-                    "model.tie_embeddings": False, "model.attention.scale": 1.0, "model.dropout": 0.0}),
-    ("t5:11b", {"model.attention.head_dim": 128}),
-    ("byt5:base", {"model.num_layers": 18, "model.decoder.num_layers": 6, "model.vocab_size": 384}),
-    ("mistral:7b", {"model.attention.window": 4096, "model.attention.num_kv_heads": 8}),
-    ("gemma2:27b", {"model.attention.scale": 1 / 12, "model.attention.softcap": 50.0, "model.head.softcap": 30.0,
-                    "model.norm.unit_offset": True, "model.layers.pattern": ("local", "global")}),
-    ("gemma2:2b", {"model.attention.scale": 1 / 16, "model.layers.kinds.local.attention.window": 4096}),
-    ("gemma3:1b", {"model.attention.qk_norm": "head", "model.attention.softcap": 0.0, "model.layers.kinds.local.attention.window": 512,
-                   "model.position.theta": 1e4, "model.layers.kinds.global.position.theta": 1e6}),
-    ("bloom:560m", {"model.embedding.norm": True, "model.position.kind": "alibi", "schedule.warmup_steps": 715}),
-    ("mpt:7b", {"model.norm.bias": False, "model.ffn.bias": False, "model.attention.bias": False, "model.position.kind": "alibi"}),
-    ("shaw:big", {"model.position.clip": 8, "model.position.values": True}),
-    ("performer:enwik8-rope", {"model.attention.features": 266, "model.position.kind": "rope"}),
-])
+# What distinguishes a system, as a reader of its paper would ask; its own file could have left any
+# of it out.
+@pytest.mark.parametrize(
+    ("spec", "expected"),
+    [
+        (
+            "transformer:base",
+            {
+                "optimizer.learning_rate": 512**-0.5 * 4000**-0.5,
+                "optimizer.beta2": 0.98,
+                "optimizer.epsilon": 1e-9,
+                "schedule.kind": "inverse_sqrt",
+                "model.embedding.scale": "sqrt_dim",
+                "model.norm.placement": "post",
+                "model.position.layout": "interleaved",
+                "model.dropout": 0.1,
+            },
+        ),
+        (
+            "transformer:big",
+            {"optimizer.learning_rate": 1024**-0.5 * 4000**-0.5, "model.dropout": 0.3, "training.steps": 300_000},
+        ),
+        (
+            "gpt1:base",
+            {"model.norm.placement": "post", "model.ffn.gelu_approximation": "tanh", "model.position.max_length": 512},
+        ),
+        ("bert:base", {"model.norm.epsilon": 1e-12, "model.ffn.gelu_approximation": "none", "model.vocab_size": 30522}),
+        (
+            "roberta:base",
+            {
+                "model.position.offset": 2,
+                "model.embedding.segments": 1,
+                "model.head.pooler": False,
+                "model.vocab_size": 50265,
+            },
+        ),
+        ("distilbert:base", {"model.embedding.segments": 0, "model.num_layers": 6}),
+        (
+            "roformer:base",
+            {"model.position.layout": "interleaved", "model.embedding.segments": 2, "model.vocab_size": 50000},
+        ),
+        (
+            "longformer:base",
+            {
+                "model.attention.window": 513,
+                "model.attention.global_tokens": 1,
+                "model.attention.global_projections": True,
+            },
+        ),
+        (
+            "t5:small",
+            {
+                "model.attention.scale": 1.0,
+                "model.head.scale": "rsqrt_dim",
+                "model.ffn.kind": "relu",
+                "model.tie_embeddings": True,
+                "model.norm.epsilon": 1e-6,
+                "model.attention.bias": False,
+            },
+        ),
+        (
+            "t5:v1_1-xl",
+            {
+                "model.head.scale": "none",
+                "model.ffn.kind": "geglu",
+                "model.ffn.gelu_approximation": "tanh",
+                "model.tie_embeddings": False,
+                "model.attention.scale": 1.0,
+                "model.dropout": 0.0,
+            },
+        ),
+        ("t5:11b", {"model.attention.head_dim": 128}),
+        ("byt5:base", {"model.num_layers": 18, "model.decoder.num_layers": 6, "model.vocab_size": 384}),
+        ("mistral:7b", {"model.attention.window": 4096, "model.attention.num_kv_heads": 8}),
+        (
+            "gemma2:27b",
+            {
+                "model.attention.scale": 1 / 12,
+                "model.attention.softcap": 50.0,
+                "model.head.softcap": 30.0,
+                "model.norm.unit_offset": True,
+                "model.layers.pattern": ("local", "global"),
+            },
+        ),
+        ("gemma2:2b", {"model.attention.scale": 1 / 16, "model.layers.kinds.local.attention.window": 4096}),
+        (
+            "gemma3:1b",
+            {
+                "model.attention.qk_norm": "head",
+                "model.attention.softcap": 0.0,
+                "model.layers.kinds.local.attention.window": 512,
+                "model.position.theta": 1e4,
+                "model.layers.kinds.global.position.theta": 1e6,
+            },
+        ),
+        ("bloom:560m", {"model.embedding.norm": True, "model.position.kind": "alibi", "schedule.warmup_steps": 715}),
+        (
+            "mpt:7b",
+            {
+                "model.norm.bias": False,
+                "model.ffn.bias": False,
+                "model.attention.bias": False,
+                "model.position.kind": "alibi",
+            },
+        ),
+        ("shaw:big", {"model.position.clip": 8, "model.position.values": True}),
+        ("performer:enwik8-rope", {"model.attention.features": 266, "model.position.kind": "rope"}),
+    ],
+)
 def test_what_makes_a_system_that_system(spec, expected):
     flat = configs.flatten(resolved(spec))
     assert {path: flat[path] for path in expected} == {
-        path: pytest.approx(value) if isinstance(value, float) else value for path, value in expected.items()}
+        path: pytest.approx(value) if isinstance(value, float) else value for path, value in expected.items()
+    }

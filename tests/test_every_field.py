@@ -1,7 +1,9 @@
-"""Every field of the config changes what is computed, or is refused, or is on the short list of what changes only where and how.
+"""Every field of the config changes what is computed, or is refused, or is on the short list of
+what changes only where and how.
 
-A knob that does nothing is the worst defect of a laboratory of ablations. What is compared is the traced program of a training step
-(its equations, constants and shapes), that of the initial state, and the batches: all that a result comes from.
+A knob that does nothing is the worst defect of a laboratory of ablations. What is compared is the
+traced program of a training step (its equations, constants and shapes), that of the initial state,
+and the batches: all that a result comes from.
 """
 
 import re
@@ -10,12 +12,26 @@ import jax
 import jax.numpy as jnp
 import pytest
 
-from tests.every_field import BASE, BASES, BEFORE, BESIDE, NEEDS, OTHER, WITH, beside, fingerprint, live, other_value, resolve
+from tests.every_field import (
+    BASE,
+    BASES,
+    BEFORE,
+    BESIDE,
+    NEEDS,
+    OTHER,
+    WITH,
+    beside,
+    fingerprint,
+    live,
+    other_value,
+    resolve,
+)
 from zoo import config as configs
 from zoo.config.fields import UNREAD_BY
 from zoo.errors import ConfigError, DataError
 
-# Fields that are read elsewhere than in the program and the data, with the test that shows their effect.
+# Fields that are read elsewhere than in the program and the data, with the test that shows their
+# effect.
 READ_BY_THE_LOOP = {
     "data.hub.revision": "tests/data/sources/test_hubs.py::test_a_name_is_read_at_its_commit",
     "data.hub.streaming": "tests/data/sources/test_hubs.py::test_a_folder_reads_alike_at_once_and_streaming",
@@ -71,8 +87,10 @@ def test_what_is_never_used_is_no_change():
             jnp.sin(x) @ jnp.full((3, 3), 2.0)
         return x * scale
 
-    texts = [live(jax.jit(program, static_argnums=(1, 2)).trace(jnp.ones((2, 3)), *how).jaxpr)[0] for how in
-             ((2.0, False), (2.0, True), (3.0, False))]
+    texts = [
+        live(jax.jit(program, static_argnums=(1, 2)).trace(jnp.ones((2, 3)), *how).jaxpr)[0]
+        for how in ((2.0, False), (2.0, True), (3.0, False))
+    ]
     assert texts[0] == texts[1] != texts[2]
 
 
@@ -94,12 +112,26 @@ def test_the_lists_name_fields_that_exist():
 # Other architectures than the default one, and other choices
 
 RECURRENT = tuple(field.path for field in configs.FIELDS if field.path.startswith("model.elmo."))
-MASKED = tuple(f"objective.{name}" for name in (
-    "select_fraction", "mask_fraction", "random_fraction", "mask_copies", "whole_words", "next_sentence"))
+MASKED = tuple(
+    f"objective.{name}"
+    for name in ("select_fraction", "mask_fraction", "random_fraction", "mask_copies", "whole_words", "next_sentence")
+)
 SPANS = tuple(f"objective.{name}" for name in ("noise_density", "mean_span_length", "sentinels"))
 # Of examples with labels, which the bases do not have.
-LABELLED = ("data.labels", "data.conll.words", "data.conll.tags", "data.header", "data.held_out", "data.second_column", "data.label_column",
-            "data.stride", "data.examples", "model.head.classes", "model.head.pooling", "training.trained_layers")
+LABELLED = (
+    "data.labels",
+    "data.conll.words",
+    "data.conll.tags",
+    "data.header",
+    "data.held_out",
+    "data.second_column",
+    "data.label_column",
+    "data.stride",
+    "data.examples",
+    "model.head.classes",
+    "model.head.pooling",
+    "training.trained_layers",
+)
 DISTILLED = tuple(f"objective.distillation.{name}" for name in ("teacher", "kl", "temperature", "cosine", "hard"))
 PAIRED = ("data.source_column", "data.target_column", "data.buckets")
 REFUSED_BY = {
@@ -121,7 +153,8 @@ REFUSED_BY = {
 def test_every_architecture_reads_a_field_or_refuses_it(architecture):
     base, refused = BASES[architecture], {}
     for field in TESTED:
-        # A teacher is of the default architecture here; see tests/objectives/test_distillation.py for others.
+        # A teacher is of the default architecture here; see tests/objectives/test_distillation.py
+        # for others.
         if field.path in ("model.architecture", "objective.kind", *(DISTILLED if architecture == "encoder" else ())):
             continue
         needs = {path: value for path, value in NEEDS.get(field.path, {}).items() if path not in base} | base
@@ -134,12 +167,17 @@ def test_every_architecture_reads_a_field_or_refuses_it(architecture):
             assert fingerprint(changed, forward_only) != fingerprint(before, forward_only), field.path
     assert set(refused) == set(REFUSED_BY[architecture])
     if architecture == "elmo":
-        # What a field needs is refused already; each has a line of its own too, but for what is read of a source that has no text.
-        assert all(any(path in problem for problem in problems) for path, problems in refused.items() if path not in LABELLED)
+        # What a field needs is refused already; each has a line of its own too, but for what is
+        # read of a source that has no text.
+        assert all(
+            any(path in problem for problem in problems) for path, problems in refused.items() if path not in LABELLED
+        )
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("field", [field for field in TESTED if field.choices and len(field.choices) > 2], ids=lambda field: field.path)
+@pytest.mark.parametrize(
+    "field", [field for field in TESTED if field.choices and len(field.choices) > 2], ids=lambda field: field.path
+)
 def test_every_choice_is_a_program_of_its_own(field):
     needs = NEEDS.get(field.path, {})
     seen = {}

@@ -1,6 +1,8 @@
-"""Every field that a part of a model may set for itself changes that part, or is refused: kinds of layers, and an encoder-decoder's sides.
+"""Every field that a part of a model may set for itself changes that part, or is refused: kinds of
+layers, and an encoder-decoder's sides.
 
-What is compared is the initial state and the forward pass in training; how they become a step is the same for every model.
+What is compared is the initial state and the forward pass in training; how they become a step is
+the same for every model.
 """
 
 import pytest
@@ -10,22 +12,29 @@ from zoo import config as configs
 from zoo.config.parts import KINDS, SIDES, overridable, scoped
 from zoo.errors import ConfigError
 
-PATTERN = {"model.layers.pattern": ("one", "two"), "model.num_layers": 2, f"{KINDS}.one.residual": True, f"{KINDS}.two.residual": True}
+PATTERN = {
+    "model.layers.pattern": ("one", "two"),
+    "model.num_layers": 2,
+    f"{KINDS}.one.residual": True,
+    f"{KINDS}.two.residual": True,
+}
 BASES = {f"{KINDS}.one": PATTERN, "model.encoder": ENCODER_DECODER, "model.decoder": ENCODER_DECODER}
 BUCKETS = ("model.position.buckets", "model.position.max_distance", "model.position.shared")
 EMBEDDED = ("model.position.max_length", "model.position.offset", "model.position.endpoint")
 GLOBAL = ("model.attention.global_tokens", "model.attention.global_projections")
 CROSS = "model.attention.cross_kv_heads"
-# What is refused, by the part and by whether the part itself makes the choice that the field belongs to, or the whole model does.
+# What is refused, by the part and by whether the part itself makes the choice that the field
+# belongs to, or the whole model does.
 REFUSED = {
-    # Positions that are added to the embedding are no layer's; a kind of layers has tables of its own, or all share one.
-    # There are none in an encoder-decoder, and so no cross-attention.
+    # Positions that are added to the embedding are no layer's; a kind of layers has tables of its
+    # own, or all share one. There are none in an encoder-decoder, and so no cross-attention.
     (f"{KINDS}.one", True): {*EMBEDDED, "model.position.shared", CROSS},
     (f"{KINDS}.one", False): {*EMBEDDED, *BUCKETS, CROSS},
     ("model.encoder", True): {CROSS},
     # A window of the whole model would mean something else on each side.
     ("model.encoder", False): {*GLOBAL, CROSS, "model.attention.dilations"},
-    # Early tokens of a decoder must not see later ones; in parallel blocks there is no place for cross-attention.
+    # Early tokens of a decoder must not see later ones; in parallel blocks there is no place for
+    # cross-attention.
     ("model.decoder", True): {"model.parallel", *GLOBAL},
     ("model.decoder", False): {"model.parallel", *GLOBAL, "model.attention.dilations"},
 }
@@ -39,10 +48,14 @@ def changed_and_before(scope, field, inside):
         field: of the whole model.
         inside: what the field needs is set for the part alone; else for the whole model.
     """
+
     def placed(changes):
         fixed = ENCODER if scope in SIDES else ()
-        return {scoped(scope, path) if inside and path in overridable(scope) else path: value
-                for path, value in changes.items() if path not in fixed}
+        return {
+            scoped(scope, path) if inside and path in overridable(scope) else path: value
+            for path, value in changes.items()
+            if path not in fixed
+        }
 
     own_table = inside and scope not in SIDES and field.path in BUCKETS[:2]
     before = BASES[scope] | placed(NEEDS.get(field.path, {}) | ({"model.position.shared": False} if own_table else {}))
@@ -54,9 +67,14 @@ CASES = [(scope, path, inside) for scope in BASES for path in overridable(scope)
          if inside or path in NEEDS]  # fmt: skip
 
 
-@pytest.mark.parametrize(("scope", "path", "inside"), [
-    # A kind of layers costs little; the sides are traced with `make test-all`.
-    pytest.param(*case, marks=[pytest.mark.slow] if case[0] in SIDES else []) for case in CASES])
+@pytest.mark.parametrize(
+    ("scope", "path", "inside"),
+    [
+        # A kind of layers costs little; the sides are traced with `make test-all`.
+        pytest.param(*case, marks=[pytest.mark.slow] if case[0] in SIDES else [])
+        for case in CASES
+    ],
+)
 def test_a_field_of_a_part_changes_the_result(scope, path, inside):
     field = configs.BY_PATH[path]
     if path in REFUSED[scope, inside]:
@@ -70,11 +88,19 @@ def test_a_field_of_a_part_changes_the_result(scope, path, inside):
     assert fingerprint(changed, forward_only=True) != fingerprint(before, forward_only=True)
 
 
-@pytest.mark.parametrize("changes", [
-    # What a part sets to what it is anyway makes no other program: the fingerprint sees the computation and not the config.
-    PATTERN | {f"{KINDS}.one.attention.num_heads": 4, f"{KINDS}.two.ffn.kind": "gelu"},
-    pytest.param(ENCODER_DECODER | {"model.encoder.num_layers": 1, "model.decoder.norm.placement": "pre"}, marks=pytest.mark.slow),
-], ids=["kinds", "sides"])
+@pytest.mark.parametrize(
+    "changes",
+    [
+        # What a part sets to what it is anyway makes no other program: the fingerprint sees the
+        # computation and not the config.
+        PATTERN | {f"{KINDS}.one.attention.num_heads": 4, f"{KINDS}.two.ffn.kind": "gelu"},
+        pytest.param(
+            ENCODER_DECODER | {"model.encoder.num_layers": 1, "model.decoder.norm.placement": "pre"},
+            marks=pytest.mark.slow,
+        ),
+    ],
+    ids=["kinds", "sides"],
+)
 def test_a_part_like_the_rest_is_no_change(changes):
     before = {path: value for path, value in changes.items() if path in configs.BY_PATH or path.endswith("residual")}
     assert before != changes

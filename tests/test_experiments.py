@@ -1,4 +1,6 @@
-"""The shipped experiments: every size is a plan without a fault, its arms differ in what it declares alone, and every arm trains."""
+"""The shipped experiments: every size is a plan without a fault, its arms differ in what it
+declares alone, and every arm trains.
+"""
 
 import functools
 import math
@@ -44,11 +46,19 @@ def plan_of(spec):
 
 
 def smallest(config):
-    """The same run with the least of everything that costs time, but for the data, which stay those of the experiment."""
+    """The same run with the least of everything that costs time, but for the data, which stay those
+    of the experiment.
+    """
     # Every example of a task is scored, so that large batches are fewest.
-    size = {"data.batch_size": 64} if config.objective.kind in TASKS else {"data.batch_size": 2, "training.eval_batches": 1}
-    return configs.override(config, {"training.steps": 1, "schedule.warmup_steps": 0, "training.log_every": 1, "training.eval_lengths": (),
-                                     **size})
+    size = (
+        {"data.batch_size": 64}
+        if config.objective.kind in TASKS
+        else {"data.batch_size": 2, "training.eval_batches": 1}
+    )
+    return configs.override(
+        config,
+        {"training.steps": 1, "schedule.warmup_steps": 0, "training.log_every": 1, "training.eval_lengths": (), **size},
+    )
 
 
 def test_there_are_experiments():
@@ -56,15 +66,37 @@ def test_there_are_experiments():
 
 
 # Those of which a trained model has to tell; P6 is a picture (`zoo draw rope`).
-TRAINED_CLAIMS = [*(f"N{number}" for number in range(1, 11)), "P1", "P2", "P3", "P7", "P10", "P11", "P13",
-                  "A1", "A5", "A6", "A8", "A9", "A10", "A11", "F1"]
+TRAINED_CLAIMS = [
+    *(f"N{number}" for number in range(1, 11)),
+    "P1",
+    "P2",
+    "P3",
+    "P7",
+    "P10",
+    "P11",
+    "P13",
+    "A1",
+    "A5",
+    "A6",
+    "A8",
+    "A9",
+    "A10",
+    "A11",
+    "F1",
+]
 
 
 @pytest.mark.parametrize("claim", TRAINED_CLAIMS)
 def test_every_trained_claim_has_a_file_that_the_docs_name(claim):
-    of_claim = [name for name in FILES if claim in re.split(r", *", load_experiment(str(ROOT / "experiments" / name)).claim.id)]
+    of_claim = [
+        name for name in FILES if claim in re.split(r", *", load_experiment(str(ROOT / "experiments" / name)).claim.id)
+    ]
     assert of_claim
-    rows = [line for line in (ROOT / "docs/experiments.md").read_text().splitlines() if re.search(rf"^\|[^|]*\b{claim}\b", line)]
+    rows = [
+        line
+        for line in (ROOT / "docs/experiments.md").read_text().splitlines()
+        if re.search(rf"^\|[^|]*\b{claim}\b", line)
+    ]
     assert any(name in row for name in of_claim for row in rows)
 
 
@@ -87,9 +119,14 @@ def docstring_of(name):
 
 def read_by_choice(declared):
     """What resolving derives, and what a declared choice reads or no longer reads."""
-    unread = tuple(start for starts in UNREAD_BY.values() for start in starts) if "model.architecture" in declared else ()
-    return {field.path for field in configs.FIELDS
-            if field.auto or (field.when and field.when[0] in declared) or field.path.startswith(unread)}
+    unread = (
+        tuple(start for starts in UNREAD_BY.values() for start in starts) if "model.architecture" in declared else ()
+    )
+    return {
+        field.path
+        for field in configs.FIELDS
+        if field.auto or (field.when and field.when[0] in declared) or field.path.startswith(unread)
+    }
 
 
 @pytest.mark.parametrize("spec", SPECS)
@@ -105,10 +142,15 @@ def test_arms_differ_in_what_is_declared_alone(spec):
 
 @pytest.mark.parametrize("spec", SPECS)
 def test_what_is_prepared_differs_by_its_name_alone(spec):
-    """Arms that start from different runs differ in what those differ in; the first of them says what that may be."""
+    """Arms that start from different runs differ in what those differ in; the first of them says
+    what that may be.
+    """
     plan = plan_of(spec)
     first, *others = {run.arm.name: run.arm.config for run in plan.prepared}.values() if plan.prepared else [None]
-    allowed = {"families.py": {"model.architecture", "objective.kind", "model.num_layers"}, "casing.py": {"data.tokenizer.lowercase"}}
+    allowed = {
+        "families.py": {"model.architecture", "objective.kind", "model.num_layers"},
+        "casing.py": {"data.tokenizer.lowercase"},
+    }
     for other in others:
         named = allowed[spec.partition(":")[0]]
         assert set(configs.difference(first, other)) <= named | read_by_choice(named)
@@ -164,8 +206,11 @@ def test_students_of_a_run_differ_in_what_they_learn_from_alone(teacher, size):
     plan = expand(load_experiment(f"{DISTILLATION}:{size},teacher={teacher}"))
     assert plan.experiment.name == ("distillation" if size == "tiny" else "distillation-full")
     assert [arm.config.objective.distillation.teacher for arm in plan.arms] == ["", str(teacher), str(teacher)]
-    assert all(path.startswith("objective.distillation.") for arm in plan.arms[1:]
-               for path in configs.difference(plan.arms[0].config, arm.config))
+    assert all(
+        path.startswith("objective.distillation.")
+        for arm in plan.arms[1:]
+        for path in configs.difference(plan.arms[0].config, arm.config)
+    )
     assert {tuple(arm.config.training.start_layers) for arm in plan.arms} == {(0, 2)}
     # The teacher's forward pass is a part of what an arm costs.
     assert plan.arms[1].flops_per_token > plan.arms[0].flops_per_token

@@ -11,8 +11,17 @@ from zoo.cli.main import main
 ROOT = Path(__file__).parents[1]
 GUIDE = (ROOT / "docs" / "guide.md").read_text()
 COMMANDS = [shlex.split(line.removeprefix("    zoo ")) for line in GUIDE.splitlines() if line.startswith("    zoo ")]
-FEW_STEPS = ["training.steps=4", "training.eval_batches=1", "training.eval_every=0", "training.checkpoint_every=4", "model.num_layers=1",
-             "model.dim=16", "data.sequence_length=16", "data.batch_size=2", "schedule.warmup_steps=0"]
+FEW_STEPS = [
+    "training.steps=4",
+    "training.eval_batches=1",
+    "training.eval_every=0",
+    "training.checkpoint_every=4",
+    "model.num_layers=1",
+    "model.dim=16",
+    "data.sequence_length=16",
+    "data.batch_size=2",
+    "schedule.warmup_steps=0",
+]
 
 
 @pytest.mark.slow
@@ -28,8 +37,10 @@ def test_the_guide_does_what_it_says(tmp_path, monkeypatch, capsys):
     for command in COMMANDS:
         few = [flag for step in FEW_STEPS for flag in ("--set", step)] if command[0] == "run" else []
         # Three seeds of three steps take most of their time to start.
-        shorter = ["2" if before == "--seeds" else "3" if before == "--most-seeds" else word
-                   for before, word in zip(["", *command], command, strict=False)]
+        shorter = [
+            "2" if before == "--seeds" else "3" if before == "--most-seeds" else word
+            for before, word in zip(["", *command], command, strict=False)
+        ]
         assert main([*shorter, *few]) == 0, command
         out = capsys.readouterr().out
         if "--dry-run" in command:

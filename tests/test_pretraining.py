@@ -1,4 +1,6 @@
-"""BERT and RoBERTa, a few minutes of each on real text: hidden tokens are learned from context, and which segments belong together."""
+"""BERT and RoBERTa, a few minutes of each on real text: hidden tokens are learned from context, and
+which segments belong together.
+"""
 
 import os
 from pathlib import Path
@@ -13,7 +15,8 @@ from zoo.training.run_training import run
 from zoo.training.trainer import resolve_with_vocabulary
 
 ROOT = Path(__file__).parents[1]
-# Large enough to leave the unigram plateau in a few hundred updates, without dropout, which costs time and wants longer training.
+# Large enough to leave the unigram plateau in a few hundred updates, without dropout, which costs
+# time and wants longer training.
 SIZE = {
     "model.dim": 128, "model.num_layers": 2, "model.attention.num_heads": 4, "model.ffn.hidden_dim": 512, "model.dropout": 0.0,
     "model.attention.dropout": 0.0, "model.position.max_length": 64, "data.sequence_length": 64, "data.batch_size": 32,
@@ -24,7 +27,9 @@ SIZE = {
 
 @pytest.fixture
 def wikitext():
-    """WikiText-2: a line " = Title = " opens an article, " = = Title = = " a section; each section is a document."""
+    """WikiText-2: a line " = Title = " opens an article, " = = Title = = " a section; each section
+    is a document.
+    """
     path = Path(os.environ.get("ZOO_TEST_DATA", ROOT.parent / "shared" / "data")) / "text" / "wiki.train.raw.gz"
     if not path.is_file():
         pytest.skip(f"no {path}; set ZOO_TEST_DATA to a folder that holds text/wiki.train.raw.gz")
@@ -32,7 +37,9 @@ def wikitext():
 
 
 def trained(name, changes, folder):
-    """(the finished run, entropy of the hidden tokens that it is evaluated on): what the best prediction without context would lose."""
+    """(the finished run, entropy of the hidden tokens that it is evaluated on): what the best
+    prediction without context would lose.
+    """
     config = configs.override(configs.load(f"{ROOT / 'configs' / name}:tiny"), SIZE | changes)
     run(config, folder, lambda line: None)
     batches = data.load(resolve_with_vocabulary(config)).evaluation_batches()
@@ -44,8 +51,8 @@ def trained(name, changes, folder):
 @pytest.mark.slow
 @pytest.mark.timeout(1800)
 def test_bert_learns_hidden_tokens_and_which_segments_follow(wikitext, tmp_path):
-    """Measured: 6.249 nats, where the entropy of the hidden tokens is 6.566; accuracy 0.834, and 0.732 after 250 updates.
-    The test took 3.4 minutes.
+    """Measured: 6.249 nats, where the entropy of the hidden tokens is 6.566; accuracy 0.834, and
+    0.732 after 250 updates. The test took 3.4 minutes.
     """
     result, entropy = trained("bert.py", wikitext | {"data.tokenizer.kind": "wordpiece"}, tmp_path)
     assert result.final("eval/loss") < entropy - 0.1
@@ -55,6 +62,8 @@ def test_bert_learns_hidden_tokens_and_which_segments_follow(wikitext, tmp_path)
 @pytest.mark.slow
 @pytest.mark.timeout(1800)
 def test_roberta_learns_hidden_tokens(wikitext, tmp_path):
-    """Measured: 6.413 nats, where the entropy of the hidden tokens is 6.738. The test took 3.1 minutes."""
+    """Measured: 6.413 nats, where the entropy of the hidden tokens is 6.738. The test took 3.1
+    minutes.
+    """
     result, entropy = trained("roberta.py", wikitext | {"data.tokenizer.kind": "bpe"}, tmp_path)
     assert result.final("eval/loss") < entropy - 0.1

@@ -1,4 +1,6 @@
-"""Thousands of random configs: each is built, or refused in plain lines; none crashes, and those that are built train."""
+"""Thousands of random configs: each is built, or refused in plain lines; none crashes, and those
+that are built train.
+"""
 
 import collections
 
@@ -22,8 +24,12 @@ from zoo.training.step import make_program
 from zoo.training.trainer import resolve_with_vocabulary
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(3600)]
-RANDOM = settings(deadline=None, derandomize=True, database=None,
-                  suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much, HealthCheck.data_too_large])
+RANDOM = settings(
+    deadline=None,
+    derandomize=True,
+    database=None,
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much, HealthCheck.data_too_large],
+)
 
 
 def outcome(config):
@@ -82,7 +88,9 @@ READS = {
 @pytest.fixture(scope="module")
 def text(tmp_path_factory):
     path = tmp_path_factory.mktemp("text") / "text.txt"
-    path.write_text("\n\n".join(f"Line {i} tells of {i * i} sheep and {i % 7} wolves that never met." for i in range(40)))
+    path.write_text(
+        "\n\n".join(f"Line {i} tells of {i * i} sheep and {i % 7} wolves that never met." for i in range(40))
+    )
     return {"data.source": f"text:{path}"}
 
 
@@ -101,7 +109,9 @@ def test_a_random_config_takes_a_step(text, tmp_path_factory, monkeypatch):
         if trained.total() == ENOUGH:
             return
         try:
-            resolved = resolve_with_vocabulary(configs.override(config, fixed | READS.get(config.objective.kind, lambda: text)()))
+            resolved = resolve_with_vocabulary(
+                configs.override(config, fixed | READS.get(config.objective.kind, lambda: text)())
+            )
             dataset = data.load(resolved)
         except (ConfigError, DataError):  # A share of a short text may be nothing.
             return

@@ -15,7 +15,9 @@ from zoo.training.records.run_record import parameters_sha256
 
 
 def untrained(folder: Path, config, seed=0) -> Path:
-    """The folder of a run of bytes, at step 2 as if it had been trained, with random values: made without compiling anything."""
+    """The folder of a run of bytes, at step 2 as if it had been trained, with random values: made
+    without compiling anything.
+    """
     resolved = configs.resolve(config)
     model = make_model(resolved)
     params = random_values(model, seed)

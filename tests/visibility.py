@@ -1,4 +1,6 @@
-"""Which inputs can influence an output, read off gradients; and situations in which the answer is made by a loop."""
+"""Which inputs can influence an output, read off gradients; and situations in which the answer is
+made by a loop.
+"""
 
 from dataclasses import dataclass, field
 
@@ -16,11 +18,13 @@ from zoo.models.architectures import make_model
 ON_ANY_DEVICE = [name for name in KERNELS if name != "cudnn"]
 T = 12
 COUNTING = np.arange(T)[None]
-# Three documents, one and a part of another, and one that fills its row; each counts from 0. Short ones come first: where the next one
-# begins, their tokens are near in place and in position, and only their number keeps them apart.
+# Three documents, one and a part of another, and one that fills its row; each counts from 0. Short
+# ones come first: where the next one begins, their tokens are near in place and in position, and
+# only their number keeps them apart.
 NUMBERS = np.array([[1] * 2 + [2] * 3 + [3] * 7, [0] * 9 + [1] * 3, [0] * T])
 WITHIN = np.array([[*range(2), *range(3), *range(7)], [*range(9), *range(3)], [*range(T)]])
-# Full; ending in empty slots; and, where a row is seen as a whole, with holes: a token stands at the place of its position.
+# Full; ending in empty slots; and, where a row is seen as a whole, with holes: a token stands at
+# the place of its position.
 ENDING = np.array([[*range(T)], [*range(8)] + [-1] * 4])
 HOLED = np.where(np.isin(np.arange(T), [4, 5, 11]), -1, np.stack([np.arange(T)] * 2))
 # Empty slots before the tokens: no token stands at the place of its position.
@@ -65,17 +69,28 @@ class Situation:
         return np.broadcast_to(self.positions >= 0, (self.rows, T))
 
     def seen(self):
-        """[B, T, T], by a loop over tokens: what each token of a row sees of its own row, with any of the heads."""
+        """[B, T, T], by a loop over tokens: what each token of a row sees of its own row, with any
+        of the heads.
+        """
         positions = np.broadcast_to(self.positions, (self.rows, T))
         documents = [None] * self.rows if self.documents is None else self.documents
         window, first = self.fields.get("window", 0), self.fields.get("global_tokens", 0)
-        heads = [np.stack([reference.visible(row, numbers, window, self.causal, first, prefix=self.prefix, dilation=dilation)
-                           for row, numbers in zip(positions, documents)]) for dilation in self.fields.get("dilations", (1,))]
+        heads = [
+            np.stack(
+                [
+                    reference.visible(row, numbers, window, self.causal, first, prefix=self.prefix, dilation=dilation)
+                    for row, numbers in zip(positions, documents)
+                ]
+            )
+            for dilation in self.fields.get("dilations", (1,))
+        ]
         return np.any(heads, axis=0)
 
 
 def check(found, situation, seen=None):
-    """Compares [B, T, B, T] with the sets of the situation, or others, for every token that is not an empty slot."""
+    """Compares [B, T, B, T] with the sets of the situation, or others, for every token that is not
+    an empty slot.
+    """
     filled = situation.filled()
     for b, expected in enumerate(situation.seen() if seen is None else seen):
         np.testing.assert_array_equal(found[b, :, b][filled[b]], expected[filled[b]])
@@ -96,7 +111,9 @@ def of_layer(situation, overrides=None):
 
 
 def of_model(situation, overrides=None):
-    """The same for a whole model of 2 layers or as many as `overrides` say. Every token has an embedding of its own."""
+    """The same for a whole model of 2 layers or as many as `overrides` say. Every token has an
+    embedding of its own.
+    """
     rows = situation.rows
     changes = situation.overrides | {"model.vocab_size": rows * T + (not situation.causal)} | (overrides or {})
     model = make_model(tiny(changes))
@@ -147,9 +164,13 @@ FULL = {
 
 def windowed(situations, window, **more):
     """The same situations with a window."""
-    return {f"{name}, " + ", ".join(f"{key} {value}" for key, value in {"window": window, **more}.items()):
-            Situation(one.positions, one.documents, one.causal, one.in_order, {"window": window, **more})
-            for name, one in situations.items() if "global_tokens" not in more or one.documents is None}
+    return {
+        f"{name}, " + ", ".join(f"{key} {value}" for key, value in {"window": window, **more}.items()): Situation(
+            one.positions, one.documents, one.causal, one.in_order, {"window": window, **more}
+        )
+        for name, one in situations.items()
+        if "global_tokens" not in more or one.documents is None
+    }
 
 
 PREFIX = {
@@ -163,6 +184,9 @@ CAUSAL_WINDOWS = windowed(CAUSAL, 3)
 WINDOWS = windowed(FULL, 5)
 GLOBAL = windowed(FULL, 3, global_tokens=2) | windowed(FULL, 3, global_tokens=1, global_projections=True)
 # Heads of a window of two sorts; both dilated; beside global tokens.
-DILATED = (windowed(CAUSAL, 2, dilations=(1, 3)) | windowed(FULL, 3, dilations=(2, 3))
-           | windowed(FULL, 3, dilations=(1, 2), global_tokens=1))
+DILATED = (
+    windowed(CAUSAL, 2, dilations=(1, 3))
+    | windowed(FULL, 3, dilations=(2, 3))
+    | windowed(FULL, 3, dilations=(1, 2), global_tokens=1)
+)
 SITUATIONS = CAUSAL | FULL | PREFIX | CAUSAL_WINDOWS | WINDOWS | GLOBAL | DILATED

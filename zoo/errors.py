@@ -51,7 +51,8 @@ def did_you_mean(word: str, options: Iterable[str]) -> str:
     options = list(options)
     leaf = str(word).rsplit(".", 1)[-1]
     leaves = {option.rsplit(".", 1)[-1] for option in options}
-    # A right name under the wrong parent is the commonest slip in a dotted path; then a misspelt path; then a misspelt name.
+    # A right name under the wrong parent is the commonest slip in a dotted path; then a misspelt
+    # path; then a misspelt name.
     close = _nearest(word, leaf, options) or difflib.get_close_matches(str(word), options, n=1)
     close = close or [_nearest(word, near, options)[0] for near in difflib.get_close_matches(leaf, leaves, n=1)]
     return f' (did you mean "{close[0]}"?)' if close else ""
@@ -59,11 +60,15 @@ def did_you_mean(word: str, options: Iterable[str]) -> str:
 
 def _nearest(word: str, leaf: str, options: list[str]) -> list[str]:
     """The option closest to `word` among those whose last part is `leaf`, if there is any."""
-    return difflib.get_close_matches(str(word), [option for option in options if option.rsplit(".", 1)[-1] == leaf], n=1, cutoff=0.0)
+    return difflib.get_close_matches(
+        str(word), [option for option in options if option.rsplit(".", 1)[-1] == leaf], n=1, cutoff=0.0
+    )
 
 
 def reported(main: Callable[..., int]) -> Callable[..., int]:
-    """Wraps a command: a `ZooError` becomes one line per problem on stderr and its exit code, without a traceback."""
+    """Wraps a command: a `ZooError` becomes one line per problem on stderr and its exit code,
+    without a traceback.
+    """
 
     @functools.wraps(main)
     def wrapper(*arguments, **keywords) -> int:
@@ -77,11 +82,13 @@ def reported(main: Callable[..., int]) -> Callable[..., int]:
             print("interrupted", file=sys.stderr)
             return 130
         except BrokenPipeError:
-            # The reader of our output has gone (`| head`): not an error of ours, and nothing more can be printed.
+            # The reader of our output has gone (`| head`): not an error of ours, and nothing more
+            # can be printed.
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
             return 0
         except OSError as error:
-            # Of a path that was given: a name that no file can have, a folder that may not be entered. Others are for a traceback.
+            # Of a path that was given: a name that no file can have, a folder that may not be
+            # entered. Others are for a traceback.
             if error.errno not in (errno.ENAMETOOLONG, errno.EACCES) or error.filename is None:
                 raise
             print(f"error: {error.filename}: {error.strerror}", file=sys.stderr)

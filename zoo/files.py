@@ -15,7 +15,9 @@ def write_atomic(path: str | Path, text: str) -> None:
 
 
 def write_json(path: str | Path, value: Any) -> None:
-    """Writes `value` as indented JSON, atomically. NaN and infinities are refused: they are not JSON."""
+    """Writes `value` as indented JSON, atomically. NaN and infinities are refused: they are not
+    JSON.
+    """
     write_atomic(path, json.dumps(value, indent=2, allow_nan=False) + "\n")
 
 

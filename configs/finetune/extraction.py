@@ -13,4 +13,6 @@ from zoo.config import finetuned
 
 def get_config(argument: str = "tiny"):
     """Returns the config of "tiny" or "from=RUN", with "field=value" behind commas."""
-    return finetuned(argument, {"objective.kind": "extraction"}, {"data.sequence_length": 384, "optimizer.learning_rate": 5e-5})
+    return finetuned(
+        argument, {"objective.kind": "extraction"}, {"data.sequence_length": 384, "optimizer.learning_rate": 5e-5}
+    )

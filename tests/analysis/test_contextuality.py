@@ -1,4 +1,6 @@
-"""How much a word's vector depends on its sentence: exact in the input table, and against plain loops above it."""
+"""How much a word's vector depends on its sentence: exact in the input table, and against plain
+loops above it.
+"""
 
 import itertools
 import json
@@ -26,7 +28,12 @@ def folder(tmp_path, kind):
 def test_the_input_table_knows_no_context_and_the_layers_do(tmp_path, kind):
     layers = measure(folder(tmp_path, kind), TEXTS, senses=TWO)
     table, *above = layers
-    assert (table.name, table.self_similarity, table.senses, set(table.by_word.values())) == ("input table", 1.0, 0.0, {0.0})
+    assert (table.name, table.self_similarity, table.senses, set(table.by_word.values())) == (
+        "input table",
+        1.0,
+        0.0,
+        {0.0},
+    )
     assert table.shuffled == (0.0, 0.0)
     assert table.anisotropy < 1 - 1e-4
     for layer in above:
@@ -112,10 +119,17 @@ def test_layers_of_one_name_stand_above_each_other(monkeypatch, tmp_path):
 
     pages = []
     monkeypatch.setattr("zoo.draw.style.save", lambda page, path: pages.append(page))
-    contextuality.draw({"elmo": layers("input table", "layer 0"), "bert": layers("input table", "first input", "layer 0", "layer 1")},
-                       tmp_path / "x.png")
+    contextuality.draw(
+        {"elmo": layers("input table", "layer 0"), "bert": layers("input table", "first input", "layer 0", "layer 1")},
+        tmp_path / "x.png",
+    )
     left = pages[0].axes[0]
-    assert [text.get_text() for text in left.get_xticklabels()] == ["input\ntable", "first\ninput", "layer\n0", "layer\n1"]
+    assert [text.get_text() for text in left.get_xticklabels()] == [
+        "input\ntable",
+        "first\ninput",
+        "layer\n0",
+        "layer\n1",
+    ]
     assert [list(line.get_xdata()) for line in left.lines] == [[0, 2], [0, 1, 2, 3]]
 
 
@@ -126,7 +140,11 @@ def test_command(tmp_path, capsys, monkeypatch):
     twin = tmp_path / "twin" / run.name
     shutil.copytree(run, twin)
     drawn = []
-    monkeypatch.setattr(contextuality, "draw", lambda found, path, draw=contextuality.draw: drawn.append(list(found)) or draw(found, path))
+    monkeypatch.setattr(
+        contextuality,
+        "draw",
+        lambda found, path, draw=contextuality.draw: drawn.append(list(found)) or draw(found, path),
+    )
     assert contextuality.main([str(twin), *arguments, "--json", "--figure", str(tmp_path / "figure.png")]) == 0
     assert drawn == [[str(twin), str(run)]]
     found = json.loads(capsys.readouterr().out)[str(run)]
@@ -135,7 +153,10 @@ def test_command(tmp_path, capsys, monkeypatch):
     assert (tmp_path / "figure.png").stat().st_size > 5000
     assert contextuality.main(arguments) == 0
     assert "| input table | 1 |" in capsys.readouterr().out
-    for bad, line in ((["--text", str(tmp_path / "none")], "none"), (["--figure", str(tmp_path / "x.pdf")], ".png or .svg")):
+    for bad, line in (
+        (["--text", str(tmp_path / "none")], "none"),
+        (["--figure", str(tmp_path / "x.pdf")], ".png or .svg"),
+    ):
         assert contextuality.main([str(run), *bad]) == 2
         (error,) = capsys.readouterr().err.splitlines()
         assert line in error

@@ -17,8 +17,8 @@ from zoo.training.step import make_program
 
 ROOT = Path(__file__).parents[2]
 
-# Exact counts of the reference implementations (GPT-2: Radford et al. 2019; LLaMA: Touvron et al. 2023a, 2023b), as built from
-# their published configs by Hugging Face transformers.
+# Exact counts of the reference implementations (GPT-2: Radford et al. 2019; LLaMA: Touvron et al.
+# 2023a, 2023b), as built from their published configs by Hugging Face transformers.
 PUBLISHED = {
     "gpt2.py:small": 124_439_808,
     "gpt2.py:medium": 354_823_168,
@@ -44,8 +44,12 @@ def test_published_parameter_counts(spec):
 
 def test_an_embedding_of_the_source_alone_is_an_embedding():
     sides = {"model.architecture": "encoder_decoder", "objective.kind": "prefix", "model.position.kind": "none"}
-    counted = [cost.summary(configs.resolve(configs.override(configs.default(), sides | {"model.embedding.shared": shared}))).parameters
-               for shared in (True, False)]
+    counted = [
+        cost.summary(
+            configs.resolve(configs.override(configs.default(), sides | {"model.embedding.shared": shared}))
+        ).parameters
+        for shared in (True, False)
+    ]
     assert [parameters["embedding"] for parameters in counted] == [257 * 256, 2 * 257 * 256]
     assert counted[0]["body"] == counted[1]["body"]
 
@@ -59,8 +63,13 @@ def test_mean_visible_keys_is_counted():
         assert cost.mean_visible_keys(11, window, causal, dilation=dilation) == pytest.approx(seen.sum(axis=1).mean())
 
 
-WIDE = {"model.dim": 128, "model.num_layers": 2, "model.attention.kernel": "einsum", "data.sequence_length": 16,
-        "objective.chunk_tokens": 0}
+WIDE = {
+    "model.dim": 128,
+    "model.num_layers": 2,
+    "model.attention.kernel": "einsum",
+    "data.sequence_length": 16,
+    "objective.chunk_tokens": 0,
+}
 COUNTED = {
     "decoder": WIDE,
     "encoder": WIDE | {"model.architecture": "encoder", "objective.kind": "masked", "model.head.transform": True},
@@ -83,5 +92,6 @@ def test_flops_agree_with_what_xla_counts(name):
     constants = program.constants(0)
     compiled = program.train_step.lower(program.abstract_state, batch, constants).compile()
     counted = compiled.cost_analysis()["flops"] / (16 * 16)
-    # XLA counts the masked half of attention and the elementwise work that we leave out; the products dominate.
+    # XLA counts the masked half of attention and the elementwise work that we leave out; the
+    # products dominate.
     assert cost.summary(config).flops_per_token == pytest.approx(counted, rel=0.15)

@@ -1,4 +1,6 @@
-"""What a model holds while it reads: against plain products, on every kind of stack, scanned and unrolled."""
+"""What a model holds while it reads: against plain products, on every kind of stack, scanned and
+unrolled.
+"""
 
 import jax
 import numpy as np
@@ -39,7 +41,9 @@ def softmax(scores):
 
 
 def test_a_decoder_against_plain_products():
-    found, values, _ = inside({"model.position.kind": "alibi", "model.attention.num_kv_heads": 2, "model.attention.bias": True})
+    found, values, _ = inside(
+        {"model.position.kind": "alibi", "model.attention.num_kv_heads": 2, "model.attention.bias": True}
+    )
     found, v = found[""], as_float64(values)
     close(found.states[0, 0], v["embedding"][TOKENS[0]])
     for layer in range(2):
@@ -49,7 +53,10 @@ def test_a_decoder_against_plain_products():
         norm, of = mine["attention_norm"], mine["attention"]
         y = centred / np.sqrt((centred**2).mean(-1, keepdims=True) + 1e-5) * norm["scale"] + norm["bias"]
         q, k = (y @ of[name]["kernel"] + of[name]["bias"] for name in ("query", "key"))
-        q, k = q.reshape(2, 5, 4, 4).transpose(0, 2, 1, 3), k.reshape(2, 5, 2, 4).transpose(0, 2, 1, 3).repeat(2, axis=1)
+        q, k = (
+            q.reshape(2, 5, 4, 4).transpose(0, 2, 1, 3),
+            k.reshape(2, 5, 2, 4).transpose(0, 2, 1, 3).repeat(2, axis=1),
+        )
         slopes = np.array([2.0**-2, 2.0**-4, 2.0**-6, 2.0**-8])[:, None, None]
         scores = q @ k.transpose(0, 1, 3, 2) / 2 - slopes * np.abs(np.arange(5)[:, None] - np.arange(5))
         close(found.scores["attention"][layer][0], scores[0])
@@ -67,7 +74,9 @@ def test_a_decoder_against_plain_products():
     {**ENCODER_DECODER, "model.encoder.num_layers": 3},
 ], ids=["decoder", "encoder", "post-norm", "windows", "heads", "two sides"])  # fmt: skip
 def test_scanned_and_unrolled_layers_hold_the_same(changes):
-    targets = TARGETS if "model.architecture" in changes and changes["model.architecture"] == "encoder_decoder" else None
+    targets = (
+        TARGETS if "model.architecture" in changes and changes["model.architecture"] == "encoder_decoder" else None
+    )
     unrolled = inside({**changes, "model.scan_layers": False}, targets=targets)[0]
     scanned = inside({**changes, "model.scan_layers": True}, targets=targets)[0]
     jax.tree.map(lambda one, other: close(one, other), vars_of(unrolled), vars_of(scanned))
@@ -110,7 +119,10 @@ def test_layers_without_probabilities_and_queries_of_their_own():
     found = inside({"model.attention.kind": "performer", "model.attention.features": 8})[0][""]
     assert found.probabilities == {}
     assert np.isfinite(found.states[:, 0]).all()
-    found = inside(ENCODER | {"model.attention.window": 3, "model.attention.global_tokens": 1, "model.attention.global_projections": True})
+    found = inside(
+        ENCODER
+        | {"model.attention.window": 3, "model.attention.global_tokens": 1, "model.attention.global_projections": True}
+    )
     probabilities = found[0][""].probabilities["attention"][0]
     assert np.isnan(probabilities[:, :, 0]).all()
     assert np.isfinite(probabilities[0, :, 1:]).all()

@@ -1,7 +1,9 @@
-"""Claims that hold or do not, whatever was trained: each is proven on the modules that the models are made of.
+"""Claims that hold or do not, whatever was trained: each is proven on the modules that the models
+are made of.
 
-A test's name begins with the claim's number in the list of claims; its docstring quotes the claim. Beside each property stands what does
-not have it, so that the test would notice if it measured nothing.
+A test's name begins with the claim's number in the list of claims; its docstring quotes the claim.
+Beside each property stands what does not have it, so that the test would notice if it measured
+nothing.
 """
 
 import jax
@@ -53,14 +55,19 @@ def hidden(overrides, tokens, positions=None, seed=1):
     return call(lambda values, tokens: with_values(model, values)(tokens, context), random_values(model, seed), tokens)
 
 
-@pytest.mark.parametrize(("kind", "shift", "scale"), [
-    ("layernorm", True, True), ("rmsnorm", False, True), ("centering", True, False), ("none", False, False)])
+@pytest.mark.parametrize(
+    ("kind", "shift", "scale"),
+    [("layernorm", True, True), ("rmsnorm", False, True), ("centering", True, False), ("none", False, False)],
+)
 def test_n10_what_a_norm_is_invariant_to(kind, shift, scale):
-    """N10: "LayerNorm is invariant to shifting and scaling its input, RMSNorm to scaling only"; and centering alone to shifting only."""
+    """N10: "LayerNorm is invariant to shifting and scaling its input, RMSNorm to scaling only"; and
+    centering alone to shifting only.
+    """
     config = tiny({"model.norm.kind": kind} | ({"model.norm.epsilon": 1e-30} if scale else {})).model
     module = make_norm(config)
     norm = with_values(module, random_values(module, 2))
-    # Eighths and powers of 2: shifted and scaled inputs, their means and their squares are exact, so that equal is equal to the last bit.
+    # Eighths and powers of 2: shifted and scaled inputs, their means and their squares are exact,
+    # so that equal is equal to the last bit.
     x = np.float32(np.random.default_rng(3).integers(-40, 40, (5, D)) / 8)
     plain, shifted, scaled, both = call(lambda x: [norm(y) for y in (x, x + 32, 4 * x, 4 * x + 32)], x)
     for changed, invariant in ((shifted, shift), (scaled, scale), (both, shift and scale)):
@@ -87,7 +94,9 @@ def test_p1_without_positions_self_attention_is_permutation_equivariant():
 @pytest.mark.parametrize("layout", ["interleaved", "half"])
 @pytest.mark.parametrize("dim", [2, 64])
 def test_p4_the_dot_product_of_sinusoids_depends_on_the_distance_and_peaks_at_0(dim, layout):
-    """P4: "The dot product of two sinusoidal encodings depends only on their distance and peaks at 0"."""
+    """P4: "The dot product of two sinusoidal encodings depends only on their distance and peaks at
+    0".
+    """
     with jax.enable_x64(True):
         places = jnp.arange(600, dtype=jnp.float64)
         vectors = np.asarray(sinusoid(places, dim, layout))
@@ -98,7 +107,8 @@ def test_p4_the_dot_product_of_sinusoids_depends_on_the_distance_and_peaks_at_0(
     of_distance = np.array([diagonal.mean() for diagonal in by_distance])
     np.testing.assert_allclose(of_distance, of_distance[::-1], rtol=0, atol=1e-11)
     assert of_distance[599] == pytest.approx(dim / 2, abs=1e-12)
-    # Strictly, even for one pair alone, which turns in a circle: 2 pi is no whole number of positions.
+    # Strictly, even for one pair alone, which turns in a circle: 2 pi is no whole number of
+    # positions.
     assert np.delete(of_distance, 599).max() < dim / 2 - 1e-6
 
 
@@ -126,10 +136,13 @@ def test_p5_rope_s_scores_depend_on_the_distance_only(name):
 
 def test_p5_values_are_not_rotated():
     """P5: "values are not rotated"."""
+
     def attended(kind, positions, window):
         layer = Attention(tiny({"model.position.kind": kind, "model.attention.window": window}).model)
         values = random_values(layer, 1)
-        return call(lambda values, x: with_values(layer, values)(x, Context(jnp.asarray(positions))), values, normal(1, T, D))
+        return call(
+            lambda values, x: with_values(layer, values)(x, Context(jnp.asarray(positions))), values, normal(1, T, D)
+        )
 
     here, there = np.arange(T)[None], np.arange(T)[None] * 3 + 40
     # A token that sees itself alone reads its own value, wherever it stands.
@@ -139,7 +152,9 @@ def test_p5_values_are_not_rotated():
 
 @pytest.mark.parametrize("kind", SCHEMES)
 def test_p9_an_appended_token_changes_nothing_before_it(kind):
-    """P9: "Under RoPE a token appended at the end changes no earlier key", and so for every position scheme."""
+    """P9: "Under RoPE a token appended at the end changes no earlier key", and so for every
+    position scheme.
+    """
     fields = scheme(kind) | {"model.attention.num_kv_heads": 2}
     longer, shorter = (hidden(fields, TOKENS[:, :length]) for length in (T, T - 1))
     close(longer[:, :-1], shorter, 2e-6)
@@ -159,7 +174,9 @@ def test_p9_an_appended_token_changes_no_earlier_key(name):
 
 @pytest.mark.parametrize(("original_length", "holds"), [(T, True), (T - 1, False)])
 def test_p9_fails_for_dynamic_scaling_beyond_the_original_length(original_length, holds):
-    """P9 does not hold for dynamic NTK scaling: beyond the original length theta, and so every key, is a function of the length."""
+    """P9 does not hold for dynamic NTK scaling: beyond the original length theta, and so every key,
+    is a function of the length.
+    """
     fields = {"model.position.scaling.kind": "dynamic", "model.position.scaling.original_length": original_length}
     longer, shorter = keys_of_both_lengths(fields)
     fields |= {"model.position.kind": "rope", "model.attention.head_dim": 16}
@@ -186,13 +203,24 @@ def test_p12_rope_is_a_sparse_matrix_product(name):
     elementwise, _ = call(lambda x: position.rotate(x, x, jnp.asarray(places)[None], jnp.asarray(places)[None]), x)
     frequencies = np.float64(position.frequencies(jnp.asarray(places)[None]))
     pairs = len(frequencies)
-    first, second = (np.arange(pairs), pairs + np.arange(pairs)) if position.layout == "half" else np.arange(2 * pairs).reshape(-1, 2).T
+    first, second = (
+        (np.arange(pairs), pairs + np.arange(pairs))
+        if position.layout == "half"
+        else np.arange(2 * pairs).reshape(-1, 2).T
+    )
     for place, vectors, turned in zip(places, x[0], elementwise[0], strict=True):
         cos, sin = position.factor * np.cos(place * frequencies), position.factor * np.sin(place * frequencies)
         rest = np.arange(2 * pairs, 16)
-        matrix = scipy.sparse.csr_array((
-            np.concatenate([cos, -sin, sin, cos, np.ones(len(rest))]),
-            (np.concatenate([first, first, second, second, rest]), np.concatenate([first, second, first, second, rest]))), (16, 16))
+        matrix = scipy.sparse.csr_array(
+            (
+                np.concatenate([cos, -sin, sin, cos, np.ones(len(rest))]),
+                (
+                    np.concatenate([first, first, second, second, rest]),
+                    np.concatenate([first, second, first, second, rest]),
+                ),
+            ),
+            (16, 16),
+        )
         # Su et al. 2021, eq. 15: two entries a row, where a matrix of this size holds 16.
         assert matrix.nnz <= 2 * 16
         close(turned.T, matrix @ np.float64(vectors).T, 5e-6)
@@ -203,21 +231,25 @@ def test_a4_the_receptive_field_of_windowed_layers(layers, window):
     """A4: "The receptive field of L windowed layers is L(w-1)+1"."""
     situation = Situation(np.arange(12)[None], in_order=True, fields={"window": window})
     last = of_model(situation, {"model.num_layers": layers, "model.attention.kernel": "einsum"})[0, -1, 0]
-    np.testing.assert_array_equal(np.flatnonzero(last), np.arange(12)[-(layers * (window - 1) + 1):])
+    np.testing.assert_array_equal(np.flatnonzero(last), np.arange(12)[-(layers * (window - 1) + 1) :])
 
 
 @pytest.mark.parametrize(("layers", "window"), [(1, 5), (2, 3), (3, 3)])
 def test_a4_the_receptive_field_of_windows_on_both_sides(layers, window):
     """A4 in an encoder: L (w - 1) / 2 tokens on each side, and so L(w-1)+1 of them again."""
     situation = Situation(np.arange(12)[None], causal=False, in_order=True, fields={"window": window})
-    seen = np.flatnonzero(of_model(situation, {"model.num_layers": layers, "model.attention.kernel": "einsum"})[0, 6, 0])
+    seen = np.flatnonzero(
+        of_model(situation, {"model.num_layers": layers, "model.attention.kernel": "einsum"})[0, 6, 0]
+    )
     assert len(seen) == layers * (window - 1) + 1
     np.testing.assert_array_equal(seen, np.arange(6 - len(seen) // 2, 6 + len(seen) // 2 + 1))
 
 
 @pytest.mark.parametrize("temperature", [1.0, 2.0])
 def test_o13_the_divergence_from_a_hard_label_is_the_cross_entropy(temperature):
-    """O13: "The KL loss against a hard label is the cross-entropy", in value and in gradient; at the temperature 1 alone."""
+    """O13: "The KL loss against a hard label is the cross-entropy", in value and in gradient; at
+    the temperature 1 alone.
+    """
     hidden, head, bias = normal(2, T, D), normal(11, D), normal(11)
     targets, ones = np.random.default_rng(5).integers(0, 11, (2, T)), np.ones((2, T), np.float32)
     # A teacher that is sure: one score far above the others is a distribution of one 1 and zeros.
@@ -225,12 +257,16 @@ def test_o13_the_divergence_from_a_hard_label_is_the_cross_entropy(temperature):
     teacher = Prediction(sure, np.eye(11, dtype=np.float32), None, 0.0)
 
     def divergence(hidden, head, bias):
-        return distilled_cross_entropy(Prediction(hidden, head, bias, 0.0), teacher, targets, ones, 5, 1.0, temperature, hard=0.0)[0]
+        return distilled_cross_entropy(
+            Prediction(hidden, head, bias, 0.0), teacher, targets, ones, 5, 1.0, temperature, hard=0.0
+        )[0]
 
     def entropy(hidden, head, bias):
         return cross_entropy(Prediction(hidden, head, bias, 0.0), targets, ones, 5)[0]
 
-    (one, gradients), (other, expected) = (call(jax.value_and_grad(loss, (0, 1, 2)), hidden, head, bias) for loss in (divergence, entropy))
+    (one, gradients), (other, expected) = (
+        call(jax.value_and_grad(loss, (0, 1, 2)), hidden, head, bias) for loss in (divergence, entropy)
+    )
     if temperature == 1:
         np.testing.assert_allclose(one, other, rtol=1e-6)
         for ours, theirs in zip(gradients, expected, strict=True):

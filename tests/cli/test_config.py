@@ -40,11 +40,18 @@ def test_shown_as_json_it_is_a_config_again(capsys):
     assert configs.resolve(shown["config"]) == configs.resolve(configs.load(GEMMA))
 
 
-@pytest.mark.parametrize(("one", "other", "line"), [
-    (BYT5, f"{BYT5},model.decoder.num_layers=2", ["model.decoder.num_layers", "1", "->", "2"]),
-    (BYT5, f"{BYT5},model.encoder.num_layers=1", ["model.encoder.num_layers", "unset", "->", "1"]),
-    (f"{GEMMA},model.layers.kinds.local.residual=false", GEMMA, ["model.layers.kinds.local.residual", "false", "->", "unset"]),
-])
+@pytest.mark.parametrize(
+    ("one", "other", "line"),
+    [
+        (BYT5, f"{BYT5},model.decoder.num_layers=2", ["model.decoder.num_layers", "1", "->", "2"]),
+        (BYT5, f"{BYT5},model.encoder.num_layers=1", ["model.encoder.num_layers", "unset", "->", "1"]),
+        (
+            f"{GEMMA},model.layers.kinds.local.residual=false",
+            GEMMA,
+            ["model.layers.kinds.local.residual", "false", "->", "unset"],
+        ),
+    ],
+)
 def test_diff_tells_what_one_side_has_and_the_other_has_not(one, other, line, capsys):
     assert main.main(["config", "diff", one, other]) == 0
     assert capsys.readouterr().out.split() == line

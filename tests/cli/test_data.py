@@ -12,7 +12,9 @@ from zoo.cli.main import main
 from zoo.data.pipeline.show import Shower, histogram
 from zoo.data.tokenizers.base import ByteTokenizer
 
-STORIES = "<end>".join(f"Once there was a fox number {number}. It ran far. It slept well! Did it wake? No." for number in range(30))
+STORIES = "<end>".join(
+    f"Once there was a fox number {number}. It ran far. It slept well! Did it wake? No." for number in range(30)
+)
 
 
 @pytest.fixture
@@ -53,14 +55,20 @@ def test_json_has_the_very_batch(flags, capsys):
     assert record["rows_per_epoch"] == dataset.batching.row_count([dataset.parts[0].train_stream])
 
 
-@pytest.mark.parametrize(("name", "line"), [("t5", "writes: ⟨0⟩"), ("gpt2", "tokens: "), ("elmo", "tokens: "), ("transformer", "tokens: ")])
+@pytest.mark.parametrize(
+    ("name", "line"), [("t5", "writes: ⟨0⟩"), ("gpt2", "tokens: "), ("elmo", "tokens: "), ("transformer", "tokens: ")]
+)
 def test_every_objective_is_shown(flags, capsys, name, line):
     assert line in show(capsys, f"configs/{name}.py:smoke", *flags, "--rows", "1", "--held-out")
 
 
 def test_what_is_predicted_stands_at_its_place():
     tokenizer = ByteTokenizer()
-    batch = {"tokens": np.array([[256, 72, 257, 257, -1]]), "places": np.array([[2, 3, 0]]), "targets": np.array([[105, 10, -1]])}
+    batch = {
+        "tokens": np.array([[256, 72, 257, 257, -1]]),
+        "places": np.array([[2, 3, 0]]),
+        "targets": np.array([[105, 10, -1]]),
+    }
     ((name, tokens),) = Shower(tokenizer, True, 0).row(batch, 0)
     assert name == "tokens"
     assert [str(token) for token in tokens] == ["⟨document⟩", "H", "[⟨mask⟩→i]", "[⟨mask⟩→⏎]"]
@@ -73,15 +81,27 @@ def test_histogram_counts_everything_once():
         assert all(high + 1 == low for (_, high, _), (low, _, _) in itertools.pairwise(bins))
 
 
-@pytest.mark.parametrize(("arguments", "message"), [
-    (["--rows", "-1"], "--rows: expected 0 or more"),
-    (["--step", "-1"], "--step: expected 0 or more"),
-    (["--config.data.rows=segments"], "data.rows='segments' is not one of"),
-    (["--config.data.rows=sentence_pairs", "--config.model.embedding.segments=1"], "model.embedding.segments=1: data.rows"),
-    (["--config.data.rows=doc_sentences", "--config.data.isolate_documents=true"], "data.isolate_documents=true is for packed rows"),
-    (["--config.data.rows=packed"], "objective.next_sentence=true needs pairs, and data.rows is packed"),
-    (["--config.data.rows=segment_pairs", "--config.data.sequence_length=7"], "data.sequence_length=7 is too short"),
-])
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--rows", "-1"], "--rows: expected 0 or more"),
+        (["--step", "-1"], "--step: expected 0 or more"),
+        (["--config.data.rows=segments"], "data.rows='segments' is not one of"),
+        (
+            ["--config.data.rows=sentence_pairs", "--config.model.embedding.segments=1"],
+            "model.embedding.segments=1: data.rows",
+        ),
+        (
+            ["--config.data.rows=doc_sentences", "--config.data.isolate_documents=true"],
+            "data.isolate_documents=true is for packed rows",
+        ),
+        (["--config.data.rows=packed"], "objective.next_sentence=true needs pairs, and data.rows is packed"),
+        (
+            ["--config.data.rows=segment_pairs", "--config.data.sequence_length=7"],
+            "data.sequence_length=7 is too short",
+        ),
+    ],
+)
 def test_bad_flags(capsys, arguments, message):
     assert main(["data", "show", "configs/bert.py:smoke", *arguments]) == 2
     assert message in capsys.readouterr().err

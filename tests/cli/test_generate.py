@@ -46,7 +46,10 @@ def test_the_seed_decides(decoder, capsys):
     drawn = ("--prompt", "x", "--new-tokens", "10", "--temperature", "50")
     one, again, other = (generate(capsys, decoder, *drawn, "--seed", seed).out for seed in "112")
     assert one == again != other
-    cold = [generate(capsys, decoder, "--prompt", "x", "--new-tokens", "10", "--temperature", "0", "--seed", seed).out for seed in "12"]
+    cold = [
+        generate(capsys, decoder, "--prompt", "x", "--new-tokens", "10", "--temperature", "0", "--seed", seed).out
+        for seed in "12"
+    ]
     assert cold[0] == cold[1]
 
 

@@ -5,19 +5,31 @@ import pytest
 from zoo.cli.main import SUBCOMMANDS, WHOLE_COMMANDS, main
 
 
-@pytest.mark.parametrize(("arguments", "line"), [
-    (["ruh"], "unknown command 'ruh' (did you mean \"run\"?); zoo --help lists them"),
-    (["status"], "the following arguments are required: DIR; see zoo status --help"),
-    (["status", "a", "--jsn"], 'unknown argument --jsn (did you mean "--json"?); see zoo status --help'),
-    (["status", "a", "b"], "unknown argument b; see zoo status --help"),
-    (["run", "--seeds", "x"], "argument --seeds: 'x' is neither a number of seeds nor a list like 0,1,5; see zoo run --help"),
-    (["watch", "a", "--port", "1", "--terminal"], "argument --terminal: not allowed with argument --port; see zoo watch --help"),
-    (["results", "a", "--tests"], "argument --tests: expected one argument; see zoo results --help"),
-    (["config", "sho"], "(did you mean \"show\"?); see zoo config --help"),
-    (["draw", "atention", "x"], "(did you mean \"attention\"?); see zoo draw --help"),
-    (["draw", "attention", "x", "--layer", "0", "--out", "o"], 'unknown argument --layer (did you mean "--layers"?); see zoo draw --help'),
-    (["report", "x" * 300], "File name too long"),
-])
+@pytest.mark.parametrize(
+    ("arguments", "line"),
+    [
+        (["ruh"], "unknown command 'ruh' (did you mean \"run\"?); zoo --help lists them"),
+        (["status"], "the following arguments are required: DIR; see zoo status --help"),
+        (["status", "a", "--jsn"], 'unknown argument --jsn (did you mean "--json"?); see zoo status --help'),
+        (["status", "a", "b"], "unknown argument b; see zoo status --help"),
+        (
+            ["run", "--seeds", "x"],
+            "argument --seeds: 'x' is neither a number of seeds nor a list like 0,1,5; see zoo run --help",
+        ),
+        (
+            ["watch", "a", "--port", "1", "--terminal"],
+            "argument --terminal: not allowed with argument --port; see zoo watch --help",
+        ),
+        (["results", "a", "--tests"], "argument --tests: expected one argument; see zoo results --help"),
+        (["config", "sho"], '(did you mean "show"?); see zoo config --help'),
+        (["draw", "atention", "x"], '(did you mean "attention"?); see zoo draw --help'),
+        (
+            ["draw", "attention", "x", "--layer", "0", "--out", "o"],
+            'unknown argument --layer (did you mean "--layers"?); see zoo draw --help',
+        ),
+        (["report", "x" * 300], "File name too long"),
+    ],
+)
 def test_one_line(arguments, line, capsys):
     assert main(arguments) == 2
     (told,) = capsys.readouterr().err.splitlines()

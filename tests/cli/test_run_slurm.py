@@ -18,19 +18,26 @@ RUNS = [f"norm={norm},warm-up={steps}-seed{seed}" for seed in (0, 1) for norm in
 def zoo(tmp_path, monkeypatch, command_line):
     """Calls `zoo` without SLURM's commands, until `cluster` is there."""
     monkeypatch.setenv("PATH", f"{tmp_path}/bin:/bin")
-    monkeypatch.setattr("shutil.which", lambda name: path if (path := f"{tmp_path}/bin/{name}") and os.path.exists(path) else None)
+    monkeypatch.setattr(
+        "shutil.which", lambda name: path if (path := f"{tmp_path}/bin/{name}") and os.path.exists(path) else None
+    )
     (tmp_path / "staged.py").write_text(stages.FILE)
     return command_line
 
 
 class Cluster:
-    """sbatch numbers jobs from 100 on and notes how it was called; squeue says what `queue` was given."""
+    """sbatch numbers jobs from 100 on and notes how it was called; squeue says what `queue` was
+    given.
+    """
 
     def __init__(self, folder):
         self._folder, self._bin = folder, folder / "bin"
         self._bin.mkdir()
-        self.program("sbatch", f"""n=$(( 100 + $(cat {folder}/calls 2>/dev/null | wc -l) ))
-echo "$PWD" "$@" >>{folder}/calls; echo "$n;cluster" """)
+        self.program(
+            "sbatch",
+            f"""n=$(( 100 + $(cat {folder}/calls 2>/dev/null | wc -l) ))
+echo "$PWD" "$@" >>{folder}/calls; echo "$n;cluster" """,
+        )
         self.queue()
 
     def program(self, name, text):
@@ -103,8 +110,10 @@ def test_once_all_is_done_the_report_is_written(zoo, cluster, tmp_path):
 def test_arms_wait_for_what_they_start_from(zoo, cluster, tmp_path):
     assert zoo("run", "staged.py", "--slurm")[0] == 0
     assert [arguments for _, arguments in cluster.calls()] == [
-        "--parsable slurm/1.sh", "--parsable --dependency=afterok:100_0 --kill-on-invalid-dep=yes slurm/2.sh",
-        "--parsable --dependency=afterok:100_2 --kill-on-invalid-dep=yes slurm/3.sh"]
+        "--parsable slurm/1.sh",
+        "--parsable --dependency=afterok:100_0 --kill-on-invalid-dep=yes slurm/2.sh",
+        "--parsable --dependency=afterok:100_2 --kill-on-invalid-dep=yes slurm/3.sh",
+    ]
     sweep = tmp_path / "runs/staged"
     scripts = [(sweep / f"slurm/{number}.sh").read_text() for number in (1, 2, 3)]
     bodies = [path.name for path in sorted(sweep.glob("body-seed*"))]
@@ -116,12 +125,16 @@ def test_arms_wait_for_what_they_start_from(zoo, cluster, tmp_path):
     cluster.queue("100_0|RUNNING|None", "100_2|PENDING|None")
     assert zoo("run", "staged.py", "--slurm")[0] == 0
     assert [arguments for _, arguments in cluster.calls()[3:]] == [
-        "--parsable slurm/4.sh", "--parsable --dependency=afterok:100_0 --kill-on-invalid-dep=yes slurm/5.sh",
-        "--parsable --dependency=afterok:100_2 --kill-on-invalid-dep=yes slurm/6.sh"]
+        "--parsable slurm/4.sh",
+        "--parsable --dependency=afterok:100_0 --kill-on-invalid-dep=yes slurm/5.sh",
+        "--parsable --dependency=afterok:100_2 --kill-on-invalid-dep=yes slurm/6.sh",
+    ]
 
 
 def test_a_dry_run_needs_no_cluster_and_writes_nothing(zoo, tmp_path):
-    code, out, err = zoo("run", "staged.py", "--slurm", "--partition", "gpu", "--nodes", "2", "--sbatch=--constraint=ib", "--dry-run")
+    code, out, err = zoo(
+        "run", "staged.py", "--slurm", "--partition", "gpu", "--nodes", "2", "--sbatch=--constraint=ib", "--dry-run"
+    )
     assert (code, err) == (0, "")
     assert out.count("#!/bin/bash") == 3
     assert "#SBATCH --nodes=2\n" in out
@@ -131,16 +144,27 @@ def test_a_dry_run_needs_no_cluster_and_writes_nothing(zoo, tmp_path):
     assert not (tmp_path / "runs").exists()
 
 
-@pytest.mark.parametrize(("arguments", "line"), [
-    (["--slurm"], "--slurm: sbatch is not there: this is no machine of a SLURM cluster (--dry-run shows what would be submitted)"),
-    (["--partition", "gpu", "--nodes", "2"], "--partition, --nodes: only with --slurm"),
-    (["--sbatch=--exclusive"], "--sbatch: only with --slurm"),
-    (["--slurm", "--until-decided"],
-     "--until-decided waits for results before it adds seeds, and --slurm returns at once; leave out one of them"),
-    (["--slurm", "--dry-run", "--nodes", "3"], "--nodes: data.batch_size=2 does not divide over 3 processes"),
-    (["--slurm", "--dry-run", "--sbatch=--array=3"], "--sbatch --array=3: --array is set by zoo run itself"),
-    (["--slurm", "--dry-run", "--output", "a\nb"], "--output '{}/a\\nb': with --slurm a path has no line breaks and no \\"),
-])
+@pytest.mark.parametrize(
+    ("arguments", "line"),
+    [
+        (
+            ["--slurm"],
+            "--slurm: sbatch is not there: this is no machine of a SLURM cluster (--dry-run shows what would be submitted)",
+        ),
+        (["--partition", "gpu", "--nodes", "2"], "--partition, --nodes: only with --slurm"),
+        (["--sbatch=--exclusive"], "--sbatch: only with --slurm"),
+        (
+            ["--slurm", "--until-decided"],
+            "--until-decided waits for results before it adds seeds, and --slurm returns at once; leave out one of them",
+        ),
+        (["--slurm", "--dry-run", "--nodes", "3"], "--nodes: data.batch_size=2 does not divide over 3 processes"),
+        (["--slurm", "--dry-run", "--sbatch=--array=3"], "--sbatch --array=3: --array is set by zoo run itself"),
+        (
+            ["--slurm", "--dry-run", "--output", "a\nb"],
+            "--output '{}/a\\nb': with --slurm a path has no line breaks and no \\",
+        ),
+    ],
+)
 def test_what_makes_no_sense_is_one_line(zoo, tmp_path, arguments, line):
     code, _, err = zoo("run", "norms.py", *arguments)
     assert (code, err) == (2, f"error: {line.format(tmp_path)}\n")
@@ -175,11 +199,25 @@ def test_status_of_a_sweep_in_the_queue(zoo, cluster, tmp_path):
     cluster.queue("100_0|PENDING|Priority", "100_1|RUNNING|None", "100_2|PENDING|BeginTime")
     found = stand(zoo)
     assert [(run["state"], run["step"]) for run in found.values()] == [
-        ("waiting", 0), ("running", 12), ("preempted", 20), ("failed", 3), ("done", 40), ("preempted", 7), ("diverged", 9), ("failed", 0)]
+        ("waiting", 0),
+        ("running", 12),
+        ("preempted", 20),
+        ("failed", 3),
+        ("done", 40),
+        ("preempted", 7),
+        ("diverged", 9),
+        ("failed", 0),
+    ]
     assert [found[run]["reason"] for run in RUNS] == [
-        "in SLURM's queue: Priority", "", "in SLURM's queue: BeginTime", "ValueError: boom", "",
-        "its job is gone without a word; zoo run continues it", "loss nan",
-        "its job left the queue before it started; see runs/norms/slurm/100_7.txt"]
+        "in SLURM's queue: Priority",
+        "",
+        "in SLURM's queue: BeginTime",
+        "ValueError: boom",
+        "",
+        "its job is gone without a word; zoo run continues it",
+        "loss nan",
+        "its job left the queue before it started; see runs/norms/slurm/100_7.txt",
+    ]
     assert 500 <= found[RUNS[1]]["silent"] < 560
     assert found[RUNS[0]]["silent"] is None
     assert found[RUNS[1]]["job"] == "100_1"
@@ -188,7 +226,8 @@ def test_status_of_a_sweep_in_the_queue(zoo, cluster, tmp_path):
     lines = out.splitlines()
     assert lines[2].split() == [RUNS[1], "running", "12/40", "8", "min", "ago", "100_1"]
     assert lines[-1] == "norms: 1 running, 1 waiting, 2 preempted, 2 failed, 1 diverged, 1 done"
-    # What is running is so whatever its files say, and what was submitted again does not count as failed.
+    # What is running is so whatever its files say, and what was submitted again does not count as
+    # failed.
     cluster.queue("100_2|RUNNING|None", "100_3|RUNNING|None")
     found = stand(zoo)
     assert (found[RUNS[2]]["state"], found[RUNS[3]]["state"]) == ("running", "running")
@@ -203,8 +242,13 @@ def test_status_tells_why_an_arm_never_started(zoo, cluster, tmp_path):
     found = stand(zoo, "runs/staged")
     assert next(iter(found)) == body.name
     assert (found["start=trained-seed0"]["state"], found["start=trained-seed0"]["reason"]) == (
-        "failed", f"it starts from {body.name}, which is diverged")
-    assert (found["start=trained-seed1"]["state"], found["start=trained-seed1"]["reason"]) == ("waiting", "in SLURM's queue: Dependency")
+        "failed",
+        f"it starts from {body.name}, which is diverged",
+    )
+    assert (found["start=trained-seed1"]["state"], found["start=trained-seed1"]["reason"]) == (
+        "waiting",
+        "in SLURM's queue: Dependency",
+    )
 
 
 def test_status_of_a_sweep_on_this_machine(zoo, tmp_path):
@@ -227,26 +271,39 @@ def test_status_of_a_sweep_on_this_machine(zoo, tmp_path):
 def test_status_of_what_is_no_sweep(zoo, cluster, tmp_path):
     (tmp_path / "empty").mkdir()
     status(tmp_path / "single", state="done", step=3)
-    for name, text in (("torn", "{"), ("outside", '{"name": "x", "runs": [{"folder": "../single"}]}'), ("deep", "[" * 100_000)):
+    for name, text in (
+        ("torn", "{"),
+        ("outside", '{"name": "x", "runs": [{"folder": "../single"}]}'),
+        ("deep", "[" * 100_000),
+    ):
         (tmp_path / name).mkdir()
         (tmp_path / name / "experiment.json").write_text(text)
-    for folder, line in (("nowhere", "nowhere is not a folder"), ("empty", "empty is no sweep: it has no experiment.json"),
-                         ("single", "single is a single run: it has no experiment.json"),
-                         ("torn", "torn/experiment.json is not the record of a sweep"),
-                         ("outside", "outside/experiment.json is not the record of a sweep"),
-                         ("deep", "deep/experiment.json is not the record of a sweep")):
+    for folder, line in (
+        ("nowhere", "nowhere is not a folder"),
+        ("empty", "empty is no sweep: it has no experiment.json"),
+        ("single", "single is a single run: it has no experiment.json"),
+        ("torn", "torn/experiment.json is not the record of a sweep"),
+        ("outside", "outside/experiment.json is not the record of a sweep"),
+        ("deep", "deep/experiment.json is not the record of a sweep"),
+    ):
         assert zoo("status", folder)[::2] == (2, f"error: {line}\n")
     zoo("run", "norms.py", "--slurm")
-    cluster.program("squeue", "echo 'slurm_load_jobs error: Unable to contact slurm controller (connect failure)' >&2; exit 1")
+    cluster.program(
+        "squeue", "echo 'slurm_load_jobs error: Unable to contact slurm controller (connect failure)' >&2; exit 1"
+    )
     assert zoo("status", "runs/norms")[::2] == (
-        2, "error: squeue: slurm_load_jobs error: Unable to contact slurm controller (connect failure)\n")
+        2,
+        "error: squeue: slurm_load_jobs error: Unable to contact slurm controller (connect failure)\n",
+    )
 
 
 def test_status_is_light():
     import subprocess
 
     program = "import sys, zoo.cli.sweeps.status, zoo.lab.launch.run_status; print([name for name in ('jax', 'rich', 'scipy') if name in sys.modules])"
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True, cwd=Path(__file__).parents[2])
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=True, cwd=Path(__file__).parents[2]
+    )
     assert done.stdout.strip() == "[]"
 
 

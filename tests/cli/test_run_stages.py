@@ -89,7 +89,8 @@ def test_a_dry_run_shows_it_and_writes_nothing(zoo):
 
 def test_a_half_done_one_is_continued(zoo):
     first = planned().prepared[0].folder
-    # Interrupted twice it is left as it is; the third attempt, of the next command, goes on from its checkpoint.
+    # Interrupted twice it is left as it is; the third attempt, of the next command, goes on from
+    # its checkpoint.
     code, out, _ = zoo("staged.py", behaviours={first: ["preempt", "preempt", "finish"]})
     assert code == 1
     assert status("start=trained-seed0")["state"] == "failed"
@@ -102,10 +103,13 @@ def test_a_half_done_one_is_continued(zoo):
     assert status("start=trained-seed0")["state"] == "done"
 
 
-@pytest.mark.parametrize(("behaviour", "reason"), [
-    ("fail_without_status", "it starts from body seed 1, which is failed: ValueError: boom"),
-    ("diverge", "it starts from body seed 1, which is diverged: loss is not finite at step 20"),
-])
+@pytest.mark.parametrize(
+    ("behaviour", "reason"),
+    [
+        ("fail_without_status", "it starts from body seed 1, which is failed: ValueError: boom"),
+        ("diverge", "it starts from body seed 1, which is diverged: loss is not finite at step 20"),
+    ],
+)
 def test_what_needs_a_failed_one_fails_with_the_reason(zoo, behaviour, reason):
     code, out, _ = zoo("staged.py", "--jobs", "2", behaviours={planned().prepared[1].folder: [behaviour]})
     assert code == 1
@@ -113,7 +117,11 @@ def test_what_needs_a_failed_one_fails_with_the_reason(zoo, behaviour, reason):
     assert f"failed: start=trained seed 1: {reason} (see" not in out
     assert status("start=trained-seed1") == {"state": "failed", "step": 0, "steps": fake.STEPS, "reason": reason}
     # Whatever does not start from it runs all the same.
-    assert {name for name in attempts() if name.startswith("start")} == {"start=trained-seed0", "start=fresh-seed0", "start=fresh-seed1"}
+    assert {name for name in attempts() if name.startswith("start")} == {
+        "start=trained-seed0",
+        "start=fresh-seed0",
+        "start=fresh-seed1",
+    }
     page = Path("runs/staged/report.html").read_text()
     assert "1 prepared run not done, and what starts from there cannot start" in page
 

@@ -24,8 +24,13 @@ def trained(tmp_path_factory):
     return folder
 
 
-@pytest.mark.parametrize("spec", [
-    "gpt2.py:smoke", *(pytest.param(spec, marks=pytest.mark.slow) for spec in ("llama.py:smoke", "shakespeare_char.py:smoke"))])
+@pytest.mark.parametrize(
+    "spec",
+    [
+        "gpt2.py:smoke",
+        *(pytest.param(spec, marks=pytest.mark.slow) for spec in ("llama.py:smoke", "shakespeare_char.py:smoke")),
+    ],
+)
 def test_every_shipped_config_trains_at_smoke_size(spec, tmp_path, capsys):
     assert train.main([f"--config={ROOT / 'configs' / spec}", f"--workdir={tmp_path / 'run'}"]) == 0
     out = capsys.readouterr().out
@@ -33,17 +38,31 @@ def test_every_shipped_config_trains_at_smoke_size(spec, tmp_path, capsys):
     assert "done: 4 steps" in out
 
 
-@pytest.mark.parametrize(("arguments", "code", "words"), [
-    (["--config=nothing.py", "--workdir=x"], 2, ["nothing.py does not exist"]),
-    ([f"--config={SMOKE}", "--workdir=x", "--config.model.dimm=3", "--config.model.nrm.kind=x"], 2,
-     ["model.dimm", "model.dim", "model.nrm.kind"]),
-    ([f"--config={SMOKE}", "--workdir=x", "--config.model.dim=-3", "--config.model.norm.kind=rms"], 2, ["at least 1", "rmsnorm"]),
-    ([f"--config={SMOKE}", "--workdir=x", "--worker=3"], 2, ["unknown argument --worker=3"]),
-    ([f"--config={SMOKE}", "--workdir="], 2, ["--workdir needs a folder"]),
-    ([f"--config={SMOKE}", "--workdir=x", "--config.data.source=text:none.txt"], 2, ["data.source", "none.txt"]),
-    ([f"--config={SMOKE}", "--workdir=x", "--config.data.source=hubb:x"], 2, ["data.source"]),
-    ([f"--config={SMOKE}", "--workdir=x", "--config.mesh.data=2", "--config.data.batch_size=4"], 2, ["there are 1 devices"]),
-])
+@pytest.mark.parametrize(
+    ("arguments", "code", "words"),
+    [
+        (["--config=nothing.py", "--workdir=x"], 2, ["nothing.py does not exist"]),
+        (
+            [f"--config={SMOKE}", "--workdir=x", "--config.model.dimm=3", "--config.model.nrm.kind=x"],
+            2,
+            ["model.dimm", "model.dim", "model.nrm.kind"],
+        ),
+        (
+            [f"--config={SMOKE}", "--workdir=x", "--config.model.dim=-3", "--config.model.norm.kind=rms"],
+            2,
+            ["at least 1", "rmsnorm"],
+        ),
+        ([f"--config={SMOKE}", "--workdir=x", "--worker=3"], 2, ["unknown argument --worker=3"]),
+        ([f"--config={SMOKE}", "--workdir="], 2, ["--workdir needs a folder"]),
+        ([f"--config={SMOKE}", "--workdir=x", "--config.data.source=text:none.txt"], 2, ["data.source", "none.txt"]),
+        ([f"--config={SMOKE}", "--workdir=x", "--config.data.source=hubb:x"], 2, ["data.source"]),
+        (
+            [f"--config={SMOKE}", "--workdir=x", "--config.mesh.data=2", "--config.data.batch_size=4"],
+            2,
+            ["there are 1 devices"],
+        ),
+    ],
+)
 def test_bad_flags_are_plain_lines_and_write_nothing(arguments, code, words, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     assert train.main(arguments) == code
@@ -85,11 +104,14 @@ def test_evaluation_at_lengths_on_a_text_with_a_sample(trained, tmp_path, capsys
     assert "learned positions end at 16" in capsys.readouterr().out
 
 
-@pytest.mark.parametrize("kind", [
-    pytest.param(OBJECTIVES["masked"] | {"model__norm__kind": "batchnorm"}, id="masked"),
-    pytest.param(OBJECTIVES["prefix"], id="prefix", marks=pytest.mark.slow),
-    pytest.param(OBJECTIVES["bidirectional"], id="bidirectional", marks=pytest.mark.slow),
-])
+@pytest.mark.parametrize(
+    "kind",
+    [
+        pytest.param(OBJECTIVES["masked"] | {"model__norm__kind": "batchnorm"}, id="masked"),
+        pytest.param(OBJECTIVES["prefix"], id="prefix", marks=pytest.mark.slow),
+        pytest.param(OBJECTIVES["bidirectional"], id="bidirectional", marks=pytest.mark.slow),
+    ],
+)
 def test_every_objective_is_evaluated_and_what_makes_tokens_sampled(kind, tmp_path, capsys):
     folder, text = tmp_path / "run", tmp_path / "other.txt"
     text.write_text("def f(x):\n    return x\n" * 40)
@@ -107,15 +129,21 @@ def test_every_objective_is_evaluated_and_what_makes_tokens_sampled(kind, tmp_pa
         assert not printed.err
     else:
         assert result["sample"] is None
-        assert printed.err == f"no sample: model.architecture={kind['model__architecture']} does not continue a text token by token\n"
+        assert (
+            printed.err
+            == f"no sample: model.architecture={kind['model__architecture']} does not continue a text token by token\n"
+        )
     assert evaluate.main([str(folder), f"--text={text}", "--lengths=6"]) == 0
     assert ("prefix_length=6 leaves nothing" in capsys.readouterr().out) == (kind is OBJECTIVES["prefix"])
 
 
 @pytest.mark.slow
 def test_a_decoder_with_running_statistics_is_sampled(tmp_path, capsys):
-    run(small(model__norm__kind="batchnorm", model__head__transform=True, model__num_layers=1, training__steps=2), tmp_path / "run",
-        lambda line: None)
+    run(
+        small(model__norm__kind="batchnorm", model__head__transform=True, model__num_layers=1, training__steps=2),
+        tmp_path / "run",
+        lambda line: None,
+    )
     assert evaluate.main([str(tmp_path / "run"), "--batches=1", "--sample=5", "--prompt=def ", "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["sample"].startswith("def ")
 
@@ -124,7 +152,10 @@ def test_a_decoder_with_running_statistics_is_sampled(tmp_path, capsys):
 def test_greedy_samples_do_not_depend_on_the_seed(trained, capsys):
     texts = []
     for seed in ("0", "1"):
-        assert evaluate.main([str(trained), "--batches=1", "--sample=12", "--temperature=0", f"--seed={seed}", "--json"]) == 0
+        assert (
+            evaluate.main([str(trained), "--batches=1", "--sample=12", "--temperature=0", f"--seed={seed}", "--json"])
+            == 0
+        )
         texts.append(json.loads(capsys.readouterr().out)["sample"])
     assert texts[0] == texts[1]
 
@@ -133,7 +164,12 @@ def test_a_text_is_scored_by_the_run_s_own_tokenizer_and_a_changed_source_refuse
     source, other, folder = tmp_path / "source.txt", tmp_path / "other.txt", tmp_path / "run"
     source.write_text("the quick brown fox jumps over the lazy dog " * 60)
     other.write_text("the lazy fox " * 30)
-    flags = [f"--config={SMOKE}", f"--workdir={folder}", f"--config.data.source=text:{source}", "--config.data.tokenizer.kind=characters"]
+    flags = [
+        f"--config={SMOKE}",
+        f"--workdir={folder}",
+        f"--config.data.source=text:{source}",
+        "--config.data.tokenizer.kind=characters",
+    ]
     assert train.main(flags) == 0
     capsys.readouterr()
     assert evaluate.main([str(folder), f"--text={other}", "--json"]) == 0
@@ -148,11 +184,14 @@ def test_a_text_is_scored_by_the_run_s_own_tokenizer_and_a_changed_source_refuse
     assert "--prompt 'ZZ'" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize(("arguments", "words"), [
-    (["nowhere"], "nowhere is not a run"),
-    (["RUN", "--step=5"], "--step 5"),
-    (["RUN", "--text=missing.txt"], "--text missing.txt does not exist"),
-])
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["nowhere"], "nowhere is not a run"),
+        (["RUN", "--step=5"], "--step 5"),
+        (["RUN", "--text=missing.txt"], "--text missing.txt does not exist"),
+    ],
+)
 def test_bad_evaluations(trained, arguments, words, capsys):
     assert evaluate.main([argument.replace("RUN", str(trained)) for argument in arguments]) == 2
     assert words in capsys.readouterr().err
@@ -163,7 +202,9 @@ def test_a_damaged_checkpoint_is_refused_and_left_where_it_is(trained, tmp_path,
 
     copy = tmp_path / "run"
     shutil.copytree(trained, copy)
-    data = max((copy / "checkpoints" / "6" / "state").rglob("*"), key=lambda path: path.stat().st_size if path.is_file() else 0)
+    data = max(
+        (copy / "checkpoints" / "6" / "state").rglob("*"), key=lambda path: path.stat().st_size if path.is_file() else 0
+    )
     data.write_bytes(data.read_bytes()[:-1] + b"\0\1")
     assert evaluate.main([str(copy)]) == 3
     assert "damaged" in capsys.readouterr().err
@@ -182,9 +223,15 @@ def test_config_show(capsys):
     assert "= model.vocab_size" in out
 
 
-@pytest.mark.parametrize("overrides", [
-    ["gpt2.py:tiny", "--config.model.position.kind=alibi"], ["gpt2.py:tiny", "--config.model.ffn.kind=swiglu"],
-    ["llama.py:tiny", "--config.model.norm.kind=none"], ["llama.py:v2-70b", "--config.model.position.kind=learned"]])
+@pytest.mark.parametrize(
+    "overrides",
+    [
+        ["gpt2.py:tiny", "--config.model.position.kind=alibi"],
+        ["gpt2.py:tiny", "--config.model.ffn.kind=swiglu"],
+        ["llama.py:tiny", "--config.model.norm.kind=none"],
+        ["llama.py:v2-70b", "--config.model.position.kind=learned"],
+    ],
+)
 def test_the_obvious_ablations_of_the_shipped_configs_are_valid(overrides, capsys):
     assert main.main(["config", "validate", str(ROOT / "configs" / overrides[0]), overrides[1]]) == 0
 
@@ -224,15 +271,21 @@ for name in {["", *main.SUBCOMMANDS]!r}:
     heavy = {{"jax", "flax", "torch", "tensorflow", "wandb"}} & set(sys.modules)
     assert not heavy, (name, heavy)
 """
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, env=os.environ | {"PYTHONPATH": str(ROOT)})
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, env=os.environ | {"PYTHONPATH": str(ROOT)}
+    )
     assert done.returncode == 0, done.stderr
     assert done.stdout.count("usage: ") >= len(main.SUBCOMMANDS) + 1
 
 
 def test_importing_zoo_is_light():
-    program = ("import sys, zoo, zoo.config, zoo.data, zoo.lab; "
-               "print({'jax', 'flax', 'torch', 'tensorflow', 'grain', 'sklearn', 'seqeval'} & set(sys.modules))")
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, env=os.environ | {"PYTHONPATH": str(ROOT)})
+    program = (
+        "import sys, zoo, zoo.config, zoo.data, zoo.lab; "
+        "print({'jax', 'flax', 'torch', 'tensorflow', 'grain', 'sklearn', 'seqeval'} & set(sys.modules))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, env=os.environ | {"PYTHONPATH": str(ROOT)}
+    )
     assert done.stdout.strip() == "set()", done.stderr
 
 

@@ -30,15 +30,26 @@ def files(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def trained(files):
-    config = small(**OBJECTIVES["translation"] | {
-        "data__source": f"parallel:{files}/train.{{en,de}}", "data__held_out": f"parallel:{files}/val.{{en,de}}", "model__num_layers": 1,
-        "training__checkpoint_every": 2, "training__keep_checkpoints": 3, "training__eval_every": 0, "training__steps": 8})
+    config = small(
+        **OBJECTIVES["translation"]
+        | {
+            "data__source": f"parallel:{files}/train.{{en,de}}",
+            "data__held_out": f"parallel:{files}/val.{{en,de}}",
+            "model__num_layers": 1,
+            "training__checkpoint_every": 2,
+            "training__keep_checkpoints": 3,
+            "training__eval_every": 0,
+            "training__steps": 8,
+        }
+    )
     run(config, files / "run", lambda line: None)
     return files / "run"
 
 
 def said(capsys, command, *arguments):
-    assert (main([command, *map(str, arguments)]) if command != "eval.py" else evaluate.main([*map(str, arguments)])) == 0
+    assert (
+        main([command, *map(str, arguments)]) if command != "eval.py" else evaluate.main([*map(str, arguments)])
+    ) == 0
     return capsys.readouterr().out
 
 
@@ -47,14 +58,17 @@ def test_eval_gives_the_run_s_own_scores(trained, capsys):
     last = lines(trained)[-1]
     assert found["lengths"]["24"]["loss"] == pytest.approx(last["eval/loss"], rel=1e-6)
     assert {f"eval/{name}": found["translations"][name] for name in ("bleu", "chrf", "exact_match")} == {
-        name: last[name] for name in ("eval/bleu", "eval/chrf", "eval/exact_match")}
+        name: last[name] for name in ("eval/bleu", "eval/chrf", "eval/exact_match")
+    }
     text = said(capsys, "eval.py", trained, "--translate")
     assert f"10 translations: BLEU {last['eval/bleu']:.2f}" in text
     assert "beams 2" in text
 
 
 def test_eval_scores_other_pairs_with_the_run_s_tokenizer(trained, files, capsys):
-    found = json.loads(said(capsys, "eval.py", trained, "--translate", "--json", "--pairs", f"parallel:{files}/test.{{en,de}}"))
+    found = json.loads(
+        said(capsys, "eval.py", trained, "--translate", "--json", "--pairs", f"parallel:{files}/test.{{en,de}}")
+    )
     assert found["translations"]["pairs"] == 3
     assert found["lengths"]["24"]["loss"] > 0
 
@@ -96,7 +110,9 @@ def test_an_average_is_the_mean_of_the_last_parameters(trained, tmp_path, capsys
     for one, *parts in zip(*(jax.tree.leaves(params) for params in (mean.params, *each)), strict=True):
         np.testing.assert_allclose(one, np.mean(np.asarray(parts, np.float64), axis=0), rtol=1e-6)
         assert one.dtype == parts[0].dtype
-    assert any((np.asarray(one) != np.asarray(other)).any() for one, other in zip(*map(jax.tree.leaves, each[1:]), strict=True))
+    assert any(
+        (np.asarray(one) != np.asarray(other)).any() for one, other in zip(*map(jax.tree.leaves, each[1:]), strict=True)
+    )
     assert read_json(tmp_path / "mean" / "meta.json")["averaged"]["steps"] == [4, 6, 8]
     assert json.loads(said(capsys, "eval.py", tmp_path / "mean", "--json"))["step"] == 8
 

@@ -1,4 +1,6 @@
-"""Students of runs as configs: what they share with their teacher, how layers are spaced, what is refused in one line."""
+"""Students of runs as configs: what they share with their teacher, how layers are spaced, what is
+refused in one line.
+"""
 
 from pathlib import Path
 
@@ -9,10 +11,24 @@ from zoo.errors import ConfigError
 from zoo.files import write_json
 
 ROOT = Path(__file__).parents[2]
-BERT = {"model.architecture": "encoder", "objective.kind": "masked", "model.dim": 32, "model.num_layers": 6, "model.vocab_size": 300,
-        "model.embedding.segments": 2, "model.head.pooler": True, "model.head.next_sentence": True, "objective.next_sentence": True,
-        "data.rows": "segment_pairs", "data.sequence_length": 32, "data.tokenizer.kind": "wordpiece", "data.tokenizer.vocab_size": 290,
-        "objective.mask_copies": 10, "training.eval_batches": 7, "training.steps": 9}
+BERT = {
+    "model.architecture": "encoder",
+    "objective.kind": "masked",
+    "model.dim": 32,
+    "model.num_layers": 6,
+    "model.vocab_size": 300,
+    "model.embedding.segments": 2,
+    "model.head.pooler": True,
+    "model.head.next_sentence": True,
+    "objective.next_sentence": True,
+    "data.rows": "segment_pairs",
+    "data.sequence_length": 32,
+    "data.tokenizer.kind": "wordpiece",
+    "data.tokenizer.vocab_size": 290,
+    "objective.mask_copies": 10,
+    "training.eval_batches": 7,
+    "training.steps": 9,
+}
 
 
 def teacher(folder, changes=None):
@@ -32,14 +48,32 @@ def test_a_student_is_its_teacher_with_half_the_layers(tmp_path):
     assert set(configs.difference(student.model, its.model)) == {"num_layers", "head.pooler", "head.next_sentence"}
     assert student.model.num_layers == 3
     assert tuple(student.training.start_layers) == (0, 2, 4)
-    assert student.training.start_from == student.objective.distillation.teacher == student.data.tokenizer.path == str(folder)
-    assert (student.data.rows, student.objective.next_sentence, student.objective.mask_copies) == ("full_sentences", False, 0)
+    assert (
+        student.training.start_from
+        == student.objective.distillation.teacher
+        == student.data.tokenizer.path
+        == str(folder)
+    )
+    assert (student.data.rows, student.objective.next_sentence, student.objective.mask_copies) == (
+        "full_sentences",
+        False,
+        0,
+    )
     assert (student.data.sequence_length, student.training.eval_batches, student.training.steps) == (32, 7, 1000)
     assert configs.teacher_config(student).model == its.model
 
 
-@pytest.mark.parametrize(("there", "wanted", "layers"), [
-    (12, 6, (0, 2, 4, 6, 8, 10)), (12, 4, (0, 3, 6, 9)), (6, 6, (0, 1, 2, 3, 4, 5)), (5, 2, (0, 2)), (3, 1, (0,)), (7, 3, (0, 2, 4))])
+@pytest.mark.parametrize(
+    ("there", "wanted", "layers"),
+    [
+        (12, 6, (0, 2, 4, 6, 8, 10)),
+        (12, 4, (0, 3, 6, 9)),
+        (6, 6, (0, 1, 2, 3, 4, 5)),
+        (5, 2, (0, 2)),
+        (3, 1, (0,)),
+        (7, 3, (0, 2, 4)),
+    ],
+)
 def test_layers_are_spaced_evenly(there, wanted, layers):
     assert configs.spaced_layers(there, wanted) == layers
 
@@ -54,9 +88,15 @@ def test_its_depth_its_layers_and_all_else_can_be_chosen(tmp_path):
     assert tuple(configs.resolve(chosen, 300).training.start_layers) == (3, 4, 5)
 
 
-@pytest.mark.parametrize(("argument", "words"), [
-    ("tiny", "'tiny' is not from=RUN"), ("from=", "is not from=RUN"), ("from=nowhere", "from=nowhere is not a run: there is no nowhere"),
-    ("from=x,dim", "option 'dim' is not field=value")])
+@pytest.mark.parametrize(
+    ("argument", "words"),
+    [
+        ("tiny", "'tiny' is not from=RUN"),
+        ("from=", "is not from=RUN"),
+        ("from=nowhere", "from=nowhere is not a run: there is no nowhere"),
+        ("from=x,dim", "option 'dim' is not field=value"),
+    ],
+)
 def test_an_argument_that_names_no_run_is_one_line(argument, words):
     with pytest.raises(ConfigError, match=words) as refused:
         shipped(argument)
@@ -64,12 +104,20 @@ def test_an_argument_that_names_no_run_is_one_line(argument, words):
 
 
 def test_a_run_that_predicts_no_tokens_has_no_student(tmp_path):
-    write_json(tmp_path / "config.json", configs.to_plain(configs.override(configs.default(), {"objective.kind": "span"})))
+    write_json(
+        tmp_path / "config.json", configs.to_plain(configs.override(configs.default(), {"objective.kind": "span"}))
+    )
     with pytest.raises(ConfigError, match=r"trained with objective\.kind=causal or masked, and this one with span"):
         shipped(f"from={tmp_path}")
 
 
-PLAIN = {"model.architecture": "encoder", "objective.kind": "masked", "model.dim": 32, "model.vocab_size": 300, "data.sequence_length": 32}
+PLAIN = {
+    "model.architecture": "encoder",
+    "objective.kind": "masked",
+    "model.dim": 32,
+    "model.vocab_size": 300,
+    "data.sequence_length": 32,
+}
 
 
 def student(folder, changes):
@@ -77,13 +125,32 @@ def student(folder, changes):
     return configs.resolve(config, 300)
 
 
-@pytest.mark.parametrize(("changes", "its", "words"), [
-    ({"model.vocab_size": 301}, {}, ["scores 300 token ids, and model.vocab_size is 301", "data.tokenizer.path="]),
-    ({"model.dim": 16, "objective.distillation.cosine": 1.0}, {}, ["is 32 wide, and model.dim is 16", "objective.distillation.cosine=0"]),
-    ({"model.architecture": "decoder", "objective.kind": "causal"}, {}, ["objective.kind=masked, and this run's is causal"]),
-    ({"data.sequence_length": 64}, {}, ["cannot read this run's rows", "max_length=32 is shorter than data.sequence_length=64"]),
-    ({"data.isolate_documents": True}, {"model.attention.window": 3, "model.attention.global_tokens": 1}, ["data.isolate_documents=true"]),
-])
+@pytest.mark.parametrize(
+    ("changes", "its", "words"),
+    [
+        ({"model.vocab_size": 301}, {}, ["scores 300 token ids, and model.vocab_size is 301", "data.tokenizer.path="]),
+        (
+            {"model.dim": 16, "objective.distillation.cosine": 1.0},
+            {},
+            ["is 32 wide, and model.dim is 16", "objective.distillation.cosine=0"],
+        ),
+        (
+            {"model.architecture": "decoder", "objective.kind": "causal"},
+            {},
+            ["objective.kind=masked, and this run's is causal"],
+        ),
+        (
+            {"data.sequence_length": 64},
+            {},
+            ["cannot read this run's rows", "max_length=32 is shorter than data.sequence_length=64"],
+        ),
+        (
+            {"data.isolate_documents": True},
+            {"model.attention.window": 3, "model.attention.global_tokens": 1},
+            ["data.isolate_documents=true"],
+        ),
+    ],
+)
 def test_what_cannot_teach_is_refused_by_name(tmp_path, changes, its, words):
     folder = teacher(tmp_path, its)
     with pytest.raises(ConfigError) as refused:
@@ -99,4 +166,6 @@ def test_another_width_is_no_obstacle_without_the_cosine(tmp_path):
 
 def test_a_student_that_is_looked_at_has_no_teacher(tmp_path):
     config = student(tmp_path, {"objective.distillation.kl": 3.0, "objective.distillation.cosine": 1.0})
-    assert configs.resolve(configs.without_teacher(config)) == configs.resolve(configs.override(configs.default(), PLAIN), 300)
+    assert configs.resolve(configs.without_teacher(config)) == configs.resolve(
+        configs.override(configs.default(), PLAIN), 300
+    )

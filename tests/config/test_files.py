@@ -13,7 +13,11 @@ SHIPPED = sorted(path for path in (ROOT / "configs").glob("*.py") if path.stem !
 
 
 def test_overrides_are_read_in_all_their_forms():
-    assert configs.parse_overrides(["--config.a.b=1", "--config.c", "2", "--noconfig.d"]) == {"a.b": "1", "c": "2", "d": "false"}
+    assert configs.parse_overrides(["--config.a.b=1", "--config.c", "2", "--noconfig.d"]) == {
+        "a.b": "1",
+        "c": "2",
+        "d": "false",
+    }
     with pytest.raises(ConfigError) as caught:
         configs.parse_overrides(["--confg.model.dim=1", "stray", "--config.x"])
     assert [line.split()[0] for line in caught.value.problems] == ["unknown", "unknown", "--config.x"]
@@ -34,7 +38,9 @@ def test_a_missing_or_broken_file_is_one_line(tmp_path):
     empty = tmp_path / "empty.py"
     empty.write_text("x = 1\n")
     typo = tmp_path / "typo.py"
-    typo.write_text("from zoo.config import default\ndef get_config():\n    c = default()\n    c.model.dimm = 3\n    return c\n")
+    typo.write_text(
+        "from zoo.config import default\ndef get_config():\n    c = default()\n    c.model.dimm = 3\n    return c\n"
+    )
     not_json = tmp_path / "config.json"
     not_json.write_text("{")
     unknown = tmp_path / "unknown.json"

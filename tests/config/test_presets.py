@@ -9,16 +9,43 @@ from zoo.config.parts import split_path
 from zoo.config.presets import PRESETS
 
 ROOT = Path(__file__).parents[2]
-SPECS = [f"{path}:{size}" for path in sorted((ROOT / "configs").glob("*.py")) for size in configs.import_file(path, "config file").SIZES]
+SPECS = [
+    f"{path}:{size}"
+    for path in sorted((ROOT / "configs").glob("*.py"))
+    for size in configs.import_file(path, "config file").SIZES
+]
 # All that may change, inside a scope too.
 SIZE_FIELDS = {
-    "model.dim", "model.num_layers", "model.vocab_size", "model.layers.pattern", "model.position.max_length", "model.position.clip",
-    "model.attention.num_heads", "model.attention.num_kv_heads", "model.attention.num_query_heads", "model.attention.cross_kv_heads",
-    "model.attention.dilations", "model.attention.head_dim", "model.attention.scale",
-    "model.attention.window", "model.attention.features", "model.attention.redraw_every", "model.ffn.hidden_dim",
-    "model.init.embedding_std", "model.dtype", "model.scan_layers", "model.remat",
-    "model.elmo.characters", "model.elmo.character_dim", "model.elmo.filters", "model.elmo.cell_dim",
-    "objective.prefix_length", "objective.chunk_tokens", "objective.sampled_softmax", "optimizer.learning_rate", "schedule.warmup_steps",
+    "model.dim",
+    "model.num_layers",
+    "model.vocab_size",
+    "model.layers.pattern",
+    "model.position.max_length",
+    "model.position.clip",
+    "model.attention.num_heads",
+    "model.attention.num_kv_heads",
+    "model.attention.num_query_heads",
+    "model.attention.cross_kv_heads",
+    "model.attention.dilations",
+    "model.attention.head_dim",
+    "model.attention.scale",
+    "model.attention.window",
+    "model.attention.features",
+    "model.attention.redraw_every",
+    "model.ffn.hidden_dim",
+    "model.init.embedding_std",
+    "model.dtype",
+    "model.scan_layers",
+    "model.remat",
+    "model.elmo.characters",
+    "model.elmo.character_dim",
+    "model.elmo.filters",
+    "model.elmo.cell_dim",
+    "objective.prefix_length",
+    "objective.chunk_tokens",
+    "objective.sampled_softmax",
+    "optimizer.learning_rate",
+    "schedule.warmup_steps",
 }
 TWO = {"model.architecture": "encoder_decoder", "objective.kind": "prefix"}
 ENCODER = {"model.architecture": "encoder", "objective.kind": "masked"}
@@ -36,7 +63,9 @@ def test_a_shipped_config_stays_what_it_is(spec, preset):
     full, small = configs.resolve(config, vocab_size=90), configs.resolve(configs.shrink(config, preset))
     changed = {parts[1] if (parts := split_path(path)) else path for path in configs.difference(full, small)}
     assert {path for path in changed if not path.startswith(("data.", "training."))} <= SIZE_FIELDS
-    assert set(configs.flatten(full)) - set(configs.flatten(small)) <= {path for path in configs.flatten(full) if split_path(path)}
+    assert set(configs.flatten(full)) - set(configs.flatten(small)) <= {
+        path for path in configs.flatten(full) if split_path(path)
+    }
     assert set(small.model.layers.pattern) == set(full.model.layers.pattern)
     assert small.model.dim == PRESETS[preset]["dim"]
     assert small.training.steps == PRESETS[preset]["steps"]
@@ -57,7 +86,10 @@ def test_windows_are_odd_where_they_reach_to_both_sides():
 
 @pytest.mark.parametrize("preset", PRESETS)
 def test_windows_keep_their_order(preset):
-    kinds = {f"model.layers.kinds.{name}.attention.window": window for name, window in (("a", 512), ("b", 32), ("c", 0), ("d", 512))}
+    kinds = {
+        f"model.layers.kinds.{name}.attention.window": window
+        for name, window in (("a", 512), ("b", 32), ("c", 0), ("d", 512))
+    }
     small = shrink({"model.layers.pattern": tuple("abcd"), **kinds}, preset).model
     a, b, c, d = (small.layers.kinds[name].attention.window for name in "abcd")
     assert a == d > b > c == 0
@@ -68,7 +100,9 @@ def test_every_kind_of_layers_has_a_layer():
     small = shrink({"model.num_layers": 40, "model.layers.pattern": ("x", "x", "y", "x", "z"), **kinds}).model
     assert small.layers.pattern == ("x", "y", "z")
     assert small.num_layers == 3
-    two = shrink({"model.num_layers": 40, "model.layers.pattern": ("x", "x", "y"), **{path: True for path in list(kinds)[:2]}}).model
+    two = shrink(
+        {"model.num_layers": 40, "model.layers.pattern": ("x", "x", "y"), **{path: True for path in list(kinds)[:2]}}
+    ).model
     assert (two.layers.pattern, two.num_layers) == (("x", "y"), 2)
 
 
@@ -97,14 +131,20 @@ def test_heads_keep_what_they_share():
     dilated = {heads: 32, "model.attention.window": 64}
     assert shrink(dilated | {"model.attention.dilations": (1, 2)}).model.attention.dilations == (1, 2)
     assert shrink(dilated | {"model.attention.dilations": (1,) * 7 + (3,)}).model.attention.dilations == (1, 3)
-    sides = shrink(TWO | {heads: 8, "model.decoder.attention.num_heads": 4, "model.encoder.attention.num_kv_heads": 1}).model
+    sides = shrink(
+        TWO | {heads: 8, "model.decoder.attention.num_heads": 4, "model.encoder.attention.num_kv_heads": 1}
+    ).model
     assert (configs.side(sides, "encoder").attention.num_heads, sides.decoder.attention.num_heads) == (4, 2)
     assert (sides.encoder.attention.num_kv_heads, configs.side(sides, "decoder").attention.num_kv_heads) == (1, 2)
     assert sides.decoder.attention.head_dim == 32
 
 
 def test_a_wider_head_of_a_kind_stays_wider():
-    kinds = {"model.layers.pattern": ("a", "b"), "model.layers.kinds.a.residual": True, "model.layers.kinds.b.attention.head_dim": 512}
+    kinds = {
+        "model.layers.pattern": ("a", "b"),
+        "model.layers.kinds.a.residual": True,
+        "model.layers.kinds.b.attention.head_dim": 512,
+    }
     small = shrink(kinds | {"model.attention.head_dim": 256}).model
     assert configs.layer_kind(small, "a").attention.head_dim == 16
     assert configs.layer_kind(small, "b").attention.head_dim == 32
@@ -119,7 +159,14 @@ def test_a_learned_table_fits_the_sequence():
     table = {"model.position.max_length": 4096, "model.position.offset": 2, "data.sequence_length": 4096}
     small = shrink(ENCODER | table)
     assert (small.model.position.max_length, small.model.position.offset) == (64, 2)
-    one = shrink(TWO | {"model.position.kind": "alibi", "model.decoder.position.kind": "learned", "model.decoder.position.max_length": 512})
+    one = shrink(
+        TWO
+        | {
+            "model.position.kind": "alibi",
+            "model.decoder.position.kind": "learned",
+            "model.decoder.position.max_length": 512,
+        }
+    )
     assert one.model.decoder.position.max_length == 64
 
 
@@ -131,9 +178,16 @@ def test_rope_is_stretched_as_much_as_before(preset):
         scaling = {"model.position.scaling.kind": kind, "model.position.scaling.original_length": 4096}
         small = shrink(stretch | scaling, preset).model.position.scaling
         assert (small.factor, small.original_length) == (8.0, length // 8)
-    assert shrink(stretch | {"model.position.scaling.kind": "linear"}, preset).model.position.scaling.original_length == 2048
-    only = {"model.layers.pattern": ("g",), "model.layers.kinds.g.position.scaling.kind": "llama3",
-            "model.layers.kinds.g.position.scaling.original_length": 8192, "model.layers.kinds.g.position.scaling.factor": 4.0}
+    assert (
+        shrink(stretch | {"model.position.scaling.kind": "linear"}, preset).model.position.scaling.original_length
+        == 2048
+    )
+    only = {
+        "model.layers.pattern": ("g",),
+        "model.layers.kinds.g.position.scaling.kind": "llama3",
+        "model.layers.kinds.g.position.scaling.original_length": 8192,
+        "model.layers.kinds.g.position.scaling.factor": 4.0,
+    }
     small = shrink(only | {"model.position.kind": "rope", "data.sequence_length": 32768}, preset).model
     assert small.layers.kinds.g.position.scaling.original_length == length // 4
 
@@ -141,10 +195,17 @@ def test_rope_is_stretched_as_much_as_before(preset):
 @pytest.mark.parametrize("preset", PRESETS)
 @pytest.mark.parametrize("fraction", [1.0, 0.5, 0.4, 0.25, 0.01])
 def test_a_share_of_rotated_dimensions_stays_a_number_of_pairs(fraction, preset):
-    given = {"model.position.kind": "rope", "model.position.fraction": fraction, "model.dim": 2560, "model.attention.num_heads": 4}
+    given = {
+        "model.position.kind": "rope",
+        "model.position.fraction": fraction,
+        "model.dim": 2560,
+        "model.attention.num_heads": 4,
+    }
     small = shrink(given, preset).model
     assert small.position.fraction * small.attention.head_dim % 2 == 0
-    assert small.position.fraction == pytest.approx(max(fraction, 2 / small.attention.head_dim), abs=1 / small.attention.head_dim)
+    assert small.position.fraction == pytest.approx(
+        max(fraction, 2 / small.attention.head_dim), abs=1 / small.attention.head_dim
+    )
 
 
 def test_distances_are_clipped_within_a_row_and_features_drawn_within_a_run():
@@ -155,14 +216,23 @@ def test_distances_are_clipped_within_a_row_and_features_drawn_within_a_run():
     small = shrink(performer).model.attention
     assert (small.features, small.redraw_every) == (44, 50)
     assert shrink(performer | {"model.attention.redraw_every": 0}).model.attention.redraw_every == 0
-    mixed = {"model.layers.pattern": ("a",), "model.layers.kinds.a.attention.kind": "performer",
-             "model.layers.kinds.a.attention.features": 266}
+    mixed = {
+        "model.layers.pattern": ("a",),
+        "model.layers.kinds.a.attention.kind": "performer",
+        "model.layers.kinds.a.attention.features": 266,
+    }
     assert shrink(mixed).model.layers.kinds.a.attention.features == 44
 
 
 def test_what_a_device_needs_is_left_to_the_device():
-    kernel = {"model.layers.pattern": ("a",), "model.layers.kinds.a.attention.kernel": "cudnn", "model.dtype": "bfloat16",
-              "mesh.tensor": 2, "mesh.fsdp": 4, "objective.chunk_tokens": 16}
+    kernel = {
+        "model.layers.pattern": ("a",),
+        "model.layers.kinds.a.attention.kernel": "cudnn",
+        "model.dtype": "bfloat16",
+        "mesh.tensor": 2,
+        "mesh.fsdp": 4,
+        "objective.chunk_tokens": 16,
+    }
     small = shrink(kernel)
     assert configs.layer_kind(small.model, "a").attention.kernel == "auto"
     assert (small.mesh.data, small.mesh.fsdp, small.mesh.tensor) == (-1, 1, 1)
@@ -170,6 +240,8 @@ def test_what_a_device_needs_is_left_to_the_device():
 
 
 def test_data_that_a_small_run_brings_with_it():
-    small = shrink(ENCODER | {"model.vocab_size": 30522, "data.tokenizer.kind": "bpe", "data.tokenizer.vocab_size": 30521})
+    small = shrink(
+        ENCODER | {"model.vocab_size": 30522, "data.tokenizer.kind": "bpe", "data.tokenizer.vocab_size": 30521}
+    )
     assert (small.data.source, small.data.tokenizer.kind, small.model.vocab_size) == ("stdlib", "bytes", 258)
     assert shrink(TWO | {"objective.prefix_length": 100}, "smoke").objective.prefix_length == 8

@@ -13,7 +13,9 @@ from zoo.errors import ConfigError
 
 
 def resolve(**overrides):
-    return configs.resolve(configs.override(configs.default(), {key.replace("__", "."): value for key, value in overrides.items()}))
+    return configs.resolve(
+        configs.override(configs.default(), {key.replace("__", "."): value for key, value in overrides.items()})
+    )
 
 
 def problems(overrides):
@@ -33,45 +35,58 @@ def test_default_is_valid_and_resolving_twice_changes_nothing():
 
 def test_auto_is_derived():
     resolved = resolve(model__dim=96, model__attention__num_heads=6, model__attention__num_kv_heads=2)
-    assert (resolved.model.attention.head_dim, resolved.model.ffn.hidden_dim, resolved.model.vocab_size) == (16, 384, 257)
+    assert (resolved.model.attention.head_dim, resolved.model.ffn.hidden_dim, resolved.model.vocab_size) == (
+        16,
+        384,
+        257,
+    )
     assert resolved.model.attention.scale == 0.25
     assert resolved.model.position.max_length == resolved.data.sequence_length
 
 
-@pytest.mark.parametrize(("overrides", "words"), [
-    ({"model.norm.kind": "rms"}, ["model.norm.kind", "rmsnorm", "did you mean"]),
-    ({"model.dim": "-3"}, ["model.dim=-3", "at least 1"]),
-    ({"model.dim": "abc"}, ["model.dim='abc'", "whole number"]),
-    ({"model.dim": "1.5"}, ["model.dim='1.5'", "whole number"]),
-    ({"model.dim": True}, ["model.dim=True", "whole number"]),
-    ({"optimizer.learning_rate": "nan"}, ["optimizer.learning_rate", "finite"]),
-    ({"optimizer.learning_rate": "0"}, ["above 0"]),
-    ({"model.residual": "maybe"}, ["model.residual='maybe'", "true or false"]),
-    ({"model.dropout": "1.0"}, ["at most 0.99"]),
-    ({"training.eval_lengths": "12,x"}, ["training.eval_lengths", "whole numbers"]),
-    ({"model.attention.num_heads": 3}, ["model.dim=256", "num_heads=3", "head_dim"]),
-    ({"model.attention.num_kv_heads": 3}, ["num_heads=4", "num_kv_heads=3"]),
-    ({"model.position.kind": "rope", "model.attention.head_dim": 5}, ["RoPE", "not an even number"]),
-    ({"model.position.kind": "rope", "model.position.fraction": 0.3}, ["RoPE", "fraction"]),
-    ({"model.position.kind": "sinusoidal", "model.dim": 5, "model.attention.num_heads": 1}, ["sinusoidal", "even"]),
-    ({"model.position.max_length": 64}, ["max_length=64", "sequence_length=128"]),
-    ({"training.accumulation_steps": 3}, ["batch_size=16", "accumulation_steps=3"]),
-    ({"mesh.data": 3}, ["batch_size=16", "3 devices"]),
-    ({"mesh.tensor": 8, "model.attention.num_heads": 4}, ["num_heads=4", "mesh.tensor=8"]),
-    ({"mesh.data": 0}, ["mesh.data=0"]),
-    ({"schedule.warmup_steps": 2000}, ["warmup_steps=2000", "steps=1000"]),
-    ({"model.position.theta": 5.0}, ["theta", "no effect", "rope"]),
-    ({"model.norm.kind": "none", "model.norm.placement": "post"}, ["placement", "no effect"]),
-    ({"model.norm.kind": "rmsnorm", "model.norm.bias": False}, ["model.norm.bias", "no effect"]),
-    ({"model.init.kernel": "xavier_uniform", "model.init.std": 0.1}, ["init.std", "no effect"]),
-    ({"model.attention.kernel": "cudnn"}, ["cudnn", "bfloat16"]),
-    ({"model.attention.kernel": "cudnn", "model.dtype": "bfloat16", "model.position.kind": "alibi"}, ["cudnn", "alibi", "einsum"]),
-    ({"model.attention.kernel": "xla", "model.attention.dropout": 0.1}, ["xla", "dropout"]),
-    ({"model.vocab_size": 100}, ["vocab_size=100", "257"]),
-    ({"model.attention.kernel": "cudnn", "model.dtype": "bfloat16", "model.attention.num_heads": 1}, ["head_dim", "multiple of 8", "256"]),
-    ({"data.document_separator": "x"}, ["document_separator", "stdlib"]),
-    ({"model.norm.kind": [[1]]}, ["model.norm.kind", "is not one of"]),
-])
+@pytest.mark.parametrize(
+    ("overrides", "words"),
+    [
+        ({"model.norm.kind": "rms"}, ["model.norm.kind", "rmsnorm", "did you mean"]),
+        ({"model.dim": "-3"}, ["model.dim=-3", "at least 1"]),
+        ({"model.dim": "abc"}, ["model.dim='abc'", "whole number"]),
+        ({"model.dim": "1.5"}, ["model.dim='1.5'", "whole number"]),
+        ({"model.dim": True}, ["model.dim=True", "whole number"]),
+        ({"optimizer.learning_rate": "nan"}, ["optimizer.learning_rate", "finite"]),
+        ({"optimizer.learning_rate": "0"}, ["above 0"]),
+        ({"model.residual": "maybe"}, ["model.residual='maybe'", "true or false"]),
+        ({"model.dropout": "1.0"}, ["at most 0.99"]),
+        ({"training.eval_lengths": "12,x"}, ["training.eval_lengths", "whole numbers"]),
+        ({"model.attention.num_heads": 3}, ["model.dim=256", "num_heads=3", "head_dim"]),
+        ({"model.attention.num_kv_heads": 3}, ["num_heads=4", "num_kv_heads=3"]),
+        ({"model.position.kind": "rope", "model.attention.head_dim": 5}, ["RoPE", "not an even number"]),
+        ({"model.position.kind": "rope", "model.position.fraction": 0.3}, ["RoPE", "fraction"]),
+        ({"model.position.kind": "sinusoidal", "model.dim": 5, "model.attention.num_heads": 1}, ["sinusoidal", "even"]),
+        ({"model.position.max_length": 64}, ["max_length=64", "sequence_length=128"]),
+        ({"training.accumulation_steps": 3}, ["batch_size=16", "accumulation_steps=3"]),
+        ({"mesh.data": 3}, ["batch_size=16", "3 devices"]),
+        ({"mesh.tensor": 8, "model.attention.num_heads": 4}, ["num_heads=4", "mesh.tensor=8"]),
+        ({"mesh.data": 0}, ["mesh.data=0"]),
+        ({"schedule.warmup_steps": 2000}, ["warmup_steps=2000", "steps=1000"]),
+        ({"model.position.theta": 5.0}, ["theta", "no effect", "rope"]),
+        ({"model.norm.kind": "none", "model.norm.placement": "post"}, ["placement", "no effect"]),
+        ({"model.norm.kind": "rmsnorm", "model.norm.bias": False}, ["model.norm.bias", "no effect"]),
+        ({"model.init.kernel": "xavier_uniform", "model.init.std": 0.1}, ["init.std", "no effect"]),
+        ({"model.attention.kernel": "cudnn"}, ["cudnn", "bfloat16"]),
+        (
+            {"model.attention.kernel": "cudnn", "model.dtype": "bfloat16", "model.position.kind": "alibi"},
+            ["cudnn", "alibi", "einsum"],
+        ),
+        ({"model.attention.kernel": "xla", "model.attention.dropout": 0.1}, ["xla", "dropout"]),
+        ({"model.vocab_size": 100}, ["vocab_size=100", "257"]),
+        (
+            {"model.attention.kernel": "cudnn", "model.dtype": "bfloat16", "model.attention.num_heads": 1},
+            ["head_dim", "multiple of 8", "256"],
+        ),
+        ({"data.document_separator": "x"}, ["document_separator", "stdlib"]),
+        ({"model.norm.kind": [[1]]}, ["model.norm.kind", "is not one of"]),
+    ],
+)
 def test_a_bad_config_is_refused_in_one_line(overrides, words):
     lines = problems(overrides)
     assert len(lines) == 1
@@ -81,7 +96,9 @@ def test_a_bad_config_is_refused_in_one_line(overrides, words):
 def test_every_problem_is_told_at_once():
     lines = problems({"model.norm.kind": "rms", "model.dim": -3, "training.steps": "x"})
     assert [line.split("=")[0] for line in lines] == ["model.dim", "model.norm.kind", "training.steps"]
-    assert len(problems({"model.attention.num_heads": 3, "schedule.warmup_steps": 5000, "model.position.theta": 3.0})) == 3
+    assert (
+        len(problems({"model.attention.num_heads": 3, "schedule.warmup_steps": 5000, "model.position.theta": 3.0})) == 3
+    )
 
 
 def test_unknown_fields_are_named_with_what_was_meant():
@@ -96,13 +113,24 @@ def test_unknown_fields_are_named_with_what_was_meant():
 
 
 def test_numbers_as_people_type_them():
-    resolved = resolve(training__steps="1e4", training__eval_lengths="256,512", model__residual="False", optimizer__learning_rate="3e-4")
-    assert (resolved.training.steps, tuple(resolved.training.eval_lengths), resolved.model.residual) == (10000, (256, 512), False)
+    resolved = resolve(
+        training__steps="1e4",
+        training__eval_lengths="256,512",
+        model__residual="False",
+        optimizer__learning_rate="3e-4",
+    )
+    assert (resolved.training.steps, tuple(resolved.training.eval_lengths), resolved.model.residual) == (
+        10000,
+        (256, 512),
+        False,
+    )
     assert resolve(model__attention__head_dim="auto").model.attention.head_dim == 64
 
 
 def test_what_was_set_for_a_choice_goes_with_it():
-    gpt = configs.override(configs.default(), {"model.position.max_length": 512, "model.ffn.gelu_approximation": "tanh"})
+    gpt = configs.override(
+        configs.default(), {"model.position.max_length": 512, "model.ffn.gelu_approximation": "tanh"}
+    )
     rope = configs.resolve(configs.override(gpt, {"model.position.kind": "rope", "model.ffn.kind": "swiglu"}))
     assert rope.model.position.max_length == configs.AUTO
     still = configs.resolve(configs.override(gpt, {"model.position.kind": "learned", "model.ffn.kind": "geglu"}))
@@ -125,7 +153,11 @@ def test_identity_is_of_what_changes_the_result():
     for path in configs.NOT_RESULT_RELEVANT:
         default = configs.BY_PATH[path].default
         source = {"data.hub.streaming": "hf:x", "data.hub.folder": "tfds:x"}.get(path, "stdlib")
-        translation = {"model.architecture": "encoder_decoder", "objective.kind": "translation", "training.eval_every": 1}
+        translation = {
+            "model.architecture": "encoder_decoder",
+            "objective.kind": "translation",
+            "training.eval_every": 1,
+        }
         needs = {"data.source": source} | (translation if path == "training.translate_every" else {})
         changed = {"": "x", 1: 2, configs.AUTO: ()}.get(default, not default if isinstance(default, bool) else 1)
         one, other = (needs | {path: value} for value in (default, changed))
@@ -148,8 +180,13 @@ def test_field_table_is_sound():
     assert set(configs.NOT_RESULT_RELEVANT) <= set(configs.BY_PATH)
 
 
-@given(st.dictionaries(st.sampled_from([field.path for field in configs.FIELDS]),
-                       st.one_of(st.integers(-5, 5000), st.floats(), st.text(max_size=5), st.booleans(), st.none()), max_size=4))
+@given(
+    st.dictionaries(
+        st.sampled_from([field.path for field in configs.FIELDS]),
+        st.one_of(st.integers(-5, 5000), st.floats(), st.text(max_size=5), st.booleans(), st.none()),
+        max_size=4,
+    )
+)
 def test_any_override_resolves_or_is_refused_in_plain_lines(overrides):
     problems = None
     try:

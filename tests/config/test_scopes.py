@@ -10,8 +10,12 @@ from zoo import config as configs
 from zoo.errors import ConfigError
 
 TWO_SIDES = {"model.architecture": "encoder_decoder", "objective.kind": "prefix"}
-KINDS = {"model.layers.pattern": ("local", "global"), "model.layers.kinds.local.attention.window": 8,
-         "model.layers.kinds.global.position.kind": "none", "model.position.kind": "rope"}
+KINDS = {
+    "model.layers.pattern": ("local", "global"),
+    "model.layers.kinds.local.attention.window": 8,
+    "model.layers.kinds.global.position.kind": "none",
+    "model.position.kind": "rope",
+}
 
 
 def changed(*changes):
@@ -31,23 +35,26 @@ def refused(*changes):
     return caught.value.problems
 
 
-@pytest.mark.parametrize(("path", "meant"), [
-    ("model.decoder.num_layer", "model.decoder.num_layers"),
-    ("model.encoder.attention.windw", "model.encoder.attention.window"),
-    ("model.encoder.window", "model.encoder.attention.window"),
-    ("model.layers.kinds.local.attention.windows", "model.layers.kinds.local.attention.window"),
-    ("model.layers.kinds.local.window", "model.layers.kinds.local.attention.window"),
-    ("model.layers.patern", "model.layers.pattern"),
-    # What all parts of a model share is no field of a scope.
-    ("model.decoder.dim", None),
-    ("model.layers.kinds.local.norm.kind", None),
-    ("model.decoder.vocab_size", None),
-    ("model.layers.kinds.local", None),
-])
+@pytest.mark.parametrize(
+    ("path", "meant"),
+    [
+        ("model.decoder.num_layer", "model.decoder.num_layers"),
+        ("model.encoder.attention.windw", "model.encoder.attention.window"),
+        ("model.encoder.window", "model.encoder.attention.window"),
+        ("model.layers.kinds.local.attention.windows", "model.layers.kinds.local.attention.window"),
+        ("model.layers.kinds.local.window", "model.layers.kinds.local.attention.window"),
+        ("model.layers.patern", "model.layers.pattern"),
+        # What all parts of a model share is no field of a scope.
+        ("model.decoder.dim", None),
+        ("model.layers.kinds.local.norm.kind", None),
+        ("model.decoder.vocab_size", None),
+        ("model.layers.kinds.local", None),
+    ],
+)
 def test_unknown_fields_of_a_scope_are_refused_with_what_was_meant(path, meant):
     with pytest.raises(ConfigError) as caught:
         configs.override(configs.default(), {path: 1})
-    line, = caught.value.problems
+    (line,) = caught.value.problems
     assert line.startswith(f"unknown field {path}")
     if meant:
         assert line.endswith(f'(did you mean "{meant}"?)')
@@ -61,7 +68,8 @@ def test_known_paths_are_fields_and_take_no_auto():
         assert len(paths) > 30
         assert all(configs.field_at(path).path == path and not configs.field_at(path).auto for path in paths)
     assert refused(TWO_SIDES, {"model.decoder.attention.head_dim": "auto"}) == [
-        "model.decoder.attention.head_dim='auto': expected a whole number"]
+        "model.decoder.attention.head_dim='auto': expected a whole number"
+    ]
 
 
 def test_a_derivable_value_is_so_in_every_scope():
@@ -74,7 +82,9 @@ def test_a_derivable_value_is_so_in_every_scope():
 
 
 def test_a_side_sees_its_own_fields_and_the_model_s():
-    model = resolve(TWO_SIDES, {"model.decoder.num_layers": 1, "model.encoder.norm.kind": "rmsnorm", "model.dropout": 0.2}).model
+    model = resolve(
+        TWO_SIDES, {"model.decoder.num_layers": 1, "model.encoder.norm.kind": "rmsnorm", "model.dropout": 0.2}
+    ).model
     encoder, decoder = configs.side(model, "encoder"), configs.side(model, "decoder")
     assert (encoder.architecture, decoder.architecture) == ("encoder", "decoder")
     assert (encoder.num_layers, decoder.num_layers) == (4, 1)
@@ -98,12 +108,21 @@ def test_what_follows_is_derived_in_the_scope():
     assert (encoder.attention.head_dim, encoder.attention.num_kv_heads, encoder.attention.scale) == (64, 4, 64**-0.5)
 
 
-@pytest.mark.parametrize("changes", [
-    KINDS,
-    TWO_SIDES | {"model.decoder.attention.num_heads": 8, "model.encoder.attention.window": 5, "model.encoder.position.kind": "sinusoidal"},
-    TWO_SIDES | {"model.position.kind": "rope", "model.decoder.position.kind": "learned"},
-    {"model.layers.pattern": ("a",), "model.layers.kinds.a.attention.kind": "performer"},
-], ids=str)
+@pytest.mark.parametrize(
+    "changes",
+    [
+        KINDS,
+        TWO_SIDES
+        | {
+            "model.decoder.attention.num_heads": 8,
+            "model.encoder.attention.window": 5,
+            "model.encoder.position.kind": "sinusoidal",
+        },
+        TWO_SIDES | {"model.position.kind": "rope", "model.decoder.position.kind": "learned"},
+        {"model.layers.pattern": ("a",), "model.layers.kinds.a.attention.kind": "performer"},
+    ],
+    ids=str,
+)
 def test_a_resolved_config_stays_what_it_is(changes, tmp_path):
     resolved = resolve(changes)
     assert configs.resolve(resolved) == resolved
@@ -121,25 +140,34 @@ def test_scopes_are_part_of_the_identity():
     one, other = (resolve(KINDS, {"model.layers.kinds.local.attention.window": window}) for window in (8, 9))
     assert configs.identity(one) != configs.identity(other)
     assert configs.difference(one, other) == {"model.layers.kinds.local.attention.window": (8, 9)}
-    assert configs.difference(alike, resolve(TWO_SIDES, {"model.decoder.num_layers": 2})) == {"model.decoder.num_layers": (None, 2)}
+    assert configs.difference(alike, resolve(TWO_SIDES, {"model.decoder.num_layers": 2})) == {
+        "model.decoder.num_layers": (None, 2)
+    }
 
 
 def test_a_pattern_as_typed_on_a_command_line():
-    flags = configs.parse_overrides([
-        "--config.model.layers.pattern=local, local,global", "--config.model.layers.kinds.local.residual=False",
-        "--config.model.layers.kinds.global.attention.window", "4"])
+    flags = configs.parse_overrides(
+        [
+            "--config.model.layers.pattern=local, local,global",
+            "--config.model.layers.kinds.local.residual=False",
+            "--config.model.layers.kinds.global.attention.window",
+            "4",
+        ]
+    )
     model = resolve(flags).model
     assert model.layers.pattern == ("local", "local", "global")
     assert model.layers.kinds.local.residual is False
     assert configs.layer_kind(model, "global").attention.window == 4
     for text in ("()", ""):
         assert resolve({"model.layers.pattern": text}).model.layers.pattern == ()
-    assert resolve({"model.layers.pattern": ["a"], "model.layers.kinds.a.residual": True}).model.layers.pattern == ("a",)
+    assert resolve({"model.layers.pattern": ["a"], "model.layers.kinds.a.residual": True}).model.layers.pattern == (
+        "a",
+    )
 
 
 @pytest.mark.parametrize("value", [3, True, None, (1, 2), ("a", 1)])
 def test_a_pattern_that_is_none(value):
-    line, = refused({"model.layers.pattern": value})
+    (line,) = refused({"model.layers.pattern": value})
     assert line == f"model.layers.pattern={value!r}: expected names with commas between"
 
 
@@ -148,7 +176,7 @@ def test_another_pattern_drops_the_kinds_that_it_does_not_name():
     assert configs.resolve(alone).model.layers.kinds.to_dict() == {"global": {"position": {"kind": "none"}}}
     assert "kinds" not in resolve(KINDS, {"model.layers.pattern": ()}).model.layers
     # What is asked for together with the pattern is never dropped in silence.
-    line, = refused(KINDS, {"model.layers.pattern": ("global",), "model.layers.kinds.local.attention.window": 4})
+    (line,) = refused(KINDS, {"model.layers.pattern": ("global",), "model.layers.kinds.local.attention.window": 4})
     assert "model.layers.kinds.local has no effect" in line
 
 
@@ -157,7 +185,7 @@ def test_another_architecture_drops_the_sides():
     decoder = resolve(sides, {"model.architecture": "decoder", "objective.kind": "causal"})
     assert "decoder" not in decoder.model
     assert resolve(sides, {"model.architecture": "encoder_decoder"}).model.decoder.num_layers == 2
-    line, = refused({"model.architecture": "decoder", "model.decoder.num_layers": 2})
+    (line,) = refused({"model.architecture": "decoder", "model.decoder.num_layers": 2})
     assert "model.decoder is read only when model.architecture is encoder_decoder" in line
 
 
@@ -169,14 +197,19 @@ def test_what_a_scope_set_for_a_choice_goes_with_it():
     # A choice that the scope has made for itself stays, and so does what belongs to it.
     own = rope | {"model.layers.kinds.local.position.kind": "rope"}
     assert resolve(own, {"model.position.kind": "alibi"}).model.layers.kinds.local.position.theta == 500.0
-    line, = refused(rope, {"model.position.kind": "alibi", "model.layers.kinds.local.position.theta": 500.0})
+    (line,) = refused(rope, {"model.position.kind": "alibi", "model.layers.kinds.local.position.theta": 500.0})
     assert line.startswith("model.layers.kinds.local.position.theta=500.0 has no effect")
 
 
 ENCODER = {"model.architecture": "encoder", "objective.kind": "masked"}
 KIND = {"model.layers.pattern": ("a",), "model.layers.kinds.a.residual": True}
-SCOPED = [(TWO_SIDES, "model.decoder.x"), (TWO_SIDES, "model.encoder.x"), (KIND, "model.layers.kinds.a.x"),
-          (KIND | ENCODER, "model.layers.kinds.a.x"), (ENCODER, "model.encoder.x")]
+SCOPED = [
+    (TWO_SIDES, "model.decoder.x"),
+    (TWO_SIDES, "model.encoder.x"),
+    (KIND, "model.layers.kinds.a.x"),
+    (KIND | ENCODER, "model.layers.kinds.a.x"),
+    (ENCODER, "model.encoder.x"),
+]
 
 
 def values(path):
@@ -191,8 +224,11 @@ def values(path):
 def overrides_in(base_and_example):
     base, example = base_and_example
     paths = configs.known_paths(example)
-    # Fields that are always read more often than those that need a choice, or hardly any config would be valid.
-    path = st.one_of(st.sampled_from([path for path in paths if not configs.field_at(path).when]), st.sampled_from(paths))
+    # Fields that are always read more often than those that need a choice, or hardly any config
+    # would be valid.
+    path = st.one_of(
+        st.sampled_from([path for path in paths if not configs.field_at(path).when]), st.sampled_from(paths)
+    )
     pairs = st.lists(path.flatmap(lambda path: st.tuples(st.just(path), values(path))), max_size=3)
     return st.tuples(st.just(base), pairs.map(dict))
 

@@ -44,12 +44,14 @@ def test_load_gives_the_text_back(text_config, corpus, kind, size):
     dataset = zoo.data.load(config)
     stories = [story for story in corpus.read_text(encoding="utf-8").split("<end>") if story]
     assert dataset.tokenizer.vocab_size == zoo.data.vocabulary_size(config) == (size or len(set("".join(stories))) + 1)
-    train, validation = (
-        dataset.tokenizer.decode(tokens, document="\n").split("\n")[1:] for tokens in streams(dataset)
-    )
+    train, validation = (dataset.tokenizer.decode(tokens, document="\n").split("\n")[1:] for tokens in streams(dataset))
     assert sorted(train + validation) == sorted(stories)
     summary = dataset.summary()
-    assert [summary[name] for name in ("documents", "train_documents", "validation_documents")] == [60, len(train), len(validation)]
+    assert [summary[name] for name in ("documents", "train_documents", "validation_documents")] == [
+        60,
+        len(train),
+        len(validation),
+    ]
     assert [summary["train_tokens"], summary["validation_tokens"]] == [len(tokens) for tokens in streams(dataset)]
     assert [dataset.train_tokens, dataset.validation_tokens] == [len(tokens) for tokens in streams(dataset)]
     assert summary["train_bytes"] == len("".join(train).encode())
@@ -63,7 +65,9 @@ def test_a_share_of_the_training_part_with_the_same_vocabulary_and_the_same_held
     whole, part = (zoo.data.load(text_config(**BPE, data__training_fraction=share)) for share in (1.0, fraction))
     assert part.tokenizer.fingerprint == whole.tokenizer.fingerprint
     np.testing.assert_array_equal(streams(part)[1], streams(whole)[1])
-    stories, kept = (set(data.tokenizer.decode(streams(data)[0], document="\n").split("\n")[1:]) for data in (whole, part))
+    stories, kept = (
+        set(data.tokenizer.decode(streams(data)[0], document="\n").split("\n")[1:]) for data in (whole, part)
+    )
     assert kept < stories
     assert part.summary()["train_bytes"] / whole.summary()["train_bytes"] == pytest.approx(fraction, abs=0.03)
 
@@ -143,6 +147,7 @@ def test_evaluation_at_other_lengths_keeps_the_tokens_per_batch(text_config):
 def test_the_rows_that_are_scored_do_not_depend_on_how_they_are_spread(text_config):
     dataset = zoo.data.load(text_config(training__eval_batches=2))
     for length in (4, 8, 16, 100):
+
         def rows(multiple_of, length=length):
             batches = [batch["tokens"] for batch in dataset.evaluation_batches(length, multiple_of)]
             return [row.tolist() for row in np.concatenate(batches) if (row >= 0).any()]
@@ -187,7 +192,9 @@ def test_loading_bytes_starts_no_device(text_config):
         "source='stdlib', rows='packed', bad_text='error', document_separator='', validation_fraction=0.1, training_fraction=1.0, "
         "sequence_length=8, tokenizer=n(kind='bytes')))); print('jax' in sys.modules)"
     )
-    assert subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True).stdout == "False\n"
+    assert (
+        subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True).stdout == "False\n"
+    )
 
 
 def test_stdlib_by_default(make_config):
@@ -202,7 +209,9 @@ def test_stdlib_by_default(make_config):
 
 
 def test_tiny_shakespeare_has_nanogpts_counts(make_config, real_text):
-    """nanoGPT's data/shakespeare_char: 65 characters, 1,003,854 train and 111,540 validation tokens."""
+    """nanoGPT's data/shakespeare_char: 65 characters, 1,003,854 train and 111,540 validation
+    tokens.
+    """
     path = real_text("tinyshakespeare.txt")
     dataset = zoo.data.load(make_config({"data.source": f"text:{path}", "data.tokenizer.kind": "characters"}))
     assert dataset.tokenizer.vocab_size == 65 + 1

@@ -1,4 +1,6 @@
-"""What a decoder can be that claims a cache: every position scheme with every window and number of key heads, and all else."""
+"""What a decoder can be that claims a cache: every position scheme with every window and number of
+key heads, and all else.
+"""
 
 import itertools
 

@@ -15,7 +15,9 @@ def quick_programs():
     with pytest.MonkeyPatch.context() as patch:
         for name, static in STATIC.items():
             module = beam_search if name == "search" else decode_loop
-            program = jax.jit(getattr(module, name).__wrapped__, static_argnames=static, compiler_options=quick_compilation())
+            program = jax.jit(
+                getattr(module, name).__wrapped__, static_argnames=static, compiler_options=quick_compilation()
+            )
             patch.setattr(module, name, program)
             patch.setattr(generator, name, program)
         yield

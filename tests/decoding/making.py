@@ -24,7 +24,11 @@ SOURCES = [[5, 6], [1, 2, 3, 4, 5, 6, 7], [9, 9, 1]]
 def configured(overrides=None):
     """A tiny config whose learned positions, if it has any, go further than every text here."""
     overrides = UNTIED | (overrides or {})
-    learned = [key for key in ("model.position.kind", "model.encoder.position.kind", "model.decoder.position.kind") if key in overrides]
+    learned = [
+        key
+        for key in ("model.position.kind", "model.encoder.position.kind", "model.decoder.position.kind")
+        if key in overrides
+    ]
     return tiny(overrides if learned else LONG | overrides)
 
 
@@ -34,7 +38,9 @@ def _model(overrides):
 
 
 def made(overrides=None, seed=1):
-    """(abstract model, the same one for the same overrides, its random parameters, its random statistics)."""
+    """(abstract model, the same one for the same overrides, its random parameters, its random
+    statistics).
+    """
     model = _model(tuple(sorted((overrides or {}).items())))
     return model, random_values(model, seed), random_statistics(model, seed + 1)
 
@@ -59,7 +65,8 @@ def rows(lists, width=None):
 
 
 def both_ways(overrides=None, prompts=(3, 9, 1), steps=16, slots=32, cached=True):
-    """Scores of the next token after every token that follows the prompts: step by step, and by one pass over all tokens.
+    """Scores of the next token after every token that follows the prompts: step by step, and by one
+    pass over all tokens.
 
     Args:
         overrides: of the config.
@@ -78,7 +85,9 @@ def both_ways(overrides=None, prompts=(3, 9, 1), steps=16, slots=32, cached=True
     lengths = np.array(prompts)
     last = lengths[:, None] - 1 + np.arange(1 + steps)
     following = np.take_along_axis(tokens, last[:, 1:], axis=1).T
-    read = rows([row[:n] for row, n in zip(tokens.tolist(), prompts, strict=True)], 1 << (max(prompts) - 1).bit_length())
+    read = rows(
+        [row[:n] for row, n in zip(tokens.tolist(), prompts, strict=True)], 1 << (max(prompts) - 1).bit_length()
+    )
     sources = rows(SOURCES[:B], 8) if has_encoder else None
     how = Steps(split(model)[0], has_encoder, _depth(model.config), slots, V, cached)
 
@@ -96,8 +105,10 @@ def both_ways(overrides=None, prompts=(3, 9, 1), steps=16, slots=32, cached=True
             hidden = module(sources.tokens, tokens, Context(sources.positions, causal=False, in_order=True), context)
         return jnp.take_along_axis(module.logits(hidden, context), last[:, :, None], axis=1)
 
-    return (compiled(step_by_step)(params, stats, read, sources, jnp.asarray(following)),
-            compiled(at_once)(params, stats, jnp.asarray(tokens), sources))
+    return (
+        compiled(step_by_step)(params, stats, read, sources, jnp.asarray(following)),
+        compiled(at_once)(params, stats, jnp.asarray(tokens), sources),
+    )
 
 
 def _depth(config):

@@ -72,14 +72,19 @@ def all_texts(has_encoder, seed, row, alpha):
 
 def as_texts(found, row):
     """[(text, score)] as beam search returned them, without those that are none."""
-    return [(tuple(found.tokens[row, beam, : found.lengths[row, beam]].tolist()), found.scores[row, beam])
-            for beam in range(found.scores.shape[1]) if np.isfinite(found.scores[row, beam])]
+    return [
+        (tuple(found.tokens[row, beam, : found.lengths[row, beam]].tolist()), found.scores[row, beam])
+        for beam in range(found.scores.shape[1])
+        if np.isfinite(found.scores[row, beam])
+    ]
 
 
 @pytest.mark.parametrize("alpha", [0.0, 1.0, 2.5, -1.0])
 @pytest.mark.parametrize("has_encoder", [False, True])
 def test_with_enough_beams_it_is_exhaustive(has_encoder, alpha):
-    found = model_of(has_encoder, 1).beam_search(PROMPTS, N, FEW**N, alpha, stop_table(FEW, [END]), SOURCES if has_encoder else None)
+    found = model_of(has_encoder, 1).beam_search(
+        PROMPTS, N, FEW**N, alpha, stop_table(FEW, [END]), SOURCES if has_encoder else None
+    )
     assert (found.tokens[np.arange(N) >= found.lengths[..., None]] == -1).all()
     for row in range(len(PROMPTS)):
         expected = all_texts(has_encoder, 1, row, alpha)
@@ -102,22 +107,32 @@ def spelled_out(has_encoder, seed, row, beams, alpha):
         totals = evaluate(row, new).sum(axis=1)
         ranked = sorted(zip(map(tuple, new.tolist()), totals, strict=True), key=lambda pair: -pair[1])
         over = [pair for pair in ranked[:beams] if pair[0][-1] == END or length == N]
-        ended = sorted(ended + [(text, total / length**alpha) for text, total in over], key=lambda pair: -pair[1])[:beams]
+        ended = sorted(ended + [(text, total / length**alpha) for text, total in over], key=lambda pair: -pair[1])[
+            :beams
+        ]
         going = [pair for pair in ranked if pair[0][-1] != END][:beams]
     return ended
 
 
 @pytest.mark.parametrize("has_encoder", [False, True])
-@pytest.mark.parametrize(("beams", "alpha", "cache"), slow_but(
-    [(2, 2.0, True), (3, 1.0, False)], [(2, 0.0, True), (2, 2.0, True), (3, 1.0, True), (3, -0.7, True), (3, 1.0, False)]))
+@pytest.mark.parametrize(
+    ("beams", "alpha", "cache"),
+    slow_but(
+        [(2, 2.0, True), (3, 1.0, False)],
+        [(2, 0.0, True), (2, 2.0, True), (3, 1.0, True), (3, -0.7, True), (3, 1.0, False)],
+    ),
+)
 def test_with_few_beams_it_prunes_as_described(has_encoder, beams, alpha, cache):
     for seed in (1, 2, 3):
-        found = model_of(has_encoder, seed).beam_search(PROMPTS, N, beams, alpha, stop_table(FEW, [END]),
-                                                        SOURCES if has_encoder else None, cache=cache)
+        found = model_of(has_encoder, seed).beam_search(
+            PROMPTS, N, beams, alpha, stop_table(FEW, [END]), SOURCES if has_encoder else None, cache=cache
+        )
         for row in range(len(PROMPTS)):
             expected, actual = spelled_out(has_encoder, seed, row, beams, alpha), as_texts(found, row)
             assert [text for text, _ in actual] == [text for text, _ in expected]
-            np.testing.assert_allclose([score for _, score in actual], [score for _, score in expected], rtol=1e-5, atol=1e-5)
+            np.testing.assert_allclose(
+                [score for _, score in actual], [score for _, score in expected], rtol=1e-5, atol=1e-5
+            )
 
 
 def test_one_beam_without_stops_is_greedy():
@@ -132,9 +147,13 @@ def test_one_beam_without_stops_is_greedy():
     {"model.attention.kind": "performer"}, {"model.attention.num_kv_heads": 1, "model.position.kind": "rope", "model.attention.window": 3},
 ], ids=str)  # fmt: skip
 def test_what_a_hypothesis_has_read_goes_with_it(overrides):
-    """One prompt, so that with one key head its cache has another form than those of its hypotheses."""
+    """One prompt, so that with one key head its cache has another form than those of its
+    hypotheses.
+    """
     model = Generator(*made(SMALL | overrides))
-    found, again = (model.beam_search(PROMPTS[:1], 12, 3, 1.0, stop_table(FEW, [END]), cache=cache) for cache in (True, False))
+    found, again = (
+        model.beam_search(PROMPTS[:1], 12, 3, 1.0, stop_table(FEW, [END]), cache=cache) for cache in (True, False)
+    )
     np.testing.assert_array_equal(found.tokens, again.tokens)
     np.testing.assert_allclose(found.scores, again.scores, rtol=1e-5)
 

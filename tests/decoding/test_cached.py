@@ -1,4 +1,6 @@
-"""A step with the cache says what a pass over all tokens says, after every token, for whatever a decoder can be."""
+"""A step with the cache says what a pass over all tokens says, after every token, for whatever a
+decoder can be.
+"""
 
 import itertools
 
@@ -36,8 +38,10 @@ def test_what_else_a_decoder_can_be(name):
     close(*both_ways(DECODERS[name]))
 
 
-@pytest.mark.parametrize("name", slow_but(
-    ("T5", "fewer key heads in cross-attention, shared queries", "sides that differ"), ENCODER_DECODERS))
+@pytest.mark.parametrize(
+    "name",
+    slow_but(("T5", "fewer key heads in cross-attention, shared queries", "sides that differ"), ENCODER_DECODERS),
+)
 def test_the_decoder_of_an_encoder_decoder(name):
     close(*both_ways(ENCODER_DECODERS[name]))
 
@@ -48,11 +52,17 @@ def test_a_ring_that_wraps_many_times():
 
 def test_a_prompt_longer_than_the_window_and_cut_into_bands():
     """Rows of 300 go through the banded product, and leave the last of their keys in the rings."""
-    close(*both_ways({"model.attention.window": 5, "model.position.kind": "alibi"}, prompts=(290, 300), steps=8, slots=512))
+    close(
+        *both_ways(
+            {"model.attention.window": 5, "model.position.kind": "alibi"}, prompts=(290, 300), steps=8, slots=512
+        )
+    )
 
 
 def test_no_more_slots_than_tokens():
-    """The prompts' common width and the steps together are more than the slots: the ring wraps over empty slots only."""
+    """The prompts' common width and the steps together are more than the slots: the ring wraps over
+    empty slots only.
+    """
     close(*both_ways({"model.position.kind": "rope"}, prompts=(9, 5), steps=7, slots=16))
 
 

@@ -64,7 +64,9 @@ def test_scores_of_minus_infinity_are_never_kept_by_top_p():
     np.testing.assert_array_equal(kept, np.isfinite(scores))
 
 
-@pytest.mark.parametrize(("temperature", "top_k", "top_p"), [(1.0, 0, 1.0), (0.5, 0, 1.0), (2.0, 3, 1.0), (1.0, 0, 0.7), (0.7, 5, 0.9)])
+@pytest.mark.parametrize(
+    ("temperature", "top_k", "top_p"), [(1.0, 0, 1.0), (0.5, 0, 1.0), (2.0, 3, 1.0), (1.0, 0, 0.7), (0.7, 5, 0.9)]
+)
 def test_how_often_a_token_is_drawn(temperature, top_k, top_p):
     draws = 20_000
 

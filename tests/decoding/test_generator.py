@@ -34,14 +34,21 @@ def test_models_that_do_not_make_tokens(overrides, name):
 @pytest.mark.parametrize("overrides", [DYNAMIC, SOME_DYNAMIC, ENCODER_DECODER | DYNAMIC], ids=str)
 def test_what_cannot_be_cached(overrides):
     model, sources = generator(overrides), [SOURCES[0]] if "model.architecture" in overrides else None
-    refused("scaling.kind=dynamic turns all keys anew .* --no-cache", lambda: model.generate([[1, 2]], 3, sources=sources))
+    refused(
+        "scaling.kind=dynamic turns all keys anew .* --no-cache", lambda: model.generate([[1, 2]], 3, sources=sources)
+    )
     refused("scaling.kind=dynamic", lambda: model.beam_search([[1, 2]], 3, sources=sources))
     assert model.generate([[1, 2]], 3, sources=sources, cache=False).tokens.shape == (1, 3)
-    refused("follows the longest row", lambda: model.generate([[1, 2], [1]], 3, sources=sources and sources * 2, cache=False))
+    refused(
+        "follows the longest row",
+        lambda: model.generate([[1, 2], [1]], 3, sources=sources and sources * 2, cache=False),
+    )
 
 
 def test_an_encoder_that_stretches_takes_sources_of_one_length():
-    model = generator(ENCODER_DECODER | {"model.encoder." + path.removeprefix("model."): value for path, value in DYNAMIC.items()})
+    model = generator(
+        ENCODER_DECODER | {"model.encoder." + path.removeprefix("model."): value for path, value in DYNAMIC.items()}
+    )
     assert model.generate([[1], [2]], 3, sources=[[1, 2], [3, 4]]).tokens.shape == (2, 3)
     refused("one source at a time", lambda: model.generate([[1], [2]], 3, sources=[[1, 2], [3]]))
 
@@ -50,7 +57,10 @@ def test_a_table_of_positions_ends():
     model = generator(SHORT)
     # The newest token is not read: it needs no position.
     assert (model.generate([[1] * 20], 5).lengths == 5).all()
-    refused("learned positions end at 24: after a prompt of 20 tokens at most 5 new ones fit", lambda: model.generate([[1] * 20], 6))
+    refused(
+        "learned positions end at 24: after a prompt of 20 tokens at most 5 new ones fit",
+        lambda: model.generate([[1] * 20], 6),
+    )
     refused("learned positions end at 24: after a prompt of 20", lambda: model.beam_search([[1] * 20, [1]], 6))
     refused("learned positions end at 24: a prompt of 25 tokens is too long", lambda: model.generate([[1] * 25], 1))
     assert model.generate([[1] * 30], 6, cache=False).tokens.min() >= 0
@@ -114,7 +124,9 @@ def test_more_tokens_than_anything_holds(monkeypatch):
 
     monkeypatch.setattr("zoo.decoding.generator.begin", full)
     reason = "RESOURCE_EXHAUSTED"
-    with pytest.raises(ConfigError, match="the device's memory does not hold 3 texts of 1024 tokens; ask for fewer new tokens"):
+    with pytest.raises(
+        ConfigError, match="the device's memory does not hold 3 texts of 1024 tokens; ask for fewer new tokens"
+    ):
         one.generate(PROMPTS, 1000)
     with pytest.raises(ConfigError, match="does not hold 12 texts of 1024 tokens"):
         one.beam_search(PROMPTS, 1000, 4)

@@ -1,4 +1,6 @@
-"""The loop that makes tokens: rows in a batch, stops, keys, and what a request may change without a new program."""
+"""The loop that makes tokens: rows in a batch, stops, keys, and what a request may change without a
+new program.
+"""
 
 import jax
 import jax.numpy as jnp
@@ -34,8 +36,12 @@ def test_a_batch_of_unequal_prompts_says_what_each_says_alone(overrides):
 
 @pytest.mark.parametrize("overrides", KINDS, ids=str)
 def test_with_and_without_a_cache_the_same_is_drawn(overrides):
-    both = [generator(overrides).generate(PROMPTS, 12, HOT, jax.random.key(5), sources=sources_for(overrides), cache=cache).tokens
-            for cache in (True, False)]
+    both = [
+        generator(overrides)
+        .generate(PROMPTS, 12, HOT, jax.random.key(5), sources=sources_for(overrides), cache=cache)
+        .tokens
+        for cache in (True, False)
+    ]
     np.testing.assert_array_equal(*both)
 
 
@@ -82,8 +88,17 @@ def loop(overrides=None, stop=None, limit=40, room=64):
     zero = np.int32(0)
     drawing = Sampling(np.float32(1), zero, np.float32(1))
     tokens, lengths, state = decode_loop.sample(
-        steps, model.weights, state, scores, stop_table(V) if stop is None else stop, drawing, jax.random.key(0), np.int32(limit),
-        greedy=True, room=room)
+        steps,
+        model.weights,
+        state,
+        scores,
+        stop_table(V) if stop is None else stop,
+        drawing,
+        jax.random.key(0),
+        np.int32(limit),
+        greedy=True,
+        room=room,
+    )
     return np.asarray(tokens), np.asarray(lengths), np.asarray(state.newest) - [len(prompt) - 1 for prompt in PROMPTS]
 
 
@@ -117,7 +132,12 @@ def test_one_token_at_a_time_differs_between_steps():
 def test_cold_or_narrow_sampling_takes_the_likeliest():
     model = generator()
     expected = model.generate(PROMPTS, 12).tokens
-    for drawing in (Sampling(temperature=1e-4), Sampling(top_k=1), Sampling(top_p=1e-6), Sampling(temperature=0.0, top_k=5)):
+    for drawing in (
+        Sampling(temperature=1e-4),
+        Sampling(top_k=1),
+        Sampling(top_p=1e-6),
+        Sampling(temperature=0.0, top_k=5),
+    ):
         np.testing.assert_array_equal(model.generate(PROMPTS, 12, drawing).tokens, expected)
 
 
@@ -149,9 +169,20 @@ def test_the_loop_is_one_program_on_the_device():
     model = generator()
     steps = Steps(model.graph, False, 2, 64, V, True)
     state, scores = decode_loop.begin.eval_shape(steps, model.weights, rows(PROMPTS))
-    jaxpr = jax.make_jaxpr(lambda state, scores: decode_loop.sample.__wrapped__(
-        steps, model.weights, state, scores, jnp.asarray(stop_table(V)), Sampling(), jax.random.key(0), np.int32(9),
-        greedy=True, room=16))(state, scores)
+    jaxpr = jax.make_jaxpr(
+        lambda state, scores: decode_loop.sample.__wrapped__(
+            steps,
+            model.weights,
+            state,
+            scores,
+            jnp.asarray(stop_table(V)),
+            Sampling(),
+            jax.random.key(0),
+            np.int32(9),
+            greedy=True,
+            room=16,
+        )
+    )(state, scores)
 
     def names(program):
         for equation in program.eqns:
@@ -164,8 +195,11 @@ def test_the_loop_is_one_program_on_the_device():
     assert not any("callback" in name for name in found)
 
 
-@pytest.mark.parametrize(("overrides", "slots", "heads"), [
-    ({}, 64, 4), ({"model.attention.num_kv_heads": 1}, 64, 1), (WINDOWED, 3, 2)], ids=str)
+@pytest.mark.parametrize(
+    ("overrides", "slots", "heads"),
+    [({}, 64, 4), ({"model.attention.num_kv_heads": 1}, 64, 1), (WINDOWED, 3, 2)],
+    ids=str,
+)
 def test_the_size_of_a_cache(overrides, slots, heads):
     model = generator(overrides)
     state, _ = decode_loop.begin.eval_shape(Steps(model.graph, False, 2, 64, V, True), model.weights, rows(PROMPTS))
@@ -174,18 +208,29 @@ def test_the_size_of_a_cache(overrides, slots, heads):
 
 def test_a_performer_s_cache_does_not_grow():
     model = generator({"model.attention.kind": "performer"})
-    shapes = [jax.tree.map(jnp.shape, decode_loop.begin.eval_shape(
-        Steps(model.graph, False, 2, slots, V, True), model.weights, rows(PROMPTS))[0].layers) for slots in (16, 1024)]
+    shapes = [
+        jax.tree.map(
+            jnp.shape,
+            decode_loop.begin.eval_shape(Steps(model.graph, False, 2, slots, V, True), model.weights, rows(PROMPTS))[
+                0
+            ].layers,
+        )
+        for slots in (16, 1024)
+    ]
     assert shapes[0] == shapes[1]
 
 
-@pytest.mark.parametrize("overrides", [{"model.head.transform": True}, {"model.tie_embeddings": True}, ENCODER_DECODER], ids=str)
+@pytest.mark.parametrize(
+    "overrides", [{"model.head.transform": True}, {"model.tie_embeddings": True}, ENCODER_DECODER], ids=str
+)
 def test_matrices_in_the_type_of_the_activations_change_nothing(overrides):
     model, params, stats = made(overrides | {"model.dtype": "bfloat16"})
     cast, kept = (unstacked(params, stats, dtype) for dtype in ("bfloat16", "float32"))
     sizes = [sum(x.nbytes for x in jax.tree.leaves(weights.params)) for weights in (cast, kept)]
     assert sizes[0] < 0.65 * sizes[1]
     steps = Steps(split(model)[0], overrides == ENCODER_DECODER, 2, 32, V, True)
-    one, other = (decode_loop.begin(steps, weights, rows(PROMPTS), rows(SOURCES) if overrides == ENCODER_DECODER else None)[1]
-                  for weights in (cast, kept))
+    one, other = (
+        decode_loop.begin(steps, weights, rows(PROMPTS), rows(SOURCES) if overrides == ENCODER_DECODER else None)[1]
+        for weights in (cast, kept)
+    )
     np.testing.assert_array_equal(one, other)

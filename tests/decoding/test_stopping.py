@@ -21,20 +21,29 @@ def stops_after(table, tokens):
     return None
 
 
-@given(strategies.lists(LETTERS, min_size=1, max_size=6), strategies.lists(LETTERS, max_size=3), strategies.sets(strategies.integers(0, 5)),
-       strategies.lists(strategies.integers(0, 5), max_size=12))
+@given(
+    strategies.lists(LETTERS, min_size=1, max_size=6),
+    strategies.lists(LETTERS, max_size=3),
+    strategies.sets(strategies.integers(0, 5)),
+    strategies.lists(strategies.integers(0, 5), max_size=12),
+)
 def test_texts_and_tokens_stop_where_they_are_found(words, texts, ids, tokens):
     check(words, texts, ids, tokens)
 
 
-@given(strategies.just(["a", "b", "ab", "ba"]), strategies.lists(TWO, min_size=1, max_size=2), strategies.just(set()),
-       strategies.lists(strategies.integers(0, 3), min_size=8, max_size=20))
+@given(
+    strategies.just(["a", "b", "ab", "ba"]),
+    strategies.lists(TWO, min_size=1, max_size=2),
+    strategies.just(set()),
+    strategies.lists(strategies.integers(0, 3), min_size=8, max_size=20),
+)
 def test_texts_of_two_letters_that_begin_within_themselves(words, texts, ids, tokens):
     check(words, texts, ids, tokens)
 
 
-@pytest.mark.parametrize(("text", "said", "after"), [
-    ("aab", "aaab", 4), ("abab", "abaabab", 7), ("aba", "ababa", 3), ("abac", "ababac", 6)])
+@pytest.mark.parametrize(
+    ("text", "said", "after"), [("aab", "aaab", 4), ("abab", "abaabab", 7), ("aba", "ababa", 3), ("abac", "ababac", 6)]
+)
 def test_a_text_that_begins_within_its_beginning(text, said, after):
     assert stops_after(stop_table(3, [], [text], [b"a", b"b", b"c"]), ["abc".index(letter) for letter in said]) == after
 

@@ -138,8 +138,13 @@ def test_without_a_cache_no_model_reads_more_than_in_training():
     generator = text_generator(tokenizer=CharacterTokenizer(letters))
     prompts = [letters[start : start + 20] for start in range(30)]
     answers = [answer.text for answer in generator.sample(prompts, 1, LIKELIEST, 0, cache=False)]
-    last, whole = ([letters[row[0]] for row in generator.generator.generate(read, 1, vocab_size=256).tokens] for read in (
-        [list(range(start + 12, start + 20)) for start in range(30)], [[OPENS, *range(start, start + 20)] for start in range(30)]))
+    last, whole = (
+        [letters[row[0]] for row in generator.generator.generate(read, 1, vocab_size=256).tokens]
+        for read in (
+            [list(range(start + 12, start + 20)) for start in range(30)],
+            [[OPENS, *range(start, start + 20)] for start in range(30)],
+        )
+    )
     assert answers == last != whole
 
 

@@ -1,4 +1,6 @@
-"""Pictures: the numbers in them against plain numpy, files that are made and not blank, and what is refused."""
+"""Pictures: the numbers in them against plain numpy, files that are made and not blank, and what is
+refused.
+"""
 
 import numpy as np
 import pytest
@@ -26,7 +28,9 @@ def run(folder, kind="causal", **changes):
 
 
 def drawn(folder, *arguments):
-    """Draws into a folder, and returns the names of what is there, which is not blank and of which PNGs are as the command wrote them."""
+    """Draws into a folder, and returns the names of what is there, which is not blank and of which
+    PNGs are as the command wrote them.
+    """
     assert main(["draw", *map(str, arguments), "--out", str(folder / "out")]) == 0
     for path in (folder / "out").glob("*.png"):
         assert imread(path)[..., :3].std() > 0.01, path
@@ -40,9 +44,13 @@ def test_sinusoids():
     np.testing.assert_allclose(sinusoids.numbers(6, 8), expected, atol=1e-6)
 
 
-@pytest.mark.parametrize("changes", [{}, {"model__position__layout": "interleaved"}, {"model__position__fraction": 0.5}])
+@pytest.mark.parametrize(
+    "changes", [{}, {"model__position__layout": "interleaved"}, {"model__position__fraction": 0.5}]
+)
 def test_rope(changes):
-    model = resolved(model__position__kind="rope", model__position__theta=100.0, model__attention__head_dim=8, **changes).model
+    model = resolved(
+        model__position__kind="rope", model__position__theta=100.0, model__attention__head_dim=8, **changes
+    ).model
     rotated = round(8 * model.position.fraction)
     angles = np.arange(7)[:, None] * 100.0 ** (-np.arange(0, rotated, 2) / rotated)
     np.testing.assert_allclose(rope_pictures.turned(model, 7), np.exp(1j * angles), atol=1e-6)
@@ -55,7 +63,9 @@ def test_biases(tmp_path):
     distances, added = position_biases.by_distance(position_biases.alibi(8), 3, causal=True)
     np.testing.assert_array_equal(distances, [-3, -2, -1, 0])
     np.testing.assert_allclose(added, 2.0 ** -np.arange(1, 9)[:, None] * distances)
-    folder = run(tmp_path, model__position__kind="relative_bias", model__position__buckets=8, model__position__max_distance=16)
+    folder = run(
+        tmp_path, model__position__kind="relative_bias", model__position__buckets=8, model__position__max_distance=16
+    )
     (pair,) = position_biases.of_run(folder, 3).values()
     from zoo.training.checkpoints.trained_run import load_trained
 
@@ -77,19 +87,27 @@ def test_residual_and_learned_positions():
 
 def test_compare_marks_what_differs():
     one = resolved()
-    other = resolve(override(small(**TINY), {"model.position.kind": "rope", "model.norm.placement": "post", "model.dim": 32}))
+    other = resolve(
+        override(small(**TINY), {"model.position.kind": "rope", "model.norm.placement": "post", "model.dim": 32})
+    )
     found = compare.lines(one, other)
     assert [(line.text, line.differs) for line in found["positions"][1][:1]] == [("kind = rope", True)]
     assert [(column[0].text, column[0].differs) for column in found["layers"]] == [
-        ("x = x + f(Norm(x))", True), ("x = Norm(x + f(x))", True)]
+        ("x = x + f(Norm(x))", True),
+        ("x = Norm(x + f(x))", True),
+    ]
     assert [line.differs for line in found["feed-forward"][0] if line.text.startswith("kind")] == [False]
-    assert not any(line.differs for columns in compare.lines(one, one).values() for column in columns for line in column)
+    assert not any(
+        line.differs for columns in compare.lines(one, one).values() for column in columns for line in column
+    )
 
 
 def test_a_decoder_is_read(tmp_path):
     folder = run(tmp_path, model__position__kind="rope")
     assert drawn(tmp_path, "attention", folder, "--text", "abc", "--layers", "1", "--heads", "0,2") == [
-        "attention-layer1.png", "attention-layer1.svg"]
+        "attention-layer1.png",
+        "attention-layer1.svg",
+    ]
     assert "rope-bound.png" in drawn(tmp_path, "rope-bound", folder, "--length", "12")
 
 
@@ -105,8 +123,9 @@ def test_layers_without_scores_are_left_blank():
 @pytest.mark.slow
 def test_both_sides_are_read(tmp_path):
     folder = run(tmp_path, "span")
-    assert drawn(tmp_path, "attention", folder, "--text", "abc", "--target", "de", "--layers", "0", "--format", "png") == [
-        "attention-decoder-cross-layer0.png", "attention-decoder-layer0.png", "attention-encoder-layer0.png"]
+    assert drawn(
+        tmp_path, "attention", folder, "--text", "abc", "--target", "de", "--layers", "0", "--format", "png"
+    ) == ["attention-decoder-cross-layer0.png", "attention-decoder-layer0.png", "attention-encoder-layer0.png"]
     assert "residual.png" in drawn(tmp_path, "residual", folder, "--text", "abc")
     assert "learned-positions.png" in drawn(tmp_path, "learned-positions", folder, "--format", "png")
 
@@ -116,7 +135,9 @@ def test_without_a_run(tmp_path):
     drawn(tmp_path, "rope", "configs/llama.py:tiny", "--length", "20")
     drawn(tmp_path, "biases", "--heads", "6", "--length", "20")
     names = drawn(tmp_path, "compare", "configs/gpt2.py:tiny", "configs/llama.py:tiny")
-    assert names == sorted(f"{name}.{kind}" for name in ("sinusoids", "rope", "biases", "compare") for kind in ("png", "svg"))
+    assert names == sorted(
+        f"{name}.{kind}" for name in ("sinusoids", "rope", "biases", "compare") for kind in ("png", "svg")
+    )
 
 
 @pytest.mark.parametrize(("arguments", "line"), [

@@ -30,21 +30,33 @@ def model_of(class_name, hf):
 def test_a_file_of_bloom():
     model = model_of(BLOOM, BLOOM_560M)
     assert (model.dim, model.num_layers, model.attention.num_heads, model.embedding.norm) == (1024, 24, 16, True)
-    assert (model.position.kind, model.ffn.kind, model.ffn.gelu_approximation, model.tie_embeddings) == ("alibi", "gelu", "tanh", True)
+    assert (model.position.kind, model.ffn.kind, model.ffn.gelu_approximation, model.tie_embeddings) == (
+        "alibi",
+        "gelu",
+        "tanh",
+        True,
+    )
     assert (model.norm.bias, model.attention.bias, model.ffn.bias, model.ffn.hidden_dim) == (True, True, True, 4096)
 
 
 def test_a_file_of_mpt():
     model = model_of(MPT, MPT_7B)
     assert (model.dim, model.num_layers, model.attention.num_heads, model.embedding.norm) == (4096, 32, 32, False)
-    assert (model.position.kind, model.ffn.kind, model.ffn.gelu_approximation, model.tie_embeddings) == ("alibi", "gelu", "none", True)
+    assert (model.position.kind, model.ffn.kind, model.ffn.gelu_approximation, model.tie_embeddings) == (
+        "alibi",
+        "gelu",
+        "none",
+        True,
+    )
     assert (model.norm.bias, model.attention.bias, model.ffn.bias, model.ffn.hidden_dim) == (False, False, False, 16384)
     assert model.attention.scale == 128**-0.5
 
 
 def test_dropout_is_mapped():
-    bloom, mpt = model_of(BLOOM, {"hidden_dropout": 0.1, "attention_dropout": 0.2}), model_of(
-        MPT, {"resid_pdrop": 0.1, "emb_pdrop": 0.1, "attn_config": {"attn_pdrop": 0.2}})
+    bloom, mpt = (
+        model_of(BLOOM, {"hidden_dropout": 0.1, "attention_dropout": 0.2}),
+        model_of(MPT, {"resid_pdrop": 0.1, "emb_pdrop": 0.1, "attn_config": {"attn_pdrop": 0.2}}),
+    )
     for model in (bloom, mpt):
         assert (model.dropout, model.attention.dropout) == (0.1, 0.2)
 
@@ -87,6 +99,10 @@ def test_how_bloom_was_computed_does_not_matter_alone():
     (MPT, {"hidden_size": 96, "num_attention_heads": 6, "num_hidden_layers": 3}, {"d_model": 96, "n_heads": 6, "n_layers": 3}),
 ])  # fmt: skip
 def test_other_names_of_settings(class_name, one, other):
-    assert importer_of(class_name).config_of(one) == importer_of(class_name).config_of(other) != importer_of(class_name).config_of({})
+    assert (
+        importer_of(class_name).config_of(one)
+        == importer_of(class_name).config_of(other)
+        != importer_of(class_name).config_of({})
+    )
     # Where both are given, the other name is what the class reads last.
     assert importer_of(class_name).config_of(other | one | {"num_hidden_layers": 7})["model.num_layers"] == 7

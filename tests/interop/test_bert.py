@@ -1,4 +1,6 @@
-"""BERT's family: what published files hold, windows that differ, and everything that is refused by name."""
+"""BERT's family: what published files hold, windows that differ, and everything that is refused by
+name.
+"""
 
 import jax
 import numpy as np
@@ -14,8 +16,9 @@ TINY = {"vocab_size": 29, "hidden_size": 8, "intermediate_size": 12, "num_hidden
         "max_position_embeddings": 11}  # fmt: skip
 DISTILBERT = {"vocab_size": 29, "dim": 8, "hidden_dim": 12, "n_layers": 3, "n_heads": 2, "max_position_embeddings": 11}
 LONGFORMER = TINY | {"attention_window": 4}
-# As google-bert/bert-base-uncased, FacebookAI/roberta-base, distilbert/distilbert-base-uncased, junnyu/roformer_chinese_base and
-# allenai/longformer-base-4096 have them: class, settings that their classes do not have, fields of ours that must come out.
+# As google-bert/bert-base-uncased, FacebookAI/roberta-base, distilbert/distilbert-base-uncased,
+# junnyu/roformer_chinese_base and allenai/longformer-base-4096 have them: class, settings that
+# their classes do not have, fields of ours that must come out.
 PUBLISHED = {
     "BertForMaskedLM": (
         {"architectures": ["BertForMaskedLM"], "attention_probs_dropout_prob": 0.1, "gradient_checkpointing": False, "hidden_act": "gelu",
@@ -53,7 +56,9 @@ def resolved(class_name, hf, overrides=None):
 def written(class_name, hf):
     """A config and a checkpoint of random weights."""
     config, generator = resolved(class_name, hf), np.random.default_rng(0)
-    params = jax.tree.map(lambda leaf: generator.standard_normal(leaf.shape).astype(np.float32), split(make_model(config))[1])
+    params = jax.tree.map(
+        lambda leaf: generator.standard_normal(leaf.shape).astype(np.float32), split(make_model(config))[1]
+    )
     return config, params, export_weights(class_name, config, params, {})
 
 
@@ -108,8 +113,10 @@ def test_windows_that_differ_are_kinds_of_layers():
 @pytest.mark.parametrize("class_name", ["BertForMaskedLM", "BertForPreTraining"])
 def test_norms_of_the_first_published_files_have_other_names(class_name):
     config, params, tensors = written(class_name, TINY)
-    old = {name.replace("LayerNorm.weight", "LayerNorm.gamma").replace("LayerNorm.bias", "LayerNorm.beta"): tensor
-           for name, tensor in tensors.items()}
+    old = {
+        name.replace("LayerNorm.weight", "LayerNorm.gamma").replace("LayerNorm.bias", "LayerNorm.beta"): tensor
+        for name, tensor in tensors.items()
+    }
     assert "bert.encoder.layer.2.output.LayerNorm.gamma" in old
     jax.tree.map(np.testing.assert_array_equal, import_weights(class_name, config, old)[0], params)
     norm = "bert.embeddings.LayerNorm"
@@ -161,10 +168,15 @@ def test_what_files_hold_besides(class_name, hf, more, copies):
 def test_without_global_tokens_their_matrices_are_passed_over():
     tensors = written("LongformerForMaskedLM", LONGFORMER)[2]
     name = "longformer.encoder.layer.1.attention.self.query_global.weight"
-    local = resolved("LongformerForMaskedLM", LONGFORMER,
-                     {"model.attention.global_tokens": 0, "model.attention.global_projections": False})
+    local = resolved(
+        "LongformerForMaskedLM",
+        LONGFORMER,
+        {"model.attention.global_tokens": 0, "model.attention.global_projections": False},
+    )
     assert name in tensors
-    assert "global_query" not in import_weights("LongformerForMaskedLM", local, tensors)[0]["stack"]["layers"]["attention"]
+    assert (
+        "global_query" not in import_weights("LongformerForMaskedLM", local, tensors)[0]["stack"]["layers"]["attention"]
+    )
     del tensors[name]
     with pytest.raises(DataError, match=f"tensor {name} is missing"):
         import_weights("LongformerForMaskedLM", resolved("LongformerForMaskedLM", LONGFORMER), tensors)

@@ -19,9 +19,22 @@ from zoo.training.checkpoints.trained_run import load_trained
 CONFIG = tiny(TINY_ELMO | {"model.elmo.cell_clip": 0.5, "model.elmo.projection_clip": 0.6}).model
 D, M = 16, 24
 OPTIONS = {
-    "lstm": {"cell_clip": 0.5, "proj_clip": 0.6, "use_skip_connections": True, "n_layers": 2, "projection_dim": D, "dim": M},
-    "char_cnn": {"embedding": {"dim": 5}, "filters": [[1, 4], [3, 6], [2, 5]], "n_highway": 2, "n_characters": 262,
-                 "max_characters_per_token": 8, "activation": "relu"},
+    "lstm": {
+        "cell_clip": 0.5,
+        "proj_clip": 0.6,
+        "use_skip_connections": True,
+        "n_layers": 2,
+        "projection_dim": D,
+        "dim": M,
+    },
+    "char_cnn": {
+        "embedding": {"dim": 5},
+        "filters": [[1, 4], [3, 6], [2, 5]],
+        "n_highway": 2,
+        "n_characters": 262,
+        "max_characters_per_token": 8,
+        "activation": "relu",
+    },
 }
 
 
@@ -38,8 +51,10 @@ def a_file(seed=1):
             at = f"RNN_{side}/RNN/MultiRNNCell/Cell{layer}/LSTMCell"
             shapes |= {f"{at}/W_0": (2 * D, 4 * M), f"{at}/B": (4 * M,), f"{at}/W_P_0": (M, D)}
     generator = np.random.default_rng(seed)
-    return {name: (generator.standard_normal(shape) * (shape[-2] ** -0.5 if len(shape) > 1 else 1)).astype(np.float32)
-            for name, shape in shapes.items()}
+    return {
+        name: (generator.standard_normal(shape) * (shape[-2] ** -0.5 if len(shape) > 1 else 1)).astype(np.float32)
+        for name, shape in shapes.items()
+    }
 
 
 def as_bilm_does(file, characters):
@@ -95,8 +110,11 @@ def test_weights_come_back():
     again = read_weights(write_weights(ours, CONFIG), CONFIG)
     assert set(again) == set(ours) - {"head"}
     for name, part in as_float64(again).items():
-        close(part["layers"]["input"]["bias"] if "layers" in part else part["embedding"],
-              ours[name]["layers"]["input"]["bias"] if "layers" in part else ours[name]["embedding"], 1e-6)
+        close(
+            part["layers"]["input"]["bias"] if "layers" in part else part["embedding"],
+            ours[name]["layers"]["input"]["bias"] if "layers" in part else ours[name]["embedding"],
+            1e-6,
+        )
 
 
 def test_a_wrong_file_is_refused_by_name():
@@ -107,12 +125,15 @@ def test_a_wrong_file_is_refused_by_name():
     with pytest.raises(DataError) as error:
         read_weights(file, CONFIG)
     assert sorted(error.value.problems) == [
-        "tensor CNN/b_cnn_1 is missing", "tensor char_embed has shape (260, 5), expected (261, 5)",
-        "tensor softmax/W has no place in the model"]
+        "tensor CNN/b_cnn_1 is missing",
+        "tensor char_embed has shape (260, 5), expected (261, 5)",
+        "tensor softmax/W has no place in the model",
+    ]
 
 
 def test_options_are_a_config():
-    # A file that was written in training says more, and counts the characters without the empty slot.
+    # A file that was written in training says more, and counts the characters without the empty
+    # slot.
     options = OPTIONS | {"dropout": 0.1, "n_tokens_vocab": 13, "char_cnn": OPTIONS["char_cnn"] | {"n_characters": 261}}
     data = {name: value for name, value in TINY.items() if name.startswith("data.")} | {"model.vocab_size": 13}
     resolved = resolve(override(default(), config_of(options) | data)).model
@@ -124,16 +145,19 @@ def test_options_are_a_config():
     assert (fields["model.residual"], fields["model.elmo.cell_clip"], fields["model.elmo.highways"]) == (False, 0.0, 0)
 
 
-@pytest.mark.parametrize(("part", "name", "value", "message"), [
-    ("char_cnn", "activation", "tanh", "char_cnn.activation='tanh': only relu"),
-    ("char_cnn", "n_characters", 60, "char_cnn.n_characters=60"),
-    ("char_cnn", "filters", [[1, 16]], "without projection"),
-    ("char_cnn", "filters", None, "model.elmo.filters: missing"),
-    ("char_cnn", "stride", 2, "char_cnn.stride=2: not known"),
-    ("lstm", "dim", 16, "lstm.dim=16: no wider than"),
-    ("lstm", "projection_dim", None, "model.dim: missing"),
-    ("lstm", "peepholes", True, "lstm.peepholes=True: not known"),
-])
+@pytest.mark.parametrize(
+    ("part", "name", "value", "message"),
+    [
+        ("char_cnn", "activation", "tanh", "char_cnn.activation='tanh': only relu"),
+        ("char_cnn", "n_characters", 60, "char_cnn.n_characters=60"),
+        ("char_cnn", "filters", [[1, 16]], "without projection"),
+        ("char_cnn", "filters", None, "model.elmo.filters: missing"),
+        ("char_cnn", "stride", 2, "char_cnn.stride=2: not known"),
+        ("lstm", "dim", 16, "lstm.dim=16: no wider than"),
+        ("lstm", "projection_dim", None, "model.dim: missing"),
+        ("lstm", "peepholes", True, "lstm.peepholes=True: not known"),
+    ],
+)
 def test_options_that_cannot_be_expressed_are_refused(part, name, value, message):
     options = copy.deepcopy(OPTIONS)
     options[part][name] = value

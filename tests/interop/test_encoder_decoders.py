@@ -1,4 +1,6 @@
-"""Configs of T5, BART and Marian: published files, what cannot be expressed, and tensors that a file may hold beside the parameters."""
+"""Configs of T5, BART and Marian: published files, what cannot be expressed, and tensors that a
+file may hold beside the parameters.
+"""
 
 import numpy as np
 import pytest
@@ -48,21 +50,41 @@ def model_of(class_name, hf):
 
 def test_a_file_of_marian():
     model = model_of(MARIAN, OPUS)
-    assert (model.norm.placement, model.position.kind, model.position.layout, model.position.offset) == ("post", "sinusoidal", "half", 0)
-    assert (model.ffn.kind, model.embedding.scale, model.tie_embeddings, model.head.bias) == ("silu", "sqrt_dim", True, True)
+    assert (model.norm.placement, model.position.kind, model.position.layout, model.position.offset) == (
+        "post",
+        "sinusoidal",
+        "half",
+        0,
+    )
+    assert (model.ffn.kind, model.embedding.scale, model.tie_embeddings, model.head.bias) == (
+        "silu",
+        "sqrt_dim",
+        True,
+        True,
+    )
     assert (model.num_layers, model.dropout, model.attention.dropout, model.embedding.norm) == (6, 0.1, 0.0, False)
 
 
 def test_files_of_bart_and_mbart():
     one, other = model_of(BART, BART_BASE), model_of(MBART, MBART_LARGE)
-    assert (one.norm.placement, one.position.offset, one.position.max_length, one.embedding.scale) == ("post", 2, 1024, "none")
+    assert (one.norm.placement, one.position.offset, one.position.max_length, one.embedding.scale) == (
+        "post",
+        2,
+        1024,
+        "none",
+    )
     assert (one.dropout, one.attention.dropout) == (0.1, 0.1)
     assert (other.norm.placement, other.embedding.norm, other.embedding.scale) == ("pre", True, "sqrt_dim")
 
 
 def test_a_file_of_t5():
     model = model_of(T5, FLAN)
-    assert (model.ffn.kind, model.ffn.gelu_approximation, model.tie_embeddings, model.head.scale) == ("geglu", "tanh", False, "none")
+    assert (model.ffn.kind, model.ffn.gelu_approximation, model.tie_embeddings, model.head.scale) == (
+        "geglu",
+        "tanh",
+        False,
+        "none",
+    )
     assert (model.attention.scale, model.attention.head_dim, model.position.shared) == (1.0, 64, True)
     assert model_of(T5, {}).head.scale == "rsqrt_dim"
     assert not model_of(UMT5, {}).position.shared
@@ -71,10 +93,15 @@ def test_a_file_of_t5():
 def test_sides_differ_only_where_the_file_says_so():
     plain = importer_of(MARIAN).config_of(OPUS)
     assert not [path for path in plain if path.startswith(("model.encoder.", "model.decoder."))]
-    uneven = importer_of(BART).config_of({"encoder_layers": 12, "decoder_layers": 3, "decoder_ffn_dim": 8, "decoder_attention_heads": 2})
+    uneven = importer_of(BART).config_of(
+        {"encoder_layers": 12, "decoder_layers": 3, "decoder_ffn_dim": 8, "decoder_attention_heads": 2}
+    )
     assert uneven["model.num_layers"] == 12
     assert {path: value for path, value in uneven.items() if path.startswith("model.decoder.")} == {
-        "model.decoder.num_layers": 3, "model.decoder.ffn.hidden_dim": 8, "model.decoder.attention.num_heads": 2}
+        "model.decoder.num_layers": 3,
+        "model.decoder.ffn.hidden_dim": 8,
+        "model.decoder.attention.num_heads": 2,
+    }
     byt5 = importer_of(T5).config_of({"num_layers": 12, "num_decoder_layers": 4})
     assert (byt5["model.num_layers"], byt5["model.decoder.num_layers"]) == (12, 4)
 
@@ -129,7 +156,11 @@ def test_what_cannot_be_expressed_is_refused_by_name(class_name, settings, messa
     (BART, {"hidden_size": 64, "num_attention_heads": 2}, {"d_model": 64, "encoder_attention_heads": 2}),
 ])  # fmt: skip
 def test_other_names_of_settings(class_name, one, other):
-    assert importer_of(class_name).config_of(one) == importer_of(class_name).config_of(other) != importer_of(class_name).config_of({})
+    assert (
+        importer_of(class_name).config_of(one)
+        == importer_of(class_name).config_of(other)
+        != importer_of(class_name).config_of({})
+    )
 
 
 def tensors_of(name):
@@ -152,14 +183,18 @@ def test_what_a_file_may_hold_beside_the_parameters(name, further, tied):
     np.testing.assert_array_equal(params["embedding"], table)
     with pytest.raises(DataError) as caught:
         import_weights(reference, config, tensors | dict.fromkeys(tied, table + 1))
-    assert [problem.split(" is not equal")[0] for problem in caught.value.problems] == [f"tensor {copy}" for copy in tied]
+    assert [problem.split(" is not equal")[0] for problem in caught.value.problems] == [
+        f"tensor {copy}" for copy in tied
+    ]
 
 
 def test_an_untied_head_is_no_copy():
     reference, config, tensors = tensors_of("t5-1.1")
     assert not np.array_equal(tensors["lm_head.weight"], tensors["shared.weight"])
     with pytest.raises(DataError, match=r"tensor lm_head\.weight is missing"):
-        import_weights(reference, config, {name: tensor for name, tensor in tensors.items() if name != "lm_head.weight"})
+        import_weights(
+            reference, config, {name: tensor for name, tensor in tensors.items() if name != "lm_head.weight"}
+        )
 
 
 def test_the_bias_of_the_logits_is_a_row():

@@ -1,4 +1,6 @@
-"""`zoo export`: what was imported comes back bit for bit, and what a class cannot express is refused by name."""
+"""`zoo export`: what was imported comes back bit for bit, and what a class cannot express is
+refused by name.
+"""
 
 import json
 
@@ -27,18 +29,22 @@ def test_a_model_comes_back_bit_for_bit(name, tmp_path):
     assert set(found) == set(expected)
     for tensor, array in expected.items():
         np.testing.assert_array_equal(found[tensor], array, strict=True)
-    # Written from the table alone, as for a run that was never imported, the settings give the same fields again.
+    # Written from the table alone, as for a run that was never imported, the settings give the same
+    # fields again.
     config = configs.resolve(configs.load(str(run)))
     settings = json.loads(json.dumps(settings_of(system.reference, config)))
     again = resolve_like(system.reference, settings, {"data.tokenizer.kind": "characters"})
     relevant = {path: value for path, value in configs.flatten(again.model).items() if not path.startswith("init.")}
-    assert relevant == {path: value for path, value in configs.flatten(config.model).items() if not path.startswith("init.")}
+    assert relevant == {
+        path: value for path, value in configs.flatten(config.model).items() if not path.startswith("init.")
+    }
     # What the file had beside is kept.
     written = json.loads((tmp_path / "out" / "config.json").read_text())
     original = json.loads((tmp_path / "source" / "config.json").read_text())
     assert written["architectures"] == [system.reference]
     assert {key: written.get(key) for key in ("eos_token_id", "pad_token_id")} == {
-        key: original.get(key) for key in ("eos_token_id", "pad_token_id")}
+        key: original.get(key) for key in ("eos_token_id", "pad_token_id")
+    }
     if system.library == "transformers":
         assert (written["model_type"], written["torch_dtype"]) == (original["model_type"], "float32")
 
@@ -47,7 +53,9 @@ def test_a_model_comes_back_bit_for_bit(name, tmp_path):
 def test_what_is_no_setting_of_the_class_is_refused(name, tmp_path):
     code, _, errors = zoo("export", imported(tmp_path, name), "--out", tmp_path / "out")
     assert code == 2
-    assert any(line.endswith(f"as which it was imported, cannot express {NO_SETTINGS[name]}") for line in errors), errors
+    assert any(line.endswith(f"as which it was imported, cannot express {NO_SETTINGS[name]}") for line in errors), (
+        errors
+    )
     assert sorted(path.name for path in tmp_path.iterdir()) == ["run", "source"]
 
 
@@ -118,8 +126,15 @@ def test_what_a_class_cannot_express_is_named(class_name, changes, problems):
 
 
 def test_sides_are_compared_apart():
-    sides = {"model__architecture": "encoder_decoder", "objective__kind": "prefix", "model__position__kind": "sinusoidal",
-             "model__position__layout": "half", "model__norm__placement": "post", "model__ffn__kind": "relu", "model__head__bias": True}
+    sides = {
+        "model__architecture": "encoder_decoder",
+        "objective__kind": "prefix",
+        "model__position__kind": "sinusoidal",
+        "model__position__layout": "half",
+        "model__norm__placement": "post",
+        "model__ffn__kind": "relu",
+        "model__head__bias": True,
+    }
     assert choose(model(**sides), None, None).class_name == "MarianMTModel"
     uneven = model(**sides, model__decoder__ffn__kind="gelu", model__encoder__num_layers=1)
     assert express("MarianMTModel", uneven).problems == ("model.decoder.ffn.kind='gelu'; it would be 'relu'",)
@@ -128,14 +143,19 @@ def test_sides_are_compared_apart():
 def test_where_no_class_will_do_the_closest_is_named():
     with pytest.raises(ConfigError) as refused:
         choose(model(**LLAMA, model__attention__sinks=True), None, None)
-    assert refused.value.problems == ["no class can express this config; LlamaForCausalLM, which comes closest, cannot express "
-                                      "model.attention.sinks=True; it would be False"]
+    assert refused.value.problems == [
+        "no class can express this config; LlamaForCausalLM, which comes closest, cannot express "
+        "model.attention.sinks=True; it would be False"
+    ]
     with pytest.raises(ConfigError, match=r"no class can express model\.architecture=elmo"):
         choose(model(model__architecture="elmo", objective__kind="bidirectional", model__num_layers=1), None, None)
 
 
 def test_differences_are_those_of_the_computation():
-    one, same = model(**LLAMA).model, model(**LLAMA, model__layers__pattern=("x",), model__layers__kinds__x__residual=True).model
+    one, same = (
+        model(**LLAMA).model,
+        model(**LLAMA, model__layers__pattern=("x",), model__layers__kinds__x__residual=True).model,
+    )
     assert differences(one, same) == []
     deeper = model(**LLAMA, model__num_layers=3).model
     assert differences(one, deeper) == [("model.num_layers", 2, 3)]

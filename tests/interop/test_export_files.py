@@ -1,4 +1,6 @@
-"""What `zoo export` writes for a run of ours: ids, tokenizer, the checkpoint that is asked for, and nothing where something is wrong."""
+"""What `zoo export` writes for a run of ours: ids, tokenizer, the checkpoint that is asked for, and
+nothing where something is wrong.
+"""
 
 import io
 import json
@@ -47,19 +49,30 @@ def test_the_weights_are_those_of_the_step(trained):
 
 def test_ids_and_names_of_special_tokens(trained):
     assert sorted(path.name for path in (trained / "latest").iterdir()) == [
-        "config.json", "model.safetensors", "tokenizer.json", "tokenizer_config.json"]
+        "config.json",
+        "model.safetensors",
+        "tokenizer.json",
+        "tokenizer_config.json",
+    ]
     settings = json.loads((trained / "latest" / "config.json").read_text())
     assert settings["architectures"] == ["GPT2LMHeadModel"]
-    assert {name: settings[name] for name in ("model_type", "vocab_size", "bos_token_id", "eos_token_id", "pad_token_id")} == {
-        "model_type": "gpt2", "vocab_size": 257, "bos_token_id": 256, "eos_token_id": 256, "pad_token_id": None}
+    assert {
+        name: settings[name] for name in ("model_type", "vocab_size", "bos_token_id", "eos_token_id", "pad_token_id")
+    } == {"model_type": "gpt2", "vocab_size": 257, "bos_token_id": 256, "eos_token_id": 256, "pad_token_id": None}
     beside = json.loads((trained / "latest" / "tokenizer_config.json").read_text())
-    assert (beside["bos_token"], beside["eos_token"], beside["model_max_length"]) == ("<|endoftext|>", "<|endoftext|>", 16)
+    assert (beside["bos_token"], beside["eos_token"], beside["model_max_length"]) == (
+        "<|endoftext|>",
+        "<|endoftext|>",
+        16,
+    )
     read = read_published(trained / "latest")
     assert (read.document_id, read.vocab_size, read.encode("é").tolist()) == (256, 257, [0xC3, 0xA9])
 
 
 def test_the_class_follows_a_run_that_started_from_an_imported_one(tmp_path):
-    """The class and ids of tokens come from the file that was imported, through every run that started from it."""
+    """The class and ids of tokens come from the file that was imported, through every run that
+    started from it.
+    """
     source, folders = imported(tmp_path, "mistral", words=99, eos_token_id=7), [tmp_path / "first", tmp_path / "second"]
     for before, folder in zip([source, *folders], folders, strict=False):
         shutil.copytree(source, folder)
@@ -79,11 +92,19 @@ def test_what_acts_in_training_alone_may_be_left_out(tmp_path):
     config["model"]["dropout"] = 0.1
     (run / "config.json").write_text(json.dumps(config))
     code, _, errors = zoo("export", run, "--out", tmp_path / "out")
-    assert (code, errors) == (2, ["error: no class can express this config; LlamaForCausalLM, as which it was imported, cannot express "
-                                  "model.dropout=0.1; it would be 0.0"])
+    assert (code, errors) == (
+        2,
+        [
+            "error: no class can express this config; LlamaForCausalLM, as which it was imported, cannot express "
+            "model.dropout=0.1; it would be 0.0"
+        ],
+    )
     assert zoo("export", run, "--out", tmp_path / "out", "--config.model.dropout=0")[0] == 0
     code, _, errors = zoo("export", run, "--out", tmp_path / "other", "--config.model.norm.epsilon=1e-3")
-    assert (code, errors) == (2, ["error: model.norm.epsilon cannot be changed by an export, only model.dropout, model.attention.dropout"])
+    assert (code, errors) == (
+        2,
+        ["error: model.norm.epsilon cannot be changed by an export, only model.dropout, model.attention.dropout"],
+    )
 
 
 @pytest.mark.parametrize(("spoil", "arguments", "code", "words"), [
@@ -121,17 +142,26 @@ def pairs():
 
     model = Model(models.BPE())
     model.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
-    model.train_from_iterator([TEXT * 3, "the theatre then"], trainers.BpeTrainer(
-        vocab_size=290, show_progress=False, initial_alphabet=sorted(pre_tokenizers.ByteLevel.alphabet())))
+    model.train_from_iterator(
+        [TEXT * 3, "the theatre then"],
+        trainers.BpeTrainer(
+            vocab_size=290, show_progress=False, initial_alphabet=sorted(pre_tokenizers.ByteLevel.alphabet())
+        ),
+    )
     return BytePairTokenizer(model)
 
 
 @pytest.mark.parametrize("kind", OBJECTIVES)
-@pytest.mark.parametrize("make", [ByteTokenizer, pairs, lambda: CharacterTokenizer(TEXT)], ids=["bytes", "bpe", "characters"])
+@pytest.mark.parametrize(
+    "make", [ByteTokenizer, pairs, lambda: CharacterTokenizer(TEXT)], ids=["bytes", "bpe", "characters"]
+)
 def test_a_tokenizer_of_ours_gives_the_same_ids_elsewhere(make, kind, tmp_path):
     tokenizer, config = make(), small(**OBJECTIVES[kind])
     assert write_tokenizer(tmp_path, tokenizer, config)
-    model, masked = expressed_tokenizer(tokenizer, config.objective, config.data.rows), kind in ("masked", "pairs", "denoising")
+    model, masked = (
+        expressed_tokenizer(tokenizer, config.objective, config.data.rows),
+        kind in ("masked", "pairs", "denoising"),
+    )
     ids = tokenizer.encode(TEXT).tolist()
     model.encode_special_tokens = True
     assert model.encode(TEXT, add_special_tokens=False).ids == ids
@@ -164,8 +194,13 @@ def test_a_published_tokenizer_is_written_as_it_came(tmp_path):
 
 def test_a_sentencepiece_model_is_written_as_it_came(tmp_path):
     model = io.BytesIO()
-    sentencepiece.SentencePieceTrainer.Train(sentence_iterator=iter(["the sheep and the wolf", "never met the wolves"] * 20),
-                                             model_writer=model, vocab_size=20, model_type="unigram", minloglevel=2)
+    sentencepiece.SentencePieceTrainer.Train(
+        sentence_iterator=iter(["the sheep and the wolf", "never met the wolves"] * 20),
+        model_writer=model,
+        vocab_size=20,
+        model_type="unigram",
+        minloglevel=2,
+    )
     source = write_checkpoint(tmp_path / "source", "llama", words=None)
     (source / "spiece.model").write_bytes(model.getvalue())
     assert zoo("import", f"hf:{source}", "--out", tmp_path / "kept")[0] == 0

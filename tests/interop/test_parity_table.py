@@ -1,4 +1,6 @@
-"""docs/parity.md is current: the same systems, references and counts. The figures in it are measured by the tests of parity."""
+"""docs/parity.md is current: the same systems, references and counts. The figures in it are
+measured by the tests of parity.
+"""
 
 import pytest
 
@@ -8,8 +10,8 @@ from tests.parity.table import FILE, ROOT, ROWS, count, render, written, written
 from zoo.config import import_file
 
 COUNTS = [(system, published) for system in ROWS for published in system.published]
-# A character model of a text, for a start, which nobody published; and students, which are what their teachers are.
-# Another data set or objective of a system that has its file.
+# A character model of a text, for a start, which nobody published; and students, which are what
+# their teachers are. Another data set or objective of a system that has its file.
 NO_SYSTEM = {"shakespeare_char", "distill", "translation"}
 
 
@@ -37,7 +39,9 @@ def test_the_table_is_what_the_command_would_write():
 
 
 def test_every_config_file_has_a_line_and_every_control_too():
-    named = {published.source for system in SYSTEMS for published in system.published if isinstance(published.source, str)}
+    named = {
+        published.source for system in SYSTEMS for published in system.published if isinstance(published.source, str)
+    }
     files = {path.stem for path in (ROOT / "configs").glob("*.py")} - NO_SYSTEM
     assert files == {source.removeprefix("configs/").partition(".py:")[0] for source in named}
     controls = ROOT / "configs" / "controls.py"

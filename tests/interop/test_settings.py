@@ -7,7 +7,8 @@ from zoo.interop import FAMILIES, importer_of, resolve_like
 from zoo.interop.settings.importer import ACTIVATIONS, Settings
 from zoo.interop.settings.shared_settings import kinds
 
-# Settings that change something only beside another one: ways of stretching RoPE, windows that another setting switches on.
+# Settings that change something only beside another one: ways of stretching RoPE, windows that
+# another setting switches on.
 SILENT_ALONE = {
     "SmolLM3ForCausalLM": {"use_sliding_window", "sliding_window"}, "Qwen3ForCausalLM": {"sliding_window", "max_window_layers"},
     "BloomForCausalLM": {"pretraining_tp", "slow_but_exact"}, "BertModel": {"tie_word_embeddings"},
@@ -49,7 +50,9 @@ def test_every_setting_of_a_class_is_read(class_name):
 @pytest.mark.parametrize("class_name", sorted(FAMILIES))
 def test_what_is_not_known_is_refused_by_name(class_name):
     with pytest.raises(ConfigError, match=r"new_idea=3: not known to this importer\nquantization_config="):
-        importer_of(class_name).config_of({"new_idea": 3, "quantization_config": {"bits": 4}, "torch_dtype": "bfloat16"})
+        importer_of(class_name).config_of(
+            {"new_idea": 3, "quantization_config": {"bits": 4}, "torch_dtype": "bfloat16"}
+        )
     with pytest.raises(ConfigError, match="add_cross_attention=True: expected False"):
         importer_of(class_name).config_of({"add_cross_attention": True})
 
@@ -62,9 +65,13 @@ def test_a_class_without_an_importer_is_refused_with_the_nearest():
 def test_all_refusals_come_at_once():
     with pytest.raises(ConfigError) as caught:
         importer_of("GPT2LMHeadModel").config_of(
-            {"activation_function": "mish", "resid_pdrop": 0.2, "scale_attn_by_inverse_layer_idx": True})
+            {"activation_function": "mish", "resid_pdrop": 0.2, "scale_attn_by_inverse_layer_idx": True}
+        )
     assert [problem.split(":")[0] for problem in caught.value.problems] == [
-        "embd_pdrop=0.1, resid_pdrop=0.2", "activation_function='mish'", "scale_attn_by_inverse_layer_idx=True"]
+        "embd_pdrop=0.1, resid_pdrop=0.2",
+        "activation_function='mish'",
+        "scale_attn_by_inverse_layer_idx=True",
+    ]
 
 
 @pytest.mark.parametrize(("scaling", "message"), [
@@ -84,7 +91,9 @@ def test_ways_of_stretching_that_cannot_be_expressed_are_refused(scaling, messag
 def test_ways_of_stretching():
     def fields(scaling):
         found = importer_of("LlamaForCausalLM").config_of({"rope_scaling": scaling, "max_position_embeddings": 512})
-        return {path.removeprefix("model.position.scaling."): value for path, value in found.items() if "scaling" in path}
+        return {
+            path.removeprefix("model.position.scaling."): value for path, value in found.items() if "scaling" in path
+        }
 
     assert fields(None) == fields({"rope_type": "default"}) == {}
     assert fields({"type": "linear", "factor": 2.0}) == {"kind": "linear", "factor": 2.0}
@@ -116,13 +125,20 @@ def test_windows_follow_the_class_s_own_rules():
     assert pattern("Qwen3ForCausalLM") is None
     assert pattern("Qwen3ForCausalLM", use_sliding_window=True, max_window_layers=30) == ["global"] * 30 + ["local"] * 2
     assert pattern("SmolLM3ForCausalLM")[:5] == ["global"] * 3 + ["global_nope", "global"]
-    assert pattern("SmolLM3ForCausalLM", use_sliding_window=True, sliding_window=9)[:5] == ["global"] * 3 + ["local_nope", "global"]
+    assert pattern("SmolLM3ForCausalLM", use_sliding_window=True, sliding_window=9)[:5] == ["global"] * 3 + [
+        "local_nope",
+        "global",
+    ]
 
 
 @pytest.mark.parametrize("class_name", ["GPT2LMHeadModel", "OpenAIGPTLMHeadModel", "GPTJForCausalLM"])
 def test_the_classes_other_names_of_a_setting(class_name):
     config_of = importer_of(class_name).config_of
-    assert config_of({"hidden_size": 512, "num_hidden_layers": 3}) == config_of({"n_embd": 512, "n_layer": 3}) != config_of({})
+    assert (
+        config_of({"hidden_size": 512, "num_hidden_layers": 3})
+        == config_of({"n_embd": 512, "n_layer": 3})
+        != config_of({})
+    )
 
 
 def test_gpt_1_means_the_tanh_form_by_gelu():

@@ -30,8 +30,12 @@ def test_a_name_is_taken_from_the_cache_without_a_network(tmp_path):
     environment = os.environ | {"HF_HUB_CACHE": str(tmp_path / "hub"), "HF_HUB_OFFLINE": "1"}
     for number, name in enumerate(("somebody/tiny-gpt2", f"somebody/tiny-gpt2@{COMMIT}")):
         run = tmp_path / f"run{number}"
-        done = subprocess.run([sys.executable, "-m", "zoo.cli.main", "import", f"hf:{name}", "--out", str(run)], env=environment,
-                              capture_output=True, text=True)
+        done = subprocess.run(
+            [sys.executable, "-m", "zoo.cli.main", "import", f"hf:{name}", "--out", str(run)],
+            env=environment,
+            capture_output=True,
+            text=True,
+        )
         assert done.returncode == 0, done.stderr
         about = json.loads((run / "meta.json").read_text())["imported"]
         assert (about["source"], about["revision"]) == ("hf:somebody/tiny-gpt2", COMMIT)
@@ -57,7 +61,9 @@ def offline(tmp_path, monkeypatch):
 def test_a_revision_is_pinned(offline):
     assert sources.find("hf:somebody/tiny-gpt2@v1").revision == COMMIT
     assert len(offline) == 1
-    with pytest.raises(ConfigError, match=r"tiny-gpt2 is no folder, is not in the hub's cache, and cannot be fetched: .*no route"):
+    with pytest.raises(
+        ConfigError, match=r"tiny-gpt2 is no folder, is not in the hub's cache, and cannot be fetched: .*no route"
+    ):
         sources.find("hf:somebody/tiny-gpt2")
 
 
@@ -79,7 +85,9 @@ def test_only_weights_settings_and_vocabularies_are_fetched(monkeypatch):
     from huggingface_hub.utils import filter_repo_objects
 
     asked = {}
-    monkeypatch.setattr(huggingface_hub, "snapshot_download", lambda name, **named: asked.update(named) or f"/cache/{COMMIT}")
+    monkeypatch.setattr(
+        huggingface_hub, "snapshot_download", lambda name, **named: asked.update(named) or f"/cache/{COMMIT}"
+    )
     assert sources.fetch("somebody/model", "v2").revision == COMMIT
     assert asked["revision"] == "v2"
     offered = ["config.json", "model.safetensors", "model-00001-of-00002.safetensors", "model.safetensors.index.json", "tokenizer.json",

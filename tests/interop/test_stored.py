@@ -1,4 +1,6 @@
-"""Every system against what the library that defined it returned, stored once: outputs and gradients with the same random weights."""
+"""Every system against what the library that defined it returned, stored once: outputs and
+gradients with the same random weights.
+"""
 
 import numpy as np
 import pytest
@@ -12,8 +14,13 @@ from zoo.interop.weights.mapping import from_zoo, nest
 by_name = pytest.mark.parametrize("system", SYSTEMS, ids=lambda system: system.name)
 # Of systems that are read by the same rules the first; the others differ from it in settings.
 FIRST = {str(system.imported_as): system.name for system in reversed(SYSTEMS)}.values()
-first_of_each = pytest.mark.parametrize("system", [
-    pytest.param(system, id=system.name, marks=() if system.name in FIRST else pytest.mark.slow) for system in SYSTEMS])
+first_of_each = pytest.mark.parametrize(
+    "system",
+    [
+        pytest.param(system, id=system.name, marks=() if system.name in FIRST else pytest.mark.slow)
+        for system in SYSTEMS
+    ],
+)
 
 
 def stored_tensors(about):
@@ -31,9 +38,12 @@ def test_outputs_and_gradients_are_those_stored(system):
     for name, array in make_batch(system, config, padded=True).items():
         np.testing.assert_array_equal(array, batch[name])
     weights = cotangents(outputs, batch)
-    ours, our_gradients = run_ours(system, about["config"], stored_tensors(about), batch, weights, system.kernels[0], scan=False)
+    ours, our_gradients = run_ours(
+        system, about["config"], stored_tensors(about), batch, weights, system.kernels[0], scan=False
+    )
     assert output_difference(ours, outputs, batch) <= system.tolerance
-    # A wrong gradient of a tensor changes its norm or its product with a random direction; see `gradient_differences` for the floor.
+    # A wrong gradient of a tensor changes its norm or its product with a random direction; see
+    # `gradient_differences` for the floor.
     found = digest(from_zoo(importer_of(system.imported_as).rules(config.model), nest(our_gradients)))
     scale = np.maximum(gradients["norms"], 1e-2 * gradients["norms"].max())
     for name in ("norms", "products"):

@@ -90,7 +90,9 @@ def test_no_more_of_a_file_stays_mapped_than_is_said(tmp_path, monkeypatch):
 
 def test_numbers_that_are_none_and_other_types_are_told_together(tmp_path):
     infinite, whole = np.array([1.0, np.inf, np.nan], np.float32), np.arange(3)
-    tensors = open_tensors(write(tmp_path / "model.safetensors", bad=infinite, whole=whole, wide=A.astype(np.float64), good=A).parent)
+    tensors = open_tensors(
+        write(tmp_path / "model.safetensors", bad=infinite, whole=whole, wide=A.astype(np.float64), good=A).parent
+    )
     for name in tensors:
         np.asarray(tensors[name])
     with pytest.raises(DataError) as refused:
@@ -133,4 +135,3 @@ def test_all_damaged_files_are_named_at_once(tmp_path):
     with pytest.raises(DataError) as refused:
         TensorFiles([tmp_path / "a", tmp_path / "b"])
     assert len(refused.value.problems) == 2
-

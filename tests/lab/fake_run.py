@@ -1,8 +1,9 @@
-"""A stand-in for the training process, with the same files and exit codes, and what tests of the laboratory share.
+"""A stand-in for the training process, with the same files and exit codes, and what tests of the
+laboratory share.
 
-As a program, `fake_run.py --config FILE --workdir DIR` does what $FAKE_RUNS, a JSON object {folder: [behaviour of the first
-attempt, of the second, ...]}, says of the folder; the last behaviour repeats, and the default is to finish. $FAKE_LOSSES, {folder: loss},
-says where they end.
+As a program, `fake_run.py --config FILE --workdir DIR` does what $FAKE_RUNS, a JSON object {folder:
+[behaviour of the first attempt, of the second, ...]}, says of the folder; the last behaviour
+repeats, and the default is to finish. $FAKE_LOSSES, {folder: loss}, says where they end.
 `fake_run.py zoo run ...` is the command line with these stand-ins in place of real runs.
 """
 
@@ -24,7 +25,9 @@ def cost(resolved):
     from types import SimpleNamespace
 
     body = resolved.model.dim * resolved.model.num_layers
-    return SimpleNamespace(parameters={"total": body, "embedding": 0, "body": body, "heads": 0}, flops_per_token=6.0 * body)
+    return SimpleNamespace(
+        parameters={"total": body, "embedding": 0, "body": body, "heads": 0}, flops_per_token=6.0 * body
+    )
 
 
 def experiment(**changes):
@@ -32,18 +35,33 @@ def experiment(**changes):
     from zoo import config
     from zoo.lab.experiment import Claim, Contrast, Experiment, Outcome, levels
 
-    return Experiment(**{
-        "name": "norms",
-        "question": "Which norm?",
-        "base": config.override(config.default(), {"training.steps": STEPS, "data.sequence_length": 8, "data.batch_size": 2}),
-        "factors": {"norm": levels("model.norm.placement", "pre", "post"), "warm-up": levels("schedule.warmup_steps", 0, 10)},
-        "seeds": (0, 1),
-        "claim": Claim("X1", "pre is better", "nobody"),
-        "contrasts": (Contrast("pre wins", Outcome({"norm": "pre", "warm-up": "0"}), Outcome({"norm": "post", "warm-up": "0"}),
-                               "superiority", 0.1, "pre ends below post"),),
-        "size": "tiny",
-        **changes,
-    })
+    return Experiment(
+        **{
+            "name": "norms",
+            "question": "Which norm?",
+            "base": config.override(
+                config.default(), {"training.steps": STEPS, "data.sequence_length": 8, "data.batch_size": 2}
+            ),
+            "factors": {
+                "norm": levels("model.norm.placement", "pre", "post"),
+                "warm-up": levels("schedule.warmup_steps", 0, 10),
+            },
+            "seeds": (0, 1),
+            "claim": Claim("X1", "pre is better", "nobody"),
+            "contrasts": (
+                Contrast(
+                    "pre wins",
+                    Outcome({"norm": "pre", "warm-up": "0"}),
+                    Outcome({"norm": "post", "warm-up": "0"}),
+                    "superiority",
+                    0.1,
+                    "pre ends below post",
+                ),
+            ),
+            "size": "tiny",
+            **changes,
+        }
+    )
 
 
 EXPERIMENT_FILE = f"""
@@ -76,8 +94,19 @@ class Child:
         with open(self.folder / "metrics.jsonl", "a") as file:
             while self.step < until:
                 self.step += 10
-                print(json.dumps({"step": self.step, "tokens": self.step * 16, "seconds": self.step / 10,
-                                  "train/loss": 4 - self.step / 100, "train/tokens_per_second": 1234.5}), file=file, flush=True)
+                print(
+                    json.dumps(
+                        {
+                            "step": self.step,
+                            "tokens": self.step * 16,
+                            "seconds": self.step / 10,
+                            "train/loss": 4 - self.step / 100,
+                            "train/tokens_per_second": 1234.5,
+                        }
+                    ),
+                    file=file,
+                    flush=True,
+                )
             if self.step == STEPS:
                 loss = 2.0 + self.config["seed"] / 100 + (self.config["model"]["norm"]["placement"] == "post")
                 loss = json.loads(os.environ.get("FAKE_LOSSES", "{}")).get(self.folder.name, loss)

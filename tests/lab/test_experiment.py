@@ -24,7 +24,10 @@ def contrast(a=None, b=None, rule="superiority", margin=0.1, name="c"):
 
 
 def test_levels_are_named_by_their_values():
-    assert levels("schedule.warmup_steps", 0, 100) == {"0": {"schedule.warmup_steps": 0}, "100": {"schedule.warmup_steps": 100}}
+    assert levels("schedule.warmup_steps", 0, 100) == {
+        "0": {"schedule.warmup_steps": 0},
+        "100": {"schedule.warmup_steps": 100},
+    }
     assert list(levels("model.attention.bias", True, False)) == ["true", "false"]
 
 
@@ -42,8 +45,16 @@ def test_names_that_are_no_folder_names_are_refused(name):
     assert "folder name" in refused(name=name)[0]
 
 
-@pytest.mark.parametrize(("seeds", "text"), [((), "at least one"), ((0, 0), "more than once"), ((-1,), "not a whole number"),
-                                             ((1.5,), "not a whole number"), ((True,), "not a whole number")])
+@pytest.mark.parametrize(
+    ("seeds", "text"),
+    [
+        ((), "at least one"),
+        ((0, 0), "more than once"),
+        ((-1,), "not a whole number"),
+        ((1.5,), "not a whole number"),
+        ((True,), "not a whole number"),
+    ],
+)
 def test_seeds(seeds, text):
     assert any(text in problem for problem in refused(seeds=seeds))
 
@@ -62,32 +73,41 @@ def test_a_factor_cannot_be_the_seed():
 
 
 def test_unknown_field_of_a_level():
-    problem, = refused(factors={"norm": levels("model.norm.placment", "pre")}, contrasts=())
-    assert problem == 'factor "norm", level "pre": unknown field model.norm.placment (did you mean "model.norm.placement"?)'
+    (problem,) = refused(factors={"norm": levels("model.norm.placment", "pre")}, contrasts=())
+    assert (
+        problem
+        == 'factor "norm", level "pre": unknown field model.norm.placment (did you mean "model.norm.placement"?)'
+    )
 
 
 def test_fields_of_parts_of_a_model_are_fields():
     depth = levels("model.decoder.num_layers", 1, 2)
     window = levels("model.layers.kinds.local.attention.window", 4, 8)
     assert fake.experiment(factors={"depth": depth, "window": window}, contrasts=())
-    problem, = refused(factors={"depth": levels("model.decoder.num_layer", 1)}, contrasts=())
+    (problem,) = refused(factors={"depth": levels("model.decoder.num_layer", 1)}, contrasts=())
     assert problem.endswith('unknown field model.decoder.num_layer (did you mean "model.decoder.num_layers"?)')
-    problem, = refused(factors={"window": levels("model.layers.kinds.local.window", 1)}, contrasts=())
+    (problem,) = refused(factors={"window": levels("model.layers.kinds.local.window", 1)}, contrasts=())
     assert problem.endswith('(did you mean "model.layers.kinds.local.attention.window"?)')
 
 
-@pytest.mark.parametrize(("wrong", "text"), [
-    (contrast(a=Outcome({"nrom": "pre", "warm-up": "0"})), 'unknown factor "nrom" (did you mean "norm"?)'),
-    (contrast(a=Outcome({"norm": "prr", "warm-up": "0"})), 'has no level "prr" (did you mean "pre"?)'),
-    (contrast(a=Outcome({"norm": "pre"})), "give a level of warm-up too"),
-    (contrast(a=Outcome(PRE, "eval/lss")), 'unknown metric \'eval/lss\' (did you mean "eval/loss"?)'),
-    (contrast(rule="superior"), 'did you mean "superiority"?'),
-    (contrast(margin=-1), "margin -1 is not a number of at least 0"),
-    (contrast(margin=float("nan")), "margin nan"),
-    (contrast(rule="equivalence", margin=0.0), "margin above 0"),
-    (contrast(b=Outcome(PRE)), "both sides are the same"),
-    (contrast(b=Outcome(POST, "eval/next_accuracy")), "eval/loss and eval/next_accuracy are two things and have no difference"),
-])
+@pytest.mark.parametrize(
+    ("wrong", "text"),
+    [
+        (contrast(a=Outcome({"nrom": "pre", "warm-up": "0"})), 'unknown factor "nrom" (did you mean "norm"?)'),
+        (contrast(a=Outcome({"norm": "prr", "warm-up": "0"})), 'has no level "prr" (did you mean "pre"?)'),
+        (contrast(a=Outcome({"norm": "pre"})), "give a level of warm-up too"),
+        (contrast(a=Outcome(PRE, "eval/lss")), "unknown metric 'eval/lss' (did you mean \"eval/loss\"?)"),
+        (contrast(rule="superior"), 'did you mean "superiority"?'),
+        (contrast(margin=-1), "margin -1 is not a number of at least 0"),
+        (contrast(margin=float("nan")), "margin nan"),
+        (contrast(rule="equivalence", margin=0.0), "margin above 0"),
+        (contrast(b=Outcome(PRE)), "both sides are the same"),
+        (
+            contrast(b=Outcome(POST, "eval/next_accuracy")),
+            "eval/loss and eval/next_accuracy are two things and have no difference",
+        ),
+    ],
+)
 def test_contrasts_that_cannot_be_judged(wrong, text):
     assert any(text in problem for problem in refused(contrasts=(wrong,)))
 
@@ -104,13 +124,16 @@ def test_a_file_gets_the_part_after_the_colon(tmp_path):
     assert load_experiment(f"{file}:full").size == "full"
 
 
-@pytest.mark.parametrize(("content", "text"), [
-    ("x = 1", "no function get_experiment"),
-    ("def get_config(): pass", "use --config=FILE with --vary"),
-    ("def get_experiment(): return 3", "returned int, expected an Experiment"),
-    ("def get_experiment(): 1 / 0", "ZeroDivisionError"),
-    ("import nothing_like_this", "fails on import"),
-])
+@pytest.mark.parametrize(
+    ("content", "text"),
+    [
+        ("x = 1", "no function get_experiment"),
+        ("def get_config(): pass", "use --config=FILE with --vary"),
+        ("def get_experiment(): return 3", "returned int, expected an Experiment"),
+        ("def get_experiment(): 1 / 0", "ZeroDivisionError"),
+        ("import nothing_like_this", "fails on import"),
+    ],
+)
 def test_broken_files(tmp_path, content, text):
     file = tmp_path / "broken.py"
     file.write_text(content)
@@ -142,12 +165,21 @@ def test_experiment_from_flags(tmp_path):
 
 def test_flags_of_parts_of_a_model_are_named_by_the_part(tmp_path):
     file = config_file(tmp_path)
-    made = experiment_from_flags(file, ["model.decoder.num_layers=1,2", "model.encoder.num_layers=1,2", "model.num_layers=3,4",
-                                        "model.layers.kinds.local.attention.window=4,8"])
+    made = experiment_from_flags(
+        file,
+        [
+            "model.decoder.num_layers=1,2",
+            "model.encoder.num_layers=1,2",
+            "model.num_layers=3,4",
+            "model.layers.kinds.local.attention.window=4,8",
+        ],
+    )
     assert list(made.factors) == ["decoder.num_layers", "encoder.num_layers", "num_layers", "local.window"]
     assert made.factors["local.window"]["4"] == {"model.layers.kinds.local.attention.window": "4"}
     # A kind may have the name of a side.
-    made = experiment_from_flags(file, ["model.decoder.attention.window=1,2", "model.layers.kinds.decoder.attention.window=1,2"])
+    made = experiment_from_flags(
+        file, ["model.decoder.attention.window=1,2", "model.layers.kinds.decoder.attention.window=1,2"]
+    )
     assert list(made.factors) == ["model.decoder.attention.window", "model.layers.kinds.decoder.attention.window"]
     with pytest.raises(ConfigError) as error:
         experiment_from_flags(file, ["model.decoder.num_layer=1,2", "model.layers.pattern=a,b"])
@@ -158,7 +190,9 @@ def test_flags_of_parts_of_a_model_are_named_by_the_part(tmp_path):
 
 def test_flags_with_problems_tell_all_of_them(tmp_path):
     with pytest.raises(ConfigError) as error:
-        experiment_from_flags(config_file(tmp_path), [
-            "model.dmi=1", "model.dim", "model.dim=", "model.num_layers=1,", "training.eval_lengths=1,2"])
+        experiment_from_flags(
+            config_file(tmp_path),
+            ["model.dmi=1", "model.dim", "model.dim=", "model.num_layers=1,", "training.eval_lengths=1,2"],
+        )
     assert len(error.value.problems) == 5
     assert 'did you mean "model.dim"' in error.value.problems[0]

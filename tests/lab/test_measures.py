@@ -1,4 +1,6 @@
-"""What is measured on trained runs: the numbers against plain ones, what a run has to have, and when it is measured again."""
+"""What is measured on trained runs: the numbers against plain ones, what a run has to have, and
+when it is measured again.
+"""
 
 import dataclasses
 import itertools
@@ -56,11 +58,24 @@ def test_every_measure_has_a_function_a_direction_and_a_unit():
 
 
 def test_what_is_read_of_the_dynamics(tmp_path):
-    first = {"step": 1, "residual_rms": {"embedding": 0.1, "layer 0": 2.0, "layer 1": 3.0},
-             "gradient_norm": {"embedding": 9.0, "layer 0 attention": 3.0, "layer 0 feed-forward": 4.0, "layer 0 norms": 7.0,
-                               "layer 1 attention": 6.0, "layer 1 feed-forward": 8.0, "head": 1.0}}
-    last = {"step": 9, "residual_rms": {"embedding": 0.1, "layer 0": 2.0, "layer 1": 8.0},
-            "gradient_norm": first["gradient_norm"] | {"layer 0 attention": None}}
+    first = {
+        "step": 1,
+        "residual_rms": {"embedding": 0.1, "layer 0": 2.0, "layer 1": 3.0},
+        "gradient_norm": {
+            "embedding": 9.0,
+            "layer 0 attention": 3.0,
+            "layer 0 feed-forward": 4.0,
+            "layer 0 norms": 7.0,
+            "layer 1 attention": 6.0,
+            "layer 1 feed-forward": 8.0,
+            "head": 1.0,
+        },
+    }
+    last = {
+        "step": 9,
+        "residual_rms": {"embedding": 0.1, "layer 0": 2.0, "layer 1": 8.0},
+        "gradient_norm": first["gradient_norm"] | {"layer 0 attention": None},
+    }
     jump = {"step": 10, "spikes": {"loss": 7.5}}
     subject = recorded(tmp_path, first, last, jump, jump | {"step": 12})
     assert FUNCTIONS["residual_growth"](subject) == {"": 4.0, "@initial": 1.5}
@@ -97,7 +112,9 @@ def test_divergence_of_heads():
 
 @pytest.fixture(scope="module")
 def learned(tmp_path_factory):
-    return untrained(tmp_path_factory.mktemp("learned") / "run", small(model__position__kind="learned", data__sequence_length=16))
+    return untrained(
+        tmp_path_factory.mktemp("learned") / "run", small(model__position__kind="learned", data__sequence_length=16)
+    )
 
 
 def test_what_is_read_of_a_checkpoint(learned):
@@ -119,13 +136,19 @@ def test_what_is_read_of_a_checkpoint(learned):
 def test_rows_that_begin_elsewhere(tmp_path):
     """Vectors of no position tell no place; random ones do, and the gap is that of two evaluations."""
     losses = {}
-    changes = {"data__offsets": (0, 16), "training__eval_batches": 1, "data__sequence_length": 16, "data__batch_size": 4}
+    changes = {
+        "data__offsets": (0, 16),
+        "training__eval_batches": 1,
+        "data__sequence_length": 16,
+        "data__batch_size": 4,
+    }
     for kind in ("none", "learned"):
         folder = untrained(tmp_path / kind, small(model__position__kind=kind, **changes))
         losses[kind] = measure(folder, ["offset_gap"])["measured/offset_gap"]
     assert losses["none"] == pytest.approx(0, abs=1e-5)
     run = load_trained(tmp_path / "learned")
-    # 16 positions on from 8 are those of the middle, in rows that begin at 0 of a table that is so cut.
+    # 16 positions on from 8 are those of the middle, in rows that begin at 0 of a table that is so
+    # cut.
     table = run.params["position"]["table"]
     rows = np.asarray(next(data.load(run.config).evaluation_batches(limit_batches=1))["tokens"])
 
@@ -176,8 +199,13 @@ def test_rows_of_the_metrics_file_stay_as_they_are(writer):
     folder = writer.run("one", final=2.5)
     # What a run wrote under the name of a measure, and values that are no numbers, are none.
     entry = {"from": measures.basis(folder, read_json(folder / "status.json"), "near_and_far")}
-    write_json(folder / "measured.json", {"near_and_far": entry | {"values": {"measured/near_and_far": None, "eval/loss": 0.0,
-                                                                             "measured/near_and_far@initial": "x"}}})
+    write_json(
+        folder / "measured.json",
+        {
+            "near_and_far": entry
+            | {"values": {"measured/near_and_far": None, "eval/loss": 0.0, "measured/near_and_far@initial": "x"}}
+        },
+    )
     first, second = load_run(folder), load_run(folder)
     assert math.isnan(first.final("measured/near_and_far"))
     assert first.final("measured/near_and_far@initial") is None
@@ -193,8 +221,11 @@ def cheap(monkeypatch):
 
 def stating(metric=GROWTH, other=None, changes=None, **more):
     made = fake.experiment(**more)
-    contrast = dataclasses.replace(made.contrasts[0], a=Outcome(made.contrasts[0].a.levels, metric),
-                                   b=Outcome(made.contrasts[0].b.levels, other or metric))
+    contrast = dataclasses.replace(
+        made.contrasts[0],
+        a=Outcome(made.contrasts[0].a.levels, metric),
+        b=Outcome(made.contrasts[0].b.levels, other or metric),
+    )
     base = config.override(made.base, {"training.dynamics_every": 10} | (changes or {}))
     return dataclasses.replace(made, contrasts=(contrast,), base=base)
 
@@ -209,22 +240,32 @@ def test_a_plan_records_what_is_measured_and_tunes_without_it():
 
 
 @pytest.mark.usefixtures("cheap")
-@pytest.mark.parametrize(("metric", "changes", "reason"), [
-    (GROWTH, {"training.dynamics_every": 0}, "it is read of dynamics.jsonl; set training.dynamics_every"),
-    (GROWTH, {"training.dynamics_every": 15}, "training.dynamics_every=15 does not divide training.steps=40"),
-    ("measured/offset_gap", {"data.offsets": (3,)}, "it needs two data.offsets or more"),
-    ("measured/near_and_far", {"model.position.kind": "rope"}, "it needs model.position.kind=learned"),
-    (GROWTH, {"model.architecture": "encoder_decoder", "objective.kind": "prefix"}, "it is that of one stack of layers"),
-])
+@pytest.mark.parametrize(
+    ("metric", "changes", "reason"),
+    [
+        (GROWTH, {"training.dynamics_every": 0}, "it is read of dynamics.jsonl; set training.dynamics_every"),
+        (GROWTH, {"training.dynamics_every": 15}, "training.dynamics_every=15 does not divide training.steps=40"),
+        ("measured/offset_gap", {"data.offsets": (3,)}, "it needs two data.offsets or more"),
+        ("measured/near_and_far", {"model.position.kind": "rope"}, "it needs model.position.kind=learned"),
+        (
+            GROWTH,
+            {"model.architecture": "encoder_decoder", "objective.kind": "prefix"},
+            "it is that of one stack of layers",
+        ),
+    ],
+)
 def test_what_a_run_will_not_have_is_refused_before_it_is_trained(metric, changes, reason):
     with pytest.raises(ConfigError, match=reason):
         expand(stating(metric, changes=changes))
 
 
-@pytest.mark.parametrize(("metric", "other", "message"), [
-    ("measured/spikez", None, r'unknown metric .measured/spikez. \(did you mean "measured/spikes"\?\)'),
-    (GROWTH, "eval/loss", "measured/residual_growth and eval/loss are two things"),
-])
+@pytest.mark.parametrize(
+    ("metric", "other", "message"),
+    [
+        ("measured/spikez", None, r'unknown metric .measured/spikez. \(did you mean "measured/spikes"\?\)'),
+        (GROWTH, "eval/loss", "measured/residual_growth and eval/loss are two things"),
+    ],
+)
 def test_names_that_there_are_not(metric, other, message):
     with pytest.raises(ConfigError, match=message):
         stating(metric, other)
@@ -237,14 +278,31 @@ def test_a_sweep_is_measured_once_and_judged_by_it(tmp_path, capsys):
     for name in names:
         folder = untrained(tmp_path / name, small(model__norm__placement=name[5:]))
         growth = 3.0 if name == names[0] else 1.0
-        recorded(folder, *({"step": step, "residual_rms": {"layer 0": 2.0, "layer 1": 2.0 * growth + step}} for step in (1, 2)))
+        recorded(
+            folder,
+            *({"step": step, "residual_rms": {"layer 0": 2.0, "layer 1": 2.0 * growth + step}} for step in (1, 2)),
+        )
     sides = {key: {"arm": name, "metric": GROWTH} for key, name in zip("ab", names[::-1], strict=True)}
-    write_json(tmp_path / "experiment.json", {
-        "name": "norms", "question": "?", "size": "", "claim": None, "metric": "eval/loss", "seeds": [0], "warnings": [],
-        "factors": {"norm": ["pre", "post"]}, "measures": ["residual_growth", "head_divergence"],
-        "arms": [{"name": name, "factors": {"norm": name[5:]}, "overrides": {}, "parameters": {}, "flops_per_token": 1} for name in names],
-        "runs": [{"folder": name, "arm": name, "seed": 0, "identity": name} for name in names],
-        "contrasts": [{"name": "less", **sides, "rule": "superiority", "margin": 0, "expected": ""}]})
+    write_json(
+        tmp_path / "experiment.json",
+        {
+            "name": "norms",
+            "question": "?",
+            "size": "",
+            "claim": None,
+            "metric": "eval/loss",
+            "seeds": [0],
+            "warnings": [],
+            "factors": {"norm": ["pre", "post"]},
+            "measures": ["residual_growth", "head_divergence"],
+            "arms": [
+                {"name": name, "factors": {"norm": name[5:]}, "overrides": {}, "parameters": {}, "flops_per_token": 1}
+                for name in names
+            ],
+            "runs": [{"folder": name, "arm": name, "seed": 0, "identity": name} for name in names],
+            "contrasts": [{"name": "less", **sides, "rule": "superiority", "margin": 0, "expected": ""}],
+        },
+    )
     said = []
     complete(tmp_path, said.append)
     assert said == ["measuring residual_growth, head_divergence of 2 runs ..."]
@@ -256,8 +314,12 @@ def test_a_sweep_is_measured_once_and_judged_by_it(tmp_path, capsys):
     trained = load_trained(pre.folder)
     batch = next(data.load(trained.config).evaluation_batches(limit_batches=1))
     rows = np.asarray(trained.objective.inputs(batch))[:8]
-    maps = look_inside(trained.config, trained.objective.model, trained.params, trained.stats, rows)[""].probabilities["attention"]
-    assert pre.final("measured/head_divergence") == pytest.approx(np.mean([pairwise_divergence(one, rows >= 0) for one in maps]), rel=1e-5)
+    maps = look_inside(trained.config, trained.objective.model, trained.params, trained.stats, rows)[""].probabilities[
+        "attention"
+    ]
+    assert pre.final("measured/head_divergence") == pytest.approx(
+        np.mean([pairwise_divergence(one, rows >= 0) for one in maps]), rel=1e-5
+    )
     # In the report, in the tables that stay, and not a second time.
     assert "residual growth@initial" in measured_table(sweep)
     kept = publish(sweep, tmp_path / "results")
@@ -273,8 +335,11 @@ def test_a_sweep_is_measured_once_and_judged_by_it(tmp_path, capsys):
 
 
 def test_what_cannot_be_measured_is_told_and_stops_nothing(tmp_path, learned):
-    done = subprocess.run([sys.executable, "-m", "zoo.analysis.run_measures", str(learned), "--measures", "residual_growth,near_and_far"],
-                          capture_output=True, text=True)
+    done = subprocess.run(
+        [sys.executable, "-m", "zoo.analysis.run_measures", str(learned), "--measures", "residual_growth,near_and_far"],
+        capture_output=True,
+        text=True,
+    )
     assert done.returncode == 1
     assert "no residual_growth" in done.stderr
     assert "has no dynamics.jsonl" in done.stderr

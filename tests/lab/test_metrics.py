@@ -1,4 +1,6 @@
-"""Which metrics there are, which of two values is the better one, and that nothing is written that is not known."""
+"""Which metrics there are, which of two values is the better one, and that nothing is written that
+is not known.
+"""
 
 import json
 
@@ -15,23 +17,50 @@ from zoo.lab.results.read_runs import load_sweep
 from zoo.lab.results.verdict import judge
 
 TASKS = {
-    "classification": class_scores(np.array([0, 1]), np.array([0, 1]), 2), "regression": correlations(np.arange(3.0), np.arange(3.0)),
-    "tagging": {"word_accuracy": 1.0} | entity_scores([["B-x"]], [["B-x"]]), "extraction": answer_scores(["a"], [["a"]]),
+    "classification": class_scores(np.array([0, 1]), np.array([0, 1]), 2),
+    "regression": correlations(np.arange(3.0), np.arange(3.0)),
+    "tagging": {"word_accuracy": 1.0} | entity_scores([["B-x"]], [["B-x"]]),
+    "extraction": answer_scores(["a"], [["a"]]),
 }
 # By hand: what the larger value of is better.
-SCORES = {"accuracy", "word_accuracy", "next_accuracy", "macro_f1", "f1", "matthews", "pearson", "spearman", "entity_precision",
-          "entity_recall", "entity_f1", "exact_match", "answer_f1", "bleu", "chrf"}
+SCORES = {
+    "accuracy",
+    "word_accuracy",
+    "next_accuracy",
+    "macro_f1",
+    "f1",
+    "matthews",
+    "pearson",
+    "spearman",
+    "entity_precision",
+    "entity_recall",
+    "entity_f1",
+    "exact_match",
+    "answer_f1",
+    "bleu",
+    "chrf",
+}
 
 
 def test_the_direction_of_every_metric():
     assert {name for name in METRICS if more_is_better(f"eval/{name}")} == SCORES
-    assert {name for name in METRICS if not more_is_better(f"eval/{name}")} == {"loss", "next_loss", "perplexity", "bits_per_byte"}
+    assert {name for name in METRICS if not more_is_better(f"eval/{name}")} == {
+        "loss",
+        "next_loss",
+        "perplexity",
+        "bits_per_byte",
+    }
     assert more_is_better("eval/accuracy@256")
     assert not more_is_better("train/tokens_per_second")
     assert base_name("eval/accuracy@256") == "accuracy"
     assert is_known("eval/loss@256")
     assert not is_known("train/loss")
-    assert (unit("eval/loss@256"), unit("eval/bits_per_byte"), unit("eval/accuracy"), unit("train/x")) == (" nats", " bits", "", "")
+    assert (unit("eval/loss@256"), unit("eval/bits_per_byte"), unit("eval/accuracy"), unit("train/x")) == (
+        " nats",
+        " bits",
+        "",
+        "",
+    )
     assert per_token("eval/perplexity@8")
     assert not per_token("eval/bits_per_byte")
 
@@ -54,16 +83,35 @@ def test_translations_are_scored_beside_their_tokens():
     pytest.importorskip("sacrebleu")
     assert metrics_of_sacrebleu()
     flat = config.flatten(config.default()) | {"objective.kind": "translation"}
-    assert {"eval/loss", "eval/perplexity", "eval/bits_per_byte", "eval/bleu", "eval/chrf", "eval/exact_match"} == set(written_by(flat))
+    assert {"eval/loss", "eval/perplexity", "eval/bits_per_byte", "eval/bleu", "eval/chrf", "eval/exact_match"} == set(
+        written_by(flat)
+    )
 
 
-@pytest.mark.parametrize(("metric", "best", "rule", "outcome", "side"), [
-    ("eval/spearman", "post-0", "a above b", "holds", "Right"), ("eval/bleu", "post-0", "a above b", "holds", "Right"),
-    ("eval/entity_f1", "post-0", "a above b", "holds", "Right"), ("eval/loss", "pre-100", "a below b", "refuted", "Left")])
+@pytest.mark.parametrize(
+    ("metric", "best", "rule", "outcome", "side"),
+    [
+        ("eval/spearman", "post-0", "a above b", "holds", "Right"),
+        ("eval/bleu", "post-0", "a above b", "holds", "Right"),
+        ("eval/entity_f1", "post-0", "a above b", "holds", "Right"),
+        ("eval/loss", "pre-100", "a below b", "refuted", "Left"),
+    ],
+)
 def test_a_report_knows_the_direction(writer, metric, best, rule, outcome, side):
     a, b = "norm=post,warm-up=0", "norm=pre,warm-up=0"
-    folder = writer.sweep(metric=metric, contrasts=[{"name": "c", "a": {"arm": a, "metric": metric}, "b": {"arm": b, "metric": metric},
-                                                     "rule": "superiority", "margin": 0.0, "expected": ""}])
+    folder = writer.sweep(
+        metric=metric,
+        contrasts=[
+            {
+                "name": "c",
+                "a": {"arm": a, "metric": metric},
+                "b": {"arm": b, "metric": metric},
+                "rule": "superiority",
+                "margin": 0.0,
+                "expected": "",
+            }
+        ],
+    )
     for path in folder.glob("*/metrics.jsonl"):
         path.write_text(path.read_text().replace('"eval/loss"', json.dumps(metric)))
     sweep = load_sweep(folder)
@@ -74,7 +122,9 @@ def test_a_report_knows_the_direction(writer, metric, best, rule, outcome, side)
     assert f"{side} of zero is better than the baseline" in page
     assert ("highest seen" in page) == (side == "Right")
     without = load_sweep(folder.parent / "sweep")
-    verdict = judge(type(without)(without.folder, without.name, metric, without.arms, without.runs, without.seeds)).paragraph
+    verdict = judge(
+        type(without)(without.folder, without.name, metric, without.arms, without.runs, without.seeds)
+    ).paragraph
     assert ", of " + ", warm-up=".join(f"norm={best}".rsplit("-", 1)) in verdict
 
 

@@ -36,24 +36,67 @@ def heads(seed, kv_heads, dtype=np.float32, length=T, keys=None):
 class Situation:
     """What a kernel is asked to do, for it and for the loop."""
 
-    def __init__(self, positions=COUNTING, documents=None, causal=True, in_order=False, keys=None, window=0, global_tokens=0, scale=0.3,
-                 score=None, shared=None, vectors=None, softcap=0.0, sinks=None, values=None):
+    def __init__(
+        self,
+        positions=COUNTING,
+        documents=None,
+        causal=True,
+        in_order=False,
+        keys=None,
+        window=0,
+        global_tokens=0,
+        scale=0.3,
+        score=None,
+        shared=None,
+        vectors=None,
+        softcap=0.0,
+        sinks=None,
+        values=None,
+    ):
         self.positions, self.documents, self.keys, self.causal = positions, documents, keys, causal
         same = (positions == positions[:1]).all()
         self.context = Context(
-            jnp.asarray(positions[:1] if same else positions), None if documents is None else jnp.asarray(documents), causal, in_order,
-            key_positions=None if keys is None else jnp.asarray(keys))
-        self.score, self.shared, self.vectors, self.values, self.sinks, self.softcap = score, shared, vectors, values, sinks, softcap
+            jnp.asarray(positions[:1] if same else positions),
+            None if documents is None else jnp.asarray(documents),
+            causal,
+            in_order,
+            key_positions=None if keys is None else jnp.asarray(keys),
+        )
+        self.score, self.shared, self.vectors, self.values, self.sinks, self.softcap = (
+            score,
+            shared,
+            vectors,
+            values,
+            sinks,
+            softcap,
+        )
         self.scale, self.window, self.global_tokens = scale, window, global_tokens
         reads = vectors is not None
         self.scoring = Scoring(
-            scale, window, global_tokens, self.added if reads or score is not None else None, reads, shared, softcap, sinks,
-            None if values is None else lambda p, q_at, k_at: jnp.einsum("bhts,tsk->bthk", p, values))
-        self.needs = {"score": reads or score is not None or shared is not None, "documents": documents is not None, "dropout": False,
-                      "softcap": softcap > 0, "sinks": sinks is not None, "value": values is not None, "padding": True}
+            scale,
+            window,
+            global_tokens,
+            self.added if reads or score is not None else None,
+            reads,
+            shared,
+            softcap,
+            sinks,
+            None if values is None else lambda p, q_at, k_at: jnp.einsum("bhts,tsk->bthk", p, values),
+        )
+        self.needs = {
+            "score": reads or score is not None or shared is not None,
+            "documents": documents is not None,
+            "dropout": False,
+            "softcap": softcap > 0,
+            "sinks": sinks is not None,
+            "value": values is not None,
+            "padding": True,
+        }
 
     def added(self, q, q_positions, k_positions):
-        """A score by positions, [H, 10, 10], or one that meets the query with a vector for every pair, [T, S, K]."""
+        """A score by positions, [H, 10, 10], or one that meets the query with a vector for every
+        pair, [T, S, K].
+        """
         if self.vectors is not None:
             return jnp.einsum("bthk,tsk->bhts", q, self.vectors)
         return jnp.moveaxis(jnp.asarray(self.score)[:, q_positions[:, :, None], k_positions[:, None, :]], 0, 1)
@@ -70,7 +113,9 @@ class Situation:
             if self.shared is not None:
                 score += self.shared[0]
             wide = (np.asarray(x[b], np.float64) for x in (q, k, v))
-            out.append(reference.attention(*wide, seen, self.scale, score, self.softcap, self.sinks, self.vectors, self.values))
+            out.append(
+                reference.attention(*wide, seen, self.scale, score, self.softcap, self.sinks, self.vectors, self.values)
+            )
         return np.stack(out)
 
     def able(self, kernel):
@@ -99,7 +144,9 @@ def situations(window, both_sides):
 
 
 def check(kernel, cases, inputs, dtype, tolerance):
-    """Compares a kernel with the loop in every case that it can do; what an empty slot reads is nobody's business."""
+    """Compares a kernel with the loop in every case that it can do; what an empty slot reads is
+    nobody's business.
+    """
     cases = [case for case in cases if case.able(kernel)]
     assert len(cases) >= 4
     outputs = call(lambda *x: [KERNELS[kernel](*x, case.context, case.scoring) for case in cases], *inputs)
@@ -109,10 +156,18 @@ def check(kernel, cases, inputs, dtype, tolerance):
         close(actual[filled], case.expected(*inputs)[filled], tolerance)
 
 
-@pytest.mark.parametrize(("kernel", "window", "both_sides"), [
-    *(("einsum", window, False) for window in (0, 1, 3, T)), *(("einsum", window, True) for window in (0, 1, 5)),
-    *((kernel, window, both_sides) for kernel in ON_ANY_DEVICE[1:] for window, both_sides in ((0, False), (3, False), (5, True))),
-])
+@pytest.mark.parametrize(
+    ("kernel", "window", "both_sides"),
+    [
+        *(("einsum", window, False) for window in (0, 1, 3, T)),
+        *(("einsum", window, True) for window in (0, 1, 5)),
+        *(
+            (kernel, window, both_sides)
+            for kernel in ON_ANY_DEVICE[1:]
+            for window, both_sides in ((0, False), (3, False), (5, True))
+        ),
+    ],
+)
 def test_a_kernel_is_the_loop(kernel, window, both_sides):
     check(kernel, situations(window, both_sides), heads(0, 2), np.float32, 1e-5)
 
@@ -128,7 +183,9 @@ def test_a_kernel_is_the_loop_for_any_number_of_key_heads(kernel, kv_heads):
 def test_a_kernel_is_the_loop_across_two_sequences(kernel):
     q, k, v = heads(3, 2, keys=5)
     extras = ({}, {"sinks": SINKS}, {"softcap": 0.5, "score": SCORE}, {"shared": normal(1, H, T, 5)}, {"score": SCORE})
-    cases = [Situation(positions, keys=MEMORY, causal=False, **more) for positions in (COUNTING, PADDED) for more in extras]
+    cases = [
+        Situation(positions, keys=MEMORY, causal=False, **more) for positions in (COUNTING, PADDED) for more in extras
+    ]
     check(kernel, cases, [q, k, v], np.float32, 1e-5)
 
 
@@ -143,14 +200,17 @@ def test_any_length_will_do(kernel):
     for length, window in ((1, 0), (6, 2), (12, 5), (12, 40)):
         q, k, v = heads(1, 2, length=length)
         case = Situation(np.tile(np.arange(length), (B, 1)), window=window, in_order=True)
-        close(call(lambda *x, case=case: KERNELS[kernel](*x, case.context, case.scoring), q, k, v), case.expected(q, k, v))
+        close(
+            call(lambda *x, case=case: KERNELS[kernel](*x, case.context, case.scoring), q, k, v), case.expected(q, k, v)
+        )
 
 
 @pytest.mark.parametrize("window", [0, 3])
 @pytest.mark.parametrize("kernel", ON_ANY_DEVICE)
 def test_a_single_row_of_any_positions_is_masked_too(kernel, window):
-    # One row looks like positions shared by all rows, and must not be taken for a plain sequence: a token's place in the
-    # row says nothing about its distance to others when there are empty slots between them or a ring buffer has turned.
+    # One row looks like positions shared by all rows, and must not be taken for a plain sequence: a
+    # token's place in the row says nothing about its distance to others when there are empty slots
+    # between them or a ring buffer has turned.
     q, k, v = (x[:1] for x in heads(2, 2))
     rows = ([-1, -1, 0, 1, 2, 3, 4, 5], [0, -1, 1, -1, -1, 2, 3, 4], [5, 6, 7, 0, 1, 2, 3, 4])
     cases = [Situation(np.array([row]), window=window) for row in rows]
@@ -170,7 +230,10 @@ def test_gradients_of_the_kernels_agree(both_sides):
 
         def loss(*x):
             filled = [weights * (case.positions >= 0)[..., None, None] for case in mine]
-            return [(KERNELS[kernel](*x, case.context, case.scoring) * part).sum() for case, part in zip(mine, filled, strict=True)]
+            return [
+                (KERNELS[kernel](*x, case.context, case.scoring) * part).sum()
+                for case, part in zip(mine, filled, strict=True)
+            ]
 
         return dict(zip(map(cases.index, mine), call(jax.jacrev(loss, (0, 1, 2)), *inputs), strict=True))
 
@@ -191,7 +254,8 @@ def test_query_heads_share_neighbouring_key_heads():
 
 
 def test_a_sink_takes_weight_and_gives_nothing():
-    # With a sink the weights of the keys add up to less than one: to what the softmax gives to all but the sink.
+    # With a sink the weights of the keys add up to less than one: to what the softmax gives to all
+    # but the sink.
     q, k, _ = heads(6, 4)
     ones = np.ones((B, T, H, K), np.float32)
     sinks = np.array([-30.0, 0.0, 3.0, 30.0], np.float32)
@@ -204,10 +268,16 @@ def test_a_sink_takes_weight_and_gives_nothing():
 
 def test_a_cap_bounds_scores():
     q, k, v = heads(7, 4)
-    capped, small, uncapped = call(lambda *x: [
-        KERNELS["einsum"](100 * x[0], *x[1:], counting(T), Scoring(0.3, softcap=1e-3)),
-        KERNELS["einsum"](*x, counting(T), Scoring(0.3, softcap=1e4)),
-        KERNELS["einsum"](*x, counting(T), Scoring(0.3))], q, k, v)
+    capped, small, uncapped = call(
+        lambda *x: [
+            KERNELS["einsum"](100 * x[0], *x[1:], counting(T), Scoring(0.3, softcap=1e-3)),
+            KERNELS["einsum"](*x, counting(T), Scoring(0.3, softcap=1e4)),
+            KERNELS["einsum"](*x, counting(T), Scoring(0.3)),
+        ],
+        q,
+        k,
+        v,
+    )
     means = np.cumsum(v, axis=1) / np.arange(1, T + 1)[:, None, None]
     close(capped, means, 2e-3)
     close(small, uncapped, 1e-4)
@@ -239,18 +309,29 @@ SCHEMES = {
     "none": {"model.position.kind": "none"},
     "rope": {"model.position.kind": "rope"},
     "alibi": {"model.position.kind": "alibi"},
-    "relative_bias": {"model.position.kind": "relative_bias", "model.position.shared": False, "model.position.buckets": 8,
-                      "model.position.max_distance": 9},
+    "relative_bias": {
+        "model.position.kind": "relative_bias",
+        "model.position.shared": False,
+        "model.position.buckets": 8,
+        "model.position.max_distance": 9,
+    },
     "shaw": {"model.position.kind": "shaw", "model.position.clip": 2},
     "shaw, keys only": {"model.position.kind": "shaw", "model.position.clip": 3, "model.position.values": False},
 }
-# Every scheme with the plain layers, every layer with schemes of either sort, and a choice of the rest.
+# Every scheme with the plain layers, every layer with schemes of either sort, and a choice of the
+# rest.
 EVERY = ("plain", "encoder", "grouped, window, no bias")
 PAIRS = [
     *itertools.product(EVERY, SCHEMES),
     *itertools.product([name for name in LAYERS if name not in EVERY], ("rope", "relative_bias")),
-    ("rows", "alibi"), ("rows", "shaw, keys only"), ("cap and sinks", "shaw"), ("head norms", "none"), ("multi-query, xla", "none"),
-    ("encoder, window, cap, sinks", "shaw"), ("encoder, global tokens", "alibi"), ("encoder, global projections", "none"),
+    ("rows", "alibi"),
+    ("rows", "shaw, keys only"),
+    ("cap and sinks", "shaw"),
+    ("head norms", "none"),
+    ("multi-query, xla", "none"),
+    ("encoder, window, cap, sinks", "shaw"),
+    ("encoder, global tokens", "alibi"),
+    ("encoder, global projections", "none"),
 ]
 
 
@@ -263,7 +344,12 @@ def test_a_layer_is_the_equation(name, scheme):
     x, causal = np.random.default_rng(7).standard_normal((B, T, 16)), config.architecture == "decoder"
     attention = with_values(module, values)
     positions, documents = (PADDED, None) if "global" in name or len(scheme) % 2 else (PACKED, DOCUMENTS)
-    given = Context(jnp.asarray(positions), None if documents is None else jnp.asarray(documents), causal, in_order=documents is not None)
+    given = Context(
+        jnp.asarray(positions),
+        None if documents is None else jnp.asarray(documents),
+        causal,
+        in_order=documents is not None,
+    )
     outputs = call(lambda x: [attention(x, context) for context in (counting(T, causal), given)], np.float32(x))
     rows = [reference.Rows(COUNTING, None, causal), reference.Rows(positions, documents, causal)]
     for actual, given in zip(outputs, rows, strict=True):
@@ -276,7 +362,9 @@ def test_a_layer_is_the_equation(name, scheme):
 def test_heads_with_one_query_are_heads_whose_query_matrices_are_equal(queries):
     """Plain attention, with each matrix of the queries as often as heads share it."""
     fields = {"model.position.kind": "rope", "model.attention.num_kv_heads": 2, "model.attention.qk_norm": "head"}
-    sharing, plain = (Attention(tiny(fields | more).model) for more in ({"model.attention.num_query_heads": queries}, {}))
+    sharing, plain = (
+        Attention(tiny(fields | more).model) for more in ({"model.attention.num_query_heads": queries}, {})
+    )
     values = random_values(sharing, 6)
     width = values["query"]["kernel"].shape[1] // queries
 
@@ -284,8 +372,15 @@ def test_heads_with_one_query_are_heads_whose_query_matrices_are_equal(queries):
         return jnp.repeat(x.reshape(-1, queries, width), H // queries, axis=1).reshape(*x.shape[:-1], H * width)
 
     x = normal(B, T, 16)
-    one, other = call(lambda x: [with_values(sharing, values)(x, counting(T)), with_values(plain, values | {
-        "query": {name: repeated(value) for name, value in values["query"].items()}})(x, counting(T))], x)
+    one, other = call(
+        lambda x: [
+            with_values(sharing, values)(x, counting(T)),
+            with_values(plain, values | {"query": {name: repeated(value) for name, value in values["query"].items()}})(
+                x, counting(T)
+            ),
+        ],
+        x,
+    )
     close(one, other, 1e-6)
 
 
@@ -301,7 +396,10 @@ def test_cross_attention_reads_all_of_the_memory_and_no_positions(fields):
     def attend(x, hidden):
         memory = Memory(hidden, jnp.asarray(MEMORY))
         # Documents and the order of the decoder's own tokens say nothing about another sequence.
-        contexts = counting(T, memory=memory), Context(jnp.asarray(PACKED), jnp.asarray(DOCUMENTS), in_order=True, memory=memory)
+        contexts = (
+            counting(T, memory=memory),
+            Context(jnp.asarray(PACKED), jnp.asarray(DOCUMENTS), in_order=True, memory=memory),
+        )
         return [layer(x, context) for context in contexts]
 
     rows = reference.Rows(COUNTING, memory=np.float64(hidden), memory_positions=MEMORY)
@@ -330,8 +428,11 @@ def test_dropout_acts_on_probabilities():
     q, k, _ = heads(8, 4)
     ones = np.ones((B, T, H, K), np.float32)
     context = Context(jnp.arange(T)[None], dropout_key=DropoutKey(jax.random.key(0)))
-    kept, all_kept = call(lambda q: tuple(KERNELS["einsum"](q, k, ones, c, Scoring(0.3, dropout=0.5)) for c in (context, counting(T))), q)
-    # Values of one: the output is the sum of what is left of a query's probabilities, the same in every dimension.
+    kept, all_kept = call(
+        lambda q: tuple(KERNELS["einsum"](q, k, ones, c, Scoring(0.3, dropout=0.5)) for c in (context, counting(T))), q
+    )
+    # Values of one: the output is the sum of what is left of a query's probabilities, the same in
+    # every dimension.
     np.testing.assert_allclose(kept, np.broadcast_to(kept[..., :1], kept.shape), rtol=1e-6)
     assert set(np.unique(kept[:, 0]).round(6)) == {0.0, 2.0}
     assert 0.7 < float(kept.mean()) < 1.3

@@ -1,4 +1,6 @@
-"""Windows computed in blocks give what the whole matrix gives: outputs, gradients, and the size of what is held."""
+"""Windows computed in blocks give what the whole matrix gives: outputs, gradients, and the size of
+what is held.
+"""
 
 import jax
 import jax.numpy as jnp
@@ -16,15 +18,24 @@ from zoo.layers.position import make_embedded_position
 # No whole number of blocks.
 T = 13
 PLACES = np.arange(T)
-# Short documents first: where the next one begins, their tokens stand near in place and in position.
+# Short documents first: where the next one begins, their tokens stand near in place and in
+# position.
 DOCUMENTS = np.array([[1] * 2 + [2] * 3 + [3] * 8, [0] * 9 + [1] * 4])
 WITHIN = np.array([[*range(2), *range(3), *range(8)], [*range(9), *range(4)]])
 BUCKETS = {"model.position.kind": "relative_bias", "model.position.buckets": 8, "model.position.max_distance": 6}
 GLOBAL = {"model.attention.global_tokens": 2}
 SCHEMES = {
     "none": {"model.position.kind": "none"},
-    "rope, grouped heads": {"model.position.kind": "rope", "model.attention.num_kv_heads": 2, "model.attention.qk_norm": "head"},
-    "alibi, sinks, softcap": {"model.position.kind": "alibi", "model.attention.sinks": True, "model.attention.softcap": 2.0},
+    "rope, grouped heads": {
+        "model.position.kind": "rope",
+        "model.attention.num_kv_heads": 2,
+        "model.attention.qk_norm": "head",
+    },
+    "alibi, sinks, softcap": {
+        "model.position.kind": "alibi",
+        "model.attention.sinks": True,
+        "model.attention.softcap": 2.0,
+    },
     "shared buckets": BUCKETS,
     "buckets": BUCKETS | {"model.position.shared": False},
     "shaw": {"model.position.kind": "shaw", "model.position.clip": 2},
@@ -45,18 +56,31 @@ FEW = [*(("einsum", False, name) for name in SCHEMES), ("einsum", True, "global,
 
 
 def contexts(both_sides, name):
-    """Rows in order: full, with empty slots, and packed documents where global tokens do not forbid it."""
+    """Rows in order: full, with empty slots, and packed documents where global tokens do not forbid
+    it.
+    """
     holes = np.isin(PLACES, [3, 4, 12]) if both_sides else PLACES > 9
     rows = [(PLACES[None], None), (np.stack([PLACES, np.where(holes, -1, PLACES)]), None)]
     rows += [] if "global" in name else [(WITHIN, DOCUMENTS)]
-    return [Context(jnp.asarray(positions), None if documents is None else jnp.asarray(documents), not both_sides, in_order=True)
-            for positions, documents in rows]
+    return [
+        Context(
+            jnp.asarray(positions), None if documents is None else jnp.asarray(documents), not both_sides, in_order=True
+        )
+        for positions, documents in rows
+    ]
 
 
 @pytest.mark.parametrize(("kernel", "both_sides", "name"), slow_but(FEW, CASES))
 def test_blocks_give_what_the_whole_matrix_gives(kernel, both_sides, name, monkeypatch):
-    config = tiny((ENCODER if both_sides else {}) | (SCHEMES | ON_BOTH_SIDES)[name] | {
-        "model.attention.window": 5 if both_sides else 3, "model.attention.kernel": kernel, "data.sequence_length": T}).model
+    config = tiny(
+        (ENCODER if both_sides else {})
+        | (SCHEMES | ON_BOTH_SIDES)[name]
+        | {
+            "model.attention.window": 5 if both_sides else 3,
+            "model.attention.kernel": kernel,
+            "data.sequence_length": T,
+        }
+    ).model
     layer, position = Attention(config), make_embedded_position(config)
     values, table = random_values(layer, 1), random_values(position, 2)
     x, weights, sizes = normal(2, T, 16), normal(2, T, 16, seed=4), []

@@ -43,7 +43,9 @@ def run(overrides, seed=0):
 @pytest.mark.parametrize("kind", ["layernorm", "rmsnorm"])
 @pytest.mark.parametrize("placement", [name for name in PLACEMENTS if name != "deepnorm"])
 def test_a_block_is_its_equation(placement, kind, residual):
-    actual, config, values, x = run({"model.norm.placement": placement, "model.norm.kind": kind, "model.residual": residual})
+    actual, config, values, x = run(
+        {"model.norm.placement": placement, "model.norm.kind": kind, "model.residual": residual}
+    )
     close(actual, equation(config, values, x))
 
 
@@ -55,11 +57,14 @@ def test_a_block_without_norm(residual):
 
 
 def test_post_norm_normalises_the_residual_stream_after_attention_too():
-    # A form met in the wild, x += attention(x); x += ffn(norm(x)); norm(x), is not post-norm: its stream is raw in between.
+    # A form met in the wild, x += attention(x); x += ffn(norm(x)); norm(x), is not post-norm: its
+    # stream is raw in between.
     actual, config, values, x = run({"model.norm.placement": "post"})
     rows = reference.counting(len(x), T)
     wrong = x + reference.attention_layer(config, values["attention"], x, rows)
-    wrong = wrong + reference.feed_forward(config, values["ffn"], reference.norm(config, values["attention_norm"], wrong))
+    wrong = wrong + reference.feed_forward(
+        config, values["ffn"], reference.norm(config, values["attention_norm"], wrong)
+    )
     assert abs(actual - reference.norm(config, values["ffn_norm"], wrong)).max() > 0.1
 
 
@@ -68,11 +73,15 @@ def test_deepnorm_weighs_the_stream_and_scales_what_it_starts_from(layers):
     actual, config, values, x = run({"model.norm.placement": "deepnorm", "model.num_layers": layers})
     close(actual, equation(config, values, x))
     # Wang et al. 2022, figure 2, decoder-only.
-    assert PLACEMENTS["deepnorm"].constants(config, None) == pytest.approx(((2 * layers) ** 0.25, (8 * layers) ** -0.25))
+    assert PLACEMENTS["deepnorm"].constants(config, None) == pytest.approx(
+        ((2 * layers) ** 0.25, (8 * layers) ** -0.25)
+    )
     encoder = reference.overlaid(config, {"architecture": "encoder"})
     decoder = reference.overlaid(config, {"architecture": "decoder"})
     N, M = 18, 6
-    assert PLACEMENTS["deepnorm"].constants(encoder, (N, M)) == pytest.approx((0.81 * (N**4 * M) ** 0.0625, 0.87 * (N**4 * M) ** -0.0625))
+    assert PLACEMENTS["deepnorm"].constants(encoder, (N, M)) == pytest.approx(
+        (0.81 * (N**4 * M) ** 0.0625, 0.87 * (N**4 * M) ** -0.0625)
+    )
     assert PLACEMENTS["deepnorm"].constants(decoder, (N, M)) == pytest.approx(((3 * M) ** 0.25, (12 * M) ** -0.25))
 
 
@@ -96,12 +105,16 @@ def test_a_decoder_s_block_reads_the_memory_between_its_sublayers(placement, res
     x, hidden = generator.standard_normal((2, T, 16)), generator.standard_normal((2, 4, 16))
     places = np.array([[0, 1, 2, 3], [0, 1, -1, -1]])
     block = with_values(module, values)
-    actual = call(lambda x, hidden: block(x, counting(T, memory=Memory(hidden, places))), np.float32(x), np.float32(hidden))
+    actual = call(
+        lambda x, hidden: block(x, counting(T, memory=Memory(hidden, places))), np.float32(x), np.float32(hidden)
+    )
     rows = reference.Rows(np.tile(np.arange(T), (2, 1)), memory=hidden, memory_positions=places)
     close(actual, reference.block(config, as_float64(values), x, rows, sides=(2, 3)))
 
 
-@pytest.mark.parametrize("fields", [{}, {"model.norm.placement": "sandwich"}, {"model.parallel": "shared_norm"}], ids=str)
+@pytest.mark.parametrize(
+    "fields", [{}, {"model.norm.placement": "sandwich"}, {"model.parallel": "shared_norm"}], ids=str
+)
 def test_batch_norms_of_a_block_use_the_batch_and_keep_its_moments(fields):
     config = tiny({"model.norm.kind": "batchnorm", "model.norm.momentum": 0.75, **fields}).model
     module, x = make_block(config), np.random.default_rng(1).standard_normal((2, T, 16))
@@ -142,15 +155,18 @@ def test_a_pre_norm_stream_is_never_normalised():
         close(actual, expected)
 
 
-@pytest.mark.parametrize(("overrides", "final"), [
-    ({"model.norm.placement": "pre", "model.norm.kind": "layernorm"}, LayerNorm),
-    ({"model.norm.placement": "pre", "model.norm.kind": "rmsnorm"}, RMSNorm),
-    ({"model.norm.placement": "post", "model.norm.kind": "layernorm"}, NoNorm),
-    ({"model.norm.placement": "deepnorm"}, NoNorm),
-    ({"model.norm.placement": "sandwich"}, LayerNorm),
-    ({"model.norm.placement": "reordered"}, LayerNorm),
-    ({"model.norm.kind": "none"}, NoNorm),
-])
+@pytest.mark.parametrize(
+    ("overrides", "final"),
+    [
+        ({"model.norm.placement": "pre", "model.norm.kind": "layernorm"}, LayerNorm),
+        ({"model.norm.placement": "pre", "model.norm.kind": "rmsnorm"}, RMSNorm),
+        ({"model.norm.placement": "post", "model.norm.kind": "layernorm"}, NoNorm),
+        ({"model.norm.placement": "deepnorm"}, NoNorm),
+        ({"model.norm.placement": "sandwich"}, LayerNorm),
+        ({"model.norm.placement": "reordered"}, LayerNorm),
+        ({"model.norm.kind": "none"}, NoNorm),
+    ],
+)
 def test_only_a_stream_that_is_not_normalised_has_a_final_norm(overrides, final):
     assert type(make_final_norm(tiny(overrides).model)) is final
 

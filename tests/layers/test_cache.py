@@ -11,7 +11,9 @@ B, G, K = 2, 3, 4
 
 
 def remembered(lengths, width, slots, further, window=0):
-    """A ring that has read rows of some lengths, padded to `width`, and some further tokens; and all keys there were, row by row."""
+    """A ring that has read rows of some lengths, padded to `width`, and some further tokens; and
+    all keys there were, row by row.
+    """
     generator = np.random.default_rng(0)
     k, v = (generator.standard_normal((B, max(lengths) + further, G, K)).astype(np.float32) for _ in range(2))
     padded = [np.full((B, width, G, K), np.nan, np.float32) for _ in range(2)]
@@ -29,8 +31,12 @@ def remembered(lengths, width, slots, further, window=0):
 
 
 @settings(max_examples=12)
-@given(strategies.tuples(*[strategies.integers(1, 9)] * B), strategies.integers(0, 6), strategies.integers(0, 14),
-       strategies.integers(1, 20))
+@given(
+    strategies.tuples(*[strategies.integers(1, 9)] * B),
+    strategies.integers(0, 6),
+    strategies.integers(0, 14),
+    strategies.integers(1, 20),
+)
 def test_every_slot_holds_the_key_of_its_position(lengths, padding, further, window):
     total = max(lengths) + further
     cache, k, v = remembered(lengths, max(lengths) + padding, total, further, window)
@@ -45,7 +51,9 @@ def test_every_slot_holds_the_key_of_its_position(lengths, padding, further, win
         for slot, position in enumerate(positions[row]):
             if position >= 0:
                 for kept, source in ((entry.keys, k), (entry.values, v)):
-                    np.testing.assert_array_equal(np.asarray(kept).reshape(B, G, slots, K)[row, :, slot], source[row, position])
+                    np.testing.assert_array_equal(
+                        np.asarray(kept).reshape(B, G, slots, K)[row, :, slot], source[row, position]
+                    )
 
 
 def test_empty_slots_have_no_position():
@@ -71,7 +79,9 @@ def test_whether_the_prompt_was_read(layers, filled):
 @pytest.mark.parametrize("heads", [1, 3])
 @pytest.mark.parametrize("rows", [[0], [0, 0, 1], [1, 1]])
 def test_rows_of_a_cache(rows, heads):
-    """Taken from two rows, and again from what that gave: one row of one head has a form of its own."""
+    """Taken from two rows, and again from what that gave: one row of one head has a form of its
+    own.
+    """
     k = np.random.default_rng(3).standard_normal((B, 5, heads, K)).astype(np.float32)
     cache = Cache([{}], jnp.array([4, 4]), jnp.int32(4), 5)
     cache.layer(0).fill("attention", jnp.asarray(k), jnp.asarray(-k), 0)

@@ -14,8 +14,15 @@ def cnn(**more):
 
 
 # Twelve of each: sorted as text, 10 and 11 would come before 2.
-@pytest.mark.parametrize(("highways", "filters"), [(0, (1, 4, 3, 6, 2, 5)), (1, (2, 7)), (2, (1, 4, 3, 6, 2, 5)),
-                                                   (12, (1, 2, 2, 3, 3, 1, 1, 4, 2, 1, 3, 2, 1, 1, 2, 2, 3, 4, 2, 3, 1, 5, 4, 2))])
+@pytest.mark.parametrize(
+    ("highways", "filters"),
+    [
+        (0, (1, 4, 3, 6, 2, 5)),
+        (1, (2, 7)),
+        (2, (1, 4, 3, 6, 2, 5)),
+        (12, (1, 2, 2, 3, 3, 1, 1, 4, 2, 1, 3, 2, 1, 1, 2, 2, 3, 4, 2, 3, 1, 5, 4, 2)),
+    ],
+)
 def test_a_token_s_vector_is_its_equation(highways, filters):
     module = cnn(**{"model.elmo.highways": highways, "model.elmo.filters": filters})
     values = random_values(module)
@@ -47,5 +54,9 @@ def test_highways_start_by_carrying():
 def test_parameters_are_those_of_the_published_file():
     shapes = split(cnn())[1]
     assert shapes["embedding"].shape == (261, 5)
-    assert {name: part["kernel"].shape for name, part in shapes["convolutions"].items()} == {"0": (1, 5, 4), "1": (3, 5, 6), "2": (2, 5, 5)}
+    assert {name: part["kernel"].shape for name, part in shapes["convolutions"].items()} == {
+        "0": (1, 5, 4),
+        "1": (3, 5, 6),
+        "2": (2, 5, 5),
+    }
     assert shapes["projection"]["kernel"].shape == (15, 16)

@@ -18,7 +18,9 @@ PLAIN, GATED = ("relu", "gelu", "silu"), ("swiglu", "geglu", "reglu")
 @pytest.mark.parametrize("kind", [*PLAIN, *GATED, "gelu tanh", "geglu tanh"])
 def test_a_layer_is_its_equation(kind, bias):
     name, _, form = kind.partition(" ")
-    config = tiny({"model.ffn.kind": name, "model.ffn.bias": bias, "model.ffn.gelu_approximation": form or "none"}).model
+    config = tiny(
+        {"model.ffn.kind": name, "model.ffn.bias": bias, "model.ffn.gelu_approximation": form or "none"}
+    ).model
     module, values = FeedForward(config), random_values(FeedForward(config), 1)
     assert set(values) == ({"gate", "up", "down"} if name in GATED else {"up", "down"})
     assert all(("bias" in part) == bias for part in values.values())
@@ -32,8 +34,14 @@ def test_the_two_forms_of_gelu_are_told_apart():
 
 
 def weights(kind, hidden, bias):
-    config = tiny({"model.ffn.kind": kind, "model.ffn.hidden_dim": hidden, "model.ffn.match_parameters": True,
-                   "model.ffn.bias": bias}).model
+    config = tiny(
+        {
+            "model.ffn.kind": kind,
+            "model.ffn.hidden_dim": hidden,
+            "model.ffn.match_parameters": True,
+            "model.ffn.bias": bias,
+        }
+    ).model
     return sum(math.prod(leaf.shape) for leaf in jax.tree.leaves(split(FeedForward(config))[1]))
 
 

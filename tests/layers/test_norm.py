@@ -1,4 +1,6 @@
-"""Norms against their papers' equations, flag by flag; batch normalisation's tokens and running averages."""
+"""Norms against their papers' equations, flag by flag; batch normalisation's tokens and running
+averages.
+"""
 
 import itertools
 
@@ -7,7 +9,17 @@ import numpy as np
 import pytest
 
 from tests import reference
-from tests.building import as_float64, call, call_and_statistics, close, random_statistics, random_values, tiny, together, with_values
+from tests.building import (
+    as_float64,
+    call,
+    call_and_statistics,
+    close,
+    random_statistics,
+    random_values,
+    tiny,
+    together,
+    with_values,
+)
 from zoo.layers.context import Context
 from zoo.layers.norm import NORMS, layer_norm, make_norm, rms_norm
 
@@ -37,12 +49,16 @@ def in_training(x, kind, values=None, positions=POSITIONS, **fields):
     """(output, statistics after, config, values, statistics before) of a norm in training."""
     _, config, drawn, stats = make(kind, **fields)
     values = drawn if values is None else values
-    out = call_and_statistics(make_norm(config), values, stats, lambda norm, x: norm(x, context(True, positions)), np.float32(x))
+    out = call_and_statistics(
+        make_norm(config), values, stats, lambda norm, x: norm(x, context(True, positions)), np.float32(x)
+    )
     return *out, config, values, stats
 
 
 def grid():
-    for kind, scale, epsilon in itertools.product(("layernorm", "rmsnorm", "centering", "batchnorm"), (True, False), (1e-6, 0.3)):
+    for kind, scale, epsilon in itertools.product(
+        ("layernorm", "rmsnorm", "centering", "batchnorm"), (True, False), (1e-6, 0.3)
+    ):
         for bias in (True, False) if kind in SHIFTED else (None,):
             for offset in (True, False) if kind == "rmsnorm" and scale else (None,):
                 given = {"scale": scale, "epsilon": epsilon, "bias": bias, "unit_offset": offset}
@@ -63,7 +79,8 @@ def test_a_norm_is_its_equation(x, kind, fields):
 
 @pytest.mark.parametrize("kind", ["layernorm", "centering", "batchnorm"])
 def test_the_switches_for_scale_and_bias_change_nothing_else(x, kind):
-    # Without its factor and its shift a norm is what it is with factors of 1 and shifts of 0; it subtracts the mean all the same.
+    # Without its factor and its shift a norm is what it is with factors of 1 and shifts of 0; it
+    # subtracts the mean all the same.
     neutral = {"scale": jnp.ones(D), "bias": jnp.zeros(D)}
     bare = in_training(x, kind, {}, scale=False, bias=False)[0]
     full = in_training(x, kind, neutral)[0]
@@ -104,7 +121,8 @@ def test_layer_norm_is_rms_norm_of_the_centred_input(x):
 
 @pytest.mark.parametrize("kind", ["layernorm", "rmsnorm", "centering", "batchnorm"])
 def test_bfloat16_keeps_its_type_and_float32_statistics(kind):
-    # Squares summed in bfloat16 would stall: above 256 the next number is 2 away. Only the rounding of the result may be lost.
+    # Squares summed in bfloat16 would stall: above 256 the next number is 2 away. Only the rounding
+    # of the result may be lost.
     config = tiny({"model.norm.kind": kind, "model.dim": 4096}).model
     module = make_norm(config)
     narrow = (10 + np.random.default_rng(4).standard_normal((1, 3, 4096))).astype(jnp.bfloat16)
@@ -112,7 +130,9 @@ def test_bfloat16_keeps_its_type_and_float32_statistics(kind):
     def both(norm, x):
         return [norm(y, context(True, np.arange(3)[None])) for y in (x, x.astype(jnp.float32))]
 
-    (normed, wide), _ = call_and_statistics(module, random_values(module, 3), random_statistics(module, 4), both, narrow)
+    (normed, wide), _ = call_and_statistics(
+        module, random_values(module, 3), random_statistics(module, 4), both, narrow
+    )
     assert normed.dtype == jnp.bfloat16
     np.testing.assert_array_equal(normed, wide.astype(jnp.bfloat16))
 
@@ -132,7 +152,7 @@ def test_batch_norm_in_training_is_algorithm_1_over_the_filled_slots(x, fields):
     rows = reference.Rows(POSITIONS, training=True)
     expected = reference.norm(config, as_float64(values), np.float64(np.float32(x)), rows)
     close(normed, expected)
-    (mean, variance), = rows.moments
+    ((mean, variance),) = rows.moments
     keep = config.norm.momentum
     close(after["mean"], keep * as_float64(before)["mean"] + (1 - keep) * mean)
     close(after["variance"], keep * as_float64(before)["variance"] + (1 - keep) * variance)

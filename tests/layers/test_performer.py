@@ -57,7 +57,9 @@ def features(seed=0, number=M, width=K):
 
 
 def favor(q, k, v, w, scale, seen):
-    """Choromanski et al. 2021, eq. 4 and Lemma 1, with every pair of tokens at hand; `seen` is [B, T, S]."""
+    """Choromanski et al. 2021, eq. 4 and Lemma 1, with every pair of tokens at hand; `seen` is [B,
+    T, S].
+    """
     _B, _T, H, _K = q.shape
     G = k.shape[2]
     k, v = (x.repeat(H // G, axis=2) for x in (k, v))
@@ -69,7 +71,8 @@ def favor(q, k, v, w, scale, seen):
     of_q, half_q = projected(q)
     of_k, half_k = projected(k)
     phi_q = jnp.exp(of_q - half_q - jax.lax.stop_gradient(of_q.max(-1, keepdims=True))) + EPSILON
-    # The maximum over the keys that query t sees, and the keys' features relative to it: [B, H, T, S, M].
+    # The maximum over the keys that query t sees, and the keys' features relative to it: [B, H, T,
+    # S, M].
     seen = seen[:, None, :, :, None]
     largest = jax.lax.stop_gradient(jnp.where(seen, of_k[:, :, None], -jnp.inf).max((-2, -1), keepdims=True))
     phi_k = jnp.where(seen, jnp.exp(jnp.where(seen, (of_k - half_k)[:, :, None] - largest, 0)) + EPSILON, 0)
@@ -79,6 +82,7 @@ def favor(q, k, v, w, scale, seen):
 
 def values_and_gradients(attend, arguments, weights):
     """The output of attend(q, k, v), and the gradients of its product with `weights`."""
+
     def functional(q, k, v):
         out = attend(q, k, v)
         return (out * weights).sum(), out
@@ -91,7 +95,9 @@ def expected(arguments, weights, w, scale, seen):
     """The same of `favor`, in float64."""
     with jax.enable_x64(True):
         wide = [np.asarray(x, np.float64) for x in arguments]
-        return values_and_gradients(lambda q, k, v: favor(q, k, v, np.asarray(w, np.float64), scale, seen), wide, np.float64(weights))
+        return values_and_gradients(
+            lambda q, k, v: favor(q, k, v, np.asarray(w, np.float64), scale, seen), wide, np.float64(weights)
+        )
 
 
 def visible(positions, causal, keys=None):
@@ -110,7 +116,8 @@ def check(arguments, context, seen, scale=0.3, tolerance=1e-5, filled=None):
     theirs = expected(arguments, weights, w, scale, seen)
     (out, *gradients), (exact, *exact_gradients) = mine, theirs
     close(*((out, exact) if filled is None else (out[filled], exact[filled])), tolerance)
-    # Relative to the largest of all: some gradients are 0 but for rounding, e.g. a query's where there is one key.
+    # Relative to the largest of all: some gradients are 0 but for rounding, e.g. a query's where
+    # there is one key.
     close(*(np.concatenate([x.ravel() for x in each]) for each in (gradients, exact_gradients)), tolerance)
 
 
@@ -126,7 +133,8 @@ def test_outputs_and_gradients_are_the_equations(causal, kv_heads, length):
 def test_rows_with_empty_slots(causal):
     positions = np.full((B, 13), -1)
     positions[0, 3:11], positions[1, :6] = np.arange(8), np.arange(6)
-    # In the causal form what stands before the first token sees nothing at all: it is left out of the reference's rows.
+    # In the causal form what stands before the first token sees nothing at all: it is left out of
+    # the reference's rows.
     seen = visible(positions, causal)
     seen = seen | (~seen.any(-1, keepdims=True) & np.eye(13, dtype=bool))
     check(heads(2, 13, 2), Context(jnp.asarray(positions), causal=causal), seen, filled=positions >= 0)
@@ -155,7 +163,9 @@ def test_another_sequence():
     with pytest.raises(ValueError, match="cannot show a prefix"):
         performer_attention(*heads(4, 7, 2), features(), Context(jnp.arange(7)[None], prefix=3), 0.3)
     with pytest.raises(ValueError, match="their own row"):
-        performer_attention(*heads(4, 7, 2, 12), features(), Context(jnp.arange(7)[None], key_positions=jnp.asarray(keys)), 0.3)
+        performer_attention(
+            *heads(4, 7, 2, 12), features(), Context(jnp.arange(7)[None], key_positions=jnp.asarray(keys)), 0.3
+        )
 
 
 @pytest.mark.parametrize("causal", [False, True])
@@ -182,7 +192,8 @@ def test_bfloat16_in_float32_sums(causal):
 
 
 def test_large_exponents_do_not_overflow():
-    # Keys grow along the row, so that the maximum grows by more than a float32's range, within chunks and between them.
+    # Keys grow along the row, so that the maximum grows by more than a float32's range, within
+    # chunks and between them.
     q, k, v = heads(8, 13, 2)
     k *= 40 * np.arange(13, dtype=np.float32)[:, None, None]
     projected = np.einsum("bsgk,jk->bsgj", k, features()).max((0, 2, 3)) * 0.3**0.5
@@ -199,7 +210,9 @@ def test_later_tokens_change_nothing_earlier():
     before = attend(q, k, v)
     for place in (4, 5, 12):
         for factor in (-1.0, 1e-3, 50.0):
-            changed = [np.where(np.arange(13)[:, None, None] >= place, factor * x, x).astype(np.float32) for x in (q, k, v)]
+            changed = [
+                np.where(np.arange(13)[:, None, None] >= place, factor * x, x).astype(np.float32) for x in (q, k, v)
+            ]
             after = attend(*changed)
             np.testing.assert_array_equal(after[:, :place], before[:, :place])
             assert (after[:, place:] != before[:, place:]).any()
@@ -207,8 +220,17 @@ def test_later_tokens_change_nothing_earlier():
 
 @pytest.mark.parametrize(("overrides", "scan"), [({}, True), (ENCODER, False)], ids=["decoder", "encoder"])
 def test_what_a_model_sees(overrides, scan):
-    config = tiny({"model.attention.kind": "performer", "model.position.kind": "rope", "model.scan_layers": scan, "model.vocab_size": 24,
-                   "model.attention.num_kv_heads": 2, "data.sequence_length": 12} | overrides)
+    config = tiny(
+        {
+            "model.attention.kind": "performer",
+            "model.position.kind": "rope",
+            "model.scan_layers": scan,
+            "model.vocab_size": 24,
+            "model.attention.num_kv_heads": 2,
+            "data.sequence_length": 12,
+        }
+        | overrides
+    )
     model = make_model(config)
     values, stats, tokens = random_values(model, 1), random_statistics(model, 2), jnp.arange(24).reshape(2, 12)
     positions = np.tile(np.arange(12), (2, 1))
@@ -231,9 +253,14 @@ def test_the_scale_of_the_config_is_used():
         config = tiny({"model.attention.kind": "performer", "model.attention.num_kv_heads": 2} | fields).model
         layer, x = Attention(config), np.random.default_rng(3).standard_normal((B, 8, 16)).astype(np.float32)
         values, stats = random_values(layer, 4), {"features": features(5, config.attention.features, 4)}
-        q, k, v = (np.float64(x @ values[name]["kernel"] + values[name]["bias"]).reshape(B, 8, -1, 4) for name in ("query", "key", "value"))
+        q, k, v = (
+            np.float64(x @ values[name]["kernel"] + values[name]["bias"]).reshape(B, 8, -1, 4)
+            for name in ("query", "key", "value")
+        )
         with jax.enable_x64(True):
-            attended = np.asarray(favor(q, k, v, np.float64(stats["features"]), scale, visible(np.tile(np.arange(8), (B, 1)), True)))
+            attended = np.asarray(
+                favor(q, k, v, np.float64(stats["features"]), scale, visible(np.tile(np.arange(8), (B, 1)), True))
+            )
         out = attended.reshape(B, 8, 16) @ np.float64(values["output"]["kernel"]) + values["output"]["bias"]
         close(call(lambda x, a=(layer, values, stats): with_values(*a)(x, counting(8)), x), out)
 
@@ -243,7 +270,9 @@ def test_cross_attention_of_a_model_reads_the_filled_memory():
     model = make_model(config)
     values, stats = random_values(model, 1), random_statistics(model, 2)
     assert {path: set(part["stack"]["layers"]) for path, part in stats.items()} == {
-        "encoder": {"attention"}, "decoder": {"attention", "cross_attention"}}
+        "encoder": {"attention"},
+        "decoder": {"attention", "cross_attention"},
+    }
     source, targets = jnp.arange(10).reshape(2, 5), jnp.arange(8).reshape(2, 4)
     positions = jnp.array([[0, 1, 2, 3, 4], [0, 1, 2, -1, -1]])
 
@@ -269,9 +298,12 @@ def test_features_are_orthogonal_in_blocks():
 
 def test_every_row_is_normal():
     draws = draw(K + 2, K)(np.arange(20_000))
-    # Of a normal vector every element has mean 0 and variance 1, and the squared length mean K and variance 2 K.
+    # Of a normal vector every element has mean 0 and variance 1, and the squared length mean K and
+    # variance 2 K.
     np.testing.assert_allclose(draws.mean(0), 0, atol=5 * 20_000**-0.5)
-    np.testing.assert_allclose(np.einsum("nmi,nmj->mij", draws, draws) / 20_000, np.broadcast_to(np.eye(K), (K + 2, K, K)), atol=0.07)
+    np.testing.assert_allclose(
+        np.einsum("nmi,nmj->mij", draws, draws) / 20_000, np.broadcast_to(np.eye(K), (K + 2, K, K)), atol=0.07
+    )
     lengths = (draws**2).sum(-1)
     np.testing.assert_allclose(lengths.mean(0), K, rtol=0.03)
     np.testing.assert_allclose(lengths.var(0), 2 * K, rtol=0.1)
@@ -293,13 +325,16 @@ def test_the_kernel_is_estimated_without_bias():
 @pytest.mark.parametrize("causal", [False, True])
 def test_more_features_come_closer_to_softmax(causal):
     length, width = 40, 8
-    q, k, v = (np.random.default_rng(seed).standard_normal((1, length, 2, width)).astype(np.float32) for seed in range(3))
+    q, k, v = (
+        np.random.default_rng(seed).standard_normal((1, length, 2, width)).astype(np.float32) for seed in range(3)
+    )
     context, scale = counting(length, causal), 0.1
     exact = call(lambda *x: KERNELS["einsum"](*x, context, Scoring(scale=scale)), q, k, v)
     attend = jax.vmap(lambda w: performer_attention(q, k, v, w, context, scale))
     few, more, many = (float(np.square(call(attend, draw(number, width)(np.arange(20))) - exact).mean() / np.square(exact).mean())
                        for number in (8, 64, 512))  # fmt: skip
-    # The variance of a mean is inverse to its number of terms; the ratio of two estimates is also biased where they are few.
+    # The variance of a mean is inverse to its number of terms; the ratio of two estimates is also
+    # biased where they are few.
     assert more < few / 3
     assert many < more / 5
     assert many < 1e-2
@@ -345,7 +380,8 @@ def test_redrawing_is_a_function_of_seed_and_step():
     drawn = [history[0], history[3], history[6], history[9], run(1, 4)[0], run(1, 4)[3]]
     firsts = [layer[0, 0] for array in drawn for layer in array]
     assert len(set(map(float, firsts))) == len(firsts)
-    # A run that goes on from any step's statistics is the run that was never stopped, and at a multiple what came before is forgotten.
+    # A run that goes on from any step's statistics is the run that was never stopped, and at a
+    # multiple what came before is forgotten.
     stats = start(0)
     for number in range(5):
         stats = step(stats, 0, number)
@@ -364,9 +400,13 @@ def test_zero_keeps_the_first_features():
 
 
 def memory(attend, length, causal):
-    """Bytes that forward and backward pass of `attend(q, k, v, context)` need beside inputs and outputs, for a token."""
+    """Bytes that forward and backward pass of `attend(q, k, v, context)` need beside inputs and
+    outputs, for a token.
+    """
     shapes, context = [jax.ShapeDtypeStruct((1, length, 2, 16), jnp.float32)] * 3, counting(length, causal)
-    gradients = jax.jit(jax.grad(lambda *x: jnp.square(attend(*x, context)).sum(), (0, 1, 2)), compiler_options=quick_compilation())
+    gradients = jax.jit(
+        jax.grad(lambda *x: jnp.square(attend(*x, context)).sum(), (0, 1, 2)), compiler_options=quick_compilation()
+    )
     return gradients.lower(*shapes).compile().memory_analysis().temp_size_in_bytes / length
 
 
@@ -374,10 +414,13 @@ def memory(attend, length, causal):
 def test_memory_is_linear_in_the_number_of_tokens(causal, monkeypatch):
     monkeypatch.undo()
     w = features(0, 44, 16)
-    long, longer = (memory(lambda q, k, v, context: performer_attention(q, k, v, w, context, 0.25), n, causal) for n in (2048, 8192))
+    long, longer = (
+        memory(lambda q, k, v, context: performer_attention(q, k, v, w, context, 0.25), n, causal) for n in (2048, 8192)
+    )
     assert longer < 1.05 * long
     # Softmax attention, measured in the same way, does not pass.
     few, many = (memory(lambda *x: KERNELS["einsum"](*x, Scoring(0.25)), n, causal) for n in (128, 512))
     assert many > 3 * few
-    # About five arrays of the size of the queries; with every token's features of the queries it would be more than seven.
+    # About five arrays of the size of the queries; with every token's features of the queries it
+    # would be more than seven.
     assert longer < 6 * 16 * 2 * 4

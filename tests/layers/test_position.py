@@ -43,7 +43,8 @@ def rotated(x, positions, theta=10000.0, rotated=8, layout="half", factor=1.0):
 @pytest.mark.parametrize("layout", ["interleaved", "half"])
 @pytest.mark.parametrize(("dim", "endpoint"), [(2, False), (34, False), (4, True), (34, True)])
 def test_sinusoids_are_the_formula(dim, endpoint, layout):
-    # Angles are float32, so that their sine is exact to half a unit in the last place of the position.
+    # Angles are float32, so that their sine is exact to half a unit in the last place of the
+    # position.
     positions = np.array([[0, 1, 2, 7], [100, 511, 3, 0]])
     expected = np.array([[reference.sinusoid(p, dim, layout, endpoint) for p in row] for row in positions])
     actual = call(lambda p: sinusoid(p, dim, layout, endpoint), positions)
@@ -51,25 +52,37 @@ def test_sinusoids_are_the_formula(dim, endpoint, layout):
     np.testing.assert_allclose(actual[1], expected[1], atol=1e-4)
 
 
-@pytest.mark.parametrize(("fields", "layout", "offset", "endpoint"), [
-    ({}, "interleaved", 0, False), ({"model.position.layout": "half"}, "half", 0, False),
-    ({"model.position.offset": 2}, "interleaved", 2, False), ({"model.position.endpoint": True}, "interleaved", 0, True),
-])
+@pytest.mark.parametrize(
+    ("fields", "layout", "offset", "endpoint"),
+    [
+        ({}, "interleaved", 0, False),
+        ({"model.position.layout": "half"}, "half", 0, False),
+        ({"model.position.offset": 2}, "interleaved", 2, False),
+        ({"model.position.endpoint": True}, "interleaved", 0, True),
+    ],
+)
 def test_sinusoids_are_added_to_the_embedding(fields, layout, offset, endpoint):
     scheme, values = position("sinusoidal", fields)
     x = normal(2, 4, 16)
     assert values == {}
-    close(call(scheme.embed, x, np.arange(4)[None]), x + np.stack([reference.sinusoid(p + offset, 16, layout, endpoint) for p in range(4)]))
+    close(
+        call(scheme.embed, x, np.arange(4)[None]),
+        x + np.stack([reference.sinusoid(p + offset, 16, layout, endpoint) for p in range(4)]),
+    )
     assert call(scheme.embed, x.astype(jnp.bfloat16), np.arange(4)[None]).dtype == jnp.bfloat16
 
 
 @pytest.mark.parametrize("layout", ["half", "interleaved"])
-@pytest.mark.parametrize(("width", "theta", "factor"), [(8, 10000.0, 1.0), (8, 500.0, 1.5), (4, 10000.0, 0.5), (2, 10.0, 1.0)])
+@pytest.mark.parametrize(
+    ("width", "theta", "factor"), [(8, 10000.0, 1.0), (8, 500.0, 1.5), (4, 10000.0, 0.5), (2, 10.0, 1.0)]
+)
 def test_rope_multiplies_complex_numbers(layout, width, theta, factor):
     x, positions = normal(2, 3, 2, 8), np.array([[0, 1, 5], [40, 2, 7]])
     expected = np.zeros(x.shape)
     for b, t, h in np.ndindex(2, 3, 2):
-        expected[b, t, h] = reference.rotate(x[b, t, h], positions[b, t], reference.frequencies(theta, width), layout, factor)
+        expected[b, t, h] = reference.rotate(
+            x[b, t, h], positions[b, t], reference.frequencies(theta, width), layout, factor
+        )
     close(rotated(x, positions, theta, width, layout, factor), expected)
 
 
@@ -85,7 +98,9 @@ SCALINGS = {
 
 def scaled(name, **more):
     """A rope of 16 rotated dimensions, stretched."""
-    fields = {f"model.position.scaling.{field}": value for field, value in SCALINGS[name].items()} if name != "none" else {}
+    fields = (
+        {f"model.position.scaling.{field}": value for field, value in SCALINGS[name].items()} if name != "none" else {}
+    )
     fields |= {"model.position.scaling.kind": name.split(",")[0], "model.attention.head_dim": 16} | more
     return position("rope", fields)[0]
 
@@ -97,9 +112,15 @@ def test_stretched_frequencies_are_their_formulas(name, theta, fraction):
     fields = {"model.position.theta": theta, "model.position.fraction": fraction}
     config = tiny({"model.position.kind": "rope", "model.attention.head_dim": 16} | fields).model
     scheme = scaled(name, **fields)
-    position_part = tiny({"model.position.kind": "rope", "model.attention.head_dim": 16, **fields,
-                          "model.position.scaling.kind": name.split(",")[0],
-                          **{f"model.position.scaling.{field}": value for field, value in SCALINGS[name].items()}}).model.position
+    position_part = tiny(
+        {
+            "model.position.kind": "rope",
+            "model.attention.head_dim": 16,
+            **fields,
+            "model.position.scaling.kind": name.split(",")[0],
+            **{f"model.position.scaling.{field}": value for field, value in SCALINGS[name].items()},
+        }
+    ).model.position
     for length in (5, 16, 17, 100):
         expected, factor = reference.rope(position_part, 16, length)
         frequencies = np.asarray(scheme.frequencies(jnp.array([[0, length - 1, -1]])))
@@ -111,8 +132,13 @@ def test_stretched_frequencies_are_their_formulas(name, theta, fraction):
 
 def test_linear_stretching_divides_positions():
     x, positions = normal(1, 4, 2, 16), np.array([[0, 4, 8, 20]])
-    stretched, plain = call(lambda x: (scaled("linear").rotate(x, x, positions, positions)[0],
-                                       scaled("none").rotate(x, x, positions // 4, positions // 4)[0]), x)
+    stretched, plain = call(
+        lambda x: (
+            scaled("linear").rotate(x, x, positions, positions)[0],
+            scaled("none").rotate(x, x, positions // 4, positions // 4)[0],
+        ),
+        x,
+    )
     close(stretched, plain)
 
 
@@ -142,8 +168,12 @@ def test_ramps_keep_short_wavelengths_and_divide_long_ones(kind):
 
 
 def test_rope_reads_its_fields():
-    fields = {"model.position.theta": 77.0, "model.position.fraction": 0.5, "model.position.layout": "interleaved",
-              "model.attention.head_dim": 8}
+    fields = {
+        "model.position.theta": 77.0,
+        "model.position.fraction": 0.5,
+        "model.position.layout": "interleaved",
+        "model.attention.head_dim": 8,
+    }
     scheme, values = position("rope", fields)
     q, k, q_positions, k_positions = normal(1, 3, 4, 8), normal(1, 2, 2, 8), np.array([[3, 4, 5]]), np.array([[1, 9]])
     turned_q, turned_k = call(scheme.rotate, q, k, q_positions, k_positions)
@@ -170,7 +200,9 @@ def test_rope_scores_depend_on_the_distance_only(layout):
     near, far = np.arange(6)[None], np.arange(6)[None] + 50
 
     def scores(q_positions, k_positions):
-        return np.einsum("bthk,bshk->bhts", rotated(q, q_positions, layout=layout), rotated(k, k_positions, layout=layout))
+        return np.einsum(
+            "bthk,bshk->bhts", rotated(q, q_positions, layout=layout), rotated(k, k_positions, layout=layout)
+        )
 
     close(scores(far, far), scores(near, near))
     assert abs(scores(far, near) - scores(near, near)).max() > 0.1
@@ -193,7 +225,8 @@ def test_rope_keeps_bfloat16_and_turns_in_float32():
 
 
 def test_rope_leaves_values_alone():
-    # With the same score everywhere, attention is the mean of the visible values, and no position can show.
+    # With the same score everywhere, attention is the mean of the visible values, and no position
+    # can show.
     outputs = []
     for kind in ("rope", "none"):
         module = Attention(tiny({"model.position.kind": kind}).model)
@@ -229,7 +262,9 @@ def test_alibi_depends_on_the_distance_only():
 
 
 @pytest.mark.parametrize("bidirectional", [True, False])
-@pytest.mark.parametrize(("buckets", "max_distance"), [(32, 128), (32, 512), (8, 16), (8, 20), (4, 8), (12, 100), (64, 256)])
+@pytest.mark.parametrize(
+    ("buckets", "max_distance"), [(32, 128), (32, 512), (8, 16), (8, 20), (4, 8), (12, 100), (64, 256)]
+)
 def test_buckets_are_those_of_the_description(buckets, max_distance, bidirectional):
     distances = np.arange(-2 * max_distance, 2 * max_distance + 1)
     actual = call(lambda d: bucket(d, buckets, max_distance, bidirectional), distances)
@@ -248,9 +283,13 @@ def test_the_published_buckets():
     assert (call(lambda d: bucket(d, 32, 128, False), np.arange(300)) == 0).all()
 
 
-@pytest.mark.parametrize("overrides", [{}, ENCODER, {"model.position.shared": False}], ids=["decoder", "encoder", "one per layer"])
+@pytest.mark.parametrize(
+    "overrides", [{}, ENCODER, {"model.position.shared": False}], ids=["decoder", "encoder", "one per layer"]
+)
 def test_a_relative_bias_is_a_row_of_the_table_for_each_bucket(overrides):
-    scheme, values = position("relative_bias", {"model.position.buckets": 8, "model.position.max_distance": 10, **overrides})
+    scheme, values = position(
+        "relative_bias", {"model.position.buckets": 8, "model.position.max_distance": 10, **overrides}
+    )
     queries, keys = np.array([[0, 1, 2, 30], [9, 0, 1, 2]]), np.array([[0, 1, 2, 3, 40], [9, 0, 1, 2, 3]])
     score = call(lambda q, k: scheme.score(None, q, k), queries, keys)
     assert values["table"].shape == (8, 4)
@@ -265,7 +304,10 @@ def test_shaw_s_vectors_meet_the_query_and_the_probabilities(clip):
     wide, q, probabilities = as_float64(values), normal(2, 3, 4, 4), abs(normal(2, 4, 3, 5, seed=1))
     queries, keys = np.array([[0, 1, 7], [2, 0, 1]]), np.array([[0, 1, 2, 3, 9], [5, 0, 1, 2, 3]])
     score, added = call(lambda q, p: (scheme.score(q, queries, keys), scheme.value(p, queries, keys)), q, probabilities)
-    assert {name: value.shape for name, value in values.items()} == {"keys": (2 * clip + 1, 4), "values": (2 * clip + 1, 4)}
+    assert {name: value.shape for name, value in values.items()} == {
+        "keys": (2 * clip + 1, 4),
+        "values": (2 * clip + 1, 4),
+    }
     expected = np.zeros((2, 3, 4, 4))
     for b, h, t, s in np.ndindex(2, 4, 3, 5):
         row = reference.clipped(queries[b, t], keys[b, s], clip)
@@ -294,7 +336,8 @@ def test_learned_positions_cannot_go_past_their_table(offset):
     assert np.isfinite(call(scheme.embed, normal(1, 9, 16), np.arange(9)[None])).all()
     with pytest.raises(ValueError, match=r"9 rows.*10 tokens"):
         call(scheme.embed, normal(1, 10, 16), np.arange(10)[None])
-    # A position that only the running program knows cannot be refused; it must not read another row.
+    # A position that only the running program knows cannot be refused; it must not read another
+    # row.
     past = call(scheme.embed, normal(1, 2, 16), np.array([[0, 9]]))
     assert np.isfinite(past[0, 0]).all()
     assert np.isnan(past[0, 1]).all()
@@ -310,29 +353,47 @@ def test_a_scheme_does_what_it_is_for_and_nothing_else(kind):
     assert scheme.scores == (kind in ("alibi", "relative_bias", "shaw"))
     assert scheme.reads_query == scheme.adds_values == (kind == "shaw")
     assert scheme.max_length == (8 if kind == "learned" else None)
-    assert set(values) == {"learned": {"table"}, "relative_bias": {"table"}, "shaw": {"keys", "values"}}.get(kind, set())
+    assert set(values) == {"learned": {"table"}, "relative_bias": {"table"}, "shaw": {"keys", "values"}}.get(
+        kind, set()
+    )
     if scheme.scores:
-        other, score = call(lambda q, k: (scheme.score(k, positions, positions), scheme.score(q, positions, positions)), q, k)
+        other, score = call(
+            lambda q, k: (scheme.score(k, positions, positions), scheme.score(q, positions, positions)), q, k
+        )
         assert (score != other).any() == scheme.reads_query
 
 
-@pytest.mark.parametrize(("kind", "fields", "embedded"), [
-    ("none", {}, False), ("learned", {}, True), ("sinusoidal", {}, True), ("rope", {}, False), ("alibi", {}, False), ("shaw", {}, False),
-    ("relative_bias", {}, True), ("relative_bias", {"model.position.shared": False}, False),
-])
+@pytest.mark.parametrize(
+    ("kind", "fields", "embedded"),
+    [
+        ("none", {}, False),
+        ("learned", {}, True),
+        ("sinusoidal", {}, True),
+        ("rope", {}, False),
+        ("alibi", {}, False),
+        ("shaw", {}, False),
+        ("relative_bias", {}, True),
+        ("relative_bias", {"model.position.shared": False}, False),
+    ],
+)
 def test_a_scheme_lives_in_one_place(kind, fields, embedded):
     config = tiny({"model.position.kind": kind, **fields}).model
     places = [make_embedded_position(config), make_attention_position(config)]
-    assert [type(place) for place in places] == ([POSITIONS[kind], Position] if embedded else [Position, POSITIONS[kind]])
+    assert [type(place) for place in places] == (
+        [POSITIONS[kind], Position] if embedded else [Position, POSITIONS[kind]]
+    )
 
 
-@pytest.mark.parametrize(("overrides", "problem"), [
-    ({"model.position.kind": "rope", "model.attention.head_dim": 5}, "rotates pairs"),
-    ({"model.position.kind": "rope", "model.position.fraction": 0.25}, "rotates pairs"),
-    ({"model.position.kind": "sinusoidal", "model.dim": 15, "model.attention.num_heads": 3}, "must be even"),
-    ({"model.position.kind": "learned", "model.position.max_length": 7}, "cannot go past"),
-    ({"model.position.kind": "alibi", "model.position.theta": 1.0}, "no effect"),
-])
+@pytest.mark.parametrize(
+    ("overrides", "problem"),
+    [
+        ({"model.position.kind": "rope", "model.attention.head_dim": 5}, "rotates pairs"),
+        ({"model.position.kind": "rope", "model.position.fraction": 0.25}, "rotates pairs"),
+        ({"model.position.kind": "sinusoidal", "model.dim": 15, "model.attention.num_heads": 3}, "must be even"),
+        ({"model.position.kind": "learned", "model.position.max_length": 7}, "cannot go past"),
+        ({"model.position.kind": "alibi", "model.position.theta": 1.0}, "no effect"),
+    ],
+)
 def test_what_cannot_be_built_is_refused(overrides, problem):
     with pytest.raises(ConfigError, match=problem):
         tiny(overrides)

@@ -1,4 +1,6 @@
-"""The projected LSTM against its equations, and its own gradient rule against plain automatic differentiation."""
+"""The projected LSTM against its equations, and its own gradient rule against plain automatic
+differentiation.
+"""
 
 import jax
 import jax.numpy as jnp
@@ -18,7 +20,11 @@ FILLED = np.array([[1, 1, 1], [1, 1, 0], [1, 1, 1], [1, 1, 0], [1, 0, 1], [1, 0,
 
 
 def lstm(cell_clip=0.0, projection_clip=0.0, **more):
-    return ProjectedLSTM(tiny(TINY_ELMO | {"model.elmo.cell_clip": cell_clip, "model.elmo.projection_clip": projection_clip, **more}).model)
+    return ProjectedLSTM(
+        tiny(
+            TINY_ELMO | {"model.elmo.cell_clip": cell_clip, "model.elmo.projection_clip": projection_clip, **more}
+        ).model
+    )
 
 
 def inputs(seed=1):
@@ -37,7 +43,9 @@ def test_a_layer_is_its_equation(clips, reverse):
     for row in range(B):
         step = -1 if reverse else 1
         own = FILLED[:, row]
-        y, *state = reference.lstm(params, np.float64(x[own, row])[::step], np.float64(h[row]), np.float64(c[row]), *clips)
+        y, *state = reference.lstm(
+            params, np.float64(x[own, row])[::step], np.float64(h[row]), np.float64(c[row]), *clips
+        )
         close(out[own, row], y[::step])
         close(last_h[row], state[0])
         close(last_c[row], state[1])
@@ -71,6 +79,7 @@ def test_gradients_are_those_of_a_plain_loop(clips, reverse):
         def of(values, x, state):
             out, (h, c) = run(values, x, state)
             return (out * weights).sum() + (h * weights_h).sum() + (c * weights_c).sum()
+
         return of
 
     ours = loss(lambda values, x, state: with_values(module, values)(x, FILLED, state, reverse=reverse))

@@ -1,4 +1,6 @@
-"""What a token sees through one attention layer: every kind of mask on every kernel, measured by gradients against sets made by loops."""
+"""What a token sees through one attention layer: every kind of mask on every kernel, measured by
+gradients against sets made by loops.
+"""
 
 import numpy as np
 import pytest
@@ -8,22 +10,32 @@ from tests.visibility import CAUSAL, FULL, ON_ANY_DEVICE, SITUATIONS, T, check, 
 from zoo.config import ATTENTION_KERNELS
 from zoo.layers import attention, banded, performer
 
-BANDED = {name: situation for name, situation in SITUATIONS.items() if situation.in_order and situation.fields.get("window")}
+BANDED = {
+    name: situation for name, situation in SITUATIONS.items() if situation.in_order and situation.fields.get("window")
+}
 WITHOUT_DOCUMENTS = [name for name, situation in (CAUSAL | FULL).items() if situation.documents is None]
 
 
 def each(situations):
     """Every situation with every kernel that can do it."""
-    return [(name, kernel) for name, one in situations.items() for kernel in ON_ANY_DEVICE
-            if "dilations" not in one.fields or ATTENTION_KERNELS[kernel]["dilations"]]
+    return [
+        (name, kernel)
+        for name, one in situations.items()
+        for kernel in ON_ANY_DEVICE
+        if "dilations" not in one.fields or ATTENTION_KERNELS[kernel]["dilations"]
+    ]
 
 
-@pytest.mark.parametrize(("name", "kernel"), slow_but([case for case in each(SITUATIONS) if case[1] != "xla"], each(SITUATIONS)))
+@pytest.mark.parametrize(
+    ("name", "kernel"), slow_but([case for case in each(SITUATIONS) if case[1] != "xla"], each(SITUATIONS))
+)
 def test_a_token_sees_what_the_mask_says(name, kernel):
     check(of_layer(SITUATIONS[name], {"model.attention.kernel": kernel}), SITUATIONS[name])
 
 
-@pytest.mark.parametrize(("name", "kernel"), slow_but([case for case in each(BANDED) if case[1] == "rows"], each(BANDED)))
+@pytest.mark.parametrize(
+    ("name", "kernel"), slow_but([case for case in each(BANDED) if case[1] == "rows"], each(BANDED))
+)
 def test_a_token_sees_the_same_in_blocks(name, kernel, monkeypatch):
     monkeypatch.setattr(banded, "SMALLEST_BLOCK", 2)
     sizes = []
@@ -43,7 +55,10 @@ def test_a_token_sees_the_same_in_blocks(name, kernel, monkeypatch):
 def test_a_performer_s_token_sees_what_the_mask_says(name, monkeypatch):
     monkeypatch.setattr(performer, "CHUNK", 5)
     monkeypatch.setattr(performer, "CAUSAL_CHUNK", 5)
-    check(of_layer(SITUATIONS[name], {"model.attention.kind": "performer", "model.position.kind": "rope"}), SITUATIONS[name])
+    check(
+        of_layer(SITUATIONS[name], {"model.attention.kind": "performer", "model.position.kind": "rope"}),
+        SITUATIONS[name],
+    )
 
 
 @pytest.mark.parametrize(("name", "expected"), [

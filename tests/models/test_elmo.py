@@ -1,4 +1,6 @@
-"""ELMo against its equations: both directions, skip connections, empty slots, what is carried over, what each state sees."""
+"""ELMo against its equations: both directions, skip connections, empty slots, what is carried over,
+what each state sees.
+"""
 
 import math
 
@@ -29,8 +31,10 @@ def characters(seed=1):
 
 def carries(settings, seed=2):
     generator, shape = np.random.default_rng(seed), (2, settings.num_layers, B)
-    return Carry(generator.standard_normal((*shape, settings.dim)).astype(np.float32),
-                 generator.standard_normal((*shape, settings.elmo.cell_dim)).astype(np.float32))
+    return Carry(
+        generator.standard_normal((*shape, settings.dim)).astype(np.float32),
+        generator.standard_normal((*shape, settings.elmo.cell_dim)).astype(np.float32),
+    )
 
 
 def run(settings, values, method, *arguments, **more):
@@ -48,7 +52,8 @@ def test_a_model_is_its_equations(residual, layers, started):
     params = as_float64(values)
     for row in range(B):
         expected, state, memory = reference.elmo(
-            settings, params, read[row], FILLED[row], before.state[:, :, row], before.memory[:, :, row])
+            settings, params, read[row], FILLED[row], before.state[:, :, row], before.memory[:, :, row]
+        )
         assert 0 < np.isclose(abs(state), 0.3).mean() < 1
         assert 0 < np.isclose(abs(memory), 0.5).mean() < 1
         close(out[:, row].reshape(expected.shape), expected)
@@ -90,7 +95,8 @@ def test_reading_in_two_parts():
     second, _ = run(settings, values, "read", read[:, 4:], filled[:, 4:], carry)
     D = settings.dim
     close(np.concatenate([first, second], axis=2)[..., :D], whole[..., :D])
-    # The backward direction knows only what it has read: not the second part when it reads the first.
+    # The backward direction knows only what it has read: not the second part when it reads the
+    # first.
     assert abs(np.concatenate([first, second], axis=2)[1:, :, :4, D:] - whole[1:, :, :4, D:]).max() > 1e-3
     empty = with_values(ELMo(settings), values).empty_carry(B)
     np.testing.assert_array_equal(run(settings, values, "representations", read, filled, empty), whole)
@@ -102,7 +108,8 @@ def test_dropout_acts_on_the_input_of_every_layer_and_on_the_output():
     values, read = random_values(ELMo(settings)), characters()
     for side in ("forward", "backward"):
         layers = values[side]["layers"]
-        # Layer 2 gives nothing of its own: what comes out is the skip connection, dropped on its way in and once more on its way out.
+        # Layer 2 gives nothing of its own: what comes out is the skip connection, dropped on its
+        # way in and once more on its way out.
         layers["projection"]["kernel"] = layers["projection"]["kernel"].at[1].set(0)
 
     program = compiled(lambda values, key: jnp.stack(with_values(ELMo(settings), values)(read, FILLED, key)))
@@ -117,9 +124,11 @@ def test_dropout_acts_on_the_input_of_every_layer_and_on_the_output():
     assert ((dropped[0] != 0) != (dropped[1] != 0)).any()
     zeros = 1 - (1 - rate) ** 2
     assert (dropped == 0).mean() == pytest.approx(zeros, abs=0.05)
-    # Each direction drops by itself: were only the outputs' masks their own, 0.30 would be zero in both.
+    # Each direction drops by itself: were only the outputs' masks their own, 0.30 would be zero in
+    # both.
     assert (dropped == 0).all(axis=0).mean() == pytest.approx(zeros**2, abs=0.05)
-    # Layer 1 reads dropped token vectors, so what is not dropped differs too, unless it does not read them.
+    # Layer 1 reads dropped token vectors, so what is not dropped differs too, unless it does not
+    # read them.
     assert not np.allclose(dropped[dropped != 0], kept[dropped != 0] / (1 - rate) ** 2)
     for side in ("forward", "backward"):
         layers = values[side]["layers"]
@@ -165,4 +174,9 @@ def test_the_published_size_has_its_number_of_parameters():
 def test_small_sizes_stay_what_they_are(size):
     settings = resolve(load(f"configs/elmo.py:{size}")).model
     assert count(split(ELMo(settings))[1]) < 400_000
-    assert (settings.residual, settings.dropout, settings.elmo.highways, settings.elmo.cell_dim) == (True, 0.1, 2, 2 * settings.dim)
+    assert (settings.residual, settings.dropout, settings.elmo.highways, settings.elmo.cell_dim) == (
+        True,
+        0.1,
+        2,
+        2 * settings.dim,
+    )

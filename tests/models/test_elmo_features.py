@@ -1,4 +1,6 @@
-"""An ELMo under the head of a task: the mixture of its layers by hand, from zero states, and nothing of what fills a row up."""
+"""An ELMo under the head of a task: the mixture of its layers by hand, from zero states, and
+nothing of what fills a row up.
+"""
 
 import numpy as np
 import pytest
@@ -10,23 +12,33 @@ from zoo import config as configs
 from zoo.errors import ConfigError
 
 TOKENS = np.array([[9, 1, 2, 3, 0, 5, 6, 9], [9, 4, 7, 9, -1, -1, -1, -1], [-1] * 8], np.int32)
-LABELS = {"classification": np.array([2, 0, -1], np.int32),
-          "tagging": np.array([[-1, 0, 1, -1, 2, 2, 0, -1], [-1, 1, 1, -1, -1, -1, -1, -1], [-1] * 8], np.int32)}
+LABELS = {
+    "classification": np.array([2, 0, -1], np.int32),
+    "tagging": np.array([[-1, 0, 1, -1, 2, 2, 0, -1], [-1, 1, 1, -1, -1, -1, -1, -1], [-1] * 8], np.int32),
+}
 
 
 def made(kind, **more):
-    return Made(TINY_ELMO | {"objective.kind": kind, "model.head.classes": 3} | {name.replace("__", "."): more[name] for name in more})
+    return Made(
+        TINY_ELMO
+        | {"objective.kind": kind, "model.head.classes": 3}
+        | {name.replace("__", "."): more[name] for name in more}
+    )
 
 
 def expected_scores(task, normalise):
-    """The scores of the classes of both rows, each read alone: float64, of every token or of their mean."""
+    """The scores of the classes of both rows, each read alone: float64, of every token or of their
+    mean.
+    """
     params, settings = task.exact, task.config.model
     shares = params["mix"]["gamma"] * np.exp(params["mix"]["weights"]) / np.exp(params["mix"]["weights"]).sum()
     table = FewTokens().token_characters(8)
     found = []
     for row in TOKENS[:2]:
         row = row[row >= 0]
-        layers, _, _ = reference.elmo(settings, params, table[row], np.ones(len(row), bool), np.zeros((2, 2, 16)), np.zeros((2, 2, 24)))
+        layers, _, _ = reference.elmo(
+            settings, params, table[row], np.ones(len(row), bool), np.zeros((2, 2, 16)), np.zeros((2, 2, 24))
+        )
         layers = layers.reshape(3, len(row), 32)
         if normalise:
             layers = (layers - layers.mean(axis=-1, keepdims=True)) / layers.std(axis=-1, keepdims=True)
@@ -35,7 +47,9 @@ def expected_scores(task, normalise):
     return found
 
 
-@pytest.mark.parametrize(("kind", "normalise"), [("classification", False), ("classification", True), ("tagging", False)])
+@pytest.mark.parametrize(
+    ("kind", "normalise"), [("classification", False), ("classification", True), ("tagging", False)]
+)
 def test_scores_are_those_of_the_mixture_by_hand(kind, normalise):
     task = made(kind, model__elmo__normalise_layers=normalise)
     assert set(task.values) == {"characters", "forward", "backward", "mix", "classifier"}
@@ -52,24 +66,40 @@ def test_scores_are_those_of_the_mixture_by_hand(kind, normalise):
 
 @pytest.mark.parametrize("kind", ["classification", "tagging"])
 def test_what_fills_a_row_up_changes_nothing(kind):
-    """The backward direction, above all, begins at a row's last token and not at what stands behind it."""
+    """The backward direction, above all, begins at a row's last token and not at what stands behind
+    it.
+    """
     task, labels = made(kind), LABELS[kind]
     loss, sums = task.sums({"tokens": TOKENS, "labels": labels})
     wide = np.pad(TOKENS, [(0, 0), (0, 5)], constant_values=-1)
     more = np.pad(labels, [(0, 0), (0, 5)], constant_values=-1) if labels.ndim == 2 else labels
     again, other = made(kind).sums({"tokens": wide, "labels": more})
     close(again, loss, 1e-6)
-    np.testing.assert_array_equal(np.asarray(other["predicted"])[:2, ...].reshape(2, -1)[:, : 4 if kind == "tagging" else 1],
-                                  np.asarray(sums["predicted"])[:2, ...].reshape(2, -1)[:, : 4 if kind == "tagging" else 1])
+    np.testing.assert_array_equal(
+        np.asarray(other["predicted"])[:2, ...].reshape(2, -1)[:, : 4 if kind == "tagging" else 1],
+        np.asarray(sums["predicted"])[:2, ...].reshape(2, -1)[:, : 4 if kind == "tagging" else 1],
+    )
 
 
-@pytest.mark.parametrize(("changes", "said"), [
-    ({"model.head.pooling": "last"}, "model.head.pooling=last is a token that one direction of an ELMo reads before all others"),
-    ({"model.head.pooler": True}, "model.head.pooler=True has no effect"),
-    ({"objective.kind": "bidirectional", "model.head.classes": "auto", "model.elmo.normalise_layers": True},
-     "model.elmo.normalise_layers=True has no effect: objective.kind=bidirectional"),
-])
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        (
+            {"model.head.pooling": "last"},
+            "model.head.pooling=last is a token that one direction of an ELMo reads before all others",
+        ),
+        ({"model.head.pooler": True}, "model.head.pooler=True has no effect"),
+        (
+            {"objective.kind": "bidirectional", "model.head.classes": "auto", "model.elmo.normalise_layers": True},
+            "model.elmo.normalise_layers=True has no effect: objective.kind=bidirectional",
+        ),
+    ],
+)
 def test_what_has_no_meaning_is_refused(changes, said):
     with pytest.raises(ConfigError, match=said):
-        configs.resolve(configs.override(configs.default(), {
-            "model.architecture": "elmo", "objective.kind": "classification", "model.head.classes": 3} | changes))
+        configs.resolve(
+            configs.override(
+                configs.default(),
+                {"model.architecture": "elmo", "objective.kind": "classification", "model.head.classes": 3} | changes,
+            )
+        )

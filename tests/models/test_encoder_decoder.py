@@ -1,4 +1,6 @@
-"""Encoder-decoders against numpy written from the paper's equations, and which table each side reads."""
+"""Encoder-decoders against numpy written from the paper's equations, and which table each side
+reads.
+"""
 
 import jax
 import jax.numpy as jnp
@@ -17,8 +19,11 @@ MODELS = {
     "two embeddings, untied": {"model.embedding.shared": False, "model.tie_embeddings": False},
     "two embeddings, sinusoids to the end": {"model.embedding.shared": False} | SINUSOIDS,
     "fewer key heads across than within": {"model.attention.num_kv_heads": 2, "model.attention.cross_kv_heads": 1},
-    "fewer key heads within, shared queries": {"model.decoder.attention.num_kv_heads": 1, "model.attention.cross_kv_heads": 4,
-                                               "model.attention.num_query_heads": 2},
+    "fewer key heads within, shared queries": {
+        "model.decoder.attention.num_kv_heads": 1,
+        "model.attention.cross_kv_heads": 4,
+        "model.attention.num_query_heads": 2,
+    },
     "sides apart": {"model.decoder.num_layers": 3, "model.encoder.ffn.kind": "relu", "model.norm.placement": "post"},
 }
 SOURCE = np.array([[3, 1, 12, 0, 7, 7, 2, 5], [0, 5, 4, 4, 1, 9, 11, 8]])
@@ -56,7 +61,10 @@ def test_each_side_reads_its_own_table():
     _, model, values = made({"model.embedding.shared": False})
     program = jax.grad(lambda values: scores(with_values(model, values), SOURCE, TARGETS)[POSITIONS >= 0].sum())
     gradient = call(program, values)
-    read = {name: set(np.flatnonzero(np.abs(np.asarray(gradient[name])).max(axis=1))) for name in ("embedding", "source_embedding")}
+    read = {
+        name: set(np.flatnonzero(np.abs(np.asarray(gradient[name])).max(axis=1)))
+        for name in ("embedding", "source_embedding")
+    }
     assert read["source_embedding"] == set(SOURCE[SOURCE_POSITIONS >= 0])
     # The head is tied to the targets' table, and so all of its rows matter.
     assert read["embedding"] == set(range(13))

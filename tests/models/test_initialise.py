@@ -16,7 +16,12 @@ from zoo.models.architectures import make_model
 from zoo.models.functional import initialise, logical_axes, split, unrolled_ndim
 
 # GPT-like with an untied head: every kind of parameter there is.
-FULL = {"model.position.kind": "learned", "model.tie_embeddings": False, "model.ffn.kind": "swiglu", "model.init.std": 0.5}
+FULL = {
+    "model.position.kind": "learned",
+    "model.tie_embeddings": False,
+    "model.ffn.kind": "swiglu",
+    "model.init.std": 0.5,
+}
 
 
 def values(overrides=None, seed=0):
@@ -61,16 +66,20 @@ def test_norms_start_at_one_and_biases_at_zero(base):
             assert (value == (1 if path.endswith("scale") else 0)).all()
 
 
-@pytest.mark.parametrize("overrides", [
-    {"model.num_layers": 4},
-    {"model.dropout": 0.3, "model.attention.dropout": 0.1, "model.scan_layers": True, "model.remat": "full"},
-    {"model.norm.kind": "rmsnorm"},
-    {"model.norm.placement": "post", "model.position.kind": "rope"},
-    {"model.norm.kind": "none"},
-    {"model.ffn.kind": "gelu"},
-    {"model.tie_embeddings": True},
-    {"model.attention.bias": False},
-], ids=str)
+@pytest.mark.parametrize(
+    "overrides",
+    [
+        {"model.num_layers": 4},
+        {"model.dropout": 0.3, "model.attention.dropout": 0.1, "model.scan_layers": True, "model.remat": "full"},
+        {"model.norm.kind": "rmsnorm"},
+        {"model.norm.placement": "post", "model.position.kind": "rope"},
+        {"model.norm.kind": "none"},
+        {"model.ffn.kind": "gelu"},
+        {"model.tie_embeddings": True},
+        {"model.attention.bias": False},
+    ],
+    ids=str,
+)
 def test_two_models_share_the_values_of_what_they_share(base, overrides):
     other = values(overrides)
     shared = set(base) & set(other)
@@ -95,9 +104,16 @@ def test_a_traced_seed_gives_the_same_values(base):
     np.testing.assert_allclose(stacked, base["stack/layers/ffn/gate/kernel"], rtol=1e-6)
 
 
-# Wide enough for a standard deviation to be known to 1 %, and with unequal sides, so that fans cannot be confused.
-WIDE = {"model.dim": 64, "model.ffn.hidden_dim": 320, "model.vocab_size": 300, "model.attention.num_kv_heads": 1,
-        "model.tie_embeddings": False, "model.ffn.kind": "gelu"}
+# Wide enough for a standard deviation to be known to 1 %, and with unequal sides, so that fans
+# cannot be confused.
+WIDE = {
+    "model.dim": 64,
+    "model.ffn.hidden_dim": 320,
+    "model.vocab_size": 300,
+    "model.attention.num_kv_heads": 1,
+    "model.tie_embeddings": False,
+    "model.ffn.kind": "gelu",
+}
 FORMULAS = {
     "normal": lambda fan_in, fan_out: 0.02,
     "xavier_uniform": lambda fan_in, fan_out: math.sqrt(2 / (fan_in + fan_out)),
@@ -135,11 +151,14 @@ def test_a_kind_has_the_deviation_of_its_formula(kind, scale_residual):
             assert abs(kernel).max() > 3 * deviation, name
 
 
-@pytest.mark.parametrize(("overrides", "deviation"), [
-    ({"model.init.std": 0.05}, 0.05),
-    ({"model.init.kernel": "xavier_uniform"}, 64**-0.5),
-    ({"model.init.embedding_std": 0.3}, 0.3),
-])
+@pytest.mark.parametrize(
+    ("overrides", "deviation"),
+    [
+        ({"model.init.std": 0.05}, 0.05),
+        ({"model.init.kernel": "xavier_uniform"}, 64**-0.5),
+        ({"model.init.embedding_std": 0.3}, 0.3),
+    ],
+)
 def test_embeddings_have_their_own_deviation(overrides, deviation):
     model = make_model(tiny(WIDE | overrides | {"model.position.max_length": 200}))
     nested = call(lambda: initialise(model, 0))
@@ -162,7 +181,9 @@ def test_axes_name_every_dimension():
     model = make_model(tiny(FULL))
     shapes = split(model)[1]
     axes = jax.tree.leaves(logical_axes(model), is_leaf=lambda node: isinstance(node, tuple))
-    for shape, names, unrolled in zip(jax.tree.leaves(shapes), axes, jax.tree.leaves(unrolled_ndim(model)), strict=True):
+    for shape, names, unrolled in zip(
+        jax.tree.leaves(shapes), axes, jax.tree.leaves(unrolled_ndim(model)), strict=True
+    ):
         assert len(names) == len(shape.shape)
         assert unrolled == len(shape.shape) - ("layers" in names)
         sizes = {"layers": 2, "vocab": 13, "embed": 16, "mlp": 24, "heads": 16, "kv_heads": 16}

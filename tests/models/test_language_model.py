@@ -25,9 +25,22 @@ from tests.building import (
 from zoo.layers.context import Context
 from zoo.models.architectures import make_model
 
-GPT = {"model.norm.kind": "layernorm", "model.position.kind": "learned", "model.ffn.kind": "gelu", "model.tie_embeddings": True}
-LLAMA = {"model.norm.kind": "rmsnorm", "model.position.kind": "rope", "model.ffn.kind": "swiglu", "model.tie_embeddings": False,
-         "model.attention.num_kv_heads": 2, "model.attention.bias": False, "model.ffn.bias": False, "model.norm.epsilon": 1e-6}
+GPT = {
+    "model.norm.kind": "layernorm",
+    "model.position.kind": "learned",
+    "model.ffn.kind": "gelu",
+    "model.tie_embeddings": True,
+}
+LLAMA = {
+    "model.norm.kind": "rmsnorm",
+    "model.position.kind": "rope",
+    "model.ffn.kind": "swiglu",
+    "model.tie_embeddings": False,
+    "model.attention.num_kv_heads": 2,
+    "model.attention.bias": False,
+    "model.ffn.bias": False,
+    "model.norm.epsilon": 1e-6,
+}
 ORIGINAL = {"model.norm.placement": "post", "model.position.kind": "sinusoidal", "model.ffn.kind": "relu"}
 MODELS = {
     "gpt": GPT,
@@ -96,6 +109,7 @@ PADDED = np.array([[0, 1, 2, 3, 4, 5, -1, -1], [-1, -1, -1, 0, 1, 2, 3, 4]])
 
 def scores(config, values, context, tokens=TOKENS, stats=None, segments=None):
     """Logits [B, T, V] of a model that holds `values`, and the statistics after the call."""
+
     def use(model, tokens):
         return model.logits(model(tokens, context, segments), context)
 
@@ -134,7 +148,9 @@ STRUCTURED = [
 def test_logits_of_packed_documents_are_the_reference_s(name):
     config = tiny(MODELS[name])
     values, _ = drawn(config, 1)
-    context = Context(jnp.asarray(POSITIONS), jnp.asarray(DOCUMENTS), config.model.architecture == "decoder", in_order=True)
+    context = Context(
+        jnp.asarray(POSITIONS), jnp.asarray(DOCUMENTS), config.model.architecture == "decoder", in_order=True
+    )
     expected = reference.batch_logits(config.model, as_float64(values), TOKENS, reference.Rows(POSITIONS, DOCUMENTS))
     close(logits(config, values, context), expected, 2e-5)
 
@@ -166,14 +182,18 @@ def test_batch_normalised_models_in_training_are_the_reference_s(name):
     for index, name in enumerate(("mean", "variance")):
         before = np.float64(stats["stack"]["layers"]["attention_norm"][name][0])
         close(after["stack"]["layers"]["attention_norm"][name][0], 0.5 * before + 0.5 * first[index])
-        last, place = (after["head"]["norm"], stats["head"]["norm"]) if not causal else (after["final_norm"], stats["final_norm"])
+        last, place = (
+            (after["head"]["norm"], stats["head"]["norm"]) if not causal else (after["final_norm"], stats["final_norm"])
+        )
         close(last[name], 0.5 * np.float64(place[name]) + 0.5 * rows.moments[-1][index], 1e-4)
 
 
 def test_segments_are_the_first_where_none_are_given():
     config = tiny(MODELS["bert"])
     values, _ = drawn(config, 1)
-    zeros, none, mixed = (logits(config, values, counting(8, False), segments=given) for given in (np.zeros_like(TOKENS), None, SEGMENTS))
+    zeros, none, mixed = (
+        logits(config, values, counting(8, False), segments=given) for given in (np.zeros_like(TOKENS), None, SEGMENTS)
+    )
     np.testing.assert_array_equal(zeros, none)
     assert abs(mixed - none).max() > 0.1
 

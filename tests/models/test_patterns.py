@@ -1,4 +1,6 @@
-"""Layers of several kinds, scanned or unrolled, recomputed or kept: outputs, gradients and statistics are the same."""
+"""Layers of several kinds, scanned or unrolled, recomputed or kept: outputs, gradients and
+statistics are the same.
+"""
 
 import functools
 
@@ -23,7 +25,8 @@ KINDS = {
 BATCHNORM = {"model.norm.kind": "batchnorm", "model.norm.momentum": 0.5}
 PERFORMER = {"model.layers.kinds.gated.attention.kind": "performer"}
 DROPPING = {"model.dropout": 0.2, "model.attention.dropout": 0.3}
-# Name -> fields: whole periods and a rest, a kind that comes twice, less than a period, and layers that are all alike.
+# Name -> fields: whole periods and a rest, a kind that comes twice, less than a period, and layers
+# that are all alike.
 STACKS = {
     "two periods and a rest": KINDS | BATCHNORM | {"model.layers.pattern": ("narrow", "gated"), "model.num_layers": 5},
     "a kind twice": KINDS | BATCHNORM | PERFORMER | {"model.layers.pattern": ("narrow", "gated", "narrow"), "model.num_layers": 3},
@@ -71,7 +74,8 @@ def test_how_a_pattern_runs_changes_nothing(name, scan, remat):
     np.testing.assert_allclose(out, expected, rtol=0, atol=2e-6 * abs(expected).max())
     for one, other in ((gradient, expected_gradient), (stats, expected_stats)):
         assert jax.tree.structure(one) == jax.tree.structure(other)
-        # Some gradients are 0 but for rounding: of a bias before batch normalisation, of a key's bias without positions.
+        # Some gradients are 0 but for rounding: of a bias before batch normalisation, of a key's
+        # bias without positions.
         largest = max((abs(leaf).max() for leaf in jax.tree.leaves(other)), default=0)
         for leaf, wanted in zip(jax.tree.leaves(one), jax.tree.leaves(other), strict=True):
             np.testing.assert_allclose(leaf, wanted, rtol=0, atol=1e-5 * max(abs(wanted).max(), 0.1 * largest))
@@ -89,24 +93,40 @@ def test_every_layer_s_statistics_are_its_own(name):
 
 
 def test_a_pattern_is_its_layers_one_after_the_other():
-    # A uniform stack that holds the layers of both kinds in order of depth does what the pattern does.
-    kinds = {"model.layers.pattern": ("a", "b"), "model.layers.kinds.a.residual": True, "model.layers.kinds.b.residual": True}
-    patterned, uniform = (make_model(tiny({"model.num_layers": 5} | fields)) for fields in (kinds | {"model.scan_layers": True}, {}))
+    # A uniform stack that holds the layers of both kinds in order of depth does what the pattern
+    # does.
+    kinds = {
+        "model.layers.pattern": ("a", "b"),
+        "model.layers.kinds.a.residual": True,
+        "model.layers.kinds.b.residual": True,
+    }
+    patterned, uniform = (
+        make_model(tiny({"model.num_layers": 5} | fields)) for fields in (kinds | {"model.scan_layers": True}, {})
+    )
     values = random_values(patterned, 1)
     a, b = values["stack"]["layers"]["a"], values["stack"]["layers"]["b"]
     order = [("a", 0), ("b", 0), ("a", 1), ("b", 1), ("a", 2)]
-    merged = jax.tree.map(lambda one, other: jnp.stack([{"a": one, "b": other}[kind][number] for kind, number in order]), a, b)
+    merged = jax.tree.map(
+        lambda one, other: jnp.stack([{"a": one, "b": other}[kind][number] for kind, number in order]), a, b
+    )
     assert jax.tree.leaves(split(patterned)[1]["stack"]["layers"]["b"])[0].shape[0] == 2
     context = Context(jnp.asarray(POSITIONS), in_order=True)
-    one, other = call(lambda values, merged: (
-        with_values(patterned, values)(TOKENS, context),
-        with_values(uniform, values | {"stack": {"layers": merged}})(TOKENS, context)), values, merged)
+    one, other = call(
+        lambda values, merged: (
+            with_values(patterned, values)(TOKENS, context),
+            with_values(uniform, values | {"stack": {"layers": merged}})(TOKENS, context),
+        ),
+        values,
+        merged,
+    )
     filled = POSITIONS >= 0
     np.testing.assert_allclose(one[filled], other[filled], rtol=0, atol=2e-6 * abs(other).max())
 
 
-@pytest.mark.parametrize(("name", "loops", "remats"), [
-    ("two periods and a rest", 1, 3), ("less than a period", 0, 1), ("a kind twice", 1, 3)])
+@pytest.mark.parametrize(
+    ("name", "loops", "remats"),
+    [("two periods and a rest", 1, 3), ("less than a period", 0, 1), ("a kind twice", 1, 3)],
+)
 def test_whole_periods_are_one_loop_and_the_rest_is_not(name, loops, remats):
     counts = {"scan": 0, "remat2": 0}
 

@@ -1,4 +1,6 @@
-"""Scanned or unrolled, recomputed or kept, with or without dropout: what may and what may not change a result."""
+"""Scanned or unrolled, recomputed or kept, with or without dropout: what may and what may not
+change a result.
+"""
 
 import functools
 
@@ -18,8 +20,15 @@ DROPPING = {"model.dropout": 0.2, "model.attention.dropout": 0.3}
 
 def program(scan, remat, dropout, kernel="auto"):
     """A model's squared output as a function of its values, and these."""
-    config = tiny({"model.position.kind": "rope", "model.scan_layers": scan, "model.remat": remat,
-                   "model.attention.kernel": kernel} | (DROPPING if dropout else {}))
+    config = tiny(
+        {
+            "model.position.kind": "rope",
+            "model.scan_layers": scan,
+            "model.remat": remat,
+            "model.attention.kernel": kernel,
+        }
+        | (DROPPING if dropout else {})
+    )
     model = make_model(config)
     context = Context(jnp.arange(6)[None], dropout_key=DropoutKey(jax.random.key(5)) if dropout else None)
 
@@ -40,7 +49,8 @@ def loss_and_gradient(scan, remat, dropout):
     (True, "none", True), (False, "full", True), (True, "dots", True),
 ]))  # fmt: skip
 def test_how_layers_run_changes_nothing(scan, remat, dropout):
-    # Measured: losses differ by at most 1e-7 of themselves, gradients by at most 1.6e-6 of the largest of their array.
+    # Measured: losses differ by at most 1e-7 of themselves, gradients by at most 1.6e-6 of the
+    # largest of their array.
     loss, gradient = loss_and_gradient(scan, remat, dropout)
     expected, expected_gradient = loss_and_gradient(False, "none", dropout)
     np.testing.assert_allclose(loss, expected, rtol=1e-6)
@@ -94,7 +104,8 @@ def test_dropout_depends_on_its_key(field):
 
 
 def test_dropout_reaches_the_embedding_and_both_sublayers():
-    # Without norms nothing but dropout makes an output exactly zero, and how often tells how many times it acted on the sum.
+    # Without norms nothing but dropout makes an output exactly zero, and how often tells how many
+    # times it acted on the sum.
     zeros = {}
     for name, overrides in {"residual": {}, "alone": {"model.residual": False}}.items():
         out = hidden({"model.norm.kind": "none", "model.dropout": 0.5, "model.num_layers": 1, **overrides}, 3)
@@ -105,7 +116,8 @@ def test_dropout_reaches_the_embedding_and_both_sublayers():
 
 @pytest.mark.parametrize("scan", [False, True])
 def test_every_layer_of_a_model_drops_something_else(scan):
-    # Both layers add 1 to a stream of zeros: with one mask for both, an element would be 0 or 4 and never 2.
+    # Both layers add 1 to a stream of zeros: with one mask for both, an element would be 0 or 4 and
+    # never 2.
     plain = {"model.position.kind": "none", "model.norm.kind": "none"}
     model = make_model(tiny(plain | {"model.dropout": 0.5, "model.scan_layers": scan}))
     values = jax.tree.map(lambda leaf: np.zeros(leaf.shape, np.float32), split(model)[1])
@@ -118,7 +130,10 @@ def test_every_layer_of_a_model_drops_something_else(scan):
 
 
 def test_dropout_keeps_the_mean():
-    context, x = Context(jnp.arange(4)[None], dropout_key=DropoutKey(jax.random.key(0))), np.full((400, 400), 2.0, np.float32)
+    context, x = (
+        Context(jnp.arange(4)[None], dropout_key=DropoutKey(jax.random.key(0))),
+        np.full((400, 400), 2.0, np.float32),
+    )
     for rate in (0.1, 0.5, 0.9):
         dropped = call(lambda x, rate=rate: context.dropout(x, rate, "here"), x)
         kept = dropped != 0
@@ -130,7 +145,9 @@ def test_dropout_keeps_the_mean():
 def test_every_place_and_layer_drops_something_else():
     context, x = Context(jnp.arange(4)[None], dropout_key=DropoutKey(jax.random.key(0))), np.ones((30, 30), np.float32)
     places = [context, context.layer(0), context.layer(1)]
-    masks = call(lambda x: [place.dropout(x, 0.5, path) for place in places for path in ("attention", "ffn", "embedding")], x)
+    masks = call(
+        lambda x: [place.dropout(x, 0.5, path) for place in places for path in ("attention", "ffn", "embedding")], x
+    )
     agreement = [(one == other).mean() for i, one in enumerate(masks) for other in masks[:i]]
     assert len(agreement) == 36
     assert all(0.4 < share < 0.6 for share in agreement)

@@ -1,7 +1,8 @@
 """Which inputs can influence an output, read off gradients through whole models.
 
-What one attention layer lets through is measured for every mask and kernel in tests/layers/test_visibility.py; here the rest of a model
-must add nothing to it: embeddings, positions, norms, blocks, the stack and its patterns, and the other side of an encoder-decoder.
+What one attention layer lets through is measured for every mask and kernel in
+tests/layers/test_visibility.py; here the rest of a model must add nothing to it: embeddings,
+positions, norms, blocks, the stack and its patterns, and the other side of an encoder-decoder.
 """
 
 from dataclasses import replace
@@ -13,7 +14,19 @@ import pytest
 
 from tests import reference
 from tests.building import ENCODER_DECODER, call, random_values, tiny, with_values
-from tests.visibility import COUNTING, HOLED, ON_ANY_DEVICE, SITUATIONS, Situation, T, check, influences, normal, of_model, through
+from tests.visibility import (
+    COUNTING,
+    HOLED,
+    ON_ANY_DEVICE,
+    SITUATIONS,
+    Situation,
+    T,
+    check,
+    influences,
+    normal,
+    of_model,
+    through,
+)
 from zoo.layers.block import PLACEMENTS
 from zoo.layers.context import Context
 from zoo.layers.position import POSITIONS
@@ -21,11 +34,13 @@ from zoo.models.architectures import make_model
 from zoo.objectives.causal import structure
 
 DOCUMENT = 0
-# Three documents; the end of one and a second; and a row that starts in the middle of a document and stays in it.
+# Three documents; the end of one and a second; and a row that starts in the middle of a document
+# and stays in it.
 PACKED = np.array([[0, 5, 0, 5, 5, 0, 5, 5, 5, 5, 5, 5], [5] * 9 + [0, 5, 5], [5] * T])
 
 
-# One layer shows what a part of a model does; two are slower to compile and show that a stack is its layers one after the other.
+# One layer shows what a part of a model does; two are slower to compile and show that a stack is
+# its layers one after the other.
 ONE = {"model.num_layers": 1}
 
 
@@ -55,8 +70,10 @@ def test_documents_that_are_found_in_the_tokens_are_isolated(kernel, scan):
     positions, documents = (np.array(x) for x in structure(jnp.asarray(PACKED), True, DOCUMENT))
     expected = SITUATIONS["causal documents, window 3"]
     np.testing.assert_array_equal(positions, expected.positions)
-    found = of_model(replace(expected, positions=positions, documents=documents), {
-        "model.attention.kernel": kernel, "model.scan_layers": scan, "model.position.kind": "alibi"})
+    found = of_model(
+        replace(expected, positions=positions, documents=documents),
+        {"model.attention.kernel": kernel, "model.scan_layers": scan, "model.position.kind": "alibi"},
+    )
     check(found, expected, repeated(expected))
 
 
@@ -69,13 +86,17 @@ def test_documents_see_each_other_unless_isolated():
 
 @pytest.mark.parametrize("name", ["bidirectional, with holes", "bidirectional documents"])
 def test_an_encoder_sees_both_sides(name):
-    check(of_model(SITUATIONS[name], ONE | {"model.embedding.norm": True, "model.embedding.segments": 2}), SITUATIONS[name])
+    check(
+        of_model(SITUATIONS[name], ONE | {"model.embedding.norm": True, "model.embedding.segments": 2}),
+        SITUATIONS[name],
+    )
 
 
 @pytest.mark.parametrize(("projections", "layers"), [(False, 1), (True, 2)])
 def test_global_tokens_of_an_encoder(projections, layers):
-    situation = Situation(HOLED, causal=False, in_order=True,
-                          fields={"window": 3, "global_tokens": 1, "global_projections": projections})
+    situation = Situation(
+        HOLED, causal=False, in_order=True, fields={"window": 3, "global_tokens": 1, "global_projections": projections}
+    )
     seen = repeated(situation, layers)
     # Two layers see everything that there is, through a global token.
     assert (seen[0, 8].sum() == T - 3) == (layers == 2)
@@ -84,8 +105,13 @@ def test_global_tokens_of_an_encoder(projections, layers):
 
 @pytest.mark.parametrize("scan", [False, True])
 def test_a_pattern_of_local_and_global_layers(scan):
-    pattern = {"model.layers.pattern": ("local", "wider"), "model.layers.kinds.local.attention.window": 2,
-               "model.layers.kinds.wider.attention.window": 5, "model.num_layers": 3, "model.scan_layers": scan}
+    pattern = {
+        "model.layers.pattern": ("local", "wider"),
+        "model.layers.kinds.local.attention.window": 2,
+        "model.layers.kinds.wider.attention.window": 5,
+        "model.num_layers": 3,
+        "model.scan_layers": scan,
+    }
     local, wider = (Situation(COUNTING, fields={"window": window}).seen() for window in (2, 5))
     check(of_model(SITUATIONS["causal"], pattern), SITUATIONS["causal"], through(local, wider, local))
 
@@ -102,13 +128,20 @@ S, TARGETS = 7, 5
 ], ids=str)  # fmt: skip
 def test_a_decoder_sees_its_own_past_and_every_filled_slot_of_the_source(fields, windows):
     encoder_window, decoder_window = windows
-    sides = {"model.encoder.attention.window": encoder_window, "model.decoder.attention.window": decoder_window, "model.num_layers": 1}
+    sides = {
+        "model.encoder.attention.window": encoder_window,
+        "model.decoder.attention.window": decoder_window,
+        "model.num_layers": 1,
+    }
     config = tiny(ENCODER_DECODER | {"model.vocab_size": 2 * (S + TARGETS), "model.dim": 8} | sides | fields)
     model = make_model(config)
     values, direction = random_values(model, 1), normal(8, seed=4)
     # Every token of either side has an embedding of its own.
     source, targets = jnp.split(jnp.arange(2 * (S + TARGETS)).reshape(2, -1), [S], axis=1)
-    source_context, context = Context(jnp.asarray(SOURCE), causal=False, in_order=True), Context(jnp.arange(TARGETS)[None], in_order=True)
+    source_context, context = (
+        Context(jnp.asarray(SOURCE), causal=False, in_order=True),
+        Context(jnp.arange(TARGETS)[None], in_order=True),
+    )
 
     def outputs(embedding):
         held = with_values(model, values | {"embedding": embedding})

@@ -41,7 +41,9 @@ class Made:
     def apply(self, function, *arrays):
         """function(model, *arrays), compiled once for each shape of the arrays."""
         if "apply" not in self._programs:
-            self._programs["apply"] = compiled(lambda values, *arrays: function(with_values(self.objective.model, values), *arrays))
+            self._programs["apply"] = compiled(
+                lambda values, *arrays: function(with_values(self.objective.model, values), *arrays)
+            )
         return self._programs["apply"](self.values, *(jnp.asarray(array) for array in arrays))
 
     def sums(self, batch, key=None, training=False):
@@ -52,10 +54,20 @@ class Made:
     def terms(self, batch, key=None, training=False):
         """(summed losses by term, sums) of a batch."""
         batch = batch if isinstance(batch, dict) else {"tokens": batch}
-        program = self._programs.setdefault(training, compiled(lambda values, stats, batch, key: self.objective.sums(
-            self.graph, values, stats, batch, self.constants, key, training)))
-        losses, (sums, _) = program(self.values, self.stats, {name: jnp.asarray(rows) for name, rows in batch.items()},
-                                      key if key is None else DropoutKey(key))
+        program = self._programs.setdefault(
+            training,
+            compiled(
+                lambda values, stats, batch, key: self.objective.sums(
+                    self.graph, values, stats, batch, self.constants, key, training
+                )
+            ),
+        )
+        losses, (sums, _) = program(
+            self.values,
+            self.stats,
+            {name: jnp.asarray(rows) for name, rows in batch.items()},
+            key if key is None else DropoutKey(key),
+        )
         return losses, sums
 
 

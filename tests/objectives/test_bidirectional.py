@@ -8,7 +8,15 @@ import pytest
 from tests.building import TINY_ELMO
 from tests.objectives.making import TOKEN_BYTES, FewTokens, Made, squared_normalizers, surprisal
 
-ROWS = np.array([[9, 1, 2, 3, 9, 5, 6, 0, 4], [4, 5, 8, 1, 2, 3, 4, 5, 6], [2, 9, 9, 3, 7, -1, -1, -1, -1], [2] + [-1] * 8, [-1] * 9])
+ROWS = np.array(
+    [
+        [9, 1, 2, 3, 9, 5, 6, 0, 4],
+        [4, 5, 8, 1, 2, 3, 4, 5, 6],
+        [2, 9, 9, 3, 7, -1, -1, -1, -1],
+        [2] + [-1] * 8,
+        [-1] * 9,
+    ]
+)
 
 
 def scores(model, characters):
@@ -21,7 +29,9 @@ def logits_of(made, row):
 
 
 def expected(made, rows):
-    """Mean surprisal of both directions, row by row, padding taken away; and the mean of squared normalisers."""
+    """Mean surprisal of both directions, row by row, padding taken away; and the mean of squared
+    normalisers.
+    """
     total, squares = 0.0, 0.0
     for row in rows:
         row = row[row >= 0]
@@ -39,7 +49,8 @@ def test_the_loss_is_that_of_every_row_alone(chunk):
     loss, sums = made.sums(ROWS)
     np.testing.assert_allclose(loss, expected(made, ROWS)[0], rtol=1e-5)
     assert loss == sums["loss"]
-    # As many as a model of one direction: its scored tokens, and the mean of the bytes of both directions' targets.
+    # As many as a model of one direction: its scored tokens, and the mean of the bytes of both
+    # directions' targets.
     assert sums["weight"] == sums["tokens"] == 8 + 8 + 4
     scored = [TOKEN_BYTES[row[row >= 0]] for row in ROWS[:3]]
     assert sums["bytes"] == sum(bytes[1:].sum() + bytes[:-1].sum() for bytes in scored) / 2
@@ -54,14 +65,18 @@ def test_training_scores_the_same_and_adds_the_z_loss():
 
 
 def test_neither_direction_is_told_its_target():
-    """A score is a function of the tokens on its own side: another token elsewhere leaves it as it is."""
+    """A score is a function of the tokens on its own side: another token elsewhere leaves it as it
+    is.
+    """
     made = Made(TINY_ELMO)
     row = np.array([1, 2, 3, 4, 5, 6])
     forward, backward = logits_of(made, row)
     for place in range(6):
         changed = np.where(np.arange(6) == place, 10, row)
-        moved = [(abs(after - before) > 1e-6).any(axis=-1).tolist()
-                 for after, before in zip(logits_of(made, changed), (forward, backward), strict=True)]
+        moved = [
+            (abs(after - before) > 1e-6).any(axis=-1).tolist()
+            for after, before in zip(logits_of(made, changed), (forward, backward), strict=True)
+        ]
         assert moved == [[t >= place for t in range(6)], [t <= place for t in range(6)]]
 
 

@@ -42,14 +42,18 @@ def test_structure_is_a_loop_over_tokens(rows):
 def test_without_isolation_a_row_is_one_sequence():
     shifted, none = structure(jnp.asarray(PACKED), False, OPENS, (0, 5))
     assert none is None
-    np.testing.assert_array_equal(shifted, np.arange(PACKED.shape[1]) + np.where(np.arange(len(PACKED)) % 2, 5, 0)[:, None])
+    np.testing.assert_array_equal(
+        shifted, np.arange(PACKED.shape[1]) + np.where(np.arange(len(PACKED)) % 2, 5, 0)[:, None]
+    )
     positions, documents = structure(jnp.asarray(PACKED), False, OPENS)
     np.testing.assert_array_equal(positions, [np.arange(9)])
     assert documents is None
 
 
 def make(overrides=None, isolate=False):
-    """An objective with a random model: function of rows to (loss, sums), the config and the values as float64."""
+    """An objective with a random model: function of rows to (loss, sums), the config and the values
+    as float64.
+    """
     made = Made({"data.isolate_documents": isolate} | (overrides or {}))
     return made.sums, made.config, made.exact
 
@@ -69,7 +73,9 @@ def test_the_loss_is_the_reference_s(isolate, chunk):
     sums, config, values = make({"objective.chunk_tokens": chunk}, isolate)
     loss, extra = sums(PACKED)
     structures = [loop_structure(row[:-1]) if isolate else (np.arange(8), None) for row in PACKED]
-    expected = sum(expected_loss(config, values, row, *parts).sum() for row, parts in zip(PACKED, structures, strict=True))
+    expected = sum(
+        expected_loss(config, values, row, *parts).sum() for row, parts in zip(PACKED, structures, strict=True)
+    )
     np.testing.assert_allclose(loss, expected, rtol=1e-5)
     assert extra["weight"] == 16
     assert extra["bytes"] == (PACKED[:, 1:] + 1).sum()
@@ -79,7 +85,10 @@ def test_the_loss_is_the_reference_s(isolate, chunk):
 def test_rows_begin_at_their_offsets_in_turn(position):
     sums, config, values = make({"data.offsets": (0, 5), "model.position.kind": position})
     loss, _ = sums(PACKED)
-    expected = sum(expected_loss(config, values, row, np.arange(8) + offset).sum() for row, offset in zip(PACKED, (0, 5), strict=True))
+    expected = sum(
+        expected_loss(config, values, row, np.arange(8) + offset).sum()
+        for row, offset in zip(PACKED, (0, 5), strict=True)
+    )
     np.testing.assert_allclose(loss, expected, rtol=1e-5)
     here = sum(expected_loss(config, values, row, np.arange(8)).sum() for row in PACKED)
     assert (abs(expected - here) > 1e-3) == (position == "learned")
@@ -106,7 +115,8 @@ def test_padding_is_not_scored():
 def test_evaluation_leaves_out_what_would_be_a_prefix():
     sums, config, values = make({"training.eval_context": 3})
     loss, extra = sums(PACKED)
-    # The third token is the last one of the context: what is scored begins with the fourth, the third target.
+    # The third token is the last one of the context: what is scored begins with the fourth, the
+    # third target.
     expected = sum(expected_loss(config, values, row, np.arange(8))[2:].sum() for row in PACKED)
     np.testing.assert_allclose(loss, expected, rtol=1e-5)
     assert (extra["weight"], extra["bytes"]) == (12, (PACKED[:, 3:] + 1).sum())
@@ -140,7 +150,11 @@ def test_isolated_documents_score_as_if_they_were_alone(kind):
     sums = make({"model.position.kind": kind}, isolate=True)[0]
     packed, alone = np.full((3, 9), -1), np.full((3, 9), -1)
     packed[0] = PACKED[0]
-    alone[0, :5], alone[1, :4], alone[2, :2] = PACKED[0, :5], PACKED[0, 4:8], PACKED[0, 7:]  # with the token that opens the next
+    alone[0, :5], alone[1, :4], alone[2, :2] = (
+        PACKED[0, :5],
+        PACKED[0, 4:8],
+        PACKED[0, 7:],
+    )  # with the token that opens the next
     loss, extra = sums(alone)
     packed_loss, packed_extra = sums(packed)
     np.testing.assert_allclose(packed_loss, loss, rtol=1e-5)

@@ -1,4 +1,6 @@
-"""Classes and numbers of rows: the loss is that of every row alone, without its padding, whatever is pooled."""
+"""Classes and numbers of rows: the loss is that of every row alone, without its padding, whatever
+is pooled.
+"""
 
 import jax.numpy as jnp
 import numpy as np
@@ -14,14 +16,22 @@ ENCODER = {"model.architecture": "encoder", "model.embedding.segments": 2}
 CLASSES = {"objective.kind": "classification", "model.head.classes": 3}
 # Rows of different lengths, and one that only fills up.
 ROWS = {
-    "tokens": np.array([[9, 1, 2, 3, 0, 5, 6, 0], [9, 4, 0, 8, 0, -1, -1, -1], [9, 7, 0, -1, -1, -1, -1, -1], [-1] * 8], np.int32),
+    "tokens": np.array(
+        [[9, 1, 2, 3, 0, 5, 6, 0], [9, 4, 0, 8, 0, -1, -1, -1], [9, 7, 0, -1, -1, -1, -1, -1], [-1] * 8], np.int32
+    ),
     "segments": np.array([[0, 0, 0, 0, 0, 1, 1, 1], [0, 0, 0, 1, 1, 0, 0, 0], [0] * 8, [0] * 8], np.int32),
 }
-LABELS = {"classification": np.array([2, 0, 0, -1], np.int32), "regression": np.array([1.5, -2.0, 0.25, -1.0], np.float32)}
+LABELS = {
+    "classification": np.array([2, 0, 0, -1], np.int32),
+    "regression": np.array([1.5, -2.0, 0.25, -1.0], np.float32),
+}
 
 
 def row_scores(made, kind, pooler):
-    """The scores of the first three rows from their hidden states, each read alone and without padding: float64 [3, C]."""
+    """The scores of the first three rows from their hidden states, each read alone and without
+    padding: float64 [3, C].
+    """
+
     def hidden(model, tokens, segments):
         context = Context(jnp.arange(tokens.shape[0])[None], causal=made.config.model.architecture == "decoder")
         return model(tokens[None], context, segments[None])[0]
@@ -36,9 +46,15 @@ def row_scores(made, kind, pooler):
     return np.array(found)
 
 
-@pytest.mark.parametrize(("overrides", "kind", "pooler"), [
-    (ENCODER | CLASSES, "first", True), (ENCODER | CLASSES, "mean", False), (CLASSES, "last", False),
-    (ENCODER | {"objective.kind": "regression"}, "first", False)])
+@pytest.mark.parametrize(
+    ("overrides", "kind", "pooler"),
+    [
+        (ENCODER | CLASSES, "first", True),
+        (ENCODER | CLASSES, "mean", False),
+        (CLASSES, "last", False),
+        (ENCODER | {"objective.kind": "regression"}, "first", False),
+    ],
+)
 def test_a_loss_is_that_of_every_row_alone(overrides, kind, pooler):
     pooled = {"model.head.pooler": True} if pooler else {}
     made = Made(overrides | pooled | {"model.head.pooling": kind})
@@ -65,17 +81,23 @@ def test_a_model_for_a_task_has_no_head_for_tokens():
     assert made.values["classifier"]["kernel"].shape == (16, 3)
 
 
-@pytest.mark.parametrize(("changes", "said"), [
-    ({"model.head.pooling": "first"}, "sees no other in a decoder"),
-    ({"model.head.bias": True}, "model.head.bias=True has no effect"),
-    ({"training.eval_batches": 3}, "scored on every example once"),
-    ({"data.source": "text:x"}, "needs labelled examples"),
-    ({"data.source": "csv:x", "data.held_out": "tsv:y"}, "must be of the same kind"),
-    ({"data.held_out": "stdlib"}, "has a held-out part of its own"),
-    ({"data.validation_fraction": 0.5}, "the held-out examples are given"),
-    ({"objective.kind": "regression", "model.head.classes": 2}, "must be 1 for objective.kind=regression"),
-    ({"objective.kind": "causal", "model.head.classes": "auto", "data.source": "tsv:x"}, "holds examples, not running text"),
-])
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"model.head.pooling": "first"}, "sees no other in a decoder"),
+        ({"model.head.bias": True}, "model.head.bias=True has no effect"),
+        ({"training.eval_batches": 3}, "scored on every example once"),
+        ({"data.source": "text:x"}, "needs labelled examples"),
+        ({"data.source": "csv:x", "data.held_out": "tsv:y"}, "must be of the same kind"),
+        ({"data.held_out": "stdlib"}, "has a held-out part of its own"),
+        ({"data.validation_fraction": 0.5}, "the held-out examples are given"),
+        ({"objective.kind": "regression", "model.head.classes": 2}, "must be 1 for objective.kind=regression"),
+        (
+            {"objective.kind": "causal", "model.head.classes": "auto", "data.source": "tsv:x"},
+            "holds examples, not running text",
+        ),
+    ],
+)
 def test_what_has_no_meaning_is_refused(changes, said):
     with pytest.raises(ConfigError, match=said):
         configs.resolve(configs.override(configs.default(), CLASSES | changes))

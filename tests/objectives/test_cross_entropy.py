@@ -17,15 +17,24 @@ KINDS = {"plain": (False, 0.0, 0.0, 0.0), "bias": (True, 0.0, 0.0, 0.0), "softca
 
 @pytest.fixture(scope="module")
 def inputs():
-    """Hidden states, head, bias, targets, and weights of which some are 0 and some are neither 0 nor 1."""
+    """Hidden states, head, bias, targets, and weights of which some are 0 and some are neither 0
+    nor 1.
+    """
     generator = np.random.default_rng(0)
     weights = generator.uniform(0.2, 2, (B, T)) * (generator.random((B, T)) > 0.3)
-    return (generator.standard_normal((B, T, D)).astype(np.float32), generator.standard_normal((V, D)).astype(np.float32),
-            generator.standard_normal(V).astype(np.float32), generator.integers(0, V, (B, T)), weights.astype(np.float32))
+    return (
+        generator.standard_normal((B, T, D)).astype(np.float32),
+        generator.standard_normal((V, D)).astype(np.float32),
+        generator.standard_normal(V).astype(np.float32),
+        generator.integers(0, V, (B, T)),
+        weights.astype(np.float32),
+    )
 
 
 def plain(hidden, head, bias, targets, weights, kind="plain"):
-    """Both sums and the gradients of the first in `hidden`, `head` and `bias`, written out, in float64."""
+    """Both sums and the gradients of the first in `hidden`, `head` and `bias`, written out, in
+    float64.
+    """
     with_bias, softcap, z_loss, smoothing = KINDS[kind]
 
     def loss(hidden, head, bias):
@@ -40,7 +49,9 @@ def plain(hidden, head, bias, targets, weights, kind="plain"):
 
     with jax.enable_x64(True):
         (total, entropy), gradients = call(
-            jax.value_and_grad(loss, (0, 1, 2), has_aux=True), *(np.asarray(x, np.float64) for x in (hidden, head, bias)))
+            jax.value_and_grad(loss, (0, 1, 2), has_aux=True),
+            *(np.asarray(x, np.float64) for x in (hidden, head, bias)),
+        )
     return (total, entropy), gradients[: 3 if with_bias else 2]
 
 
@@ -55,7 +66,8 @@ def ours(hidden, head, bias, targets, weights, chunk, kind="plain", cotangent=1.
     return call(jax.value_and_grad(loss, tuple(range(len(arguments))), has_aux=True), *arguments)
 
 
-# All at once, one column at a time, chunks that divide T, and sizes that neither T nor B T divides by.
+# All at once, one column at a time, chunks that divide T, and sizes that neither T nor B T divides
+# by.
 @pytest.mark.parametrize("chunk", [0, 1, 6, 7, 18, 20, 1000])
 def test_value_and_gradients_are_the_plain_ones(inputs, chunk):
     (total, entropy), gradients = ours(*inputs, chunk)
@@ -92,7 +104,9 @@ def test_the_reported_cross_entropy_knows_nothing_of_what_is_added(inputs, chunk
 
 def test_the_report_has_no_gradient(inputs):
     hidden, head, _, targets, weights = inputs
-    gradient = call(jax.grad(lambda h: cross_entropy(Prediction(h, head, None, 0.0), targets, weights, 6, 0.3)[1]), hidden)
+    gradient = call(
+        jax.grad(lambda h: cross_entropy(Prediction(h, head, None, 0.0), targets, weights, 6, 0.3)[1]), hidden
+    )
     assert (gradient == 0).all()
 
 
@@ -101,8 +115,14 @@ def test_the_report_has_no_gradient(inputs):
 def test_the_value_is_the_same_with_and_without_a_gradient(inputs, chunk, kind):
     hidden, head, bias, targets, weights = inputs
     with_bias, softcap, *more = KINDS[kind]
-    alone = call(lambda h, w, b: cross_entropy(Prediction(h, w, b if with_bias else None, softcap), targets, weights, chunk, *more),
-                 hidden, head, bias)
+    alone = call(
+        lambda h, w, b: cross_entropy(
+            Prediction(h, w, b if with_bias else None, softcap), targets, weights, chunk, *more
+        ),
+        hidden,
+        head,
+        bias,
+    )
     np.testing.assert_allclose(alone, ours(*inputs, chunk, kind)[0], rtol=1e-6)
 
 
@@ -123,7 +143,9 @@ def test_tokens_of_no_weight_count_for_nothing(inputs, kind):
     assert (abs(gradient[weights > 0]).max(axis=-1) > 0).all()
     moved = np.where(weights[..., None] == 0, hidden + 100, hidden)
     retargeted = np.where(weights == 0, 0, targets)
-    np.testing.assert_allclose(ours(moved, head, bias, retargeted, weights, 6, kind)[0], ours(*inputs, 6, kind)[0], rtol=1e-6)
+    np.testing.assert_allclose(
+        ours(moved, head, bias, retargeted, weights, 6, kind)[0], ours(*inputs, 6, kind)[0], rtol=1e-6
+    )
     nothing, gradients = ours(hidden, head, bias, targets, 0 * weights, 6, kind)
     assert nothing == (0, 0)
     assert all((gradient == 0).all() for gradient in gradients)
@@ -157,8 +179,13 @@ def test_bfloat16_states_keep_their_type_and_the_sum_is_float32(inputs, chunk, k
 
 def test_the_sum_is_float32_over_many_tokens():
     # Log 2 a token: a bfloat16 sum would stop growing at 256.
-    value = call(lambda h, w: cross_entropy(Prediction(h, w, None, 0.0), np.zeros((4, 1024), int), np.ones((4, 1024), np.float32), 64)[0],
-                 np.zeros((4, 1024, 2), jnp.bfloat16), np.ones((2, 2), np.float32))
+    value = call(
+        lambda h, w: cross_entropy(
+            Prediction(h, w, None, 0.0), np.zeros((4, 1024), int), np.ones((4, 1024), np.float32), 64
+        )[0],
+        np.zeros((4, 1024, 2), jnp.bfloat16),
+        np.ones((2, 2), np.float32),
+    )
     assert value == pytest.approx(4096 * np.log(2), rel=1e-5)
 
 

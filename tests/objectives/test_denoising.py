@@ -11,8 +11,13 @@ from zoo.data.rows.masking import Masking
 from zoo.data.rows.row_denoising import Denoising
 from zoo.errors import ConfigError
 
-DENOISING = {"model.architecture": "encoder_decoder", "objective.kind": "denoising", "model.num_layers": 1, "model.vocab_size": 14,
-             "objective.select_fraction": 0.4}
+DENOISING = {
+    "model.architecture": "encoder_decoder",
+    "objective.kind": "denoising",
+    "model.num_layers": 1,
+    "model.vocab_size": 14,
+    "objective.select_fraction": 0.4,
+}
 MASK = FewTokens.vocab_size
 MASKING = Masking(0.4, 0.6, 0.2, FewTokens.vocab_size, (OPENS,), MASK)
 ROWS = np.array([[9, 1, 2, 3, 0, 5, 6, 0], [4, 5, 8, 1, 2, 3, 4, 5], [2, 9, 9, 3, 7, -1, -1, -1], [-1] * 8], np.int32)
@@ -60,8 +65,10 @@ def test_one_side_is_what_masks_make_and_the_other_is_the_row():
     made = Denoising(MASKING, OPENS)
     indices, epochs = np.array([3, 8, 1, 0]), np.array([0, 1, 2, 0])
     rows = {"tokens": ROWS, "other": np.arange(4)}
-    for batch, masked in ((made.training_batch(rows, indices, epochs, 5), MASKING.training_batch(rows, indices, epochs, 5)),
-                          (made.evaluation_batch(rows, indices), MASKING.evaluation_batch(rows, indices))):
+    for batch, masked in (
+        (made.training_batch(rows, indices, epochs, 5), MASKING.training_batch(rows, indices, epochs, 5)),
+        (made.evaluation_batch(rows, indices), MASKING.evaluation_batch(rows, indices)),
+    ):
         assert batch.keys() == {"source", "targets", "other"}
         for row, length in enumerate((8, 8, 5)):
             assert batch["source"][row].tolist() == [*masked["tokens"][row, :length], OPENS] + [-1] * (8 - length)
@@ -106,9 +113,19 @@ def test_what_cannot_be_is_refused(changes, problem):
 def test_a_config_s_batches_are_made_of_them(tmp_path, monkeypatch):
     monkeypatch.setenv("ZOO_CACHE", str(tmp_path / "cache"))
     (tmp_path / "text.txt").write_text("Sheep and wolves never met. " * 40)
-    config = configs.resolve(configs.override(configs.default(), {
-        "data.source": f"text:{tmp_path / 'text.txt'}", "data.sequence_length": 16, "model.architecture": "encoder_decoder",
-        "objective.kind": "denoising", "objective.mask_fraction": 0.9, "objective.select_fraction": 0.25}))
+    config = configs.resolve(
+        configs.override(
+            configs.default(),
+            {
+                "data.source": f"text:{tmp_path / 'text.txt'}",
+                "data.sequence_length": 16,
+                "model.architecture": "encoder_decoder",
+                "objective.kind": "denoising",
+                "objective.mask_fraction": 0.9,
+                "objective.select_fraction": 0.25,
+            },
+        )
+    )
     assert config.model.vocab_size == 258
     with data.load(config).training_batches() as batches:
         batch = next(batches)

@@ -1,4 +1,6 @@
-"""Students beside their teacher, against both models' own scores and hidden states of each row alone."""
+"""Students beside their teacher, against both models' own scores and hidden states of each row
+alone.
+"""
 
 import jax
 import jax.numpy as jnp
@@ -15,12 +17,29 @@ from zoo.models.architectures import make_model
 from zoo.models.functional import initialise_statistics
 
 CAUSAL = {"model.num_layers": 1}
-MASKED = CAUSAL | {"model.architecture": "encoder", "objective.kind": "masked", "model.vocab_size": 14, "objective.select_fraction": 0.4}
+MASKED = CAUSAL | {
+    "model.architecture": "encoder",
+    "objective.kind": "masked",
+    "model.vocab_size": 14,
+    "objective.select_fraction": 0.4,
+}
 # Deeper, with another position scheme, dropout and a head of another form.
-ITS = {"model.num_layers": 2, "model.position.kind": "rope", "model.head.transform": True, "model.head.bias": True, "model.dropout": 0.5}
-WEIGHTS = {"objective.distillation.kl": 0.7, "objective.distillation.temperature": 3.0, "objective.distillation.cosine": 0.4,
-           "objective.distillation.hard": 0.5}
-ROWS = np.array([[9, 1, 2, 3, 9, 5, 6, 0, 4], [4, 5, 8, 1, 2, 3, 4, 5, 1], [2, 9, 9, 3, 7, -1, -1, -1, -1], [-1] * 9], np.int32)
+ITS = {
+    "model.num_layers": 2,
+    "model.position.kind": "rope",
+    "model.head.transform": True,
+    "model.head.bias": True,
+    "model.dropout": 0.5,
+}
+WEIGHTS = {
+    "objective.distillation.kl": 0.7,
+    "objective.distillation.temperature": 3.0,
+    "objective.distillation.cosine": 0.4,
+    "objective.distillation.hard": 0.5,
+}
+ROWS = np.array(
+    [[9, 1, 2, 3, 9, 5, 6, 0, 4], [4, 5, 8, 1, 2, 3, 4, 5, 1], [2, 9, 9, 3, 7, -1, -1, -1, -1], [-1] * 9], np.int32
+)
 
 
 class Pair(Made):
@@ -51,17 +70,25 @@ def softmax(scores):
 
 
 def expected(pair, rows, causal):
-    """(cross-entropy, KL at the temperature 3, cosine distance, predicted tokens, read tokens), summed over the rows.
+    """(cross-entropy, KL at the temperature 3, cosine distance, predicted tokens, read tokens),
+    summed over the rows.
 
     Args:
-        rows: (tokens that are read, where a token is predicted, which) of each row, without padding.
+        rows: (tokens that are read, where a token is predicted, which) of each row, without
+            padding.
     """
     sums = np.zeros(5)
     for tokens, places, targets in rows:
         (h, scores), (its_h, its_scores) = pair.both(tokens, causal)
         p, q = softmax(its_scores[places] / 3), softmax(scores[places] / 3)
         cosines = (h * its_h).sum(axis=-1) / np.linalg.norm(h, axis=-1) / np.linalg.norm(its_h, axis=-1)
-        sums += surprisal(scores[places], targets).sum(), (p * np.log(p / q)).sum(), (1 - cosines).sum(), len(targets), len(tokens)
+        sums += (
+            surprisal(scores[places], targets).sum(),
+            (p * np.log(p / q)).sum(),
+            (1 - cosines).sum(),
+            len(targets),
+            len(tokens),
+        )
     return sums
 
 
@@ -70,7 +97,13 @@ def check(pair, batch, sums):
     losses, reported = pair.terms(batch, training=False)
     np.testing.assert_allclose(losses["loss"], 0.5 * entropy + 0.7 * 9 * divergence, rtol=1e-5)
     np.testing.assert_allclose(losses["cosine"], 0.4 * distance, rtol=1e-5)
-    for name, value in (("loss", entropy), ("kl", 9 * divergence), ("cosine", distance), ("weight", predicted), ("seen", seen)):
+    for name, value in (
+        ("loss", entropy),
+        ("kl", 9 * divergence),
+        ("cosine", distance),
+        ("weight", predicted),
+        ("seen", seen),
+    ):
         np.testing.assert_allclose(reported[name], value, rtol=1e-5)
     weights = pair.objective.weights({name: jnp.asarray(value) for name, value in batch.items()})
     assert {name: int(value) for name, value in weights.items()} == {"loss": predicted, "cosine": seen}
@@ -83,9 +116,12 @@ def test_a_masked_student_s_loss_is_that_of_every_row_alone(tmp_path):
         if (tokens >= 0).any():
             rows.append((tokens[tokens >= 0], places[targets >= 0], targets[targets >= 0]))
     check(pair, batch, expected(pair, rows, causal=False))
-    # In training, where the student may drop something, its teacher does not: of the two only that one is configured to.
+    # In training, where the student may drop something, its teacher does not: of the two only that
+    # one is configured to.
     full = corrupted(ROWS[:2, :8])
-    np.testing.assert_allclose(pair.terms(full, jax.random.key(0), training=True)[1]["kl"], pair.terms(full)[1]["kl"], rtol=1e-5)
+    np.testing.assert_allclose(
+        pair.terms(full, jax.random.key(0), training=True)[1]["kl"], pair.terms(full)[1]["kl"], rtol=1e-5
+    )
 
 
 def test_a_causal_student_s_loss_is_that_of_every_row_alone(tmp_path):
@@ -104,7 +140,9 @@ def test_without_the_divergence_the_loss_is_the_plain_one_bit_for_bit(tmp_path, 
         plain, plain_sums = alone.terms(batch, training=training)
         assert losses["loss"] == plain["loss"]
         assert set(losses) == {"loss", "cosine"}
-        assert {name: float(sums[name]) for name in plain_sums} == {name: float(value) for name, value in plain_sums.items()}
+        assert {name: float(sums[name]) for name in plain_sums} == {
+            name: float(value) for name, value in plain_sums.items()
+        }
         assert "kl" not in sums
     half = Pair(tmp_path, own, **weights | {"objective.distillation.hard": 0.5})
     assert half.terms(batch)[0]["loss"] == 0.5 * alone.terms(batch)[0]["loss"]
@@ -112,6 +150,7 @@ def test_without_the_divergence_the_loss_is_the_plain_one_bit_for_bit(tmp_path, 
 
 def products(pair, batch):
     """Shapes of what matrix products give, over the whole program."""
+
     def walk(jaxpr):
         for equation in jaxpr.eqns:
             if equation.primitive.name == "dot_general":
@@ -119,7 +158,9 @@ def products(pair, batch):
             for sub in programs_inside(equation):
                 yield from walk(sub)
 
-    program = jax.make_jaxpr(lambda values: pair.objective.sums(pair.graph, values, pair.stats, batch, pair.constants)[0])(pair.values)
+    program = jax.make_jaxpr(
+        lambda values: pair.objective.sums(pair.graph, values, pair.stats, batch, pair.constants)[0]
+    )(pair.values)
     return list(walk(program.jaxpr))
 
 
@@ -128,7 +169,9 @@ def test_a_term_of_no_weight_is_not_computed(tmp_path):
     both = Pair(tmp_path, CAUSAL)
     no_cosine = Pair(tmp_path, CAUSAL, **{"objective.distillation.kl": 1.0})
     no_kl = Pair(tmp_path, CAUSAL, **{"objective.distillation.kl": 0.0, "objective.distillation.cosine": 1.0})
-    scored = [sum(FewTokens.vocab_size in shape for shape in products(pair, batch)) for pair in (both, no_cosine, no_kl)]
+    scored = [
+        sum(FewTokens.vocab_size in shape for shape in products(pair, batch)) for pair in (both, no_cosine, no_kl)
+    ]
     assert scored == [2, 2, 1]
     assert set(no_cosine.terms(batch)[0]) == {"loss"}
     assert set(no_cosine.objective.means) == {"loss", "kl"}

@@ -1,4 +1,6 @@
-"""The chunked loss beside a teacher, and its own gradient, against the equation differentiated in float64."""
+"""The chunked loss beside a teacher, and its own gradient, against the equation differentiated in
+float64.
+"""
 
 import jax
 import jax.numpy as jnp
@@ -20,11 +22,21 @@ KINDS = {
 
 @pytest.fixture(scope="module")
 def inputs():
-    """The student's three arrays and the teacher's, targets, and weights of which some are 0 and some are neither 0 nor 1."""
+    """The student's three arrays and the teacher's, targets, and weights of which some are 0 and
+    some are neither 0 nor 1.
+    """
     generator = np.random.default_rng(0)
-    arrays = {name: generator.standard_normal(shape).astype(np.float32) for name, shape in (
-        ("hidden", (B, T, D)), ("head", (V, D)), ("bias", (V,)), ("its_hidden", (B, T, E)), ("its_head", (V, E)),
-        ("its_bias", (V,)))}
+    arrays = {
+        name: generator.standard_normal(shape).astype(np.float32)
+        for name, shape in (
+            ("hidden", (B, T, D)),
+            ("head", (V, D)),
+            ("bias", (V,)),
+            ("its_hidden", (B, T, E)),
+            ("its_head", (V, E)),
+            ("its_bias", (V,)),
+        )
+    }
     weights = generator.uniform(0.2, 2, (B, T)) * (generator.random((B, T)) > 0.3)
     return arrays, generator.integers(0, V, (B, T)), weights.astype(np.float32)
 
@@ -44,7 +56,10 @@ def plain(inputs, kind):
         return cap * jnp.tanh(scores / cap) if cap else scores
 
     def loss(a):
-        s, t = scores(a["hidden"], a["head"], a["bias"], softcap), scores(a["its_hidden"], a["its_head"], a["its_bias"], its_softcap)
+        s, t = (
+            scores(a["hidden"], a["head"], a["bias"], softcap),
+            scores(a["its_hidden"], a["its_head"], a["its_bias"], its_softcap),
+        )
         log_p, log_q = log_softmax(t / temperature), log_softmax(s / temperature)
         divergence = temperature**2 * ((jnp.exp(log_p) * (log_p - log_q)).sum(axis=-1) * weights).sum()
         surprisal = -jnp.take_along_axis(log_softmax(s), targets[..., None], axis=-1)[..., 0]
@@ -54,7 +69,9 @@ def plain(inputs, kind):
         return hard * own + kl * divergence, ((surprisal * weights).sum(), divergence)
 
     with jax.enable_x64(True):
-        return call(jax.value_and_grad(loss, has_aux=True), {name: np.asarray(x, np.float64) for name, x in arrays.items()})
+        return call(
+            jax.value_and_grad(loss, has_aux=True), {name: np.asarray(x, np.float64) for name, x in arrays.items()}
+        )
 
 
 def ours(inputs, kind, chunk, cotangent=1.0):
@@ -65,7 +82,15 @@ def ours(inputs, kind, chunk, cotangent=1.0):
         total, entropy, divergence = distilled_cross_entropy(
             Prediction(a["hidden"], a["head"], a["bias"] if biased else None, softcap),
             Prediction(a["its_hidden"], a["its_head"], a["its_bias"] if biased else None, its_softcap),
-            targets, weights, chunk, kl, temperature, hard, z_loss, smoothing)
+            targets,
+            weights,
+            chunk,
+            kl,
+            temperature,
+            hard,
+            z_loss,
+            smoothing,
+        )
         return cotangent * total, (entropy, divergence)
 
     return call(jax.value_and_grad(loss, has_aux=True), arrays)
@@ -92,24 +117,40 @@ def test_a_teacher_that_agrees_adds_nothing(inputs):
     def loss(hidden, with_teacher):
         own = Prediction(hidden, arrays["head"], arrays["bias"], 0.0)
         its = Prediction(jax.lax.stop_gradient(hidden), *own[1:])
-        return (distilled_cross_entropy(own, its, targets, weights, 6, 5.0, 2.0) if with_teacher else
-                cross_entropy(own, targets, weights, 6))[0]
+        return (
+            distilled_cross_entropy(own, its, targets, weights, 6, 5.0, 2.0)
+            if with_teacher
+            else cross_entropy(own, targets, weights, 6)
+        )[0]
 
-    values, gradients = zip(*(call(jax.value_and_grad(lambda h, w=w: loss(h, w)), own.hidden) for w in (True, False)), strict=True)
+    values, gradients = zip(
+        *(call(jax.value_and_grad(lambda h, w=w: loss(h, w)), own.hidden) for w in (True, False)), strict=True
+    )
     np.testing.assert_allclose(*values, rtol=1e-6)
     close(*gradients, 1e-6)
 
 
 def test_the_gradient_does_not_shrink_with_the_temperature(inputs):
-    """Hinton et al. 2015, eq. 4: for large T that of T^2 KL in the scores is (s - t) / V, both without their means, whatever T is."""
+    """Hinton et al. 2015, eq. 4: for large T that of T^2 KL in the scores is (s - t) / V, both
+    without their means, whatever T is.
+    """
     generator = np.random.default_rng(3)
     student, teacher = (generator.standard_normal((1, 4, V)).astype(np.float32) for _ in range(2))
     eye, ones, targets = np.eye(V, dtype=np.float32), np.ones((1, 4), np.float32), np.zeros((1, 4), int)
 
     def gradient(temperature):
         def loss(scores):
-            return distilled_cross_entropy(Prediction(scores, eye, None, 0.0), Prediction(teacher, eye, None, 0.0), targets, ones, 0,
-                                           1.0, temperature, 0.0)[0]
+            return distilled_cross_entropy(
+                Prediction(scores, eye, None, 0.0),
+                Prediction(teacher, eye, None, 0.0),
+                targets,
+                ones,
+                0,
+                1.0,
+                temperature,
+                0.0,
+            )[0]
+
         return call(jax.grad(loss), student)
 
     limit = ((student - student.mean(axis=-1, keepdims=True)) - (teacher - teacher.mean(axis=-1, keepdims=True))) / V
@@ -127,7 +168,9 @@ def test_the_gradient_is_multiplied_by_what_comes_after(inputs, kind):
 
 def test_tokens_of_no_weight_count_for_nothing(inputs):
     arrays, targets, weights = inputs
-    moved = arrays | {name: np.where(weights[..., None] == 0, arrays[name] + 100, arrays[name]) for name in ("hidden", "its_hidden")}
+    moved = arrays | {
+        name: np.where(weights[..., None] == 0, arrays[name] + 100, arrays[name]) for name in ("hidden", "its_hidden")
+    }
     np.testing.assert_allclose(ours((moved, targets, weights), "all", 6)[0][0], ours(inputs, "all", 6)[0][0], rtol=1e-6)
 
 
@@ -142,8 +185,14 @@ def test_no_array_holds_the_scores_of_all_tokens(inputs):
 
     def largest_with_vocabulary(chunk):
         loss = lambda a: distilled_cross_entropy(  # noqa: E731
-            Prediction(a["hidden"], a["head"], None, 0.0), Prediction(a["its_hidden"], a["its_head"], None, 0.0), targets, weights, chunk,
-            1.0, 2.0)[0]
+            Prediction(a["hidden"], a["head"], None, 0.0),
+            Prediction(a["its_hidden"], a["its_head"], None, 0.0),
+            targets,
+            weights,
+            chunk,
+            1.0,
+            2.0,
+        )[0]
         return max(np.prod(shape) for shape in sizes(jax.make_jaxpr(jax.grad(loss))(arrays).jaxpr) if V in shape)
 
     assert largest_with_vocabulary(0) == B * T * V

@@ -9,8 +9,13 @@ from tests.objectives.making import OPENS, TOKEN_BYTES, FewTokens, Made, squared
 from zoo.data.rows.masking import Masking
 from zoo.layers.context import Context
 
-ENCODER = {"model.architecture": "encoder", "objective.kind": "masked", "model.vocab_size": 14, "model.num_layers": 1,
-           "objective.select_fraction": 0.4}
+ENCODER = {
+    "model.architecture": "encoder",
+    "objective.kind": "masked",
+    "model.vocab_size": 14,
+    "model.num_layers": 1,
+    "objective.select_fraction": 0.4,
+}
 MASKING = Masking(0.4, 0.6, 0.2, FewTokens.vocab_size, (OPENS,), FewTokens.vocab_size)
 ROWS = np.array([[9, 1, 2, 3, 9, 5, 6, 0], [4, 5, 8, 1, 2, 3, 4, 5], [2, 9, 9, 3, 7, -1, -1, -1], [-1] * 8], np.int32)
 
@@ -30,7 +35,9 @@ def logits_of(made, tokens):
 
 
 def expected(made, batch):
-    """Surprisal of every predicted token, row by row, padding taken away; and the sum of squared normalisers."""
+    """Surprisal of every predicted token, row by row, padding taken away; and the sum of squared
+    normalisers.
+    """
     losses, squares = [], 0.0
     for tokens, places, targets in zip(*(batch[name] for name in ("tokens", "places", "targets")), strict=True):
         tokens = tokens[tokens >= 0]
@@ -78,8 +85,11 @@ def test_what_comes_later_is_seen_and_padding_is_not():
 
 def test_unused_places_are_not_scored():
     made, batch = Made(ENCODER), corrupted()
-    more = {"tokens": batch["tokens"], "places": np.pad(batch["places"], [(0, 0), (0, 2)], constant_values=3),
-            "targets": np.pad(batch["targets"], [(0, 0), (0, 2)], constant_values=-1)}
+    more = {
+        "tokens": batch["tokens"],
+        "places": np.pad(batch["places"], [(0, 0), (0, 2)], constant_values=3),
+        "targets": np.pad(batch["targets"], [(0, 0), (0, 2)], constant_values=-1),
+    }
     np.testing.assert_allclose(made.sums(more)[0], made.sums(batch)[0], rtol=1e-6)
     nothing, sums = made.sums(batch | {"targets": np.full_like(batch["targets"], -1)})
     assert (nothing, sums["weight"], sums["bytes"]) == (0, 0, 0)
@@ -104,7 +114,11 @@ def test_dropout_needs_a_key():
 
 def test_the_scores_of_all_tokens_are_never_made():
     made, batch = Made(ENCODER), corrupted()
-    text = str(jax.make_jaxpr(lambda values: made.objective.sums(made.graph, values, {}, batch, made.constants)[0]["loss"])(made.values))
+    text = str(
+        jax.make_jaxpr(lambda values: made.objective.sums(made.graph, values, {}, batch, made.constants)[0]["loss"])(
+            made.values
+        )
+    )
     assert "f32[12,14]" in text  # 4 rows of 3 places
     assert "f32[32,14]" not in text
     assert "f32[4,8,14]" not in text

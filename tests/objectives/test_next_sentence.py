@@ -1,4 +1,6 @@
-"""Next-sentence prediction beside masked language modelling: two means, each over its own, through parts of batches and evaluations."""
+"""Next-sentence prediction beside masked language modelling: two means, each over its own, through
+parts of batches and evaluations.
+"""
 
 import functools
 
@@ -23,15 +25,27 @@ from zoo.training.evaluation import evaluate
 from zoo.training.mesh import make_mesh
 from zoo.training.step import make_program
 
-BERT = {"model.architecture": "encoder", "objective.kind": "masked", "model.embedding.segments": 2, "model.head.pooler": True,
-        "model.head.next_sentence": True, "objective.next_sentence": True, "data.rows": "segment_pairs"}
+BERT = {
+    "model.architecture": "encoder",
+    "objective.kind": "masked",
+    "model.embedding.segments": 2,
+    "model.head.pooler": True,
+    "model.head.next_sentence": True,
+    "objective.next_sentence": True,
+    "data.rows": "segment_pairs",
+}
 TINY = BERT | {"model.vocab_size": 15, "model.num_layers": 1}
 SEPARATES = 14
 MASKING = Masking(0.4, 0.6, 0.2, FewTokens.vocab_size, (OPENS, SEPARATES), FewTokens.vocab_size)
-# Two pairs, one shorter than the other, a pair without anything to predict, and a row that only fills up.
+# Two pairs, one shorter than the other, a pair without anything to predict, and a row that only
+# fills up.
 ROWS = {
-    "tokens": np.array([[9, 1, 2, 3, 14, 5, 6, 14], [9, 4, 14, 8, 1, 14, -1, -1], [9, 14, 14, -1, -1, -1, -1, -1], [-1] * 8], np.int32),
-    "segments": np.array([[0, 0, 0, 0, 0, 1, 1, 1], [0, 0, 0, 1, 1, 1, 0, 0], [0, 0, 1, 0, 0, 0, 0, 0], [0] * 8], np.int32),
+    "tokens": np.array(
+        [[9, 1, 2, 3, 14, 5, 6, 14], [9, 4, 14, 8, 1, 14, -1, -1], [9, 14, 14, -1, -1, -1, -1, -1], [-1] * 8], np.int32
+    ),
+    "segments": np.array(
+        [[0, 0, 0, 0, 0, 1, 1, 1], [0, 0, 0, 1, 1, 1, 0, 0], [0, 0, 1, 0, 0, 0, 0, 0], [0] * 8], np.int32
+    ),
     "next": np.array([1, 0, 0, -1], np.int32),
 }
 
@@ -47,7 +61,9 @@ def scores(model, tokens, segments):
 
 
 def expected(made, batch):
-    """(surprisal of the chosen tokens, of the pairs, pairs whose likelier class is theirs), every row alone without its padding."""
+    """(surprisal of the chosen tokens, of the pairs, pairs whose likelier class is theirs), every
+    row alone without its padding.
+    """
     tokens_loss, pairs_loss, right = 0.0, 0.0, 0
     for row in range(3):
         filled = batch["tokens"][row] >= 0
@@ -98,8 +114,12 @@ def test_padding_is_seen_neither_in_training_nor_in_evaluation(training):
     longer = {name: np.pad(array, [(0, 0), (0, 3)], constant_values=-1 if name == "tokens" else 0) if name in ("tokens", "segments")
               else array for name, array in batch.items()}  # fmt: skip
     wide = Made(TINY | {"model.position.max_length": 11})
-    wide.values = made.values | {"position": {"table": np.pad(made.values["position"]["table"], [(0, 3), (0, 0)], constant_values=9)}}
-    for one, other in zip(wide.terms(longer, training=training)[0].values(), made.terms(batch, training=training)[0].values(), strict=True):
+    wide.values = made.values | {
+        "position": {"table": np.pad(made.values["position"]["table"], [(0, 3), (0, 0)], constant_values=9)}
+    }
+    for one, other in zip(
+        wide.terms(longer, training=training)[0].values(), made.terms(batch, training=training)[0].values(), strict=True
+    ):
         np.testing.assert_allclose(one, other, rtol=1e-5)
 
 
@@ -112,9 +132,14 @@ def test_without_the_objective_the_head_is_left_alone():
 
 
 def test_it_needs_the_head_that_scores_it():
-    with pytest.raises(ConfigError, match=r"objective\.next_sentence=true is scored by model\.head\.next_sentence; set that"):
+    with pytest.raises(
+        ConfigError, match=r"objective\.next_sentence=true is scored by model\.head\.next_sentence; set that"
+    ):
         Made(TINY | {"model.head.next_sentence": False})
-    with pytest.raises(ConfigError, match=r"objective\.next_sentence=True has no effect: it is read only when objective\.kind is masked"):
+    with pytest.raises(
+        ConfigError,
+        match=r"objective\.next_sentence=True has no effect: it is read only when objective\.kind is masked",
+    ):
         configs.resolve(configs.override(configs.default(), {"objective.next_sentence": True}))
 
 
@@ -133,22 +158,29 @@ def run_of(*changes):
 
 
 def pairs(config, step, count=16):
-    """Rows in which both segments are of the same half of the letters where the second follows, and of the two halves where not."""
+    """Rows in which both segments are of the same half of the letters where the second follows, and
+    of the two halves where not.
+    """
     generator = np.random.default_rng(step)
     tokens, segments = np.full((count, 16), -1, np.int32), np.zeros((count, 16), np.int32)
     following = generator.integers(0, 2, count).astype(np.int32)
     for row, random in enumerate(following):
         first, second = generator.integers(2, 7, 2)
-        letters = [generator.integers(100 + 20 * side, 120 + 20 * side, size) for side, size in ((0, first), (random, second))]
+        letters = [
+            generator.integers(100 + 20 * side, 120 + 20 * side, size) for side, size in ((0, first), (random, second))
+        ]
         content = np.concatenate([[256], letters[0], [SEPARATOR], letters[1], [SEPARATOR]])
         tokens[row, : len(content)] = content
         segments[row, first + 2 : len(content)] = 1
     return make_corruption(config, ByteTokenizer()).training_batch(
-        {"tokens": tokens, "segments": segments, "next": following}, np.arange(count), np.full(count, step), 0)
+        {"tokens": tokens, "segments": segments, "next": following}, np.arange(count), np.full(count, step), 0
+    )
 
 
 def ragged(config):
-    """Pairs, ever fewer tokens of which are scored, and rows that only fill up, so that no two parts of the batch weigh the same."""
+    """Pairs, ever fewer tokens of which are scored, and rows that only fill up, so that no two
+    parts of the batch weigh the same.
+    """
     batch = pairs(config, 0)
     batch["next"] = np.where(np.arange(16) % 5 == 1, -1, batch["next"])
     batch["targets"] = np.where(np.arange(16)[:, None] % 3 == 1, -1, batch["targets"])
@@ -160,7 +192,9 @@ def test_accumulation_is_the_big_batch_in_both_means(parts):
     def one_step(**changes):
         # With a large epsilon Adam's first update is proportional to the gradient.
         config, _, program = run_of(("optimizer.epsilon", 1.0), *changes.items())
-        state, metrics = program.train_step(program.initial_state(0), program.put_batch(ragged(config)), program.constants(0))
+        state, metrics = program.train_step(
+            program.initial_state(0), program.put_batch(ragged(config)), program.constants(0)
+        )
         return jax.device_get((state["params"], metrics))
 
     whole, metrics = one_step()

@@ -9,13 +9,27 @@ from tests.building import call
 from tests.objectives.making import TOKEN_BYTES, Made, squared_normalizers, surprisal
 from zoo.layers.context import Context
 
-PREFIX = {"model.architecture": "encoder_decoder", "objective.kind": "prefix", "objective.prefix_length": 3,
-          "model.num_layers": 1}
-ROWS = np.array([[9, 1, 2, 3, 9, 5, 6, 0, 4], [4, 5, 8, 1, 2, 3, 4, 5, 6], [2, 9, 9, 3, 7, -1, -1, -1, -1], [2, 3] + [-1] * 7, [-1] * 9])
+PREFIX = {
+    "model.architecture": "encoder_decoder",
+    "objective.kind": "prefix",
+    "objective.prefix_length": 3,
+    "model.num_layers": 1,
+}
+ROWS = np.array(
+    [
+        [9, 1, 2, 3, 9, 5, 6, 0, 4],
+        [4, 5, 8, 1, 2, 3, 4, 5, 6],
+        [2, 9, 9, 3, 7, -1, -1, -1, -1],
+        [2, 3] + [-1] * 7,
+        [-1] * 9,
+    ]
+)
 
 
 def scores(model, source, inputs):
-    contexts = [Context(jnp.arange(len(part))[None], causal=causal) for part, causal in ((source, False), (inputs, True))]
+    contexts = [
+        Context(jnp.arange(len(part))[None], causal=causal) for part, causal in ((source, False), (inputs, True))
+    ]
     return model.logits(model(source[None], inputs[None], *contexts), contexts[1])[0]
 
 
@@ -25,7 +39,9 @@ def logits_of(made, source, inputs):
 
 
 def expected(made, rows, prefix=3):
-    """Surprisal of the tokens after the prefix, row by row, padding taken away; and the sum of squared normalisers."""
+    """Surprisal of the tokens after the prefix, row by row, padding taken away; and the sum of
+    squared normalisers.
+    """
     total, squares = 0.0, 0.0
     for row in rows:
         row = row[row >= 0]
@@ -67,10 +83,16 @@ def test_training_scores_the_same_and_adds_the_z_loss():
 
 
 def test_the_last_token_is_told_to_nobody():
-    """Its change changes its own surprisal and that of no other: the gradient in its embedding comes from the head alone."""
+    """Its change changes its own surprisal and that of no other: the gradient in its embedding
+    comes from the head alone.
+    """
     made = Made(PREFIX | {"model.tie_embeddings": False})
     row = np.array([[1, 2, 3, 4, 5, 6, 7, 8, 10]])
-    program = jax.grad(lambda values: made.objective.sums(made.graph, values, {}, {"tokens": jnp.asarray(row)}, made.constants)[0]["loss"])
+    program = jax.grad(
+        lambda values: made.objective.sums(made.graph, values, {}, {"tokens": jnp.asarray(row)}, made.constants)[0][
+            "loss"
+        ]
+    )
     gradient = np.abs(call(program, made.values)["embedding"]).max(axis=1)
     assert (gradient[[1, 2, 3, 4, 5, 6, 7, 8]] > 0).all()
     assert (gradient[[0, 9, 10, 11, 12]] == 0).all()
@@ -91,8 +113,14 @@ def test_lengths_that_cannot_be_evaluated_are_told():
     assert objective.too_long(12) is None
     assert objective.too_long(13) == "the decoder's learned positions end at 10"
     assert Made(PREFIX | {"model.position.kind": "rope"}).objective.too_long(10**6) is None
-    other = Made(PREFIX | {"model.position.kind": "rope", "model.decoder.position.kind": "learned",
-                           "model.decoder.position.max_length": 7}).objective
+    other = Made(
+        PREFIX
+        | {
+            "model.position.kind": "rope",
+            "model.decoder.position.kind": "learned",
+            "model.decoder.position.max_length": 7,
+        }
+    ).objective
     assert other.too_long(9) is None
     assert other.too_long(10) == "the decoder's learned positions end at 7"
 

@@ -1,4 +1,6 @@
-"""Prefix language modelling by a decoder: what is seen, what is scored, what is refused, and what it writes."""
+"""Prefix language modelling by a decoder: what is seen, what is scored, what is refused, and what
+it writes.
+"""
 
 import jax
 import jax.numpy as jnp
@@ -20,16 +22,28 @@ from zoo.models import cost
 from zoo.models.architectures import make_model
 
 PREFIX = {"objective.kind": "prefix", "objective.prefix_length": 3, "model.num_layers": 1}
-ROWS = np.array([[9, 1, 2, 3, 9, 5, 6, 0, 4], [4, 5, 8, 1, 2, 3, 4, 5, 6], [2, 9, 9, 3, 7, -1, -1, -1, -1], [2, 3] + [-1] * 7, [-1] * 9])
+ROWS = np.array(
+    [
+        [9, 1, 2, 3, 9, 5, 6, 0, 4],
+        [4, 5, 8, 1, 2, 3, 4, 5, 6],
+        [2, 9, 9, 3, 7, -1, -1, -1, -1],
+        [2, 3] + [-1] * 7,
+        [-1] * 9,
+    ]
+)
 
 
 def expected(made, rows, prefix=3):
-    """Surprisal of what comes after the prefix, row by row, padding taken away; and the sum of squared normalisers."""
+    """Surprisal of what comes after the prefix, row by row, padding taken away; and the sum of
+    squared normalisers.
+    """
     total, squares = 0.0, 0.0
     for row in rows:
         row = row[row >= 0]
         if len(row) > prefix:
-            logits = reference.logits(made.config.model, made.exact, row[:-1], np.arange(len(row) - 1), prefix=prefix)[prefix - 1 :]
+            logits = reference.logits(made.config.model, made.exact, row[:-1], np.arange(len(row) - 1), prefix=prefix)[
+                prefix - 1 :
+            ]
             total += surprisal(logits, row[prefix:]).sum()
             squares += (np.log(np.exp(logits).sum(axis=-1)) ** 2).sum()
     return total, squares
@@ -86,7 +100,8 @@ def test_which_tokens_a_target_depends_on(kernel):
     for query in range(8):
         assert np.flatnonzero(found[query]).tolist() == list(range(max(query + 1, 3)))
 
-    # And in the loss: the row's last token is told to nobody, the tokens of the prefix are scored nowhere.
+    # And in the loss: the row's last token is told to nobody, the tokens of the prefix are scored
+    # nowhere.
     def loss(values):
         return made.objective.sums(made.graph, values, {}, {"tokens": jnp.asarray(row)}, made.constants)[0]["loss"]
 
@@ -123,10 +138,14 @@ def test_lengths_that_cannot_be_evaluated_are_told():
 
 
 def test_no_other_library_s_decoder_sees_a_prompt_as_a_whole():
-    causal, prefix = (tiny({"objective.kind": kind, "model.head.bias": False, "model.ffn.gelu_approximation": "tanh"})
-                      for kind in ("causal", "prefix"))
+    causal, prefix = (
+        tiny({"objective.kind": kind, "model.head.bias": False, "model.ffn.gelu_approximation": "tanh"})
+        for kind in ("causal", "prefix")
+    )
     assert not express("GPT2LMHeadModel", causal).problems
-    assert express("GPT2LMHeadModel", prefix).problems == ("objective.kind='prefix': its decoder would not see the prompt as a whole",)
+    assert express("GPT2LMHeadModel", prefix).problems == (
+        "objective.kind='prefix': its decoder would not see the prompt as a whole",
+    )
 
 
 def test_attention_s_cost_counts_the_keys_of_the_prefix():
@@ -138,7 +157,12 @@ def test_attention_s_cost_counts_the_keys_of_the_prefix():
 # What it writes
 
 
-BYTES = {"data.tokenizer.kind": "bytes", "model.vocab_size": 257, "model.position.kind": "rope", "model.tie_embeddings": False}
+BYTES = {
+    "data.tokenizer.kind": "bytes",
+    "model.vocab_size": 257,
+    "model.position.kind": "rope",
+    "model.tie_embeddings": False,
+}
 
 
 def test_a_prompt_is_read_as_a_whole_and_the_rest_token_by_token():
@@ -153,8 +177,13 @@ def test_a_prompt_is_read_as_a_whole_and_the_rest_token_by_token():
         """One token after another, everything read again, by the whole model."""
         tokens = list(tokens)
         for _ in range(5):
-            logits = reference.logits(config.model, jax.tree.map(lambda x: np.asarray(x, np.float64), values), np.array(tokens),
-                                      np.arange(len(tokens)), prefix=prefix)
+            logits = reference.logits(
+                config.model,
+                jax.tree.map(lambda x: np.asarray(x, np.float64), values),
+                np.array(tokens),
+                np.arange(len(tokens)),
+                prefix=prefix,
+            )
             tokens.append(int(logits[-1].argmax()))
         return tokens[-5:]
 

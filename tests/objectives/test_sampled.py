@@ -1,4 +1,6 @@
-"""The softmax over sampled ids: against the full one, against a loop over tokens, and in the mean over draws."""
+"""The softmax over sampled ids: against the full one, against a loop over tokens, and in the mean
+over draws.
+"""
 
 import functools
 
@@ -39,6 +41,7 @@ def inputs():
 
 def ours(hidden, head, bias, targets, weights, candidates, chunk=0):
     """(value, gradients of hidden states, matrix and bias)."""
+
     def loss(hidden, head, bias):
         return sampled_cross_entropy(Prediction(hidden, head, bias, 0.0), targets, weights, candidates, chunk)
 
@@ -49,8 +52,12 @@ def ours(hidden, head, bias, targets, weights, candidates, chunk=0):
 def test_over_all_ids_it_is_the_full_softmax(inputs, chunk):
     hidden, head, bias, targets, weights = inputs
     value, gradients = ours(*inputs, draw_candidates(jax.random.key(0), V, V), chunk)
-    full = call(jax.value_and_grad(lambda h, w, b: cross_entropy(Prediction(h, w, b, 0.0), targets, weights, 0)[0], (0, 1, 2)),
-                hidden, head, bias)
+    full = call(
+        jax.value_and_grad(lambda h, w, b: cross_entropy(Prediction(h, w, b, 0.0), targets, weights, 0)[0], (0, 1, 2)),
+        hidden,
+        head,
+        bias,
+    )
     close(value, full[0])
     for one, other in zip(gradients, full[1], strict=True):
         close(one, other)
@@ -82,11 +89,18 @@ def test_it_is_its_equation_with_every_correction(inputs, chunk):
     moves = [generator.standard_normal(array.shape) for array in (hidden, head, bias)]
 
     def moved(by):
-        return by_hand(*(array.astype(np.float64) + by * move for array, move in zip((hidden, head, bias), moves, strict=True)),
-                       targets, weights, ids, threshold)
+        return by_hand(
+            *(array.astype(np.float64) + by * move for array, move in zip((hidden, head, bias), moves, strict=True)),
+            targets,
+            weights,
+            ids,
+            threshold,
+        )
 
     slope = (moved(1e-5) - moved(-1e-5)) / 2e-5
-    np.testing.assert_allclose(sum((gradient * move).sum() for gradient, move in zip(gradients, moves, strict=True)), slope, rtol=1e-4)
+    np.testing.assert_allclose(
+        sum((gradient * move).sum() for gradient, move in zip(gradients, moves, strict=True)), slope, rtol=1e-4
+    )
     # Ids that are neither sampled nor a target are not touched.
     others = np.setdiff1d(np.arange(V), [*ids, *targets.ravel()])
     assert len(others) > 0
@@ -113,6 +127,7 @@ DRAWS = 20_000
 @functools.cache
 def draws():
     """Many draws: ids [N, S], and each draw's expected counts of all ids [N, V]."""
+
     def draw(key):
         candidates = draw_candidates(key, S, V)
         return candidates.ids, jnp.exp(log_expected_count(jnp.arange(V), candidates, V))
@@ -132,7 +147,9 @@ def test_a_draw_has_no_id_twice_and_likely_ids_more_often():
     assert frequency[0] > 2 * frequency[-1]
     assert frequency.sum() == pytest.approx(S)
     # The first id alone is of the distribution itself.
-    np.testing.assert_allclose(np.bincount(ids[:, 0], minlength=V) / DRAWS, np.exp(call(lambda: log_uniform(jnp.arange(V), V))), atol=0.012)
+    np.testing.assert_allclose(
+        np.bincount(ids[:, 0], minlength=V) / DRAWS, np.exp(call(lambda: log_uniform(jnp.arange(V), V))), atol=0.012
+    )
 
 
 def test_the_corrected_sum_is_that_of_all_ids_in_the_mean():
@@ -164,14 +181,17 @@ def small_elmo(**changes):
 def test_candidates_are_of_seed_and_step_alone_and_the_same_for_all_parts_of_a_batch():
     tokens = np.random.default_rng(0).integers(0, 256, (8, 17), np.int32)
     for row in range(8):
-        tokens[row, 17 - 2 * row:] = -1
+        tokens[row, 17 - 2 * row :] = -1
 
     def step(program, seed=0, number=0):
         state = program.initial_state(7) | {"step": jnp.asarray(number, jnp.int32)}
         state, metrics = program.train_step(state, program.put_batch({"tokens": tokens}), program.constants(seed))
         return jax.device_get((state["params"], metrics))
 
-    whole, parted = small_elmo(optimizer__epsilon=1.0), small_elmo(optimizer__epsilon=1.0, training__accumulation_steps=4)
+    whole, parted = (
+        small_elmo(optimizer__epsilon=1.0),
+        small_elmo(optimizer__epsilon=1.0, training__accumulation_steps=4),
+    )
     (params, metrics), (other, in_parts) = step(whole), step(parted)
     np.testing.assert_allclose(in_parts["loss"], metrics["loss"], rtol=1e-6)
     for one, two in zip(jax.tree.leaves(params), jax.tree.leaves(other), strict=True):
@@ -179,7 +199,8 @@ def test_candidates_are_of_seed_and_step_alone_and_the_same_for_all_parts_of_a_b
     losses = {(seed, number): float(step(whole, seed, number)[1]["loss"]) for seed in (0, 1) for number in (0, 1)}
     assert losses[0, 0] == float(metrics["loss"])
     assert len(set(losses.values())) == 4
-    # Against 32 ids and itself a target is easier to find than against all: log 33 of nothing known, at most.
+    # Against 32 ids and itself a target is easier to find than against all: log 33 of nothing
+    # known, at most.
     assert all(loss < np.log(257) for loss in losses.values())
 
 

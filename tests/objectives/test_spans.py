@@ -10,9 +10,19 @@ from zoo.data.rows.spans import SpanCorruption
 from zoo.errors import ConfigError
 from zoo.layers.context import Context
 
-SPAN = {"model.architecture": "encoder_decoder", "objective.kind": "span", "objective.sentinels": 4, "objective.noise_density": 0.4,
-        "objective.mean_span_length": 2.0, "model.num_layers": 1, "model.vocab_size": 17, "data.sequence_length": 8}
-ROWS = np.array([[9, 1, 2, 3, 0, 5, 6, 0], [4, 5, 8, 1, 2, 3, 4, 5], [2, 9, 9, 3, 7, -1, -1, -1], [2] + [-1] * 7, [-1] * 8])
+SPAN = {
+    "model.architecture": "encoder_decoder",
+    "objective.kind": "span",
+    "objective.sentinels": 4,
+    "objective.noise_density": 0.4,
+    "objective.mean_span_length": 2.0,
+    "model.num_layers": 1,
+    "model.vocab_size": 17,
+    "data.sequence_length": 8,
+}
+ROWS = np.array(
+    [[9, 1, 2, 3, 0, 5, 6, 0], [4, 5, 8, 1, 2, 3, 4, 5], [2, 9, 9, 3, 7, -1, -1, -1], [2] + [-1] * 7, [-1] * 8]
+)
 
 
 def corrupted(rows=ROWS):
@@ -20,7 +30,9 @@ def corrupted(rows=ROWS):
 
 
 def scores(model, source, inputs):
-    contexts = [Context(jnp.arange(len(part))[None], causal=causal) for part, causal in ((source, False), (inputs, True))]
+    contexts = [
+        Context(jnp.arange(len(part))[None], causal=causal) for part, causal in ((source, False), (inputs, True))
+    ]
     return model.logits(model(source[None], inputs[None], *contexts), contexts[1])[0]
 
 

@@ -15,12 +15,16 @@ TOKENS = np.array([[9, 1, 2, 0, 3, 5, 6, 0], [9, 4, 0, 8, 0, -1, -1, -1], [-1] *
 SEGMENTS = np.array([[0, 0, 0, 0, 1, 1, 1, 1], [0, 0, 0, 1, 1, 0, 0, 0], [0] * 8], np.int32)
 # Words that begin at some of the tokens; a span, and a row that holds none.
 TAGS = np.array([[-1, 2, -1, -1, 0, 1, -1, -1], [-1, 0, -1, 1, -1, -1, -1, -1], [-1] * 8], np.int32)
-SPANS = {"context": np.array([[4, 7], [3, 4], [-1, -1]], np.int32), "starts": np.array([4, 0, -1], np.int32),
-         "ends": np.array([5, 0, -1], np.int32)}
+SPANS = {
+    "context": np.array([[4, 7], [3, 4], [-1, -1]], np.int32),
+    "starts": np.array([4, 0, -1], np.int32),
+    "ends": np.array([5, 0, -1], np.int32),
+}
 
 
 def scores(made, row):
     """Scores of every token of a row that is read alone and without padding, float64 [tokens, C]."""
+
     def hidden(model, tokens, segments):
         context = Context(jnp.arange(tokens.shape[0])[None], causal=made.config.model.architecture == "decoder")
         return model(tokens[None], context, segments[None])[0]
@@ -46,11 +50,14 @@ def extracted(made):
     return loss, 2, None
 
 
-@pytest.mark.parametrize(("overrides", "labels", "expected"), [
-    (ENCODER | {"objective.kind": "tagging", "model.head.classes": 3}, {"labels": TAGS}, tagged),
-    ({"objective.kind": "tagging", "model.head.classes": 3}, {"labels": TAGS}, tagged),
-    (ENCODER | {"objective.kind": "extraction"}, SPANS, extracted),
-])
+@pytest.mark.parametrize(
+    ("overrides", "labels", "expected"),
+    [
+        (ENCODER | {"objective.kind": "tagging", "model.head.classes": 3}, {"labels": TAGS}, tagged),
+        ({"objective.kind": "tagging", "model.head.classes": 3}, {"labels": TAGS}, tagged),
+        (ENCODER | {"objective.kind": "extraction"}, SPANS, extracted),
+    ],
+)
 def test_a_loss_is_that_of_every_row_alone(overrides, labels, expected):
     made = Made(overrides)
     loss, sums = made.sums({"tokens": TOKENS, "segments": SEGMENTS} | labels)
@@ -63,13 +70,19 @@ def test_a_loss_is_that_of_every_row_alone(overrides, labels, expected):
     assert weights["loss"] == weight
 
 
-@pytest.mark.parametrize(("changes", "said"), [
-    ({"objective.kind": "tagging", "model.architecture": "encoder", "model.head.pooler": True}, "reads no single vector"),
-    ({"objective.kind": "extraction", "data.source": "jsonl:x"}, "data.second_column must name the question"),
-    ({"objective.kind": "extraction", "data.stride": 200}, "leaves out tokens between rows"),
-    ({"objective.kind": "tagging", "data.source": "conll:x", "data.conll.words": -1}, "is the column of the tags"),
-    ({"objective.kind": "tagging", "data.source": "csv:x"}, "needs labelled examples"),
-])
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        (
+            {"objective.kind": "tagging", "model.architecture": "encoder", "model.head.pooler": True},
+            "reads no single vector",
+        ),
+        ({"objective.kind": "extraction", "data.source": "jsonl:x"}, "data.second_column must name the question"),
+        ({"objective.kind": "extraction", "data.stride": 200}, "leaves out tokens between rows"),
+        ({"objective.kind": "tagging", "data.source": "conll:x", "data.conll.words": -1}, "is the column of the tags"),
+        ({"objective.kind": "tagging", "data.source": "csv:x"}, "needs labelled examples"),
+    ],
+)
 def test_what_has_no_meaning_is_refused(changes, said):
     with pytest.raises(ConfigError, match=said):
         configs.resolve(configs.override(configs.default(), changes))

@@ -7,14 +7,23 @@ import pytest
 from tests.objectives.making import OPENS, TOKEN_BYTES, Made, surprisal
 from zoo.layers.context import Context
 
-TRANSLATION = {"model.architecture": "encoder_decoder", "objective.kind": "translation", "model.num_layers": 1, "data.sequence_length": 8,
-               "data.source": "stdlib:translation"}
-BATCH = {"source": np.array([[1, 2, 3, OPENS, -1, -1], [4, OPENS, -1, -1, -1, -1], [0, 1, 2, 3, 4, OPENS], [-1] * 6]),
-         "targets": np.array([[5, OPENS, -1, -1, -1, -1], [6, 7, 8, 10, 11, OPENS], [1, 1, OPENS, -1, -1, -1], [-1] * 6])}
+TRANSLATION = {
+    "model.architecture": "encoder_decoder",
+    "objective.kind": "translation",
+    "model.num_layers": 1,
+    "data.sequence_length": 8,
+    "data.source": "stdlib:translation",
+}
+BATCH = {
+    "source": np.array([[1, 2, 3, OPENS, -1, -1], [4, OPENS, -1, -1, -1, -1], [0, 1, 2, 3, 4, OPENS], [-1] * 6]),
+    "targets": np.array([[5, OPENS, -1, -1, -1, -1], [6, 7, 8, 10, 11, OPENS], [1, 1, OPENS, -1, -1, -1], [-1] * 6]),
+}
 
 
 def scores(model, source, inputs):
-    contexts = [Context(jnp.arange(len(part))[None], causal=causal) for part, causal in ((source, False), (inputs, True))]
+    contexts = [
+        Context(jnp.arange(len(part))[None], causal=causal) for part, causal in ((source, False), (inputs, True))
+    ]
     return model.logits(model(source[None], inputs[None], *contexts), contexts[1])[0]
 
 

@@ -1,4 +1,6 @@
-"""The section of docs/parity.md on cached decoding; `tests/decoding/test_cached.py` asserts of the same decoders what it says."""
+"""The section of docs/parity.md on cached decoding; `tests/decoding/test_cached.py` asserts of the
+same decoders what it says.
+"""
 
 import re
 from collections.abc import Mapping

@@ -1,4 +1,6 @@
-"""Our side of a comparison: weights that follow from their names, rows of tokens, outputs and gradients. Needs no torch."""
+"""Our side of a comparison: weights that follow from their names, rows of tokens, outputs and
+gradients. Needs no torch.
+"""
 
 import zlib
 from collections.abc import Mapping
@@ -25,9 +27,11 @@ FIRST_TOKEN = 4
 
 
 def random_tensor(name: str, shape: tuple[int, ...]) -> np.ndarray:
-    """The random value of a tensor, a function of its name and shape: nothing keeps its initial value, so that nothing can be forgotten.
+    """The random value of a tensor, a function of its name and shape: nothing keeps its initial
+    value, so that nothing can be forgotten.
 
-    Matrices keep activations near 1, factors of norms are around 1, biases are far from 0, variances above it.
+    Matrices keep activations near 1, factors of norms are around 1, biases are far from 0,
+    variances above it.
     """
     drawn = np.random.default_rng(zlib.crc32(name.encode())).standard_normal(shape)
     if name.endswith("running_var"):
@@ -53,11 +57,13 @@ def resolved(system: System, hf: Mapping[str, Any], **more: Any) -> ResolvedConf
 
 
 def make_batch(system: System, config: ResolvedConfig, padded: bool) -> Arrays:
-    """Two rows of random tokens, and with `padded` the second has empty slots: in front in a decoder, at the end in an encoder.
+    """Two rows of random tokens, and with `padded` the second has empty slots: in front in a
+    decoder, at the end in an encoder.
 
     Returns:
-        tokens and positions [2, T], where -1 marks an empty slot; in an encoder of segments also these; for an encoder-decoder also
-        source and source_positions [2, S]. Tokens of an ELMo are ids of characters, [2, T, C].
+        tokens and positions [2, T], where -1 marks an empty slot; in an encoder of segments also
+        these; for an encoder-decoder also source and source_positions [2, S]. Tokens of an ELMo are
+        ids of characters, [2, T, C].
     """
     generator = np.random.default_rng(zlib.crc32(system.name.encode()))
     model, length = config.model, system.length
@@ -65,14 +71,20 @@ def make_batch(system: System, config: ResolvedConfig, padded: bool) -> Arrays:
     def row(length: int, in_front: bool) -> tuple[np.ndarray, np.ndarray]:
         positions = np.stack([np.arange(length)] * 2)
         empty = length // 3 if padded else 0
-        positions[1] = np.r_[[-1] * empty, :length - empty] if in_front else np.r_[:length - empty, [-1] * empty]
+        positions[1] = np.r_[[-1] * empty, : length - empty] if in_front else np.r_[: length - empty, [-1] * empty]
         if model.architecture == "elmo":
             characters = generator.integers(1, NUM_CHARACTERS + 1, (2, length, model.elmo.characters))
             return np.where(positions[..., None] < 0, 0, characters), positions
         return np.where(positions < 0, 0, generator.integers(FIRST_TOKEN, model.vocab_size, (2, length))), positions
 
     both = model.architecture == "encoder_decoder"
-    batch = dict(zip(("tokens", "positions"), row(length * 2 // 3 if both else length, model.architecture == "decoder"), strict=True))
+    batch = dict(
+        zip(
+            ("tokens", "positions"),
+            row(length * 2 // 3 if both else length, model.architecture == "decoder"),
+            strict=True,
+        )
+    )
     if both:
         batch |= dict(zip(("source", "source_positions"), row(length, False), strict=True))
     if model.embedding.segments:
@@ -91,7 +103,9 @@ def cotangents(outputs: Mapping[str, np.ndarray], batch: Arrays) -> Arrays:
     return weights
 
 
-def _outputs(module: nnx.Module, config: ResolvedConfig, batch: Mapping[str, Any], full: bool, training: bool) -> dict[str, Any]:
+def _outputs(
+    module: nnx.Module, config: ResolvedConfig, batch: Mapping[str, Any], full: bool, training: bool
+) -> dict[str, Any]:
     model = config.model
     if model.architecture == "elmo":
         states = module(batch["tokens"], batch["positions"] >= 0)
@@ -111,7 +125,13 @@ def _outputs(module: nnx.Module, config: ResolvedConfig, batch: Mapping[str, Any
 
 
 def run_ours(
-    system: System, hf: Mapping[str, Any], tensors: Mapping[str, np.ndarray], batch: Arrays, weights: Arrays, kernel: str, scan: bool
+    system: System,
+    hf: Mapping[str, Any],
+    tensors: Mapping[str, np.ndarray],
+    batch: Arrays,
+    weights: Arrays,
+    kernel: str,
+    scan: bool,
 ) -> tuple[Arrays, Arrays]:
     """Outputs and gradients of our model.
 
@@ -146,13 +166,17 @@ def run_ours(
 
 
 def imported_gradients(system: System, hf: Mapping[str, Any], gradients: Mapping[str, np.ndarray]) -> Arrays:
-    """The reference's gradients by our paths: the rules only move numbers, so they hold for gradients too."""
+    """The reference's gradients by our paths: the rules only move numbers, so they hold for
+    gradients too.
+    """
     config = resolved(system, hf)
     return flatten(to_zoo(importer_of(system.imported_as).rules(config.model), gradients, split(make_model(config))[1]))
 
 
 def output_difference(ours: Arrays, theirs: Arrays, batch: Arrays) -> float:
-    """The largest difference of the outputs, relative to the largest magnitude, over the slots that are filled."""
+    """The largest difference of the outputs, relative to the largest magnitude, over the slots that
+    are filled.
+    """
     assert set(ours) == set(theirs)
     filled = batch["positions"] >= 0
     worst = 0.0
@@ -166,8 +190,8 @@ def output_difference(ours: Arrays, theirs: Arrays, batch: Arrays) -> float:
 def gradient_differences(ours: Arrays, theirs: Arrays) -> dict[str, float]:
     """The largest difference of every gradient, relative to its largest magnitude.
 
-    Where that is below a hundredth of the largest of all gradients, relative to this hundredth: some gradients are 0 but for rounding,
-    e.g. that of a bias that is added to all keys.
+    Where that is below a hundredth of the largest of all gradients, relative to this hundredth:
+    some gradients are 0 but for rounding, e.g. that of a bias that is added to all keys.
     """
     assert set(ours) == set(theirs)
     floor = 1e-2 * max(np.abs(gradient).max() for gradient in theirs.values())
@@ -175,7 +199,9 @@ def gradient_differences(ours: Arrays, theirs: Arrays) -> dict[str, float]:
 
 
 def relative_difference(one: np.ndarray, other: np.ndarray, floor: float = 0.0) -> float:
-    """The largest difference of two arrays, relative to the largest magnitude of the second, or to `floor` where that is more."""
+    """The largest difference of two arrays, relative to the largest magnitude of the second, or to
+    `floor` where that is more.
+    """
     one, other = one.astype(np.float64), other.astype(np.float64)
     difference = np.abs(one - other).max() / max(np.abs(other).max(), floor, 1e-30)
     return float("inf") if np.isnan(difference) else float(difference)

@@ -20,7 +20,8 @@ def layer_differences(
     ours: nnx.Module, context: Context, theirs: torch.nn.Module, run: Callable[[torch.Tensor], torch.Tensor], rules: Rules,
     shape: tuple[int, ...],
 ) -> Differences:  # fmt: skip
-    """Of the output, and of the gradients of the input and of all parameters, for a random input and a random functional.
+    """Of the output, and of the gradients of the input and of all parameters, for a random input
+    and a random functional.
 
     Args:
         ours: abstract.
@@ -43,7 +44,9 @@ def layer_differences(
     their_x = torch.tensor(x, requires_grad=True)
     their_out = run(their_x)
     (their_out * torch.tensor(weights)).sum().backward()
-    expected = flatten(to_zoo(rules, {name: parameter.grad.numpy() for name, parameter in theirs.named_parameters()}, abstract))
+    expected = flatten(
+        to_zoo(rules, {name: parameter.grad.numpy() for name, parameter in theirs.named_parameters()}, abstract)
+    )
     moved = gradient_differences(flatten(gradients) | {"x": d_x}, expected | {"x": their_x.grad.numpy()})
     return relative_difference(out, their_out.detach().numpy()), max(moved.values())
 

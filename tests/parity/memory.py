@@ -1,4 +1,6 @@
-"""The section of docs/parity.md on what an import and an export take, which `benchmarks/interchange.py` measures."""
+"""The section of docs/parity.md on what an import and an export take, which
+`benchmarks/interchange.py` measures.
+"""
 
 import json
 import re
@@ -8,7 +10,8 @@ from collections.abc import Mapping
 from pathlib import Path
 
 BENCHMARK = Path(__file__).parents[2] / "benchmarks" / "interchange.py"
-# The most that a command may take, in sizes of its checkpoint. What Orbax keeps of what it read differs from time to time.
+# The most that a command may take, in sizes of its checkpoint. What Orbax keeps of what it read
+# differs from time to time.
 LIMITS = {"import": 2.0, "export": 2.5}
 Figures = Mapping[str, tuple[str, ...]]
 ROW = re.compile(r"\| `zoo (\w+)` \| ([\d,]+) MB \| ([\d,]+) MB \| ([\d.]+) \| ([\d.]+) s \|")
@@ -30,7 +33,12 @@ def measure() -> dict[str, tuple[str, ...]]:
     found, cells = json.loads(ran.stdout), {}
     for command in LIMITS:
         size, more = found["checkpoint"], found[f"{command}_more"]
-        cells[command] = (f"{size / 1e6:,.0f}", f"{more / 1e6:,.0f}", f"{more / size:.2f}", f"{found[f'{command}_seconds']:.0f}")
+        cells[command] = (
+            f"{size / 1e6:,.0f}",
+            f"{more / 1e6:,.0f}",
+            f"{more / size:.2f}",
+            f"{found[f'{command}_seconds']:.0f}",
+        )
         print(f"{command}: {more / size:.2f} times the checkpoint", flush=True)
         if not more <= LIMITS[command] * size:
             raise SystemExit(f"{command} takes more than {LIMITS[command]:g} times the checkpoint")
@@ -46,4 +54,5 @@ def section(figures: Figures) -> str:
     """The section, with a line for every command."""
     return INTRODUCTION + "".join(
         f"| `zoo {command}` | {size} MB | {more} MB | {times} | {seconds} s |\n"
-        for command, (size, more, times, seconds) in ((command, figures[command]) for command in LIMITS))
+        for command, (size, more, times, seconds) in ((command, figures[command]) for command in LIMITS)
+    )

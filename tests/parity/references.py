@@ -1,4 +1,6 @@
-"""The other side of a comparison: models of the libraries that defined them, with random weights, their outputs and gradients."""
+"""The other side of a comparison: models of the libraries that defined them, with random weights,
+their outputs and gradients.
+"""
 
 import importlib
 import inspect
@@ -36,7 +38,8 @@ class Transformers:
         self.module.to(dtype)
         self.version = f"transformers {library.__version__}"
         self.hf: dict[str, Any] = json.loads(config.to_json_string(use_diff=False))
-        # What the library writes to a config.json: it leaves out most of what has its default value.
+        # What the library writes to a config.json: it leaves out most of what has its default
+        # value.
         self.written: dict[str, Any] = json.loads(config.to_json_string())
 
     def tensors(self) -> Arrays:
@@ -81,24 +84,34 @@ def fill(module: torch.nn.Module) -> None:
 
 
 def learned(module: torch.nn.Module) -> dict[str, torch.Tensor]:
-    """The parameters by name, without those that are constants (Marian's sinusoids), and buffers that are parameters of ours."""
+    """The parameters by name, without those that are constants (Marian's sinusoids), and buffers
+    that are parameters of ours.
+    """
     found = {name: parameter for name, parameter in module.named_parameters() if parameter.requires_grad}
-    return found | {name: buffer.requires_grad_() for name, buffer in module.named_buffers() if name == "final_logits_bias"}
+    return found | {
+        name: buffer.requires_grad_() for name, buffer in module.named_buffers() if name == "final_logits_bias"
+    }
 
 
 def build(system: System, dtype: torch.dtype = torch.float32) -> Any:
-    """The reference of a system: an object with `hf`, `written`, `version`, `module`, `tensors()` and `outputs(batch, config)`."""
+    """The reference of a system: an object with `hf`, `written`, `version`, `module`, `tensors()`
+    and `outputs(batch, config)`.
+    """
     return LIBRARIES[system.library](system, dtype)
 
 
 def run_theirs(reference: Any, batch: Arrays, config: ResolvedConfig) -> tuple[Arrays, Arrays, Arrays]:
-    """Outputs of the reference, the weights of the functional, and its gradients by the reference's names."""
+    """Outputs of the reference, the weights of the functional, and its gradients by the reference's
+    names.
+    """
     for parameter in learned(reference.module).values():
         parameter.grad = None
     outputs: Mapping[str, torch.Tensor] = reference.outputs(batch, config)
     values = {name: output.detach().numpy() for name, output in outputs.items()}
     weights = cotangents(values, batch)
     sum((output * torch.tensor(weights[name])).sum() for name, output in outputs.items()).backward()
-    gradients = {name: np.zeros(parameter.shape, np.float32) if parameter.grad is None else parameter.grad.numpy()
-                 for name, parameter in learned(reference.module).items()}
+    gradients = {
+        name: np.zeros(parameter.shape, np.float32) if parameter.grad is None else parameter.grad.numpy()
+        for name, parameter in learned(reference.module).items()
+    }
     return values, weights, gradients

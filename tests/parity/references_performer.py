@@ -15,9 +15,11 @@ from zoo.config import ResolvedConfig
 class PerformerPytorch:
     """A PerformerLM in evaluation mode; its random features, too, follow from their names.
 
-    * Its causal attention takes the keys' maximum over the whole row, so that a token depends on later ones, and adds 1e-6 to the
-      normaliser. Here every token reads by the library's own bidirectional attention the tokens up to itself.
-    * Its mask hides the values of empty slots and not their keys. Here every row is run without its empty slots.
+    * Its causal attention takes the keys' maximum over the whole row, so that a token depends on
+      later ones, and adds 1e-6 to the normaliser. Here every token reads by the library's own
+      bidirectional attention the tokens up to itself.
+    * Its mask hides the values of empty slots and not their keys. Here every row is run without its
+      empty slots.
     * With RoPE it adds sinusoids to the embedding. Here these are 0.
     """
 
@@ -35,12 +37,16 @@ class PerformerPytorch:
             if isinstance(part, library.FastAttention) and part.causal:
                 make_causal(part)
         self.version = f"performer-pytorch {importlib.metadata.version('performer-pytorch')}"
-        self.hf: dict[str, Any] = {name: value for name, value in system.settings.items() if name != "rotary_position_emb"}
+        self.hf: dict[str, Any] = {
+            name: value for name, value in system.settings.items() if name != "rotary_position_emb"
+        }
         self.written = self.hf
 
     def tensors(self) -> Arrays:
         """The state dict, without the sinusoids."""
-        return {name: tensor.detach().numpy() for name, tensor in self.module.state_dict().items() if name != "pos_emb.emb"}
+        return {
+            name: tensor.detach().numpy() for name, tensor in self.module.state_dict().items() if name != "pos_emb.emb"
+        }
 
     def outputs(self, batch: Arrays, config: ResolvedConfig) -> dict[str, torch.Tensor]:
         """Runs the module on every row of a batch of `harness.make_batch` by itself."""
@@ -49,7 +55,9 @@ class PerformerPytorch:
         for tokens, positions in zip(batch["tokens"], batch["positions"], strict=True):
             filled = np.flatnonzero(positions >= 0)
             row = self.module(torch.tensor(tokens[filled])[None])
-            logits.append(torch.zeros(len(tokens), row.shape[-1], dtype=row.dtype).index_copy(0, torch.tensor(filled), row[0]))
+            logits.append(
+                torch.zeros(len(tokens), row.shape[-1], dtype=row.dtype).index_copy(0, torch.tensor(filled), row[0])
+            )
         return {"logits": torch.stack(logits)}
 
 

@@ -1,4 +1,6 @@
-"""Models put together from PyTorch's modules, for systems that no library has: controls, DeepNorm, Shaw's values, ELMo."""
+"""Models put together from PyTorch's modules, for systems that no library has: controls, DeepNorm,
+Shaw's values, ELMo.
+"""
 
 from typing import Any
 
@@ -16,31 +18,44 @@ VERSION = f"torch {torch.__version__.partition('+')[0]}"
 
 
 class RelativeAttention(torch.nn.Module):
-    """Shaw et al. 2018, eq. 3 and 4: z_i = sum_j p_ij (x_j W_V + v_ij), p = softmax over j of x_i W_Q (x_j W_K + k_ij) / sqrt(K).
+    """Shaw et al. 2018, eq. 3 and 4: z_i = sum_j p_ij (x_j W_V + v_ij), p = softmax over j of x_i
+    W_Q (x_j W_K + k_ij) / sqrt(K).
 
-    k_ij and v_ij are rows of two tables [2 k + 1, K], number clip(j - i, -k, k), shared by the heads.
+    k_ij and v_ij are rows of two tables [2 k + 1, K], number clip(j - i, -k, k), shared by the
+    heads.
     """
 
     def __init__(self, dim: int, heads: int, clip: int):
         super().__init__()
         self.heads, self.clip, width = heads, clip, dim // heads
-        self.in_proj_weight, self.in_proj_bias = (torch.nn.Parameter(torch.empty(3 * dim, *more)) for more in ((dim,), ()))
+        self.in_proj_weight, self.in_proj_bias = (
+            torch.nn.Parameter(torch.empty(3 * dim, *more)) for more in ((dim,), ())
+        )
         self.to_keys, self.to_values = (torch.nn.Parameter(torch.empty(2 * clip + 1, width)) for _ in range(2))
         self.out_proj = Linear(dim, dim)
 
     def forward(self, x: torch.Tensor, hidden: torch.Tensor, positions: torch.Tensor) -> torch.Tensor:
-        """x [B, T, D]; hidden [B, T, S] is True where a token does not see another one; positions [B, T]."""
-        q, k, v = (part.unflatten(-1, (self.heads, -1)) for part in linear(x, self.in_proj_weight, self.in_proj_bias).chunk(3, dim=-1))
+        """x [B, T, D]; hidden [B, T, S] is True where a token does not see another one; positions
+        [B, T].
+        """
+        q, k, v = (
+            part.unflatten(-1, (self.heads, -1))
+            for part in linear(x, self.in_proj_weight, self.in_proj_bias).chunk(3, dim=-1)
+        )
         numbers = (positions[:, None, :] - positions[:, :, None]).clamp(-self.clip, self.clip) + self.clip
         # All pairs of tokens have a key and a value of their own: [B, T, S, H, K].
-        keys, values = (own[:, None] + table[numbers][:, :, :, None] for own, table in ((k, self.to_keys), (v, self.to_values)))
+        keys, values = (
+            own[:, None] + table[numbers][:, :, :, None] for own, table in ((k, self.to_keys), (v, self.to_values))
+        )
         scores = (q[:, :, None] * keys).sum(-1) / q.shape[-1] ** 0.5
         probabilities = scores.masked_fill(hidden[..., None], -torch.inf).softmax(dim=2)
         return self.out_proj((probabilities[..., None] * values).sum(2).flatten(2))
 
 
 class Layer(torch.nn.Module):
-    """One layer: pre-norm x + f(norm(x)), post-norm norm(x + f(x)), DeepNorm norm((2 L)^(1/4) x + f(x)); without residual no x + ."""
+    """One layer: pre-norm x + f(norm(x)), post-norm norm(x + f(x)), DeepNorm norm((2 L)^(1/4) x +
+    f(x)); without residual no x + .
+    """
 
     def __init__(self, s: dict[str, Any]):
         super().__init__()
@@ -48,8 +63,11 @@ class Layer(torch.nn.Module):
         self.factor = (2 * s["layers"]) ** 0.25 if s["placement"] == "deepnorm" else 1.0
         self.norms = ModuleList([make_norm(s), make_norm(s)])
         self.relative = s["positions"] == "relative"
-        self.attention = (RelativeAttention(s["dim"], s["heads"], s["clip"]) if self.relative
-                          else MultiheadAttention(s["dim"], s["heads"], batch_first=True))
+        self.attention = (
+            RelativeAttention(s["dim"], s["heads"], s["clip"])
+            if self.relative
+            else MultiheadAttention(s["dim"], s["heads"], batch_first=True)
+        )
         self.up, self.down = Linear(s["dim"], s["hidden"]), Linear(s["hidden"], s["dim"])
 
     def attend(self, x: torch.Tensor, hidden: torch.Tensor, positions: torch.Tensor) -> torch.Tensor:
@@ -81,7 +99,9 @@ def over_tokens(norm: torch.nn.Module, x: torch.Tensor, positions: torch.Tensor)
 
 
 class Transformer(torch.nn.Module):
-    """A decoder or an encoder with a tied head; the settings are those of `tests.parity.systems.controls`."""
+    """A decoder or an encoder with a tied head; the settings are those of
+    `tests.parity.systems.controls`.
+    """
 
     def __init__(self, s: dict[str, Any]):
         super().__init__()
@@ -110,9 +130,11 @@ class Transformer(torch.nn.Module):
 
 
 class ELMo(torch.nn.Module):
-    """Convolutions and highways over characters, LSTMs with a projection in both directions, one softmax (Peters et al. 2018).
+    """Convolutions and highways over characters, LSTMs with a projection in both directions, one
+    softmax (Peters et al. 2018).
 
-    Nothing is clipped, which torch.nn.LSTM cannot. From the second layer on a layer's input is added to its output.
+    Nothing is clipped, which torch.nn.LSTM cannot. From the second layer on a layer's input is
+    added to its output.
     """
 
     def __init__(self, s: dict[str, Any]):
@@ -123,8 +145,11 @@ class ELMo(torch.nn.Module):
         self.gates, self.transforms = (ModuleList(Linear(width, width) for _ in range(s["highways"])) for _ in range(2))
         self.projection = Linear(width, s["dim"])
         self.forwards, self.backwards = (
-            ModuleList(torch.nn.LSTM(s["dim"], s["cell"], proj_size=s["dim"], batch_first=True) for _ in range(s["layers"]))
-            for _ in range(2))
+            ModuleList(
+                torch.nn.LSTM(s["dim"], s["cell"], proj_size=s["dim"], batch_first=True) for _ in range(s["layers"])
+            )
+            for _ in range(2)
+        )
         self.head = Linear(s["dim"], s["vocab"])
         # A second bias of every LSTM, which is added to the first.
         for name, parameter in self.named_parameters():
@@ -140,8 +165,10 @@ class ELMo(torch.nn.Module):
         for gate, transform in zip(self.gates, self.transforms, strict=True):
             x = torch.lerp(transform(x).relu(), x, gate(x).sigmoid())
         x = self.projection(x).unflatten(0, characters.shape[:2])
-        return {"forward": self.head(read(self.forwards, x, lengths)),
-                "backward": self.head(turned(read(self.backwards, turned(x, lengths), lengths), lengths))}
+        return {
+            "forward": self.head(read(self.forwards, x, lengths)),
+            "backward": self.head(turned(read(self.backwards, turned(x, lengths), lengths), lengths)),
+        }
 
 
 def read(layers: ModuleList, x: torch.Tensor, lengths: torch.Tensor) -> torch.Tensor:
@@ -155,18 +182,26 @@ def read(layers: ModuleList, x: torch.Tensor, lengths: torch.Tensor) -> torch.Te
 
 def turned(x: torch.Tensor, lengths: torch.Tensor) -> torch.Tensor:
     """Each row's filled tokens in reverse order."""
-    return torch.stack([torch.cat([row[:length].flip(0), row[length:]]) for row, length in zip(x, lengths, strict=True)])
+    return torch.stack(
+        [torch.cat([row[:length].flip(0), row[length:]]) for row, length in zip(x, lengths, strict=True)]
+    )
 
 
 class Torch:
-    """One of these models as a reference; what it keeps beside parameters follows from its name too."""
+    """One of these models as a reference; what it keeps beside parameters follows from its name
+    too.
+    """
 
     def __init__(self, kind: type[torch.nn.Module], system: System, dtype: torch.dtype = torch.float32):
         self.module = kind(dict(system.settings)).train(system.training)
         with torch.no_grad():
             for name, tensor in self.module.state_dict().items():
                 if not name.endswith("num_batches_tracked"):
-                    tensor.copy_(torch.zeros(tensor.shape) if "bias_hh" in name else torch.tensor(random_tensor(name, tuple(tensor.shape))))
+                    tensor.copy_(
+                        torch.zeros(tensor.shape)
+                        if "bias_hh" in name
+                        else torch.tensor(random_tensor(name, tuple(tensor.shape)))
+                    )
         self.module.to(dtype)
         self.version, self.hf = VERSION, dict(system.settings)
         self.written = self.hf

@@ -1,4 +1,6 @@
-"""The section of docs/parity.md on checkpoints that are read and written again; its lines say what the tests named there assert."""
+"""The section of docs/parity.md on checkpoints that are read and written again; its lines say what
+the tests named there assert.
+"""
 
 from tests.checkpoints_of_others import EXPRESSED, OF_CLASSES
 from tests.stored_outputs import read
@@ -26,5 +28,7 @@ def section() -> str:
     lines = []
     for class_name, names in sorted(classes.items()):
         libraries = ", ".join(sorted({read(name)[0]["library"] for name in names}))
-        lines.append(f"| {class_name} | {', '.join(f'`{name}`' for name in names)} | bit-equal | by {libraries}: equal logits |\n")
+        lines.append(
+            f"| {class_name} | {', '.join(f'`{name}`' for name in names)} | bit-equal | by {libraries}: equal logits |\n"
+        )
     return INTRODUCTION + "".join(lines)

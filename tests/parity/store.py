@@ -1,7 +1,8 @@
-"""Runs the references and writes what they return to tests/stored/, for the tests that need no other library.
+"""Runs the references and writes what they return to tests/stored/, for the tests that need no
+other library.
 
-    python -m tests.parity.store            all systems
-    python -m tests.parity.store gpt2 llama these
+python -m tests.parity.store            all systems
+python -m tests.parity.store gpt2 llama these
 """
 
 import sys
@@ -24,7 +25,8 @@ def store(system) -> int:
     outputs, _, gradients = run_theirs(reference, batch, config)
     importer = importer_of(system.imported_as)
     rules = (*importer.rules(config.model), *importer.statistics(config.model))
-    # A class may have parameters that it does not use, e.g. BERT with distances a table of positions; the importer skips them.
+    # A class may have parameters that it does not use, e.g. BERT with distances a table of
+    # positions; the importer skips them.
     read = {name for rule in rules if isinstance(rule, Rule) for name in rule.names()}
     gradients = {name: gradient for name, gradient in gradients.items() if name in read}
     about = {

@@ -1,11 +1,13 @@
-"""docs/parity.md: every system, what it was compared with, how far apart they were, and parameter counts that were met; then what was
-written and read again, decoded with a cache, and how much memory an import takes.
+"""docs/parity.md: every system, what it was compared with, how far apart they were, and parameter
+counts that were met; then what was written and read again, decoded with a cache, and how much
+memory an import takes.
 
     python -m tests.parity.table             runs all comparisons and writes the file
     python -m tests.parity.table gpt2 t5     these and new ones only; the others keep their figures
     python -m tests.parity.table cached      likewise for a section: cached, memory
 
-What does not need the references (systems, settings, counts) is computed again by a default test, which then expects the same file.
+What does not need the references (systems, settings, counts) is computed again by a default test,
+which then expects the same file.
 """
 
 import importlib
@@ -54,7 +56,9 @@ Where no library has a system, its reference is put together from PyTorch's modu
 without gradients; *Reference* then says which files.
 
 """
-HEADER = "| System | What it shows | Reference | Outputs | Gradients | Parameters |\n| --- | --- | --- | --- | --- | --- |\n"
+HEADER = (
+    "| System | What it shows | Reference | Outputs | Gradients | Parameters |\n| --- | --- | --- | --- | --- | --- |\n"
+)
 
 
 def count(published: Published, system: System | Comparison) -> int:
@@ -63,7 +67,9 @@ def count(published: Published, system: System | Comparison) -> int:
         path, _, size = published.source.partition(":")
         config = resolve(load(f"{ROOT / path}:{size}"))
     else:
-        config = resolve_like(system.imported_as, published.source, {"data.tokenizer.kind": "characters", **system.overrides})
+        config = resolve_like(
+            system.imported_as, published.source, {"data.tokenizer.kind": "characters", **system.overrides}
+        )
     leaves = flatten(split(make_model(config))[1])
     counted = (leaf for path, leaf in leaves.items() if not path.startswith(tuple(published.without)))
     return sum(math.prod(leaf.shape) for leaf in counted)
@@ -90,13 +96,22 @@ def row(system: System | Comparison, measured: Measured) -> str:
 def render(figures: Mapping[str, Measured], sections: Mapping[str, Mapping]) -> str:
     """The whole file, from the figures of systems and of sections."""
     tolerances = sorted({system.tolerance for system in ROWS})
-    text = INTRODUCTION.format(tolerance=" or ".join(map(rounded, tolerances)) + (" where the test says so" if len(tolerances) > 1 else ""))
-    return text + HEADER + "".join(row(system, figures[system.name]) for system in ROWS) + round_trips.section() + "".join(
-        SECTIONS[name].section(found) for name, found in sections.items())
+    text = INTRODUCTION.format(
+        tolerance=" or ".join(map(rounded, tolerances)) + (" where the test says so" if len(tolerances) > 1 else "")
+    )
+    return (
+        text
+        + HEADER
+        + "".join(row(system, figures[system.name]) for system in ROWS)
+        + round_trips.section()
+        + "".join(SECTIONS[name].section(found) for name, found in sections.items())
+    )
 
 
 def written() -> dict[str, Measured]:
-    """What the file has, by system; the library of a system whose outputs are stored is the one that they are of."""
+    """What the file has, by system; the library of a system whose outputs are stored is the one
+    that they are of.
+    """
     found: dict[str, Measured] = {}
     stored = {system.name for system in SYSTEMS}
     for name, reference, output, gradient in ROW.findall(FILE.read_text(encoding="utf-8")):
@@ -122,7 +137,9 @@ def measure(system: System | Comparison) -> Measured | None:
 
 
 def main(names: list[str]) -> None:
-    """Measures the systems and sections named, or all, and writes the file; those that are not named keep the figures that it has."""
+    """Measures the systems and sections named, or all, and writes the file; those that are not
+    named keep the figures that it has.
+    """
     if unknown := set(names) - {system.name for system in ROWS} - set(SECTIONS):
         raise SystemExit(f"no system or section is called {', '.join(sorted(unknown))}")
     before, kept = written(), written_sections()
@@ -137,15 +154,24 @@ def main(names: list[str]) -> None:
             print(f"{system.name}: what it is compared with is not on this machine, its line is kept")
             measured = before[system.name]
         output, gradient, _ = measured
-        print(f"{system.name}: outputs {rounded(output)}" + ("" if gradient is None else f", gradients {rounded(gradient)}"), flush=True)
+        print(
+            f"{system.name}: outputs {rounded(output)}"
+            + ("" if gradient is None else f", gradients {rounded(gradient)}"),
+            flush=True,
+        )
         if not max(output, gradient or 0.0) <= system.tolerance:
             raise SystemExit(f"{system.name} differs by more than {system.tolerance:g}")
         for published in system.published:
             if (found := count(published, system)) != published.count:
-                raise SystemExit(f"{system.name}: {published.source} has {found:,} parameters, published are {published.count:,}")
+                raise SystemExit(
+                    f"{system.name}: {published.source} has {found:,} parameters, published are {published.count:,}"
+                )
         figures[system.name] = measured
         jax.clear_caches()
-    sections = {name: kept[name] if names and name not in names and kept[name] else section.measure() for name, section in SECTIONS.items()}
+    sections = {
+        name: kept[name] if names and name not in names and kept[name] else section.measure()
+        for name, section in SECTIONS.items()
+    }
     FILE.write_text(render(figures, sections), encoding="utf-8")
 
 

@@ -1,4 +1,6 @@
-"""BERT's family beyond logits on rows that are padded at the end: every layer, the pooler, empty slots elsewhere, Longformer's blocks."""
+"""BERT's family beyond logits on rows that are padded at the end: every layer, the pooler, empty
+slots elsewhere, Longformer's blocks.
+"""
 
 from dataclasses import replace
 
@@ -59,7 +61,9 @@ def test_every_layer_the_pooler_and_the_next_sentence():
         # The first layers alone are a model too.
         shallow = replace(system, settings=system.settings | {"num_hidden_layers": depth})
         config = resolved(shallow, reference.hf | {"num_hidden_layers": depth})
-        kept = {name: tensor for name, tensor in tensors.items() if ".layer." not in name or int(name.split(".")[3]) < depth}
+        kept = {
+            name: tensor for name, tensor in tensors.items() if ".layer." not in name or int(name.split(".")[3]) < depth
+        }
         graph, values = split(make_model(config))[0], import_weights(system.reference, config, kept)[0]
         hidden = call(lambda values, graph=graph: hidden_of(nnx.merge(graph, values, {}), batch), values)
         close(hidden[filled], out.hidden_states[depth].numpy()[filled], TOLERANCE)
@@ -80,10 +84,13 @@ def test_tokens_without_a_segment_are_of_the_first():
     del batch["segments"]
     with torch.no_grad():
         expected = reference.module(input_ids=torch.tensor(batch["tokens"])).logits.numpy()
-    close(ours(system, reference, batch, lambda model, batch: model.logits(hidden_of(model, batch))), expected, TOLERANCE)
+    close(
+        ours(system, reference, batch, lambda model, batch: model.logits(hidden_of(model, batch))), expected, TOLERANCE
+    )
 
 
-# Number of the padding, and whether the class finds our positions by itself where empty slots stand in front.
+# Number of the padding, and whether the class finds our positions by itself where empty slots stand
+# in front.
 @pytest.mark.parametrize(("name", "padding", "by_itself"), [
     ("bert-masked", 0, False), ("distilbert", 0, False), ("shaw-keys", 0, True), ("roformer", 0, True), ("roberta", 1, True),
     ("roberta", 3, True), ("longformer", 1, True), ("longformer-windows", 1, True),
@@ -110,15 +117,20 @@ def test_empty_slots_in_front(name, padding, by_itself):
         difference = np.abs(logits - theirs)[filled].max() / np.abs(theirs).max()
         assert difference < TOLERANCE if by_itself else difference > 0.01
         if name == "bert-masked":
-            given = reference.module(**inputs, position_ids=torch.tensor(batch["positions"]).clamp(min=0)).logits.numpy()
+            given = reference.module(
+                **inputs, position_ids=torch.tensor(batch["positions"]).clamp(min=0)
+            ).logits.numpy()
             close(logits[filled], given[filled], TOLERANCE)
 
 
-# Windows below and above the smallest block, rows that do not divide by the window (which the class fills up) nor by the block.
+# Windows below and above the smallest block, rows that do not divide by the window (which the class
+# fills up) nor by the block.
 @pytest.mark.parametrize(("window", "length", "kernel"), [(12, 265, "einsum"), (12, 265, "xla"), (140, 290, "rows")])
 def test_longformer_s_blocks(window, length, kernel):
     system = SYSTEMS["longformer-blocks"]
-    system = replace(system, length=length, settings=system.settings | {"attention_window": window, "max_position_embeddings": 300})
+    system = replace(
+        system, length=length, settings=system.settings | {"attention_window": window, "max_position_embeddings": 300}
+    )
     reference = build(system)
     config = resolved(system, reference.hf)
     batch = make_batch(system, config, padded=True)
@@ -135,7 +147,9 @@ def test_longformer_s_blocks(window, length, kernel):
         logits = model.logits(model(batch["tokens"], context, batch["segments"]))
         return (logits * weights["logits"]).sum(), logits
 
-    (_, logits), gradients = call(jax.value_and_grad(functional, has_aux=True), jax.tree.map(jnp.asarray, values), batch)
+    (_, logits), gradients = call(
+        jax.value_and_grad(functional, has_aux=True), jax.tree.map(jnp.asarray, values), batch
+    )
     assert output_difference({"logits": logits}, theirs, batch) < TOLERANCE
     differences = gradient_differences(flatten(gradients), imported_gradients(system, reference.hf, their_gradients))
     assert max(differences.values()) < 10 * TOLERANCE

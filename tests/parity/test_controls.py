@@ -1,4 +1,6 @@
-"""Controls against PyTorch's modules, beyond outputs and gradients: running averages, and what the modules count at full size."""
+"""Controls against PyTorch's modules, beyond outputs and gradients: running averages, and what the
+modules count at full size.
+"""
 
 import numpy as np
 import pytest
@@ -22,7 +24,12 @@ from zoo.models.functional import split, statistics_of
 
 pytestmark = pytest.mark.parity
 BY_NAME = {system.name: system for system in SYSTEMS}
-CONFIGS = {published.source: published.count for system in SYSTEMS if system.name.startswith("control-") for published in system.published}
+CONFIGS = {
+    published.source: published.count
+    for system in SYSTEMS
+    if system.name.startswith("control-")
+    for published in system.published
+}
 
 
 def test_running_averages_are_batchnorm1d_s():
@@ -64,7 +71,14 @@ def test_the_module_counts_as_many_parameters_as_a_config(source):
 
 def test_elmo_s_module_counts_as_many_parameters_as_its_config():
     config = resolve(load(f"{ROOT}/configs/elmo.py:original")).model
-    settings = {"vocab": config.vocab_size, "dim": config.dim, "layers": config.num_layers, "cell": config.elmo.cell_dim,
-                "character_dim": config.elmo.character_dim, "filters": config.elmo.filters, "highways": config.elmo.highways}
+    settings = {
+        "vocab": config.vocab_size,
+        "dim": config.dim,
+        "layers": config.num_layers,
+        "cell": config.elmo.cell_dim,
+        "character_dim": config.elmo.character_dim,
+        "filters": config.elmo.filters,
+        "highways": config.elmo.highways,
+    }
     head = (config.dim + 1) * config.vocab_size
     assert number_of_parameters(ELMo, settings) == 93_600_848 + head

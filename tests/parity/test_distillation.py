@@ -30,16 +30,32 @@ def test_the_sum_of_both_losses_and_its_gradient(chunk):
     targets, ones = generator.integers(0, V, (B, T)), np.ones((B, T), np.float32)
 
     def loss(hidden, head):
-        return distilled_cross_entropy(Prediction(hidden, head, None, 0.0), Prediction(its, its_head, None, 0.0), targets, ones, chunk, KL,
-                                       TEMPERATURE, HARD)[0]
+        return distilled_cross_entropy(
+            Prediction(hidden, head, None, 0.0),
+            Prediction(its, its_head, None, 0.0),
+            targets,
+            ones,
+            chunk,
+            KL,
+            TEMPERATURE,
+            HARD,
+        )[0]
 
     value, gradients = call(jax.value_and_grad(loss, (0, 1)), hidden, head)
     inputs = [torch.tensor(array, requires_grad=True) for array in (hidden, head)]
     scores, teacher = inputs[0] @ inputs[1].T, torch.tensor(its) @ torch.tensor(its_head).T
     functional = torch.nn.functional
-    divergence = functional.kl_div(functional.log_softmax(scores / TEMPERATURE, dim=-1), functional.softmax(teacher / TEMPERATURE, dim=-1),
-                                   reduction="sum") * TEMPERATURE**2
-    expected = KL * divergence + HARD * functional.cross_entropy(scores.flatten(0, 1), torch.tensor(targets).flatten(), reduction="sum")
+    divergence = (
+        functional.kl_div(
+            functional.log_softmax(scores / TEMPERATURE, dim=-1),
+            functional.softmax(teacher / TEMPERATURE, dim=-1),
+            reduction="sum",
+        )
+        * TEMPERATURE**2
+    )
+    expected = KL * divergence + HARD * functional.cross_entropy(
+        scores.flatten(0, 1), torch.tensor(targets).flatten(), reduction="sum"
+    )
     expected.backward()
     assert abs(float(value) / float(expected.detach()) - 1) < 1e-5
     for ours, theirs in zip(gradients, inputs, strict=True):
@@ -51,8 +67,9 @@ def test_the_cosine_distance_and_its_gradient():
     hidden, its = (generator.standard_normal((B, T, D)).astype(np.float32) for _ in range(2))
     value, gradient = call(jax.value_and_grad(lambda h: cosine_distance(h, its).sum()), hidden)
     theirs = torch.tensor(hidden, requires_grad=True)
-    expected = torch.nn.functional.cosine_embedding_loss(theirs.flatten(0, 1), torch.tensor(its).flatten(0, 1), torch.ones(B * T),
-                                                         reduction="sum")
+    expected = torch.nn.functional.cosine_embedding_loss(
+        theirs.flatten(0, 1), torch.tensor(its).flatten(0, 1), torch.ones(B * T), reduction="sum"
+    )
     expected.backward()
     assert abs(float(value) / float(expected.detach()) - 1) < 1e-5
     assert relative(gradient, theirs.grad) < 1e-5

@@ -14,7 +14,9 @@ pytestmark = pytest.mark.parity
 
 T, B, D, M, L = 7, 3, 16, 24, 2
 LENGTHS = [7, 5, 2]
-CONFIG = tiny(TINY_ELMO | {"model.elmo.cell_clip": 0.0, "model.elmo.projection_clip": 0.0, "model.residual": False}).model
+CONFIG = tiny(
+    TINY_ELMO | {"model.elmo.cell_clip": 0.0, "model.elmo.projection_clip": 0.0, "model.residual": False}
+).model
 
 
 def tensor(array):
@@ -23,7 +25,9 @@ def tensor(array):
 
 def turned(x, lengths):
     """Each row's filled tokens in reverse order; x is [T, B, ...] with padding at the end."""
-    return torch.stack([torch.cat([x[:length, row].flip(0), x[length:, row]]) for row, length in enumerate(lengths)], dim=1)
+    return torch.stack(
+        [torch.cat([x[:length, row].flip(0), x[length:, row]]) for row, length in enumerate(lengths)], dim=1
+    )
 
 
 @pytest.mark.parametrize("reverse", [False, True])
@@ -40,8 +44,12 @@ def test_two_layers_are_torch_s_lstm_with_a_projection(reverse):
     (_, found), gradients = call(jax.value_and_grad(loss, (0, 1, 2, 3), has_aux=True), values, x, h, c)
 
     lstm = torch.nn.LSTM(D, M, num_layers=L, proj_size=D, dtype=torch.float64)
-    names = {"weight_ih": ("input", "kernel"), "weight_hh": ("recurrent", "kernel"), "bias_ih": ("input", "bias"),
-             "weight_hr": ("projection", "kernel")}
+    names = {
+        "weight_ih": ("input", "kernel"),
+        "weight_hh": ("recurrent", "kernel"),
+        "bias_ih": ("input", "bias"),
+        "weight_hr": ("projection", "kernel"),
+    }
     with torch.no_grad():
         for layer in range(L):
             getattr(lstm, f"bias_hh_l{layer}").zero_()
@@ -79,8 +87,10 @@ def test_token_vectors_are_torch_s_convolutions_and_highways():
     params = jax.tree.map(tensor, values)
     table = torch.cat([torch.zeros(1, 5, dtype=torch.float64), params["embedding"]])
     embedded = torch.nn.functional.embedding(torch.tensor(characters.reshape(-1, 8)), table).transpose(1, 2)
-    pooled = [torch.nn.functional.conv1d(embedded, part["kernel"].permute(2, 1, 0), part["bias"]).amax(dim=-1).relu()
-              for part in params["convolutions"].values()]
+    pooled = [
+        torch.nn.functional.conv1d(embedded, part["kernel"].permute(2, 1, 0), part["bias"]).amax(dim=-1).relu()
+        for part in params["convolutions"].values()
+    ]
     y = torch.cat(pooled, dim=-1)
     for highway in params["highways"].values():
         gate, transform = (y @ highway[name]["kernel"] + highway[name]["bias"] for name in ("gate", "transform"))

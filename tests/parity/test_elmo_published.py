@@ -1,4 +1,6 @@
-"""The authors' own small ELMo models: their files, read, give the states that their implementations gave."""
+"""The authors' own small ELMo models: their files, read, give the states that their implementations
+gave.
+"""
 
 import functools
 import hashlib
@@ -53,16 +55,20 @@ def model_of(folder):
 
 @functools.cache
 def spelled(word):
-    """A word's 50 ids: its bytes, or the mark of a sentence's begin or end, between those of a word's, filled up."""
+    """A word's 50 ids: its bytes, or the mark of a sentence's begin or end, between those of a
+    word's, filled up.
+    """
     inside = [word] if isinstance(word, int) else [byte + 1 for byte in word.encode()[:48]]
     ids = [259, *inside, 260]
     return ids + [261] * (50 - len(ids))
 
 
 def states(folder, sentences, model=None):
-    """Ours and theirs of three streams of sentences, [words, 2 D] each; `model` in place of that of the folder.
+    """Ours and theirs of three streams of sentences, [words, 2 D] each; `model` in place of that of
+    the folder.
 
-    Ten batches of three sentences; from one to the next both directions go on with the state they stopped in.
+    Ten batches of three sentences; from one to the next both directions go on with the state they
+    stopped in.
     """
     streams = json.loads((folder / sentences).read_text())
     expected = [read_hdf5(folder / f"lm_embeddings_{stream}.hdf5") for stream in range(len(streams))]
@@ -101,7 +107,9 @@ def test_three_streams_of_sentences(name, sentences):
 def test_a_run_made_of_it_computes_the_same(tmp_path):
     """`zoo import` and what it leaves behind, in place of the functions beneath it."""
     folder = published("elmo_bilm_tf/model")
-    code, out, errors = zoo("import", f"elmo:{folder / 'options.json'}+{folder / 'lm_weights.hdf5'}", "--out", tmp_path / "run")
+    code, out, errors = zoo(
+        "import", f"elmo:{folder / 'options.json'}+{folder / 'lm_weights.hdf5'}", "--out", tmp_path / "run"
+    )
     assert (code, errors) == (0, [])
     assert "the head has its initial values" in out
     trained = load_trained(tmp_path / "run")
@@ -114,21 +122,30 @@ def test_a_run_made_of_it_computes_the_same(tmp_path):
 
 
 def test_features_of_a_task_are_the_published_states(tmp_path):
-    """From words in a file, through an imported run's body, to what the head of a task reads, where the last layer has all the weight."""
+    """From words in a file, through an imported run's body, to what the head of a task reads, where
+    the last layer has all the weight.
+    """
     folder = published("elmo_allennlp")
-    code, _, errors = zoo("import", f"elmo:{folder / 'options.json'}+{folder / 'lm_weights.hdf5'}", "--out", tmp_path / "run")
+    code, _, errors = zoo(
+        "import", f"elmo:{folder / 'options.json'}+{folder / 'lm_weights.hdf5'}", "--out", tmp_path / "run"
+    )
     assert (code, errors) == (0, [])
     sentences = [stream[0].split() for stream in json.loads((folder / "sentences.json").read_text())]
     (tmp_path / "words.conll").write_text(
-        "\n\n".join("\n".join(f"{word} {'AB'[number % 2]}" for number, word in enumerate(words)) for words in sentences))
+        "\n\n".join("\n".join(f"{word} {'AB'[number % 2]}" for number, word in enumerate(words)) for words in sentences)
+    )
     source = f"conll:{tmp_path / 'words.conll'}"
-    made = finetuned(f"from={tmp_path / 'run'}", {"objective.kind": "tagging", "data.source": source, "data.held_out": source})
+    made = finetuned(
+        f"from={tmp_path / 'run'}", {"objective.kind": "tagging", "data.source": source, "data.held_out": source}
+    )
     resolved = resolve_with_vocabulary(made)
     assert (resolved.data.tokenizer.kind, resolved.training.trained_layers) == ("words", 0)
     dataset = data.load(resolved)
     objective = make_objective(resolved, dataset.tokenizer)
     program = make_program(resolved, objective, make_mesh(resolved, jax.devices()[:1]))
-    taken, _ = warm_start.read_weights(tmp_path / "run", program.abstract_state, own=warm_start.heads_of_its_own(resolved, dataset.labels))
+    taken, _ = warm_start.read_weights(
+        tmp_path / "run", program.abstract_state, own=warm_start.heads_of_its_own(resolved, dataset.labels)
+    )
     values = random_values(objective.model) | taken["params"]
     values["mix"] = {"weights": np.array([-100, -100, 0], np.float32), "gamma": np.ones((), np.float32)}
     (batch,) = dataset.evaluation_batches()
@@ -136,12 +153,16 @@ def test_features_of_a_task_are_the_published_states(tmp_path):
     states = call(lambda batch: model.mix(objective.features(model, batch, constants, how)), batch)
     for row, sentence in enumerate(dataset.batches(HELD_OUT).order):
         words, expected = sentences[sentence], read_hdf5(folder / f"lm_embeddings_{sentence}.hdf5")["0"]
-        np.testing.assert_allclose(states[row, 1 : len(words) + 1], np.concatenate(expected, axis=-1), rtol=0, atol=3e-6)
+        np.testing.assert_allclose(
+            states[row, 1 : len(words) + 1], np.concatenate(expected, axis=-1), rtol=0, atol=3e-6
+        )
         assert (batch["labels"][row] >= 0).sum() == len(words)
 
 
 class Words:
-    """The words of the published vocabulary as tokens; those that open and end a sentence are special tokens."""
+    """The words of the published vocabulary as tokens; those that open and end a sentence are
+    special tokens.
+    """
 
     def __init__(self, words):
         self.pieces, self.vocab_size = [word.encode() for word in words], len(words)

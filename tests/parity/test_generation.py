@@ -1,4 +1,6 @@
-"""Generation against Hugging Face's `generate`, with its cache: the same tokens, and of beam search the same hypotheses and scores."""
+"""Generation against Hugging Face's `generate`, with its cache: the same tokens, and of beam search
+the same hypotheses and scores.
+"""
 
 import functools
 
@@ -46,12 +48,22 @@ def prompts(vocab_size=99):
 
 
 def theirs(name, prompt, **how):
-    """What the reference makes of one prompt: (new tokens of every hypothesis, their scores or None)."""
+    """What the reference makes of one prompt: (new tokens of every hypothesis, their scores or
+    None).
+    """
     reference, generator = both(name)
     with torch.no_grad():
         out = reference.module.generate(
-            torch.tensor([prompt]), attention_mask=torch.ones(1, len(prompt), dtype=torch.long), max_new_tokens=NEW, do_sample=False,
-            pad_token_id=0, return_dict_in_generate=True, output_scores=True, use_cache=True, **how)
+            torch.tensor([prompt]),
+            attention_mask=torch.ones(1, len(prompt), dtype=torch.long),
+            max_new_tokens=NEW,
+            do_sample=False,
+            pad_token_id=0,
+            return_dict_in_generate=True,
+            output_scores=True,
+            use_cache=True,
+            **how,
+        )
     skip = 1 if generator.has_encoder else len(prompt)
     return out.sequences[:, skip:].tolist(), getattr(out, "sequences_scores", None)
 
@@ -91,7 +103,9 @@ def test_beam_search(name, alpha):
 
 
 def test_their_default_stops_earlier_and_finds_no_better_text():
-    """`early_stopping=False` guesses that no later text will be better; ours goes on until that is certain."""
+    """`early_stopping=False` guesses that no later text will be better; ours goes on until that is
+    certain.
+    """
     for name in ("t5", "bart"):
         end = int(ours(name).tokens[0, 4])
         found = ours(name, beams=4, length_penalty=2.0, stop=stop_table(99, [end]))

@@ -1,4 +1,6 @@
-"""What `zoo export` writes is loaded by the library that it is written for, and computes there what the original computed."""
+"""What `zoo export` writes is loaded by the library that it is written for, and computes there what
+the original computed.
+"""
 
 import json
 
@@ -59,7 +61,12 @@ def test_transformers_loads_it_and_computes_the_same(name, anonymous, tmp_path):
     kind = getattr(transformers, OF_CLASSES[name].reference)
     assert isinstance(transformers.AutoConfig.from_pretrained(tmp_path / "out"), kind.config_class)
     loaded, told = kind.from_pretrained(tmp_path / "out", attn_implementation="eager", output_loading_info=True)
-    assert told == {"missing_keys": NOT_WRITTEN.get(name, []), "unexpected_keys": [], "mismatched_keys": [], "error_msgs": []}
+    assert told == {
+        "missing_keys": NOT_WRITTEN.get(name, []),
+        "unexpected_keys": [],
+        "mismatched_keys": [],
+        "error_msgs": [],
+    }
     same_outputs(name, loaded.eval())
 
 
@@ -116,6 +123,9 @@ def test_files_of_the_library_itself_are_read_whatever_their_layout(tmp_path):
     ours = load_trained(tmp_path / "run").params["embedding"]
     np.testing.assert_array_equal(ours, reference.transformer.wte.weight.detach().float().numpy())
     bare = write_checkpoint(tmp_path / "bare", "gpt2", words=99)
-    write_tensors(bare / "model.safetensors", {name: tensor.float().numpy() for name, tensor in reference.transformer.state_dict().items()})
+    write_tensors(
+        bare / "model.safetensors",
+        {name: tensor.float().numpy() for name, tensor in reference.transformer.state_dict().items()},
+    )
     assert zoo("import", f"hf:{bare}", "--out", tmp_path / "run2")[0] == 0
     np.testing.assert_array_equal(load_trained(tmp_path / "run2").params["embedding"], ours)

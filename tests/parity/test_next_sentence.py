@@ -1,4 +1,6 @@
-"""Masked words and the next sentence together against BertForPreTraining's own loss, gradients included, on padded pairs."""
+"""Masked words and the next sentence together against BertForPreTraining's own loss, gradients
+included, on padded pairs.
+"""
 
 import jax
 import jax.numpy as jnp
@@ -47,18 +49,33 @@ def test_the_loss_is_bert_s():
     targets = np.where(used, generator.integers(4, plain.model.vocab_size, used.shape), -1)
     classes = np.array([1, 0])
 
-    # Theirs marks what is not predicted with -100; its second loss is the mean over pairs, 0 for one that follows.
+    # Theirs marks what is not predicted with -100; its second loss is the mean over pairs, 0 for
+    # one that follows.
     labels = np.full(rows["tokens"].shape, -100)
     labels[np.nonzero(used)[0], places[used]] = targets[used]
     out = reference.module(
-        input_ids=torch.tensor(rows["tokens"]), attention_mask=torch.tensor(filled).long(), token_type_ids=torch.tensor(rows["segments"]),
-        labels=torch.tensor(labels), next_sentence_label=torch.tensor(classes))
+        input_ids=torch.tensor(rows["tokens"]),
+        attention_mask=torch.tensor(filled).long(),
+        token_type_ids=torch.tensor(rows["segments"]),
+        labels=torch.tensor(labels),
+        next_sentence_label=torch.tensor(classes),
+    )
     reference.module.zero_grad()
     out.loss.backward()
-    theirs = {name: parameter.grad.numpy() for name, parameter in reference.module.named_parameters() if parameter.grad is not None}
+    theirs = {
+        name: parameter.grad.numpy()
+        for name, parameter in reference.module.named_parameters()
+        if parameter.grad is not None
+    }
 
-    fields = {"data.tokenizer.kind": "characters", "data.sequence_length": system.length, "data.batch_size": 2,
-              "objective.next_sentence": True, "data.rows": "segment_pairs", **dict(system.overrides)}
+    fields = {
+        "data.tokenizer.kind": "characters",
+        "data.sequence_length": system.length,
+        "data.batch_size": 2,
+        "objective.next_sentence": True,
+        "data.rows": "segment_pairs",
+        **dict(system.overrides),
+    }
     config = resolve_like(system.imported_as, reference.hf, fields)
     objective = make_objective(config, Ids(config.model.vocab_size))
     graph, values = split(objective.model)[0], import_weights(system.reference, config, reference.tensors())[0]

@@ -1,4 +1,6 @@
-"""FAVOR+ against performer-pytorch's FastAttention, with its own random features, in float64. Whole models are in `test_systems`."""
+"""FAVOR+ against performer-pytorch's FastAttention, with its own random features, in float64. Whole
+models are in `test_systems`.
+"""
 
 from functools import partial
 
@@ -67,7 +69,11 @@ def test_both_directions_in_chunks(monkeypatch):
 
 
 def test_another_sequence():
-    compare(fast_attention(), inputs(keys=70), Context(jnp.arange(T)[None], causal=False, key_positions=jnp.arange(70)[None]))
+    compare(
+        fast_attention(),
+        inputs(keys=70),
+        Context(jnp.arange(T)[None], causal=False, key_positions=jnp.arange(70)[None]),
+    )
 
 
 @pytest.mark.parametrize("size", [0.3, 1.0, 2.0])
@@ -102,10 +108,23 @@ def test_causal_without_epsilon(monkeypatch):
 
 
 def test_the_library_counts_as_many_parameters_as_the_configs():
-    sizes = {"num_tokens": 257, "max_seq_len": 1024, "dim": 768, "heads": 12, "causal": True, "qkv_bias": True, "attn_out_bias": True}
+    sizes = {
+        "num_tokens": 257,
+        "max_seq_len": 1024,
+        "dim": 768,
+        "heads": 12,
+        "causal": True,
+        "qkv_bias": True,
+        "attn_out_bias": True,
+    }
     counts = {published.source: published.count for system in PERFORMERS for published in system.published}
     for source, rope in (("enwik8", False), ("enwik8-rope", True)):
         # All twelve layers are alike.
-        one, two = (sum(parameter.numel() for parameter in PerformerLM(**sizes, depth=depth, rotary_position_emb=rope).parameters())
-                    for depth in (1, 2))
+        one, two = (
+            sum(
+                parameter.numel()
+                for parameter in PerformerLM(**sizes, depth=depth, rotary_position_emb=rope).parameters()
+            )
+            for depth in (1, 2)
+        )
         assert one + 11 * (two - one) == counts[f"configs/performer.py:{source}"]

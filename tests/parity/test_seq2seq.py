@@ -1,4 +1,6 @@
-"""What the table of systems leaves out: tied heads of all of T5's classes, buckets and slopes one by one, settings that a class ignores."""
+"""What the table of systems leaves out: tied heads of all of T5's classes, buckets and slopes one
+by one, settings that a class ignores.
+"""
 
 import jax
 import jax.numpy as jnp
@@ -41,7 +43,9 @@ def test_tied_heads_and_other_activations(system):
 
 
 @pytest.mark.parametrize("bidirectional", [True, False])
-@pytest.mark.parametrize(("buckets", "max_distance"), [(32, 128), (32, 512), (64, 256), (8, 10), (8, 16), (12, 50), (4, 8), (32, 1000)])
+@pytest.mark.parametrize(
+    ("buckets", "max_distance"), [(32, 128), (32, 512), (64, 256), (8, 10), (8, 16), (12, 50), (4, 8), (32, 1000)]
+)
 def test_every_distance_has_the_bucket_of_all_classes(buckets, max_distance, bidirectional):
     distances = np.arange(-3 * max_distance, 3 * max_distance + 1)
     ours = np.asarray(jax.jit(lambda x: bucket(x, buckets, max_distance, bidirectional))(jnp.asarray(distances)))
@@ -57,7 +61,9 @@ def test_every_distance_has_the_bucket_of_all_classes(buckets, max_distance, bid
 
 @pytest.mark.parametrize("heads", [1, 2, 3, 4, 5, 6, 7, 8, 12, 16, 20, 25, 32, 48, 56, 112])
 def test_bloom_and_mpt_have_the_paper_s_slopes_in_the_same_order(heads):
-    """The two compute them in different ways; both add slope * position, which differs from -slope * distance by a constant per row."""
+    """The two compute them in different ways; both add slope * position, which differs from -slope
+    * distance by a constant per row.
+    """
     bloom = build_alibi_tensor(torch.ones(1, 4), heads, torch.float32).reshape(heads, 4).numpy()
     mpt = build_mpt_alibi_tensor(heads, 4)[:, 0].numpy()
     np.testing.assert_allclose(bloom[:, 1] - bloom[:, 0], alibi_slopes(heads), rtol=1e-6)
@@ -77,12 +83,19 @@ def logits_of(kind, config):
     {"learned_pos_emb": False},
 ], ids=str)  # fmt: skip
 def test_what_mpt_passes_over(ignored):
-    """Why the importer refuses these settings, but for the last: the class computes the same whatever they say."""
+    """Why the importer refuses these settings, but for the last: the class computes the same
+    whatever they say.
+    """
     size = {"vocab_size": 99, "d_model": 32, "n_heads": 4, "n_layers": 1, "max_seq_len": 24}
-    np.testing.assert_array_equal(logits_of(MptForCausalLM, MptConfig(**size | ignored)), logits_of(MptForCausalLM, MptConfig(**size)))
+    np.testing.assert_array_equal(
+        logits_of(MptForCausalLM, MptConfig(**size | ignored)), logits_of(MptForCausalLM, MptConfig(**size))
+    )
 
 
 def test_bloom_s_slow_way_is_another_function():
     size = {"vocab_size": 99, "hidden_size": 32, "n_head": 4, "n_layer": 1}
-    plain, slow = (logits_of(BloomForCausalLM, BloomConfig(**size, slow_but_exact=slow, pretraining_tp=2)) for slow in (False, True))
+    plain, slow = (
+        logits_of(BloomForCausalLM, BloomConfig(**size, slow_but_exact=slow, pretraining_tp=2))
+        for slow in (False, True)
+    )
     assert np.abs(plain - slow).max() > 1e-2

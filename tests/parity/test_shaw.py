@@ -1,4 +1,6 @@
-"""Shaw's vectors for keys and values against the attention of VITS, which has them up to a distance that no pair here exceeds."""
+"""Shaw's vectors for keys and values against the attention of VITS, which has them up to a distance
+that no pair here exceeds.
+"""
 
 import jax.numpy as jnp
 import pytest
@@ -28,15 +30,29 @@ CASES = [(8, False), (8, True), (11, False)]
 
 
 def differences(clip, causal):
-    """Of the output and of the gradients. Which tokens come later is not VITS's own knowledge but a mask that it is given."""
-    layer = VitsAttention(VitsConfig(hidden_size=D, num_attention_heads=H, window_size=clip, attention_dropout=0.0)).eval()
+    """Of the output and of the gradients. Which tokens come later is not VITS's own knowledge but a
+    mask that it is given.
+    """
+    layer = VitsAttention(
+        VitsConfig(hidden_size=D, num_attention_heads=H, window_size=clip, attention_dropout=0.0)
+    ).eval()
     fill(layer)
-    config = tiny(({} if causal else ENCODER) | {
-        "model.dim": D, "model.attention.num_heads": H, "model.position.kind": "shaw", "model.position.clip": clip,
-        "model.position.values": True, "data.sequence_length": T}).model
+    config = tiny(
+        ({} if causal else ENCODER)
+        | {
+            "model.dim": D,
+            "model.attention.num_heads": H,
+            "model.position.kind": "shaw",
+            "model.position.clip": clip,
+            "model.position.values": True,
+            "data.sequence_length": T,
+        }
+    ).model
     mask = torch.full((T, T), -torch.inf).triu(1).expand(B, 1, T, T) if causal else None
     context = Context(jnp.arange(T)[None], causal=causal, in_order=True)
-    return layer_differences(Attention(config), context, layer, lambda x: layer(x, attention_mask=mask)[0], RULES, (B, T, D))
+    return layer_differences(
+        Attention(config), context, layer, lambda x: layer(x, attention_mask=mask)[0], RULES, (B, T, D)
+    )
 
 
 def measure():

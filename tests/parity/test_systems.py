@@ -1,11 +1,20 @@
-"""Every system against the library that defined it: outputs and gradients with the same random weights, on full and on padded rows."""
+"""Every system against the library that defined it: outputs and gradients with the same random
+weights, on full and on padded rows.
+"""
 
 import pytest
 
 pytest.importorskip("torch")
 pytest.importorskip("transformers")
 
-from tests.parity.harness import gradient_differences, imported_gradients, make_batch, output_difference, resolved, run_ours
+from tests.parity.harness import (
+    gradient_differences,
+    imported_gradients,
+    make_batch,
+    output_difference,
+    resolved,
+    run_ours,
+)
 from tests.parity.references import build, run_theirs
 from tests.parity.systems import SYSTEMS
 

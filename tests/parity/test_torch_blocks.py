@@ -5,7 +5,17 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from tests.building import as_float64, call, close, compiled, counting, random_statistics, random_values, tiny, with_values
+from tests.building import (
+    as_float64,
+    call,
+    close,
+    compiled,
+    counting,
+    random_statistics,
+    random_values,
+    tiny,
+    with_values,
+)
 from zoo.layers.block import make_block
 from zoo.layers.context import Context
 from zoo.layers.kernels import KERNELS, Scoring
@@ -34,7 +44,9 @@ def encoder_layer(config, values):
 
 
 def to_torch(values):
-    """Our nested dict under PyTorch's names: matrices are transposed, and query, key and value are one."""
+    """Our nested dict under PyTorch's names: matrices are transposed, and query, key and value are
+    one.
+    """
     projections = [values["attention"][name] for name in ("query", "key", "value")]
     named = {
         "self_attn.in_proj_weight": np.concatenate([part["kernel"].T for part in projections]),
@@ -44,8 +56,11 @@ def to_torch(values):
         "norm2.weight": values["ffn_norm"]["scale"],
         "norm2.bias": values["ffn_norm"]["bias"],
     }
-    for name, part in {"self_attn.out_proj": values["attention"]["output"], "linear1": values["ffn"]["up"],
-                       "linear2": values["ffn"]["down"]}.items():
+    for name, part in {
+        "self_attn.out_proj": values["attention"]["output"],
+        "linear1": values["ffn"]["up"],
+        "linear2": values["ffn"]["down"],
+    }.items():
         named |= {f"{name}.weight": part["kernel"].T, f"{name}.bias": part["bias"]}
     return named
 
@@ -54,8 +69,14 @@ def to_torch(values):
 @pytest.mark.parametrize("activation", ["relu", "gelu"])
 @pytest.mark.parametrize("placement", ["pre", "post"])
 def test_a_block_is_torch_s_encoder_layer(placement, activation, kernel):
-    config = tiny({"model.norm.placement": placement, "model.ffn.kind": activation, "model.position.kind": "none",
-                   "model.attention.kernel": kernel}).model
+    config = tiny(
+        {
+            "model.norm.placement": placement,
+            "model.ffn.kind": activation,
+            "model.position.kind": "none",
+            "model.attention.kernel": kernel,
+        }
+    ).model
     values, generator = random_values(make_block(config), 1), np.random.default_rng(2)
     x, weights = (generator.standard_normal((B, T, D)).astype(np.float32) for _ in range(2))
 
@@ -84,14 +105,20 @@ def test_norms_are_torch_s(epsilon):
     x, weights = (generator.standard_normal((B, T, D)).astype(np.float32) for _ in range(2))
     scale, bias = (generator.standard_normal(D).astype(np.float32) for _ in range(2))
     cases = {
-        "layernorm": (lambda x, scale, bias: layer_norm(x, scale, bias, epsilon),
-                      lambda x, scale, bias: torch.nn.functional.layer_norm(x, (D,), scale, bias, epsilon)),
-        "rmsnorm": (lambda x, scale, bias: rms_norm(x, scale, epsilon) + bias,
-                    lambda x, scale, bias: torch.nn.functional.rms_norm(x, (D,), scale, epsilon) + bias),
+        "layernorm": (
+            lambda x, scale, bias: layer_norm(x, scale, bias, epsilon),
+            lambda x, scale, bias: torch.nn.functional.layer_norm(x, (D,), scale, bias, epsilon),
+        ),
+        "rmsnorm": (
+            lambda x, scale, bias: rms_norm(x, scale, epsilon) + bias,
+            lambda x, scale, bias: torch.nn.functional.rms_norm(x, (D,), scale, epsilon) + bias,
+        ),
     }
     for ours, theirs in cases.values():
         value = call(ours, x, scale, bias)
-        gradients = call(jax.grad(lambda *inputs, ours=ours: (ours(*inputs) * weights).sum(), (0, 1, 2)), x, scale, bias)
+        gradients = call(
+            jax.grad(lambda *inputs, ours=ours: (ours(*inputs) * weights).sum(), (0, 1, 2)), x, scale, bias
+        )
         inputs = [tensor(array) for array in (x, scale, bias)]
         expected = theirs(*inputs)
         (expected * torch.tensor(weights)).sum().backward()
@@ -123,13 +150,23 @@ def test_grouped_attention_is_torch_s(kernel, kv_heads):
 
 @pytest.mark.parametrize(("scale", "momentum"), [(True, 0.9), (False, 0.25)])
 def test_batch_norm_is_torch_s_on_the_tokens_that_are_there(scale, momentum):
-    config = tiny({"model.norm.kind": "batchnorm", "model.norm.scale": scale, "model.norm.bias": scale, "model.norm.momentum": momentum,
-                   "model.norm.epsilon": 1e-3}).model
+    config = tiny(
+        {
+            "model.norm.kind": "batchnorm",
+            "model.norm.scale": scale,
+            "model.norm.bias": scale,
+            "model.norm.momentum": momentum,
+            "model.norm.epsilon": 1e-3,
+        }
+    ).model
     module, generator = make_norm(config), np.random.default_rng(5)
     values, start = random_values(module, 6), random_statistics(module, 7)
     positions = np.array([[0, 1, 2, 3, -1, -1, -1], [-1, -1, 0, 1, 2, 3, 4]])
     filled = positions >= 0
-    steps, weights = generator.standard_normal((3, B, T, D)).astype(np.float32), generator.standard_normal((B, T, D)).astype(np.float32)
+    steps, weights = (
+        generator.standard_normal((3, B, T, D)).astype(np.float32),
+        generator.standard_normal((B, T, D)).astype(np.float32),
+    )
 
     def use(norm, x, training):
         return norm(x, Context(positions, training=training))
@@ -158,5 +195,7 @@ def test_batch_norm_is_torch_s_on_the_tokens_that_are_there(scale, momentum):
         close(stats["mean"], theirs.running_mean.numpy())
         close(stats["variance"], theirs.running_var.numpy())
     theirs.eval()
-    evaluated = call(lambda values, stats, x: use(with_values(module, values, stats), x, False), values, stats, steps[0])
+    evaluated = call(
+        lambda values, stats, x: use(with_values(module, values, stats), x, False), values, stats, steps[0]
+    )
     close(evaluated[filled], theirs(torch.tensor(np.float64(steps[0][filled]))).detach().numpy())

@@ -1,4 +1,6 @@
-"""The way of a checkpoint through the laboratory and back: import, look, evaluate, train on, export, and go on elsewhere."""
+"""The way of a checkpoint through the laboratory and back: import, look, evaluate, train on,
+export, and go on elsewhere.
+"""
 
 import json
 
@@ -35,13 +37,21 @@ KINDS = {
 
 
 def published(folder, kind):
-    """A checkpoint as transformers writes it: byte-level pairs trained on the text, and a model of random weights."""
+    """A checkpoint as transformers writes it: byte-level pairs trained on the text, and a model of
+    random weights.
+    """
     model = Tokenizer(models.BPE())
     model.pre_tokenizer, model.decoder = pre_tokenizers.ByteLevel(add_prefix_space=False), decoders.ByteLevel()
-    trainer = trainers.BpeTrainer(vocab_size=400, show_progress=False, special_tokens=["<|endoftext|>"],
-                                  initial_alphabet=sorted(pre_tokenizers.ByteLevel.alphabet()))
+    trainer = trainers.BpeTrainer(
+        vocab_size=400,
+        show_progress=False,
+        special_tokens=["<|endoftext|>"],
+        initial_alphabet=sorted(pre_tokenizers.ByteLevel.alphabet()),
+    )
     model.train_from_iterator(LINES, trainer)
-    tokenizer = transformers.PreTrainedTokenizerFast(tokenizer_object=model, bos_token="<|endoftext|>", eos_token="<|endoftext|>")
+    tokenizer = transformers.PreTrainedTokenizerFast(
+        tokenizer_object=model, bos_token="<|endoftext|>", eos_token="<|endoftext|>"
+    )
     tokenizer.save_pretrained(folder)
     torch.manual_seed(0)
     KINDS[kind](len(tokenizer)).save_pretrained(folder)
@@ -54,7 +64,9 @@ def loss_there(model, trained, text):
         rows = torch.tensor(batch["tokens"], dtype=torch.long)
         with torch.no_grad():
             logits = model(rows[:, :-1].clamp(min=0)).logits
-        losses = torch.nn.functional.cross_entropy(logits.flatten(0, 1), rows[:, 1:].flatten(), ignore_index=-1, reduction="sum")
+        losses = torch.nn.functional.cross_entropy(
+            logits.flatten(0, 1), rows[:, 1:].flatten(), ignore_index=-1, reduction="sum"
+        )
         total, count = total + losses.item(), count + (rows[:, 1:] >= 0).sum().item()
     return total / count
 
@@ -79,9 +91,17 @@ def test_import_look_evaluate_train_on_export_and_generate(kind, tmp_path):
     assert 0.9 < before["loss"] / np.log(400) < 1.3
     assert np.isfinite(before["bits_per_byte"])
     code, out, errors = zoo(
-        "train", f"--config={run / 'config.json'}", f"--workdir={tuned}", f"--config.training.start_from={run}",
-        f"--config.data.source=text:{text}", "--config.training.steps=20", "--config.data.sequence_length=32",
-        "--config.data.batch_size=8", "--config.optimizer.learning_rate=0.01", "--config.training.eval_batches=2")
+        "train",
+        f"--config={run / 'config.json'}",
+        f"--workdir={tuned}",
+        f"--config.training.start_from={run}",
+        f"--config.data.source=text:{text}",
+        "--config.training.steps=20",
+        "--config.data.sequence_length=32",
+        "--config.data.batch_size=8",
+        "--config.optimizer.learning_rate=0.01",
+        "--config.training.eval_batches=2",
+    )
     assert (code, errors) == (0, []), errors
     after = loss_of(tuned)["loss"]
     assert after < 0.7 * before["loss"]
@@ -98,7 +118,9 @@ def test_import_look_evaluate_train_on_export_and_generate(kind, tmp_path):
     ours = generator.generate(ids, 24, stop=stop_table(trained.tokenizer.vocab_size, [trained.tokenizer.document_id]))
     for row, (prompt, length, tokens) in enumerate(zip(ids, ours.lengths, ours.tokens, strict=True)):
         with torch.no_grad():
-            theirs = model.generate(torch.tensor([prompt]), max_new_tokens=24, do_sample=False)[0, len(prompt) :].tolist()
+            theirs = model.generate(torch.tensor([prompt]), max_new_tokens=24, do_sample=False)[
+                0, len(prompt) :
+            ].tolist()
             logits = model(torch.tensor([prompt])).logits[0].numpy()
         assert tokens[:length].tolist() == theirs, row
         assert tokenizer.decode(theirs) == trained.tokenizer.decode(theirs, "<|endoftext|>")

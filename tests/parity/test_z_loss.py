@@ -1,4 +1,6 @@
-"""Cross-entropy with a z-loss against PyTorch's, and against the z-loss that transformers has for the routers of its experts."""
+"""Cross-entropy with a z-loss against PyTorch's, and against the z-loss that transformers has for
+the routers of its experts.
+"""
 
 import jax
 import numpy as np
@@ -31,7 +33,9 @@ def differences(chunk):
     targets, scored = generator.integers(0, V, (B, T)), np.ones((B, T), np.float32)
 
     def loss(arrays):
-        return cross_entropy(Prediction(arrays["hidden"], arrays["weights"], arrays["bias"], 0.0), targets, scored, chunk, COEFFICIENT)[0]
+        return cross_entropy(
+            Prediction(arrays["hidden"], arrays["weights"], arrays["bias"], 0.0), targets, scored, chunk, COEFFICIENT
+        )[0]
 
     value, gradients = call(jax.value_and_grad(loss), arrays)
     inputs = {name: torch.tensor(array, requires_grad=True) for name, array in arrays.items()}

@@ -1,4 +1,6 @@
-"""A SLURM of two nodes that are this machine, with its own daemons and files; ended by the numbers of its processes."""
+"""A SLURM of two nodes that are this machine, with its own daemons and files; ended by the numbers
+of its processes.
+"""
 
 import os
 import shutil
@@ -9,7 +11,8 @@ import time
 from pathlib import Path
 
 PROGRAMS = ("munged", "slurmctld", "slurmd", "sbatch", "srun", "squeue", "scontrol", "scancel")
-# cred_expire is how long SLURM waits before it starts a job again that was queued again: two minutes by default.
+# cred_expire is how long SLURM waits before it starts a job again that was queued again: two
+# minutes by default.
 CONFIG = """\
 ClusterName=zoo
 SlurmctldHost={host}(127.0.0.1)
@@ -76,26 +79,48 @@ class Cluster:
         key.chmod(0o600)
         self._processes = []
         try:
-            files = {"key": key.name, "socket": "munge.socket", "pid": "munged.pid", "log": "munged.log", "seed": "munge.seed"}
-            named = (f"--{kind}{'' if kind == 'socket' else '-file'}={self.state / name}" for kind, name in files.items())
+            files = {
+                "key": key.name,
+                "socket": "munge.socket",
+                "pid": "munged.pid",
+                "log": "munged.log",
+                "seed": "munge.seed",
+            }
+            named = (
+                f"--{kind}{'' if kind == 'socket' else '-file'}={self.state / name}" for kind, name in files.items()
+            )
             self._start("munged", "--foreground", "--force", *named)
             self.until(lambda: (self.state / "munge.socket").exists())
             self._start("slurmctld", "-D", "-c", "-f", str(config))
             for node in ("n1", "n2"):
                 self._start("slurmd", "-D", "-f", str(config), "-N", node)
-            self.until(lambda: self.call("sinfo", "--noheader", "--format=%T", "--partition=low", check=False).strip() == "idle")
+            self.until(
+                lambda: (
+                    self.call("sinfo", "--noheader", "--format=%T", "--partition=low", check=False).strip() == "idle"
+                )
+            )
         except BaseException:
             self.close()
             raise
 
     def _start(self, *command: str) -> None:
         with open(self.state / f"{len(self._processes)}-{command[0]}.out", "wb") as out:
-            self._processes.append(subprocess.Popen(command, env=self.environment, stdin=subprocess.DEVNULL, stdout=out, stderr=out,
-                                                    start_new_session=True))
+            self._processes.append(
+                subprocess.Popen(
+                    command,
+                    env=self.environment,
+                    stdin=subprocess.DEVNULL,
+                    stdout=out,
+                    stderr=out,
+                    start_new_session=True,
+                )
+            )
 
     def call(self, *command: str, check: bool = True, **options) -> str:
         """The output of a command that finds this cluster."""
-        return subprocess.run(command, env=self.environment, capture_output=True, text=True, check=check, **options).stdout
+        return subprocess.run(
+            command, env=self.environment, capture_output=True, text=True, check=check, **options
+        ).stdout
 
     def until(self, condition, seconds: float = 280) -> None:
         """Waits until a condition holds.
@@ -107,8 +132,10 @@ class Cluster:
         while not condition():
             dead = [process.args[0] for process in self._processes if process.poll() is not None]
             if dead or time.monotonic() > deadline:
-                logs = "\n".join(f"--- {path.name}\n{path.read_text(errors='replace')[-1500:]}" for path in
-                                 sorted([*self.state.glob("*.log"), *self.state.glob("*.out")]))
+                logs = "\n".join(
+                    f"--- {path.name}\n{path.read_text(errors='replace')[-1500:]}"
+                    for path in sorted([*self.state.glob("*.log"), *self.state.glob("*.out")])
+                )
                 raise AssertionError(f"{'ended: ' + ', '.join(dead) if dead else 'too slow'}\n{logs}")
             time.sleep(0.1)
 

@@ -1,4 +1,6 @@
-"""Sweeps on a real SLURM: what is submitted is trained, goes on after it was stopped, and is the same on several nodes."""
+"""Sweeps on a real SLURM: what is submitted is trained, goes on after it was stopped, and is the
+same on several nodes.
+"""
 
 import json
 import re
@@ -37,8 +39,14 @@ def zoo(slurm, tmp_path):
 
     def call(*arguments):
         environment = {**slurm.environment, "PYTHONPATH": str(ROOT)}
-        done = subprocess.run([sys.executable, "-m", "zoo.cli.main", *arguments], cwd=tmp_path, env=environment, capture_output=True,
-                              text=True, check=False)
+        done = subprocess.run(
+            [sys.executable, "-m", "zoo.cli.main", *arguments],
+            cwd=tmp_path,
+            env=environment,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
         assert done.returncode == 0, done.stdout + done.stderr
         return done.stdout
 
@@ -54,10 +62,21 @@ def ended(slurm):
 
 
 def test_a_sweep_in_stages_in_a_folder_of_a_hostile_name(slurm, zoo, tmp_path):
-    sweep = "it's %j \"so\" $HOME"
-    out = zoo("run", "it.py", "--slurm", "--partition", "low", "--time", "10", "--output", sweep, "--sbatch=--comment=it's \"so\" # big")
+    sweep = 'it\'s %j "so" $HOME'
+    out = zoo(
+        "run",
+        "it.py",
+        "--slurm",
+        "--partition",
+        "low",
+        "--time",
+        "10",
+        "--output",
+        sweep,
+        '--sbatch=--comment=it\'s "so" # big',
+    )
     assert "submitted: 3 runs as jobs " in out
-    assert "it's \"so\" # big" in slurm.call("squeue", "--noheader", "--states=all", "--format=%k")
+    assert 'it\'s "so" # big' in slurm.call("squeue", "--noheader", "--states=all", "--format=%k")
     slurm.until(lambda: ended(slurm))
     found = states(zoo, sweep)
     assert {run["state"] for run in found.values()} == {"done"}, found

@@ -1,4 +1,6 @@
-"""Whole runs of students: their teacher stays as it is and where it is, they go on bit for bit, and need it no more once they are done."""
+"""Whole runs of students: their teacher stays as it is and where it is, they go on bit for bit, and
+need it no more once they are done.
+"""
 
 import itertools
 import json
@@ -26,8 +28,15 @@ from zoo.training.step import make_program
 
 ROOT = Path(__file__).parents[2]
 TEACHER = {"model__dim": 16, "model__num_layers": 4, "model__dropout": 0.1, "training__eval_batches": 3}
-STUDENT = {"model__dim": 16, "model__num_layers": 2, "model__dropout": 0.1, "training__steps": 8, "training__start_layers": "0,2",
-           "objective__distillation__cosine": 0.5, "objective__distillation__kl": 2.0}
+STUDENT = {
+    "model__dim": 16,
+    "model__num_layers": 2,
+    "model__dropout": 0.1,
+    "training__steps": 8,
+    "training__start_layers": "0,2",
+    "objective__distillation__cosine": 0.5,
+    "objective__distillation__kl": 2.0,
+}
 
 
 def quiet(line):
@@ -43,8 +52,10 @@ def teachers(tmp_path_factory):
 
 
 def student(teacher, kind="masked", **fields):
-    return small(**OBJECTIVES[kind], **STUDENT | {"objective__distillation__teacher": str(teacher), "training__start_from": str(teacher)}
-                 | fields)
+    return small(
+        **OBJECTIVES[kind],
+        **STUDENT | {"objective__distillation__teacher": str(teacher), "training__start_from": str(teacher)} | fields,
+    )
 
 
 @pytest.fixture(scope="module")
@@ -62,8 +73,10 @@ def test_every_term_is_reported_in_training_and_in_evaluation(straight, teachers
     trained = [line["train/kl"] for line in last if "train/kl" in line]
     assert trained[-1] != trained[0]
     origin, teacher = (read_json(straight / "meta.json")[name] for name in ("started_from", "teacher"))
-    assert teacher == {"folder": str(teachers["masked"]), "parameters_sha256":
-                       read_json(teachers["masked"] / "status.json")["parameters_sha256"]}
+    assert teacher == {
+        "folder": str(teachers["masked"]),
+        "parameters_sha256": read_json(teachers["masked"] / "status.json")["parameters_sha256"],
+    }
     assert origin["parameters_sha256"] != teacher["parameters_sha256"]
 
 
@@ -73,8 +86,13 @@ def test_the_teacher_is_not_touched_and_not_saved(teachers, tmp_path):
     program = make_program(config, make_objective(config, ByteTokenizer()), make_mesh(config, jax.devices()[:1]))
     constants, state = program.constants(0), program.initial_state(0)
     its = jax.device_get(constants["teacher"])
-    batch = program.put_batch({"tokens": np.full((8, 16), 5, np.int32), "places": np.tile(np.arange(2, dtype=np.int32), (8, 1)),
-                               "targets": np.full((8, 2), 7, np.int32)})
+    batch = program.put_batch(
+        {
+            "tokens": np.full((8, 16), 5, np.int32),
+            "places": np.tile(np.arange(2, dtype=np.int32), (8, 1)),
+            "targets": np.full((8, 2), 7, np.int32),
+        }
+    )
     for _ in range(3):
         state, _ = program.train_step(state, batch, constants)
     jax.tree.map(np.testing.assert_array_equal, its, jax.device_get(constants["teacher"]))
@@ -128,15 +146,27 @@ def test_a_student_goes_on_with_its_own_teacher_alone(straight, teachers, tmp_pa
     folder = half_done(tmp_path / "changed", straight)
     shutil.rmtree(moved)
     untrained(moved, small(**OBJECTIVES["masked"], **TEACHER), seed=9)
-    with pytest.raises(ConfigError, match=r"objective\.distillation\.teacher=.*moved are not those that the run in .* was started with"):
+    with pytest.raises(
+        ConfigError, match=r"objective\.distillation\.teacher=.*moved are not those that the run in .* was started with"
+    ):
         run(student(moved, training__start_from=str(teachers["masked"])), folder, quiet)
     shutil.rmtree(moved)
-    with pytest.raises(ConfigError, match=r"objective\.distillation\.teacher=.*moved is not a run: there is no .*config\.json"):
+    with pytest.raises(
+        ConfigError, match=r"objective\.distillation\.teacher=.*moved is not a run: there is no .*config\.json"
+    ):
         run(student(moved, training__start_from=str(teachers["masked"])), folder, quiet)
     # Without any it would be another run.
     with pytest.raises(ConfigError, match=r"holds a run with objective\.distillation\.teacher"):
-        run(student("", objective__distillation__cosine=0.0, objective__distillation__kl=1.0, training__start_from=str(teachers["masked"])),
-            folder, quiet)
+        run(
+            student(
+                "",
+                objective__distillation__cosine=0.0,
+                objective__distillation__kl=1.0,
+                training__start_from=str(teachers["masked"]),
+            ),
+            folder,
+            quiet,
+        )
 
 
 def test_a_finished_student_needs_its_teacher_no_more(straight, tmp_path, teachers, capsys, monkeypatch):
@@ -152,16 +182,33 @@ def test_a_finished_student_needs_its_teacher_no_more(straight, tmp_path, teache
 
 
 def test_another_tokenizer_is_refused_and_a_task_cannot_teach(teachers, tmp_path):
-    with pytest.raises(ConfigError, match=r"objective\.distillation\.teacher=.* was trained with another tokenizer; set"):
-        run(student(teachers["masked"], training__start_from="", training__start_layers="", data__tokenizer__kind="characters",
-                    model__vocab_size=258), tmp_path / "run", quiet)
+    with pytest.raises(
+        ConfigError, match=r"objective\.distillation\.teacher=.* was trained with another tokenizer; set"
+    ):
+        run(
+            student(
+                teachers["masked"],
+                training__start_from="",
+                training__start_layers="",
+                data__tokenizer__kind="characters",
+                model__vocab_size=258,
+            ),
+            tmp_path / "run",
+            quiet,
+        )
     with pytest.raises(ConfigError, match=r"was trained with objective\.kind=masked, and this run's is causal"):
-        run(student(teachers["masked"], "causal", training__start_from="", training__start_layers=""), tmp_path / "other", quiet)
+        run(
+            student(teachers["masked"], "causal", training__start_from="", training__start_layers=""),
+            tmp_path / "other",
+            quiet,
+        )
 
 
 @pytest.mark.parametrize("kind", ["masked", pytest.param("causal", marks=pytest.mark.slow)])
 def test_the_shipped_config_is_half_of_a_run(kind, teachers, tmp_path):
-    config = configs.load(f"{ROOT / 'configs' / 'distill.py'}:from={teachers[kind]},training.steps=2,schedule.warmup_steps=0")
+    config = configs.load(
+        f"{ROOT / 'configs' / 'distill.py'}:from={teachers[kind]},training.steps=2,schedule.warmup_steps=0"
+    )
     run(config, tmp_path / "run", quiet)
     resolved, its = configs.resolve(config), load_trained(teachers[kind]).config
     assert tuple(resolved.training.start_layers) == (0, 2)

@@ -1,4 +1,6 @@
-"""Statistics of training: each against a reference written out, on every kind of stack, and that recording changes nothing."""
+"""Statistics of training: each against a reference written out, on every kind of stack, and that
+recording changes nothing.
+"""
 
 import json
 from functools import partial
@@ -24,7 +26,13 @@ from zoo.training.step import make_program
 
 TOKENS = np.random.default_rng(1).integers(0, 257, (4, 9), np.int32)
 # With a large epsilon Adam's first update is proportional to the gradient, not to its sign.
-BASE = {"optimizer.epsilon": 1.0, "model.vocab_size": 257, "data.batch_size": 4, "data.tokenizer.kind": "bytes", "model.ffn.kind": "relu"}
+BASE = {
+    "optimizer.epsilon": 1.0,
+    "model.vocab_size": 257,
+    "data.batch_size": 4,
+    "data.tokenizer.kind": "bytes",
+    "model.ffn.kind": "relu",
+}
 
 
 class Observed:
@@ -57,7 +65,10 @@ def observed():
 
 
 def reference(values, tokens, xp):
-    """Loss of the GPT with ReLU that `BASE` describes and what is to be noted of it, in plain products; `xp` is numpy or jax.numpy."""
+    """Loss of the GPT with ReLU that `BASE` describes and what is to be noted of it, in plain
+    products; `xp` is numpy or jax.numpy.
+    """
+
     def normed(x, v):
         x = x - x.mean(-1, keepdims=True)
         return x / xp.sqrt((x**2).mean(-1, keepdims=True) + 1e-5) * v["scale"] + v["bias"]
@@ -76,7 +87,10 @@ def reference(values, tokens, xp):
     for layer in range(2):
         v = jax.tree.map(lambda leaf, layer=layer: leaf[layer], values["stack"]["layers"])
         y = normed(x, v["attention_norm"])
-        q, k, value = (linear(y, v["attention"][name]).reshape(B, T, 4, 4).transpose(0, 2, 1, 3) for name in ("query", "key", "value"))
+        q, k, value = (
+            linear(y, v["attention"][name]).reshape(B, T, 4, 4).transpose(0, 2, 1, 3)
+            for name in ("query", "key", "value")
+        )
         p = softmax(xp.where(np.tri(T, dtype=bool), q @ k.transpose(0, 1, 3, 2) / 2, -1e30))
         entropies.append(-(p * xp.log(xp.where(p > 0, p, 1))).sum(-1).mean((0, 2)))
         x = x + linear((p @ value).transpose(0, 2, 1, 3).reshape(B, T, 16), v["attention"]["output"])
@@ -86,8 +100,12 @@ def reference(values, tokens, xp):
         residual.append(x)
     logits = normed(x, values["final_norm"]) @ values["embedding"].T
     chosen = softmax(logits)[np.arange(B)[:, None], np.arange(T)[None], targets]
-    return -xp.log(chosen).mean(), {"residual": [xp.sqrt((x**2).mean()) for x in residual], "entropies": entropies, "dead": dead,
-                                    "logits": xp.sqrt(((logits - logits.mean(-1, keepdims=True)) ** 2).mean())}
+    return -xp.log(chosen).mean(), {
+        "residual": [xp.sqrt((x**2).mean()) for x in residual],
+        "entropies": entropies,
+        "dead": dead,
+        "logits": xp.sqrt(((logits - logits.mean(-1, keepdims=True)) ** 2).mean()),
+    }
 
 
 def test_activations_are_those_of_plain_products(observed):
@@ -97,22 +115,31 @@ def test_activations_are_those_of_plain_products(observed):
     assert list(found["residual_rms"]) == ["embedding", "layer 0", "layer 1"]
     np.testing.assert_allclose(list(found["residual_rms"].values()), expected["residual"], rtol=1e-5)
     assert list(found["attention_entropy"]) == [f"layer {layer} head {head}" for layer in range(2) for head in range(4)]
-    np.testing.assert_allclose(list(found["attention_entropy"].values()), np.concatenate(expected["entropies"]), rtol=1e-4)
-    assert found["dead_units"] == {"layer 0": pytest.approx(expected["dead"][0]), "layer 1": pytest.approx(expected["dead"][1])}
+    np.testing.assert_allclose(
+        list(found["attention_entropy"].values()), np.concatenate(expected["entropies"]), rtol=1e-4
+    )
+    assert found["dead_units"] == {
+        "layer 0": pytest.approx(expected["dead"][0]),
+        "layer 1": pytest.approx(expected["dead"][1]),
+    }
     assert expected["dead"][1] >= 1 / 3
     assert found["logit_scale"] == {"head": pytest.approx(expected["logits"], rel=1e-5)}
 
 
 def blocks_by_hand(values):
     """The norm of each block's values."""
+
     def norm(*trees):
         return np.sqrt(sum(np.square(np.asarray(leaf, np.float64)).sum() for leaf in jax.tree.leaves(trees)))
 
     found = {"embedding": norm(values["embedding"]), "positions": norm(values["position"])}
     for layer in range(2):
         v = jax.tree.map(lambda leaf, layer=layer: leaf[layer], values["stack"]["layers"])
-        found |= {f"layer {layer} attention": norm(v["attention"]), f"layer {layer} feed-forward": norm(v["ffn"]),
-                  f"layer {layer} norms": norm(v["attention_norm"], v["ffn_norm"])}
+        found |= {
+            f"layer {layer} attention": norm(v["attention"]),
+            f"layer {layer} feed-forward": norm(v["ffn"]),
+            f"layer {layer} norms": norm(v["attention_norm"], v["ffn_norm"]),
+        }
     return found | {"final norm": norm(values["final_norm"])}
 
 
@@ -125,10 +152,19 @@ def test_gradients_are_those_of_plain_products(observed):
 
 def test_update_ratios_are_those_of_the_step_that_is_done():
     # Weight decay and clipping are part of an update, and so is the warm-up.
-    one = Observed({"optimizer.weight_decay": 0.5, "optimizer.clip_norm": 0.01, "schedule.warmup_steps": 4,
-                    "optimizer.epsilon": 1e-3, "optimizer.learning_rate": 0.1})
+    one = Observed(
+        {
+            "optimizer.weight_decay": 0.5,
+            "optimizer.clip_norm": 0.01,
+            "schedule.warmup_steps": 4,
+            "optimizer.epsilon": 1e-3,
+            "optimizer.learning_rate": 0.1,
+        }
+    )
     after, metrics = one.program.train_step(one.state, one.batch, one.constants)
-    expected = blocks_by_hand(jax.tree.map(lambda new, old: np.asarray(new, np.float64) - old, after["params"], one.before))
+    expected = blocks_by_hand(
+        jax.tree.map(lambda new, old: np.asarray(new, np.float64) - old, after["params"], one.before)
+    )
     weights = blocks_by_hand(one.before)
     for label, value in one.rows["update_ratio"].items():
         assert value == pytest.approx(expected[label] / weights[label], rel=1e-3), label
@@ -144,23 +180,42 @@ def same(one, other):
         np.testing.assert_allclose(list(rows.values()), list(other[name].values()), rtol=1e-4, atol=1e-6, err_msg=name)
 
 
-@pytest.mark.parametrize("changes", [
-    {"model.scan_layers": True, "model.remat": "full", "training.accumulation_steps": 2},
-    *(pytest.param(alone, marks=pytest.mark.slow) for alone in (
-        {"model.scan_layers": True}, {"model.remat": "full"}, {"training.accumulation_steps": 2}, {"model.attention.kernel": "rows"}))],
-    ids=str)
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"model.scan_layers": True, "model.remat": "full", "training.accumulation_steps": 2},
+        *(
+            pytest.param(alone, marks=pytest.mark.slow)
+            for alone in (
+                {"model.scan_layers": True},
+                {"model.remat": "full"},
+                {"training.accumulation_steps": 2},
+                {"model.attention.kernel": "rows"},
+            )
+        ),
+    ],
+    ids=str,
+)
 def test_how_a_step_is_computed_changes_no_statistic(observed, changes):
     same(Observed(changes, change=dying).rows, observed.rows)
 
 
 @pytest.mark.slow
 def test_kinds_of_layers_scanned_or_unrolled():
-    kinds = {"model.num_layers": 3, "model.layers.pattern": ("local", "wide"), "model.layers.kinds.local.attention.window": 3,
-             "model.layers.kinds.wide.attention.num_heads": 2, "model.layers.kinds.wide.ffn.kind": "swiglu"}
+    kinds = {
+        "model.num_layers": 3,
+        "model.layers.pattern": ("local", "wide"),
+        "model.layers.kinds.local.attention.window": 3,
+        "model.layers.kinds.wide.attention.num_heads": 2,
+        "model.layers.kinds.wide.ffn.kind": "swiglu",
+    }
     one = Observed(kinds).rows
     same(Observed(kinds | {"model.scan_layers": True}).rows, one)
     assert list(one["dead_units"]) == ["layer 0", "layer 2"]
-    assert [label for label in one["attention_entropy"] if label.startswith("layer 1")] == ["layer 1 head 0", "layer 1 head 1"]
+    assert [label for label in one["attention_entropy"] if label.startswith("layer 1")] == [
+        "layer 1 head 0",
+        "layer 1 head 1",
+    ]
     assert "layer 2 attention" in one["gradient_norm"]
     # A query of a window of 3 has 3 keys at most.
     assert max(value for label, value in one["attention_entropy"].items() if "layer 1" not in label) < np.log(3)
@@ -170,14 +225,21 @@ def test_kinds_of_layers_scanned_or_unrolled():
 def test_empty_slots_do_not_count():
     tokens = np.where(np.arange(8) < 5, TOKENS[:, :8], -1)
     batch = {"tokens": tokens, "places": np.array([[1, 3]] * 4), "targets": TOKENS[:, [1, 3]]}
-    encoder = {"model.architecture": "encoder", "objective.kind": "masked", "data.rows": "doc_sentences", "model.vocab_size": 259}
+    encoder = {
+        "model.architecture": "encoder",
+        "objective.kind": "masked",
+        "data.rows": "doc_sentences",
+        "model.vocab_size": 259,
+    }
     wide, narrow = (Observed(encoder, batch | {"tokens": tokens[:, :width]}).rows for width in (8, 5))
     same(wide, narrow)
 
 
 @pytest.mark.slow
 def test_an_encoder_and_a_decoder():
-    rows = Observed({"model.architecture": "encoder_decoder", "objective.kind": "prefix", "objective.prefix_length": 4}).rows
+    rows = Observed(
+        {"model.architecture": "encoder_decoder", "objective.kind": "prefix", "objective.prefix_length": 4}
+    ).rows
     layers = [f"{side} {part}" for side in ("encoder", "decoder") for part in ("embedding", "layer 0", "layer 1")]
     assert list(rows["residual_rms"]) == layers
     assert "decoder layer 1 cross-attention head 3" in rows["attention_entropy"]
@@ -193,14 +255,19 @@ def test_an_encoder_and_a_decoder():
 def test_of_a_recurrent_model_what_it_has():
     rows = Observed(TINY_ELMO | {"model.ffn.kind": "gelu"}).rows
     assert rows.keys() == {"logit_scale", "update_ratio", "gradient_norm"}
-    assert list(rows["gradient_norm"]) == ["characters", *(f"{side} layer {i}" for side in ("forward", "backward") for i in (0, 1)), "head"]
+    assert list(rows["gradient_norm"]) == [
+        "characters",
+        *(f"{side} layer {i}" for side in ("forward", "backward") for i in (0, 1)),
+        "head",
+    ]
 
 
 def test_no_scores_of_all_queries_are_made():
     q, k = (jax.ShapeDtypeStruct((16, 4096, heads, 8), jnp.float32) for heads in (4, 2))
     context = Context(jax.ShapeDtypeStruct((1, 4096), jnp.int32), in_order=True)
-    program = jax.make_jaxpr(lambda q, k, positions: attention_entropy(q, k, Context(positions, in_order=True), Scoring(0.3)))(
-        q, k, context.positions)
+    program = jax.make_jaxpr(
+        lambda q, k, positions: attention_entropy(q, k, Context(positions, in_order=True), Scoring(0.3))
+    )(q, k, context.positions)
     assert max(variable.aval.size for equation in program.eqns for variable in equation.outvars) <= q.size
 
 
@@ -213,7 +280,8 @@ def test_a_loss_that_jumps_is_told():
         if (value := spikes.add(loss)) is not None:
             found[step] = value
     before = losses[122:250]
-    # Not before there are 128 to compare with; the third is under 6 deviations of losses that hold the second.
+    # Not before there are 128 to compare with; the third is under 6 deviations of losses that hold
+    # the second.
     assert found == {250: pytest.approx((9 - before.mean()) / before.std())}
     assert [value for value in map(Spikes([1.0] * 128).add, (1.0, 5.0))] == [None, None]
 
@@ -224,7 +292,8 @@ def test_the_file_says_nothing_that_json_cannot_hold(tmp_path):
     file.write(3, float("nan"), {})
     file.close()
     assert [json.loads(line) for line in (tmp_path / "dynamics.jsonl").read_text().splitlines()] == [
-        {"step": 2, "update_ratio": {"a": None, "b": 2.0}}]
+        {"step": 2, "update_ratio": {"a": None, "b": 2.0}}
+    ]
     assert [step for step in range(1, 8) if file.due(step)] == [1, 2, 4, 6]
 
 
@@ -281,8 +350,11 @@ def test_a_run_that_goes_on_records_each_step_once(recorded, tmp_path, monkeypat
 @pytest.mark.usefixtures("in_haste")
 @pytest.mark.parametrize("kind", OBJECTIVES)
 def test_every_objective_can_be_watched(kind, tmp_path):
-    run(small(**OBJECTIVES[kind] | {"training__dynamics_every": 2, "training__steps": 2, "training__eval_every": 0}), tmp_path,
-        lambda line: None)
+    run(
+        small(**OBJECTIVES[kind] | {"training__dynamics_every": 2, "training__steps": 2, "training__eval_every": 0}),
+        tmp_path,
+        lambda line: None,
+    )
     found = records(tmp_path)
     assert [line["step"] for line in found] == [1, 2]
     assert all({"gradient_norm", "update_ratio", "logit_scale"} <= line.keys() for line in found)

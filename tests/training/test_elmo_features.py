@@ -1,4 +1,6 @@
-"""An ELMo that was trained on text alone, frozen under the head of a task: what the head learns of its features."""
+"""An ELMo that was trained on text alone, frozen under the head of a task: what the head learns of
+its features.
+"""
 
 from collections import Counter
 
@@ -18,11 +20,23 @@ def quiet(line):
 
 @pytest.mark.slow
 def test_a_head_learns_what_the_features_tell(tmp_path):
-    elmo = {"model__architecture": "elmo", "objective__kind": "bidirectional", "model__elmo__cell_dim": 128,
-            "model__elmo__character_dim": 16, "model__elmo__characters": 12, "model__elmo__filters": (1, 32, 2, 64, 3, 64),
-            "model__dim": 64, "data__tokenizer__kind": "bpe", "data__tokenizer__vocab_size": 1000, "data__source": "stdlib:docstrings",
-            "data__sequence_length": 24, "data__batch_size": 32, "training__steps": 100, "training__eval_every": 0,
-            "training__checkpoint_every": 0}
+    elmo = {
+        "model__architecture": "elmo",
+        "objective__kind": "bidirectional",
+        "model__elmo__cell_dim": 128,
+        "model__elmo__character_dim": 16,
+        "model__elmo__characters": 12,
+        "model__elmo__filters": (1, 32, 2, 64, 3, 64),
+        "model__dim": 64,
+        "data__tokenizer__kind": "bpe",
+        "data__tokenizer__vocab_size": 1000,
+        "data__source": "stdlib:docstrings",
+        "data__sequence_length": 24,
+        "data__batch_size": 32,
+        "training__steps": 100,
+        "training__eval_every": 0,
+        "training__checkpoint_every": 0,
+    }
     run(small(**elmo), tmp_path / "elmo", quiet)
     changes = "data.sequence_length=64,training.steps=600,schedule.warmup_steps=10,training.eval_every=0,optimizer.learning_rate=0.02"
     made = configs.finetuned(f"from={tmp_path / 'elmo'},{changes}", {"objective.kind": "tagging"})
@@ -36,5 +50,7 @@ def test_a_head_learns_what_the_features_tell(tmp_path):
     majority = tags.most_common(1)[0][1] / tags.total()
     assert lines(tmp_path / "tags")[-1]["eval/word_accuracy"] > majority + 0.15
     before, after = load_trained(tmp_path / "elmo"), load_trained(tmp_path / "tags")
-    assert (before.params["forward"]["layers"]["input"]["kernel"] == after.params["forward"]["layers"]["input"]["kernel"]).all()
+    assert (
+        before.params["forward"]["layers"]["input"]["kernel"] == after.params["forward"]["layers"]["input"]["kernel"]
+    ).all()
     assert abs(after.params["mix"]["weights"]).max() > 0.01

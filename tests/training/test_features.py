@@ -1,4 +1,6 @@
-"""A body that is not trained is run once over the examples: the same curve as run in every step, the same again after an interruption."""
+"""A body that is not trained is run once over the examples: the same curve as run in every step,
+the same again after an interruption.
+"""
 
 import json
 
@@ -19,21 +21,45 @@ from zoo.training.run_training import run
 from zoo.training.step import make_program
 from zoo.training.trainer import resolve_with_vocabulary
 
-FROZEN = {"training__trained_layers": 0, "training__eval_batches": "auto", "training__steps": 6, "training__checkpoint_every": 3,
-          "training__eval_every": 0, "data__sequence_length": 72, "data__batch_size": 8, "model__dim": 16, "model__num_layers": 1,
-          "model__dropout": 0.2, "optimizer__learning_rate": 0.01}
+FROZEN = {
+    "training__trained_layers": 0,
+    "training__eval_batches": "auto",
+    "training__steps": 6,
+    "training__checkpoint_every": 3,
+    "training__eval_every": 0,
+    "data__sequence_length": 72,
+    "data__batch_size": 8,
+    "model__dim": 16,
+    "model__num_layers": 1,
+    "model__dropout": 0.2,
+    "optimizer__learning_rate": 0.01,
+}
 # A body whose statistics would move if it ran as in training.
-ROWS = FROZEN | {"model__architecture": "encoder", "objective__kind": "classification", "data__source": table("train"),
-                 "data__held_out": table("dev"), "model__norm__kind": "batchnorm"}
-TOKENS = FROZEN | {"model__architecture": "elmo", "objective__kind": "tagging", "data__source": tagged(), "model__elmo__cell_dim": 24,
-                   "model__elmo__character_dim": 4, "model__elmo__characters": 6, "model__elmo__filters": (1, 8, 2, 8)}
+ROWS = FROZEN | {
+    "model__architecture": "encoder",
+    "objective__kind": "classification",
+    "data__source": table("train"),
+    "data__held_out": table("dev"),
+    "model__norm__kind": "batchnorm",
+}
+TOKENS = FROZEN | {
+    "model__architecture": "elmo",
+    "objective__kind": "tagging",
+    "data__source": tagged(),
+    "model__elmo__cell_dim": 24,
+    "model__elmo__character_dim": 4,
+    "model__elmo__characters": 6,
+    "model__elmo__filters": (1, 8, 2, 8),
+}
 
 
 def quiet(line):
     del line
 
 
-@pytest.fixture(scope="module", params=[pytest.param(ROWS, id="rows", marks=pytest.mark.slow), pytest.param(TOKENS, id="tokens")])
+@pytest.fixture(
+    scope="module", params=[pytest.param(ROWS, id="rows", marks=pytest.mark.slow), pytest.param(TOKENS, id="tokens")]
+)
 def whole(request, tmp_path_factory):
     """(fields, the folder of a run with features, what it said)."""
     folder, said = tmp_path_factory.mktemp("whole") / "run", []
@@ -54,7 +80,9 @@ def test_the_curve_is_that_of_a_body_that_runs_in_every_step(whole, tmp_path, mo
 def test_only_the_head_has_moved(whole):
     fields, folder, _ = whole
     config = resolve_with_vocabulary(small(**fields))
-    program = make_program(config, make_objective(config, data.load(config).tokenizer), make_mesh(config, jax.devices()[:1]))
+    program = make_program(
+        config, make_objective(config, data.load(config).tokenizer), make_mesh(config, jax.devices()[:1])
+    )
     before, after = program.initial_state(config.seed), load_trained(folder)
     for name, values in before["params"].items():
         same = jax.tree.map(np.array_equal, values, after.params[name])
@@ -75,12 +103,19 @@ def test_an_interrupted_run_ends_as_it_would_have(whole, tmp_path):
     run(small(**fields), tmp_path / "run", said.append)
     assert any("continuing from step 3" in line for line in said)
     assert curves(tmp_path / "run") == curves(folder)
-    assert read_json(tmp_path / "run" / "status.json")["parameters_sha256"] == read_json(folder / "status.json")["parameters_sha256"]
+    assert (
+        read_json(tmp_path / "run" / "status.json")["parameters_sha256"]
+        == read_json(folder / "status.json")["parameters_sha256"]
+    )
 
 
 def test_the_folder_is_scored_as_any_other(whole, capsys):
     _, folder, _ = whole
-    written = {name.removeprefix("eval/"): value for name, value in dict(curves(folder)[-1]).items() if name.startswith("eval/")}
+    written = {
+        name.removeprefix("eval/"): value
+        for name, value in dict(curves(folder)[-1]).items()
+        if name.startswith("eval/")
+    }
     assert command.main([str(folder), "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["scores"] == pytest.approx(written, rel=1e-5)
 

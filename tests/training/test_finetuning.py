@@ -1,4 +1,6 @@
-"""From a pre-trained run to one of a task: what is taken over, what is fresh, what is scored, and that `eval.py` says the same."""
+"""From a pre-trained run to one of a task: what is taken over, what is fresh, what is scored, and
+that `eval.py` says the same.
+"""
 
 import json
 from pathlib import Path
@@ -18,8 +20,16 @@ from zoo.training.checkpoints.trained_run import load_trained
 from zoo.training.run_training import run
 
 ROOT = Path(__file__).parents[2]
-BODY = {"model__architecture": "encoder", "model__embedding__segments": 2, "model__dim": 16, "data__sequence_length": 32,
-        "data__batch_size": 8, "training__steps": 4, "training__checkpoint_every": 0, "training__eval_every": 0}
+BODY = {
+    "model__architecture": "encoder",
+    "model__embedding__segments": 2,
+    "model__dim": 16,
+    "data__sequence_length": 32,
+    "data__batch_size": 8,
+    "training__steps": 4,
+    "training__checkpoint_every": 0,
+    "training__eval_every": 0,
+}
 STILL = {"optimizer__learning_rate": 1e-9}
 
 
@@ -30,15 +40,31 @@ def quiet(line):
 @pytest.fixture(scope="module")
 def pretrained(tmp_path_factory):
     folder = tmp_path_factory.mktemp("pretrained") / "run"
-    run(small(**BODY, objective__kind="masked", model__tie_embeddings=False, model__head__pooler=True, training__eval_batches=2), folder,
-        quiet)
+    run(
+        small(
+            **BODY,
+            objective__kind="masked",
+            model__tie_embeddings=False,
+            model__head__pooler=True,
+            training__eval_batches=2,
+        ),
+        folder,
+        quiet,
+    )
     return folder
 
 
 def task(start, **fields):
-    own = {"objective__kind": "classification", "data__source": table("train"), "data__held_out": table("dev"),
-           "data__tokenizer__kind": "file", "data__tokenizer__path": str(start), "model__vocab_size": 258,
-           "training__start_from": str(start), "model__head__pooler": True}
+    own = {
+        "objective__kind": "classification",
+        "data__source": table("train"),
+        "data__held_out": table("dev"),
+        "data__tokenizer__kind": "file",
+        "data__tokenizer__path": str(start),
+        "model__vocab_size": 258,
+        "training__start_from": str(start),
+        "model__head__pooler": True,
+    }
     return small(**BODY | {"training__eval_batches": "auto"} | own | fields)
 
 
@@ -54,15 +80,20 @@ def test_the_body_and_the_pooler_are_taken_and_the_classes_are_fresh(pretrained,
     before, after = load_trained(pretrained), load_trained(tuned)
     assert set(before.params) - set(after.params) == {"head"}
     assert set(after.params) - set(before.params) == {"classifier"}
-    same = jax.tree.map(lambda a, b: np.allclose(a, b, atol=1e-6), {name: before.params[name] for name in set(before.params) - {"head"}},
-                        {name: after.params[name] for name in set(after.params) - {"classifier"}})
+    same = jax.tree.map(
+        lambda a, b: np.allclose(a, b, atol=1e-6),
+        {name: before.params[name] for name in set(before.params) - {"head"}},
+        {name: after.params[name] for name in set(after.params) - {"classifier"}},
+    )
     assert jax.tree.all(same)
     assert after.params["classifier"]["kernel"].shape == (16, 3)
     assert read_json(tuned / "meta.json")["data"]["labels"] == ["a", "b", "c"]
 
 
 def test_the_command_scores_as_the_run_did(tuned, capsys):
-    written = {name.removeprefix("eval/"): value for name, value in lines(tuned)[-1].items() if name.startswith("eval/")}
+    written = {
+        name.removeprefix("eval/"): value for name, value in lines(tuned)[-1].items() if name.startswith("eval/")
+    }
     assert set(written) == {"loss", "accuracy", "macro_f1", "matthews"}
     assert command.main([str(tuned), "--json"]) == 0
     told = json.loads(capsys.readouterr().out)
@@ -80,14 +111,22 @@ def test_the_same_task_goes_on_with_its_classes_and_another_does_not(tuned, tmp_
     # As many labels in another order are other classes.
     run(task(tuned, **STILL, data__labels=("b", "c", "a")), tmp_path / "other", said.append)
     assert any("fresh values for classifier" in line for line in said)
-    kernels = [load_trained(folder).params["classifier"]["kernel"] for folder in (tuned, tmp_path / "same", tmp_path / "other")]
+    kernels = [
+        load_trained(folder).params["classifier"]["kernel"] for folder in (tuned, tmp_path / "same", tmp_path / "other")
+    ]
     assert np.allclose(kernels[0], kernels[1], atol=1e-6)
 
 
-@pytest.mark.parametrize(("command", "message"), [
-    (["generate", "--prompt", "a"], "objective.kind=classification: the run has a head for its task and none for tokens"),
-    (["export", "--out"], "objective.kind=classification has a head for its task, which no class"),
-])
+@pytest.mark.parametrize(
+    ("command", "message"),
+    [
+        (
+            ["generate", "--prompt", "a"],
+            "objective.kind=classification: the run has a head for its task and none for tokens",
+        ),
+        (["export", "--out"], "objective.kind=classification has a head for its task, which no class"),
+    ],
+)
 def test_what_needs_a_head_for_tokens_is_refused_in_a_line(tuned, tmp_path, capsys, command, message):
     name, *rest = command
     assert main([name, str(tuned), *rest, *([str(tmp_path / "out")] if name == "export" else [])]) == 2
@@ -122,8 +161,15 @@ def test_several_seeds_and_their_median(pretrained, tuned, tmp_path, capsys):
 
 
 def test_a_config_takes_the_body_of_a_run(pretrained):
-    made = configs.resolve(configs.finetuned(f"from={pretrained},data.sequence_length=16", {"objective.kind": "tagging"}))
-    assert (made.model.dim, made.model.vocab_size, made.model.head.pooler, made.model.tie_embeddings) == (16, 258, False, True)
+    made = configs.resolve(
+        configs.finetuned(f"from={pretrained},data.sequence_length=16", {"objective.kind": "tagging"})
+    )
+    assert (made.model.dim, made.model.vocab_size, made.model.head.pooler, made.model.tie_embeddings) == (
+        16,
+        258,
+        False,
+        True,
+    )
     assert made.training.start_from == made.data.tokenizer.path == str(pretrained)
     # No longer than the positions that were trained.
     assert configs.finetuned(f"from={pretrained}", {"objective.kind": "classification"}).data.sequence_length == 32

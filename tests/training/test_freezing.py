@@ -1,4 +1,6 @@
-"""What is frozen stays bit for bit, decay included; what is trained moves as it does when everything is trained."""
+"""What is frozen stays bit for bit, decay included; what is trained moves as it does when
+everything is trained.
+"""
 
 import jax
 import numpy as np
@@ -14,10 +16,21 @@ from zoo.objectives import make_objective
 from zoo.training.mesh import make_mesh
 from zoo.training.step import make_program
 
-TASK = {"model__architecture": "encoder", "objective__kind": "classification", "model__head__classes": 3, "model__dim": 16,
-        "model__head__pooler": True, "model__num_layers": 3, "training__eval_batches": "auto", "data__batch_size": 2,
-        "optimizer__weight_decay": 0.1}
-BATCH = {"tokens": np.random.default_rng(0).integers(0, 256, (2, 16)).astype(np.int32), "labels": np.array([0, 2], np.int32)}
+TASK = {
+    "model__architecture": "encoder",
+    "objective__kind": "classification",
+    "model__head__classes": 3,
+    "model__dim": 16,
+    "model__head__pooler": True,
+    "model__num_layers": 3,
+    "training__eval_batches": "auto",
+    "data__batch_size": 2,
+    "optimizer__weight_decay": 0.1,
+}
+BATCH = {
+    "tokens": np.random.default_rng(0).integers(0, 256, (2, 16)).astype(np.int32),
+    "labels": np.array([0, 2], np.int32),
+}
 
 
 def step(**fields):
@@ -33,7 +46,9 @@ def step(**fields):
 
 def moved(before, after):
     """{path: which entries of its first dimension moved}."""
-    flat = jax.tree_util.tree_leaves_with_path(jax.tree.map(lambda a, b: (a != b).reshape(len(a), -1).any(axis=1), before, after))
+    flat = jax.tree_util.tree_leaves_with_path(
+        jax.tree.map(lambda a, b: (a != b).reshape(len(a), -1).any(axis=1), before, after)
+    )
     return {jax.tree_util.keystr(path, simple=True, separator="/"): entries for path, entries in flat}
 
 
@@ -51,10 +66,16 @@ def test_the_last_layers_and_the_head_alone_are_trained(whole, count, scanned):
             # A bias of keys changes no score.
             assert entries[3 - count :].all() or path.endswith("key/bias"), path
         else:
-            assert entries.any() == (path.startswith(("classifier", "pooler")) or (path.startswith("final_norm") and count > 0)), path
+            assert entries.any() == (
+                path.startswith(("classifier", "pooler")) or (path.startswith("final_norm") and count > 0)
+            ), path
     # The same gradient as with everything, of which the first step takes the sign.
-    for path, one, other in zip(moved(before, after), jax.tree.leaves(after["classifier"]), jax.tree.leaves(whole[1]["classifier"]),
-                                strict=False):
+    for path, one, other in zip(
+        moved(before, after),
+        jax.tree.leaves(after["classifier"]),
+        jax.tree.leaves(whole[1]["classifier"]),
+        strict=False,
+    ):
         np.testing.assert_allclose(one, other, rtol=1e-5, atol=1e-7, err_msg=path)
     assert metrics["gradient_norm"] < whole[2]["gradient_norm"]
     if not scanned:

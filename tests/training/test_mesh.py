@@ -1,4 +1,6 @@
-"""Eight simulated devices against one, in processes of their own because the number of devices is fixed at start."""
+"""Eight simulated devices against one, in processes of their own because the number of devices is
+fixed at start.
+"""
 
 import json
 import os
@@ -44,7 +46,11 @@ print(json.dumps([len(jax.devices()), [
 
 
 def curve(folder: Path, devices: int, mesh: dict, stop_after: int = 0) -> list[float]:
-    environment = os.environ | {"JAX_NUM_CPU_DEVICES": str(devices), "JAX_PLATFORMS": "cpu", "PYTHONPATH": str(Path(__file__).parents[1])}
+    environment = os.environ | {
+        "JAX_NUM_CPU_DEVICES": str(devices),
+        "JAX_PLATFORMS": "cpu",
+        "PYTHONPATH": str(Path(__file__).parents[1]),
+    }
     command = [sys.executable, "-c", SCRIPT, str(folder), json.dumps(mesh), str(stop_after)]
     done = subprocess.run(command, capture_output=True, text=True, env=environment)
     assert done.returncode == 0, done.stderr[-2000:]
@@ -79,16 +85,28 @@ def test_accumulation_on_a_mesh_gives_the_curve_of_the_whole_batch(tmp_path):
 
 
 # A loss of two means, of which no device holds an equal share.
-PAIRS = {"model.architecture": "encoder", "objective.kind": "masked", "objective.next_sentence": True, "data.rows": "segment_pairs",
-         "model.head.pooler": True, "model.head.next_sentence": True, "model.embedding.segments": 2, "data.sequence_length": 32,
-         "model.position.kind": "learned", "training.eval_lengths": (), "model.dropout": 0.0}
+PAIRS = {
+    "model.architecture": "encoder",
+    "objective.kind": "masked",
+    "objective.next_sentence": True,
+    "data.rows": "segment_pairs",
+    "model.head.pooler": True,
+    "model.head.next_sentence": True,
+    "model.embedding.segments": 2,
+    "data.sequence_length": 32,
+    "model.position.kind": "learned",
+    "training.eval_lengths": (),
+    "model.dropout": 0.0,
+}
 
 
 @pytest.mark.slow
 def test_two_means_are_those_of_the_whole_batch_on_a_mesh(tmp_path):
     alone = curve(tmp_path / "one", 1, PAIRS)
     for number, mesh in enumerate([{}, {"mesh.fsdp": 2, "mesh.tensor": 2, "training.accumulation_steps": 2}]):
-        np.testing.assert_allclose(curve(tmp_path / f"mesh{number}", 8 >> number, PAIRS | mesh), alone, rtol=2e-5, err_msg=str(mesh))
+        np.testing.assert_allclose(
+            curve(tmp_path / f"mesh{number}", 8 >> number, PAIRS | mesh), alone, rtol=2e-5, err_msg=str(mesh)
+        )
 
 
 def test_who_holds_what_on_a_mesh():

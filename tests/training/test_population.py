@@ -1,7 +1,8 @@
 """Runs that are trained together: each is what it would be alone, whatever becomes of the others.
 
-To the last bit that holds of programs as users get them. Those of the default tests are compiled in haste (tests/conftest.py), and then a
-step inside `map` may round otherwise than the step alone: what compares bits is slow, and all else compares but for rounding.
+To the last bit that holds of programs as users get them. Those of the default tests are compiled in
+haste (tests/conftest.py), and then a step inside `map` may round otherwise than the step alone:
+what compares bits is slow, and all else compares but for rounding.
 """
 
 import contextlib
@@ -33,8 +34,14 @@ from zoo.training.step import make_program
 from zoo.training.trainer import Attempt
 
 ROOT = Path(__file__).parents[2]
-DROPPING = {"model__dropout": 0.1, "model__attention__dropout": 0.1, "optimizer__weight_decay": 0.1, "optimizer__clip_norm": 1.0,
-            "objective__label_smoothing": 0.1, "schedule__kind": "cosine"}
+DROPPING = {
+    "model__dropout": 0.1,
+    "model__attention__dropout": 0.1,
+    "optimizer__weight_decay": 0.1,
+    "optimizer__clip_norm": 1.0,
+    "objective__label_smoothing": 0.1,
+    "schedule__kind": "cosine",
+}
 # They differ in every kind of number there is, and the last one diverges in its second step.
 MEMBERS = [
     DROPPING,
@@ -97,7 +104,11 @@ def test_by_map_every_bit_is_that_of_the_run_alone(alone, mapped):
     top, outcomes = mapped
     for index in (0, 1):
         assert curves(top / str(index)) == curves(alone / str(index))
-        assert read_json(top / str(index) / "status.json") == read_json(alone / str(index) / "status.json") == outcomes[index]
+        assert (
+            read_json(top / str(index) / "status.json")
+            == read_json(alone / str(index) / "status.json")
+            == outcomes[index]
+        )
     assert sha256(top / "0") != sha256(top / "1")
 
 
@@ -162,7 +173,9 @@ assert all(outcome["state"] == "done" for outcome in outcomes), outcomes
 
 @pytest.mark.slow
 def test_a_member_goes_on_in_other_company(alone, tmp_path, monkeypatch):
-    """Stopped together; then one alone, the other in a population, where a third run is at another step."""
+    """Stopped together; then one alone, the other in a population, where a third run is at another
+    step.
+    """
     with told_to_stop_at(5, monkeypatch):
         outcomes = together(MEMBERS[:2], tmp_path)
     assert all(isinstance(outcome, Preempted) for outcome in outcomes)
@@ -170,7 +183,10 @@ def test_a_member_goes_on_in_other_company(alone, tmp_path, monkeypatch):
     assert steps[0] == steps[1]
     assert steps[0] in (5, 6)
     run(small(**MEMBERS[0]), tmp_path / "0", quiet)
-    company = [Attempt(small(**MEMBERS[0]), tmp_path / "new", quiet), Attempt(small(**MEMBERS[1]), tmp_path / "1", quiet)]
+    company = [
+        Attempt(small(**MEMBERS[0]), tmp_path / "new", quiet),
+        Attempt(small(**MEMBERS[1]), tmp_path / "1", quiet),
+    ]
     assert [outcome["state"] for outcome in run_together(company, "map")] == ["done", "done"]
     for folder, index in (("new", 0), ("1", 1), ("0", 0)):
         assert sha256(tmp_path / folder) == sha256(alone / str(index))
@@ -183,7 +199,9 @@ def test_a_member_goes_on_in_other_company(alone, tmp_path, monkeypatch):
     ("translation", {"optimizer__learning_rate": 1e-3, "model__dropout": 0.2}),
 ])  # fmt: skip
 def test_other_batches_and_what_is_recorded_of_them(tmp_path, objective, changes):
-    common = {"model__dropout": 0.1, "training__dynamics_every": 4 if objective == "masked" else 0} | OBJECTIVES[objective]
+    common = {"model__dropout": 0.1, "training__dynamics_every": 4 if objective == "masked" else 0} | OBJECTIVES[
+        objective
+    ]
     members = [common, common | changes]
     keys = {configs.program_key(configs.flatten(configs.resolve(small(**one)))) for one in members}
     assert len(keys) == 1
@@ -193,7 +211,9 @@ def test_other_batches_and_what_is_recorded_of_them(tmp_path, objective, changes
         assert curves(tmp_path / str(index)) == curves(tmp_path / f"alone{index}")
         assert sha256(tmp_path / str(index)) == sha256(tmp_path / f"alone{index}")
         if common["training__dynamics_every"]:
-            found, expected = ((tmp_path / name / "dynamics.jsonl").read_text() for name in (str(index), f"alone{index}"))
+            found, expected = (
+                (tmp_path / name / "dynamics.jsonl").read_text() for name in (str(index), f"alone{index}")
+            )
             assert found == expected
             assert found.count("\n") >= 4
     assert sha256(tmp_path / "0") != sha256(tmp_path / "1")
@@ -204,7 +224,14 @@ def test_killed_and_continued_is_bit_identical(alone, tmp_path):
     for index, one in enumerate(MEMBERS[:2]):
         (tmp_path / str(index)).mkdir()
         write_json(tmp_path / str(index) / "config.json", configs.to_plain(small(**one)))
-    command = [sys.executable, "-m", "zoo.cli.sweeps.population", "--executor=map", str(tmp_path / "0"), str(tmp_path / "1")]
+    command = [
+        sys.executable,
+        "-m",
+        "zoo.cli.sweeps.population",
+        "--executor=map",
+        str(tmp_path / "0"),
+        str(tmp_path / "1"),
+    ]
     process = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.DEVNULL)
     deadline = time.monotonic() + 120
     while not any((tmp_path / "1" / "checkpoints").glob("[0-9]*")):
@@ -251,14 +278,27 @@ def test_executors_that_round_differently_do_not_go_on_for_each_other(tmp_path, 
 
 
 NUMBERS = {
-    "optimizer.learning_rate": 2e-3, "optimizer.weight_decay": 0.3, "optimizer.beta1": 0.5, "optimizer.beta2": 0.9,
-    "optimizer.epsilon": 1e-3, "optimizer.clip_norm": 0.1, "schedule.warmup_steps": 4, "schedule.final_fraction": 0.5,
-    "model.dropout": 0.4, "model.attention.dropout": 0.4, "model.layers.kinds.other.attention.dropout": 0.2,
-    "objective.label_smoothing": 0.4, "objective.z_loss": 1e-1,
+    "optimizer.learning_rate": 2e-3,
+    "optimizer.weight_decay": 0.3,
+    "optimizer.beta1": 0.5,
+    "optimizer.beta2": 0.9,
+    "optimizer.epsilon": 1e-3,
+    "optimizer.clip_norm": 0.1,
+    "schedule.warmup_steps": 4,
+    "schedule.final_fraction": 0.5,
+    "model.dropout": 0.4,
+    "model.attention.dropout": 0.4,
+    "model.layers.kinds.other.attention.dropout": 0.2,
+    "objective.label_smoothing": 0.4,
+    "objective.z_loss": 1e-1,
 }
-WITH_ALL = DROPPING | {"objective__z_loss": 1e-3, "model__layers__pattern": ("other", "plain"), "data__sequence_length": 8,
-                       "model__layers__kinds__other__attention__dropout": 0.1,
-                       "model__layers__kinds__plain__attention__bias": False}
+WITH_ALL = DROPPING | {
+    "objective__z_loss": 1e-3,
+    "model__layers__pattern": ("other", "plain"),
+    "data__sequence_length": 8,
+    "model__layers__kinds__other__attention__dropout": 0.1,
+    "model__layers__kinds__plain__attention__bias": False,
+}
 
 
 @functools.cache
@@ -275,8 +315,13 @@ def traced(config):
     arguments = (program.abstract_state, {"tokens": jax.ShapeDtypeStruct((8, 9), np.int32)}, program.constants(0))
     jaxpr = program.train_step.trace(*arguments).jaxpr.jaxpr
     read = {variable for equation in jaxpr.eqns for variable in equation.invars if not hasattr(variable, "val")}
-    names = [jax.tree_util.keystr(name, simple=True, separator="/") for name, _ in jax.tree_util.tree_leaves_with_path(arguments)]
-    values = {name.partition("numbers/")[2]: variable in read for name, variable in zip(names, jaxpr.invars, strict=True)}
+    names = [
+        jax.tree_util.keystr(name, simple=True, separator="/")
+        for name, _ in jax.tree_util.tree_leaves_with_path(arguments)
+    ]
+    values = {
+        name.partition("numbers/")[2]: variable in read for name, variable in zip(names, jaxpr.invars, strict=True)
+    }
     return re.sub(r"0x[0-9a-f]+", "", str(jaxpr)), values
 
 
@@ -291,7 +336,10 @@ def test_a_number_is_an_argument_and_not_part_of_the_program(path):
 @pytest.mark.parametrize(("name", "value"), [("kl", 0.3), ("temperature", 4.0)])
 def test_so_are_those_of_a_teacher(tmp_path, name, value):
     teacher = untrained(tmp_path / "teacher", small(data__sequence_length=8))
-    base, path = small(data__sequence_length=8, objective__distillation__teacher=str(teacher)), f"objective.distillation.{name}"
+    base, path = (
+        small(data__sequence_length=8, objective__distillation__teacher=str(teacher)),
+        f"objective.distillation.{name}",
+    )
     (text, read), (other, _) = traced(base), traced(configs.override(base, {path: value}))
     assert text == other
     assert read[path]
@@ -303,9 +351,14 @@ def test_there_are_no_other_numbers_but_of_a_teacher():
 
 
 def test_what_shares_no_program_is_refused():
-    resolved = [configs.resolve(small(**one)) for one in ({}, {"seed": 3}, {"model__dim": 64, "optimizer__weight_decay": 0.1})]
+    resolved = [
+        configs.resolve(small(**one)) for one in ({}, {"seed": 3}, {"model__dim": 64, "optimizer__weight_decay": 0.1})
+    ]
     configs.check_one_program(resolved[:2], "ab")
-    with pytest.raises(ConfigError, match=r"^c cannot train with a as one program: they differ in .*model.dim, .*optimizer.weight_decay"):
+    with pytest.raises(
+        ConfigError,
+        match=r"^c cannot train with a as one program: they differ in .*model.dim, .*optimizer.weight_decay",
+    ):
         configs.check_one_program(resolved, "abc")
 
 
@@ -322,8 +375,10 @@ def test_which_runs_share_a_program(changes, same):
 
 def test_where_batches_are_of_several_widths_seeds_do_not_share_one():
     base = small(model__architecture="encoder", objective__kind="classification", training__eval_batches=0)
-    one, rate, seed = (configs.program_key(configs.flatten(configs.resolve(configs.override(base, changes))))
-                       for changes in ({}, {"optimizer.learning_rate": 0.1}, {"seed": 1}))
+    one, rate, seed = (
+        configs.program_key(configs.flatten(configs.resolve(configs.override(base, changes))))
+        for changes in ({}, {"optimizer.learning_rate": 0.1}, {"seed": 1})
+    )
     assert one == rate
     assert one != seed
 

@@ -68,7 +68,9 @@ def test_a_finished_run_is_left_alone(straight):
 
 
 def start(folder: Path, stop_at: str | None = None) -> subprocess.Popen:
-    """Starts the run of `straight` in a process; with `stop_at` it freezes just inside that part of the second save."""
+    """Starts the run of `straight` in a process; with `stop_at` it freezes just inside that part of
+    the second save.
+    """
     program = """
 import sys, time
 from pathlib import Path
@@ -94,7 +96,9 @@ if where == "manifest":
 run(small(model__dropout=0.1), folder, lambda line: print(line, flush=True))
 """
     environment = os.environ | {"PYTHONPATH": str(ROOT / "tests")}
-    return subprocess.Popen([sys.executable, "-c", program, str(folder), stop_at or ""], stdout=subprocess.PIPE, text=True, env=environment)
+    return subprocess.Popen(
+        [sys.executable, "-c", program, str(folder), stop_at or ""], stdout=subprocess.PIPE, text=True, env=environment
+    )
 
 
 @pytest.mark.parametrize("moment", slow_but(["during", "step 7"], ["before", "during", "manifest", "step 7"]))
@@ -118,30 +122,43 @@ def test_killed_and_continued_is_bit_identical(straight, tmp_path, moment):
         file.write('{"step": 99, "tok')
     run(small(model__dropout=0.1), folder, quiet)
     assert curves(folder) == curves(straight)
-    assert read_json(folder / "status.json")["parameters_sha256"] == read_json(straight / "status.json")["parameters_sha256"]
+    assert (
+        read_json(folder / "status.json")["parameters_sha256"]
+        == read_json(straight / "status.json")["parameters_sha256"]
+    )
 
 
 BATCHNORM = {"model__norm__kind": "batchnorm", "model__norm__momentum": 0.9}
 PERFORMER = {"model__attention__kind": "performer", "model__attention__redraw_every": 4}
 
 
-@pytest.mark.parametrize("kind", [
-    pytest.param(OBJECTIVES["masked"] | BATCHNORM, id="masked, batch statistics"),
-    pytest.param(OBJECTIVES["masked"] | PERFORMER, id="masked, random features", marks=pytest.mark.slow),
-    pytest.param(OBJECTIVES["prefix"], id="prefix", marks=pytest.mark.slow),
-    pytest.param(OBJECTIVES["span"], id="span", marks=pytest.mark.slow),
-    pytest.param(OBJECTIVES["denoising"], id="denoising", marks=pytest.mark.slow),
-    pytest.param(OBJECTIVES["pairs"] | {"data__source": "pairs"}, id="pairs", marks=pytest.mark.slow),
-    pytest.param(OBJECTIVES["bidirectional"], id="bidirectional", marks=pytest.mark.slow),
-    pytest.param(BATCHNORM, id="causal, batch statistics", marks=pytest.mark.slow),
-])
+@pytest.mark.parametrize(
+    "kind",
+    [
+        pytest.param(OBJECTIVES["masked"] | BATCHNORM, id="masked, batch statistics"),
+        pytest.param(OBJECTIVES["masked"] | PERFORMER, id="masked, random features", marks=pytest.mark.slow),
+        pytest.param(OBJECTIVES["prefix"], id="prefix", marks=pytest.mark.slow),
+        pytest.param(OBJECTIVES["span"], id="span", marks=pytest.mark.slow),
+        pytest.param(OBJECTIVES["denoising"], id="denoising", marks=pytest.mark.slow),
+        pytest.param(OBJECTIVES["pairs"] | {"data__source": "pairs"}, id="pairs", marks=pytest.mark.slow),
+        pytest.param(OBJECTIVES["bidirectional"], id="bidirectional", marks=pytest.mark.slow),
+        pytest.param(BATCHNORM, id="causal, batch statistics", marks=pytest.mark.slow),
+    ],
+)
 def test_every_objective_continues_bit_for_bit(kind, tmp_path, monkeypatch):
     if pairs := kind.get("data__source") == "pairs":
-        # With eight pairs in a batch of the 27 that are not held out every third or fourth batch goes across an epoch's end.
+        # With eight pairs in a batch of the 27 that are not held out every third or fourth batch
+        # goes across an epoch's end.
         (tmp_path / "pairs.txt").write_text("|".join(f"No {number}. Yes." for number in range(30)))
         kind |= {"data__source": f"text:{tmp_path}/pairs.txt", "data__document_separator": "|"}
-    config = small(**kind, model__num_layers=1, model__dropout=0.1, training__steps=8, training__eval_lengths="8,32",
-                   **({} if "bidirectional" in kind.values() else {"model__position__max_length": 33}))
+    config = small(
+        **kind,
+        model__num_layers=1,
+        model__dropout=0.1,
+        training__steps=8,
+        training__eval_lengths="8,32",
+        **({} if "bidirectional" in kind.values() else {"model__position__max_length": 33}),
+    )
     run(config, tmp_path / "straight", quiet)
 
     polls, original = itertools.count(1), checkpoint_module.Checkpoints.poll
@@ -184,8 +201,13 @@ def test_a_stop_signal_saves_and_exits_75(straight, tmp_path):
     folder = tmp_path / "run"
     config = tmp_path / "config.json"
     write_json(config, configs.to_plain(configs.resolve(small(model__dropout=0.1, training__checkpoint_every=0))))
-    process = subprocess.Popen([sys.executable, "train.py", f"--config={config}", f"--workdir={folder}"], cwd=ROOT, stdout=subprocess.PIPE,
-                               stderr=subprocess.PIPE, text=True)
+    process = subprocess.Popen(
+        [sys.executable, "train.py", f"--config={config}", f"--workdir={folder}"],
+        cwd=ROOT,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
     for line in process.stdout:
         if line.startswith("step 1/"):
             break
@@ -212,14 +234,21 @@ def test_another_config_is_refused_with_the_difference(straight):
     with pytest.raises(ConfigError) as caught:
         run(small(model__dropout=0.2, optimizer__learning_rate=1.0), straight, quiet)
     assert [line.split(" with ")[1].split(";")[0] for line in caught.value.problems] == [
-        "model.dropout=0.1, not 0.2", "optimizer.learning_rate=0.003, not 1.0"]
+        "model.dropout=0.1, not 0.2",
+        "optimizer.learning_rate=0.003, not 1.0",
+    ]
     assert before == {path: path.read_bytes() for path in straight.glob("*.json*")}
 
 
 def test_how_often_it_reports_is_no_other_run(straight, tmp_path):
-    config = small(model__dropout=0.1, training__log_every=3, training__checkpoint_every=0, training__keep_checkpoints=1)
+    config = small(
+        model__dropout=0.1, training__log_every=3, training__checkpoint_every=0, training__keep_checkpoints=1
+    )
     run(config, tmp_path / "run", quiet)
-    assert read_json(tmp_path / "run" / "status.json")["parameters_sha256"] == read_json(straight / "status.json")["parameters_sha256"]
+    assert (
+        read_json(tmp_path / "run" / "status.json")["parameters_sha256"]
+        == read_json(straight / "status.json")["parameters_sha256"]
+    )
 
 
 def test_a_busy_workdir_is_refused_and_says_by_whom(tmp_path):
@@ -239,7 +268,13 @@ def test_a_busy_workdir_is_refused_and_says_by_whom(tmp_path):
 
 def test_divergence_ends_the_run_with_its_reason(tmp_path):
     with pytest.raises(Diverged, match="not applied"):
-        run(small(model__norm__kind="none", optimizer__learning_rate=1e15, model__init__std=30.0, model__dtype="float32"), tmp_path, quiet)
+        run(
+            small(
+                model__norm__kind="none", optimizer__learning_rate=1e15, model__init__std=30.0, model__dtype="float32"
+            ),
+            tmp_path,
+            quiet,
+        )
     status = read_json(tmp_path / "status.json")
     assert status["state"] == "diverged"
     assert "gradient norm" in status["reason"]

@@ -22,10 +22,12 @@ def program_of(**overrides):
 
 
 def ragged_batch():
-    """Rows in which ever more targets are padding, one of them empty: means of means would be wrong."""
+    """Rows in which ever more targets are padding, one of them empty: means of means would be
+    wrong.
+    """
     tokens = np.random.default_rng(0).integers(0, 256, (8, 17), np.int32)
     for row in range(8):
-        tokens[row, 17 - 2 * row:] = -1
+        tokens[row, 17 - 2 * row :] = -1
     tokens[7] = -1
     return {"tokens": tokens}
 
@@ -36,7 +38,8 @@ def one_step(program, batch, seed=0):
 
 @pytest.mark.parametrize("parts", slow_but([4], [2, 4, 8]))
 def test_accumulation_is_the_big_batch_on_ragged_rows(parts):
-    # SGD-like sensitivity: with a large epsilon Adam's first update is proportional to the gradient.
+    # SGD-like sensitivity: with a large epsilon Adam's first update is proportional to the
+    # gradient.
     whole_state, whole = one_step(program_of(optimizer__epsilon=1.0), ragged_batch())
     state, metrics = one_step(program_of(optimizer__epsilon=1.0, training__accumulation_steps=parts), ragged_batch())
     assert float(metrics["tokens"]) == float(whole["tokens"]) == sum(max(0, 16 - 2 * row) for row in range(7))
@@ -52,11 +55,15 @@ def test_a_diverged_update_is_not_applied():
     before = jax.device_get(state)
     poisoned = jax.tree.map(lambda x: x, state)
     poisoned["params"]["embedding"] = poisoned["params"]["embedding"].at[0, 0].set(np.nan)
-    after, metrics = program.train_step(poisoned, program.put_batch({"tokens": np.zeros((8, 17), np.int32)}), program.constants(0))
+    after, metrics = program.train_step(
+        poisoned, program.put_batch({"tokens": np.zeros((8, 17), np.int32)}), program.constants(0)
+    )
     assert not bool(metrics["finite"])
     assert int(after["step"]) == 0
-    np.testing.assert_array_equal(after["params"]["stack"]["layers"]["ffn"]["up"]["kernel"],
-                                  before["params"]["stack"]["layers"]["ffn"]["up"]["kernel"])
+    np.testing.assert_array_equal(
+        after["params"]["stack"]["layers"]["ffn"]["up"]["kernel"],
+        before["params"]["stack"]["layers"]["ffn"]["up"]["kernel"],
+    )
 
 
 def test_the_state_s_memory_is_taken_over():
@@ -85,7 +92,9 @@ def test_every_step_drops_something_else():
     losses = []
     for step in (0, 0, 1):
         state = program.initial_state(0) | {"step": jnp.asarray(step, jnp.int32)}
-        losses.append(float(program.train_step(state, program.put_batch(ragged_batch()), program.constants(0))[1]["loss"]))
+        losses.append(
+            float(program.train_step(state, program.put_batch(ragged_batch()), program.constants(0))[1]["loss"])
+        )
     assert losses[0] == losses[1] != losses[2]
 
 
@@ -103,7 +112,9 @@ def test_the_gradient_is_that_of_the_mean_over_scored_tokens():
     loss, gradient = jax.jit(jax.value_and_grad(mean_loss))(params)
     _, metrics = one_step(program, ragged_batch())
     np.testing.assert_allclose(metrics["loss"], loss, rtol=1e-6)
-    np.testing.assert_allclose(metrics["gradient_norm"], np.sqrt(sum(np.sum(np.square(g)) for g in jax.tree.leaves(gradient))), rtol=1e-5)
+    np.testing.assert_allclose(
+        metrics["gradient_norm"], np.sqrt(sum(np.sum(np.square(g)) for g in jax.tree.leaves(gradient))), rtol=1e-5
+    )
 
 
 def test_stored_parameters_are_float32_under_bfloat16():
@@ -128,7 +139,10 @@ def batch_of(config):
     marked = np.where(tokens < 0, 256, tokens)
     rows = {"tokens": marked[:, :16]}
     if config.objective.next_sentence:
-        rows |= {"segments": np.repeat(np.arange(16)[None] > 6, 8, axis=0).astype(np.int32), "next": np.arange(8, dtype=np.int32) % 3 - 1}
+        rows |= {
+            "segments": np.repeat(np.arange(16)[None] > 6, 8, axis=0).astype(np.int32),
+            "next": np.arange(8, dtype=np.int32) % 3 - 1,
+        }
     return masking.training_batch(rows, np.arange(8), np.zeros(8, int), 0)
 
 
@@ -144,7 +158,9 @@ def test_every_objective_s_sums_are_those_of_the_parts(kind):
             losses, rest = objective.sums(graph, params, stats, part, constants, None, training=True)
             return sum(losses.values()), rest
 
-        return compiled(lambda params, batch: accumulate(sums_of, params, {}, batch, parts))(random_values(objective.model), batch)
+        return compiled(lambda params, batch: accumulate(sums_of, params, {}, batch, parts))(
+            random_values(objective.model), batch
+        )
 
     loss, sums, _, gradient = totals(1)
     parted_loss, parted_sums, _, parted_gradient = totals(4)
@@ -160,10 +176,15 @@ def test_every_objective_s_sums_are_those_of_the_parts(kind):
 
 def test_statistics_go_from_part_to_part():
     def sums_of(params, stats, part, index):
-        return (params * part["x"]).sum(), ({"weight": part["x"].sum()}, {"seen": stats["seen"] * 10 + index + part["x"][0]})
+        return (params * part["x"]).sum(), (
+            {"weight": part["x"].sum()},
+            {"seen": stats["seen"] * 10 + index + part["x"][0]},
+        )
 
     batch = {"x": jnp.arange(6.0)}
-    loss, sums, stats, gradient = jax.jit(accumulate, static_argnums=(0, 4))(sums_of, jnp.float32(2), {"seen": jnp.float32(0)}, batch, 3)
+    loss, sums, stats, gradient = jax.jit(accumulate, static_argnums=(0, 4))(
+        sums_of, jnp.float32(2), {"seen": jnp.float32(0)}, batch, 3
+    )
     assert (loss, sums["weight"], gradient) == (30, 15, 15)
     assert stats["seen"] == (0 + 0) * 100 + (1 + 1) * 10 + (2 + 2)
 
@@ -193,11 +214,17 @@ def test_training_moves_the_running_statistics_and_evaluation_uses_them():
     scores, _ = program.eval_step(state["params"], state["stats"], batch, constants)
     for one, other in zip(jax.tree.leaves(before), jax.tree.leaves(jax.device_get(state["stats"])), strict=True):
         np.testing.assert_array_equal(one, other)
-    assert abs(float(program.eval_step(state["params"], untrained, batch, constants)[0]["loss"]) - float(scores["loss"])) > 1e-3
+    assert (
+        abs(float(program.eval_step(state["params"], untrained, batch, constants)[0]["loss"]) - float(scores["loss"]))
+        > 1e-3
+    )
     # A row's score is its own: in evaluation the others do not enter.
     alone = {"tokens": np.where(np.arange(8)[:, None] == 0, tokens, -1)}
     rest = {"tokens": np.where(np.arange(8)[:, None] == 0, -1, tokens)}
-    parts = [program.eval_step(state["params"], state["stats"], program.put_batch(part), constants)[0] for part in (alone, rest)]
+    parts = [
+        program.eval_step(state["params"], state["stats"], program.put_batch(part), constants)[0]
+        for part in (alone, rest)
+    ]
     np.testing.assert_allclose(sum(float(part["loss"]) for part in parts), float(scores["loss"]), rtol=1e-5)
 
 
@@ -206,7 +233,9 @@ def test_a_diverged_step_keeps_the_statistics():
     state = program.initial_state(0)
     before = jax.device_get(state["stats"])
     state["params"]["embedding"] = state["params"]["embedding"].at[5, 0].set(np.inf)
-    after, metrics = program.train_step(state, program.put_batch({"tokens": np.full((8, 17), 5, np.int32)}), program.constants(0))
+    after, metrics = program.train_step(
+        state, program.put_batch({"tokens": np.full((8, 17), 5, np.int32)}), program.constants(0)
+    )
     assert not bool(metrics["finite"])
     for one, other in zip(jax.tree.leaves(before), jax.tree.leaves(jax.device_get(after["stats"])), strict=True):
         np.testing.assert_array_equal(one, other)
@@ -233,8 +262,16 @@ def test_features_are_drawn_anew_by_seed_and_step():
 
 
 def test_the_reported_loss_leaves_the_z_loss_out():
-    reported, norms = zip(*((float(metrics["loss"]), float(metrics["gradient_norm"])) for _, metrics in (
-        one_step(program_of(objective__z_loss=z_loss, model__num_layers=1), ragged_batch()) for z_loss in (0.0, 0.1))), strict=True)
+    reported, norms = zip(
+        *(
+            (float(metrics["loss"]), float(metrics["gradient_norm"]))
+            for _, metrics in (
+                one_step(program_of(objective__z_loss=z_loss, model__num_layers=1), ragged_batch())
+                for z_loss in (0.0, 0.1)
+            )
+        ),
+        strict=True,
+    )
     assert reported[0] == pytest.approx(reported[1], rel=1e-6)
     assert norms[1] > 1.01 * norms[0]
 
@@ -244,7 +281,9 @@ def test_tokens_are_those_that_were_read():
     batch = batch_of(configs.resolve(small(**OBJECTIVES["masked"])))
     _, metrics = one_step(program, batch)
     assert metrics["tokens"] == 8 * 16
-    scored = program.eval_step(program.initial_state(0)["params"], {}, program.put_batch(batch), program.constants(0))[0]["weight"]
+    scored = program.eval_step(program.initial_state(0)["params"], {}, program.put_batch(batch), program.constants(0))[
+        0
+    ]["weight"]
     assert scored == (batch["targets"] >= 0).sum() < 16
 
 

@@ -1,4 +1,6 @@
-"""Every variant has a page with everything a page has, what the pages say is so, and docs/variants is what the command writes."""
+"""Every variant has a page with everything a page has, what the pages say is so, and docs/variants
+is what the command writes.
+"""
 
 import re
 from pathlib import Path
@@ -19,8 +21,14 @@ from zoo.variants.variant_page import NAMED, SECTIONS, UNREAD, _together, comput
 ROOT = Path(__file__).parents[2]
 CONTROL = "a control"
 # Choices of how a computation runs or starts, which change no equation.
-NO_VARIANTS = {"model.dtype", "model.remat", "model.scan_layers", "model.attention.kernel", "model.init.kernel",
-               "model.init.scale_residual"}
+NO_VARIANTS = {
+    "model.dtype",
+    "model.remat",
+    "model.scan_layers",
+    "model.attention.kernel",
+    "model.init.kernel",
+    "model.init.scale_residual",
+}
 # Fields of which "none" is a variant: a model without a part that models have.
 KINDS_WITHOUT = {"model.norm.kind", "model.position.kind"}
 FORMULA = re.compile(r"[=+*/^<|]|softmax|divided by")
@@ -35,7 +43,9 @@ def test_a_page_has_everything(variant):
         assert lines, title
         assert all(line.strip() for line in lines), title
     assert FORMULA.search(computes(variant))
-    assert any(NAMED.search(paper) or CONTROL in paper or "Team" in paper or "OpenAI" in paper for paper in found["Paper"])
+    assert any(
+        NAMED.search(paper) or CONTROL in paper or "Team" in paper or "OpenAI" in paper for paper in found["Paper"]
+    )
     assert variant.systems or variant.tests
 
 
@@ -46,19 +56,26 @@ def test_names_are_unique_and_can_be_typed():
 
 
 def test_every_choice_and_every_switch_of_a_model_is_a_variant():
-    covered = {(path, value) for variant in VARIANTS for changes in (BASELINES[variant.baseline], variant.changes, variant.chosen)
-               for path, value in changes.items()}
+    covered = {
+        (path, value)
+        for variant in VARIANTS
+        for changes in (BASELINES[variant.baseline], variant.changes, variant.chosen)
+        for path, value in changes.items()
+    }
     for field in configs.FIELDS:
         if not field.path.startswith(("model.", "objective.kind")) or field.path in NO_VARIANTS:
             continue
-        # To do without what a field adds is the baseline; where it is a kind of its own, it is a variant.
+        # To do without what a field adds is the baseline; where it is a kind of its own, it is a
+        # variant.
         names = {name for name in field.choices or () if name != "none" or field.path in KINDS_WITHOUT}
         switched = {not field.default} if field.kind is bool else set()
         assert {(field.path, value) for value in names | switched} <= covered, field.path
 
 
 def shows(config, changes):
-    """Whether a resolved config, or one of its sides or kinds of layers, has all the changes of a variant that are about its parts."""
+    """Whether a resolved config, or one of its sides or kinds of layers, has all the changes of a
+    variant that are about its parts.
+    """
     flat = configs.flatten(config)
     whole = {path: value for path, value in flat.items() if path in configs.BY_PATH}
     parts = [whole, *(whole | scope for scope in scopes_in(flat).values())]
@@ -72,7 +89,9 @@ def shows(config, changes):
         if path == "model.attention.window":
             return part[path] > 0
         if isinstance(value, float) and not isinstance(value, bool):
-            return part[path] != configs.BY_PATH[path].default if path != "model.attention.scale" else part[path] == value
+            return (
+                part[path] != configs.BY_PATH[path].default if path != "model.attention.scale" else part[path] == value
+            )
         if path.startswith("model.position.scaling.original_length") or path.endswith("global_tokens"):
             return part[path] > 0
         return part[path] == value
@@ -82,12 +101,17 @@ def shows(config, changes):
     return any(all(same(part, path, value) for path, value in plain.items()) for part in parts)
 
 
-@pytest.mark.parametrize(("variant", "name"), [(variant, name) for variant in VARIANTS for name in variant.systems],
-                         ids=lambda value: getattr(value, "name", value))
+@pytest.mark.parametrize(
+    ("variant", "name"),
+    [(variant, name) for variant in VARIANTS for name in variant.systems],
+    ids=lambda value: getattr(value, "name", value),
+)
 def test_a_system_has_the_variant_that_it_is_named_for(variant, name):
     system = next(system for system in SYSTEMS if system.name == name)
     assert system.reference == PARITY[name]
-    config = resolve_like(system.reference, read(name)[0]["config"], {"data.tokenizer.kind": "characters", **system.overrides})
+    config = resolve_like(
+        system.reference, read(name)[0]["config"], {"data.tokenizer.kind": "characters", **system.overrides}
+    )
     wanted = {**variant.changes, **variant.chosen}
     assert shows(config, wanted), wanted
 
@@ -100,18 +124,33 @@ def test_the_tests_that_a_page_names_exist_and_use_its_tolerance(variant):
         assert f"\ndef {name}(" in text
         body = text[text.index(f"\ndef {name}(") :].split("\n@pytest", 1)[0]
         written = {float(number) for number in re.findall(r"\d(?:\.\d+)?e-\d+|0\.\d+", text)}
-        assert test.tolerance in written or (test.tolerance == 1e-5 and re.search(r"close\(|check\(|compare\(", body)), test
+        assert test.tolerance in written or (
+            test.tolerance == 1e-5 and re.search(r"close\(|check\(|compare\(", body)
+        ), test
 
 
 def test_what_a_page_excludes_is_refused_and_the_rest_is_not():
-    assert any("alibi" in line for line in sections(next(v for v in VARIANTS if v.name == "performer"))["Cannot be combined with"])
+    assert any(
+        "alibi" in line
+        for line in sections(next(v for v in VARIANTS if v.name == "performer"))["Cannot be combined with"]
+    )
     by_name = {variant.name: variant for variant in VARIANTS}
-    for one, other, refused in (("performer", "sinks", True), ("rope", "qk-norm", False), ("deepnorm", "no-residual", True),
-                                ("parallel", "post", True), ("window", "alibi", False), ("global-tokens", "shaw", True)):
+    for one, other, refused in (
+        ("performer", "sinks", True),
+        ("rope", "qk-norm", False),
+        ("deepnorm", "no-residual", True),
+        ("parallel", "post", True),
+        ("window", "alibi", False),
+        ("global-tokens", "shaw", True),
+    ):
         changes = _together(by_name[one], by_name[other])
-        named = any(other in line.split(":")[0].split(", ") for line in sections(by_name[one])["Cannot be combined with"])
+        named = any(
+            other in line.split(":")[0].split(", ") for line in sections(by_name[one])["Cannot be combined with"]
+        )
         assert named == refused
-        resolve = lambda changes=changes: configs.resolve(configs.override(configs.default(), changes | {"model.vocab_size": 300}))  # noqa: E731
+        resolve = lambda changes=changes: configs.resolve(
+            configs.override(configs.default(), changes | {"model.vocab_size": 300})
+        )  # noqa: E731
         if refused:
             with pytest.raises(ConfigError):
                 resolve()

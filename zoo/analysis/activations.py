@@ -1,6 +1,8 @@
-"""What a model holds while it reads a few sentences: the states between its layers, attention scores and probabilities.
+"""What a model holds while it reads a few sentences: the states between its layers, attention
+scores and probabilities.
 
-Everything of a batch at once, in memory that grows with L B H T^2: for pictures and for small texts, not for training.
+Everything of a batch at once, in memory that grows with L B H T^2: for pictures and for small
+texts, not for training.
 """
 
 from collections.abc import Callable, Sequence
@@ -44,9 +46,11 @@ class Inside:
     """What one stack of layers held, in float32.
 
     Attributes:
-        states: [L + 1, B, T, D]: what the first layer reads, then each layer's output; what stands before a norm at the end.
-        scores: by "attention" and "cross_attention", for each layer [B, H, T, S], of all keys, visible or not, and before anything caps
-            them; None of a layer that computes none (Performers).
+        states: [L + 1, B, T, D]: what the first layer reads, then each layer's output; what stands
+            before a norm at the end.
+        scores: by "attention" and "cross_attention", for each layer [B, H, T, S], of all keys,
+            visible or not, and before anything caps them; None of a layer that computes none
+            (Performers).
         probabilities: likewise, what the values are multiplied with.
     """
 
@@ -56,7 +60,8 @@ class Inside:
 
 
 def rows_of(texts: Sequence[str], tokenizer: Tokenizer, opens: bool = True, closes: bool = True) -> Rows:
-    """Each text as a row: the token that opens a document, the text, and where the tokenizer has one what ends a sentence.
+    """Each text as a row: the token that opens a document, the text, and where the tokenizer has
+    one what ends a sentence.
 
     Args:
         texts: at least one.
@@ -79,10 +84,16 @@ def rows_of(texts: Sequence[str], tokenizer: Tokenizer, opens: bool = True, clos
 
 
 def look_inside(
-    config: ResolvedConfig, model: nnx.Module, params: Params, stats: Stats, tokens: Int[np.ndarray, "B T"],
-    targets: Int[np.ndarray, "B T"] | None = None, maps: bool = True,
+    config: ResolvedConfig,
+    model: nnx.Module,
+    params: Params,
+    stats: Stats,
+    tokens: Int[np.ndarray, "B T"],
+    targets: Int[np.ndarray, "B T"] | None = None,
+    maps: bool = True,
 ) -> dict[str, Inside]:
-    """Reads rows as in evaluation, and returns what each stack held: {"": ...}, or {"encoder": ..., "decoder": ...}.
+    """Reads rows as in evaluation, and returns what each stack held: {"": ...}, or {"encoder": ...,
+    "decoder": ...}.
 
     Args:
         config: resolved.
@@ -92,7 +103,8 @@ def look_inside(
         maps: scores and probabilities too; else the states alone.
 
     Raises:
-        ConfigError: a model without such layers (ELMo; `elmo_states` reads it), or rows past its table of positions.
+        ConfigError: a model without such layers (ELMo; `elmo_states` reads it), or rows past its
+            table of positions.
     """
     if config.model.architecture == "elmo":
         raise ConfigError("model.architecture=elmo has no attention and no residual stream")
@@ -137,8 +149,11 @@ def _of_stack(record: dict[str, Any], with_maps: bool) -> tuple[Array, dict[str,
     states = jnp.stack([record["states"], *(layer["states"] for layer in layers)])
 
     def maps(kind: str) -> dict[str, tuple]:
-        found = {part: tuple(layer[f"{part} maps"][kind] if f"{part} maps" in layer else None for layer in layers)
-                 for part in ("attention", "cross_attention") if with_maps}
+        found = {
+            part: tuple(layer[f"{part} maps"][kind] if f"{part} maps" in layer else None for layer in layers)
+            for part in ("attention", "cross_attention")
+            if with_maps
+        }
         return {part: each for part, each in found.items() if any(one is not None for one in each)}
 
     return states, maps("scores"), maps("probabilities")
@@ -147,7 +162,9 @@ def _of_stack(record: dict[str, Any], with_maps: bool) -> tuple[Array, dict[str,
 def elmo_states(
     model: nnx.Module, params: Params, stats: Stats, characters: Int[np.ndarray, "B T C"], filled: np.ndarray
 ) -> Float[np.ndarray, "layers B T E"]:
-    """The layers of an ELMo, token vectors first, both directions side by side (`ELMo.representations`), each row from zero states."""
+    """The layers of an ELMo, token vectors first, both directions side by side
+    (`ELMo.representations`), each row from zero states.
+    """
     return _called(_representations, model, params, stats, (characters, filled))
 
 
@@ -156,9 +173,15 @@ def _representations(model: nnx.Module, rows: tuple[Array, Array]) -> Array:
 
 
 def table_vectors(
-    config: ResolvedConfig, model: nnx.Module, params: Params, stats: Stats, ids: Int[np.ndarray, " N"], spelt: np.ndarray | None = None
+    config: ResolvedConfig,
+    model: nnx.Module,
+    params: Params,
+    stats: Stats,
+    ids: Int[np.ndarray, " N"],
+    spelt: np.ndarray | None = None,
 ) -> Float[np.ndarray, "N E"]:
-    """What the input table says of each id, alone: its embedding, or of an ELMo [x; x] from its characters.
+    """What the input table says of each id, alone: its embedding, or of an ELMo [x; x] from its
+    characters.
 
     Args:
         config, model, params, stats: as for `look_inside`; of two sides it is the encoder's table.
@@ -190,6 +213,8 @@ def _compiled(use: Callable, graph: nnx.GraphDef, params: Params, stats: Stats, 
 
 
 def _called(use: Callable, model: nnx.Module, params: Params, stats: Stats, *arguments: Any) -> Any:
-    """`use(copy of the model, *arguments)`, in float32 on the host; compiled once for each `use` that is equal and shape of arguments."""
+    """`use(copy of the model, *arguments)`, in float32 on the host; compiled once for each `use`
+    that is equal and shape of arguments.
+    """
     found = _compiled(use, split(model)[0], params, stats, *arguments)
     return jax.tree.map(lambda leaf: np.asarray(leaf.astype(jnp.float32)), found)

@@ -1,8 +1,10 @@
-"""How much a word's vector depends on its sentence, layer by layer, and whether it tells the senses of a word apart.
+"""How much a word's vector depends on its sentence, layer by layer, and whether it tells the senses
+of a word apart.
 
     python -m zoo.analysis.contextuality RUN [RUN ...] [--text FILE] [--json] [--figure FILE]
 
-A word's vector is the mean over its pieces. Two occurrences are of one form where the model reads the same pieces.
+A word's vector is the mean over its pieces. Two occurrences are of one form where the model reads
+the same pieces.
 """
 
 import argparse
@@ -26,13 +28,16 @@ from zoo.files import read_json
 from zoo.training.checkpoints.trained_run import TrainedRun, load_trained
 
 WORD = re.compile(r"[^\W\d_]+(?:['’][^\W\d_]+)*")
-# Rows that are read at once, pairs of different words, occurrences of one form that are compared, and orders of the senses that are tried.
+# Rows that are read at once, pairs of different words, occurrences of one form that are compared,
+# and orders of the senses that are tried.
 ROWS, PAIRS, OCCURRENCES, SHUFFLES = 32, 5000, 20, 10000
 LINES = 500
 
 
 class Occurrence(NamedTuple):
-    """A word of a sentence: which sentence, the word as written, its pieces' ids, and their places among those of the sentence."""
+    """A word of a sentence: which sentence, the word as written, its pieces' ids, and their places
+    among those of the sentence.
+    """
 
     sentence: int
     word: str
@@ -46,11 +51,14 @@ class Layer:
 
     Attributes:
         name: "input table", "first input" (with positions and segments), "layer 0", ...
-        self_similarity: mean over forms of the mean cosine between two occurrences in different sentences (Ethayarajh 2019, section 3.1).
+        self_similarity: mean over forms of the mean cosine between two occurrences in different
+            sentences (Ethayarajh 2019, section 3.1).
         anisotropy: mean cosine between occurrences of different forms.
-        senses: mean over ambiguous words of (mean cosine within a sense - mean cosine across senses).
+        senses: mean over ambiguous words of (mean cosine within a sense - mean cosine across
+            senses).
         by_word: the same of each word.
-        shuffled: between which the difference lies in 95 of 100 cases where the sentences of a word are dealt to its senses at random.
+        shuffled: between which the difference lies in 95 of 100 cases where the sentences of a word
+            are dealt to its senses at random.
         p: share of such cases with a difference as large or larger.
     """
 
@@ -98,7 +106,9 @@ def similarity(words: Sequence[Occurrence], vectors: Float[np.ndarray, "layers N
     means = []
     for mine in forms.values():
         chosen = sorted(random.permutation(mine)[:OCCURRENCES].tolist())
-        pairs = [pair for pair in itertools.combinations(chosen, 2) if words[pair[0]].sentence != words[pair[1]].sentence]
+        pairs = [
+            pair for pair in itertools.combinations(chosen, 2) if words[pair[0]].sentence != words[pair[1]].sentence
+        ]
         if pairs:
             one, other = np.array(pairs).T
             means.append(cosine(vectors[:, one], vectors[:, other]).mean(axis=1))
@@ -107,15 +117,20 @@ def similarity(words: Sequence[Occurrence], vectors: Float[np.ndarray, "layers N
     one, other = random.integers(0, len(words), (2, PAIRS))
     different = np.array([words[a].ids != words[b].ids for a, b in zip(one, other, strict=True)])
     pairs = one[different], other[different]
-    return np.mean(means, axis=0), np.concatenate([cosine(layer[pairs[0]], layer[pairs[1]])[None] for layer in vectors]).mean(axis=1)
+    return np.mean(means, axis=0), np.concatenate(
+        [cosine(layer[pairs[0]], layer[pairs[1]])[None] for layer in vectors]
+    ).mean(axis=1)
 
 
-def sense_differences(cosines: Float[np.ndarray, "layers N N"], senses: np.ndarray) -> Float[np.ndarray, "layers orders"]:
+def sense_differences(
+    cosines: Float[np.ndarray, "layers N N"], senses: np.ndarray
+) -> Float[np.ndarray, "layers orders"]:
     """Mean cosine within a sense minus across senses.
 
     Args:
         cosines: of every two occurrences.
-        senses: int [orders, N], the sense of each; every row has at least one pair within a sense and one across.
+        senses: int [orders, N], the sense of each; every row has at least one pair within a sense
+            and one across.
     """
     pairs = np.triu_indices(senses.shape[1], 1)
     same = (senses[:, pairs[0]] == senses[:, pairs[1]]).astype(np.float64)
@@ -126,7 +141,9 @@ def sense_differences(cosines: Float[np.ndarray, "layers N N"], senses: np.ndarr
 def judge_senses(
     vectors: Mapping[str, Float[np.ndarray, "layers N E"]], senses: Mapping[str, Sequence[int]]
 ) -> tuple[dict[str, np.ndarray], np.ndarray]:
-    """(difference of each word [layers], mean over words of those under random senses [layers, orders])."""
+    """(difference of each word [layers], mean over words of those under random senses [layers,
+    orders]).
+    """
     random = np.random.default_rng(0)
     found, shuffled = {}, []
     for word, x in vectors.items():
@@ -162,11 +179,17 @@ def word_vectors(run: TrainedRun, tokenizer, texts: Sequence[str]) -> tuple[list
         pieces = rows.first + np.array(word.places)
         vectors[:, index] = states[:, word.sentence, pieces].astype(np.float64).mean(axis=1)
     layers = len(states) - (1 if elmo else 2)
-    return ["input table", *([] if elmo else ["first input"]), *(f"layer {number}" for number in range(layers))], words, vectors
+    return (
+        ["input table", *([] if elmo else ["first input"]), *(f"layer {number}" for number in range(layers))],
+        words,
+        vectors,
+    )
 
 
 def _batches(tokens: np.ndarray) -> Iterator[np.ndarray]:
-    """Rows of equal number, so that few programs are compiled; each batch as wide as its longest row, rounded up to 16."""
+    """Rows of equal number, so that few programs are compiled; each batch as wide as its longest
+    row, rounded up to 16.
+    """
     for start in range(0, len(tokens), ROWS):
         part = tokens[start : start + ROWS]
         width = min(-(-int((part >= 0).sum(axis=1).max()) // 16) * 16, tokens.shape[1])
@@ -192,7 +215,12 @@ def measure(folder: Path, texts: Sequence[str] = (), step: str = "latest", sense
     run = load_trained(folder, step)
     if run.source_tokenizer is not None:
         raise ConfigError(f"{folder} reads tokens of a dictionary of its own, and no text can be cut into these")
-    examples = [(word, number, text) for word, each in senses.items() for number, group in enumerate(each.values()) for text in group]
+    examples = [
+        (word, number, text)
+        for word, each in senses.items()
+        for number, group in enumerate(each.values())
+        for text in group
+    ]
     of_senses = [text for *_, text in examples]
     texts = list(texts)
     tokenizer = run.tokenizer
@@ -208,9 +236,10 @@ def measure(folder: Path, texts: Sequence[str] = (), step: str = "latest", sense
     for word, indices in chosen.items():
         if len({words[index].ids for index in indices}) != 1 or len(indices) != sum(map(len, senses[word].values())):
             raise DataError(f"the run reads {word!r} in different pieces, or not once in every sentence")
-    by_word, shuffled = judge_senses({word: vectors[:, indices] for word, indices in chosen.items()},
-                                     {word: [examples[words[index].sentence][1] for index in indices]
-                                      for word, indices in chosen.items()})
+    by_word, shuffled = judge_senses(
+        {word: vectors[:, indices] for word, indices in chosen.items()},
+        {word: [examples[words[index].sentence][1] for index in indices] for word, indices in chosen.items()},
+    )
     if texts:
         _, words, vectors = word_vectors(run, tokenizer, texts)
     own, others = similarity(words, vectors)
@@ -219,20 +248,33 @@ def measure(folder: Path, texts: Sequence[str] = (), step: str = "latest", sense
         senses_here = float(np.mean([each[layer] for each in by_word.values()]))
         low, high = np.quantile(shuffled[layer], [0.025, 0.975])
         p = (1 + np.count_nonzero(shuffled[layer] >= senses_here)) / (1 + SHUFFLES)
-        found.append(Layer(name, float(own[layer]), float(others[layer]), senses_here,
-                           {word: float(each[layer]) for word, each in by_word.items()}, (float(low), float(high)), float(p)))
+        found.append(
+            Layer(
+                name,
+                float(own[layer]),
+                float(others[layer]),
+                senses_here,
+                {word: float(each[layer]) for word, each in by_word.items()},
+                (float(low), float(high)),
+                float(p),
+            )
+        )
     return found
 
 
 def table(layers: Sequence[Layer]) -> str:
     """The layers as a Markdown table."""
-    lines = ["| layer | self-similarity | different words | above them | within - across senses | under random senses | p | words > 0 |",
-             "| --- | --- | --- | --- | --- | --- | --- | --- |"]
+    lines = [
+        "| layer | self-similarity | different words | above them | within - across senses | under random senses | p | words > 0 |",
+        "| --- | --- | --- | --- | --- | --- | --- | --- |",
+    ]
     for layer in layers:
         above = sum(value > 0 for value in layer.by_word.values())
-        lines.append(f"| {layer.name} | {_number(layer.self_similarity)} | {layer.anisotropy:.3f} | {layer.adjusted:.3f} | "
-                     f"{_number(layer.senses)} | {layer.shuffled[0]:.3f} to {layer.shuffled[1]:.3f} | {layer.p:.4f} | "
-                     f"{above} of {len(layer.by_word)} |")
+        lines.append(
+            f"| {layer.name} | {_number(layer.self_similarity)} | {layer.anisotropy:.3f} | {layer.adjusted:.3f} | "
+            f"{_number(layer.senses)} | {layer.shuffled[0]:.3f} to {layer.shuffled[1]:.3f} | {layer.p:.4f} | "
+            f"{above} of {len(layer.by_word)} |"
+        )
     return "\n".join(lines)
 
 
@@ -242,17 +284,24 @@ def _number(value: float) -> str:
 
 
 def draw(found: Mapping[str, Sequence[Layer]], path: Path) -> None:
-    """Both measures by layer, a panel for each; suffix .png or .svg. Layers of one name stand in one place, whatever a run has before."""
+    """Both measures by layer, a panel for each; suffix .png or .svg. Layers of one name stand in
+    one place, whatever a run has before.
+    """
     from zoo.draw.style import COLOURS, figure, save
 
     page, (left, right) = figure(8.4, 3.4, columns=2)
-    # A run with the most layers has them in their order; an ELMo has no "first input" before its own.
-    names = list(dict.fromkeys(layer.name for layers in sorted(found.values(), key=len, reverse=True) for layer in layers))
+    # A run with the most layers has them in their order; an ELMo has no "first input" before its
+    # own.
+    names = list(
+        dict.fromkeys(layer.name for layers in sorted(found.values(), key=len, reverse=True) for layer in layers)
+    )
     for colour, (name, layers) in zip(itertools.cycle(COLOURS), found.items()):
         places = [names.index(layer.name) for layer in layers]
         left.plot(places, [layer.adjusted for layer in layers], "o-", color=colour, label=name, markersize=4)
         right.plot(places, [layer.senses for layer in layers], "o-", color=colour, label=name, markersize=4)
-        right.fill_between(places, *zip(*(layer.shuffled for layer in layers), strict=True), color=colour, alpha=0.15, linewidth=0)
+        right.fill_between(
+            places, *zip(*(layer.shuffled for layer in layers), strict=True), color=colour, alpha=0.15, linewidth=0
+        )
     left.set_title("one word in different sentences,\nabove different words")
     right.set_title("same sense above other sense\n(shaded: 95% of random senses)")
     for axes in (left, right):
@@ -265,12 +314,27 @@ def draw(found: Mapping[str, Sequence[Layer]], path: Path) -> None:
 @reported
 def main(arguments: Sequence[str] | None = None) -> int:
     """Measures runs and prints a table of each."""
-    parser = argparse.ArgumentParser(prog="python -m zoo.analysis.contextuality", allow_abbrev=False,
-                                     description="How much a word's vector depends on its sentence, layer by layer of a run.")
-    parser.add_argument("runs", metavar="RUN", nargs="+", type=Path, help="folders of runs: encoders, decoders, ELMos, imported ones too")
-    parser.add_argument("--text", type=Path, metavar="FILE",
-                        help=f"sentences, one a line, the first {LINES} of them, for self-similarity (default: those of the senses)")
-    parser.add_argument("--step", default="latest", help="which checkpoint: latest, best, or a step (default: %(default)s)")
+    parser = argparse.ArgumentParser(
+        prog="python -m zoo.analysis.contextuality",
+        allow_abbrev=False,
+        description="How much a word's vector depends on its sentence, layer by layer of a run.",
+    )
+    parser.add_argument(
+        "runs",
+        metavar="RUN",
+        nargs="+",
+        type=Path,
+        help="folders of runs: encoders, decoders, ELMos, imported ones too",
+    )
+    parser.add_argument(
+        "--text",
+        type=Path,
+        metavar="FILE",
+        help=f"sentences, one a line, the first {LINES} of them, for self-similarity (default: those of the senses)",
+    )
+    parser.add_argument(
+        "--step", default="latest", help="which checkpoint: latest, best, or a step (default: %(default)s)"
+    )
     parser.add_argument("--json", action="store_true", help="print one JSON object")
     parser.add_argument("--figure", type=Path, metavar="FILE", help="write a figure, .png or .svg")
     args = parser.parse_args(arguments)
@@ -281,7 +345,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     texts = []
     if args.text is not None:
         try:
-            texts = [line.strip() for line in args.text.read_text(encoding="utf-8").splitlines() if line.strip()][:LINES]
+            texts = [line.strip() for line in args.text.read_text(encoding="utf-8").splitlines() if line.strip()][
+                :LINES
+            ]
         except (OSError, UnicodeDecodeError) as error:
             raise ConfigError(f"--text {args.text}: {error}") from error
         if not texts:
@@ -289,11 +355,23 @@ def main(arguments: Sequence[str] | None = None) -> int:
     found = {str(folder): measure(folder, texts, args.step) for folder in args.runs}
     if args.figure is not None:
         short = [Path(name).name for name in found]
-        draw({name if short.count(last) > 1 else last: layers for last, (name, layers) in zip(short, found.items(), strict=True)},
-             args.figure)
+        draw(
+            {
+                name if short.count(last) > 1 else last: layers
+                for last, (name, layers) in zip(short, found.items(), strict=True)
+            },
+            args.figure,
+        )
     if args.json:
-        print(json.dumps({name: [asdict(layer) | {"adjusted": layer.adjusted} for layer in layers] for name, layers in found.items()},
-                         indent=2))
+        print(
+            json.dumps(
+                {
+                    name: [asdict(layer) | {"adjusted": layer.adjusted} for layer in layers]
+                    for name, layers in found.items()
+                },
+                indent=2,
+            )
+        )
     else:
         print("\n\n".join(f"{name}\n\n{table(layers)}" for name, layers in found.items()))
     return 0

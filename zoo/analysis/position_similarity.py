@@ -30,7 +30,9 @@ def cosines_of_run(run: TrainedRun, length: int = 0) -> dict[str, dict[str, np.n
         if config.position.kind != "learned" or model.architecture == "elmo":
             continue
         for which, (params, _) in values_of(run).items():
-            table = np.asarray((params[where] if where else params)["position"]["table"], np.float64)[config.position.offset :]
+            table = np.asarray((params[where] if where else params)["position"]["table"], np.float64)[
+                config.position.offset :
+            ]
             found.setdefault(where, {})[which] = cosines(table[: length or None])
     if not found:
         raise ConfigError(f"model.position.kind={model.position.kind}, and there is no table of learned positions")

@@ -1,4 +1,5 @@
-"""Computes the measures of `zoo.lab.measures` on runs that are done, and keeps them in their folders.
+"""Computes the measures of `zoo.lab.measures` on runs that are done, and keeps them in their
+folders.
 
     python -m zoo.analysis.run_measures RUN [RUN ...] --measures residual_growth,spikes
     python -m zoo.analysis.run_measures SWEEP
@@ -66,7 +67,8 @@ class Subject:
         return bool(read_json(self.folder / "config.json")["training"]["start_from"])
 
     def recorded(self, statistic: str) -> dict[str, dict[str, float]]:
-        """{"" and INITIAL: the rows of a statistic}, of the last update that it was recorded of and of the first.
+        """{"" and INITIAL: the rows of a statistic}, of the last update that it was recorded of and
+        of the first.
 
         Raises:
             ConfigError: it was not recorded.
@@ -79,6 +81,7 @@ class Subject:
 
 def residual_growth(subject: Subject) -> dict[str, float]:
     """See `zoo.lab.measures`."""
+
     def growth(rows: dict[str, float]) -> float:
         layers = [_number(value) for label, value in rows.items() if label.startswith("layer ")]
         return layers[-1] / layers[0]
@@ -88,6 +91,7 @@ def residual_growth(subject: Subject) -> dict[str, float]:
 
 def gradient_kept(subject: Subject) -> dict[str, float]:
     """See `zoo.lab.measures`."""
+
     def kept(rows: dict[str, float]) -> float:
         layers: dict[str, float] = {}
         for label, value in rows.items():
@@ -139,8 +143,10 @@ def offset_gap(subject: Subject) -> dict[str, float]:
     moved = configs.resolve(configs.override(run.config, {"data.offsets": places}), run.config.model.vocab_size)
     elsewhere = make_program(moved, make_objective(moved, run.tokenizer), make_mesh(moved))
     constants, dataset = run.program.constants(run.config.seed), data.load(run.config)
-    losses = [evaluate(program, run.params, run.stats, dataset.evaluation_batches(multiple_of=run.rows), constants)["loss"]
-              for program in (elsewhere, run.program)]
+    losses = [
+        evaluate(program, run.params, run.stats, dataset.evaluation_batches(multiple_of=run.rows), constants)["loss"]
+        for program in (elsewhere, run.program)
+    ]
     return {"": losses[0] - losses[1]}
 
 
@@ -157,7 +163,9 @@ def head_divergence(subject: Subject) -> dict[str, float]:
     found = {}
     for which, (params, stats) in values_of(run).items():
         inside = look_inside(run.config, run.objective.model, params, stats, rows)[""]
-        layers = [pairwise_divergence(maps, rows >= 0) for maps in inside.probabilities["attention"] if maps is not None]
+        layers = [
+            pairwise_divergence(maps, rows >= 0) for maps in inside.probabilities["attention"] if maps is not None
+        ]
         found[SUFFIX[which]] = float(np.mean(layers))
     return found
 
@@ -167,15 +175,18 @@ def pairwise_divergence(maps: Float[np.ndarray, "B H T S"], filled: np.ndarray) 
 
     Args:
         maps: probabilities over the keys.
-        filled: bool [B, T], queries that are no empty slots. Such as see a single key are left out: there all heads agree.
+        filled: bool [B, T], queries that are no empty slots. Such as see a single key are left out:
+            there all heads agree.
     """
     if maps.shape[1] < 2:
         return math.nan
     maps = maps.astype(np.float64)
     counted = filled & ((maps > 0).any(axis=1).sum(axis=-1) > 1)
     own = _entropy(maps)
-    pairs = [_entropy((maps[:, one] + maps[:, other]) / 2) - (own[:, one] + own[:, other]) / 2
-             for one, other in itertools.combinations(range(maps.shape[1]), 2)]
+    pairs = [
+        _entropy((maps[:, one] + maps[:, other]) / 2) - (own[:, one] + own[:, other]) / 2
+        for one, other in itertools.combinations(range(maps.shape[1]), 2)
+    ]
     return float(np.mean([pair[counted].mean() for pair in pairs]))
 
 
@@ -187,8 +198,10 @@ def _number(value: float | None) -> float:
     return math.nan if value is None else value
 
 
-FUNCTIONS = {function.__name__: function for function in (
-    residual_growth, gradient_kept, spikes, near_and_far, offset_gap, head_divergence)}
+FUNCTIONS = {
+    function.__name__: function
+    for function in (residual_growth, gradient_kept, spikes, near_and_far, offset_gap, head_divergence)
+}
 
 
 def measure(folder: Path, names: Sequence[str]) -> dict[str, float]:
@@ -216,17 +229,26 @@ def measure(folder: Path, names: Sequence[str]) -> dict[str, float]:
         before = read_json(folder / FILE)
     except (OSError, ValueError):
         before = {}
-    entries = {name: {"values": {metric: value if math.isfinite(value) else None for metric, value in values.items()},
-                      "from": basis(folder, status, name)} for name, values in found.items()}
+    entries = {
+        name: {
+            "values": {metric: value if math.isfinite(value) else None for metric, value in values.items()},
+            "from": basis(folder, status, name),
+        }
+        for name, values in found.items()
+    }
     write_json(folder / FILE, before | entries)
     return {metric: value for values in found.values() for metric, value in values.items()}
 
 
 def parser() -> argparse.ArgumentParser:
     """The command line."""
-    made = argparse.ArgumentParser(prog="python -m zoo.analysis.run_measures", description=__doc__.partition("\n")[0], allow_abbrev=False)
+    made = argparse.ArgumentParser(
+        prog="python -m zoo.analysis.run_measures", description=__doc__.partition("\n")[0], allow_abbrev=False
+    )
     made.add_argument("folders", nargs="+", type=Path, metavar="DIR", help="runs, or sweeps")
-    made.add_argument("--measures", metavar="A,B,...", help=f"of single runs: {', '.join(MEASURES)} (default: what can be measured)")
+    made.add_argument(
+        "--measures", metavar="A,B,...", help=f"of single runs: {', '.join(MEASURES)} (default: what can be measured)"
+    )
     made.add_argument("--quiet", action="store_true", help="print nothing but what went wrong")
     return made
 

@@ -1,4 +1,6 @@
-"""Sentences in which six words have two senses each: what tells the sense stands before the word, where a decoder reads it too."""
+"""Sentences in which six words have two senses each: what tells the sense stands before the word,
+where a decoder reads it too.
+"""
 
 SENSES: dict[str, dict[str, tuple[str, ...]]] = {
     "bank": {

@@ -12,11 +12,19 @@ EXAMPLES = """examples:
 
 def add_parser(subparsers: argparse._SubParsersAction) -> None:
     """Registers the subcommand."""
-    parser = subparsers.add_parser("average", help="average a run's last checkpoints", description=DESCRIPTION, epilog=EXAMPLES,
-                                   formatter_class=argparse.RawDescriptionHelpFormatter, allow_abbrev=False)
+    parser = subparsers.add_parser(
+        "average",
+        help="average a run's last checkpoints",
+        description=DESCRIPTION,
+        epilog=EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+    )
     parser.add_argument("run", type=Path, metavar="RUN", help="the run's folder")
     parser.add_argument("--last", type=int, default=10, metavar="K", help="how many checkpoints (default: %(default)s)")
-    parser.add_argument("--out", required=True, type=Path, metavar="DIR", help="folder of the new run; not there yet, or empty")
+    parser.add_argument(
+        "--out", required=True, type=Path, metavar="DIR", help="folder of the new run; not there yet, or empty"
+    )
     parser.set_defaults(handler=run)
 
 

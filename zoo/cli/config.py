@@ -17,10 +17,17 @@ EXAMPLES = """examples:
 def add_parser(subparsers: argparse._SubParsersAction) -> None:
     """Registers the subcommand."""
     raw = argparse.RawDescriptionHelpFormatter
-    parser = subparsers.add_parser("config", help="show, compare or validate configs", epilog=EXAMPLES, formatter_class=raw,
-                                   description="Looks at configs: files, runs, and overrides by dotted path.")
+    parser = subparsers.add_parser(
+        "config",
+        help="show, compare or validate configs",
+        epilog=EXAMPLES,
+        formatter_class=raw,
+        description="Looks at configs: files, runs, and overrides by dotted path.",
+    )
     actions = parser.add_subparsers(dest="action", required=True)
-    show = actions.add_parser("show", help="every field, what is not default marked, parameters and FLOPs", allow_abbrev=False)
+    show = actions.add_parser(
+        "show", help="every field, what is not default marked, parameters and FLOPs", allow_abbrev=False
+    )
     show.add_argument("config", metavar="CONFIG", help="FILE[:ARGUMENT], a run's folder, or its config.json")
     show.add_argument("--json", action="store_true", help="print one JSON object")
     show.set_defaults(handler=run_show, takes_overrides=True)
@@ -51,14 +58,23 @@ def run_show(args: argparse.Namespace) -> int:
     resolved = resolved_config(args.config, args.overrides)
     counted = cost.summary(resolved)
     if args.json:
-        print(json.dumps({"config": configs.to_plain(resolved), "parameters": counted.parameters,
-                          "flops_per_token": counted.flops_per_token}, indent=2))
+        print(
+            json.dumps(
+                {
+                    "config": configs.to_plain(resolved),
+                    "parameters": counted.parameters,
+                    "flops_per_token": counted.flops_per_token,
+                },
+                indent=2,
+            )
+        )
         return 0
     flat = configs.flatten(resolved)
     width = max(len(path) for path in flat)
     for path, value in flat.items():
         field = configs.field_at(path)
-        # Inside a scope there are no defaults: whatever stands there was set, or follows from what was.
+        # Inside a scope there are no defaults: whatever stands there was set, or follows from what
+        # was.
         unset = path in configs.BY_PATH and value == field.default
         mark = " " if unset else "=" if field.default == configs.AUTO else "*"
         print(f"{mark} {path:{width}s} {_text(value):>14s}  {field.meaning}")
@@ -75,11 +91,19 @@ def run_show(args: argparse.Namespace) -> int:
 def _text(value: Any) -> str:
     if value is None:
         return "unset"
-    return ",".join(map(str, value)) or "()" if isinstance(value, tuple) else str(value).lower() if isinstance(value, bool) else str(value)
+    return (
+        ",".join(map(str, value)) or "()"
+        if isinstance(value, tuple)
+        else str(value).lower()
+        if isinstance(value, bool)
+        else str(value)
+    )
 
 
 def run_diff(args: argparse.Namespace) -> int:
-    """Prints the fields that differ between two resolved configs; exit code 0 whether or not there are any."""
+    """Prints the fields that differ between two resolved configs; exit code 0 whether or not there
+    are any.
+    """
     one, other = resolved_config(args.one, []), resolved_config(args.other, [])
     different = configs.difference(one, other)
     if not different:

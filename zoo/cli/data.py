@@ -16,11 +16,21 @@ _SAMPLE_ROWS = 512
 def add_parser(subparsers: argparse._SubParsersAction) -> None:
     """Registers the subcommand."""
     raw = argparse.RawDescriptionHelpFormatter
-    parser = subparsers.add_parser("data", help="look at the data of a config", epilog=EXAMPLES, formatter_class=raw,
-                                   description="Looks at data as a model gets them.")
+    parser = subparsers.add_parser(
+        "data",
+        help="look at the data of a config",
+        epilog=EXAMPLES,
+        formatter_class=raw,
+        description="Looks at data as a model gets them.",
+    )
     actions = parser.add_subparsers(dest="action", required=True)
-    show = actions.add_parser("show", help="counts, lengths, padding, and the first rows with their masks, segments and targets",
-                              epilog=EXAMPLES, formatter_class=raw, allow_abbrev=False)
+    show = actions.add_parser(
+        "show",
+        help="counts, lengths, padding, and the first rows with their masks, segments and targets",
+        epilog=EXAMPLES,
+        formatter_class=raw,
+        allow_abbrev=False,
+    )
     show.add_argument("config", metavar="CONFIG", help="FILE[:ARGUMENT], a run's folder, or its config.json")
     show.add_argument("--rows", type=int, default=3, metavar="N", help="rows to print (default: 3)")
     show.add_argument("--step", type=int, default=0, metavar="N", help="begin with the batch of this step (default: 0)")
@@ -60,11 +70,20 @@ def run_show(args: argparse.Namespace) -> int:
     sizes = [int(size) for index in documents for size in index.bytes.tolist()]
     counts = dataset.batching.row_count([part.train_stream for part in dataset.parts])
     if args.json:
-        print(json.dumps({
-            "data": dataset.summary(), "rows_per_epoch": counts, "padding": measured.padding,
-            "tokens_per_row": float(measured.lengths.mean()), "predicted_per_row": measured.predicted, "places_per_row": measured.slots,
-            "rows": [{name: array[number].tolist() for name, array in batch.items()} for batch, number in rows],
-        }, indent=2))
+        print(
+            json.dumps(
+                {
+                    "data": dataset.summary(),
+                    "rows_per_epoch": counts,
+                    "padding": measured.padding,
+                    "tokens_per_row": float(measured.lengths.mean()),
+                    "predicted_per_row": measured.predicted,
+                    "places_per_row": measured.slots,
+                    "rows": [{name: array[number].tolist() for name, array in batch.items()} for batch, number in rows],
+                },
+                indent=2,
+            )
+        )
         return 0
     _print_counts(dataset, counts, size, measured)
     import numpy as np
@@ -97,7 +116,12 @@ def _show_task(dataset, args: argparse.Namespace) -> int:
             rows = [{name: array[place] for name, array in batch.items()} for batch in drawn for place in range(size)]
         rows = list(enumerate([row for row in rows if row["tokens"][0] != PADDING][: args.rows]))
     if args.json:
-        print(json.dumps({"data": summary, "rows": [{name: array.tolist() for name, array in row.items()} for _, row in rows]}, indent=2))
+        print(
+            json.dumps(
+                {"data": summary, "rows": [{name: array.tolist() for name, array in row.items()} for _, row in rows]},
+                indent=2,
+            )
+        )
         return 0
     print(f"source      {dataset.description}")
     print(f"tokenizer   {dataset.tokenizer.kind}, {dataset.tokenizer.vocab_size:,} ids")
@@ -105,13 +129,17 @@ def _show_task(dataset, args: argparse.Namespace) -> int:
         print(f"labels      {len(dataset.labels)}: {', '.join(dataset.labels)}")
     for name, label in ((TRAINING, "training"), (HELD_OUT, "held out")):
         cut = ", ".join(f"{number:,} {what}" for what, number in dataset.encoded(name).cut.items())
-        print(f"{label:11s} {len(dataset.part(name)):,} examples, {len(lengths[name]):,} rows, {int(lengths[name].sum()):,} tokens; {cut}")
+        print(
+            f"{label:11s} {len(dataset.part(name)):,} examples, {len(lengths[name]):,} rows, {int(lengths[name].sum()):,} tokens; {cut}"
+        )
     for what, number in summary["left_out"].items():
         print(f"left out    {number:,} {what}")
     batches = dataset.batches(part)
     print(f"epoch       {len(lengths[TRAINING]) / size:,.1f} steps of {size} rows")
-    print(f"a row       up to {arrays['tokens'].shape[1]} places, {lengths[part].mean():.1f} tokens; {batches.padding():.1%} of the places "
-          "of batches are empty")
+    print(
+        f"a row       up to {arrays['tokens'].shape[1]} places, {lengths[part].mean():.1f} tokens; {batches.padding():.1%} of the places "
+        "of batches are empty"
+    )
     _print_histogram("tokens of a row", histogram(lengths[part], 6))
     shower = Shower(dataset.tokenizer, True, 0)
     _print_rows(dataset, args, ((number, dataset.task.shown(row, shower)) for number, row in rows))
@@ -130,10 +158,21 @@ def _show_pairs(dataset, args: argparse.Namespace) -> int:
             found = list(itertools.islice(endless, 1 + args.rows))
     summary, training = dataset.summary(), dataset.training
     rows = [(batch, number) for batch in found for number in range(len(batch["source"]))][: args.rows]
-    shapes = [{"width": bucket.width, "rows": bucket.rows, "batches": count} for bucket, count in training.batches_of_each()]
+    shapes = [
+        {"width": bucket.width, "rows": bucket.rows, "batches": count} for bucket, count in training.batches_of_each()
+    ]
     if args.json:
-        print(json.dumps({"data": summary, "shapes": shapes, "padding": summary["padding"], "rows": [
-            {name: array[number].tolist() for name, array in batch.items()} for batch, number in rows]}, indent=2))
+        print(
+            json.dumps(
+                {
+                    "data": summary,
+                    "shapes": shapes,
+                    "padding": summary["padding"],
+                    "rows": [{name: array[number].tolist() for name, array in batch.items()} for batch, number in rows],
+                },
+                indent=2,
+            )
+        )
         return 0
     print(f"source      {dataset.description}")
     print(f"tokenizer   {dataset.tokenizer.kind}, {dataset.tokenizer.vocab_size:,} ids, for both sides")
@@ -142,7 +181,9 @@ def _show_pairs(dataset, args: argparse.Namespace) -> int:
         print(f"{label:11s} {summary[f'{name}_pairs']:,} pairs, {size:,} bytes, {tokens:,} tokens")
     print(f"epoch       {training.per_epoch:,} steps; {summary['padding']:.1%} of the places in its batches are empty")
     for shape in shapes:
-        print(f"            {shape['batches']:6,} batches of {shape['rows']:5,} pairs of up to {shape['width']} tokens a side")
+        print(
+            f"            {shape['batches']:6,} batches of {shape['rows']:5,} pairs of up to {shape['width']} tokens a side"
+        )
     shower = Shower(dataset.tokenizer, False, 0)
     _print_rows(dataset, args, ((place, shower.row(*row)) for place, row in enumerate(rows)))
     return 0
@@ -158,10 +199,14 @@ def _print_counts(dataset, rows: int, batch_size: int, measured) -> None:
         size = sum(part.bytes for part in documents)
         label = "training" if name == "train" else "held out"
         count = sum(part.count for part in documents)
-        print(f"{label:11s} {count:,} documents, {size:,} bytes, {tokens:,} tokens, {size / tokens:.2f} bytes per token")
+        print(
+            f"{label:11s} {count:,} documents, {size:,} bytes, {tokens:,} tokens, {size / tokens:.2f} bytes per token"
+        )
     print(f"rows        {rows:,} in training, {rows / batch_size:,.1f} steps of {batch_size} rows per epoch")
-    print(f"a row       {measured.slots} places, {measured.padding:.1%} of them empty; {measured.predicted:.1f} tokens predicted "
-          f"(mean of {measured.rows:,} rows)")
+    print(
+        f"a row       {measured.slots} places, {measured.padding:.1%} of them empty; {measured.predicted:.1f} tokens predicted "
+        f"(mean of {measured.rows:,} rows)"
+    )
 
 
 def _print_rows(dataset, args: argparse.Namespace, rows: Iterable[tuple[int, Iterable[tuple[str, list]]]]) -> None:

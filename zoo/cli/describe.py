@@ -17,10 +17,16 @@ EXAMPLES = """examples:
 
 def add_parser(subparsers: argparse._SubParsersAction) -> None:
     """Registers the subcommand."""
-    parser = subparsers.add_parser("describe", help="tell about variants and fields", epilog=EXAMPLES,
-                                   formatter_class=argparse.RawDescriptionHelpFormatter,
-                                   description="Tells what can be varied: all variants, one of them, a part's fields, or a config file.")
-    parser.add_argument("name", nargs="?", help="a variant, a part of a field's path (norm, position, optimizer ...), or a config file")
+    parser = subparsers.add_parser(
+        "describe",
+        help="tell about variants and fields",
+        epilog=EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        description="Tells what can be varied: all variants, one of them, a part's fields, or a config file.",
+    )
+    parser.add_argument(
+        "name", nargs="?", help="a variant, a part of a field's path (norm, position, optimizer ...), or a config file"
+    )
     parser.set_defaults(handler=run)
 
 
@@ -62,11 +68,17 @@ def run(args: argparse.Namespace) -> int:
         width = max(len(variant.name) for variant in VARIANTS)
         for part in dict.fromkeys(variant.part for variant in VARIANTS):
             print(part)
-            print("\n".join(f"    {variant.name:{width}s}  {line(variant)}" for variant in VARIANTS if variant.part == part))
+            print(
+                "\n".join(
+                    f"    {variant.name:{width}s}  {line(variant)}" for variant in VARIANTS if variant.part == part
+                )
+            )
         print("\nfields that choose")
         chosen = [field for field in FIELDS if field.choices]
         print("\n".join(f"    {field.path}: {', '.join(field.choices)}" for field in chosen))
-        print("\nzoo describe NAME tells all about one of these; zoo describe model, objective, data, optimizer, schedule lists fields.")
+        print(
+            "\nzoo describe NAME tells all about one of these; zoo describe model, objective, data, optimizer, schedule lists fields."
+        )
         return 0
     wanted = args.name.lower().replace("_", "-")
     for variant in VARIANTS:
@@ -82,7 +94,9 @@ def run(args: argparse.Namespace) -> int:
         print("\n".join(text for field in fields for text in describe_field(field)))
     else:
         names = {variant.name for variant in VARIANTS} | {part for path in BY_PATH for part in path.split(".")}
-        raise ConfigError(f"nothing is called {args.name!r}{did_you_mean(wanted, names)}; zoo describe lists everything")
+        raise ConfigError(
+            f"nothing is called {args.name!r}{did_you_mean(wanted, names)}; zoo describe lists everything"
+        )
     return 0
 
 

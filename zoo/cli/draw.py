@@ -31,35 +31,66 @@ MOST_READ = 128
 def add_parser(subparsers: argparse._SubParsersAction) -> None:
     """Registers the subcommand and its own."""
     raw = argparse.RawDescriptionHelpFormatter
-    parser = subparsers.add_parser("draw", help="draw what a model is and does", epilog=EXAMPLES, formatter_class=raw,
-                                   description="Draws what a model is and does; zoo draw WHAT --help tells more.", allow_abbrev=False)
+    parser = subparsers.add_parser(
+        "draw",
+        help="draw what a model is and does",
+        epilog=EXAMPLES,
+        formatter_class=raw,
+        description="Draws what a model is and does; zoo draw WHAT --help tells more.",
+        allow_abbrev=False,
+    )
     whats = parser.add_subparsers(dest="what", metavar="WHAT", required=True)
-    made = {name: whats.add_parser(name, help=text, description=f"Draws {text}.", allow_abbrev=False) for name, text in WHAT.items()}
+    made = {
+        name: whats.add_parser(name, help=text, description=f"Draws {text}.", allow_abbrev=False)
+        for name, text in WHAT.items()
+    }
     for name in ("attention", "learned-positions", "residual"):
         made[name].add_argument("run", metavar="RUN", type=Path, help="a run's folder")
     made["biases"].add_argument("run", metavar="RUN", type=Path, nargs="?", help="a run's folder (default: ALiBi)")
-    made["rope"].add_argument("config", metavar="CONFIG", nargs="?", default="configs/llama.py:7b",
-                              help="a config with RoPE, or a run's folder (default: %(default)s)")
-    made["rope-bound"].add_argument("config", metavar="CONFIG", nargs="?", default="configs/llama.py:7b",
-                                    help="a config with RoPE, or a run's folder: then its scores too (default: %(default)s)")
+    made["rope"].add_argument(
+        "config",
+        metavar="CONFIG",
+        nargs="?",
+        default="configs/llama.py:7b",
+        help="a config with RoPE, or a run's folder (default: %(default)s)",
+    )
+    made["rope-bound"].add_argument(
+        "config",
+        metavar="CONFIG",
+        nargs="?",
+        default="configs/llama.py:7b",
+        help="a config with RoPE, or a run's folder: then its scores too (default: %(default)s)",
+    )
     for name in ("one", "other"):
         made["compare"].add_argument(name, metavar="CONFIG", help="FILE[:ARGUMENT], a run's folder, or its config.json")
-    made["attention"].add_argument("--target", default="", metavar="TEXT", help="what the decoder reads beside an encoder")
+    made["attention"].add_argument(
+        "--target", default="", metavar="TEXT", help="what the decoder reads beside an encoder"
+    )
     made["attention"].add_argument("--layers", default="", metavar="N,N", help="which layers (default: all)")
     made["attention"].add_argument("--heads", default="", metavar="N,N", help="which heads (default: all)")
     made["biases"].add_argument("--heads", type=int, metavar="H", help="heads of ALiBi without a run (default: 8)")
     made["sinusoids"].add_argument("--dim", type=int, default=64, metavar="D", help="dimensions (default: %(default)s)")
-    made["sinusoids"].add_argument("--layout", default="interleaved", choices=("interleaved", "half"), help="(default: %(default)s)")
+    made["sinusoids"].add_argument(
+        "--layout", default="interleaved", choices=("interleaved", "half"), help="(default: %(default)s)"
+    )
     for name in ("attention", "rope-bound", "residual"):
-        made[name].add_argument("--text", default="", metavar="TEXT", help="what a run reads (default: sentences of zoo)")
+        made[name].add_argument(
+            "--text", default="", metavar="TEXT", help="what a run reads (default: sentences of zoo)"
+        )
     for name in ("sinusoids", "rope", "rope-bound", "biases"):
         made[name].add_argument("--length", type=int, default=128, metavar="N", help="positions (default: %(default)s)")
-    made["learned-positions"].add_argument("--length", type=int, default=0, metavar="N", help="positions (default: all)")
+    made["learned-positions"].add_argument(
+        "--length", type=int, default=0, metavar="N", help="positions (default: all)"
+    )
     for name in ("attention", "rope-bound", "biases", "learned-positions", "residual"):
-        made[name].add_argument("--step", default="latest", help="which checkpoint: latest, best, or a step (default: %(default)s)")
+        made[name].add_argument(
+            "--step", default="latest", help="which checkpoint: latest, best, or a step (default: %(default)s)"
+        )
     for each in made.values():
         each.add_argument("--out", type=Path, required=True, metavar="DIR", help="folder to write into")
-        each.add_argument("--format", default="png,svg", metavar="KINDS", help="png, svg, or both (default: %(default)s)")
+        each.add_argument(
+            "--format", default="png,svg", metavar="KINDS", help="png, svg, or both (default: %(default)s)"
+        )
         each.set_defaults(handler=run)
 
 
@@ -73,7 +104,11 @@ def run(args: argparse.Namespace) -> int:
             raise ConfigError(f"--format {kind}: pictures are written as png or svg{did_you_mean(kind, KINDS)}")
     for name in ("length", "dim", "heads"):
         value = getattr(args, name, None)
-        if isinstance(value, int) and value < 1 and not (name == "length" and args.what == "learned-positions" and value == 0):
+        if (
+            isinstance(value, int)
+            and value < 1
+            and not (name == "length" and args.what == "learned-positions" and value == 0)
+        ):
             raise ConfigError(f"--{name} {value} must be at least 1")
     if args.out.exists() and not args.out.is_dir():
         raise ConfigError(f"--out {args.out} is a file, not a folder")
@@ -91,7 +126,9 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _page(args: argparse.Namespace):
-    """The one picture of everything but attention; Matplotlib and JAX are imported here and not before."""
+    """The one picture of everything but attention; Matplotlib and JAX are imported here and not
+    before.
+    """
     if args.what == "sinusoids":
         from zoo.draw import sinusoids
 

@@ -38,7 +38,9 @@ def _at_least(low: float, kind: type, high: float = 1e12):
         except ValueError:
             value = None
         if value is None or not low <= value <= high:
-            raise argparse.ArgumentTypeError(f"{text!r} is not a number from {low} on" + (f" to {high:.0f}" if high < 1e12 else ""))
+            raise argparse.ArgumentTypeError(
+                f"{text!r} is not a number from {low} on" + (f" to {high:.0f}" if high < 1e12 else "")
+            )
         return value
 
     return read
@@ -46,22 +48,53 @@ def _at_least(low: float, kind: type, high: float = 1e12):
 
 def parser() -> argparse.ArgumentParser:
     """The command line of `eval.py`."""
-    made = argparse.ArgumentParser(prog="eval.py", description=DESCRIPTION, formatter_class=argparse.RawDescriptionHelpFormatter,
-                                   allow_abbrev=False)
+    made = argparse.ArgumentParser(
+        prog="eval.py",
+        description=DESCRIPTION,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+    )
     made.add_argument("run", type=Path, metavar="RUN", help="the run's folder (its --workdir)")
-    made.add_argument("others", type=Path, metavar="RUN", nargs="*",
-                      help="further runs of the same task, e.g. with other seeds: each is told, and the median")
-    made.add_argument("--step", default="latest", help="which checkpoint: latest, best, or a step (default: %(default)s)")
-    made.add_argument("--lengths", type=_lengths, metavar="T,T,...", help="sequence lengths (default: the one trained with)")
-    made.add_argument("--batches", type=_at_least(0, int), default=0, help="at most this many batches, spread over the text; 0: all of it")
+    made.add_argument(
+        "others",
+        type=Path,
+        metavar="RUN",
+        nargs="*",
+        help="further runs of the same task, e.g. with other seeds: each is told, and the median",
+    )
+    made.add_argument(
+        "--step", default="latest", help="which checkpoint: latest, best, or a step (default: %(default)s)"
+    )
+    made.add_argument(
+        "--lengths", type=_lengths, metavar="T,T,...", help="sequence lengths (default: the one trained with)"
+    )
+    made.add_argument(
+        "--batches",
+        type=_at_least(0, int),
+        default=0,
+        help="at most this many batches, spread over the text; 0: all of it",
+    )
     made.add_argument("--text", type=Path, metavar="FILE", help="score this text instead of the held-out split")
-    made.add_argument("--pairs", metavar="SOURCE", help="score these pairs, written as data.source, instead of the held-out ones")
-    made.add_argument("--translate", action="store_true", help="also translate the pairs, as the run's end does, and score that")
-    made.add_argument("--sample", type=_at_least(0, int), default=0, metavar="N", help="also sample N tokens; not from encoders")
+    made.add_argument(
+        "--pairs", metavar="SOURCE", help="score these pairs, written as data.source, instead of the held-out ones"
+    )
+    made.add_argument(
+        "--translate", action="store_true", help="also translate the pairs, as the run's end does, and score that"
+    )
+    made.add_argument(
+        "--sample", type=_at_least(0, int), default=0, metavar="N", help="also sample N tokens; not from encoders"
+    )
     made.add_argument("--prompt", default="", help="text that the sample continues")
-    made.add_argument("--temperature", type=_at_least(0, float), default=0.8, help="0 takes the likeliest token (default: %(default)s)")
+    made.add_argument(
+        "--temperature",
+        type=_at_least(0, float),
+        default=0.8,
+        help="0 takes the likeliest token (default: %(default)s)",
+    )
     made.add_argument("--top-k", type=_at_least(0, int), default=0, help="choose among the K likeliest tokens; 0: all")
-    made.add_argument("--seed", type=_at_least(0, int, 2**32 - 1), default=0, help="seed of the sample (default: %(default)s)")
+    made.add_argument(
+        "--seed", type=_at_least(0, int, 2**32 - 1), default=0, help="seed of the sample (default: %(default)s)"
+    )
     made.add_argument("--json", action="store_true", help="print one JSON object")
     return made
 
@@ -79,8 +112,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
     trained = load_trained(args.run, args.step)
     config = trained.config
-    if config.objective.kind != "translation" and (given := [f"--{name}" for name in ("pairs", "translate") if getattr(args, name)]):
-        raise ConfigError(f"{', '.join(given)}: for runs with objective.kind=translation, and this one has {config.objective.kind}")
+    if config.objective.kind != "translation" and (
+        given := [f"--{name}" for name in ("pairs", "translate") if getattr(args, name)]
+    ):
+        raise ConfigError(
+            f"{', '.join(given)}: for runs with objective.kind=translation, and this one has {config.objective.kind}"
+        )
     if config.objective.kind in TASKS:
         return evaluate_tasks(trained, args)
     if args.others:
@@ -89,15 +126,22 @@ def main(arguments: Sequence[str] | None = None) -> int:
     streams = None if pairs else text_streams(trained, args)
     constants = trained.program.constants(config.seed)
     if trained.source_tokenizer is not None:
-        print("note: rows of one text, in the target's tokens, are cut in two: this is no loss of translations (see zoo generate)",
-              file=sys.stderr)
+        print(
+            "note: rows of one text, in the target's tokens, are cut in two: this is no loss of translations (see zoo generate)",
+            file=sys.stderr,
+        )
     scored = str(args.text or args.pairs or "held-out split")
     result = {"run": str(args.run), "step": trained.step, "text": scored, "lengths": {}}
     for length in args.lengths or [config.data.sequence_length]:
         scores = None
         if trained.objective.too_long(length) is None:
-            batches = (pairs.evaluation_batches(length, trained.rows, limit_batches=args.batches) if pairs else
-                       data.Batching(config, trained.tokenizer).evaluation(streams, length, trained.rows, limit_batches=args.batches))
+            batches = (
+                pairs.evaluation_batches(length, trained.rows, limit_batches=args.batches)
+                if pairs
+                else data.Batching(config, trained.tokenizer).evaluation(
+                    streams, length, trained.rows, limit_batches=args.batches
+                )
+            )
             scores = evaluate(trained.program, trained.params, trained.stats, batches, constants)
         result["lengths"][length] = scores
     if args.translate:
@@ -106,7 +150,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         result["sample"] = sampled_text(trained, args)
     elif args.sample:
         result["sample"] = None
-        print(f"no sample: model.architecture={config.model.architecture} does not continue a text token by token", file=sys.stderr)
+        print(
+            f"no sample: model.architecture={config.model.architecture} does not continue a text token by token",
+            file=sys.stderr,
+        )
     if args.json:
         print(json.dumps(result, indent=2))
         return 0
@@ -119,15 +166,20 @@ def main(arguments: Sequence[str] | None = None) -> int:
             print(f"{length:8d} {scores['loss']:9.4f} {scores['perplexity']:11.4g} {scores['bits_per_byte']:10.4f}")
     if args.translate:
         found = result["translations"]
-        print(f"\n{found['pairs']:,} translations: BLEU {found['bleu']:.2f}, chrF {found['chrf']:.2f}, exact {found['exact_match']:.1%}")
-        print(f"{found['signatures']['bleu']}, beams {config.objective.beams}, length penalty {config.objective.length_penalty:g}")
+        print(
+            f"\n{found['pairs']:,} translations: BLEU {found['bleu']:.2f}, chrF {found['chrf']:.2f}, exact {found['exact_match']:.1%}"
+        )
+        print(
+            f"{found['signatures']['bleu']}, beams {config.objective.beams}, length penalty {config.objective.length_penalty:g}"
+        )
     if result.get("sample") is not None:
         print(f"\n{result['sample']}")
     return 0
 
 
 def evaluate_tasks(trained, args: argparse.Namespace) -> int:
-    """Scores runs of one task, each on all of its held-out examples, and tells the median of several.
+    """Scores runs of one task, each on all of its held-out examples, and tells the median of
+    several.
 
     Raises:
         ConfigError: runs of different tasks, or as `evaluate_task`.
@@ -142,7 +194,9 @@ def evaluate_tasks(trained, args: argparse.Namespace) -> int:
         results.append(evaluate_task(other, folder, args))
         different = [name for name in ("task", "data", "examples", "labels") if results[-1][name] != results[0][name]]
         if different:
-            raise ConfigError(f"{folder} and {args.run} differ in {', '.join(different)}: there is no median of their scores")
+            raise ConfigError(
+                f"{folder} and {args.run} differ in {', '.join(different)}: there is no median of their scores"
+            )
     names = list(results[0]["scores"])
     medians = {name: median(result["scores"][name] for result in results) for name in names}
     if args.json:
@@ -153,7 +207,10 @@ def evaluate_tasks(trained, args: argparse.Namespace) -> int:
     width = max(len(f"{result['run']} at step {result['step']}") for result in results)
     print(" " * width, *(f"{name:>16s}" for name in names))
     for result in results:
-        print(f"{result['run']} at step {result['step']}".ljust(width), *(f"{result['scores'][name]:16.4f}" for name in names))
+        print(
+            f"{result['run']} at step {result['step']}".ljust(width),
+            *(f"{result['scores'][name]:16.4f}" for name in names),
+        )
     if len(results) > 1:
         print("median".ljust(width), *(f"{medians[name]:16.4f}" for name in names))
     return 0
@@ -172,22 +229,38 @@ def evaluate_task(trained, folder: Path, args: argparse.Namespace) -> dict:
     config = trained.config
     texts_alone = {"--lengths": args.lengths, "--batches": args.batches, "--text": args.text, "--sample": args.sample}
     if given := [flag for flag, value in texts_alone.items() if value]:
-        raise ConfigError(f"{', '.join(given)}: for text alone; {folder} is scored on every held-out example of its task, "
-                          f"objective.kind={config.objective.kind}")
+        raise ConfigError(
+            f"{', '.join(given)}: for text alone; {folder} is scored on every held-out example of its task, "
+            f"objective.kind={config.objective.kind}"
+        )
     dataset = data.load(config)
     check_same_data(folder, dataset)
     batches = dataset.evaluation_batches(multiple_of=trained.rows)
-    scores = evaluate(trained.program, trained.params, trained.stats, batches, trained.program.constants(config.seed),
-                      measure=dataset.measure)
-    return {"run": str(folder), "step": trained.step, "task": config.objective.kind, "data": dataset.description,
-            "examples": len(dataset.examples.held_out), "labels": list(dataset.labels), "scores": scores}
+    scores = evaluate(
+        trained.program,
+        trained.params,
+        trained.stats,
+        batches,
+        trained.program.constants(config.seed),
+        measure=dataset.measure,
+    )
+    return {
+        "run": str(folder),
+        "step": trained.step,
+        "task": config.objective.kind,
+        "data": dataset.description,
+        "examples": len(dataset.examples.held_out),
+        "labels": list(dataset.labels),
+        "scores": scores,
+    }
 
 
 def pairs_to_score(trained, args: argparse.Namespace):
     """The pairs of texts to score, of a run that translates.
 
     Raises:
-        ConfigError: flags that are for text; pairs that cannot be read, or have changed since the run.
+        ConfigError: flags that are for text; pairs that cannot be read, or have changed since the
+            run.
     """
     from zoo import data
     from zoo.data.translation.text_pairs import read_pairs
@@ -212,14 +285,24 @@ def translations(trained, pairs) -> dict:
     from zoo.decoding.translate import scored, translate
 
     how, texts = trained.config.objective, pairs.validation
-    made = translate(trained.config, trained.tokenizer, trained.objective.model, trained.params, trained.stats, texts.sources, how.beams,
-                     how.length_penalty)
+    made = translate(
+        trained.config,
+        trained.tokenizer,
+        trained.objective.model,
+        trained.params,
+        trained.stats,
+        texts.sources,
+        how.beams,
+        how.length_penalty,
+    )
     scores = scored(made, texts.targets)
     return {"pairs": len(texts), **scores.values, "signatures": scores.signatures}
 
 
 def text_streams(trained, args: argparse.Namespace):
-    """The tokens to score: of the given file, by the run's own tokenizer, or of the held-out split, if it is still the same."""
+    """The tokens to score: of the given file, by the run's own tokenizer, or of the held-out split,
+    if it is still the same.
+    """
     from zoo import data
     from zoo.training.records.run_record import check_same_data
 
@@ -236,11 +319,19 @@ def sampled_text(trained, args: argparse.Namespace) -> str:
     from zoo.decoding import Sampling
     from zoo.decoding.text_generator import TextGenerator
 
-    generator = TextGenerator(trained.config, trained.tokenizer, trained.objective.model, trained.params, trained.stats,
-                              trained.source_tokenizer)
+    generator = TextGenerator(
+        trained.config,
+        trained.tokenizer,
+        trained.objective.model,
+        trained.params,
+        trained.stats,
+        trained.source_tokenizer,
+    )
     fits = generator.longest([args.prompt], args.sample) <= generator.trained_length
     cache = fits and generator.generator.why_not_cached() is None
-    (answer,) = generator.sample([args.prompt], args.sample, Sampling(args.temperature, args.top_k), args.seed, cache=cache)
+    (answer,) = generator.sample(
+        [args.prompt], args.sample, Sampling(args.temperature, args.top_k), args.seed, cache=cache
+    )
     return generator.whole(args.prompt, answer)
 
 

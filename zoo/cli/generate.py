@@ -24,12 +24,19 @@ BEAMS = {"length_penalty": 1.0}
 
 def add_parser(subparsers: argparse._SubParsersAction) -> None:
     """Registers the subcommand."""
-    parser = subparsers.add_parser("generate", help="make texts with a run", description=DESCRIPTION, epilog=EXAMPLES,
-                                   formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = subparsers.add_parser(
+        "generate",
+        help="make texts with a run",
+        description=DESCRIPTION,
+        epilog=EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
     add = parser.add_argument
     add("run", type=Path, metavar="RUN", help="the run's folder (its --workdir)")
     add("--step", default="latest", help="which checkpoint: latest, best, or a step (default: %(default)s)")
-    add("--prompt", action="append", default=[], metavar="TEXT", help="a text to start from; may be given several times")
+    add(
+        "--prompt", action="append", default=[], metavar="TEXT", help="a text to start from; may be given several times"
+    )
     add("--prompts", type=Path, metavar="FILE", help="texts to start from, one on each line")
     add("--new-tokens", type=int, default=100, metavar="N", help="most tokens to make for each (default: %(default)s)")
     add("--temperature", type=float, help=f"0 takes the likeliest token (default: {SAMPLING['temperature']})")
@@ -37,10 +44,18 @@ def add_parser(subparsers: argparse._SubParsersAction) -> None:
     add("--top-p", type=float, metavar="P", help="choose among the likeliest tokens that have probability P together")
     add("--seed", type=int, help=f"of the random choices (default: {SAMPLING['seed']})")
     add("--beams", type=int, metavar="W", help="look for the likeliest text with W hypotheses, instead of drawing one")
-    add("--length-penalty", type=float, metavar="A",
-        help=f"score of a text with --beams: log p / length^A; above 0 favours long ones (default: {BEAMS['length_penalty']:g})")
+    add(
+        "--length-penalty",
+        type=float,
+        metavar="A",
+        help=f"score of a text with --beams: log p / length^A; above 0 favours long ones (default: {BEAMS['length_penalty']:g})",
+    )
     add("--stop", action="append", default=[], metavar="TEXT", help="end before this text; may be given several times")
-    add("--no-cache", action="store_true", help="read everything again for every token: slow, but without a limit by learned positions")
+    add(
+        "--no-cache",
+        action="store_true",
+        help="read everything again for every token: slow, but without a limit by learned positions",
+    )
     add("--json", action="store_true", help="print a JSON object on a line for each prompt")
     parser.set_defaults(handler=run)
 
@@ -53,8 +68,14 @@ def run(args: argparse.Namespace) -> int:
     from zoo.training.checkpoints.trained_run import load_trained
 
     trained = load_trained(args.run, args.step)
-    generator = TextGenerator(trained.config, trained.tokenizer, trained.objective.model, trained.params, trained.stats,
-                              trained.source_tokenizer)
+    generator = TextGenerator(
+        trained.config,
+        trained.tokenizer,
+        trained.objective.model,
+        trained.params,
+        trained.stats,
+        trained.source_tokenizer,
+    )
     common = {"prompts": prompts, "new_tokens": args.new_tokens, "stop": args.stop, "cache": not args.no_cache}
     if args.beams is not None:
         answers = generator.beam_search(beams=args.beams, length_penalty=how["length_penalty"], **common)
@@ -63,7 +84,10 @@ def run(args: argparse.Namespace) -> int:
         answers = generator.sample(sampling=sampling, seed=how["seed"], **common)
     longest = generator.longest(prompts, args.new_tokens)
     if longest > generator.trained_length and not args.no_cache:
-        print(f"note: a text may have {longest} tokens; the model was trained with {generator.trained_length}", file=sys.stderr)
+        print(
+            f"note: a text may have {longest} tokens; the model was trained with {generator.trained_length}",
+            file=sys.stderr,
+        )
     for number, (prompt, answer) in enumerate(zip(prompts, answers, strict=True)):
         if args.json:
             print(json.dumps({"prompt": prompt, "text": answer.text, "tokens": answer.tokens, "stopped": answer.stopped,
@@ -78,7 +102,10 @@ def _prompts(args: argparse.Namespace) -> list[str]:
     prompts = list(args.prompt)
     if args.prompts is not None:
         if not args.prompts.is_file():
-            raise ConfigError(f"--prompts {args.prompts} " + ("is a folder, not a file" if args.prompts.is_dir() else "does not exist"))
+            raise ConfigError(
+                f"--prompts {args.prompts} "
+                + ("is a folder, not a file" if args.prompts.is_dir() else "does not exist")
+            )
         try:
             prompts += args.prompts.read_text(encoding="utf-8").splitlines()
         except UnicodeDecodeError as error:
@@ -94,7 +121,10 @@ def _choices(args: argparse.Namespace) -> dict[str, Any]:
     for name in idle:
         if getattr(args, name) is not None:
             raise ConfigError(f"--{name.replace('_', '-')} has no effect {why}")
-    given = {name: default if getattr(args, name) is None else getattr(args, name) for name, default in (SAMPLING | BEAMS).items()}
+    given = {
+        name: default if getattr(args, name) is None else getattr(args, name)
+        for name, default in (SAMPLING | BEAMS).items()
+    }
     if not 0 <= given["seed"] < 2**32:
         raise ConfigError(f"--seed {given['seed']} must be from 0 to {2**32 - 1}")
     return given

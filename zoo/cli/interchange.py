@@ -31,21 +31,49 @@ refused by name. Dropout acts in training alone: --config.model.dropout=0 leaves
 def add_parser(subparsers: argparse._SubParsersAction) -> None:
     """Registers both subcommands."""
     raw = argparse.RawDescriptionHelpFormatter
-    taken = subparsers.add_parser("import", help="make a run out of a checkpoint of another library", allow_abbrev=False,
-                                  formatter_class=raw, epilog=IMPORT_EXAMPLES.format(sources="; ".join(KINDS.values())),
-                                  description="Makes the folder of a run out of a checkpoint of another library.")
+    taken = subparsers.add_parser(
+        "import",
+        help="make a run out of a checkpoint of another library",
+        allow_abbrev=False,
+        formatter_class=raw,
+        epilog=IMPORT_EXAMPLES.format(sources="; ".join(KINDS.values())),
+        description="Makes the folder of a run out of a checkpoint of another library.",
+    )
     taken.add_argument("source", metavar="SOURCE", help="hf:DIR, hf:NAME[@REVISION], elmo:DIR or fairseq:DIR")
-    taken.add_argument("--out", required=True, type=Path, metavar="DIR", help="folder of the run; not there yet, or empty")
-    taken.add_argument("--class", dest="class_name", metavar="NAME", help="read it as this class (default: the one config.json names)")
-    taken.add_argument("--tokenizer", type=Path, metavar="PATH", help="tokenizer.json, vocab.txt, or a folder with one, instead of its own")
+    taken.add_argument(
+        "--out", required=True, type=Path, metavar="DIR", help="folder of the run; not there yet, or empty"
+    )
+    taken.add_argument(
+        "--class", dest="class_name", metavar="NAME", help="read it as this class (default: the one config.json names)"
+    )
+    taken.add_argument(
+        "--tokenizer",
+        type=Path,
+        metavar="PATH",
+        help="tokenizer.json, vocab.txt, or a folder with one, instead of its own",
+    )
     taken.set_defaults(handler=run_import, takes_overrides=True)
-    given = subparsers.add_parser("export", help="write a run as a checkpoint of another library", allow_abbrev=False, formatter_class=raw,
-                                  epilog=EXPORT_EXAMPLES, description="Writes a run as a checkpoint of another library.")
+    given = subparsers.add_parser(
+        "export",
+        help="write a run as a checkpoint of another library",
+        allow_abbrev=False,
+        formatter_class=raw,
+        epilog=EXPORT_EXAMPLES,
+        description="Writes a run as a checkpoint of another library.",
+    )
     given.add_argument("run", type=Path, metavar="RUN", help="the run's folder")
-    given.add_argument("--out", required=True, type=Path, metavar="DIR", help="folder to write; not there yet, or empty")
-    given.add_argument("--class", dest="class_name", metavar="NAME",
-                       help="class to write (default: the one that it was imported as, or the first that can express it)")
-    given.add_argument("--step", default="latest", help="which checkpoint: latest, best, or a step (default: %(default)s)")
+    given.add_argument(
+        "--out", required=True, type=Path, metavar="DIR", help="folder to write; not there yet, or empty"
+    )
+    given.add_argument(
+        "--class",
+        dest="class_name",
+        metavar="NAME",
+        help="class to write (default: the one that it was imported as, or the first that can express it)",
+    )
+    given.add_argument(
+        "--step", default="latest", help="which checkpoint: latest, best, or a step (default: %(default)s)"
+    )
     given.set_defaults(handler=run_export, takes_overrides=True)
 
 

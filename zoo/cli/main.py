@@ -8,7 +8,8 @@ from collections.abc import Sequence
 
 from zoo.errors import ConfigError, did_you_mean, reported
 
-# Subcommand -> the module that adds it; a module is imported only when its subcommand is asked for, so that `--help` is quick.
+# Subcommand -> the module that adds it; a module is imported only when its subcommand is asked for,
+# so that `--help` is quick.
 SUBCOMMANDS = {
     "run": ("zoo.cli.sweeps.run", "run an experiment: every arm, every seed, then the report"),
     "status": ("zoo.cli.sweeps.status", "where every run of a sweep stands"),
@@ -34,8 +35,17 @@ WHOLE_COMMANDS = ("train", "eval")
 def usage() -> str:
     """The help of `zoo` itself."""
     lines = [f"  {name:10s} {text}" for name, (_, text) in SUBCOMMANDS.items()]
-    return "\n".join(["usage: zoo COMMAND ...", "", "A laboratory for ablations of transformers.", "", *lines, "",
-                      "zoo COMMAND --help tells more; python train.py and python eval.py are the single-run commands."])
+    return "\n".join(
+        [
+            "usage: zoo COMMAND ...",
+            "",
+            "A laboratory for ablations of transformers.",
+            "",
+            *lines,
+            "",
+            "zoo COMMAND --help tells more; python train.py and python eval.py are the single-run commands.",
+        ]
+    )
 
 
 class Parser(argparse.ArgumentParser):
@@ -49,9 +59,15 @@ class Parser(argparse.ArgumentParser):
 
     def options(self) -> list[str]:
         """All its flags, and those of its subcommands."""
-        inner = [parser for action in self._actions if isinstance(action, argparse._SubParsersAction) for parser in action.choices.values()]
+        inner = [
+            parser
+            for action in self._actions
+            if isinstance(action, argparse._SubParsersAction)
+            for parser in action.choices.values()
+        ]
         return [flag for action in self._actions for flag in action.option_strings if flag.startswith("--")] + [
-            flag for parser in inner for flag in parser.options()]
+            flag for parser in inner for flag in parser.options()
+        ]
 
 
 @reported

@@ -23,15 +23,30 @@ exit codes: 0 done, 2 bad config or flags, 3 bad content of data, 4 diverged, 75
 
 def parser() -> argparse.ArgumentParser:
     """The command line of `train.py`."""
-    made = argparse.ArgumentParser(prog="train.py", description=DESCRIPTION, epilog=EPILOG, allow_abbrev=False,
-                                   formatter_class=argparse.RawDescriptionHelpFormatter)
-    made.add_argument("--config", required=True, metavar="FILE[:ARGUMENT]", help="config file, or the config.json of a run")
+    made = argparse.ArgumentParser(
+        prog="train.py",
+        description=DESCRIPTION,
+        epilog=EPILOG,
+        allow_abbrev=False,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    made.add_argument(
+        "--config", required=True, metavar="FILE[:ARGUMENT]", help="config file, or the config.json of a run"
+    )
     made.add_argument("--workdir", required=True, type=Path, help="folder of this run: metrics, checkpoints, records")
     made.add_argument("--coordinator", metavar="HOST:PORT", help="of several processes: where process 0 listens")
     made.add_argument("--processes", metavar="N", type=int, help="how many processes train this run together")
     made.add_argument("--process", metavar="N", type=int, help="which of them this is, from 0 on")
-    made.add_argument("--tracker", metavar="NAME,...", help="what shows the metrics besides: tensorboard, wandb, trackio, or none")
-    made.add_argument("--config.PATH=VALUE", dest="_", action="store_const", const=None, help="set a field, e.g. --config.model.dim=128")
+    made.add_argument(
+        "--tracker", metavar="NAME,...", help="what shows the metrics besides: tensorboard, wandb, trackio, or none"
+    )
+    made.add_argument(
+        "--config.PATH=VALUE",
+        dest="_",
+        action="store_const",
+        const=None,
+        help="set a field, e.g. --config.model.dim=128",
+    )
     return made
 
 
@@ -43,7 +58,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         raise ConfigError("--workdir needs a folder of its own")
     config = configs.override(configs.load(known.config), configs.parse_overrides(rest))
     if known.tracker is not None:
-        config = configs.override(config, {"training.trackers": () if known.tracker == "none" else tuple(known.tracker.split(","))})
+        config = configs.override(
+            config, {"training.trackers": () if known.tracker == "none" else tuple(known.tracker.split(","))}
+        )
     configs.resolve(config)  # Every problem of the config is told before anything heavy is imported.
     from zoo.training.runtime import processes
 

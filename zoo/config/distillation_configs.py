@@ -11,35 +11,54 @@ from zoo.config.loading import load, override
 from zoo.config.resolve import ResolvedConfig, default, flatten, from_flat, resolve
 from zoo.errors import ConfigError
 
-# As DistilBERT was trained (Sanh et al. 2019, and the authors' training script, see configs/distilbert.py), for fewer steps.
+# As DistilBERT was trained (Sanh et al. 2019, and the authors' training script, see
+# configs/distilbert.py), for fewer steps.
 _TUNED = {
-    "optimizer.learning_rate": 5e-4, "optimizer.epsilon": 1e-6, "optimizer.clip_norm": 5.0, "schedule.kind": "linear",
-    "schedule.warmup_steps": 50, "training.steps": 1000,
+    "optimizer.learning_rate": 5e-4,
+    "optimizer.epsilon": 1e-6,
+    "optimizer.clip_norm": 5.0,
+    "schedule.kind": "linear",
+    "schedule.warmup_steps": 50,
+    "training.steps": 1000,
 }
-# What of a teacher's config its student shares beside the model, the objective and the data: how it is scored.
+# What of a teacher's config its student shares beside the model, the objective and the data: how it
+# is scored.
 _SCORED = ("training.eval_batches", "training.eval_masks", "training.eval_context")
-_OF_ANOTHER_START = (TEACHER, *BESIDE_TEACHER, "training.start_from", "training.start_layers", "training.trained_layers")
+_OF_ANOTHER_START = (
+    TEACHER,
+    *BESIDE_TEACHER,
+    "training.start_from",
+    "training.start_layers",
+    "training.trained_layers",
+)
 
 
 def teacher_config(config: ResolvedConfig) -> ResolvedConfig:
-    """A student's config with the model of its teacher: on the student's rows, which are what it reads.
+    """A student's config with the model of its teacher: on the student's rows, which are what it
+    reads.
 
     Raises:
-        ConfigError: a folder that is no run; a teacher of another objective, of another vocabulary, or that cannot read such rows; another
-            width, where hidden states are compared.
+        ConfigError: a folder that is no run; a teacher of another objective, of another vocabulary,
+            or that cannot read such rows; another width, where hidden states are compared.
     """
     distillation, folder = config.objective.distillation, Path(config.objective.distillation.teacher)
     its, ours = flatten(_read(folder, TEACHER)), flatten(config)
     problems = []
     if its["objective.kind"] != ours["objective.kind"]:
-        problems.append(f"was trained with objective.kind={its['objective.kind']}, and this run's is {ours['objective.kind']}; "
-                        "a teacher predicts what its student does")
+        problems.append(
+            f"was trained with objective.kind={its['objective.kind']}, and this run's is {ours['objective.kind']}; "
+            "a teacher predicts what its student does"
+        )
     if its["model.vocab_size"] != ours["model.vocab_size"]:
-        problems.append(f"scores {its['model.vocab_size']} token ids, and model.vocab_size is {ours['model.vocab_size']}; take its "
-                        f"tokenizer (data.tokenizer.kind=file, data.tokenizer.path={folder}) and its model.vocab_size")
+        problems.append(
+            f"scores {its['model.vocab_size']} token ids, and model.vocab_size is {ours['model.vocab_size']}; take its "
+            f"tokenizer (data.tokenizer.kind=file, data.tokenizer.path={folder}) and its model.vocab_size"
+        )
     if distillation.cosine and its["model.dim"] != ours["model.dim"]:
-        problems.append(f"is {its['model.dim']} wide, and model.dim is {ours['model.dim']}: there is no angle between their hidden states; "
-                        "set objective.distillation.cosine=0")
+        problems.append(
+            f"is {its['model.dim']} wide, and model.dim is {ours['model.dim']}: there is no angle between their hidden states; "
+            "set objective.distillation.cosine=0"
+        )
     if not problems:
         flat = {path: value for path, value in ours.items() if not path.startswith("model.")}
         flat |= {path: value for path, value in its.items() if path.startswith("model.")}
@@ -56,18 +75,22 @@ def without_teacher(config: ResolvedConfig) -> ml_collections.ConfigDict:
 
 
 def spaced_layers(there: int, wanted: int) -> tuple[int, ...]:
-    """Which of `there` layers `wanted` ones start from: floor(i * there / wanted), of twice as many every other one, 0, 2, 4, ..."""
+    """Which of `there` layers `wanted` ones start from: floor(i * there / wanted), of twice as many
+    every other one, 0, 2, 4, ...
+    """
     return tuple(i * there // wanted for i in range(wanted))
 
 
 def distilled(argument: str) -> ml_collections.ConfigDict:
-    """What `get_config` of a config file of students returns: half of a run's layers, its embeddings and its head, taught by that run.
+    """What `get_config` of a config file of students returns: half of a run's layers, its
+    embeddings and its head, taught by that run.
 
-    The model, the objective, the data and the tokenizer are the run's own. What only predicts the next sentence is left out, and pairs of
-    texts become rows of full sentences.
+    The model, the objective, the data and the tokenizer are the run's own. What only predicts the
+    next sentence is left out, and pairs of texts become rows of full sentences.
 
     Args:
-        argument: "from=RUN", and behind commas "field=value" as often as wanted. Layers are spaced evenly for `model.num_layers`.
+        argument: "from=RUN", and behind commas "field=value" as often as wanted. Layers are spaced
+            evenly for `model.num_layers`.
 
     Raises:
         ConfigError: another argument; a folder that is no run; a run that predicts no tokens.
@@ -80,21 +103,41 @@ def distilled(argument: str) -> ml_collections.ConfigDict:
     folder, changes = Path(start.removeprefix("from=")), dict(option.split("=", 1) for option in options)
     its = flatten(_read(folder, "from"))
     if its["objective.kind"] not in BY_PATH[TEACHER].when[1]:
-        raise ConfigError(f"from={folder}: a teacher is trained with objective.kind={' or '.join(BY_PATH[TEACHER].when[1])}, and this one "
-                          f"with {its['objective.kind']}")
-    own: dict[str, Any] = {path: value for path, value in its.items() if path.startswith(("model.", "objective.", "data."))}
+        raise ConfigError(
+            f"from={folder}: a teacher is trained with objective.kind={' or '.join(BY_PATH[TEACHER].when[1])}, and this one "
+            f"with {its['objective.kind']}"
+        )
+    own: dict[str, Any] = {
+        path: value for path, value in its.items() if path.startswith(("model.", "objective.", "data."))
+    }
     own |= {path: its[path] for path in _SCORED}
-    own |= {path: BY_PATH[path].default for path in BY_PATH if path.startswith(("data.tokenizer.", "objective.distillation."))}
-    own |= {"data.tokenizer.kind": "file", "data.tokenizer.path": str(folder), TEACHER: str(folder), "training.start_from": str(folder),
-            "objective.distillation.cosine": 1.0, "objective.mask_copies": 0, "objective.next_sentence": False,
-            "model.head.pooler": False, "model.head.next_sentence": False, "model.num_layers": max(1, its["model.num_layers"] // 2)}
+    own |= {
+        path: BY_PATH[path].default
+        for path in BY_PATH
+        if path.startswith(("data.tokenizer.", "objective.distillation."))
+    }
+    own |= {
+        "data.tokenizer.kind": "file",
+        "data.tokenizer.path": str(folder),
+        TEACHER: str(folder),
+        "training.start_from": str(folder),
+        "objective.distillation.cosine": 1.0,
+        "objective.mask_copies": 0,
+        "objective.next_sentence": False,
+        "model.head.pooler": False,
+        "model.head.next_sentence": False,
+        "model.num_layers": max(1, its["model.num_layers"] // 2),
+    }
     if its["data.rows"].endswith("pairs"):
         own["data.rows"] = "full_sentences"
     config = override(from_flat({**flatten(default()), **own, **_TUNED}), changes)
     if "training.start_layers" in changes or not config.training.start_from:
         return config
     depth = config.model.num_layers
-    return override(config, {"training.start_layers": spaced_layers(its["model.num_layers"], depth) if isinstance(depth, int) else ()})
+    return override(
+        config,
+        {"training.start_layers": spaced_layers(its["model.num_layers"], depth) if isinstance(depth, int) else ()},
+    )
 
 
 def _read(folder: Path, field: str) -> ml_collections.ConfigDict:

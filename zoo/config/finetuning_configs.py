@@ -14,24 +14,45 @@ from zoo.files import read_json
 
 # A small encoder that a CPU trains in a minute, on data that need no download.
 TINY = {
-    "model.architecture": "encoder", "model.dim": 64, "model.num_layers": 2, "model.attention.num_heads": 4, "model.embedding.segments": 2,
-    "data.tokenizer.kind": "wordpiece", "data.tokenizer.vocab_size": 2000, "data.sequence_length": 64, "data.batch_size": 16,
-    "optimizer.learning_rate": 3e-3, "schedule.kind": "linear", "schedule.warmup_steps": 20, "training.steps": 200,
-    "training.eval_every": 100, "training.checkpoint_every": 100,
+    "model.architecture": "encoder",
+    "model.dim": 64,
+    "model.num_layers": 2,
+    "model.attention.num_heads": 4,
+    "model.embedding.segments": 2,
+    "data.tokenizer.kind": "wordpiece",
+    "data.tokenizer.vocab_size": 2000,
+    "data.sequence_length": 64,
+    "data.batch_size": 16,
+    "optimizer.learning_rate": 3e-3,
+    "schedule.kind": "linear",
+    "schedule.warmup_steps": 20,
+    "training.steps": 200,
+    "training.eval_every": 100,
+    "training.checkpoint_every": 100,
 }
-# As BERT is fine-tuned (Devlin et al. 2019, appendix A.3: batches of 16 or 32, rates of 2e-5 to 5e-5, a tenth of the steps warm-up).
+# As BERT is fine-tuned (Devlin et al. 2019, appendix A.3: batches of 16 or 32, rates of 2e-5 to
+# 5e-5, a tenth of the steps warm-up).
 TUNED = {
-    "data.sequence_length": 128, "data.batch_size": 32, "optimizer.learning_rate": 2e-5, "optimizer.weight_decay": 0.01,
-    "optimizer.epsilon": 1e-6, "optimizer.clip_norm": 1.0, "schedule.kind": "linear", "schedule.warmup_steps": 100,
+    "data.sequence_length": 128,
+    "data.batch_size": 32,
+    "optimizer.learning_rate": 2e-5,
+    "optimizer.weight_decay": 0.01,
+    "optimizer.epsilon": 1e-6,
+    "optimizer.clip_norm": 1.0,
+    "schedule.kind": "linear",
+    "schedule.warmup_steps": 100,
     "training.steps": 1000,
 }
-# An ELMo stays as it is: what a task learns is a mixture of its layers and a head over that (Peters et al. 2018, section 3.3).
+# An ELMo stays as it is: what a task learns is a mixture of its layers and a head over that (Peters
+# et al. 2018, section 3.3).
 FEATURES = {"training.trained_layers": 0, "optimizer.learning_rate": 1e-3, "optimizer.weight_decay": 0.0}
 # What only the head of another objective had.
 _HEADS = ("model.head.classes", "model.head.pooling", "model.head.next_sentence")
 
 
-def finetuned(argument: str, task: Mapping[str, Any], tuned: Mapping[str, Any] | None = None) -> ml_collections.ConfigDict:
+def finetuned(
+    argument: str, task: Mapping[str, Any], tuned: Mapping[str, Any] | None = None
+) -> ml_collections.ConfigDict:
     """What `get_config` of a task's config file returns.
 
     Args:
@@ -40,7 +61,8 @@ def finetuned(argument: str, task: Mapping[str, Any], tuned: Mapping[str, Any] |
         tuned: further fields where a run is fine-tuned.
 
     Raises:
-        ConfigError: an argument that is neither; a folder that is no run; a body that tasks cannot have.
+        ConfigError: an argument that is neither; a folder that is no run; a body that tasks cannot
+            have.
     """
     start, *options = argument.split(",")
     if wrong := [option for option in options if "=" not in option]:
@@ -55,12 +77,14 @@ def finetuned(argument: str, task: Mapping[str, Any], tuned: Mapping[str, Any] |
 
 
 def with_body_of(trained: Mapping[str, Any], start: str, changes: Mapping[str, Any]) -> ml_collections.ConfigDict:
-    """The config of a task for a run that starts from another: with its model, head left out, and its tokenizer.
+    """The config of a task for a run that starts from another: with its model, head left out, and
+    its tokenizer.
 
     Args:
         trained: the config of the run that it starts from, which need not be there yet.
         start: the folder of that run; in an experiment `prepared:NAME`.
-        changes: fields of the task, and how it is trained; what BERT is fine-tuned with where they say nothing.
+        changes: fields of the task, and how it is trained; what BERT is fine-tuned with where they
+            say nothing.
 
     Raises:
         ConfigError: `trained` cannot be, or has a body that tasks cannot have.
@@ -68,8 +92,11 @@ def with_body_of(trained: Mapping[str, Any], start: str, changes: Mapping[str, A
     return _with_body_of(Path(start), {**TUNED, **changes}, trained)
 
 
-def _with_body_of(folder: Path, changes: dict[str, Any], trained: Mapping[str, Any] | None = None) -> ml_collections.ConfigDict:
-    """The model and the tokenizer of a run, its head left out, and that it is started from; rows no longer than its positions.
+def _with_body_of(
+    folder: Path, changes: dict[str, Any], trained: Mapping[str, Any] | None = None
+) -> ml_collections.ConfigDict:
+    """The model and the tokenizer of a run, its head left out, and that it is started from; rows no
+    longer than its positions.
 
     An imported ELMo has no tokenizer: it was trained on words.
     """
@@ -77,15 +104,22 @@ def _with_body_of(folder: Path, changes: dict[str, Any], trained: Mapping[str, A
         raise ConfigError(f"from={folder} is not a run: there is no {folder / 'config.json'}")
     there = flatten(load(str(folder)) if trained is None else resolve(trained))
     if there["model.architecture"] not in ("encoder", "decoder", "elmo"):
-        raise ConfigError(f"from={folder}: a task needs an encoder, a decoder or an ELMo, and model.architecture is "
-                          f"{there['model.architecture']}")
+        raise ConfigError(
+            f"from={folder}: a task needs an encoder, a decoder or an ELMo, and model.architecture is "
+            f"{there['model.architecture']}"
+        )
     body = {path: value for path, value in there.items() if path.startswith("model.")}
     body |= {path: BY_PATH[path].default for path in _HEADS}
     if changes["objective.kind"] not in ("classification", "regression"):
         body["model.head.pooler"] = False
     for path in BY_PATH:
         field = BY_PATH[path]
-        if path.startswith("model.") and field.when and field.when[0] == "objective.kind" and not set(field.when[1]) & set(TASKS):
+        if (
+            path.startswith("model.")
+            and field.when
+            and field.when[0] == "objective.kind"
+            and not set(field.when[1]) & set(TASKS)
+        ):
             body[path] = field.default
     longest = body["model.position.max_length"]
     if longest != AUTO:

@@ -1,6 +1,8 @@
-"""Numbers of a config that a program takes as arguments, so that runs which differ in nothing else share one program.
+"""Numbers of a config that a program takes as arguments, so that runs which differ in nothing else
+share one program.
 
-A program depends on whether such a number is 0, where that leaves a part out, and on nothing else of it.
+A program depends on whether such a number is 0, where that leaves a part out, and on nothing else
+of it.
 """
 
 import math
@@ -10,16 +12,27 @@ from typing import Any, Self
 from zoo.config.fields import TASKS
 from zoo.errors import ConfigError
 
-# Beside these, every dropout rate there is. Those of the schedule leave nothing out where they are 0.
+# Beside these, every dropout rate there is. Those of the schedule leave nothing out where they are
+# 0.
 NUMBERS = (
-    "optimizer.learning_rate", "optimizer.weight_decay", "optimizer.beta1", "optimizer.beta2", "optimizer.epsilon", "optimizer.clip_norm",
-    "schedule.warmup_steps", "schedule.final_fraction",
-    "objective.label_smoothing", "objective.z_loss", "objective.distillation.kl", "objective.distillation.temperature",
+    "optimizer.learning_rate",
+    "optimizer.weight_decay",
+    "optimizer.beta1",
+    "optimizer.beta2",
+    "optimizer.epsilon",
+    "optimizer.clip_norm",
+    "schedule.warmup_steps",
+    "schedule.final_fraction",
+    "objective.label_smoothing",
+    "objective.z_loss",
+    "objective.distillation.kl",
+    "objective.distillation.temperature",
 )
 
 
 class Rate(float):
-    """A dropout rate that knows which field it is the value of, whatever part of a config it is handed on in.
+    """A dropout rate that knows which field it is the value of, whatever part of a config it is
+    handed on in.
 
     Attributes:
         path: of the field, e.g. "model.decoder.dropout".
@@ -51,16 +64,26 @@ def numbers_of(flat: Mapping[str, Any]) -> dict[str, float]:
     return {path: float(value) for path, value in flat.items() if is_number(path)}
 
 
-# What changes the values in batches or the first state of a run, but neither its program nor the shape of a batch.
-OF_DATA = ("seed", "training.start_from", "training.start_layers", "data.training_fraction", "objective.mask_fraction",
-           "objective.random_fraction", "objective.mask_copies")
+# What changes the values in batches or the first state of a run, but neither its program nor the
+# shape of a batch.
+OF_DATA = (
+    "seed",
+    "training.start_from",
+    "training.start_layers",
+    "data.training_fraction",
+    "objective.mask_fraction",
+    "objective.random_fraction",
+    "objective.mask_copies",
+)
 
 
 def program_key(flat: Mapping[str, Any]) -> tuple[tuple[str, Any], ...]:
-    """What runs have to have in common to be trained by one program, in one loop with the same cadences.
+    """What runs have to have in common to be trained by one program, in one loop with the same
+    cadences.
 
-    They may differ in their seed, in numbers, in whose parameters they start from, and in what only changes the tokens of a batch. Where
-    batches are of several widths, which of them comes when depends on the seed, and they may differ in numbers alone.
+    They may differ in their seed, in numbers, in whose parameters they start from, and in what only
+    changes the tokens of a batch. Where batches are of several widths, which of them comes when
+    depends on the seed, and they may differ in numbers alone.
 
     Args:
         flat: of a resolved config.
@@ -74,7 +97,9 @@ def program_key(flat: Mapping[str, Any]) -> tuple[tuple[str, Any], ...]:
             del key[path]
     if tokens and "objective.select_fraction" in key:
         # As many places of a row as `zoo.data.rows.masking` makes.
-        key["objective.select_fraction"] = max(1, math.floor(flat["objective.select_fraction"] * flat["data.sequence_length"] + 0.5))
+        key["objective.select_fraction"] = max(
+            1, math.floor(flat["objective.select_fraction"] * flat["data.sequence_length"] + 0.5)
+        )
     return tuple(key.items())
 
 
@@ -94,6 +119,8 @@ def check_one_program(resolved: Sequence[Any], names: Sequence[Any]) -> None:
     problems = []
     for name, other in zip(names[1:], others, strict=True):
         if differing := [path for path in first | other if first.get(path) != other.get(path)]:
-            problems.append(f"{name} cannot train with {names[0]} as one program: they differ in {', '.join(differing)}")
+            problems.append(
+                f"{name} cannot train with {names[0]} as one program: they differ in {', '.join(differing)}"
+            )
     if problems:
         raise ConfigError(problems)

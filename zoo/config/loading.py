@@ -1,4 +1,6 @@
-"""Config files and command-line overrides: `configs/llama.py:tiny`, `runs/x/config.json`, `--config.model.dim=64`."""
+"""Config files and command-line overrides: `configs/llama.py:tiny`, `runs/x/config.json`,
+`--config.model.dim=64`.
+"""
 
 import importlib.util
 import inspect
@@ -24,7 +26,9 @@ def import_file(path: Path, what: str) -> Any:
         ConfigError: if there is no such file, or it fails while it is imported.
     """
     if not path.is_file():
-        near = did_you_mean(path.name, [other.name for other in path.parent.glob("*.py")] if path.parent.is_dir() else [])
+        near = did_you_mean(
+            path.name, [other.name for other in path.parent.glob("*.py")] if path.parent.is_dir() else []
+        )
         raise ConfigError(f"{what} {path} does not exist{near}")
     spec = importlib.util.spec_from_file_location(f"zoo_file_{path.stem}", path)
     if spec is None:
@@ -66,9 +70,11 @@ def split_spec(spec: str) -> tuple[Path, str | None]:
 
 
 def load(spec: str) -> ml_collections.ConfigDict:
-    """Loads an unresolved config from `FILE.py[:argument]` or from a run's `config.json` (which executes nothing).
+    """Loads an unresolved config from `FILE.py[:argument]` or from a run's `config.json` (which
+    executes nothing).
 
-    In the latter a `data.tokenizer.path` of "." is the run's own folder, wherever that is now, and so is one that is no longer there.
+    In the latter a `data.tokenizer.path` of "." is the run's own folder, wherever that is now, and
+    so is one that is no longer there.
 
     Raises:
         ConfigError: if the file is missing, broken, or has no `get_config`.
@@ -87,7 +93,9 @@ def load(spec: str) -> ml_collections.ConfigDict:
         except (ValueError, RecursionError) as error:
             raise ConfigError(f"config file {path} is not a config: {error}") from error
         if unknown := [name for name in flat if field_at(name) is None]:
-            raise ConfigError([f"config file {path}: unknown field {name}{did_you_mean(name, known_paths(name))}" for name in unknown])
+            raise ConfigError(
+                [f"config file {path}: unknown field {name}{did_you_mean(name, known_paths(name))}" for name in unknown]
+            )
         return from_flat(_with_own_tokenizer({**flatten(default()), **flat}, path.parent))
     module = import_file(path, "config file")
     if not hasattr(module, "get_config"):
@@ -108,36 +116,48 @@ def _with_own_tokenizer(flat: dict[str, Any], folder: Path) -> dict[str, Any]:
 
 
 def override(config: Mapping[str, Any], changes: Mapping[str, Any]) -> ml_collections.ConfigDict:
-    """Returns a copy of `config` with `changes`, a flat dict of values or of texts as typed on a command line.
+    """Returns a copy of `config` with `changes`, a flat dict of values or of texts as typed on a
+    command line.
 
-    Where a change makes another choice (`model.position.kind`), fields that only the old choice reads return to their defaults.
+    Where a change makes another choice (`model.position.kind`), fields that only the old choice
+    reads return to their defaults.
 
     Raises:
         ConfigError: naming every unknown path at once.
     """
-    unknown = [f"unknown field {path}{did_you_mean(path, known_paths(path))}" for path in changes if field_at(path) is None]
+    unknown = [
+        f"unknown field {path}{did_you_mean(path, known_paths(path))}" for path in changes if field_at(path) is None
+    ]
     if unknown:
         raise ConfigError(unknown)
     flat = flatten(config)
     for path, value in changes.items():
         flat[path] = parse_value(field_at(path), value) if isinstance(value, str) else value
     for field in FIELDS:
-        # What was set for a choice goes with that choice: another position scheme has no use for the length of a learned table.
+        # What was set for a choice goes with that choice: another position scheme has no use for
+        # the length of a learned table.
         if field.when and field.when[0] in changes and field.path not in changes and not field.is_read(flat):
             flat[field.path] = field.default
     flat = {path: value for path, value in flat.items() if path in changes or not _stale(path, flat, changes)}
     if "model.layers.pattern" in changes and isinstance(flat["model.layers.pattern"], tuple | list):
         # Kinds of layers that the new pattern does not name go with the old one.
         named = {f"{KINDS}.{name}" for name in flat["model.layers.pattern"]}
-        flat = {path: value for path, value in flat.items()
-                if path in BY_PATH or path in changes or split_path(path)[0] in named or not path.startswith(KINDS)}
+        flat = {
+            path: value
+            for path, value in flat.items()
+            if path in BY_PATH or path in changes or split_path(path)[0] in named or not path.startswith(KINDS)
+        }
     if "model.architecture" in changes and flat["model.architecture"] != "encoder_decoder":
-        flat = {path: value for path, value in flat.items() if path in BY_PATH or path in changes or path.startswith(KINDS)}
+        flat = {
+            path: value for path, value in flat.items() if path in BY_PATH or path in changes or path.startswith(KINDS)
+        }
     return from_flat(flat)
 
 
 def _stale(path: str, flat: Mapping[str, Any], changes: Mapping[str, Any]) -> bool:
-    """Whether a scope's field was set for a choice that `changes` has replaced, there or in the whole model."""
+    """Whether a scope's field was set for a choice that `changes` has replaced, there or in the
+    whole model.
+    """
     if path in BY_PATH or (found := split_path(path)) is None or (condition := BY_PATH[found[1]].when) is None:
         return False
     choice = scoped(found[0], condition[0])
@@ -145,7 +165,8 @@ def _stale(path: str, flat: Mapping[str, Any], changes: Mapping[str, Any]) -> bo
 
 
 def parse_overrides(arguments: Sequence[str]) -> dict[str, str]:
-    """Reads `--config.a.b=value`, `--config.a.b value` and `--noconfig.a.b`; the last of equal paths wins.
+    """Reads `--config.a.b=value`, `--config.a.b value` and `--noconfig.a.b`; the last of equal
+    paths wins.
 
     Raises:
         ConfigError: naming every argument that is none of these.

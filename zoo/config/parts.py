@@ -1,10 +1,12 @@
-"""Parts of a model that differ from the rest: the two sides of an encoder-decoder, and kinds of layers.
+"""Parts of a model that differ from the rest: the two sides of an encoder-decoder, and kinds of
+layers.
 
     model.decoder.num_layers=2                    the decoder's depth, where the encoder keeps model.num_layers
     model.layers.pattern=local,global             which layers are of which kind
     model.layers.kinds.local.attention.window=64  what a kind changes
 
-A scope holds overrides of the fields below `model`; what it does not mention is that of the whole model.
+A scope holds overrides of the fields below `model`; what it does not mention is that of the whole
+model.
 """
 
 from collections.abc import Mapping
@@ -20,7 +22,9 @@ KINDS = "model.layers.kinds"
 
 
 def split_path(path: str) -> tuple[str, str] | None:
-    """Splits a path inside a scope into the scope and the field that it overrides, ("model.decoder", "model.num_layers"), else None."""
+    """Splits a path inside a scope into the scope and the field that it overrides,
+    ("model.decoder", "model.num_layers"), else None.
+    """
     parts = path.split(".")
     if ".".join(parts[:2]) in SIDES and len(parts) > 2:
         return ".".join(parts[:2]), ".".join(["model", *parts[2:]])
@@ -41,7 +45,9 @@ def overridable(scope: str) -> list[str]:
 
 
 def field_at(path: str) -> Field | None:
-    """The field at a path, inside a scope or not; None if there is none. A scope's value is never `auto`."""
+    """The field at a path, inside a scope or not; None if there is none. A scope's value is never
+    `auto`.
+    """
     if path in BY_PATH:
         return BY_PATH[path]
     if (found := split_path(path)) is None or found[1] not in overridable(found[0]):
@@ -80,7 +86,9 @@ def _merged(model: Mapping[str, Any], scope: str, **more: Any) -> ml_collections
 
 
 def side(model: Mapping[str, Any], name: str) -> ml_collections.FrozenConfigDict:
-    """The `model` part of a resolved config as the "encoder" or the "decoder" of an encoder-decoder sees it."""
+    """The `model` part of a resolved config as the "encoder" or the "decoder" of an encoder-decoder
+    sees it.
+    """
     return _merged(model, f"model.{name}", architecture=name)
 
 

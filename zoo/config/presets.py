@@ -21,15 +21,18 @@ STRETCHED = ("dynamic", "yarn", "llama3")
 def shrink(config: ml_collections.ConfigDict, preset: str) -> ml_collections.ConfigDict:
     """Returns `config` at the size of `preset` ("tiny" or "smoke").
 
-    What a variant is stays (kinds, placement, biases, whether heads share keys, whether there is a window, which kinds of layers
-    there are, which side is deeper); how large it is changes: width, depth, heads, hidden width in proportion, windows, sequence,
-    batch and budget. The text is `stdlib` as bytes.
+    What a variant is stays (kinds, placement, biases, whether heads share keys, whether there is a
+    window, which kinds of layers there are, which side is deeper); how large it is changes: width,
+    depth, heads, hidden width in proportion, windows, sequence, batch and budget. The text is
+    `stdlib` as bytes.
     """
     size, flat = PRESETS[preset], flatten(config)
     scopes = scopes_in(flat)
     whole = {path: value for path, value in flat.items() if path in BY_PATH}
     pattern = tuple(dict.fromkeys(whole["model.layers.pattern"]))
-    derived_std = whole["model.init.kernel"] != "normal" and whole["model.init.embedding_std"] == whole["model.dim"] ** -0.5
+    derived_std = (
+        whole["model.init.kernel"] != "normal" and whole["model.init.embedding_std"] == whole["model.dim"] ** -0.5
+    )
     changes = _layers(whole, whole, scopes, "model", size) | {
         "model.dim": size["dim"],
         "model.num_layers": max(size["layers"], len(pattern)),
@@ -43,9 +46,18 @@ def shrink(config: ml_collections.ConfigDict, preset: str) -> ml_collections.Con
         "objective.chunk_tokens": AUTO,
         "objective.sampled_softmax": min(whole["objective.sampled_softmax"], size["dim"]),
         "data.source": "stdlib",
-        **{path: BY_PATH[path].default for path in (
-            "data.document_separator", "data.source_column", "data.target_column", "data.header", "data.held_out",
-            "data.validation_fraction", "training.translate_every")},
+        **{
+            path: BY_PATH[path].default
+            for path in (
+                "data.document_separator",
+                "data.source_column",
+                "data.target_column",
+                "data.header",
+                "data.held_out",
+                "data.validation_fraction",
+                "training.translate_every",
+            )
+        },
         "data.tokenizer.kind": "bytes",
         "data.tokenizer.vocab_size": 8192,
         "data.sequence_length": size["length"],
@@ -61,24 +73,39 @@ def shrink(config: ml_collections.ConfigDict, preset: str) -> ml_collections.Con
         **{path: field.default for path, field in BY_PATH.items() if path.startswith("mesh.")},
     }
     if whole["model.architecture"] == "elmo":
-        changes |= {"model.elmo.characters": 12, "model.elmo.character_dim": 8, "model.elmo.filters": (1, 8, 2, 8, 3, 16),
-                    "model.elmo.cell_dim": 2 * size["dim"]}
+        changes |= {
+            "model.elmo.characters": 12,
+            "model.elmo.character_dim": 8,
+            "model.elmo.filters": (1, 8, 2, 8, 3, 16),
+            "model.elmo.cell_dim": 2 * size["dim"],
+        }
     for scope, overrides in scopes.items():
         changes |= {scoped(scope, path): value for path, value in _scope(whole, overrides, scopes, scope, size).items()}
     return override(from_flat(whole), changes)
 
 
 def _scope(
-    whole: dict[str, Any], overrides: dict[str, Any], scopes: dict[str, dict[str, Any]], scope: str, size: dict[str, int],
+    whole: dict[str, Any],
+    overrides: dict[str, Any],
+    scopes: dict[str, dict[str, Any]],
+    scope: str,
+    size: dict[str, int],
 ) -> dict[str, Any]:
-    """The overrides of a scope at the new size. A value that a scope holds is never `auto`: it is what would be derived there."""
+    """The overrides of a scope at the new size. A value that a scope holds is never `auto`: it is
+    what would be derived there.
+    """
     seen = whole | overrides
     small = _layers(seen, whole, scopes, scope, size)
     if "model.num_layers" in overrides:
-        small["model.num_layers"] = max(1, round(overrides["model.num_layers"] / whole["model.num_layers"] * size["layers"]))
+        small["model.num_layers"] = max(
+            1, round(overrides["model.num_layers"] / whole["model.num_layers"] * size["layers"])
+        )
     width = small["model.attention.head_dim"]
-    derived = {"model.attention.scale": width**-0.5, "model.attention.features": max(1, int(width * math.log(width))),
-               "model.position.max_length": size["length"]}
+    derived = {
+        "model.attention.scale": width**-0.5,
+        "model.attention.features": max(1, int(width * math.log(width))),
+        "model.position.max_length": size["length"],
+    }
     kept = {path: small.get(path, value) for path, value in overrides.items()}
     kept = {path: derived.get(path, value) if value == AUTO else value for path, value in kept.items()}
     # An implementation is chosen for the device: for a CPU, it chooses itself.
@@ -88,7 +115,7 @@ def _scope(
 
 
 def _layers(
-    seen: dict[str, Any], whole: dict[str, Any], scopes: dict[str, dict[str, Any]], scope: str, size: dict[str, int],
+    seen: dict[str, Any], whole: dict[str, Any], scopes: dict[str, dict[str, Any]], scope: str, size: dict[str, int]
 ) -> dict[str, Any]:
     """The fields of layers at the new size, `auto` where nothing else is to be kept.
 
@@ -100,11 +127,17 @@ def _layers(
     """
     length, heads = size["length"], seen["model.attention.num_heads"]
     usual = 1 if whole["model.attention.num_heads"] == 1 else size["heads"]
-    new_heads = 1 if heads == 1 else min(8, max(2, 2 ** round(math.log2(size["heads"] * heads / whole["model.attention.num_heads"]))))
+    new_heads = (
+        1
+        if heads == 1
+        else min(8, max(2, 2 ** round(math.log2(size["heads"] * heads / whole["model.attention.num_heads"]))))
+    )
     shared = {}
     for path in ("model.attention.num_kv_heads", "model.attention.num_query_heads", "model.attention.cross_kv_heads"):
         number = seen[path]
-        shared[path] = number if number == AUTO else new_heads if number == heads else 1 if number == 1 else new_heads // 2
+        shared[path] = (
+            number if number == AUTO else new_heads if number == heads else 1 if number == 1 else new_heads // 2
+        )
     dilations = seen["model.attention.dilations"]
     if dilations and new_heads % len(dilations):
         dilations = (1, max(dilations))[-new_heads:]
@@ -139,10 +172,15 @@ def _head_dim(seen: dict[str, Any]) -> float:
 
 
 def _window(window: int, whole: dict[str, Any], scopes: dict[str, dict[str, Any]], scope: str, length: int) -> int:
-    """A quarter of the sequence for the widest window of a config, half of that for the next; odd where it reaches to both sides."""
+    """A quarter of the sequence for the widest window of a config, half of that for the next; odd
+    where it reaches to both sides.
+    """
     if not window:
         return 0
-    windows = {whole["model.attention.window"], *(overrides.get("model.attention.window", 0) for overrides in scopes.values())}
+    windows = {
+        whole["model.attention.window"],
+        *(overrides.get("model.attention.window", 0) for overrides in scopes.values()),
+    }
     wider = sum(other > window for other in windows)
     small = max(1, (length // 4) >> wider)
     both_sides = whole["model.architecture"] == "encoder" or scope == SIDES[0]
@@ -152,7 +190,9 @@ def _window(window: int, whole: dict[str, Any], scopes: dict[str, dict[str, Any]
 def _position(seen: dict[str, Any], width: int, length: int) -> dict[str, Any]:
     """The fields of positions, for heads of `width` and rows of `length`."""
     kind, changes = seen["model.position.kind"], {}
-    changes["model.position.max_length"] = length if kind == "learned" and seen["model.position.max_length"] != AUTO else AUTO
+    changes["model.position.max_length"] = (
+        length if kind == "learned" and seen["model.position.max_length"] != AUTO else AUTO
+    )
     if kind == "rope":
         changes["model.position.fraction"] = max(2, 2 * round(seen["model.position.fraction"] * width / 2)) / width
         if seen["model.position.scaling.kind"] in STRETCHED:
@@ -163,8 +203,11 @@ def _position(seen: dict[str, Any], width: int, length: int) -> dict[str, Any]:
     return changes
 
 
-def sized(argument: str, base: ml_collections.ConfigDict, sizes: Mapping[str, Mapping[str, Any]]) -> ml_collections.ConfigDict:
-    """What a config file's `get_config` returns: `base` at the size its argument names, with the argument's overrides.
+def sized(
+    argument: str, base: ml_collections.ConfigDict, sizes: Mapping[str, Mapping[str, Any]]
+) -> ml_collections.ConfigDict:
+    """What a config file's `get_config` returns: `base` at the size its argument names, with the
+    argument's overrides.
 
     Args:
         argument: "size,field=value,...".

@@ -1,4 +1,6 @@
-"""From a config to a resolved one: defaults, types, derived values, and every problem found at once."""
+"""From a config to a resolved one: defaults, types, derived values, and every problem found at
+once.
+"""
 
 import hashlib
 import json
@@ -49,7 +51,9 @@ def default() -> ml_collections.ConfigDict:
 
 
 def from_flat(flat: Mapping[str, Any]) -> ml_collections.ConfigDict:
-    """Builds a locked config from {"model.dim": 256, ...}; types are checked by `resolve`, with better messages."""
+    """Builds a locked config from {"model.dim": 256, ...}; types are checked by `resolve`, with
+    better messages.
+    """
     return ml_collections.ConfigDict(nest(flat), type_safe=False).lock()
 
 
@@ -59,7 +63,9 @@ def to_plain(config: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def parse_value(field: Field, text: str) -> Any:
-    """Reads a value as typed on a command line; what cannot be read stays text and is refused by `resolve`."""
+    """Reads a value as typed on a command line; what cannot be read stays text and is refused by
+    `resolve`.
+    """
     text = text.strip() if field.kind is not str else text
     if field.auto and text == AUTO:
         return AUTO
@@ -81,8 +87,13 @@ def parse_value(field: Field, text: str) -> Any:
 
 def _checked(field: Field, value: Any) -> tuple[Any, str | None]:
     """Returns the value in the field's type, and what is wrong with it or None."""
-    expected = {int: "a whole number", float: "a number", bool: "true or false", str: "text", 
-                tuple: "whole numbers with commas between" if field.items is int else "names with commas between"}
+    expected = {
+        int: "a whole number",
+        float: "a number",
+        bool: "true or false",
+        str: "text",
+        tuple: "whole numbers with commas between" if field.items is int else "names with commas between",
+    }
     if field.auto and value == AUTO and isinstance(value, str):
         return value, None
     wrong = f"{field.path}={value!r}: expected {expected[field.kind]}" + (f' or "{AUTO}"' if field.auto else "")
@@ -94,7 +105,9 @@ def _checked(field: Field, value: Any) -> tuple[Any, str | None]:
     if field.kind is tuple:
         if isinstance(value, field.items) and not isinstance(value, bool):
             value = (value,)
-        if not isinstance(value, tuple | list) or not all(isinstance(item, field.items) and not isinstance(item, bool) for item in value):
+        if not isinstance(value, tuple | list) or not all(
+            isinstance(item, field.items) and not isinstance(item, bool) for item in value
+        ):
             return value, wrong
         value, numbers = tuple(value), value if field.items is int else ()
     elif field.kind is float:
@@ -125,20 +138,26 @@ def _inert(flat: dict[str, Any], scopes: dict[str, dict[str, Any]]) -> Iterator[
         if flat[field.path] == field.default:
             continue
         if field.path.startswith(UNREAD_BY.get(architecture, ("-",))):
-            yield f"{field.path}={flat[field.path]!r} has no effect: model.architecture={architecture} does not read it; leave it at " \
-                  f"{field.default!r}"
+            yield (
+                f"{field.path}={flat[field.path]!r} has no effect: model.architecture={architecture} does not read it; leave it at "
+                f"{field.default!r}"
+            )
         elif not field.is_read(flat):
             path, values = field.when
-            yield (f"{field.path}={flat[field.path]!r} has no effect: it is read only when {path} is "
-                   f"{' or '.join(map(str, values))}, and {path} is {flat[path]}; leave it at {field.default!r}")
+            yield (
+                f"{field.path}={flat[field.path]!r} has no effect: it is read only when {path} is "
+                f"{' or '.join(map(str, values))}, and {path} is {flat[path]}; leave it at {field.default!r}"
+            )
     for scope, changes in scopes.items():
         if scope == "model.encoder" and "model.attention.cross_kv_heads" in changes:
             yield "model.encoder.attention.cross_kv_heads has no effect: an encoder has no cross-attention; leave it out"
         for path in changes:
             condition = BY_PATH[path].when
             if not BY_PATH[path].is_read(flat | changes):
-                yield (f"{scoped(scope, path)}={changes[path]!r} has no effect: it is read only when {condition[0]} is "
-                       f"{' or '.join(map(str, condition[1]))}, and there it is {(flat | changes)[condition[0]]}; leave it out")
+                yield (
+                    f"{scoped(scope, path)}={changes[path]!r} has no effect: it is read only when {condition[0]} is "
+                    f"{' or '.join(map(str, condition[1]))}, and there it is {(flat | changes)[condition[0]]}; leave it out"
+                )
 
 
 def _derive(flat: dict[str, Any], vocab_size: int | None) -> None:
@@ -157,7 +176,9 @@ def _derive(flat: dict[str, Any], vocab_size: int | None) -> None:
         fill("objective.prefix_length", max(1, length // 2))
     if position == "learned":
         # Of a short row both sides together are longer than the row.
-        objective = {path.removeprefix("objective."): value for path, value in flat.items() if path.startswith("objective.")}
+        objective = {
+            path.removeprefix("objective."): value for path, value in flat.items() if path.startswith("objective.")
+        }
         longer = objective["kind"] in ("denoising", "translation") or (objective["kind"] == "span" and length > 1)
         sides = side_lengths(objective, length) if longer else ()
         fill("model.position.max_length", max([length + max(flat["data.offsets"], default=0), *sides]))
@@ -192,7 +213,8 @@ def _derive(flat: dict[str, Any], vocab_size: int | None) -> None:
 
 
 def _derive_scope(given: dict[str, Any], derived: dict[str, Any], changes: dict[str, Any]) -> dict[str, Any]:
-    """The overrides of a scope, and what follows from them where it is not what follows for the whole model.
+    """The overrides of a scope, and what follows from them where it is not what follows for the
+    whole model.
 
     Args:
         given: the flat config before derivation; derived: after it.
@@ -200,8 +222,11 @@ def _derive_scope(given: dict[str, Any], derived: dict[str, Any], changes: dict[
     """
     merged = given | changes
     _derive(merged, None)
-    follows = {path: value for path, value in merged.items()
-               if path.startswith("model.") and given[path] == AUTO and value != AUTO and value != derived[path]}
+    follows = {
+        path: value
+        for path, value in merged.items()
+        if path.startswith("model.") and given[path] == AUTO and value != AUTO and value != derived[path]
+    }
     if merged["model.attention.head_dim"] == AUTO:
         # Heads that do not divide the width here: left to `impossible`, as for the whole model.
         follows["model.attention.head_dim"] = AUTO
@@ -213,17 +238,20 @@ def resolve(config: Mapping[str, Any], vocab_size: int | None = None) -> Resolve
 
     Args:
         config: nested config; missing fields take their defaults.
-        vocab_size: ids that the data need, where that is only known from them (`characters`, `file`); without it
-            `model.vocab_size` stays `auto` for such a tokenizer.
+        vocab_size: ids that the data need, where that is only known from them (`characters`,
+            `file`); without it `model.vocab_size` stays `auto` for such a tokenizer.
 
     Returns:
-        A frozen config with every field, in the order of the field table. `resolve` of a resolved config is itself.
+        A frozen config with every field, in the order of the field table. `resolve` of a resolved
+        config is itself.
 
     Raises:
         ConfigError: with one line for every problem there is.
     """
     given = flatten(config)
-    problems = [f"unknown field {path}{did_you_mean(path, known_paths(path))}" for path in given if field_at(path) is None]
+    problems = [
+        f"unknown field {path}{did_you_mean(path, known_paths(path))}" for path in given if field_at(path) is None
+    ]
     flat: dict[str, Any] = {}
     for field in FIELDS:
         flat[field.path], problem = _checked(field, given.get(field.path, field.default))

@@ -5,10 +5,12 @@ from typing import Any, NamedTuple
 
 
 class SpanLengths(NamedTuple):
-    """How many tokens of a row of n are cut out, in how many spans, and how long that makes both sides (Raffel et al. 2020, section 3.1.4).
+    """How many tokens of a row of n are cut out, in how many spans, and how long that makes both
+    sides (Raffel et al. 2020, section 3.1.4).
 
-    round(n * density) tokens in round(that / mean) spans, of each at least one, and at least one token stays before each. Both sides end
-    with a token that says so. With n = 568, density 0.15 and mean 3 these are T5's 512 and 114.
+    round(n * density) tokens in round(that / mean) spans, of each at least one, and at least one
+    token stays before each. Both sides end with a token that says so. With n = 568, density 0.15
+    and mean 3 these are T5's 512 and 114.
 
     Attributes:
         noise: tokens that are cut out.
@@ -31,7 +33,8 @@ class SpanLengths(NamedTuple):
 
 
 def side_lengths(objective: Mapping[str, Any], tokens: int) -> tuple[int, int]:
-    """Tokens that the encoder reads and the decoder writes of a row of `tokens`, for an objective of an encoder-decoder.
+    """Tokens that the encoder reads and the decoder writes of a row of `tokens`, for an objective
+    of an encoder-decoder.
 
     Args:
         objective: the `objective` part of a resolved config.

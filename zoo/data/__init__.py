@@ -25,8 +25,22 @@ from zoo.data.translation.text_pairs import read_parts
 from zoo.data.unlabelled import Unlabelled
 from zoo.errors import DataError
 
-__all__ = ["Batching", "Dataset", "LabelledDataset", "Pairs", "Stream", "Tokenizer", "encode_text_file", "label_count", "load",
-           "load_pairs", "load_tokenizer", "read", "vocabulary_size", "with_labels"]
+__all__ = [
+    "Batching",
+    "Dataset",
+    "LabelledDataset",
+    "Pairs",
+    "Stream",
+    "Tokenizer",
+    "encode_text_file",
+    "label_count",
+    "load",
+    "load_pairs",
+    "load_tokenizer",
+    "read",
+    "vocabulary_size",
+    "with_labels",
+]
 
 
 @dataclass(frozen=True, eq=False)
@@ -79,13 +93,19 @@ class Dataset(Unlabelled):
         total = sum(part.weight for part in self.parts)
         return "; ".join(f"{part.weight / total:.1%} {part.source.description}" for part in self.parts)
 
-    def training_batches(self, start_step: int = 0, process_index: int = 0, process_count: int = 1) -> batches.TrainingBatches:
+    def training_batches(
+        self, start_step: int = 0, process_index: int = 0, process_count: int = 1
+    ) -> batches.TrainingBatches:
         """The config's training batches from number `start_step` on; see `Batching.training`."""
         streams, weights = [part.train_stream for part in self.parts], [part.weight for part in self.parts]
         return self.batching.training(streams, weights, start_step, process_index, process_count)
 
     def evaluation_batches(
-        self, length: int | None = None, multiple_of: int = 1, process_index: int = 0, process_count: int = 1,
+        self,
+        length: int | None = None,
+        multiple_of: int = 1,
+        process_index: int = 0,
+        process_count: int = 1,
         limit_batches: int | None = None,
     ) -> Iterator[Arrays]:
         """Batches of what is held out; see `Batching.evaluation`."""
@@ -94,24 +114,35 @@ class Dataset(Unlabelled):
 
     def summary(self) -> dict[str, Any]:
         """What identifies and measures the data, as plain JSON."""
-        tokenizer = {"kind": self.tokenizer.kind, "vocab_size": self.tokenizer.vocab_size, "fingerprint": self.tokenizer.fingerprint}
-        parts = [{
-            "fingerprint": part.source.fingerprint,
-            "description": part.source.description,
-            "documents": part.source.count,
-            "train_documents": part.train.count,
-            "validation_documents": part.validation.count,
-            "train_tokens": len(part.train_stream),
-            "validation_tokens": len(part.validation_stream),
-            "train_bytes": part.train.bytes,
-            "validation_bytes": part.validation.bytes,
-            "bad_text": dict(part.source.index.left_out),
-        } for part in self.parts]
+        tokenizer = {
+            "kind": self.tokenizer.kind,
+            "vocab_size": self.tokenizer.vocab_size,
+            "fingerprint": self.tokenizer.fingerprint,
+        }
+        parts = [
+            {
+                "fingerprint": part.source.fingerprint,
+                "description": part.source.description,
+                "documents": part.source.count,
+                "train_documents": part.train.count,
+                "validation_documents": part.validation.count,
+                "train_tokens": len(part.train_stream),
+                "validation_tokens": len(part.validation_stream),
+                "train_bytes": part.train.bytes,
+                "validation_bytes": part.validation.bytes,
+                "bad_text": dict(part.source.index.left_out),
+            }
+            for part in self.parts
+        ]
         if len(parts) == 1:
             return parts[0] | {"tokenizer": tokenizer}
         fingerprint = hashlib.sha256(" ".join(part["fingerprint"] for part in parts).encode()).hexdigest()
-        return {"fingerprint": fingerprint, "description": self.description, "tokenizer": tokenizer,
-                "parts": [{"weight": part.weight} | record for part, record in zip(self.parts, parts, strict=True)]}
+        return {
+            "fingerprint": fingerprint,
+            "description": self.description,
+            "tokenizer": tokenizer,
+            "parts": [{"weight": part.weight} | record for part, record in zip(self.parts, parts, strict=True)],
+        }
 
 
 def encode_text_file(path: str | Path, tokenizer: Tokenizer, config: Any) -> Stream:
@@ -151,7 +182,10 @@ def load(config: Any) -> Dataset | LabelledDataset | Pairs:
     components = read_components(data)
     splits = [documents.split(data.validation_fraction) for _, documents in components]
     tokenizer = tokenizer_type.build(
-        data.tokenizer, Documents.joined([documents for _, documents in components]), Documents.joined([train for train, _ in splits]))
+        data.tokenizer,
+        Documents.joined([documents for _, documents in components]),
+        Documents.joined([train for train, _ in splits]),
+    )
     batching = Batching(config, tokenizer)
     parts = []
     for (weight, source), (train, validation) in zip(components, splits, strict=True):
@@ -163,7 +197,9 @@ def load(config: Any) -> Dataset | LabelledDataset | Pairs:
 
 
 def read(config: Any) -> None:
-    """Reads the sources of a resolved config as far as that needs no tokenizer, and keeps nothing. Raises as `load`."""
+    """Reads the sources of a resolved config as far as that needs no tokenizer, and keeps nothing.
+    Raises as `load`.
+    """
     if config.objective.kind in TASKS:
         read_task(config)
     elif config.objective.kind == "translation":
@@ -174,10 +210,12 @@ def read(config: Any) -> None:
 
 
 def vocabulary_size(config: Any) -> int:
-    """Number of ids that a model of the config needs; reads the source only where it depends on that (characters).
+    """Number of ids that a model of the config needs; reads the source only where it depends on
+    that (characters).
 
     Raises:
-        ConfigError: unknown tokenizer or a size it cannot have; where the source is read, as `load`.
+        ConfigError: unknown tokenizer or a size it cannot have; where the source is read, as
+            `load`.
     """
     settings = config.data.tokenizer
     tokenizer_type = tokenizer_class(settings.kind)
@@ -194,7 +232,8 @@ def vocabulary_size(config: Any) -> int:
 
 
 def with_labels(resolved: Any) -> Any:
-    """A resolved config with as many classes as its training examples have labels, where only these tell.
+    """A resolved config with as many classes as its training examples have labels, where only these
+    tell.
 
     Raises:
         ConfigError, DataError: as `load`.

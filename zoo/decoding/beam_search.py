@@ -29,7 +29,9 @@ class Hypotheses(NamedTuple):
     def pick(self, scores: Float[Array, "B M"], beams: int) -> "Hypotheses":
         """The best by `scores`."""
         scores, places = jax.lax.top_k(scores, beams)
-        return Hypotheses(_gather(self.tokens, places), _gather(self.lengths, places), scores, _gather(self.reading, places))
+        return Hypotheses(
+            _gather(self.tokens, places), _gather(self.lengths, places), scores, _gather(self.reading, places)
+        )
 
     def and_also(self, others: "Hypotheses") -> "Hypotheses":
         """Both."""
@@ -52,13 +54,16 @@ def search(
     beams: int,
     room: int,
 ) -> tuple[Int[Array, "B W N"], Int[Array, "B W"], Float[Array, "B W"]]:
-    """Finds texts y of high log p(y | prompt) / |y|^alpha, where |y| counts the new tokens, the one that stops included.
+    """Finds texts y of high log p(y | prompt) / |y|^alpha, where |y| counts the new tokens, the one
+    that stops included.
 
-    The exponent is that of Hugging Face's `length_penalty` (and fairseq's `lenpen`); Wu et al. 2016, eq. 14, use ((5 + |y|) / 6)^alpha
-    instead. A text ends where the automaton says so, or at `new_tokens`. Of the continuations of all hypotheses the best `beams` are
-    looked at; those that end are kept, and the search goes on with the best `beams` that do not end. It is over when no hypothesis can
-    come to be better than the worst of `beams` texts that ended: since log p falls with every token, at best it stays as it is while the
-    length grows, for alpha > 0, to `new_tokens` (Hugging Face: `early_stopping="never"`).
+    The exponent is that of Hugging Face's `length_penalty` (and fairseq's `lenpen`); Wu et al.
+    2016, eq. 14, use ((5 + |y|) / 6)^alpha instead. A text ends where the automaton says so, or at
+    `new_tokens`. Of the continuations of all hypotheses the best `beams` are looked at; those that
+    end are kept, and the search goes on with the best `beams` that do not end. It is over when no
+    hypothesis can come to be better than the worst of `beams` texts that ended: since log p falls
+    with every token, at best it stays as it is while the length grows, for alpha > 0, to
+    `new_tokens` (Hugging Face: `early_stopping="never"`).
 
     Args:
         steps, weights: the model.
@@ -80,14 +85,18 @@ def search(
     first = jnp.repeat(jnp.arange(B), beams)
 
     def continued(open_: Hypotheses, ended: Hypotheses, scores: Float[Array, "B W V"], count: Int[Array, ""]):
-        """The hypotheses after one more token, the numbers of those that they continue, and the texts that ended so far."""
+        """The hypotheses after one more token, the numbers of those that they continue, and the
+        texts that ended so far.
+        """
         totals = (open_.scores[:, :, None] + jax.nn.log_softmax(scores, axis=-1)).reshape(B, beams * V)
         after = jnp.where(count + 1 < new_tokens, stop.T[open_.reading], STOPPED).reshape(B, beams * V)
 
         def take(totals: Float[Array, "B M"]) -> tuple[Hypotheses, Int[Array, "B W"]]:
             best, places = jax.lax.top_k(totals, beams)
             origin, token = places // V, (places % V).astype(jnp.int32)
-            tokens = jax.lax.dynamic_update_slice_in_dim(_gather(open_.tokens, origin), token[:, :, None], count, axis=2)
+            tokens = jax.lax.dynamic_update_slice_in_dim(
+                _gather(open_.tokens, origin), token[:, :, None], count, axis=2
+            )
             return Hypotheses(tokens, jnp.full((B, beams), count + 1), best, _gather(after, places)), origin
 
         candidates, _ = take(totals)

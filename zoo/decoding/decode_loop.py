@@ -36,12 +36,16 @@ class Made(NamedTuple):
 
     def adding(self, tokens: Int[Array, " B"], stop: Int[Array, "V Q"]) -> "Made":
         """With one more token in every row that goes on."""
-        written = jax.lax.dynamic_update_slice_in_dim(self.tokens, jnp.where(self.ended, -1, tokens)[:, None], self.count, axis=1)
+        written = jax.lax.dynamic_update_slice_in_dim(
+            self.tokens, jnp.where(self.ended, -1, tokens)[:, None], self.count, axis=1
+        )
         return Made(written, self.lengths + ~self.ended, stop[tokens, self.reading], tokens, self.count + 1)
 
 
 @partial(jax.jit, static_argnames="steps")
-def begin(steps: Steps, weights: Weights, prompts: Rows, sources: Rows | None = None) -> tuple[State, Float[Array, "B V"]]:
+def begin(
+    steps: Steps, weights: Weights, prompts: Rows, sources: Rows | None = None
+) -> tuple[State, Float[Array, "B V"]]:
     """`Steps.start`, compiled."""
     return steps.start(weights, prompts, sources)
 
@@ -61,7 +65,8 @@ def sample(
 ) -> tuple[Int[Array, "B N"], Int[Array, " B"], State]:
     """Makes tokens until every row has ended or has `new_tokens` of them.
 
-    Row b's token number n is drawn with the key fold_in(fold_in(key, b), n): it does not depend on what else is in the batch.
+    Row b's token number n is drawn with the key fold_in(fold_in(key, b), n): it does not depend on
+    what else is in the batch.
 
     Args:
         steps, weights: the model.
@@ -74,7 +79,8 @@ def sample(
         room: N, at least `new_tokens`.
 
     Returns:
-        (tokens, -1 after the end of a row; number of tokens of each row; the state without the newest tokens).
+        (tokens, -1 after the end of a row; number of tokens of each row; the state without the
+        newest tokens).
     """
     B = scores.shape[0]
     keys = jax.vmap(jax.random.fold_in, (None, 0))(key, jnp.arange(B))

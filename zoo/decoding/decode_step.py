@@ -1,4 +1,6 @@
-"""One token more: what a model says after the tokens so far, with a cache, or by reading all of them again."""
+"""One token more: what a model says after the tokens so far, with a cache, or by reading all of
+them again.
+"""
 
 from dataclasses import dataclass, replace
 from typing import NamedTuple
@@ -42,9 +44,13 @@ class Weights(NamedTuple):
 
     def merged(self, graph: nnx.GraphDef) -> nnx.Module:
         """The model. Layers are stacked only for the cutting up by the model to cancel it."""
+
         def stacked(tree):
-            return jax.tree.map(lambda leaf: jnp.stack(leaf) if isinstance(leaf, tuple) else leaf, tree,
-                                is_leaf=lambda node: isinstance(node, tuple))
+            return jax.tree.map(
+                lambda leaf: jnp.stack(leaf) if isinstance(leaf, tuple) else leaf,
+                tree,
+                is_leaf=lambda node: isinstance(node, tuple),
+            )
 
         return nnx.merge(graph, stacked(self.params), stacked(self.stats))
 
@@ -54,13 +60,17 @@ MATRICES = ("kernel", "embedding", "source_embedding", "weights")
 
 
 def unstacked(params: Params, stats: Stats, dtype: str) -> Weights:
-    """Cuts the stacks of layers up, casts matrices to `dtype`, in which they are used, and puts everything on the device.
+    """Cuts the stacks of layers up, casts matrices to `dtype`, in which they are used, and puts
+    everything on the device.
 
     This is not one program, which would take seconds to compile.
     """
+
     def cut(path, leaf):
         leaf = jnp.asarray(leaf, dtype if path[-1].key in MATRICES else None)
-        return tuple(leaf[layer] for layer in range(leaf.shape[0])) if any(key.key == "layers" for key in path) else leaf
+        return (
+            tuple(leaf[layer] for layer in range(leaf.shape[0])) if any(key.key == "layers" for key in path) else leaf
+        )
 
     return Weights(*(jax.tree_util.tree_map_with_path(cut, tree) for tree in (params, stats)))
 
@@ -68,7 +78,8 @@ def unstacked(params: Params, stats: Stats, dtype: str) -> Weights:
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True)
 class Reading:
-    """Tokens so far, to be read again for every further one; when the buffer is full the oldest leaves.
+    """Tokens so far, to be read again for every further one; when the buffer is full the oldest
+    leaves.
 
     Attributes:
         tokens: [B, S].
@@ -113,7 +124,8 @@ class Steps:
 
         Args:
             weights: of `unstacked`.
-            prompts: the first tokens of every row; of an encoder-decoder, those that the decoder reads.
+            prompts: the first tokens of every row; of an encoder-decoder, those that the decoder
+                reads.
             sources: what its encoder reads.
 
         Returns:
@@ -127,12 +139,20 @@ class Steps:
             tokens = jnp.pad(prompts.tokens, [(0, 0), (0, self.slots - prompts.tokens.shape[1])])
             state = Reading(tokens, prompts.lengths, None if memory is None else memory.hidden, positions)
             return state, self._read(model, state)
-        state = Cache([{} for _ in range(self.depth)], prompts.lengths - 1, jnp.int32(prompts.tokens.shape[1] - 1), self.slots, positions)
+        state = Cache(
+            [{} for _ in range(self.depth)],
+            prompts.lengths - 1,
+            jnp.int32(prompts.tokens.shape[1] - 1),
+            self.slots,
+            positions,
+        )
         context = Context(prompts.positions, causal=not self.whole_prompts, in_order=True, cache=state)
         return state, self._scores(model, prompts.tokens, memory, context, prompts.lengths - 1)
 
     def step(self, weights: Weights, state: State, tokens: Int[Array, " B"]) -> tuple[State, Float[Array, "B V"]]:
-        """Reads one further token of every row; returns the state after it, and the scores of the next one."""
+        """Reads one further token of every row; returns the state after it, and the scores of the
+        next one.
+        """
         model = weights.merged(self.graph)
         if not self.cached:
             state = _appended(state, tokens)
@@ -145,7 +165,9 @@ class Steps:
         memory = None
         if state.memory is not None:
             repeats = state.tokens.shape[0] // state.memory.shape[0]
-            memory = Memory(jnp.repeat(state.memory, repeats, axis=0), jnp.repeat(state.memory_positions, repeats, axis=0))
+            memory = Memory(
+                jnp.repeat(state.memory, repeats, axis=0), jnp.repeat(state.memory_positions, repeats, axis=0)
+            )
         context = Context(Rows(state.tokens, state.lengths).positions, in_order=True)
         return self._scores(model, state.tokens, memory, context, state.lengths - 1)
 

@@ -28,7 +28,8 @@ class Generated(NamedTuple):
 
     Attributes:
         tokens: [B, N], -1 after the end of a row; of beam search [B, beams, N], the best first.
-        lengths: number of new tokens of each row, the one that stopped it included: [B] or [B, beams].
+        lengths: number of new tokens of each row, the one that stopped it included: [B] or [B,
+            beams].
         scores: [B, beams], log p / length^alpha; None where tokens were drawn.
     """
 
@@ -40,20 +41,26 @@ class Generated(NamedTuple):
 class Generator:
     """A model that continues texts, or translates them.
 
-    What stands in a compiled program is the size of buffers, and these are powers of two: a stream of requests of all lengths compiles a
-    handful of programs. Temperature, top-k, top-p, stop tokens and the number of new tokens are arguments of these.
+    What stands in a compiled program is the size of buffers, and these are powers of two: a stream
+    of requests of all lengths compiles a handful of programs. Temperature, top-k, top-p, stop
+    tokens and the number of new tokens are arguments of these.
 
     Args:
         model: abstract, a decoder or an encoder-decoder.
-        params, stats: its values. Layers are cut up and matrices cast once, here, which takes up to as much memory again.
-        span: most tokens that are read at once without a cache; a longer text is read from its last ones. By default what positions allow.
-        whole_prompts: a decoder's tokens of the prompt see each other, as prefix language modelling has trained them.
+        params, stats: its values. Layers are cut up and matrices cast once, here, which takes up to
+            as much memory again.
+        span: most tokens that are read at once without a cache; a longer text is read from its last
+            ones. By default what positions allow.
+        whole_prompts: a decoder's tokens of the prompt see each other, as prefix language modelling
+            has trained them.
 
     Raises:
         ConfigError: for a model that does not generate token by token.
     """
 
-    def __init__(self, model: nnx.Module, params: Params, stats: Stats, span: int | None = None, whole_prompts: bool = False):
+    def __init__(
+        self, model: nnx.Module, params: Params, stats: Stats, span: int | None = None, whole_prompts: bool = False
+    ):
         config: ResolvedConfig = model.config
         if config.architecture not in ("decoder", "encoder_decoder"):
             raise ConfigError(f"model.architecture={config.architecture} does not continue a text token by token")
@@ -64,7 +71,9 @@ class Generator:
         self.weights = unstacked(params, stats, config.dtype)
 
     def why_not_cached(self) -> str | None:
-        """Says why nothing that this model reads can be kept for later tokens, or None where it can."""
+        """Says why nothing that this model reads can be kept for later tokens, or None where it
+        can.
+        """
         if stretches(self.config):
             return "model.position.scaling.kind=dynamic turns all keys anew whenever the text grows, so that none can be kept"
         return None
@@ -83,15 +92,17 @@ class Generator:
         """Continues prompts.
 
         Args:
-            prompts: token ids, of any lengths; of an encoder-decoder, the first tokens of what the decoder writes.
+            prompts: token ids, of any lengths; of an encoder-decoder, the first tokens of what the
+                decoder writes.
             new_tokens: most tokens to make for each.
             sampling: how they are chosen; by default the likeliest.
             key: of the random choices; row b's depend on it and on b.
             stop: of `stop_table`; by default nothing stops a row.
             sources: what an encoder-decoder reads.
             vocab_size: only ids below this are chosen; by default all that the model has.
-            cache: keep keys and values (or FAVOR+'s sums) of the tokens so far. Without it every token reads all before it again, which
-                also does what cannot be cached: RoPE that stretches with the length, and texts past the end of a table of positions.
+            cache: keep keys and values (or FAVOR+'s sums) of the tokens so far. Without it every
+                token reads all before it again, which also does what cannot be cached: RoPE that
+                stretches with the length, and texts past the end of a table of positions.
 
         Raises:
             ConfigError: for a request that cannot be met.
@@ -101,8 +112,18 @@ class Generator:
         key = jax.random.key(0) if key is None else key
         with _in_memory(steps, prompts):
             state, scores = begin(steps, self.weights, prompts, sources)
-            tokens, lengths, _ = sample(steps, self.weights, state, scores, stop, _as_arrays(sampling), key, np.int32(new_tokens),
-                                        greedy=sampling.temperature == 0, room=bucket(new_tokens))
+            tokens, lengths, _ = sample(
+                steps,
+                self.weights,
+                state,
+                scores,
+                stop,
+                _as_arrays(sampling),
+                key,
+                np.int32(new_tokens),
+                greedy=sampling.temperature == 0,
+                room=bucket(new_tokens),
+            )
             tokens, lengths = jax.device_get((tokens, lengths))
         return Generated(tokens[:, :new_tokens], lengths)
 
@@ -134,8 +155,17 @@ class Generator:
         steps, stop, prompts, sources = self._request(prompts, new_tokens, stop, sources, vocab_size, cache)
         with _in_memory(steps, prompts, beams):
             state, scores = begin(steps, self.weights, prompts, sources)
-            found = search(steps, self.weights, state, scores, stop, np.float32(length_penalty), np.int32(new_tokens), beams=beams,
-                           room=bucket(new_tokens))
+            found = search(
+                steps,
+                self.weights,
+                state,
+                scores,
+                stop,
+                np.float32(length_penalty),
+                np.int32(new_tokens),
+                beams=beams,
+                room=bucket(new_tokens),
+            )
             tokens, lengths, totals = jax.device_get(found)
         return Generated(tokens[:, :, :new_tokens], lengths, totals)
 
@@ -146,8 +176,10 @@ class Generator:
         if cache and (why := self.why_not_cached()) is not None:
             raise ConfigError(f"{why}; generate without a cache (zoo generate --no-cache)")
         if self.whole_prompts and not cache:
-            raise ConfigError("a decoder trained with objective.kind=prefix reads a prompt as a whole once: it cannot generate without a "
-                              "cache, nor past the end of learned positions")
+            raise ConfigError(
+                "a decoder trained with objective.kind=prefix reads a prompt as a whole once: it cannot generate without a "
+                "cache, nor past the end of learned positions"
+            )
         if new_tokens < 1:
             raise ConfigError(f"new_tokens={new_tokens} must be at least 1")
         if self.has_encoder != (sources is not None):
@@ -156,7 +188,9 @@ class Generator:
         if not 1 <= size <= self.config.vocab_size:
             raise ConfigError(f"vocab_size={size} must be from 1 to the model's {self.config.vocab_size}")
         if new_tokens > LONGEST:
-            raise ConfigError(f"new_tokens={new_tokens} must be at most {LONGEST}: positions are counted in float32, exactly up to there")
+            raise ConfigError(
+                f"new_tokens={new_tokens} must be at most {LONGEST}: positions are counted in float32, exactly up to there"
+            )
         most = table_length(self.config)
         if not cache:
             most = min((limit for limit in (most, self.span) if limit is not None), default=None)
@@ -165,12 +199,16 @@ class Generator:
         longest = int(prompts.lengths.max())
         if cache and most is not None and longest + new_tokens - 1 > most:
             fits = f"after a prompt of {longest} tokens at most {most - longest + 1} new ones fit"
-            raise ConfigError(f"learned positions end at {most}: {fits}; generate fewer, or without a cache, where the oldest tokens "
-                              "leave (zoo generate --no-cache)")
+            raise ConfigError(
+                f"learned positions end at {most}: {fits}; generate fewer, or without a cache, where the oldest tokens "
+                "leave (zoo generate --no-cache)"
+            )
         if sources is not None:
             sources = self._rows("source", sources, self.encoder, table_length(self.encoder))
             if len(sources.lengths) != len(prompts.lengths):
-                raise ConfigError(f"{len(prompts.lengths)} prompts and {len(sources.lengths)} sources; each prompt needs one")
+                raise ConfigError(
+                    f"{len(prompts.lengths)} prompts and {len(sources.lengths)} sources; each prompt needs one"
+                )
         slots = bucket(longest + new_tokens, None if cache else most)
         stop = stop_table(size) if stop is None else stop
         if len(stop) != size:
@@ -179,16 +217,24 @@ class Generator:
         return steps, stop, prompts, sources
 
     def _rows(self, name: str, rows: Prompts, config: ResolvedConfig, most: int | None) -> Rows:
-        """Rows of token ids as arrays of a common length, a power of two or the end of the table of positions."""
+        """Rows of token ids as arrays of a common length, a power of two or the end of the table of
+        positions.
+        """
         lengths = np.array([len(row) for row in rows], np.int32)
         if not len(lengths) or not lengths.min():
-            raise ConfigError(f"there is no {name}" if not len(lengths) else f"{name} {int(lengths.argmin())} has no token")
+            raise ConfigError(
+                f"there is no {name}" if not len(lengths) else f"{name} {int(lengths.argmin())} has no token"
+            )
         longest = int(lengths.max())
         if most is not None and longest > most:
-            raise ConfigError(f"learned positions end at {most}: a {name} of {longest} tokens is too long"
-                              + ("; without a cache its last tokens are read (zoo generate --no-cache)" if name == "prompt" else ""))
+            raise ConfigError(
+                f"learned positions end at {most}: a {name} of {longest} tokens is too long"
+                + ("; without a cache its last tokens are read (zoo generate --no-cache)" if name == "prompt" else "")
+            )
         if stretches(config) and len(set(lengths.tolist())) > 1:
-            raise ConfigError(f"model.position.scaling.kind=dynamic follows the longest row of a batch; give one {name} at a time")
+            raise ConfigError(
+                f"model.position.scaling.kind=dynamic follows the longest row of a batch; give one {name} at a time"
+            )
         tokens = np.zeros((len(lengths), bucket(longest, most)), np.int32)
         for row, ids in zip(tokens, rows, strict=True):
             row[: len(ids)] = ids
@@ -206,8 +252,10 @@ def _in_memory(steps: Steps, prompts: Rows, beams: int = 1) -> Iterator[None]:
         if "RESOURCE_EXHAUSTED" not in str(error):
             raise
         rows = len(prompts.lengths) * beams
-        raise ConfigError(f"the device's memory does not hold {rows} texts of {steps.slots} tokens; ask for fewer new tokens, prompts or "
-                          "beams") from error
+        raise ConfigError(
+            f"the device's memory does not hold {rows} texts of {steps.slots} tokens; ask for fewer new tokens, prompts or "
+            "beams"
+        ) from error
 
 
 def bucket(length: int, most: int | None = None) -> int:
@@ -217,16 +265,22 @@ def bucket(length: int, most: int | None = None) -> int:
 
 
 def table_length(config: ResolvedConfig) -> int | None:
-    """Tokens that a learned table of positions has rows for, None without one; `config` as a decoder or a side sees it."""
+    """Tokens that a learned table of positions has rows for, None without one; `config` as a
+    decoder or a side sees it.
+    """
     return config.position.max_length if config.position.kind == "learned" else None
 
 
 def stretches(config: ResolvedConfig) -> bool:
     """Whether any layer's RoPE depends on the length of the text."""
-    kinds: Iterable[ResolvedConfig] = [layer_kind(config, name) for name in dict.fromkeys(config.layers.pattern)] or [config]
+    kinds: Iterable[ResolvedConfig] = [layer_kind(config, name) for name in dict.fromkeys(config.layers.pattern)] or [
+        config
+    ]
     return any(kind.position.kind == "rope" and kind.position.scaling.kind == "dynamic" for kind in kinds)
 
 
 def _as_arrays(sampling: Sampling) -> Sampling:
     """As arguments of a program, of types that do not depend on how they were written."""
-    return Sampling(np.float32(sampling.temperature), np.int32(min(sampling.top_k, 2**31 - 1)), np.float32(sampling.top_p))
+    return Sampling(
+        np.float32(sampling.temperature), np.int32(min(sampling.top_k, 2**31 - 1)), np.float32(sampling.top_p)
+    )

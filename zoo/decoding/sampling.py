@@ -1,4 +1,6 @@
-"""How the next token is chosen from the scores: the likeliest, or drawn from a distribution that may be sharpened and cut."""
+"""How the next token is chosen from the scores: the likeliest, or drawn from a distribution that
+may be sharpened and cut.
+"""
 
 from dataclasses import dataclass
 
@@ -12,11 +14,13 @@ from zoo.errors import ConfigError
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True)
 class Sampling:
-    """Draws from softmax(scores / temperature) cut to its likeliest tokens; at temperature 0 the likeliest is taken.
+    """Draws from softmax(scores / temperature) cut to its likeliest tokens; at temperature 0 the
+    likeliest is taken.
 
-    Of the `top_k` likeliest tokens (Fan et al. 2018, section 5.1), whose probabilities are made to add up to 1 again, the fewest likeliest
-    are kept that have a probability of at least `top_p` together (Holtzman et al. 2020, section 3.1). Tokens as likely as the last that is
-    kept are kept too.
+    Of the `top_k` likeliest tokens (Fan et al. 2018, section 5.1), whose probabilities are made to
+    add up to 1 again, the fewest likeliest are kept that have a probability of at least `top_p`
+    together (Holtzman et al. 2020, section 3.1). Tokens as likely as the last that is kept are kept
+    too.
 
     Attributes:
         temperature: divides the scores.
@@ -43,7 +47,9 @@ class Sampling:
 
 
 def choose(scores: Float[Array, "B V"], keys: Key[Array, " B"], sampling: Sampling) -> Int[Array, " B"]:
-    """Draws a token for every row, each with a key of its own. The temperature must not be 0: see `likeliest`."""
+    """Draws a token for every row, each with a key of its own. The temperature must not be 0: see
+    `likeliest`.
+    """
     scores = scores / sampling.temperature
     limited = (sampling.top_k > 0) | (sampling.top_p < 1)
     kept = jax.lax.cond(limited, lambda: kept_tokens(scores, sampling), lambda: jnp.ones(scores.shape, bool))
@@ -65,9 +71,11 @@ def kept_tokens(scores: Float[Array, "B V"], sampling: Sampling) -> Bool[Array, 
 
 
 def best(scores: Float[Array, "B V"], weights: Float[Array, "B V"], wanted: Float[Array, ""]) -> Bool[Array, "B V"]:
-    """The highest scores whose weights add up to at least `wanted`, as few as possible and all equals of the last.
+    """The highest scores whose weights add up to at least `wanted`, as few as possible and all
+    equals of the last.
 
-    The threshold is found bit by bit, which takes 32 sums where sorting a vocabulary takes longer, and `wanted` may be traced.
+    The threshold is found bit by bit, which takes 32 sums where sorting a vocabulary takes longer,
+    and `wanted` may be traced.
     """
     bits = jax.lax.bitcast_convert_type(scores.astype(jnp.float32), jnp.int32)
     # As integers, the bits of negative numbers run the other way.

@@ -10,11 +10,15 @@ from zoo.errors import ConfigError
 START, STOPPED = 0, 1
 
 
-def stop_table(vocab_size: int, ids: Iterable[int] = (), texts: Iterable[str] = (), pieces: Sequence[bytes] = ()) -> Int[np.ndarray, "V Q"]:
-    """The automaton that stops after any of some tokens, and as soon as the bytes of the tokens contain any of some texts.
+def stop_table(
+    vocab_size: int, ids: Iterable[int] = (), texts: Iterable[str] = (), pieces: Sequence[bytes] = ()
+) -> Int[np.ndarray, "V Q"]:
+    """The automaton that stops after any of some tokens, and as soon as the bytes of the tokens
+    contain any of some texts.
 
-    However a text is cut into tokens, and wherever in a token it begins or ends, it is found: the states are how far each text has been
-    read (Aho & Corasick 1975), and a token takes all its bytes' steps at once.
+    However a text is cut into tokens, and wherever in a token it begins or ends, it is found: the
+    states are how far each text has been read (Aho & Corasick 1975), and a token takes all its
+    bytes' steps at once.
 
     Args:
         vocab_size: V.
@@ -23,8 +27,8 @@ def stop_table(vocab_size: int, ids: Iterable[int] = (), texts: Iterable[str] = 
         pieces: the bytes of each token, for `texts`.
 
     Returns:
-        The state after a token (row) in a state (column); `START` and `STOPPED` are states. The number of states Q is a power of two, so
-        that few programs are compiled.
+        The state after a token (row) in a state (column); `START` and `STOPPED` are states. The
+        number of states Q is a power of two, so that few programs are compiled.
 
     Raises:
         ConfigError: for an empty text.
@@ -66,6 +70,8 @@ def _byte_table(patterns: Sequence[bytes]) -> Int[np.ndarray, "Q 256"]:
 
 
 def _read(pattern: bytes, length: int, byte: int) -> int:
-    """How many first bytes of the text the bytes end with after one more, if they ended with `length` before."""
+    """How many first bytes of the text the bytes end with after one more, if they ended with
+    `length` before.
+    """
     seen = pattern[:length] + bytes([byte])
     return next(size for size in range(len(seen), -1, -1) if pattern.startswith(seen[len(seen) - size :]))

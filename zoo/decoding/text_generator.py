@@ -46,13 +46,16 @@ class Answer:
 class TextGenerator:
     """A run's model and tokenizer, as the run's objective has trained it.
 
-    causal: the model continues the prompt, which begins a document. prefix: the encoder reads the prompt, and the decoder goes on from
-    its last token; a decoder alone reads the prompt as a whole and goes on. span: the encoder reads the prompt with a sentinel for every
-    blank, "<0>", "<1>", ..., and where there is none with one at the end; the decoder writes what belongs there, "<0> ... <1> ...".
-    denoising: the encoder reads the prompt with [MASK] for every blank, and the decoder writes the whole text. translation: the encoder
-    reads the prompt, and the decoder writes its translation. A model with a tokenizer
-    for its source translates: the encoder reads the prompt and </s>, and the decoder begins with </s>, as fairseq's do. A text ends at the
-    first token that stands for no text: where the model opens another document, or where a published tokenizer has an end of its own.
+    causal: the model continues the prompt, which begins a document. prefix: the encoder reads the
+    prompt, and the decoder goes on from its last token; a decoder alone reads the prompt as a whole
+    and goes on. span: the encoder reads the prompt with a sentinel for every blank, "<0>", "<1>",
+    ..., and where there is none with one at the end; the decoder writes what belongs there, "<0>
+    ... <1> ...". denoising: the encoder reads the prompt with [MASK] for every blank, and the
+    decoder writes the whole text. translation: the encoder reads the prompt, and the decoder writes
+    its translation. A model with a tokenizer for its source translates: the encoder reads the
+    prompt and </s>, and the decoder begins with </s>, as fairseq's do. A text ends at the first
+    token that stands for no text: where the model opens another document, or where a published
+    tokenizer has an end of its own.
 
     Args:
         config: resolved, of the run.
@@ -61,7 +64,8 @@ class TextGenerator:
         source_tokenizer: of what the encoder reads, where it is another one than the decoder's.
 
     Attributes:
-        trained_length: most tokens that the decoder read at once in training; without a cache it reads no more. Infinite if unknown.
+        trained_length: most tokens that the decoder read at once in training; without a cache it
+            reads no more. Infinite if unknown.
 
     Raises:
         ConfigError: for a model that does not generate.
@@ -72,8 +76,10 @@ class TextGenerator:
         source_tokenizer: Tokenizer | None = None,
     ):  # fmt: skip
         if config.objective.kind in TASKS:
-            raise ConfigError(f"objective.kind={config.objective.kind}: the run has a head for its task and none for tokens, so that it "
-                              "makes no text; eval.py scores it")
+            raise ConfigError(
+                f"objective.kind={config.objective.kind}: the run has a head for its task and none for tokens, so that it "
+                "makes no text; eval.py scores it"
+            )
         self.tokenizer, self.source_tokenizer, self.objective = tokenizer, source_tokenizer, config.objective
         both, length = config.model.architecture == "encoder_decoder", config.data.sequence_length
         self.trained_length: float = side_lengths(config.objective, length)[1] if both else length
@@ -82,14 +88,22 @@ class TextGenerator:
         self.sentinels = config.objective.sentinels if config.objective.kind == "span" else 0
         self.vocab_size = tokenizer.vocab_size + self.sentinels
         length = None if source_tokenizer is not None else self.trained_length
-        self.generator = Generator(model, params, stats, length, whole_prompts=not both and config.objective.kind == "prefix")
+        self.generator = Generator(
+            model, params, stats, length, whole_prompts=not both and config.objective.kind == "prefix"
+        )
 
     def longest(self, prompts: Sequence[str], new_tokens: int) -> int:
         """Most tokens that the decoder would read of any text."""
         return new_tokens - 1 + max(len(self._read(prompt)[1]) for prompt in prompts)
 
     def sample(
-        self, prompts: Sequence[str], new_tokens: int, sampling: Sampling, seed: int, stop: Sequence[str] = (), cache: bool = True
+        self,
+        prompts: Sequence[str],
+        new_tokens: int,
+        sampling: Sampling,
+        seed: int,
+        stop: Sequence[str] = (),
+        cache: bool = True,
     ) -> list[Answer]:
         """Draws one text for each prompt.
 
@@ -109,13 +123,23 @@ class TextGenerator:
         return [self._answer(*row, stop) for row in zip(prompts, made.tokens, made.lengths, strict=True)]
 
     def beam_search(
-        self, prompts: Sequence[str], new_tokens: int, beams: int, length_penalty: float, stop: Sequence[str] = (), cache: bool = True
+        self,
+        prompts: Sequence[str],
+        new_tokens: int,
+        beams: int,
+        length_penalty: float,
+        stop: Sequence[str] = (),
+        cache: bool = True,
     ) -> list[Answer]:
-        """Looks for the likeliest text for each prompt, as `zoo.decoding.beam_search.search` says; see `sample` for the rest."""
+        """Looks for the likeliest text for each prompt, as `zoo.decoding.beam_search.search` says;
+        see `sample` for the rest.
+        """
         request = self._request(prompts, new_tokens, stop)
         found = self.generator.beam_search(beams=beams, length_penalty=length_penalty, cache=cache, **request)
-        return [self._answer(*row, stop, float(score))
-                for *row, score in zip(prompts, found.tokens[:, 0], found.lengths[:, 0], found.scores[:, 0], strict=True)]
+        return [
+            self._answer(*row, stop, float(score))
+            for *row, score in zip(prompts, found.tokens[:, 0], found.lengths[:, 0], found.scores[:, 0], strict=True)
+        ]
 
     def whole(self, prompt: str, answer: Answer) -> str:
         """The text that was made, after its prompt where it continues that."""
@@ -129,8 +153,13 @@ class TextGenerator:
     def _request(self, prompts: Sequence[str], new_tokens: int, stop: Sequence[str]) -> dict[str, Any]:
         read = [self._read(prompt) for prompt in prompts]
         table = stop_table(self.vocab_size, self.tokenizer.specials, stop, self.tokenizer.pieces)
-        return {"prompts": [row for _, row in read], "new_tokens": new_tokens, "stop": table, "vocab_size": self.vocab_size,
-                "sources": [source for source, _ in read] if self.generator.has_encoder else None}
+        return {
+            "prompts": [row for _, row in read],
+            "new_tokens": new_tokens,
+            "stop": table,
+            "vocab_size": self.vocab_size,
+            "sources": [source for source, _ in read] if self.generator.has_encoder else None,
+        }
 
     def _read(self, prompt: str) -> tuple[list[int], list[int]]:
         """What the encoder reads of a prompt, if there is one, and what the decoder begins with."""
@@ -140,7 +169,10 @@ class TextGenerator:
         if self.objective.kind in ("span", "denoising"):
             text = prompt if self.objective.kind == "denoising" or BLANK.search(prompt) else prompt + "<0>"
             # Parts in turn: text, number of a blank, text, ...
-            parts = [self._blank(int(part)) if place % 2 else self._encoded(part) for place, part in enumerate(BLANK.split(text))]
+            parts = [
+                self._blank(int(part)) if place % 2 else self._encoded(part)
+                for place, part in enumerate(BLANK.split(text))
+            ]
             return [opens, *itertools.chain(*parts), opens], [opens]
         if self.objective.kind == "translation":
             return [*self._encoded(prompt), opens], [opens]
@@ -154,23 +186,31 @@ class TextGenerator:
             raise ConfigError(f"--prompt {text!r}: {' '.join(str(error).split())}") from error
 
     def _source(self, prompt: str) -> list[int]:
-        """A text to be translated: tokens of a dictionary, which nobody but the model's makers can cut a plain text into."""
+        """A text to be translated: tokens of a dictionary, which nobody but the model's makers can
+        cut a plain text into.
+        """
         unknown = self.source_tokenizer.encode(UNKNOWN).tolist()
         for token in prompt.split():
             if token != UNKNOWN and self.source_tokenizer.encode(token).tolist() == unknown:
-                raise ConfigError(f"--prompt {prompt!r}: {token!r} is no token of the run's {SOURCE_FILE}; this model reads tokens with "
-                                  "spaces between, as it was trained on them, with @@ at the end of one that its word goes on after "
-                                  f"({UNKNOWN} stands for any other)")
+                raise ConfigError(
+                    f"--prompt {prompt!r}: {token!r} is no token of the run's {SOURCE_FILE}; this model reads tokens with "
+                    "spaces between, as it was trained on them, with @@ at the end of one that its word goes on after "
+                    f"({UNKNOWN} stands for any other)"
+                )
         return self.source_tokenizer.encode(f"{prompt} {END}").tolist()
 
     def _blank(self, number: int) -> list[int]:
         if self.objective.kind == "denoising":
             return [self.tokenizer.mask_id]
         if number >= self.sentinels:
-            raise ConfigError(f"blank <{number}> is past the last of objective.sentinels={self.sentinels}, <{self.sentinels - 1}>")
+            raise ConfigError(
+                f"blank <{number}> is past the last of objective.sentinels={self.sentinels}, <{self.sentinels - 1}>"
+            )
         return [self.vocab_size - 1 - number]
 
-    def _answer(self, prompt: str, tokens: np.ndarray, length: int, stop: Sequence[str], score: float | None = None) -> Answer:
+    def _answer(
+        self, prompt: str, tokens: np.ndarray, length: int, stop: Sequence[str], score: float | None = None
+    ) -> Answer:
         ids = tokens[:length].tolist()
         text = self._continuation(prompt, ids) if self._continues else self._filling(ids)
         ends = [place for place in (text.find(each) for each in stop) if place >= 0]
@@ -178,7 +218,9 @@ class TextGenerator:
         return Answer(text[: min(ends, default=len(text))], int(length), over or bool(ends), score)
 
     def _continuation(self, prompt: str, ids: list[int]) -> str:
-        """What tokens say after a prompt: most published tokenizers leave out the space before the first token of a text."""
+        """What tokens say after a prompt: most published tokenizers leave out the space before the
+        first token of a text.
+        """
         said = self._read(prompt)[0]
         before, after = self.tokenizer.decode(said), self.tokenizer.decode([*said, *ids])
         return after[len(before) :] if after.startswith(before) else self.tokenizer.decode(ids)

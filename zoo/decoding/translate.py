@@ -17,7 +17,8 @@ class Scores(NamedTuple):
     """How near translations are to references.
 
     Attributes:
-        bleu: corpus BLEU (Papineni et al. 2002) as sacrebleu computes it by default, on plain text, 0 to 100 (Post 2018).
+        bleu: corpus BLEU (Papineni et al. 2002) as sacrebleu computes it by default, on plain text,
+            0 to 100 (Post 2018).
         chrf: chrF2 (Popović 2015), likewise.
         exact_match: share of translations that are their reference, 0 to 1.
         signatures: what sacrebleu says of how it computed "bleu" and "chrf".
@@ -43,7 +44,9 @@ def metrics_of_sacrebleu() -> Any:
     try:
         from sacrebleu import metrics
     except ModuleNotFoundError as error:
-        raise ConfigError(f"translations are scored by the package {error.name}, which is missing: pip install {error.name}") from error
+        raise ConfigError(
+            f"translations are scored by the package {error.name}, which is missing: pip install {error.name}"
+        ) from error
     return metrics
 
 
@@ -57,14 +60,21 @@ def scored(translations: Sequence[str], references: Sequence[str]) -> Scores:
 
 
 def translate(
-    config: ResolvedConfig, tokenizer: Tokenizer, model: Any, params: Params, stats: Stats, sources: Sequence[str],
-    beams: int, length_penalty: float, stopped: Callable[[], bool] = lambda: False,
+    config: ResolvedConfig,
+    tokenizer: Tokenizer,
+    model: Any,
+    params: Params,
+    stats: Stats,
+    sources: Sequence[str],
+    beams: int,
+    length_penalty: float,
+    stopped: Callable[[], bool] = lambda: False,
 ) -> list[str] | None:
     """Translates each text once, by `zoo.decoding.beam_search.search`.
 
-    Texts of similar lengths are translated together, data.batch_size at a time. A translation ends at the token that ends targets, or
-    after twice as many tokens as the longest of them has and ten more, at most data.sequence_length. Of a text of more tokens than that,
-    the first are read.
+    Texts of similar lengths are translated together, data.batch_size at a time. A translation ends
+    at the token that ends targets, or after twice as many tokens as the longest of them has and ten
+    more, at most data.sequence_length. Of a text of more tokens than that, the first are read.
 
     Args:
         config: resolved, of a run with objective.kind=translation.
@@ -93,7 +103,11 @@ def translate(
         # Filled up to one number of rows, for which programs are compiled.
         together = [ids[number] for number in numbers] + [ids[numbers[-1]]] * (rows - len(numbers))
         new_tokens = min(2 * len(together[-1]) + 10, longest)
-        made = generator.beam_search([[end]] * rows, new_tokens, beams, length_penalty, stop, together, tokenizer.vocab_size, cache)
+        made = generator.beam_search(
+            [[end]] * rows, new_tokens, beams, length_penalty, stop, together, tokenizer.vocab_size, cache
+        )
         for number, tokens, length in zip(numbers, made.tokens[:, 0], made.lengths[:, 0], strict=False):
-            found[number] = tokenizer.decode([id for id in tokens[:length].tolist() if id not in tokenizer.specials]).strip()
+            found[number] = tokenizer.decode(
+                [id for id in tokens[:length].tolist() if id not in tokenizer.specials]
+            ).strip()
     return found

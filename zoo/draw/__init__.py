@@ -1,1 +1,3 @@
-"""Pictures of what a model is and does, one file per idea; the numbers come from the model's own code."""
+"""Pictures of what a model is and does, one file per idea; the numbers come from the model's own
+code.
+"""

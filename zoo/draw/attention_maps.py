@@ -1,4 +1,6 @@
-"""Attention maps: which token reads which, in every head, trained and at initial values side by side."""
+"""Attention maps: which token reads which, in every head, trained and at initial values side by
+side.
+"""
 
 from pathlib import Path
 
@@ -34,7 +36,9 @@ def pages(read: Read, layers: str = "", heads: str = "") -> dict[str, Figure]:
                 pair = {name: read.inside[name][side].probabilities[part][layer][0] for name in (TRAINED, INITIAL)}
                 keys = read.labels["encoder" if part == "cross_attention" else side]
                 title = " ".join(filter(None, (side, part.replace("_", "-"), f"layer {layer}")))
-                name = "-".join(filter(None, ("attention", side, "cross" if part == "cross_attention" else "", f"layer{layer}")))
+                name = "-".join(
+                    filter(None, ("attention", side, "cross" if part == "cross_attention" else "", f"layer{layer}"))
+                )
                 found[name] = _page(pair, read.labels[side], keys, chosen(heads, len(pair[TRAINED]), "head"), title)
     if not found:
         raise ConfigError("no layer of this run computes attention probabilities")
@@ -47,7 +51,9 @@ def _page(pair, queries: list[str], keys: list[str], heads, title: str) -> Figur
     rows = -(-len(heads) // columns)
     longest = max(map(len, (*queries, *keys)))
     side = max(1.6, 0.11 * max(len(queries), len(keys)))
-    page, panels = figure(columns * 2 * side + 0.09 * longest + 1.0, rows * (side + 0.25) + 0.09 * longest + 0.5, rows, 2 * columns)
+    page, panels = figure(
+        columns * 2 * side + 0.09 * longest + 1.0, rows * (side + 0.25) + 0.09 * longest + 0.5, rows, 2 * columns
+    )
     names = len(keys) <= 60
     shown = None
     for panel, axes in enumerate(panels):

@@ -12,16 +12,43 @@ from zoo.draw.style import figure
 from zoo.layers.block import PLACEMENTS
 from zoo.models import cost
 
-# The parts of a picture, first what comes last in a model's paths; every field of `model` belongs to the first part that fits.
+# The parts of a picture, first what comes last in a model's paths; every field of `model` belongs
+# to the first part that fits.
 PARTS = {
     "embedding": ("vocab_size", "embedding."), "positions": ("position.",), "layers": ("num_layers", "layers.", "parallel", "residual"),
     "norm": ("norm.",), "attention": ("attention.",), "feed-forward": ("ffn.",), "encoder": ("encoder.",), "decoder": ("decoder.",),
     "ELMo": ("elmo.",), "head": ("head.", "tie_embeddings"), "model": ("",),
 }  # fmt: skip
 # What the parts say even where nothing differs; other fields only where they do.
-ALWAYS = ("architecture", "dim", "vocab_size", "num_layers", "position.kind", "norm.placement", "norm.kind", "attention.num_heads",
-          "attention.num_kv_heads", "attention.head_dim", "attention.window", "ffn.kind", "ffn.hidden_dim", "tie_embeddings")
-ORDER = ("model", "embedding", "positions", "encoder", "decoder", "ELMo", "layers", "norm", "attention", "feed-forward", "head")
+ALWAYS = (
+    "architecture",
+    "dim",
+    "vocab_size",
+    "num_layers",
+    "position.kind",
+    "norm.placement",
+    "norm.kind",
+    "attention.num_heads",
+    "attention.num_kv_heads",
+    "attention.head_dim",
+    "attention.window",
+    "ffn.kind",
+    "ffn.hidden_dim",
+    "tie_embeddings",
+)
+ORDER = (
+    "model",
+    "embedding",
+    "positions",
+    "encoder",
+    "decoder",
+    "ELMo",
+    "layers",
+    "norm",
+    "attention",
+    "feed-forward",
+    "head",
+)
 # How a program runs, and how it starts: no part of an architecture.
 NO_PART = ("scan_layers", "remat", "dtype", "init.", "attention.kernel")
 NOT_OF_ELMO = ("position.", "attention.", "ffn.", "norm.", "layers.")
@@ -35,7 +62,9 @@ class Line(NamedTuple):
 
 
 def lines(one: ResolvedConfig, other: ResolvedConfig) -> dict[str, tuple[list[Line], list[Line]]]:
-    """By part, what each of two resolved configs says; parts of which neither says anything are left out."""
+    """By part, what each of two resolved configs says; parts of which neither says anything are
+    left out.
+    """
     mine, theirs = (configs.flatten(config.model) for config in (one, other))
     found: dict[str, tuple[list[Line], list[Line]]] = {part: ([], []) for part in ORDER}
     for path in dict.fromkeys((*mine, *theirs)):
@@ -79,20 +108,39 @@ def page(one: ResolvedConfig, other: ResolvedConfig, names: tuple[str, str]) -> 
     axes.set(xlim=(0, 2.04), ylim=(total, 0))
     axes.set_axis_off()
     for column, name in enumerate(names):
-        axes.text(0.5 + 1.04 * column, 0.5, name, ha="center", va="center", fontsize=10, weight="bold", parse_math=False)
+        axes.text(
+            0.5 + 1.04 * column, 0.5, name, ha="center", va="center", fontsize=10, weight="bold", parse_math=False
+        )
     top = 1.2
     for part, columns in found.items():
         for column, each in enumerate(columns):
             left = 1.04 * column
             if not each:
                 continue
-            box = FancyBboxPatch((left + 0.02, top + 0.15), 0.96, heights[part] + 1.05, boxstyle="round,pad=0,rounding_size=0.015",
-                                 mutation_aspect=total / 2.04 * 0.4, facecolor="#f5f6f8", edgecolor="#c5cad2", linewidth=0.8)
+            box = FancyBboxPatch(
+                (left + 0.02, top + 0.15),
+                0.96,
+                heights[part] + 1.05,
+                boxstyle="round,pad=0,rounding_size=0.015",
+                mutation_aspect=total / 2.04 * 0.4,
+                facecolor="#f5f6f8",
+                edgecolor="#c5cad2",
+                linewidth=0.8,
+            )
             axes.add_patch(box)
             axes.text(left + 0.05, top + 0.7, part, va="center", fontsize=8, color="#2b6cb8", weight="bold")
             for row, line in enumerate(each):
                 ground = {"facecolor": "#fde3c8", "edgecolor": "none", "pad": 1.2} if line.differs else None
-                axes.text(left + 0.07, top + 1.6 + row, line.text, va="center", fontsize=7.5, family="monospace", bbox=ground,
-                          weight="bold" if line.differs else "normal", parse_math=False)
+                axes.text(
+                    left + 0.07,
+                    top + 1.6 + row,
+                    line.text,
+                    va="center",
+                    fontsize=7.5,
+                    family="monospace",
+                    bbox=ground,
+                    weight="bold" if line.differs else "normal",
+                    parse_math=False,
+                )
         top += heights[part] + 1.6
     return drawn

@@ -17,7 +17,8 @@ from zoo.training.checkpoints.trained_run import TRAINED, TrainedRun, load_train
 
 
 def by_distance(position: Position, span: int, causal: bool) -> tuple[np.ndarray, np.ndarray]:
-    """(distances of the key from the query, what is added at each [H, distances]), up to `span` before it and, where not causal, after it.
+    """(distances of the key from the query, what is added at each [H, distances]), up to `span`
+    before it and, where not causal, after it.
     """
     distances = np.arange(-span, 1 if causal else span + 1)
     added = position.score(jnp.zeros(0), jnp.array([[span]]), jnp.asarray(span + distances)[None])
@@ -31,14 +32,18 @@ def alibi(heads: int) -> Position:
 
 
 def tables(run: TrainedRun, config: ResolvedConfig, where: str, params) -> dict[str, Position]:
-    """The tables of learned biases of a run with these parameters, by what people call them: one for all layers, or one for each."""
+    """The tables of learned biases of a run with these parameters, by what people call them: one
+    for all layers, or one for each.
+    """
     tower = params[where] if where else params
     if config.position.shared:
         return {"all layers": _with(config, tower["position"]["table"])}
     values = tower["stack"]["layers"]
     if "attention" not in values:
         raise ConfigError("layers of several kinds have no one bias to draw")
-    return {f"layer {number}": _with(config, each) for number, each in enumerate(values["attention"]["position"]["table"])}
+    return {
+        f"layer {number}": _with(config, each) for number, each in enumerate(values["attention"]["position"]["table"])
+    }
 
 
 def _with(config: ResolvedConfig, table) -> Position:
@@ -47,7 +52,8 @@ def _with(config: ResolvedConfig, table) -> Position:
 
 
 def of_run(folder: Path, span: int, step: str = "latest") -> dict[str, dict[str, tuple[np.ndarray, np.ndarray]]]:
-    """{panel: {TRAINED or INITIAL: (distances, added)}} of a run; ALiBi, which is not trained, has the first alone.
+    """{panel: {TRAINED or INITIAL: (distances, added)}} of a run; ALiBi, which is not trained, has
+    the first alone.
 
     Raises:
         ConfigError: its scores get nothing added by distance.
@@ -65,8 +71,10 @@ def of_run(folder: Path, span: int, step: str = "latest") -> dict[str, dict[str,
                 for name, position in tables(run, config, where, params).items():
                     found.setdefault(f"{before}bias of {name}", {})[which] = by_distance(position, span, causal)
     if not found:
-        raise ConfigError(f"{folder}: model.position.kind={model.position.kind} adds nothing to scores by distance; alibi and "
-                          "relative_bias do")
+        raise ConfigError(
+            f"{folder}: model.position.kind={model.position.kind} adds nothing to scores by distance; alibi and "
+            "relative_bias do"
+        )
     return found
 
 
@@ -79,10 +87,13 @@ def page(found: dict[str, dict[str, tuple[np.ndarray, np.ndarray]]]) -> Figure:
         for axes, (which, (distances, added)) in zip(row, pair.items(), strict=False):
             for colour, (head, values) in zip(by_depth(len(added)), enumerate(added), strict=True):
                 axes.plot(distances, values, color=colour, linewidth=1.1, label=f"head {head}")
-            axes.set(xlabel="position of the key - position of the query", title=f"{name}, {which}" if len(pair) > 1 else name)
+            axes.set(
+                xlabel="position of the key - position of the query",
+                title=f"{name}, {which}" if len(pair) > 1 else name,
+            )
             axes.grid(alpha=0.25)
         row[0].set_ylabel("added to the score")
-        for axes in row[len(pair):]:
+        for axes in row[len(pair) :]:
             axes.set_axis_off()
         row[len(pair) - 1].legend(frameon=False, fontsize=6, loc="center left", bbox_to_anchor=(1, 0.5))
     return drawn

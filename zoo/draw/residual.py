@@ -22,7 +22,12 @@ def page(read: Read) -> Figure:
             values = sizes(read.inside[which][where].states)
             axes.plot(range(len(values)), values, "o-", color=colour, markersize=4, linewidth=1.3, label=which)
         axes.set_xticks(range(len(values)), ["input", *(str(layer) for layer in range(len(values) - 1))])
-        axes.set(xlabel="after layer", ylabel="root mean square", title=" ".join(filter(None, (where, "residual stream"))), ylim=(0, None))
+        axes.set(
+            xlabel="after layer",
+            ylabel="root mean square",
+            title=" ".join(filter(None, (where, "residual stream"))),
+            ylim=(0, None),
+        )
         axes.grid(alpha=0.25)
     panels[-1].legend(frameon=False)
     return drawn

@@ -1,4 +1,6 @@
-"""RoPE: the angle by which each pair of dimensions turns, by position, and the bound on scores that it puts on distance."""
+"""RoPE: the angle by which each pair of dimensions turns, by position, and the bound on scores that
+it puts on distance.
+"""
 
 import jax.numpy as jnp
 import numpy as np
@@ -13,7 +15,8 @@ from zoo.training.checkpoints.trained_run import INITIAL, TRAINED
 
 
 def turned(config: ResolvedConfig, length: int) -> np.ndarray:
-    """cos + i sin of the angle of each pair at each position, complex [length, pairs]: what `Rope` makes of (1, 0) in every pair.
+    """cos + i sin of the angle of each pair at each position, complex [length, pairs]: what `Rope`
+    makes of (1, 0) in every pair.
 
     A factor on what is turned (YaRN) is left out.
 
@@ -36,8 +39,8 @@ def turned(config: ResolvedConfig, length: int) -> np.ndarray:
 
 
 def bound(config: ResolvedConfig, length: int) -> np.ndarray:
-    """(1 / pairs) sum_j |S_j|, S_j = sum_{k < j} e^(i distance theta_k), by distance from 0: the factor that bounds a score relative to
-    its content (Su et al. 2021, section 3.4.3, eq. 37).
+    """(1 / pairs) sum_j |S_j|, S_j = sum_{k < j} e^(i distance theta_k), by distance from 0: the
+    factor that bounds a score relative to its content (Su et al. 2021, section 3.4.3, eq. 37).
     """
     return np.abs(np.cumsum(turned(config, length), axis=1)).mean(axis=1)
 
@@ -48,7 +51,9 @@ def angles_page(config: ResolvedConfig, length: int = 128) -> Figure:
     pairs = values.shape[1]
     drawn, (left, right) = figure(8, 3.2, columns=2)
     # Where every angle is 0 again the colour is again the first one.
-    shown = left.imshow(np.angle(values) / np.pi, cmap="twilight", vmin=-1, vmax=1, aspect="auto", interpolation="nearest")
+    shown = left.imshow(
+        np.angle(values) / np.pi, cmap="twilight", vmin=-1, vmax=1, aspect="auto", interpolation="nearest"
+    )
     left.set(xlabel="pair of dimensions", ylabel="position", title="angle, in half turns")
     drawn.colorbar(shown, ax=left, pad=0.01).outline.set_visible(False)
     chosen = sorted({0, pairs // 8, pairs // 4, pairs // 2, pairs - 1})
@@ -61,7 +66,8 @@ def angles_page(config: ResolvedConfig, length: int = 128) -> Figure:
 
 
 def scores_by_distance(read: Read, side: str, which: str) -> np.ndarray:
-    """Mean over heads and pairs of tokens of |score|, [L, distances], before softmax, whether a window shows the key or not.
+    """Mean over heads and pairs of tokens of |score|, [L, distances], before softmax, whether a
+    window shows the key or not.
 
     Distance is that of a key before the query. A layer that computes no scores has NaN.
 
@@ -81,7 +87,9 @@ def bound_page(config: ResolvedConfig, length: int = 128, read: Read | None = No
     drawn, panels = figure(4 if read is None else 10.4, 3.2, columns=1 if read is None else 3)
     values = bound(config, length)
     panels[0].plot(values, linewidth=1.4)
-    panels[0].set(xlabel="distance", title=f"bound of Su et al. 2021, eq. 37\n{config.position.theta:g} as base", ylim=(0, None))
+    panels[0].set(
+        xlabel="distance", title=f"bound of Su et al. 2021, eq. 37\n{config.position.theta:g} as base", ylim=(0, None)
+    )
     panels[0].grid(alpha=0.25)
     if read is None:
         return drawn
@@ -89,7 +97,9 @@ def bound_page(config: ResolvedConfig, length: int = 128, read: Read | None = No
     for axes, (which, rows) in zip(panels[1:], found.items(), strict=True):
         for colour, (layer, row) in zip(by_depth(len(rows)), enumerate(rows), strict=True):
             axes.plot(row, color=colour, linewidth=1, label=f"layer {layer}")
-        axes.set(xlabel="distance of the key before the query", title=f"mean |score| by layer,\n{which}", ylim=(0, None))
+        axes.set(
+            xlabel="distance of the key before the query", title=f"mean |score| by layer,\n{which}", ylim=(0, None)
+        )
         axes.grid(alpha=0.25)
     panels[-1].legend(frameon=False, fontsize=6, loc="center left", bbox_to_anchor=(1, 0.5))
     return drawn

@@ -28,7 +28,9 @@ class Read:
 
 
 def default_text(sentences: int = 1) -> str:
-    """Something to read where nobody gives anything: the first sentences of `zoo.analysis.word_senses`."""
+    """Something to read where nobody gives anything: the first sentences of
+    `zoo.analysis.word_senses`.
+    """
     everything = [text for word in SENSES.values() for group in word.values() for text in group]
     return " ".join(everything[:sentences])
 
@@ -54,7 +56,9 @@ def read(folder: Path, text: str, target: str = "", step: str = "latest", most: 
         raise ConfigError(f"{folder} reads tokens of a dictionary of its own, and no text can be cut into these")
     both = config.model.architecture == "encoder_decoder"
     if target and not both:
-        raise ConfigError(f"--target: {folder} has no decoder beside its encoder; its model.architecture is {config.model.architecture}")
+        raise ConfigError(
+            f"--target: {folder} has no decoder beside its encoder; its model.architecture is {config.model.architecture}"
+        )
     sides = {"encoder": text, "decoder": target} if both else {"": text}
     rows, labels = {}, {}
     for side, each in sides.items():
@@ -66,7 +70,9 @@ def read(folder: Path, text: str, target: str = "", step: str = "latest", most: 
             ids, names = [*ids, tokenizer.document_id], [*names, "[end]"]
         rows[side], labels[side] = np.array([ids], np.int32), names
     reading = [rows[side] for side in sides]
-    inside = {name: look_inside(config, run.objective.model, *values, *reading) for name, values in values_of(run).items()}
+    inside = {
+        name: look_inside(config, run.objective.model, *values, *reading) for name, values in values_of(run).items()
+    }
     return Read(run, labels, inside)
 
 

@@ -17,7 +17,8 @@ from zoo.lab.results.curves import COLOURS
 __all__ = ["COLOURS", "KINDS", "by_depth", "figure", "kind_of", "save"]
 
 KINDS = ("png", "svg")
-# A picture is the same whenever it is drawn again: no dates, and names inside an SVG that are no random ones.
+# A picture is the same whenever it is drawn again: no dates, and names inside an SVG that are no
+# random ones.
 STEADY = {"svg.hashsalt": "zoo", "svg.fonttype": "none"}
 WITHOUT_DATE = {"png": {"Software": None}, "svg": {"Date": None}}
 

@@ -1,7 +1,9 @@
-"""Models of other libraries: their configs and their weights, read and written, one file per family.
+"""Models of other libraries: their configs and their weights, read and written, one file per
+family.
 
-`FAMILIES` finds the importer of a class by its name, which a `config.json` gives under `architectures`. Wherever a class's name is asked
-for, an `Importer` that somebody wrote for a class of their own will do.
+`FAMILIES` finds the importer of a class by its name, which a `config.json` gives under
+`architectures`. Wherever a class's name is asked for, an `Importer` that somebody wrote for a class
+of their own will do.
 """
 
 from collections import ChainMap
@@ -34,11 +36,35 @@ from zoo.interop.weights.tensor_names import Renamed
 
 FAMILIES: dict[str, Importer] = {
     name: importer
-    for family in (bart, bert, bloom, distilbert, gpt, llama, longformer, marian, mpt, neox, performer_pytorch, roberta, roformer, t5)
+    for family in (
+        bart,
+        bert,
+        bloom,
+        distilbert,
+        gpt,
+        llama,
+        longformer,
+        marian,
+        mpt,
+        neox,
+        performer_pytorch,
+        roberta,
+        roformer,
+        t5,
+    )
     for name, importer in family.CLASSES.items()
 }
 
-__all__ = ["FAMILIES", "Importer", "export_weights", "from_zoo", "import_weights", "importer_of", "resolve_like", "to_zoo"]
+__all__ = [
+    "FAMILIES",
+    "Importer",
+    "export_weights",
+    "from_zoo",
+    "import_weights",
+    "importer_of",
+    "resolve_like",
+    "to_zoo",
+]
 
 
 def importer_of(class_name: str | Importer) -> Importer:
@@ -50,11 +76,15 @@ def importer_of(class_name: str | Importer) -> Importer:
     if isinstance(class_name, Importer):
         return class_name
     if class_name not in FAMILIES:
-        raise ConfigError(f"no importer for {class_name}{did_you_mean(class_name, FAMILIES)}; there are {', '.join(sorted(FAMILIES))}")
+        raise ConfigError(
+            f"no importer for {class_name}{did_you_mean(class_name, FAMILIES)}; there are {', '.join(sorted(FAMILIES))}"
+        )
     return FAMILIES[class_name]
 
 
-def resolve_like(class_name: str | Importer, hf: Mapping[str, Any], overrides: Mapping[str, Any] | None = None) -> ResolvedConfig:
+def resolve_like(
+    class_name: str | Importer, hf: Mapping[str, Any], overrides: Mapping[str, Any] | None = None
+) -> ResolvedConfig:
     """A resolved config of the model that a `config.json` describes.
 
     Args:
@@ -69,11 +99,15 @@ def resolve_like(class_name: str | Importer, hf: Mapping[str, Any], overrides: M
         fields = importer_of(class_name).config_of(hf)
     except (TypeError, ValueError, KeyError, AttributeError, ZeroDivisionError) as error:
         name = class_name if isinstance(class_name, str) else "this class"
-        raise ConfigError(f"the config of {name} has a value of a wrong type: {type(error).__name__}: {error}") from error
+        raise ConfigError(
+            f"the config of {name} has a value of a wrong type: {type(error).__name__}: {error}"
+        ) from error
     return resolve(override(default(), fields | dict(overrides or {})))
 
 
-def import_weights(class_name: str | Importer, config: ResolvedConfig, tensors: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+def import_weights(
+    class_name: str | Importer, config: ResolvedConfig, tensors: Mapping[str, Any]
+) -> tuple[dict[str, Any], dict[str, Any]]:
     """Parameters and statistics of a model, from the tensors of a class.
 
     Args:
@@ -98,15 +132,22 @@ def import_weights(class_name: str | Importer, config: ResolvedConfig, tensors: 
     heads = {name.split(".")[0] for name in named if not name.startswith(f"{importer.prefix}.")}
     there = Renamed(tensors, importer.old_endings, importer.prefix, heads)
     shapes = tensor_shapes(rules, both)
-    left_out = {name: np.zeros(shapes[name], np.float32) for name in importer.zeros if name in shapes and name not in there}
+    left_out = {
+        name: np.zeros(shapes[name], np.float32) for name in importer.zeros if name in shapes and name not in there
+    }
     read = flatten(to_zoo(rules, ChainMap(left_out, there), both))
     return nest({path: read[path] for path in flatten(params)}), nest({path: read[path] for path in flatten(stats)})
 
 
 def export_weights(
-    class_name: str | Importer, config: ResolvedConfig, params: dict[str, Any], stats: dict[str, Any], release: bool = False
+    class_name: str | Importer,
+    config: ResolvedConfig,
+    params: dict[str, Any],
+    stats: dict[str, Any],
+    release: bool = False,
 ) -> dict[str, Any]:
-    """The tensors of a class, from a model's parameters and statistics: what `import_weights` undoes.
+    """The tensors of a class, from a model's parameters and statistics: what `import_weights`
+    undoes.
 
     With `release` both are empty afterwards: see `from_zoo`.
     """
@@ -114,4 +155,6 @@ def export_weights(
     if release:
         params.clear()
         stats.clear()
-    return from_zoo([*importer_of(class_name).rules(config.model), *importer_of(class_name).statistics(config.model)], both, release)
+    return from_zoo(
+        [*importer_of(class_name).rules(config.model), *importer_of(class_name).statistics(config.model)], both, release
+    )

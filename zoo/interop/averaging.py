@@ -18,9 +18,11 @@ from zoo.training.records.run_record import parameters_sha256
 
 
 def average_run(run: Path, last: int, out: Path) -> list[int]:
-    """Writes a run whose parameters are the mean of those of a run's newest checkpoints (Vaswani et al. 2017, section 6.1).
+    """Writes a run whose parameters are the mean of those of a run's newest checkpoints (Vaswani et
+    al. 2017, section 6.1).
 
-    Means are taken in float64. Statistics (of BatchNorm, of Performer's features) are the newest checkpoint's.
+    Means are taken in float64. Statistics (of BatchNorm, of Performer's features) are the newest
+    checkpoint's.
 
     Args:
         run: folder of a run.
@@ -37,14 +39,18 @@ def average_run(run: Path, last: int, out: Path) -> list[int]:
     trained = load_trained(run)
     there = Checkpoints(run / "checkpoints", 1, read_only=True).steps()
     if last < 1 or len(there) < last:
-        raise ConfigError(f"--last {last}: {run} holds {len(there)} checkpoints, of the steps {', '.join(map(str, there))}; with "
-                          f"training.keep_checkpoints={max(last, 1)} a run keeps as many")
+        raise ConfigError(
+            f"--last {last}: {run} holds {len(there)} checkpoints, of the steps {', '.join(map(str, there))}; with "
+            f"training.keep_checkpoints={max(last, 1)} a run keeps as many"
+        )
     steps = there[-last:]
     with replacing(out) as folder:
         total = jax.tree.map(lambda leaf: np.zeros(leaf.shape, np.float64), trained.params)
         for step in steps:
             weights, _ = read_weights(run, trained.program.abstract_state, str(step))
-            total = jax.tree.map(lambda sum_, leaf: sum_ + np.asarray(jax.device_get(leaf), np.float64), total, weights["params"])
+            total = jax.tree.map(
+                lambda sum_, leaf: sum_ + np.asarray(jax.device_get(leaf), np.float64), total, weights["params"]
+            )
         params: Any = jax.tree.map(lambda sum_, leaf: (sum_ / last).astype(leaf.dtype), total, trained.params)
         for name in ("config.json", "tokenizer.json", SOURCE_FILE):
             if (run / name).is_file():
@@ -52,9 +58,21 @@ def average_run(run: Path, last: int, out: Path) -> list[int]:
         meta = read_json(run / "meta.json") if (run / "meta.json").is_file() else {}
         write_json(folder / "meta.json", meta | {"averaged": {"folder": str(run), "steps": steps}})
         checkpoints = Checkpoints(folder / "checkpoints", 1, in_place=True)
-        checkpoints.save(steps[-1], {"step": np.array(steps[-1], np.int32), "params": params, "stats": jax.device_get(trained.stats)},
-                         {"tokens": 0, "evaluated": False, "seconds": 0.0}, None)
+        checkpoints.save(
+            steps[-1],
+            {"step": np.array(steps[-1], np.int32), "params": params, "stats": jax.device_get(trained.stats)},
+            {"tokens": 0, "evaluated": False, "seconds": 0.0},
+            None,
+        )
         checkpoints.close()
-        write_json(folder / "status.json", {"state": "done", "step": steps[-1], "steps": steps[-1], "reason": None,
-                                            "parameters_sha256": parameters_sha256(params)})
+        write_json(
+            folder / "status.json",
+            {
+                "state": "done",
+                "step": steps[-1],
+                "steps": steps[-1],
+                "reason": None,
+                "parameters_sha256": parameters_sha256(params),
+            },
+        )
     return steps

@@ -12,7 +12,8 @@ KINDS = {
     "elmo": "elmo:DIR or elmo:OPTIONS.json+WEIGHTS.hdf5, the files of bilm-tf and AllenNLP",
     "fairseq": "fairseq:DIR, a translation model's weights as safetensors with its arguments in fairseq_args.json",
 }
-# What is fetched of a repository: no code, and of the formats of weights the one that cannot hold any.
+# What is fetched of a repository: no code, and of the formats of weights the one that cannot hold
+# any.
 FETCHED = (
     "config.json", "generation_config.json", "model.safetensors", "model.safetensors.index.json", "model-*.safetensors", "tokenizer.json",
     "tokenizer_config.json", "special_tokens_map.json", "vocab.txt", "vocab.json", "merges.txt", *SENTENCEPIECE_NAMES,
@@ -38,7 +39,8 @@ class Source:
 
 
 def find(spec: str) -> Source:
-    """The files that "hf:...", "elmo:..." or "fairseq:..." means; a name on the hub is fetched, or taken from its cache.
+    """The files that "hf:...", "elmo:..." or "fairseq:..." means; a name on the hub is fetched, or
+    taken from its cache.
 
     Raises:
         ConfigError: for another kind, and for files that are not there.
@@ -62,7 +64,8 @@ def find(spec: str) -> Source:
 
 
 def fetch(name: str, revision: str | None = None) -> Source:
-    """A repository of the hub: its newest files of the wanted kinds, or, where the hub cannot be reached, what its cache has.
+    """A repository of the hub: its newest files of the wanted kinds, or, where the hub cannot be
+    reached, what its cache has.
 
     Args:
         name: "owner/name".
@@ -82,7 +85,9 @@ def fetch(name: str, revision: str | None = None) -> Source:
         except (LocalEntryNotFoundError, ValueError):
             reason = " ".join(str(error).split())[:200]
             wanted = name + (f"@{revision}" if revision else "")
-            raise ConfigError(f"hf:{wanted} is no folder, is not in the hub's cache, and cannot be fetched: {reason}") from error
+            raise ConfigError(
+                f"hf:{wanted} is no folder, is not in the hub's cache, and cannot be fetched: {reason}"
+            ) from error
     # A snapshot's folder is called by its commit.
     return Source("hf", f"hf:{name}", Path(folder), Path(folder).name)
 
@@ -93,7 +98,9 @@ def _elmo(text: str) -> tuple[Path, Path]:
         weights = sorted(folder.glob("*weights*.hdf5"))
         if len(weights) != 1:
             found = ", ".join(path.name for path in weights) or "none"
-            raise ConfigError(f"elmo:{folder}: expected one file *weights*.hdf5, found {found}; elmo:OPTIONS.json+WEIGHTS.hdf5 names it")
+            raise ConfigError(
+                f"elmo:{folder}: expected one file *weights*.hdf5, found {found}; elmo:OPTIONS.json+WEIGHTS.hdf5 names it"
+            )
         return folder / "options.json", weights[0]
     options, plus, weights = text.partition("+")
     if not plus:

@@ -1,4 +1,6 @@
-"""From a run to the files of another library's class: config.json, model.safetensors, and the tokenizer where it can be written."""
+"""From a run to the files of another library's class: config.json, model.safetensors, and the
+tokenizer where it can be written.
+"""
 
 import json
 from collections.abc import Mapping
@@ -37,7 +39,8 @@ class Run:
         step: updates that the parameters have had.
         parameters: how many these are.
         params, stats: nested dicts of arrays; empty once they are exported.
-        imported: what its meta.json, or that of the run that it started from, says of where it came from; empty if from nowhere.
+        imported: what its meta.json, or that of the run that it started from, says of where it came
+            from; empty if from nowhere.
     """
 
     config: ResolvedConfig
@@ -71,23 +74,31 @@ def read_run(folder: Path, step: str = "latest", changes: Mapping[str, Any] | No
         if not (folder / name).exists():
             raise ConfigError(f"{folder} is not a run that can be exported: it has no {name}")
     if wrong := sorted(set(changes or {}) - set(IN_TRAINING)):
-        raise ConfigError([f"{path} cannot be changed by an export, only {', '.join(IN_TRAINING[:2])}" for path in wrong])
+        raise ConfigError(
+            [f"{path} cannot be changed by an export, only {', '.join(IN_TRAINING[:2])}" for path in wrong]
+        )
     tokenizer = data.load_tokenizer(folder)
     config = configs.override(configs.load(str(folder / "config.json")), changes or {})
     if config.objective.kind in TASKS:
-        raise ConfigError(f"{folder}: objective.kind={config.objective.kind} has a head for its task, which no class that is written here "
-                          "has; export the run that it started from")
+        raise ConfigError(
+            f"{folder}: objective.kind={config.objective.kind} has a head for its task, which no class that is written here "
+            "has; export the run that it started from"
+        )
     config = configs.resolve(config, tokenizer.ids_needed(config.objective, config.data.rows))
     _, params, stats = split(make_model(config))
     device = jax.sharding.SingleDeviceSharding(jax.devices()[0])
-    abstract = jax.tree.map(lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=device), {"params": params, "stats": stats})
+    abstract = jax.tree.map(
+        lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=device), {"params": params, "stats": stats}
+    )
     weights, number = read_weights(folder, abstract, step)
     count = sum(int(np.prod(leaf.shape)) for leaf in jax.tree.leaves(params))
     return Run(config, tokenizer, number, count, weights["params"], weights["stats"], _imported(folder))
 
 
 def _imported(folder: Path) -> Mapping[str, Any]:
-    """Where a run's parameters came from, through the runs that it started from, as far as these are still there."""
+    """Where a run's parameters came from, through the runs that it started from, as far as these
+    are still there.
+    """
     seen: set[Path] = set()
     while folder not in seen:
         seen.add(folder)
@@ -101,14 +112,20 @@ def _imported(folder: Path) -> Mapping[str, Any]:
     return {}
 
 
-def export_run(folder: Path, out: Path, class_name: str | None = None, step: str = "latest",
-               changes: Mapping[str, Any] | None = None) -> tuple[Run, Expressed, bool]:
+def export_run(
+    folder: Path,
+    out: Path,
+    class_name: str | None = None,
+    step: str = "latest",
+    changes: Mapping[str, Any] | None = None,
+) -> tuple[Run, Expressed, bool]:
     """Writes a run as a checkpoint of another library.
 
     Args:
         folder: the run's.
         out: the folder to write, which is not there yet or empty.
-        class_name: the class to write; None for the one that it was imported as, or the first that can express it.
+        class_name: the class to write; None for the one that it was imported as, or the first that
+            can express it.
         step, changes: as in `read_run`.
 
     Returns:
@@ -130,22 +147,32 @@ def export_run(folder: Path, out: Path, class_name: str | None = None, step: str
         tensors = export_weights(expressed.class_name, run.config, run.params, run.stats, release=True)
         write_tensors(temporary / "model.safetensors", tensors)
         written = write_tokenizer(
-            temporary, run.tokenizer, run.config,
-            run.imported.get("tokenizer_config") if same else None, run.imported.get("files", {}))
+            temporary,
+            run.tokenizer,
+            run.config,
+            run.imported.get("tokenizer_config") if same else None,
+            run.imported.get("files", {}),
+        )
     return run, expressed, written
 
 
 def _settings(run: Run, expressed: Expressed, same: bool) -> dict[str, Any]:
-    """The content of config.json: what names the class, what describes the model, and ids of tokens."""
+    """The content of config.json: what names the class, what describes the model, and ids of
+    tokens.
+    """
     model_type = importer_of(expressed.class_name).model_type
-    naming = {"architectures": [expressed.class_name]} | ({"model_type": model_type, "torch_dtype": "float32"} if model_type else {})
+    naming = {"architectures": [expressed.class_name]} | (
+        {"model_type": model_type, "torch_dtype": "float32"} if model_type else {}
+    )
     settings = {name: value for name, value in expressed.settings.items() if name not in (*naming, "dtype")}
     return naming | settings | ({} if same else _special_ids(run, settings))
 
 
 def _special_ids(run: Run, settings: Mapping[str, Any]) -> dict[str, Any]:
-    """Ids that `generate` needs: the token that opens a document also ends the one before it. No id stands for padding unless the class
-    counts positions by it: the rows that a class fills up come with a mask."""
+    """Ids that `generate` needs: the token that opens a document also ends the one before it. No id
+    stands for padding unless the class counts positions by it: the rows that a class fills up come
+    with a mask.
+    """
     opens = run.tokenizer.document_id
     found = {"bos_token_id": opens, "eos_token_id": opens, "pad_token_id": settings.get("pad_token_id")}
     if run.config.model.architecture == "encoder_decoder":

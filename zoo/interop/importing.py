@@ -1,4 +1,6 @@
-"""From a checkpoint of another library to the folder of a run, which is like that of any other run that is done."""
+"""From a checkpoint of another library to the folder of a run, which is like that of any other run
+that is done.
+"""
 
 import errno
 import hashlib
@@ -89,7 +91,9 @@ def _hugging_face(folder: Path, class_name: str | None) -> Found:
     try:
         fields = importer.config_of(settings)
     except (TypeError, ValueError, KeyError, AttributeError, ZeroDivisionError) as error:
-        raise ConfigError(f"{folder / 'config.json'} has a value of a wrong type: {type(error).__name__}: {error}") from error
+        raise ConfigError(
+            f"{folder / 'config.json'} has a value of a wrong type: {type(error).__name__}: {error}"
+        ) from error
     files = weight_files(folder)
 
     def weights(config: ResolvedConfig) -> Weights:
@@ -101,7 +105,9 @@ def _hugging_face(folder: Path, class_name: str | None) -> Found:
             tensors.close()
         return read
 
-    known = [folder / file for file in (*TOKENIZERS, "merges.txt", "tokenizer_config.json") if (folder / file).is_file()]
+    known = [
+        folder / file for file in (*TOKENIZERS, "merges.txt", "tokenizer_config.json") if (folder / file).is_file()
+    ]
     tokenizer = read_published(folder) if any(path.name in TOKENIZERS for path in known) else None
     beside = {}
     if (folder / "tokenizer_config.json").is_file():
@@ -113,19 +119,27 @@ def _architecture(folder: Path, settings: Mapping[str, Any]) -> str:
     """The class that a config.json names."""
     names = settings.get("architectures") or []
     if not isinstance(names, list) or len(names) != 1 or not isinstance(names[0], str):
-        raise ConfigError(f"{folder / 'config.json'} names no class under architectures; --class NAME says which it is: "
-                          f"{', '.join(sorted(FAMILIES))}")
+        raise ConfigError(
+            f"{folder / 'config.json'} names no class under architectures; --class NAME says which it is: "
+            f"{', '.join(sorted(FAMILIES))}"
+        )
     if names[0] not in FAMILIES:
-        raise ConfigError(f"{folder / 'config.json'}: no importer for {names[0]}{did_you_mean(names[0], FAMILIES)}; --class NAME reads it "
-                          f"as one of {', '.join(sorted(FAMILIES))}")
+        raise ConfigError(
+            f"{folder / 'config.json'}: no importer for {names[0]}{did_you_mean(names[0], FAMILIES)}; --class NAME reads it "
+            f"as one of {', '.join(sorted(FAMILIES))}"
+        )
     return names[0]
 
 
 def import_run(
-    source: Source, out: Path, class_name: str | None = None, tokenizer: str | Path | None = None,
+    source: Source,
+    out: Path,
+    class_name: str | None = None,
+    tokenizer: str | Path | None = None,
     changes: Mapping[str, Any] | None = None,
 ) -> tuple[Found, ResolvedConfig, int]:
-    """Makes the folder of a run out of a checkpoint: config.json, meta.json, status.json, tokenizer.json, checkpoints/0.
+    """Makes the folder of a run out of a checkpoint: config.json, meta.json, status.json,
+    tokenizer.json, checkpoints/0.
 
     Args:
         source: the checkpoint.
@@ -144,7 +158,8 @@ def import_run(
     with replacing(out) as folder:
         found = recognise(source, class_name)
         used = read_published(tokenizer) if tokenizer else found.tokenizer or _bytes(found)
-        # The run's own copy, wherever it is moved, is what a new run that starts from this one reads.
+        # The run's own copy, wherever it is moved, is what a new run that starts from this one
+        # reads.
         named = {"data.tokenizer.kind": "bytes"}
         if not isinstance(used, ByteTokenizer):
             named = {"data.tokenizer.kind": "file", "data.tokenizer.path": "."}
@@ -160,12 +175,21 @@ def _bytes(found: Found) -> Tokenizer:
     tokenizer, size = ByteTokenizer(), found.fields.get("model.vocab_size")
     if size in (None, tokenizer.ids_needed(configs.override(configs.default(), found.fields).objective)):
         return tokenizer
-    raise ConfigError(f"the checkpoint has no tokenizer that can be read, and its {size} ids are no bytes; --tokenizer DIR gives one, "
-                      f"{READ}")
+    raise ConfigError(
+        f"the checkpoint has no tokenizer that can be read, and its {size} ids are no bytes; --tokenizer DIR gives one, "
+        f"{READ}"
+    )
 
 
 def _write(
-    folder: Path, out: Path, source: Source, found: Found, config: ResolvedConfig, tokenizer: Tokenizer, params: Any, stats: Any
+    folder: Path,
+    out: Path,
+    source: Source,
+    found: Found,
+    config: ResolvedConfig,
+    tokenizer: Tokenizer,
+    params: Any,
+    stats: Any,
 ) -> int:
     """Writes a run's folder and returns the number of parameters."""
     import numpy as np
@@ -193,10 +217,16 @@ def _write(
     })  # fmt: skip
     digest = parameters_sha256(params)
     checkpoints = Checkpoints(folder / "checkpoints", 1, in_place=True)
-    checkpoints.save(0, {"step": np.zeros((), np.int32), "params": params, "stats": stats},
-                     {"tokens": 0, "evaluated": False, "seconds": 0.0}, None)
+    checkpoints.save(
+        0,
+        {"step": np.zeros((), np.int32), "params": params, "stats": stats},
+        {"tokens": 0, "evaluated": False, "seconds": 0.0},
+        None,
+    )
     checkpoints.close()
-    write_json(folder / "status.json", {"state": "done", "step": 0, "steps": 0, "reason": None, "parameters_sha256": digest})
+    write_json(
+        folder / "status.json", {"state": "done", "step": 0, "steps": 0, "reason": None, "parameters_sha256": digest}
+    )
     return counted.parameters["total"]
 
 
@@ -208,7 +238,8 @@ def sha256(path: Path) -> str:
 
 @contextmanager
 def replacing(out: Path) -> Iterator[Path]:
-    """A folder to write into that becomes `out` at the end, or nothing if the writing fails or is ended by a signal.
+    """A folder to write into that becomes `out` at the end, or nothing if the writing fails or is
+    ended by a signal.
 
     Raises:
         ConfigError: `out` is there and not empty, or nothing can be written beside it.
@@ -259,8 +290,10 @@ def _ended_by_sigterm() -> Iterator[None]:
 
 def lines(found: Found, config: ResolvedConfig, count: int, out: Path) -> Iterable[str]:
     """What was imported, for people."""
-    yield (f"{found.class_name}: {count:,} parameters; model.architecture={config.model.architecture}, "
-           f"objective.kind={config.objective.kind}")
+    yield (
+        f"{found.class_name}: {count:,} parameters; model.architecture={config.model.architecture}, "
+        f"objective.kind={config.objective.kind}"
+    )
     yield f"tokenizer {config.data.tokenizer.kind} ({out / 'tokenizer.json'}); rows of {config.data.sequence_length} tokens"
     yield from found.notes
     yield f"python eval.py {out}"

@@ -11,8 +11,9 @@ from zoo.data.tokenizers.base import Tokenizer
 from zoo.data.tokenizers.pretrained import SENTENCEPIECE_NAMES, PublishedTokenizer
 from zoo.files import write_json
 
-# What a file calls the token that opens and so ends a document, the one that hides others and the one that ends sentences, where ours
-# have no names. Sentinels are called as T5 does: the last id is the first of them.
+# What a file calls the token that opens and so ends a document, the one that hides others and the
+# one that ends sentences, where ours have no names. Sentinels are called as T5 does: the last id is
+# the first of them.
 OPENS, MASK, SEPARATOR = "<|endoftext|>", "[MASK]", "[SEP]"
 
 
@@ -47,15 +48,18 @@ def write_tokenizer(
     if given is None:
         ids = {"bos_token": tokenizer.document_id, "eos_token": tokenizer.document_id}
         ids |= {"mask_token": tokenizer.mask_id} if masked else {}
-        given = {"tokenizer_class": "PreTrainedTokenizerFast", "clean_up_tokenization_spaces": False,
-                 "model_max_length": config.data.sequence_length} | {name: model.id_to_token(id) for name, id in ids.items()}
+        given = {
+            "tokenizer_class": "PreTrainedTokenizerFast",
+            "clean_up_tokenization_spaces": False,
+            "model_max_length": config.data.sequence_length,
+        } | {name: model.id_to_token(id) for name, id in ids.items()}
     write_json(folder / "tokenizer_config.json", given)
     return True
 
 
 def expressed_tokenizer(tokenizer: Tokenizer, objective: ResolvedConfig, rows: str = "packed") -> Any:
-    """A tokenizer as one of the `tokenizers` library that gives every text the same ids, with those that the objective and the
-    rows add; None if there is none.
+    """A tokenizer as one of the `tokenizers` library that gives every text the same ids, with those
+    that the objective and the rows add; None if there is none.
 
     A character that a vocabulary of characters lacks is an error here, and left out there.
     """

@@ -1,7 +1,8 @@
-"""What an experiment file declares: a question, a base config, what varies, over which seeds, and what is claimed.
+"""What an experiment file declares: a question, a base config, what varies, over which seeds, and
+what is claimed.
 
-An experiment file is Python with a function `get_experiment(size="tiny") -> Experiment`; `FILE.py:full` passes the
-part after the colon.
+An experiment file is Python with a function `get_experiment(size="tiny") -> Experiment`;
+`FILE.py:full` passes the part after the colon.
 """
 
 import math
@@ -32,7 +33,9 @@ class Claim:
 
 @dataclass(frozen=True)
 class Outcome:
-    """One side of a contrast: an arm, named by one level of every factor, and a metric (None: the experiment's)."""
+    """One side of a contrast: an arm, named by one level of every factor, and a metric (None: the
+    experiment's).
+    """
 
     levels: Mapping[str, str]
     metric: str | None = None
@@ -40,12 +43,15 @@ class Outcome:
 
 @dataclass(frozen=True)
 class Contrast:
-    """A rule stated before any run about d, paired by seed: a - b of losses, b - a of scores, so that below 0 a is the better one.
+    """A rule stated before any run about d, paired by seed: a - b of losses, b - a of scores, so
+    that below 0 a is the better one.
 
     Attributes:
-        rule: "superiority" (d below -margin), "non_inferiority" (d below margin) or "equivalence" (|d| below margin);
-            `zoo.lab.results.verdict` says when each holds and when it is refuted.
-        margin: in the unit of the metric (`zoo.lab.metrics`): nats per token or label for losses, a share for accuracies.
+        rule: "superiority" (d below -margin), "non_inferiority" (d below margin) or "equivalence"
+            (|d| below margin); `zoo.lab.results.verdict` says when each holds and when it is
+            refuted.
+        margin: in the unit of the metric (`zoo.lab.metrics`): nats per token or label for losses, a
+            share for accuracies.
         expected: what the claim predicts, in words.
     """
 
@@ -77,23 +83,30 @@ class Experiment:
     Attributes:
         name: also the name of the folder under `runs/`.
         base: the config that all arms share, not resolved.
-        factors: factor -> level -> flat overrides of `base`. The arms are the full product in this order; plots give the
-            first factor to the colour and the second to the dash. `levels` writes the common case of a single field.
+        factors: factor -> level -> flat overrides of `base`. The arms are the full product in this
+            order; plots give the first factor to the colour and the second to the dash. `levels`
+            writes the common case of a single field.
         seeds: every arm runs once with each.
-        metric: what the arms are compared by; of losses less is better, of accuracies and other scores more (`zoo.lab.metrics`).
+        metric: what the arms are compared by; of losses less is better, of accuracies and other
+            scores more (`zoo.lab.metrics`).
         claim: None for a question without one.
         contrasts: the claim, as rules that can fail.
         size: name of the size, for the record.
-        allow: what arms may differ in besides what their factors set, by the names of `zoo.lab.planning.fairness.DIFFERENCES`; what is not named
-            is refused, what is named is told in the report.
+        allow: what arms may differ in besides what their factors set, by the names of
+            `zoo.lab.planning.fairness.DIFFERENCES`; what is not named is refused, what is named is
+            told in the report.
         match: None, or what the arms are made equal in.
-        looks: {number of seeds: level of the intervals}, where seeds are added until the contrasts are decided; empty for one look.
-        prepare: runs that are trained before the arms that start from them, by name: an arm says `training.start_from=prepared:NAME`
-            and takes the tokenizer with `data.tokenizer.kind=file`, `data.tokenizer.path=prepared:NAME`, as `config.with_body_of` has
-            it. They are no arms, and nothing is judged by them.
-        tune: None, or a number of which each arm gets the best value of a grid before the seeds that decide (`zoo.lab.planning.tuning`).
+        looks: {number of seeds: level of the intervals}, where seeds are added until the contrasts
+            are decided; empty for one look.
+        prepare: runs that are trained before the arms that start from them, by name: an arm says
+            `training.start_from=prepared:NAME` and takes the tokenizer with
+            `data.tokenizer.kind=file`, `data.tokenizer.path=prepared:NAME`, as
+            `config.with_body_of` has it. They are no arms, and nothing is judged by them.
+        tune: None, or a number of which each arm gets the best value of a grid before the seeds
+            that decide (`zoo.lab.planning.tuning`).
         chosen: {arm: {path: value}}, what that came to; found by `zoo run`.
-        measures: names of what is measured on the trained runs (`zoo.lab.measures`) besides what the metric and the contrasts name.
+        measures: names of what is measured on the trained runs (`zoo.lab.measures`) besides what
+            the metric and the contrasts name.
 
     Raises:
         ConfigError: one line for everything that is wrong with what is declared.
@@ -117,12 +130,19 @@ class Experiment:
     measures: tuple[str, ...] = ()
 
     def __post_init__(self):
-        if problems := [*_check_frame(self), *_check_prepared(self.prepare), *_check_factors(self.factors), *_check_contrasts(self)]:
+        if problems := [
+            *_check_frame(self),
+            *_check_prepared(self.prepare),
+            *_check_factors(self.factors),
+            *_check_contrasts(self),
+        ]:
             raise ConfigError(problems)
 
 
 def levels(path: str, *values: Any) -> dict[str, dict[str, Any]]:
-    """The levels of a factor that is one config field: {"pre": {path: "pre"}, "post": {path: "post"}}."""
+    """The levels of a factor that is one config field: {"pre": {path: "pre"}, "post": {path:
+    "post"}}.
+    """
     labelled = [(_label(value), value) for value in values]
     if repeated := sorted({label for label, _ in labelled if [other for other, _ in labelled].count(label) > 1}):
         raise ConfigError(f"{path}: level {', '.join(repeated)} is given more than once")
@@ -142,13 +162,18 @@ def arm_name(chosen: Mapping[str, str]) -> str:
 
 def side_of(experiment: Experiment, outcome: Outcome) -> dict[str, str]:
     """The arm and the metric of one side of a contrast, by name."""
-    return {"arm": arm_name({factor: outcome.levels[factor] for factor in experiment.factors}),
-            "metric": outcome.metric or experiment.metric}
+    return {
+        "arm": arm_name({factor: outcome.levels[factor] for factor in experiment.factors}),
+        "metric": outcome.metric or experiment.metric,
+    }
 
 
 def measured(experiment: Experiment) -> list[str]:
     """The names of everything that is measured on its runs."""
-    named = [experiment.metric, *(side.metric or "" for contrast in experiment.contrasts for side in (contrast.a, contrast.b))]
+    named = [
+        experiment.metric,
+        *(side.metric or "" for contrast in experiment.contrasts for side in (contrast.a, contrast.b)),
+    ]
     return list(dict.fromkeys(name for name in (*map(name_of, named), *experiment.measures) if name))
 
 
@@ -165,7 +190,9 @@ def load_experiment(spec: str) -> Experiment:
         raise ConfigError(f"experiment file {path} has no function get_experiment{hint}")
     experiment = config.call_with_argument(module.get_experiment, argument, f"experiment file {spec}")
     if not isinstance(experiment, Experiment):
-        raise ConfigError(f"experiment file {path}: get_experiment returned {type(experiment).__name__}, expected an Experiment")
+        raise ConfigError(
+            f"experiment file {path}: get_experiment returned {type(experiment).__name__}, expected an Experiment"
+        )
     return experiment
 
 
@@ -258,8 +285,10 @@ def _check_contrasts(experiment: Experiment):
                     yield f'{where}, side {side}: unknown factor "{factor}"{did_you_mean(factor, experiment.factors)}'
                 elif level not in experiment.factors[factor]:
                     known = experiment.factors[factor]
-                    yield (f'{where}, side {side}: factor "{factor}" has no level "{level}"'
-                           f"{did_you_mean(str(level), known) or ', only ' + ', '.join(known)}")
+                    yield (
+                        f'{where}, side {side}: factor "{factor}" has no level "{level}"'
+                        f"{did_you_mean(str(level), known) or ', only ' + ', '.join(known)}"
+                    )
             if missing := [factor for factor in experiment.factors if factor not in outcome.levels]:
                 yield f"{where}, side {side}: names more than one arm; give a level of {', '.join(missing)} too"
             metric = outcome.metric or experiment.metric

@@ -4,7 +4,9 @@ import math
 
 
 def number(value: float | None, digits: int = 4) -> str:
-    """Four significant digits; thousands separated; an en dash for nothing, "not finite" for NaN and infinity."""
+    """Four significant digits; thousands separated; an en dash for nothing, "not finite" for NaN
+    and infinity.
+    """
     if value is None:
         return "–"
     if not math.isfinite(value):
@@ -30,7 +32,9 @@ def decimals_for(uncertainty: float) -> int:
 
 
 def _fixed(uncertainty: float, *values: float) -> list[str]:
-    """Values with as many decimals as their uncertainty deserves; those that would come out as zeros with three significant digits."""
+    """Values with as many decimals as their uncertainty deserves; those that would come out as
+    zeros with three significant digits.
+    """
     if 0 < uncertainty < 1e-5 and max(map(abs, values)) < 1e-3:
         return [f"{value:.3g}" for value in values]
     return [f"{value:.{decimals_for(uncertainty)}f}" for value in values]

@@ -1,5 +1,6 @@
-"""The metrics of an evaluation, and the measures of a trained run: which of two values is the better one, what they count, and which runs
-write them."""
+"""The metrics of an evaluation, and the measures of a trained run: which of two values is the
+better one, what they count, and which runs write them.
+"""
 
 from collections.abc import Mapping
 from typing import Any, NamedTuple
@@ -20,11 +21,29 @@ class Metric(NamedTuple):
 
 
 # By name, without what stands before "/" and behind "@".
-_SHARES = ("accuracy", "word_accuracy", "next_accuracy", "macro_f1", "f1", "matthews", "pearson", "spearman", "entity_precision",
-           "entity_recall", "entity_f1", "exact_match", "answer_f1", "bleu", "chrf")
+_SHARES = (
+    "accuracy",
+    "word_accuracy",
+    "next_accuracy",
+    "macro_f1",
+    "f1",
+    "matthews",
+    "pearson",
+    "spearman",
+    "entity_precision",
+    "entity_recall",
+    "entity_f1",
+    "exact_match",
+    "answer_f1",
+    "bleu",
+    "chrf",
+)
 METRICS = {
-    "loss": Metric(False, "nats"), "next_loss": Metric(False, "nats"), "perplexity": Metric(False),
-    "bits_per_byte": Metric(False, "bits"), **dict.fromkeys(_SHARES, Metric(True)),
+    "loss": Metric(False, "nats"),
+    "next_loss": Metric(False, "nats"),
+    "perplexity": Metric(False),
+    "bits_per_byte": Metric(False, "bits"),
+    **dict.fromkeys(_SHARES, Metric(True)),
 }
 
 _OF_TOKENS = ("loss", "perplexity", "bits_per_byte")
@@ -38,7 +57,7 @@ _OF_TASKS = {
 
 
 def base_name(metric: str) -> str:
-    """"accuracy" of "eval/accuracy@256"."""
+    """ "accuracy" of "eval/accuracy@256"."""
     return metric.partition("@")[0].rpartition("/")[2]
 
 
@@ -59,24 +78,32 @@ def _found(metric: str) -> Metric | None:
 
 
 def more_is_better(metric: str) -> bool:
-    """Whether the larger value of a metric is the better one: of accuracies, where of losses it is the smaller one."""
+    """Whether the larger value of a metric is the better one: of accuracies, where of losses it is
+    the smaller one.
+    """
     found = _found(metric)
     return found is not None and found.more_is_better
 
 
 def falls(metric: str) -> bool:
-    """Whether a metric is one of which less is better, in training too, so that a run that blows up ends far above where it began."""
+    """Whether a metric is one of which less is better, in training too, so that a run that blows up
+    ends far above where it began.
+    """
     found = _found(metric)
     return found is not None and not found.more_is_better
 
 
 def per_token(metric: str) -> bool:
-    """Whether a metric of text is a mean over tokens, which those of another tokenizer cannot be compared with."""
+    """Whether a metric of text is a mean over tokens, which those of another tokenizer cannot be
+    compared with.
+    """
     return base_name(metric) in ("loss", "perplexity")
 
 
 def unit(metric: str) -> str:
-    """Unit of a metric, with a leading space, or an empty string where it has none or none is known."""
+    """Unit of a metric, with a leading space, or an empty string where it has none or none is
+    known.
+    """
     found = _found(metric)
     return f" {found.unit}" if found is not None and found.unit else ""
 

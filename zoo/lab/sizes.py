@@ -1,4 +1,5 @@
-"""The decoder that most experiments share, in three sizes, so that their answers can be put side by side.
+"""The decoder that most experiments share, in three sizes, so that their answers can be put side by
+side.
 
 | size | for | D, L, H | tokens of a row, rows, steps |
 | --- | --- | --- | --- |
@@ -6,8 +7,8 @@
 | small | a workstation, hours | 256, 6, 8 | 256, 32, 5,000 |
 | gpu | an accelerator | 512, 12, 8 | 1,024, 32, 20,000, bfloat16 |
 
-Pre-norm, RoPE, GELU, no biases, separate head, AdamW with beta2 0.98 and decay 0.1, cosine after a warm-up of a tenth, on the text of
-Python's own standard library in bytes.
+Pre-norm, RoPE, GELU, no biases, separate head, AdamW with beta2 0.98 and decay 0.1, cosine after a
+warm-up of a tenth, on the text of Python's own standard library in bytes.
 """
 
 from collections.abc import Mapping
@@ -20,12 +21,32 @@ from zoo.lab.experiment import choose_size
 from zoo.lab.planning.tuning import Tune
 
 SIZES: Mapping[str, Mapping[str, Any]] = {
-    "tiny": {"model.dim": 64, "model.num_layers": 4, "model.attention.num_heads": 4, "data.sequence_length": 64, "data.batch_size": 16,
-             "training.steps": 500},
-    "small": {"model.dim": 256, "model.num_layers": 6, "model.attention.num_heads": 8, "data.sequence_length": 256, "data.batch_size": 32,
-              "training.steps": 5000},
-    "gpu": {"model.dim": 512, "model.num_layers": 12, "model.attention.num_heads": 8, "data.sequence_length": 1024, "data.batch_size": 32,
-            "training.steps": 20_000, "model.dtype": "bfloat16", "model.scan_layers": True},
+    "tiny": {
+        "model.dim": 64,
+        "model.num_layers": 4,
+        "model.attention.num_heads": 4,
+        "data.sequence_length": 64,
+        "data.batch_size": 16,
+        "training.steps": 500,
+    },
+    "small": {
+        "model.dim": 256,
+        "model.num_layers": 6,
+        "model.attention.num_heads": 8,
+        "data.sequence_length": 256,
+        "data.batch_size": 32,
+        "training.steps": 5000,
+    },
+    "gpu": {
+        "model.dim": 512,
+        "model.num_layers": 12,
+        "model.attention.num_heads": 8,
+        "data.sequence_length": 1024,
+        "data.batch_size": 32,
+        "training.steps": 20_000,
+        "model.dtype": "bfloat16",
+        "model.scan_layers": True,
+    },
 }
 RATES = {"tiny": 5e-3, "small": 2e-3, "gpu": 1e-3}
 
@@ -38,29 +59,33 @@ def decoder(size: str, changes: Mapping[str, Any] | None = None) -> ml_collectio
     """
     chosen = choose_size(size, SIZES)
     steps = (changes or {}).get("training.steps", chosen["training.steps"])
-    return config.override(config.default(), {
-        "model.position.kind": "rope",
-        "model.tie_embeddings": False,
-        "model.attention.bias": False,
-        "model.ffn.bias": False,
-        "model.init.kernel": "xavier_uniform",
-        "optimizer.beta2": 0.98,
-        "optimizer.weight_decay": 0.1,
-        "optimizer.clip_norm": 1.0,
-        "optimizer.learning_rate": RATES[size],
-        "schedule.kind": "cosine",
-        "schedule.warmup_steps": steps // 10,
-        "training.eval_every": steps // 5,
-        "training.eval_batches": 100,
-        "training.checkpoint_every": steps,
-        **chosen,
-        **(changes or {}),
-    })
+    return config.override(
+        config.default(),
+        {
+            "model.position.kind": "rope",
+            "model.tie_embeddings": False,
+            "model.attention.bias": False,
+            "model.ffn.bias": False,
+            "model.init.kernel": "xavier_uniform",
+            "optimizer.beta2": 0.98,
+            "optimizer.weight_decay": 0.1,
+            "optimizer.clip_norm": 1.0,
+            "optimizer.learning_rate": RATES[size],
+            "schedule.kind": "cosine",
+            "schedule.warmup_steps": steps // 10,
+            "training.eval_every": steps // 5,
+            "training.eval_batches": 100,
+            "training.checkpoint_every": steps,
+            **chosen,
+            **(changes or {}),
+        },
+    )
 
 
 def rates(size: str, *factors: float) -> Tune:
-    """A grid of learning rates around that of a size, by default 0.4, 1 and 2.5 times it; chosen with one seed that decides
-    nothing."""
+    """A grid of learning rates around that of a size, by default 0.4, 1 and 2.5 times it; chosen
+    with one seed that decides nothing.
+    """
     return Tune("optimizer.learning_rate", tuple(RATES[size] * factor for factor in factors or (0.4, 1, 2.5)))
 
 

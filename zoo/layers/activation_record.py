@@ -1,8 +1,10 @@
-"""What a forward pass leaves behind for the statistics of training: sums that add up over the parts of a batch.
+"""What a forward pass leaves behind for the statistics of training: sums that add up over the parts
+of a batch.
 
-A `Context` with a `record`, a dict, asks for them; without one nothing here is part of a program. What is done with the sums stands in
-`zoo.training.dynamics`. Gradients are not led through any of it. A context that is `whole` asks for the states and the attention maps
-themselves, for `zoo.analysis.activations`.
+A `Context` with a `record`, a dict, asks for them; without one nothing here is part of a program.
+What is done with the sums stands in `zoo.training.dynamics`. Gradients are not led through any of
+it. A context that is `whole` asks for the states and the attention maps themselves, for
+`zoo.analysis.activations`.
 """
 
 from dataclasses import replace
@@ -28,7 +30,9 @@ def evenly(length: int, most: int) -> Int[np.ndarray, " n"]:
 
 
 def squares(x: Float[Array, "B T D"], context: Context) -> Sums:
-    """{"total": the sum of x^2 over the tokens that are there, "count": the number of values in it}, in float32."""
+    """{"total": the sum of x^2 over the tokens that are there, "count": the number of values in
+    it}, in float32.
+    """
     x = jax.lax.stop_gradient(x)
     there = jnp.broadcast_to(context.positions >= 0, x.shape[:2])
     total = jnp.where(there, jnp.square(x.astype(jnp.float32)).sum(axis=-1), 0).sum()
@@ -41,11 +45,15 @@ def fired(x: Float[Array, "B T F"], context: Context) -> Float[Array, " F"]:
     return ((jax.lax.stop_gradient(x) > 0) & there).any(axis=(0, 1)).astype(jnp.float32)
 
 
-def attention_entropy(q: Float[Array, "B T H K"], k: Float[Array, "B S G K"], context: Context, scoring: Scoring) -> Sums:
-    """{"total": the entropy of what a query attends to, -sum_s p_s log p_s in nats, summed for each head [H], "count": queries in it}.
+def attention_entropy(
+    q: Float[Array, "B T H K"], k: Float[Array, "B S G K"], context: Context, scoring: Scoring
+) -> Sums:
+    """{"total": the entropy of what a query attends to, -sum_s p_s log p_s in nats, summed for each
+    head [H], "count": queries in it}.
 
-    Of `QUERIES` queries, evenly spread, in each of the first `ROWS` rows: O(S) memory. A sink is one more thing to attend to. Queries of
-    global tokens see by rules of their own and are left out.
+    Of `QUERIES` queries, evenly spread, in each of the first `ROWS` rows: O(S) memory. A sink is
+    one more thing to attend to. Queries of global tokens see by rules of their own and are left
+    out.
     """
     q, k = jax.lax.stop_gradient((q, k))
     places = evenly(q.shape[1], QUERIES)
@@ -57,8 +65,14 @@ def attention_entropy(q: Float[Array, "B T H K"], k: Float[Array, "B S G K"], co
         return None if x is None else x[:ROWS]
 
     key_documents = context.documents if context.key_documents is None else context.key_documents
-    alone = replace(context, positions=of_queries(context.positions), documents=of_queries(context.documents), in_order=False,
-                    key_positions=of_keys(context.keys_at), key_documents=of_keys(key_documents))
+    alone = replace(
+        context,
+        positions=of_queries(context.positions),
+        documents=of_queries(context.documents),
+        in_order=False,
+        key_positions=of_keys(context.keys_at),
+        key_documents=of_keys(key_documents),
+    )
     shared = None if scoring.shared is None else scoring.shared[:ROWS, :, places]
     probabilities = attention_probabilities(of_queries(q), of_keys(k), alone, replace(scoring, shared=shared))
     entropy = entr(probabilities).sum(axis=-1)
@@ -72,23 +86,29 @@ def attention_entropy(q: Float[Array, "B T H K"], k: Float[Array, "B S G K"], co
 def attention_maps(
     q: Float[Array, "B T H K"], k: Float[Array, "B S G K"], context: Context, scoring: Scoring, projected: bool = False
 ) -> dict[str, Float[Array, "B H T S"]]:
-    """{"scores": of all keys, visible or not, before anything caps them, "probabilities"}, whole, in float32: O(T S) memory.
+    """{"scores": of all keys, visible or not, before anything caps them, "probabilities"}, whole,
+    in float32: O(T S) memory.
 
     Args:
         q, k, context, scoring: as for a kernel.
-        projected: global tokens have queries and keys of their own, which are not those given here: their rows are NaN.
+        projected: global tokens have queries and keys of their own, which are not those given here:
+            their rows are NaN.
     """
+
     def by_head(x: Float[Array, "B G R T S"]) -> Float[Array, "B H T S"]:
         x = x.reshape(x.shape[0], -1, *x.shape[3:])
         unknown = projected & (context.positions >= 0) & (context.positions < scoring.global_tokens)
         return jnp.where(unknown[:, None, :, None], jnp.nan, x)
 
-    return {"scores": by_head(attention_scores(q, k, context, scoring)),
-            "probabilities": by_head(attention_probabilities(q, k, context, scoring))}
+    return {
+        "scores": by_head(attention_scores(q, k, context, scoring)),
+        "probabilities": by_head(attention_probabilities(q, k, context, scoring)),
+    }
 
 
 def deviations(scores: Float[Array, "*leading V"], counted: Array) -> Sums:
-    """{"total": the squares of the scores' distances from their own mean, summed, "count": the number of them}, in float32.
+    """{"total": the squares of the scores' distances from their own mean, summed, "count": the
+    number of them}, in float32.
 
     Args:
         scores: of the classes or token ids.

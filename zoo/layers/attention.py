@@ -1,4 +1,6 @@
-"""Attention: multi-head, grouped-query and multi-query, within a sequence and across two, over all keys or a window."""
+"""Attention: multi-head, grouped-query and multi-query, within a sequence and across two, over all
+keys or a window.
+"""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -23,15 +25,20 @@ SharedScores = Callable[[Array], Array]
 
 
 class HeadNorm(nnx.Module):
-    """q = q / sqrt(mean(q^2) + epsilon) * scale, and so for k, before they are rotated (Henry et al. 2020; Dehghani et al. 2023).
+    """q = q / sqrt(mean(q^2) + epsilon) * scale, and so for k, before they are rotated (Henry et
+    al. 2020; Dehghani et al. 2023).
 
-    "head" takes the mean over the K values of each head, with one scale [K] for all heads; "full" over all heads' values together, with
-    a scale [H K].
+    "head" takes the mean over the K values of each head, with one scale [K] for all heads; "full"
+    over all heads' values together, with a scale [H K].
     """
 
     def __init__(self, config: ResolvedConfig, heads: int):
         K = config.attention.head_dim
-        self.full, self.epsilon, self.unit_offset = config.attention.qk_norm == "full", config.norm.epsilon, config.norm.unit_offset
+        self.full, self.epsilon, self.unit_offset = (
+            config.attention.qk_norm == "full",
+            config.norm.epsilon,
+            config.norm.unit_offset,
+        )
         self.scale = parameter((heads * K if self.full else K,), (None,), zeros if self.unit_offset else ones)
 
     def __call__(self, x: Float[Array, "B T H K"]) -> Float[Array, "B T H K"]:
@@ -43,12 +50,15 @@ class HeadNorm(nnx.Module):
 
 
 class Attention(nnx.Module):
-    """Attention(x, y) = concat_h(softmax(scale * q_h k_g^T) v_g) W_o, q = x W_q, k = y W_k, v = y W_v (Vaswani et al. 2017, section 3.2).
+    """Attention(x, y) = concat_h(softmax(scale * q_h k_g^T) v_g) W_o, q = x W_q, k = y W_k, v = y
+    W_v (Vaswani et al. 2017, section 3.2).
 
-    y is x itself, or in cross-attention the encoder's output. H query heads share G key/value heads in groups of H / G (Ainslie et al.
-    2023): G = H is multi-head, G = 1 multi-query (Shazeer 2019). Of their queries Q may be different, the heads of a group of H / Q having
-    one. A window may be of every d-th key, in each head another d (Beltagy et al. 2020, section 3.1, Dilated Sliding Window). Global tokens
-    see all and are seen by all whatever the window, with `global_projections` through matrices of their own (there too).
+    y is x itself, or in cross-attention the encoder's output. H query heads share G key/value heads
+    in groups of H / G (Ainslie et al. 2023): G = H is multi-head, G = 1 multi-query (Shazeer 2019).
+    Of their queries Q may be different, the heads of a group of H / Q having one. A window may be
+    of every d-th key, in each head another d (Beltagy et al. 2020, section 3.1, Dilated Sliding
+    Window). Global tokens see all and are seen by all whatever the window, with
+    `global_projections` through matrices of their own (there too).
     """
 
     def __init__(self, config: ResolvedConfig, cross: bool = False, value_gain: float = 1.0):
@@ -56,7 +66,9 @@ class Attention(nnx.Module):
         H, Q, K = attention.num_heads, attention.num_query_heads, attention.head_dim
         # `auto` where the config is that of one stack.
         G = attention.cross_kv_heads if cross and attention.cross_kv_heads != AUTO else attention.num_kv_heads
-        last = kernel_initializer(config, value_gain * ((2 * config.num_layers) ** -0.5 if config.init.scale_residual else 1.0))
+        last = kernel_initializer(
+            config, value_gain * ((2 * config.num_layers) ** -0.5 if config.init.scale_residual else 1.0)
+        )
 
         def project(heads: int, axis: str, initializer: Initializer) -> Linear:
             return Linear(config.dim, heads * K, ("embed", axis), attention.bias, initializer)
@@ -69,9 +81,12 @@ class Attention(nnx.Module):
         self.query_norm, self.key_norm = (HeadNorm(config, Q), HeadNorm(config, G)) if normed else (None, None)
         self.sinks = parameter((H,), ("heads",), normal(config.init.embedding_std)) if attention.sinks else None
         performs = attention.kind == "performer"
-        self.features = statistic((attention.features, K), random_features, attention.redraw_every) if performs else None
+        self.features = (
+            statistic((attention.features, K), random_features, attention.redraw_every) if performs else None
+        )
         self.position = Position(config) if cross else make_attention_position(config)
-        # A window and global tokens are places in one sequence; what another sequence shows is seen whole.
+        # A window and global tokens are places in one sequence; what another sequence shows is seen
+        # whole.
         self.window, self.global_tokens = (0, 0) if cross else (attention.window, attention.global_tokens)
         turns = () if cross else attention.dilations
         self.dilations = tuple(turns[head % len(turns)] for head in range(H)) if turns else ()
@@ -90,8 +105,8 @@ class Attention(nnx.Module):
         Args:
             x: the tokens.
             context: structure of the sequence, and for cross-attention the memory.
-            shared: what all layers add to the scores, computed once; where the cache holds the keys, of which a layer has its own number,
-                a function of these.
+            shared: what all layers add to the scores, computed once; where the cache holds the
+                keys, of which a layer has its own number, a function of these.
         """
         cache, part = context.cache, "cross_attention" if self.cross else "attention"
         if cache is not None and part in cache.entries:
@@ -112,7 +127,9 @@ class Attention(nnx.Module):
                 scoring = self._scoring(context, shared)
                 context.record[part] = attention_entropy(q, k, context, scoring)
                 if context.whole:
-                    context.record[f"{part} maps"] = attention_maps(q, k, context, scoring, self.config.global_projections)
+                    context.record[f"{part} maps"] = attention_maps(
+                        q, k, context, scoring, self.config.global_projections
+                    )
             attended = self._softmax(q, k, v, context, shared)
             if self.global_tokens:
                 attended = self._with_global(attended, x, q, k, v, context, shared)
@@ -120,24 +137,34 @@ class Attention(nnx.Module):
                 cache.keep(part, k, v) if self.cross else cache.fill(part, k, v, self.reach)
         return self.output(attended.reshape(*x.shape[:2], -1))
 
-    def _from_cache(self, x: Float[Array, "B 1 D"], context: Context, shared: SharedScores | None, part: str) -> Float[Array, "B T H K"]:
-        """What one further token of every row reads, its own key and value included. Here each kernel would do the same."""
+    def _from_cache(
+        self, x: Float[Array, "B 1 D"], context: Context, shared: SharedScores | None, part: str
+    ) -> Float[Array, "B T H K"]:
+        """What one further token of every row reads, its own key and value included. Here each
+        kernel would do the same.
+        """
         cache, q = context.cache, self._queries(self.query(x))
         if self.cross:
             # Rows that read the same memory are so many queries of one row.
             q = q.reshape(cache.memory_positions.shape[0], -1, *q.shape[2:])
             if self.features is not None:
                 return performer_read(q, self.features[...], self.config.scale, cache.entries[part])
-            alone = replace(context, positions=jnp.zeros((1, 1), jnp.int32), causal=False, key_positions=cache.memory_positions)
+            alone = replace(
+                context, positions=jnp.zeros((1, 1), jnp.int32), causal=False, key_positions=cache.memory_positions
+            )
             return cached_attention(q, *cache.entries[part], alone, self._scoring(alone, None))
         k, v = self._heads(self.key(x), self.key_norm), self._heads(self.value(x))
         q, k = self.position.rotate(q, k, context.positions, context.positions)
         if self.features is not None:
-            attended, cache.entries[part] = performer_sums(q, k, v, self.features[...], context, self.config.scale, cache.entries[part])
+            attended, cache.entries[part] = performer_sums(
+                q, k, v, self.features[...], context, self.config.scale, cache.entries[part]
+            )
             return attended
         kept = cache.extend(part, k, v)
         alone = replace(context, key_positions=cache.positions(kept.slots), in_order=False)
-        return cached_attention(q, *kept, alone, self._scoring(alone, None if shared is None else shared(alone.key_positions)))
+        return cached_attention(
+            q, *kept, alone, self._scoring(alone, None if shared is None else shared(alone.key_positions))
+        )
 
     def _heads(self, x: Float[Array, "B T HK"], norm: HeadNorm | None = None) -> Float[Array, "B T H K"]:
         x = x.reshape(*x.shape[:2], -1, self.config.head_dim)
@@ -159,18 +186,33 @@ class Attention(nnx.Module):
 
     def _softmax(self, q, k, v, context: Context, shared: Array | None) -> Float[Array, "B T H K"]:
         scoring = self._scoring(context, shared)
-        name = choose_kernel(self.config.kernel, jax.default_backend(), jax.device_count(), self.dtype, self.config.head_dim, {
-            "score": scoring.score is not None or shared is not None, "documents": context.documents is not None,
-            "dropout": scoring.dropout > 0, "softcap": scoring.softcap > 0, "sinks": scoring.sinks is not None,
-            "value": scoring.value is not None, "padding": not (context.causal and context.in_order),
-            "prefix": context.causal and context.prefix > 0, "dilations": bool(self.dilations)})
+        name = choose_kernel(
+            self.config.kernel,
+            jax.default_backend(),
+            jax.device_count(),
+            self.dtype,
+            self.config.head_dim,
+            {
+                "score": scoring.score is not None or shared is not None,
+                "documents": context.documents is not None,
+                "dropout": scoring.dropout > 0,
+                "softcap": scoring.softcap > 0,
+                "sinks": scoring.sinks is not None,
+                "value": scoring.value is not None,
+                "padding": not (context.causal and context.in_order),
+                "prefix": context.causal and context.prefix > 0,
+                "dilations": bool(self.dilations),
+            },
+        )
         size = block_length(q.shape[1], self.reach, context.causal) if context.in_order and not context.prefix else 0
         if size and name != "cudnn":
             return banded_attention(KERNELS[name], size, q, k, v, context, scoring)
         return KERNELS[name](q, k, v, context, scoring)
 
     def _with_global(self, attended, x, q, k, v, context: Context, shared: Array | None) -> Float[Array, "B T H K"]:
-        """`attended`, and for the global tokens what they read in every filled slot, wherever in the row they stand."""
+        """`attended`, and for the global tokens what they read in every filled slot, wherever in
+        the row they stand.
+        """
         B, T = x.shape[:2]
         positions = jnp.broadcast_to(context.positions, (B, T))
         there = positions[:, None, :] == jnp.arange(self.global_tokens)[:, None]
@@ -195,7 +237,9 @@ class Attention(nnx.Module):
 
 
 def shared_scores(position: Position, context: Context) -> Float[Array, "B H T T"] | SharedScores | None:
-    """What a scheme that all layers share adds to their scores: computed once per forward pass, or for the keys of a cache on demand."""
+    """What a scheme that all layers share adds to their scores: computed once per forward pass, or
+    for the keys of a cache on demand.
+    """
     if not position.scores:
         return None
     if context.cache is not None and context.cache.filled:

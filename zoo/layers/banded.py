@@ -1,6 +1,8 @@
-"""Sliding windows in time and memory linear in T: the sequence is cut into blocks, which see themselves and their neighbours.
+"""Sliding windows in time and memory linear in T: the sequence is cut into blocks, which see
+themselves and their neighbours.
 
-A block becomes a row of its own, so that every kernel, mask and position scheme works as it is, on shorter rows.
+A block becomes a row of its own, so that every kernel, mask and position scheme works as it is, on
+shorter rows.
 """
 
 from collections.abc import Callable
@@ -17,7 +19,9 @@ Kernel = Callable[[Array, Array, Array, Context, Scoring], Array]
 
 
 def block_length(length: int, window: int, causal: bool) -> int:
-    """Tokens of a block, at least as many as a token sees on one side; 0 where cutting would save nothing."""
+    """Tokens of a block, at least as many as a token sees on one side; 0 where cutting would save
+    nothing.
+    """
     reach = window - 1 if causal else (window - 1) // 2
     size = max(reach, SMALLEST_BLOCK)
     return size if window and length >= 4 * size else 0
@@ -30,7 +34,9 @@ def _cut(x: Array, size: int, fill: float) -> Float[Array, "B N c ..."]:
 
 
 def _neighbourhoods(x: Array, size: int, causal: bool, fill: float) -> Float[Array, "B N m ..."]:
-    """[B, T, ...] -> [B, N, 2c or 3c, ...]: each block after the one before it, and where not causal before the one after it."""
+    """[B, T, ...] -> [B, N, 2c or 3c, ...]: each block after the one before it, and where not
+    causal before the one after it.
+    """
     cut = _cut(x, size, fill)
     edge = jnp.full_like(cut[:, :1], fill)
     parts = [jnp.concatenate([edge, cut[:, :-1]], axis=1), cut]
@@ -40,16 +46,22 @@ def _neighbourhoods(x: Array, size: int, causal: bool, fill: float) -> Float[Arr
 
 
 def banded_attention(
-    kernel: Kernel, size: int, q: Float[Array, "B T H K"], k: Float[Array, "B T G K"], v: Float[Array, "B T G K"], context: Context,
+    kernel: Kernel,
+    size: int,
+    q: Float[Array, "B T H K"],
+    k: Float[Array, "B T G K"],
+    v: Float[Array, "B T G K"],
+    context: Context,
     scoring: Scoring,
 ) -> Float[Array, "B T H K"]:
-    """What `kernel` computes for a window, in O(T * size). Tokens must be in order (`Context.in_order`).
+    """What `kernel` computes for a window, in O(T * size). Tokens must be in order
+    (`Context.in_order`).
 
     Args:
         kernel: the kernel that attends within the blocks.
         size: tokens of a block, from `block_length`.
-        q, k, v, context, scoring: as for the kernel. The first `scoring.global_tokens` keys are seen by every block; what their own
-            queries see is left to the caller.
+        q, k, v, context, scoring: as for the kernel. The first `scoring.global_tokens` keys are
+            seen by every block; what their own queries see is left to the caller.
     """
     B, T = q.shape[:2]
     first = scoring.global_tokens

@@ -1,4 +1,6 @@
-"""Blocks: where a layer normalises and adds. Each class is the paper's equation for one sublayer f: attention, cross-attention, FFN."""
+"""Blocks: where a layer normalises and adds. Each class is the paper's equation for one sublayer f:
+attention, cross-attention, FFN.
+"""
 
 from collections.abc import Callable
 
@@ -16,12 +18,14 @@ Sublayer = Callable[[Hidden], Hidden]
 
 
 class Block(nnx.Module):
-    """One layer: its sublayers in order, each through `sublayer`, the equation that a subclass gives.
+    """One layer: its sublayers in order, each through `sublayer`, the equation that a subclass
+    gives.
 
     Args:
         config: the `model` part, as this layer sees it.
         cross: the layer also reads a memory by cross-attention (Vaswani et al. 2017, section 3.1).
-        sides: (layers of the encoder, of the decoder) where there are both, else None; DeepNorm's constants depend on them.
+        sides: (layers of the encoder, of the decoder) where there are both, else None; DeepNorm's
+            constants depend on them.
     """
 
     final_norm = True
@@ -49,7 +53,9 @@ class Block(nnx.Module):
         del config, sides
         return 1.0, 1.0
 
-    def sublayer(self, x: Hidden, f: Sublayer, norm: Norm, output_norm: Norm | None, context: Context, part: str) -> Hidden:
+    def sublayer(
+        self, x: Hidden, f: Sublayer, norm: Norm, output_norm: Norm | None, context: Context, part: str
+    ) -> Hidden:
         """The equation."""
         raise NotImplementedError
 
@@ -63,7 +69,9 @@ class Block(nnx.Module):
             return y
         return (x if self.alpha == 1.0 else self.alpha * x) + y
 
-    def __call__(self, x: Hidden, context: Context, shared: Float[Array, "B H T T"] | SharedScores | None = None) -> Hidden:
+    def __call__(
+        self, x: Hidden, context: Context, shared: Float[Array, "B H T T"] | SharedScores | None = None
+    ) -> Hidden:
         """Applies the sublayers.
 
         Args:
@@ -71,7 +79,10 @@ class Block(nnx.Module):
             context: structure of the sequence.
             shared: what all layers add to the scores of self-attention.
         """
-        functions: dict[str, Sublayer] = {"attention": lambda y: self.attention(y, context, shared), "ffn": lambda y: self.ffn(y, context)}
+        functions: dict[str, Sublayer] = {
+            "attention": lambda y: self.attention(y, context, shared),
+            "ffn": lambda y: self.ffn(y, context),
+        }
         if "cross_attention" in self.parts:
             functions["cross_attention"] = lambda y: self.cross_attention(y, context)
         if self.parallel != "none":
@@ -82,8 +93,8 @@ class Block(nnx.Module):
         return x
 
     def side_by_side(self, x: Hidden, functions: dict[str, Sublayer], context: Context) -> Hidden:
-        """x + Attention(Norm(x)) + FFN(Norm(x)), both reading the same x (Wang & Komatsuzaki 2021, GPT-J: one norm for both;
-        Black et al. 2022, GPT-NeoX-20B, section 2.1: one each).
+        """x + Attention(Norm(x)) + FFN(Norm(x)), both reading the same x (Wang & Komatsuzaki 2021,
+        GPT-J: one norm for both; Black et al. 2022, GPT-NeoX-20B, section 2.1: one each).
         """
         normed = self.attention_norm(x, context)
         also = normed if self.parallel == "shared_norm" else self.ffn_norm(x, context)
@@ -94,7 +105,9 @@ class Block(nnx.Module):
 class PreNormBlock(Block):
     """x = x + f(Norm(x)) (Xiong et al. 2020, Table 1, right)."""
 
-    def sublayer(self, x: Hidden, f: Sublayer, norm: Norm, output_norm: Norm | None, context: Context, part: str) -> Hidden:
+    def sublayer(
+        self, x: Hidden, f: Sublayer, norm: Norm, output_norm: Norm | None, context: Context, part: str
+    ) -> Hidden:
         """Applies one sublayer."""
         return self.add(x, f(norm(x, context)), context, part)
 
@@ -104,7 +117,9 @@ class PostNormBlock(Block):
 
     final_norm = False
 
-    def sublayer(self, x: Hidden, f: Sublayer, norm: Norm, output_norm: Norm | None, context: Context, part: str) -> Hidden:
+    def sublayer(
+        self, x: Hidden, f: Sublayer, norm: Norm, output_norm: Norm | None, context: Context, part: str
+    ) -> Hidden:
         """Applies one sublayer."""
         return norm(self.add(x, f(x), context, part), context)
 
@@ -114,7 +129,9 @@ class SandwichBlock(Block):
 
     norms_output = True
 
-    def sublayer(self, x: Hidden, f: Sublayer, norm: Norm, output_norm: Norm | None, context: Context, part: str) -> Hidden:
+    def sublayer(
+        self, x: Hidden, f: Sublayer, norm: Norm, output_norm: Norm | None, context: Context, part: str
+    ) -> Hidden:
         """Applies one sublayer."""
         return self.add(x, output_norm(f(norm(x, context)), context), context, part)
 
@@ -122,16 +139,20 @@ class SandwichBlock(Block):
 class ReorderedBlock(Block):
     """x = x + Norm(f(x)) (Liu et al. 2021, Swin V2, section 3.2; OLMo 2)."""
 
-    def sublayer(self, x: Hidden, f: Sublayer, norm: Norm, output_norm: Norm | None, context: Context, part: str) -> Hidden:
+    def sublayer(
+        self, x: Hidden, f: Sublayer, norm: Norm, output_norm: Norm | None, context: Context, part: str
+    ) -> Hidden:
         """Applies one sublayer."""
         return self.add(x, norm(f(x), context), context, part)
 
 
 class DeepNormBlock(PostNormBlock):
-    """x = Norm(alpha x + f(x)), the weights of values, outputs and FFN scaled by beta at the start (Wang et al. 2022, figure 2).
+    """x = Norm(alpha x + f(x)), the weights of values, outputs and FFN scaled by beta at the start
+    (Wang et al. 2022, figure 2).
 
-    With N encoder and M decoder layers, alpha and beta are (2N)^(1/4) and (8N)^(-1/4) for one stack alone,
-    0.81 (N^4 M)^(1/16) and 0.87 (N^4 M)^(-1/16) for the encoder of two, (3M)^(1/4) and (12M)^(-1/4) for its decoder.
+    With N encoder and M decoder layers, alpha and beta are (2N)^(1/4) and (8N)^(-1/4) for one stack
+    alone, 0.81 (N^4 M)^(1/16) and 0.87 (N^4 M)^(-1/16) for the encoder of two, (3M)^(1/4) and
+    (12M)^(-1/4) for its decoder.
     """
 
     @staticmethod
@@ -145,7 +166,13 @@ class DeepNormBlock(PostNormBlock):
         return (3 * M) ** 0.25, (12 * M) ** -0.25
 
 
-PLACEMENTS = {"pre": PreNormBlock, "post": PostNormBlock, "sandwich": SandwichBlock, "reordered": ReorderedBlock, "deepnorm": DeepNormBlock}
+PLACEMENTS = {
+    "pre": PreNormBlock,
+    "post": PostNormBlock,
+    "sandwich": SandwichBlock,
+    "reordered": ReorderedBlock,
+    "deepnorm": DeepNormBlock,
+}
 
 
 def make_block(config: ResolvedConfig, cross: bool = False, sides: tuple[int, int] | None = None) -> Block:

@@ -1,8 +1,10 @@
 """What a decoder keeps of the tokens so far, so that a further token costs the work of one token.
 
-Attention keeps keys and values in a ring of C slots: C is the most tokens there can be, or the window where that is smaller. All rows
-write the same slot at the same time, so that a write is one slice; rows of unequal length stand with their ends side by side, and which
-slot holds which position follows from the newest one: nothing else has to be remembered. FAVOR+ keeps its sums (`zoo.layers.performer`).
+Attention keeps keys and values in a ring of C slots: C is the most tokens there can be, or the
+window where that is smaller. All rows write the same slot at the same time, so that a write is one
+slice; rows of unequal length stand with their ends side by side, and which slot holds which
+position follows from the newest one: nothing else has to be remembered. FAVOR+ keeps its sums
+(`zoo.layers.performer`).
 """
 
 from dataclasses import dataclass, field, replace
@@ -19,8 +21,9 @@ if TYPE_CHECKING:
 class KeyValues(NamedTuple):
     """Keys, rotated already, and values: as the products want them.
 
-    Rows and heads are one dimension, N = B G, which is left out where it is 1: XLA's CPU backend copies a cache that has a dimension of 1
-    several times for every token (attention of B 1, H 12, K 64, C 1024 then takes 5 x the time, with one key head twice the time).
+    Rows and heads are one dimension, N = B G, which is left out where it is 1: XLA's CPU backend
+    copies a cache that has a dimension of 1 several times for every token (attention of B 1, H 12,
+    K 64, C 1024 then takes 5 x the time, with one key head twice the time).
 
     Attributes:
         keys, values: [N, C, K], or [C, K].
@@ -41,6 +44,7 @@ class KeyValues(NamedTuple):
 
     def take(self, rows: Int[Array, " R"], batch: int) -> "KeyValues":
         """Those of R rows, by number, of B = `batch`."""
+
         def of_rows(x: Array) -> Array:
             x = x.reshape(batch, -1, *x.shape[-2:])[rows]
             return _without_one(x.reshape(-1, *x.shape[-2:]))
@@ -56,14 +60,18 @@ Entries = dict[str, "KeyValues | Sums"]
 class Cache:
     """What is kept of B rows of tokens, by all layers or, within a layer, by that one.
 
-    A call of a model writes into `layers`, as it writes statistics into its modules; no module holds any of it.
+    A call of a model writes into `layers`, as it writes statistics into its modules; no module
+    holds any of it.
 
     Attributes:
-        layers: of each layer, by sublayer: "attention", "cross_attention"; empty before the prompt is read.
+        layers: of each layer, by sublayer: "attention", "cross_attention"; empty before the prompt
+            is read.
         newest: position of each row's newest token.
-        slot: the number of the slot where it stands, counted on without end: slot n is n mod C of a ring.
+        slot: the number of the slot where it stands, counted on without end: slot n is n mod C of a
+            ring.
         most: slots of a layer that sees all.
-        memory_positions: [M, S] of what cross-attention reads; B may be a multiple of M, whose rows then serve neighbours.
+        memory_positions: [M, S] of what cross-attention reads; B may be a multiple of M, whose rows
+            then serve neighbours.
     """
 
     layers: list[Entries]
@@ -89,14 +97,21 @@ class Cache:
 
     def following(self) -> "Cache":
         """The cache that the next token of every row is written into."""
-        return replace(self, layers=[dict(entries) for entries in self.layers], newest=self.newest + 1, slot=self.slot + 1)
+        return replace(
+            self, layers=[dict(entries) for entries in self.layers], newest=self.newest + 1, slot=self.slot + 1
+        )
 
     def take(self, rows: Int[Array, " R"]) -> "Cache":
         """That of R rows, by number. What cross-attention reads stays as it is."""
+
         def taken(part: str, entry: "KeyValues | Sums") -> "KeyValues | Sums":
             if part == "cross_attention":
                 return entry
-            return entry.take(rows, len(self.newest)) if isinstance(entry, KeyValues) else jax.tree.map(lambda x: x[rows], entry)
+            return (
+                entry.take(rows, len(self.newest))
+                if isinstance(entry, KeyValues)
+                else jax.tree.map(lambda x: x[rows], entry)
+            )
 
         layers = [{part: taken(part, entry) for part, entry in entries.items()} for entries in self.layers]
         return replace(self, layers=layers, newest=self.newest[rows])
@@ -110,7 +125,9 @@ class Cache:
         return jnp.maximum(positions, -1)
 
     def fill(self, part: str, k: Float[Array, "B T G K"], v: Float[Array, "B T G K"], window: int) -> None:
-        """Keeps the ends of rows whose token t stands at position t; `window` as in `Context.visible`."""
+        """Keeps the ends of rows whose token t stands at position t; `window` as in
+        `Context.visible`.
+        """
         source = self.positions(min(window or self.most, self.most))
         source = jnp.clip(source, 0, k.shape[1] - 1)[:, :, None, None]
         self.keep(part, *(jnp.take_along_axis(x, source, axis=1) for x in (k, v)))
@@ -123,7 +140,10 @@ class Cache:
         """Writes one token's key and value in the place of the oldest, and returns all there are."""
         kept = self.entries[part]
         place = self.slot % kept.slots
-        written = (jax.lax.dynamic_update_slice_in_dim(old, new, place, axis=-2) for old, new in zip(kept, KeyValues.of(k, v), strict=True))
+        written = (
+            jax.lax.dynamic_update_slice_in_dim(old, new, place, axis=-2)
+            for old, new in zip(kept, KeyValues.of(k, v), strict=True)
+        )
         self.entries[part] = KeyValues(*written)
         return self.entries[part]
 

@@ -1,4 +1,6 @@
-"""What a forward pass hands to every layer: where the tokens stand, what they may see, and the dropout key."""
+"""What a forward pass hands to every layer: where the tokens stand, what they may see, and the
+dropout key.
+"""
 
 import zlib
 from collections.abc import Mapping
@@ -25,7 +27,8 @@ class DropoutKey(NamedTuple):
 
     Attributes:
         key: random key.
-        rates: rates that are arguments of a program, by the path of their field; others are the config's.
+        rates: rates that are arguments of a program, by the path of their field; others are the
+            config's.
     """
 
     key: Key[Array, ""]
@@ -51,24 +54,31 @@ class Memory:
 
 @dataclass(frozen=True)
 class Context:
-    """Structure of the sequence, as a description rather than as an S x S array, so that fused kernels can use it.
+    """Structure of the sequence, as a description rather than as an S x S array, so that fused
+    kernels can use it.
 
     Attributes:
         positions: [B or 1, T] position of each token within its document; -1 marks an empty slot.
-        documents: [B, T] number of the document that each token belongs to, when documents are isolated; else None.
+        documents: [B, T] number of the document that each token belongs to, when documents are
+            isolated; else None.
         causal: a query sees no key at a later position, but for those of the prefix.
-        in_order: known beforehand: token t of a row stands at position t or is an empty slot (in a causal row: one after all tokens),
-            or, with `documents`, these stand one after another and each counts from 0. It lets kernels skip keys by their place in the
-            row; the default assumes nothing.
+        in_order: known beforehand: token t of a row stands at position t or is an empty slot (in a
+            causal row: one after all tokens), or, with `documents`, these stand one after another
+            and each counts from 0. It lets kernels skip keys by their place in the row; the default
+            assumes nothing.
         dropout_key: key of this forward pass, or None when nothing is dropped.
         training: statistics are those of the batch and are updated; else the running ones are used.
         memory: what cross-attention reads, in a decoder that has an encoder.
-        key_positions, key_documents: as `positions` and `documents`, for keys that are not the queries' own sequence.
-        prefix: where causal, keys at positions below this are seen by all queries (prefix language modelling); 0 for none.
-        cache: where a decoder keeps keys and values for the tokens to come. Where it has some already, `positions` [B, 1] are those of
-            one further token of each row.
-        record: where the layers leave what `zoo.layers.activation_record` sums up; None, as nearly always, for nowhere.
-        whole: the record holds states and attention maps beside their sums, of a batch that is small enough (`zoo.analysis.activations`).
+        key_positions, key_documents: as `positions` and `documents`, for keys that are not the
+            queries' own sequence.
+        prefix: where causal, keys at positions below this are seen by all queries (prefix language
+            modelling); 0 for none.
+        cache: where a decoder keeps keys and values for the tokens to come. Where it has some
+            already, `positions` [B, 1] are those of one further token of each row.
+        record: where the layers leave what `zoo.layers.activation_record` sums up; None, as nearly
+            always, for nowhere.
+        whole: the record holds states and attention maps beside their sums, of a batch that is
+            small enough (`zoo.analysis.activations`).
     """
 
     positions: Int[Array, "B T"]
@@ -86,7 +96,9 @@ class Context:
     whole: bool = False
 
     def layer(self, index: int | Int[Array, ""]) -> "Context":
-        """The context of one layer: its own cache, and its own dropout key, the same whether layers are scanned or unrolled."""
+        """The context of one layer: its own cache, and its own dropout key, the same whether layers
+        are scanned or unrolled.
+        """
         if self.cache is not None:
             return replace(self, cache=self.cache.layer(index))
         if self.dropout_key is None:
@@ -94,7 +106,9 @@ class Context:
         return replace(self, dropout_key=self.dropout_key.folded(index))
 
     def side(self, path: str) -> "Context":
-        """The context of one of several stacks: its own dropout key, and its own place in the record."""
+        """The context of one of several stacks: its own dropout key, and its own place in the
+        record.
+        """
         own = self if self.dropout_key is None else self.layer(path_hash(path) % 2**31)
         return own if self.record is None else replace(own, record=self.record.setdefault(path, {}))
 
@@ -103,7 +117,9 @@ class Context:
         return replace(self, documents=None, causal=False, in_order=False, key_positions=self.memory.positions)
 
     def dropout(self, x: Float[Array, "..."], rate: float, path: str) -> Float[Array, "..."]:
-        """Zeroes elements of `x` with probability `rate` and scales the rest by 1 / (1 - rate) (Srivastava et al. 2014)."""
+        """Zeroes elements of `x` with probability `rate` and scales the rest by 1 / (1 - rate)
+        (Srivastava et al. 2014).
+        """
         if rate == 0 or self.dropout_key is None:
             return x
         kept = 1 - (self.dropout_key.rates.get(rate.path, rate) if isinstance(rate, Rate) else rate)
@@ -116,14 +132,21 @@ class Context:
         return self.positions if self.key_positions is None else self.key_positions
 
     def visible(
-        self, window: int, queries: slice = slice(None), keys: slice = slice(None), global_tokens: int = 0, dilation: int = 1
+        self,
+        window: int,
+        queries: slice = slice(None),
+        keys: slice = slice(None),
+        global_tokens: int = 0,
+        dilation: int = 1,
     ) -> Bool[Array, "B T S"]:
         """Which keys each query sees: True at [b, t, s] where token t sees token s.
 
         Args:
-            window: number of visible keys, the query's own included, before it where causal and on both sides where not; 0 for no limit.
+            window: number of visible keys, the query's own included, before it where causal and on
+                both sides where not; 0 for no limit.
             queries, keys: the part of the matrix that is wanted.
-            global_tokens: tokens at positions below this see all filled slots and are seen by all, whatever the window.
+            global_tokens: tokens at positions below this see all filled slots and are seen by all,
+                whatever the window.
             dilation: d, the window is of the keys at distances 0, d, 2 d, ...
         """
         query, key = self.positions[:, queries, None], self.keys_at[:, None, keys]

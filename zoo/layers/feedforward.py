@@ -12,7 +12,8 @@ from zoo.layers.parameter import Linear, kernel_initializer
 
 
 def hidden_dim(config: ResolvedConfig) -> int:
-    """F as it is built: `ffn.hidden_dim`, or 2/3 of it for a gated kind when parameters are to match.
+    """F as it is built: `ffn.hidden_dim`, or 2/3 of it for a gated kind when parameters are to
+    match.
 
     A gated layer has three matrices where a plain one has two (Shazeer 2020, section 2).
     """
@@ -31,11 +32,15 @@ def activation(config: ResolvedConfig, x: Float[Array, "..."]) -> Float[Array, "
 
 
 class FeedForward(nnx.Module):
-    """act(x W_up) W_down, or for gated kinds (act(x W_gate) * x W_up) W_down (Shazeer 2020, eq. 5 and 6)."""
+    """act(x W_up) W_down, or for gated kinds (act(x W_gate) * x W_up) W_down (Shazeer 2020, eq. 5
+    and 6).
+    """
 
     def __init__(self, config: ResolvedConfig, gain: float = 1.0):
         F, bias, initializer = hidden_dim(config), config.ffn.bias, kernel_initializer(config, gain)
-        last = kernel_initializer(config, gain * ((2 * config.num_layers) ** -0.5 if config.init.scale_residual else 1.0))
+        last = kernel_initializer(
+            config, gain * ((2 * config.num_layers) ** -0.5 if config.init.scale_residual else 1.0)
+        )
         self.gate = Linear(config.dim, F, ("embed", "mlp"), bias, initializer) if config.ffn.kind in GATED else None
         self.up = Linear(config.dim, F, ("embed", "mlp"), bias, initializer)
         self.down = Linear(F, config.dim, ("mlp", "embed"), bias, last)

@@ -1,7 +1,7 @@
 """Implementations of the attention product, all with one signature, chosen by name.
 
-What each can honour stands in `zoo.config.ATTENTION_KERNELS`; a config that asks more is refused before anything is built.
-The einsum one is the reference that the others are tested against.
+What each can honour stands in `zoo.config.ATTENTION_KERNELS`; a config that asks more is refused
+before anything is built. The einsum one is the reference that the others are tested against.
 """
 
 import math
@@ -18,12 +18,14 @@ from zoo.layers.context import Context
 
 @dataclass(frozen=True)
 class Scoring:
-    """How scores are made and what becomes of them: p = softmax(cap(scale * q k^T + score), sink) over the visible keys.
+    """How scores are made and what becomes of them: p = softmax(cap(scale * q k^T + score), sink)
+    over the visible keys.
 
     Attributes:
         scale: factor on q k^T.
         window, global_tokens: which keys are visible, as in `Context.visible`.
-        score: (scaled q [B,T,H,K], positions of queries [B,T] and keys [B,S]) -> what is added, [B,H,T,S]; None for nothing.
+        score: (scaled q [B,T,H,K], positions of queries [B,T] and keys [B,S]) -> what is added,
+            [B,H,T,S]; None for nothing.
         reads_query: `score` depends on q, and not on positions alone.
         shared: [B or 1, H, T, S], what is added besides, computed once for all layers.
         softcap: c in cap(x) = c tanh(x / c); 0 for the identity.
@@ -45,7 +47,9 @@ class Scoring:
     dropout: float = 0.0
     dilations: tuple[int, ...] = ()
 
-    def added(self, q: Float[Array, "B T H K"], q_positions: Int[Array, "B T"], k_positions: Int[Array, "B S"]) -> Array | None:
+    def added(
+        self, q: Float[Array, "B T H K"], q_positions: Int[Array, "B T"], k_positions: Int[Array, "B S"]
+    ) -> Array | None:
         """Everything that is added to the scores, [B or 1, H, T, S], or None."""
         if self.score is None:
             return self.shared
@@ -57,8 +61,10 @@ def _visible(context: Context, scoring: Scoring, key_heads: int):
     """Which keys each query sees: [B, T, S], or where heads differ in it [B, G, R, T, S]."""
     if not scoring.dilations:
         return context.visible(scoring.window, global_tokens=scoring.global_tokens)
-    seen = {dilation: context.visible(scoring.window, global_tokens=scoring.global_tokens, dilation=dilation)
-            for dilation in dict.fromkeys(scoring.dilations)}
+    seen = {
+        dilation: context.visible(scoring.window, global_tokens=scoring.global_tokens, dilation=dilation)
+        for dilation in dict.fromkeys(scoring.dilations)
+    }
     by_head = jnp.stack([seen[dilation] for dilation in scoring.dilations], axis=1)
     return by_head.reshape(by_head.shape[0], key_heads, -1, *by_head.shape[2:])
 
@@ -71,7 +77,9 @@ def _probabilities(scores, visible, scoring: Scoring):
     scores = jnp.where(visible, scores, jnp.finfo(jnp.float32).min)
     if scoring.sinks is None:
         return jax.nn.softmax(scores, axis=-1)
-    sinks = jnp.broadcast_to(scoring.sinks.astype(jnp.float32).reshape(scores.shape[1:3])[None, :, :, None, None], (*scores.shape[:-1], 1))
+    sinks = jnp.broadcast_to(
+        scoring.sinks.astype(jnp.float32).reshape(scores.shape[1:3])[None, :, :, None, None], (*scores.shape[:-1], 1)
+    )
     return jax.nn.softmax(jnp.concatenate([scores, sinks], axis=-1), axis=-1)[..., :-1]
 
 
@@ -81,9 +89,11 @@ def _plus(scores, added):
 
 
 def _scores(q, k, added):
-    """q k^T + added in float32, with heads before tokens: q (scaled) [B, G, R, T, K], k [B, G, S, K].
+    """q k^T + added in float32, with heads before tokens: q (scaled) [B, G, R, T, K], k [B, G, S,
+    K].
 
-    Heads first makes the products plain batched matrix products, which XLA's CPU backend runs faster than the other order.
+    Heads first makes the products plain batched matrix products, which XLA's CPU backend runs
+    faster than the other order.
     """
     return _plus(jnp.einsum("bgrtk,bgsk->bgrts", q, k, preferred_element_type=jnp.float32), added)
 
@@ -114,35 +124,54 @@ def _tokens_first(attended):
 def attention_scores(
     q: Float[Array, "B T H K"], k: Float[Array, "B S G K"], context: Context, scoring: Scoring
 ) -> Float[Array, "B G R T S"]:
-    """scale * q k^T + score in float32, of all keys, visible or not, and before anything caps them; R = H / G."""
+    """scale * q k^T + score in float32, of all keys, visible or not, and before anything caps them;
+    R = H / G.
+    """
     q = q * scoring.scale
-    return _scores(_grouped(q, k.shape[2]), k.transpose(0, 2, 1, 3), scoring.added(q, context.positions, context.keys_at))
+    return _scores(
+        _grouped(q, k.shape[2]), k.transpose(0, 2, 1, 3), scoring.added(q, context.positions, context.keys_at)
+    )
 
 
 def attention_probabilities(
     q: Float[Array, "B T H K"], k: Float[Array, "B S G K"], context: Context, scoring: Scoring
 ) -> Float[Array, "B G R T S"]:
-    """What `einsum_attention` multiplies the values with, in float32 and before anything is dropped; R = H / G."""
+    """What `einsum_attention` multiplies the values with, in float32 and before anything is
+    dropped; R = H / G.
+    """
     return _probabilities(attention_scores(q, k, context, scoring), _visible(context, scoring, k.shape[2]), scoring)
 
 
 def einsum_attention(
-    q: Float[Array, "B T H K"], k: Float[Array, "B S G K"], v: Float[Array, "B S G K"], context: Context, scoring: Scoring
+    q: Float[Array, "B T H K"],
+    k: Float[Array, "B S G K"],
+    v: Float[Array, "B S G K"],
+    context: Context,
+    scoring: Scoring,
 ) -> Float[Array, "B T H K"]:
-    """softmax(scale * q k^T + score, over the visible keys) v, softmax in float32; query head h reads key head h G / H."""
+    """softmax(scale * q k^T + score, over the visible keys) v, softmax in float32; query head h
+    reads key head h G / H.
+    """
 
     def drop(probabilities):
         return context.dropout(probabilities, scoring.dropout, "attention/probabilities")
 
     q = q * scoring.scale
     added = scoring.added(q, context.positions, context.keys_at)
-    return _with_values(*_attend(*_heads_first(q, k, v), _visible(context, scoring, k.shape[2]), added, scoring, drop), context, scoring)
+    return _with_values(
+        *_attend(*_heads_first(q, k, v), _visible(context, scoring, k.shape[2]), added, scoring, drop), context, scoring
+    )
 
 
 def cached_attention(
-    q: Float[Array, "B T H K"], keys: Float[Array, "*N S K"], values: Float[Array, "*N S K"], context: Context, scoring: Scoring
+    q: Float[Array, "B T H K"],
+    keys: Float[Array, "*N S K"],
+    values: Float[Array, "*N S K"],
+    context: Context,
+    scoring: Scoring,
 ) -> Float[Array, "B T H K"]:
-    """What `einsum_attention` computes, for keys and values whose rows and heads are one dimension or none (`zoo.layers.cache.KeyValues`).
+    """What `einsum_attention` computes, for keys and values whose rows and heads are one dimension
+    or none (`zoo.layers.cache.KeyValues`).
 
     For a query or a few per row, where no fused kernel gains anything; nothing is dropped.
     """
@@ -150,7 +179,9 @@ def cached_attention(
     *N, S, K = keys.shape
     G = math.prod(N) // B
     q = q * scoring.scale
-    scores = jnp.einsum("...tk,...sk->...ts", _grouped(q, G).reshape(*N, -1, K), keys, preferred_element_type=jnp.float32)
+    scores = jnp.einsum(
+        "...tk,...sk->...ts", _grouped(q, G).reshape(*N, -1, K), keys, preferred_element_type=jnp.float32
+    )
     scores = _plus(scores.reshape(B, G, -1, T, S), scoring.added(q, context.positions, context.keys_at))
     probabilities = _probabilities(scores, _visible(context, scoring, G), scoring).astype(values.dtype)
     attended = jnp.einsum("...ts,...sk->...tk", probabilities.reshape(*N, -1, S), values)
@@ -170,30 +201,51 @@ QUERY_BLOCKS = 4
 
 
 def blocks(length: int, window: int, prefix: int = 0) -> list[tuple[slice, slice]]:
-    """Cuts the queries of a causal row whose tokens are in order into blocks, each with the range of keys that it can see.
+    """Cuts the queries of a causal row whose tokens are in order into blocks, each with the range
+    of keys that it can see.
 
-    A query sees no later token but those of the prefix, and with a window none that is `window` or more tokens before it; packed
-    documents only see less.
+    A query sees no later token but those of the prefix, and with a window none that is `window` or
+    more tokens before it; packed documents only see less.
     """
     size = length // QUERY_BLOCKS if length % QUERY_BLOCKS == 0 else length
-    return [(slice(start, start + size), slice(max(0, start - window + 1) if window else 0, min(max(start + size, prefix), length)))
-            for start in range(0, length, size)]
+    return [
+        (
+            slice(start, start + size),
+            slice(max(0, start - window + 1) if window else 0, min(max(start + size, prefix), length)),
+        )
+        for start in range(0, length, size)
+    ]
 
 
 def rows_attention(
-    q: Float[Array, "B T H K"], k: Float[Array, "B S G K"], v: Float[Array, "B S G K"], context: Context, scoring: Scoring
+    q: Float[Array, "B T H K"],
+    k: Float[Array, "B S G K"],
+    v: Float[Array, "B S G K"],
+    context: Context,
+    scoring: Scoring,
 ) -> Float[Array, "B T H K"]:
-    """What `einsum_attention` computes, one row of the batch at a time and in blocks of queries that skip the keys they cannot see.
+    """What `einsum_attention` computes, one row of the batch at a time and in blocks of queries
+    that skip the keys they cannot see.
 
-    The probabilities are computed again on the way back, so that the scores of one block of one row exist at a time. That fits a
-    CPU's cache: forward and backward take 0.64 of the time of the whole batch at once (4 heads of 64, T 256, B 16, two cores).
+    The probabilities are computed again on the way back, so that the scores of one block of one row
+    exist at a time. That fits a CPU's cache: forward and backward take 0.64 of the time of the
+    whole batch at once (4 heads of 64, T 256, B 16, two cores).
     """
     q = q * scoring.scale
     shared = scoring.shared
-    if scoring.score is not None and not scoring.reads_query and context.positions.shape[0] == context.keys_at.shape[0] == 1:
+    if (
+        scoring.score is not None
+        and not scoring.reads_query
+        and context.positions.shape[0] == context.keys_at.shape[0] == 1
+    ):
         shared, scoring = scoring.added(q, context.positions, context.keys_at), replace(scoring, score=None)
-    structure = {"positions": context.positions, "documents": context.documents, "key_positions": context.key_positions,
-                 "key_documents": context.key_documents, "shared": shared}
+    structure = {
+        "positions": context.positions,
+        "documents": context.documents,
+        "key_positions": context.key_positions,
+        "key_documents": context.key_documents,
+        "shared": shared,
+    }
     same = {name: x for name, x in structure.items() if x is None or x.shape[0] == 1}
     mapped = {name: x[:, None] for name, x in structure.items() if name not in same}
 
@@ -209,9 +261,15 @@ def rows_attention(
         added = replace(scoring, shared=shared).added(q[None], alone.positions, alone.keys_at)
         q, k, v = _heads_first(q[None], k[None], v[None])
         parts = [
-            _attend(q[..., queries, :], k[..., keys, :], v[..., keys, :],
-                    alone.visible(scoring.window, queries, keys, scoring.global_tokens),
-                    None if added is None else added[..., queries, keys], scoring, lambda probabilities: probabilities)[0]
+            _attend(
+                q[..., queries, :],
+                k[..., keys, :],
+                v[..., keys, :],
+                alone.visible(scoring.window, queries, keys, scoring.global_tokens),
+                None if added is None else added[..., queries, keys],
+                scoring,
+                lambda probabilities: probabilities,
+            )[0]
             for queries, keys in ranges
         ]
         return _tokens_first(jnp.concatenate(parts, axis=3))[0]
@@ -220,9 +278,16 @@ def rows_attention(
 
 
 def _library_attention(q, k, v, context: Context, scoring: Scoring, implementation: str):
-    """`jax.nn.dot_product_attention`, given the structure of the mask where that is enough and a mask array where it is not."""
+    """`jax.nn.dot_product_attention`, given the structure of the mask where that is enough and a
+    mask array where it is not.
+    """
     # Positions that simply count up are what the kernel's own causal mask and window assume.
-    structured = context.causal and context.in_order and context.documents is None and not (scoring.global_tokens or context.prefix)
+    structured = (
+        context.causal
+        and context.in_order
+        and context.documents is None
+        and not (scoring.global_tokens or context.prefix)
+    )
     added = scoring.added(q * scoring.scale, context.positions, context.keys_at)
     return jax.nn.dot_product_attention(
         q, k, v,
@@ -236,14 +301,22 @@ def _library_attention(q, k, v, context: Context, scoring: Scoring, implementati
 
 
 def xla_attention(
-    q: Float[Array, "B T H K"], k: Float[Array, "B S G K"], v: Float[Array, "B S G K"], context: Context, scoring: Scoring
+    q: Float[Array, "B T H K"],
+    k: Float[Array, "B S G K"],
+    v: Float[Array, "B S G K"],
+    context: Context,
+    scoring: Scoring,
 ) -> Float[Array, "B T H K"]:
     """`jax.nn.dot_product_attention` as compiled by XLA, on any device."""
     return _library_attention(q, k, v, context, scoring, "xla")
 
 
 def cudnn_attention(
-    q: Float[Array, "B T H K"], k: Float[Array, "B S G K"], v: Float[Array, "B S G K"], context: Context, scoring: Scoring
+    q: Float[Array, "B T H K"],
+    k: Float[Array, "B S G K"],
+    v: Float[Array, "B S G K"],
+    context: Context,
+    scoring: Scoring,
 ) -> Float[Array, "B T H K"]:
     """cuDNN's fused attention on NVIDIA GPUs, memory linear in T."""
     return _library_attention(q, k, v, context, scoring, "cudnn")
@@ -258,7 +331,8 @@ def choose_kernel(kernel: str, platform: str, devices: int, dtype: str, head_dim
     Args:
         kernel: name from the config.
         platform: "cpu", "gpu" or "tpu".
-        devices: number of devices; a batch that is split over several is not walked through row by row.
+        devices: number of devices; a batch that is split over several is not walked through row by
+            row.
         dtype, head_dim: of the queries.
         asked: features by their name in `ATTENTION_KERNELS`, and whether they are needed.
     """

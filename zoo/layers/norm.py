@@ -18,16 +18,24 @@ def _affine(y: Float[Array, "*leading D"], scale: Scale, bias: Scale, dtype: jnp
 
 
 def layer_norm(x: Float[Array, "*leading D"], scale: Scale, bias: Scale, epsilon: float) -> Float[Array, "*leading D"]:
-    """LayerNorm (Ba et al. 2016, eq. 4): (x - mean) / sqrt(variance + epsilon) * scale + bias, statistics in float32."""
+    """LayerNorm (Ba et al. 2016, eq. 4): (x - mean) / sqrt(variance + epsilon) * scale + bias,
+    statistics in float32.
+    """
     wide = x.astype(jnp.float32)
     centred = wide - jnp.mean(wide, axis=-1, keepdims=True)
-    return _affine(centred * jax.lax.rsqrt(jnp.mean(jnp.square(centred), axis=-1, keepdims=True) + epsilon), scale, bias, x.dtype)
+    return _affine(
+        centred * jax.lax.rsqrt(jnp.mean(jnp.square(centred), axis=-1, keepdims=True) + epsilon), scale, bias, x.dtype
+    )
 
 
 def rms_norm(x: Float[Array, "*leading D"], scale: Scale, epsilon: float) -> Float[Array, "*leading D"]:
-    """RMSNorm (Zhang & Sennrich 2019, eq. 4): x / sqrt(mean(x^2) + epsilon) * scale, statistics in float32."""
+    """RMSNorm (Zhang & Sennrich 2019, eq. 4): x / sqrt(mean(x^2) + epsilon) * scale, statistics in
+    float32.
+    """
     wide = x.astype(jnp.float32)
-    return _affine(wide * jax.lax.rsqrt(jnp.mean(jnp.square(wide), axis=-1, keepdims=True) + epsilon), scale, None, x.dtype)
+    return _affine(
+        wide * jax.lax.rsqrt(jnp.mean(jnp.square(wide), axis=-1, keepdims=True) + epsilon), scale, None, x.dtype
+    )
 
 
 class Norm(nnx.Module):
@@ -43,7 +51,9 @@ class Norm(nnx.Module):
 
     @property
     def factor(self) -> Scale:
-        """The learned factor; with `norm.unit_offset` it is stored as its difference from 1 (Gemma)."""
+        """The learned factor; with `norm.unit_offset` it is stored as its difference from 1
+        (Gemma).
+        """
         if self.scale is None:
             return None
         return 1 + self.scale[...] if self.unit_offset else self.scale[...]
@@ -54,7 +64,9 @@ class Norm(nnx.Module):
         return None if self.bias is None else self.bias[...]
 
     def __call__(self, x: Float[Array, "*leading D"], context: Context | None = None) -> Float[Array, "*leading D"]:
-        """Normalises each vector of `x`; batch normalisation needs the context, to know which tokens count and whether it trains."""
+        """Normalises each vector of `x`; batch normalisation needs the context, to know which
+        tokens count and whether it trains.
+        """
         raise NotImplementedError
 
 
@@ -70,7 +82,8 @@ class NoNorm(Norm):
 
 
 class LayerNorm(Norm):
-    """LayerNorm(x) = (x - mean(x)) / sqrt(variance(x) + epsilon) * scale + bias, over the D values of a token (Ba et al. 2016, eq. 4).
+    """LayerNorm(x) = (x - mean(x)) / sqrt(variance(x) + epsilon) * scale + bias, over the D values
+    of a token (Ba et al. 2016, eq. 4).
 
     Invariant to shifting and to scaling x.
     """
@@ -83,7 +96,8 @@ class LayerNorm(Norm):
 
 
 class RMSNorm(Norm):
-    """RMSNorm(x) = x / sqrt(mean(x^2) + epsilon) * scale, over the D values of a token (Zhang & Sennrich 2019, eq. 4).
+    """RMSNorm(x) = x / sqrt(mean(x^2) + epsilon) * scale, over the D values of a token (Zhang &
+    Sennrich 2019, eq. 4).
 
     Invariant to scaling x, not to shifting it.
     """
@@ -94,7 +108,8 @@ class RMSNorm(Norm):
 
 
 class CenteringNorm(Norm):
-    """Centering(x) = (x - mean(x)) * scale + bias: what LayerNorm does beside dividing, as a control (Zhang & Sennrich 2019, section 4).
+    """Centering(x) = (x - mean(x)) * scale + bias: what LayerNorm does beside dividing, as a
+    control (Zhang & Sennrich 2019, section 4).
 
     Invariant to shifting x, not to scaling it.
     """
@@ -108,11 +123,14 @@ class CenteringNorm(Norm):
 
 
 class BatchNorm(Norm):
-    """BatchNorm(x)_d = (x_d - mean_d) / sqrt(variance_d + epsilon) * scale_d + bias_d (Ioffe & Szegedy 2015, algorithm 1).
+    """BatchNorm(x)_d = (x_d - mean_d) / sqrt(variance_d + epsilon) * scale_d + bias_d (Ioffe &
+    Szegedy 2015, algorithm 1).
 
-    Mean and variance of dimension d are those over the tokens of the batch in training, empty slots left out, and running averages in
-    evaluation: running = momentum * running + (1 - momentum) * batch, the variance counted without bias (n / (n - 1)), as in
-    section 3.1 of the paper. In a decoder the batch's mean tells a token of later ones: a control, and not a language model to trust.
+    Mean and variance of dimension d are those over the tokens of the batch in training, empty slots
+    left out, and running averages in evaluation: running = momentum * running + (1 - momentum) *
+    batch, the variance counted without bias (n / (n - 1)), as in section 3.1 of the paper. In a
+    decoder the batch's mean tells a token of later ones: a control, and not a language model to
+    trust.
     """
 
     has_bias = True

@@ -1,7 +1,9 @@
-"""Parameters as descriptions: shape, logical axes and initializer, with no memory behind them until they are initialised.
+"""Parameters as descriptions: shape, logical axes and initializer, with no memory behind them until
+they are initialised.
 
-Modules are always built abstractly. `zoo.models.functional.initialise` makes the values, each from a key folded from the seed and
-the parameter's own path, so that adding a module changes no other module's values and two arms share what they have in common.
+Modules are always built abstractly. `zoo.models.functional.initialise` makes the values, each from
+a key folded from the seed and the parameter's own path, so that adding a module changes no other
+module's values and two arms share what they have in common.
 """
 
 from collections.abc import Callable
@@ -24,8 +26,8 @@ def parameter(shape: tuple[int, ...], axes: tuple[str | None, ...], initializer:
 
     Args:
         shape: its shape, for one layer.
-        axes: the logical name of each dimension ("embed", "mlp", "heads", "kv_heads", "vocab"), which
-            `zoo.training.mesh` maps to mesh axes; None is never split.
+        axes: the logical name of each dimension ("embed", "mlp", "heads", "kv_heads", "vocab"),
+            which `zoo.training.mesh` maps to mesh axes; None is never split.
         initializer: function of (key, shape).
     """
     return nnx.Param(jax.ShapeDtypeStruct(shape, jnp.float32), axes=axes, initializer=initializer)
@@ -77,11 +79,14 @@ def kernel_initializer(config: ResolvedConfig, scale: float = 1.0, transposed: b
 class Linear(nnx.Module):
     """y = x W + b over the last dimension.
 
-    Leading dimensions are flattened first: with a 2-D left side the weight gradient contracts one dimension, which saves XLA's CPU
-    backend a strided copy of the activations and costs an accelerator nothing.
+    Leading dimensions are flattened first: with a 2-D left side the weight gradient contracts one
+    dimension, which saves XLA's CPU backend a strided copy of the activations and costs an
+    accelerator nothing.
     """
 
-    def __init__(self, in_dim: int, out_dim: int, axes: tuple[str | None, str | None], bias: bool, initializer: Initializer):
+    def __init__(
+        self, in_dim: int, out_dim: int, axes: tuple[str | None, str | None], bias: bool, initializer: Initializer
+    ):
         self.kernel = parameter((in_dim, out_dim), axes, initializer)
         self.bias = parameter((out_dim,), (axes[1],), zeros) if bias else None
 

@@ -1,8 +1,10 @@
-"""FAVOR+: softmax attention through positive orthogonal random features, in time and memory linear in T (Choromanski et al. 2021).
+"""FAVOR+: softmax attention through positive orthogonal random features, in time and memory linear
+in T (Choromanski et al. 2021).
 
-With normal vectors w_j, exp(q . k) is the mean over j of exp(w_j . q - |q|^2 / 2) exp(w_j . k - |k|^2 / 2) (Lemma 1), and sums over the
-keys are made once for all queries. The exponentials are kept in range by stabilisers, and EPSILON is added to every feature so that no
-normaliser vanishes, as in the authors' code:
+With normal vectors w_j, exp(q . k) is the mean over j of exp(w_j . q - |q|^2 / 2) exp(w_j . k -
+|k|^2 / 2) (Lemma 1), and sums over the keys are made once for all queries. The exponentials are
+kept in range by stabilisers, and EPSILON is added to every feature so that no normaliser vanishes,
+as in the authors' code:
 
     phi(q)_j = exp(w_j . q - |q|^2 / 2 - max_j (w_j . q)) + EPSILON,    phi(k)_j the same with the maximum over j and all keys.
 
@@ -25,10 +27,12 @@ FLOOR = jnp.finfo(jnp.float32).min
 
 
 def random_features(key: Key[Array, ""], shape: tuple[int, int]) -> Float[Array, "M K"]:
-    """Rows that are orthogonal in blocks of K, each as long as a normal vector (Choromanski et al. 2021, section 2.4).
+    """Rows that are orthogonal in blocks of K, each as long as a normal vector (Choromanski et al.
+    2021, section 2.4).
 
-    Directions are made by Gram-Schmidt, which leaves each of them uniform. That is QR with a positive diagonal of R: the signs that a
-    routine happens to choose favour one half of space, and the features would estimate exp(q . k) with a bias.
+    Directions are made by Gram-Schmidt, which leaves each of them uniform. That is QR with a
+    positive diagonal of R: the signs that a routine happens to choose favour one half of space, and
+    the features would estimate exp(q . k) with a bias.
     """
     M, K = shape
     directions, lengths = jax.random.split(key)
@@ -39,17 +43,23 @@ def random_features(key: Key[Array, ""], shape: tuple[int, int]) -> Float[Array,
 
 
 def performer_attention(
-    q: Float[Array, "B T H K"], k: Float[Array, "B S G K"], v: Float[Array, "B S G K"], features: Float[Array, "M K"], context: Context,
+    q: Float[Array, "B T H K"],
+    k: Float[Array, "B S G K"],
+    v: Float[Array, "B S G K"],
+    features: Float[Array, "M K"],
+    context: Context,
     scale: float,
 ) -> Float[Array, "B T H K"]:
-    """sum_s phi(q_t) . phi(k_s) v_s / sum_s phi(q_t) . phi(k_s), an estimate of softmax(scale * q k^T) v (Choromanski et al. 2021, eq. 4).
+    """sum_s phi(q_t) . phi(k_s) v_s / sum_s phi(q_t) . phi(k_s), an estimate of softmax(scale * q
+    k^T) v (Choromanski et al. 2021, eq. 4).
 
-    In a causal row s runs up to t, and so does the maximum in phi(k): output t is what tokens 0 .. t alone would give. A token's place
-    in the row is its order, whatever its position. Empty slots count neither above nor below the line; a query that sees no key reads 0.
-    Query head h reads key head h G / H. Everything is summed in float32; the output has the type of v.
+    In a causal row s runs up to t, and so does the maximum in phi(k): output t is what tokens 0 ..
+    t alone would give. A token's place in the row is its order, whatever its position. Empty slots
+    count neither above nor below the line; a query that sees no key reads 0. Query head h reads key
+    head h G / H. Everything is summed in float32; the output has the type of v.
 
-    A long row is walked through in chunks. The backward pass computes a chunk again; it keeps what went in, and in a causal row the sums
-    over what came before.
+    A long row is walked through in chunks. The backward pass computes a chunk again; it keeps what
+    went in, and in a causal row the sums over what came before.
 
     Args:
         q, k, v: queries, keys, values; in a causal row of the same T tokens.
@@ -58,25 +68,36 @@ def performer_attention(
         scale: on q . k; queries and keys each get its root.
 
     Raises:
-        ValueError: if causal queries are to read another sequence, or a prefix that is not before them.
+        ValueError: if causal queries are to read another sequence, or a prefix that is not before
+            them.
     """
     return performer_sums(q, k, v, features, context, scale)[0]
 
 
 def performer_sums(
-    q: Float[Array, "B T H K"], k: Float[Array, "B S G K"], v: Float[Array, "B S G K"], features: Float[Array, "M K"], context: Context,
-    scale: float, before: "Sums | None" = None,
+    q: Float[Array, "B T H K"],
+    k: Float[Array, "B S G K"],
+    v: Float[Array, "B S G K"],
+    features: Float[Array, "M K"],
+    context: Context,
+    scale: float,
+    before: "Sums | None" = None,
 ) -> tuple[Float[Array, "B T H K"], "Sums"]:
-    """What `performer_attention` returns, and the sums over all keys, which are all that further queries need.
+    """What `performer_attention` returns, and the sums over all keys, which are all that further
+    queries need.
 
     Args:
         q, k, v, features, context, scale: as there.
         before: sums over keys that come before these.
     """
     if context.causal and context.key_positions is not None:
-        raise ValueError("causal queries of performer_attention read their own row; keys of another sequence have no place in its order")
+        raise ValueError(
+            "causal queries of performer_attention read their own row; keys of another sequence have no place in its order"
+        )
     if context.causal and context.prefix:
-        raise ValueError("performer_attention sums over keys in their order; it cannot show a prefix to the queries before it")
+        raise ValueError(
+            "performer_attention sums over keys in their order; it cannot show a prefix to the queries before it"
+        )
     B, T, H, K = q.shape
     S, G = k.shape[1:3]
     kernel = Kernel(features, scale)
@@ -89,7 +110,9 @@ def performer_sums(
     return attended.transpose(0, 3, 1, 2, 4).reshape(B, T, H, K).astype(v.dtype), sums
 
 
-def performer_read(q: Float[Array, "B T H K"], features: Float[Array, "M K"], scale: float, sums: "Sums") -> Float[Array, "B T H K"]:
+def performer_read(
+    q: Float[Array, "B T H K"], features: Float[Array, "M K"], scale: float, sums: "Sums"
+) -> Float[Array, "B T H K"]:
     """What `performer_attention` returns to queries that see all keys of `sums`."""
     B, T, H, K = q.shape
     G = sums.largest.shape[1]
@@ -135,7 +158,9 @@ class Kernel:
         x = x.astype(jnp.float32)
         projected = x @ self.features.T
         largest = jax.lax.stop_gradient(projected.max(axis=-1, keepdims=True))
-        return largest[..., 0], jnp.exp(projected - largest - self.scale / 2 * jnp.square(x).sum(axis=-1, keepdims=True))
+        return largest[..., 0], jnp.exp(
+            projected - largest - self.scale / 2 * jnp.square(x).sum(axis=-1, keepdims=True)
+        )
 
     def queries(self, q: Float[Array, "B G R T K"]) -> Float[Array, "B G R T M"]:
         """phi(q)."""
@@ -151,17 +176,26 @@ class Kernel:
         """Sums over further keys too. What was summed is scaled down when the maximum grows."""
         largest = jnp.maximum(sums.largest, keys.largest.max(axis=-1))
         further = keys.features * jnp.exp(keys.largest - largest[..., None])[..., None]
-        scaled = sums.scaled * jnp.exp(sums.largest - largest)[..., None, None] + jnp.einsum("bgsm,bgsv->bgmv", further, keys.values)
+        scaled = sums.scaled * jnp.exp(sums.largest - largest)[..., None, None] + jnp.einsum(
+            "bgsm,bgsv->bgmv", further, keys.values
+        )
         return Sums(largest, scaled, sums.plain + keys.values.sum(axis=2))
 
-    def read(self, queries: Float[Array, "B G R T M"], sums: Sums, largest: Float[Array, "B G T"]) -> Float[Array, "B G R T K+1"]:
-        """sum_s phi(q_t) . phi(k_s) (v_s, 1) over what was summed, with `largest` as the maximum in phi(k)."""
+    def read(
+        self, queries: Float[Array, "B G R T M"], sums: Sums, largest: Float[Array, "B G T"]
+    ) -> Float[Array, "B G R T K+1"]:
+        """sum_s phi(q_t) . phi(k_s) (v_s, 1) over what was summed, with `largest` as the maximum in
+        phi(k).
+        """
         decay = jnp.exp(sums.largest[..., None] - largest)[:, :, None, :, None]
         scaled = jnp.einsum("bgrtm,bgmv->bgrtv", queries, sums.scaled)
         return scaled * decay + EPSILON * queries.sum(axis=-1, keepdims=True) * sums.plain[:, :, None, None]
 
-    def read_before(self, queries: Float[Array, "B G R T M"], keys: Keys, largest: Float[Array, "B G T"]) -> Float[Array, "B G R T K+1"]:
-        """The same over those of as many keys that are not after the query, in time quadratic in their number.
+    def read_before(
+        self, queries: Float[Array, "B G R T M"], keys: Keys, largest: Float[Array, "B G T"]
+    ) -> Float[Array, "B G R T K+1"]:
+        """The same over those of as many keys that are not after the query, in time quadratic in
+        their number.
 
         A key's own maximum is at most that of the queries that see it, so that nothing overflows.
         """
@@ -172,7 +206,9 @@ class Kernel:
         return jnp.einsum("bgrts,bgsv->bgrtv", weights, keys.values)
 
 
-def _bidirectional(kernel: Kernel, q: Float[Array, "B G R T K"], keys: tuple[Array, Array, Array], sums: Sums) -> tuple[Array, Sums]:
+def _bidirectional(
+    kernel: Kernel, q: Float[Array, "B G R T K"], keys: tuple[Array, Array, Array], sums: Sums
+) -> tuple[Array, Sums]:
     def add(sums: Sums, inputs: tuple[Array, Array, Array]) -> tuple[Sums, None]:
         return kernel.add(sums, kernel.keys(*inputs)), None
 
@@ -187,7 +223,9 @@ def _read(kernel: Kernel, q: Float[Array, "B G R T K"], sums: Sums) -> Float[Arr
     return _joined(_walk(read, sums, _cut(q, 3, CHUNK))[1], q.shape[3])
 
 
-def _causal(kernel: Kernel, q: Float[Array, "B G R T K"], keys: tuple[Array, Array, Array], sums: Sums) -> tuple[Array, Sums]:
+def _causal(
+    kernel: Kernel, q: Float[Array, "B G R T K"], keys: tuple[Array, Array, Array], sums: Sums
+) -> tuple[Array, Sums]:
     def attend(before: Sums, inputs: tuple[Array, tuple[Array, Array, Array]]) -> tuple[Sums, Array]:
         queries, own = kernel.queries(inputs[0]), kernel.keys(*inputs[1])
         largest = jnp.maximum(jax.lax.cummax(own.largest, axis=2), before.largest[..., None])
@@ -200,7 +238,9 @@ def _causal(kernel: Kernel, q: Float[Array, "B G R T K"], keys: tuple[Array, Arr
 
 
 def _walk(step: Callable, carry: Sums, chunks) -> tuple[Sums, Array]:
-    """A loop over chunks that keeps the carries and computes a step again on the way back; one chunk alone is simply done."""
+    """A loop over chunks that keeps the carries and computes a step again on the way back; one
+    chunk alone is simply done.
+    """
     if jax.tree.leaves(chunks)[0].shape[0] > 1:
         return jax.lax.scan(jax.checkpoint(step, prevent_cse=False), carry, chunks)
     carry, result = step(carry, jax.tree.map(lambda x: x[0], chunks))
@@ -208,7 +248,9 @@ def _walk(step: Callable, carry: Sums, chunks) -> tuple[Sums, Array]:
 
 
 def _cut(x: Array, axis: int, most: int) -> Array:
-    """The dimension of tokens cut into N chunks of at most `most`, filled up with zeros (empty slots), and N moved to the front."""
+    """The dimension of tokens cut into N chunks of at most `most`, filled up with zeros (empty
+    slots), and N moved to the front.
+    """
     count = -(-x.shape[axis] // most)
     size = -(-x.shape[axis] // count)
     x = jnp.pad(x, [(0, count * size - x.shape[axis] if axis == dimension else 0) for dimension in range(x.ndim)])

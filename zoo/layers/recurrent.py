@@ -1,4 +1,6 @@
-"""An LSTM whose output is projected and whose states are clipped (Sak et al. 2014; Peters et al. 2018)."""
+"""An LSTM whose output is projected and whose states are clipped (Sak et al. 2014; Peters et al.
+2018).
+"""
 
 from functools import partial
 from typing import NamedTuple
@@ -21,10 +23,11 @@ class ProjectedLSTM(nnx.Module):
         c_t = clip(sigmoid(f) * c_(t-1) + sigmoid(i) * tanh(g), elmo.cell_clip)
         h_t = clip((sigmoid(o) * tanh(c_t)) P, elmo.projection_clip)
 
-    This is the LSTMP of Sak et al. 2014 without peepholes, clipped as in Peters et al. 2018. The forget gate's bias starts at 1
-    (Jozefowicz et al. 2015). An empty slot gives zeros and passes the state on untouched, so that a row may have them anywhere and,
-    read backwards, starts at its last filled one. Products over all tokens stand outside the loop over time; the cell c stays float32
-    in any type of activations.
+    This is the LSTMP of Sak et al. 2014 without peepholes, clipped as in Peters et al. 2018. The
+    forget gate's bias starts at 1 (Jozefowicz et al. 2015). An empty slot gives zeros and passes
+    the state on untouched, so that a row may have them anywhere and, read backwards, starts at its
+    last filled one. Products over all tokens stand outside the loop over time; the cell c stays
+    float32 in any type of activations.
     """
 
     def __init__(self, config: ResolvedConfig):
@@ -36,8 +39,9 @@ class ProjectedLSTM(nnx.Module):
         self.projection = Linear(M, D, ("mlp", "embed"), False, initializer)
         self.limits = (config.elmo.cell_clip, config.elmo.projection_clip)
 
-    def __call__(self, x: Float[Array, "T B D"], filled: Bool[Array, "T B"], state: State, reverse: bool = False) \
-            -> tuple[Float[Array, "T B D"], State]:
+    def __call__(
+        self, x: Float[Array, "T B D"], filled: Bool[Array, "T B"], state: State, reverse: bool = False
+    ) -> tuple[Float[Array, "T B D"], State]:
         """Reads a batch of rows, time first.
 
         Args:
@@ -66,18 +70,27 @@ def _clip(x: Array, limit: float) -> Array:
     return jnp.clip(x, -limit, limit) if limit else x
 
 
-def _cell(gates: Float[Array, "B F"], memory: Float[Array, "B M"], limit: float) -> tuple[Float[Array, "B M"], Float[Array, "B M"]]:
+def _cell(
+    gates: Float[Array, "B F"], memory: Float[Array, "B M"], limit: float
+) -> tuple[Float[Array, "B M"], Float[Array, "B M"]]:
     """One step up to the projection: (sigmoid(o) * tanh(c), c)."""
     i, f, g, o = jnp.split(gates, 4, axis=-1)
     memory = _clip(jax.nn.sigmoid(f) * memory + jax.nn.sigmoid(i) * jnp.tanh(g), limit)
     return jax.nn.sigmoid(o) * jnp.tanh(memory), memory
 
 
-# A loop's own gradient would add up those of the matrices in every step, in the type of activations. Here the backward loop carries
-# (dh, dc) only, and each matrix gets its gradient in one product over all tokens: less traffic, less memory, float32 sums.
+# A loop's own gradient would add up those of the matrices in every step, in the type of
+# activations. Here the backward loop carries (dh, dc) only, and each matrix gets its gradient in
+# one product over all tokens: less traffic, less memory, float32 sums.
 @partial(jax.custom_vjp, nondiff_argnums=(0,))
-def _read(how: _How, inputs: Float[Array, "T B F"], filled: Bool[Array, "T B"], state: State, recurrent: Float[Array, "D F"],
-          projection: Float[Array, "M D"]) -> tuple[Float[Array, "T B D"], State]:
+def _read(
+    how: _How,
+    inputs: Float[Array, "T B F"],
+    filled: Bool[Array, "T B"],
+    state: State,
+    recurrent: Float[Array, "D F"],
+    projection: Float[Array, "M D"],
+) -> tuple[Float[Array, "T B D"], State]:
     return _forward(how, inputs, filled, state, recurrent, projection)[0]
 
 
@@ -119,7 +132,8 @@ def _backward(how, residuals, gradients):
         return (jnp.where(filled, d_before, d_h), jnp.where(filled, d_cell, d_c)), (d_gates, d_y, exposed.astype(dtype))
 
     (d_h, d_c), (d_gates, d_y, exposed) = jax.lax.scan(
-        step, (d_h.astype(jnp.float32), d_c), (d_outputs, filled, c, gates, free), reverse=not how.reverse)
+        step, (d_h.astype(jnp.float32), d_c), (d_outputs, filled, c, gates, free), reverse=not how.reverse
+    )
 
     def over_tokens(left, right):
         left, right = (x.reshape(-1, x.shape[-1]) for x in (left, right))

@@ -12,10 +12,11 @@ EPSILON = 1e-12
 
 
 def normalise_layers(layers: Float[Array, "*leading D"]) -> Float[Array, "*leading D"]:
-    """(h - mean(h)) / sqrt(variance(h) + 1e-12) of each layer's vector of each token (Ba et al. 2016, as Peters et al. 2018, section 3.2,
-    use it); nothing is learned.
+    """(h - mean(h)) / sqrt(variance(h) + 1e-12) of each layer's vector of each token (Ba et al.
+    2016, as Peters et al. 2018, section 3.2, use it); nothing is learned.
 
-    AllenNLP's `do_layer_norm` takes both moments over all tokens of the batch: a score would depend on what else is in the batch.
+    AllenNLP's `do_layer_norm` takes both moments over all tokens of the batch: a score would depend
+    on what else is in the batch.
     """
     x = layers.astype(jnp.float32)
     centred = x - x.mean(axis=-1, keepdims=True)
@@ -23,7 +24,9 @@ def normalise_layers(layers: Float[Array, "*leading D"]) -> Float[Array, "*leadi
     return (centred * jax.lax.rsqrt(variance + EPSILON)).astype(layers.dtype)
 
 
-def scalar_mix(layers: Float[Array, "*leading L D"], weights: Float[Array, " L"], gamma: Float[Array, ""]) -> Float[Array, "*leading D"]:
+def scalar_mix(
+    layers: Float[Array, "*leading L D"], weights: Float[Array, " L"], gamma: Float[Array, ""]
+) -> Float[Array, "*leading D"]:
     """gamma * sum_j softmax(weights)_j h_j (Peters et al. 2018, eq. 1)."""
     shares = gamma * jax.nn.softmax(weights)
     return jnp.einsum("l,...ld->...d", shares.astype(layers.dtype), layers)

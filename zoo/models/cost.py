@@ -1,4 +1,6 @@
-"""What a config costs before anything runs: parameters and floating-point operations, from shapes alone."""
+"""What a config costs before anything runs: parameters and floating-point operations, from shapes
+alone.
+"""
 
 import math
 from dataclasses import dataclass
@@ -16,10 +18,13 @@ class Cost:
     """Size and price of a model.
 
     Attributes:
-        parameters: numbers of parameters: "total", "embedding" (tables of tokens, positions, segments, characters), "heads" (what only
-            turns hidden states into scores) and "body" (the rest). A shared parameter counts once.
-        blocks: numbers of parameters by part, e.g. {"blocks/attention": ...}, adding up to the total.
-        flops_per_token: floating-point operations of one training step per token of a row, forward and backward; and of a teacher forward.
+        parameters: numbers of parameters: "total", "embedding" (tables of tokens, positions,
+            segments, characters), "heads" (what only turns hidden states into scores) and "body"
+            (the rest). A shared parameter counts once.
+        blocks: numbers of parameters by part, e.g. {"blocks/attention": ...}, adding up to the
+            total.
+        flops_per_token: floating-point operations of one training step per token of a row, forward
+            and backward; and of a teacher forward.
     """
 
     parameters: dict[str, int]
@@ -32,11 +37,15 @@ TABLES = ("embedding", "source_embedding", "position", "segments", "characters/e
 
 
 def mean_visible_keys(length: int, window: int, causal: bool = True, prefix: int = 0, dilation: int = 1) -> float:
-    """Mean number of keys that a query of a sequence sees, itself included; `window` 0 is no limit and otherwise of every `dilation`-th
-    key; of a prefix all are seen by all."""
+    """Mean number of keys that a query of a sequence sees, itself included; `window` 0 is no limit
+    and otherwise of every `dilation`-th key; of a prefix all are seen by all.
+    """
     if not causal:
         reach = (window - 1) // 2 if window else length
-        return sum(min(t // dilation, reach) + 1 + min((length - 1 - t) // dilation, reach) for t in range(length)) / length
+        return (
+            sum(min(t // dilation, reach) + 1 + min((length - 1 - t) // dilation, reach) for t in range(length))
+            / length
+        )
     if dilation > 1:
         return sum(min(t // dilation + 1, window) for t in range(length)) / length
     window, prefix = min(window or length, length), min(prefix, length)
@@ -56,7 +65,9 @@ def _part(path: str) -> str:
 
 def _times(path: str, row: "Row", config: ResolvedConfig) -> float:
     """How often a row of the batch is multiplied with a matrix."""
-    if path.startswith(("pooler", "next_sentence")) or (path.startswith("classifier") and config.objective.kind in OF_SEQUENCES[1]):
+    if path.startswith(("pooler", "next_sentence")) or (
+        path.startswith("classifier") and config.objective.kind in OF_SEQUENCES[1]
+    ):
         return 1
     if "/global_query/" in path:
         return min(config.model.attention.global_tokens, row.targets)
@@ -86,7 +97,9 @@ class Row:
 
 
 def _products(layer: ResolvedConfig, queries: float, keys: float) -> float:
-    """Multiplications and additions of one attention layer's products for a row, `keys` being the mean number that a query sees."""
+    """Multiplications and additions of one attention layer's products for a row, `keys` being the
+    mean number that a query sees.
+    """
     attention = layer.attention
     width = attention.num_heads * attention.head_dim
     if attention.kind == "performer":
@@ -96,7 +109,9 @@ def _products(layer: ResolvedConfig, queries: float, keys: float) -> float:
 
 
 def _attention(model: ResolvedConfig, row: Row, prefix: int) -> float:
-    """Multiplications and additions of all attention products for a row, of which a decoder sees so many tokens as a whole."""
+    """Multiplications and additions of all attention products for a row, of which a decoder sees so
+    many tokens as a whole.
+    """
     if model.architecture == "elmo":
         return 0.0
     total = 0.0
@@ -115,8 +130,12 @@ def _layers(model: ResolvedConfig, length: int, causal: bool, prefix: int = 0) -
         layer = layer_kind(model, name) if name else model
         first = min(layer.attention.global_tokens, length)
         turns = tuple(layer.attention.dilations) or (1,)
-        keys = sum(mean_visible_keys(length, layer.attention.window, causal, prefix, dilation) for dilation in turns) / len(turns)
-        each = _products(layer, length, keys if not first else min(keys + first, length)) + _products(layer, first, length) * bool(first)
+        keys = sum(
+            mean_visible_keys(length, layer.attention.window, causal, prefix, dilation) for dilation in turns
+        ) / len(turns)
+        each = _products(layer, length, keys if not first else min(keys + first, length)) + _products(
+            layer, first, length
+        ) * bool(first)
         total += kinds.count(name) * each
     return total
 
@@ -124,11 +143,13 @@ def _layers(model: ResolvedConfig, length: int, causal: bool, prefix: int = 0) -
 def summary(config: ResolvedConfig) -> Cost:
     """Counts a resolved config, allocating nothing.
 
-    FLOPs of a step = 3 * (2 * sum over matrices of weights * tokens that meet them + the attention products): a multiplication and an
-    addition, once forward and twice backward. The products over the S keys that a token sees on average are 4 * H * K * S per token
-    and layer (Kaplan et al. 2020, section 2.1, with causal attention counted as the half that it is), with M random features in
-    softmax's place 8 * H * K * M. For one decoder this is 3 * (2 * N + 4 * H * K * S * L) per token. Embedding look-ups, norms,
-    activations and softmax are left out. Recomputation is not counted. A teacher's forward pass is added.
+    FLOPs of a step = 3 * (2 * sum over matrices of weights * tokens that meet them + the attention
+    products): a multiplication and an addition, once forward and twice backward. The products over
+    the S keys that a token sees on average are 4 * H * K * S per token and layer (Kaplan et al.
+    2020, section 2.1, with causal attention counted as the half that it is), with M random features
+    in softmax's place 8 * H * K * M. For one decoder this is 3 * (2 * N + 4 * H * K * S * L) per
+    token. Embedding look-ups, norms, activations and softmax are left out. Recomputation is not
+    counted. A teacher's forward pass is added.
 
     Raises:
         ConfigError: a teacher that is no run or cannot teach this model.
@@ -137,10 +158,16 @@ def summary(config: ResolvedConfig) -> Cost:
     objective = config.objective
     source, targets = side_lengths(objective, length) if model.architecture == "encoder_decoder" else (0, length)
     prefix = objective.prefix_length if objective.kind == "prefix" else 0
-    chosen = {"prefix": length + 1 - prefix, "masked": max(1, round(objective.select_fraction * length)), "bidirectional": 2 * length}
+    chosen = {
+        "prefix": length + 1 - prefix,
+        "masked": max(1, round(objective.select_fraction * length)),
+        "bidirectional": 2 * length,
+    }
     row = Row(source, targets, chosen.get(objective.kind, targets))
-    counts = {"/".join(map(str, path)): math.prod(variable.get_value().shape)
-              for path, variable in nnx.state(make_model(config), nnx.Param).flat_state()}
+    counts = {
+        "/".join(map(str, path)): math.prod(variable.get_value().shape)
+        for path, variable in nnx.state(make_model(config), nnx.Param).flat_state()
+    }
     blocks: dict[str, int] = {}
     for path, count in counts.items():
         blocks[_part(path)] = blocks.get(_part(path), 0) + count
@@ -153,11 +180,23 @@ def summary(config: ResolvedConfig) -> Cost:
     embedding = sum(count for path, count in counts.items() if within(path, TABLES))
     matrices = sum(count * _times(path, row, config) for path, count in counts.items() if path.endswith("/kernel"))
     # Against the sampled ids and the target itself, where the softmax is over a sample.
-    scored = objective.sampled_softmax + 1 if objective.sampled_softmax else 0 if objective.kind in TASKS else model.vocab_size
+    scored = (
+        objective.sampled_softmax + 1
+        if objective.sampled_softmax
+        else 0
+        if objective.kind in TASKS
+        else model.vocab_size
+    )
     matrices += scored * model.dim * _times("head/weights", row, config)
-    flops = 3 * (2 * matrices + _attention(model, row, prefix)) / (source + targets if objective.kind == "translation" else length)
+    flops = (
+        3
+        * (2 * matrices + _attention(model, row, prefix))
+        / (source + targets if objective.kind == "translation" else length)
+    )
     if objective.distillation.teacher:
         # Forward is a third of forward and backward.
         flops += summary(teacher_config(config)).flops_per_token / 3
     total = sum(counts.values())
-    return Cost({"total": total, "embedding": embedding, "body": total - embedding - heads, "heads": heads}, blocks, flops)
+    return Cost(
+        {"total": total, "embedding": embedding, "body": total - embedding - heads, "heads": heads}, blocks, flops
+    )

@@ -1,4 +1,6 @@
-"""ELMo: a forward and a backward language model over characters that share the token vectors and the softmax (Peters et al. 2018)."""
+"""ELMo: a forward and a backward language model over characters that share the token vectors and
+the softmax (Peters et al. 2018).
+"""
 
 from typing import NamedTuple
 
@@ -21,7 +23,8 @@ class Carry(NamedTuple):
     """What both directions remember between two batches of consecutive text.
 
     Attributes:
-        state: [2, L, B, D], h after the last token read; index 0 is the forward direction, 1 the backward one.
+        state: [2, L, B, D], h after the last token read; index 0 is the forward direction, 1 the
+            backward one.
         memory: [2, L, B, M], the cells' c, float32.
     """
 
@@ -30,18 +33,23 @@ class Carry(NamedTuple):
 
 
 class Direction(nnx.Module):
-    """L LSTM layers: x_1 = LSTM_1(x_0), x_j = LSTM_j(x_(j-1)) + x_(j-1) for j > 1; with `model.residual` off, x_j = LSTM_j(x_(j-1)).
+    """L LSTM layers: x_1 = LSTM_1(x_0), x_j = LSTM_j(x_(j-1)) + x_(j-1) for j > 1; with
+    `model.residual` off, x_j = LSTM_j(x_(j-1)).
 
-    The token vectors x_0 are added to nothing: the published model has its one skip connection between its two layers.
+    The token vectors x_0 are added to nothing: the published model has its one skip connection
+    between its two layers.
     """
 
     def __init__(self, config: ResolvedConfig):
         self.layers = stack(ProjectedLSTM(config), range(config.num_layers))
         self.residual, self.rate = config.residual, config.dropout
 
-    def __call__(self, x: Float[Array, "T B D"], filled: Bool[Array, "T B"], carry: Carry, context: Context, reverse: bool) \
-            -> tuple[Float[Array, "L T B D"], Carry]:
-        """Reads rows, time first, and returns the output of every layer and the new carry ([L, B, ...], this direction's own)."""
+    def __call__(
+        self, x: Float[Array, "T B D"], filled: Bool[Array, "T B"], carry: Carry, context: Context, reverse: bool
+    ) -> tuple[Float[Array, "L T B D"], Carry]:
+        """Reads rows, time first, and returns the output of every layer and the new carry ([L, B,
+        ...], this direction's own).
+        """
         graph, params = nnx.split(self.layers)
         leaves, structure = jax.tree.flatten(params)
         outputs, states = [], []
@@ -59,17 +67,21 @@ class Softmax(nnx.Module):
     """The output matrix and bias, shared by both directions."""
 
     def __init__(self, config: ResolvedConfig):
-        self.weights = parameter((config.vocab_size, config.dim), ("vocab", "embed"), kernel_initializer(config, transposed=True))
+        self.weights = parameter(
+            (config.vocab_size, config.dim), ("vocab", "embed"), kernel_initializer(config, transposed=True)
+        )
         self.bias = parameter((config.vocab_size,), ("vocab",), zeros)
 
 
 class ELMo(nnx.Module, TaskHead):
-    """p(t_k | t_1 .. t_(k-1)) from the forward states at k - 1, p(t_k | t_(k+1) .. t_N) from the backward states at k + 1.
+    """p(t_k | t_1 .. t_(k-1)) from the forward states at k - 1, p(t_k | t_(k+1) .. t_N) from the
+    backward states at k + 1.
 
-    Peters et al. 2018, section 3.1, with the sizes of section 3.4. Both directions read the same token vectors and predict through
-    the same softmax; their LSTMs are their own. Dropout, as in the published training, acts on the input of every layer (a skip
-    connection carries the dropped input) and on the output of the last. For a task the softmax gives way to a mixture of the layers and
-    a head over it.
+    Peters et al. 2018, section 3.1, with the sizes of section 3.4. Both directions read the same
+    token vectors and predict through the same softmax; their LSTMs are their own. Dropout, as in
+    the published training, acts on the input of every layer (a skip connection carries the dropped
+    input) and on the output of the last. For a task the softmax gives way to a mixture of the
+    layers and a head over it.
     """
 
     def __init__(self, config: ResolvedConfig):
@@ -80,11 +92,18 @@ class ELMo(nnx.Module, TaskHead):
             self.head = Softmax(config)
         else:
             self.mix = ScalarMix(config.num_layers + 1)
-            self.classifier = Linear(2 * config.dim, config.head.classes, ("embed", None), True, kernel_initializer(config))
+            self.classifier = Linear(
+                2 * config.dim, config.head.classes, ("embed", None), True, kernel_initializer(config)
+            )
         self.config = config
 
-    def __call__(self, characters: Int[Array, "B T C"], filled: Bool[Array, "B T"], dropout_key: DropoutKey | None = None,
-                 carry: Carry | None = None) -> tuple[Float[Array, "B T D"], Float[Array, "B T D"]]:
+    def __call__(
+        self,
+        characters: Int[Array, "B T C"],
+        filled: Bool[Array, "B T"],
+        dropout_key: DropoutKey | None = None,
+        carry: Carry | None = None,
+    ) -> tuple[Float[Array, "B T D"], Float[Array, "B T D"]]:
         """Returns the last layer's states from which the head predicts: (forward, backward).
 
         Args:
@@ -95,27 +114,38 @@ class ELMo(nnx.Module, TaskHead):
         """
         layers, _ = self._read(characters, filled, dropout_key, carry)
         context = _context(filled, dropout_key)
-        return tuple(context.side(side).dropout(layers[-1, :, :, index], self.config.dropout, "output")
-                     for index, side in enumerate(("forward", "backward")))
+        return tuple(
+            context.side(side).dropout(layers[-1, :, :, index], self.config.dropout, "output")
+            for index, side in enumerate(("forward", "backward"))
+        )
 
-    def representations(self, characters: Int[Array, "B T C"], filled: Bool[Array, "B T"], carry: Carry | None = None) \
-            -> Float[Array, "L B T E"]:
-        """Returns what a task mixes (`zoo.layers.scalar_mix`): L + 1 layers of [forward; backward], E = 2D; layer 0 is [x; x]."""
+    def representations(
+        self, characters: Int[Array, "B T C"], filled: Bool[Array, "B T"], carry: Carry | None = None
+    ) -> Float[Array, "L B T E"]:
+        """Returns what a task mixes (`zoo.layers.scalar_mix`): L + 1 layers of [forward; backward],
+        E = 2D; layer 0 is [x; x].
+        """
         return self.read(characters, filled, carry)[0]
 
-    def states(self, characters: Int[Array, "B T C"], filled: Bool[Array, "B T"], dropout_key: DropoutKey | None = None) \
-            -> Float[Array, "B T L E"]:
-        """What `task_scores` reads: as `representations`, from zero states, token by token; with `elmo.normalise_layers` normalised."""
+    def states(
+        self, characters: Int[Array, "B T C"], filled: Bool[Array, "B T"], dropout_key: DropoutKey | None = None
+    ) -> Float[Array, "B T L E"]:
+        """What `task_scores` reads: as `representations`, from zero states, token by token; with
+        `elmo.normalise_layers` normalised.
+        """
         layers, _ = self._read(characters, filled, dropout_key, None)
         layers = jnp.moveaxis(layers.reshape(*layers.shape[:3], -1), 0, 2)
         return normalise_layers(layers) if self.config.elmo.normalise_layers else layers
 
-    def read(self, characters: Int[Array, "B T C"], filled: Bool[Array, "B T"], carry: Carry | None = None) \
-            -> tuple[Float[Array, "L B T E"], Carry]:
-        """Reads one batch of a longer text: (as `representations`, what to remember for the next batch).
+    def read(
+        self, characters: Int[Array, "B T C"], filled: Bool[Array, "B T"], carry: Carry | None = None
+    ) -> tuple[Float[Array, "L B T E"], Carry]:
+        """Reads one batch of a longer text: (as `representations`, what to remember for the next
+        batch).
 
-        The forward direction goes on where it stopped. The backward one too, as in the published model: it enters a batch's end with
-        what it remembers from the beginning of the batch before.
+        The forward direction goes on where it stopped. The backward one too, as in the published
+        model: it enters a batch's end with what it remembers from the beginning of the batch
+        before.
         """
         layers, carry = self._read(characters, filled, None, carry)
         L, B, T = layers.shape[:3]
@@ -124,7 +154,10 @@ class ELMo(nnx.Module, TaskHead):
     def empty_carry(self, batch: int) -> Carry:
         """The carry of `batch` rows before anything was read."""
         shape = (2, self.config.num_layers, batch)
-        return Carry(jnp.zeros((*shape, self.config.dim), self.config.dtype), jnp.zeros((*shape, self.config.elmo.cell_dim), jnp.float32))
+        return Carry(
+            jnp.zeros((*shape, self.config.dim), self.config.dtype),
+            jnp.zeros((*shape, self.config.elmo.cell_dim), jnp.float32),
+        )
 
     def prediction(self, hidden: Float[Array, "B T D"]) -> Prediction:
         """Prepares the scores of every token id, from the states of either direction."""

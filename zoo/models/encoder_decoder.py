@@ -1,4 +1,6 @@
-"""An encoder, and a decoder that reads it by cross-attention (Vaswani et al. 2017, section 3; Raffel et al. 2020)."""
+"""An encoder, and a decoder that reads it by cross-attention (Vaswani et al. 2017, section 3;
+Raffel et al. 2020).
+"""
 
 from dataclasses import replace
 
@@ -15,8 +17,9 @@ from zoo.models.language_model import Tower, embed
 class EncoderDecoder(nnx.Module):
     """m = Encoder(E[source]), h = Decoder(E[target], m), and a head that scores the vocabulary.
 
-    One token embedding serves both sides, and the head where it is tied (Press & Wolf 2017, section 4); without `embedding.shared` the
-    source has one of its own. Each side has its own positions, depth and layers, which `model.encoder` and `model.decoder` override.
+    One token embedding serves both sides, and the head where it is tied (Press & Wolf 2017, section
+    4); without `embedding.shared` the source has one of its own. Each side has its own positions,
+    depth and layers, which `model.encoder` and `model.decoder` override.
     """
 
     def __init__(self, config: ResolvedConfig):
@@ -37,7 +40,9 @@ class EncoderDecoder(nnx.Module):
         return Memory(self.encoder.run(embed(table[...], source, self.config), context), context.positions)
 
     def decode(self, targets: Int[Array, "B T"], memory: Memory, context: Context) -> Float[Array, "B T D"]:
-        """Hidden states of the decoder, each of which sees the targets up to its own and all of the memory."""
+        """Hidden states of the decoder, each of which sees the targets up to its own and all of the
+        memory.
+        """
         context = replace(context.side("decoder"), causal=True, memory=memory)
         return self.decoder.run(embed(self.embedding[...], targets, self.config), context)
 

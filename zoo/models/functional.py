@@ -1,7 +1,8 @@
-"""The functional core: a module is split once into a graph definition and nested dicts, and everything after is a pure function.
+"""The functional core: a module is split once into a graph definition and nested dicts, and
+everything after is a pure function.
 
-Loop, optimizer, checkpoints and importers see only nested dicts of arrays. No NNX transform is used: it would cost several times a
-small step.
+Loop, optimizer, checkpoints and importers see only nested dicts of arrays. No NNX transform is
+used: it would cost several times a small step.
 """
 
 from collections.abc import Callable, Sequence
@@ -20,7 +21,9 @@ Stats = dict[str, Any]
 
 
 def split(module: nnx.Module) -> tuple[nnx.GraphDef, Params, Stats]:
-    """Splits a module into its graph definition and the nested dicts of its parameters and of its statistics."""
+    """Splits a module into its graph definition and the nested dicts of its parameters and of its
+    statistics.
+    """
     graph, params, stats = nnx.split(module, nnx.Param, Statistic)
     return graph, nnx.to_pure_dict(params), nnx.to_pure_dict(stats)
 
@@ -67,19 +70,28 @@ def logical_axes(module: nnx.Module) -> Params:
 def unrolled_ndim(module: nnx.Module) -> Params:
     """Returns each parameter's number of dimensions within one layer."""
     return jax.tree.map(
-        lambda axes: len(axes) - (axes[:1] == ("layers",)), logical_axes(module), is_leaf=lambda node: isinstance(node, tuple))
+        lambda axes: len(axes) - (axes[:1] == ("layers",)),
+        logical_axes(module),
+        is_leaf=lambda node: isinstance(node, tuple),
+    )
 
 
 def unrolled_paths(path: tuple[str, ...], variable: nnx.Variable, layers: Sequence[int] | None = None) -> list[str]:
-    """The paths of a stacked variable's layers, or of these, "stack/layers/3/attention/query/kernel", whatever their kinds are called."""
+    """The paths of a stacked variable's layers, or of these,
+    "stack/layers/3/attention/query/kernel", whatever their kinds are called.
+    """
     place, kind = path.index("layers"), variable.get_metadata("layer_kind")
     after = path[place + 1 :] if kind is None else path[place + 2 :]
     layers = variable.get_metadata("layers") if layers is None else layers
     return ["/".join([*path[:place], "layers", str(layer), *after]) for layer in layers]
 
 
-def _initial(module: nnx.Module, kind: type, root: Array, again: Callable[[nnx.Variable], int | Array | None]) -> Params:
-    """Initial values of all variables of a kind; those for which `again` returns a number are drawn with it folded in."""
+def _initial(
+    module: nnx.Module, kind: type, root: Array, again: Callable[[nnx.Variable], int | Array | None]
+) -> Params:
+    """Initial values of all variables of a kind; those for which `again` returns a number are drawn
+    with it folded in.
+    """
     values = {}
     for path, variable in _leaves(module, kind):
         shape, initializer = variable.get_value().shape, variable.get_metadata("initializer")
@@ -97,8 +109,9 @@ def _initial(module: nnx.Module, kind: type, root: Array, again: Callable[[nnx.V
 def initialise(module: nnx.Module, seed: int | Int[Array, ""]) -> Params:
     """Makes the initial values of an abstract module.
 
-    A value is `initializer(fold_in(seed, crc32(path)))` with the path of the unrolled layer, so that it depends on nothing else
-    in the model: two arms of a comparison share the values of every parameter whose path and shape they share.
+    A value is `initializer(fold_in(seed, crc32(path)))` with the path of the unrolled layer, so
+    that it depends on nothing else in the model: two arms of a comparison share the values of every
+    parameter whose path and shape they share.
     """
     return _initial(module, nnx.Param, jax.random.key(seed), lambda _: None)
 
@@ -109,7 +122,8 @@ def initialise_statistics(module: nnx.Module, seed: int | Int[Array, ""]) -> Sta
 
 
 def refresh(module: nnx.Module, stats: Stats, seed: int | Int[Array, ""], step: int | Int[Array, ""]) -> Stats:
-    """Draws anew, at every `redraw_every`-th step, the statistics that are redrawn; a function of (seed, step) alone.
+    """Draws anew, at every `redraw_every`-th step, the statistics that are redrawn; a function of
+    (seed, step) alone.
 
     Args:
         module: abstract.
@@ -128,5 +142,7 @@ def refresh(module: nnx.Module, stats: Stats, seed: int | Int[Array, ""], step: 
 
     for period in sorted({period for period in every.values() if period}):
         mine = {path: current[path] for path in every if every[path] == period}
-        current |= jax.lax.cond((step % period == 0) & (step > 0), lambda _, period=period: redrawn(period), lambda mine: mine, mine)
+        current |= jax.lax.cond(
+            (step % period == 0) & (step > 0), lambda _, period=period: redrawn(period), lambda mine: mine, mine
+        )
     return _nested(current)

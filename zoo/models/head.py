@@ -14,7 +14,8 @@ from zoo.layers.parameter import Linear, kernel_initializer, parameter, zeros
 
 
 class Prediction(NamedTuple):
-    """Scores before they are multiplied out: logits = cap(hidden weights^T + bias), cap(x) = softcap * tanh(x / softcap).
+    """Scores before they are multiplied out: logits = cap(hidden weights^T + bias), cap(x) =
+    softcap * tanh(x / softcap).
 
     Attributes:
         hidden: [B, T, D], in the compute type.
@@ -30,10 +31,11 @@ class Prediction(NamedTuple):
 
 
 class Head(nnx.Module):
-    """logits = cap(scale * t(h) W^T + b): W the token embedding, transposed, or with `tie_embeddings` off a matrix of its own.
+    """logits = cap(scale * t(h) W^T + b): W the token embedding, transposed, or with
+    `tie_embeddings` off a matrix of its own.
 
-    t is the identity, or with `head.transform` BERT's Norm(act(h W_d + b_d)) (Devlin et al. 2019); the scale 1 / sqrt(D) belongs to T5's
-    tied head, the cap to Gemma 2 (section 2).
+    t is the identity, or with `head.transform` BERT's Norm(act(h W_d + b_d)) (Devlin et al. 2019);
+    the scale 1 / sqrt(D) belongs to T5's tied head, the cap to Gemma 2 (section 2).
     """
 
     def __init__(self, config: ResolvedConfig):
@@ -47,7 +49,9 @@ class Head(nnx.Module):
         self.scale = config.dim**-0.5 if head.scale == "rsqrt_dim" else 1.0
         self.config = config
 
-    def __call__(self, hidden: Float[Array, "B T D"], embedding: Float[Array, "V D"], context: Context | None = None) -> Prediction:
+    def __call__(
+        self, hidden: Float[Array, "B T D"], embedding: Float[Array, "V D"], context: Context | None = None
+    ) -> Prediction:
         """Prepares the scores of every token id.
 
         Args:
@@ -64,17 +68,20 @@ class Head(nnx.Module):
 
 
 class TaskHead:
-    """What models of tasks share: s = Dropout(v) W + b, float32 scores of C classes from a vector v of a row or of a token.
+    """What models of tasks share: s = Dropout(v) W + b, float32 scores of C classes from a vector v
+    of a row or of a token.
 
-    With `model.head.pooler` v is first made tanh(v W' + b') (Devlin et al. 2019, section 4.1); an ELMo first mixes its layers (Peters et
-    al. 2018, eq. 1). A module of this kind has `classifier` and `config`, and `pooler` or `mix` where it needs them.
+    With `model.head.pooler` v is first made tanh(v W' + b') (Devlin et al. 2019, section 4.1); an
+    ELMo first mixes its layers (Peters et al. 2018, eq. 1). A module of this kind has `classifier`
+    and `config`, and `pooler` or `mix` where it needs them.
     """
 
     def task_scores(self, states: Float[Array, "*leading D"], context: Context) -> Float[Array, "*leading C"]:
         """Scores of the classes.
 
         Args:
-            states: of rows [B, D] or tokens [B, T, D]; of an ELMo with all its layers, [..., L + 1, E].
+            states: of rows [B, D] or tokens [B, T, D]; of an ELMo with all its layers, [..., L + 1,
+                E].
             context: of the forward pass.
         """
         vector = self.mix(states) if self.config.architecture == "elmo" else states
@@ -84,7 +91,8 @@ class TaskHead:
 
 
 def pool(hidden: Float[Array, "B T ... D"], positions: Int[Array, "B T"], kind: str) -> Float[Array, "B ... D"]:
-    """One vector of a row: h_0 (`first`), h_n of the last of its n + 1 tokens (`last`), or (h_0 + ... + h_n) / (n + 1) (`mean`).
+    """One vector of a row: h_0 (`first`), h_n of the last of its n + 1 tokens (`last`), or (h_0 +
+    ... + h_n) / (n + 1) (`mean`).
 
     Args:
         hidden: hidden states, of one layer [B, T, D] or of several [B, T, L, D].

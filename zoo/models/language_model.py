@@ -16,15 +16,19 @@ from zoo.models.stack import Stack
 
 
 def embed(embedding: Float[Array, "V D"], tokens: Int[Array, "B T"], config: ResolvedConfig) -> Float[Array, "B T D"]:
-    """x = E[token], in the compute type; with `embedding.scale` x = E[token] * sqrt(D) (Vaswani et al. 2017, section 3.4)."""
+    """x = E[token], in the compute type; with `embedding.scale` x = E[token] * sqrt(D) (Vaswani et
+    al. 2017, section 3.4).
+    """
     x = embedding.astype(jnp.dtype(config.dtype))[tokens]
     return x * jnp.asarray(config.dim**0.5, x.dtype) if config.embedding.scale == "sqrt_dim" else x
 
 
 class Tower(nnx.Module):
-    """Everything between the token embedding and the head: Norm(Blocks(Norm'(x + position + segment))).
+    """Everything between the token embedding and the head: Norm(Blocks(Norm'(x + position +
+    segment))).
 
-    Norm' is there with `embedding.norm` (BERT, BLOOM), the last norm where the placement asks for it.
+    Norm' is there with `embedding.norm` (BERT, BLOOM), the last norm where the placement asks for
+    it.
     """
 
     def __init__(self, config: ResolvedConfig, cross: bool = False, sides: tuple[int, int] | None = None):
@@ -58,13 +62,17 @@ class Tower(nnx.Module):
 
 
 class LanguageModel(Tower, TaskHead):
-    """A decoder or an encoder: h = Norm(Blocks(E[token] + position)), and a head that scores the vocabulary, or the classes of a task.
+    """A decoder or an encoder: h = Norm(Blocks(E[token] + position)), and a head that scores the
+    vocabulary, or the classes of a task.
 
-    GPT, LLaMA, BERT and their kin are configs of this class. `architecture` says what a token sees: what came before, or all.
+    GPT, LLaMA, BERT and their kin are configs of this class. `architecture` says what a token sees:
+    what came before, or all.
     """
 
     def __init__(self, config: ResolvedConfig):
-        self.embedding = parameter((config.vocab_size, config.dim), ("vocab", "embed"), normal(config.init.embedding_std))
+        self.embedding = parameter(
+            (config.vocab_size, config.dim), ("vocab", "embed"), normal(config.init.embedding_std)
+        )
         super().__init__(config)
         if config.head.classes == AUTO:
             self.head = Head(config)
@@ -95,5 +103,7 @@ class LanguageModel(Tower, TaskHead):
         return jnp.tanh(self.pooler(hidden[:, 0]))
 
     def next_sentence_logits(self, hidden: Float[Array, "B T D"]) -> Float[Array, "B 2"]:
-        """Scores of "the second segment follows the first" and of "it does not" (Devlin et al. 2019, section 3.1, Task 2)."""
+        """Scores of "the second segment follows the first" and of "it does not" (Devlin et al.
+        2019, section 3.1, Task 2).
+        """
         return self.next_sentence(self.pooled(hidden))

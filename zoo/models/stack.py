@@ -26,9 +26,11 @@ class Kinds(nnx.Module):
 class Stack(nnx.Module):
     """L blocks, one after the other.
 
-    Where all layers are alike they are stored together, [L, ...]; where `layers.pattern` names kinds, each kind's layers are, in order
-    of depth. `scan_layers` only chooses how they run: a `jax.lax.scan` over layers, or over whole periods of the pattern, which compiles
-    in constant time, or a loop over slices, which is faster per step on a CPU. `remat` names what the backward pass computes again.
+    Where all layers are alike they are stored together, [L, ...]; where `layers.pattern` names
+    kinds, each kind's layers are, in order of depth. `scan_layers` only chooses how they run: a
+    `jax.lax.scan` over layers, or over whole periods of the pattern, which compiles in constant
+    time, or a loop over slices, which is faster per step on a CPU. `remat` names what the backward
+    pass computes again.
     """
 
     def __init__(self, config: ResolvedConfig, cross: bool = False, sides: tuple[int, int] | None = None):
@@ -76,7 +78,8 @@ class Stack(nnx.Module):
             def layer(x, values, index):
                 return apply(x, values, index, name)
 
-            # A cache is written into, which must not happen inside a program of its own; and nothing is differentiated.
+            # A cache is written into, which must not happen inside a program of its own; and
+            # nothing is differentiated.
             if self.remat == "none" or context.cache is not None:
                 return layer
             return jax.checkpoint(layer, policy=REMAT_POLICIES[self.remat], prevent_cse=not self.scan)
@@ -99,7 +102,9 @@ class Stack(nnx.Module):
 
         def grouped(name):
             count = counts[name]
-            return jax.tree.map(lambda leaf: leaf[: periods * count].reshape(periods, count, *leaf.shape[1:]), state[name])
+            return jax.tree.map(
+                lambda leaf: leaf[: periods * count].reshape(periods, count, *leaf.shape[1:]), state[name]
+            )
 
         def one_period(x, inputs):
             number, values = inputs
@@ -112,7 +117,9 @@ class Stack(nnx.Module):
             return x, {name: jax.tree.map(lambda *leaves: jnp.stack(leaves), *each) for name, each in stats.items()}
 
         x, stats = jax.lax.scan(one_period, x, (jnp.arange(periods), {name: grouped(name) for name in counts}))
-        return x, {name: jax.tree.map(lambda leaf: leaf.reshape(-1, *leaf.shape[2:]), each) for name, each in stats.items()}
+        return x, {
+            name: jax.tree.map(lambda leaf: leaf.reshape(-1, *leaf.shape[2:]), each) for name, each in stats.items()
+        }
 
     def _unroll(self, x, layers, state, start, new):
         """Runs the layers from number `start` on, one by one."""
@@ -130,7 +137,9 @@ class Stack(nnx.Module):
         return x
 
     def _keep(self, new, context):
-        """Writes the layers' statistics back, stacked, and what they recorded into the record, layer by layer."""
+        """Writes the layers' statistics back, stacked, and what they recorded into the record,
+        layer by layer.
+        """
         for name, block in self._blocks().items():
             stats, records = jax.tree.map(lambda *leaves: jnp.concatenate(leaves), *new[name])
             if context.record is not None:

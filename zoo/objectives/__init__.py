@@ -19,15 +19,24 @@ from zoo.objectives.translation import TranslationObjective
 __all__ = ["OBJECTIVES", "Objective", "make_objective"]
 
 OBJECTIVES: dict[str, type[Objective]] = {
-    "causal": CausalObjective, "masked": MaskedObjective, "prefix": PrefixObjective, "span": SpanObjective,
-    "denoising": DenoisingObjective, "bidirectional": BidirectionalObjective, "translation": TranslationObjective,
-    "classification": ClassificationObjective, "regression": RegressionObjective, "tagging": TaggingObjective,
-    "extraction": ExtractionObjective}
+    "causal": CausalObjective,
+    "masked": MaskedObjective,
+    "prefix": PrefixObjective,
+    "span": SpanObjective,
+    "denoising": DenoisingObjective,
+    "bidirectional": BidirectionalObjective,
+    "translation": TranslationObjective,
+    "classification": ClassificationObjective,
+    "regression": RegressionObjective,
+    "tagging": TaggingObjective,
+    "extraction": ExtractionObjective,
+}
 TAUGHT: dict[str, type[Objective]] = {"causal": DistilledCausalObjective, "masked": DistilledMaskedObjective}
 
 
 def make_objective(config: ResolvedConfig, tokenizer: Tokenizer) -> Objective:
-    """Builds the objective that `objective.kind` names; a prefix is read by the encoder, or by a decoder itself.
+    """Builds the objective that `objective.kind` names; a prefix is read by the encoder, or by a
+    decoder itself.
 
     Raises:
         ConfigError: a teacher that is no run or cannot teach this model.

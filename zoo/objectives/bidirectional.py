@@ -14,13 +14,16 @@ from zoo.objectives.sampled_softmax import Candidates, draw_candidates, sampled_
 
 
 class BidirectionalObjective(Objective):
-    """-(log p(x_t | x_<t) + log p(x_(t-1) | x_>=t)) / 2, summed over the tokens of a batch (Peters et al. 2018, eq. 1).
+    """-(log p(x_t | x_<t) + log p(x_(t-1) | x_>=t)) / 2, summed over the tokens of a batch (Peters
+    et al. 2018, eq. 1).
 
-    A batch is {"tokens": [B, T + 1]}: the forward model predicts the last T tokens of a row, the backward one the first T. The loss is
-    the mean of both, so that it compares with that of one model. Tokens are read as the characters of "token_characters" [V, C].
+    A batch is {"tokens": [B, T + 1]}: the forward model predicts the last T tokens of a row, the
+    backward one the first T. The loss is the mean of both, so that it compares with that of one
+    model. Tokens are read as the characters of "token_characters" [V, C].
 
-    With `objective.sampled_softmax` training scores each target against so many sampled ids only, the same ones for the whole batch
-    (see `zoo.objectives.sampled_softmax`); its loss is then below that of evaluation, which is always over all ids.
+    With `objective.sampled_softmax` training scores each target against so many sampled ids only,
+    the same ones for the whole batch (see `zoo.objectives.sampled_softmax`); its loss is then below
+    that of evaluation, which is always over all ids.
     """
 
     share = 0.5
@@ -52,7 +55,12 @@ class BidirectionalObjective(Objective):
         return {"candidates": draw_candidates(key, size, self.config.model.vocab_size)}
 
     def entropy(
-        self, prediction: Prediction, targets: Int[Array, "B T"], weights: Float[Array, "B T"], constants: Constants, how: Pass
+        self,
+        prediction: Prediction,
+        targets: Int[Array, "B T"],
+        weights: Float[Array, "B T"],
+        constants: Constants,
+        how: Pass,
     ) -> tuple[Float[Array, ""], Float[Array, ""]]:
         """As `Objective.entropy`; in training over the sampled ids where asked for."""
         objective = self.config.objective

@@ -12,8 +12,9 @@ from zoo.objectives.objective import Batch, Constants, Objective, Pass, context_
 class CausalObjective(Objective):
     """-log p(x_t | x_<t), summed over the tokens of a batch (Radford et al. 2018, eq. 1).
 
-    A batch is {"tokens": [B, T + 1]}: inputs are the first T of a row, targets the last T. Rows are padded with -1 at their end, where
-    no earlier token can see it, and it is not scored. Evaluation leaves out the first `training.eval_context` tokens of a row.
+    A batch is {"tokens": [B, T + 1]}: inputs are the first T of a row, targets the last T. Rows are
+    padded with -1 at their end, where no earlier token can see it, and it is not scored. Evaluation
+    leaves out the first `training.eval_context` tokens of a row.
     """
 
     def targets(self, batch: Batch) -> Int[Array, "B T"]:
@@ -23,7 +24,11 @@ class CausalObjective(Objective):
     def scored(self, batch: Batch, how: Pass) -> Int[Array, "B T"]:
         """In evaluation, the targets after the first `training.eval_context` tokens."""
         targets, context = self.targets(batch), self.config.training.eval_context
-        return targets if how.training or not context else jnp.where(jnp.arange(1, targets.shape[1] + 1) >= context, targets, -1)
+        return (
+            targets
+            if how.training or not context
+            else jnp.where(jnp.arange(1, targets.shape[1] + 1) >= context, targets, -1)
+        )
 
     def too_long(self, length: int) -> str | None:
         """Something must be left to score."""

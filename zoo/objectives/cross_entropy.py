@@ -1,7 +1,9 @@
-"""Cross-entropy of a linear head, a chunk of tokens at a time, with its gradient made on the way forward; and beside a teacher's head.
+"""Cross-entropy of a linear head, a chunk of tokens at a time, with its gradient made on the way
+forward; and beside a teacher's head.
 
-The logits of a whole batch are the largest array of a small language model. Here those of one chunk exist at a time, and their
-gradient is turned into that of the hidden states and of the head at once, so that no logits are kept or computed again.
+The logits of a whole batch are the largest array of a small language model. Here those of one chunk
+exist at a time, and their gradient is turned into that of the hidden states and of the head at
+once, so that no logits are kept or computed again.
 """
 
 from functools import partial
@@ -15,7 +17,9 @@ from zoo.models.head import Prediction, logits
 
 
 def number_of_chunks(batch: int, length: int, chunk_tokens: int) -> int:
-    """How many parts to cut the sequences into, so that a part of all of them is about `chunk_tokens` tokens; 1 for 0."""
+    """How many parts to cut the sequences into, so that a part of all of them is about
+    `chunk_tokens` tokens; 1 for 0.
+    """
     return min(length, -(-batch * length // chunk_tokens)) if chunk_tokens else 1
 
 
@@ -43,17 +47,24 @@ def unless_zero(number: Number) -> Number | None:
 
 
 def cross_entropy(
-    prediction: Prediction, targets: Int[Array, "B T"], weights: Float[Array, "B T"], chunk_tokens: int, z_loss: Number = 0.0,
+    prediction: Prediction,
+    targets: Int[Array, "B T"],
+    weights: Float[Array, "B T"],
+    chunk_tokens: int,
+    z_loss: Number = 0.0,
     smoothing: Number = 0.0,
 ) -> tuple[Float[Array, ""], Float[Array, ""]]:
-    """Sums over tokens of weight * (-sum_v q_v log softmax(logits)_v + z_loss * log(sum exp logits)^2), in nats and float32.
+    """Sums over tokens of weight * (-sum_v q_v log softmax(logits)_v + z_loss * log(sum exp
+    logits)^2), in nats and float32.
 
-    q_v = (1 - smoothing) [v = target] + smoothing / V: without smoothing the first term is -log softmax(logits)[target], with it the labels
-    are smoothed (Szegedy et al. 2016, section 7; Vaswani et al. 2017, section 5.4, with 0.1). The second term keeps the normaliser near 1
-    (PaLM, Chowdhery et al. 2022, section 5, with 1e-4).
+    q_v = (1 - smoothing) [v = target] + smoothing / V: without smoothing the first term is -log
+    softmax(logits)[target], with it the labels are smoothed (Szegedy et al. 2016, section 7;
+    Vaswani et al. 2017, section 5.4, with 0.1). The second term keeps the normaliser near 1 (PaLM,
+    Chowdhery et al. 2022, section 5, with 1e-4).
 
     Args:
-        prediction: hidden states in the compute type, and the head; its matrix is used in their type.
+        prediction: hidden states in the compute type, and the head; its matrix is used in their
+            type.
         targets: token ids; where the weight is 0, any valid id.
         weights: weight of each token.
         chunk_tokens: about how many tokens' logits exist at once; 0 for all of them.
@@ -61,8 +72,9 @@ def cross_entropy(
         smoothing: share of a target's probability that is spread over all V ids.
 
     Returns:
-        (the sum, the sum of -log softmax(logits)[target] alone). The first is differentiable once, in the prediction's arrays. The second
-        is what compares between models trained with and without the others; it is a report and has no gradient.
+        (the sum, the sum of -log softmax(logits)[target] alone). The first is differentiable once,
+        in the prediction's arrays. The second is what compares between models trained with and
+        without the others; it is a report and has no gradient.
     """
     hidden, head, bias, softcap = prediction
     terms = Terms(unless_zero(z_loss), unless_zero(smoothing))
@@ -71,34 +83,48 @@ def cross_entropy(
 
 
 def distilled_cross_entropy(
-    prediction: Prediction, teacher: Prediction, targets: Int[Array, "B T"], weights: Float[Array, "B T"], chunk_tokens: int, kl: Number,
-    temperature: Number, hard: Number = 1.0, z_loss: Number = 0.0, smoothing: Number = 0.0,
+    prediction: Prediction,
+    teacher: Prediction,
+    targets: Int[Array, "B T"],
+    weights: Float[Array, "B T"],
+    chunk_tokens: int,
+    kl: Number,
+    temperature: Number,
+    hard: Number = 1.0,
+    z_loss: Number = 0.0,
+    smoothing: Number = 0.0,
 ) -> tuple[Float[Array, ""], Float[Array, ""], Float[Array, ""]]:
     """Sums over tokens of weight * (hard * H + kl * T^2 KL(p || q)), in nats and float32.
 
-    H is the sum of `cross_entropy`, with what it may add; p = softmax(teacher's logits / T), q = softmax(logits / T), KL(p || q) =
-    sum_v p_v log (p_v / q_v). The gradient of T^2 KL in the logits is T (q - p): about (logits - teacher's) / V where T is large, whatever
-    it is, so that the weights keep their meaning when T changes (Hinton et al. 2015, section 2 and eq. 4). Of both models the scores of one
-    chunk exist at a time.
+    H is the sum of `cross_entropy`, with what it may add; p = softmax(teacher's logits / T), q =
+    softmax(logits / T), KL(p || q) = sum_v p_v log (p_v / q_v). The gradient of T^2 KL in the
+    logits is T (q - p): about (logits - teacher's) / V where T is large, whatever it is, so that
+    the weights keep their meaning when T changes (Hinton et al. 2015, section 2 and eq. 4). Of both
+    models the scores of one chunk exist at a time.
 
     Args:
         prediction, targets, weights, chunk_tokens, z_loss, smoothing: as `cross_entropy`.
-        teacher: what the teacher predicts in the same places; a width of its own, the same V. It gets no gradient.
+        teacher: what the teacher predicts in the same places; a width of its own, the same V. It
+            gets no gradient.
         kl: weight of the divergence.
         temperature: T.
         hard: weight of H.
 
     Returns:
-        (the sum, the sum of -log softmax(logits)[target] alone, that of T^2 KL alone). Only the first has a gradient.
+        (the sum, the sum of -log softmax(logits)[target] alone, that of T^2 KL alone). Only the
+        first has a gradient.
     """
     hidden, head, bias, softcap = prediction
     terms = Terms(unless_zero(z_loss), unless_zero(smoothing), hard, kl, temperature)
-    total, *reports = _sums(hidden, head, bias, tuple(teacher[:3]), targets, weights, terms, (softcap, teacher.softcap), chunk_tokens)
+    total, *reports = _sums(
+        hidden, head, bias, tuple(teacher[:3]), targets, weights, terms, (softcap, teacher.softcap), chunk_tokens
+    )
     return total, *jax.lax.stop_gradient(reports)
 
 
 def in_chunks(x: Array, parts: int) -> Array:
-    """[B, T, ...] -> [parts, B, T / parts, ...]: chunks run along the sequence, so that a sharded batch stays in place.
+    """[B, T, ...] -> [parts, B, T / parts, ...]: chunks run along the sequence, so that a sharded
+    batch stays in place.
 
     A length that does not divide is filled up with zeros, which weigh nothing.
     """
@@ -124,9 +150,12 @@ def _chunk_loss(chunk, head, bias, its_head, terms, softcaps):
     log_normalizer = jax.nn.logsumexp(scores, axis=-1)
     score = jnp.take_along_axis(scores, targets[:, None], axis=-1)[:, 0]
     entropy = jnp.sum((log_normalizer - score) * weights)
-    total = entropy + terms.z_loss * jnp.sum(jnp.square(log_normalizer) * weights) if terms.z_loss is not None else entropy
+    total = (
+        entropy + terms.z_loss * jnp.sum(jnp.square(log_normalizer) * weights) if terms.z_loss is not None else entropy
+    )
     if terms.smoothing is not None:
-        # -log p(target) becomes log Z - (1 - e) score - e mean(scores), of which log Z - score is there already.
+        # -log p(target) becomes log Z - (1 - e) score - e mean(scores), of which log Z - score is
+        # there already.
         total = total + terms.smoothing * jnp.sum((score - scores.mean(axis=-1)) * weights)
     if its_head is None:
         return (total, entropy, jnp.zeros((), jnp.float32)), scores, log_normalizer, None
@@ -139,12 +168,20 @@ def _chunk_loss(chunk, head, bias, its_head, terms, softcaps):
 
 def _chunks(hidden, teacher, targets, weights, parts):
     """What runs over the tokens, in parts; the teacher's hidden states among it."""
-    return tuple(None if x is None else in_chunks(x, parts) for x in (hidden, None if teacher is None else teacher[0], targets, weights))
+    return tuple(
+        None if x is None else in_chunks(x, parts)
+        for x in (hidden, None if teacher is None else teacher[0], targets, weights)
+    )
 
 
 def _two_dimensional(chunk):
     hidden, its_hidden, targets, weights = chunk
-    return _flat(hidden, 1), None if its_hidden is None else _flat(its_hidden, 1), targets.reshape(-1), weights.reshape(-1)
+    return (
+        _flat(hidden, 1),
+        None if its_hidden is None else _flat(its_hidden, 1),
+        targets.reshape(-1),
+        weights.reshape(-1),
+    )
 
 
 @partial(jax.custom_vjp, nondiff_argnums=(7, 8))
@@ -165,7 +202,11 @@ def _d_scores(scores, log_normalizer, gap, targets, weights, terms, softcap):
     probabilities = jnp.exp(scores - log_normalizer[:, None])
     if terms.z_loss is not None:
         probabilities = probabilities * (1 + 2 * terms.z_loss * log_normalizer)[:, None]
-    wanted = (1 - terms.smoothing) * is_target + terms.smoothing / scores.shape[-1] if terms.smoothing is not None else is_target
+    wanted = (
+        (1 - terms.smoothing) * is_target + terms.smoothing / scores.shape[-1]
+        if terms.smoothing is not None
+        else is_target
+    )
     difference = probabilities - wanted
     if gap is not None:
         difference = terms.hard * difference + terms.kl * terms.temperature * gap
@@ -178,7 +219,9 @@ def _forward(hidden, head, bias, teacher, targets, weights, terms, softcaps, chu
     cast, its_head = _cast(head, teacher, hidden.dtype)
 
     def body(carry, chunk):
-        totals, d_head, d_bias = carry  # d_head is [D, V]: with the narrower matrix on the left its product is faster on a CPU.
+        totals, d_head, d_bias = (
+            carry  # d_head is [D, V]: with the narrower matrix on the left its product is faster on a CPU.
+        )
         flat = h, _, t, w = _two_dimensional(chunk)
         sums, scores, log_normalizer, gap = _chunk_loss(flat, cast, bias, its_head, terms, softcaps)
         d_scores = _d_scores(scores, log_normalizer, gap, t, w, terms, softcaps[0])
@@ -189,7 +232,11 @@ def _forward(hidden, head, bias, teacher, targets, weights, terms, softcaps, chu
         return (jax.tree.map(jnp.add, totals, sums), d_head, d_bias), (d_scores @ cast).reshape(chunk[0].shape)
 
     zeros = (jnp.zeros((), jnp.float32),) * 3
-    carry = (zeros, jnp.zeros(head.shape[::-1], jnp.float32), None if bias is None else jnp.zeros(bias.shape, jnp.float32))
+    carry = (
+        zeros,
+        jnp.zeros(head.shape[::-1], jnp.float32),
+        None if bias is None else jnp.zeros(bias.shape, jnp.float32),
+    )
     chunks = _chunks(hidden, teacher, targets, weights, parts)
     if parts == 1:
         (totals, d_head, d_bias), d_hidden = body(carry, jax.tree.map(lambda x: x[0], chunks))

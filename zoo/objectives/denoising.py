@@ -9,11 +9,13 @@ from zoo.objectives.span_corruption import SpanObjective
 
 
 class DenoisingObjective(SpanObjective):
-    """-log p(y_t | y_<t, x), the mean over all tokens of the row y and its end; x is the row with some of its tokens hidden as in masked
-    language modelling (Raffel et al. 2020, section 3.3.1, "BERT-style", where 0.15 are chosen, of which 0.9 are masks and 0.1 random).
+    """-log p(y_t | y_<t, x), the mean over all tokens of the row y and its end; x is the row with
+    some of its tokens hidden as in masked language modelling (Raffel et al. 2020, section 3.3.1,
+    "BERT-style", where 0.15 are chosen, of which 0.9 are masks and 0.1 random).
 
-    A batch is what `zoo.data.rows.row_denoising.Denoising` makes: {"source": [B, T + 1], "targets": [B, T + 1]}, padded with -1. The decoder reads
-    the token that opens documents and the targets but the last. Padding is an empty slot that no token sees.
+    A batch is what `zoo.data.rows.row_denoising.Denoising` makes: {"source": [B, T + 1], "targets":
+    [B, T + 1]}, padded with -1. The decoder reads the token that opens documents and the targets
+    but the last. Padding is an empty slot that no token sees.
     """
 
     def read(self, batch: Batch) -> Int[Array, ""]:
@@ -25,5 +27,8 @@ class DenoisingObjective(SpanObjective):
         """Both sides are one token longer than a row."""
         sides = (("encoder", self.model.encoder), ("decoder", self.model.decoder))
         both = zip(sides, side_lengths(self.config.objective, length), strict=True)
-        found = (past_the_table(side(self.config.model, name), module, tokens, f"the {name}'s ") for (name, module), tokens in both)
+        found = (
+            past_the_table(side(self.config.model, name), module, tokens, f"the {name}'s ")
+            for (name, module), tokens in both
+        )
         return next((why for why in found if why), None)

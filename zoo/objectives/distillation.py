@@ -17,19 +17,23 @@ from zoo.objectives.objective import Batch, Constants, Objective, Pass, Sums, pa
 
 
 class Distilled(Objective):
-    """L = hard * H + kl * T^2 KL(p || q) + cosine * (1 - cos(h, h')) (Sanh et al. 2019, section 2; Hinton et al. 2015, section 2).
+    """L = hard * H + kl * T^2 KL(p || q) + cosine * (1 - cos(h, h')) (Sanh et al. 2019, section 2;
+    Hinton et al. 2015, section 2).
 
-    H is the objective's own loss: the cross-entropy, with what may be added to it. p and q are the teacher's and the student's
-    probabilities at the temperature T, softmax(scores / T). Both terms are means over the tokens that the objective predicts: of masked
-    language modelling those that were chosen, whether the input shows them as [MASK], as another token or as they are, and of causal
-    language modelling all. h and h' are the last hidden states of student and teacher, after their last norm and before their heads; the
-    third term is a mean over all tokens that are read, empty slots apart. A term of weight 0 is not computed.
+    H is the objective's own loss: the cross-entropy, with what may be added to it. p and q are the
+    teacher's and the student's probabilities at the temperature T, softmax(scores / T). Both terms
+    are means over the tokens that the objective predicts: of masked language modelling those that
+    were chosen, whether the input shows them as [MASK], as another token or as they are, and of
+    causal language modelling all. h and h' are the last hidden states of student and teacher, after
+    their last norm and before their heads; the third term is a mean over all tokens that are read,
+    empty slots apart. A term of weight 0 is not computed.
 
-    The teacher reads the same rows as the student, drops nothing, uses its running statistics, and gets no gradient. Its values are
-    constants of the program, and no part of the state that is trained and saved.
+    The teacher reads the same rows as the student, drops nothing, uses its running statistics, and
+    gets no gradient. Its values are constants of the program, and no part of the state that is
+    trained and saved.
 
-    Reported as "loss" is the cross-entropy alone, which compares with that of a model without a teacher, and beside it "kl", T^2 KL, and
-    "cosine_distance", each before its weight.
+    Reported as "loss" is the cross-entropy alone, which compares with that of a model without a
+    teacher, and beside it "kl", T^2 KL, and "cosine_distance", each before its weight.
     """
 
     def __init__(self, config: ResolvedConfig, tokenizer: Tokenizer):
@@ -57,7 +61,9 @@ class Distilled(Objective):
         still = how._replace(dropout_key=None, training=False, record=None)
         hidden, its_hidden = self.hidden(model, batch, how), self.hidden(teacher, batch, still)
         its_prediction = self.predicted(teacher, its_hidden, batch, still) if distillation.kl else None
-        losses, sums = self.score_beside(self.predicted(model, hidden, batch, how), its_prediction, batch, constants, how)
+        losses, sums = self.score_beside(
+            self.predicted(model, hidden, batch, how), its_prediction, batch, constants, how
+        )
         if distillation.cosine:
             seen = self.inputs(batch) >= 0
             distance = jnp.where(seen, cosine_distance(hidden, its_hidden), 0).sum()
@@ -68,7 +74,9 @@ class Distilled(Objective):
     def score_beside(
         self, prediction: Prediction, teacher: Prediction | None, batch: Batch, constants: Constants, how: Pass
     ) -> tuple[Sums, Sums]:
-        """The term "loss" and the sums that go with it; without a teacher's prediction the cross-entropy by its weight."""
+        """The term "loss" and the sums that go with it; without a teacher's prediction the
+        cross-entropy by its weight.
+        """
         if teacher is None:
             losses, sums = self.score_tokens(prediction, batch, constants, how)
             hard = self.config.objective.distillation.hard
@@ -76,9 +84,16 @@ class Distilled(Objective):
         targets, weights, counts = self.counted(batch, constants, how)
         record_logits(prediction, weights, how)
         loss, entropy, divergence = distilled_cross_entropy(
-            prediction, teacher, targets, weights, self.config.objective.chunk_tokens,
-            self.number("objective.distillation.kl", constants), self.number("objective.distillation.temperature", constants),
-            self.config.objective.distillation.hard, *self.regularisers(constants, how))
+            prediction,
+            teacher,
+            targets,
+            weights,
+            self.config.objective.chunk_tokens,
+            self.number("objective.distillation.kl", constants),
+            self.number("objective.distillation.temperature", constants),
+            self.config.objective.distillation.hard,
+            *self.regularisers(constants, how),
+        )
         return {"loss": loss}, {"loss": entropy, "kl": divergence, **counts}
 
 

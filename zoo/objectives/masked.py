@@ -1,4 +1,6 @@
-"""Masked language modelling: tokens that were hidden are predicted from all others; and whether two segments belong together."""
+"""Masked language modelling: tokens that were hidden are predicted from all others; and whether two
+segments belong together.
+"""
 
 import jax
 import jax.numpy as jnp
@@ -12,16 +14,19 @@ from zoo.objectives.objective import Batch, Constants, Objective, Pass, Sums, co
 
 
 class MaskedObjective(Objective):
-    """-log p(x_t | the corrupted row), the mean over the chosen t (Devlin et al. 2019, section 3.1, Task 1).
+    """-log p(x_t | the corrupted row), the mean over the chosen t (Devlin et al. 2019, section 3.1,
+    Task 1).
 
-    With `objective.next_sentence` the mean over pairs of -log p(does the second segment follow the first | the row) is added (Task 2),
-    so that the loss is the sum of two means. Reported as "loss" is the first alone, which compares with that of a model without the
-    second (Liu et al. 2019, section 4.2), beside it "next_loss" and "next_accuracy".
+    With `objective.next_sentence` the mean over pairs of -log p(does the second segment follow the
+    first | the row) is added (Task 2), so that the loss is the sum of two means. Reported as "loss"
+    is the first alone, which compares with that of a model without the second (Liu et al. 2019,
+    section 4.2), beside it "next_loss" and "next_accuracy".
 
-    A batch is what `zoo.data.rows.masking.Masking` makes: {"tokens": [B, T] after corruption, "places": [B, N] of the chosen tokens in their
-    row, "targets": [B, N] what stood there, -1 for places that stay unused}, and of pairs {"segments": [B, T] 0 or 1, "next": [B] 0 where
-    the second segment follows, 1 where it is a random one, -1 for rows that only fill up}. Scores are computed for the N chosen tokens
-    only. Padding (-1) is an empty slot that no token sees.
+    A batch is what `zoo.data.rows.masking.Masking` makes: {"tokens": [B, T] after corruption,
+    "places": [B, N] of the chosen tokens in their row, "targets": [B, N] what stood there, -1 for
+    places that stay unused}, and of pairs {"segments": [B, T] 0 or 1, "next": [B] 0 where the
+    second segment follows, 1 where it is a random one, -1 for rows that only fill up}. Scores are
+    computed for the N chosen tokens only. Padding (-1) is an empty slot that no token sees.
     """
 
     def __init__(self, config: ResolvedConfig, tokenizer: Tokenizer):
@@ -42,7 +47,9 @@ class MaskedObjective(Objective):
         """Reads the corrupted rows."""
         tokens, data = batch["tokens"], self.config.data
         positions, documents = structure(tokens, data.isolate_documents, self.document_id, data.offsets)
-        context = context_of(how, without_padding(positions, tokens, how), documents, causal=False, in_order=not data.offsets)
+        context = context_of(
+            how, without_padding(positions, tokens, how), documents, causal=False, in_order=not data.offsets
+        )
         return model(jnp.maximum(tokens, 0), context, batch.get("segments"))
 
     def predicted(self, model: nnx.Module, hidden: Float[Array, "B T D"], batch: Batch, how: Pass) -> Prediction:
@@ -72,7 +79,8 @@ class MaskedObjective(Objective):
 
 
 def score_pairs(logits: Float[Array, "B 2"], classes: Int[Array, " B"]) -> tuple[Float[Array, ""], Float[Array, ""]]:
-    """(-log softmax(logits)[class] summed over rows, number of rows whose largest logit is its class), in float32.
+    """(-log softmax(logits)[class] summed over rows, number of rows whose largest logit is its
+    class), in float32.
 
     Args:
         logits: scores of the classes.

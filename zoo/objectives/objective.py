@@ -1,4 +1,6 @@
-"""What all objectives share: from a model's prediction and its targets to summed losses and the sums that turn them into metrics."""
+"""What all objectives share: from a model's prediction and its targets to summed losses and the
+sums that turn them into metrics.
+"""
 
 from collections.abc import Mapping
 from typing import Any, NamedTuple
@@ -30,9 +32,10 @@ class Pass(NamedTuple):
     Attributes:
         dropout_key: None to drop nothing.
         training: statistics are those of the batch.
-        full: known beforehand: every row is full. So positions are the same for all rows, and what depends on them alone is computed
-            once.
-        record: where the layers leave what `zoo.layers.activation_record` sums up; None for nowhere.
+        full: known beforehand: every row is full. So positions are the same for all rows, and what
+            depends on them alone is computed once.
+        record: where the layers leave what `zoo.layers.activation_record` sums up; None for
+            nowhere.
     """
 
     dropout_key: DropoutKey | None
@@ -42,7 +45,8 @@ class Pass(NamedTuple):
 
 
 class Objective:
-    """A sum of terms, each a mean of its own: sum over k of (L_k, summed over a batch) / (W_k, its weight in the whole batch).
+    """A sum of terms, each a mean of its own: sum over k of (L_k, summed over a batch) / (W_k, its
+    weight in the whole batch).
 
     Every objective has the term "loss", -log p(target) over the W tokens that it scores.
 
@@ -52,14 +56,15 @@ class Objective:
 
     Attributes:
         model: the model, abstract.
-        constants: arrays that stay the same for a whole run; `sums` takes them back from the device.
+        constants: arrays that stay the same for a whole run; `sums` takes them back from the
+            device.
         means: what is reported: by name, which of the sums is divided by which.
         share: weight of one scored target; targets of one token add up to 1.
-        outputs: names of the arrays with the rows first that stand among the sums of an evaluation; scores that are no mean are made
-            of them.
+        outputs: names of the arrays with the rows first that stand among the sums of an evaluation;
+            scores that are no mean are made of them.
         full_rows: packed rows of training have no empty slot.
-        teacher: the model that this one learns from, abstract, or None. Its values are in the constants of a program as "teacher", a dict
-            of its parameters and statistics.
+        teacher: the model that this one learns from, abstract, or None. Its values are in the
+            constants of a program as "teacher", a dict of its parameters and statistics.
     """
 
     teacher: nnx.Module | None = None
@@ -74,7 +79,9 @@ class Objective:
         self.constants: dict[str, np.ndarray] = {"token_bytes": self.per_id(tokenizer.token_bytes().astype(np.int32))}
 
     def per_id(self, table: np.ndarray) -> np.ndarray:
-        """Fills a table of the tokenizer's ids up with zeros to all ids of the model, of which further ones stand for no text."""
+        """Fills a table of the tokenizer's ids up with zeros to all ids of the model, of which
+        further ones stand for no text.
+        """
         return np.pad(table, [(0, self.config.model.vocab_size - len(table))] + [(0, 0)] * (table.ndim - 1))
 
     def targets(self, batch: Batch) -> Int[Array, "B T"]:
@@ -90,11 +97,15 @@ class Objective:
         raise NotImplementedError
 
     def weights(self, batch: Batch) -> Sums:
-        """What each term of the loss is divided by, a function of the whole batch alone; its parts add up to it."""
+        """What each term of the loss is divided by, a function of the whole batch alone; its parts
+        add up to it.
+        """
         return {"loss": (self.targets(batch) >= 0).sum() * self.share}
 
     def score(self, model: nnx.Module, batch: Batch, constants: Constants, how: Pass) -> tuple[Sums, Sums]:
-        """Runs the model and sums what it did well or badly: (summed losses, one for each term; the other sums), as `sums` has them."""
+        """Runs the model and sums what it did well or badly: (summed losses, one for each term; the
+        other sums), as `sums` has them.
+        """
         return self.score_tokens(self.predict(model, batch, constants, how), batch, constants, how)
 
     def score_tokens(self, prediction: Prediction, batch: Batch, constants: Constants, how: Pass) -> tuple[Sums, Sums]:
@@ -104,27 +115,44 @@ class Objective:
         loss, entropy = self.entropy(prediction, targets, weights, constants, how)
         return {"loss": loss}, {"loss": entropy, **counts}
 
-    def counted(self, batch: Batch, constants: Constants, how: Pass) -> tuple[Int[Array, "B T"], Float[Array, "B T"], Sums]:
-        """The targets as valid ids, the weight of each, and {"weight": their sum, "bytes": that of what they stand for}."""
+    def counted(
+        self, batch: Batch, constants: Constants, how: Pass
+    ) -> tuple[Int[Array, "B T"], Float[Array, "B T"], Sums]:
+        """The targets as valid ids, the weight of each, and {"weight": their sum, "bytes": that of
+        what they stand for}.
+        """
         targets = self.scored(batch, how)
         weights = (targets >= 0).astype(jnp.float32) * self.share
         targets = jnp.maximum(targets, 0)
         return targets, weights, {"weight": weights.sum(), "bytes": (constants["token_bytes"][targets] * weights).sum()}
 
     def entropy(
-        self, prediction: Prediction, targets: Int[Array, "B T"], weights: Float[Array, "B T"], constants: Constants, how: Pass
+        self,
+        prediction: Prediction,
+        targets: Int[Array, "B T"],
+        weights: Float[Array, "B T"],
+        constants: Constants,
+        how: Pass,
     ) -> tuple[Float[Array, ""], Float[Array, ""]]:
-        """What a prediction of these targets loses, and its cross-entropy alone, as `zoo.objectives.cross_entropy` has them."""
-        return cross_entropy(prediction, targets, weights, self.config.objective.chunk_tokens, *self.regularisers(constants, how))
+        """What a prediction of these targets loses, and its cross-entropy alone, as
+        `zoo.objectives.cross_entropy` has them.
+        """
+        return cross_entropy(
+            prediction, targets, weights, self.config.objective.chunk_tokens, *self.regularisers(constants, how)
+        )
 
     def regularisers(self, constants: Constants, how: Pass) -> tuple[Number, Number]:
-        """What training adds to the cross-entropy: the weight of the z-loss, and how far labels are smoothed."""
+        """What training adds to the cross-entropy: the weight of the z-loss, and how far labels are
+        smoothed.
+        """
         if not how.training:
             return 0.0, 0.0
         return self.number("objective.z_loss", constants), self.number("objective.label_smoothing", constants)
 
     def number(self, path: str, constants: Constants) -> Number:
-        """The value of a field that is an argument of the program, where it is one; 0 is always known beforehand."""
+        """The value of a field that is an argument of the program, where it is one; 0 is always
+        known beforehand.
+        """
         section, *names = path.split(".")
         value = self.config[section]
         for name in names:
@@ -132,11 +160,15 @@ class Objective:
         return constants.get("numbers", {}).get(path, value) if value else 0.0
 
     def drawn(self, seed: Int[Array, ""], step: Int[Array, ""]) -> dict[str, Any]:
-        """Further constants of one update: what is drawn anew in every step and is the same for all parts of its batch."""
+        """Further constants of one update: what is drawn anew in every step and is the same for all
+        parts of its batch.
+        """
         return {}
 
     def read(self, batch: Batch) -> Int[Array, ""]:
-        """Number of tokens of text that a batch goes through: by rows of T + 1 tokens that share one with the next row, T each."""
+        """Number of tokens of text that a batch goes through: by rows of T + 1 tokens that share
+        one with the next row, T each.
+        """
         return (batch["tokens"][:, 1:] >= 0).sum()
 
     def too_long(self, length: int) -> str | None:
@@ -161,26 +193,34 @@ class Objective:
             batch: arrays with the rows first, as `zoo.data` makes them.
             constants: `self.constants`, on the device; in training with what `drawn` adds.
             dropout_key: None to drop nothing.
-            training: statistics are updated, and the loss has all its terms; else its first term is the cross-entropy alone.
-            record: a dict that is filled with what `zoo.layers.activation_record` sums up; None to record nothing.
+            training: statistics are updated, and the loss has all its terms; else its first term is
+                the cross-entropy alone.
+            record: a dict that is filled with what `zoo.layers.activation_record` sums up; None to
+                record nothing.
 
         Returns:
-            The terms that training minimises, each summed and not yet divided by its entry in `weights`, and beside them: {"loss":
-            cross-entropy in nats summed over scored tokens, "weight": scored tokens, "bytes": bytes of text that they stand for,
-            "tokens": tokens of text that were read, and what else `means` and, in evaluation, `outputs` name}, and the statistics after
-            the call.
+            The terms that training minimises, each summed and not yet divided by its entry in
+            `weights`, and beside them: {"loss": cross-entropy in nats summed over scored tokens,
+            "weight": scored tokens, "bytes": bytes of text that they stand for, "tokens": tokens of
+            text that were read, and what else `means` and, in evaluation, `outputs` name}, and the
+            statistics after the call.
         """
         model = nnx.merge(graph, params, stats)
-        how = Pass(dropout_key, training, full=training and self.full_rows and self.config.data.rows == "packed",
-                   record=record)
+        how = Pass(
+            dropout_key, training, full=training and self.full_rows and self.config.data.rows == "packed", record=record
+        )
         losses, sums = self.score(model, batch, constants, how)
-        return losses, (sums | {"tokens": self.read(batch).astype(jnp.float32)}, statistics_of(model) if training else stats)
+        return losses, (
+            sums | {"tokens": self.read(batch).astype(jnp.float32)},
+            statistics_of(model) if training else stats,
+        )
 
 
 def sum_of_means(losses: Sums, weights: Sums) -> Float[Array, ""]:
     """sum over k of L_k / W_k; a term of which a batch has nothing is 0.
 
-    With the weights of a whole batch, the results of its parts add up to that of the whole, and so do their gradients.
+    With the weights of a whole batch, the results of its parts add up to that of the whole, and so
+    do their gradients.
     """
     return sum(losses[name] / jnp.maximum(weight, 1) for name, weight in weights.items())
 
@@ -192,7 +232,8 @@ def structure(
 
     Args:
         tokens: rows in which `document_id` opens every document.
-        isolate: each document counts its positions from 0 and is a world of its own; else a row is one sequence.
+        isolate: each document counts its positions from 0 and is a world of its own; else a row is
+            one sequence.
         offsets: where such rows begin, in turn; empty for 0.
 
     Returns:
@@ -212,20 +253,36 @@ def without_padding(positions: Int[Array, "B T"], tokens: Int[Array, "B T"], how
 
 
 def context_of(
-    how: Pass, positions: Int[Array, "B T"], documents: Int[Array, "B T"] | None = None, causal: bool = True, prefix: int = 0,
+    how: Pass,
+    positions: Int[Array, "B T"],
+    documents: Int[Array, "B T"] | None = None,
+    causal: bool = True,
+    prefix: int = 0,
     in_order: bool = True,
 ) -> Context:
     """The context of rows whose tokens stand in order, by default from 0 on."""
-    return Context(positions, documents, causal, in_order=in_order, dropout_key=how.dropout_key, training=how.training, prefix=prefix,
-                   record=how.record)
+    return Context(
+        positions,
+        documents,
+        causal,
+        in_order=in_order,
+        dropout_key=how.dropout_key,
+        training=how.training,
+        prefix=prefix,
+        record=how.record,
+    )
 
 
 def record_logits(prediction: Prediction, weights: Float[Array, "B T"], how: Pass) -> None:
-    """Records how far the scores of up to `TOKENS` scored tokens, evenly spread over a batch, are from their mean."""
+    """Records how far the scores of up to `TOKENS` scored tokens, evenly spread over a batch, are
+    from their mean.
+    """
     if how.record is not None:
         places = evenly(weights.size, TOKENS)
         hidden = prediction.hidden.reshape(weights.size, -1)[places]
-        how.record["logits"] = deviations(logits(prediction._replace(hidden=hidden[None]))[0], weights.reshape(-1)[places] > 0)
+        how.record["logits"] = deviations(
+            logits(prediction._replace(hidden=hidden[None]))[0], weights.reshape(-1)[places] > 0
+        )
 
 
 def past_the_table(config: ResolvedConfig, module: nnx.Module, length: int, whose: str = "") -> str | None:

@@ -1,4 +1,6 @@
-"""Prefix language modelling: the second part of a row is predicted, token by token, from the first part."""
+"""Prefix language modelling: the second part of a row is predicted, token by token, from the first
+part.
+"""
 
 import jax.numpy as jnp
 from flax import nnx
@@ -10,10 +12,12 @@ from zoo.objectives.objective import Batch, Constants, Objective, Pass, context_
 
 
 class PrefixObjective(Objective):
-    """-log p(x_t | x_<t), summed over t >= P (Raffel et al. 2020, section 3.2.3, with an encoder that reads the prefix).
+    """-log p(x_t | x_<t), summed over t >= P (Raffel et al. 2020, section 3.2.3, with an encoder
+    that reads the prefix).
 
-    A batch is {"tokens": [B, T + 1]}. The encoder reads the P = `objective.prefix_length` first tokens of a row, the decoder the last of
-    these and all after it but the row's last; targets are the T + 1 - P tokens from P on. Both sides count positions from 0.
+    A batch is {"tokens": [B, T + 1]}. The encoder reads the P = `objective.prefix_length` first
+    tokens of a row, the decoder the last of these and all after it but the row's last; targets are
+    the T + 1 - P tokens from P on. Both sides count positions from 0.
     """
 
     def targets(self, batch: Batch) -> Int[Array, "B N"]:

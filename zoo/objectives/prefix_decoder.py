@@ -1,4 +1,6 @@
-"""Prefix language modelling by a decoder alone: it reads the first part of a row as a whole and predicts the rest token by token."""
+"""Prefix language modelling by a decoder alone: it reads the first part of a row as a whole and
+predicts the rest token by token.
+"""
 
 import jax.numpy as jnp
 from flax import nnx
@@ -9,11 +11,13 @@ from zoo.objectives.objective import Batch, Constants, Objective, Pass, context_
 
 
 class PrefixDecoderObjective(Objective):
-    """-log p(x_t | x_<t), summed over t >= P, where query t sees key s if s <= t or s < P (Raffel et al. 2020, section 3.2.3, "prefix LM").
+    """-log p(x_t | x_<t), summed over t >= P, where query t sees key s if s <= t or s < P (Raffel
+    et al. 2020, section 3.2.3, "prefix LM").
 
-    A batch is {"tokens": [B, T + 1]}: inputs are the first T of a row, of which the first P = `objective.prefix_length` see each other;
-    targets are the T + 1 - P tokens from P on. What comes before is not scored. Rows are padded
-    with -1 at their end, where no token that has a target sees it.
+    A batch is {"tokens": [B, T + 1]}: inputs are the first T of a row, of which the first P =
+    `objective.prefix_length` see each other; targets are the T + 1 - P tokens from P on. What comes
+    before is not scored. Rows are padded with -1 at their end, where no token that has a target
+    sees it.
     """
 
     def targets(self, batch: Batch) -> Int[Array, "B N"]:

@@ -16,7 +16,8 @@ class Candidates(NamedTuple):
 
     Attributes:
         ids: [S], no two alike.
-        threshold: the largest perturbed log p that was not enough to be sampled; -inf where all ids are.
+        threshold: the largest perturbed log p that was not enough to be sampled; -inf where all ids
+            are.
     """
 
     ids: Int[Array, " S"]
@@ -24,14 +25,17 @@ class Candidates(NamedTuple):
 
 
 def log_uniform(ids: Int[Array, "..."], vocab_size: int) -> Float[Array, "..."]:
-    """log p(k), p(k) = (log(k + 2) - log(k + 1)) / log(V + 1): Zipf's law where ids are sorted by frequency, the most frequent first."""
+    """log p(k), p(k) = (log(k + 2) - log(k + 1)) / log(V + 1): Zipf's law where ids are sorted by
+    frequency, the most frequent first.
+    """
     return jnp.log(jnp.log1p(1 / (ids + 1.0)) / np.log(vocab_size + 1.0))
 
 
 def draw_candidates(key: Key[Array, ""], size: int, vocab_size: int) -> Candidates:
     """Draws S different ids, as by drawing from p again and again until S are found.
 
-    They are those with the largest log p(k) + Gumbel noise, which has the same distribution (Kool et al. 2019, section 2).
+    They are those with the largest log p(k) + Gumbel noise, which has the same distribution (Kool
+    et al. 2019, section 2).
 
     Args:
         key: of this draw.
@@ -46,21 +50,29 @@ def draw_candidates(key: Key[Array, ""], size: int, vocab_size: int) -> Candidat
 
 
 def log_expected_count(ids: Int[Array, "..."], candidates: Candidates, vocab_size: int) -> Float[Array, "..."]:
-    """log q(k), q(k) = 1 - exp(-exp(log p(k) - threshold)): the probability that an id passes the threshold.
+    """log q(k), q(k) = 1 - exp(-exp(log p(k) - threshold)): the probability that an id passes the
+    threshold.
 
-    The sum of f(k) / q(k) over the candidates is in the mean that of f(k) over all ids (Kool et al. 2019, section 4.1). With
-    n = exp(-threshold) it is 1 - exp(-n p(k)), about what 1 - (1 - p(k))^n is of n draws with replacement.
+    The sum of f(k) / q(k) over the candidates is in the mean that of f(k) over all ids (Kool et al.
+    2019, section 4.1). With n = exp(-threshold) it is 1 - exp(-n p(k)), about what 1 - (1 - p(k))^n
+    is of n draws with replacement.
     """
     return jnp.log(-jnp.expm1(-jnp.exp(log_uniform(ids, vocab_size) - candidates.threshold)))
 
 
 def sampled_cross_entropy(
-    prediction: Prediction, targets: Int[Array, "B T"], weights: Float[Array, "B T"], candidates: Candidates, chunk_tokens: int
+    prediction: Prediction,
+    targets: Int[Array, "B T"],
+    weights: Float[Array, "B T"],
+    candidates: Candidates,
+    chunk_tokens: int,
 ) -> Float[Array, ""]:
-    """Sums over tokens of weight * (-log softmax(s)[target]) over the target and the candidates, in nats and float32.
+    """Sums over tokens of weight * (-log softmax(s)[target]) over the target and the candidates, in
+    nats and float32.
 
-    s_k = logit_k - log q(k), the target's too; a candidate that is the target is left out (Jean et al. 2015; Jozefowicz et al. 2016,
-    section 3.1; Peters et al. 2018). With all ids as candidates this is the full softmax.
+    s_k = logit_k - log q(k), the target's too; a candidate that is the target is left out (Jean et
+    al. 2015; Jozefowicz et al. 2016, section 3.1; Peters et al. 2018). With all ids as candidates
+    this is the full softmax.
 
     Args:
         prediction: hidden states and the head, which has no cap.
@@ -88,4 +100,6 @@ def sampled_cross_entropy(
         return total + jax.checkpoint(loss_of, prevent_cse=False)(*chunk), None
 
     parts = number_of_chunks(*targets.shape, chunk_tokens)
-    return jax.lax.scan(body, jnp.zeros((), jnp.float32), tuple(in_chunks(x, parts) for x in (hidden, targets, weights)))[0]
+    return jax.lax.scan(
+        body, jnp.zeros((), jnp.float32), tuple(in_chunks(x, parts) for x in (hidden, targets, weights))
+    )[0]

@@ -12,11 +12,13 @@ from zoo.objectives.objective import Batch, Constants, Objective, Pass, context_
 
 
 class SpanObjective(Objective):
-    """-log p(y_t | y_<t, x), summed over the targets y: the spans that were cut out of a row, each after its sentinel, and an end; x is the
-    row with a sentinel in each span's place (Raffel et al. 2020, section 3.1.4).
+    """-log p(y_t | y_<t, x), summed over the targets y: the spans that were cut out of a row, each
+    after its sentinel, and an end; x is the row with a sentinel in each span's place (Raffel et al.
+    2020, section 3.1.4).
 
-    A batch is what `zoo.data.rows.spans.SpanCorruption` makes: {"source": [B, S], "targets": [B, N]}, padded with -1. The decoder reads the
-    token that opens documents and the targets but the last. Padding is an empty slot that no token sees.
+    A batch is what `zoo.data.rows.spans.SpanCorruption` makes: {"source": [B, S], "targets": [B,
+    N]}, padded with -1. The decoder reads the token that opens documents and the targets but the
+    last. Padding is an empty slot that no token sees.
     """
 
     def __init__(self, config: ResolvedConfig, tokenizer: Tokenizer):
@@ -37,7 +39,9 @@ class SpanObjective(Objective):
         return model.prediction(hidden, context)
 
     def read(self, batch: Batch) -> Int[Array, ""]:
-        """Number of tokens of text: all that is on either side and is neither a sentinel nor an end."""
+        """Number of tokens of text: all that is on either side and is neither a sentinel nor an
+        end.
+        """
         ends = 2 * (batch["targets"][:, 0] >= 0).sum()
         return sum(((part >= 0) & (part < self.text_ids)).sum() for part in (batch["source"], batch["targets"])) - ends
 
@@ -49,5 +53,8 @@ class SpanObjective(Objective):
         if lengths.spans > self.config.objective.sentinels:
             return f"objective.sentinels={self.config.objective.sentinels} are too few for {lengths.spans} spans"
         sides = (("encoder", self.model.encoder, lengths.source), ("decoder", self.model.decoder, lengths.targets))
-        found = (past_the_table(side(self.config.model, name), module, tokens, f"the {name}'s ") for name, module, tokens in sides)
+        found = (
+            past_the_table(side(self.config.model, name), module, tokens, f"the {name}'s ")
+            for name, module, tokens in sides
+        )
         return next((why for why in found if why), None)

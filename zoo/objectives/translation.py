@@ -1,4 +1,6 @@
-"""Translation: an encoder-decoder writes a text in another language, of which it reads the original."""
+"""Translation: an encoder-decoder writes a text in another language, of which it reads the
+original.
+"""
 
 from zoo.config import side
 from zoo.objectives.objective import past_the_table
@@ -6,19 +8,25 @@ from zoo.objectives.span_corruption import SpanObjective
 
 
 class TranslationObjective(SpanObjective):
-    """-log p(y_t | y_<t, x), the mean over the tokens of a text y and its end; x is the text that it translates (Sutskever et al. 2014;
-    Vaswani et al. 2017). In training the decoder reads the true y_<t (teacher forcing), and labels may be smoothed.
+    """-log p(y_t | y_<t, x), the mean over the tokens of a text y and its end; x is the text that
+    it translates (Sutskever et al. 2014; Vaswani et al. 2017). In training the decoder reads the
+    true y_<t (teacher forcing), and labels may be smoothed.
 
-    A batch is what `zoo.data.pipeline.buckets.PairBatches` makes: {"source": [B, S], "targets": [B, S]}, padded with -1; B and S differ from batch
-    to batch. The decoder reads the token that opens documents and the targets but the last. Padding is an empty slot that no token sees.
+    A batch is what `zoo.data.pipeline.buckets.PairBatches` makes: {"source": [B, S], "targets": [B,
+    S]}, padded with -1; B and S differ from batch to batch. The decoder reads the token that opens
+    documents and the targets but the last. Padding is an empty slot that no token sees.
     """
 
     full_rows = False
 
     def too_long(self, length: int) -> str | None:
-        """Pairs are as long as they are: there is no other length to evaluate them at, and a table must reach to the longest."""
+        """Pairs are as long as they are: there is no other length to evaluate them at, and a table
+        must reach to the longest.
+        """
         if length != (trained := self.config.data.sequence_length):
             return f"pairs of texts have lengths of their own, of up to data.sequence_length={trained} tokens"
         sides = (("encoder", self.model.encoder), ("decoder", self.model.decoder))
-        found = (past_the_table(side(self.config.model, name), module, length, f"the {name}'s ") for name, module in sides)
+        found = (
+            past_the_table(side(self.config.model, name), module, length, f"the {name}'s ") for name, module in sides
+        )
         return next((why for why in found if why), None)

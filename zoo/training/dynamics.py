@@ -25,8 +25,11 @@ BEFORE_LAYERS = ("embedding", "source_embedding", "characters", "position", "seg
 WINDOW, SIGMAS = 128, 6.0
 
 
-def statistics(module: nnx.Module, record: dict[str, Any], params: Params, gradient: Params, updates: Params) -> Statistics:
-    """Everything that is said of one update, in the order in which it is shown; docs/dynamics.md has the formulas.
+def statistics(
+    module: nnx.Module, record: dict[str, Any], params: Params, gradient: Params, updates: Params
+) -> Statistics:
+    """Everything that is said of one update, in the order in which it is shown; docs/dynamics.md
+    has the formulas.
 
     Args:
         module: the model, abstract.
@@ -42,7 +45,9 @@ def statistics(module: nnx.Module, record: dict[str, Any], params: Params, gradi
         found["logit_scale"] = {"head": _root_of_mean(record["logits"])}
     weights, steps = norms(module, params), norms(module, updates)
     # Of a block that is zero, as biases are at first, there is no ratio.
-    found["update_ratio"] = {label: jnp.where(weights[label] > 0, steps[label] / weights[label], jnp.nan) for label in weights}
+    found["update_ratio"] = {
+        label: jnp.where(weights[label] > 0, steps[label] / weights[label], jnp.nan) for label in weights
+    }
     return found | {"gradient_norm": norms(module, gradient)}
 
 
@@ -70,7 +75,8 @@ def _of_layers(found: Statistics, record: dict[str, Any], side: str) -> None:
 
 
 def norms(module: nnx.Module, values: Params) -> dict[str, Float[Array, ""]]:
-    """The Euclidean norm of each block's values: embeddings first, then the layers by depth, then the head.
+    """The Euclidean norm of each block's values: embeddings first, then the layers by depth, then
+    the head.
 
     Args:
         module: the model, abstract.
@@ -113,7 +119,8 @@ def block_of(path: tuple[str, ...], layer: int | None = None, kind: str | None =
 
 
 class DynamicsStep:
-    """A jitted function of `Statistics`, whose numbers leave the device as one array for each statistic.
+    """A jitted function of `Statistics`, whose numbers leave the device as one array for each
+    statistic.
 
     Args:
         compute: what it computes.
@@ -141,7 +148,8 @@ class DynamicsStep:
 
 
 class DynamicsFile:
-    """`dynamics.jsonl`: {"step": n, statistic: {row: number}} for every step at which something was recorded.
+    """`dynamics.jsonl`: {"step": n, statistic: {row: number}} for every step at which something was
+    recorded.
 
     Args:
         path: the file; what an interrupted run wrote after `step` is cut off.
@@ -165,7 +173,9 @@ class DynamicsFile:
         return bool(self.every) and (step == 1 or step % self.every == 0)
 
     def write(self, step: int, loss: float, rows: dict[str, dict[str, float]]) -> None:
-        """Takes the loss of every step, and the statistics of those that are due; a loss that jumps is recorded whenever it does."""
+        """Takes the loss of every step, and the statistics of those that are due; a loss that jumps
+        is recorded whenever it does.
+        """
         if self._file is None:
             return
         spike = self._spikes.add(loss) if math.isfinite(loss) else None
@@ -182,7 +192,8 @@ class DynamicsFile:
 
 
 class Spikes:
-    """Tells when a loss is more than `SIGMAS` standard deviations above the mean of the `WINDOW` losses before it.
+    """Tells when a loss is more than `SIGMAS` standard deviations above the mean of the `WINDOW`
+    losses before it.
 
     Args:
         losses: the last ones of what came before, oldest first.
@@ -192,7 +203,9 @@ class Spikes:
         self.losses = deque(losses, maxlen=WINDOW)
 
     def add(self, loss: float) -> float | None:
-        """Takes the next loss; returns how many standard deviations it is above the mean if it is a spike, else None."""
+        """Takes the next loss; returns how many standard deviations it is above the mean if it is a
+        spike, else None.
+        """
         before = list(self.losses)
         self.losses.append(loss)
         if len(before) < WINDOW:

@@ -15,7 +15,12 @@ from zoo.training.step import Program, State
 
 
 def evaluate(
-    program: Program, params: Any, stats: Any, batches: Iterator[dict[str, np.ndarray]], constants: Any, stop: StopSignal | None = None,
+    program: Program,
+    params: Any,
+    stats: Any,
+    batches: Iterator[dict[str, np.ndarray]],
+    constants: Any,
+    stop: StopSignal | None = None,
     measure: Callable[[dict[str, np.ndarray]], dict[str, float]] | None = None,
 ) -> dict[str, float] | None:
     """Scores a model on every example of `batches` exactly once.
@@ -24,12 +29,14 @@ def evaluate(
         program, params, stats, constants: of the run.
         batches: what is scored.
         stop: asks to end before all is scored.
-        measure: makes further scores of the objective's outputs for all rows, in their order and without those that only fill up.
+        measure: makes further scores of the objective's outputs for all rows, in their order and
+            without those that only fill up.
 
     Returns:
-        {"loss": nats per token, "perplexity": e^loss, "bits_per_byte": bits of information per UTF-8 byte of text, and what else the
-        objective reports}, of a task {"loss": its mean, what the objective reports, and what `measure` makes}, or None if a stop was
-        requested before the end.
+        {"loss": nats per token, "perplexity": e^loss, "bits_per_byte": bits of information per
+        UTF-8 byte of text, and what else the objective reports}, of a task {"loss": its mean, what
+        the objective reports, and what `measure` makes}, or None if a stop was requested before the
+        end.
     """
     sums, outputs = [], []
     for batch in batches:
@@ -48,27 +55,48 @@ def evaluate(
         if measure is not None and outputs[0]:
             arrays = jax.device_get(outputs)
             real = np.concatenate([part["real"] for part in arrays])
-            means |= measure({name: joined([part[name] for part in arrays])[real] for name in arrays[0] if name != "real"})
+            means |= measure(
+                {name: joined([part[name] for part in arrays])[real] for name in arrays[0] if name != "real"}
+            )
         return means
-    return {"loss": means.pop("loss"), "perplexity": float(np.exp(min(ratio("loss", "weight"), 700.0))),
-            "bits_per_byte": ratio("loss", "bytes") / float(np.log(2)), **means}
+    return {
+        "loss": means.pop("loss"),
+        "perplexity": float(np.exp(min(ratio("loss", "weight"), 700.0))),
+        "bits_per_byte": ratio("loss", "bytes") / float(np.log(2)),
+        **means,
+    }
 
 
 def joined(parts: list[np.ndarray]) -> np.ndarray:
-    """The rows of all batches; where these differ in width, [B, T], the narrower ones are filled up with zeros."""
+    """The rows of all batches; where these differ in width, [B, T], the narrower ones are filled up
+    with zeros.
+    """
     widest = max(part.shape[1:] for part in parts)
-    return np.concatenate([np.pad(part, [(0, 0), *((0, size - own) for own, size in zip(part.shape[1:], widest, strict=True))])
-                           for part in parts])
+    return np.concatenate(
+        [
+            np.pad(part, [(0, 0), *((0, size - own) for own, size in zip(part.shape[1:], widest, strict=True))])
+            for part in parts
+        ]
+    )
 
 
 def evaluations(
-    config: ResolvedConfig, objective: Objective, program: Program, dataset: Dataset, state: State, constants: Any, rows: int,
-    stop: StopSignal, last: bool, log: Callable[[str], None],
+    config: ResolvedConfig,
+    objective: Objective,
+    program: Program,
+    dataset: Dataset,
+    state: State,
+    constants: Any,
+    rows: int,
+    stop: StopSignal,
+    last: bool,
+    log: Callable[[str], None],
 ) -> dict[str, float] | None:
     """Evaluates at the trained length and, when `last`, at `training.eval_lengths`.
 
-    Lengths beyond what the model or the objective can do are left out, with a line that says so. Metrics at the trained length carry
-    no suffix, those at `eval_lengths` carry "@" and the length. Batches are filled up to a multiple of `rows`.
+    Lengths beyond what the model or the objective can do are left out, with a line that says so.
+    Metrics at the trained length carry no suffix, those at `eval_lengths` carry "@" and the length.
+    Batches are filled up to a multiple of `rows`.
     """
     results: dict[str, float] = {}
     trained, further = config.data.sequence_length, config.training.eval_lengths if last else ()
@@ -77,7 +105,9 @@ def evaluations(
             log(f"not evaluated at length {length}: {reason}")
             continue
         batches = dataset.evaluation_batches(length, rows, jax.process_index(), jax.process_count())
-        scores = evaluate(program, state["params"], state["stats"], batches, constants, stop, partial(dataset.measure, length=length))
+        scores = evaluate(
+            program, state["params"], state["stats"], batches, constants, stop, partial(dataset.measure, length=length)
+        )
         if scores is None:
             return None
         for suffix in ([""] if length == trained else []) + ([f"@{length}"] if length in further else []):

@@ -1,4 +1,5 @@
-"""How the runs of a loop are computed: one alone, or several as one program in which their states have a further axis, N, in front.
+"""How the runs of a loop are computed: one alone, or several as one program in which their states
+have a further axis, N, in front.
 
 | executor | | |
 | --- | --- | --- |
@@ -20,7 +21,8 @@ from zoo.errors import ConfigError
 from zoo.training.mesh import BATCH_AXES
 from zoo.training.step import Program, State
 
-# What differs between the members of a population; all else that a program takes as constants is the same for all.
+# What differs between the members of a population; all else that a program takes as constants is
+# the same for all.
 OWN = ("seed", "numbers")
 
 Batch = dict[str, np.ndarray]
@@ -35,8 +37,12 @@ class Crew(Protocol):
     def state_of(self, state: State, index: int) -> State:
         """The state of one member, as a run alone has it."""
 
-    def step(self, state: State, batches: Sequence[Batch], active: Sequence[bool]) -> tuple[State, dict[str, jax.Array]]:
-        """An update of every active member, and metrics that are still on the device; takes over the memory of `state`."""
+    def step(
+        self, state: State, batches: Sequence[Batch], active: Sequence[bool]
+    ) -> tuple[State, dict[str, jax.Array]]:
+        """An update of every active member, and metrics that are still on the device; takes over
+        the memory of `state`.
+        """
 
     def read(self, metrics: dict[str, jax.Array]) -> list[dict[str, float]]:
         """The metrics of every member."""
@@ -57,7 +63,9 @@ class Alone:
         """See `Crew`."""
         return state
 
-    def step(self, state: State, batches: Sequence[Batch], active: Sequence[bool]) -> tuple[State, dict[str, jax.Array]]:
+    def step(
+        self, state: State, batches: Sequence[Batch], active: Sequence[bool]
+    ) -> tuple[State, dict[str, jax.Array]]:
         """See `Crew`."""
         (batch,) = batches
         return self._program.train_step(state, self._program.put_batch(batch), self._constants)
@@ -74,29 +82,46 @@ class Population:
         program: of any of them.
         constants: of each.
         executor: "map" or "vmap".
-        mesh: that of the program. With vmap as many devices as divide N take members of their own; the rest share a batch.
+        mesh: that of the program. With vmap as many devices as divide N take members of their own;
+            the rest share a batch.
     """
 
     def __init__(self, program: Program, constants: Sequence[dict[str, Any]], executor: str, mesh: Mesh):
         self._executor, self._program, self._size = executor, program, len(constants)
         spread = math.gcd(self._size, mesh.shape["data"]) if executor == "vmap" else 1
-        self._mesh = Mesh(mesh.devices.reshape(spread, mesh.shape["data"] // spread, *mesh.devices.shape[1:]),
-                          ("population", *mesh.axis_names), axis_types=(jax.sharding.AxisType.Auto,) * 4)
+        self._mesh = Mesh(
+            mesh.devices.reshape(spread, mesh.shape["data"] // spread, *mesh.devices.shape[1:]),
+            ("population", *mesh.axis_names),
+            axis_types=(jax.sharding.AxisType.Auto,) * 4,
+        )
         own = [{name: constant[name] for name in OWN} for constant in constants]
         self._own = jax.device_put(jax.tree.map(lambda *values: np.stack(jax.device_get(values)), *own), self._each())
         self._shared = {name: value for name, value in constants[0].items() if name not in OWN}
         states = jax.tree.map(lambda leaf: self._each(*leaf.sharding.spec), program.abstract_state)
         alone = jax.tree.map(lambda leaf: leaf.sharding, program.abstract_state)
-        self._together = jax.jit(lambda *trees: jax.tree.map(lambda *leaves: jnp.stack(leaves), *trees), out_shardings=states)
+        self._together = jax.jit(
+            lambda *trees: jax.tree.map(lambda *leaves: jnp.stack(leaves), *trees), out_shardings=states
+        )
         self._take = jax.jit(lambda tree, index: jax.tree.map(lambda leaf: leaf[index], tree), out_shardings=alone)
-        self._step = jax.jit(self._steps, donate_argnums=0, in_shardings=(states, self._each(BATCH_AXES), self._each(), None, None),
-                             out_shardings=(states, self._each()))
+        self._step = jax.jit(
+            self._steps,
+            donate_argnums=0,
+            in_shardings=(states, self._each(BATCH_AXES), self._each(), None, None),
+            out_shardings=(states, self._each()),
+        )
 
     def _each(self, *axes: Any) -> NamedSharding:
         """Of an array with the members in front."""
         return NamedSharding(self._mesh, PartitionSpec("population", *axes))
 
-    def _steps(self, states: State, batches: dict[str, jax.Array], own: dict[str, Any], shared: dict[str, Any], active: jax.Array):
+    def _steps(
+        self,
+        states: State,
+        batches: dict[str, jax.Array],
+        own: dict[str, Any],
+        shared: dict[str, Any],
+        active: jax.Array,
+    ):
 
         def update(member):
             state, batch, its, _ = member
@@ -104,7 +129,9 @@ class Population:
 
         def left_alone(member):
             # What is reported of a member that takes no part is not read.
-            return member[0], jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), jax.eval_shape(update, member)[1])
+            return member[0], jax.tree.map(
+                lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), jax.eval_shape(update, member)[1]
+            )
 
         def one(member):
             return jax.lax.cond(member[3], update, left_alone, member)
@@ -120,16 +147,22 @@ class Population:
         """See `Crew`."""
         return self._take(state, np.int32(index))
 
-    def step(self, state: State, batches: Sequence[Batch], active: Sequence[bool]) -> tuple[State, dict[str, jax.Array]]:
+    def step(
+        self, state: State, batches: Sequence[Batch], active: Sequence[bool]
+    ) -> tuple[State, dict[str, jax.Array]]:
         """See `Crew`.
 
         Raises:
             ConfigError: the members' batches differ in shape.
         """
         if len({tuple(array.shape for array in batch.values()) for batch in batches}) > 1:
-            raise ConfigError("the runs of a population have batches of different shapes; train them without --population")
+            raise ConfigError(
+                "the runs of a population have batches of different shapes; train them without --population"
+            )
         stacked = {name: np.stack([batch[name] for batch in batches]) for name in batches[0]}
-        return self._step(state, jax.device_put(stacked, self._each(BATCH_AXES)), self._own, self._shared, np.array(active))
+        return self._step(
+            state, jax.device_put(stacked, self._each(BATCH_AXES)), self._own, self._shared, np.array(active)
+        )
 
     def read(self, metrics: dict[str, jax.Array]) -> list[dict[str, float]]:
         """See `Crew`."""

@@ -15,10 +15,11 @@ HEADS, AFTER_LAYERS = ("classifier", "pooler", "mix"), ("final_norm",)
 
 
 def trained_parts(config: ResolvedConfig, module: nnx.Module) -> Params | None:
-    """Which values of each parameter are trained, as `training.trained_layers` says: bool, for stacked layers [layers].
+    """Which values of each parameter are trained, as `training.trained_layers` says: bool, for
+    stacked layers [layers].
 
-    With k layers these are the head's, and with k > 0 those of the last k blocks and of the norm after them. Token and position
-    embeddings are trained only with everything.
+    With k layers these are the head's, and with k > 0 those of the last k blocks and of the norm
+    after them. Token and position embeddings are trained only with everything.
 
     Args:
         config: resolved.
@@ -45,19 +46,25 @@ def trained_parts(config: ResolvedConfig, module: nnx.Module) -> Params | None:
 
 
 def held(params: Params, parts: Params | None) -> Params:
-    """The same parameters, through which no gradient reaches what is not trained; the compiler leaves out what only that would need."""
+    """The same parameters, through which no gradient reaches what is not trained; the compiler
+    leaves out what only that would need.
+    """
+
     def hold(trained: Any, value: jax.Array) -> jax.Array:
         if np.all(trained):
             return value
         if not np.any(trained):
             return jax.lax.stop_gradient(value)
-        return jnp.stack([value[layer] if one else jax.lax.stop_gradient(value[layer]) for layer, one in enumerate(trained)])
+        return jnp.stack(
+            [value[layer] if one else jax.lax.stop_gradient(value[layer]) for layer, one in enumerate(trained)]
+        )
 
     return params if parts is None else jax.tree.map(hold, parts, params)
 
 
 def only_trained(updates: Params, parts: Params | None) -> Params:
     """Updates that are 0 for what is not trained, weight decay included."""
+
     def keep(trained: Any, value: jax.Array) -> jax.Array:
         mask = np.reshape(np.asarray(trained), np.shape(trained) + (1,) * (value.ndim - np.ndim(trained)))
         return value if np.all(trained) else jnp.where(mask, value, 0)

@@ -1,4 +1,6 @@
-"""Of a body that is not trained, what the head reads of each training example: computed once, before the first step."""
+"""Of a body that is not trained, what the head reads of each training example: computed once,
+before the first step.
+"""
 
 import time
 from collections.abc import Callable
@@ -14,11 +16,15 @@ from zoo.training.step import Program, State
 LIMIT = 2 << 30
 
 
-def with_features(program: Program, dataset: Any, state: State, constants: Any, rows: int, log: Callable[[str], None]) -> Any:
-    """The data set whose training batches have "features" beside their tokens, where the head alone is trained; else the same one.
+def with_features(
+    program: Program, dataset: Any, state: State, constants: Any, rows: int, log: Callable[[str], None]
+) -> Any:
+    """The data set whose training batches have "features" beside their tokens, where the head alone
+    is trained; else the same one.
 
-    The body runs as in evaluation (see `zoo.objectives.tasks.task`), so that these are what it would give in every step. Where they are too large
-    to keep, it does run in every step, with the same results.
+    The body runs as in evaluation (see `zoo.objectives.tasks.task`), so that these are what it
+    would give in every step. Where they are too large to keep, it does run in every step, with the
+    same results.
 
     Args:
         program, state, constants: of the run.
@@ -35,8 +41,10 @@ def with_features(program: Program, dataset: Any, state: State, constants: Any, 
             shape = dataset.features_shape(found.shape)
             size = int(np.prod(shape)) * found.dtype.itemsize
             if size > LIMIT:
-                log(f"the body runs in every step: what the head reads of {shape[0]:,} rows takes {size / 1e9:.1f} GB, more than "
-                    f"{LIMIT / 1e9:.1f} GB")
+                log(
+                    f"the body runs in every step: what the head reads of {shape[0]:,} rows takes {size / 1e9:.1f} GB, more than "
+                    f"{LIMIT / 1e9:.1f} GB"
+                )
                 return dataset
             made = np.zeros(shape, found.dtype)
         part = np.asarray(jax.device_get(found))[: len(numbers)]

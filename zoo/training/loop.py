@@ -14,13 +14,16 @@ from zoo.training.training_run import Member
 def train(crew: Crew, program: Program, members: Sequence[Member], state: State, stop: StopSignal) -> State:
     """Trains to `training.steps`: one run, or several whose programs and cadences are the same.
 
-    A member takes part from the step on that it continues from, and no longer than its metrics are finite: then it has an `error`, that
-    update was not applied, nothing is saved after it, and the others go on.
+    A member takes part from the step on that it continues from, and no longer than its metrics are
+    finite: then it has an `error`, that update was not applied, nothing is saved after it, and the
+    others go on.
 
-    The order is a contract: evaluate (parameters as they are) -> save -> take the next batch -> dispatch the step -> handle the
-    metrics of the *previous* step. So what is saved at step n is one moment: the state after n updates, the evaluation at n and
-    every metric up to n are on disk before the checkpoint is, and batch n has not been taken. Metrics come one step late so that
-    the device never waits for the host. Where statistics of dynamics are due, a program of its own computes them just before the step.
+    The order is a contract: evaluate (parameters as they are) -> save -> take the next batch ->
+    dispatch the step -> handle the metrics of the *previous* step. So what is saved at step n is
+    one moment: the state after n updates, the evaluation at n and every metric up to n are on disk
+    before the checkpoint is, and batch n has not been taken. Metrics come one step late so that the
+    device never waits for the host. Where statistics of dynamics are due, a program of its own
+    computes them just before the step.
 
     Args:
         crew: makes the steps.
@@ -101,10 +104,21 @@ def train(crew: Crew, program: Program, members: Sequence[Member], state: State,
             compiled |= {shape, (False, *shape[1:])}
         for member in here.values():
             member.progress.evaluated = False
-        observed = {index: program.dynamics_step(crew.state_of(state, index), program.put_batch(batches[index]), member.constants)
-                    for index, member in here.items()} if observe else {}
-        state, metrics = crew.step(state, [batches.get(index, filler) for index in range(len(members))],
-                                   [index in here for index in range(len(members))])
+        observed = (
+            {
+                index: program.dynamics_step(
+                    crew.state_of(state, index), program.put_batch(batches[index]), member.constants
+                )
+                for index, member in here.items()
+            }
+            if observe
+            else {}
+        )
+        state, metrics = crew.step(
+            state,
+            [batches.get(index, filler) for index in range(len(members))],
+            [index in here for index in range(len(members))],
+        )
         handle_pending()
         step += 1
         for member in here.values():

@@ -17,7 +17,8 @@ def make_mesh(config: ResolvedConfig, devices: list[jax.Device] | None = None) -
     """Lays the devices out as (data, fsdp, tensor).
 
     Raises:
-        ConfigError: if the devices do not fit the mesh, a process has parts of rows, or the batch does not divide by them.
+        ConfigError: if the devices do not fit the mesh, a process has parts of rows, or the batch
+            does not divide by them.
     """
     devices = jax.devices() if devices is None else devices
     data, fsdp, tensor = config.mesh.data, config.mesh.fsdp, config.mesh.tensor
@@ -26,26 +27,44 @@ def make_mesh(config: ResolvedConfig, devices: list[jax.Device] | None = None) -
             raise ConfigError(f"{len(devices)} devices do not divide by mesh.fsdp={fsdp} x mesh.tensor={tensor}")
         data = len(devices) // (fsdp * tensor)
     if data * fsdp * tensor != len(devices):
-        raise ConfigError(f"mesh.data={data} x mesh.fsdp={fsdp} x mesh.tensor={tensor} is {data * fsdp * tensor}, "
-                          f"but there are {len(devices)} devices; mesh.data=-1 takes what is left")
+        raise ConfigError(
+            f"mesh.data={data} x mesh.fsdp={fsdp} x mesh.tensor={tensor} is {data * fsdp * tensor}, "
+            f"but there are {len(devices)} devices; mesh.data=-1 takes what is left"
+        )
     if jax.process_count() > 1 and jax.local_device_count() % tensor:
-        raise ConfigError(f"mesh.tensor={tensor} does not divide the {jax.local_device_count()} devices of a process: rows of a batch are "
-                          "those of one process")
+        raise ConfigError(
+            f"mesh.tensor={tensor} does not divide the {jax.local_device_count()} devices of a process: rows of a batch are "
+            "those of one process"
+        )
     part = config.data.batch_size // config.training.accumulation_steps
     if part % (data * fsdp):
-        raise ConfigError(f"data.batch_size={config.data.batch_size} in training.accumulation_steps="
-                          f"{config.training.accumulation_steps} parts does not divide by {data * fsdp} devices (mesh.data x mesh.fsdp)")
-    return Mesh(np.array(devices).reshape(data, fsdp, tensor), ("data", "fsdp", "tensor"),
-                axis_types=(jax.sharding.AxisType.Auto,) * 3)
+        raise ConfigError(
+            f"data.batch_size={config.data.batch_size} in training.accumulation_steps="
+            f"{config.training.accumulation_steps} parts does not divide by {data * fsdp} devices (mesh.data x mesh.fsdp)"
+        )
+    return Mesh(
+        np.array(devices).reshape(data, fsdp, tensor),
+        ("data", "fsdp", "tensor"),
+        axis_types=(jax.sharding.AxisType.Auto,) * 3,
+    )
 
 
 def parameter_shardings(mesh: Mesh, axes: Params, shapes: Params) -> Params:
-    """Returns the sharding of every parameter: its logical axes through `RULES`, whole where a dimension does not divide."""
+    """Returns the sharding of every parameter: its logical axes through `RULES`, whole where a
+    dimension does not divide.
+    """
 
     def sharding(names: tuple[str | None, ...], shape: jax.ShapeDtypeStruct) -> NamedSharding:
         split = [RULES[name] if name else None for name in names]
-        return NamedSharding(mesh, PartitionSpec(*(
-            axis if axis and size % mesh.shape[axis] == 0 else None for axis, size in zip(split, shape.shape, strict=True))))
+        return NamedSharding(
+            mesh,
+            PartitionSpec(
+                *(
+                    axis if axis and size % mesh.shape[axis] == 0 else None
+                    for axis, size in zip(split, shape.shape, strict=True)
+                )
+            ),
+        )
 
     return jax.tree.map(sharding, axes, shapes, is_leaf=lambda node: isinstance(node, tuple))
 

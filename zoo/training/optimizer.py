@@ -17,21 +17,26 @@ Numbers = Mapping[str, float | Float[Array, ""]]
 def make_schedule(config: ResolvedConfig, numbers: Numbers | None = None) -> Schedule:
     """Returns the learning rate as a function of the number of updates done before.
 
-    A linear warm-up reaches the peak at update number `warmup_steps`; what follows is named by `schedule.kind` and, where it
-    decays, ends at `final_fraction` of the peak with the last update. The schedules of optax do not take what is an argument of a program.
+    A linear warm-up reaches the peak at update number `warmup_steps`; what follows is named by
+    `schedule.kind` and, where it decays, ends at `final_fraction` of the peak with the last update.
+    The schedules of optax do not take what is an argument of a program.
 
     Args:
         config: the whole resolved config.
-        numbers: values of fields (`zoo.config.hyperparameters`) that are arguments of a program; by default the config's.
+        numbers: values of fields (`zoo.config.hyperparameters`) that are arguments of a program; by
+            default the config's.
     """
     schedule, steps = config.schedule, config.training.steps
     numbers = numbers_of(flatten(config)) | dict(numbers or {})
-    peak, warmup, final = (numbers[path] for path in ("optimizer.learning_rate", "schedule.warmup_steps", "schedule.final_fraction"))
+    peak, warmup, final = (
+        numbers[path] for path in ("optimizer.learning_rate", "schedule.warmup_steps", "schedule.final_fraction")
+    )
     remaining = jnp.maximum(1, steps - warmup)
     decay = jnp.minimum(max(1, round(schedule.decay_fraction * steps)), remaining)
 
     def rate(count: jax.Array) -> jax.Array:
-        # Update number 1 comes after 0 updates; counting from 1 gives the first update a rate above zero.
+        # Update number 1 comes after 0 updates; counting from 1 gives the first update a rate above
+        # zero.
         update = count + 1
         since = jnp.clip(update - warmup, 0, remaining)
         after = {
@@ -46,20 +51,22 @@ def make_schedule(config: ResolvedConfig, numbers: Numbers | None = None) -> Sch
     return rate
 
 
-def make_optimizer(config: ResolvedConfig, unrolled_ndim: Params, numbers: Numbers | None = None) -> optax.GradientTransformation:
-    """Builds the optimizer that `optimizer.kind` names, with clipping before and the schedule after it.
+def make_optimizer(
+    config: ResolvedConfig, unrolled_ndim: Params, numbers: Numbers | None = None
+) -> optax.GradientTransformation:
+    """Builds the optimizer that `optimizer.kind` names, with clipping before and the schedule after
+    it.
 
     Args:
         config: the whole resolved config.
-        unrolled_ndim: number of dimensions of every parameter within a layer; those with two or more decay.
+        unrolled_ndim: number of dimensions of every parameter within a layer; those with two or
+            more decay.
         numbers: as in `make_schedule`. The state and its meaning do not depend on them.
     """
     optimizer = config.optimizer
     given = numbers_of(flatten(config)) | dict(numbers or {})
     value = {name: given[f"optimizer.{name}"] for name in ("beta1", "beta2", "epsilon", "clip_norm", "weight_decay")}
-    update = {
-        "adamw": lambda: optax.scale_by_adam(value["beta1"], value["beta2"], value["epsilon"]),
-    }[optimizer.kind]()
+    update = {"adamw": lambda: optax.scale_by_adam(value["beta1"], value["beta2"], value["epsilon"])}[optimizer.kind]()
     stages = []
     if optimizer.clip_norm:
         stages.append(("clip", optax.clip_by_global_norm(value["clip_norm"])))

@@ -24,7 +24,8 @@ def run(config: ml_collections.ConfigDict, workdir: Path, log: Callable[[str], N
         The final status, as in status.json.
 
     Raises:
-        ConfigError: a bad config, or a workdir that belongs to another run; no record of any run was touched.
+        ConfigError: a bad config, or a workdir that belongs to another run; no record of any run
+            was touched.
         DataError, Diverged, Preempted: as they say; status.json records it.
     """
     (outcome,) = run_together([Attempt(config, workdir, log)])
@@ -34,9 +35,11 @@ def run(config: ml_collections.ConfigDict, workdir: Path, log: Callable[[str], N
 
 
 def run_together(attempts: Sequence[Attempt], executor: str = "alone") -> list[Outcome]:
-    """Trains several runs in one loop (`zoo.training.executor`), each in a folder of its own, where it can be continued in any company.
+    """Trains several runs in one loop (`zoo.training.executor`), each in a folder of its own, where
+    it can be continued in any company.
 
-    What goes wrong with one of them, before or while it trains, ends that one; what goes wrong with the loop ends all.
+    What goes wrong with one of them, before or while it trains, ends that one; what goes wrong with
+    the loop ends all.
 
     Args:
         attempts: the runs; by `zoo.config.program_key` they are all alike.

@@ -1,4 +1,6 @@
-"""The train step and the evaluation step: one jitted function each, of explicit shardings, for every objective."""
+"""The train step and the evaluation step: one jitted function each, of explicit shardings, for
+every objective.
+"""
 
 from dataclasses import dataclass
 from functools import cache, partial
@@ -15,7 +17,16 @@ from jaxtyping import Array, Int
 
 from zoo.config import ResolvedConfig, flatten, numbers_of
 from zoo.layers.context import DropoutKey
-from zoo.models.functional import Params, Stats, initialise, initialise_statistics, logical_axes, refresh, split, unrolled_ndim
+from zoo.models.functional import (
+    Params,
+    Stats,
+    initialise,
+    initialise_statistics,
+    logical_axes,
+    refresh,
+    split,
+    unrolled_ndim,
+)
 from zoo.objectives import Objective
 from zoo.objectives.objective import Pass, sum_of_means
 from zoo.training.checkpoints.warm_start import read_weights
@@ -37,14 +48,18 @@ class Program:
         initial_state: (seed) -> State.
         update: (State, batch, constants) -> (State, metrics), not compiled.
         train_step: the same, compiled; takes over the memory of the state that it is given.
-        eval_step: (params, stats, batch, constants) -> (sums over the batch, the objective's outputs of each row).
+        eval_step: (params, stats, batch, constants) -> (sums over the batch, the objective's
+            outputs of each row).
         means: by name, which of these sums is divided by which.
-        constants: (seed, config) -> arguments that stay the same for a whole run: its seed, its numbers (`zoo.config.hyperparameters`), the values
-            of a teacher. Without a config the numbers are those of the config that the program was made of.
+        constants: (seed, config) -> arguments that stay the same for a whole run: its seed, its
+            numbers (`zoo.config.hyperparameters`), the values of a teacher. Without a config the
+            numbers are those of the config that the program was made of.
         put_batch: host batch -> batch on the devices.
-        features: (params, stats, batch, constants) -> what the head of a task reads of each row; None unless it alone is trained.
-        dynamics_step: (State, batch, constants) -> statistics of the update that `train_step` would make, for its `rows`; a program of
-            its own that changes nothing, so that what it computes cannot change how the update is computed.
+        features: (params, stats, batch, constants) -> what the head of a task reads of each row;
+            None unless it alone is trained.
+        dynamics_step: (State, batch, constants) -> statistics of the update that `train_step` would
+            make, for its `rows`; a program of its own that changes nothing, so that what it
+            computes cannot change how the update is computed.
     """
 
     abstract_state: State
@@ -62,8 +77,8 @@ class Program:
 def make_program(config: ResolvedConfig, objective: Objective, mesh: Mesh) -> Program:
     """Builds the functions of a run; nothing is compiled before it is called.
 
-    Seeds and numbers (`zoo.config.hyperparameters`) are arguments and not part of the programs, so that runs which differ in nothing else share
-    a compilation.
+    Seeds and numbers (`zoo.config.hyperparameters`) are arguments and not part of the programs, so
+    that runs which differ in nothing else share a compilation.
     """
     graph, shapes, _ = split(objective.model)
     unrolled = unrolled_ndim(objective.model)
@@ -96,22 +111,32 @@ def make_program(config: ResolvedConfig, objective: Objective, mesh: Mesh) -> Pr
         "params": shardings,
         "stats": jax.tree.map(lambda _: whole, abstract["stats"]),
         "optimizer": optax.tree_utils.tree_map_params(
-            optimizer, lambda _, sharding: sharding, abstract["optimizer"], shardings, transform_non_params=lambda _: whole),
+            optimizer,
+            lambda _, sharding: sharding,
+            abstract["optimizer"],
+            shardings,
+            transform_non_params=lambda _: whole,
+        ),
     }
     abstract = jax.tree.map(lambda x, s: jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=s), abstract, state_shardings)
 
     def gradient_of(state: State, batch: dict[str, Array], constants: dict[str, Array], recording: bool = False):
-        """What `accumulate` returns of a whole batch; recording, the sums stand beside those that the layers left."""
+        """What `accumulate` returns of a whole batch; recording, the sums stand beside those that
+        the layers left.
+        """
         key = jax.random.fold_in(jax.random.key(constants["seed"]), state["step"]) if drops(config) else None
         weights = objective.weights(batch)
         constants = {**constants, **objective.drawn(constants["seed"], state["step"])}
-        current = state["stats"] if frozen else refresh(objective.model, state["stats"], constants["seed"], state["step"])
+        current = (
+            state["stats"] if frozen else refresh(objective.model, state["stats"], constants["seed"], state["step"])
+        )
 
         def loss_of(params, stats, part, index):
             part_key = None if key is None else DropoutKey(jax.random.fold_in(key, index), constants["numbers"])
             record = {} if recording else None
             losses, (sums, stats) = objective.sums(
-                graph, held(params, trained), stats, part, constants, part_key, training=True, record=record)
+                graph, held(params, trained), stats, part, constants, part_key, training=True, record=record
+            )
             return sum_of_means(losses, weights), ((sums, record) if recording else sums, stats)
 
         return accumulate(loss_of, state["params"], current, batch, config.training.accumulation_steps)
@@ -136,8 +161,13 @@ def make_program(config: ResolvedConfig, objective: Objective, mesh: Mesh) -> Pr
         new = jax.tree.map(lambda after, before: jnp.where(finite, after, before), new, state)
         means = {name: sums[total] / jnp.maximum(sums[weight], 1) for name, (total, weight) in objective.means.items()}
         rate = make_schedule(config, constants["numbers"])(state["step"])
-        metrics = {**means, "gradient_norm": norm, "learning_rate": jnp.asarray(rate, jnp.float32),
-                   "tokens": sums["tokens"], "finite": finite}
+        metrics = {
+            **means,
+            "gradient_norm": norm,
+            "learning_rate": jnp.asarray(rate, jnp.float32),
+            "tokens": sums["tokens"],
+            "finite": finite,
+        }
         return new, metrics
 
     def observed(state: State, batch: dict[str, Array], constants: dict[str, Array]) -> Statistics:
@@ -160,7 +190,12 @@ def make_program(config: ResolvedConfig, objective: Objective, mesh: Mesh) -> Pr
         abstract_state=abstract,
         initial_state=jax.jit(lambda seed: initial_state(jnp.asarray(seed, jnp.uint32)), out_shardings=state_shardings),
         update=update,
-        train_step=jax.jit(update, donate_argnums=0, in_shardings=(state_shardings, rows, fixed), out_shardings=(state_shardings, whole)),
+        train_step=jax.jit(
+            update,
+            donate_argnums=0,
+            in_shardings=(state_shardings, rows, fixed),
+            out_shardings=(state_shardings, whole),
+        ),
         eval_step=eval_step,
         means=objective.means,
         constants=constants,
@@ -171,14 +206,21 @@ def make_program(config: ResolvedConfig, objective: Objective, mesh: Mesh) -> Pr
 
 
 def abstract_teacher(objective: Objective, mesh: Mesh) -> dict[str, Any] | None:
-    """Shapes, types and shardings of the values of an objective's teacher, {"params", "stats"}, or None where it has none."""
+    """Shapes, types and shardings of the values of an objective's teacher, {"params", "stats"}, or
+    None where it has none.
+    """
     if objective.teacher is None:
         return None
     _, shapes, stats = split(objective.teacher)
     shardings = parameter_shardings(mesh, logical_axes(objective.teacher), shapes)
-    placed = jax.tree.map(lambda x, sharding: jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=sharding), shapes, shardings)
+    placed = jax.tree.map(
+        lambda x, sharding: jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=sharding), shapes, shardings
+    )
     whole = replicated(mesh)
-    return {"params": placed, "stats": jax.tree.map(lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=whole), stats)}
+    return {
+        "params": placed,
+        "stats": jax.tree.map(lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=whole), stats),
+    }
 
 
 def drops(config: ResolvedConfig) -> bool:
@@ -187,13 +229,16 @@ def drops(config: ResolvedConfig) -> bool:
 
 
 def accumulate(sums_of, params: Params, stats: Stats, batch: dict[str, Array], parts: int):
-    """Adds up loss, sums and gradients of `parts` of the batch, so that the update equals that of the whole batch.
+    """Adds up loss, sums and gradients of `parts` of the batch, so that the update equals that of
+    the whole batch.
 
     Args:
-        sums_of: (params, stats, part of the batch, its number) -> (its share of the loss, (dict of sums, stats after it)).
+        sums_of: (params, stats, part of the batch, its number) -> (its share of the loss, (dict of
+            sums, stats after it)).
         params: differentiated.
         stats: handed from each part to the next.
-        batch: arrays with the rows first; part number i is every `parts`-th row from i on, which leaves a sharded batch in place.
+        batch: arrays with the rows first; part number i is every `parts`-th row from i on, which
+            leaves a sharded batch in place.
         parts: number of parts.
 
     Returns:

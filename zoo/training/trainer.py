@@ -44,7 +44,8 @@ from zoo.training.training_run import Member, Progress
 
 
 def use_compilation_cache() -> None:
-    """Keeps compiled programs on disk, for later runs and the other arms of a sweep; call before the first array is made.
+    """Keeps compiled programs on disk, for later runs and the other arms of a sweep; call before
+    the first array is made.
 
     What JAX's own variables in the environment say about it counts more.
     """
@@ -103,8 +104,11 @@ class Attempt:
             check_start(config)
         if run_record.read_record(self.workdir / "status.json").get("state") != "done":
             check_teacher(config)
-        # Of several processes the first one writes; what the others write beside the checkpoints is thrown away.
-        self._records = self.workdir if is_first() else Path(held.enter_context(tempfile.TemporaryDirectory(prefix="zoo-")))
+        # Of several processes the first one writes; what the others write beside the checkpoints is
+        # thrown away.
+        self._records = (
+            self.workdir if is_first() else Path(held.enter_context(tempfile.TemporaryDirectory(prefix="zoo-")))
+        )
         if self._records == self.workdir:
             held.callback(lock(self.workdir).close)
         run_record.check_same_run(self.workdir, config)
@@ -126,8 +130,9 @@ class Attempt:
         self.objective = make_objective(config, dataset.tokenizer)
         if teacher:
             check_platform(configs.teacher_config(config))
-        self._translations = (Translations(config, dataset, self.objective, self._records)
-                              if isinstance(dataset, data.Pairs) else None)
+        self._translations = (
+            Translations(config, dataset, self.objective, self._records) if isinstance(dataset, data.Pairs) else None
+        )
         run_record.check_same_data(self.workdir, dataset)
         # Of an ELMo only the softmax, which a task has not, knows ids; the rest reads characters.
         if not self._begun and not (config.model.architecture == "elmo" and config.objective.kind in TASKS):
@@ -142,7 +147,10 @@ class Attempt:
         constants = program.constants(config.seed, config)
         teacher, taught_by = config.objective.distillation.teacher, None
         if teacher:
-            taught_by = {"folder": teacher, "parameters_sha256": run_record.parameters_sha256(constants["teacher"]["params"])}
+            taught_by = {
+                "folder": teacher,
+                "parameters_sha256": run_record.parameters_sha256(constants["teacher"]["params"]),
+            }
             run_record.check_same_teacher(self.workdir, taught_by)
         checkpoints = Checkpoints(self.workdir / "checkpoints", config.training.keep_checkpoints, log)
         self._state, self._progress, origin = start(config, program, checkpoints, log, self._dataset.labels)
@@ -156,9 +164,24 @@ class Attempt:
         metrics = MetricsFile(self._records / "metrics.jsonl", step, self._progress.evaluated)
         if is_first():
             metrics.trackers.append(Tracked(config, self.workdir, step, metrics.kept, metrics.dropped, log))
-        dynamics = DynamicsFile(self._records / "dynamics.jsonl", step, config.training.dynamics_every, self._progress.losses)
-        self.member = Member(config, program, self.objective, dataset, constants, self._progress, checkpoints, metrics, dynamics,
-                             self._translations, rows, log, self.fail)
+        dynamics = DynamicsFile(
+            self._records / "dynamics.jsonl", step, config.training.dynamics_every, self._progress.losses
+        )
+        self.member = Member(
+            config,
+            program,
+            self.objective,
+            dataset,
+            constants,
+            self._progress,
+            checkpoints,
+            metrics,
+            dynamics,
+            self._translations,
+            rows,
+            log,
+            self.fail,
+        )
         log("compiling ...")
 
     def take_state(self) -> Any:
@@ -177,7 +200,9 @@ class Attempt:
         self.outcome = status
 
     def fail(self, error: Exception) -> None:
-        """Writes down that it has ended by an error, unless it had ended before; what was only asked wrongly leaves no trace."""
+        """Writes down that it has ended by an error, unless it had ended before; what was only
+        asked wrongly leaves no trace.
+        """
         if self.outcome is not None:
             return
         if self._status is None or isinstance(error, ConfigError):
@@ -186,17 +211,23 @@ class Attempt:
         if out_of_space(error):
             free = shutil.disk_usage(self.workdir).free
             reason = " ".join(str(error).split())[:200]
-            error = ZooError(f"{self.workdir} cannot be written ({free / 1e6:,.0f} MB free): {reason}; what was saved before is untouched, "
-                             "and the same command continues").with_traceback(error.__traceback__)
+            error = ZooError(
+                f"{self.workdir} cannot be written ({free / 1e6:,.0f} MB free): {reason}; what was saved before is untouched, "
+                "and the same command continues"
+            ).with_traceback(error.__traceback__)
         name = {Diverged: "diverged", Preempted: "preempted"}.get(type(error), "failed")
         reason = str(error) if name != "failed" else f"{type(error).__name__}: {error}"
         with contextlib.suppress(OSError):
-            write_json(self._records / "status.json", self._status | {"state": name, "step": self._progress.step, "reason": reason})
+            write_json(
+                self._records / "status.json",
+                self._status | {"state": name, "step": self._progress.step, "reason": reason},
+            )
         self.outcome = error
 
 
 def lock(workdir: Path) -> Any:
-    """Takes the workdir for this process until it ends, so that two runs never write into each other.
+    """Takes the workdir for this process until it ends, so that two runs never write into each
+    other.
 
     Raises:
         ConfigError: if another process holds it, or the folder cannot be written.
@@ -229,43 +260,68 @@ def check_platform(config: ResolvedConfig) -> None:
     kernels = {value for path, value in configs.flatten(config.model).items() if path.endswith("attention.kernel")}
     for kernel in sorted(kernels - {configs.AUTO}):
         if platform_name not in (able := configs.ATTENTION_KERNELS[kernel]["platforms"]):
-            raise ConfigError(f"model.attention.kernel={kernel} runs on {' or '.join(able)} only, and this is a {platform_name}")
+            raise ConfigError(
+                f"model.attention.kernel={kernel} runs on {' or '.join(able)} only, and this is a {platform_name}"
+            )
 
 
-def describe_start(config: ml_collections.ConfigDict, counted: cost.Cost, dataset: data.Dataset, mesh: Any, workdir: Path) -> list[str]:
+def describe_start(
+    config: ml_collections.ConfigDict, counted: cost.Cost, dataset: data.Dataset, mesh: Any, workdir: Path
+) -> list[str]:
     """The first screen: what runs, on what, with what, and where it goes."""
-    changed = ", ".join(f"{path.removeprefix('model.')}={value}"
-                        for path, (_, value) in configs.difference(configs.default(), config).items())
+    changed = ", ".join(
+        f"{path.removeprefix('model.')}={value}"
+        for path, (_, value) in configs.difference(configs.default(), config).items()
+    )
     sizes = ", ".join(f"{name} {count:,}" for name, count in counted.parameters.items())
     devices = jax.devices()
     return [
         f"config     {changed or 'all defaults'}",
         f"parameters {sizes}; {counted.flops_per_token / 1e6:,.2f} MFLOP per token",
         f"data       {dataset.description}: {dataset.train_tokens:,} training tokens, {dataset.validation_tokens:,} held out",
-        f"devices    {len(devices)} x {devices[0].device_kind}, mesh " + ", ".join(f"{name} {size}" for name, size in mesh.shape.items()),
+        f"devices    {len(devices)} x {devices[0].device_kind}, mesh "
+        + ", ".join(f"{name} {size}" for name, size in mesh.shape.items()),
         f"workdir    {workdir}",
     ]
 
 
 def out_of_space(error: Exception) -> bool:
-    """Whether a write failed for lack of room: as the system says it, or as TensorStore does under Orbax."""
+    """Whether a write failed for lack of room: as the system says it, or as TensorStore does under
+    Orbax.
+    """
     return getattr(error, "errno", None) in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG) or (
-        isinstance(error, ValueError) and "RESOURCE_EXHAUSTED" in str(error))
+        isinstance(error, ValueError) and "RESOURCE_EXHAUSTED" in str(error)
+    )
 
 
 def start(
-    config: ResolvedConfig, program: Program, checkpoints: Checkpoints, log: Callable[[str], None], labels: tuple[str, ...] = ()
+    config: ResolvedConfig,
+    program: Program,
+    checkpoints: Checkpoints,
+    log: Callable[[str], None],
+    labels: tuple[str, ...] = (),
 ) -> tuple[Any, Progress, dict[str, Any] | None]:
-    """Returns the state to train from, how far it is, and which other run it came from, if it is at its start.
+    """Returns the state to train from, how far it is, and which other run it came from, if it is at
+    its start.
 
-    The state is the newest sound checkpoint's, or a fresh one, with another run's parameters where the config names one.
+    The state is the newest sound checkpoint's, or a fresh one, with another run's parameters where
+    the config names one.
     """
     restored = checkpoints.restore_latest(program.abstract_state)
     if restored is not None:
         state, beside = restored
         log(f"continuing from step {int(state['step'])} of {config.training.steps}")
-        return state, Progress(int(state["step"]), beside["tokens"], beside["evaluated"], Clock(beside["seconds"]),
-                               beside.get("losses", [])), None
+        return (
+            state,
+            Progress(
+                int(state["step"]),
+                beside["tokens"],
+                beside["evaluated"],
+                Clock(beside["seconds"]),
+                beside.get("losses", []),
+            ),
+            None,
+        )
     state = program.initial_state(config.seed)
     if not (folder := config.training.start_from):
         return state, Progress(), None
@@ -275,6 +331,9 @@ def start(
     else:
         weights, step = read_weights(Path(folder), program.abstract_state, own=own)
     fresh = [part for part in state["params"] if part not in weights["params"]]
-    log(f"starting from the parameters of {folder} at step {step}" + (f"; fresh values for {', '.join(fresh)}" if fresh else ""))
+    log(
+        f"starting from the parameters of {folder} at step {step}"
+        + (f"; fresh values for {', '.join(fresh)}" if fresh else "")
+    )
     origin = {"folder": folder, "step": step, "parameters_sha256": run_record.parameters_sha256(weights["params"])}
     return state | {name: state[name] | values for name, values in weights.items()}, Progress(), origin

@@ -1,4 +1,6 @@
-"""A run in the loop: how far it is, its batches, and what it writes. Runs that are trained together differ in nothing else."""
+"""A run in the loop: how far it is, its batches, and what it writes. Runs that are trained together
+differ in nothing else.
+"""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -81,11 +83,15 @@ class Member:
         return self.error is None and self.begun <= step
 
     def handle(self, number: int, values: dict[str, float], observed: dict[str, Any] | None) -> None:
-        """Takes the metrics of an update, and what was observed of it; if they are not finite, it takes no further part."""
+        """Takes the metrics of an update, and what was observed of it; if they are not finite, it
+        takes no further part.
+        """
         progress, training = self.progress, self.config.training
         progress.tokens += int(values.pop("tokens"))
         finite = values.pop("finite")
-        self.dynamics.write(number, values["loss"], {} if observed is None else self.program.dynamics_step.rows(observed))
+        self.dynamics.write(
+            number, values["loss"], {} if observed is None else self.program.dynamics_step.rows(observed)
+        )
         if progress.clock.running:
             seconds = progress.clock.seconds
         else:
@@ -103,14 +109,27 @@ class Member:
             self._logged = progress.tokens, seconds
         if not finite:
             self.error = Diverged(
-                f"step {number}: loss {values['loss']}, gradient norm {values['gradient_norm']}; the update was not applied")
+                f"step {number}: loss {values['loss']}, gradient norm {values['gradient_norm']}; the update was not applied"
+            )
             self.diverged(self.error)
 
     def evaluate(self, step: int, state: State, stop: StopSignal) -> dict[str, float] | None:
-        """Scores what is held out, and writes that down; returns the scores, or None if a stop was requested before the end."""
+        """Scores what is held out, and writes that down; returns the scores, or None if a stop was
+        requested before the end.
+        """
         last = step == self.config.training.steps
         scores = evaluations(
-            self.config, self.objective, self.program, self.dataset, state, self.constants, self.rows, stop, last, self.log)
+            self.config,
+            self.objective,
+            self.program,
+            self.dataset,
+            state,
+            self.constants,
+            self.rows,
+            stop,
+            last,
+            self.log,
+        )
         if scores is not None and self.translations is not None and self.translations.due(step):
             more = self.translations(step, state, stop.ask)
             scores = None if more is None else scores | more
@@ -121,10 +140,16 @@ class Member:
         return scores
 
     def save(self, step: int, state: State, scores: dict[str, float] | None) -> None:
-        """Starts saving the state after `step` updates, unless it is the one that the run continues from."""
+        """Starts saving the state after `step` updates, unless it is the one that the run continues
+        from.
+        """
         if step == self.begun and step in self.checkpoints.steps():
             return
-        beside = {"tokens": self.progress.tokens, "seconds": self.progress.clock.seconds, "evaluated": self.progress.evaluated}
+        beside = {
+            "tokens": self.progress.tokens,
+            "seconds": self.progress.clock.seconds,
+            "evaluated": self.progress.evaluated,
+        }
         if self.dynamics.every:
             beside["losses"] = self.dynamics.losses
         self.checkpoints.save(step, state, beside, scores)

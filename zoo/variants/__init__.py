@@ -1,4 +1,5 @@
-"""What can be varied in a model: a table of the variants, and a page about each, computed from the code.
+"""What can be varied in a model: a table of the variants, and a page about each, computed from the
+code.
 
 `zoo describe NAME` prints a page; `python -m zoo.variants docs/variants` writes them all.
 """

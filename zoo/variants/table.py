@@ -1,7 +1,9 @@
-"""The variants: every choice of a model's parts, what changes for it, and what it is checked against.
+"""The variants: every choice of a model's parts, what changes for it, and what it is checked
+against.
 
-A new variant is one entry here, beside its code, its field and its test. What an entry claims is tested: that the systems it names have
-the variant, that its tests exist and use that tolerance, and that no choice of a field is missing.
+A new variant is one entry here, beside its code, its field and its test. What an entry claims is
+tested: that the systems it names have the variant, that its tests exist and use that tolerance, and
+that no choice of a field is missing.
 """
 
 from typing import Any
@@ -37,27 +39,47 @@ NORM = numpy("layers/test_norm.py::test_a_norm_is_its_equation")
 FFN = numpy("layers/test_feedforward.py::test_a_layer_is_its_equation")
 FREQUENCIES = numpy("layers/test_position.py::test_stretched_frequencies_are_their_formulas", 2e-5)
 SINUSOID = numpy("layers/test_position.py::test_sinusoids_are_added_to_the_embedding")
-TORCH_BLOCK = Test("torch.nn.TransformerEncoderLayer", "tests/parity/test_torch_blocks.py::test_a_block_is_torch_s_encoder_layer", 1e-5)
+TORCH_BLOCK = Test(
+    "torch.nn.TransformerEncoderLayer", "tests/parity/test_torch_blocks.py::test_a_block_is_torch_s_encoder_layer", 1e-5
+)
 TORCH_NORM = Test("torch.nn.LayerNorm and RMSNorm", "tests/parity/test_torch_blocks.py::test_norms_are_torch_s", 1e-5)
-SINKS = Test("GptOssAttention of transformers", "tests/parity/test_sinks.py::test_attention_with_sinks_is_gpt_oss_s", 1e-5)
+SINKS = Test(
+    "GptOssAttention of transformers", "tests/parity/test_sinks.py::test_attention_with_sinks_is_gpt_oss_s", 1e-5
+)
 FAVOR = Test("FastAttention of performer-pytorch", "tests/parity/test_performer.py::test_both_directions", 1e-5)
-BILM = Test("the published bilm's outputs", "tests/parity/test_elmo_published.py::test_three_streams_of_sentences", 3e-6)
+BILM = Test(
+    "the published bilm's outputs", "tests/parity/test_elmo_published.py::test_three_streams_of_sentences", 3e-6
+)
 ROPE = {"model.position.kind": "rope"}
 ENCODER_WINDOW = {"model.attention.window": 257}
 TABLE = "model.position.kind"
 CLASSES = {"objective.kind": "classification", "model.head.classes": 4}
 
 
-def choice(path: str, value: Any, part: str, name: str = "", more: dict[str, Any] | None = None, **rest: Any) -> Variant:
+def choice(
+    path: str, value: Any, part: str, name: str = "", more: dict[str, Any] | None = None, **rest: Any
+) -> Variant:
     """The variant that is one choice of a field; for the baseline's own choice nothing changes."""
     baseline = BASELINES[rest.get("baseline", "decoder")].get(path, BY_PATH[path].default)
-    return Variant(name or str(value), part, (more or {}) | ({} if value == baseline else {path: value}), {path: value}, **rest)
+    return Variant(
+        name or str(value), part, (more or {}) | ({} if value == baseline else {path: value}), {path: value}, **rest
+    )
 
 
 def stretched(kind: str, source: Any, systems: tuple[str, ...]) -> Variant:
     """RoPE over four times the length it was trained with."""
-    return choice("model.position.scaling.kind", kind, "position", f"rope-{kind}", ROPE | {"model.position.scaling.factor": 4.0} | (
-        {} if kind == "linear" else {"model.position.scaling.original_length": 256}), source=source, systems=systems, tests=(FREQUENCIES,))
+    return choice(
+        "model.position.scaling.kind",
+        kind,
+        "position",
+        f"rope-{kind}",
+        ROPE
+        | {"model.position.scaling.factor": 4.0}
+        | ({} if kind == "linear" else {"model.position.scaling.original_length": 256}),
+        source=source,
+        systems=systems,
+        tests=(FREQUENCIES,),
+    )
 
 
 VARIANTS: tuple[Variant, ...] = (

@@ -4,7 +4,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-# Largest difference from a reference library that is accepted, relative to the largest output or gradient (docs/parity.md).
+# Largest difference from a reference library that is accepted, relative to the largest output or
+# gradient (docs/parity.md).
 TOLERANCE = 1e-4
 
 # The models that variants change, by name: a GPT, and the same modules in the other architectures.
@@ -15,10 +16,23 @@ BASELINES: dict[str, dict[str, Any]] = {
     "elmo": {"model.architecture": "elmo", "objective.kind": "bidirectional"},
 }
 # The size at which costs are counted: that of GPT-2 small.
-SIZE = {"model.dim": 768, "model.num_layers": 12, "model.attention.num_heads": 12, "model.vocab_size": 50257, "data.sequence_length": 1024}
+SIZE = {
+    "model.dim": 768,
+    "model.num_layers": 12,
+    "model.attention.num_heads": 12,
+    "model.vocab_size": 50257,
+    "data.sequence_length": 1024,
+}
 # The size at which shapes are read: no two dimensions are equal, so that a number tells its letter.
-SHAPES = {"model.dim": 40, "model.num_layers": 4, "model.attention.num_heads": 12, "model.attention.head_dim": 8,
-          "model.ffn.hidden_dim": 160, "model.vocab_size": 500, "data.sequence_length": 28}
+SHAPES = {
+    "model.dim": 40,
+    "model.num_layers": 4,
+    "model.attention.num_heads": 12,
+    "model.attention.head_dim": 8,
+    "model.ffn.hidden_dim": 160,
+    "model.vocab_size": 500,
+    "data.sequence_length": 28,
+}
 
 # Systems of docs/parity.md, by the class of the library that each is compared with.
 PARITY: dict[str, str] = {
@@ -61,7 +75,8 @@ class Variant:
         part: heading under which it is listed.
         changes: fields that make it out of its baseline; empty for what the baseline is.
         chosen: the fields whose choice it is, also where that is the baseline's.
-        source: class or function that computes it, whose docstring gives the equation and the paper.
+        source: class or function that computes it, whose docstring gives the equation and the
+            paper.
         equation: the equation, where no docstring of a class is about this variant alone.
         paper: where it comes from, where neither docstring nor field says so.
         baseline: which of `BASELINES` it changes.

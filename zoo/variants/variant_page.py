@@ -1,4 +1,6 @@
-"""The page about a variant: what it computes, how it is chosen, what it costs, what it excludes, what it is checked against."""
+"""The page about a variant: what it computes, how it is chosen, what it costs, what it excludes,
+what it is checked against.
+"""
 
 import functools
 import inspect
@@ -19,7 +21,9 @@ from zoo.variants.variant import BASELINES, PARITY, SHAPES, SIZE, TOLERANCE, Var
 
 # "Su et al. 2021, eq. 34" inside brackets; what is a reference has a year.
 REFERENCE = re.compile(r"\(([^()]*?[A-Z][^()]*?\b(?:19|20)\d\d\b[^()]*)\)")
-NAMED = re.compile(r"[A-Z][\w'-]+(?: et al\.| & [A-Z][\w'-]+)? (?:19|20)\d\d(?:, (?:section|eq\.|figure|table) \d(?:[\d.]*\d)?)?")
+NAMED = re.compile(
+    r"[A-Z][\w'-]+(?: et al\.| & [A-Z][\w'-]+)? (?:19|20)\d\d(?:, (?:section|eq\.|figure|table) \d(?:[\d.]*\d)?)?"
+)
 # A refusal of what nothing reads, without the field that this is about.
 UNREAD = re.compile(r".* has no effect: (.*?)(?: does not read it)?; leave it at .*")
 
@@ -31,11 +35,15 @@ def _resolved(changes: Mapping[str, Any], sizes: Mapping[str, Any]) -> configs.R
 
 
 def computes(variant: Variant) -> str:
-    """The equation and what goes with it: the docstring of what computes the variant, or the table's own line."""
+    """The equation and what goes with it: the docstring of what computes the variant, or the
+    table's own line.
+    """
     if variant.equation:
         return variant.equation
     described = inspect.getdoc(variant.source).split("\n\nArgs:")[0].split("\n\nAttributes:")[0]
-    return "\n\n".join(" ".join(paragraph.split()) if "\n    " not in paragraph else paragraph for paragraph in described.split("\n\n"))
+    return "\n\n".join(
+        " ".join(paragraph.split()) if "\n    " not in paragraph else paragraph for paragraph in described.split("\n\n")
+    )
 
 
 def chosen_by(variant: Variant) -> list[str]:
@@ -50,7 +58,9 @@ def chosen_by(variant: Variant) -> list[str]:
 
 
 def papers(variant: Variant) -> list[str]:
-    """Where the variant comes from: as the table says, else what the docstring and the field's choice refer to."""
+    """Where the variant comes from: as the table says, else what the docstring and the field's
+    choice refer to.
+    """
     if variant.paper:
         return [variant.paper]
     text = " ".join([*chosen_by(variant), computes(variant)])
@@ -61,7 +71,13 @@ def papers(variant: Variant) -> list[str]:
 def _text(value: Any) -> str:
     if isinstance(value, bool):
         return str(value).lower()
-    return ",".join(map(str, value)) if isinstance(value, tuple) else f"{value:g}" if isinstance(value, float) else str(value)
+    return (
+        ",".join(map(str, value))
+        if isinstance(value, tuple)
+        else f"{value:g}"
+        if isinstance(value, float)
+        else str(value)
+    )
 
 
 def _letters(config: configs.ResolvedConfig) -> dict[int, str]:
@@ -70,15 +86,25 @@ def _letters(config: configs.ResolvedConfig) -> dict[int, str]:
     if model.architecture == "elmo":
         return {model.vocab_size: "V", 4 * model.elmo.cell_dim: "4 M", model.elmo.cell_dim: "M", model.dim: "D"}
     H, G, K = attention.num_heads, attention.num_kv_heads, attention.head_dim
-    letters = {config.data.sequence_length: "T", model.ffn.hidden_dim: "F", model.vocab_size: "V", model.dim: "D", K: "K", H: "H",
-               G * K: "G K", H * K: "H K"}
+    letters = {
+        config.data.sequence_length: "T",
+        model.ffn.hidden_dim: "F",
+        model.vocab_size: "V",
+        model.dim: "D",
+        K: "K",
+        H: "H",
+        G * K: "G K",
+        H * K: "H K",
+    }
     if attention.kind == "performer":
         letters |= {attention.features: "M"}
     return letters
 
 
 def _variables(config: configs.ResolvedConfig) -> dict[str, str]:
-    """{path within a layer: shape in letters} of everything that a model holds; statistics are marked."""
+    """{path within a layer: shape in letters} of everything that a model holds; statistics are
+    marked.
+    """
     letters, found = _letters(config), {}
     for path, variable in nnx.state(make_model(config), (nnx.Param, Statistic)).flat_state():
         shape, parts = variable.get_value().shape, [str(part) for part in path]
@@ -86,14 +112,23 @@ def _variables(config: configs.ResolvedConfig) -> dict[str, str]:
             shape = shape[1:]
             place = parts.index("layers")
             kind = variable.get_metadata("layer_kind")
-            parts = [*parts[:place], "layers", *([] if kind is None else [kind]), *parts[place + (1 if kind is None else 2) :]]
+            parts = [
+                *parts[:place],
+                "layers",
+                *([] if kind is None else [kind]),
+                *parts[place + (1 if kind is None else 2) :],
+            ]
         mark = ", a statistic" if isinstance(variable, Statistic) else ""
-        found["/".join(parts).replace("stack/layers", "layers")] = f"[{', '.join(letters.get(size, str(size)) for size in shape)}]{mark}"
+        found["/".join(parts).replace("stack/layers", "layers")] = (
+            f"[{', '.join(letters.get(size, str(size)) for size in shape)}]{mark}"
+        )
     return found
 
 
 def shapes(variant: Variant) -> list[str]:
-    """What the model holds beside, instead of, or no more than its baseline; for a baseline's own part, all that it holds of it."""
+    """What the model holds beside, instead of, or no more than its baseline; for a baseline's own
+    part, all that it holds of it.
+    """
     base = dict(BASELINES[variant.baseline])
     after = _variables(_resolved({**base, **variant.changes}, SHAPES))
     if not variant.changes:
@@ -105,7 +140,11 @@ def shapes(variant: Variant) -> list[str]:
         named = [f"`{path}` {shape}" for path, shape in one.items() if path not in other]
         if named:
             lines.append(f"It {title} {'; '.join(named)}.")
-    changed = [f"`{path}` is {after[path]}, not {before[path]}" for path in after if path in before and after[path] != before[path]]
+    changed = [
+        f"`{path}` is {after[path]}, not {before[path]}"
+        for path in after
+        if path in before and after[path] != before[path]
+    ]
     if changed:
         lines.append(f"{'; '.join(changed)}.")
     return lines or ["It holds what the baseline holds: x [B, T, D] goes in, and [B, T, D] comes out."]
@@ -153,8 +192,14 @@ def _refusal(changes: tuple[tuple[str, Any], ...]) -> str:
 def alternatives(variant: Variant) -> list[str]:
     """Variants that are other choices of the same field."""
     mine = variant.changes or {}
-    return [other.name for other in VARIANTS if other is not variant and any(
-        path in mine and mine[path] != value and path != "objective.kind" for path, value in other.changes.items())]
+    return [
+        other.name
+        for other in VARIANTS
+        if other is not variant
+        and any(
+            path in mine and mine[path] != value and path != "objective.kind" for path, value in other.changes.items()
+        )
+    ]
 
 
 def exclusions(variant: Variant) -> Iterator[tuple[list[str], str]]:
@@ -166,16 +211,22 @@ def exclusions(variant: Variant) -> Iterator[tuple[list[str], str]]:
         # Sorted, because a pair is asked for from both sides.
         if reason := _refusal(tuple(sorted(changes.items()))):
             unread = UNREAD.fullmatch(reason)
-            reason = reason if unread is None else f"no effect: {unread[1]}" + (
-                "" if unread[1].startswith("it is read") else " does not read what they set")
+            reason = (
+                reason
+                if unread is None
+                else f"no effect: {unread[1]}"
+                + ("" if unread[1].startswith("it is read") else " does not read what they set")
+            )
             reasons.setdefault(reason, []).append(other.name)
     yield from ((names, reason) for reason, names in reasons.items())
 
 
 def checks(variant: Variant) -> list[str]:
     """What the variant is compared with, and how close it has to be."""
-    lines = [f"`{PARITY[system]}` of transformers, row `{system}` of docs/parity.md: outputs and gradients within {TOLERANCE:g}"
-             for system in variant.systems]
+    lines = [
+        f"`{PARITY[system]}` of transformers, row `{system}` of docs/parity.md: outputs and gradients within {TOLERANCE:g}"
+        for system in variant.systems
+    ]
     return lines + [f"{test.reference}, `{test.where}`: within {test.tolerance:g}" for test in variant.tests]
 
 
@@ -188,37 +239,66 @@ def sections(variant: Variant) -> dict[str, list[str]]:
     excluded = [f"{', '.join(names)}: {reason}" for names, reason in exclusions(variant)]
     if instead:
         excluded.insert(0, f"{', '.join(instead)}: other choices of the same field")
-    return dict(zip(SECTIONS, (
-        [computes(variant)], papers(variant), chosen_by(variant) or ["Nothing to set: the model has it."], shapes(variant),
-        [costs(variant)], excluded or ["Nothing that is known: it is orthogonal to all other variants."], checks(variant)), strict=True))
+    return dict(
+        zip(
+            SECTIONS,
+            (
+                [computes(variant)],
+                papers(variant),
+                chosen_by(variant) or ["Nothing to set: the model has it."],
+                shapes(variant),
+                [costs(variant)],
+                excluded or ["Nothing that is known: it is orthogonal to all other variants."],
+                checks(variant),
+            ),
+            strict=True,
+        )
+    )
 
 
 def render(variant: Variant) -> str:
     """The page, in Markdown."""
-    baseline = {"decoder": "a GPT: decoder, pre-norm, LayerNorm, learned positions, multi-head attention, GELU",
-                "encoder": "the same as an encoder, trained by masked language modelling",
-                "encoder_decoder": "the same as an encoder-decoder, trained by prefix language modelling",
-                "elmo": "ELMo, with the default's width and depth"}["decoder" if _is_architecture(variant) else variant.baseline]
+    baseline = {
+        "decoder": "a GPT: decoder, pre-norm, LayerNorm, learned positions, multi-head attention, GELU",
+        "encoder": "the same as an encoder, trained by masked language modelling",
+        "encoder_decoder": "the same as an encoder-decoder, trained by prefix language modelling",
+        "elmo": "ELMo, with the default's width and depth",
+    }["decoder" if _is_architecture(variant) else variant.baseline]
     text = [f"# {variant.name}", f"A choice of {variant.part}. The baseline is {baseline}."]
     for title, lines in sections(variant).items():
         listed = title not in ("What it computes", "Shapes", "Cost") and len(lines) > 0
         text += [f"## {title}", "\n".join(f"- {line}" for line in lines) if listed else "\n\n".join(lines)]
         if title == "Cost":
-            text[-1] += f" (At D = {SIZE['model.dim']}, {SIZE['model.num_layers']} layers, T = {SIZE['data.sequence_length']}.)"
+            text[-1] += (
+                f" (At D = {SIZE['model.dim']}, {SIZE['model.num_layers']} layers, T = {SIZE['data.sequence_length']}.)"
+            )
     return "\n\n".join(text) + "\n"
 
 
 def index() -> str:
     """The list of all pages, in Markdown."""
-    text = ["# Variants", "One page each, generated by `python -m zoo.variants docs/variants`; edit nothing here by hand. "
-            "`zoo describe NAME` prints one."]
+    text = [
+        "# Variants",
+        "One page each, generated by `python -m zoo.variants docs/variants`; edit nothing here by hand. "
+        "`zoo describe NAME` prints one.",
+    ]
     for part in dict.fromkeys(variant.part for variant in VARIANTS):
         text.append(f"## {part.capitalize()}")
-        text.append("\n".join(f"- [{variant.name}]({variant.name}.md): {line(variant)}" for variant in VARIANTS if variant.part == part))
+        text.append(
+            "\n".join(
+                f"- [{variant.name}]({variant.name}.md): {line(variant)}"
+                for variant in VARIANTS
+                if variant.part == part
+            )
+        )
     return "\n\n".join(text) + "\n"
 
 
 def line(variant: Variant) -> str:
     """A variant in one line: its equation, its choice's words, or what computes it."""
-    words = [configs.field_at(path).choices[value] for path, value in variant.chosen.items() if configs.field_at(path).choices]
+    words = [
+        configs.field_at(path).choices[value]
+        for path, value in variant.chosen.items()
+        if configs.field_at(path).choices
+    ]
     return variant.equation or (words or computes(variant).split("\n\n"))[0]

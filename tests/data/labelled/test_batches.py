@@ -1,4 +1,6 @@
-"""Batches of rows of similar lengths: every row once an epoch, few shapes, any step alone, any number of processes."""
+"""Batches of rows of similar lengths: every row once an epoch, few shapes, any step alone, any
+number of processes.
+"""
 
 import itertools
 
@@ -26,7 +28,12 @@ T = 80
 def made(lengths, batch_size=4, count=4):
     """Rows of these lengths; a row's tokens are its number."""
     tokens = np.where(np.arange(T)[None] < np.array(lengths)[:, None], np.arange(len(lengths))[:, None], -1)
-    arrays = {"tokens": tokens, "segments": np.zeros_like(tokens), "features": tokens[:, :3] + 0.5, "labels": np.arange(len(lengths))}
+    arrays = {
+        "tokens": tokens,
+        "segments": np.zeros_like(tokens),
+        "features": tokens[:, :3] + 0.5,
+        "labels": np.arange(len(lengths)),
+    }
     return ExampleBatches(Encoded(arrays, {}), T, batch_size, count)
 
 
@@ -85,8 +92,13 @@ def test_a_step_is_the_same_from_any_start_and_in_any_number_of_processes():
 
 def test_epochs_and_seeds_have_orders_of_their_own():
     batches = made(np.random.default_rng(0).integers(1, T, 120).tolist())
-    orders = [[frozenset(batches.numbers(seed, step)) for step in range(epoch * batches.per_epoch, (epoch + 1) * batches.per_epoch)]
-              for seed, epoch in ((0, 0), (0, 1), (1, 0), (0, 0))]
+    orders = [
+        [
+            frozenset(batches.numbers(seed, step))
+            for step in range(epoch * batches.per_epoch, (epoch + 1) * batches.per_epoch)
+        ]
+        for seed, epoch in ((0, 0), (0, 1), (1, 0), (0, 0))
+    ]
     assert orders[0] == orders[3]
     assert not set(orders[0]) & (set(orders[1]) | set(orders[2]))
     longest = [max(batches.lengths[batches.numbers(0, step)]) for step in range(batches.per_epoch)]
@@ -113,22 +125,40 @@ def test_padding_is_what_is_empty():
     assert made([10] * 8 + [80] * 4, 4, 1).padding() == pytest.approx(560 / 960)
 
 
-@pytest.mark.parametrize(("kind", "source", "length"), [
-    ("classification", lambda: table("train"), 120), ("tagging", tagged, 72), ("extraction", asked, 160)])
+@pytest.mark.parametrize(
+    ("kind", "source", "length"),
+    [("classification", lambda: table("train"), 120), ("tagging", tagged, 72), ("extraction", asked, 160)],
+)
 def test_scores_do_not_depend_on_the_widths(kind, source, length):
-    fields = {"model.architecture": "encoder", "objective.kind": kind, "data.source": source(), "model.dim": 8, "model.num_layers": 1,
-              "model.attention.num_heads": 2, "data.sequence_length": length, "data.batch_size": 2, "data.stride": 20,
-              "data.validation_fraction": 0.4}
+    fields = {
+        "model.architecture": "encoder",
+        "objective.kind": kind,
+        "data.source": source(),
+        "model.dim": 8,
+        "model.num_layers": 1,
+        "model.attention.num_heads": 2,
+        "data.sequence_length": length,
+        "data.batch_size": 2,
+        "data.stride": 20,
+        "data.validation_fraction": 0.4,
+    }
     fields = {path: value for path, value in fields.items() if kind == "extraction" or path != "data.stride"}
-    both = [resolve_with_vocabulary(configs.override(configs.default(), fields | {"data.buckets": count})) for count in (1, 4)]
+    both = [
+        resolve_with_vocabulary(configs.override(configs.default(), fields | {"data.buckets": count}))
+        for count in (1, 4)
+    ]
     datasets = [data.load(resolved) for resolved in both]
     shapes = [{batch["tokens"].shape[1] for batch in dataset.evaluation_batches()} for dataset in datasets]
     assert shapes[0] == {length}
     assert len(shapes[1]) > 1
-    program = make_program(both[0], make_objective(both[0], datasets[0].tokenizer), make_mesh(both[0], jax.devices()[:1]))
+    program = make_program(
+        both[0], make_objective(both[0], datasets[0].tokenizer), make_mesh(both[0], jax.devices()[:1])
+    )
     state, constants = program.initial_state(0), program.constants(0)
     # Larger values, so that rows and words are not all alike.
     params = jax.tree.map(lambda x: 10 * x, state["params"])
-    scores = [evaluate(program, params, state["stats"], dataset.evaluation_batches(), constants, measure=dataset.measure)
-              for dataset in datasets]
+    scores = [
+        evaluate(program, params, state["stats"], dataset.evaluation_batches(), constants, measure=dataset.measure)
+        for dataset in datasets
+    ]
     assert scores[1] == pytest.approx(scores[0], rel=1e-5)

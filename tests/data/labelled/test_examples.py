@@ -1,4 +1,6 @@
-"""Examples from files: their columns, labels and parts, what is refused, and the rows that they become."""
+"""Examples from files: their columns, labels and parts, what is refused, and the rows that they
+become.
+"""
 
 import json
 
@@ -15,24 +17,41 @@ SENTENCES = [(f"the sheep number {i} is {'good' if i % 3 else 'bad'}", str(int(i
 
 
 def config(source, kind="classification", **fields):
-    given = {"model.architecture": "encoder", "model.dim": 16, "model.num_layers": 1, "objective.kind": kind, "data.source": source,
-             "data.sequence_length": 32, "data.batch_size": 4} | {name.replace("__", "."): value for name, value in fields.items()}
+    given = {
+        "model.architecture": "encoder",
+        "model.dim": 16,
+        "model.num_layers": 1,
+        "objective.kind": kind,
+        "data.source": source,
+        "data.sequence_length": 32,
+        "data.batch_size": 4,
+    } | {name.replace("__", "."): value for name, value in fields.items()}
     return data.with_labels(configs.resolve(configs.override(configs.default(), given)))
 
 
 @pytest.fixture
 def files(tmp_path):
     (tmp_path / "a.tsv").write_text("".join(f"{text}\t{label}\n" for text, label in SENTENCES))
-    (tmp_path / "a.csv").write_text("text,label\n" + "".join(f'"{text}, ""so""\nit is",{label}\n' for text, label in SENTENCES))
-    (tmp_path / "a.jsonl").write_text("\n".join(json.dumps({"text": text, "label": int(label)}) for text, label in SENTENCES))
+    (tmp_path / "a.csv").write_text(
+        "text,label\n" + "".join(f'"{text}, ""so""\nit is",{label}\n' for text, label in SENTENCES)
+    )
+    (tmp_path / "a.jsonl").write_text(
+        "\n".join(json.dumps({"text": text, "label": int(label)}) for text, label in SENTENCES)
+    )
     return tmp_path
 
 
 HEADLESS = {"data__header": False, "data__column": "0", "data__label_column": "1"}
 
 
-@pytest.mark.parametrize(("name", "fields", "first"), [
-    ("tsv", HEADLESS, SENTENCES[0][0]), ("csv", {}, SENTENCES[0][0] + ', "so"\nit is'), ("jsonl", {}, SENTENCES[0][0])])
+@pytest.mark.parametrize(
+    ("name", "fields", "first"),
+    [
+        ("tsv", HEADLESS, SENTENCES[0][0]),
+        ("csv", {}, SENTENCES[0][0] + ', "so"\nit is'),
+        ("jsonl", {}, SENTENCES[0][0]),
+    ],
+)
 def test_files_are_read_and_divided(files, name, fields, first):
     made = config(f"{name}:{files / 'a'}.{name}", **fields)
     assert made.model.head.classes == 2
@@ -45,11 +64,17 @@ def test_files_are_read_and_divided(files, name, fields, first):
 
 
 def test_a_column_may_lie_inside_of_another(tmp_path):
-    (tmp_path / "a.jsonl").write_text("\n".join(json.dumps({"in": {"text": text, "more": {"label": label}}}) for text, label in SENTENCES))
+    (tmp_path / "a.jsonl").write_text(
+        "\n".join(json.dumps({"in": {"text": text, "more": {"label": label}}}) for text, label in SENTENCES)
+    )
     inside = {"data__column": "in.text", "data__label_column": "in.more.label"}
     examples = read_examples(config(f"jsonl:{tmp_path / 'a.jsonl'}", **inside))
-    assert {(example.text, example.label) for part in (examples.train, examples.held_out) for example in part} == set(SENTENCES)
-    with pytest.raises(ConfigError, match=r'no column "in.txt" .*"in.text"\?\); there are in, in.text, in.more, in.more.label'):
+    assert {(example.text, example.label) for part in (examples.train, examples.held_out) for example in part} == set(
+        SENTENCES
+    )
+    with pytest.raises(
+        ConfigError, match=r'no column "in.txt" .*"in.text"\?\); there are in, in.text, in.more, in.more.label'
+    ):
         read_examples(config(f"jsonl:{tmp_path / 'a.jsonl'}", **inside | {"data__column": "in.txt"}))
 
 
@@ -72,7 +97,11 @@ def test_parquet_and_hugging_face_name_their_classes(tmp_path):
     import datasets
 
     text, names = datasets.Value("string"), datasets.ClassLabel(names=["no", "a"])
-    columns = [text for text, _ in SENTENCES], [text[::-1] for text, _ in SENTENCES], [int(label) for _, label in SENTENCES]
+    columns = (
+        [text for text, _ in SENTENCES],
+        [text[::-1] for text, _ in SENTENCES],
+        [int(label) for _, label in SENTENCES],
+    )
     features = datasets.Features({"a": text, "b": text, "label": names})
     rows = dict(zip(("a", "b", "label"), columns, strict=True))
     made = datasets.Dataset.from_dict(rows, features=features)
@@ -87,25 +116,49 @@ def test_parquet_and_hugging_face_name_their_classes(tmp_path):
     assert data.load(config(f"parquet:{tmp_path / 'a.parquet'}", **columns)).labels == ("0", "1")
 
 
-@pytest.mark.parametrize(("content", "fields", "error", "said"), [
-    ("text,label\na b,0\n", {"data__label_column": "lable"}, ConfigError,
-     r'no column "lable" \(did you mean "label"\?\); there are text, label'),
-    ("text,label\na b,0\nc d,0\n", {}, DataError, r'have the label "0": there is nothing to tell apart'),
-    ("text,label\na b,0\nc d\n", {}, DataError, r"line 3: 1 fields, and the first line has 2"),
-    ("text,label\na b,0\nc d,\n", {}, DataError, r'line 3: no label at "label"'),
-    ("text,label\na b,0\n ,1\n", {}, DataError, r'line 3: the text at "text" is empty'),
-    ('text,label\n"a b,0\n', {}, DataError, r"line 2: unexpected end of data"),
-    ("text,text\na b,0\n", {}, ConfigError, r"set data.header=false"),
-    ("text,label\na b,0\nc d,1\n", {}, DataError, r'1 held-out example has the label "2".* are 0, 1'),
-    ("text,label\na b,0\nc d,1\n", {"data__labels": ("0", "3")}, DataError, r'1 training example has the label "1".* are 0, 3'),
-    ("text,label\na b,0\nc d,1\n", {"data__held_out": "", "data__validation_fraction": 1e-9}, DataError, r"there are no held-out examples"),
-    ("text,label\na b,0\nc d,x\n", {"objective__kind": "regression"}, DataError, r"line 3: what is at \"label\" is 'x', not a number"),
-])
+@pytest.mark.parametrize(
+    ("content", "fields", "error", "said"),
+    [
+        (
+            "text,label\na b,0\n",
+            {"data__label_column": "lable"},
+            ConfigError,
+            r'no column "lable" \(did you mean "label"\?\); there are text, label',
+        ),
+        ("text,label\na b,0\nc d,0\n", {}, DataError, r'have the label "0": there is nothing to tell apart'),
+        ("text,label\na b,0\nc d\n", {}, DataError, r"line 3: 1 fields, and the first line has 2"),
+        ("text,label\na b,0\nc d,\n", {}, DataError, r'line 3: no label at "label"'),
+        ("text,label\na b,0\n ,1\n", {}, DataError, r'line 3: the text at "text" is empty'),
+        ('text,label\n"a b,0\n', {}, DataError, r"line 2: unexpected end of data"),
+        ("text,text\na b,0\n", {}, ConfigError, r"set data.header=false"),
+        ("text,label\na b,0\nc d,1\n", {}, DataError, r'1 held-out example has the label "2".* are 0, 1'),
+        (
+            "text,label\na b,0\nc d,1\n",
+            {"data__labels": ("0", "3")},
+            DataError,
+            r'1 training example has the label "1".* are 0, 3',
+        ),
+        (
+            "text,label\na b,0\nc d,1\n",
+            {"data__held_out": "", "data__validation_fraction": 1e-9},
+            DataError,
+            r"there are no held-out examples",
+        ),
+        (
+            "text,label\na b,0\nc d,x\n",
+            {"objective__kind": "regression"},
+            DataError,
+            r"line 3: what is at \"label\" is 'x', not a number",
+        ),
+    ],
+)
 def test_bad_examples_are_told_in_one_line(tmp_path, content, fields, error, said):
     (tmp_path / "a.csv").write_text(content)
     (tmp_path / "other.csv").write_text("text,label\na b,2\n")
     fields = {"data__held_out": "csv:{folder}/other.csv"} | fields
-    fields = {name: value.format(folder=tmp_path) if isinstance(value, str) else value for name, value in fields.items()}
+    fields = {
+        name: value.format(folder=tmp_path) if isinstance(value, str) else value for name, value in fields.items()
+    }
     with pytest.raises(error, match=said):
         data.load(config(f"csv:{tmp_path / 'a.csv'}", **fields))
 
@@ -119,9 +172,16 @@ def test_bad_records_can_be_left_out_and_are_counted(tmp_path):
 
 
 def test_rows_of_pairs_and_what_is_cut(tmp_path):
-    (tmp_path / "a.csv").write_text("text,second,label\n" + "abc,de,x\nfg,h,y\n" + "a" * 20 + "," + "b" * 9 + ",y\n" + "c,d,x\n")
-    made = config(f"csv:{tmp_path / 'a.csv'}", data__held_out=f"csv:{tmp_path / 'a.csv'}", data__second_column="second",
-                  data__sequence_length=16, data__tokenizer__kind="bytes")
+    (tmp_path / "a.csv").write_text(
+        "text,second,label\n" + "abc,de,x\nfg,h,y\n" + "a" * 20 + "," + "b" * 9 + ",y\n" + "c,d,x\n"
+    )
+    made = config(
+        f"csv:{tmp_path / 'a.csv'}",
+        data__held_out=f"csv:{tmp_path / 'a.csv'}",
+        data__second_column="second",
+        data__sequence_length=16,
+        data__tokenizer__kind="bytes",
+    )
     dataset = data.load(made)
     encoded = dataset.encoded("train")
     opening = 256  # Bytes have nothing that separates: what opens a document does it.
@@ -164,6 +224,7 @@ def test_numbers_are_labels_in_order(tmp_path):
 
 # The first n labelled examples
 
+
 def learned(source, count, **fields):
     """The examples that are learned from, and the whole data set."""
     dataset = data.load(config(source, data__examples=count, **fields))
@@ -176,7 +237,9 @@ def test_more_examples_hold_all_of_fewer_and_nothing_else_changes(files):
     before, lasting = set(), (whole.part("validation"), whole.labels, whole.tokenizer.fingerprint)
     for count in (1, 4, 16, len(every)):
         part, dataset = learned(source, count)
-        assert len(part) == dataset.summary()["train_examples"] == len(dataset.encoded("train").arrays["tokens"]) == count
+        assert (
+            len(part) == dataset.summary()["train_examples"] == len(dataset.encoded("train").arrays["tokens"]) == count
+        )
         assert before < set(part) <= set(every)
         assert list(part) == [example for example in every if example in set(part)]
         # Labels that no chosen example has are there all the same.
@@ -197,7 +260,10 @@ def test_which_examples_depends_on_their_content_alone(files):
 
 
 def test_the_vocabulary_is_that_of_all_examples(files):
-    sizes = {learned(f"jsonl:{files / 'a.jsonl'}", count, data__tokenizer__kind="characters")[1].tokenizer.vocab_size for count in (0, 1)}
+    sizes = {
+        learned(f"jsonl:{files / 'a.jsonl'}", count, data__tokenizer__kind="characters")[1].tokenizer.vocab_size
+        for count in (0, 1)
+    }
     assert len(sizes) == 1
 
 
@@ -211,7 +277,9 @@ def test_other_tasks_take_the_first_examples_too(kind):
 
 
 def test_more_examples_than_there_are(files):
-    with pytest.raises(ConfigError, match=r"data\.examples=4000: csv:.* has 3\d training examples; 0 takes all of them"):
+    with pytest.raises(
+        ConfigError, match=r"data\.examples=4000: csv:.* has 3\d training examples; 0 takes all of them"
+    ):
         learned(f"csv:{files / 'a.csv'}", 4000)
 
 

@@ -19,14 +19,18 @@ def test_three_classes_and_one_that_never_comes():
     labels, predicted = np.array([0, 1, 2, 2]), np.array([0, 2, 2, 1])
     scores = class_scores(predicted, labels, 4)
     assert scores["macro_f1"] == pytest.approx((1 + 0 + 2 / 4 + 0) / 4)
-    # Gorodkin's: (c s - sum p t) / sqrt((s^2 - sum p^2)(s^2 - sum t^2)), c 2 right of s 4, t = (1, 1, 2), p = (1, 1, 2).
+    # Gorodkin's: (c s - sum p t) / sqrt((s^2 - sum p^2)(s^2 - sum t^2)), c 2 right of s 4, t = (1,
+    # 1, 2), p = (1, 1, 2).
     assert scores["matthews"] == pytest.approx((2 * 4 - 6) / (16 - 6))
     assert "f1" not in scores
 
 
 def test_one_answer_for_all_correlates_with_nothing():
     assert class_scores(np.zeros(4, int), np.array([0, 0, 1, 1]), 2) == {
-        "macro_f1": pytest.approx((4 / 6 + 0) / 2), "matthews": 0.0, "f1": 0.0}
+        "macro_f1": pytest.approx((4 / 6 + 0) / 2),
+        "matthews": 0.0,
+        "f1": 0.0,
+    }
     assert np.isnan(list(correlations(np.ones(3), np.array([1.0, 2.0, 3.0])).values())).all()
     assert np.isnan(list(correlations(np.array([1.0, 2.0]), np.array([3.0, 3.0])).values())).all()
 

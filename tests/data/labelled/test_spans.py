@@ -1,4 +1,6 @@
-"""Words and answers among tokens: alignment, rows of long contexts, and what is read out of predictions."""
+"""Words and answers among tokens: alignment, rows of long contexts, and what is read out of
+predictions.
+"""
 
 import json
 
@@ -43,12 +45,18 @@ def test_a_word_may_begin_with_the_space_before_it():
 
 def test_columns_of_words_become_rows(tmp_path):
     (tmp_path / "a.conll").write_text(CONLL)
-    made = config(f"conll:{tmp_path / 'a.conll'}", "tagging", data__held_out=f"conll:{tmp_path / 'a.conll'}", data__sequence_length=8)
+    made = config(
+        f"conll:{tmp_path / 'a.conll'}",
+        "tagging",
+        data__held_out=f"conll:{tmp_path / 'a.conll'}",
+        data__sequence_length=8,
+    )
     dataset = data.load(made)
     assert dataset.labels == ("B-org", "B-place", "I-org", "O")
     assert [example.words for example in dataset.examples.train] == [("EU", "says", "no"), ("Oslo",), ("EU", "Oslo")]
     encoded = dataset.encoded("train")
-    # [CLS] E U _ s a y [SEP]: "no" is cut off, and the last sentence's Oslo has room for its first letters.
+    # [CLS] E U _ s a y [SEP]: "no" is cut off, and the last sentence's Oslo has room for its first
+    # letters.
     assert encoded.arrays["labels"][:2].tolist() == [[-1, 0, -1, -1, 2, -1, -1, -1], [-1, 1, -1, -1, -1, -1, -1, -1]]
     assert encoded.cut == {"words cut off or unseen": 1}
     perfect = dataset.measure({"predicted": np.maximum(encoded.arrays["labels"], 0)})
@@ -66,50 +74,66 @@ def test_bad_columns_are_told(tmp_path):
         config(source, "tagging", data__conll__tags=5)
 
 
-@pytest.mark.parametrize(("true", "predicted", "right", "there", "given"), [
-    ("B-a I-a O B-a", "B-a I-a O B-a", 2, 2, 2),
-    # I after O begins an entity, as B does: here no other one.
-    ("B-a I-a O O", "I-a I-a O O", 1, 1, 1),
-    ("O B-a I-a O", "O I-a I-a I-a", 0, 1, 1),
-    # Another type begins one too, and so does B after I.
-    ("B-a I-b I-b O", "I-a B-b I-b O", 2, 2, 2),
-    ("B-a B-a O O", "B-a I-a O O", 0, 2, 1),
-    # IOBES: S stands alone, what follows E is another one.
-    ("S-a B-b I-b E-b", "B-a B-b I-b I-b", 2, 2, 2),
-    ("B-b E-b I-b O", "B-b I-b I-b O", 0, 2, 1),
-    ("O O", "O O", 0, 0, 0),
-    ("O B-a", "O O", 0, 1, 0),
-])
+@pytest.mark.parametrize(
+    ("true", "predicted", "right", "there", "given"),
+    [
+        ("B-a I-a O B-a", "B-a I-a O B-a", 2, 2, 2),
+        # I after O begins an entity, as B does: here no other one.
+        ("B-a I-a O O", "I-a I-a O O", 1, 1, 1),
+        ("O B-a I-a O", "O I-a I-a I-a", 0, 1, 1),
+        # Another type begins one too, and so does B after I.
+        ("B-a I-b I-b O", "I-a B-b I-b O", 2, 2, 2),
+        ("B-a B-a O O", "B-a I-a O O", 0, 2, 1),
+        # IOBES: S stands alone, what follows E is another one.
+        ("S-a B-b I-b E-b", "B-a B-b I-b I-b", 2, 2, 2),
+        ("B-b E-b I-b O", "B-b I-b I-b O", 0, 2, 1),
+        ("O O", "O O", 0, 0, 0),
+        ("O B-a", "O O", 0, 1, 0),
+    ],
+)
 def test_entities_are_counted_as_conlleval_counts_them(true, predicted, right, there, given):
     scores = entity_scores([true.split()], [predicted.split()])
-    assert scores == {"entity_precision": pytest.approx(right / max(given, 1)), "entity_recall": pytest.approx(right / max(there, 1)),
-                      "entity_f1": pytest.approx(2 * right / max(there + given, 1))}
+    assert scores == {
+        "entity_precision": pytest.approx(right / max(given, 1)),
+        "entity_recall": pytest.approx(right / max(there, 1)),
+        "entity_f1": pytest.approx(2 * right / max(there + given, 1)),
+    }
 
 
 def test_tags_without_a_prefix_are_no_entities():
     made = Tagging(("O", "noun", "verb"))
-    scores = made.measure({"predicted": np.array([[1, 2]])}, [Tagged(("a", "b"), ("noun", "noun"))], Encoded({}, {}, [np.array([0, 1])]))
+    scores = made.measure(
+        {"predicted": np.array([[1, 2]])}, [Tagged(("a", "b"), ("noun", "noun"))], Encoded({}, {}, [np.array([0, 1])])
+    )
     assert scores == {"word_accuracy": 0.5}
 
 
 def test_entity_scores_by_hand():
     true, predicted = [["B-a", "I-a", "O"], ["B-b", "O"]], [["B-a", "O", "O"], ["B-b", "B-a"]]
     # One of two right; three given.
-    assert entity_scores(true, predicted) == {"entity_precision": pytest.approx(1 / 3), "entity_recall": 0.5,
-                                              "entity_f1": pytest.approx(2 / 5)}
+    assert entity_scores(true, predicted) == {
+        "entity_precision": pytest.approx(1 / 3),
+        "entity_recall": 0.5,
+        "entity_f1": pytest.approx(2 / 5),
+    }
 
 
 def test_answers_are_compared_as_squad_does():
     assert plain_answer("The U.S.A., a  land") == ["usa", "land"]
     assert answer_scores(["The cat!"], [["cat", "a dog"]]) == {"exact_match": 1.0, "answer_f1": 1.0}
     # 2 of 3 given words, 2 of 2 wanted ones.
-    assert answer_scores(["big black cat", ""], [["black cat"], ["x"]]) == {"exact_match": 0.0, "answer_f1": pytest.approx(0.8 / 2)}
+    assert answer_scores(["big black cat", ""], [["black cat"], ["x"]]) == {
+        "exact_match": 0.0,
+        "answer_f1": pytest.approx(0.8 / 2),
+    }
     # Without an answer only the empty one is right.
     assert answer_scores(["", "cat"], [[], []]) == {"exact_match": 0.5, "answer_f1": 0.5}
 
 
-@pytest.mark.parametrize(("tokens", "room", "stride", "starts"), [
-    (10, 10, 3, [0]), (11, 10, 3, [0, 3]), (20, 6, 4, [0, 4, 8, 12, 16]), (9, 3, 100, [0, 3, 6]), (0, 5, 2, [0])])
+@pytest.mark.parametrize(
+    ("tokens", "room", "stride", "starts"),
+    [(10, 10, 3, [0]), (11, 10, 3, [0, 3]), (20, 6, 4, [0, 4, 8, 12, 16]), (9, 3, 100, [0, 3, 6]), (0, 5, 2, [0])],
+)
 def test_rows_leave_no_token_out(tokens, room, stride, starts):
     assert window_starts(tokens, room, stride) == starts
     assert set(range(tokens)) <= {place for start in starts for place in range(start, start + room)}
@@ -125,11 +149,19 @@ def test_the_best_valid_span():
 
 def questions(tmp_path, answers):
     context = "The quick brown fox jumps over the lazy dog near the old river bank."
-    qas = [{"id": str(i), "question": "who?", "answers": [{"text": answer, "answer_start": context.index(answer)}] if answer else []}
-           for i, answer in enumerate(answers)]
+    qas = [
+        {
+            "id": str(i),
+            "question": "who?",
+            "answers": [{"text": answer, "answer_start": context.index(answer)}] if answer else [],
+        }
+        for i, answer in enumerate(answers)
+    ]
     path = tmp_path / "a.json"
     path.write_text(json.dumps({"data": [{"paragraphs": [{"context": context, "qas": qas}]}]}))
-    return config(f"squad:{path}", "extraction", data__held_out=f"squad:{path}", data__sequence_length=32, data__stride=8)
+    return config(
+        f"squad:{path}", "extraction", data__held_out=f"squad:{path}", data__sequence_length=32, data__stride=8
+    )
 
 
 def oracle(arrays):
@@ -143,7 +175,11 @@ def test_the_best_span_of_all_rows_is_the_answer(tmp_path):
     encoded = dataset.encoded("validation")
     # Bytes: 25 of the 68 characters in a row, each 8 after the last.
     assert len(encoded.more) == 3 * 7
-    assert dataset.task.answers(oracle(encoded.arrays), dataset.examples.held_out, encoded) == ["brown fox", "dog near", "bank"]
+    assert dataset.task.answers(oracle(encoded.arrays), dataset.examples.held_out, encoded) == [
+        "brown fox",
+        "dog near",
+        "bank",
+    ]
     assert dataset.measure(oracle(encoded.arrays)) == {"exact_match": 1.0, "answer_f1": 1.0}
     short = Extraction(8, 4, False)
     assert short.answers(oracle(encoded.arrays), dataset.examples.held_out, encoded)[2] == "bank"
@@ -157,7 +193,8 @@ def test_an_answer_longer_than_any_row_and_a_question_without_one(tmp_path):
     first = [row for row, window in enumerate(encoded.more) if window.example < 2]
     assert (encoded.arrays["starts"][first] == 0).all()
     assert dataset.task.unanswerable
-    # [CLS] is best in every row of the second; of the third in all rows but those that hold the answer, where it is not.
+    # [CLS] is best in every row of the second; of the third in all rows but those that hold the
+    # answer, where it is not.
     assert dataset.task.answers(oracle(encoded.arrays), dataset.examples.held_out, encoded)[1:] == ["", "fox"]
 
 

@@ -12,7 +12,10 @@ KINDS = {
     "packed": {},
     "masked": ENCODER,
     "whole words": ENCODER | {"objective.whole_words": True},
-    **{rows: ENCODER | {"data.rows": rows} for rows in ("full_sentences", "doc_sentences", "segment_pairs", "sentence_pairs")},
+    **{
+        rows: ENCODER | {"data.rows": rows}
+        for rows in ("full_sentences", "doc_sentences", "segment_pairs", "sentence_pairs")
+    },
     "span": {"model.architecture": "encoder_decoder", "objective.kind": "span"},
     "denoising": {"model.architecture": "encoder_decoder", "objective.kind": "denoising"},
 }

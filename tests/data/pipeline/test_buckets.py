@@ -1,4 +1,6 @@
-"""Batches of pairs of similar lengths: every pair once an epoch, few shapes, any step alone, any number of processes."""
+"""Batches of pairs of similar lengths: every pair once an epoch, few shapes, any step alone, any
+number of processes.
+"""
 
 import itertools
 
@@ -12,17 +14,26 @@ from zoo.errors import ConfigError, DataError
 
 
 def made(lengths, length, batch_size, count):
-    """Pairs of these lengths, ends included; a pair's tokens are its number, so that a batch tells which pairs it has."""
-    sides = [TokenTexts([np.full(size - 1, number) for number, size in enumerate(side)], 10**6) for side in zip(*lengths, strict=True)]
+    """Pairs of these lengths, ends included; a pair's tokens are its number, so that a batch tells
+    which pairs it has.
+    """
+    sides = [
+        TokenTexts([np.full(size - 1, number) for number, size in enumerate(side)], 10**6)
+        for side in zip(*lengths, strict=True)
+    ]
     return PairBatches(*sides, shapes(length, batch_size, count))
 
 
 def pairs_of(batch):
-    """The pairs of a batch, by number, and None for an empty row; the end tells where the tokens stop."""
+    """The pairs of a batch, by number, and None for an empty row; the end tells where the tokens
+    stop.
+    """
     numbers = []
     for source, target in zip(batch["source"].tolist(), batch["targets"].tolist(), strict=True):
         sides = [[token for token in side if token != -1] for side in (source, target)]
-        assert all(side == [token for token in row[: len(side)]] for side, row in zip(sides, (source, target), strict=True))
+        assert all(
+            side == [token for token in row[: len(side)]] for side, row in zip(sides, (source, target), strict=True)
+        )
         assert all(not side or side[-1] == 10**6 for side in sides)
         inside = {token for side in sides for token in side[:-1]}
         numbers.append(None if not sides[0] else inside.pop())
@@ -88,8 +99,13 @@ def test_a_step_is_the_same_from_any_start_and_in_any_number_of_processes(length
 def test_epochs_and_seeds_have_orders_of_their_own():
     generator = np.random.default_rng(0)
     batches = made(generator.integers(2, 30, (200, 2)).tolist(), 32, 4, 6)
-    orders = [[tuple(batches.numbers(seed, step)[1]) for step in range(epoch * batches.per_epoch, (epoch + 1) * batches.per_epoch)]
-              for seed, epoch in ((0, 0), (0, 1), (1, 0))]
+    orders = [
+        [
+            tuple(batches.numbers(seed, step)[1])
+            for step in range(epoch * batches.per_epoch, (epoch + 1) * batches.per_epoch)
+        ]
+        for seed, epoch in ((0, 0), (0, 1), (1, 0))
+    ]
     assert len({tuple(order) for order in orders}) == 3
     # Widths are mixed within an epoch, and pairs of one width meet others in another epoch.
     widths = [batches.numbers(0, step)[0].width for step in range(batches.per_epoch)]
@@ -115,13 +131,16 @@ def test_a_sample_of_the_evaluation_is_even_and_the_same_on_any_devices():
     assert len(some) == 5
     assert all(batch in whole for batch in some)
     assert [[number for number in batch if number is not None] for batch in filled] == [
-        [number for number in batch if number is not None] for batch in some]
+        [number for number in batch if number is not None] for batch in some
+    ]
     assert sum(len(batch) for batch in some) > 0
 
 
 def test_too_little_is_told():
     few = made([(3, 3)] * 3, 8, 4, 2)
-    with pytest.raises(DataError, match=r"3 pairs of up to 8 tokens a side are too few for a batch of data.batch_size=4"):
+    with pytest.raises(
+        DataError, match=r"3 pairs of up to 8 tokens a side are too few for a batch of data.batch_size=4"
+    ):
         few.training(0)
     with pytest.raises(DataError, match="no held-out pair"):
         list(made([(9, 3)], 8, 4, 2).evaluation())

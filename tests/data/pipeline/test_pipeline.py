@@ -23,7 +23,10 @@ def take(count, tokens=TOKENS, length=10, batch_size=4, seed=0, **options):
 
 
 def evaluation(tokens=TOKENS, length=10, batch_size=4, limit_batches=0, **options):
-    return [batch["tokens"] for batch in evaluation_batches(PackedRows(tokens, length), batch_size, limit_batches * batch_size, **options)]
+    return [
+        batch["tokens"]
+        for batch in evaluation_batches(PackedRows(tokens, length), batch_size, limit_batches * batch_size, **options)
+    ]
 
 
 def numbers(batches, length=10):
@@ -101,11 +104,15 @@ def test_starting_late_makes_no_earlier_batch():
 
 
 def test_batch_larger_than_an_epoch():
-    assert sorted(numbers(take(1, batch_size=250))) == sorted([*range(100)] * 2 + numbers(take(1, batch_size=250))[200:])
+    assert sorted(numbers(take(1, batch_size=250))) == sorted(
+        [*range(100)] * 2 + numbers(take(1, batch_size=250))[200:]
+    )
 
 
 def test_too_short_a_text_says_what_to_change():
-    with pytest.raises(DataError, match=r"10 tokens, and one row takes data\.sequence_length \+ 1 = 11; take a longer text"):
+    with pytest.raises(
+        DataError, match=r"10 tokens, and one row takes data\.sequence_length \+ 1 = 11; take a longer text"
+    ):
         training_batches(PackedRows(TOKENS[:10], 10), 4, 0)
     assert numbers(take(2, TOKENS[:11], batch_size=1)) == [0, 0]
 

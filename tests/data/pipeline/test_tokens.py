@@ -135,8 +135,7 @@ def test_damaged_checksums_are_rebuilt(cache, content):
 def test_killed_while_writing(cache, moment):
     kill = "import os, signal; die = lambda *_, **__: os.kill(os.getpid(), signal.SIGKILL)\n"
     patches = {
-        "half the array":
-            "tokens.np.lib.format.write_array_header_1_0 = lambda file, *_: (file.write(b'\\x93NUMPY half'), file.flush(), die())",
+        "half the array": "tokens.np.lib.format.write_array_header_1_0 = lambda file, *_: (file.write(b'\\x93NUMPY half'), file.flush(), die())",
         "before the rename": "tokens.os.replace = die",
         "before the checksum": "tokens.write_json = die",
     }

@@ -41,7 +41,9 @@ def test_static_masks_come_again_and_dynamic_ones_do_not():
 
 
 def take(count, masking=BERT, length=10, batch_size=4, seed=0, **options):
-    with training_batches(PackedRows(TOKENS, length, ahead=0), batch_size, seed, corruption=masking, **options) as batches:
+    with training_batches(
+        PackedRows(TOKENS, length, ahead=0), batch_size, seed, corruption=masking, **options
+    ) as batches:
         return list(itertools.islice(batches, count))
 
 
@@ -132,14 +134,18 @@ def test_every_place_is_as_likely():
 
 
 def test_what_hides_a_token_does_not_depend_on_the_token():
-    """An input says nothing about its target beyond what it shows: other text has its masks in the same places."""
+    """An input says nothing about its target beyond what it shows: other text has its masks in the
+    same places.
+    """
     rows = np.where(random_rows(50, 64) == MARK, 0, random_rows(50, 64))
     other = np.where(rows == 3, 5, 3)
     one, two = corrupt(rows), corrupt(other)
     np.testing.assert_array_equal(one["places"], two["places"])
     np.testing.assert_array_equal(one["tokens"] == MASK, two["tokens"] == MASK)
     hidden = (one["tokens"] == MASK) | (one["tokens"] != rows)
-    np.testing.assert_array_equal(one["tokens"][hidden & (two["tokens"] != other)], two["tokens"][hidden & (two["tokens"] != other)])
+    np.testing.assert_array_equal(
+        one["tokens"][hidden & (two["tokens"] != other)], two["tokens"][hidden & (two["tokens"] != other)]
+    )
 
 
 def test_masks_are_a_function_of_seed_row_and_epoch():
@@ -153,7 +159,11 @@ def test_masks_are_a_function_of_seed_row_and_epoch():
 
 
 def test_a_batch_is_its_rows_one_by_one():
-    rows, indices, epochs = random_rows(6, 20, padded=True), np.array([5, 3, 10**9, 0, 7, 5]), np.array([0, 2, 1, 0, 0, 1])
+    rows, indices, epochs = (
+        random_rows(6, 20, padded=True),
+        np.array([5, 3, 10**9, 0, 7, 5]),
+        np.array([0, 2, 1, 0, 0, 1]),
+    )
     whole = BERT.training_batch({"tokens": rows}, indices, epochs, 3)
     for place in range(6):
         part = slice(place, place + 1)
@@ -162,7 +172,9 @@ def test_a_batch_is_its_rows_one_by_one():
 
 
 def test_masks_stay_what_they_were():
-    """A run that goes on with another version must see the same masks: the numbers are part of the format."""
+    """A run that goes on with another version must see the same masks: the numbers are part of the
+    format.
+    """
     batch = corrupt(np.arange(20, dtype=np.int32)[None], seed=3, epoch=1, first=11)
     assert batch["places"].tolist() == [[9, 10, 1]]
     assert batch["tokens"].tolist() == [[0, 34, 2, 3, 4, 5, 6, 7, 8, 9, MASK, 11, 12, 13, 14, 15, 16, 17, 18, 19]]
@@ -180,7 +192,10 @@ def test_an_epoch_is_every_row_once_and_the_next_has_other_masks():
     assert len(number) == rows
     seen = [number[tuple(values)] for values in restored.tolist()]
     assert sorted(seen[:rows]) == sorted(seen[rows:]) == list(range(rows))
-    first, second = (dict(zip(seen[part], stacked["places"][part, 0].tolist(), strict=True)) for part in (slice(rows), slice(rows, None)))
+    first, second = (
+        dict(zip(seen[part], stacked["places"][part, 0].tolist(), strict=True))
+        for part in (slice(rows), slice(rows, None))
+    )
     assert 0.02 < np.mean([first[index] == second[index] for index in range(rows)]) < 0.25
 
 
@@ -188,16 +203,23 @@ def test_an_epoch_is_every_row_once_and_the_next_has_other_masks():
 @given(start=st.integers(0, 120), seed=st.integers(0, 99), parts=st.integers(1, 3))
 def test_neither_restarts_nor_processes_nor_batch_sizes_change_a_row_s_masks(start, seed, parts):
     whole = take(start + 2, batch_size=6, seed=seed)[start:]
-    shares = [take(2, batch_size=6, seed=seed, start_step=start, process_index=index, process_count=parts) for index in range(parts)]
+    shares = [
+        take(2, batch_size=6, seed=seed, start_step=start, process_index=index, process_count=parts)
+        for index in range(parts)
+    ]
     singles = take(12, batch_size=1, seed=seed, start_step=6 * start)
     for step, batch in enumerate(whole):
         assert same(batch, {name: np.concatenate([share[step][name] for share in shares]) for name in batch})
-        assert same(batch, {name: np.concatenate([one[name] for one in singles[6 * step : 6 * step + 6]]) for name in batch})
+        assert same(
+            batch, {name: np.concatenate([one[name] for one in singles[6 * step : 6 * step + 6]]) for name in batch}
+        )
 
 
 def test_evaluation_has_the_same_masks_every_time_for_every_seed_and_batch():
     def rows(batch_size, limit=0, **options):
-        batches = list(evaluation_batches(PackedRows(TOKENS[:1995], 10, ahead=0), batch_size, limit, corruption=BERT, **options))
+        batches = list(
+            evaluation_batches(PackedRows(TOKENS[:1995], 10, ahead=0), batch_size, limit, corruption=BERT, **options)
+        )
         return {name: np.concatenate([batch[name] for batch in batches]) for name in batches[0]}
 
     whole = rows(4)
@@ -207,15 +229,21 @@ def test_evaluation_has_the_same_masks_every_time_for_every_seed_and_batch():
     assert (whole["tokens"][-1, 5:] == -1).all()
     assert (whole["tokens"][-1, :5] >= 0).all()
     shares = [rows(4, process_index=index, process_count=2) for index in range(2)]
-    together = {name: np.concatenate([array.reshape(50, 2, -1) for array in (share[name] for share in shares)], axis=1).reshape(200, -1)
-                for name in whole}
+    together = {
+        name: np.concatenate([array.reshape(50, 2, -1) for array in (share[name] for share in shares)], axis=1).reshape(
+            200, -1
+        )
+        for name in whole
+    }
     assert same(whole, together)
     # A sample of the rows: each as it is among all.
     sample = rows(5, limit=15)
     chosen = np.arange(15) * 200 // 15
     assert same(sample, {name: array[chosen] for name, array in whole.items()})
     # Not those of training.
-    training = BERT.training_batch({"tokens": TOKENS[:1990].reshape(-1, 10).astype(np.int32)}, np.arange(199), np.zeros(199, int), 0)
+    training = BERT.training_batch(
+        {"tokens": TOKENS[:1990].reshape(-1, 10).astype(np.int32)}, np.arange(199), np.zeros(199, int), 0
+    )
     assert not np.array_equal(training["places"], whole["places"][:199])
 
 

@@ -52,7 +52,9 @@ def taken(mixed, start, count, seed=0):
 
 
 @settings(deadline=None, max_examples=20)
-@given(weights=st.lists(st.floats(0.01, 1), min_size=2, max_size=4), start=st.integers(0, 9000), seed=st.integers(0, 99))
+@given(
+    weights=st.lists(st.floats(0.01, 1), min_size=2, max_size=4), start=st.integers(0, 9000), seed=st.integers(0, 99)
+)
 def test_a_mixture_has_its_shares_and_is_a_function_of_the_position(weights, start, seed):
     sizes = [50, 7, 900, 33][: len(weights)]
     mixed = MixedRows([counting(size, 1000 * number) for number, size in enumerate(sizes)], weights)

@@ -32,13 +32,17 @@ def gathered(rows, epochs=None, seed=0):
 lengths = st.lists(st.lists(st.integers(1, 12), min_size=1, max_size=8), min_size=1, max_size=6)
 
 
-@pytest.mark.parametrize(("text", "expected"), [
-    ("One. Two! Three? Four", ["One.", " Two!", " Three?", " Four"]),
-    ("a line\nanother  \n\nlast one. Yes.", ["a line", "\nanother", "  \n\nlast one.", " Yes."]),
-    ('He said " no . " Then', ['He said " no .', ' " Then']),
-    ("3.14 is pi", ["3.14 is pi"]),
-    ('"No." "Yes." (Maybe.) So', ['"No."', ' "Yes."', " (Maybe.)", " So"]),
-], ids=["marks", "lines", "spaced", "number", "quotes"])
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("One. Two! Three? Four", ["One.", " Two!", " Three?", " Four"]),
+        ("a line\nanother  \n\nlast one. Yes.", ["a line", "\nanother", "  \n\nlast one.", " Yes."]),
+        ('He said " no . " Then', ['He said " no .', ' " Then']),
+        ("3.14 is pi", ["3.14 is pi"]),
+        ('"No." "Yes." (Maybe.) So', ['"No."', ' "Yes."', " (Maybe.)", " So"]),
+    ],
+    ids=["marks", "lines", "spaced", "number", "quotes"],
+)
 def test_sentences(text, expected):
     pieces = list(sentences_of([Piece(True, text)]))
     assert [piece.text for piece in pieces] == expected
@@ -59,11 +63,19 @@ def test_tokens_of_sentences_are_those_of_the_text():
     np.testing.assert_array_equal(whole.tokens, cut.tokens)
     assert whole.sentences is None
     parts = np.split(cut.tokens, cut.sentences)[1:]
-    assert [bytes(part[part < 256].tolist()).decode() for part in parts] == ["One.", " Two!", "\nThree", "Four?", " Five."]
+    assert [bytes(part[part < 256].tolist()).decode() for part in parts] == [
+        "One.",
+        " Two!",
+        "\nThree",
+        "Four?",
+        " Five.",
+    ]
     sentences = Sentences(cut, 256)
     assert sentences.document.tolist() == [0, 0, 0, 1, 1]
     assert sentences.first.tolist() == [0, 3, 5]
-    assert [bytes(cut.tokens[a:b].tolist()).decode() for a, b in zip(sentences.starts, sentences.stops, strict=True)][2] == "\nThree"
+    assert [bytes(cut.tokens[a:b].tolist()).decode() for a, b in zip(sentences.starts, sentences.stops, strict=True)][
+        2
+    ] == "\nThree"
 
 
 @settings(deadline=None)
@@ -97,8 +109,13 @@ def test_rows_of_sentences_hold_the_text_once_in_order_and_cut_only_long_sentenc
 
 
 @settings(deadline=None)
-@given(documents=lengths.filter(lambda all: len(all) > 1 and max(map(len, all)) > 1), room=st.integers(4, 40), segments=st.booleans(),
-       seed=st.integers(0, 99), epoch=st.integers(0, 3))
+@given(
+    documents=lengths.filter(lambda all: len(all) > 1 and max(map(len, all)) > 1),
+    room=st.integers(4, 40),
+    segments=st.booleans(),
+    seed=st.integers(0, 99),
+    epoch=st.integers(0, 3),
+)
 def test_a_pair_is_two_stretches_of_text_and_its_label_is_true(documents, room, segments, seed, epoch):
     sentences = made(documents)
     rows = PairRows(sentences, room + 3, SEP, segments)
@@ -117,7 +134,8 @@ def test_a_pair_is_two_stretches_of_text_and_its_label_is_true(documents, room, 
         for part in (a, b):
             np.testing.assert_array_equal(part, part[0] + np.arange(len(part)))
             assert len(set(document[part])) == 1 if segments or part is a else True
-        # Both begin at the border between two sentences: A ends where one does, B begins where one does.
+        # Both begin at the border between two sentences: A ends where one does, B begins where one
+        # does.
         assert b[0] in starts
         assert a[-1] + 1 in starts or a[-1] + 1 == len(document)
         if label == 0:

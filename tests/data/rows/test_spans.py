@@ -1,4 +1,6 @@
-"""Span corruption: the published lengths, sentinels in order, nothing lost and nothing told, and uniform over the ways to cut."""
+"""Span corruption: the published lengths, sentinels in order, nothing lost and nothing told, and
+uniform over the ways to cut.
+"""
 
 import collections
 import itertools
@@ -26,7 +28,8 @@ def filled(row):
 
 
 @pytest.mark.parametrize(("tokens", "source", "targets", "spans"), [
-    # T5's own: 512 tokens on the encoder's side (Raffel et al. 2020, section 3.1.4), and mT5's and the objective study's lengths.
+    # T5's own: 512 tokens on the encoder's side (Raffel et al. 2020, section 3.1.4), and mT5's and
+    # the objective study's lengths.
     (568, 512, 114, 28), (1137, 1024, 229, 57), (2, 3, 3, 1), (3, 4, 3, 1),
 ])  # fmt: skip
 def test_lengths(tokens, source, targets, spans):
@@ -68,7 +71,9 @@ def test_shorter_rows_are_padded_and_empty_ones_stay_empty():
     rows = np.array([[1, 2, 3, 4, 5, 6, 8, 9], [1, 2, 3, 4, 5, -1, -1, -1], [1] + [-1] * 7, [-1] * 8], np.int32)
     batch = made(rows, SpanCorruption(0.3, 2.0, V, SENTINELS, END))
     for row, source, targets in zip(rows[:2], batch["source"], batch["targets"], strict=False):
-        np.testing.assert_array_equal(SpanCorruption(0.3, 2.0, V, SENTINELS, END).inverse(filled(source), filled(targets)), filled(row))
+        np.testing.assert_array_equal(
+            SpanCorruption(0.3, 2.0, V, SENTINELS, END).inverse(filled(source), filled(targets)), filled(row)
+        )
         assert (np.diff((source >= 0).astype(int)) <= 0).all()
     assert (batch["source"][2:] == -1).all()
     assert (batch["targets"][2:] == -1).all()
@@ -92,16 +97,25 @@ def test_spans_depend_on_seed_epoch_and_number_and_on_nothing_else():
     alone = T5.training_batch({"tokens": rows[4:5]}, np.array([4]), np.array([0]), 0)
     np.testing.assert_array_equal(alone["source"][0], base["source"][4])
     evaluated = T5.evaluation_batch({"tokens": rows}, np.arange(6))
-    np.testing.assert_array_equal(T5.evaluation_batch({"tokens": rows[2:]}, np.arange(2, 6))["source"], evaluated["source"][2:])
+    np.testing.assert_array_equal(
+        T5.evaluation_batch({"tokens": rows[2:]}, np.arange(2, 6))["source"], evaluated["source"][2:]
+    )
     assert (evaluated["source"] != base["source"]).any()
 
 
 def test_a_dataset_is_made_of_them(tmp_path, monkeypatch):
     monkeypatch.setenv("ZOO_CACHE", str(tmp_path / "cache"))
     (tmp_path / "text.txt").write_text("Sheep and wolves never met. " * 80)
-    config = configs.override(configs.default(), {
-        "data.source": f"text:{tmp_path / 'text.txt'}", "model.architecture": "encoder_decoder", "objective.kind": "span",
-        "data.sequence_length": 64, "objective.sentinels": 12})
+    config = configs.override(
+        configs.default(),
+        {
+            "data.source": f"text:{tmp_path / 'text.txt'}",
+            "model.architecture": "encoder_decoder",
+            "objective.kind": "span",
+            "data.sequence_length": 64,
+            "objective.sentinels": 12,
+        },
+    )
     resolved = configs.resolve(config)
     assert resolved.model.vocab_size == 257 + 12
     dataset = data.load(resolved)
@@ -111,6 +125,10 @@ def test_a_dataset_is_made_of_them(tmp_path, monkeypatch):
     assert batch["source"].shape == (16, lengths.source)
     assert batch["targets"].shape == (16, lengths.targets)
     assert batch["targets"][:, 0].tolist() == [257 + 11] * 16
-    rows = [data.spans.SpanCorruption(0.15, 3.0, 257, 12, 256).inverse(filled(s), filled(t)) for one in dataset.evaluation_batches()
-            for s, t in zip(one["source"], one["targets"], strict=True) if s[0] >= 0]
+    rows = [
+        data.spans.SpanCorruption(0.15, 3.0, 257, 12, 256).inverse(filled(s), filled(t))
+        for one in dataset.evaluation_batches()
+        for s, t in zip(one["source"], one["targets"], strict=True)
+        if s[0] >= 0
+    ]
     np.testing.assert_array_equal(np.concatenate(rows), dataset.parts[0].validation_stream.tokens)

@@ -1,4 +1,6 @@
-"""Data sets of Hugging Face and TFDS, made here by those libraries themselves; nothing is ever fetched."""
+"""Data sets of Hugging Face and TFDS, made here by those libraries themselves; nothing is ever
+fetched.
+"""
 
 import json
 import os
@@ -47,7 +49,9 @@ def folder(tmp_path):
 def saved(tmp_path):
     made = datasets.Dataset.from_list(RECORDS)
     made.save_to_disk(tmp_path / "one")
-    datasets.DatasetDict(train=made, test=datasets.Dataset.from_list([{"text": "held out", "n": 9}])).save_to_disk(tmp_path / "more")
+    datasets.DatasetDict(train=made, test=datasets.Dataset.from_list([{"text": "held out", "n": 9}])).save_to_disk(
+        tmp_path / "more"
+    )
     return tmp_path
 
 
@@ -61,11 +65,16 @@ def prepared(folder, records=RECORDS, file_format="array_record"):
             VERSION = tfds.core.Version("1.2.0")
 
             def _info(self):
-                features = tfds.features.FeaturesDict({"text": tfds.features.Text(), "n": tfds.features.Tensor(shape=(), dtype=np.int64)})
+                features = tfds.features.FeaturesDict(
+                    {"text": tfds.features.Text(), "n": tfds.features.Tensor(shape=(), dtype=np.int64)}
+                )
                 return tfds.core.DatasetInfo(builder=self, features=features)
 
             def _split_generators(self, manager):
-                return {"train": self._generate_examples(records), "test": self._generate_examples([{"text": "held out", "n": 9}])}
+                return {
+                    "train": self._generate_examples(records),
+                    "test": self._generate_examples([{"text": "held out", "n": 9}]),
+                }
 
             def _generate_examples(self, those):
                 yield from enumerate(those)
@@ -87,13 +96,19 @@ def test_what_save_to_disk_wrote(saved):
     assert texts(opened(f"hf:{saved}/one")) == TEXTS
     assert texts(opened(f"hf:{saved}/more")) == TEXTS
     assert texts(opened(f"hf:{saved}/more", **{"hub.split": "test"})) == ["held out"]
-    with pytest.raises(ConfigError, match=r'data.hub.split: .* has no split "tset" \(did you mean "test"\?\); one of train, test'):
+    with pytest.raises(
+        ConfigError, match=r'data.hub.split: .* has no split "tset" \(did you mean "test"\?\); one of train, test'
+    ):
         opened(f"hf:{saved}/more", **{"hub.split": "tset"})
     with pytest.raises(ConfigError, match="has no split"):
         opened(f"hf:{saved}/one", **{"hub.split": "test"})
     with pytest.raises(ConfigError) as error:
         opened(f"hf:{saved}/one", **{"hub.subset": "x", "hub.revision": COMMIT, "hub.streaming": True})
-    assert [line.partition(":")[0] for line in error.value.problems] == ["data.hub.revision", "data.hub.subset", "data.hub.streaming"]
+    assert [line.partition(":")[0] for line in error.value.problems] == [
+        "data.hub.revision",
+        "data.hub.subset",
+        "data.hub.streaming",
+    ]
 
 
 def test_names_on_the_hub_need_their_commit():
@@ -129,7 +144,7 @@ def test_folders_that_are_not_there_or_hold_nothing(tmp_path, folder):
     (tmp_path / "empty").mkdir()
     with pytest.raises(ConfigError, match=r"cannot be opened: .*empty"):
         opened(f"hf:{tmp_path}/empty")
-    with pytest.raises(ConfigError, match=r'cannot be opened: .*tset'):
+    with pytest.raises(ConfigError, match=r"cannot be opened: .*tset"):
         opened(f"hf:{folder}", **{"hub.split": "tset"})
     with pytest.raises(ConfigError, match=r"cannot be opened: .*'sub'"):
         opened(f"hf:{folder}", **{"hub.subset": "sub"})
@@ -149,7 +164,9 @@ def test_code_of_a_data_set_is_not_run(tmp_path):
 @pytest.mark.parametrize("streaming", [False, True])
 def test_columns_and_bad_records(folder, streaming):
     how = {"hub.streaming": streaming}
-    with pytest.raises(ConfigError, match=r'data.column: .*no column "txt" \(did you mean "text"\?\); data.column could be .*text'):
+    with pytest.raises(
+        ConfigError, match=r'data.column: .*no column "txt" \(did you mean "text"\?\); data.column could be .*text'
+    ):
         opened(f"hf:{folder}", column="txt", **how).index  # noqa: B018
     with pytest.raises(ConfigError, match=r'data.column: .*"n" holds int64, not text; columns of text: text'):
         opened(f"hf:{folder}", column="n", **how).index  # noqa: B018
@@ -172,7 +189,10 @@ def test_files_that_cannot_be_read_are_one_line(folder, streaming):
 @pytest.mark.parametrize("file_format", ["array_record", "parquet"])
 def test_tfds_by_folder_and_by_name(tmp_path, file_format):
     place = prepared(tmp_path / "tfds", file_format=file_format)
-    by_folder, by_name = opened(f"tfds:{place}"), opened("tfds:tiny_text:1.2.0", **{"hub.folder": str(tmp_path / "tfds")})
+    by_folder, by_name = (
+        opened(f"tfds:{place}"),
+        opened("tfds:tiny_text:1.2.0", **{"hub.folder": str(tmp_path / "tfds")}),
+    )
     # TFDS shuffles what it writes, always in the same way.
     assert sorted(texts(by_folder)) == sorted(TEXTS)
     assert texts(by_folder) == texts(by_name) == texts(by_folder)
@@ -183,11 +203,19 @@ def test_tfds_by_folder_and_by_name(tmp_path, file_format):
 def test_labelled_examples_are_read_from_tfds(tmp_path):
     records = [{"text": f"example {number}", "n": number % 2} for number in range(20)]
     place = prepared(tmp_path / "tfds", records)
-    changes = {"objective.kind": "classification", "model.architecture": "encoder", "data.source": f"tfds:{place}", "data.column": "text",
-               "data.label_column": "n", "data.held_out": "split:test"}
+    changes = {
+        "objective.kind": "classification",
+        "model.architecture": "encoder",
+        "data.source": f"tfds:{place}",
+        "data.column": "text",
+        "data.label_column": "n",
+        "data.held_out": "split:test",
+    }
     made = configs.override(configs.default(), changes)
     examples = load(configs.resolve(configs.override(made, {"data.labels": ("0", "1", "9")}))).examples
-    assert sorted((example.text, example.label) for example in examples.train) == sorted((f"example {n}", str(n % 2)) for n in range(20))
+    assert sorted((example.text, example.label) for example in examples.train) == sorted(
+        (f"example {n}", str(n % 2)) for n in range(20)
+    )
     assert [(example.text, example.label) for example in examples.held_out] == [("held out", "9")]
     with pytest.raises(ConfigError, match=r'no column "txt" \(did you mean "text"\?\); there are n, text'):
         load(configs.resolve(configs.override(made, {"data.column": "txt"})))
@@ -196,7 +224,11 @@ def test_labelled_examples_are_read_from_tfds(tmp_path):
 def test_tfds_errors_are_one_line(tmp_path):
     place = prepared(tmp_path / "tfds", [*RECORDS, {"text": "a\0b", "n": 5}])
     for source, data, problem in (
-        (f"tfds:{place}", {"hub.split": "tset"}, r'data.hub.split: .*has no split "tset" \(did you mean "test"\?\); one of train, test'),
+        (
+            f"tfds:{place}",
+            {"hub.split": "tset"},
+            r'data.hub.split: .*has no split "tset" \(did you mean "test"\?\); one of train, test',
+        ),
         (f"tfds:{place}", {"column": "txt"}, r'data.column: .*no column "txt" \(did you mean "text"\?\)'),
         (f"tfds:{place}", {"hub.folder": "x"}, "data.hub.folder: .* is a folder itself"),
         (f"tfds:{tmp_path}", {}, 'data.source: "tfds:.*" cannot be opened'),

@@ -31,7 +31,9 @@ def entries(parts, *weights):
 
 def dataset(mixture, **changes):
     settings = {"data.source": "mixture", "data.mixture": mixture, "data.sequence_length": 16, "data.batch_size": 8}
-    return zoo.data.load(configs.resolve(configs.override(configs.default(), settings | {f"data.{k}": v for k, v in changes.items()})))
+    return zoo.data.load(
+        configs.resolve(configs.override(configs.default(), settings | {f"data.{k}": v for k, v in changes.items()}))
+    )
 
 
 def rows(made, count, start_step=0):
@@ -77,8 +79,20 @@ def test_a_mixture_of_one_is_that_source(parts):
 def test_positions_and_seeds(parts):
     made = dataset(entries(parts, 1, 2))
     assert rows(made, 40, start_step=3) == rows(made, 64)[24:]
-    other = zoo.data.load(configs.resolve(configs.override(configs.default(), {
-        "data.source": "mixture", "data.mixture": entries(parts, 1, 2), "data.sequence_length": 16, "data.batch_size": 8, "seed": 1})))
+    other = zoo.data.load(
+        configs.resolve(
+            configs.override(
+                configs.default(),
+                {
+                    "data.source": "mixture",
+                    "data.mixture": entries(parts, 1, 2),
+                    "data.sequence_length": 16,
+                    "data.batch_size": 8,
+                    "seed": 1,
+                },
+            )
+        )
+    )
     assert rows(other, 40) != rows(made, 40)
     # Which source comes when is the same for every seed.
     assert [source_of(row) for row in rows(other, 40)] == [source_of(row) for row in rows(made, 40)]
@@ -98,7 +112,16 @@ def test_validation_holds_every_part_once_whatever_the_weights(parts):
 
 
 def test_bad_entries_are_one_line_each(parts):
-    bad = ("text:a.txt", "0*stdlib", "-1*stdlib", "nan*stdlib", "x*stdlib", "1*nothing:x", f"1*text:{parts[0]}x", "1*mixture")
+    bad = (
+        "text:a.txt",
+        "0*stdlib",
+        "-1*stdlib",
+        "nan*stdlib",
+        "x*stdlib",
+        "1*nothing:x",
+        f"1*text:{parts[0]}x",
+        "1*mixture",
+    )
     with pytest.raises(ConfigError) as error:
         dataset(bad)
     problems = error.value.problems
@@ -126,7 +149,13 @@ def test_a_field_of_one_part_is_read(parts, tmp_path):
 
 
 def test_a_run_goes_on_where_it_was_and_refuses_changed_text(parts, tmp_path, monkeypatch):
-    config = small(data__source="mixture", data__mixture=entries(parts, 1, 2), model__num_layers=1, model__dim=16, training__steps=8)
+    config = small(
+        data__source="mixture",
+        data__mixture=entries(parts, 1, 2),
+        model__num_layers=1,
+        model__dim=16,
+        training__steps=8,
+    )
     run(config, tmp_path / "straight", quiet)
     polls, original = itertools.count(1), checkpoint.Checkpoints.poll
 

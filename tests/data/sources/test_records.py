@@ -13,7 +13,12 @@ from zoo.data.sources.source import read_documents
 from zoo.data.sources.text_files import BLOCK_BYTES
 from zoo.errors import ConfigError, DataError
 
-RECORDS = [{"text": "first é", "n": 1}, {"n": 2, "text": "second\nline"}, {"text": " \n", "n": 3}, {"text": "third", "n": 4}]
+RECORDS = [
+    {"text": "first é", "n": 1},
+    {"n": 2, "text": "second\nline"},
+    {"text": " \n", "n": 3},
+    {"text": "third", "n": 4},
+]
 TEXTS = ["first é", "second\nline", "third"]
 
 
@@ -75,7 +80,11 @@ def test_of_a_folder_only_files_of_the_kind_are_read(tmp_path):
 
 
 def test_a_line_longer_than_a_block_and_lines_across_blocks(tmp_path):
-    long = [{"text": "x" * (BLOCK_BYTES + 17)}, *({"text": f"{i} " * 3000} for i in range(1500)), {"text": "y" * (2 * BLOCK_BYTES)}]
+    long = [
+        {"text": "x" * (BLOCK_BYTES + 17)},
+        *({"text": f"{i} " * 3000} for i in range(1500)),
+        {"text": "y" * (2 * BLOCK_BYTES)},
+    ]
     found = texts(opened(f"jsonl:{write_lines(tmp_path / 'a.jsonl', long)}"))
     assert found == [record["text"] for record in long]
 
@@ -102,7 +111,9 @@ def test_a_record_without_text(tmp_path, content):
     line, problem = BAD[content]
     source = f"jsonl:{write_lines(tmp_path / 'a.jsonl', [{'text': 'before'}, line, {'text': 'after'}])}"
     for policy in ("error", "replace"):
-        with pytest.raises(DataError, match=problem + ".*; mend it, or leave such records out with data.bad_text=skip") as error:
+        with pytest.raises(
+            DataError, match=problem + ".*; mend it, or leave such records out with data.bad_text=skip"
+        ) as error:
             opened(source, bad_text=policy).index  # noqa: B018
         assert "\n" not in str(error.value)
         assert len(str(error.value)) < 500
@@ -146,7 +157,9 @@ def test_columns_of_parquet(tmp_path):
     pq.write_table(table, tmp_path / "a.parquet")
     source = f"parquet:{tmp_path}/a.parquet"
     assert texts(opened(source, column="kind")) == ["x", "y"]
-    problem = r'data.column: ".*a.parquet": no column "bdy" \(did you mean "body"\?\); data.column could be body, n, kind'
+    problem = (
+        r'data.column: ".*a.parquet": no column "bdy" \(did you mean "body"\?\); data.column could be body, n, kind'
+    )
     with pytest.raises(ConfigError, match=problem):
         opened(source, column="bdy").index  # noqa: B018
     with pytest.raises(ConfigError, match=r'data.column: .*"n" holds int64, not text; columns of text: body, kind'):

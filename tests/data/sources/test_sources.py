@@ -30,7 +30,10 @@ def documents(*texts):
 def test_stdlib_is_the_library_in_path_order():
     source = read("stdlib")
     root = Path(sysconfig.get_path("stdlib"))
-    places = [texts_of(source).index((root / path).read_bytes().decode()) for path in ("abc.py", "json/decoder.py", "typing.py")]
+    places = [
+        texts_of(source).index((root / path).read_bytes().decode())
+        for path in ("abc.py", "json/decoder.py", "typing.py")
+    ]
     assert places == sorted(places)
     assert 5_000_000 < source.characters < 40_000_000
     assert f"{source.count:,} documents" in source.description
@@ -39,8 +42,18 @@ def test_stdlib_is_the_library_in_path_order():
 
 def test_stdlib_leaves_out_packages_tests_and_files_of_the_build(tmp_path, monkeypatch):
     kept = {"b.py": "b = 1\n", "a/z.py": "z = 1\n", "tester.py": "t = 1\n"}
-    left_out = ["site-packages/p.py", "dist-packages/p.py", "test/t.py", "a/tests/t.py", "idlelib/i.py", "lib2to3/l.py",
-                "__pycache__/c.py", "_sysconfigdata_x.py", "config-3.11-x86/python-config.py", "a/notes.txt"]
+    left_out = [
+        "site-packages/p.py",
+        "dist-packages/p.py",
+        "test/t.py",
+        "a/tests/t.py",
+        "idlelib/i.py",
+        "lib2to3/l.py",
+        "__pycache__/c.py",
+        "_sysconfigdata_x.py",
+        "config-3.11-x86/python-config.py",
+        "a/notes.txt",
+    ]
     for name, text in kept.items() | {(name, "unwanted = 1\n") for name in left_out} | {("empty.py", "\n")}:
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).write_text(text)
@@ -103,13 +116,16 @@ def test_fingerprint_is_of_content_and_of_document_borders(tmp_path):
     assert documents("ab", "c").fingerprint != documents("c", "ab").fingerprint
 
 
-@pytest.mark.parametrize(("source", "message"), [
-    ("stdlb", r'data\.source: unknown source "stdlb" \(did you mean "stdlib"\?\); one of "stdlib",'),
-    ("stdlib:x", "takes no argument"),
-    ("text:", "needs a file"),
-    ("text", "needs a file"),
-    ("", "unknown source"),
-])
+@pytest.mark.parametrize(
+    ("source", "message"),
+    [
+        ("stdlb", r'data\.source: unknown source "stdlb" \(did you mean "stdlib"\?\); one of "stdlib",'),
+        ("stdlib:x", "takes no argument"),
+        ("text:", "needs a file"),
+        ("text", "needs a file"),
+        ("", "unknown source"),
+    ],
+)
 def test_bad_source_names(source, message):
     with pytest.raises(ConfigError, match=message):
         read(source)
@@ -119,7 +135,9 @@ def test_missing_paths_name_the_field_and_suggest(tmp_path):
     (tmp_path / "corpus").mkdir()
     for name in ("shakespeare.txt", "notes.txt"):
         (tmp_path / "corpus" / name).write_text("x")
-    with pytest.raises(ConfigError, match=r'data\.source: no such file.*shakespare\.txt".*did you mean ".*shakespeare\.txt"'):
+    with pytest.raises(
+        ConfigError, match=r'data\.source: no such file.*shakespare\.txt".*did you mean ".*shakespeare\.txt"'
+    ):
         read(f"text:{tmp_path}/corpus/shakespare.txt")
     with pytest.raises(ConfigError, match=r'did you mean ".*/corpus"'):
         read(f"text:{tmp_path}/corpsu/shakespeare.txt")
@@ -183,7 +201,11 @@ def test_few_documents_are_cut_at_the_end(texts, fraction):
     assert source.characters * fraction <= validation.characters < source.characters * fraction + 1
 
 
-@given(st.lists(st.text(min_size=1, max_size=60).filter(str.strip), min_size=20, max_size=60), st.floats(0.05, 0.95), st.randoms())
+@given(
+    st.lists(st.text(min_size=1, max_size=60).filter(str.strip), min_size=20, max_size=60),
+    st.floats(0.05, 0.95),
+    st.randoms(),
+)
 def test_many_documents_are_divided_whole_by_content_alone(texts, fraction, random):
     train, validation = documents(*texts).split(fraction)
     if "".join(texts_of(train)) + "".join(texts_of(validation)) != "".join(texts):  # not the cut
@@ -242,8 +264,12 @@ def pieces(path, separator, policy="error"):
 
 
 @settings(deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(words=st.lists(st.sampled_from(["héros", "a", "<end>", "<e", "nd>", "\n", " ", "\n\n", "漢字漢字", "x" * 90]), max_size=60),
-       separator=st.sampled_from(["", "<end>", "\n"]))
+@given(
+    words=st.lists(
+        st.sampled_from(["héros", "a", "<end>", "<e", "nd>", "\n", " ", "\n\n", "漢字漢字", "x" * 90]), max_size=60
+    ),
+    separator=st.sampled_from(["", "<end>", "\n"]),
+)
 def test_a_file_read_in_blocks_is_the_file(tmp_path, monkeypatch, words, separator):
     monkeypatch.setattr(text_files, "BLOCK_BYTES", BLOCK)
     text = "".join(words)
@@ -266,10 +292,13 @@ def test_a_long_document_comes_in_pieces_that_no_token_spans(tmp_path, monkeypat
     assert pieces(tmp_path / "b.txt", "") == (("x" * 10_000,), 1)
 
 
-@pytest.mark.parametrize(("policy", "expected", "counted"), [
-    ("replace", "good\nb\ufffdd\nN\ufffdL\nlast", {"not UTF-8": 1, "with NUL": 1}),
-    ("skip", "good\nlast", {"not UTF-8": 1, "with NUL": 1}),
-])
+@pytest.mark.parametrize(
+    ("policy", "expected", "counted"),
+    [
+        ("replace", "good\nb\ufffdd\nN\ufffdL\nlast", {"not UTF-8": 1, "with NUL": 1}),
+        ("skip", "good\nlast", {"not UTF-8": 1, "with NUL": 1}),
+    ],
+)
 def test_bad_text_is_replaced_or_its_line_left_out_and_counted(tmp_path, policy, expected, counted):
     (tmp_path / "a.txt").write_bytes(b"good\nb\xffd\nN\0L\nlast")
     data = SimpleNamespace(source=f"text:{tmp_path}/a.txt", document_separator="", bad_text=policy)
@@ -282,7 +311,9 @@ def test_bad_text_is_replaced_or_its_line_left_out_and_counted(tmp_path, policy,
 
 def test_bad_text_is_told_with_its_line(tmp_path):
     (tmp_path / "a.txt").write_bytes(b"good\nN\0L\n")
-    with pytest.raises(DataError, match=r"a\.txt\": line 2: a NUL character at character 1 of it; .* data\.bad_text to replace or skip"):
+    with pytest.raises(
+        DataError, match=r"a\.txt\": line 2: a NUL character at character 1 of it; .* data\.bad_text to replace or skip"
+    ):
         read(f"text:{tmp_path}/a.txt")
     (tmp_path / "a.txt").write_bytes(b"good\nfine\nb\xffd\n")
     with pytest.raises(DataError, match=r"line 3: not UTF-8: byte 0xff at byte offset 11"):

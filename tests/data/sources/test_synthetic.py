@@ -1,4 +1,6 @@
-"""Texts made by rule: what they hold, and that the best possible loss is what a search over all documents says."""
+"""Texts made by rule: what they hold, and that the best possible loss is what a search over all
+documents says.
+"""
 
 import math
 import re
@@ -59,7 +61,10 @@ def test_documents_of_the_default_size():
 
 def test_they_are_the_same_everywhere():
     # Written down once: the draws are numbers that NumPy never changes.
-    fingerprints = {task: opened(f"synthetic:{task},documents=5000;length=4").fingerprint[:16] for task in ("copy", "reverse", "recall")}
+    fingerprints = {
+        task: opened(f"synthetic:{task},documents=5000;length=4").fingerprint[:16]
+        for task in ("copy", "reverse", "recall")
+    }
     assert fingerprints == {"copy": "cdf6a4843df6a6a4", "reverse": "782fe76b1bdc4bf9", "recall": "e3b480bae95b1f6e"}
     fewer, more = (texts_of(opened(f"synthetic:copy,documents={count}")) for count in (10, 5000))
     assert more[:10] == fewer

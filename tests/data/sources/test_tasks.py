@@ -1,4 +1,6 @@
-"""Tasks made from the standard library, and the library as text: answers are where they are said to be, and parts share nothing."""
+"""Tasks made from the standard library, and the library as text: answers are where they are said to
+be, and parts share nothing.
+"""
 
 import datetime
 import json
@@ -20,8 +22,20 @@ from zoo.data.sources.standard_library import docstrings, paragraphs
 from zoo.errors import ConfigError
 
 # Enough of the library for every kind of record, and read in a second.
-SOME = ("json", "logging", "http", "asyncio", "wsgiref", "urllib", "email", "argparse.py", "textwrap.py", "heapq.py", "functools.py",
-        "ast.py")
+SOME = (
+    "json",
+    "logging",
+    "http",
+    "asyncio",
+    "wsgiref",
+    "urllib",
+    "email",
+    "argparse.py",
+    "textwrap.py",
+    "heapq.py",
+    "functools.py",
+    "ast.py",
+)
 HERE = """
 import json, sys, sysconfig
 sysconfig.get_path = lambda name: sys.argv[1]
@@ -55,8 +69,12 @@ def library(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def made(library):
-    return {"classification": builtin_tasks.classification(4), "tagging": builtin_tasks.tagging(), "extraction": builtin_tasks.extraction(),
-            "translation": builtin_tasks.translation(3000)}
+    return {
+        "classification": builtin_tasks.classification(4),
+        "tagging": builtin_tasks.tagging(),
+        "extraction": builtin_tasks.extraction(),
+        "translation": builtin_tasks.translation(3000),
+    }
 
 
 def every(task):
@@ -78,24 +96,44 @@ def test_parts_share_nothing_and_hold_their_shares(made, name):
 def test_labels_are_those_listed(made):
     labels = made["classification"].labels
     assert len(labels) == 4
-    assert {record["label"] for record in made["classification"].train} == set(labels) == {"asyncio", "email", "http", "logging"}
+    assert (
+        {record["label"] for record in made["classification"].train}
+        == set(labels)
+        == {"asyncio", "email", "http", "logging"}
+    )
     assert list(labels) == sorted(labels)
     assert {tag for record in every(made["tagging"]) for tag in record["tags"]} <= set(builtin_tasks.TAGS)
-    assert {tag for record in made["tagging"].validation for tag in record["tags"]} >= set(builtin_tasks.TAGS) - {"comment"}
+    assert {tag for record in made["tagging"].validation for tag in record["tags"]} >= set(builtin_tasks.TAGS) - {
+        "comment"
+    }
     with pytest.raises(ConfigError, match=r"classes=99: there are .* modules with docstrings"):
         builtin_tasks.classification(99)
 
 
 def test_docstrings_that_two_modules_have_are_no_example(tmp_path, monkeypatch):
-    for name, text in (("a", "only in the first module of all"), ("b", "only in the second module of all"), ("c", "three words only")):
-        (tmp_path / f"{name}.py").write_text(f'"""{text}"""\n\nclass A:\n    """Is there in each and every module."""\n')
+    for name, text in (
+        ("a", "only in the first module of all"),
+        ("b", "only in the second module of all"),
+        ("c", "three words only"),
+    ):
+        (tmp_path / f"{name}.py").write_text(
+            f'"""{text}"""\n\nclass A:\n    """Is there in each and every module."""\n'
+        )
     monkeypatch.setattr(sysconfig, "get_path", lambda name: str(tmp_path))
     assert {record["text"] for record in every(builtin_tasks.classification(2))} == {
-        "only in the first module of all", "only in the second module of all"}
+        "only in the first module of all",
+        "only in the second module of all",
+    }
 
 
 def test_tokens_have_their_kinds(made):
-    kinds = {"keyword": r"[A-Za-z]+", "name": r"[^\W\d]\w*", "number": r"[\d.].*", "comment": "#.*", "operator": r"[^\w\s\"'#]+"}
+    kinds = {
+        "keyword": r"[A-Za-z]+",
+        "name": r"[^\W\d]\w*",
+        "number": r"[\d.].*",
+        "comment": "#.*",
+        "operator": r"[^\w\s\"'#]+",
+    }
     for record in every(made["tagging"]):
         assert len(record["tokens"]) == len(record["tags"])
         for token, tag in zip(record["tokens"], record["tags"], strict=True):
@@ -118,7 +156,10 @@ def test_answers_stand_where_they_are_said_to(made):
 def test_answers_after_letters_of_several_bytes(tmp_path, monkeypatch):
     (tmp_path / "a.py").write_text('def f(é="äöü", *, ß=(1, 2)):\n    """Größer als.\n\n    More."""\n')
     monkeypatch.setattr(sysconfig, "get_path", lambda name: str(tmp_path))
-    found = [(record["question"].split()[-1], record["answer"], record["start"]) for record in every(builtin_tasks.extraction())]
+    found = [
+        (record["question"].split()[-1], record["answer"], record["start"])
+        for record in every(builtin_tasks.extraction())
+    ]
     assert found == [("é?", '"äöü"', 8), ("ß?", "(1, 2)", 20), ("do?", "Größer als.", 36)]
 
 
@@ -142,8 +183,13 @@ def test_every_date_is_another_and_seeds_differ(made):
     records = every(made["translation"])
     assert all(str(datetime.date.fromisoformat(record["target"])) == record["target"] for record in records)
     assert len({record["target"] for record in records}) == len({record["source"] for record in records}) == 3000
-    spellings = (r"the [a-z-]+ of \w+, [a-z -]+", r"\w+day, \w+ \d+\w\w, \d{4}", r"\d+ \w{3} \d{4}", r"\w+ the [a-z-]+ [a-z -]+",
-                 r"\w+day the \d+\w\w of \w+ [a-z -]+")
+    spellings = (
+        r"the [a-z-]+ of \w+, [a-z -]+",
+        r"\w+day, \w+ \d+\w\w, \d{4}",
+        r"\d+ \w{3} \d{4}",
+        r"\w+ the [a-z-]+ [a-z -]+",
+        r"\w+day the \d+\w\w of \w+ [a-z -]+",
+    )
     counts = [sum(bool(re.fullmatch(spelling, record["source"])) for record in records) for spelling in spellings]
     assert sum(counts) == 3000
     assert min(counts) > 500
@@ -159,7 +205,11 @@ def test_every_process_makes_the_same(library):
     found = set()
     for seed in ("1", "2"):
         command = [sys.executable, "-c", HERE, str(library)]
-        found.add(subprocess.run(command, env=os.environ | {"PYTHONHASHSEED": seed}, capture_output=True, text=True, check=True).stdout)
+        found.add(
+            subprocess.run(
+                command, env=os.environ | {"PYTHONHASHSEED": seed}, capture_output=True, text=True, check=True
+            ).stdout
+        )
     (output,) = found
     assert len(output.splitlines()) == 4
     assert json.loads(output.splitlines()[1])[0] == json.loads(json.dumps(builtin_tasks.tagging().train))
@@ -172,7 +222,9 @@ def test_docstrings_as_text(library):
     assert "docstrings of the standard library of Python" in documents.description
     lines = [line for text in texts for line in text.split("\n")]
     assert "Fill a single paragraph of text, returning a new string." in lines
-    assert any(line.startswith("Reformat the single paragraph in 'text' to fit in lines of no more than") for line in lines)
+    assert any(
+        line.startswith("Reformat the single paragraph in 'text' to fit in lines of no more than") for line in lines
+    )
     assert not any(">>>" in line or "  " in line for line in lines)
     # A document is a module, and nothing is in it twice over.
     assert len(texts) <= len({docstring.module for docstring in docstrings(library)})
@@ -210,7 +262,12 @@ def test_paragraphs_are_prose():
 def test_of_the_whole_library_there_is_enough(monkeypatch):
     # The tests before it may have put a small one in its place.
     monkeypatch.setattr(sysconfig, "get_path", GET_PATH)
-    for make, least in ((builtin_tasks.classification, 2000), (builtin_tasks.tagging, 10000), (builtin_tasks.extraction, 4000), (builtin_tasks.translation, 15000)):
+    for make, least in (
+        (builtin_tasks.classification, 2000),
+        (builtin_tasks.tagging, 10000),
+        (builtin_tasks.extraction, 4000),
+        (builtin_tasks.translation, 15000),
+    ):
         made = make()
         assert len(made.train) > least
         assert len(made.validation) > least / 20

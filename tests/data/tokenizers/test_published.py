@@ -1,4 +1,6 @@
-"""Tokenizers of published files: the ids that they must give, text and back, and files that cannot be read."""
+"""Tokenizers of published files: the ids that they must give, text and back, and files that cannot
+be read.
+"""
 
 import gzip
 import json
@@ -56,12 +58,23 @@ def test_bert_has_its_own_mask_and_no_bytes():
     assert (tokenizer.document_id, tokenizer.mask_id) == (101, 103)
     assert 103 not in ids
     assert tokenizer.ids_needed(MASKED) == tokenizer.vocab_size == 30522
-    assert tokenizer.decode([101, *tokenizer.encode("Hello world"), 102, 101, *tokenizer.encode("Again")], "|") == "|hello world|again"
+    assert (
+        tokenizer.decode([101, *tokenizer.encode("Hello world"), 102, 101, *tokenizer.encode("Again")], "|")
+        == "|hello world|again"
+    )
     with pytest.raises(ValueError, match="ids must lie in"):
         tokenizer.decode([30522])
 
 
-SENTENCES = ["Hello, world", "", "   two  spaces ", "Grüße aus Köln: 12,5 %", "naïve ﬁancé ½", "def f(x):\n\treturn x", "你好 🎉"]
+SENTENCES = [
+    "Hello, world",
+    "",
+    "   two  spaces ",
+    "Grüße aus Köln: 12,5 %",
+    "naïve ﬁancé ½",
+    "def f(x):\n\treturn x",
+    "你好 🎉",
+]
 
 
 @pytest.mark.parametrize(("name", "opens", "size"), [("t5-base", 1, 32000), ("mistral_v1", 1, 32000)])
@@ -75,12 +88,22 @@ def test_sentencepiece_models(name, opens, size, tmp_path):
         ids = tokenizer.encode(text)
         assert again.encode(text).tolist() == ids.tolist()
         assert not set(ids.tolist()) & (tokenizer.specials - {2})
-    assert tokenizer.decode([opens, *tokenizer.encode("Hello, world"), opens, *tokenizer.encode("Again")], "|") == "|Hello, world|Again"
+    assert (
+        tokenizer.decode([opens, *tokenizer.encode("Hello, world"), opens, *tokenizer.encode("Again")], "|")
+        == "|Hello, world|Again"
+    )
 
 
 @pytest.mark.parity
-@pytest.mark.parametrize(("name", "reader"), [("t5-base", "T5TokenizerFast"), ("mistral_v1", "LlamaTokenizerFast"),
-                                              ("bert-base-uncased", "BertTokenizerFast"), ("gpt2", "GPT2TokenizerFast")])
+@pytest.mark.parametrize(
+    ("name", "reader"),
+    [
+        ("t5-base", "T5TokenizerFast"),
+        ("mistral_v1", "LlamaTokenizerFast"),
+        ("bert-base-uncased", "BertTokenizerFast"),
+        ("gpt2", "GPT2TokenizerFast"),
+    ],
+)
 def test_ids_are_those_of_transformers(name, reader):
     transformers = pytest.importorskip("transformers")
     tokenizer, theirs = published(name), getattr(transformers, reader).from_pretrained(SHARED / "tokenizers" / name)
@@ -109,7 +132,11 @@ def test_case_is_kept_where_the_file_says_so(words):
 def test_saved_and_loaded_it_is_the_same(words, tmp_path):
     tokenizer = read_published(words)
     tokenizer.save(tmp_path / "run")
-    for again in (load_tokenizer(tmp_path / "run"), read_published(tmp_path / "run"), read_published(tmp_path / "run" / "tokenizer.json")):
+    for again in (
+        load_tokenizer(tmp_path / "run"),
+        read_published(tmp_path / "run"),
+        read_published(tmp_path / "run" / "tokenizer.json"),
+    ):
         assert isinstance(again, PublishedTokenizer)
         assert again.fingerprint == tokenizer.fingerprint
         assert again.encode("the sheeps and [MASK]").tolist() == tokenizer.encode("the sheeps and [MASK]").tolist()
@@ -121,8 +148,15 @@ def test_data_are_made_with_it(words, tmp_path, monkeypatch, objective):
     monkeypatch.setenv("ZOO_CACHE", str(tmp_path / "cache"))
     with gzip.open(tmp_path / "text.txt.gz", "wt") as file:
         file.write("The sheep and the wolfs never met.\n\n" * 60)
-    changes = {"data.source": f"text:{tmp_path / 'text.txt.gz'}", "data.document_separator": "\n\n", "data.sequence_length": 8,
-               "data.batch_size": 4, "data.tokenizer.kind": "file", "data.tokenizer.path": str(words), "objective.kind": objective}
+    changes = {
+        "data.source": f"text:{tmp_path / 'text.txt.gz'}",
+        "data.document_separator": "\n\n",
+        "data.sequence_length": 8,
+        "data.batch_size": 4,
+        "data.tokenizer.kind": "file",
+        "data.tokenizer.path": str(words),
+        "objective.kind": objective,
+    }
     changes |= {"model.architecture": "encoder"} if objective == "masked" else {}
     config = configs.override(configs.default(), changes)
     resolved = configs.resolve(config)

@@ -174,7 +174,9 @@ def test_saved_and_loaded_encode_alike(all_tokenizers, tmp_path):
         assert [path.name for path in (tmp_path / tokenizer.kind).iterdir()] == ["tokenizer.json"]
 
 
-@pytest.mark.parametrize("content", ["", "{}", '{"kind": "bpe"}', '{"kind": "bpe", "model": {}}', '{"kind": "other"}', "[]"])
+@pytest.mark.parametrize(
+    "content", ["", "{}", '{"kind": "bpe"}', '{"kind": "bpe", "model": {}}', '{"kind": "other"}', "[]"]
+)
 def test_damaged_tokenizer_file(tmp_path, content):
     (tmp_path / "tokenizer.json").write_text(content)
     with pytest.raises(DataError, match="not a tokenizer file"):
@@ -187,7 +189,9 @@ def test_missing_tokenizer_file(tmp_path):
 
 
 def test_unknown_kind_suggests():
-    with pytest.raises(ConfigError, match=r'data\.tokenizer\.kind: unknown tokenizer "byte" \(did you mean "bytes"\?\)'):
+    with pytest.raises(
+        ConfigError, match=r'data\.tokenizer\.kind: unknown tokenizer "byte" \(did you mean "bytes"\?\)'
+    ):
         tokenizer_class("byte")
 
 

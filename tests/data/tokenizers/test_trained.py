@@ -7,22 +7,52 @@ from zoo import data
 from zoo.data.tokenizers.base import load_tokenizer
 from zoo.errors import DataError
 
-WORDS = ("the", "sheep", "and", "the", "wolves", "of", "Köln", "met", "never", "again", "in", "counting", "houses", "while", "reading",
-         "longer", "stories", "about", "walking", "winters")
+WORDS = (
+    "the",
+    "sheep",
+    "and",
+    "the",
+    "wolves",
+    "of",
+    "Köln",
+    "met",
+    "never",
+    "again",
+    "in",
+    "counting",
+    "houses",
+    "while",
+    "reading",
+    "longer",
+    "stories",
+    "about",
+    "walking",
+    "winters",
+)
 
 
 @pytest.fixture
 def source(tmp_path, monkeypatch):
     monkeypatch.setenv("ZOO_CACHE", str(tmp_path / "cache"))
     path = tmp_path / "text.txt"
-    path.write_text("\n\n".join(" ".join(WORDS[(3 * i + j * j) % len(WORDS)] for j in range(30)) + f" {i}." for i in range(300)))
+    path.write_text(
+        "\n\n".join(" ".join(WORDS[(3 * i + j * j) % len(WORDS)] for j in range(30)) + f" {i}." for i in range(300))
+    )
     return path
 
 
 def dataset(source, kind, size, lowercase=True, **changes):
-    config = configs.override(configs.default(), {
-        "data.source": f"text:{source}", "data.document_separator": "\n\n", "data.tokenizer.kind": kind, "data.tokenizer.vocab_size": size,
-        "data.tokenizer.lowercase": lowercase, **changes})
+    config = configs.override(
+        configs.default(),
+        {
+            "data.source": f"text:{source}",
+            "data.document_separator": "\n\n",
+            "data.tokenizer.kind": kind,
+            "data.tokenizer.vocab_size": size,
+            "data.tokenizer.lowercase": lowercase,
+            **changes,
+        },
+    )
     resolved = configs.resolve(config)
     resolved = configs.resolve(config, data.vocabulary_size(resolved))
     return data.load(resolved), resolved.model.vocab_size

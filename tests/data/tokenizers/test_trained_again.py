@@ -21,14 +21,19 @@ documents = read_text_file(sys.argv[2], "\\n\\n")
 settings = SimpleNamespace(kind=sys.argv[1], vocab_size=int(sys.argv[3]), lowercase=True)
 print(tokenizer_class(sys.argv[1]).build(settings, documents, documents).fingerprint)
 """
-# Many words of equal frequency and many characters of equal frequency: whatever breaks ties decides much.
+# Many words of equal frequency and many characters of equal frequency: whatever breaks ties decides
+# much.
 LETTERS = "abcdefghijklmnopqrstuvwxyzäöüßéèçñøåþð"
-TEXT = "\n\n".join(" ".join("".join(LETTERS[(i * k + j * j + k) % len(LETTERS)] for k in range(2 + j % 5)) for j in range(40))
-                   for i in range(50))
+TEXT = "\n\n".join(
+    " ".join("".join(LETTERS[(i * k + j * j + k) % len(LETTERS)] for k in range(2 + j % 5)) for j in range(40))
+    for i in range(50)
+)
 
 
 def settings(kind, size):
-    return configs.override(configs.default(), {"data.tokenizer.kind": kind, "data.tokenizer.vocab_size": size}).data.tokenizer
+    return configs.override(
+        configs.default(), {"data.tokenizer.kind": kind, "data.tokenizer.vocab_size": size}
+    ).data.tokenizer
 
 
 def trained(kind, size, *texts):
@@ -42,8 +47,11 @@ def test_every_process_trains_the_same(kind, size, tmp_path):
     path.write_text(TEXT)
     found = Counter()
     for number in range(3):
-        environment = os.environ | {"ZOO_CACHE": str(tmp_path / str(number)), "PYTHONHASHSEED": str(number),
-                                    "RAYON_NUM_THREADS": str(1 + number)}
+        environment = os.environ | {
+            "ZOO_CACHE": str(tmp_path / str(number)),
+            "PYTHONHASHSEED": str(number),
+            "RAYON_NUM_THREADS": str(1 + number),
+        }
         command = [sys.executable, "-c", TRAIN, kind, str(path), str(size)]
         found[subprocess.run(command, env=environment, capture_output=True, text=True, check=True).stdout] += 1
     assert list(found.values()) == [3], found
@@ -80,5 +88,8 @@ def test_unigram_pieces_keep_tabs_and_newlines():
 
 def test_unigram_says_how_many_its_characters_need():
     letters = "".join(chr(0x4E00 + i) for i in range(400))
-    with pytest.raises(DataError, match=r"data.tokenizer.vocab_size: too few for unigram: the characters of the text alone need \d+ more"):
+    with pytest.raises(
+        DataError,
+        match=r"data.tokenizer.vocab_size: too few for unigram: the characters of the text alone need \d+ more",
+    ):
         trained("unigram", 300, letters)

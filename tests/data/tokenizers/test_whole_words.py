@@ -31,6 +31,10 @@ def test_words_are_what_white_space_divides(tmp_path):
 
 def test_characters_are_those_of_the_published_models():
     made = WordTokenizer(["ab"])
-    assert made.token_characters(5).tolist() == [[259, 98, 99, 260, 261], [259, 257, 260, 261, 261], [259, 258, 260, 261, 261]]
+    assert made.token_characters(5).tolist() == [
+        [259, 98, 99, 260, 261],
+        [259, 257, 260, 261, 261],
+        [259, 258, 260, 261, 261],
+    ]
     assert (made.document_id, made.separator_id, made.vocab_size) == (1, 2, 3)
     assert made.encode("ab ab").dtype == np.int32

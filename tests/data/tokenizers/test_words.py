@@ -1,4 +1,6 @@
-"""What a word is for every kind of tokenizer, which ids stand for borders, and whole words hidden against the rule written as a loop."""
+"""What a word is for every kind of tokenizer, which ids stand for borders, and whole words hidden
+against the rule written as a loop.
+"""
 
 import dataclasses
 import itertools
@@ -26,8 +28,13 @@ def model_of(model, pre=None):
 
     made = Model(model)
     made.pre_tokenizer = pre
-    made.add_special_tokens([AddedToken(name, special=True) for name in ("[CLS]", "[SEP]", "[MASK]", "<s>", "</s>")
-                             if made.token_to_id(name) is not None])
+    made.add_special_tokens(
+        [
+            AddedToken(name, special=True)
+            for name in ("[CLS]", "[SEP]", "[MASK]", "<s>", "</s>")
+            if made.token_to_id(name) is not None
+        ]
+    )
     return PublishedTokenizer(plain(made))
 
 
@@ -35,14 +42,19 @@ def wordpiece(*specials):
     from tokenizers import models, pre_tokenizers
 
     tokens = ["[UNK]", *specials, "the", "sheep", "wolf", "##s", "##ly", ".", "met"]
-    return model_of(models.WordPiece({token: id for id, token in enumerate(tokens)}, unk_token="[UNK]"), pre_tokenizers.BertPreTokenizer())
+    return model_of(
+        models.WordPiece({token: id for id, token in enumerate(tokens)}, unk_token="[UNK]"),
+        pre_tokenizers.BertPreTokenizer(),
+    )
 
 
 def unigram():
     from tokenizers import models, pre_tokenizers
 
     pieces = ["<s>", "▁the", "▁", "sheep", "▁wolf", "s", "."]
-    return model_of(models.Unigram([(piece, -float(id)) for id, piece in enumerate(pieces)], unk_id=0), pre_tokenizers.Metaspace())
+    return model_of(
+        models.Unigram([(piece, -float(id)) for id, piece in enumerate(pieces)], unk_id=0), pre_tokenizers.Metaspace()
+    )
 
 
 def with_ends():
@@ -225,7 +237,10 @@ def test_words_are_a_function_of_seed_epoch_and_row():
         seen[seed, epoch, index] = tuple(batch["tokens"][0])
     assert len(set(seen.values())) == len(seen)
     static = dataclasses.replace(WORDS, copies=2)
-    tokens = [static.training_batch({"tokens": rows}, np.array([0]), np.array([epoch]), 0)["tokens"].tolist() for epoch in range(3)]
+    tokens = [
+        static.training_batch({"tokens": rows}, np.array([0]), np.array([epoch]), 0)["tokens"].tolist()
+        for epoch in range(3)
+    ]
     assert tokens[0] == tokens[2] != tokens[1]
 
 
@@ -235,10 +250,19 @@ def test_a_row_of_one_long_word_predicts_nothing():
 
 
 def test_a_config_asks_for_them():
-    objective = {"kind": "masked", "select_fraction": 0.2, "mask_fraction": 0.8, "random_fraction": 0.1, "mask_copies": 0}
+    objective = {
+        "kind": "masked",
+        "select_fraction": 0.2,
+        "mask_fraction": 0.8,
+        "random_fraction": 0.1,
+        "mask_copies": 0,
+    }
     for whole, rows in ((False, "packed"), (True, "segment_pairs")):
-        config = SimpleNamespace(objective=SimpleNamespace(**objective, whole_words=whole), data=SimpleNamespace(rows=rows),
-                                 training=SimpleNamespace(eval_masks="as_trained"))
+        config = SimpleNamespace(
+            objective=SimpleNamespace(**objective, whole_words=whole),
+            data=SimpleNamespace(rows=rows),
+            training=SimpleNamespace(eval_masks="as_trained"),
+        )
         masking = make_corruption(config, ByteTokenizer())
         assert (masking.joins is not None) == whole
         assert masking.borders == ((256,) if rows == "packed" else (256, 258))

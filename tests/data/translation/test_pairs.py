@@ -1,4 +1,6 @@
-"""Where pairs of texts come from: every kind of source gives the same pairs, and says what is wrong in one line."""
+"""Where pairs of texts come from: every kind of source gives the same pairs, and says what is wrong
+in one line.
+"""
 
 import gzip
 import json
@@ -9,7 +11,12 @@ from zoo.data.sources.builtin_tasks import translation
 from zoo.data.translation.text_pairs import TextPairs, read_pairs, read_parts
 from zoo.errors import ConfigError, DataError
 
-PAIRS = [("a house", "ein Haus"), ("two dogs run", "zwei Hunde rennen"), ('the "red" cat', "die Katze, rot"), ("où?", "wo?")]
+PAIRS = [
+    ("a house", "ein Haus"),
+    ("two dogs run", "zwei Hunde rennen"),
+    ('the "red" cat', "die Katze, rot"),
+    ("où?", "wo?"),
+]
 
 
 @pytest.fixture
@@ -41,8 +48,12 @@ def files(tmp_path):
     inside = {"data.source_column": "translation.en", "data.target_column": "translation.de"}
     return {
         "tsv": {"data.source": f"tsv:{tmp_path}/a.tsv"} | columns,
-        "tsv by number": {"data.source": f"tsv:{tmp_path}/bare.tsv", "data.header": False,
-                          "data.source_column": "1", "data.target_column": "0"},
+        "tsv by number": {
+            "data.source": f"tsv:{tmp_path}/bare.tsv",
+            "data.header": False,
+            "data.source_column": "1",
+            "data.target_column": "0",
+        },
         "csv": {"data.source": f"csv:{tmp_path}/a.csv"} | columns,
         "jsonl": {"data.source": f"jsonl:{tmp_path}/a.jsonl"} | inside,
         "parquet": {"data.source": f"parquet:{tmp_path}/a.parquet"} | inside,
@@ -102,7 +113,9 @@ def test_dates_have_a_held_out_part_of_their_own(make_config):
     base = {"model.architecture": "encoder_decoder", "objective.kind": "translation"}
     parts = read_parts(make_config(base | {"data.source": "stdlib"}).data)
     made = translation()
-    assert [part.sources for part in parts] == [[record["source"] for record in part] for part in (made.train, made.validation)]
+    assert [part.sources for part in parts] == [
+        [record["source"] for record in part] for part in (made.train, made.validation)
+    ]
 
 
 def test_files_of_different_lengths_are_refused(read, tmp_path):
@@ -134,7 +147,12 @@ def test_bad_text_is_the_policy_s_and_blank_sides_are_counted(read, tmp_path):
     assert mended.targets == ["eins", "zwei", "vier"]
     assert skipped.left_out == mended.left_out == {"not UTF-8": 1, "with a blank side": 1}
     (tmp_path / "x.tsv").write_bytes(b"1\teins\n2\xff\tzwei\n3\tdrei\tvier\n4\tvier\n")
-    table = {"data.source": f"tsv:{tmp_path}/x.tsv", "data.header": False, "data.source_column": "0", "data.target_column": "1"}
+    table = {
+        "data.source": f"tsv:{tmp_path}/x.tsv",
+        "data.header": False,
+        "data.source_column": "0",
+        "data.target_column": "1",
+    }
     with pytest.raises(DataError, match="line 2: not UTF-8: byte 0xff"):
         read(table)
     with pytest.raises(DataError, match="line 3: 3 fields, and the first line has 2"):
@@ -143,7 +161,9 @@ def test_bad_text_is_the_policy_s_and_blank_sides_are_counted(read, tmp_path):
 
 
 def test_a_source_text_is_in_one_part_only():
-    pairs = TextPairs([f"text {number % 300}" for number in range(600)], [f"t{number}" for number in range(600)], "made up")
+    pairs = TextPairs(
+        [f"text {number % 300}" for number in range(600)], [f"t{number}" for number in range(600)], "made up"
+    )
     train, validation = pairs.split(0.2)
     assert not set(train.sources) & set(validation.sources)
     assert sorted(train.targets + validation.targets) == sorted(pairs.targets)
@@ -157,14 +177,19 @@ def test_what_is_held_out_may_have_a_source_of_its_own(make_config, tmp_path):
         for side in ("en", "de"):
             (tmp_path / f"{name}.{side}").write_text(f"{name} {side} 1\n{name} {side} 2\n")
     base = {"model.architecture": "encoder_decoder", "objective.kind": "translation"}
-    both = base | {"data.source": f"parallel:{tmp_path}/train.{{en,de}}", "data.held_out": f"parallel:{tmp_path}/val.{{en,de}}"}
+    both = base | {
+        "data.source": f"parallel:{tmp_path}/train.{{en,de}}",
+        "data.held_out": f"parallel:{tmp_path}/val.{{en,de}}",
+    }
     train, validation = read_parts(make_config(both).data)
     assert (len(train), validation.sources[0], validation.targets[1]) == (2, "val en 1", "val de 2")
     with pytest.raises(ConfigError, match=r"^data.held_out: no such file"):
         read_parts(make_config(both | {"data.held_out": "parallel:no/x.{en,de}"}).data)
     (tmp_path / "folder").mkdir()
     for name in ("train", "test"):
-        (tmp_path / "folder" / f"{name}.jsonl").write_text(json.dumps({"source": f"{name} in", "target": f"{name} out"}))
+        (tmp_path / "folder" / f"{name}.jsonl").write_text(
+            json.dumps({"source": f"{name} in", "target": f"{name} out"})
+        )
     split = base | {"data.source": f"hf:{tmp_path}/folder", "data.held_out": "split:test", "data.hub.streaming": True}
     assert [part.sources for part in read_parts(make_config(split).data)] == [["train in"], ["test in"]]
 
@@ -184,4 +209,7 @@ def test_what_is_held_out_may_have_a_source_of_its_own(make_config, tmp_path):
 ])  # fmt: skip
 def test_what_pairs_cannot_be_asked_for(make_config, changes, problem):
     with pytest.raises(ConfigError, match=problem):
-        make_config({"model.architecture": "encoder_decoder", "objective.kind": "translation", "data.source": "stdlib"} | changes)
+        make_config(
+            {"model.architecture": "encoder_decoder", "objective.kind": "translation", "data.source": "stdlib"}
+            | changes
+        )

@@ -45,6 +45,7 @@ def display_of(kind, made, tmp_path, **console):
 
 def drama(display, time, tmp_path, run):
     """One run from its start to its end; refreshed as often as the pool does."""
+
     def wait(seconds):
         for _ in range(int(seconds * 10)):
             time.now += 0.1
@@ -63,14 +64,27 @@ def drama(display, time, tmp_path, run):
         display.ended(run, State("done", 40))
 
 
-@pytest.mark.parametrize(("seconds", "text"), [
-    (None, "–"), (0, "0:00"), (59.6, "1:00"), (61, "1:01"), (3661, "1:01:01"), (90000, "25:00:00")])
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [(None, "–"), (0, "0:00"), (59.6, "1:00"), (61, "1:01"), (3661, "1:01:01"), (90000, "25:00:00")],
+)
 def test_clock(seconds, text):
     assert clock(seconds) == text
 
 
-@pytest.mark.parametrize(("value", "text"), [(0, "0"), (532, "532"), (1000, "1.00 k"), (12345, "12.3 k"), (999999, "1.00 M"),
-                                             (1.25e6, "1.25 M"), (2e9, "2.00 G"), (3.5e14, "350 T")])
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        (0, "0"),
+        (532, "532"),
+        (1000, "1.00 k"),
+        (12345, "12.3 k"),
+        (999999, "1.00 M"),
+        (1.25e6, "1.25 M"),
+        (2e9, "2.00 G"),
+        (3.5e14, "350 T"),
+    ],
+)
 def test_human(value, text):
     assert human(value) == text
 
@@ -91,9 +105,31 @@ def test_plan_with_states(made):
     rows = [line.split("  ") for line in lines if line.startswith(("pre ", "post "))]
     assert [[cell.strip() for cell in row if cell.strip()] for row in rows] == [
         ["pre", "0", "1.02 k", "0", "1.02 k", "6.14 k", "640", "40", "adamw 0.001 constant", "2 new"],
-        ["pre", "10", "1.02 k", "0", "1.02 k", "6.14 k", "640", "40", "adamw 0.001 constant after 10", "1 half-done at step 1,250, 1 new"],
+        [
+            "pre",
+            "10",
+            "1.02 k",
+            "0",
+            "1.02 k",
+            "6.14 k",
+            "640",
+            "40",
+            "adamw 0.001 constant after 10",
+            "1 half-done at step 1,250, 1 new",
+        ],
         ["post", "0", "1.02 k", "0", "1.02 k", "6.14 k", "640", "40", "adamw 0.001 constant", "2 done"],
-        ["post", "10", "1.02 k", "0", "1.02 k", "6.14 k", "640", "40", "adamw 0.001 constant after 10", "1 failed at step 3, 1 new"],
+        [
+            "post",
+            "10",
+            "1.02 k",
+            "0",
+            "1.02 k",
+            "6.14 k",
+            "640",
+            "40",
+            "adamw 0.001 constant after 10",
+            "1 failed at step 3, 1 new",
+        ],
     ]
     assert lines[lines.index("") + 6] == "data: stdlib, 2 rows of 8 in every arm"
     assert "warning" not in text
@@ -101,12 +137,20 @@ def test_plan_with_states(made):
 
 def test_names_with_markup_are_shown_as_they_are(monkeypatch):
     monkeypatch.setattr(plan, "_cost", fake.cost)
-    made = plan.expand(fake.experiment(factors={"[bold]x": {"[red]a": {"model.dim": 64}, "[/]": {"model.dim": 32}}}, contrasts=(),
-                                       question="[blink]why[/]?", allow=("parameters", "flops")))
+    made = plan.expand(
+        fake.experiment(
+            factors={"[bold]x": {"[red]a": {"model.dim": 64}, "[/]": {"model.dim": 32}}},
+            contrasts=(),
+            question="[blink]why[/]?",
+            allow=("parameters", "flops"),
+        )
+    )
     screen = Console(file=io.StringIO(), width=140)
     show_plan(screen, made, {run.folder: State("new") for run in made.runs})
     text = screen.file.getvalue()
-    assert all(part in text for part in ("[bold]x", "[red]a", "[/]", "[blink]why[/]?", 'warning: factor "[bold]x" changes'))
+    assert all(
+        part in text for part in ("[bold]x", "[red]a", "[/]", "[blink]why[/]?", 'warning: factor "[bold]x" changes')
+    )
 
 
 def test_plain_lines(made, tmp_path):
@@ -122,7 +166,8 @@ def test_plain_lines(made, tmp_path):
     assert any(line.endswith("step 40/40, loss 2.0000, evaluates and saves") for line in lines)
     assert lines[-2] == "done     norm=pre,warm-up=0 seed 0: eval/loss 1.9800 (1:04)"
     assert lines[-1].strip().startswith("runs 1/8, 1:04 elapsed, about ")
-    # A line about every fifteen seconds for the run and one for the whole, in a minute: a log file stays short.
+    # A line about every fifteen seconds for the run and one for the whole, in a minute: a log file
+    # stays short.
     assert 8 <= len(lines) <= 13
 
 

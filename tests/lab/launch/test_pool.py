@@ -66,7 +66,9 @@ def status(tmp_path, folder):
 
 
 def read_process(tmp_path):
-    """The process of the one run under way, as the lock file tells it, which may be a moment after the run has begun."""
+    """The process of the one run under way, as the lock file tells it, which may be a moment after
+    the run has begun.
+    """
     until(lambda: json.loads((tmp_path / ".lock").read_text() or '{"runs": []}')["runs"])
     return json.loads((tmp_path / ".lock").read_text())["runs"][0]
 
@@ -80,7 +82,12 @@ def until(condition):
 
 def test_the_command_is_the_training_module():
     assert process_pool.command(Path("runs/x/y")) == [
-        sys.executable, "-m", "zoo.cli.train", "--config=runs/x/y/config.json", "--workdir=runs/x/y"]
+        sys.executable,
+        "-m",
+        "zoo.cli.train",
+        "--config=runs/x/y/config.json",
+        "--workdir=runs/x/y",
+    ]
 
 
 def test_all_runs_end_well(run_all, tmp_path, runs):
@@ -89,7 +96,11 @@ def test_all_runs_end_well(run_all, tmp_path, runs):
     for run in runs:
         found = config.resolve(config.load(str(tmp_path / run.folder / "config.json")))
         assert config.identity(found) == run.identity
-    assert output.index("start    x=a") < output.index("done     x=a seed 0: eval/loss 2.0000") < output.index("start    x=b")
+    assert (
+        output.index("start    x=a")
+        < output.index("done     x=a seed 0: eval/loss 2.0000")
+        < output.index("start    x=b")
+    )
     assert "runs 3/3" in output
 
 
@@ -106,12 +117,15 @@ def test_one_at_a_time_or_many(run_all, tmp_path):
     assert set(ends) == {A, B}
 
 
-@pytest.mark.parametrize(("behaviour", "reason"), [
-    ("fail", "the disk is full"),
-    ("fail_without_status", "ValueError: boom"),
-    ("fail_in_silence", "ended with exit code 9 and no message"),
-    ("lie", "ended with exit code 0 and no message"),
-])
+@pytest.mark.parametrize(
+    ("behaviour", "reason"),
+    [
+        ("fail", "the disk is full"),
+        ("fail_without_status", "ValueError: boom"),
+        ("fail_in_silence", "ended with exit code 9 and no message"),
+        ("lie", "ended with exit code 0 and no message"),
+    ],
+)
 def test_a_run_that_fails_does_not_stop_the_others(run_all, tmp_path, behaviour, reason):
     ends, output, _ = run_all({A: [behaviour]})
     assert ends[A].name == "failed"
@@ -126,7 +140,9 @@ def test_a_run_that_fails_does_not_stop_the_others(run_all, tmp_path, behaviour,
 def test_the_reason_is_that_of_this_attempt(run_all, tmp_path):
     assert run_all({A: ["fail"]})[0][A].reason == "the disk is full"
     assert run_all({A: ["fail", "fail_without_status"]})[0][A].reason == "ValueError: boom"
-    assert run_all({A: ["fail", "fail_without_status", "fail_in_silence"]})[0][A].reason.startswith("ended with exit code 9")
+    assert run_all({A: ["fail", "fail_without_status", "fail_in_silence"]})[0][A].reason.startswith(
+        "ended with exit code 9"
+    )
     assert run_all({A: ["fail"]})[0][A].reason == "the disk is full"
 
 
@@ -260,7 +276,9 @@ def test_an_error_of_the_display_leaves_no_run_behind(run_all, tmp_path, monkeyp
 
 
 def test_a_command_that_cannot_be_started(run_all, tmp_path, monkeypatch):
-    monkeypatch.setattr(process_pool, "command", lambda folder: ["/nonexistent/python"] if folder.name == A else fake.command(folder))
+    monkeypatch.setattr(
+        process_pool, "command", lambda folder: ["/nonexistent/python"] if folder.name == A else fake.command(folder)
+    )
     ends, _, _ = run_all({})
     assert ends[A].name == "failed"
     assert "could not be started" in ends[A].reason
@@ -274,14 +292,20 @@ def test_a_folder_that_cannot_be_made(run_all, tmp_path):
     assert ends[B].name == "done"
 
 
-@pytest.mark.parametrize(("workers", "given", "fraction"), [
-    (1, {}, None), (3, {}, "0.300"),
-    (3, {"XLA_CLIENT_MEM_FRACTION": ".2"}, ".2"), (3, {"XLA_PYTHON_CLIENT_MEM_FRACTION": ".2"}, None)])
+@pytest.mark.parametrize(
+    ("workers", "given", "fraction"),
+    [
+        (1, {}, None),
+        (3, {}, "0.300"),
+        (3, {"XLA_CLIENT_MEM_FRACTION": ".2"}, ".2"),
+        (3, {"XLA_PYTHON_CLIENT_MEM_FRACTION": ".2"}, None),
+    ],
+)
 def test_runs_at_once_share_the_memory_of_a_gpu(monkeypatch, tmp_path, workers, given, fraction):
     for name in ("XLA_CLIENT_MEM_FRACTION", "XLA_PYTHON_CLIENT_MEM_FRACTION"):
         monkeypatch.delenv(name, raising=False)
     for name, value in given.items():
         monkeypatch.setenv(name, value)
-    assert process_pool.Pool([], tmp_path, workers, None, None)._environment().get("XLA_CLIENT_MEM_FRACTION") == fraction
-
-
+    assert (
+        process_pool.Pool([], tmp_path, workers, None, None)._environment().get("XLA_CLIENT_MEM_FRACTION") == fraction
+    )

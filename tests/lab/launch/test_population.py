@@ -1,4 +1,6 @@
-"""Runs of a sweep that train as one program: which they are, how their process ends, and that what rounds differently is not mixed."""
+"""Runs of a sweep that train as one program: which they are, how their process ends, and that what
+rounds differently is not mixed.
+"""
 
 import io
 import json
@@ -36,8 +38,15 @@ sys.exit(next((code for code in codes if code), 0))
 def runs(monkeypatch):
     """Two norms x two rates x two seeds."""
     monkeypatch.setattr(plan, "_cost", fake.cost)
-    return plan.expand(fake.experiment(contrasts=(), factors={
-        "norm": levels("model.norm.placement", "pre", "post"), "rate": levels("optimizer.learning_rate", 1e-3, 1e-2)})).in_order
+    return plan.expand(
+        fake.experiment(
+            contrasts=(),
+            factors={
+                "norm": levels("model.norm.placement", "pre", "post"),
+                "rate": levels("optimizer.learning_rate", 1e-3, 1e-2),
+            },
+        )
+    ).in_order
 
 
 def names(groups):
@@ -52,20 +61,34 @@ def test_what_differs_in_numbers_and_seeds_is_one_population(runs):
 
 def test_the_command_names_every_folder():
     assert Together("vmap").command([Path("a"), Path("b")]) == [
-        sys.executable, "-m", "zoo.cli.sweeps.population", "--executor=vmap", "a", "b"]
+        sys.executable,
+        "-m",
+        "zoo.cli.sweeps.population",
+        "--executor=vmap",
+        "a",
+        "b",
+    ]
 
 
 @pytest.fixture
 def run_all(monkeypatch, tmp_path, runs):
-    monkeypatch.setattr(Together, "command", lambda self, folders: [sys.executable, "-c", SCRIPT, fake.__file__, *map(str, folders)])
+    monkeypatch.setattr(
+        Together, "command", lambda self, folders: [sys.executable, "-c", SCRIPT, fake.__file__, *map(str, folders)]
+    )
 
     def go(behaviours, **options):
         monkeypatch.setenv("FAKE_RUNS", json.dumps(behaviours))
         console = Console(file=io.StringIO(), width=200)
         lock = SweepLock(tmp_path)
         try:
-            pool = Pool(runs, tmp_path, 1, lock, PlainDisplay(console, SweepProgress(tmp_path, runs, runs, 4, "eval/loss")),
-                        Together(**options))
+            pool = Pool(
+                runs,
+                tmp_path,
+                1,
+                lock,
+                PlainDisplay(console, SweepProgress(tmp_path, runs, runs, 4, "eval/loss")),
+                Together(**options),
+            )
             return {folder: end.name for folder, end in pool.run().items()}, console.file.getvalue()
         finally:
             lock.close()
@@ -90,9 +113,17 @@ def test_every_member_ends_in_its_own_way(run_all, tmp_path, runs):
 
 
 def test_a_population_that_dies_without_a_word_is_tried_again_once(run_all, tmp_path, runs, monkeypatch):
-    monkeypatch.setattr(Together, "command", lambda self, folders: [
-        sys.executable, "-c", "import os, signal, sys\nfor folder in sys.argv[1:]: open(folder + '/attempts', 'a').write('x')\n"
-        "os.kill(os.getpid(), signal.SIGKILL)", *map(str, folders)])
+    monkeypatch.setattr(
+        Together,
+        "command",
+        lambda self, folders: [
+            sys.executable,
+            "-c",
+            "import os, signal, sys\nfor folder in sys.argv[1:]: open(folder + '/attempts', 'a').write('x')\n"
+            "os.kill(os.getpid(), signal.SIGKILL)",
+            *map(str, folders),
+        ],
+    )
     ends, _ = run_all({})
     assert set(ends.values()) == {"failed"}
     assert attempts(tmp_path, runs) == [2] * len(runs)
@@ -119,7 +150,9 @@ def test_runs_that_round_differently_do_not_stand_in_one_sweep(tmp_path, runs, m
 
 def test_what_rounds_alike():
     cpu, gpu = {"device": {"platform": "cpu"}}, {"device": {"platform": "gpu"}}
-    assert arithmetic(cpu) == arithmetic(cpu | {"executor": "map"}) == arithmetic(gpu | {"executor": "alone"}) == "exact"
+    assert (
+        arithmetic(cpu) == arithmetic(cpu | {"executor": "map"}) == arithmetic(gpu | {"executor": "alone"}) == "exact"
+    )
     assert arithmetic(gpu | {"executor": "map"}) == "map"
     assert arithmetic(cpu | {"executor": "vmap"}) == "vmap"
 
@@ -144,15 +177,23 @@ def test_a_sweep_by_populations_is_the_sweep_without(tmp_path):
     (tmp_path / "rates.py").write_text(EXPERIMENT)
 
     def zoo(*arguments):
-        return subprocess.run([sys.executable, "-m", "zoo.cli.main", "run", "rates.py", *arguments], cwd=tmp_path, text=True,
-                              capture_output=True, env=os.environ | {"PYTHONPATH": str(ROOT)}, check=False)
+        return subprocess.run(
+            [sys.executable, "-m", "zoo.cli.main", "run", "rates.py", *arguments],
+            cwd=tmp_path,
+            text=True,
+            capture_output=True,
+            env=os.environ | {"PYTHONPATH": str(ROOT)},
+            check=False,
+        )
 
     together = zoo("--population", "--output", "together")
     assert together.returncode == 0, together.stderr
     assert "8 runs in 2 populations (4, 4)" in together.stdout
     assert zoo("--jobs", "2", "--output", "apart").returncode == 0
     for folder in (tmp_path / "apart").glob("*-seed*"):
-        found, expected = (read_json(top / folder.name / "status.json") for top in (tmp_path / "together", tmp_path / "apart"))
+        found, expected = (
+            read_json(top / folder.name / "status.json") for top in (tmp_path / "together", tmp_path / "apart")
+        )
         assert found == expected
         assert found["state"] == "done"
         assert read_json(tmp_path / "together" / folder.name / "meta.json")["executor"] == "map"

@@ -1,4 +1,6 @@
-"""What is read from the ends of files, and how the remaining time follows from it, on a clock that tests set."""
+"""What is read from the ends of files, and how the remaining time follows from it, on a clock that
+tests set.
+"""
 
 import json
 import math
@@ -34,8 +36,11 @@ def test_nothing_written_yet(tmp_path):
 
 
 def test_newest_values_and_a_torn_line(tmp_path):
-    lines = [{"step": 10, "train/loss": 3.0, "train/tokens_per_second": 5.0}, {"step": 20, "train/loss": 2.5},
-             {"step": 20, "eval/loss": 2.0}]
+    lines = [
+        {"step": 10, "train/loss": 3.0, "train/tokens_per_second": 5.0},
+        {"step": 20, "train/loss": 2.5},
+        {"step": 20, "eval/loss": 2.0},
+    ]
     (tmp_path / "metrics.jsonl").write_text("\n".join(map(json.dumps, lines)) + '\n{"step": 30, "train/lo')
     assert read_tail(tmp_path, "eval/loss") == Tail(20, 2.5, 5.0, 2.0)
 
@@ -116,7 +121,8 @@ def test_remaining_time_with_two_places(tmp_path, runs):
     at(tmp_path, runs[0], 20)
     at(tmp_path, runs[1], 15)
     sweep.refresh(4)
-    # a has 2 s left and b 5 s; the next a starts after 2 s (ends at 9), the next b after 5 s (ends at 16).
+    # a has 2 s left and b 5 s; the next a starts after 2 s (ends at 9), the next b after 5 s (ends
+    # at 16).
     assert sweep.remaining(4) == pytest.approx(16)
 
 

@@ -1,4 +1,6 @@
-"""Batch scripts for SLURM: what is in them, and what they do when bash runs them with stand-ins for SLURM's commands."""
+"""Batch scripts for SLURM: what is in them, and what they do when bash runs them with stand-ins for
+SLURM's commands.
+"""
 
 import json
 import os
@@ -18,7 +20,7 @@ from zoo.lab.launch.slurm_task import settle
 from zoo.lab.planning import plan
 
 fake = config.import_file(Path(__file__).parents[1] / "fake_run.py", "helper")
-HOSTILE = "it's \"%j\" $(touch hacked) `touch hacked` \\n; #"
+HOSTILE = 'it\'s "%j" $(touch hacked) `touch hacked` \\n; #'
 
 
 @pytest.fixture
@@ -39,29 +41,67 @@ def directives(text):
 
 
 def test_the_script_says_what_was_asked_for(runs, tmp_path):
-    options = Options(partition="gpu", account="lab", qos="long", time="4:00:00", mem="64G", gpus_per_node="a100:4", cpus_per_task=8,
-                      nodes=2, at_once=3, grace=60, raw=("--constraint=ib", "--exclusive"))
+    options = Options(
+        partition="gpu",
+        account="lab",
+        qos="long",
+        time="4:00:00",
+        mem="64G",
+        gpus_per_node="a100:4",
+        cpus_per_task=8,
+        nodes=2,
+        at_once=3,
+        grace=60,
+        raw=("--constraint=ib", "--exclusive"),
+    )
     text = script(Array(tuple(runs)), tmp_path, "norms and more", options)
     assert text.startswith("#!/bin/bash\n")
     assert directives(text) == [
-        "--job-name=norms-and-more", "--array=0-3%3", f"--output={tmp_path}/slurm/%A_%a.txt", "--open-mode=append", "--requeue",
-        "--signal=TERM@60", "--nodes=2", "--ntasks-per-node=1", "--partition=gpu", "--account=lab", "--qos=long", "--time=4:00:00",
-        "--mem=64G", "--gpus-per-node=a100:4", "--cpus-per-task=8", "--constraint=ib", "--exclusive"]
+        "--job-name=norms-and-more",
+        "--array=0-3%3",
+        f"--output={tmp_path}/slurm/%A_%a.txt",
+        "--open-mode=append",
+        "--requeue",
+        "--signal=TERM@60",
+        "--nodes=2",
+        "--ntasks-per-node=1",
+        "--partition=gpu",
+        "--account=lab",
+        "--qos=long",
+        "--time=4:00:00",
+        "--mem=64G",
+        "--gpus-per-node=a100:4",
+        "--cpus-per-task=8",
+        "--constraint=ib",
+        "--exclusive",
+    ]
     # Nothing that SLURM reads comes after the first command.
-    assert "#SBATCH" not in text[text.index("runs=("):]
+    assert "#SBATCH" not in text[text.index("runs=(") :]
     assert "srun --kill-on-bad-exit=1 " in text
-    assert [line.strip() for line in text[text.index("runs=(\n") + 7:text.index("\n)")].splitlines()] == [run.folder for run in runs]
+    assert [line.strip() for line in text[text.index("runs=(\n") + 7 : text.index("\n)")].splitlines()] == [
+        run.folder for run in runs
+    ]
 
 
 def test_what_is_not_asked_for_is_left_to_the_cluster(runs, tmp_path):
     text = script(Array(tuple(runs[:1])), tmp_path, "x", Options())
-    assert directives(text) == ["--job-name=x", "--array=0-0", f"--output={tmp_path}/slurm/%A_%a.txt", "--open-mode=append", "--requeue",
-                                "--signal=TERM@120", "--nodes=1", "--ntasks-per-node=1"]
+    assert directives(text) == [
+        "--job-name=x",
+        "--array=0-0",
+        f"--output={tmp_path}/slurm/%A_%a.txt",
+        "--open-mode=append",
+        "--requeue",
+        "--signal=TERM@120",
+        "--nodes=1",
+        "--ntasks-per-node=1",
+    ]
 
 
 @pytest.fixture
 def task(runs, tmp_path, monkeypatch):
-    """Runs task 1 of a script in a sweep of a hostile name, with srun ending as told; returns (exit code, commands that were called)."""
+    """Runs task 1 of a script in a sweep of a hostile name, with srun ending as told; returns (exit
+    code, commands that were called).
+    """
     here, sweep, bin = (tmp_path / name for name in (HOSTILE, f"{HOSTILE} sweep", "bin"))
     for folder in (here, sweep, bin, sweep / runs[1].folder):
         folder.mkdir()
@@ -69,20 +109,35 @@ def task(runs, tmp_path, monkeypatch):
 
     def go(code, status=None):
         run = sweep / runs[1].folder
-        written = "" if status is None else f"printf %s {shlex.quote(json.dumps(status))} >\"$folder/status.json\""
-        program(bin, "srun", f"""printf '%s\\n' "$PWD" "$@" >{tmp_path}/srun.txt
+        written = "" if status is None else f'printf %s {shlex.quote(json.dumps(status))} >"$folder/status.json"'
+        program(
+            bin,
+            "srun",
+            f"""printf '%s\\n' "$PWD" "$@" >{tmp_path}/srun.txt
 folder=${{@: -1}}; folder=${{folder#--workdir=}}
 sleep 0.01
 {written}
-echo noise; echo "ValueError: boom" >&2; exit {code}""")
+echo noise; echo "ValueError: boom" >&2; exit {code}""",
+        )
         for name in ("scontrol", "sleep"):
             program(bin, name, f'echo {name} "$@" >>{tmp_path}/calls.txt')
         path = tmp_path / "job.sh"
         path.write_text(script(Array(tuple(runs)), sweep, "x", Options()))
         assert subprocess.run(["bash", "-n", path], check=False).returncode == 0
-        done = subprocess.run(["bash", path], cwd=tmp_path, check=False, capture_output=True, text=True,
-                              env={**os.environ, "PATH": f"{bin}:{os.environ['PATH']}", "SLURM_ARRAY_TASK_ID": "1", "SLURM_JOB_ID": "77",
-                                   "PYTHONPATH": str(Path(__file__).parents[3])})
+        done = subprocess.run(
+            ["bash", path],
+            cwd=tmp_path,
+            check=False,
+            capture_output=True,
+            text=True,
+            env={
+                **os.environ,
+                "PATH": f"{bin}:{os.environ['PATH']}",
+                "SLURM_ARRAY_TASK_ID": "1",
+                "SLURM_JOB_ID": "77",
+                "PYTHONPATH": str(Path(__file__).parents[3]),
+            },
+        )
         calls = tmp_path / "calls.txt"
         called = [line for line in calls.read_text().splitlines() if line != "sleep 0.01"] if calls.exists() else []
         calls.unlink(missing_ok=True)
@@ -96,7 +151,9 @@ def test_a_task_trains_its_run_whatever_folders_are_called(task, tmp_path):
     code, calls, run = task(0, {"state": "done", "step": 40, "steps": 40})
     assert (code, calls) == (0, [])
     assert (tmp_path / "srun.txt").read_text().split("\n--kill-on-bad-exit=1\n") == [
-        str(tmp_path / HOSTILE), f"{sys.executable}\n-m\nzoo.cli.train\n--config={run}/config.json\n--workdir={run}\n"]
+        str(tmp_path / HOSTILE),
+        f"{sys.executable}\n-m\nzoo.cli.train\n--config={run}/config.json\n--workdir={run}\n",
+    ]
     assert (run / "log.txt").read_text() == "noise\nValueError: boom\n"
 
 
@@ -117,14 +174,22 @@ def test_a_run_that_is_told_to_stop_before_it_listens_is_queued_again(task):
     assert json.loads((run / "status.json").read_text())["state"] == "preempted"
 
 
-@pytest.mark.parametrize(("code", "status", "state", "reason"), [
-    (1, None, "failed", "ValueError: boom"),
-    (2, {"state": "running", "step": 3, "steps": 40}, "failed", "ValueError: boom"),
-    (137, {"state": "running", "step": 3, "steps": 40}, "failed", "killed by SIGKILL, as the system does when memory runs out"),
-    (4, {"state": "diverged", "step": 3, "steps": 40, "reason": "loss nan"}, "diverged", "loss nan"),
-    (1, {"state": "failed", "step": 3, "steps": 40, "reason": "the disk is full"}, "failed", "the disk is full"),
-    (0, {"state": "running", "step": 3, "steps": 40}, "failed", "ended without a word"),
-])
+@pytest.mark.parametrize(
+    ("code", "status", "state", "reason"),
+    [
+        (1, None, "failed", "ValueError: boom"),
+        (2, {"state": "running", "step": 3, "steps": 40}, "failed", "ValueError: boom"),
+        (
+            137,
+            {"state": "running", "step": 3, "steps": 40},
+            "failed",
+            "killed by SIGKILL, as the system does when memory runs out",
+        ),
+        (4, {"state": "diverged", "step": 3, "steps": 40, "reason": "loss nan"}, "diverged", "loss nan"),
+        (1, {"state": "failed", "step": 3, "steps": 40, "reason": "the disk is full"}, "failed", "the disk is full"),
+        (0, {"state": "running", "step": 3, "steps": 40}, "failed", "ended without a word"),
+    ],
+)
 def test_other_ends_are_noted(task, code, status, state, reason):
     ended, calls, run = task(code, status)
     assert (ended, calls) == (code or 1, [])
@@ -160,7 +225,9 @@ def test_arrays_wait_for_what_they_start_from(monkeypatch):
     bodies = [run.folder for run in staged.prepared]
     assert [([run.folder for run in array.runs], array.needs) for array in grouped] == [
         ([bodies[0], "start=fresh-seed0", bodies[1], "start=fresh-seed1"], ()),
-        (["start=trained-seed0"], (bodies[0],)), (["start=trained-seed1"], (bodies[1],))]
+        (["start=trained-seed0"], (bodies[0],)),
+        (["start=trained-seed1"], (bodies[1],)),
+    ]
     # What is done is waited for by nobody.
     assert [array.needs for array in arrays(staged.runs)] == [()]
 
@@ -169,9 +236,17 @@ def staged_changes():
     from zoo.lab.planning.prerequisites import Prepared
 
     body = config.override(config.default(), {"model.dim": 16, "model.num_layers": 1, "training.steps": fake.STEPS})
-    return {"name": "staged", "base": body, "contrasts": (), "claim": None, "seeds": (0, 1),
-            "prepare": {"body": Prepared(config.override(body, {"optimizer.learning_rate": 0.001}))},
-            "factors": {"start": {"trained": {"training.start_from": "prepared:body"}, "fresh": {"training.start_from": ""}}}}
+    return {
+        "name": "staged",
+        "base": body,
+        "contrasts": (),
+        "claim": None,
+        "seeds": (0, 1),
+        "prepare": {"body": Prepared(config.override(body, {"optimizer.learning_rate": 0.001}))},
+        "factors": {
+            "start": {"trained": {"training.start_from": "prepared:body"}, "fresh": {"training.start_from": ""}}
+        },
+    }
 
 
 def test_long_arrays_are_cut(runs, monkeypatch):
@@ -179,21 +254,29 @@ def test_long_arrays_are_cut(runs, monkeypatch):
     assert [len(array.runs) for array in arrays(runs)] == [3, 1]
 
 
-@pytest.mark.parametrize(("options", "line"), [
-    (Options(raw=("constraint=x",)), "--sbatch 'constraint=x': expected one option of sbatch as --NAME or --NAME=VALUE, on one line"),
-    (Options(raw=("--comment=a\n#SBATCH --uid=0",)), "on one line"),
-    (Options(raw=("--array=0-99",)), "--sbatch --array=0-99: --array is set by zoo run itself"),
-    (Options(raw=("--partition=x",)), "--sbatch --partition=x: use zoo run's own --partition"),
-    (Options(raw=("--ntasks-per-node=2",)), "--sbatch --ntasks-per-node=2: use zoo run's own --tasks-per-node"),
-    (Options(partition="a\nb"), "--partition 'a\\nb': expected a value on one line"),
-    (Options(time=""), "--time '': expected a value on one line"),
-])
+@pytest.mark.parametrize(
+    ("options", "line"),
+    [
+        (
+            Options(raw=("constraint=x",)),
+            "--sbatch 'constraint=x': expected one option of sbatch as --NAME or --NAME=VALUE, on one line",
+        ),
+        (Options(raw=("--comment=a\n#SBATCH --uid=0",)), "on one line"),
+        (Options(raw=("--array=0-99",)), "--sbatch --array=0-99: --array is set by zoo run itself"),
+        (Options(raw=("--partition=x",)), "--sbatch --partition=x: use zoo run's own --partition"),
+        (Options(raw=("--ntasks-per-node=2",)), "--sbatch --ntasks-per-node=2: use zoo run's own --tasks-per-node"),
+        (Options(partition="a\nb"), "--partition 'a\\nb': expected a value on one line"),
+        (Options(time=""), "--time '': expected a value on one line"),
+    ],
+)
 def test_options_that_no_script_can_hold(options, line):
     assert line in next(options.problems())
 
 
 def test_good_options_have_no_problems():
-    assert not list(Options(partition="a", time="1-00:00", raw=("--exclusive", "--constraint=a&b", "--gres=gpu:1")).problems())
+    assert not list(
+        Options(partition="a", time="1-00:00", raw=("--exclusive", "--constraint=a&b", "--gres=gpu:1")).problems()
+    )
 
 
 def test_words_that_sbatch_would_cut_are_quoted(runs, tmp_path):
@@ -203,7 +286,9 @@ def test_words_that_sbatch_would_cut_are_quoted(runs, tmp_path):
 
 def test_batches_have_to_divide(runs):
     assert divided(runs, Options()) == divided(runs, Options(nodes=2)) == []
-    assert divided(runs, Options(nodes=2, tasks_per_node=2)) == ["--nodes: data.batch_size=2 does not divide over 4 processes"]
+    assert divided(runs, Options(nodes=2, tasks_per_node=2)) == [
+        "--nodes: data.batch_size=2 does not divide over 4 processes"
+    ]
 
 
 def test_paths_that_no_script_can_hold(tmp_path):
@@ -212,7 +297,9 @@ def test_paths_that_no_script_can_hold(tmp_path):
 
 
 def test_percent_signs_of_a_path_stay(runs, tmp_path):
-    assert f"#SBATCH --output={tmp_path}/%%j/slurm/%A_%a.txt" in script(Array(tuple(runs)), tmp_path / "%j", "x", Options())
+    assert f"#SBATCH --output={tmp_path}/%%j/slurm/%A_%a.txt" in script(
+        Array(tuple(runs)), tmp_path / "%j", "x", Options()
+    )
 
 
 def test_jobs_are_recorded_and_found_in_the_queue(tmp_path, monkeypatch):
@@ -226,10 +313,18 @@ def test_jobs_are_recorded_and_found_in_the_queue(tmp_path, monkeypatch):
     bin = tmp_path / "bin"
     bin.mkdir()
     monkeypatch.setenv("PATH", f"{bin}:/usr/bin:/bin")
-    lines = ("12_0|RUNNING|None", "12_1|CANCELLED|None", "12_2|PENDING|Priority", "13_0|PENDING|Dependency", "14|RUNNING|None")
+    lines = (
+        "12_0|RUNNING|None",
+        "12_1|CANCELLED|None",
+        "12_2|PENDING|Priority",
+        "13_0|PENDING|Dependency",
+        "14|RUNNING|None",
+    )
     program(bin, "squeue", f"echo \"$@\" >{tmp_path}/asked; printf '%s\\n' {' '.join(map(shlex.quote, lines))}")
     assert {run: (job.state, job.reason) for run, job in in_queue(tmp_path, jobs).items()} == {
-        "a": ("RUNNING", ""), "c": ("PENDING", "Dependency")}
+        "a": ("RUNNING", ""),
+        "c": ("PENDING", "Dependency"),
+    }
     assert f"--user={os.getuid()}" in (tmp_path / "asked").read_text()
     program(bin, "squeue", "echo 'slurm_load_jobs error: Unable to contact slurm controller' >&2; exit 1")
     with pytest.raises(ConfigError, match=r"^squeue: slurm_load_jobs error: Unable to contact slurm controller$"):
@@ -250,8 +345,16 @@ def test_several_steps_of_a_job_have_ports_of_their_own():
     from zoo.training.runtime.processes import from_slurm
 
     def group(job, step, **more):
-        return from_slurm({"SLURM_JOB_ID": str(job), "SLURM_STEP_ID": str(step), "SLURM_STEP_NUM_TASKS": "4", "SLURM_PROCID": "3",
-                           "SLURM_STEP_TASKS_PER_NODE": "1(x4)", **more})
+        return from_slurm(
+            {
+                "SLURM_JOB_ID": str(job),
+                "SLURM_STEP_ID": str(step),
+                "SLURM_STEP_NUM_TASKS": "4",
+                "SLURM_PROCID": "3",
+                "SLURM_STEP_TASKS_PER_NODE": "1(x4)",
+                **more,
+            }
+        )
 
     ports = {group(job, step).port for job in range(1000, 1060) for step in range(6)}
     assert len(ports) == 360
@@ -267,10 +370,16 @@ def test_what_was_submitted_before_an_error_is_said(runs, tmp_path, monkeypatch)
     bin.mkdir()
     monkeypatch.setenv("PATH", f"{bin}:/usr/bin:/bin")
     monkeypatch.setattr("zoo.lab.launch.slurm.LONGEST", 2)
-    program(bin, "sbatch", "[ -e once ] && { echo 'sbatch: error: Batch job submission failed: Invalid qos' >&2; exit 1; }; >once; echo 12")
+    program(
+        bin,
+        "sbatch",
+        "[ -e once ] && { echo 'sbatch: error: Batch job submission failed: Invalid qos' >&2; exit 1; }; >once; echo 12",
+    )
     with pytest.raises(ConfigError) as caught:
         Slurm("x", replace(Options(), qos="no")).launch(runs, tmp_path, None)
-    assert caught.value.problems == ["sbatch: Batch job submission failed: Invalid qos",
-                                     "jobs 12 were submitted before; scancel takes them back"]
+    assert caught.value.problems == [
+        "sbatch: Batch job submission failed: Invalid qos",
+        "jobs 12 were submitted before; scancel takes them back",
+    ]
     assert set(read_jobs(tmp_path)) == {run.folder for run in runs[:2]}
     assert [path.name for path in (tmp_path / "slurm").glob("*.sh")] == ["1.sh"]

@@ -26,21 +26,26 @@ def runs(monkeypatch):
 
 def hold(folder, run, **changes):
     (folder / run.folder).mkdir()
-    resolved = config.resolve(config.override(run.config, {path.replace("__", "."): value for path, value in changes.items()}))
+    resolved = config.resolve(
+        config.override(run.config, {path.replace("__", "."): value for path, value in changes.items()})
+    )
     write_json(folder / run.folder / "config.json", config.to_plain(resolved))
 
 
-@pytest.mark.parametrize(("content", "name", "step", "finished"), [
-    (None, "new", 0, False),
-    ({"state": "done", "step": 40}, "done", 40, True),
-    ({"state": "diverged", "step": 7, "reason": "x"}, "diverged", 7, True),
-    ({"state": "failed", "step": 7, "reason": "x"}, "failed", 7, False),
-    ({"state": "running", "step": 7, "reason": None}, "half-done", 7, False),
-    ({"state": "preempted", "step": 7}, "half-done", 7, False),
-    ({"state": "running", "step": None}, "half-done", 0, False),
-    ([], "new", 0, False),
-    ({"step": 3}, "new", 0, False),
-])
+@pytest.mark.parametrize(
+    ("content", "name", "step", "finished"),
+    [
+        (None, "new", 0, False),
+        ({"state": "done", "step": 40}, "done", 40, True),
+        ({"state": "diverged", "step": 7, "reason": "x"}, "diverged", 7, True),
+        ({"state": "failed", "step": 7, "reason": "x"}, "failed", 7, False),
+        ({"state": "running", "step": 7, "reason": None}, "half-done", 7, False),
+        ({"state": "preempted", "step": 7}, "half-done", 7, False),
+        ({"state": "running", "step": None}, "half-done", 0, False),
+        ([], "new", 0, False),
+        ({"step": 3}, "new", 0, False),
+    ],
+)
 def test_states(tmp_path, content, name, step, finished):
     if content is not None:
         write_json(tmp_path / "status.json", content)
@@ -56,7 +61,12 @@ def test_a_damaged_status_is_a_new_run(tmp_path):
 def test_a_status_written_for_a_run_keeps_its_step(tmp_path):
     write_json(tmp_path / "status.json", {"state": "running", "step": 12, "steps": 40, "reason": None})
     write_status(tmp_path, "failed", 40, "killed")
-    assert json.loads((tmp_path / "status.json").read_text()) == {"state": "failed", "step": 12, "steps": 40, "reason": "killed"}
+    assert json.loads((tmp_path / "status.json").read_text()) == {
+        "state": "failed",
+        "step": 12,
+        "steps": 40,
+        "reason": "killed",
+    }
 
 
 def test_the_step_of_a_killed_run_is_that_of_its_metrics(tmp_path):
@@ -90,19 +100,26 @@ def test_a_field_that_a_run_does_not_have_yet_is_at_its_default(tmp_path, runs):
 def test_other_runs_are_told_once_with_what_differs(tmp_path, runs):
     for run in runs[:3]:
         hold(tmp_path, run, model__dim=128, training__steps=99)
-    line, = conflicts(tmp_path, runs)
+    (line,) = conflicts(tmp_path, runs)
     assert line.startswith(f"{runs[0].folder} and 2 more in {tmp_path}: another run: ")
     assert "model.dim=128 there and 256 here" in line
     assert "training.steps=99 there and 40 here" in line
 
 
 def test_parts_of_a_model_that_one_run_has_and_the_other_has_not_are_told(tmp_path, runs):
-    hold(tmp_path, runs[0], model__layers__pattern=("a",), model__layers__kinds__a__attention__num_kv_heads=2,
-         model__layers__kinds__a__residual=False)
-    line, = conflicts(tmp_path, runs)
+    hold(
+        tmp_path,
+        runs[0],
+        model__layers__pattern=("a",),
+        model__layers__kinds__a__attention__num_kv_heads=2,
+        model__layers__kinds__a__residual=False,
+    )
+    (line,) = conflicts(tmp_path, runs)
     # What follows from the rest comes last.
     assert "model.layers.pattern=('a',) there and () here" in line
-    assert line.index("model.layers.kinds.a.residual=False there and unset here") < line.index("kinds.a.attention.num_kv_heads=2 there")
+    assert line.index("model.layers.kinds.a.residual=False there and unset here") < line.index(
+        "kinds.a.attention.num_kv_heads=2 there"
+    )
 
 
 def test_a_run_without_a_readable_config_is_a_conflict(tmp_path, runs):
@@ -137,13 +154,16 @@ def test_a_second_lock_names_the_holder(tmp_path):
 
 
 def test_a_lock_outlives_its_process_in_the_runs_it_started(tmp_path):
-    """A parent that is killed leaves a run behind: the folder stays taken, and the message names the run."""
+    """A parent that is killed leaves a run behind: the folder stays taken, and the message names
+    the run.
+    """
     program = (
         "import subprocess, sys, time; from pathlib import Path; from zoo.lab.launch.sweep_folder import SweepLock\n"
         f"lock = SweepLock(Path({str(tmp_path)!r}))\n"
         "child = subprocess.Popen([sys.executable, '-c', 'import time; time.sleep(60)'], pass_fds=(lock.descriptor,),"
         " stdout=subprocess.DEVNULL, start_new_session=True)\n"
-        "lock.note([child.pid]); print(child.pid, flush=True); time.sleep(60)\n")
+        "lock.note([child.pid]); print(child.pid, flush=True); time.sleep(60)\n"
+    )
     with subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE, text=True) as parent:
         child = int(parent.stdout.readline())
         parent.kill()

@@ -30,8 +30,19 @@ def small(writer):
     folder = writer.root / "small"
     writer.run("small/pre-0", final=2.5, steps=20)
     writer.run("small/post-0", final=2.5, steps=20, stop=10, state="running")
-    (folder / "experiment.json").write_text(json.dumps({
-        "name": "Small", "question": "Which norm?", "metric": "eval/loss", "arms": arms, "runs": runs, "seeds": [0], "contrasts": []}))
+    (folder / "experiment.json").write_text(
+        json.dumps(
+            {
+                "name": "Small",
+                "question": "Which norm?",
+                "metric": "eval/loss",
+                "arms": arms,
+                "runs": runs,
+                "seeds": [0],
+                "contrasts": [],
+            }
+        )
+    )
     return folder
 
 
@@ -43,7 +54,9 @@ def parsed():
 
 
 def end(folder, name, state, **more):
-    (folder / name / "status.json").write_text(json.dumps({"state": state, "step": 20, "steps": 20, "reason": None, **more}))
+    (folder / name / "status.json").write_text(
+        json.dumps({"state": state, "step": 20, "steps": 20, "reason": None, **more})
+    )
 
 
 class Clock:
@@ -146,7 +159,9 @@ def test_folders_that_cannot_be_watched(parsed, tmp_path):
 def test_ports_that_are_none(port, capsys):
     assert main(["watch", "runs", "--port", port]) == 2
     (line,) = capsys.readouterr().err.splitlines()
-    assert line == f"error: argument --port: '{port}' is not a port: a whole number from 0 to 65535; see zoo watch --help"
+    assert (
+        line == f"error: argument --port: '{port}' is not a port: a whole number from 0 to 65535; see zoo watch --help"
+    )
 
 
 def test_a_single_run_is_watched_too(writer):
@@ -159,6 +174,7 @@ def test_a_single_run_is_watched_too(writer):
 
 def script(folder):
     """What happens to the run under way, look by look."""
+
     def step(number, **row):
         with open(folder / "post-0" / "metrics.jsonl", "a") as file:
             print(json.dumps({"step": number, "tokens": 1, "seconds": 1.0, **row}), file=file)
@@ -190,7 +206,10 @@ def test_the_terminal_shows_runs_until_all_have_ended(small, terminal):
     assert "step 12/20, loss 3.2500, 1,234 tokens/s" in text
     assert "done     norm=post seed 0: eval/loss 2.7500" in text
     # What is left at the end: the arms, the better one first.
-    assert [line.split() for line in text.splitlines()[-2:]] == [["norm=pre", "2.500", "1/1"], ["norm=post", "2.750", "1/1"]]
+    assert [line.split() for line in text.splitlines()[-2:]] == [
+        ["norm=pre", "2.500", "1/1"],
+        ["norm=post", "2.750", "1/1"],
+    ]
     if terminal:
         assert "━" in text
         assert "\x1b[?25h" in text[-200:]
@@ -222,10 +241,16 @@ def test_seeds_that_are_added_are_shown(small):
 
 @pytest.mark.parametrize("words", [("--port", "0"), ("--terminal",)])
 def test_ctrl_c_ends_quietly(small, words):
-    # Where the tests run in the background of a shell, SIGINT is ignored, and what they start would inherit that.
-    child = subprocess.Popen([sys.executable, "-m", "zoo.cli.main", "watch", str(small), *words], stdout=subprocess.PIPE,
-                             stderr=subprocess.PIPE, text=True, env={**os.environ, "PYTHONUNBUFFERED": "1"},
-                             preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL))
+    # Where the tests run in the background of a shell, SIGINT is ignored, and what they start would
+    # inherit that.
+    child = subprocess.Popen(
+        [sys.executable, "-m", "zoo.cli.main", "watch", str(small), *words],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env={**os.environ, "PYTHONUNBUFFERED": "1"},
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
+    )
     assert str(small) in (line := child.stdout.readline()) or "Small" in line
     child.send_signal(signal.SIGINT)
     _, errors = child.communicate(timeout=60)

@@ -39,10 +39,18 @@ def problems(experiment):
 def test_full_product_in_declared_order():
     made = expand(fake.experiment())
     assert [arm.name for arm in made.arms] == [
-        "norm=pre,warm-up=0", "norm=pre,warm-up=10", "norm=post,warm-up=0", "norm=post,warm-up=10"]
+        "norm=pre,warm-up=0",
+        "norm=pre,warm-up=10",
+        "norm=post,warm-up=0",
+        "norm=post,warm-up=10",
+    ]
     assert [run.folder for run in made.runs][:5] == [
-        "norm=pre,warm-up=0-seed0", "norm=pre,warm-up=10-seed0", "norm=post,warm-up=0-seed0", "norm=post,warm-up=10-seed0",
-        "norm=pre,warm-up=0-seed1"]
+        "norm=pre,warm-up=0-seed0",
+        "norm=pre,warm-up=10-seed0",
+        "norm=post,warm-up=0-seed0",
+        "norm=post,warm-up=10-seed0",
+        "norm=pre,warm-up=0-seed1",
+    ]
     assert len({run.identity for run in made.runs}) == 8
     for run in made.runs:
         assert run.config.seed == run.seed
@@ -80,7 +88,9 @@ def test_overrides_typed_as_text_are_recorded_as_what_they_are():
 
 
 def test_every_arm_is_checked_and_all_problems_are_told():
-    found = problems(plain({"heads": levels("model.attention.num_heads", 3, 5, 4), "dim": levels("model.dim", 256, 12)}))
+    found = problems(
+        plain({"heads": levels("model.attention.num_heads", 3, 5, 4), "dim": levels("model.dim", 256, 12)})
+    )
     assert len(found) == 3
     assert "arm heads=3,dim=256: model.dim=256 does not divide by model.attention.num_heads=3" in found[0]
 
@@ -91,12 +101,15 @@ def test_a_problem_of_all_arms_is_told_once():
     assert found[0].startswith("every arm: model.dim=255")
 
 
-@pytest.mark.parametrize(("levels_of", "why"), [
-    ({"a": {"model.dim": 64}, "b": {"model.dim": 64}}, "both come to model.dim=64"),
-    ({"a": {}, "b": {"model.dim": 256}}, "the base and model.dim=256 resolve to the same config"),
-    ({"a": {"model.attention.num_kv_heads": "auto"}, "b": {"model.attention.num_kv_heads": 4}}, "both come to"),
-    ({"a": {"training.log_every": 1}, "b": {"training.log_every": 2}}, "they differ only in training.log_every"),
-])
+@pytest.mark.parametrize(
+    ("levels_of", "why"),
+    [
+        ({"a": {"model.dim": 64}, "b": {"model.dim": 64}}, "both come to model.dim=64"),
+        ({"a": {}, "b": {"model.dim": 256}}, "the base and model.dim=256 resolve to the same config"),
+        ({"a": {"model.attention.num_kv_heads": "auto"}, "b": {"model.attention.num_kv_heads": 4}}, "both come to"),
+        ({"a": {"training.log_every": 1}, "b": {"training.log_every": 2}}, "they differ only in training.log_every"),
+    ],
+)
 def test_twins_are_refused_with_the_reason(levels_of, why):
     found = problems(plain({"x": levels_of}))
     assert len(found) == 1
@@ -105,8 +118,14 @@ def test_twins_are_refused_with_the_reason(levels_of, why):
 
 
 def test_arms_of_one_name_are_refused():
-    found = problems(plain({"a": {"1,b=2": {"model.dim": 64}, "1": {"model.dim": 32}},
-                            "b": {"2": {"model.num_layers": 1}, "2,b=2": {"model.num_layers": 2}}}))
+    found = problems(
+        plain(
+            {
+                "a": {"1,b=2": {"model.dim": 64}, "1": {"model.dim": 32}},
+                "b": {"2": {"model.num_layers": 1}, "2,b=2": {"model.num_layers": 2}},
+            }
+        )
+    )
     assert "two arms are called a=1,b=2,b=2" in found[0]
 
 
@@ -116,17 +135,26 @@ def test_metrics_beyond_what_is_evaluated():
 
     def asking(metric, position="alibi"):
         sides = Outcome({"positions": position}, metric), Outcome({"positions": "alibi"})
-        return fake.experiment(base=lengths, factors=positions, contrasts=(Contrast("c", *sides, "superiority", 0.0, ""),))
+        return fake.experiment(
+            base=lengths, factors=positions, contrasts=(Contrast("c", *sides, "superiority", 0.0, ""),)
+        )
 
     assert expand(asking("eval/loss@512"))
-    assert 'no metric eval/loss@1024' in problems(asking("eval/loss@1024"))[0]
+    assert "no metric eval/loss@1024" in problems(asking("eval/loss@1024"))[0]
     assert "its learned positions end at 128" in problems(asking("eval/loss@512", "learned"))[0]
 
 
 def test_metrics_of_pairs_need_the_task():
     accuracy = {"metric": "eval/next_accuracy", "contrasts": ()}
-    pairs = base(model__architecture="encoder", objective__kind="masked", data__rows="segment_pairs", model__head__pooler=True,
-                 model__head__next_sentence=True, objective__next_sentence=True, model__vocab_size=300)
+    pairs = base(
+        model__architecture="encoder",
+        objective__kind="masked",
+        data__rows="segment_pairs",
+        model__head__pooler=True,
+        model__head__next_sentence=True,
+        objective__next_sentence=True,
+        model__vocab_size=300,
+    )
     seen = {"segments": levels("model.embedding.segments", 0, 2)}
     assert expand(fake.experiment(base=pairs, factors=seen, **accuracy))
     found = problems(fake.experiment(**accuracy))
@@ -134,8 +162,13 @@ def test_metrics_of_pairs_need_the_task():
 
 
 def test_metrics_beyond_what_a_side_can_read():
-    sides = base(model__architecture="encoder_decoder", objective__kind="prefix", objective__prefix_length=64,
-                 training__eval_lengths=(256,), model__position__kind="learned")
+    sides = base(
+        model__architecture="encoder_decoder",
+        objective__kind="prefix",
+        objective__prefix_length=64,
+        training__eval_lengths=(256,),
+        model__position__kind="learned",
+    )
     factors = {"decoder": levels("model.decoder.position.kind", "learned", "alibi")}
     refused = problems(fake.experiment(base=sides, factors=factors, contrasts=(), metric="eval/loss@256"))
     assert len(refused) == 1
@@ -170,8 +203,15 @@ def test_cost_is_asked_of_the_resolved_arm(monkeypatch):
     assert [resolved.model.vocab_size for resolved in seen] == [257] * 4
 
 
-@pytest.mark.parametrize(("label", "folder"), [
-    ("../../etc", "x=..-..-etc-seed0"), ("a b/c", "x=a-b-c-seed0"), ("<script>", "x=-script--seed0"), ("ü", "x=--seed0")])
+@pytest.mark.parametrize(
+    ("label", "folder"),
+    [
+        ("../../etc", "x=..-..-etc-seed0"),
+        ("a b/c", "x=a-b-c-seed0"),
+        ("<script>", "x=-script--seed0"),
+        ("ü", "x=--seed0"),
+    ],
+)
 def test_folder_names_are_portable(label, folder):
     run = expand(plain({"x": {label: {"model.dim": 64}}}, seeds=(0,))).runs[0]
     assert run.folder == folder
@@ -201,14 +241,30 @@ def test_equal_arms_have_no_warnings():
     assert expand(fake.experiment()).warnings == []
 
 
-@pytest.mark.parametrize(("factors", "texts"), [
-    ({"dim": levels("model.dim", 64, 128)}, ["number of parameters by up to 100.0%", "FLOPs per token by up to 100.0%"]),
-    ({"batch": levels("data.batch_size", 2, 3)}, ["training budget in tokens by up to 50.0%", "scored on samples of other rows"]),
-    ({"text": levels("data.source", "stdlib", "text:x.txt")}, ["each is scored on the held-out part of its own"]),
-    ({"norm": {"pre": {"model.norm.placement": "pre"}, "post": {"model.norm.placement": "post", "optimizer.clip_norm": 1.0}}},
-     ['level "post" also sets optimizer.clip_norm, and level pre does not']),
-    ({"tokens": levels("data.tokenizer.kind", "bytes", "bpe")}, ["use eval/bits_per_byte"]),
-])
+@pytest.mark.parametrize(
+    ("factors", "texts"),
+    [
+        (
+            {"dim": levels("model.dim", 64, 128)},
+            ["number of parameters by up to 100.0%", "FLOPs per token by up to 100.0%"],
+        ),
+        (
+            {"batch": levels("data.batch_size", 2, 3)},
+            ["training budget in tokens by up to 50.0%", "scored on samples of other rows"],
+        ),
+        ({"text": levels("data.source", "stdlib", "text:x.txt")}, ["each is scored on the held-out part of its own"]),
+        (
+            {
+                "norm": {
+                    "pre": {"model.norm.placement": "pre"},
+                    "post": {"model.norm.placement": "post", "optimizer.clip_norm": 1.0},
+                }
+            },
+            ['level "post" also sets optimizer.clip_norm, and level pre does not'],
+        ),
+        ({"tokens": levels("data.tokenizer.kind", "bytes", "bpe")}, ["use eval/bits_per_byte"]),
+    ],
+)
 def test_warnings(factors, texts):
     found = expand(plain(factors)).warnings
     assert len(found) == len(texts)
@@ -216,13 +272,24 @@ def test_warnings(factors, texts):
         assert text in warning
 
 
-@pytest.mark.parametrize(("factors", "named"), [
-    ({"dim": levels("model.dim", 64, 128)}, ["parameters", "flops"]),
-    ({"batch": levels("data.batch_size", 2, 3)}, ["tokens", "rows"]),
-    ({"text": levels("data.source", "stdlib", "text:x.txt")}, ["text"]),
-    ({"norm": {"pre": {"model.norm.placement": "pre"}, "post": {"model.norm.placement": "post", "optimizer.clip_norm": 1.0}}}, ["levels"]),
-    ({"tokens": levels("data.tokenizer.kind", "bytes", "bpe")}, ["tokenizer"]),
-])
+@pytest.mark.parametrize(
+    ("factors", "named"),
+    [
+        ({"dim": levels("model.dim", 64, 128)}, ["parameters", "flops"]),
+        ({"batch": levels("data.batch_size", 2, 3)}, ["tokens", "rows"]),
+        ({"text": levels("data.source", "stdlib", "text:x.txt")}, ["text"]),
+        (
+            {
+                "norm": {
+                    "pre": {"model.norm.placement": "pre"},
+                    "post": {"model.norm.placement": "post", "optimizer.clip_norm": 1.0},
+                }
+            },
+            ["levels"],
+        ),
+        ({"tokens": levels("data.tokenizer.kind", "bytes", "bpe")}, ["tokenizer"]),
+    ],
+)
 def test_what_is_not_allowed_by_name_is_refused(factors, named):
     lines = problems(plain(factors, allow=()))
     assert [line.rpartition("--allow ")[2].partition(",")[0] for line in lines] == named
@@ -244,12 +311,17 @@ def test_arms_are_matched_by_a_field(monkeypatch):
     # What each really has, not what the stand-in says.
     monkeypatch.undo()
     base = config.override(config.default(), {"model.ffn.hidden_dim": 512})
-    for match, size in ((Match("parameters", "model.ffn.hidden_dim"), lambda arm: arm.parameters["total"]),
-                        (Match("flops", "model.ffn.hidden_dim"), lambda arm: arm.flops_per_token)):
+    for match, size in (
+        (Match("parameters", "model.ffn.hidden_dim"), lambda arm: arm.parameters["total"]),
+        (Match("flops", "model.ffn.hidden_dim"), lambda arm: arm.flops_per_token),
+    ):
         first, second = expand(plain(GATED, base=base, allow=(), match=match)).arms
         assert first.overrides == {"model.ffn.kind": "gelu"}
         # Three matrices where there were two.
-        assert second.overrides == {"model.ffn.kind": "swiglu", "model.ffn.hidden_dim": pytest.approx(512 * 2 / 3, rel=0.02)}
+        assert second.overrides == {
+            "model.ffn.kind": "swiglu",
+            "model.ffn.hidden_dim": pytest.approx(512 * 2 / 3, rel=0.02),
+        }
         assert second.config.model.ffn.hidden_dim == second.overrides["model.ffn.hidden_dim"]
         assert size(second) == pytest.approx(size(first), rel=0.01)
 
@@ -258,15 +330,24 @@ def test_what_cannot_be_matched_says_what_comes_nearest(monkeypatch):
     monkeypatch.undo()
     base = config.override(config.default(), {"model.num_layers": 2, "model.ffn.hidden_dim": 512})
     line, *_ = problems(plain(GATED, base=base, allow=(), match=Match("parameters", "model.num_layers")))
-    assert re.search(r"arm ffn=swiglu: match: model.num_layers does not come within 1%: 1 gives -\d+\.\d% and 2 gives \+\d+\.\d%", line)
+    assert re.search(
+        r"arm ffn=swiglu: match: model.num_layers does not come within 1%: 1 gives -\d+\.\d% and 2 gives \+\d+\.\d%",
+        line,
+    )
 
 
-@pytest.mark.parametrize(("match", "text"), [
-    (Match("params", "model.num_layers"), "match: 'params' is not one of parameters, flops"),
-    (Match("flops", "model.ffn.hiden_dim"), 'match: unknown field model.ffn.hiden_dim (did you mean "model.ffn.hidden_dim"?)'),
-    (Match("flops", "model.ffn.kind"), "match: model.ffn.kind is not a whole number"),
-    (Match("flops", "model.num_layers"), 'match: model.num_layers is varied by the factor "layers"'),
-])
+@pytest.mark.parametrize(
+    ("match", "text"),
+    [
+        (Match("params", "model.num_layers"), "match: 'params' is not one of parameters, flops"),
+        (
+            Match("flops", "model.ffn.hiden_dim"),
+            'match: unknown field model.ffn.hiden_dim (did you mean "model.ffn.hidden_dim"?)',
+        ),
+        (Match("flops", "model.ffn.kind"), "match: model.ffn.kind is not a whole number"),
+        (Match("flops", "model.num_layers"), 'match: model.num_layers is varied by the factor "layers"'),
+    ],
+)
 def test_matches_that_cannot_be(match, text):
     with pytest.raises(ConfigError, match=re.escape(text)):
         plain({"layers": levels("model.num_layers", 1, 2)}, match=match)
@@ -284,8 +365,11 @@ def test_no_warning_where_extra_fields_belong_to_the_choice_or_levels_are_altern
     assert expand(plain({"positions": positions, "without": alternatives})).warnings == []
 
 
-PATTERNS = {"model.layers.pattern": ("local", "global"), "model.layers.kinds.local.attention.window": 4,
-            "model.layers.kinds.global.attention.window": 0}
+PATTERNS = {
+    "model.layers.pattern": ("local", "global"),
+    "model.layers.kinds.local.attention.window": 4,
+    "model.layers.kinds.global.attention.window": 0,
+}
 
 
 def test_a_factor_over_the_pattern_of_layers():
@@ -294,51 +378,79 @@ def test_a_factor_over_the_pattern_of_layers():
     assert [arm.name for arm in made.arms] == ["layers=local", "layers=local,global", "layers=none"]
     assert [tuple(arm.config.model.layers.pattern) for arm in made.arms] == [("local",), ("local", "global"), ()]
     # The kinds that an arm's pattern does not name are no part of it.
-    assert [set(arm.config.model.layers.get("kinds", {})) for arm in made.arms] == [{"local"}, {"local", "global"}, set()]
+    assert [set(arm.config.model.layers.get("kinds", {})) for arm in made.arms] == [
+        {"local"},
+        {"local", "global"},
+        set(),
+    ]
     assert [arm["overrides"] for arm in made.record()["arms"]] == [
-        {"model.layers.pattern": ["local"]}, {"model.layers.pattern": ["local", "global"]}, {"model.layers.pattern": []}]
+        {"model.layers.pattern": ["local"]},
+        {"model.layers.pattern": ["local", "global"]},
+        {"model.layers.pattern": []},
+    ]
     assert not made.warnings
     for run in made.runs:
-        assert config.identity(run.config) == run.identity == config.identity(config.resolve(config.to_plain(run.config)))
+        assert (
+            config.identity(run.config) == run.identity == config.identity(config.resolve(config.to_plain(run.config)))
+        )
 
 
 def test_factors_over_fields_of_parts_of_a_model():
     window = levels("model.layers.kinds.local.attention.window", 4, "8")
     made = expand(plain({"window": window}, base=config.override(config.default(), PATTERNS)))
     assert [arm.config.model.layers.kinds.local.attention.window for arm in made.arms] == [4, 8]
-    assert [arm["overrides"] for arm in made.record()["arms"]] == [{path: int(level)} for level in window for path in window[level]]
+    assert [arm["overrides"] for arm in made.record()["arms"]] == [
+        {path: int(level)} for level in window for path in window[level]
+    ]
     sides = {"model.architecture": "encoder_decoder", "objective.kind": "prefix"}
-    made = expand(plain({"heads": levels("model.decoder.attention.num_heads", 2, 8)}, base=config.override(config.default(), sides)))
+    made = expand(
+        plain(
+            {"heads": levels("model.decoder.attention.num_heads", 2, 8)}, base=config.override(config.default(), sides)
+        )
+    )
     assert [arm.config.model.decoder.attention.num_heads for arm in made.arms] == [2, 8]
     assert [arm.config.model.decoder.attention.head_dim for arm in made.arms] == [128, 32]
 
 
 def test_parts_of_a_model_belong_to_the_choice_that_has_them():
     patterns = {"alike": {"model.layers.pattern": ()}, "mixed": PATTERNS}
-    sides = {"decoder": {"model.architecture": "decoder", "objective.kind": "causal"},
-             "both": {"model.architecture": "encoder_decoder", "objective.kind": "prefix", "model.decoder.num_layers": 2}}
+    sides = {
+        "decoder": {"model.architecture": "decoder", "objective.kind": "causal"},
+        "both": {"model.architecture": "encoder_decoder", "objective.kind": "prefix", "model.decoder.num_layers": 2},
+    }
     assert expand(plain({"layers": patterns})).warnings == []
     assert expand(plain({"model": sides})).warnings == []
     two = config.override(config.default(), sides["both"])
-    unequal = {"pre": {"model.norm.placement": "pre"}, "post": {"model.norm.placement": "post", "model.encoder.residual": False}}
-    warning, = expand(plain({"norm": unequal}, base=two)).warnings
+    unequal = {
+        "pre": {"model.norm.placement": "pre"},
+        "post": {"model.norm.placement": "post", "model.encoder.residual": False},
+    }
+    (warning,) = expand(plain({"norm": unequal}, base=two)).warnings
     assert 'level "post" also sets model.encoder.residual' in warning
-    local = {"pre": {"model.norm.placement": "pre"},
-             "post": {"model.norm.placement": "post", "model.layers.kinds.local.attention.softcap": 5.0}}
-    warning, = expand(plain({"norm": local}, base=config.override(config.default(), PATTERNS))).warnings
+    local = {
+        "pre": {"model.norm.placement": "pre"},
+        "post": {"model.norm.placement": "post", "model.layers.kinds.local.attention.softcap": 5.0},
+    }
+    (warning,) = expand(plain({"norm": local}, base=config.override(config.default(), PATTERNS))).warnings
     assert "also sets model.layers.kinds.local.attention.softcap" in warning
 
 
 def test_a_kind_that_an_arm_s_pattern_does_not_name_is_told_with_the_arm():
-    factors = {"layers": levels("model.layers.pattern", ("local",), ("local", "global")),
-               "window": levels("model.layers.kinds.global.attention.window", 0, 8)}
+    factors = {
+        "layers": levels("model.layers.pattern", ("local",), ("local", "global")),
+        "window": levels("model.layers.kinds.global.attention.window", 0, 8),
+    }
     found = problems(plain(factors, base=config.override(config.default(), PATTERNS)))
-    assert found == ["arm layers=local,window=0 and arm layers=local,window=8: model.layers.kinds.global has no effect: "
-                     "model.layers.pattern=local does not name it"]
+    assert found == [
+        "arm layers=local,window=0 and arm layers=local,window=8: model.layers.kinds.global has no effect: "
+        "model.layers.pattern=local does not name it"
+    ]
 
 
-@pytest.mark.parametrize("spec", [
-    "norm_placement.py:quick", "norm_placement.py", "positions_extrapolation.py", "positions_extrapolation.py:small"])
+@pytest.mark.parametrize(
+    "spec",
+    ["norm_placement.py:quick", "norm_placement.py", "positions_extrapolation.py", "positions_extrapolation.py:small"],
+)
 def test_shipped_experiments_expand(spec):
     from zoo.lab.experiment import load_experiment
 

@@ -1,4 +1,6 @@
-"""Runs that others start from: what a plan makes of them, what is refused before anything is trained, and that it can be trained."""
+"""Runs that others start from: what a plan makes of them, what is refused before anything is
+trained, and that it can be trained.
+"""
 
 import dataclasses
 import json
@@ -20,7 +22,13 @@ from zoo.training.run_training import run
 fake = config.import_file(Path(__file__).parents[1] / "fake_run.py", "helper")
 START = {"start": {"trained": {"training.start_from": "prepared:body"}, "fresh": {"training.start_from": ""}}}
 # Of a decoder and of what goes on with it, over bytes, so that nothing has to be read.
-BODY = {"model.dim": 16, "model.num_layers": 1, "training.steps": fake.STEPS, "data.sequence_length": 8, "data.batch_size": 2}
+BODY = {
+    "model.dim": 16,
+    "model.num_layers": 1,
+    "training.steps": fake.STEPS,
+    "data.sequence_length": 8,
+    "data.batch_size": 2,
+}
 
 
 @pytest.fixture(autouse=True)
@@ -33,8 +41,16 @@ def body(**changes):
 
 
 def staged(**changes):
-    return fake.experiment(**{"base": body(optimizer__learning_rate=0.5), "factors": START, "contrasts": (), "claim": None,
-                              "prepare": {"body": Prepared(body())}, **changes})
+    return fake.experiment(
+        **{
+            "base": body(optimizer__learning_rate=0.5),
+            "factors": START,
+            "contrasts": (),
+            "claim": None,
+            "prepare": {"body": Prepared(body())},
+            **changes,
+        }
+    )
 
 
 def problems(experiment):
@@ -50,8 +66,16 @@ def identities(experiment):
 def test_what_starts_from_a_run_comes_after_it_and_knows_its_identity():
     made = expand(staged())
     assert [run.name for run in made.in_order] == [
-        "body seed 0", "start=trained seed 0", "start=fresh seed 0", "body seed 1", "start=trained seed 1", "start=fresh seed 1"]
-    assert [run.name for run in made.runs] == [f"start={way} seed {seed}" for seed in (0, 1) for way in ("trained", "fresh")]
+        "body seed 0",
+        "start=trained seed 0",
+        "start=fresh seed 0",
+        "body seed 1",
+        "start=trained seed 1",
+        "start=fresh seed 1",
+    ]
+    assert [run.name for run in made.runs] == [
+        f"start={way} seed {seed}" for seed in (0, 1) for way in ("trained", "fresh")
+    ]
     for seed, first in enumerate(made.prepared):
         assert first.config.seed == seed
         assert first.folder == f"body-seed{seed}-{first.identity}"
@@ -64,7 +88,10 @@ def test_what_starts_from_a_run_comes_after_it_and_knows_its_identity():
 
 
 def test_another_pre_training_is_another_arm():
-    before, after = identities(staged()), identities(staged(prepare={"body": Prepared(body(optimizer__learning_rate=0.1))}))
+    before, after = (
+        identities(staged()),
+        identities(staged(prepare={"body": Prepared(body(optimizer__learning_rate=0.1))})),
+    )
     changed = {name for name in before if before[name] != after[name]}
     assert changed == {f"{name} seed {seed}" for name in ("body", "start=trained") for seed in (0, 1)}
     assert before == identities(staged(prepare={"body": Prepared(body(training__log_every=7))}))
@@ -73,7 +100,12 @@ def test_another_pre_training_is_another_arm():
 def test_once_is_one_run_for_all_seeds():
     made = expand(staged(prepare={"body": Prepared(body(), once=True)}, seeds=(3, 4)))
     assert [run.name for run in made.in_order] == [
-        "body seed 3", "start=trained seed 3", "start=fresh seed 3", "start=trained seed 4", "start=fresh seed 4"]
+        "body seed 3",
+        "start=trained seed 3",
+        "start=fresh seed 3",
+        "start=trained seed 4",
+        "start=fresh seed 4",
+    ]
     assert made.prepared[0].folder == f"body-{made.prepared[0].identity}"
     assert all(run.needs == (made.prepared[0],) for run in made.runs if run.arm.name == "start=trained")
     assert len({run.identity for run in made.runs}) == 4
@@ -88,7 +120,9 @@ def test_a_prepared_run_may_start_from_an_earlier_one():
     after = identities(staged(prepare=stages | {"first": Prepared(body(optimizer__learning_rate=0.1))}))
     assert before["start=trained seed 0"] != after["start=trained seed 0"]
     backwards = problems(staged(prepare=dict(reversed(stages.items()))))
-    assert backwards[0].startswith('prepared run "body": training.start_from=prepared:first: nothing of that name is prepared')
+    assert backwards[0].startswith(
+        'prepared run "body": training.start_from=prepared:first: nothing of that name is prepared'
+    )
 
 
 def test_what_is_left_to_run_brings_what_it_needs():
@@ -100,20 +134,36 @@ def test_what_is_left_to_run_brings_what_it_needs():
     assert left() == [run.name for run in made.in_order]
     assert left("body seed 0") == [run.name for run in made.in_order[1:]]
     # Nothing else needs the run of a seed whose arm is there already.
-    assert left("start=trained seed 0", "start=fresh seed 1") == ["start=fresh seed 0", "body seed 1", "start=trained seed 1"]
+    assert left("start=trained seed 0", "start=fresh seed 1") == [
+        "start=fresh seed 0",
+        "body seed 1",
+        "start=trained seed 1",
+    ]
     assert left(*(run.name for run in made.runs)) == []
 
 
-@pytest.mark.parametrize(("changes", "text"), [
-    ({"factors": {"start": {"a": {"training.start_from": "prepared:bdy"}, "b": {}}}},
-     'arm start=a: training.start_from=prepared:bdy: nothing of that name is prepared (did you mean "body"?)'),
-    ({"factors": {"dim": levels("model.dim", 16, 32)}}, 'prepared run "body": no arm starts from it'),
-    ({"prepare": {"body": Prepared(body()), "twin": Prepared(body())},
-      "factors": {"start": levels("training.start_from", "prepared:body", "prepared:twin")}},
-     'prepared runs "body" and "twin" are the same run'),
-    ({"base": body(model__dim=32)}, "arm start=trained: training.start_from=prepared:body has another body: "),
-    ({"base": body(data__tokenizer__kind="byt5", model__vocab_size=257)}, "training.start_from=prepared:body has a tokenizer of its own"),
-])
+@pytest.mark.parametrize(
+    ("changes", "text"),
+    [
+        (
+            {"factors": {"start": {"a": {"training.start_from": "prepared:bdy"}, "b": {}}}},
+            'arm start=a: training.start_from=prepared:bdy: nothing of that name is prepared (did you mean "body"?)',
+        ),
+        ({"factors": {"dim": levels("model.dim", 16, 32)}}, 'prepared run "body": no arm starts from it'),
+        (
+            {
+                "prepare": {"body": Prepared(body()), "twin": Prepared(body())},
+                "factors": {"start": levels("training.start_from", "prepared:body", "prepared:twin")},
+            },
+            'prepared runs "body" and "twin" are the same run',
+        ),
+        ({"base": body(model__dim=32)}, "arm start=trained: training.start_from=prepared:body has another body: "),
+        (
+            {"base": body(data__tokenizer__kind="byt5", model__vocab_size=257)},
+            "training.start_from=prepared:body has a tokenizer of its own",
+        ),
+    ],
+)
 def test_what_cannot_be_started_from_is_refused(changes, text):
     assert any(text in problem for problem in problems(staged(**changes))), problems(staged(**changes))
 
@@ -125,10 +175,13 @@ def test_problems_of_what_is_prepared_and_of_arms_are_told_together():
     assert found[1].startswith("every arm: training.steps=0")
 
 
-@pytest.mark.parametrize(("prepare", "text"), [
-    ({"a/b": Prepared({})}, "prepared run 'a/b': the name is used as a folder name"),
-    ({"body": {}}, "prepared run 'body': expected Prepared(config), got dict"),
-])
+@pytest.mark.parametrize(
+    ("prepare", "text"),
+    [
+        ({"a/b": Prepared({})}, "prepared run 'a/b': the name is used as a folder name"),
+        ({"body": {}}, "prepared run 'body': expected Prepared(config), got dict"),
+    ],
+)
 def test_what_is_no_prepared_run(prepare, text):
     with pytest.raises(ConfigError, match="prepared run") as error:
         staged(prepare=prepare)
@@ -157,20 +210,46 @@ def test_a_report_counts_prepared_runs_apart(tmp_path):
 
 # Tasks: a body and a tokenizer that are not there yet
 
-ENCODER = {"model.architecture": "encoder", "objective.kind": "masked", "model.position.kind": "learned", "training.steps": 2,
-           "data.tokenizer.kind": "characters", "training.eval_batches": 1, "data.sequence_length": 32}
+ENCODER = {
+    "model.architecture": "encoder",
+    "objective.kind": "masked",
+    "model.position.kind": "learned",
+    "training.steps": 2,
+    "data.tokenizer.kind": "characters",
+    "training.eval_batches": 1,
+    "data.sequence_length": 32,
+}
 
 
 def tasks(**changes):
     trained = config.override(body(), ENCODER | {"data.source": "text:" + table("train").partition(":")[2]})
-    base = config.with_body_of(trained, "prepared:body", {
-        "objective.kind": "classification", "data.source": table("train"), "data.held_out": table("dev"), "training.steps": 2,
-        "schedule.warmup_steps": 0, "data.batch_size": 4})
-    frozen = {"fresh": {"training.start_from": "", "training.trained_layers": "auto"},
-              "frozen": {"training.start_from": "prepared:body", "training.trained_layers": 0}}
+    base = config.with_body_of(
+        trained,
+        "prepared:body",
+        {
+            "objective.kind": "classification",
+            "data.source": table("train"),
+            "data.held_out": table("dev"),
+            "training.steps": 2,
+            "schedule.warmup_steps": 0,
+            "data.batch_size": 4,
+        },
+    )
+    frozen = {
+        "fresh": {"training.start_from": "", "training.trained_layers": "auto"},
+        "frozen": {"training.start_from": "prepared:body", "training.trained_layers": 0},
+    }
     return dataclasses.replace(
-        staged(), **{"base": base, "factors": {"start": frozen}, "prepare": {"body": Prepared(trained)}, "metric": "eval/accuracy",
-                     "seeds": (0,), **changes})
+        staged(),
+        **{
+            "base": base,
+            "factors": {"start": frozen},
+            "prepare": {"body": Prepared(trained)},
+            "metric": "eval/accuracy",
+            "seeds": (0,),
+            **changes,
+        },
+    )
 
 
 def test_an_arm_is_resolved_from_the_config_of_what_it_starts_from():
@@ -178,7 +257,9 @@ def test_an_arm_is_resolved_from_the_config_of_what_it_starts_from():
     there = made.prepared[0].config.model
     for arm in made.arms:
         assert arm.config.model.vocab_size == there.vocab_size > 30
-        assert arm.config.model.position.max_length == there.position.max_length == arm.config.data.sequence_length == 32
+        assert (
+            arm.config.model.position.max_length == there.position.max_length == arm.config.data.sequence_length == 32
+        )
         assert arm.config.model.head.classes == 3
     # The vocabulary of an arm from fresh values is that of the prepared run too.
     assert [len(run.needs) for run in made.runs] == [1, 1]
@@ -186,8 +267,10 @@ def test_an_arm_is_resolved_from_the_config_of_what_it_starts_from():
 
 def test_metrics_are_those_of_the_task():
     found = problems(tasks(metric="eval/perplexity"))
-    assert found[0] == ('arm "start=fresh": no metric eval/perplexity of objective.kind=classification, which has eval/loss, '
-                        "eval/accuracy, eval/macro_f1, eval/matthews")
+    assert found[0] == (
+        'arm "start=fresh": no metric eval/perplexity of objective.kind=classification, which has eval/loss, '
+        "eval/accuracy, eval/macro_f1, eval/matthews"
+    )
     assert "no metric eval/f1" in problems(tasks(metric="eval/f1"))[0]
 
 
@@ -199,8 +282,10 @@ def test_what_is_planned_trains(tmp_path):
         run(placed(one.config, lambda folder: str(tmp_path / folder)), tmp_path / one.folder, said.append)
         starts = [line for line in said if line.startswith("starting from the parameters")]
         assert len(starts) == (one.arm.name == "start=frozen")
-    before, after = ({name: read_json(tmp_path / one.folder / "status.json")["parameters_sha256"] for name in ("params",)}
-                     for one in (made.prepared[0], made.runs[1]))
+    before, after = (
+        {name: read_json(tmp_path / one.folder / "status.json")["parameters_sha256"] for name in ("params",)}
+        for one in (made.prepared[0], made.runs[1])
+    )
     assert before != after
     origin = read_json(tmp_path / made.runs[1].folder / "meta.json")["started_from"]
     assert origin["folder"] == str(tmp_path / made.prepared[0].folder)

@@ -1,4 +1,6 @@
-"""Each arm's own value of a number: what the grid may be, what it comes to, and the sweeps that `zoo run` makes of it."""
+"""Each arm's own value of a number: what the grid may be, what it comes to, and the sweeps that
+`zoo run` makes of it.
+"""
 
 import json
 import math
@@ -27,22 +29,33 @@ PRE, POST = "norm=pre,warm-up=0", "norm=post,warm-up=0"
 
 
 def experiment(**changes):
-    return fake.experiment(**{"factors": {"norm": levels("model.norm.placement", "pre", "post"),
-                                          "warm-up": levels("schedule.warmup_steps", 0)}, "tune": Tune(RATE, GRID), **changes})
+    return fake.experiment(
+        **{
+            "factors": {
+                "norm": levels("model.norm.placement", "pre", "post"),
+                "warm-up": levels("schedule.warmup_steps", 0),
+            },
+            "tune": Tune(RATE, GRID),
+            **changes,
+        }
+    )
 
 
-@pytest.mark.parametrize(("tune", "text"), [
-    (Tune("optimizer.learning_rat", GRID), "unknown field optimizer.learning_rat (did you mean"),
-    (Tune("model.norm.kind", GRID), "is not a number"),
-    (Tune("seed", (1, 2)), "is not a number"),
-    (Tune("schedule.warmup_steps", (1, 2)), 'varied by the factor "warm-up"'),
-    (Tune(RATE, (0.1,)), "two values or more"),
-    (Tune(RATE, (0.1, 0.1)), "each once"),
-    (Tune(RATE, ("fast", 0.1)), "not all numbers"),
-    (Tune(RATE, GRID, ()), "at least one seed"),
-    (Tune(RATE, GRID, (-1,)), "seed -1"),
-    (Tune(RATE, GRID, (5, 1)), "seed 1 would choose and decide"),
-])
+@pytest.mark.parametrize(
+    ("tune", "text"),
+    [
+        (Tune("optimizer.learning_rat", GRID), "unknown field optimizer.learning_rat (did you mean"),
+        (Tune("model.norm.kind", GRID), "is not a number"),
+        (Tune("seed", (1, 2)), "is not a number"),
+        (Tune("schedule.warmup_steps", (1, 2)), 'varied by the factor "warm-up"'),
+        (Tune(RATE, (0.1,)), "two values or more"),
+        (Tune(RATE, (0.1, 0.1)), "each once"),
+        (Tune(RATE, ("fast", 0.1)), "not all numbers"),
+        (Tune(RATE, GRID, ()), "at least one seed"),
+        (Tune(RATE, GRID, (-1,)), "seed -1"),
+        (Tune(RATE, GRID, (5, 1)), "seed 1 would choose and decide"),
+    ],
+)
 def test_a_grid_that_cannot_be_is_refused(tune, text):
     with pytest.raises(ConfigError, match=text.replace("(", r"\(")):
         experiment(tune=tune)
@@ -62,11 +75,18 @@ def zoo(command_line):
     return partial(command_line, "run", "norms.py")
 
 
-# At 0.01 pre-norm is best; post-norm is at 0.003, where its two seeds disagree but their mean is the lowest.
-LOSSES = {f"norm={norm},warm-up={warmup},learning_rate={rate}-seed{seed}": loss
-          for norm, by_rate in {"pre": {0.001: (2.5, 2.5), 0.003: (2.2, 2.2), 0.01: (2.0, 2.0)},
-                                "post": {0.001: (2.6, 2.6), 0.003: (2.0, 2.8), 0.01: (9.0, 9.0)}}.items()
-          for rate, pair in by_rate.items() for seed, loss in zip((1000, 1001), pair, strict=True) for warmup in (0, 10)}
+# At 0.01 pre-norm is best; post-norm is at 0.003, where its two seeds disagree but their mean is
+# the lowest.
+LOSSES = {
+    f"norm={norm},warm-up={warmup},learning_rate={rate}-seed{seed}": loss
+    for norm, by_rate in {
+        "pre": {0.001: (2.5, 2.5), 0.003: (2.2, 2.2), 0.01: (2.0, 2.0)},
+        "post": {0.001: (2.6, 2.6), 0.003: (2.0, 2.8), 0.01: (9.0, 9.0)},
+    }.items()
+    for rate, pair in by_rate.items()
+    for seed, loss in zip((1000, 1001), pair, strict=True)
+    for warmup in (0, 10)
+}
 FLAGS = ("--tune", f"{RATE}=0.01,0.001,3e-3", "--tune-seeds", "2", "--jobs", "4")
 
 
@@ -106,8 +126,14 @@ def test_each_arm_trains_at_its_best_rate_on_seeds_that_did_not_choose_it(zoo):
 def test_a_run_that_diverges_is_never_the_best(zoo):
     losses = {name: 3.0 for name in LOSSES}
     losses |= {f"{PRE},learning_rate={rate}-seed1000": loss for rate, loss in zip(GRID, (1.5, 1.0, 1.6), strict=True)}
-    code, _, _ = zoo("--tune", f"{RATE}=0.001,0.003,0.01", "--jobs", "4", losses=losses,
-                     behaviours={f"{PRE},learning_rate=0.003-seed1000": ["diverge"]})
+    code, _, _ = zoo(
+        "--tune",
+        f"{RATE}=0.001,0.003,0.01",
+        "--jobs",
+        "4",
+        losses=losses,
+        behaviours={f"{PRE},learning_rate=0.003-seed1000": ["diverge"]},
+    )
     assert code == 0
     assert rate_of(f"{PRE}-seed0") == 0.001
 
@@ -137,11 +163,14 @@ def test_all_at_once_and_nothing_written(zoo):
     assert "24 of 24 runs would run" in out
     assert "8 of 8 runs would run" in out
     assert not Path("runs").exists()
-    for flags, text in [(("--tune", "learning_rate"), "expected FIELD=VALUE"), (("--tune-seeds", "2"), "goes with --tune"),
-                        (("--tune", f"{RATE}=1e-3,fast"), "not all numbers"),
-                        (("--tune", f"{RATE}=1e-3,2e-3", "--tune-seeds", "0,7"), "seed 0"),
-                        (("--tune", f"{RATE}=1e-3,2e-3", "--tune-seeds", "7,", "--until-decided"), "seed 7"),
-                        (("--tune", f"{RATE}=1e-3,-1"), RATE)]:
+    for flags, text in [
+        (("--tune", "learning_rate"), "expected FIELD=VALUE"),
+        (("--tune-seeds", "2"), "goes with --tune"),
+        (("--tune", f"{RATE}=1e-3,fast"), "not all numbers"),
+        (("--tune", f"{RATE}=1e-3,2e-3", "--tune-seeds", "0,7"), "seed 0"),
+        (("--tune", f"{RATE}=1e-3,2e-3", "--tune-seeds", "7,", "--until-decided"), "seed 7"),
+        (("--tune", f"{RATE}=1e-3,-1"), RATE),
+    ]:
         code, _, err = zoo(*flags)
         assert code == 2, flags
         assert text in err
@@ -192,9 +221,23 @@ def test_nobody_begins_with_the_arms_while_they_are_tuned(zoo, monkeypatch):
 
 def test_a_single_arm_has_its_value_too(command_line):
     Path("small.py").write_text("from zoo import config\ndef get_config():\n    return config.default()\n")
-    assert command_line("run", "--config=small.py", "--name", "alone", "--seeds", "2", *FLAGS,
-                        losses={f"learning_rate={rate}-seed{seed}": loss for rate, loss in zip(GRID, (2.0, 1.0, 3.0), strict=True)
-                                for seed in (1000, 1001)})[0] == 0
+    assert (
+        command_line(
+            "run",
+            "--config=small.py",
+            "--name",
+            "alone",
+            "--seeds",
+            "2",
+            *FLAGS,
+            losses={
+                f"learning_rate={rate}-seed{seed}": loss
+                for rate, loss in zip(GRID, (2.0, 1.0, 3.0), strict=True)
+                for seed in (1000, 1001)
+            },
+        )[0]
+        == 0
+    )
     rates = load_rates("runs/alone", load_sweep("runs/alone").tuning)
     assert (list(rates.arms), rates.chosen) == ([""], {"": 0.003})
     assert main(["results", "runs/alone", "--output", "kept"]) == 0

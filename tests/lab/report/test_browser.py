@@ -1,4 +1,6 @@
-"""The page in a real browser: it draws, its controls act on clicks and keys, it saves what it shows, and nothing hostile runs."""
+"""The page in a real browser: it draws, its controls act on clicks and keys, it saves what it
+shows, and nothing hostile runs.
+"""
 
 import csv
 import json
@@ -27,19 +29,26 @@ def browser(tmp_path_factory):
 
 @pytest.fixture
 def shown(browser, writer):
-    """A page of a sweep in which everything occurs, opened; at the end nothing may have gone wrong or left the page."""
+    """A page of a sweep in which everything occurs, opened; at the end nothing may have gone wrong
+    or left the page.
+    """
     folder = writer.sweep(broken=True, lengths=True)
     with open(folder / "pre-0-0" / "dynamics.jsonl", "w") as file:
         for step in range(0, 200, 10):
             rows = {f"layer {layer}": 0.1 * (layer + 1) + step for layer in range(3)}
-            print(json.dumps({"step": step, "residual_rms": rows, "logit_scale": {"head": None if step else 2.0}}), file=file)
+            print(
+                json.dumps({"step": step, "residual_rms": rows, "logit_scale": {"head": None if step else 2.0}}),
+                file=file,
+            )
         print(json.dumps({"step": 100, "spikes": {"loss": 7.25}}), file=file)
     (folder / "pre-0-0" / "samples.jsonl").write_text('{"prompt": "a", "text": "<b>b</b>"}\n')
     address = write_page(load_sweep(folder), folder / "report.html").as_uri()
     open_page(browser, address)
     yield browser
     assert browser.problems == []
-    assert {request.partition("#")[0] for request in browser.requests if not request.startswith(("data:", "blob:"))} == {address}
+    assert {
+        request.partition("#")[0] for request in browser.requests if not request.startswith(("data:", "blob:"))
+    } == {address}
 
 
 def open_page(browser, address, width=1280):
@@ -52,12 +61,16 @@ def open_page(browser, address, width=1280):
 
 
 def choose(browser, field, value):
-    browser.run(f"(() => {{ const field = document.getElementById('{field}'); field.value = '{value}';"
-                "field.dispatchEvent(new Event('change')); })()")
+    browser.run(
+        f"(() => {{ const field = document.getElementById('{field}'); field.value = '{value}';"
+        "field.dispatchEvent(new Event('change')); })()"
+    )
 
 
 def panels(browser):
-    return browser.run("[...document.querySelectorAll('[role=tabpanel]')].filter((panel) => panel.offsetParent).map((panel) => panel.id)")
+    return browser.run(
+        "[...document.querySelectorAll('[role=tabpanel]')].filter((panel) => panel.offsetParent).map((panel) => panel.id)"
+    )
 
 
 def texts(browser, selector):
@@ -93,7 +106,11 @@ def test_where_the_vertical_axis_ends(browser, writer):
 
     def top():
         # Updates are marked from 20 on.
-        return max(float(text) for text in texts(browser, "#curves-plot text") if text.replace(".", "").isdecimal() and float(text) < 20)
+        return max(
+            float(text)
+            for text in texts(browser, "#curves-plot text")
+            if text.replace(".", "").isdecimal() and float(text) < 20
+        )
 
     # One run ends at five times its loss, and all begin at 6.
     assert browser.run("!document.getElementById('overview-cut').hidden")
@@ -166,8 +183,10 @@ def test_difference_to_an_arm(shown):
 
 def test_reading_and_enlarging(shown):
     shown.click("#tab-curves")
-    left, top, wide = shown.run("(() => { const r = document.querySelector('#curves-plot .picture').getBoundingClientRect();"
-                                "return [r.x, r.y, r.width]; })()")
+    left, top, wide = shown.run(
+        "(() => { const r = document.querySelector('#curves-plot .picture').getBoundingClientRect();"
+        "return [r.x, r.y, r.width]; })()"
+    )
     shown.mouse("mouseMoved", left + wide / 2, top + 200, buttons=0)
     assert shown.run("!document.querySelector('#curves-plot .tip').hidden")
     assert "norm=pre, warm-up=0" in shown.run("document.querySelector('#curves-plot .tip').innerText")
@@ -228,8 +247,10 @@ def test_tables_are_sorted_filtered_and_saved(shown):
 def test_heat_maps(shown):
     shown.click("#tab-dynamics")
     assert {"layer 0", "layer 2"} <= set(texts(shown, "#dynamics text"))
-    area = shown.run("(() => { const r = document.querySelector('#dynamics image').getBoundingClientRect();"
-                     "return [r.x, r.y, r.width, r.height]; })()")
+    area = shown.run(
+        "(() => { const r = document.querySelector('#dynamics image').getBoundingClientRect();"
+        "return [r.x, r.y, r.width, r.height]; })()"
+    )
     shown.mouse("mouseMoved", area[0] + area[2] - 5, area[1] + area[3] - 5, buttons=0)
     assert shown.run("document.querySelector('#dynamics .tip').innerText") == "layer 2, update 190: 190.3"
     shown.click("#dynamics-statistic button", 1)
@@ -239,11 +260,13 @@ def test_heat_maps(shown):
 
 def test_heat_maps_of_values_around_zero(browser, writer):
     folder = writer.run("alone", steps=20)
-    # Of 200 values one is a rounding error below zero: less than one in a hundred, so that the scale is logarithmic.
+    # Of 200 values one is a rounding error below zero: less than one in a hundred, so that the
+    # scale is logarithmic.
     rows = [{f"layer {layer}": 10.0 ** (layer % 4) for layer in range(20)} for _ in range(10)]
     rows[3]["layer 7"] = -1e-8
-    (folder / "dynamics.jsonl").write_text("".join(json.dumps({"step": step, "attention_entropy": row}) + "\n"
-                                                   for step, row in enumerate(rows, 1)))
+    (folder / "dynamics.jsonl").write_text(
+        "".join(json.dumps({"step": step, "attention_entropy": row}) + "\n" for step, row in enumerate(rows, 1))
+    )
     open_page(browser, write_page(load_any(folder), folder / "report.html").as_uri())
     browser.click("#tab-dynamics")
     assert browser.problems == []
@@ -295,8 +318,13 @@ def test_without_scripts_everything_is_there(browser, writer):
 def test_hostile_names_stay_text(browser, writer, tmp_path):
     name = "</script><img src=x onerror=alert(1)>"
     evil = {"model": {name: "<b>bold</b><script>alert(2)</script>", "other": "\"'><img src=x onerror=alert(3)>"}}
-    runs = [writer.run("plain"), writer.run("javascript:alert(4)", config=evil, final=2.0, reason=name, meta={"command": name})]
-    (runs[1] / "dynamics.jsonl").write_text(json.dumps({"step": 1, name: {name: 1.0}, "__proto__": {"constructor": 2.0}}))
+    runs = [
+        writer.run("plain"),
+        writer.run("javascript:alert(4)", config=evil, final=2.0, reason=name, meta={"command": name}),
+    ]
+    (runs[1] / "dynamics.jsonl").write_text(
+        json.dumps({"step": 1, name: {name: 1.0}, "__proto__": {"constructor": 2.0}})
+    )
     (runs[1] / "samples.jsonl").write_text(json.dumps({name: name}))
     open_page(browser, write_page(load_comparison(runs), tmp_path / "page.html").as_uri())
     for tab in browser.run("[...document.querySelectorAll('[role=tab]')].map((tab) => tab.id)"):

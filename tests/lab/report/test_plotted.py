@@ -1,4 +1,6 @@
-"""The numbers that the page's charts are drawn from: thinned, packed, and small enough for big sweeps."""
+"""The numbers that the page's charts are drawn from: thinned, packed, and small enough for big
+sweeps.
+"""
 
 import base64
 import json
@@ -55,10 +57,18 @@ def test_many_steps_are_thinned_and_the_last_stays():
 
 def test_dynamics_are_read_as_they_are(writer):
     folder = writer.run("a")
-    write_dynamics(folder, [
-        {"step": 1, "residual_rms": {"embedding": 0.5, "layer 0": None}}, {"step": 3, "residual_rms": {"layer 0": 2}, "odd": 3},
-        {"step": 3, "dead_units": {"layer 0": True}}, {"step": "x"}, [1], {"step": 5, "spikes": {"loss": 7.126}},
-        {"step": 4, "spikes": {"loss": None}}])
+    write_dynamics(
+        folder,
+        [
+            {"step": 1, "residual_rms": {"embedding": 0.5, "layer 0": None}},
+            {"step": 3, "residual_rms": {"layer 0": 2}, "odd": 3},
+            {"step": 3, "dead_units": {"layer 0": True}},
+            {"step": "x"},
+            [1],
+            {"step": 5, "spikes": {"loss": 7.126}},
+            {"step": 4, "spikes": {"loss": None}},
+        ],
+    )
     with open(folder / "dynamics.jsonl", "a") as file:
         file.write('{"step": 9, "resid')
     found = read_statistics(folder)
@@ -84,7 +94,9 @@ def test_big_sweeps_fit(writer):
     for number, run in enumerate(runs):
         path = folder / run["folder"]
         path.mkdir(exist_ok=True)
-        (path / "status.json").write_text(json.dumps({"state": ("done", "failed", "running")[number % 3], "step": 300, "steps": 300}))
+        (path / "status.json").write_text(
+            json.dumps({"state": ("done", "failed", "running")[number % 3], "step": 300, "steps": 300})
+        )
         (path / "meta.json").write_text((source / "meta.json").read_text())
         (path / "metrics.jsonl").write_text(metrics)
         (path / "dynamics.jsonl").write_text(dynamics)

@@ -44,21 +44,46 @@ class Elements(HTMLParser):
 def hostile(writer):
     """A comparison in which every free text tries to become markup."""
     first = writer.run(
-        f"runs/{SCRIPT.replace('/', '')}", reason=SCRIPT, state="failed", meta={"command": SCRIPT + IMAGE, "commit": IMAGE},
-        config={"model": {SCRIPT: IMAGE, "name": "<b>bold</b>", "formula": "$\\frac{"}})
+        f"runs/{SCRIPT.replace('/', '')}",
+        reason=SCRIPT,
+        state="failed",
+        meta={"command": SCRIPT + IMAGE, "commit": IMAGE},
+        config={"model": {SCRIPT: IMAGE, "name": "<b>bold</b>", "formula": "$\\frac{"}},
+    )
     model = {SCRIPT: "\ud800\u4e2d</script>", "name": "_x", "formula": "%{y}"}
     second = writer.run("runs/javascript:alert(3)", config={"model": model})
     return write_comparison([first, second], writer.root / "page.html")
 
 
 def test_report_holds_everything(writer):
-    page = Elements(write_report(writer.sweep(broken=True, lengths=True, warnings=["arms differ in parameters by 3 %"])))
+    page = Elements(
+        write_report(writer.sweep(broken=True, lengths=True, warnings=["arms differ in parameters by 3 %"]))
+    )
     headings = [tag for tag, _ in page.elements].count("h2")
     order = [
-        "Norm placement", "Does post-norm need warm-up?", "Undecided", "Xiong et al. 2020", "arms differ in parameters by 3 %", "Arms",
-        "1,234,567", "Contrasts, stated before the runs", "Learning curves", "Loss by evaluation length", "cannot be evaluated",
-        "Differences from the baseline", "Factors", "Runs", "loss is not finite at step 122", "OSError: disk full", "Configs",
-        "schedule.warmup_steps", "Running it again", "zoo run --config.seed=2", "Conditions", "0.10.2"]
+        "Norm placement",
+        "Does post-norm need warm-up?",
+        "Undecided",
+        "Xiong et al. 2020",
+        "arms differ in parameters by 3 %",
+        "Arms",
+        "1,234,567",
+        "Contrasts, stated before the runs",
+        "Learning curves",
+        "Loss by evaluation length",
+        "cannot be evaluated",
+        "Differences from the baseline",
+        "Factors",
+        "Runs",
+        "loss is not finite at step 122",
+        "OSError: disk full",
+        "Configs",
+        "schedule.warmup_steps",
+        "Running it again",
+        "zoo run --config.seed=2",
+        "Conditions",
+        "0.10.2",
+    ]
     assert headings >= 9
     position = 0
     for part in order:
@@ -79,7 +104,9 @@ def test_tables_are_labelled(writer):
 def test_the_page_needs_no_network(writer):
     path = write_report(writer.sweep())
     page = Elements(path)
-    policy = next(attrs["content"] for _, attrs in page.elements if attrs.get("http-equiv") == "Content-Security-Policy")
+    policy = next(
+        attrs["content"] for _, attrs in page.elements if attrs.get("http-equiv") == "Content-Security-Policy"
+    )
     assert policy.startswith("default-src 'none'; script-src 'sha256-")
     assert policy.count("sha256-") == 1
     assert "connect-src 'none'" in policy
@@ -118,7 +145,9 @@ def test_hostile_names_are_text(hostile):
     assert [tag for tag, _ in page.elements].count("script") == 2
     assert not [tag for tag, _ in page.elements if tag in ("img", "b")]
     assert not [name for _, attrs in page.elements for name in attrs if name.startswith("on")]
-    assert all(attrs["href"].startswith("./") and ":" not in attrs["href"] for _, attrs in page.elements if "href" in attrs)
+    assert all(
+        attrs["href"].startswith("./") and ":" not in attrs["href"] for _, attrs in page.elements if "href" in attrs
+    )
     assert SCRIPT in page.text
     assert IMAGE in page.text
     assert "<b>bold</b>" in page.text
@@ -188,23 +217,32 @@ def test_doubts_about_fairness(writer):
     config = json.loads((folder / "post-0-1" / "config.json").read_text())
     config["model"]["dim"] = 65
     (folder / "post-0-1" / "config.json").write_text(json.dumps(config))
-    (folder / "post-0-2" / "metrics.jsonl").write_text("garbage\n" + (folder / "post-0-2" / "metrics.jsonl").read_text())
+    (folder / "post-0-2" / "metrics.jsonl").write_text(
+        "garbage\n" + (folder / "post-0-2" / "metrics.jsonl").read_text()
+    )
     assert doubts(load_sweep(folder)) == [
         "the runs were made with different devices: their differences may not come from the arms alone",
         "runs of the arm norm=post, warm-up=0 differ in more than the seed: model.dim",
-        "post-0-2: 1 line of metrics.jsonl could not be read and were left out"]
+        "post-0-2: 1 line of metrics.jsonl could not be read and were left out",
+    ]
 
 
 def test_odd_meta_does_not_stop_a_report(writer):
     folder = writer.sweep()
-    (folder / "pre-0-0" / "meta.json").write_text('{"parameters": 3, "device": [1], "data": null, "versions": "x", "command": 7}')
+    (folder / "pre-0-0" / "meta.json").write_text(
+        '{"parameters": 3, "device": [1], "data": null, "versions": "x", "command": 7}'
+    )
     (folder / "pre-0-1" / "config.json").write_text('{"data": 3, "model": [], "seed": "x"}')
-    (folder / "pre-0-2" / "status.json").write_text('{"state": "done", "step": "many", "steps": null, "reason": {"a": 1}}')
+    (folder / "pre-0-2" / "status.json").write_text(
+        '{"state": "done", "step": "many", "steps": null, "reason": {"a": 1}}'
+    )
     assert write_report(folder).exists()
 
 
-@pytest.mark.parametrize(("output", "message"), [
-    ("page.txt", "is not an HTML file"), ("page", "name it page.html"), ("file/page.html", "cannot be written")])
+@pytest.mark.parametrize(
+    ("output", "message"),
+    [("page.txt", "is not an HTML file"), ("page", "name it page.html"), ("file/page.html", "cannot be written")],
+)
 def test_outputs_that_cannot_be(writer, output, message):
     (writer.root / "file").write_text("")
     with pytest.raises(ConfigError, match=message) as caught:
@@ -215,5 +253,6 @@ def test_outputs_that_cannot_be(writer, output, message):
 def test_reading_needs_no_accelerator_library():
     code = (
         "import sys, zoo.cli.sweeps.report\nassert not {'scipy', 'matplotlib'} & set(sys.modules)\n"
-        "import zoo.lab.report.build\nassert not {'jax', 'flax', 'optax', 'ml_collections'} & set(sys.modules)")
+        "import zoo.lab.report.build\nassert not {'jax', 'flax', 'optax', 'ml_collections'} & set(sys.modules)"
+    )
     subprocess.run([sys.executable, "-c", code], check=True)

@@ -53,8 +53,10 @@ def test_colour_follows_the_first_factor_and_dash_the_second(writer):
 @pytest.mark.parametrize("levels", [(12, 1), (2, 9), (3, 3)], ids=str)
 def test_no_two_arms_look_alike(levels):
     """Colours and dashes begin again after the last."""
-    arms = [SimpleNamespace(name=f"{first} {second}", factors={"first": str(first), "second": str(second)})
-            for first, second in itertools.product(*map(range, levels))]
+    arms = [
+        SimpleNamespace(name=f"{first} {second}", factors={"first": str(first), "second": str(second)})
+        for first, second in itertools.product(*map(range, levels))
+    ]
     found = curves.styles(SimpleNamespace(arms=arms)).values()
     assert len(set(found)) == len(arms)
     assert all(colour < len(curves.COLOURS) and dash < len(curves.DASHES) for colour, dash in found)
@@ -85,7 +87,9 @@ def test_lengths_tell_impossible_from_unfinished(writer):
     assert not [arm for arm, _ in found.impossible if arm.startswith("norm=post")]
     assert found.values["norm=post,warm-up=0"][256].n == 2
     trained = found.values["norm=pre,warm-up=0"][128]
-    assert trained.mean == pytest.approx(np.mean(list(curves.final_values(sweep, "norm=pre,warm-up=0", "eval/loss").values())))
+    assert trained.mean == pytest.approx(
+        np.mean(list(curves.final_values(sweep, "norm=pre,warm-up=0", "eval/loss").values()))
+    )
 
 
 def test_thinning_keeps_the_mean_and_bounds_the_size():
@@ -93,14 +97,26 @@ def test_thinning_keeps_the_mean_and_bounds_the_size():
     thinned, squares = curves.thin(x, x**2)
     assert len(thinned) <= curves.MAXIMUM_POINTS
     assert thinned[0] == np.mean(x[:17])
-    assert squares[-1] == pytest.approx(np.mean(x[-(10_007 % 17):] ** 2))
+    assert squares[-1] == pytest.approx(np.mean(x[-(10_007 % 17) :] ** 2))
     assert curves.thin(x[:5])[0] is not None
     np.testing.assert_array_equal(curves.thin(x[:5])[0], x[:5])
 
 
-@pytest.mark.parametrize(("value", "text"), [
-    (None, "–"), (float("nan"), "not finite"), (0, "0"), (1234567, "1,234,567"), (2.34567, "2.346"), (12345.678, "12,346"),
-    (0.0012345, "0.001234"), (1.5e-7, "1.5e-07"), (1.234567e9 + 0.5, "1.23e+09"), (-2.5, "-2.500")])
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        (None, "–"),
+        (float("nan"), "not finite"),
+        (0, "0"),
+        (1234567, "1,234,567"),
+        (2.34567, "2.346"),
+        (12345.678, "12,346"),
+        (0.0012345, "0.001234"),
+        (1.5e-7, "1.5e-07"),
+        (1.234567e9 + 0.5, "1.23e+09"),
+        (-2.5, "-2.500"),
+    ],
+)
 def test_numbers(value, text):
     assert number(value) == text
 

@@ -33,7 +33,9 @@ def output(writer):
 def test_tables_hold_the_runs_numbers(writer, output):
     sweep = load_sweep(writer.root / "sweep")
     rows = rows_of(output / "norms" / "runs.csv")
-    assert [(row["arm"], int(row["seed"])) for row in rows] == [(sweep.arm(run.arm).label, run.seed) for run in sweep.runs]
+    assert [(row["arm"], int(row["seed"])) for row in rows] == [
+        (sweep.arm(run.arm).label, run.seed) for run in sweep.runs
+    ]
     for row, run in zip(rows, sweep.runs, strict=True):
         assert float(row["eval/loss"]) == pytest.approx(run.final("eval/loss"), rel=1e-5)
         assert (row["state"], int(row["step"]), int(row["tokens"])) == ("done", 200, 200 * 1024)
@@ -41,8 +43,10 @@ def test_tables_hold_the_runs_numbers(writer, output):
     assert {row["arm"] for row in rows if row["eval/loss@1024"]} == {"norm=post, warm-up=0", "norm=post, warm-up=100"}
     contrasts = rows_of(output / "norms" / "contrasts.csv")
     assert [row["contrast"] for row in contrasts] == ["post needs it", "pre does not"]
-    differences = [run.final("eval/loss") - sweep.run("norm=post,warm-up=0", run.seed).final("eval/loss")
-                   for run in sweep.runs_of("norm=post,warm-up=100")]
+    differences = [
+        run.final("eval/loss") - sweep.run("norm=post,warm-up=0", run.seed).final("eval/loss")
+        for run in sweep.runs_of("norm=post,warm-up=100")
+    ]
     assert float(contrasts[0]["a - b"]) == pytest.approx(sum(differences) / 3, rel=1e-5)
     assert contrasts[0]["outcome"] == "holds"
 
@@ -77,13 +81,24 @@ def test_a_name_that_leads_elsewhere_is_refused(writer):
 
 
 def test_the_page_says_how_it_was_asked_for(writer):
-    asked = ["zoo", "run", f"{writer.root}/experiments/x.py:teacher={writer.root}/runs/teacher", "--set",
-             f"data.source=text:{writer.root}/a b.txt", "--set", "data.tokenizer.path=runs/x", "--set", "data.source=https://a.org/x"]
+    asked = [
+        "zoo",
+        "run",
+        f"{writer.root}/experiments/x.py:teacher={writer.root}/runs/teacher",
+        "--set",
+        f"data.source=text:{writer.root}/a b.txt",
+        "--set",
+        "data.tokenizer.path=runs/x",
+        "--set",
+        "data.source=https://a.org/x",
+    ]
     output = writer.root / "results"
     folder = publish(load_sweep(writer.sweep(name="norms", command=asked)), output)
     page = build(output).read_text()
-    assert ("Again: `zoo run x.py:teacher=teacher --set 'data.source=text:a b.txt' --set data.tokenizer.path=runs/x "
-            "--set data.source=https://a.org/x`, on 1 x cpu.\n") in page
+    assert (
+        "Again: `zoo run x.py:teacher=teacher --set 'data.source=text:a b.txt' --set data.tokenizer.path=runs/x "
+        "--set data.source=https://a.org/x`, on 1 x cpu.\n"
+    ) in page
     assert str(writer.root) not in page + (folder / "result.json").read_text()
     report = write_report(writer.root / "sweep").read_text()
     assert f"All of it: <code>zoo run {writer.root}/experiments/x.py" in report
@@ -100,7 +115,14 @@ def test_what_was_not_recorded_is_not_told(writer, output):
 def test_a_damaged_result_is_one_line(output):
     path = output / "norms" / "result.json"
     whole = path.read_text()
-    for damage in ({"question": None, "claim": None}, {"arms": [{}]}, {"seeds": 3}, {"pictures": None}, "[]", whole[:300]):
+    for damage in (
+        {"question": None, "claim": None},
+        {"arms": [{}]},
+        {"seeds": 3},
+        {"pictures": None},
+        "[]",
+        whole[:300],
+    ):
         path.write_text(damage if isinstance(damage, str) else json.dumps(json.loads(whole) | damage))
         with pytest.raises(ConfigError, match=r"norms/result\.json: not readable as a result") as told:
             build(output)
@@ -113,7 +135,9 @@ def test_the_page_is_made_of_the_files_alone(writer, output):
     (output / "by_hand.md").write_text("# A run of ours\n\nText.\n")
     tests = writer.root / "tests"
     tests.mkdir()
-    (tests / "test_exact.py").write_text("def test_n10_what_a_norm_is_invariant_to(kind):\ndef test_a4_the_field():\ndef test_other():\n")
+    (tests / "test_exact.py").write_text(
+        "def test_n10_what_a_norm_is_invariant_to(kind):\ndef test_a4_the_field():\ndef test_other():\n"
+    )
     page = build(output, tests).read_text()
     assert page == build(output, tests).read_text()
     assert "| [N1 Post-norm needs warm-up, pre-norm does not](#norms) | **supported** |" in page
@@ -121,7 +145,9 @@ def test_the_page_is_made_of_the_files_alone(writer, output):
     assert "[runs.csv](norms/runs.csv)" in page
     assert "| norm=post, warm-up=0 | 1,234,567 | 3.5" in page
     assert "* [A run of ours](by_hand.md)" in page
-    assert page.index("| A4 | [the field](../../tests/test_exact.py) |") < page.index("| N10 | [what a norm is invariant to](")
+    assert page.index("| A4 | [the field](../../tests/test_exact.py) |") < page.index(
+        "| N10 | [what a norm is invariant to]("
+    )
     for target in ("norms/loss_by_step.png", "norms/runs.csv", "../../tests/test_exact.py"):
         assert (output / target).exists()
 

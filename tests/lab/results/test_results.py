@@ -17,7 +17,9 @@ def test_lines_merge_by_step_and_the_last_one_wins(tmp_path):
         {"step": 15, "tokens": 150, "seconds": 1.5, "train/loss": None, "nonfinite": ["train/loss"]},
     ]
     (tmp_path / "status.json").write_text('{"state": "done", "step": 20, "steps": 20}')
-    (tmp_path / "metrics.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines) + '{"step": 25, "train/lo')
+    (tmp_path / "metrics.jsonl").write_text(
+        "".join(json.dumps(line) + "\n" for line in lines) + '{"step": 25, "train/lo'
+    )
     run = load_run(tmp_path)
     series = run.series("train/loss")
     assert series.step.tolist() == [10, 15, 20]
@@ -61,7 +63,10 @@ def test_sweep_has_runs_that_never_started(writer):
     states = {run.folder.name: run.state for run in sweep.runs}
     assert len(states) == 12
     assert {name: state for name, state in states.items() if state != "done"} == {
-        "post-0-1": "diverged", "post-100-2": "failed", "pre-100-2": "missing"}
+        "post-0-1": "diverged",
+        "post-100-2": "failed",
+        "pre-100-2": "missing",
+    }
     assert sweep.run("norm=pre,warm-up=0", 1).final("eval/loss") == pytest.approx(2.521)
     assert sweep.arms[0].label == "norm=pre, warm-up=0"
 
@@ -72,10 +77,13 @@ def test_labels_name_only_what_differs(writer):
     assert [arm.label for arm in sweep.arms] == ["norm=pre", "norm=post"]
 
 
-@pytest.mark.parametrize(("make", "message"), [
-    (lambda root: root / "nothing", "there is no such folder"),
-    (lambda root: root, "not a sweep folder, it has no experiment.json"),
-])
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda root: root / "nothing", "there is no such folder"),
+        (lambda root: root, "not a sweep folder, it has no experiment.json"),
+    ],
+)
 def test_folders_that_are_no_sweeps(tmp_path, make, message):
     with pytest.raises(ConfigError, match=message) as caught:
         load_sweep(make(tmp_path))
@@ -98,8 +106,16 @@ def test_damaged_experiment_files(tmp_path, text):
 
 
 def test_every_problem_of_an_experiment_is_named_at_once(writer):
-    bad = [{"name": "x", "a": {"arm": "norm=pre,warmup=0", "metric": "eval/loss"}, "b": {"arm": "norm=pre,warm-up=0"},
-            "rule": "superior", "margin": -1, "expected": ""}]
+    bad = [
+        {
+            "name": "x",
+            "a": {"arm": "norm=pre,warmup=0", "metric": "eval/loss"},
+            "b": {"arm": "norm=pre,warm-up=0"},
+            "rule": "superior",
+            "margin": -1,
+            "expected": "",
+        }
+    ]
     runs = [{"folder": "../../etc", "arm": "norm=pre,warm-up=0", "seed": 0}]
     with pytest.raises(ConfigError) as caught:
         load_sweep(writer.sweep(contrasts=bad, runs=runs))
@@ -134,10 +150,17 @@ def test_flatten_and_differing():
 
 def test_comparison_groups_by_what_differs(writer):
     folders = [
-        writer.run(f"{kind}{seed}", seed=seed, final=2.0, config={"model": {"norm": {"kind": kind}}, "head": {"kind": "x"}})
-        for kind in ("layernorm", "rmsnorm") for seed in (0, 1)]
+        writer.run(
+            f"{kind}{seed}", seed=seed, final=2.0, config={"model": {"norm": {"kind": kind}}, "head": {"kind": "x"}}
+        )
+        for kind in ("layernorm", "rmsnorm")
+        for seed in (0, 1)
+    ]
     sweep = load_comparison(folders)
-    assert [(arm.label, len(sweep.runs_of(arm.name))) for arm in sweep.arms] == [("kind=layernorm", 2), ("kind=rmsnorm", 2)]
+    assert [(arm.label, len(sweep.runs_of(arm.name))) for arm in sweep.arms] == [
+        ("kind=layernorm", 2),
+        ("kind=rmsnorm", 2),
+    ]
     assert sweep.seeds == [0, 1]
     assert sweep.metric == "eval/loss"
 
@@ -171,4 +194,7 @@ def test_comparison_names_all_bad_folders(writer):
     with pytest.raises(ConfigError) as caught:
         load_comparison([good, good, writer.root / "none", writer.root])
     assert [problem.split(": ")[1] for problem in caught.value.problems] == [
-        "named twice", "there is no such folder", "not a run folder, it has no status.json"]
+        "named twice",
+        "there is no such folder",
+        "not a run folder, it has no status.json",
+    ]

@@ -28,46 +28,64 @@ def sweep_of(a: list, b: list, rule: str = "superiority", margin: float = 0.0) -
     return Sweep(Path("."), "s", "eval/loss", arms, runs, list(range(max(len(a), len(b)))), [contrast])
 
 
-@pytest.mark.parametrize(("rule", "margin", "low", "high", "expected"), [
-    ("superiority", 0, -2, -1, "holds"), ("superiority", 0, -2, 0.1, "undecided"), ("superiority", 0, 0.1, 1, "refuted"),
-    ("superiority", 0, 0, 0, "undecided"), ("superiority", 1, -2, -1.1, "holds"), ("superiority", 1, -0.9, -0.1, "refuted"),
-    ("superiority", 1, -2, -0.5, "undecided"),
-    ("non_inferiority", 1, -3, 0.9, "holds"), ("non_inferiority", 1, 0, 1.1, "undecided"),
-    ("non_inferiority", 1, 1.1, 2, "refuted"),
-    ("equivalence", 1, -0.9, 0.9, "holds"), ("equivalence", 1, -1.1, 0.5, "undecided"), ("equivalence", 1, 1.1, 2, "refuted"),
-    ("equivalence", 1, -3, -1.1, "refuted"), ("equivalence", 1, -1, 1, "undecided"), ("equivalence", 0, 0, 0, "undecided"),
-    ("superiority", 0, INF, INF, "refuted"), ("superiority", 0, -INF, -INF, "holds"), ("equivalence", 1, -INF, -INF, "refuted"),
-    ("superiority", 0, math.nan, math.nan, "undecided"), ("equivalence", 1, math.nan, math.nan, "undecided"),
-])
+@pytest.mark.parametrize(
+    ("rule", "margin", "low", "high", "expected"),
+    [
+        ("superiority", 0, -2, -1, "holds"),
+        ("superiority", 0, -2, 0.1, "undecided"),
+        ("superiority", 0, 0.1, 1, "refuted"),
+        ("superiority", 0, 0, 0, "undecided"),
+        ("superiority", 1, -2, -1.1, "holds"),
+        ("superiority", 1, -0.9, -0.1, "refuted"),
+        ("superiority", 1, -2, -0.5, "undecided"),
+        ("non_inferiority", 1, -3, 0.9, "holds"),
+        ("non_inferiority", 1, 0, 1.1, "undecided"),
+        ("non_inferiority", 1, 1.1, 2, "refuted"),
+        ("equivalence", 1, -0.9, 0.9, "holds"),
+        ("equivalence", 1, -1.1, 0.5, "undecided"),
+        ("equivalence", 1, 1.1, 2, "refuted"),
+        ("equivalence", 1, -3, -1.1, "refuted"),
+        ("equivalence", 1, -1, 1, "undecided"),
+        ("equivalence", 0, 0, 0, "undecided"),
+        ("superiority", 0, INF, INF, "refuted"),
+        ("superiority", 0, -INF, -INF, "holds"),
+        ("equivalence", 1, -INF, -INF, "refuted"),
+        ("superiority", 0, math.nan, math.nan, "undecided"),
+        ("equivalence", 1, math.nan, math.nan, "undecided"),
+    ],
+)
 def test_rules(rule, margin, low, high, expected):
     assert decide(rule, margin, low, high) == expected
 
 
-@pytest.mark.parametrize(("a", "b", "expected"), [
-    ([1.0, 1.1, 1.2], [2.0, 2.1, 2.3], "holds"),
-    ([2.0, 2.1, 2.3], [1.0, 1.1, 1.2], "refuted"),
-    ([1.0, 2.0, 3.0], [2.0, 1.0, 3.1], "undecided"),
-    ([1.0, 1.1, 1.2], [1.0, 1.1, 1.2], "undecided"),
-    ([1.0], [2.0], "undecided"),
-    # A diverged run is an infinite loss.
-    ([1.0, 1.1], ["diverged", "diverged"], "holds"),
-    (["diverged", "diverged"], [1.0, 1.1], "refuted"),
-    ([1.0, 1.1, 1.2], ["diverged", 2.1, 2.3], "holds"),
-    ([1.0, 1.1, "diverged"], [2.0, 2.1, 2.3], "undecided"),
-    ([1.0, 1.1, 1.2], ["diverged", "diverged", 2.0], "undecided"),
-    ([1.0, "diverged"], ["diverged", 1.0], "undecided"),
-    (["diverged", "diverged"], ["diverged", "diverged"], "undecided"),
-    # So is a done run whose final value is not finite.
-    ([1.0, 1.1], [math.nan, math.nan], "holds"),
-    # What was never written says nothing.
-    ([1.0, 1.1], [None, None], "undecided"),
-    ([1.0, 1.1, 1.2], [2.0, 2.1, None], "undecided"),
-    # What failed or has not finished may not be dropped.
-    ([1.0, 1.1, 1.2], [2.0, 2.1, "failed"], "undecided"),
-    ([1.0, 1.1, "running"], [2.0, 2.1, 2.2], "undecided"),
-    ([1.0, 1.1], [2.0, 2.1, 2.2], "undecided"),
-    (["preempted"] * 2, ["missing"] * 2, "undecided"),
-])
+@pytest.mark.parametrize(
+    ("a", "b", "expected"),
+    [
+        ([1.0, 1.1, 1.2], [2.0, 2.1, 2.3], "holds"),
+        ([2.0, 2.1, 2.3], [1.0, 1.1, 1.2], "refuted"),
+        ([1.0, 2.0, 3.0], [2.0, 1.0, 3.1], "undecided"),
+        ([1.0, 1.1, 1.2], [1.0, 1.1, 1.2], "undecided"),
+        ([1.0], [2.0], "undecided"),
+        # A diverged run is an infinite loss.
+        ([1.0, 1.1], ["diverged", "diverged"], "holds"),
+        (["diverged", "diverged"], [1.0, 1.1], "refuted"),
+        ([1.0, 1.1, 1.2], ["diverged", 2.1, 2.3], "holds"),
+        ([1.0, 1.1, "diverged"], [2.0, 2.1, 2.3], "undecided"),
+        ([1.0, 1.1, 1.2], ["diverged", "diverged", 2.0], "undecided"),
+        ([1.0, "diverged"], ["diverged", 1.0], "undecided"),
+        (["diverged", "diverged"], ["diverged", "diverged"], "undecided"),
+        # So is a done run whose final value is not finite.
+        ([1.0, 1.1], [math.nan, math.nan], "holds"),
+        # What was never written says nothing.
+        ([1.0, 1.1], [None, None], "undecided"),
+        ([1.0, 1.1, 1.2], [2.0, 2.1, None], "undecided"),
+        # What failed or has not finished may not be dropped.
+        ([1.0, 1.1, 1.2], [2.0, 2.1, "failed"], "undecided"),
+        ([1.0, 1.1, "running"], [2.0, 2.1, 2.2], "undecided"),
+        ([1.0, 1.1], [2.0, 2.1, 2.2], "undecided"),
+        (["preempted"] * 2, ["missing"] * 2, "undecided"),
+    ],
+)
 def test_superiority_on_runs(a, b, expected):
     assert judge_contrast(sweep_of(a, b), sweep_of(a, b).contrasts[0]).outcome == expected
 
@@ -101,15 +119,22 @@ def test_paragraph_of_a_supported_claim(writer):
     assert verdict.paragraph == (
         "Supported: norm=post, warm-up=100 ends 1.022 nats below norm=post, warm-up=0 (95 % interval 0.997 to 1.047, 3 seeds): "
         "superiority holds. norm=pre, warm-up=0 ends 0.053 nats above norm=pre, warm-up=100 (95 % interval 0.028 to 0.077, "
-        "3 seeds): equivalence within 0.1 nats holds.")
+        "3 seeds): equivalence within 0.1 nats holds."
+    )
 
 
 def test_one_refuted_contrast_is_enough_against_the_claim(writer):
     folder = writer.sweep(broken=True)
     experiment = json.loads((folder / "experiment.json").read_text())
     side = {"metric": "eval/loss"}
-    wrong = {"name": "wrong", "a": {**side, "arm": "norm=post,warm-up=0"}, "b": {**side, "arm": "norm=pre,warm-up=0"},
-             "rule": "superiority", "margin": 0.0, "expected": ""}
+    wrong = {
+        "name": "wrong",
+        "a": {**side, "arm": "norm=post,warm-up=0"},
+        "b": {**side, "arm": "norm=pre,warm-up=0"},
+        "rule": "superiority",
+        "margin": 0.0,
+        "expected": "",
+    }
     experiment["contrasts"].append(wrong)
     (folder / "experiment.json").write_text(json.dumps(experiment))
     verdict = judge(load_sweep(folder))
@@ -121,9 +146,16 @@ def test_the_same_arm_at_two_lengths(writer):
     folder = writer.sweep(lengths=True)
     experiment = json.loads((folder / "experiment.json").read_text())
     arm = "norm=pre,warm-up=0"
-    experiment["contrasts"] = [{
-        "name": "length", "a": {"arm": arm, "metric": "eval/loss"}, "b": {"arm": arm, "metric": "eval/loss@1024"},
-        "rule": "superiority", "margin": 0.0, "expected": ""}]
+    experiment["contrasts"] = [
+        {
+            "name": "length",
+            "a": {"arm": arm, "metric": "eval/loss"},
+            "b": {"arm": arm, "metric": "eval/loss@1024"},
+            "rule": "superiority",
+            "margin": 0.0,
+            "expected": "",
+        }
+    ]
     (folder / "experiment.json").write_text(json.dumps(experiment))
     outcome = judge(load_sweep(folder)).outcomes[0]
     assert outcome.outcome == "undecided"
@@ -139,23 +171,28 @@ def test_without_a_claim_the_best_arm_is_named(writer):
 def accuracies(a: list, b: list, rule: str = "superiority", margin: float = 0.0) -> Sweep:
     """The same sweep with an accuracy for a metric, of which more is better."""
     metric = "eval/next_accuracy"
-    runs = [run_of(arm, seed, value, metric) for arm, values in (("A", a), ("B", b)) for seed, value in enumerate(values)]
+    runs = [
+        run_of(arm, seed, value, metric) for arm, values in (("A", a), ("B", b)) for seed, value in enumerate(values)
+    ]
     contrast = Contrast("c", Side("A", metric), Side("B", metric), rule, margin, "")
     return Sweep(Path("."), "s", metric, [Arm(name, name, {}) for name in "AB"], runs, list(range(len(a))), [contrast])
 
 
-@pytest.mark.parametrize(("a", "b", "rule", "margin", "expected"), [
-    ([0.80, 0.81, 0.82], [0.70, 0.72, 0.71], "superiority", 0.05, "holds"),
-    ([0.70, 0.72, 0.71], [0.80, 0.81, 0.82], "superiority", 0.05, "refuted"),
-    ([0.80, 0.81, 0.82], [0.79, 0.80, 0.82], "superiority", 0.05, "refuted"),
-    ([0.80, 0.81, 0.82], [0.81, 0.82, 0.829], "non_inferiority", 0.05, "holds"),
-    ([0.70, 0.72, 0.71], [0.80, 0.81, 0.82], "non_inferiority", 0.05, "refuted"),
-    ([0.80, 0.81, 0.82], [0.81, 0.80, 0.82], "equivalence", 0.05, "holds"),
-    ([0.80, 0.81, 0.82], ["diverged"] * 3, "superiority", 0.05, "holds"),
-    (["diverged"] * 3, [0.80, 0.81, 0.82], "superiority", 0.05, "refuted"),
-    ([0.80, 0.81, 0.82], ["diverged", 0.70, 0.71], "superiority", 0.05, "holds"),
-    ([0.80, 0.81, "diverged"], [0.70, 0.71, 0.72], "superiority", 0.05, "undecided"),
-])
+@pytest.mark.parametrize(
+    ("a", "b", "rule", "margin", "expected"),
+    [
+        ([0.80, 0.81, 0.82], [0.70, 0.72, 0.71], "superiority", 0.05, "holds"),
+        ([0.70, 0.72, 0.71], [0.80, 0.81, 0.82], "superiority", 0.05, "refuted"),
+        ([0.80, 0.81, 0.82], [0.79, 0.80, 0.82], "superiority", 0.05, "refuted"),
+        ([0.80, 0.81, 0.82], [0.81, 0.82, 0.829], "non_inferiority", 0.05, "holds"),
+        ([0.70, 0.72, 0.71], [0.80, 0.81, 0.82], "non_inferiority", 0.05, "refuted"),
+        ([0.80, 0.81, 0.82], [0.81, 0.80, 0.82], "equivalence", 0.05, "holds"),
+        ([0.80, 0.81, 0.82], ["diverged"] * 3, "superiority", 0.05, "holds"),
+        (["diverged"] * 3, [0.80, 0.81, 0.82], "superiority", 0.05, "refuted"),
+        ([0.80, 0.81, 0.82], ["diverged", 0.70, 0.71], "superiority", 0.05, "holds"),
+        ([0.80, 0.81, "diverged"], [0.70, 0.71, 0.72], "superiority", 0.05, "undecided"),
+    ],
+)
 def test_of_accuracies_more_is_better(a, b, rule, margin, expected):
     assert judge(accuracies(a, b, rule, margin)).outcomes[0].outcome == expected
 
@@ -166,11 +203,21 @@ def test_accuracies_are_told_as_they_are():
     other = judge(accuracies([0.80, 0.81, 0.82], [0.70, 0.71, 0.722])).paragraph
     assert "A ends 0.0993 above B (95 % interval 0.0965 to 0.1022, 3 seeds)" in other
     assert "B diverged in 1 of 3 seeds (counted as the worst next_accuracy)" in text
-    assert [rule_text(Contrast("", Side("A", metric), Side("B", metric), rule, 0.1, ""))
-            for metric in ("eval/next_accuracy", "eval/loss") for rule in ("superiority", "non_inferiority")] == [
-        "a above b by more than 0.1", "a at most 0.1 below b", "a below b by more than 0.1 nats", "a at most 0.1 nats above b"]
+    assert [
+        rule_text(Contrast("", Side("A", metric), Side("B", metric), rule, 0.1, ""))
+        for metric in ("eval/next_accuracy", "eval/loss")
+        for rule in ("superiority", "non_inferiority")
+    ] == [
+        "a above b by more than 0.1",
+        "a at most 0.1 below b",
+        "a below b by more than 0.1 nats",
+        "a at most 0.1 nats above b",
+    ]
     without = Sweep(sweep.folder, sweep.name, sweep.metric, sweep.arms, sweep.runs, sweep.seeds)
-    assert judge(without).paragraph == "No claim is tested here. The highest final eval/next_accuracy is 0.8100, of A (mean of 3 seeds)."
+    assert (
+        judge(without).paragraph
+        == "No claim is tested here. The highest final eval/next_accuracy is 0.8100, of A (mean of 3 seeds)."
+    )
     rows = [{"step": step, "eval/next_accuracy": value} for step, value in enumerate((0.5, 0.9, 0.7))]
     assert Run(Path("r"), "A", 0, rows=rows).best("eval/next_accuracy") == 0.9
 

@@ -1,4 +1,6 @@
-"""Simulated sweeps with known effects: how often the verdict is wrong, and how often the interval holds the truth."""
+"""Simulated sweeps with known effects: how often the verdict is wrong, and how often the interval
+holds the truth.
+"""
 
 import math
 from collections import Counter
@@ -20,22 +22,41 @@ SLACK = 4 * math.sqrt(0.05 * 0.95 / SIMULATIONS)
 
 
 def simulated(random: np.random.Generator, effects: list[float], seeds: int) -> np.ndarray:
-    """Losses [arms, seeds]: a seed moves all arms together by far more than a run differs by itself."""
+    """Losses [arms, seeds]: a seed moves all arms together by far more than a run differs by
+    itself.
+    """
     return 3 + random.normal(0, 0.5, seeds) + np.array(effects)[:, None] + random.normal(0, 0.1, (len(effects), seeds))
 
 
 def sweep_of(losses: np.ndarray, contrasts: list[tuple[int, int, str, float]], looks: dict | None = None) -> Sweep:
     names = [f"arm{number}" for number in range(len(losses))]
-    runs = [Run(Path(f"{name}-{seed}"), name, seed, status={"state": "done"}, rows=[{"step": 1.0, "eval/loss": float(loss)}])
-            for name, row in zip(names, losses) for seed, loss in enumerate(row)]
-    stated = [Contrast(f"{number}", Side(names[a], "eval/loss"), Side(names[b], "eval/loss"), rule, margin, "")
-              for number, (a, b, rule, margin) in enumerate(contrasts)]
-    return Sweep(Path("."), "s", "eval/loss", [Arm(name, name, {}) for name in names], runs, list(range(losses.shape[1])), stated,
-                 looks=looks or {})
+    runs = [
+        Run(
+            Path(f"{name}-{seed}"), name, seed, status={"state": "done"}, rows=[{"step": 1.0, "eval/loss": float(loss)}]
+        )
+        for name, row in zip(names, losses)
+        for seed, loss in enumerate(row)
+    ]
+    stated = [
+        Contrast(f"{number}", Side(names[a], "eval/loss"), Side(names[b], "eval/loss"), rule, margin, "")
+        for number, (a, b, rule, margin) in enumerate(contrasts)
+    ]
+    return Sweep(
+        Path("."),
+        "s",
+        "eval/loss",
+        [Arm(name, name, {}) for name in names],
+        runs,
+        list(range(losses.shape[1])),
+        stated,
+        looks=looks or {},
+    )
 
 
 def verdicts(true: list[float], contrasts: list[tuple[int, int, str, float]], first: int, most: int) -> Counter:
-    """What `judge` says of simulated sweeps; with `most` above `first`, seeds are added until it decides."""
+    """What `judge` says of simulated sweeps; with `most` above `first`, seeds are added until it
+    decides.
+    """
     random, found = np.random.default_rng(0), Counter()
     looks = dict(until_decided(first, most).levels) if most > first else {}
     for _ in range(SIMULATIONS):
@@ -57,7 +78,9 @@ def test_equal_arms_are_told_apart_in_at_most_five_cases_of_a_hundred(most):
 
 
 @pytest.mark.parametrize("most", [3, 10], ids=["three seeds", "added until decided"])
-@pytest.mark.parametrize(("rule", "true"), [("superiority", -0.1), ("non_inferiority", 0.1), ("equivalence", 0.1), ("equivalence", -0.1)])
+@pytest.mark.parametrize(
+    ("rule", "true"), [("superiority", -0.1), ("non_inferiority", 0.1), ("equivalence", 0.1), ("equivalence", -0.1)]
+)
 def test_at_the_margin_a_rule_holds_in_at_most_five_cases_of_a_hundred(rule, true, most):
     found = verdicts([true, 0], [(0, 1, rule, 0.1)], 3, most)
     assert found["supported"] <= (0.05 + SLACK) * SIMULATIONS
@@ -88,7 +111,9 @@ def test_adding_seeds_decides_more():
 def test_intervals_cover_the_truth_as_often_as_they_say(seeds):
     random, hits = np.random.default_rng(seeds), 0
     for _ in range(SIMULATIONS):
-        difference = judge(sweep_of(simulated(random, [0.2, 0], seeds), [(0, 1, "superiority", 0.0)])).outcomes[0].difference
+        difference = (
+            judge(sweep_of(simulated(random, [0.2, 0], seeds), [(0, 1, "superiority", 0.0)])).outcomes[0].difference
+        )
         hits += difference.low <= 0.2 <= difference.high
     assert hits / SIMULATIONS == pytest.approx(0.95, abs=0.01)
 

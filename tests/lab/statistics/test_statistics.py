@@ -48,7 +48,8 @@ def test_interval_covers_the_truth_as_often_as_it_says():
         b = seeds + rng.normal(0, 1, 3)
         found = paired_difference(dict(enumerate(a)), dict(enumerate(b)))
         hits += found.low <= 0.3 <= found.high
-    # Four standard errors of a proportion around 0.95; a normal interval would cover 0.81 at three seeds.
+    # Four standard errors of a proportion around 0.95; a normal interval would cover 0.81 at three
+    # seeds.
     assert abs(hits / 2000 - 0.95) < 4 * math.sqrt(0.95 * 0.05 / 2000)
 
 
@@ -97,7 +98,8 @@ def test_bootstrap_begins_at_ten_and_is_the_same_every_time():
     found = mean_difference(values)
     low, high = found.bootstrap()
     assert (low, high) == mean_difference(values).bootstrap()
-    # The percentile interval leaves out the factor of t, and divides by n where sd divides by n - 1.
+    # The percentile interval leaves out the factor of t, and divides by n where sd divides by n -
+    # 1.
     width = (found.high - found.low) * 1.96 / stats.t.ppf(0.975, 9) * math.sqrt(0.9)
     assert high - low == pytest.approx(width, rel=0.1)
 

@@ -1,4 +1,6 @@
-"""Decoders with ALiBi, each with a power of two of heads and with another number, whose slopes follow a second rule."""
+"""Decoders with ALiBi, each with a power of two of heads and with another number, whose slopes
+follow a second rule.
+"""
 
 from tests.parity.systems.record import Published, System
 

@@ -1,4 +1,6 @@
-"""Comparisons that are not of whole models with random weights: parts of models, a term of the loss, published states."""
+"""Comparisons that are not of whole models with random weights: parts of models, a term of the
+loss, published states.
+"""
 
 from tests.parity.systems.record import Comparison
 

@@ -1,4 +1,6 @@
-"""Models without a library of their own: controls, DeepNorm and Shaw's values, built from PyTorch's modules and the papers' equations."""
+"""Models without a library of their own: controls, DeepNorm and Shaw's values, built from PyTorch's
+modules and the papers' equations.
+"""
 
 from collections.abc import Mapping
 from typing import Any
@@ -20,21 +22,29 @@ def config_of(settings: Mapping[str, Any]) -> dict[str, Any]:
     """Overrides of `zoo.config.default()`."""
     kind = ("decoder", "causal") if settings["causal"] else ("encoder", "masked")
     position = POSITIONS[settings["positions"]]
-    limit = {"learned": {"model.position.max_length": settings["length"]}, "relative": {"model.position.clip": settings["clip"]}}
-    epsilon = {} if settings["norm"] == "Identity" else {"model.norm.epsilon": settings["epsilon"]}
-    return position | limit.get(settings["positions"], {}) | epsilon | {
-        "model.architecture": kind[0],
-        "objective.kind": kind[1],
-        "model.vocab_size": settings["vocab"],
-        "model.dim": settings["dim"],
-        "model.num_layers": settings["layers"],
-        "model.attention.num_heads": settings["heads"],
-        "model.ffn.kind": "gelu",
-        "model.ffn.hidden_dim": settings["hidden"],
-        "model.norm.kind": NORMS[settings["norm"]],
-        "model.norm.placement": settings["placement"],
-        "model.residual": settings["residual"],
+    limit = {
+        "learned": {"model.position.max_length": settings["length"]},
+        "relative": {"model.position.clip": settings["clip"]},
     }
+    epsilon = {} if settings["norm"] == "Identity" else {"model.norm.epsilon": settings["epsilon"]}
+    return (
+        position
+        | limit.get(settings["positions"], {})
+        | epsilon
+        | {
+            "model.architecture": kind[0],
+            "objective.kind": kind[1],
+            "model.vocab_size": settings["vocab"],
+            "model.dim": settings["dim"],
+            "model.num_layers": settings["layers"],
+            "model.attention.num_heads": settings["heads"],
+            "model.ffn.kind": "gelu",
+            "model.ffn.hidden_dim": settings["hidden"],
+            "model.norm.kind": NORMS[settings["norm"]],
+            "model.norm.placement": settings["placement"],
+            "model.residual": settings["residual"],
+        }
+    )
 
 
 def rules(config: ResolvedConfig) -> Rules:
@@ -44,11 +54,17 @@ def rules(config: ResolvedConfig) -> Rules:
     def layer(config: ResolvedConfig) -> Rules:
         at = "layers.{layer}"
         attention = [
-            Rule(f"{at}.attention.in_proj_weight", tuple(f"{path}/kernel" for path in projections), fused([D] * 3).then(TRANSPOSED)),
+            Rule(
+                f"{at}.attention.in_proj_weight",
+                tuple(f"{path}/kernel" for path in projections),
+                fused([D] * 3).then(TRANSPOSED),
+            ),
             Rule(f"{at}.attention.in_proj_bias", tuple(f"{path}/bias" for path in projections), fused([D] * 3)),
         ]
         if config.position.kind == "shaw":
-            attention += [Rule(f"{at}.attention.to_{name}", (f"attention/position/{name}",)) for name in ("keys", "values")]
+            attention += [
+                Rule(f"{at}.attention.to_{name}", (f"attention/position/{name}",)) for name in ("keys", "values")
+            ]
         return [
             *norm("attention_norm", f"{at}.norms.0", config),
             *attention,
@@ -76,7 +92,10 @@ def statistics(config: ResolvedConfig) -> Rules:
         return [Rule(f"{theirs}.running_mean", (f"{ours}/mean",)), Rule(f"{theirs}.running_var", (f"{ours}/variance",))]
 
     both = (("attention_norm", "layers.{layer}.norms.0"), ("ffn_norm", "layers.{layer}.norms.1"))
-    return [*layers(config, lambda _: [rule for pair in both for rule in averages(*pair)]), *averages("final_norm", "final_norm")]
+    return [
+        *layers(config, lambda _: [rule for pair in both for rule in averages(*pair)]),
+        *averages("final_norm", "final_norm"),
+    ]
 
 
 IMPORTER = Importer(config_of, rules, PLAIN, statistics)
@@ -112,7 +131,8 @@ CONTROLS = (
             published=counted("single_head", 3_290_880)),
     control("deepnorm", "post-norm, the residual stream times (2 L)^(1/4)", "Wang et al. 2022, figure 2, in torch.nn",
             {"placement": "deepnorm", "layers": 3}),
-    # The counts are those of MarianMTModel with these sizes, less its sines and cosines, and 12 layers' two tables of 2 k + 1 vectors.
+    # The counts are those of MarianMTModel with these sizes, less its sines and cosines, and 12
+    # layers' two tables of 2 k + 1 vectors.
     control("shaw", "a vector for every clipped distance, added to keys and to values, in both directions",
             "Shaw et al. 2018, eq. 3 and 4, in torch.nn", SHAW | {"causal": False}, kernels=("einsum",), published=(
                 Published("configs/shaw.py:base", 48_320_512 + 12 * 2 * 33 * 64),

@@ -4,10 +4,20 @@ from typing import Any
 
 from tests.parity.systems.record import Published, System
 
-# Nothing is dropped, every size is small and unlike the others, and what norms add to the variance is large enough to be seen.
+# Nothing is dropped, every size is small and unlike the others, and what norms add to the variance
+# is large enough to be seen.
 V, D, F, L = 99, 32, 56, 2
-GPT = {"vocab_size": V, "n_embd": D, "n_layer": L, "n_head": 4, "n_positions": 24, "attn_pdrop": 0.0, "embd_pdrop": 0.0, "resid_pdrop": 0.0,
-       "layer_norm_epsilon": 0.03}
+GPT = {
+    "vocab_size": V,
+    "n_embd": D,
+    "n_layer": L,
+    "n_head": 4,
+    "n_positions": 24,
+    "attn_pdrop": 0.0,
+    "embd_pdrop": 0.0,
+    "resid_pdrop": 0.0,
+    "layer_norm_epsilon": 0.03,
+}
 LLAMA = {"vocab_size": V, "hidden_size": D, "intermediate_size": F, "num_hidden_layers": L, "num_attention_heads": 4,
          "num_key_value_heads": 2, "max_position_embeddings": 24, "rms_norm_eps": 0.03}  # fmt: skip
 NEOX = {"vocab_size": V, "hidden_size": D, "intermediate_size": F, "num_hidden_layers": L, "num_attention_heads": 2, "rotary_pct": 0.25,
@@ -15,7 +25,9 @@ NEOX = {"vocab_size": V, "hidden_size": D, "intermediate_size": F, "num_hidden_l
 
 
 def stretched(kind: str, **more: Any) -> dict[str, Any]:
-    """LLaMA with one way of stretching RoPE, trained at 8 tokens and run at 12; some pairs are kept, some stretched, some in between."""
+    """LLaMA with one way of stretching RoPE, trained at 8 tokens and run at 12; some pairs are
+    kept, some stretched, some in between.
+    """
     scaling = {"rope_type": kind, "factor": 2.5, **more}
     return LLAMA | {"head_dim": 16, "rope_theta": 100.0, "max_position_embeddings": 8, "rope_scaling": scaling}
 

@@ -1,4 +1,6 @@
-"""ELMo, whose reference is put together from PyTorch's modules; what is clipped is compared with published states."""
+"""ELMo, whose reference is put together from PyTorch's modules; what is clipped is compared with
+published states.
+"""
 
 from collections.abc import Mapping
 from typing import Any
@@ -38,17 +40,22 @@ def rules(config: ResolvedConfig) -> Rules:
     found, layers = [Rule("embedding", ("characters/embedding",))], tuple(range(config.num_layers))
     for index in range(len(config.elmo.filters) // 2):
         at = f"characters/convolutions/{index}"
-        found += [Rule(f"convolutions.{index}.weight", (f"{at}/kernel",), CONVOLUTION), Rule(f"convolutions.{index}.bias", (f"{at}/bias",))]
+        found += [
+            Rule(f"convolutions.{index}.weight", (f"{at}/kernel",), CONVOLUTION),
+            Rule(f"convolutions.{index}.bias", (f"{at}/bias",)),
+        ]
     for index in range(config.elmo.highways):
         found += linear(f"characters/highways/{index}/gate", f"gates.{index}")
         found += linear(f"characters/highways/{index}/transform", f"transforms.{index}")
     found += linear("characters/projection", "projection")
     for side in ("forward", "backward"):
         ours, theirs = f"{side}/layers", f"{side}s.{{layer}}"
-        found += [Rule(f"{theirs}.weight_ih_l0", (f"{ours}/input/kernel",), TRANSPOSED, layers),
-                  Rule(f"{theirs}.bias_ih_l0", (f"{ours}/input/bias",), layers=layers),
-                  Rule(f"{theirs}.weight_hh_l0", (f"{ours}/recurrent/kernel",), TRANSPOSED, layers),
-                  Rule(f"{theirs}.weight_hr_l0", (f"{ours}/projection/kernel",), TRANSPOSED, layers)]
+        found += [
+            Rule(f"{theirs}.weight_ih_l0", (f"{ours}/input/kernel",), TRANSPOSED, layers),
+            Rule(f"{theirs}.bias_ih_l0", (f"{ours}/input/bias",), layers=layers),
+            Rule(f"{theirs}.weight_hh_l0", (f"{ours}/recurrent/kernel",), TRANSPOSED, layers),
+            Rule(f"{theirs}.weight_hr_l0", (f"{ours}/projection/kernel",), TRANSPOSED, layers),
+        ]
     return [*found, Rule("head.weight", ("head/weights",)), Rule("head.bias", ("head/bias",)), Skip(r".*bias_hh_l0")]
 
 

@@ -2,13 +2,20 @@
 
 from tests.parity.systems.record import Published, System
 
-# Nothing is dropped, and every size is small and unlike the others. Heads of T5 do not add up to its width.
+# Nothing is dropped, and every size is small and unlike the others. Heads of T5 do not add up to
+# its width.
 V, D, F = 99, 32, 56
 PLAIN = {"vocab_size": V, "d_model": D, "encoder_layers": 2, "decoder_layers": 2, "encoder_ffn_dim": F, "decoder_ffn_dim": F,
          "encoder_attention_heads": 4, "decoder_attention_heads": 4, "max_position_embeddings": 20, "dropout": 0.0,
          "attention_dropout": 0.0, "pad_token_id": 0, "bos_token_id": 1, "eos_token_id": 2, "decoder_start_token_id": 0}  # fmt: skip
 # Two sides that differ in depth, heads and hidden width.
-UNEVEN = {"encoder_layers": 1, "decoder_layers": 2, "encoder_ffn_dim": 40, "encoder_attention_heads": 2, "decoder_attention_heads": 8}
+UNEVEN = {
+    "encoder_layers": 1,
+    "decoder_layers": 2,
+    "encoder_ffn_dim": 40,
+    "encoder_attention_heads": 2,
+    "decoder_attention_heads": 8,
+}
 T5 = {"vocab_size": V, "d_model": D, "d_kv": 12, "d_ff": F, "num_layers": 2, "num_heads": 4, "dropout_rate": 0.0,
       "relative_attention_num_buckets": 8, "relative_attention_max_distance": 10}  # fmt: skip
 T5_1_1 = T5 | {"feed_forward_proj": "gated-gelu", "tie_word_embeddings": False}

@@ -1,4 +1,6 @@
-"""Encoders: BERT and what was built after it, with distances in BERT's layers (Shaw) and windows (Longformer)."""
+"""Encoders: BERT and what was built after it, with distances in BERT's layers (Shaw) and windows
+(Longformer).
+"""
 
 from tests.parity.systems.record import Published, System
 
@@ -8,7 +10,13 @@ BERT = {"vocab_size": 99, "hidden_size": 32, "intermediate_size": 56, "num_hidde
 DISTILBERT = {"vocab_size": 99, "dim": 32, "hidden_dim": 56, "n_layers": 2, "n_heads": 4, "max_position_embeddings": 24, "dropout": 0.0,
               "attention_dropout": 0.0}  # fmt: skip
 # Outputs of long rows are kept small.
-LONG = BERT | {"vocab_size": 23, "hidden_size": 16, "intermediate_size": 24, "num_attention_heads": 2, "max_position_embeddings": 280}
+LONG = BERT | {
+    "vocab_size": 23,
+    "hidden_size": 16,
+    "intermediate_size": 24,
+    "num_attention_heads": 2,
+    "max_position_embeddings": 280,
+}
 HEADS = ("head", "next_sentence")
 
 ENCODERS = (

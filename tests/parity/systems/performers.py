@@ -1,10 +1,22 @@
-"""Performers, with random features copied. The causal rows are longer than a chunk of the loop over a row."""
+"""Performers, with random features copied. The causal rows are longer than a chunk of the loop over
+a row.
+"""
 
 from tests.parity.systems.record import Published, System
 
 V, LONG = 29, 70
-# Two kernels, though the kind does not read them: empty slots and unrolled layers with the first, full rows and a scan with the second.
-PERFORMER = {"num_tokens": V, "max_seq_len": 80, "dim": 16, "depth": 2, "heads": 2, "dim_head": 12, "nb_features": 17, "ff_mult": 3}
+# Two kernels, though the kind does not read them: empty slots and unrolled layers with the first,
+# full rows and a scan with the second.
+PERFORMER = {
+    "num_tokens": V,
+    "max_seq_len": 80,
+    "dim": 16,
+    "depth": 2,
+    "heads": 2,
+    "dim_head": 12,
+    "nb_features": 17,
+    "ff_mult": 3,
+}
 ROPE = {"model.position.kind": "rope", "model.position.layout": "interleaved", "model.position.max_length": "auto"}
 
 PERFORMERS = (

@@ -12,7 +12,8 @@ class Published:
     """A parameter count to be met.
 
     Attributes:
-        source: a config, "configs/gpt2.py:small", or the settings of the reference class (what they leave out is its default).
+        source: a config, "configs/gpt2.py:small", or the settings of the reference class (what they
+            leave out is its default).
         count: the number, from the reference code.
         name: how the table calls it, where the source is not a file.
         without: paths of ours that the number leaves out, e.g. ("pooler",).
@@ -37,11 +38,14 @@ class System:
         settings: its config; what they leave out is the class's default.
         overrides: fields of ours that the reference's config does not hold.
         length: tokens of a row; of an encoder-decoder's source, whose targets are two thirds of it.
-        kernels: attention kernels that are compared: the first without scanning on padded rows, the others scanned on full rows.
-        tolerance: largest difference of the outputs, relative to the largest of them, and likewise of every parameter's gradient.
+        kernels: attention kernels that are compared: the first without scanning on padded rows, the
+            others scanned on full rows.
+        tolerance: largest difference of the outputs, relative to the largest of them, and likewise
+            of every parameter's gradient.
         library: which entry of `tests.parity.references.LIBRARIES` builds it.
         published: counts to be met.
-        importer: that of a reference of our own making, of which nobody has files; None for that of the class.
+        importer: that of a reference of our own making, of which nobody has files; None for that of
+            the class.
         training: both sides run as in training.
     """
 
@@ -66,12 +70,14 @@ class System:
 
 @dataclass(frozen=True)
 class Comparison:
-    """A comparison of another shape: of a part of a model, or with files. A module of tests measures it.
+    """A comparison of another shape: of a part of a model, or with files. A module of tests
+    measures it.
 
     Attributes:
         name, what, reference, tolerance, published: as of a `System`.
-        module: its `measure()` returns the largest difference of the outputs and of the gradients (None where the reference gives none),
-            both relative, and the library and its version; or None where what it needs is not on this machine.
+        module: its `measure()` returns the largest difference of the outputs and of the gradients
+            (None where the reference gives none), both relative, and the library and its version;
+            or None where what it needs is not on this machine.
     """
 
     name: str

@@ -13,7 +13,11 @@ from zoo.training.checkpoints.checkpoint import MANIFEST, Checkpoints
 
 
 def state(step):
-    return {"step": jnp.asarray(step), "params": {"w": jnp.full((64, 64), float(step)), "b": jnp.arange(3.0)}, "stats": {}}
+    return {
+        "step": jnp.asarray(step),
+        "params": {"w": jnp.full((64, 64), float(step)), "b": jnp.arange(3.0)},
+        "stats": {},
+    }
 
 
 def abstract():
@@ -42,7 +46,9 @@ def test_what_was_saved_comes_back(tmp_path):
 
 @pytest.mark.parametrize("in_place", [False, True])
 def test_arrays_of_the_host_are_written_as_they_are_where_they_stay(in_place, tmp_path):
-    """Neither copied first nor compressed, which would hold all of them once more; and the same comes back."""
+    """Neither copied first nor compressed, which would hold all of them once more; and the same
+    comes back.
+    """
     host = {"step": np.zeros((), np.int32), "params": {"w": np.arange(4096.0, dtype=np.float32)}}
     checkpoints = Checkpoints(tmp_path / "checkpoints", 1, in_place=in_place)
     checkpoints.save(0, host, {}, None)
@@ -52,12 +58,16 @@ def test_arrays_of_the_host_are_written_as_they_are_where_they_stay(in_place, tm
     sharding = jax.sharding.SingleDeviceSharding(jax.devices()[0])
     wanted = jax.tree.map(lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=sharding), host["params"])
     reader = Checkpoints(tmp_path / "checkpoints", 1, read_only=True)
-    jax.tree.map(np.testing.assert_array_equal, reader.restore_weights(0, {"params": wanted}), {"params": host["params"]})
+    jax.tree.map(
+        np.testing.assert_array_equal, reader.restore_weights(0, {"params": wanted}), {"params": host["params"]}
+    )
     reader.close()
 
 
 def test_newest_and_best_are_kept(tmp_path):
-    folder = saved(tmp_path / "checkpoints", [1, 2, 3, 4, 5], keep=1, losses={1: 3.0, 2: 1.0, 3: 2.0, 4: float("nan"), 5: 4.0})
+    folder = saved(
+        tmp_path / "checkpoints", [1, 2, 3, 4, 5], keep=1, losses={1: 3.0, 2: 1.0, 3: 2.0, 4: float("nan"), 5: 4.0}
+    )
     checkpoints = Checkpoints(folder, 1)
     assert checkpoints.steps() == [2, 5]
     assert checkpoints.find("best") == 2
@@ -70,8 +80,17 @@ def test_newest_and_best_are_kept(tmp_path):
 def test_what_was_evaluated_later_can_be_the_best(tmp_path):
     """A run that is asked to stop at an evaluation saves, and is evaluated when it goes on."""
     folder = saved(tmp_path / "checkpoints", [1, 2], losses={1: 2.0})
-    (tmp_path / "metrics.jsonl").write_text("\n".join(json.dumps(line) for line in (
-        {"step": 1, "eval/loss": 0.5}, {"step": 2, "train/loss": 0.1}, {"step": 2, "eval/loss": 1.0}, {"step": 3, "eval/loss": 0.2})))
+    (tmp_path / "metrics.jsonl").write_text(
+        "\n".join(
+            json.dumps(line)
+            for line in (
+                {"step": 1, "eval/loss": 0.5},
+                {"step": 2, "train/loss": 0.1},
+                {"step": 2, "eval/loss": 1.0},
+                {"step": 3, "eval/loss": 0.2},
+            )
+        )
+    )
     checkpoints = Checkpoints(folder, 2, read_only=True)
     assert checkpoints.find("best") == 2
     checkpoints.close()
@@ -136,8 +155,12 @@ def test_a_kill_before_the_manifest_is_no_damage(tmp_path):
 
 def test_another_type_or_shape_is_refused(tmp_path):
     folder = saved(tmp_path / "checkpoints", [1])
-    for change in (lambda x: jax.ShapeDtypeStruct(x.shape, jnp.bfloat16 if x.dtype == jnp.float32 else x.dtype, sharding=x.sharding),
-                   lambda x: jax.ShapeDtypeStruct((5,) if x.shape == (3,) else x.shape, x.dtype, sharding=x.sharding)):
+    for change in (
+        lambda x: jax.ShapeDtypeStruct(
+            x.shape, jnp.bfloat16 if x.dtype == jnp.float32 else x.dtype, sharding=x.sharding
+        ),
+        lambda x: jax.ShapeDtypeStruct((5,) if x.shape == (3,) else x.shape, x.dtype, sharding=x.sharding),
+    ):
         with pytest.raises(Exception, match=r"holds float32|[Ss]hape|metadata") as caught:
             Checkpoints(folder, 2).restore(1, jax.tree.map(change, abstract()))
         assert caught.value

@@ -1,4 +1,6 @@
-"""A run that starts from another one's parameters: what it takes, what it records, and what is refused."""
+"""A run that starts from another one's parameters: what it takes, what it records, and what is
+refused.
+"""
 
 import shutil
 
@@ -41,9 +43,15 @@ def test_it_goes_on_with_parameters_and_statistics(first, tmp_path):
     assert jax.tree.all(jax.tree.map(lambda a, b: np.allclose(a, b, atol=1e-2), before.stats, after.stats))
     assert lines(tmp_path / "next")[-1]["eval/loss"] == pytest.approx(lines(first)[-1]["eval/loss"], abs=0.02)
     fresh = make_model(before.config)
-    assert not jax.tree.all(jax.tree.map(lambda a, b: np.allclose(a, b, atol=1e-2), before.stats, initialise_statistics(fresh, 3)))
+    assert not jax.tree.all(
+        jax.tree.map(lambda a, b: np.allclose(a, b, atol=1e-2), before.stats, initialise_statistics(fresh, 3))
+    )
     origin = read_json(tmp_path / "next" / "meta.json")["started_from"]
-    assert origin == {"folder": str(first), "step": 12, "parameters_sha256": read_json(first / "status.json")["parameters_sha256"]}
+    assert origin == {
+        "folder": str(first),
+        "step": 12,
+        "parameters_sha256": read_json(first / "status.json")["parameters_sha256"],
+    }
     assert read_json(tmp_path / "next" / "status.json")["step"] == 12
     assert [line["step"] for line in lines(tmp_path / "next") if "train/loss" in line] == list(range(1, 13))
 
@@ -68,20 +76,33 @@ def test_its_origin_must_not_change_before_the_first_checkpoint(first, tmp_path)
 
 def test_another_model_is_refused_by_parameter(first, tmp_path):
     with pytest.raises(ConfigError) as refused:
-        run(small(**BATCHNORM, training__start_from=str(first), model__tie_embeddings=False, model__ffn__hidden_dim=40),
-            tmp_path / "next", quiet)
+        run(
+            small(**BATCHNORM, training__start_from=str(first), model__tie_embeddings=False, model__ffn__hidden_dim=40),
+            tmp_path / "next",
+            quiet,
+        )
     problems = refused.value.problems
     assert any("params/head/weights is not there" in line for line in problems)
-    assert any("params/stack/layers/ffn/up/kernel has shape (2, 32, 128)" in line and "expected (2, 32, 40)" in line for line in problems)
+    assert any(
+        "params/stack/layers/ffn/up/kernel has shape (2, 32, 128)" in line and "expected (2, 32, 40)" in line
+        for line in problems
+    )
     with pytest.raises(ConfigError, match="stats/final_norm/mean has no place in this model"):
         run(small(training__start_from=str(first)), tmp_path / "other", quiet)
 
 
 def test_another_tokenizer_is_refused_and_that_of_the_run_can_be_taken(first, tmp_path):
     with pytest.raises(ConfigError, match=f"data.tokenizer.path={first}"):
-        run(small(**BATCHNORM, training__start_from=str(first), data__tokenizer__kind="characters", model__vocab_size=257),
-            tmp_path / "next", quiet)
-    taken = small(**BATCHNORM, training__start_from=str(first), data__tokenizer__kind="file", data__tokenizer__path=str(first))
+        run(
+            small(
+                **BATCHNORM, training__start_from=str(first), data__tokenizer__kind="characters", model__vocab_size=257
+            ),
+            tmp_path / "next",
+            quiet,
+        )
+    taken = small(
+        **BATCHNORM, training__start_from=str(first), data__tokenizer__kind="file", data__tokenizer__path=str(first)
+    )
     run(taken, tmp_path / "taken", quiet)
     assert load_trained(tmp_path / "taken").tokenizer.fingerprint == load_trained(first).tokenizer.fingerprint
 
@@ -99,8 +120,14 @@ def test_a_folder_that_is_no_run_is_refused_before_anything_is_written(first, tm
 def test_a_damaged_checkpoint_is_refused(first, tmp_path):
     broken = tmp_path / "broken"
     shutil.copytree(first, broken)
-    victim = max((path for path in (broken / "checkpoints" / "12").rglob("*") if path.is_file() and path.name != "manifest.json"),
-                 key=lambda path: path.stat().st_size)
+    victim = max(
+        (
+            path
+            for path in (broken / "checkpoints" / "12").rglob("*")
+            if path.is_file() and path.name != "manifest.json"
+        ),
+        key=lambda path: path.stat().st_size,
+    )
     victim.write_bytes(victim.read_bytes()[:-1])
     with pytest.raises(DataError, match="checkpoint 12 of"):
         run(small(**BATCHNORM, training__start_from=str(broken)), tmp_path / "next", quiet)

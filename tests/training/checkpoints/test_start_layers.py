@@ -1,4 +1,6 @@
-"""A model that starts from some layers of another run: bit for bit those that are named, and nothing left over."""
+"""A model that starts from some layers of another run: bit for bit those that are named, and
+nothing left over.
+"""
 
 import jax
 import numpy as np
@@ -18,10 +20,22 @@ from zoo.training.mesh import make_mesh
 from zoo.training.run_training import run
 from zoo.training.step import make_program
 
-BERT = {"model__architecture": "encoder", "objective__kind": "masked", "model__embedding__segments": 2, "model__head__pooler": True,
-        "model__head__next_sentence": True, "model__dim": 16, "model__norm__kind": "batchnorm", "model__tie_embeddings": False}
-LOCAL_GLOBAL = {"model__dim": 16, "model__layers__pattern": "local,global", "model__layers__kinds__local__attention__window": 3,
-                "model__layers__kinds__global__ffn__hidden_dim": 40}
+BERT = {
+    "model__architecture": "encoder",
+    "objective__kind": "masked",
+    "model__embedding__segments": 2,
+    "model__head__pooler": True,
+    "model__head__next_sentence": True,
+    "model__dim": 16,
+    "model__norm__kind": "batchnorm",
+    "model__tie_embeddings": False,
+}
+LOCAL_GLOBAL = {
+    "model__dim": 16,
+    "model__layers__pattern": "local,global",
+    "model__layers__kinds__local__attention__window": 3,
+    "model__layers__kinds__global__ffn__hidden_dim": 40,
+}
 
 
 def made(tmp_path_factory, **fields):
@@ -35,8 +49,9 @@ def bert(tmp_path_factory):
 
 def started(folder, layers, **fields):
     """(values that a model of so many layers starts with, the folder's own)."""
-    config = configs.resolve(small(**fields, model__num_layers=len(layers), training__start_from=str(folder),
-                                   training__start_layers=layers))
+    config = configs.resolve(
+        small(**fields, model__num_layers=len(layers), training__start_from=str(folder), training__start_layers=layers)
+    )
     check_start(config)
     program = make_program(config, make_objective(config, ByteTokenizer()), make_mesh(config, jax.devices()[:1]))
     weights, step = read_layers(config, program.abstract_state, heads_of_its_own(config, ()))
@@ -48,14 +63,18 @@ def equal(one, other):
     jax.tree.map(np.testing.assert_array_equal, one, other)
 
 
-@pytest.mark.parametrize("layers", [(0, 2, 4), (0, 1), (4, 5), (5, 0, 0, 3)], ids=["every other", "first", "last", "any"])
+@pytest.mark.parametrize(
+    "layers", [(0, 2, 4), (0, 1), (4, 5), (5, 0, 0, 3)], ids=["every other", "first", "last", "any"]
+)
 def test_layers_are_those_that_are_named_bit_for_bit(bert, layers):
     weights, there = started(bert, layers, **BERT)
     for name in ("params", "stats"):
         its = getattr(there, name)
         equal(weights[name]["stack"], jax.tree.map(lambda leaf: np.asarray(leaf)[list(layers)], its["stack"]))
-        equal({part: tree for part, tree in weights[name].items() if part != "stack"},
-              {part: tree for part, tree in its.items() if part != "stack"})
+        equal(
+            {part: tree for part, tree in weights[name].items() if part != "stack"},
+            {part: tree for part, tree in its.items() if part != "stack"},
+        )
     # Layers differ, so that another choice would be seen.
     kernels = np.asarray(there.params["stack"]["layers"]["ffn"]["up"]["kernel"])
     assert all((kernels[0] != kernels[layer]).any() for layer in range(1, 6))
@@ -64,8 +83,20 @@ def test_layers_are_those_that_are_named_bit_for_bit(bert, layers):
 
 def test_a_run_begins_with_them_and_says_so(bert, tmp_path):
     said = []
-    run(small(**BERT, model__num_layers=2, training__steps=1, training__start_from=str(bert), training__start_layers="1,4",
-              training__eval_batches=1, training__log_every=1, optimizer__learning_rate=1e-12), tmp_path / "run", said.append)
+    run(
+        small(
+            **BERT,
+            model__num_layers=2,
+            training__steps=1,
+            training__start_from=str(bert),
+            training__start_layers="1,4",
+            training__eval_batches=1,
+            training__log_every=1,
+            optimizer__learning_rate=1e-12,
+        ),
+        tmp_path / "run",
+        said.append,
+    )
     assert any(line.startswith(f"starting from the parameters of {bert} at step 2") for line in said)
     after, before = load_trained(tmp_path / "run").params, load_trained(bert).params
     kernels, its = (np.asarray(params["stack"]["layers"]["ffn"]["up"]["kernel"]) for params in (after, before))
@@ -73,8 +104,11 @@ def test_a_run_begins_with_them_and_says_so(bert, tmp_path):
 
 
 def test_what_only_pairs_need_may_be_left_out(bert):
-    weights, _ = started(bert, (0, 3), **BERT | {"model__head__pooler": False, "model__head__next_sentence": False,
-                                                "model__embedding__segments": 0})
+    weights, _ = started(
+        bert,
+        (0, 3),
+        **BERT | {"model__head__pooler": False, "model__head__next_sentence": False, "model__embedding__segments": 0},
+    )
     assert not {"pooler", "next_sentence", "segments"} & set(weights["params"])
 
 
@@ -83,17 +117,26 @@ def test_kinds_of_layers_give_theirs(tmp_path_factory):
     weights, there = started(folder, (2, 1), **LOCAL_GLOBAL)
     its = there.params["stack"]["layers"]
     for kind, index in (("local", 1), ("global", 0)):
-        equal(weights["params"]["stack"]["layers"][kind], jax.tree.map(lambda leaf, i=index: np.asarray(leaf)[[i]], its[kind]))
+        equal(
+            weights["params"]["stack"]["layers"][kind],
+            jax.tree.map(lambda leaf, i=index: np.asarray(leaf)[[i]], its[kind]),
+        )
     # Where the kinds are of different widths, one cannot be the other.
     with pytest.raises(ConfigError) as refused:
         started(folder, (1, 1), **LOCAL_GLOBAL)
-    assert any("local/ffn/up/kernel has shape (1, 16, 40)" in line and "expected (1, 16, 64)" in line for line in refused.value.problems)
+    assert any(
+        "local/ffn/up/kernel has shape (1, 16, 40)" in line and "expected (1, 16, 64)" in line
+        for line in refused.value.problems
+    )
 
 
 def test_all_layers_of_a_pattern_alike_are_a_stack_without_one(tmp_path_factory):
     plain = {path: value for path, value in LOCAL_GLOBAL.items() if "layers__" not in path}
-    alike = plain | {"model__layers__pattern": "local,global", "model__layers__kinds__local__attention__window": 3,
-                     "model__layers__kinds__global__attention__window": 0}
+    alike = plain | {
+        "model__layers__pattern": "local,global",
+        "model__layers__kinds__local__attention__window": 3,
+        "model__layers__kinds__global__attention__window": 0,
+    }
     folder = made(tmp_path_factory, **alike, model__num_layers=4)
     weights, there = started(folder, (0, 1, 2, 3), **plain)
     its = there.params["stack"]["layers"]
@@ -103,7 +146,11 @@ def test_all_layers_of_a_pattern_alike_are_a_stack_without_one(tmp_path_factory)
 
 def test_another_model_is_refused_by_parameter(bert):
     with pytest.raises(ConfigError) as refused:
-        started(bert, (0, 1), **BERT | {"model__ffn__hidden_dim": 40, "model__head__transform": True, "model__attention__bias": False})
+        started(
+            bert,
+            (0, 1),
+            **BERT | {"model__ffn__hidden_dim": 40, "model__head__transform": True, "model__attention__bias": False},
+        )
     problems = refused.value.problems
     assert any("params/head/dense/kernel is not there" in line for line in problems)
     assert any("params/stack/layers/attention/query/bias has no place in this model" in line for line in problems)
@@ -112,7 +159,9 @@ def test_another_model_is_refused_by_parameter(bert):
         started(bert, (0, 1), **BERT | {"model__norm__kind": "layernorm"})
 
 
-@pytest.mark.parametrize(("layers", "words"), [((0, 6), "has 6 layers, 0 to 5"), ((0, 1, 2, 9), "start_layers=0,1,2,9")])
+@pytest.mark.parametrize(
+    ("layers", "words"), [((0, 6), "has 6 layers, 0 to 5"), ((0, 1, 2, 9), "start_layers=0,1,2,9")]
+)
 def test_layers_that_are_not_there_are_refused(bert, layers, words):
     with pytest.raises(ConfigError, match=words):
         started(bert, layers, **BERT)

@@ -57,7 +57,9 @@ def fakes(tmp_path, monkeypatch):
 
 
 def shown(calls):
-    """By step and curve, what a tracker shows in the end; a point that it was given twice is an error."""
+    """By step and curve, what a tracker shows in the end; a point that it was given twice is an
+    error.
+    """
     points = {}
     for call in calls:
         if call[0] == "init" and call[1].get("purge_step") is not None:
@@ -111,7 +113,9 @@ def test_a_run_is_shown_line_by_line(fakes, tmp_path):
     assert all(fakes(package)[-1] == ["finish"] for package in FAKES)
 
 
-LINES = [{"step": step, "tokens": 8 * step, "seconds": 0.5 * step, "train/loss": 3.0 - step / 8} for step in range(1, 6)]
+LINES = [
+    {"step": step, "tokens": 8 * step, "seconds": 0.5 * step, "train/loss": 3.0 - step / 8} for step in range(1, 6)
+]
 
 
 def tracked(folder, names, step=0, kept=(), dropped=(), said=None):
@@ -134,7 +138,13 @@ def test_what_was_cut_off_is_not_sent_twice(fakes, tmp_path):
     for line in (LINES[3], evaluation, LINES[4]):
         again.write(line)
     assert [(call[1], "eval/loss" in call[2]) for call in fakes("wandb") if call[0] == "log"] == [
-        (1, False), (2, False), (3, False), (4, False), (4, True), (5, False)]
+        (1, False),
+        (2, False),
+        (3, False),
+        (4, False),
+        (4, True),
+        (5, False),
+    ]
 
 
 def test_what_is_no_number_is_no_point(fakes, tmp_path):
@@ -176,8 +186,13 @@ def test_no_tracker_is_asked_for(fakes, tmp_path):
     assert not any(fakes(package) for package in FAKES)
 
 
-@pytest.mark.parametrize(("value", "said"), [
-    ("wandb", "needs the package wandb, which is not installed: pip install 'zoo[wandb]'"), ("wandbb", '(did you mean "wandb"?)')])
+@pytest.mark.parametrize(
+    ("value", "said"),
+    [
+        ("wandb", "needs the package wandb, which is not installed: pip install 'zoo[wandb]'"),
+        ("wandbb", '(did you mean "wandb"?)'),
+    ],
+)
 def test_a_tracker_that_is_not_there_is_refused_before_any_work(tmp_path, monkeypatch, capsys, value, said):
     monkeypatch.setattr(trackers, "installed", lambda name: False)
     assert main(["--config=configs/gpt2.py:tiny", f"--workdir={tmp_path / 'run'}", f"--tracker={value}"]) == 2
@@ -190,12 +205,14 @@ def test_a_tracker_that_is_not_there_is_refused_before_any_work(tmp_path, monkey
 
 
 def test_none_is_imported_before_it_is_used():
-    program = f"import sys, zoo.training.records.trackers\nassert not {({package for package, _ in TRACKERS.values()})!r} & set(sys.modules)"
+    program = f"import sys, zoo.training.records.trackers\nassert not { ({package for package, _ in TRACKERS.values()})!r} & set(sys.modules)"
     subprocess.run([sys.executable, "-c", program], check=True)
 
 
 def records(folder):
-    """The events of all files, in the order in which they were opened: TFRecords, whose checksums are left to TensorBoard."""
+    """The events of all files, in the order in which they were opened: TFRecords, whose checksums
+    are left to TensorBoard.
+    """
     from tensorboardX.proto.event_pb2 import Event
 
     for path in sorted(folder.iterdir(), key=lambda path: path.stat().st_mtime_ns):

@@ -35,7 +35,9 @@ def pair(number):
 
 @pytest.fixture(scope="module")
 def config(tmp_path_factory):
-    """A config of a small run on pairs in two files; one that is held out is too long to be trained on."""
+    """A config of a small run on pairs in two files; one that is held out is too long to be trained
+    on.
+    """
     folder = tmp_path_factory.mktemp("pairs")
     held_out = [pair(number) for number in range(100, 110)] + [{"source": "a" * 60, "target": "b"}]
     for name, records in (("train", [pair(number) for number in range(60)]), ("val", held_out)):
@@ -43,8 +45,14 @@ def config(tmp_path_factory):
 
     def make(**changes):
         base = OBJECTIVES["translation"] | {
-            "data__source": f"jsonl:{folder}/train.jsonl", "data__held_out": f"jsonl:{folder}/val.jsonl", "model__num_layers": 1,
-            "model__dropout": 0.1, "objective__label_smoothing": 0.1, "training__steps": 8, "training__checkpoint_every": 3}
+            "data__source": f"jsonl:{folder}/train.jsonl",
+            "data__held_out": f"jsonl:{folder}/val.jsonl",
+            "model__num_layers": 1,
+            "model__dropout": 0.1,
+            "objective__label_smoothing": 0.1,
+            "training__steps": 8,
+            "training__checkpoint_every": 3,
+        }
         return small(**base | changes)
 
     return make
@@ -61,10 +69,15 @@ def test_a_run_translates_where_it_is_told_to(straight, config, tmp_path):
     scores = [(line["step"], "eval/bleu" in line) for line in lines(straight) if "eval/loss" in line]
     assert scores == [(4, True), (8, True)]
     run(config(), tmp_path / "run", quiet)
-    assert [(line["step"], "eval/bleu" in line) for line in lines(tmp_path / "run") if "eval/loss" in line] == [(4, False), (8, True)]
+    assert [(line["step"], "eval/bleu" in line) for line in lines(tmp_path / "run") if "eval/loss" in line] == [
+        (4, False),
+        (8, True),
+    ]
     # How often it is scored is no other run.
-    before, after = ([{name: value for name, value in curve if name.startswith("train/")} for curve in curves(folder)]
-                     for folder in (straight, tmp_path / "run"))
+    before, after = (
+        [{name: value for name, value in curve if name.startswith("train/")} for curve in curves(folder)]
+        for folder in (straight, tmp_path / "run")
+    )
     assert before == after
 
 
@@ -77,7 +90,10 @@ def test_every_held_out_source_is_translated_once_and_scored_as_sacrebleu_does(s
     by_hand = sacrebleu.corpus_bleu([text["translation"] for text in texts], [[text["target"] for text in texts]])
     record, last = read_json(straight / "translations.json"), lines(straight)[-1]
     assert record["bleu"] == last["eval/bleu"] == by_hand.score
-    assert last["eval/chrf"] == sacrebleu.corpus_chrf([text["translation"] for text in texts], [[text["target"] for text in texts]]).score
+    assert (
+        last["eval/chrf"]
+        == sacrebleu.corpus_chrf([text["translation"] for text in texts], [[text["target"] for text in texts]]).score
+    )
     assert last["eval/exact_match"] == np.mean([text["target"] == text["translation"] for text in texts])
     assert (record["step"], record["pairs"]) == (8, 11)
     assert f"version:{sacrebleu.__version__}" in record["signatures"]["bleu"]
@@ -123,7 +139,11 @@ def test_how_it_searches_is_the_config_s(random_model, config, tmp_path, monkeyp
 
     monkeypatch.setattr(Generator, "beam_search", beam_search)
     translations = Translations(resolved, dataset, make_objective(resolved, dataset.tokenizer), tmp_path)
-    assert set(translations(8, {"params": values, "stats": {}}, lambda: False)) == {"eval/bleu", "eval/chrf", "eval/exact_match"}
+    assert set(translations(8, {"params": values, "stats": {}}, lambda: False)) == {
+        "eval/bleu",
+        "eval/chrf",
+        "eval/exact_match",
+    }
     # Eleven texts, eight at a time.
     assert searches == [(3, 0.25)] * 2
     record = read_json(tmp_path / "translations.json")
@@ -133,7 +153,12 @@ def test_how_it_searches_is_the_config_s(random_model, config, tmp_path, monkeyp
 def test_a_search_that_is_stopped_gives_nothing(random_model):
     resolved, dataset, model, values = random_model
     asked = itertools.count(1)
-    assert translate(resolved, dataset.tokenizer, model, values, {}, dataset.validation.sources, 1, 1.0, lambda: next(asked) == 2) is None
+    assert (
+        translate(
+            resolved, dataset.tokenizer, model, values, {}, dataset.validation.sources, 1, 1.0, lambda: next(asked) == 2
+        )
+        is None
+    )
     assert next(asked) == 3
 
 
@@ -161,8 +186,14 @@ def test_it_continues_bit_for_bit(straight, config, tmp_path, monkeypatch):
 def test_accumulated_batches_of_all_shapes_are_the_whole_ones(straight, config, tmp_path):
     # Without dropout, whose draws are those of the parts.
     for parts in (1, 4):
-        run(config(training__accumulation_steps=parts, model__dropout=0.0, training__steps=4), tmp_path / str(parts), quiet)
-    one, other = ([line["train/loss"] for line in lines(tmp_path / str(parts)) if "train/loss" in line] for parts in (1, 4))
+        run(
+            config(training__accumulation_steps=parts, model__dropout=0.0, training__steps=4),
+            tmp_path / str(parts),
+            quiet,
+        )
+    one, other = (
+        [line["train/loss"] for line in lines(tmp_path / str(parts)) if "train/loss" in line] for parts in (1, 4)
+    )
     assert len(one) == 4
     np.testing.assert_allclose(other, one, rtol=1e-4)
 

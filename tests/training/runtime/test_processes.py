@@ -20,7 +20,12 @@ from zoo.training.run_training import run
 from zoo.training.runtime.processes import from_flags
 from zoo.training.runtime.signals import StopSignal
 
-STEPS = {"training__checkpoint_every": 0, "training__eval_every": 0, "training__log_every": 5, "training__dynamics_every": 50}
+STEPS = {
+    "training__checkpoint_every": 0,
+    "training__eval_every": 0,
+    "training__log_every": 5,
+    "training__dynamics_every": 50,
+}
 
 
 def start(tmp_path, name, config):
@@ -34,10 +39,22 @@ def start(tmp_path, name, config):
     started = []
     for number in range(2):
         with open(tmp_path / f"{name}-{number}.log", "ab") as log:
-            started.append(subprocess.Popen(
-                [sys.executable, "-m", "zoo.cli.train", f"--config={path}", f"--workdir={tmp_path / name}", *flags,
-                 f"--process={number}"],
-                stdout=log, stderr=log, env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[3])}))
+            started.append(
+                subprocess.Popen(
+                    [
+                        sys.executable,
+                        "-m",
+                        "zoo.cli.train",
+                        f"--config={path}",
+                        f"--workdir={tmp_path / name}",
+                        *flags,
+                        f"--process={number}",
+                    ],
+                    stdout=log,
+                    stderr=log,
+                    env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[3])},
+                )
+            )
     return started
 
 
@@ -52,7 +69,9 @@ def finish(started):
 
 @pytest.mark.slow
 def test_two_processes_train_what_one_trains(tmp_path):
-    """Also: what was stopped by a signal to one of them stops in both at once, and goes on to the same end."""
+    """Also: what was stopped by a signal to one of them stops in both at once, and goes on to the
+    same end.
+    """
     config = small(training__steps=200, **STEPS)
     together = start(tmp_path, "two", config)
     metrics = tmp_path / "two/metrics.jsonl"
@@ -65,7 +84,9 @@ def test_two_processes_train_what_one_trains(tmp_path):
     status = json.loads((tmp_path / "two/status.json").read_text())
     assert status["state"] == "preempted"
     assert status["step"] < 200
-    assert [path.name for path in (tmp_path / "two/checkpoints").iterdir() if path.name.isdigit()] == [str(status["step"])]
+    assert [path.name for path in (tmp_path / "two/checkpoints").iterdir() if path.name.isdigit()] == [
+        str(status["step"])
+    ]
     # A damaged checkpoint is noticed by the first process and left by both.
     checkpoints = tmp_path / "two/checkpoints"
     shutil.copytree(checkpoints / str(status["step"]), checkpoints / "199")
@@ -88,13 +109,19 @@ def test_two_processes_train_what_one_trains(tmp_path):
     assert two[-1]["eval/loss"] == pytest.approx(one[-1]["eval/loss"], rel=2e-3)
 
 
-@pytest.mark.parametrize(("given", "line"), [
-    (("a:1", None, 0), "--processes: missing; several processes need --coordinator, --processes, --process"),
-    ((None, None, 0), "--coordinator and --processes: missing; several processes need --coordinator, --processes, --process"),
-    (("a", 2, 0), "--coordinator a: expected HOST:PORT of process 0"),
-    (("a:70000", 2, 0), "--coordinator a:70000: expected HOST:PORT of process 0"),
-    (("a:1", 2, 2), "--process 2: processes are counted from 0 to --processes - 1 = 1"),
-])
+@pytest.mark.parametrize(
+    ("given", "line"),
+    [
+        (("a:1", None, 0), "--processes: missing; several processes need --coordinator, --processes, --process"),
+        (
+            (None, None, 0),
+            "--coordinator and --processes: missing; several processes need --coordinator, --processes, --process",
+        ),
+        (("a", 2, 0), "--coordinator a: expected HOST:PORT of process 0"),
+        (("a:70000", 2, 0), "--coordinator a:70000: expected HOST:PORT of process 0"),
+        (("a:1", 2, 2), "--process 2: processes are counted from 0 to --processes - 1 = 1"),
+    ],
+)
 def test_flags_that_describe_no_group(given, line):
     with pytest.raises(ConfigError) as caught:
         from_flags(*given)

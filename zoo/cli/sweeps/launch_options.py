@@ -28,23 +28,39 @@ RAW = "--sbatch"
 def add_options(parser: argparse.ArgumentParser, positive) -> None:
     """Adds the flags; `positive` reads a whole number from 1 on."""
     group = parser.add_argument_group("several runs as one program", "see docs/populations.md")
-    group.add_argument("--population", action="store_true",
-                       help="train runs that differ only in seeds and in numbers (learning rate, decay, warm-up, dropout ...) as one "
-                            "program; --jobs counts such programs")
-    group.add_argument("--executor", choices=("map", "vmap"),
-                       help="with --population: map trains one member after the other, bit-equal to runs alone on a CPU; vmap all in every "
-                            "operation (default: map on a CPU, else vmap)")
-    group.add_argument("--most-members", metavar="N", type=positive, help="with --population: members of a program at most")
+    group.add_argument(
+        "--population",
+        action="store_true",
+        help="train runs that differ only in seeds and in numbers (learning rate, decay, warm-up, dropout ...) as one "
+        "program; --jobs counts such programs",
+    )
+    group.add_argument(
+        "--executor",
+        choices=("map", "vmap"),
+        help="with --population: map trains one member after the other, bit-equal to runs alone on a CPU; vmap all in every "
+        "operation (default: map on a CPU, else vmap)",
+    )
+    group.add_argument(
+        "--most-members", metavar="N", type=positive, help="with --population: members of a program at most"
+    )
     group = parser.add_argument_group("on a SLURM cluster", "see docs/clusters.md")
-    group.add_argument("--slurm", action="store_true",
-                       help="submit the runs as job arrays and return; --jobs limits how many of an array run at once, zoo status tells "
-                            "how far they are, and the same command submits what is left")
+    group.add_argument(
+        "--slurm",
+        action="store_true",
+        help="submit the runs as job arrays and return; --jobs limits how many of an array run at once, zoo status tells "
+        "how far they are, and the same command submits what is left",
+    )
     for flag, (placeholder, text) in TEXTS.items():
         group.add_argument(flag, metavar=placeholder, help=text)
     for flag, (placeholder, text) in NUMBERS.items():
         group.add_argument(flag, metavar=placeholder, type=positive, help=text)
-    group.add_argument(RAW, metavar="OPTION", action="append", default=[],
-                       help="any other option of sbatch, again for a second one: --sbatch=--constraint=a100")
+    group.add_argument(
+        RAW,
+        metavar="OPTION",
+        action="append",
+        default=[],
+        help="any other option of sbatch, again for a second one: --sbatch=--constraint=a100",
+    )
 
 
 def check(args: argparse.Namespace) -> None:
@@ -56,18 +72,24 @@ def check(args: argparse.Namespace) -> None:
     if not args.population and (args.executor or args.most_members):
         raise ConfigError(f"{'--executor' if args.executor else '--most-members'}: only with --population")
     if args.population and args.slurm:
-        raise ConfigError("--population trains runs in one process here, and --slurm makes a job of each; leave out one of them")
+        raise ConfigError(
+            "--population trains runs in one process here, and --slurm makes a job of each; leave out one of them"
+        )
     given = [flag for flag in (*TEXTS, *NUMBERS, RAW) if _value(args, flag) not in (None, [])]
     if given and not args.slurm:
         raise ConfigError(f"{', '.join(given)}: only with --slurm")
     if not args.slurm:
         return
     if args.until_decided:
-        raise ConfigError("--until-decided waits for results before it adds seeds, and --slurm returns at once; leave out one of them")
+        raise ConfigError(
+            "--until-decided waits for results before it adds seeds, and --slurm returns at once; leave out one of them"
+        )
     if problems := list(_options(args).problems()):
         raise ConfigError(problems)
     if not args.dry_run and shutil.which("sbatch") is None:
-        raise ConfigError("--slurm: sbatch is not there: this is no machine of a SLURM cluster (--dry-run shows what would be submitted)")
+        raise ConfigError(
+            "--slurm: sbatch is not there: this is no machine of a SLURM cluster (--dry-run shows what would be submitted)"
+        )
 
 
 def together(args: argparse.Namespace):
@@ -85,11 +107,16 @@ def _options(args: argparse.Namespace):
     from zoo.lab.launch.slurm import Options
 
     values = {flag.removeprefix("--").replace("-", "_"): _value(args, flag) for flag in (*TEXTS, *NUMBERS)}
-    return Options(at_once=args.jobs, raw=tuple(args.sbatch), **{name: value for name, value in values.items() if value is not None})
+    return Options(
+        at_once=args.jobs,
+        raw=tuple(args.sbatch),
+        **{name: value for name, value in values.items() if value is not None},
+    )
 
 
 def queued(folder: Path) -> dict:
-    """Jobs of a sweep that are in SLURM's queue, by the run's folder; empty where there is no SLURM.
+    """Jobs of a sweep that are in SLURM's queue, by the run's folder; empty where there is no
+    SLURM.
 
     Raises:
         ConfigError: SLURM does not answer.
@@ -104,13 +131,16 @@ def check_queue(args: argparse.Namespace, folder: Path) -> dict:
     """The jobs of a sweep that are in the queue, which --slurm leaves there.
 
     Raises:
-        ConfigError: there are some, and the runs would be started here too, or their folder moved away.
+        ConfigError: there are some, and the runs would be started here too, or their folder moved
+            away.
     """
     found = queued(folder)
     if found and (args.fresh or not args.slurm):
         jobs = ", ".join(dict.fromkeys(job.task.partition("_")[0] for job in found.values()))
-        raise ConfigError(f"{len(found)} runs of {folder} are in SLURM's queue: wait for them, or take them back with scancel "
-                          f"{jobs.replace(',', '')}")
+        raise ConfigError(
+            f"{len(found)} runs of {folder} are in SLURM's queue: wait for them, or take them back with scancel "
+            f"{jobs.replace(',', '')}"
+        )
     return found
 
 
@@ -118,7 +148,8 @@ def slurm(args: argparse.Namespace, plan, folder: Path, before: dict):
     """The launcher of --slurm.
 
     Raises:
-        ConfigError: batches that the processes of a run cannot share, or a path that no script can hold.
+        ConfigError: batches that the processes of a run cannot share, or a path that no script can
+            hold.
     """
     from zoo.lab.launch.slurm import Slurm, divided, unwritable
 

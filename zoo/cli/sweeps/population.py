@@ -15,17 +15,27 @@ and in numbers such as learning rates. `zoo run --population` puts runs together
 
 def parser() -> argparse.ArgumentParser:
     """The command line."""
-    made = argparse.ArgumentParser(prog="python -m zoo.cli.sweeps.population", description=DESCRIPTION, allow_abbrev=False)
-    made.add_argument("folders", metavar="FOLDER", nargs="+", type=Path, help="of a run; what its training says goes to log.txt there")
-    made.add_argument("--executor", choices=("auto", "map", "vmap"), default="auto",
-                      help="map: one member after the other, bit-equal to runs alone on a CPU; vmap: all members in every operation; auto: "
-                           "map on a CPU, else vmap")
+    made = argparse.ArgumentParser(
+        prog="python -m zoo.cli.sweeps.population", description=DESCRIPTION, allow_abbrev=False
+    )
+    made.add_argument(
+        "folders", metavar="FOLDER", nargs="+", type=Path, help="of a run; what its training says goes to log.txt there"
+    )
+    made.add_argument(
+        "--executor",
+        choices=("auto", "map", "vmap"),
+        default="auto",
+        help="map: one member after the other, bit-equal to runs alone on a CPU; vmap: all members in every operation; auto: "
+        "map on a CPU, else vmap",
+    )
     return made
 
 
 @reported
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Parses flags, runs, returns the exit code: that of a member that failed, or was stopped, before that of one that diverged."""
+    """Parses flags, runs, returns the exit code: that of a member that failed, or was stopped,
+    before that of one that diverged.
+    """
     args = parser().parse_args(arguments)
     given = [configs.load(str(folder / "config.json")) for folder in args.folders]
     configs.check_one_program([configs.resolve(config) for config in given], args.folders)
@@ -37,12 +47,17 @@ def main(arguments: Sequence[str] | None = None) -> int:
     executor = args.executor if args.executor != "auto" else "map" if jax.default_backend() == "cpu" else "vmap"
     print(f"a population of {len(given)} runs, by {executor}", flush=True)
     with ExitStack() as stack:
-        attempts = [Attempt(config, folder, _writer(stack, folder)) for config, folder in zip(given, args.folders, strict=True)]
+        attempts = [
+            Attempt(config, folder, _writer(stack, folder)) for config, folder in zip(given, args.folders, strict=True)
+        ]
         outcomes = run_together(attempts, executor)
         for folder, outcome in zip(args.folders, outcomes, strict=True):
             if isinstance(outcome, Exception):
                 _writer(stack, folder)(f"error: {outcome}")
-    for error in sorted((outcome for outcome in outcomes if isinstance(outcome, Exception)), key=lambda error: isinstance(error, Diverged)):
+    for error in sorted(
+        (outcome for outcome in outcomes if isinstance(outcome, Exception)),
+        key=lambda error: isinstance(error, Diverged),
+    ):
         raise error
     return 0
 

@@ -14,20 +14,31 @@ def add_parser(subparsers: argparse._SubParsersAction) -> None:
     """Registers both subcommands."""
     raw = argparse.RawDescriptionHelpFormatter
     report = subparsers.add_parser(
-        "report", help="write the report of a sweep", epilog=REPORT_EXAMPLE, formatter_class=raw,
-        description="Judges a sweep, finished or still running, and writes one HTML page that needs no network.")
+        "report",
+        help="write the report of a sweep",
+        epilog=REPORT_EXAMPLE,
+        formatter_class=raw,
+        description="Judges a sweep, finished or still running, and writes one HTML page that needs no network.",
+    )
     report.add_argument("folder", metavar="DIR", help="the sweep's folder, with experiment.json in it")
     report.add_argument("--output", metavar="FILE", help="HTML file to write (default: DIR/report.html)")
     report.set_defaults(handler=run_report)
     compare = subparsers.add_parser(
-        "compare", help="compare any runs on one page", epilog=COMPARE_EXAMPLE, formatter_class=raw,
-        description="Puts runs on one HTML page, grouped by the config keys in which they differ.")
+        "compare",
+        help="compare any runs on one page",
+        epilog=COMPARE_EXAMPLE,
+        formatter_class=raw,
+        description="Puts runs on one HTML page, grouped by the config keys in which they differ.",
+    )
     compare.add_argument("folders", metavar="RUN", nargs="+", help="run folders")
-    compare.add_argument("--output", metavar="FILE", default="comparison.html", help="HTML file to write (default: %(default)s)")
+    compare.add_argument(
+        "--output", metavar="FILE", default="comparison.html", help="HTML file to write (default: %(default)s)"
+    )
     compare.set_defaults(handler=run_compare)
 
 
-# The readers are imported on use: they bring SciPy and Matplotlib, which the other subcommands do not need.
+# The readers are imported on use: they bring SciPy and Matplotlib, which the other subcommands do
+# not need.
 def run_report(args: argparse.Namespace) -> int:
     """Writes a sweep's report; prints its path and the verdict."""
     from pathlib import Path

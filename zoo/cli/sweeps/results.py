@@ -14,12 +14,24 @@ EPILOG = """examples:
 
 def add_parser(subparsers: argparse._SubParsersAction) -> None:
     """Registers the subcommand."""
-    parser = subparsers.add_parser("results", help="keep what sweeps came to, and write a page over it", description=DESCRIPTION,
-                                   epilog=EPILOG, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = subparsers.add_parser(
+        "results",
+        help="keep what sweeps came to, and write a page over it",
+        description=DESCRIPTION,
+        epilog=EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
     parser.add_argument("sweeps", metavar="DIR", nargs="*", help="folders of sweeps")
-    parser.add_argument("--output", metavar="DIR", type=Path, default=Path("docs/results"), help="where they go (default: %(default)s)")
-    parser.add_argument("--tests", metavar="DIR", type=Path, default=Path("tests/claims"),
-                        help="tests of exact claims, which the page lists (default: %(default)s)")
+    parser.add_argument(
+        "--output", metavar="DIR", type=Path, default=Path("docs/results"), help="where they go (default: %(default)s)"
+    )
+    parser.add_argument(
+        "--tests",
+        metavar="DIR",
+        type=Path,
+        default=Path("tests/claims"),
+        help="tests of exact claims, which the page lists (default: %(default)s)",
+    )
     parser.set_defaults(handler=run)
 
 
@@ -37,8 +49,10 @@ def run(args: argparse.Namespace) -> int:
     sweeps = [load_sweep(folder) for folder in args.sweeps]
     for name, count in Counter(sweep.name for sweep in sweeps).items():
         if count > 1:
-            raise ConfigError(f"{count} of these sweeps are called {name}, which names the folder of their results; keep them with one "
-                              "--output each")
+            raise ConfigError(
+                f"{count} of these sweeps are called {name}, which names the folder of their results; keep them with one "
+                "--output each"
+            )
     for sweep in sweeps:
         print(publish(sweep, args.output))
     print(build(args.output, args.tests if args.tests.is_dir() else None))

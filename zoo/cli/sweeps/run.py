@@ -1,4 +1,6 @@
-"""`zoo run`: every arm of an experiment with every seed, on this machine or on a cluster, and the report."""
+"""`zoo run`: every arm of an experiment with every seed, on this machine or on a cluster, and the
+report.
+"""
 
 import argparse
 import contextlib
@@ -29,33 +31,82 @@ with --slurm 0 as soon as the jobs are in the queue"""
 
 def add_parser(subparsers: argparse._SubParsersAction) -> None:
     """Registers the subcommand."""
-    parser = subparsers.add_parser("run", help="run an experiment and report on it", description=DESCRIPTION, epilog=EPILOG,
-                                   formatter_class=argparse.RawDescriptionHelpFormatter, allow_abbrev=False)
-    parser.add_argument("experiment", metavar="FILE[:SIZE]", nargs="?", help="experiment file (it is executed: trust it)")
+    parser = subparsers.add_parser(
+        "run",
+        help="run an experiment and report on it",
+        description=DESCRIPTION,
+        epilog=EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+    )
+    parser.add_argument(
+        "experiment", metavar="FILE[:SIZE]", nargs="?", help="experiment file (it is executed: trust it)"
+    )
     parser.add_argument("--config", metavar="FILE[:ARGUMENT]", help="instead of an experiment file: what --vary varies")
-    parser.add_argument("--vary", metavar="PATH=A,B,...", action="append", default=[],
-                        help="with --config: a field and its values; again for a second field")
-    parser.add_argument("--name", help="with --config: name of the sweep (default: from the config file and the fields)")
-    parser.add_argument("--jobs", metavar="N", type=_positive, help="runs at once (default: 1; with --slurm as many as there is room for)")
-    parser.add_argument("--seeds", metavar="N|A,B,...", type=_seeds, help="number of seeds from 0 on, or a list (\"7,\": seed 7)")
-    parser.add_argument("--allow", metavar="WHAT,...", default="",
-                        help="what arms may differ in besides what varies: tokens, parameters, flops, levels, text, rows, tokenizer")
-    parser.add_argument("--match", metavar="WHAT:FIELD",
-                        help="make all arms as large as the first one by a field: parameters:model.ffn.hidden_dim, flops:model.num_layers")
-    parser.add_argument("--tune", metavar="FIELD=A,B,...",
-                        help="before that, find each arm's best value of a grid, e.g. optimizer.learning_rate=1e-3,3e-3,1e-2, with seeds "
-                             "that decide nothing")
-    parser.add_argument("--tune-seeds", metavar="N|A,B,...", type=_seeds,
-                        help="with --tune: number of seeds from 1000 on, or a list (default: 1)")
-    parser.add_argument("--until-decided", action="store_true",
-                        help="add a seed at a time until the contrasts are decided; the intervals are wider for it, so that all looks "
-                             "together err in at most 5 %%")
-    parser.add_argument("--most-seeds", metavar="N", type=_positive, help="with --until-decided: the most seeds (default: 10)")
+    parser.add_argument(
+        "--vary",
+        metavar="PATH=A,B,...",
+        action="append",
+        default=[],
+        help="with --config: a field and its values; again for a second field",
+    )
+    parser.add_argument(
+        "--name", help="with --config: name of the sweep (default: from the config file and the fields)"
+    )
+    parser.add_argument(
+        "--jobs",
+        metavar="N",
+        type=_positive,
+        help="runs at once (default: 1; with --slurm as many as there is room for)",
+    )
+    parser.add_argument(
+        "--seeds", metavar="N|A,B,...", type=_seeds, help='number of seeds from 0 on, or a list ("7,": seed 7)'
+    )
+    parser.add_argument(
+        "--allow",
+        metavar="WHAT,...",
+        default="",
+        help="what arms may differ in besides what varies: tokens, parameters, flops, levels, text, rows, tokenizer",
+    )
+    parser.add_argument(
+        "--match",
+        metavar="WHAT:FIELD",
+        help="make all arms as large as the first one by a field: parameters:model.ffn.hidden_dim, flops:model.num_layers",
+    )
+    parser.add_argument(
+        "--tune",
+        metavar="FIELD=A,B,...",
+        help="before that, find each arm's best value of a grid, e.g. optimizer.learning_rate=1e-3,3e-3,1e-2, with seeds "
+        "that decide nothing",
+    )
+    parser.add_argument(
+        "--tune-seeds",
+        metavar="N|A,B,...",
+        type=_seeds,
+        help="with --tune: number of seeds from 1000 on, or a list (default: 1)",
+    )
+    parser.add_argument(
+        "--until-decided",
+        action="store_true",
+        help="add a seed at a time until the contrasts are decided; the intervals are wider for it, so that all looks "
+        "together err in at most 5 %%",
+    )
+    parser.add_argument(
+        "--most-seeds", metavar="N", type=_positive, help="with --until-decided: the most seeds (default: 10)"
+    )
     parser.add_argument("--output", metavar="DIR", type=Path, help="the sweep's folder (default: runs/NAME)")
-    parser.add_argument("--fresh", action="store_true", help="move an earlier sweep in that folder aside and start anew")
+    parser.add_argument(
+        "--fresh", action="store_true", help="move an earlier sweep in that folder aside and start anew"
+    )
     parser.add_argument("--dry-run", action="store_true", help="check everything, show what would run, write nothing")
-    parser.add_argument("--set", metavar="PATH=VALUE", dest="changes", action="append", default=[],
-                        help="change a field of the base config, for all arms, not for what is prepared; --config.PATH=VALUE is the same")
+    parser.add_argument(
+        "--set",
+        metavar="PATH=VALUE",
+        dest="changes",
+        action="append",
+        default=[],
+        help="change a field of the base config, for all arms, not for what is prepared; --config.PATH=VALUE is the same",
+    )
     launch_options.add_options(parser, _positive)
     parser.set_defaults(handler=run, takes_overrides=True)
 
@@ -87,8 +138,9 @@ def _looks(args: argparse.Namespace, experiment, folder: Path):
 def _tuned(args: argparse.Namespace, experiment, folder: Path, most: int):
     """Finds each arm's value of what is tuned: (exit code, the experiment with these values).
 
-    The arms are checked before, with the base's value. A dry run shows what would be tried, and goes on with the base's value where that
-    was not done yet. There is no experiment while the trials are still in a queue.
+    The arms are checked before, with the base's value. A dry run shows what would be tried, and
+    goes on with the base's value where that was not done yet. There is no experiment while the
+    trials are still in a queue.
     """
     from zoo.lab.planning import tuning
     from zoo.lab.planning.plan import expand
@@ -149,7 +201,9 @@ def _check_folder(args: argparse.Namespace, folder: Path, plan) -> None:
 
 
 def _once(args: argparse.Namespace, experiment, folder: Path, around: Path | None = None) -> int:
-    """Runs an experiment with the seeds that it has. Nobody else begins anything in `around` meanwhile."""
+    """Runs an experiment with the seeds that it has. Nobody else begins anything in `around`
+    meanwhile.
+    """
     from zoo.lab.launch.display import show_plan
     from zoo.lab.launch.sweep_folder import conflicts, read_state
     from zoo.lab.planning.plan import expand
@@ -179,12 +233,16 @@ def _once(args: argparse.Namespace, experiment, folder: Path, around: Path | Non
         return 0
     groups = _groups(args, pending)
     how = f"in {_populations(groups)}, " if args.population else ""
-    _say(console, f"dry run: {len(pending)} of {len(states)} runs would run, {how}{args.jobs or 1} at once, in {folder}")
+    _say(
+        console, f"dry run: {len(pending)} of {len(states)} runs would run, {how}{args.jobs or 1} at once, in {folder}"
+    )
     return 0
 
 
 def _show_detectable(console, plan, folder: Path | None) -> None:
-    """Says how small a difference the seeds can show; `folder` is that of an earlier sweep, if there is one."""
+    """Says how small a difference the seeds can show; `folder` is that of an earlier sweep, if
+    there is one.
+    """
     from zoo.lab.results.interim import what_seeds_show
     from zoo.lab.results.read_runs import load_sweep
     from zoo.lab.statistics.paired import ALPHA
@@ -203,10 +261,11 @@ def _show_detectable(console, plan, folder: Path | None) -> None:
 
 
 def _prepare_data(plan, read_only: bool = False) -> None:
-    """Reads and tokenises each text once, so that bad data is told before any run starts and runs at the same time share the work.
+    """Reads and tokenises each text once, so that bad data is told before any run starts and runs
+    at the same time share the work.
 
-    With `read_only` the texts are read and nothing is kept. Where the tokenizer is that of a run that is still to be prepared, there is
-    nothing to tokenise with.
+    With `read_only` the texts are read and nothing is kept. Where the tokenizer is that of a run
+    that is still to be prepared, there is nothing to tokenise with.
     """
     from zoo import config
     from zoo.config.fields import TASKS
@@ -217,8 +276,11 @@ def _prepare_data(plan, read_only: bool = False) -> None:
     for run in plan.in_order:
         untrained = "data.tokenizer.path" in named(run.config)
         # The data of arms with other prepared tokenizers are the same as long as none is there.
-        wanted = tuple((path, value) for path, value in config.flatten(run.config).items() if path.startswith("data.")
-                       and not (untrained and path == "data.tokenizer.path"))
+        wanted = tuple(
+            (path, value)
+            for path, value in config.flatten(run.config).items()
+            if path.startswith("data.") and not (untrained and path == "data.tokenizer.path")
+        )
         if wanted not in prepared:
             prepared.add(wanted)
             if untrained or (read_only and run.config.objective.kind not in TASKS):
@@ -260,12 +322,23 @@ def _run(args: argparse.Namespace, plan, folder: Path, console, around: Path | N
             groups, jobs = _groups(args, pending), args.jobs or 1
             if args.population and pending:
                 _say(console, f"{len(pending)} runs in {_populations(groups)}")
-            progress = SweepProgress(folder, plan.in_order, pending, jobs * max(map(len, groups), default=1), plan.experiment.metric)
-            launcher = Local(jobs, (LiveDisplay if console.is_terminal else PlainDisplay)(console, progress), launch_options.together(args))
+            progress = SweepProgress(
+                folder, plan.in_order, pending, jobs * max(map(len, groups), default=1), plan.experiment.metric
+            )
+            launcher = Local(
+                jobs,
+                (LiveDisplay if console.is_terminal else PlainDisplay)(console, progress),
+                launch_options.together(args),
+            )
         launched = launcher.launch(pending, folder, lock)
     if pending and args.slurm:
         new = sum(run.folder not in before for run in pending)
-        _say(console, f"submitted: {new} runs as jobs {', '.join(launched.queued)}" if new else "what is left is in the queue already")
+        _say(
+            console,
+            f"submitted: {new} runs as jobs {', '.join(launched.queued)}"
+            if new
+            else "what is left is in the queue already",
+        )
         _say(console, f"zoo status {folder} tells how far they are; zoo report {folder} judges what there is")
         return 0
     return _finish(plan, folder, console, launched.ends, launched.stopped)
@@ -307,11 +380,17 @@ def _finish(plan, folder: Path, console, ends, stopped: bool) -> int:
     for run in left:
         if run.folder in ends and not (stopped and states[run.folder].name == "half-done"):
             log = folder / run.folder / "log.txt"
-            _say(console, f"failed: {run.name}: {states[run.folder].reason}" + (f" (see {log})" if log.exists() else ""), "red")
+            _say(
+                console,
+                f"failed: {run.name}: {states[run.folder].reason}" + (f" (see {log})" if log.exists() else ""),
+                "red",
+            )
     if stopped and left:
         done = len(states) - len(left)
-        raise Preempted(f"stopped: {done} of {len(states)} runs are done, the others are saved as far as "
-                        f"they came in {folder}; the same command (without --fresh) continues them")
+        raise Preempted(
+            f"stopped: {done} of {len(states)} runs are done, the others are saved as far as "
+            f"they came in {folder}; the same command (without --fresh) continues them"
+        )
     from zoo.lab.measures import complete
     from zoo.lab.report.build import build_report
     from zoo.lab.results.read_runs import load_sweep
@@ -347,14 +426,24 @@ def _experiment(args: argparse.Namespace):
 
     changes = _changes(args)
     if bool(args.experiment) == bool(args.config):
-        raise ConfigError("give either an experiment file or --config=FILE with --vary PATH=A,B"
-                          + (f"; {args.experiment} and {args.config} are both given" if args.config else ""))
+        raise ConfigError(
+            "give either an experiment file or --config=FILE with --vary PATH=A,B"
+            + (f"; {args.experiment} and {args.config} are both given" if args.config else "")
+        )
     if args.experiment and (args.vary or args.name):
-        raise ConfigError(f"{'--vary' if args.vary else '--name'} goes with --config=FILE; an experiment file says what varies")
+        raise ConfigError(
+            f"{'--vary' if args.vary else '--name'} goes with --config=FILE; an experiment file says what varies"
+        )
     if args.config and not args.vary and not args.seeds:
         raise ConfigError("--config without --vary or --seeds: nothing varies; for a single run use train.py")
-    experiment = load_experiment(args.experiment) if args.experiment else experiment_from_flags(args.config, args.vary, args.name)
-    varied = {path: factor for factor, levels in experiment.factors.items() for level in levels.values() for path in level}
+    experiment = (
+        load_experiment(args.experiment)
+        if args.experiment
+        else experiment_from_flags(args.config, args.vary, args.name)
+    )
+    varied = {
+        path: factor for factor, levels in experiment.factors.items() for level in levels.values() for path in level
+    }
     if clash := [f'{path} cannot be set: factor "{varied[path]}" varies it' for path in changes if path in varied]:
         raise ConfigError(clash)
     if "seed" in changes:
@@ -365,9 +454,15 @@ def _experiment(args: argparse.Namespace):
     if args.tune_seeds and not (args.tune or experiment.tune):
         raise ConfigError("--tune-seeds goes with --tune")
     return dataclasses.replace(
-        experiment, tune=_tune(args, experiment), base=config.override(experiment.base, changes), seeds=args.seeds or experiment.seeds,
-        allow=tuple(dict.fromkeys([*experiment.allow, *(name.strip() for name in args.allow.split(",") if name.strip())])),
-        match=Match(what, path) if args.match else experiment.match)
+        experiment,
+        tune=_tune(args, experiment),
+        base=config.override(experiment.base, changes),
+        seeds=args.seeds or experiment.seeds,
+        allow=tuple(
+            dict.fromkeys([*experiment.allow, *(name.strip() for name in args.allow.split(",") if name.strip())])
+        ),
+        match=Match(what, path) if args.match else experiment.match,
+    )
 
 
 def _tune(args: argparse.Namespace, experiment):
@@ -382,11 +477,15 @@ def _tune(args: argparse.Namespace, experiment):
             raise ConfigError(f"--tune {args.tune}: expected FIELD=VALUE,VALUE,...")
         found = config.field_at(path)
         numeric = found is not None and found.kind in (int, float)
-        tune = Tune(path, tuple(config.parse_value(found, value.strip()) if numeric else value for value in values.split(",")))
+        tune = Tune(
+            path, tuple(config.parse_value(found, value.strip()) if numeric else value for value in values.split(","))
+        )
     if tune and args.tune_seeds:
         # A number of seeds counts from where those that decide never are.
         counted = args.tune_seeds == tuple(range(len(args.tune_seeds)))
-        tune = dataclasses.replace(tune, seeds=tuple(FIRST_SEED + seed for seed in args.tune_seeds) if counted else args.tune_seeds)
+        tune = dataclasses.replace(
+            tune, seeds=tuple(FIRST_SEED + seed for seed in args.tune_seeds) if counted else args.tune_seeds
+        )
     return tune
 
 

@@ -15,8 +15,14 @@ EPILOG = """examples:
 
 def add_parser(subparsers: argparse._SubParsersAction) -> None:
     """Registers the subcommand."""
-    parser = subparsers.add_parser("status", help="where every run of a sweep stands", description=DESCRIPTION, epilog=EPILOG,
-                                   formatter_class=argparse.RawDescriptionHelpFormatter, allow_abbrev=False)
+    parser = subparsers.add_parser(
+        "status",
+        help="where every run of a sweep stands",
+        description=DESCRIPTION,
+        epilog=EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+    )
     parser.add_argument("folder", metavar="DIR", type=Path, help="the sweep's folder, with experiment.json in it")
     parser.add_argument("--json", action="store_true", help="print JSON")
     parser.set_defaults(handler=run)
@@ -31,8 +37,17 @@ def run(args: argparse.Namespace) -> int:
         print(json.dumps(standings.record(), indent=2))
         return 0
     rows = [("run", "state", "step", "last sign", "job", "why")]
-    rows += [(_line(run.folder), run.state, f"{run.step}/{run.steps}" if run.steps else "", _ago(run.silent), run.job,
-              _line(run.reason)[:160]) for run in standings.runs]
+    rows += [
+        (
+            _line(run.folder),
+            run.state,
+            f"{run.step}/{run.steps}" if run.steps else "",
+            _ago(run.silent),
+            run.job,
+            _line(run.reason)[:160],
+        )
+        for run in standings.runs
+    ]
     widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
     for row in rows:
         print("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True) if width).rstrip())

@@ -14,11 +14,22 @@ The page is served to this machine alone. From elsewhere: ssh -L 8765:127.0.0.1:
 def add_parser(subparsers: argparse._SubParsersAction) -> None:
     """Registers the subcommand."""
     parser = subparsers.add_parser(
-        "watch", help="follow runs that go on", epilog=EPILOG, formatter_class=argparse.RawDescriptionHelpFormatter, allow_abbrev=False,
-        description="Serves the report of a sweep, or of a single run, on 127.0.0.1 and keeps it new while runs go on.")
+        "watch",
+        help="follow runs that go on",
+        epilog=EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+        description="Serves the report of a sweep, or of a single run, on 127.0.0.1 and keeps it new while runs go on.",
+    )
     parser.add_argument("folder", metavar="DIR", type=Path, help="folder of a sweep or of a run")
     how = parser.add_mutually_exclusive_group()
-    how.add_argument("--port", metavar="N", type=_port, default=8765, help="port to serve on; 0: any that is free (default: %(default)s)")
+    how.add_argument(
+        "--port",
+        metavar="N",
+        type=_port,
+        default=8765,
+        help="port to serve on; 0: any that is free (default: %(default)s)",
+    )
     how.add_argument("--terminal", action="store_true", help="show the runs in this terminal instead")
     parser.set_defaults(handler=run)
 

@@ -16,8 +16,11 @@ def impossible_teaching(flat: dict[str, Any]) -> Iterator[str]:
     teacher, kl, cosine = flat[TEACHER], flat[_KL], flat[_COSINE]
     temperature, hard = flat["objective.distillation.temperature"], flat["objective.distillation.hard"]
     if not teacher:
-        yield from (f"{path}={flat[path]:g} has no effect without {TEACHER}; leave it at {BY_PATH[path].default:g}"
-                    for path in BESIDE_TEACHER if flat[path] != BY_PATH[path].default)
+        yield from (
+            f"{path}={flat[path]:g} has no effect without {TEACHER}; leave it at {BY_PATH[path].default:g}"
+            for path in BESIDE_TEACHER
+            if flat[path] != BY_PATH[path].default
+        )
     elif kl == 0 and cosine == 0:
         yield f"{TEACHER}={teacher} has no effect: {_KL} and {_COSINE} are both 0; leave it empty"
     elif kl == 0 and temperature != (default := BY_PATH["objective.distillation.temperature"].default):
@@ -31,5 +34,7 @@ def impossible_teaching(flat: dict[str, Any]) -> Iterator[str]:
     if layers and not start:
         yield f"training.start_layers={','.join(map(str, layers))} has no effect without training.start_from; leave it empty"
     elif layers and len(layers) != flat["model.num_layers"]:
-        yield (f"training.start_layers={','.join(map(str, layers))} names {len(layers)} layers, and model.num_layers is "
-               f"{flat['model.num_layers']}: one for each")
+        yield (
+            f"training.start_layers={','.join(map(str, layers))} names {len(layers)} layers, and model.num_layers is "
+            f"{flat['model.num_layers']}: one for each"
+        )

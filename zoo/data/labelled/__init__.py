@@ -1,4 +1,6 @@
-"""Labelled examples: where they come from, how they become rows, and how predictions of them are scored."""
+"""Labelled examples: where they come from, how they become rows, and how predictions of them are
+scored.
+"""
 
 from zoo.data.labelled.labelled_dataset import LabelledDataset, label_count, load_labelled, read_task, training_text
 

@@ -1,8 +1,9 @@
 """Batches of rows of similar lengths, in a few widths.
 
-A row of T places is read in the narrowest of the widths T, T // 2, T // 4, ..., T // K that holds its tokens; a batch is as wide as its
-longest row needs, and has B rows whatever its width. Each width is a shape, for which a program is compiled once; none is below 16, where
-little is left to save.
+A row of T places is read in the narrowest of the widths T, T // 2, T // 4, ..., T // K that holds
+its tokens; a batch is as wide as its longest row needs, and has B rows whatever its width. Each
+width is a shape, for which a program is compiled once; none is below 16, where little is left to
+save.
 """
 
 from collections.abc import Iterator
@@ -19,13 +20,17 @@ _NARROWEST = 16
 
 
 def widths(length: int, count: int) -> np.ndarray:
-    """Widths of batches of rows of `length` tokens, from the narrowest on: of length // k, k = 1, 2, 4 .. count, those of 16 or more."""
+    """Widths of batches of rows of `length` tokens, from the narrowest on: of length // k, k = 1,
+    2, 4 .. count, those of 16 or more.
+    """
     halves = (length >> power for power in range(count.bit_length()))
     return np.unique([length, *(width for width in halves if width >= _NARROWEST)])
 
 
 class _Plan(NamedTuple):
-    """The batches of an epoch: numbers of rows, batch after batch, and where each batch begins and ends in them."""
+    """The batches of an epoch: numbers of rows, batch after batch, and where each batch begins and
+    ends in them.
+    """
 
     order: np.ndarray
     begins: np.ndarray
@@ -35,8 +40,9 @@ class _Plan(NamedTuple):
 class ExampleBatches:
     """Batches of examples; number n is a function of (seed, n) alone.
 
-    In an epoch every row comes once. Its rows are shuffled, put in the order of their widths and cut into batches, which are shuffled
-    again. Where B does not divide the rows, one batch of the epoch, any of them, has fewer, and is filled up with rows of -1.
+    In an epoch every row comes once. Its rows are shuffled, put in the order of their widths and
+    cut into batches, which are shuffled again. Where B does not divide the rows, one batch of the
+    epoch, any of them, has fewer, and is filled up with rows of -1.
 
     Args:
         encoded: the rows.
@@ -72,7 +78,9 @@ class ExampleBatches:
         plan = self._plan(seed, epoch)
         return plan.order[plan.begins[place] : plan.ends[place]]
 
-    def training(self, seed: int, start_step: int = 0, process_index: int = 0, process_count: int = 1) -> TrainingBatches:
+    def training(
+        self, seed: int, start_step: int = 0, process_index: int = 0, process_count: int = 1
+    ) -> TrainingBatches:
         """The training batches from number `start_step` on, without end.
 
         Of each batch this process gets the `process_index`-th of `process_count` consecutive parts.
@@ -81,13 +89,19 @@ class ExampleBatches:
             ConfigError: batches do not divide over the processes.
         """
         mine = part_of(self._size, process_index, process_count)
-        return numbered_batches(lambda step: self._gathered(self.numbers(seed, step), self._size, mine), start_step, 1 << 40)
+        return numbered_batches(
+            lambda step: self._gathered(self.numbers(seed, step), self._size, mine), start_step, 1 << 40
+        )
 
     def evaluation(self, multiple_of: int = 1, process_index: int = 0, process_count: int = 1) -> Iterator[Arrays]:
-        """Every row once, in `order`; batches are filled up with rows of -1, to B and on to a multiple of `multiple_of`."""
+        """Every row once, in `order`; batches are filled up with rows of -1, to B and on to a
+        multiple of `multiple_of`.
+        """
         size = -(-self._size // multiple_of) * multiple_of
         mine = part_of(size, process_index, process_count)
-        return (self._gathered(self.order[start : start + size], size, mine) for start in range(0, len(self.order), size))
+        return (
+            self._gathered(self.order[start : start + size], size, mine) for start in range(0, len(self.order), size)
+        )
 
     def _gathered(self, numbers: np.ndarray, size: int, mine: slice) -> Arrays:
         width = self._widths[self._fitting[numbers].max()]
@@ -101,5 +115,8 @@ class ExampleBatches:
     def padding(self) -> float:
         """Share of the places of an epoch's batches that are empty."""
         plan = self._plan(0, 0)
-        wide = [self._widths[self._fitting[plan.order[begin:end]].max()] for begin, end in zip(plan.begins, plan.ends, strict=True)]
+        wide = [
+            self._widths[self._fitting[plan.order[begin:end]].max()]
+            for begin, end in zip(plan.begins, plan.ends, strict=True)
+        ]
         return 1 - float(self.lengths.sum()) / (sum(wide) * self._size)

@@ -17,7 +17,9 @@ class Marks(NamedTuple):
 
     @classmethod
     def of(cls, tokenizer: Tokenizer, ids: int) -> "Marks":
-        """The tokenizer's, for a model of so many ids; where the model has none that separates, what opens documents does (GPT-2)."""
+        """The tokenizer's, for a model of so many ids; where the model has none that separates,
+        what opens documents does (GPT-2).
+        """
         known = tokenizer.separator_id < ids
         return cls(tokenizer.document_id, tokenizer.separator_id if known else tokenizer.document_id)
 
@@ -35,7 +37,8 @@ def assembled(
         length: T.
 
     Returns:
-        ({"tokens" [N, T], and of pairs "segments" [N, T], 0 or 1}, number of rows that were cut), int32.
+        ({"tokens" [N, T], and of pairs "segments" [N, T], 0 or 1}, number of rows that were cut),
+        int32.
     """
     count, cut = len(firsts), 0
     tokens, segments = np.full((count, length), PADDING, np.int32), np.zeros((count, length), np.int32)
@@ -55,7 +58,9 @@ def assembled(
 
 
 def kept(first: int, second: int, room: int) -> tuple[int, int]:
-    """How much of two texts fits into `room` when single tokens are cut off the longer one, of equally long ones off the second."""
+    """How much of two texts fits into `room` when single tokens are cut off the longer one, of
+    equally long ones off the second.
+    """
     if first + second <= room:
         return first, second
     half = room // 2

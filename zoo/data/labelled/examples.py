@@ -1,4 +1,6 @@
-"""Examples as they are before any tokens, and where they come from: the two parts that a config names."""
+"""Examples as they are before any tokens, and where they come from: the two parts that a config
+names.
+"""
 
 import functools
 import hashlib
@@ -32,7 +34,9 @@ class Tagged(NamedTuple):
 
 
 class Question(NamedTuple):
-    """A question about a context, with every answer that counts as right and the character where it begins; none where there is none."""
+    """A question about a context, with every answer that counts as right and the character where it
+    begins; none where there is none.
+    """
 
     context: str
     question: str
@@ -90,8 +94,10 @@ def read_examples(config: Any) -> Examples:
         examples = Examples(tuple(train), tuple(held_out), labels, described, policy.counts)
     for part, there in (("training", examples.train), ("held-out", examples.held_out)):
         if not there:
-            raise DataError(f"{examples.description}: there are no {part} examples; take another source, data.held_out or "
-                            "data.validation_fraction")
+            raise DataError(
+                f"{examples.description}: there are no {part} examples; take another source, data.held_out or "
+                "data.validation_fraction"
+            )
     return examples
 
 
@@ -103,7 +109,9 @@ def _read(data: Any, objective: str, policy: TextPolicy) -> tuple[list[Example],
 
 
 def divided(examples: Sequence[Example], fraction: float) -> tuple[list[Example], list[Example]]:
-    """(training, held out), by the hash of what is read: equal texts are in one part, and all questions about a context."""
+    """(training, held out), by the hash of what is read: equal texts are in one part, and all
+    questions about a context.
+    """
     parts: tuple[list[Example], list[Example]] = [], []
     for example in examples:
         read = example.context if isinstance(example, Question) else example[:-1]
@@ -113,7 +121,9 @@ def divided(examples: Sequence[Example], fraction: float) -> tuple[list[Example]
 
 
 def drawn(examples: Sequence[Example], count: int) -> tuple[Example, ...]:
-    """The `count` examples with the smallest hashes, in their order: whatever the order of a file, more of them hold all of fewer."""
+    """The `count` examples with the smallest hashes, in their order: whatever the order of a file,
+    more of them hold all of fewer.
+    """
     hashes = [hashlib.sha256(json.dumps(example).encode()).digest() for example in examples]
     chosen = sorted(range(len(examples)), key=lambda place: (hashes[place], place))[:count]
     return tuple(examples[place] for place in sorted(chosen))
@@ -155,9 +165,21 @@ def _tagged(table: Table, data: Any, policy: TextPolicy) -> Iterator[Tagged]:
     named = data.source.startswith("conll:")
     column, label_column = ("words", "tags") if named else (data.column, data.label_column)
     for where, record in table.records(policy):
-        words, tags = value_at(record, column, "data.column", where), value_at(record, label_column, "data.label_column", where)
-        if isinstance(words, str) or isinstance(tags, str) or not hasattr(words, "__len__") or not hasattr(tags, "__len__"):
-            policy.leave_out("no lists", where, f'what is at "{column}" and "{label_column}" must be lists, of words and of their tags')
+        words, tags = (
+            value_at(record, column, "data.column", where),
+            value_at(record, label_column, "data.label_column", where),
+        )
+        if (
+            isinstance(words, str)
+            or isinstance(tags, str)
+            or not hasattr(words, "__len__")
+            or not hasattr(tags, "__len__")
+        ):
+            policy.leave_out(
+                "no lists",
+                where,
+                f'what is at "{column}" and "{label_column}" must be lists, of words and of their tags',
+            )
         elif len(words) != len(tags) or not len(words):
             policy.leave_out("not as many tags as words", where, f"{len(words)} words and {len(tags)} tags")
         else:
@@ -177,22 +199,41 @@ def _asked(table: Table, data: Any, policy: TextPolicy) -> Iterator[Question]:
         question = text_at(record, columns[1], "data.second_column", where, policy)
         answers = value_at(record, columns[2], "data.label_column", where)
         if not isinstance(answers, dict) or not {"text", "answer_start"} <= answers.keys():
-            policy.leave_out("no answers", where, f'"{columns[2]}" must be {{"text": [...], "answer_start": [...]}}, as in SQuAD')
+            policy.leave_out(
+                "no answers", where, f'"{columns[2]}" must be {{"text": [...], "answer_start": [...]}}, as in SQuAD'
+            )
             continue
         texts = [text.decode() if isinstance(text, bytes) else str(text) for text in answers["text"]]
         pairs = tuple(zip(texts, map(int, answers["answer_start"]), strict=True))
-        wrong = [(text, start) for text, start in pairs if context and not (text and context[start : start + len(text)] == text)]
+        wrong = [
+            (text, start)
+            for text, start in pairs
+            if context and not (text and context[start : start + len(text)] == text)
+        ]
         if wrong:
-            policy.leave_out("answer not in its place", where, f'the answer "{wrong[0][0]}" does not stand at character {wrong[0][1]}')
+            policy.leave_out(
+                "answer not in its place",
+                where,
+                f'the answer "{wrong[0][0]}" does not stand at character {wrong[0][1]}',
+            )
         elif context is not None and question is not None:
             yield Question(context, question, tuple(dict.fromkeys(pairs)))
 
 
 CONVERTERS: dict[str, Callable[[Table, Any, TextPolicy], Iterator[Example]]] = {
-    "classification": _labelled, "regression": _scored, "tagging": _tagged, "extraction": _asked}
+    "classification": _labelled,
+    "regression": _scored,
+    "tagging": _tagged,
+    "extraction": _asked,
+}
 
 # Tasks of the library's own by objective, the default first, and how their records become examples.
-OWN = {"classification": ("classification", "pairs"), "regression": ("similarity",), "tagging": ("tagging",), "extraction": ("extraction",)}
+OWN = {
+    "classification": ("classification", "pairs"),
+    "regression": ("similarity",),
+    "tagging": ("tagging",),
+    "extraction": ("extraction",),
+}
 
 
 @functools.lru_cache(maxsize=4)
@@ -201,8 +242,10 @@ def _own(argument: str, objective: str) -> Examples:
     name = argument or OWN[objective][0]
     if name not in OWN[objective]:
         hint = did_you_mean(name, OWN[objective])
-        raise ConfigError(f'data.source: "stdlib:{argument}" is nothing for objective.kind={objective}{hint}; '
-                          f"one of {', '.join(f'stdlib:{one}' for one in OWN[objective])}")
+        raise ConfigError(
+            f'data.source: "stdlib:{argument}" is nothing for objective.kind={objective}{hint}; '
+            f"one of {', '.join(f'stdlib:{one}' for one in OWN[objective])}"
+        )
     task = builtin_tasks.TASKS[name]()
     train, held_out = (tuple(_of_own(record, objective) for record in part) for part in (task.train, task.validation))
     return Examples(train, held_out, task.labels, f"stdlib:{name}", Counter())

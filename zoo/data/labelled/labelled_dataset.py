@@ -1,4 +1,6 @@
-"""The data set of a task: examples in two parts, their labels, the batches of their rows, and the scores of what is predicted."""
+"""The data set of a task: examples in two parts, their labels, the batches of their rows, and the
+scores of what is predicted.
+"""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
@@ -53,7 +55,9 @@ class LabelledDataset:
         return self.train if name == TRAINING else self.examples.held_out
 
     def encoded(self, name: str, length: int | None = None) -> Encoded:
-        """A part as arrays of rows of T = `length` tokens, by default those trained with; made once."""
+        """A part as arrays of rows of T = `length` tokens, by default those trained with; made
+        once.
+        """
         length = length or self.config.data.sequence_length
         if (name, length) not in self._made:
             marks = Marks.of(self.tokenizer, self.config.model.vocab_size)
@@ -90,10 +94,15 @@ class LabelledDataset:
         return self.batches(TRAINING).training(self.config.seed, start_step, process_index, process_count)
 
     def evaluation_batches(
-        self, length: int | None = None, multiple_of: int = 1, process_index: int = 0, process_count: int = 1,
+        self,
+        length: int | None = None,
+        multiple_of: int = 1,
+        process_index: int = 0,
+        process_count: int = 1,
         limit_batches: int | None = None,
     ) -> Iterator[Arrays]:
-        """Every held-out row once; batches are filled up with rows of -1 to a multiple of `multiple_of`.
+        """Every held-out row once; batches are filled up with rows of -1 to a multiple of
+        `multiple_of`.
 
         Raises:
             ConfigError: a limit, with which no score would be that of the data.
@@ -106,7 +115,8 @@ class LabelledDataset:
         """Scores of all predictions of the held-out rows.
 
         Args:
-            outputs: what the objective puts out of each row, in the order of `evaluation_batches`, without what only fills up.
+            outputs: what the objective puts out of each row, in the order of `evaluation_batches`,
+                without what only fills up.
             length: T of those rows.
         """
         encoded, order = self.encoded(HELD_OUT, length), self.batches(HELD_OUT, length).order
@@ -114,10 +124,16 @@ class LabelledDataset:
             if len(array) != len(order):
                 raise ValueError(f"{name} has {len(array)} rows, and {len(order)} were to be scored")
         back = np.argsort(order)
-        return self.task.measure({name: array[back] for name, array in outputs.items()}, self.examples.held_out, encoded)
+        return self.task.measure(
+            {name: array[back] for name, array in outputs.items()}, self.examples.held_out, encoded
+        )
 
-    def rows_once(self, multiple_of: int = 1, process_index: int = 0, process_count: int = 1) -> Iterator[tuple[np.ndarray, Arrays]]:
-        """Every training row once, in batches as of an evaluation: (numbers of a batch's rows, over all processes; the batch)."""
+    def rows_once(
+        self, multiple_of: int = 1, process_index: int = 0, process_count: int = 1
+    ) -> Iterator[tuple[np.ndarray, Arrays]]:
+        """Every training row once, in batches as of an evaluation: (numbers of a batch's rows, over
+        all processes; the batch).
+        """
         batches, done = self.batches(TRAINING), 0
         for batch in batches.evaluation(multiple_of, process_index, process_count):
             size = len(batch["tokens"]) * process_count
@@ -125,13 +141,17 @@ class LabelledDataset:
             done += size
 
     def features_shape(self, batch: tuple[int, ...]) -> tuple[int, ...]:
-        """The shape of what the head reads of all training rows, from that of a batch: [B, ...] or, of tokens, [B, T, ...]."""
+        """The shape of what the head reads of all training rows, from that of a batch: [B, ...] or,
+        of tokens, [B, T, ...].
+        """
         whole = len(self.encoded(TRAINING).arrays["tokens"])
         by_token = self.config.objective.kind not in OF_SEQUENCES[1]
         return (whole, self.config.data.sequence_length, *batch[2:]) if by_token else (whole, *batch[1:])
 
     def with_features(self, features: np.ndarray) -> Self:
-        """The same, with what the head reads of every training row, in their order, as "features" in the training batches."""
+        """The same, with what the head reads of every training row, in their order, as "features"
+        in the training batches.
+        """
         encoded = self.encoded(TRAINING)
         by_token = () if self.config.objective.kind in OF_SEQUENCES[1] else ("features",)
         key = TRAINING, self.config.data.sequence_length
@@ -140,11 +160,28 @@ class LabelledDataset:
 
     def summary(self) -> dict[str, Any]:
         """What identifies and measures the data, as plain JSON."""
-        tokenizer = {"kind": self.tokenizer.kind, "vocab_size": self.tokenizer.vocab_size, "fingerprint": self.tokenizer.fingerprint}
-        counts = {f"{name}_{what}": count for name in (TRAINING, HELD_OUT) for what, count in (
-            ("examples", len(self.part(name))), ("tokens", self._tokens(name)), ("cut", self.encoded(name).cut))}
-        return {"fingerprint": self.examples.fingerprint, "description": self.description, **counts, "labels": list(self.labels),
-                "left_out": dict(self.examples.left_out), "tokenizer": tokenizer}
+        tokenizer = {
+            "kind": self.tokenizer.kind,
+            "vocab_size": self.tokenizer.vocab_size,
+            "fingerprint": self.tokenizer.fingerprint,
+        }
+        counts = {
+            f"{name}_{what}": count
+            for name in (TRAINING, HELD_OUT)
+            for what, count in (
+                ("examples", len(self.part(name))),
+                ("tokens", self._tokens(name)),
+                ("cut", self.encoded(name).cut),
+            )
+        }
+        return {
+            "fingerprint": self.examples.fingerprint,
+            "description": self.description,
+            **counts,
+            "labels": list(self.labels),
+            "left_out": dict(self.examples.left_out),
+            "tokenizer": tokenizer,
+        }
 
 
 def load_labelled(config: Any) -> LabelledDataset:
@@ -163,17 +200,22 @@ def load_labelled(config: Any) -> LabelledDataset:
 
 
 def read_task(config: Any) -> tuple[Examples, Any]:
-    """The examples that a resolved config names, and what its objective asks of them: all that needs no tokenizer. Raises as
-    `load_labelled`."""
+    """The examples that a resolved config names, and what its objective asks of them: all that
+    needs no tokenizer. Raises as `load_labelled`.
+    """
     examples = read_examples(config)
     task = _task(config, examples)
     task.check(examples.held_out, "held-out")
     classes, count = config.model.head.classes, config.data.examples
     if task.labels and classes != AUTO and classes < len(task.labels):
-        raise ConfigError(f"model.head.classes={classes} is fewer than the {len(task.labels)} labels of {examples.description}; "
-                          "leave it at auto")
+        raise ConfigError(
+            f"model.head.classes={classes} is fewer than the {len(task.labels)} labels of {examples.description}; "
+            "leave it at auto"
+        )
     if count > len(examples.train):
-        raise ConfigError(f"data.examples={count}: {examples.description} has {len(examples.train)} training examples; 0 takes all of them")
+        raise ConfigError(
+            f"data.examples={count}: {examples.description} has {len(examples.train)} training examples; 0 takes all of them"
+        )
     return examples, task
 
 
@@ -196,4 +238,7 @@ def _task(config: Any, examples: Examples) -> Any:
 
 def _documents(task: Any, examples: Examples) -> tuple[Documents, Documents]:
     texts = [[text for example in part for text in task.texts(example)] for part in (examples.train, examples.held_out)]
-    return (Documents.of(texts[0] + texts[1], examples.description), Documents.of(texts[0], f"training part of {examples.description}"))
+    return (
+        Documents.of(texts[0] + texts[1], examples.description),
+        Documents.of(texts[0], f"training part of {examples.description}"),
+    )

@@ -1,4 +1,6 @@
-"""Answers that are spans of a context: rows of long contexts, the spans in them, and what is read out of scores."""
+"""Answers that are spans of a context: rows of long contexts, the spans in them, and what is read
+out of scores.
+"""
 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple, Self
@@ -30,11 +32,14 @@ class Window(NamedTuple):
 
 
 class Extraction:
-    """Where the answer begins and ends (Devlin et al. 2019, sections 4.2 and 4.3): [CLS] question [SEP] context [SEP].
+    """Where the answer begins and ends (Devlin et al. 2019, sections 4.2 and 4.3): [CLS] question
+    [SEP] context [SEP].
 
-    A context that is too long is read in rows of which each begins `stride` tokens after the one before. A row that does not hold the
-    whole answer has the answer [CLS], as has every row of a question without one. The answer of a question is the best span of all its
-    rows. Where some question of the data has no answer, an empty one is given if [CLS] scores higher than that in every row.
+    A context that is too long is read in rows of which each begins `stride` tokens after the one
+    before. A row that does not hold the whole answer has the answer [CLS], as has every row of a
+    question without one. The answer of a question is the best span of all its rows. Where some
+    question of the data has no answer, an empty one is given if [CLS] scores higher than that in
+    every row.
 
     Args:
         stride: tokens.
@@ -54,7 +59,9 @@ class Extraction:
         return cls(config.data.stride, config.objective.longest_answer, unanswerable)
 
     @classmethod
-    def labels_of(cls, examples: Sequence[Question], given: tuple[str, ...], ordered: tuple[str, ...]) -> tuple[str, ...]:
+    def labels_of(
+        cls, examples: Sequence[Question], given: tuple[str, ...], ordered: tuple[str, ...]
+    ) -> tuple[str, ...]:
         """None: answers are text."""
         return ()
 
@@ -66,9 +73,11 @@ class Extraction:
         return [example.question, example.context]
 
     def encode(self, examples: Sequence[Question], tokenizer: Tokenizer, marks: Marks, length: int) -> Encoded:
-        """Rows with "segments", "context" [N, 2] (first place of the context and the one after its last), "starts" and "ends" [N].
+        """Rows with "segments", "context" [N, 2] (first place of the context and the one after its
+        last), "starts" and "ends" [N].
 
-        A question may take half of a row; what is longer is cut off. `more` has a `Window` of each row.
+        A question may take half of a row; what is longer is cut off. `more` has a `Window` of each
+        row.
         """
         questions = tokenizer.encode_batch([example.question for example in examples])
         # The same context stands beside many questions.
@@ -82,7 +91,9 @@ class Extraction:
             room, held = length - 3 - len(asked), False
             for begin in window_starts(len(context.ids), room, self.stride):
                 ids = context.ids[begin : begin + room]
-                window = Window(number, len(asked) + 2, context.starts[begin : begin + room], context.stops[begin : begin + room])
+                window = Window(
+                    number, len(asked) + 2, context.starts[begin : begin + room], context.stops[begin : begin + room]
+                )
                 start, end = span_in(window, example.answers[0]) if example.answers else (-1, -1)
                 held |= start >= 0
                 tokens = np.full(length, PADDING, np.int32)
@@ -113,11 +124,17 @@ class Extraction:
             if score > best[window.example][0]:
                 text = examples[window.example].context[window.starts[start] : window.stops[end]].strip()
                 best[window.example] = score, text
-        return ["" if self.unanswerable and empty[number] > score else text for number, (score, text) in enumerate(best)]
+        return [
+            "" if self.unanswerable and empty[number] > score else text for number, (score, text) in enumerate(best)
+        ]
 
-    def measure(self, outputs: Mapping[str, np.ndarray], examples: Sequence[Question], encoded: Encoded) -> dict[str, float]:
+    def measure(
+        self, outputs: Mapping[str, np.ndarray], examples: Sequence[Question], encoded: Encoded
+    ) -> dict[str, float]:
         """Scores of the answers, as `answer_scores` has them."""
-        return answer_scores(self.answers(outputs, examples, encoded), [[text for text, _ in example.answers] for example in examples])
+        return answer_scores(
+            self.answers(outputs, examples, encoded), [[text for text, _ in example.answers] for example in examples]
+        )
 
     def shown(self, row: Arrays, shower: Shower) -> Iterator[tuple[str, list[Shown]]]:
         """One row as named lines."""
@@ -129,7 +146,9 @@ class Extraction:
 
 
 def window_starts(tokens: int, room: int, stride: int) -> list[int]:
-    """First tokens of the rows of a context: every `stride` tokens, and never leaving one out, until its end is read."""
+    """First tokens of the rows of a context: every `stride` tokens, and never leaving one out,
+    until its end is read.
+    """
     step, starts = min(stride, room), [0]
     while starts[-1] + room < tokens:
         starts.append(starts[-1] + step)
@@ -137,7 +156,9 @@ def window_starts(tokens: int, room: int, stride: int) -> list[int]:
 
 
 def span_in(window: Window, answer: tuple[str, int]) -> tuple[int, int]:
-    """Places in the row of the first and the last token of an answer; (-1, -1) where the row does not hold all of it."""
+    """Places in the row of the first and the last token of an answer; (-1, -1) where the row does
+    not hold all of it.
+    """
     text, begin = answer
     end = begin + len(text)
     touched = np.flatnonzero((window.stops > begin) & (window.starts < end) & (window.stops > window.starts))
@@ -147,7 +168,9 @@ def span_in(window: Window, answer: tuple[str, int]) -> tuple[int, int]:
 
 
 def best_span(starts: np.ndarray, ends: np.ndarray, longest: int) -> tuple[float, int, int]:
-    """(score, first, last) of the span with the largest starts[first] + ends[last], first <= last < first + longest."""
+    """(score, first, last) of the span with the largest starts[first] + ends[last], first <= last <
+    first + longest.
+    """
     count = len(starts)
     sums = starts[:, None].astype(np.float64) + ends[None]
     apart = np.arange(count)[None] - np.arange(count)[:, None]

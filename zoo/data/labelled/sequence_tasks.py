@@ -1,4 +1,6 @@
-"""Classification and regression of texts and pairs: labels as numbers, rows, and what is told of predictions."""
+"""Classification and regression of texts and pairs: labels as numbers, rows, and what is told of
+predictions.
+"""
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
@@ -38,7 +40,9 @@ class Classification:
         self.labels = labels
 
     @classmethod
-    def labels_of(cls, examples: Sequence[Labelled], given: tuple[str, ...], ordered: tuple[str, ...]) -> tuple[str, ...]:
+    def labels_of(
+        cls, examples: Sequence[Labelled], given: tuple[str, ...], ordered: tuple[str, ...]
+    ) -> tuple[str, ...]:
         """The labels in the order of their numbers.
 
         Args:
@@ -76,7 +80,9 @@ class Classification:
         number = {label: place for place, label in enumerate(self.labels)}
         return np.array([number[example.label] for example in examples], np.int32)
 
-    def measure(self, outputs: Mapping[str, np.ndarray], examples: Sequence[Labelled], encoded: Encoded) -> dict[str, float]:
+    def measure(
+        self, outputs: Mapping[str, np.ndarray], examples: Sequence[Labelled], encoded: Encoded
+    ) -> dict[str, float]:
         """Scores that are no mean over examples: see `class_scores`."""
         return class_scores(outputs["predicted"], encoded.arrays["labels"], len(self.labels))
 
@@ -94,7 +100,9 @@ class Regression(Classification):
     """A number for a text, or a pair."""
 
     @classmethod
-    def labels_of(cls, examples: Sequence[Labelled], given: tuple[str, ...], ordered: tuple[str, ...]) -> tuple[str, ...]:
+    def labels_of(
+        cls, examples: Sequence[Labelled], given: tuple[str, ...], ordered: tuple[str, ...]
+    ) -> tuple[str, ...]:
         """None: numbers have no names."""
         return ()
 
@@ -105,7 +113,9 @@ class Regression(Classification):
         """The numbers, float32 [N]."""
         return np.array([example.label for example in examples], np.float32)
 
-    def measure(self, outputs: Mapping[str, np.ndarray], examples: Sequence[Labelled], encoded: Encoded) -> dict[str, float]:
+    def measure(
+        self, outputs: Mapping[str, np.ndarray], examples: Sequence[Labelled], encoded: Encoded
+    ) -> dict[str, float]:
         """Correlations with the true numbers."""
         return correlations(outputs["predicted"], encoded.arrays["labels"])
 
@@ -121,7 +131,8 @@ def in_order(labels: Sequence[str] | Mapping[str, int]) -> tuple[str, ...]:
 
 
 def label_map(found: Sequence[str], given: tuple[str, ...], ordered: tuple[str, ...]) -> tuple[str, ...]:
-    """Labels in the order of their numbers: those that are given, else the source's, else all that there are, sorted.
+    """Labels in the order of their numbers: those that are given, else the source's, else all that
+    there are, sorted.
 
     Raises:
         DataError: one label alone, or one that is not given.
@@ -129,7 +140,9 @@ def label_map(found: Sequence[str], given: tuple[str, ...], ordered: tuple[str, 
     there = tuple(dict.fromkeys(found))
     check_known(found, given or ordered or there, "training")
     if len(there) < 2:
-        raise DataError(f'all {len(found)} training examples have the label "{there[0]}": there is nothing to tell apart')
+        raise DataError(
+            f'all {len(found)} training examples have the label "{there[0]}": there is nothing to tell apart'
+        )
     return given or ordered or in_order(there)
 
 
@@ -142,5 +155,7 @@ def check_known(found: Sequence[str], labels: tuple[str, ...], part: str) -> Non
     known = set(labels)
     if unknown := Counter(label for label in found if label not in known):
         label, count = unknown.most_common(1)[0]
-        raise DataError(f'{count} {part} example{"s have" if count > 1 else " has"} the label "{label}", and the labels are '
-                        f"{', '.join(labels)}: take other parts, or name every label in data.labels")
+        raise DataError(
+            f'{count} {part} example{"s have" if count > 1 else " has"} the label "{label}", and the labels are '
+            f"{', '.join(labels)}: take other parts, or name every label in data.labels"
+        )

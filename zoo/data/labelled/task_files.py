@@ -13,7 +13,8 @@ from zoo.errors import ConfigError, DataError
 
 
 def conll(argument: str, data: Any, kind: str) -> Table:
-    """Words in lines, with columns between tabs or spaces, and an empty line after each sentence: {"words", "tags"}.
+    """Words in lines, with columns between tabs or spaces, and an empty line after each sentence:
+    {"words", "tags"}.
 
     Lines that begin with -DOCSTART- are left out.
 
@@ -44,11 +45,15 @@ def _sentences(path: Path, columns: Any, policy: TextPolicy) -> Iterator[tuple[s
         fields = fields and (fields.split("\t") if "\t" in fields else fields.split())
         width = width or len(fields or ())
         if fields and width and not all(-width <= column < width for column in (columns.words, columns.tags)):
-            raise ConfigError(f"data.conll: {where}: there are {width} columns, 0 to {width - 1}, and words={columns.words}, "
-                              f"tags={columns.tags} are asked for")
+            raise ConfigError(
+                f"data.conll: {where}: there are {width} columns, 0 to {width - 1}, and words={columns.words}, "
+                f"tags={columns.tags} are asked for"
+            )
         if not fields or len(fields) != width:
             if fields:
-                policy.leave_out("other number of columns", where, f"{len(fields)} columns, and the first line has {width}")
+                policy.leave_out(
+                    "other number of columns", where, f"{len(fields)} columns, and the first line has {width}"
+                )
             whole = False
             continue
         begin = begin if words else number
@@ -57,7 +62,8 @@ def _sentences(path: Path, columns: Any, policy: TextPolicy) -> Iterator[tuple[s
 
 
 def squad(argument: str, data: Any, kind: str) -> Table:
-    """Files as SQuAD has them (Rajpurkar et al. 2016; 2018): {"context", "question", "answers": {"text", "answer_start"}}.
+    """Files as SQuAD has them (Rajpurkar et al. 2016; 2018): {"context", "question", "answers":
+    {"text", "answer_start"}}.
 
     Raises:
         ConfigError: no such files.
@@ -72,11 +78,20 @@ def squad(argument: str, data: Any, kind: str) -> Table:
                     for paragraph in article["paragraphs"]:
                         for question in paragraph["qas"]:
                             answers = [] if question.get("is_impossible") else question["answers"]
-                            yield f'"{path}": question {question.get("id", question["question"])}', {
-                                "context": paragraph["context"], "question": question["question"],
-                                "answers": {name: [answer[name] for answer in answers] for name in ("text", "answer_start")}}
+                            yield (
+                                f'"{path}": question {question.get("id", question["question"])}',
+                                {
+                                    "context": paragraph["context"],
+                                    "question": question["question"],
+                                    "answers": {
+                                        name: [answer[name] for answer in answers] for name in ("text", "answer_start")
+                                    },
+                                },
+                            )
             except (ValueError, KeyError, TypeError, RecursionError) as error:
-                raise DataError(f'"{path}": not as SQuAD has it: {type(error).__name__}: {" ".join(str(error).split())[:100]}') from error
+                raise DataError(
+                    f'"{path}": not as SQuAD has it: {type(error).__name__}: {" ".join(str(error).split())[:100]}'
+                ) from error
 
     return Table(records)
 

@@ -18,8 +18,9 @@ OUTSIDE = "O"
 class Tagging:
     """Which of C tags each word has.
 
-    A sentence is read as its words with spaces between. Of a word that was cut off, or that the tokenizer does not see at all, nothing is
-    predicted: it counts as "O", where there is that tag, else as wrong.
+    A sentence is read as its words with spaces between. Of a word that was cut off, or that the
+    tokenizer does not see at all, nothing is predicted: it counts as "O", where there is that tag,
+    else as wrong.
     """
 
     def __init__(self, labels: tuple[str, ...]):
@@ -27,7 +28,9 @@ class Tagging:
 
     @classmethod
     def labels_of(cls, examples: Sequence[Tagged], given: tuple[str, ...], ordered: tuple[str, ...]) -> tuple[str, ...]:
-        """The tags in the order of their numbers. Raises as `zoo.data.labelled.sequence_tasks.label_map`."""
+        """The tags in the order of their numbers. Raises as
+        `zoo.data.labelled.sequence_tasks.label_map`.
+        """
         return label_map([tag for example in examples for tag in example.tags], given, ordered)
 
     def check(self, examples: Sequence[Tagged], part: str) -> None:
@@ -43,7 +46,9 @@ class Tagging:
         return [" ".join(example.words)]
 
     def encode(self, examples: Sequence[Tagged], tokenizer: Tokenizer, marks: Marks, length: int) -> Encoded:
-        """Rows and "labels" [N, T], -1 where no word begins; `more` has the place of each word in its row, -1 where it has none."""
+        """Rows and "labels" [N, T], -1 where no word begins; `more` has the place of each word in
+        its row, -1 where it has none.
+        """
         located = tokenizer.located([" ".join(example.words) for example in examples])
         arrays, _ = assembled([tokens.ids for tokens in located], None, marks, length)
         number = {label: place for place, label in enumerate(self.labels)}
@@ -53,18 +58,26 @@ class Tagging:
             # After [CLS], and with room for [SEP].
             place = np.where((first >= 0) & (first < length - 2), first + 1, -1)
             lost += int((place < 0).sum())
-            labels[row, place[place >= 0]] = [number[tag] for tag, there in zip(example.tags, place >= 0, strict=True) if there]
+            labels[row, place[place >= 0]] = [
+                number[tag] for tag, there in zip(example.tags, place >= 0, strict=True) if there
+            ]
             places.append(place)
         return Encoded(arrays | {"labels": labels}, {"words cut off or unseen": lost}, places, ("tokens", "labels"))
 
     def predicted(self, tags: np.ndarray, examples: Sequence[Tagged], encoded: Encoded) -> list[list[str]]:
         """The tag of every word, from the numbers that are predicted at every place, [N, T]."""
         missing = OUTSIDE if OUTSIDE in self.labels else ""
-        return [[self.labels[row[place]] if place >= 0 else missing for place in places.tolist()]
-                for row, places in zip(np.minimum(tags, len(self.labels) - 1), encoded.more, strict=True)]
+        return [
+            [self.labels[row[place]] if place >= 0 else missing for place in places.tolist()]
+            for row, places in zip(np.minimum(tags, len(self.labels) - 1), encoded.more, strict=True)
+        ]
 
-    def measure(self, outputs: Mapping[str, np.ndarray], examples: Sequence[Tagged], encoded: Encoded) -> dict[str, float]:
-        """Over every word: "word_accuracy", and of tags that mark entities what `entity_scores` says."""
+    def measure(
+        self, outputs: Mapping[str, np.ndarray], examples: Sequence[Tagged], encoded: Encoded
+    ) -> dict[str, float]:
+        """Over every word: "word_accuracy", and of tags that mark entities what `entity_scores`
+        says.
+        """
         predicted = self.predicted(outputs["predicted"], examples, encoded)
         true = [list(example.tags) for example in examples]
         right = sum(one == other for a, b in zip(true, predicted, strict=True) for one, other in zip(a, b, strict=True))
@@ -91,6 +104,10 @@ def first_tokens(words: Sequence[str], starts: np.ndarray, stops: np.ndarray) ->
     for token in np.flatnonzero(stops > starts)[::-1].tolist():
         # A token may take the space before a word with it: then it begins there.
         word = int(np.searchsorted(begins, int(stops[token]) - 1, side="right")) - 1
-        if 0 <= word < len(words) and stops[token] - 1 < begins[word] + len(words[word]) and starts[token] >= begins[word] - 1:
+        if (
+            0 <= word < len(words)
+            and stops[token] - 1 < begins[word] + len(words[word])
+            and starts[token] >= begins[word] - 1
+        ):
             found[word] = token
     return found

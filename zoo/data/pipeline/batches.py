@@ -53,8 +53,8 @@ def training_batches(
     """Shuffled rows, without end.
 
     Each epoch is a new permutation of all full rows; a batch may straddle two epochs. Of each batch
-    this process gets the `process_index`-th of `process_count` consecutive parts, so the parts of all
-    processes, one after the other, are the same batch for any number of processes.
+    this process gets the `process_index`-th of `process_count` consecutive parts, so the parts of
+    all processes, one after the other, are the same batch for any number of processes.
 
     Args:
         rows: what is read.
@@ -66,15 +66,18 @@ def training_batches(
         corruption: corrupts each row, by the seed, its number and the epoch.
 
     Returns:
-        iterator of what `rows.gather` gives, [B / process_count, ...], or with `corruption` of what that makes of it.
+        iterator of what `rows.gather` gives, [B / process_count, ...], or with `corruption` of what
+        that makes of it.
 
     Raises:
         DataError: there is no full row.
         ConfigError: the batch does not divide over the processes.
     """
     if rows.full == 0:
-        raise DataError(f"the training text is too short: {rows.why}; "
-                        "take a longer text, a smaller data.sequence_length or a smaller data.validation_fraction")
+        raise DataError(
+            f"the training text is too short: {rows.why}; "
+            "take a longer text, a smaller data.sequence_length or a smaller data.validation_fraction"
+        )
     mine = part_of(batch_size, process_index, process_count)
 
     def batch(step: int) -> Arrays:
@@ -86,12 +89,16 @@ def training_batches(
 
 
 def numbered_batches(batch: Callable[[int], Arrays], start_step: int, count: int) -> TrainingBatches:
-    """The batches number `start_step`, `start_step` + 1, ... below `count`, made in a thread ahead of time."""
+    """The batches number `start_step`, `start_step` + 1, ... below `count`, made in a thread ahead
+    of time.
+    """
     import grain
 
-    # An element is a whole batch: with one per row, calls between stages cost two to three times as much.
+    # An element is a whole batch: with one per row, calls between stages cost two to three times as
+    # much.
     batches = grain.MapDataset.range(count).map(batch)
-    # One thread: batches are cheap to make, and more threads would only compete for the interpreter lock.
+    # One thread: batches are cheap to make, and more threads would only compete for the interpreter
+    # lock.
     options = grain.ReadOptions(num_threads=1, prefetch_buffer_size=_PREFETCHED_BATCHES)
     iterator = iter(batches.to_iter_dataset(options))
     grain.experimental.set_next_index(iterator, start_step)
@@ -113,7 +120,8 @@ def evaluation_batches(
     Args:
         rows: what is read.
         batch_size: B, over all processes.
-        limit_rows: at most this many rows; 0 = all of them. Which rows are taken does not depend on B.
+        limit_rows: at most this many rows; 0 = all of them. Which rows are taken does not depend on
+            B.
         process_index: which part of each batch, as in `training_batches`.
         process_count: number of parts.
         corruption: corrupts each row, by its number alone.

@@ -13,7 +13,8 @@ from zoo.errors import DataError
 
 
 class Batching:
-    """How a resolved config turns streams into batches; a pure function of them, the seed and the number of a batch.
+    """How a resolved config turns streams into batches; a pure function of them, the seed and the
+    number of a batch.
 
     Args:
         config: resolved; `data`, `objective`, `seed` and `training.eval_batches` are read.
@@ -42,8 +43,10 @@ class Batching:
             except DataError as error:
                 raise DataError([f"the {part} text: {problem}" for problem in error.problems]) from error
             if not (rows.full if part == "training" else rows.count):
-                raise DataError(f"the {part} text is too short: {rows.why}; take a longer text, a smaller data.sequence_length or "
-                                "another data.validation_fraction")
+                raise DataError(
+                    f"the {part} text is too short: {rows.why}; take a longer text, a smaller data.sequence_length or "
+                    "another data.validation_fraction"
+                )
 
     def rows(self, streams: Sequence[Stream], length: int, weights: Sequence[float] | None = None) -> Rows:
         """The rows of T = `length` tokens of some streams, which training takes with these weights.
@@ -74,13 +77,21 @@ class Batching:
         return SentenceRows(sentences, length, tokenizer.separator_id, across=kind == "full_sentences")
 
     def training(
-        self, streams: Sequence[Stream], weights: Sequence[float], start_step: int = 0, process_index: int = 0, process_count: int = 1
+        self,
+        streams: Sequence[Stream],
+        weights: Sequence[float],
+        start_step: int = 0,
+        process_index: int = 0,
+        process_count: int = 1,
     ) -> batches.TrainingBatches:
-        """The training batches from number `start_step` on, without end; see `pipeline.training_batches`."""
+        """The training batches from number `start_step` on, without end; see
+        `pipeline.training_batches`.
+        """
         config = self._config
         rows = self.rows(streams, config.data.sequence_length, weights)
-        return batches.training_batches(rows, config.data.batch_size, config.seed, start_step, process_index, process_count,
-                                         self.corruption)
+        return batches.training_batches(
+            rows, config.data.batch_size, config.seed, start_step, process_index, process_count, self.corruption
+        )
 
     def evaluation(
         self,
@@ -91,16 +102,19 @@ class Batching:
         process_count: int = 1,
         limit_batches: int | None = None,
     ) -> Iterator[Arrays]:
-        """Evaluation batches at any length, all with about as many tokens as a training batch; see `pipeline.evaluation_batches`.
+        """Evaluation batches at any length, all with about as many tokens as a training batch; see
+        `pipeline.evaluation_batches`.
 
-        Which rows are scored depends on the streams, the length and the limit, and not on the devices: `multiple_of` only fills up.
+        Which rows are scored depends on the streams, the length and the limit, and not on the
+        devices: `multiple_of` only fills up.
 
         Args:
             streams: the text.
             length: T; by default the one trained with.
             multiple_of: rows of a batch are filled up with padding to a multiple of this.
             process_index, process_count: this process's part of each batch.
-            limit_batches: at most as many rows as this many batches have; 0 = all; by default `training.eval_batches`.
+            limit_batches: at most as many rows as this many batches have; 0 = all; by default
+                `training.eval_batches`.
         """
         config = self._config
         limit = config.training.eval_batches if limit_batches is None else limit_batches
@@ -108,4 +122,6 @@ class Batching:
         batch_size = max(1, config.data.batch_size * config.data.sequence_length // length)
         filled = -(-batch_size // multiple_of) * multiple_of
         rows = self.rows(streams, length)
-        return batches.evaluation_batches(rows, filled, limit * batch_size, process_index, process_count, self.corruption)
+        return batches.evaluation_batches(
+            rows, filled, limit * batch_size, process_index, process_count, self.corruption
+        )

@@ -1,8 +1,9 @@
 """Batches of pairs of similar lengths, in a few shapes.
 
-A pair is as wide as its longer side, the token that ends it included. Batches have the widths T, T // 2, ..., T // K, and of width T // k
-they have B * k rows: about as many places on either side as B rows of T, and rows that divide by whatever B divides by. Each width is a
-shape, for which a program is compiled once.
+A pair is as wide as its longer side, the token that ends it included. Batches have the widths T, T
+// 2, ..., T // K, and of width T // k they have B * k rows: about as many places on either side as
+B rows of T, and rows that divide by whatever B divides by. Each width is a shape, for which a
+program is compiled once.
 """
 
 from collections.abc import Iterator, Sequence
@@ -24,7 +25,9 @@ class Bucket(NamedTuple):
 
 
 def shapes(length: int, batch_size: int, count: int) -> list[Bucket]:
-    """The shapes of batches from the narrowest to the widest, T // k with B * k rows; of equal widths the one with most rows."""
+    """The shapes of batches from the narrowest to the widest, T // k with B * k rows; of equal
+    widths the one with most rows.
+    """
     rows = {length // k: batch_size * k for k in range(1, min(count, length) + 1)}
     return [Bucket(width, rows[width]) for width in sorted(rows)]
 
@@ -50,7 +53,9 @@ class TokenTexts:
             self.tokens[start : start + len(text)] = text
 
     def rows(self, indices: np.ndarray, width: int) -> np.ndarray:
-        """Texts of at most `width` tokens by their numbers, int32 [rows, width], padded with -1; a number of -1 is an empty row."""
+        """Texts of at most `width` tokens by their numbers, int32 [rows, width], padded with -1; a
+        number of -1 is an empty row.
+        """
         numbers = np.maximum(indices, 0)
         places = np.arange(width)[None]
         there = (places < self.lengths[numbers][:, None]) & (indices >= 0)[:, None]
@@ -74,8 +79,9 @@ class Plan(NamedTuple):
 class PairBatches:
     """Batches of pairs; number n is a function of (seed, n) alone.
 
-    In an epoch every pair comes once, but for fewer than B that are left over. Pairs of a width are in a new order each epoch; those that
-    fill no batch go with the next wider ones, the last of them wait for another epoch; then batches are put in a new order.
+    In an epoch every pair comes once, but for fewer than B that are left over. Pairs of a width are
+    in a new order each epoch; those that fill no batch go with the next wider ones, the last of
+    them wait for another epoch; then batches are put in a new order.
 
     Args:
         source, target: both sides, as many of each.
@@ -88,7 +94,9 @@ class PairBatches:
 
     def __init__(self, source: TokenTexts, target: TokenTexts, buckets: list[Bucket]):
         self.source, self.target, self.buckets = source, target, buckets
-        self._fitting = np.searchsorted([bucket.width for bucket in buckets], np.maximum(source.lengths, target.lengths))
+        self._fitting = np.searchsorted(
+            [bucket.width for bucket in buckets], np.maximum(source.lengths, target.lengths)
+        )
         self.fits = self._fitting < len(buckets)
         self.per_epoch = len(self._plan(0, 0).first)
         self._plan = lru_cache(maxsize=2)(self._plan)
@@ -107,7 +115,9 @@ class PairBatches:
         batches = [batches[place] for place in random.permutation(len(batches))]
         sizes = [len(part) for _, part in batches]
         order = np.concatenate([shuffled[:0], *(part for _, part in batches)])
-        return Plan(order, np.cumsum([0, *sizes], dtype=np.int64)[:-1], np.array([number for number, _ in batches], np.int64))
+        return Plan(
+            order, np.cumsum([0, *sizes], dtype=np.int64)[:-1], np.array([number for number, _ in batches], np.int64)
+        )
 
     def numbers(self, seed: int, step: int) -> tuple[Bucket, np.ndarray]:
         """The shape of training batch number `step`, and the numbers of its pairs."""
@@ -116,7 +126,9 @@ class PairBatches:
         bucket = self.buckets[plan.bucket[place]]
         return bucket, plan.order[plan.first[place] : plan.first[place] + bucket.rows]
 
-    def training(self, seed: int, start_step: int = 0, process_index: int = 0, process_count: int = 1) -> TrainingBatches:
+    def training(
+        self, seed: int, start_step: int = 0, process_index: int = 0, process_count: int = 1
+    ) -> TrainingBatches:
         """The training batches from number `start_step` on, without end.
 
         Of each batch this process gets the `process_index`-th of `process_count` consecutive parts.
@@ -127,8 +139,10 @@ class PairBatches:
         """
         if not self.per_epoch:
             widest = self.buckets[-1]
-            raise DataError(f"{self.fits.sum():,} pairs of up to {widest.width} tokens a side are too few for a batch of data.batch_size="
-                            f"{widest.rows}; take more pairs, a smaller data.batch_size, or another data.sequence_length")
+            raise DataError(
+                f"{self.fits.sum():,} pairs of up to {widest.width} tokens a side are too few for a batch of data.batch_size="
+                f"{widest.rows}; take more pairs, a smaller data.batch_size, or another data.sequence_length"
+            )
         part_of(self.buckets[-1].rows, process_index, process_count)
 
         def batch(step: int) -> Arrays:
@@ -137,10 +151,14 @@ class PairBatches:
 
         return numbered_batches(batch, start_step, 1 << 40)
 
-    def evaluation(self, multiple_of: int = 1, process_index: int = 0, process_count: int = 1, limit: int = 0) -> Iterator[Arrays]:
-        """Every pair that fits exactly once, in batches of the same shapes, or an even sample of `limit` batches; the same on every call.
+    def evaluation(
+        self, multiple_of: int = 1, process_index: int = 0, process_count: int = 1, limit: int = 0
+    ) -> Iterator[Arrays]:
+        """Every pair that fits exactly once, in batches of the same shapes, or an even sample of
+        `limit` batches; the same on every call.
 
-        Which pairs are scored does not depend on `multiple_of`, to which rows of every batch are filled up with empty ones.
+        Which pairs are scored does not depend on `multiple_of`, to which rows of every batch are
+        filled up with empty ones.
         """
         batches = []
         for number, bucket in enumerate(self.buckets):
@@ -160,7 +178,9 @@ class PairBatches:
 
     def batches_of_each(self) -> list[tuple[Bucket, int]]:
         """Every shape, and its batches in an epoch."""
-        return list(zip(self.buckets, np.bincount(self._plan(0, 0).bucket, minlength=len(self.buckets)).tolist(), strict=True))
+        return list(
+            zip(self.buckets, np.bincount(self._plan(0, 0).bucket, minlength=len(self.buckets)).tolist(), strict=True)
+        )
 
     def padding(self) -> float:
         """Share of the places of an epoch's training batches that are empty."""

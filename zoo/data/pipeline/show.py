@@ -104,14 +104,22 @@ class Measured:
     @classmethod
     def of(cls, batches: list[dict[str, np.ndarray]], ahead: bool) -> "Measured":
         """Measures batches; `ahead` where a row's own tokens but the first are the targets."""
-        read = [[batch[name] for name in (("source", "targets") if "source" in batch else ("tokens",))] for batch in batches]
+        read = [
+            [batch[name] for name in (("source", "targets") if "source" in batch else ("tokens",))] for batch in batches
+        ]
         lengths = np.concatenate([sum((array != PADDING).sum(axis=1) for array in arrays) for arrays in read])
-        targets = np.concatenate([(batch["targets"] != PADDING).sum(axis=1) for batch in batches]) if not ahead else lengths - 1
+        targets = (
+            np.concatenate([(batch["targets"] != PADDING).sum(axis=1) for batch in batches])
+            if not ahead
+            else lengths - 1
+        )
         return cls(len(lengths), lengths, sum(array.shape[1] for array in read[0]), float(targets.mean()))
 
 
 def histogram(lengths: np.ndarray, bins: int = 12) -> list[tuple[int, int, int]]:
-    """(least, most, how many) of lengths in bins of equal ratio, as few as there are different lengths."""
+    """(least, most, how many) of lengths in bins of equal ratio, as few as there are different
+    lengths.
+    """
     low, high = max(int(lengths.min()), 1), int(lengths.max())
     edges = np.unique(np.geomspace(low, high + 1, bins + 1).round().astype(np.int64))
     if len(edges) < 2:

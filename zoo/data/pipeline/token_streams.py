@@ -1,6 +1,7 @@
 """Documents -> one flat array of tokens, made in one pass and kept in the cache.
 
-The stream is [document] text [document] text ...; where rows are made of sentences, a second array tells where each begins.
+The stream is [document] text [document] text ...; where rows are made of sentences, a second array
+tells where each begins.
 """
 
 import hashlib
@@ -32,7 +33,8 @@ class Stream:
 
     Attributes:
         tokens: [tokens].
-        sentences: where each sentence begins in `tokens`, [sentences]; None where that was not asked for.
+        sentences: where each sentence begins in `tokens`, [sentences]; None where that was not
+            asked for.
     """
 
     tokens: np.ndarray
@@ -49,22 +51,30 @@ def tokenize(tokenizer: Tokenizer, documents: Documents, with_sentences: bool = 
     return Stream(tokens, np.concatenate([starts for _, starts in parts]) if with_sentences else None)
 
 
-def cached_streams(tokenizer: Tokenizer, parts: dict[str, Documents], with_sentences: bool = False) -> dict[str, Stream]:
-    """The token streams of named parts, memory-mapped from the cache; what is missing or damaged is rebuilt.
+def cached_streams(
+    tokenizer: Tokenizer, parts: dict[str, Documents], with_sentences: bool = False
+) -> dict[str, Stream]:
+    """The token streams of named parts, memory-mapped from the cache; what is missing or damaged is
+    rebuilt.
 
-    The cache folder is named by the content of all parts and the tokenizer's definition. Files appear
-    whole or not at all, so processes may race and may be killed at any instant. Neither text nor tokens are ever in memory as a whole.
+    The cache folder is named by the content of all parts and the tokenizer's definition. Files
+    appear whole or not at all, so processes may race and may be killed at any instant. Neither text
+    nor tokens are ever in memory as a whole.
 
     Raises:
         ConfigError: the cache folder cannot be written.
         DataError: the text is bad.
     """
-    content = " ".join([*(part.fingerprint for part in parts.values()), tokenizer.fingerprint, "sentences" * with_sentences]).strip()
+    content = " ".join(
+        [*(part.fingerprint for part in parts.values()), tokenizer.fingerprint, "sentences" * with_sentences]
+    ).strip()
     folder = cache_directory() / "tokens" / hashlib.sha256(content.encode()).hexdigest()[:32]
     return {name: _cached(folder, name, tokenizer, documents, with_sentences) for name, documents in parts.items()}
 
 
-def _arrays(tokenizer: Tokenizer, pieces: Iterable[Piece], with_sentences: bool) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+def _arrays(
+    tokenizer: Tokenizer, pieces: Iterable[Piece], with_sentences: bool
+) -> Iterator[tuple[np.ndarray, np.ndarray]]:
     """Tokens, and the places in the whole stream at which their sentences begin."""
     dtype = np.uint16 if tokenizer.vocab_size <= 1 << 16 else np.int32
     opening, done = np.array([tokenizer.document_id], dtype), 0
@@ -84,7 +94,9 @@ def _arrays(tokenizer: Tokenizer, pieces: Iterable[Piece], with_sentences: bool)
 def _batches(pieces: Iterable[Piece]) -> Iterator[list[Piece]]:
     batch, characters = [], 0
     for piece in itertools.chain(pieces, [None]):
-        if batch and (piece is None or characters + len(piece.text) > _CHARACTERS_AT_ONCE or len(batch) == _PIECES_AT_ONCE):
+        if batch and (
+            piece is None or characters + len(piece.text) > _CHARACTERS_AT_ONCE or len(batch) == _PIECES_AT_ONCE
+        ):
             yield batch
             batch, characters = [], 0
         if piece is not None:
@@ -100,7 +112,9 @@ def _cached(folder: Path, name: str, tokenizer: Tokenizer, documents: Documents,
             folder.mkdir(parents=True, exist_ok=True)
             _write([folder / name for name in names], tokenizer, documents)
         except OSError as error:
-            raise ConfigError(f'cannot write the cache "{folder}": {error.strerror}; set ZOO_CACHE to a writable folder') from error
+            raise ConfigError(
+                f'cannot write the cache "{folder}": {error.strerror}; set ZOO_CACHE to a writable folder'
+            ) from error
         found = [_read(folder / name) for name in names]
     return Stream(*found)
 
@@ -129,7 +143,9 @@ def _write(paths: list[Path], tokenizer: Tokenizer, documents: Documents) -> Non
 
 @contextmanager
 def _array_file(path: Path, dtype: np.dtype) -> Iterator[BinaryIO]:
-    """A `.npy` file of one dimension to which values are appended; it appears under its name when all are there, with its checksum."""
+    """A `.npy` file of one dimension to which values are appended; it appears under its name when
+    all are there, with its checksum.
+    """
     temporary = path.with_name(f".{path.name}.{secrets.token_hex(8)}.tmp")
     try:
         with open(temporary, "xb") as file:

@@ -12,7 +12,9 @@ from zoo.data.tokenizers.base import Tokenizer
 
 
 class Corruption(Protocol):
-    """Makes batches out of rows; a row's corruption depends on the seed, the epoch and its number alone."""
+    """Makes batches out of rows; a row's corruption depends on the seed, the epoch and its number
+    alone.
+    """
 
     def training_batch(self, rows: Arrays, indices: np.ndarray, epochs: np.ndarray, seed: int) -> Arrays:
         """Corrupts rows for training."""
@@ -26,11 +28,24 @@ def make_corruption(config: Any, tokenizer: Tokenizer) -> Corruption | None:
     objective = config.objective
     borders = (tokenizer.document_id, *((tokenizer.separator_id,) if config.data.rows != "packed" else ()))
     if objective.kind in ("masked", "denoising"):
-        masking = Masking(objective.select_fraction, objective.mask_fraction, objective.random_fraction, tokenizer.vocab_size,
-                          borders, tokenizer.mask_id, objective.mask_copies, tokenizer.word_joins() if objective.whole_words else None,
-                          evaluate_hidden=config.training.eval_masks == "all")
+        masking = Masking(
+            objective.select_fraction,
+            objective.mask_fraction,
+            objective.random_fraction,
+            tokenizer.vocab_size,
+            borders,
+            tokenizer.mask_id,
+            objective.mask_copies,
+            tokenizer.word_joins() if objective.whole_words else None,
+            evaluate_hidden=config.training.eval_masks == "all",
+        )
         return masking if objective.kind == "masked" else Denoising(masking, tokenizer.document_id)
     if objective.kind == "span":
-        return SpanCorruption(objective.noise_density, objective.mean_span_length, tokenizer.vocab_size, objective.sentinels,
-                              tokenizer.document_id)
+        return SpanCorruption(
+            objective.noise_density,
+            objective.mean_span_length,
+            tokenizer.vocab_size,
+            objective.sentinels,
+            tokenizer.document_id,
+        )
     return None

@@ -1,8 +1,8 @@
 """Rows: the pieces of a token stream that a model reads one at a time, by their number.
 
-A packed row i of T tokens is stream[i*T : i*T + T + 1] where the next token is a target: neighbours share one token (the target of one
-is the input of the next), and every token but the first is a target exactly once. Where nothing is predicted ahead, it is
-stream[i*T : i*T + T].
+A packed row i of T tokens is stream[i*T : i*T + T + 1] where the next token is a target: neighbours
+share one token (the target of one is the input of the next), and every token but the first is a
+target exactly once. Where nothing is predicted ahead, it is stream[i*T : i*T + T].
 """
 
 import functools
@@ -37,11 +37,13 @@ class Rows(ABC):
 
         Args:
             indices: row numbers, [B].
-            epochs: epoch of each row, [B]; None in evaluation, where a row is the same every time and for every seed.
+            epochs: epoch of each row, [B]; None in evaluation, where a row is the same every time
+                and for every seed.
             seed: the run's.
 
         Returns:
-            int32 arrays with the rows first: "tokens" [B, ...], padded with -1, and what the kind of rows has beside it.
+            int32 arrays with the rows first: "tokens" [B, ...], padded with -1, and what the kind
+                of rows has beside it.
         """
 
     @abstractmethod
@@ -49,7 +51,9 @@ class Rows(ABC):
         """Rows without content, which fill up a batch."""
 
     def order(self, positions: np.ndarray, seed: int) -> tuple[np.ndarray, np.ndarray]:
-        """Row numbers at these positions of training's endless order, epoch after epoch, each its own permutation; and the epochs."""
+        """Row numbers at these positions of training's endless order, epoch after epoch, each its
+        own permutation; and the epochs.
+        """
         epochs, places = np.divmod(positions, self.full)
         return shuffled(places, epochs, self.full, seed), epochs
 
@@ -60,14 +64,17 @@ class PackedRows(Rows):
     Args:
         tokens: the stream, [tokens].
         length: T.
-        ahead: tokens of a row past its T: 1 where the next token is a target, 0 where targets are the row's own.
+        ahead: tokens of a row past its T: 1 where the next token is a target, 0 where targets are
+            the row's own.
     """
 
     def __init__(self, tokens: np.ndarray, length: int, ahead: int = 1):
         self.tokens, self.length, self.ahead = tokens, length, ahead
         targets = max(len(tokens) - ahead, 0)
         self.full, self.count = targets // length, -(-targets // length)
-        self.why = f"there are {len(tokens)} tokens, and one row takes data.sequence_length{' + 1' * ahead} = {length + ahead}"
+        self.why = (
+            f"there are {len(tokens)} tokens, and one row takes data.sequence_length{' + 1' * ahead} = {length + ahead}"
+        )
 
     def gather(self, indices: np.ndarray, epochs: np.ndarray | None, seed: int) -> Arrays:
         positions = np.asarray(indices)[:, None] * self.length + np.arange(self.length + self.ahead)
@@ -82,8 +89,9 @@ class PackedRows(Rows):
 class MixedRows(Rows):
     """Rows of several sources, taken in training with given weights.
 
-    Of every `PERIOD` rows each source gives its share, spread evenly, and goes through its own rows epoch by epoch, each epoch a new
-    permutation; so a small source with a large weight is repeated more often. Rows are numbered source after source.
+    Of every `PERIOD` rows each source gives its share, spread evenly, and goes through its own rows
+    epoch by epoch, each epoch a new permutation; so a small source with a large weight is repeated
+    more often. Rows are numbered source after source.
 
     Args:
         parts: rows of each source.
@@ -126,7 +134,9 @@ class MixedRows(Rows):
         sources = np.searchsorted(self._first, indices, side="right") - 1
         for one in np.unique(sources):
             mine = np.flatnonzero(sources == one)
-            rows = self.parts[one].gather(indices[mine] - self._first[one], None if epochs is None else epochs[mine], seed)
+            rows = self.parts[one].gather(
+                indices[mine] - self._first[one], None if epochs is None else epochs[mine], seed
+            )
             for name, array in rows.items():
                 result[name][mine] = array
         return result
@@ -153,7 +163,9 @@ def _permutation(rows: int, seed: int, epoch: int) -> np.ndarray:
 
 
 def _computed(places: np.ndarray, rows: int, seed: int, epoch: int) -> list[int]:
-    """Places of a permutation that is never written down; its cost per place grows as the rows become few."""
+    """Places of a permutation that is never written down; its cost per place grows as the rows
+    become few.
+    """
     from grain.experimental import index_shuffle
 
     key = int(_epoch_sequence(seed, epoch).generate_state(1)[0])
@@ -161,5 +173,6 @@ def _computed(places: np.ndarray, rows: int, seed: int, epoch: int) -> list[int]
 
 
 def _epoch_sequence(seed: int, epoch: int) -> np.random.SeedSequence:
-    # Not seed + epoch, as Grain's own shuffle does it: neighbouring seeds would replay each other's epochs.
+    # Not seed + epoch, as Grain's own shuffle does it: neighbouring seeds would replay each other's
+    # epochs.
     return np.random.SeedSequence((seed, epoch))

@@ -1,4 +1,6 @@
-"""Corruption of rows for an encoder-decoder that writes the whole row again: what masked language modelling hides, with other targets."""
+"""Corruption of rows for an encoder-decoder that writes the whole row again: what masked language
+modelling hides, with other targets.
+"""
 
 from dataclasses import dataclass
 
@@ -10,9 +12,11 @@ from zoo.data.rows.packed_rows import PADDING, Arrays
 
 @dataclass(frozen=True)
 class Denoising:
-    """Tokens of a row are hidden as masks do it; the target is the row as it was (Raffel et al. 2020, section 3.3.1, "BERT-style").
+    """Tokens of a row are hidden as masks do it; the target is the row as it was (Raffel et al.
+    2020, section 3.3.1, "BERT-style").
 
-    text "a b c d", chosen "b" and "d": the encoder reads "a [MASK] c x <end>", the decoder writes "a b c d <end>".
+    text "a b c d", chosen "b" and "d": the encoder reads "a [MASK] c x <end>", the decoder writes
+    "a b c d <end>".
 
     Attributes:
         masking: which tokens are hidden, and behind what.
@@ -32,12 +36,15 @@ class Denoising:
             seed: the run's.
 
         Returns:
-            int32 arrays, padded with -1: "source" and "targets" [B, T + 1]. Besides, all else that `rows` has.
+            int32 arrays, padded with -1: "source" and "targets" [B, T + 1]. Besides, all else that
+                `rows` has.
         """
         return self._sides(rows, self.masking.training_batch(rows, indices, epochs, seed))
 
     def evaluation_batch(self, rows: Arrays, indices: np.ndarray) -> Arrays:
-        """Corrupts rows for evaluation, the same way every time and for every seed; as `training_batch`."""
+        """Corrupts rows for evaluation, the same way every time and for every seed; as
+        `training_batch`.
+        """
         return self._sides(rows, self.masking.evaluation_batch(rows, indices))
 
     def _sides(self, rows: Arrays, masked: Arrays) -> Arrays:

@@ -1,6 +1,8 @@
-"""Rows of whole sentences and of pairs: [CLS] A [SEP], and [CLS] A [SEP] B [SEP] with the question whether B follows A.
+"""Rows of whole sentences and of pairs: [CLS] A [SEP], and [CLS] A [SEP] B [SEP] with the question
+whether B follows A.
 
-The kinds are those of Liu et al. 2019, section 4.2. [CLS] is the token that opens documents, [SEP] the tokenizer's separator.
+The kinds are those of Liu et al. 2019, section 4.2. [CLS] is the token that opens documents, [SEP]
+the tokenizer's separator.
 """
 
 from dataclasses import dataclass
@@ -52,7 +54,9 @@ class Sentences:
 
     @cached_property
     def first(self) -> np.ndarray:
-        """First sentence of each document, and the number of sentences at the end: int64 [documents + 1]."""
+        """First sentence of each document, and the number of sentences at the end: int64 [documents
+        + 1].
+        """
         return np.append(np.flatnonzero(np.diff(self.document, prepend=-1)), len(self.starts))
 
 
@@ -63,7 +67,8 @@ class SentenceRows(Rows):
         sentences: the text.
         length: T.
         separator: id of [SEP], which also stands between documents.
-        across: rows go on into the next document (full sentences), else each document begins a row of its own (doc sentences).
+        across: rows go on into the next document (full sentences), else each document begins a row
+            of its own (doc sentences).
     """
 
     def __init__(self, sentences: Sentences, length: int, separator: int, across: bool):
@@ -97,12 +102,15 @@ class SentenceRows(Rows):
 
 
 class PairRows(Rows):
-    """[CLS] A [SEP] B [SEP]: B follows A in its document, or with probability 1/2 comes from another one (Devlin et al. 2019, section 3.1).
+    """[CLS] A [SEP] B [SEP]: B follows A in its document, or with probability 1/2 comes from
+    another one (Devlin et al. 2019, section 3.1).
 
-    With segments, a row is a run of sentences that fills T, at least two, and A ends after one of them, each equally likely; a random B
-    is as many sentences from a random place of a random other document as fill the row. What does not fit is cut off the longer of the
-    two, A's beginning or B's end. Without, A and B are one sentence each. Which it is, and where A ends, is drawn anew every epoch; text
-    that a random B displaces is not read in that epoch. Documents of one sentence give no pair.
+    With segments, a row is a run of sentences that fills T, at least two, and A ends after one of
+    them, each equally likely; a random B is as many sentences from a random place of a random other
+    document as fill the row. What does not fit is cut off the longer of the two, A's beginning or
+    B's end. Without, A and B are one sentence each. Which it is, and where A ends, is drawn anew
+    every epoch; text that a random B displaces is not read in that epoch. Documents of one sentence
+    give no pair.
 
     Args:
         sentences: the text.
@@ -117,8 +125,10 @@ class PairRows(Rows):
     def __init__(self, sentences: Sentences, length: int, separator: int, segments: bool):
         self._sentences, self._length, self._separator, self._segments = sentences, length, separator, segments
         if len(sentences.first) < 3:
-            raise DataError("data.rows: pairs need at least two documents, for a random second one; set data.document_separator, take "
-                            "another data.source, or data.rows=full_sentences")
+            raise DataError(
+                "data.rows: pairs need at least two documents, for a random second one; set data.document_separator, take "
+                "another data.source, or data.rows=full_sentences"
+            )
         self._first, self._last = self._runs() if segments else self._neighbours()
         self.full = self.count = len(self._first)
         self.why = "no document has two sentences"
@@ -145,16 +155,25 @@ class PairRows(Rows):
         return np.array(first, np.int64), np.array(last, np.int64)
 
     def gather(self, indices: np.ndarray, epochs: np.ndarray | None, seed: int) -> Arrays:
-        keys = keys_of(EVALUATION, _PAIRS, indices) if epochs is None else keys_of(TRAINING, _PAIRS, seed, epochs, indices)
+        keys = (
+            keys_of(EVALUATION, _PAIRS, indices) if epochs is None else keys_of(TRAINING, _PAIRS, seed, epochs, indices)
+        )
         draws = uniform(np.broadcast_to(keys, len(indices)), 4)
         text, room = self._sentences, self._length - 3
         first, last = self._first[indices], self._last[indices]
         border = first + 1 + np.floor(draws[:, 0] * (last - first - 1)).astype(np.int64)
-        a_start, a_stop, b_start, b_stop = text.starts[first], text.stops[border - 1], text.starts[border], text.stops[last - 1]
+        a_start, a_stop, b_start, b_stop = (
+            text.starts[first],
+            text.stops[border - 1],
+            text.starts[border],
+            text.stops[last - 1],
+        )
         random = draws[:, 1] < 0.5
         documents = len(text.first) - 1
         other = (text.document[first] + 1 + np.floor(draws[:, 2] * (documents - 1)).astype(np.int64)) % documents
-        chosen = text.first[other] + np.floor(draws[:, 3] * (text.first[other + 1] - text.first[other])).astype(np.int64)
+        chosen = text.first[other] + np.floor(draws[:, 3] * (text.first[other + 1] - text.first[other])).astype(
+            np.int64
+        )
         until = text.stops[text.first[other + 1] - 1] if self._segments else text.stops[chosen]
         b_start, b_stop = np.where(random, text.starts[chosen], b_start), np.where(random, until, b_stop)
         a_length, b_length = a_stop - a_start, b_stop - b_start

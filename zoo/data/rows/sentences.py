@@ -5,15 +5,17 @@ from collections.abc import Iterable, Iterator
 
 from zoo.data.sources.documents import Piece
 
-# A sentence ends at a line's end, and inside a line after ., ! or ? with what closes quotes and brackets. The white space that follows
-# belongs to the next sentence, so that byte-level tokens are those of the whole text.
+# A sentence ends at a line's end, and inside a line after ., ! or ? with what closes quotes and
+# brackets. The white space that follows belongs to the next sentence, so that byte-level tokens are
+# those of the whole text.
 _END = re.compile(r"""(?<=\S)(?=\s*\n)|(?<=[.!?])(?=\s)|(?<=[.!?]["'”’)\]])(?=\s)""")
 
 
 def sentences_of(pieces: Iterable[Piece]) -> Iterator[Piece]:
     """Cuts pieces of documents into sentences; one by one they make up the same text.
 
-    The rule is a plain one and knows no abbreviations; text with one sentence per line is cut at the lines where these hold one each.
+    The rule is a plain one and knows no abbreviations; text with one sentence per line is cut at
+    the lines where these hold one each.
     """
     for opens, text in pieces:
         start = 0

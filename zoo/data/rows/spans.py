@@ -1,4 +1,5 @@
-"""Corruption of rows for span corruption: which spans are cut out, and what an encoder-decoder reads and writes instead.
+"""Corruption of rows for span corruption: which spans are cut out, and what an encoder-decoder
+reads and writes instead.
 
 As masks do, spans depend on the seed, the epoch and the row's number alone.
 """
@@ -14,15 +15,18 @@ from zoo.data.rows.packed_rows import PADDING, Arrays
 
 @dataclass(frozen=True)
 class SpanCorruption:
-    """Spans of a row are each replaced by a sentinel of its own; the target is the spans, each after its sentinel.
+    """Spans of a row are each replaced by a sentinel of its own; the target is the spans, each
+    after its sentinel.
 
-    text "a b c d e f", spans "b c" and "e": the encoder reads "a <0> d <1> f <end>", the decoder writes "<0> b c <1> e <end>". Where the
-    spans begin and how long they are is uniform over all ways to cut the row into as many parts, beginning with one that stays.
+    text "a b c d e f", spans "b c" and "e": the encoder reads "a <0> d <1> f <end>", the decoder
+    writes "<0> b c <1> e <end>". Where the spans begin and how long they are is uniform over all
+    ways to cut the row into as many parts, beginning with one that stays.
 
     Attributes:
         density: share of the tokens that are cut out.
         mean: mean length of a span.
-        vocab_size: number of the tokenizer's ids; sentinels are those after them, number i is vocab_size + sentinels - 1 - i.
+        vocab_size: number of the tokenizer's ids; sentinels are those after them, number i is
+            vocab_size + sentinels - 1 - i.
         sentinels: how many there are.
         end_id: what ends both sides: the token that opens documents.
     """
@@ -43,13 +47,16 @@ class SpanCorruption:
             seed: the run's.
 
         Returns:
-            int32 arrays, padded with -1: "source" [B, S] and "targets" [B, N], as long as full rows need. Besides, all else that
+            int32 arrays, padded with -1: "source" [B, S] and "targets" [B, N], as long as full rows
+                need. Besides, all else that
             `rows` has.
         """
         return self._corrupted(rows, keys_of(TRAINING, seed, epochs, indices))
 
     def evaluation_batch(self, rows: Arrays, indices: np.ndarray) -> Arrays:
-        """Corrupts rows for evaluation, the same way every time and for every seed; as `training_batch`."""
+        """Corrupts rows for evaluation, the same way every time and for every seed; as
+        `training_batch`.
+        """
         return self._corrupted(rows, keys_of(EVALUATION, indices))
 
     def _corrupted(self, named: Arrays, keys: np.ndarray) -> Arrays:
@@ -59,7 +66,8 @@ class SpanCorruption:
         full = SpanLengths.of(rows.shape[1], self.density, self.mean)
         source = np.full((len(rows), full.source), PADDING, np.int32)
         targets = np.full((len(rows), full.targets), PADDING, np.int32)
-        # Rows of one length at once: all but the last of a text are full. Of less than two tokens none could both stay and go.
+        # Rows of one length at once: all but the last of a text are full. Of less than two tokens
+        # none could both stay and go.
         for length in np.unique(lengths[lengths > 1]):
             chosen = np.flatnonzero(lengths == length)
             one, other = self._cut(rows[chosen, :length], keys[chosen])
@@ -79,10 +87,13 @@ class SpanCorruption:
         is_cut = part % 2 == 1
         sentinel = self.vocab_size + self.sentinels - 1 - np.arange(lengths.spans)
         end = np.full((batch, 1), self.end_id)
-        # A sentinel stands before the first token of its span; sorting by (place, sentinel first) puts it there.
+        # A sentinel stands before the first token of its span; sorting by (place, sentinel first)
+        # puts it there.
         starts = ends[:, 0::2]
-        return (np.concatenate([_merged(rows, ~is_cut, starts, sentinel), end], axis=1),
-                np.concatenate([_merged(rows, is_cut, starts, sentinel), end], axis=1))
+        return (
+            np.concatenate([_merged(rows, ~is_cut, starts, sentinel), end], axis=1),
+            np.concatenate([_merged(rows, is_cut, starts, sentinel), end], axis=1),
+        )
 
     def inverse(self, source: np.ndarray, targets: np.ndarray) -> np.ndarray:
         """The row that a source and its targets were made of, [n]; both without padding."""
@@ -98,9 +109,13 @@ class SpanCorruption:
 
 
 def _parts(draws: np.ndarray, parts: int) -> np.ndarray:
-    """Lengths [B, parts] of n things cut into so many parts, none empty, all ways equally likely; `draws` [B, n] decides."""
+    """Lengths [B, parts] of n things cut into so many parts, none empty, all ways equally likely;
+    `draws` [B, n] decides.
+    """
     borders = np.sort(np.argsort(draws[:, 1:], axis=1, kind="stable")[:, : parts - 1], axis=1) + 1
-    ends = np.concatenate([np.zeros((len(draws), 1), np.int64), borders, np.full((len(draws), 1), draws.shape[1])], axis=1)
+    ends = np.concatenate(
+        [np.zeros((len(draws), 1), np.int64), borders, np.full((len(draws), 1), draws.shape[1])], axis=1
+    )
     return np.diff(ends, axis=1)
 
 

@@ -5,9 +5,12 @@ from collections.abc import Collection, Sequence
 import numpy as np
 
 Joins = tuple[np.ndarray, np.ndarray]
-"""(joins_left, joins_right), bool [V]: neighbours a and b belong to one word where joins_right[a] and joins_left[b]."""
+"""(joins_left, joins_right), bool [V]: neighbours a and b belong to one word where joins_right[a]
+and joins_left[b].
+"""
 
-# What a token begins with where a space stands before it: in SentencePiece, and in byte-level BPE's symbols.
+# What a token begins with where a space stands before it: in SentencePiece, and in byte-level BPE's
+# symbols.
 SPACES = ("▁", "Ġ")
 
 
@@ -24,7 +27,8 @@ def by_white_space(texts: Sequence[str], specials: Collection[int]) -> Joins:
 
 
 def by_marks(texts: Sequence[str], specials: Collection[int], continues: str = "", ends: str = "") -> Joins:
-    """Tokens that tell by a mark where they stand in a word: `continues` ("##") or `ends` ("</w>"), else `SPACES` where one begins.
+    """Tokens that tell by a mark where they stand in a word: `continues` ("##") or `ends` ("</w>"),
+    else `SPACES` where one begins.
 
     Args:
         texts: as the vocabulary writes each id.
@@ -48,7 +52,8 @@ def first_tokens(rows: np.ndarray, joins: Joins, candidates: np.ndarray) -> np.n
     Args:
         rows: ids, [B, T].
         joins: which of them join.
-        candidates: bool [B, T]; a token that is none is no part of a word and separates its neighbours.
+        candidates: bool [B, T]; a token that is none is no part of a word and separates its
+            neighbours.
     """
     left, right = (table.take(rows, mode="clip") & candidates for table in joins)
     first = candidates.copy()
@@ -57,13 +62,15 @@ def first_tokens(rows: np.ndarray, joins: Joins, candidates: np.ndarray) -> np.n
 
 
 def choose_words(first: np.ndarray, candidates: np.ndarray, draws: np.ndarray, budget: np.ndarray) -> np.ndarray:
-    """Whole words in random order, as long as their tokens are within a budget; a word that would exceed it is passed over.
+    """Whole words in random order, as long as their tokens are within a budget; a word that would
+    exceed it is passed over.
 
     A row none of whose words is within it has nothing chosen.
 
     Args:
         first, candidates: of `first_tokens`.
-        draws: random numbers in [0, 1), [B, T]; the order is that of the draws of the words' first tokens.
+        draws: random numbers in [0, 1), [B, T]; the order is that of the draws of the words' first
+            tokens.
         budget: most tokens of each row, [B].
 
     Returns:
@@ -76,7 +83,8 @@ def choose_words(first: np.ndarray, candidates: np.ndarray, draws: np.ndarray, b
     order = np.argsort(np.where(first, draws, 2.0), axis=1, kind="stable")
     sizes = np.take_along_axis(np.where(first, sizes, 0), order, axis=1)
     waiting, chosen, left = sizes > 0, np.zeros_like(first), budget.copy()
-    # What is left only shrinks, so a word that does not fit never will. Each turn takes all words up to the next that does not fit.
+    # What is left only shrinks, so a word that does not fit never will. Each turn takes all words
+    # up to the next that does not fit.
     while (waiting := waiting & (sizes <= left[:, None])).any():
         taken = waiting & (np.where(waiting, sizes, 0).cumsum(axis=1) <= left[:, None])
         left = left - np.where(taken, sizes, 0).sum(axis=1)

@@ -1,4 +1,5 @@
-"""Tasks with labels, made from what every Python brings along: data for fine-tuning without a download.
+"""Tasks with labels, made from what every Python brings along: data for fine-tuning without a
+download.
 
 | task | a record | of Python 3.11.7: training / validation |
 | --- | --- | --- |
@@ -9,8 +10,9 @@
 | extraction | context: head of a function, question, answer, start | 6,300 / 1,866 |
 | translation | source: a date in words, target: the date as 1992-03-05 | 18,032 / 1,968 |
 
-What comes from the standard library differs between versions of Python, and is the same in every process. A module's code is in one of
-the two parts, and what training holds is taken out of validation; dates are in one of the two parts, however they are written.
+What comes from the standard library differs between versions of Python, and is the same in every
+process. A module's code is in one of the two parts, and what training holds is taken out of
+validation; dates are in one of the two parts, however they are written.
 """
 
 import ast
@@ -47,7 +49,8 @@ class Task:
 
     Attributes:
         train, validation: the records.
-        labels: what labels or tags there are, in the order of their numbers; empty where answers are text.
+        labels: what labels or tags there are, in the order of their numbers; empty where answers
+            are text.
     """
 
     train: tuple[Record, ...]
@@ -56,10 +59,11 @@ class Task:
 
 
 def classification(classes: int = 16) -> Task:
-    """Which module a docstring is from: {"text", "label"}, of the `classes` modules with the most docstrings.
+    """Which module a docstring is from: {"text", "label"}, of the `classes` modules with the most
+    docstrings.
 
-    A package counts as one module. Docstrings of fewer than five words, and such as several modules have, are left out; which part one is
-    in depends on its text.
+    A package counts as one module. Docstrings of fewer than five words, and such as several modules
+    have, are left out; which part one is in depends on its text.
     """
     modules: dict[str, set[str]] = {}
     for module, text in docstrings(library_root()):
@@ -67,28 +71,38 @@ def classification(classes: int = 16) -> Task:
     labelled = [(text, *names) for text, names in modules.items() if len(names) == 1 and text.count(" ") >= 4]
     counts = Counter(label for _, label in labelled)
     if not 2 <= classes <= len(counts):
-        raise ConfigError(f"classes={classes}: there are {len(counts)} modules with docstrings; from 2 to that many can be told apart")
+        raise ConfigError(
+            f"classes={classes}: there are {len(counts)} modules with docstrings; from 2 to that many can be told apart"
+        )
     labels = tuple(sorted(sorted(counts, key=lambda label: (-counts[label], label))[:classes]))
-    return _divided(((text, {"text": text, "label": label}) for text, label in labelled if label in labels), ("text",), labels)
+    return _divided(
+        ((text, {"text": text, "label": label}) for text, label in labelled if label in labels), ("text",), labels
+    )
 
 
 def pairs(seed: int = 0) -> Task:
-    """Whether a paragraph follows another in a docstring: {"text", "second", "label"}, "follows" or "random", each of half of the pairs.
+    """Whether a paragraph follows another in a docstring: {"text", "second", "label"}, "follows" or
+    "random", each of half of the pairs.
 
     A random second paragraph is one that follows somewhere else; which pairs have one is drawn.
     """
-    found = dict.fromkeys((module, *pair) for module, text in docstrings(library_root()) for pair in itertools.pairwise(paragraphs(text)))
+    found = dict.fromkeys(
+        (module, *pair) for module, text in docstrings(library_root()) for pair in itertools.pairwise(paragraphs(text))
+    )
     known = list(found)
     draws = np.random.PCG64(seed).random_raw(2 * len(known))
     records = []
     for (module, first, second), half, other in zip(known, draws[::2].tolist(), draws[1::2].tolist(), strict=True):
         random = known[other % len(known)][2] if half % 2 else second
-        records.append((module, {"text": first, "second": random, "label": "follows" if random == second else "random"}))
+        records.append(
+            (module, {"text": first, "second": random, "label": "follows" if random == second else "random"})
+        )
     return _divided(records, ("text",), ("follows", "random"))
 
 
 def similarity(seed: int = 0) -> Task:
-    """How many words two texts share: {"text", "second", "label"}, 5 * |A and B| / |A or B| of their sets of words A and B.
+    """How many words two texts share: {"text", "second", "label"}, 5 * |A and B| / |A or B| of
+    their sets of words A and B.
 
     The second text is the first with words in the place of others, from none to all.
     """
@@ -98,7 +112,10 @@ def similarity(seed: int = 0) -> Task:
     for first in words:
         draws = generator.random_raw(len(first) + 2)
         kept, other = draws[0] / 2**64, words[int(draws[1]) % len(words)]
-        second = [word if draw / 2**64 < kept else other[place % len(other)] for place, (word, draw) in enumerate(zip(first, draws[2:]))]
+        second = [
+            word if draw / 2**64 < kept else other[place % len(other)]
+            for place, (word, draw) in enumerate(zip(first, draws[2:]))
+        ]
         share = len(set(first) & set(second)) / len({*first, *second})
         text = " ".join(first)
         records.append((text, {"text": text, "second": " ".join(second), "label": round(5 * share, 3)}))
@@ -106,43 +123,64 @@ def similarity(seed: int = 0) -> Task:
 
 
 def tagging() -> Task:
-    """The kind of each token of a line of code: {"tokens", "tags"}, both lists of the same length; lines of 4 to 48 tokens."""
-    return _divided(((module, record) for module, code in sources(library_root()) for record in _lines(code)), ("tokens",), TAGS)
+    """The kind of each token of a line of code: {"tokens", "tags"}, both lists of the same length;
+    lines of 4 to 48 tokens.
+    """
+    return _divided(
+        ((module, record) for module, code in sources(library_root()) for record in _lines(code)), ("tokens",), TAGS
+    )
 
 
 def extraction() -> Task:
-    """Where the answer to a question stands: {"context", "question", "answer", "start"}; `start` counts characters.
+    """Where the answer to a question stands: {"context", "question", "answer", "start"}; `start`
+    counts characters.
 
-    A context is a function's head and docstring; asked for is the default of a parameter, or the docstring's first line.
+    A context is a function's head and docstring; asked for is the default of a parameter, or the
+    docstring's first line.
     """
-    return _divided(((module, record) for module, code in sources(library_root()) for record in _questions(code)), ("context",))
+    return _divided(
+        ((module, record) for module, code in sources(library_root()) for record in _questions(code)), ("context",)
+    )
 
 
 def translation(count: int = 20000, seed: int = 0) -> Task:
-    """Dates from 1900 to 2099 in words and as ISO 8601 writes them: {"source", "target"}, e.g. "the third of May, two thousand and one" and
-    "2001-05-03". Each is another date, in one of five spellings.
+    """Dates from 1900 to 2099 in words and as ISO 8601 writes them: {"source", "target"}, e.g. "the
+    third of May, two thousand and one" and "2001-05-03". Each is another date, in one of five
+    spellings.
     """
     if not 0 < count <= _DAYS:
         raise ConfigError(f"count={count}: there are {_DAYS} dates, from 1900 to 2099")
     draws = np.random.PCG64(seed).random_raw(2 * _DAYS)
     days, spellings = np.argsort(draws[:_DAYS], kind="stable")[:count], draws[_DAYS:] % 5
     dates = [(_FIRST_DAY + datetime.timedelta(days=day), int(spellings[day])) for day in days.tolist()]
-    return _divided(((str(date), {"source": spelled(date, spelling), "target": str(date)}) for date, spelling in dates), ("target",))
+    return _divided(
+        ((str(date), {"source": spelled(date, spelling), "target": str(date)}) for date, spelling in dates), ("target",)
+    )
 
 
-TASKS = {"classification": classification, "pairs": pairs, "similarity": similarity, "tagging": tagging,
-         "extraction": extraction, "translation": translation}
+TASKS = {
+    "classification": classification,
+    "pairs": pairs,
+    "similarity": similarity,
+    "tagging": tagging,
+    "extraction": extraction,
+    "translation": translation,
+}
 
 
 def _divided(records: Iterable[tuple[str, Record]], content: tuple[str, ...], labels: tuple[str, ...] = ()) -> Task:
-    """Divides records by the hash of their keys; `content` names what no two parts may share, and records come once."""
+    """Divides records by the hash of their keys; `content` names what no two parts may share, and
+    records come once.
+    """
     parts: tuple[dict[str, Record], dict[str, Record]] = {}, {}
     seen: tuple[set[str], set[str]] = set(), set()
     for key, record in records:
         held_out = int(hashlib.sha256(key.encode()).hexdigest()[:8], 16) < HELD_OUT * 2**32
         parts[held_out].setdefault(json.dumps(record), record)
         seen[held_out].add(json.dumps([record[name] for name in content]))
-    validation = [record for record in parts[1].values() if json.dumps([record[name] for name in content]) not in seen[0]]
+    validation = [
+        record for record in parts[1].values() if json.dumps([record[name] for name in content]) not in seen[0]
+    ]
     return Task(tuple(parts[0].values()), tuple(validation), labels)
 
 
@@ -188,10 +226,17 @@ def _questions(code: str) -> Iterator[Record]:
     # A form feed or a lone carriage return ends a line here, and not for Python.
     if tree is None or any(character in code for character in "\f\v\r\x1c\x1d\x1e\x85\u2028\u2029"):
         return
-    functions = [node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and ast.get_docstring(node)]
+    functions = [
+        node
+        for node in ast.walk(tree)
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and ast.get_docstring(node)
+    ]
     for function in sorted(functions, key=lambda node: node.lineno):
         begin, described = place(function.lineno, function.col_offset), function.body[0]
-        opened, end = place(described.lineno, described.col_offset), place(described.end_lineno, described.end_col_offset)
+        opened, end = (
+            place(described.lineno, described.col_offset),
+            place(described.end_lineno, described.end_col_offset),
+        )
         context = code[begin:end]
         if len(context) > _LONGEST_CONTEXT:
             continue
@@ -206,18 +251,62 @@ def _questions(code: str) -> Iterator[Record]:
 
 def _defaults(arguments: ast.arguments) -> Iterator[tuple[str, ast.expr]]:
     positional = [*arguments.posonlyargs, *arguments.args]
-    pairs = [*zip(positional[len(positional) - len(arguments.defaults) :], arguments.defaults, strict=True),
-             *zip(arguments.kwonlyargs, arguments.kw_defaults, strict=True)]
+    pairs = [
+        *zip(positional[len(positional) - len(arguments.defaults) :], arguments.defaults, strict=True),
+        *zip(arguments.kwonlyargs, arguments.kw_defaults, strict=True),
+    ]
     return ((argument.arg, default) for argument, default in pairs if default is not None)
 
 
-_MONTHS = ("January", "February", "March", "April", "May", "June", "July", "August", "September", "October", "November", "December")
+_MONTHS = (
+    "January",
+    "February",
+    "March",
+    "April",
+    "May",
+    "June",
+    "July",
+    "August",
+    "September",
+    "October",
+    "November",
+    "December",
+)
 _WEEKDAYS = ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday")
-_ONES = ("", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven", "twelve", "thirteen", "fourteen",
-         "fifteen", "sixteen", "seventeen", "eighteen", "nineteen")
+_ONES = (
+    "",
+    "one",
+    "two",
+    "three",
+    "four",
+    "five",
+    "six",
+    "seven",
+    "eight",
+    "nine",
+    "ten",
+    "eleven",
+    "twelve",
+    "thirteen",
+    "fourteen",
+    "fifteen",
+    "sixteen",
+    "seventeen",
+    "eighteen",
+    "nineteen",
+)
 _TENS = ("", "", "twenty", "thirty", "forty", "fifty", "sixty", "seventy", "eighty", "ninety")
-_ORDINALS = {"one": "first", "two": "second", "three": "third", "five": "fifth", "eight": "eighth", "nine": "ninth", "twelve": "twelfth",
-             "twenty": "twentieth", "thirty": "thirtieth"}
+_ORDINALS = {
+    "one": "first",
+    "two": "second",
+    "three": "third",
+    "five": "fifth",
+    "eight": "eighth",
+    "nine": "ninth",
+    "twelve": "twelfth",
+    "twenty": "twentieth",
+    "thirty": "thirtieth",
+}
 
 
 def spelled(date: datetime.date, spelling: int) -> str:
@@ -248,4 +337,6 @@ def _year(year: int) -> str:
     century, rest = divmod(year, 100)
     if 2000 <= year < 2010:
         return "two thousand" + (f" and {_cardinal(rest)}" if rest else "")
-    return f"{_cardinal(century)} " + ("hundred" if not rest else f"oh {_cardinal(rest)}" if rest < 10 else _cardinal(rest))
+    return f"{_cardinal(century)} " + (
+        "hundred" if not rest else f"oh {_cardinal(rest)}" if rest < 10 else _cardinal(rest)
+    )

@@ -1,4 +1,6 @@
-"""Texts that are read anew at every pass, so that a corpus need not fit into memory, and their fixed split in two."""
+"""Texts that are read anew at every pass, so that a corpus need not fit into memory, and their
+fixed split in two.
+"""
 
 import hashlib
 import math
@@ -71,7 +73,8 @@ class Documents:
         name: what this is, for people.
         bad_text: what happens to bad text, as `data.bad_text`.
         shared: index of the documents where it is known without a pass.
-        is_part: the text is that of other documents, of which blank ones were left out; what is cut off may be blank.
+        is_part: the text is that of other documents, of which blank ones were left out; what is cut
+            off may be blank.
     """
 
     read: Callable[[TextPolicy], Iterator[Piece]]
@@ -90,11 +93,17 @@ class Documents:
         """Several of them, one after the other."""
         if len(parts) == 1:
             return parts[0]
-        return cls(lambda policy: (piece for part in parts for piece in part._pass(policy)), " and ".join(part.name for part in parts),
-                   parts[0].bad_text, is_part=True)
+        return cls(
+            lambda policy: (piece for part in parts for piece in part._pass(policy)),
+            " and ".join(part.name for part in parts),
+            parts[0].bad_text,
+            is_part=True,
+        )
 
     def pieces(self) -> Iterator[Piece]:
-        """One pass over the texts: each document in one or more pieces, cut where no token spans the cut."""
+        """One pass over the texts: each document in one or more pieces, cut where no token spans
+        the cut.
+        """
         return self._pass(TextPolicy(self.bad_text))
 
     def _pass(self, policy: TextPolicy) -> Iterator[Piece]:
@@ -118,7 +127,9 @@ class Documents:
 
     @property
     def fingerprint(self) -> str:
-        """sha256 (hex) over the content: the same texts in the same order, whatever files they came from."""
+        """sha256 (hex) over the content: the same texts in the same order, whatever files they came
+        from.
+        """
         return hashlib.sha256(b"".join(self.index.digests)).hexdigest()
 
     @property
@@ -145,10 +156,11 @@ class Documents:
     def split(self, fraction: float) -> tuple["Documents", "Documents"]:
         """Divides documents into (training, validation), by their content alone.
 
-        With 20 documents or more, validation takes whole documents in the order of the sha256 of their
-        text, passing over one that would take it further from the wanted size than it already is; equal
-        documents stay together. With fewer documents, or when none is small enough, the last `fraction`
-        of the characters is cut off the end of the text, as nanoGPT does for tiny Shakespeare.
+        With 20 documents or more, validation takes whole documents in the order of the sha256 of
+        their text, passing over one that would take it further from the wanted size than it already
+        is; equal documents stay together. With fewer documents, or when none is small enough, the
+        last `fraction` of the characters is cut off the end of the text, as nanoGPT does for tiny
+        Shakespeare.
 
         Args:
             fraction: part of the characters that validation gets, between 0 and 1 (both excluded).
@@ -171,7 +183,8 @@ class Documents:
         return self._characters("training", 0, border), self._characters("validation", border, self.characters)
 
     def share(self, fraction: float) -> "Documents":
-        """About this share of the text, chosen as `split` does; a smaller share is, but for one document, a part of a larger one.
+        """About this share of the text, chosen as `split` does; a smaller share is, but for one
+        document, a part of a larger one.
 
         Raises:
             DataError: nothing would be left.
@@ -181,7 +194,9 @@ class Documents:
         try:
             return self.split(1 - fraction)[0]
         except DataError as error:
-            raise DataError(f"data.training_fraction: {fraction} of {self.description} leaves nothing; take a larger share") from error
+            raise DataError(
+                f"data.training_fraction: {fraction} of {self.description} leaves nothing; take a larger share"
+            ) from error
 
     def _chosen(self, fraction: float) -> np.ndarray | None:
         sizes: dict[bytes, int] = {}

@@ -1,4 +1,6 @@
-"""Data sets of other libraries: Hugging Face `datasets` and TensorFlow Datasets, the latter without TensorFlow."""
+"""Data sets of other libraries: Hugging Face `datasets` and TensorFlow Datasets, the latter without
+TensorFlow.
+"""
 
 import re
 from collections.abc import Iterator, Sequence
@@ -33,12 +35,18 @@ def hugging_face(argument: str, data: Any) -> Documents:
         batches = _checked(tables.with_format("arrow").iter(BATCH), data)
         yield from table_pieces(batches, data.column, lambda number: f'"{data.source}": record {number}', policy)
 
-    details = [hub.subset, f"split {hub.split}", f"commit {hub.revision[:12]}" if hub.revision else "", _other_column(data)]
+    details = [
+        hub.subset,
+        f"split {hub.split}",
+        f"commit {hub.revision[:12]}" if hub.revision else "",
+        _other_column(data),
+    ]
     return Documents(read, f"{data.source} ({', '.join(filter(None, details))})", data.bad_text)
 
 
 def open_hugging_face(argument: str, data: Any) -> Any:
-    """A data set of the Hugging Face hub at a commit, a folder of data files, or one that `save_to_disk` wrote.
+    """A data set of the Hugging Face hub at a commit, a folder of data files, or one that
+    `save_to_disk` wrote.
 
     Code that comes with a data set is never run.
 
@@ -56,8 +64,13 @@ def open_hugging_face(argument: str, data: Any) -> Any:
     try:
         if saved:
             return _of_split(library.load_from_disk(str(folder)), hub.split, argument)
-        return library.load_dataset(str(folder) if folder.is_dir() else argument, hub.subset or None, split=hub.split,
-                                    revision=hub.revision or None, streaming=hub.streaming)
+        return library.load_dataset(
+            str(folder) if folder.is_dir() else argument,
+            hub.subset or None,
+            split=hub.split,
+            revision=hub.revision or None,
+            streaming=hub.streaming,
+        )
     except ConfigError:
         raise
     except library.exceptions.DatasetGenerationError as error:
@@ -77,8 +90,10 @@ def _problems(argument: str, folder: Path, saved: bool, hub: Any) -> Iterator[st
     elif not _HUB_NAME.fullmatch(argument) or argument.startswith("."):
         yield f'data.source: no such folder: "{folder}"{suggestion(folder)}'
     elif not hub.revision:
-        yield (f'data.hub.revision: "{argument}" on the hub may change; so that the same config is the same run, name a commit, '
-               "40 hex digits (on its page: Files, History)")
+        yield (
+            f'data.hub.revision: "{argument}" on the hub may change; so that the same config is the same run, name a commit, '
+            "40 hex digits (on its page: Files, History)"
+        )
     elif not _COMMIT.fullmatch(hub.revision):
         yield f'data.hub.revision: "{hub.revision}" may move; name a commit, 40 hex digits (on the page of "{argument}": Files, History)'
 
@@ -87,7 +102,9 @@ def _of_split(records: Any, split: str, argument: str) -> Any:
     """The split of what `load_from_disk` gives."""
     splits = records if isinstance(records, dict) else {str(records.split or "train"): records}
     if split not in splits:
-        raise ConfigError(f'data.hub.split: "{argument}" has no split "{split}"{did_you_mean(split, splits)}; one of {", ".join(splits)}')
+        raise ConfigError(
+            f'data.hub.split: "{argument}" has no split "{split}"{did_you_mean(split, splits)}; one of {", ".join(splits)}'
+        )
     return splits[split]
 
 
@@ -128,7 +145,8 @@ def tfds_rows(records: Any, source: str) -> Iterator[tuple[str, Any]]:
 
 
 def open_tfds(argument: str, data: Any, needed: Sequence[str]) -> tuple[Any, Any]:
-    """A data set of TFDS in ArrayRecord or Parquet files, by name (prepared on first use) or by the folder of a prepared one.
+    """A data set of TFDS in ArrayRecord or Parquet files, by name (prepared on first use) or by the
+    folder of a prepared one.
 
     TensorFlow is not imported, unless the builder of a data set that is not prepared yet does that.
 
@@ -141,7 +159,8 @@ def open_tfds(argument: str, data: Any, needed: Sequence[str]) -> tuple[Any, Any
         (builder, records).
 
     Raises:
-        ConfigError: no such data set, split or column; prepared as TFRecord, which only TensorFlow reads.
+        ConfigError: no such data set, split or column; prepared as TFRecord, which only TensorFlow
+            reads.
     """
     if not argument:
         raise ConfigError('data.source: "tfds" needs a name or a prepared folder, e.g. "tfds:lm1b:1.1.0"')
@@ -150,12 +169,16 @@ def open_tfds(argument: str, data: Any, needed: Sequence[str]) -> tuple[Any, Any
         raise ConfigError(f'data.hub.folder: "{argument}" is a folder itself; leave it empty')
     library = package("tensorflow_datasets", "tfds", "tensorflow-datasets")
     try:
-        builder = library.builder_from_directory(str(folder)) if folder.is_dir() else _prepared(library, argument, hub.folder)
+        builder = (
+            library.builder_from_directory(str(folder)) if folder.is_dir() else _prepared(library, argument, hub.folder)
+        )
         if not builder.info.splits:
             raise ConfigError(f'data.source: "{argument}" has no splits; it is not prepared')
         if hub.split.partition("[")[0] not in (splits := list(builder.info.splits)):
-            raise ConfigError(f'data.hub.split: "{argument}" has no split "{hub.split}"{did_you_mean(hub.split, splits)}; '
-                              f"one of {', '.join(splits)}")
+            raise ConfigError(
+                f'data.hub.split: "{argument}" has no split "{hub.split}"{did_you_mean(hub.split, splits)}; '
+                f"one of {', '.join(splits)}"
+            )
         columns = list(builder.info.features)
         for column in needed:
             if column not in columns:
@@ -164,7 +187,9 @@ def open_tfds(argument: str, data: Any, needed: Sequence[str]) -> tuple[Any, Any
     except ConfigError:
         raise
     except ModuleNotFoundError as error:
-        raise ConfigError(f'data.source: preparing "{argument}" needs the package {error.name}: pip install {error.name}') from error
+        raise ConfigError(
+            f'data.source: preparing "{argument}" needs the package {error.name}: pip install {error.name}'
+        ) from error
     except Exception as error:  # whatever a library of many builders raises
         # Its list of all names it knows fills pages.
         problem = one_line(error).partition(" Available datasets")[0]

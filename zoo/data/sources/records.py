@@ -1,4 +1,6 @@
-"""Documents that are one column of records: lines of JSON, Parquet files, and whatever comes as Arrow tables."""
+"""Documents that are one column of records: lines of JSON, Parquet files, and whatever comes as
+Arrow tables.
+"""
 
 import json
 from collections.abc import Callable, Iterable, Iterator
@@ -15,12 +17,20 @@ from zoo.errors import ConfigError, DataError, did_you_mean
 # Records of one Arrow batch: few enough that texts of a megabyte each are no burden.
 BATCH = 256
 JSON_ENDINGS = (".jsonl", ".jsonl.gz", ".ndjson", ".ndjson.gz", ".json", ".json.gz")
-_JSON_TYPES = {dict: "an object", list: "a list", str: "text", bool: "a truth value", int: "a number", float: "a number",
-               type(None): "null"}
+_JSON_TYPES = {
+    dict: "an object",
+    list: "a list",
+    str: "text",
+    bool: "a truth value",
+    int: "a number",
+    float: "a number",
+    type(None): "null",
+}
 
 
 def json_lines(argument: str, data: Any) -> Documents:
-    """The text at `data.column` of each line's JSON object; files are plain or .gz, and of a folder those that end like JSON lines.
+    """The text at `data.column` of each line's JSON object; files are plain or .gz, and of a folder
+    those that end like JSON lines.
 
     Raises:
         ConfigError: no such files.
@@ -41,7 +51,8 @@ def numbered_lines(path: Path) -> Iterator[tuple[int, bytes, int]]:
     """(number, content, byte offset) of each line."""
     for first, offset, block in lines_of(path):
         start = 0
-        # Not split(): a block is lines of many megabytes at most, but as many objects as it has lines.
+        # Not split(): a block is lines of many megabytes at most, but as many objects as it has
+        # lines.
         for number in range(first, first + block.count(b"\n") + (not block.endswith(b"\n"))):
             end = block.find(b"\n", start)
             end = len(block) if end < 0 else end
@@ -69,7 +80,9 @@ def json_objects(files: Iterable[Path], policy: TextPolicy) -> Iterator[tuple[st
             if isinstance(record, dict):
                 yield where, record
             else:
-                policy.leave_out("not an object", where, f"{_JSON_TYPES[type(record)]} instead of an object with named values")
+                policy.leave_out(
+                    "not an object", where, f"{_JSON_TYPES[type(record)]} instead of an object with named values"
+                )
 
 
 def text_of(value: Any, column: str, where: str, policy: TextPolicy) -> str | None:
@@ -106,7 +119,9 @@ def parquet(argument: str, data: Any) -> Documents:
             with parquet_file(path) as file:
                 check_column(data.column, file.schema_arrow, f'"{path}"')
                 tables = file.iter_batches(BATCH, columns=[data.column])
-                yield from table_pieces(tables, data.column, lambda number, path=path: f'"{path}": row {number}', policy)
+                yield from table_pieces(
+                    tables, data.column, lambda number, path=path: f'"{path}": row {number}', policy
+                )
 
     return Documents(read, named(data, files), data.bad_text)
 
@@ -147,8 +162,12 @@ def check_column(column: str, schema: Any, where: str) -> None:
         raise ConfigError(f'data.column: {where}: "{column}" holds {schema.field(column).type}, not text{others}')
 
 
-def table_pieces(tables: Iterable[Any], column: str, where: Callable[[int], str], policy: TextPolicy) -> Iterator[Piece]:
-    """The documents of a column of Arrow tables or batches; `where` names the record of a number, counted from 1."""
+def table_pieces(
+    tables: Iterable[Any], column: str, where: Callable[[int], str], policy: TextPolicy
+) -> Iterator[Piece]:
+    """The documents of a column of Arrow tables or batches; `where` names the record of a number,
+    counted from 1.
+    """
     import pyarrow
 
     number = 0
@@ -156,7 +175,8 @@ def table_pieces(tables: Iterable[Any], column: str, where: Callable[[int], str]
         values = table.column(column)
         if pyarrow.types.is_dictionary(values.type):
             values = values.cast(values.type.value_type)
-        # As bytes: Arrow takes a writer's word that text is UTF-8, and fails on a lie without saying where.
+        # As bytes: Arrow takes a writer's word that text is UTF-8, and fails on a lie without
+        # saying where.
         for value in values.cast(pyarrow.large_binary()).to_pylist():
             number += 1
             yield from pieces_of([text_of(value, column, where(number), policy)])
@@ -167,7 +187,14 @@ def _is_text(kind: Any) -> bool:
 
     if types.is_dictionary(kind):
         kind = kind.value_type
-    tests = (types.is_string, types.is_large_string, types.is_string_view, types.is_binary, types.is_large_binary, types.is_null)
+    tests = (
+        types.is_string,
+        types.is_large_string,
+        types.is_string_view,
+        types.is_binary,
+        types.is_large_binary,
+        types.is_null,
+    )
     return any(test(kind) for test in tests)
 
 
@@ -175,12 +202,18 @@ def no_column(column: str, there: Iterable[str]) -> str:
     """That a column is missing, and which there are."""
     names = [str(name) for name in there]
     listed = ", ".join(names[:20]) + (f" and {len(names) - 20} more" if len(names) > 20 else "")
-    return f'no column "{column}"{did_you_mean(column, names)}; ' + (f"data.column could be {listed}" if names else "it has none at all")
+    return f'no column "{column}"{did_you_mean(column, names)}; ' + (
+        f"data.column could be {listed}" if names else "it has none at all"
+    )
 
 
 def named(data: Any, files: list[Path]) -> str:
     """A source of files, for people."""
-    return str(data.source) + (f" in {len(files)} files" if len(files) > 1 else "") + (f", {data.column}" if data.column != "text" else "")
+    return (
+        str(data.source)
+        + (f" in {len(files)} files" if len(files) > 1 else "")
+        + (f", {data.column}" if data.column != "text" else "")
+    )
 
 
 def package(module: str, kind: str, name: str = "") -> Any:

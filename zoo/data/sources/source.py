@@ -20,7 +20,9 @@ from zoo.errors import ConfigError, did_you_mean
 
 
 class Source(NamedTuple):
-    """How `data.source` is written, and the function of (what follows the ":", `data`) that opens it."""
+    """How `data.source` is written, and the function of (what follows the ":", `data`) that opens
+    it.
+    """
 
     usage: str
     read: Callable[[str, Any], Documents]
@@ -44,7 +46,8 @@ def read_documents(data: Any) -> Documents:
 
 
 def read_components(data: Any) -> list[tuple[float, Documents]]:
-    """The sources of the `data` part of a config with their weights: those of `data.mixture`, or the one of `data.source`.
+    """The sources of the `data` part of a config with their weights: those of `data.mixture`, or
+    the one of `data.source`.
 
     Raises:
         ConfigError: as `read_documents`; an entry that is not a weight and a source.
@@ -57,13 +60,19 @@ def read_components(data: Any) -> list[tuple[float, Documents]]:
         try:
             if not 0 < float(weight) < float("inf"):
                 raise ValueError
-            components.append((float(weight), read_documents(ml_collections.ConfigDict({**data, "source": source.strip()}))))
+            components.append(
+                (float(weight), read_documents(ml_collections.ConfigDict({**data, "source": source.strip()})))
+            )
         except ValueError:
-            problems.append(f'data.mixture: "{entry}" is not a positive weight and a source; e.g. "0.7*text:corpus.txt","0.3*stdlib"')
+            problems.append(
+                f'data.mixture: "{entry}" is not a positive weight and a source; e.g. "0.7*text:corpus.txt","0.3*stdlib"'
+            )
         except ConfigError as error:
             problems += [problem.replace("data.source", "data.mixture", 1) for problem in error.problems]
     if not data.mixture:
-        problems.append('data.mixture: empty; data.source=mixture needs weights and sources, e.g. "0.7*text:corpus.txt","0.3*stdlib"')
+        problems.append(
+            'data.mixture: empty; data.source=mixture needs weights and sources, e.g. "0.7*text:corpus.txt","0.3*stdlib"'
+        )
     if problems:
         raise ConfigError(problems)
     return components

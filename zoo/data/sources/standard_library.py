@@ -16,8 +16,8 @@ from zoo.data.sources.text_files import BYTE_ORDER_MARK
 from zoo.data.sources.text_policy import TextPolicy
 from zoo.errors import ConfigError
 
-# Not the library itself, or (the second line) written when Python was built: the same Python version
-# should give the same text on every machine.
+# Not the library itself, or (the second line) written when Python was built: the same Python
+# version should give the same text on every machine.
 _SKIPPED = re.compile(
     r"(site-packages|dist-packages|test|tests|idlelib|lib2to3|__pycache__)$"
     r"|_sysconfigdata|config-"
@@ -35,7 +35,8 @@ class Docstring(NamedTuple):
 
 
 def standard_library(argument: str, data: Any) -> Documents:
-    """Every .py file of the standard library, one document per file, sorted by path; or the prose of each module's docstrings.
+    """Every .py file of the standard library, one document per file, sorted by path; or the prose
+    of each module's docstrings.
 
     Raises:
         ConfigError: an argument other than "docstrings"; no library there.
@@ -89,13 +90,18 @@ def sources(root: Path) -> Iterator[tuple[str, str]]:
     for path in standard_library_files(root):
         parts = path.relative_to(root).with_suffix("").parts
         try:
-            yield ".".join(parts[:-1] if parts[-1] == "__init__" else parts), path.read_bytes().removeprefix(BYTE_ORDER_MARK).decode()
+            yield (
+                ".".join(parts[:-1] if parts[-1] == "__init__" else parts),
+                path.read_bytes().removeprefix(BYTE_ORDER_MARK).decode(),
+            )
         except UnicodeDecodeError:
             continue
 
 
 def parsed(code: str) -> ast.Module | None:
-    """The syntax tree, or None where the running Python cannot read it; warnings about the code are not the user's."""
+    """The syntax tree, or None where the running Python cannot read it; warnings about the code are
+    not the user's.
+    """
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         try:
@@ -106,11 +112,17 @@ def parsed(code: str) -> ast.Module | None:
 
 @functools.cache
 def docstrings(root: Path) -> tuple[Docstring, ...]:
-    """All docstrings, in the order of the files and of their lines (a few seconds, once in a process)."""
+    """All docstrings, in the order of the files and of their lines (a few seconds, once in a
+    process).
+    """
     found = []
     for module, code in sources(root):
         nodes = ast.walk(parsed(code) or ast.Module([], []))
-        documented = [node for node in nodes if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef)]
+        documented = [
+            node
+            for node in nodes
+            if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef)
+        ]
         for node in sorted(documented, key=lambda node: getattr(node, "lineno", 0)):
             if text := ast.get_docstring(node):
                 found.append(Docstring(module, text))
@@ -118,7 +130,9 @@ def docstrings(root: Path) -> tuple[Docstring, ...]:
 
 
 def paragraphs(docstring: str) -> list[str]:
-    """The paragraphs that are English prose, each as one line: no examples, lists, tables, headings or signatures."""
+    """The paragraphs that are English prose, each as one line: no examples, lists, tables, headings
+    or signatures.
+    """
     kept = []
     for paragraph in re.split(r"\n\s*\n", docstring):
         lines = paragraph.strip("\n").split("\n")

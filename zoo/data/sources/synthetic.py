@@ -1,6 +1,8 @@
-"""Texts made by rule, of which the best possible loss is known: `synthetic:copy`, `synthetic:reverse`, `synthetic:recall`.
+"""Texts made by rule, of which the best possible loss is known: `synthetic:copy`,
+`synthetic:reverse`, `synthetic:recall`.
 
-What a document holds is drawn with a seed of the task's own, so that it is the same everywhere; `seed` has no part in it.
+What a document holds is drawn with a seed of the task's own, so that it is the same everywhere;
+`seed` has no part in it.
 """
 
 import math
@@ -29,9 +31,11 @@ class Task:
 
     Attributes:
         meaning: a document, in words.
-        make: (raw draws, uint64 [documents, ...]; length; symbols) -> the documents' bytes, uint8 [documents, bytes].
+        make: (raw draws, uint64 [documents, ...]; length; symbols) -> the documents' bytes, uint8
+            [documents, bytes].
         draws: (length) -> number of draws that a document takes.
-        entropy: (length, symbols) -> bits of information in a document; all documents are equally likely.
+        entropy: (length, symbols) -> bits of information in a document; all documents are equally
+            likely.
         length: default of `length`.
         symbols: the largest value of `symbols`.
     """
@@ -49,8 +53,14 @@ def _twice(reverse: bool) -> Task:
         word = LETTERS[draws % symbols]
         return _columns(word, "=", word[:, ::-1] if reverse else word, "\n")
 
-    return Task("symbols, =, and the same " + ("backwards" if reverse else "again"), make, draws=lambda length: length,
-                entropy=lambda length, symbols: length * math.log2(symbols), length=16, symbols=len(LETTERS))
+    return Task(
+        "symbols, =, and the same " + ("backwards" if reverse else "again"),
+        make,
+        draws=lambda length: length,
+        entropy=lambda length, symbols: length * math.log2(symbols),
+        length=16,
+        symbols=len(LETTERS),
+    )
 
 
 def _recalled(draws: np.ndarray, length: int, symbols: int) -> np.ndarray:
@@ -64,17 +74,24 @@ def _recalled(draws: np.ndarray, length: int, symbols: int) -> np.ndarray:
 
 def _columns(*parts: np.ndarray | str) -> np.ndarray:
     rows = next(len(part) for part in parts if not isinstance(part, str))
-    return np.concatenate([np.full((rows, 1), ord(part), np.uint8) if isinstance(part, str) else part for part in parts], axis=1)
+    return np.concatenate(
+        [np.full((rows, 1), ord(part), np.uint8) if isinstance(part, str) else part for part in parts], axis=1
+    )
 
 
 TASKS = {
     "copy": _twice(reverse=False),
     "reverse": _twice(reverse=True),
     "recall": Task(
-        "pairs of a key and a digit, ?, one of the keys and its digit (associative recall)", _recalled,
+        "pairs of a key and a digit, ?, one of the keys and its digit (associative recall)",
+        _recalled,
         draws=lambda length: length + 1 + 52,
-        entropy=lambda length, symbols: math.log2(math.perm(symbols, length)) + length * math.log2(len(DIGITS)) + math.log2(length),
-        length=8, symbols=52),
+        entropy=lambda length, symbols: (
+            math.log2(math.perm(symbols, length)) + length * math.log2(len(DIGITS)) + math.log2(length)
+        ),
+        length=8,
+        symbols=52,
+    ),
 }
 _LEAST = {"documents": 2, "length": 1, "symbols": 2}
 USAGE = "synthetic:TASK,documents=20000,length=16,symbols=26"
@@ -83,16 +100,19 @@ USAGE = "synthetic:TASK,documents=20000,length=16,symbols=26"
 def synthetic(argument: str, data: Any) -> Documents:
     """Documents of a task: TASK or TASK,documents=N,length=N,symbols=N (";" will do for ",").
 
-    `length` counts the symbols that are copied or reversed, or the pairs that are recalled; `symbols` is how many different ones (keys)
-    there are. The description tells the best possible loss: bits of information in a document by its bytes. No model gets below that, and
-    one reaches it that always sees its document from the beginning.
+    `length` counts the symbols that are copied or reversed, or the pairs that are recalled;
+    `symbols` is how many different ones (keys) there are. The description tells the best possible
+    loss: bits of information in a document by its bytes. No model gets below that, and one reaches
+    it that always sees its document from the beginning.
 
     Raises:
         ConfigError: unknown task or argument, or a number out of range.
     """
     name, *settings = [part.strip() for part in re.split("[,;]", argument)]
     if name not in TASKS:
-        raise ConfigError(f'data.source: unknown task "{name}"{did_you_mean(name, TASKS)}; one of {", ".join(TASKS)}, e.g. "{USAGE}"')
+        raise ConfigError(
+            f'data.source: unknown task "{name}"{did_you_mean(name, TASKS)}; one of {", ".join(TASKS)}, e.g. "{USAGE}"'
+        )
     task = TASKS[name]
     numbers = {"documents": 20000, "length": task.length, "symbols": 26}
     most = {"documents": 10**8, "length": 10**4, "symbols": task.symbols}
@@ -100,14 +120,20 @@ def synthetic(argument: str, data: Any) -> Documents:
     for setting in settings:
         key, _, value = setting.partition("=")
         if key not in numbers:
-            problems.append(f'data.source: "{name}" has no argument "{key}"{did_you_mean(key, numbers)}; one of {", ".join(numbers)}')
+            problems.append(
+                f'data.source: "{name}" has no argument "{key}"{did_you_mean(key, numbers)}; one of {", ".join(numbers)}'
+            )
         elif not value.isdecimal() or not _LEAST[key] <= int(value) <= most[key]:
-            problems.append(f'data.source: {key} of "{name}" must be a whole number from {_LEAST[key]} to {most[key]}, got "{value}"')
+            problems.append(
+                f'data.source: {key} of "{name}" must be a whole number from {_LEAST[key]} to {most[key]}, got "{value}"'
+            )
         else:
             numbers[key] = int(value)
     count, length, symbols = numbers.values()
     if name == "recall" and length > symbols:
-        problems.append(f'data.source: "recall" of length={length} needs as many different keys, and there are symbols={symbols}')
+        problems.append(
+            f'data.source: "recall" of length={length} needs as many different keys, and there are symbols={symbols}'
+        )
     if problems:
         raise ConfigError(problems)
 
@@ -121,4 +147,8 @@ def synthetic(argument: str, data: Any) -> Documents:
 
     size = task.make(np.zeros((1, task.draws(length)), np.uint64), length, symbols).size
     best = task.entropy(length, symbols) / size
-    return Documents(read, f"synthetic:{name} (length {length}, {symbols} symbols; best possible: {best:.6f} bits per byte)", data.bad_text)
+    return Documents(
+        read,
+        f"synthetic:{name} (length {length}, {symbols} symbols; best possible: {best:.6f} bits per byte)",
+        data.bad_text,
+    )

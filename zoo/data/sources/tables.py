@@ -1,4 +1,6 @@
-"""Records with named columns: lines of tsv, csv and JSON, Parquet files, and the data sets of other libraries."""
+"""Records with named columns: lines of tsv, csv and JSON, Parquet files, and the data sets of other
+libraries.
+"""
 
 import csv
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -31,7 +33,8 @@ class Table:
 
 
 def separated(argument: str, data: Any, kind: str) -> Table:
-    """Lines of fields: `csv` with commas and quotes, `tsv` with tabs and nothing else; plain or .gz.
+    """Lines of fields: `csv` with commas and quotes, `tsv` with tabs and nothing else; plain or
+    .gz.
 
     Raises:
         ConfigError: no such files.
@@ -62,12 +65,16 @@ def _fields(path: Path, kind: str, header: bool, policy: TextPolicy) -> Iterator
             if names is None:
                 names = row if header else [str(number) for number in range(len(row))]
                 if len(set(names)) < len(names):
-                    raise ConfigError(f'"{path}": two columns of one name in its first line; if that is no header, set data.header=false')
+                    raise ConfigError(
+                        f'"{path}": two columns of one name in its first line; if that is no header, set data.header=false'
+                    )
                 if header:
                     continue
             where = f'"{path}": line {reader.line_num}'
             if len(row) != len(names):
-                policy.leave_out("other number of fields", where, f"{len(row)} fields, and the first line has {len(names)}")
+                policy.leave_out(
+                    "other number of fields", where, f"{len(row)} fields, and the first line has {len(names)}"
+                )
                 continue
             yield where, dict(zip(names, row, strict=True))
     except csv.Error as error:
@@ -146,11 +153,19 @@ def _class_names(features: Mapping[str, Any], outer: str = "") -> Iterator[tuple
 
 # By what stands before the ":" of `data.source`.
 TABLES: dict[str, Callable[[str, Any, str], Table]] = {
-    "csv": separated, "tsv": separated, "jsonl": json_records, "parquet": parquet_records, "hf": hub_records, "tfds": tfds_records}
+    "csv": separated,
+    "tsv": separated,
+    "jsonl": json_records,
+    "parquet": parquet_records,
+    "hf": hub_records,
+    "tfds": tfds_records,
+}
 
 
 def with_held_out(data: Any) -> Any:
-    """The `data` part of a config whose source is what `data.held_out` names: a source, or `split:NAME` of the same."""
+    """The `data` part of a config whose source is what `data.held_out` names: a source, or
+    `split:NAME` of the same.
+    """
     kind, _, argument = data.held_out.partition(":")
     changed = ml_collections.ConfigDict(data)
     if kind == "split":
@@ -161,7 +176,8 @@ def with_held_out(data: Any) -> Any:
 
 
 def value_at(record: Record, column: str, path: str, where: str) -> Any:
-    """What a record has in a column, or inside one: "translation.en" is at "en" of what is at "translation".
+    """What a record has in a column, or inside one: "translation.en" is at "en" of what is at
+    "translation".
 
     Args:
         record: one.
@@ -176,7 +192,9 @@ def value_at(record: Record, column: str, path: str, where: str) -> Any:
     for name in (column,) if column in record else column.split("."):
         if not isinstance(value, Mapping) or name not in value:
             there = list(columns_of(record))
-            raise ConfigError(f'{path}: {where}: no column "{column}"{did_you_mean(column, there)}; there are {", ".join(there)}')
+            raise ConfigError(
+                f'{path}: {where}: no column "{column}"{did_you_mean(column, there)}; there are {", ".join(there)}'
+            )
         value = value[name]
     return value
 
@@ -211,7 +229,9 @@ def text_at(record: Record, column: str, path: str, where: str, policy: TextPoli
 
 
 def label_text(value: Any, names: Iterable[str], column: str, where: str, policy: TextPolicy) -> str | None:
-    """A label as its name, or None where the record is left out; numbers of named classes become their names."""
+    """A label as its name, or None where the record is left out; numbers of named classes become
+    their names.
+    """
     names = tuple(names)
     if isinstance(value, bytes):
         value = value.decode(errors="replace")

@@ -17,13 +17,14 @@ from zoo.errors import ConfigError, DataError
 BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 # Enough to keep a tokenizer's threads busy, little enough that memory does not notice.
 BLOCK_BYTES = 1 << 22
-# Byte-level BPE and WordPiece never merge across the border between a visible character and the space or newline after it, so cutting
-# there changes no token.
+# Byte-level BPE and WordPiece never merge across the border between a visible character and the
+# space or newline after it, so cutting there changes no token.
 SAFE_CUT = re.compile(r"(?<=\S)(?=[ \n])")
 
 
 def find_files(argument: str, kind: str, example: str, endings: tuple[str, ...] = ("",)) -> list[Path]:
-    """The files that a source names: one file, the files of a folder, or those that match a pattern; sorted by path.
+    """The files that a source names: one file, the files of a folder, or those that match a
+    pattern; sorted by path.
 
     Args:
         argument: what follows the ":" of `data.source`.
@@ -38,9 +39,15 @@ def find_files(argument: str, kind: str, example: str, endings: tuple[str, ...] 
         raise ConfigError(f'data.source: "{kind}" needs a file, a folder or a pattern, e.g. "{kind}:{example}"')
     path = Path(argument).expanduser()
     if path.is_dir():
-        files = [entry for entry in path.iterdir() if entry.is_file() and not entry.name.startswith(".") and entry.name.endswith(endings)]
+        files = [
+            entry
+            for entry in path.iterdir()
+            if entry.is_file() and not entry.name.startswith(".") and entry.name.endswith(endings)
+        ]
         such = f" that end in {', '.join(filter(None, endings))}" if any(endings) else ""
-        problem = f'data.source: no files{such} in the folder "{path}"; "{path}/**/*" would take those of its subfolders'
+        problem = (
+            f'data.source: no files{such} in the folder "{path}"; "{path}/**/*" would take those of its subfolders'
+        )
     elif path.is_file():
         files, problem = [path], ""
     else:
@@ -64,7 +71,8 @@ def suggestion(path: Path) -> str:
 
 
 def lines_of(path: Path) -> Iterator[tuple[int, int, bytes]]:
-    """Blocks of whole lines, of a plain or .gz file: (number of the first line, byte offset, bytes); a long line is a block.
+    """Blocks of whole lines, of a plain or .gz file: (number of the first line, byte offset,
+    bytes); a long line is a block.
 
     A byte order mark is left out.
 
@@ -97,7 +105,8 @@ def _lines(file: BinaryIO) -> Iterator[tuple[int, int, bytes]]:
 
 
 def file_pieces(path: Path, separator: str, policy: TextPolicy) -> Iterator[Piece]:
-    """The documents of a text file; `separator` divides them ("" = the file is one document). Newlines stay as they are.
+    """The documents of a text file; `separator` divides them ("" = the file is one document).
+    Newlines stay as they are.
 
     Raises:
         ConfigError: it cannot be read.
@@ -119,7 +128,9 @@ def file_pieces(path: Path, separator: str, policy: TextPolicy) -> Iterator[Piec
 
 
 def _cut(text: str, limit: int) -> int:
-    """The last place up to `limit` where no token can span the cut; 0 where there is none, or the text is short."""
+    """The last place up to `limit` where no token can span the cut; 0 where there is none, or the
+    text is short.
+    """
     if limit < BLOCK_BYTES // 4:
         return 0
     for width in (1 << 10, limit):

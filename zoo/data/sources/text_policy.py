@@ -9,7 +9,6 @@ REPLACEMENT = "\ufffd"
 _SURROGATES = re.compile("[\ud800-\udfff]")
 
 
-
 class TextPolicy:
     """Applies `data.bad_text` during one pass over a source, and counts.
 
@@ -37,12 +36,16 @@ class TextPolicy:
             return self.check(content.decode(), where)
         except UnicodeDecodeError as error:
             if self.policy == "error":
-                raise self.error(where, f"not UTF-8: byte 0x{content[error.start]:02x} at byte offset {offset + error.start}") from error
+                raise self.error(
+                    where, f"not UTF-8: byte 0x{content[error.start]:02x} at byte offset {offset + error.start}"
+                ) from error
             self.counts["not UTF-8"] += 1
             return self.check(content.decode(errors="replace"), where) if self.policy == "replace" else None
 
     def check(self, text: str, where: str) -> str | None:
-        """The text as it is kept, or None where it is left out. Raises as `decode`; a lone surrogate is not UTF-8 either."""
+        """The text as it is kept, or None where it is left out. Raises as `decode`; a lone
+        surrogate is not UTF-8 either.
+        """
         if not text.isascii():
             try:
                 text.encode()

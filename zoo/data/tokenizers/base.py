@@ -22,15 +22,17 @@ from zoo.errors import ConfigError, DataError, did_you_mean
 from zoo.files import cache_directory, read_json, write_json
 
 _FILE = "tokenizer.json"
-# Characters of the published ELMo models beside the bytes, which are 1 .. 256: what opens a sentence and what ends it, a token's begin
-# and end, and what fills it up.
+# Characters of the published ELMo models beside the bytes, which are 1 .. 256: what opens a
+# sentence and what ends it, a token's begin and end, and what fills it up.
 _OPENS, _ENDS, _BEGIN, _END, _FILL = 257, 258, 259, 260, 261
 # Characters of which the library makes tokens at once, in one thread.
 _CHUNK = 1 << 14
 
 
 class Located(NamedTuple):
-    """The tokens of a text: token i stands for characters starts[i] .. stops[i] - 1; int32 [tokens]. One that is no character has none."""
+    """The tokens of a text: token i stands for characters starts[i] .. stops[i] - 1; int32
+    [tokens]. One that is no character has none.
+    """
 
     ids: np.ndarray
     starts: np.ndarray
@@ -46,14 +48,16 @@ class Tokenizer(ABC):
         vocab_size: number of ids, V.
         document_id: id of the special token that opens every document.
         mask_id: id of [MASK]: the tokenizer's own, or the first that it does not use.
-        separator_id: id of the token that ends sentences and segments: the tokenizer's own [SEP] or </s>, or the first that neither it
-            nor [MASK] uses.
+        separator_id: id of the token that ends sentences and segments: the tokenizer's own [SEP] or
+            </s>, or the first that neither it nor [MASK] uses.
         specials: ids that stand for no text.
     """
 
     kind: ClassVar[str]
 
-    def __init__(self, pieces: Sequence[bytes], document_id: int, mask_id: int | None = None, separator_id: int | None = None):
+    def __init__(
+        self, pieces: Sequence[bytes], document_id: int, mask_id: int | None = None, separator_id: int | None = None
+    ):
         self.pieces = tuple(pieces)
         self.vocab_size = len(self.pieces)
         self.document_id = document_id
@@ -63,23 +67,33 @@ class Tokenizer(ABC):
 
     @classmethod
     def ids_in_advance(cls, settings: Any, objective: Any, rows: str = "packed") -> int | None:
-        """`ids_needed` as far as it is known from `data.tokenizer` alone; None where the source has to be read."""
+        """`ids_needed` as far as it is known from `data.tokenizer` alone; None where the source has
+        to be read.
+        """
         size = cls.size_in_advance(settings)
         return size if size is None else size + beside(objective, rows, masks=False, separates=False)
 
     def ids_needed(self, objective: Any, rows: str = "packed") -> int:
-        """Number of ids that a model must have for an objective, the `objective` part of a config, and for `data.rows`."""
-        return self.vocab_size + beside(objective, rows, self.mask_id < self.vocab_size, self.separator_id < self.vocab_size)
+        """Number of ids that a model must have for an objective, the `objective` part of a config,
+        and for `data.rows`.
+        """
+        return self.vocab_size + beside(
+            objective, rows, self.mask_id < self.vocab_size, self.separator_id < self.vocab_size
+        )
 
     @classmethod
     @abstractmethod
     def build(cls, settings: Any, source: Documents, training: Documents) -> Self:
-        """The tokenizer that `data.tokenizer` asks for, made from the whole source or its training part."""
+        """The tokenizer that `data.tokenizer` asks for, made from the whole source or its training
+        part.
+        """
 
     @classmethod
     @abstractmethod
     def size_in_advance(cls, settings: Any) -> int | None:
-        """V as far as it is known from `data.tokenizer` alone; None where the source has to be read."""
+        """V as far as it is known from `data.tokenizer` alone; None where the source has to be
+        read.
+        """
 
     @abstractmethod
     def encode(self, text: str) -> np.ndarray:
@@ -100,11 +114,14 @@ class Tokenizer(ABC):
 
     def located(self, texts: Sequence[str]) -> list[Located]:
         """The ids of each text, and where in it each stands."""
-        return [_by_bytes(text, ids, [len(self.pieces[id]) for id in ids.tolist()])
-                for text, ids in zip(texts, self.encode_batch(texts), strict=True)]
+        return [
+            _by_bytes(text, ids, [len(self.pieces[id]) for id in ids.tolist()])
+            for text, ids in zip(texts, self.encode_batch(texts), strict=True)
+        ]
 
     def decode(self, ids: Iterable[int], document: str = "") -> str:
-        """Text of the ids; bytes that form no character become U+FFFD, the special token becomes `document`.
+        """Text of the ids; bytes that form no character become U+FFFD, the special token becomes
+        `document`.
 
         Raises:
             ValueError: an id outside 0 .. V-1.
@@ -121,16 +138,19 @@ class Tokenizer(ABC):
         return np.array([len(piece) for piece in self.pieces], np.int64)
 
     def word_joins(self) -> Joins:
-        """Which tokens form words: what white space separates is one. Special tokens belong to none."""
+        """Which tokens form words: what white space separates is one. Special tokens belong to
+        none.
+        """
         return by_white_space([piece.decode(errors="replace") for piece in self.pieces], self.specials)
 
     def token_characters(self, width: int) -> np.ndarray:
         """The bytes of each token, for models that read characters: int32 [V, width].
 
-        They are those of the published models (Peters et al. 2018), so that their weights fit: 1 .. 256 are the bytes 0 .. 255, 259 and
-        260 the begin and the end of a token, and 261 fills it up; 0, the empty slot, is in no token. A token with more than `width` - 2
-        bytes is cut and keeps its end. What opens a document has one character, 257, which opens a sentence there, and what separates
-        sentences, where the tokenizer has a token for it, 258.
+        They are those of the published models (Peters et al. 2018), so that their weights fit: 1 ..
+        256 are the bytes 0 .. 255, 259 and 260 the begin and the end of a token, and 261 fills it
+        up; 0, the empty slot, is in no token. A token with more than `width` - 2 bytes is cut and
+        keeps its end. What opens a document has one character, 257, which opens a sentence there,
+        and what separates sentences, where the tokenizer has a token for it, 258.
 
         Args:
             width: at least 3.
@@ -156,7 +176,8 @@ class Tokenizer(ABC):
 def beside(objective: Any, rows: str, masks: bool, separates: bool) -> int:
     """Number of ids that an objective and its rows need beside a tokenizer's.
 
-    They are the sentinels, or [MASK] and after it what separates sentences, where the tokenizer has none (`masks`, `separates`).
+    They are the sentinels, or [MASK] and after it what separates sentences, where the tokenizer has
+    none (`masks`, `separates`).
     """
     if objective.kind == "span":
         return objective.sentinels
@@ -193,8 +214,8 @@ class ByteTokenizer(Tokenizer):
 
 
 class ByT5Tokenizer(Tokenizer):
-    """One token per UTF-8 byte, numbered as ByT5 has it (Xue et al. 2022, section 3.1): 0 is padding, 1 (</s>) opens and ends documents, 2
-    is unknown, and the bytes follow.
+    """One token per UTF-8 byte, numbered as ByT5 has it (Xue et al. 2022, section 3.1): 0 is
+    padding, 1 (</s>) opens and ends documents, 2 is unknown, and the bytes follow.
     """
 
     kind = "byt5"
@@ -270,7 +291,8 @@ class CharacterTokenizer(Tokenizer):
 
 
 class BytePairTokenizer(Tokenizer):
-    """Byte-level BPE as in GPT-2 (Radford et al. 2019, section 2.2), trained on the training part only.
+    """Byte-level BPE as in GPT-2 (Radford et al. 2019, section 2.2), trained on the training part
+    only.
 
     Ids 0 .. V-2 are the learned ones, V-1 opens a document.
 
@@ -335,7 +357,9 @@ class BytePairTokenizer(Tokenizer):
 
     def encode_batch(self, texts: Sequence[str]) -> list[np.ndarray]:
         chunks = [list(text_chunks(text)) for text in texts]
-        encodings = iter(self._model.encode_batch_fast([chunk for text in chunks for chunk in text], add_special_tokens=False))
+        encodings = iter(
+            self._model.encode_batch_fast([chunk for text in chunks for chunk in text], add_special_tokens=False)
+        )
         return [np.concatenate([np.array(next(encodings).ids, np.int32) for _ in text]) for text in chunks]
 
     def to_json(self) -> dict[str, Any]:
@@ -386,7 +410,9 @@ def load_tokenizer(folder: str | Path) -> Tokenizer:
 
 
 def _by_bytes(text: str, ids: np.ndarray, sizes: Sequence[int]) -> Located:
-    """Tokens that stand for so many bytes each, one after another; part of a character counts as the character."""
+    """Tokens that stand for so many bytes each, one after another; part of a character counts as
+    the character.
+    """
     content = np.frombuffer(text.encode(), np.uint8)
     # The number of each byte's character.
     character = np.append(np.cumsum((content & 0xC0) != 0x80) - 1, len(text))
@@ -419,7 +445,8 @@ def text_chunks(text: str) -> Iterator[str]:
 def byte_of_symbol() -> dict[str, int]:
     """The byte behind each of the 256 symbols that byte-level BPE writes bytes with.
 
-    Printable Latin-1 bytes are their own symbol; the others take the symbols from U+0100 on, in order.
+    Printable Latin-1 bytes are their own symbol; the others take the symbols from U+0100 on, in
+    order.
     """
     from tokenizers import pre_tokenizers
 

@@ -15,22 +15,26 @@ from zoo.data.tokenizers.sentencepiece_files import read_sentencepiece
 from zoo.errors import ConfigError, DataError
 
 SENTENCEPIECE_NAMES = ("tokenizer.model", "spiece.model", "sentencepiece.bpe.model")
-# What opens a document, in the order in which a vocabulary is searched, what hides a token, and what ends a sentence.
+# What opens a document, in the order in which a vocabulary is searched, what hides a token, and
+# what ends a sentence.
 OPENING = ("[CLS]", "<s>", "<|begin_of_text|>", "<bos>", "<|endoftext|>", "</s>", "<pad>")
 MASKS = ("[MASK]", "<mask>")
 SEPARATORS = ("[SEP]", "</s>")
 # Special tokens of files that only list a vocabulary.
 LISTED = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "<s>", "<pad>", "</s>", "<unk>", "<mask>", "<|endoftext|>")
-# What a run keeps beside its tokenizer.json where the encoder reads text in another vocabulary than the decoder writes.
+# What a run keeps beside its tokenizer.json where the encoder reads text in another vocabulary than
+# the decoder writes.
 SOURCE_FILE = "source_tokenizer.json"
 READ = "tokenizer.json, vocab.txt, vocab.json with merges.txt, or a SentencePiece .model"
 
 
 class PublishedTokenizer(Tokenizer):
-    """The tokenizer of a file; its special tokens stand for no text, and text never becomes one of them.
+    """The tokenizer of a file; its special tokens stand for no text, and text never becomes one of
+    them.
 
-    Whether the tokens of a text stand for exactly its bytes depends on the file. Byte-level BPE keeps them; WordPiece and SentencePiece
-    drop or change spaces, case or accents, so that no loss per byte of text can be told: there `token_bytes` is 0 everywhere.
+    Whether the tokens of a text stand for exactly its bytes depends on the file. Byte-level BPE
+    keeps them; WordPiece and SentencePiece drop or change spaces, case or accents, so that no loss
+    per byte of text can be told: there `token_bytes` is 0 everywhere.
 
     Args:
         model: of the `tokenizers` library.
@@ -51,12 +55,16 @@ class PublishedTokenizer(Tokenizer):
             raise DataError(f"the tokenizer has no token that could open a document; looked for {', '.join(OPENING)}")
         to_bytes = byte_of_symbol()
         texts = {id: token for token, id in vocabulary.items() if id not in specials and id != document_id}
-        self.lossless = _is_byte_level(model) and all(character in to_bytes for text in texts.values() for character in text)
+        self.lossless = _is_byte_level(model) and all(
+            character in to_bytes for text in texts.values() for character in text
+        )
         pieces = [b""] * size
         for id, text in texts.items():
             pieces[id] = bytes(to_bytes[character] for character in text) if self.lossless else text.encode()
         own = {name: id for name, id in vocabulary.items() if id != document_id}
-        mask_id, separator_id = (next((own[name] for name in names if name in own), None) for names in (MASKS, SEPARATORS))
+        mask_id, separator_id = (
+            next((own[name] for name in names if name in own), None) for names in (MASKS, SEPARATORS)
+        )
         super().__init__(pieces, document_id, mask_id, separator_id)
         self.specials = frozenset(specials | {document_id})
 
@@ -104,12 +112,19 @@ class PublishedTokenizer(Tokenizer):
         return super().token_bytes() if self.lossless else np.zeros(self.vocab_size, np.int64)
 
     def word_joins(self) -> Joins:
-        """As the vocabulary marks them: by WordPiece's "##", by an end of words, or by what stands for a space before one."""
+        """As the vocabulary marks them: by WordPiece's "##", by an end of words, or by what stands
+        for a space before one.
+        """
         if self.lossless:
             return super().word_joins()
         described = json.loads(self._model.to_str())["model"]
         continues = described.get("continuing_subword_prefix") or "" if described["type"] == "WordPiece" else ""
-        return by_marks([piece.decode() for piece in self.pieces], self.specials, continues, described.get("end_of_word_suffix") or "")
+        return by_marks(
+            [piece.decode() for piece in self.pieces],
+            self.specials,
+            continues,
+            described.get("end_of_word_suffix") or "",
+        )
 
     def to_json(self) -> dict[str, Any]:
         return {"model": json.loads(self._model.to_str())}
@@ -122,17 +137,24 @@ class PublishedTokenizer(Tokenizer):
 
 
 def _is_byte_level(model: Any) -> bool:
-    """Whether tokens are written in the 256 symbols that stand for bytes, after nothing was changed or added."""
+    """Whether tokens are written in the 256 symbols that stand for bytes, after nothing was changed
+    or added.
+    """
     described = json.loads(model.to_str())
     before = described["pre_tokenizer"] or {}
     steps = before.get("pretokenizers", [before])
     last = steps[-1] if steps else {}
-    return (described["normalizer"] is None and last.get("type") == "ByteLevel"
-            and not any(step.get("add_prefix_space") or step.get("behavior") == "Removed" for step in steps))
+    return (
+        described["normalizer"] is None
+        and last.get("type") == "ByteLevel"
+        and not any(step.get("add_prefix_space") or step.get("behavior") == "Removed" for step in steps)
+    )
 
 
 def plain(model: Any) -> Any:
-    """A model that hands out a text's own tokens, however long it is, and takes special tokens that a text spells for text."""
+    """A model that hands out a text's own tokens, however long it is, and takes special tokens that
+    a text spells for text.
+    """
     model.no_padding()
     model.no_truncation()
     model.encode_special_tokens = True
@@ -146,14 +168,20 @@ def _from_json(path: Path) -> Any:
 
 
 def _from_vocabulary(path: Path) -> Any:
-    """WordPiece, as BERT's `vocab.txt` with one token per line has it; lower case unless `tokenizer_config.json` says otherwise."""
+    """WordPiece, as BERT's `vocab.txt` with one token per line has it; lower case unless
+    `tokenizer_config.json` says otherwise.
+    """
     from tokenizers import Tokenizer as Model
     from tokenizers import decoders, models, normalizers, pre_tokenizers
 
     tokens = path.read_text(encoding="utf-8").splitlines()
     beside = path.with_name("tokenizer_config.json")
     settings = json.loads(beside.read_text(encoding="utf-8")) if beside.is_file() else {}
-    model = Model(models.WordPiece({token: id for id, token in enumerate(tokens)}, unk_token="[UNK]", max_input_chars_per_word=100))
+    model = Model(
+        models.WordPiece(
+            {token: id for id, token in enumerate(tokens)}, unk_token="[UNK]", max_input_chars_per_word=100
+        )
+    )
     model.normalizer = normalizers.BertNormalizer(lowercase=settings.get("do_lower_case", True))
     model.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
     model.decoder = decoders.WordPiece()
@@ -182,11 +210,17 @@ def _with_specials(model: Any, tokens: Any) -> Any:
 def _file_of(path: Path) -> tuple[Path, Any]:
     """The file that is read, and what reads it."""
     if path.is_dir():
-        readers = {"tokenizer.json": _from_json, "vocab.txt": _from_vocabulary, "vocab.json": _from_merges,
-                   **dict.fromkeys(SENTENCEPIECE_NAMES, read_sentencepiece)}
+        readers = {
+            "tokenizer.json": _from_json,
+            "vocab.txt": _from_vocabulary,
+            "vocab.json": _from_merges,
+            **dict.fromkeys(SENTENCEPIECE_NAMES, read_sentencepiece),
+        }
         found = next((path / name for name in readers if (path / name).is_file()), None)
         if found is None:
-            raise ConfigError(f"data.tokenizer.path={path}: the folder has no tokenizer that can be read; expected {READ}")
+            raise ConfigError(
+                f"data.tokenizer.path={path}: the folder has no tokenizer that can be read; expected {READ}"
+            )
         path = found
     if not path.is_file():
         raise ConfigError(f"data.tokenizer.path={path}: no such file; expected {READ}")
@@ -205,8 +239,9 @@ def _file_of(path: Path) -> tuple[Path, Any]:
 
 
 def read_published(path: str | Path) -> Tokenizer:
-    """The tokenizer of a file, or of a folder that holds one: `tokenizer.json` of the `tokenizers` library, BERT's `vocab.txt`, GPT-2's
-    `vocab.json` with `merges.txt`, SentencePiece's `.model`; or that of a run, of whatever kind.
+    """The tokenizer of a file, or of a folder that holds one: `tokenizer.json` of the `tokenizers`
+    library, BERT's `vocab.txt`, GPT-2's `vocab.json` with `merges.txt`, SentencePiece's `.model`;
+    or that of a run, of whatever kind.
 
     Raises:
         ConfigError: no such file, or none that can be read.
@@ -229,4 +264,6 @@ def _read(path: Path, reader: Any, changed: int) -> Tokenizer:
     except DataError as error:
         raise DataError(f"{path}: {error}") from error
     except Exception as error:  # the library raises bare Exception
-        raise DataError(f"{path}: not a tokenizer file: {type(error).__name__}: {' '.join(str(error).split())[:200]}") from error
+        raise DataError(
+            f"{path}: not a tokenizer file: {type(error).__name__}: {' '.join(str(error).split())[:200]}"
+        ) from error

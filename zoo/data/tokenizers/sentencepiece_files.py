@@ -1,4 +1,6 @@
-"""Tokenizers in SentencePiece's own format (Kudo & Richardson 2018): the `.model` files of T5, mT5, LLaMA, Mistral and Gemma."""
+"""Tokenizers in SentencePiece's own format (Kudo & Richardson 2018): the `.model` files of T5, mT5,
+LLaMA, Mistral and Gemma.
+"""
 
 import base64
 from collections.abc import Iterable, Sequence
@@ -16,9 +18,10 @@ from zoo.errors import ConfigError, DataError
 class SentencePieceTokenizer(Tokenizer):
     """The tokenizer of a `.model` file, run by the `sentencepiece` library.
 
-    A document is opened by the model's token for the beginning of a sentence, or where it has none (T5) by that for the end. A space is
-    part of the token after it, the text is normalised, and a space is put in front of it, so that no loss per byte of text can be told:
-    `token_bytes` is 0 everywhere.
+    A document is opened by the model's token for the beginning of a sentence, or where it has none
+    (T5) by that for the end. A space is part of the token after it, the text is normalised, and a
+    space is put in front of it, so that no loss per byte of text can be told: `token_bytes` is 0
+    everywhere.
 
     Args:
         content: the bytes of the file.
@@ -33,7 +36,9 @@ class SentencePieceTokenizer(Tokenizer):
         try:
             import sentencepiece
         except ModuleNotFoundError:
-            raise ConfigError("reading a SentencePiece model needs the package sentencepiece: pip install sentencepiece") from None
+            raise ConfigError(
+                "reading a SentencePiece model needs the package sentencepiece: pip install sentencepiece"
+            ) from None
         self._content, self._model = content, sentencepiece.SentencePieceProcessor()
         try:
             self._model.LoadFromSerializedProto(content)
@@ -45,8 +50,11 @@ class SentencePieceTokenizer(Tokenizer):
         size = self._model.GetPieceSize()
         unwritten = {id for id in range(size) if self._model.IsControl(id) or self._model.IsUnknown(id)} | {document_id}
         ends = self._model.eos_id()
-        super().__init__([b"" if id in unwritten else self._model.IdToPiece(id).encode() for id in range(size)], document_id,
-                         separator_id=ends if ends >= 0 and ends != document_id else None)
+        super().__init__(
+            [b"" if id in unwritten else self._model.IdToPiece(id).encode() for id in range(size)],
+            document_id,
+            separator_id=ends if ends >= 0 and ends != document_id else None,
+        )
         self.specials = frozenset(unwritten)
 
     @classmethod
@@ -72,7 +80,9 @@ class SentencePieceTokenizer(Tokenizer):
         return found
 
     def decode(self, ids: Iterable[int], document: str = "") -> str:
-        super().decode(ids := np.asarray(ids if isinstance(ids, np.ndarray) else list(ids), np.int64).ravel())  # For the check of the ids.
+        super().decode(
+            ids := np.asarray(ids if isinstance(ids, np.ndarray) else list(ids), np.int64).ravel()
+        )  # For the check of the ids.
         parts: list[list[int]] = [[]]
         for id in ids.tolist():
             if id == self.document_id:

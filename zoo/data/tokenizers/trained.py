@@ -1,8 +1,10 @@
-"""Tokenizers with special tokens of their own that are trained on the source: WordPiece as BERT has it, Unigram as T5 has it.
+"""Tokenizers with special tokens of their own that are trained on the source: WordPiece as BERT has
+it, Unigram as T5 has it.
 
-What comes out depends on the text and the settings alone. The trainers of the `tokenizers` library go through hash tables in an order
-that differs from process to process, which decides ties: WordPiece's is therefore told the order of its characters, and Unigram's
-is replaced by the one of the `sentencepiece` library, which sorts.
+What comes out depends on the text and the settings alone. The trainers of the `tokenizers` library
+go through hash tables in an order that differs from process to process, which decides ties:
+WordPiece's is therefore told the order of its characters, and Unigram's is replaced by the one of
+the `sentencepiece` library, which sorts.
 """
 
 import hashlib
@@ -19,7 +21,8 @@ from zoo.data.tokenizers.pretrained import PublishedTokenizer, plain
 from zoo.errors import ConfigError, DataError
 from zoo.files import cache_directory
 
-# Goes up when the same text gives another tokenizer than before, so that none is taken from an old cache.
+# Goes up when the same text gives another tokenizer than before, so that none is taken from an old
+# cache.
 _RECIPE = 2
 # WordPiece's alphabet; a word with a rarer character is [UNK].
 _ALPHABET = 1000
@@ -52,8 +55,10 @@ class TrainedTokenizer(PublishedTokenizer):
             pass  # not there yet, or damaged
         tokenizer = cls(plain(cls.train(settings, training)))
         if tokenizer.vocab_size != settings.vocab_size:
-            raise DataError(f"data.tokenizer.vocab_size: {settings.vocab_size} asked for, but {cls.kind} on the {training.description} "
-                            f"yields {tokenizer.vocab_size}; ask for that, or take another text")
+            raise DataError(
+                f"data.tokenizer.vocab_size: {settings.vocab_size} asked for, but {cls.kind} on the {training.description} "
+                f"yields {tokenizer.vocab_size}; ask for that, or take another text"
+            )
         tokenizer.save(folder)
         return tokenizer
 
@@ -63,11 +68,15 @@ class TrainedTokenizer(PublishedTokenizer):
 
     @classmethod
     def ids_in_advance(cls, settings: Any, objective: Any, rows: str = "packed") -> int:
-        return int(settings.vocab_size) + beside(objective, rows, "[MASK]" in cls.special_tokens, "[SEP]" in cls.special_tokens)
+        return int(settings.vocab_size) + beside(
+            objective, rows, "[MASK]" in cls.special_tokens, "[SEP]" in cls.special_tokens
+        )
 
 
 class WordPieceTokenizer(TrainedTokenizer):
-    """WordPiece (Schuster & Nakajima 2012; Devlin et al. 2019): the longest piece of the vocabulary, again and again, word by word."""
+    """WordPiece (Schuster & Nakajima 2012; Devlin et al. 2019): the longest piece of the
+    vocabulary, again and again, word by word.
+    """
 
     kind = "wordpiece"
     special_tokens = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
@@ -86,10 +95,15 @@ class WordPieceTokenizer(TrainedTokenizer):
 
         model = untrained()
         first, later = _characters(model, training)
-        # Special tokens get the first ids in the given order; any other order would be that of a hash table, and so would ties.
+        # Special tokens get the first ids in the given order; any other order would be that of a
+        # hash table, and so would ties.
         trainer = trainers.WordPieceTrainer(
-            vocab_size=settings.vocab_size, special_tokens=[*cls.special_tokens, *first, *(f"##{character}" for character in later)],
-            initial_alphabet=first, limit_alphabet=len(first), show_progress=False)
+            vocab_size=settings.vocab_size,
+            special_tokens=[*cls.special_tokens, *first, *(f"##{character}" for character in later)],
+            initial_alphabet=first,
+            limit_alphabet=len(first),
+            show_progress=False,
+        )
         model.train_from_iterator(training_chunks(training), trainer)
         model = untrained(model.get_vocab())
         model.add_special_tokens(list(cls.special_tokens))
@@ -97,7 +111,9 @@ class WordPieceTokenizer(TrainedTokenizer):
 
 
 def _characters(model: Any, training: Documents) -> tuple[list[str], list[str]]:
-    """The characters of the words, the most frequent ones, and those of them that stand inside a word; both sorted."""
+    """The characters of the words, the most frequent ones, and those of them that stand inside a
+    word; both sorted.
+    """
     counts, pairs = Counter(), set()
     for chunk in training_chunks(training):
         text = model.normalizer.normalize_str(chunk)
@@ -111,7 +127,9 @@ def _characters(model: Any, training: Documents) -> tuple[list[str], list[str]]:
 
 
 class UnigramTokenizer(TrainedTokenizer):
-    """The likeliest cut under a unigram model of pieces (Kudo 2018); characters that the vocabulary lacks are spelled in bytes."""
+    """The likeliest cut under a unigram model of pieces (Kudo 2018); characters that the vocabulary
+    lacks are spelled in bytes.
+    """
 
     kind = "unigram"
     special_tokens = ("<pad>", "</s>", "<unk>")
@@ -123,7 +141,9 @@ class UnigramTokenizer(TrainedTokenizer):
 
         spelled = [f"<0x{byte:02X}>" for byte in range(256)]
         changes = normalizers.Sequence([normalizers.NFKC(), *([normalizers.Lowercase()] if settings.lowercase else [])])
-        pieces = _unigram_pieces(_words(changes, training), settings.vocab_size - len(spelled) - len(cls.special_tokens))
+        pieces = _unigram_pieces(
+            _words(changes, training), settings.vocab_size - len(spelled) - len(cls.special_tokens)
+        )
         # Bytes spell what the pieces cannot write; they are less likely than any piece.
         lowest = min(score for _, score in pieces) - 10.0
         vocabulary = [*((name, 0.0) for name in cls.special_tokens), *pieces, *((piece, lowest) for piece in spelled)]
@@ -144,7 +164,8 @@ def _words(normalizer: Any, training: Documents) -> Counter[str]:
 
 
 def _unigram_pieces(words: Counter[str], size: int) -> list[tuple[str, float]]:
-    """Pieces of words and their log probabilities, the likeliest first; fewer than asked for where the words have no more.
+    """Pieces of words and their log probabilities, the likeliest first; fewer than asked for where
+    the words have no more.
 
     Raises:
         DataError: too few are asked for to write the characters of the words.
@@ -155,9 +176,22 @@ def _unigram_pieces(words: Counter[str], size: int) -> list[tuple[str, float]]:
     lines = (f"▁{word.translate(_HIDDEN)}\t{count}" for word, count in sorted(words.items()))
     try:
         sentencepiece.SentencePieceTrainer.Train(
-            sentence_iterator=lines, input_format="tsv", model_writer=model, model_type="unigram", vocab_size=size + 1, unk_id=0, bos_id=-1,
-            eos_id=-1, pad_id=-1, normalization_rule_name="identity", add_dummy_prefix=False, remove_extra_whitespaces=False,
-            hard_vocab_limit=False, num_threads=1, minloglevel=2)
+            sentence_iterator=lines,
+            input_format="tsv",
+            model_writer=model,
+            model_type="unigram",
+            vocab_size=size + 1,
+            unk_id=0,
+            bos_id=-1,
+            eos_id=-1,
+            pad_id=-1,
+            normalization_rule_name="identity",
+            add_dummy_prefix=False,
+            remove_extra_whitespaces=False,
+            hard_vocab_limit=False,
+            num_threads=1,
+            minloglevel=2,
+        )
     except RuntimeError as error:
         problem = " ".join(str(error).split())
         if needed := re.search(r"required_chars\. \d+ vs (\d+)", problem):

@@ -15,11 +15,12 @@ _WORD = re.compile(r"\S+")
 
 
 class WordTokenizer(Tokenizer):
-    """One token per word of the source: what stands between white space. The last two ids open a document and end a sentence.
+    """One token per word of the source: what stands between white space. The last two ids open a
+    document and end a sentence.
 
-    An ELMo reads every word by its characters (Peters et al. 2018), so that to it an id is no more than a place in a list; punctuation is
-    a word where the text has white space around it, as that of the published models had. White space is lost: no loss per byte of text
-    can be told.
+    An ELMo reads every word by its characters (Peters et al. 2018), so that to it an id is no more
+    than a place in a list; punctuation is a word where the text has white space around it, as that
+    of the published models had. White space is lost: no loss per byte of text can be told.
 
     Args:
         words: the vocabulary; sorted here.
@@ -55,8 +56,10 @@ class WordTokenizer(Tokenizer):
         ids = [self._ids.get(match[0], -1) for match in found]
         if -1 in ids:
             word = found[ids.index(-1)]
-            raise DataError(f"the word {word[0][:40]!r} at character {word.start()} is not one of the source's {len(self.words)}; "
-                            "data.tokenizer.kind=bytes or bpe encodes any text")
+            raise DataError(
+                f"the word {word[0][:40]!r} at character {word.start()} is not one of the source's {len(self.words)}; "
+                "data.tokenizer.kind=bytes or bpe encodes any text"
+            )
         starts, stops = ([place(match) for match in found] for place in (re.Match.start, re.Match.end))
         return Located(*(np.array(column, np.int32) for column in (ids, starts, stops)))
 

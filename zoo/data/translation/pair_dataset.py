@@ -1,4 +1,6 @@
-"""Pairs of texts as a data set: one tokenizer for both sides, and batches of pairs of similar lengths."""
+"""Pairs of texts as a data set: one tokenizer for both sides, and batches of pairs of similar
+lengths.
+"""
 
 import hashlib
 from collections.abc import Iterator
@@ -20,8 +22,9 @@ from zoo.data.unlabelled import Unlabelled
 class Pairs(Unlabelled):
     """Pairs to train on and to hold out, with the batches that a config takes from them.
 
-    Both sides end with the token that opens documents, and are held in memory. Pairs of which a side has more than data.sequence_length
-    tokens are left out of training and of the held-out loss, and counted.
+    Both sides end with the token that opens documents, and are held in memory. Pairs of which a
+    side has more than data.sequence_length tokens are left out of training and of the held-out
+    loss, and counted.
 
     Attributes:
         config: resolved.
@@ -46,7 +49,9 @@ class Pairs(Unlabelled):
 
     def _batches(self, pairs: TextPairs) -> PairBatches:
         data, end = self.config.data, self.tokenizer.document_id
-        source, target = (TokenTexts(self.tokenizer.encode_batch(texts), end) for texts in (pairs.sources, pairs.targets))
+        source, target = (
+            TokenTexts(self.tokenizer.encode_batch(texts), end) for texts in (pairs.sources, pairs.targets)
+        )
         return PairBatches(source, target, shapes(data.sequence_length, data.batch_size, data.buckets))
 
     @property
@@ -76,10 +81,16 @@ class Pairs(Unlabelled):
         return self.training.training(self.config.seed, start_step, process_index, process_count)
 
     def evaluation_batches(
-        self, length: int | None = None, multiple_of: int = 1, process_index: int = 0, process_count: int = 1,
+        self,
+        length: int | None = None,
+        multiple_of: int = 1,
+        process_index: int = 0,
+        process_count: int = 1,
         limit_batches: int | None = None,
     ) -> Iterator[Arrays]:
-        """Batches of what is held out; see `PairBatches.evaluation`. Pairs have the lengths they have: `length` is that of the config."""
+        """Batches of what is held out; see `PairBatches.evaluation`. Pairs have the lengths they
+        have: `length` is that of the config.
+        """
         if length not in (None, self.config.data.sequence_length):
             raise ValueError(f"pairs are not cut to a length of {length}")
         limit = self.config.training.eval_batches if limit_batches is None else limit_batches
@@ -87,7 +98,11 @@ class Pairs(Unlabelled):
 
     def summary(self) -> dict[str, Any]:
         """What identifies and measures the data, as plain JSON."""
-        tokenizer = {"kind": self.tokenizer.kind, "vocab_size": self.tokenizer.vocab_size, "fingerprint": self.tokenizer.fingerprint}
+        tokenizer = {
+            "kind": self.tokenizer.kind,
+            "vocab_size": self.tokenizer.vocab_size,
+            "fingerprint": self.tokenizer.fingerprint,
+        }
         both = self.train.fingerprint + self.validation.fingerprint
         return {
             "fingerprint": hashlib.sha256(both.encode()).hexdigest(),
@@ -111,7 +126,8 @@ def _text_tokens(batches: PairBatches) -> int:
 
 
 def load_pairs(config: Any, tokenizer: Tokenizer | None = None) -> Pairs:
-    """Reads the pairs of a config and trains one tokenizer on both sides of the training part (Vaswani et al. 2017, section 5.1).
+    """Reads the pairs of a config and trains one tokenizer on both sides of the training part
+    (Vaswani et al. 2017, section 5.1).
 
     Args:
         config: resolved.
@@ -124,7 +140,8 @@ def load_pairs(config: Any, tokenizer: Tokenizer | None = None) -> Pairs:
     train, validation = read_parts(config.data)
     if tokenizer is None:
         tokenizer = tokenizer_class(config.data.tokenizer.kind).build(
-            config.data.tokenizer, _documents(train, validation), _documents(train))
+            config.data.tokenizer, _documents(train, validation), _documents(train)
+        )
     pairs = Pairs(config, tokenizer, train, validation)
     pairs.training_batches().close()
     return pairs
@@ -134,10 +151,16 @@ def ids_of_pairs(config: Any) -> int:
     """Number of ids that the pairs of a config need, where only they tell."""
     train, validation = read_parts(config.data)
     source = _documents(train, validation)
-    return tokenizer_class(config.data.tokenizer.kind).build(config.data.tokenizer, source, source).ids_needed(config.objective)
+    return (
+        tokenizer_class(config.data.tokenizer.kind)
+        .build(config.data.tokenizer, source, source)
+        .ids_needed(config.objective)
+    )
 
 
 def _documents(*parts: TextPairs) -> Documents:
     """Every text of either side as a document."""
-    return Documents.of([text for pairs in parts for side in (pairs.sources, pairs.targets) for text in side],
-                        f"both sides of {parts[0].name}")
+    return Documents.of(
+        [text for pairs in parts for side in (pairs.sources, pairs.targets) for text in side],
+        f"both sides of {parts[0].name}",
+    )

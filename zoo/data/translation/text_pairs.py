@@ -1,7 +1,8 @@
 """Pairs of texts, a source and what it is to become: where they come from.
 
-They are two columns of the tables of `zoo.data.sources.tables`, or two files of lines. Whatever is read goes through `data.bad_text`, side by
-side; a pair of which a side is left out, or is blank, is left out as a whole and counted.
+They are two columns of the tables of `zoo.data.sources.tables`, or two files of lines. Whatever is
+read goes through `data.bad_text`, side by side; a pair of which a side is left out, or is blank, is
+left out as a whole and counted.
 """
 
 import hashlib
@@ -43,7 +44,9 @@ class TextPairs:
 
     @cached_property
     def fingerprint(self) -> str:
-        """sha256 (hex) over the content: the same pairs in the same order, whatever files they came from."""
+        """sha256 (hex) over the content: the same pairs in the same order, whatever files they came
+        from.
+        """
         digest = hashlib.sha256()
         for text in (*self.sources, *self.targets):
             digest.update(hashlib.sha256(text.encode()).digest())
@@ -55,7 +58,8 @@ class TextPairs:
         return sum(len(text.encode()) for text in (*self.sources, *self.targets))
 
     def split(self, fraction: float) -> tuple[Self, Self]:
-        """The pairs to train on and about this share of them to hold out; a source text decides by its hash, so that none is in both.
+        """The pairs to train on and about this share of them to hold out; a source text decides by
+        its hash, so that none is in both.
 
         Raises:
             DataError: one of the parts is empty.
@@ -66,15 +70,20 @@ class TextPairs:
             parts[held_out][0].append(source)
             parts[held_out][1].append(target)
         if not all(sources for sources, _ in parts):
-            raise DataError(f'"{self.name}": {len(self)} pairs are too few to hold out {fraction:g} of them; take more, or name others in '
-                            "data.held_out")
-        train, validation = (type(self)(*part, f"{name} part of {self.name}") for part, name in zip(parts, ("training", "held-out"),
-                                                                                                    strict=True))
+            raise DataError(
+                f'"{self.name}": {len(self)} pairs are too few to hold out {fraction:g} of them; take more, or name others in '
+                "data.held_out"
+            )
+        train, validation = (
+            type(self)(*part, f"{name} part of {self.name}")
+            for part, name in zip(parts, ("training", "held-out"), strict=True)
+        )
         return train, validation
 
 
 def read_parts(data: Any) -> tuple[TextPairs, TextPairs]:
-    """The pairs of `data.source`, and those of `data.held_out`; where that is empty, those that the source holds out, or a share of it.
+    """The pairs of `data.source`, and those of `data.held_out`; where that is empty, those that the
+    source holds out, or a share of it.
 
     Args:
         data: the `data` part of a config.
@@ -86,7 +95,9 @@ def read_parts(data: Any) -> tuple[TextPairs, TextPairs]:
     kind, _, argument = str(data.source).partition(":")
     if kind == "stdlib":
         task = _own(argument, data)
-        train, validation = (_pairs(_numbered(part, data), data, TextPolicy(data.bad_text)) for part in (task.train, task.validation))
+        train, validation = (
+            _pairs(_numbered(part, data), data, TextPolicy(data.bad_text)) for part in (task.train, task.validation)
+        )
         return train, validation
     found = read_pairs(data)
     if not data.held_out:
@@ -101,8 +112,10 @@ def read_pairs(data: Any) -> TextPairs:
     """All pairs of `data.source`. Raises as `read_parts`."""
     kind, _, argument = str(data.source).partition(":")
     if kind not in PAIR_TABLES:
-        raise ConfigError(f'data.source: "{data.source}" has no pairs of texts for objective.kind=translation'
-                          f"{did_you_mean(kind, PAIR_TABLES)}; one of {', '.join(PAIR_TABLES)}")
+        raise ConfigError(
+            f'data.source: "{data.source}" has no pairs of texts for objective.kind=translation'
+            f"{did_you_mean(kind, PAIR_TABLES)}; one of {', '.join(PAIR_TABLES)}"
+        )
     policy = TextPolicy(data.bad_text)
     return _pairs(PAIR_TABLES[kind](argument, data, kind).records(policy), data, policy)
 
@@ -144,15 +157,18 @@ def _dates(argument: str, data: Any, kind: str) -> Table:
 
 
 def _parallel(argument: str, data: Any, kind: str) -> Table:
-    """Two text files, plain or .gz, of which line n of the one belongs to line n of the other: "train.{en,de}.gz", the source first.
+    """Two text files, plain or .gz, of which line n of the one belongs to line n of the other:
+    "train.{en,de}.gz", the source first.
 
     Raises:
         ConfigError: no such files.
     """
     match = _BOTH_SIDES.fullmatch(argument)
     if match is None:
-        raise ConfigError(f'data.source: "{data.source}" does not name two files; both sides stand in braces, the source first, '
-                          'e.g. "parallel:corpus/train.{en,de}.gz"')
+        raise ConfigError(
+            f'data.source: "{data.source}" does not name two files; both sides stand in braces, the source first, '
+            'e.g. "parallel:corpus/train.{en,de}.gz"'
+        )
     before, *names, after = match.groups()
     paths = [Path(f"{before}{name}{after}").expanduser() for name in names]
     if problems := [f'data.source: no such file: "{path}"{suggestion(path)}' for path in paths if not path.is_file()]:
@@ -161,8 +177,10 @@ def _parallel(argument: str, data: Any, kind: str) -> Table:
     def records(policy: TextPolicy) -> Iterator[tuple[str, Record]]:
         sides = [[line for _, line, _ in numbered_lines(path)] for path in paths]
         if len(sides[0]) != len(sides[1]):
-            raise DataError(f'"{paths[0]}" has {len(sides[0]):,} lines and "{paths[1]}" {len(sides[1]):,}; line n of one must belong to '
-                            "line n of the other")
+            raise DataError(
+                f'"{paths[0]}" has {len(sides[0]):,} lines and "{paths[1]}" {len(sides[1]):,}; line n of one must belong to '
+                "line n of the other"
+            )
         for number, (source, target) in enumerate(zip(*sides, strict=True), 1):
             yield f'"{data.source}": line {number}', {"source": source, "target": target}
 

@@ -1,8 +1,8 @@
 """BART (Lewis et al. 2020) and mBART (Liu et al. 2020) as Hugging Face's transformers has them.
 
-Learned positions whose table has two rows more, a norm over the embeddings, biases everywhere and one more for the logits. BART
-normalises after each sublayer, mBART before it. Both can also drop units inside the feed-forward in training (`activation_dropout`),
-which this library does not.
+Learned positions whose table has two rows more, a norm over the embeddings, biases everywhere and
+one more for the logits. BART normalises after each sublayer, mBART before it. Both can also drop
+units inside the feed-forward in training (`activation_dropout`), which this library does not.
 """
 
 from collections.abc import Mapping
@@ -22,9 +22,19 @@ BART = {
 }  # fmt: skip
 # Names that the class reads as others.
 NAMES = {"hidden_size": "d_model", "num_attention_heads": "encoder_attention_heads"}
-# Dropout inside the feed-forward, the classifier's head, a copy of the encoder's depth, sizes that no class reads, generation.
-INERT = ("activation_dropout", "classifier_dropout", "classif_dropout", "num_hidden_layers", "extra_pos_embeddings",
-         "force_bos_token_to_be_generated", "gradient_checkpointing", "num_labels", "_num_labels")
+# Dropout inside the feed-forward, the classifier's head, a copy of the encoder's depth, sizes that
+# no class reads, generation.
+INERT = (
+    "activation_dropout",
+    "classifier_dropout",
+    "classif_dropout",
+    "num_hidden_layers",
+    "extra_pos_embeddings",
+    "force_bos_token_to_be_generated",
+    "gradient_checkpointing",
+    "num_labels",
+    "_num_labels",
+)
 # A buffer [1, V], so that it can be added as it is.
 ROW = Transform(lambda x: (x[0],), lambda parts: parts[0][None])
 
@@ -57,20 +67,40 @@ def common(settings: Settings, placement: str, embedding_norm: bool, learned: bo
         "model.init.std": settings["init_std"],
         "objective.kind": "prefix",
     } | settings.choose("activation_function", ACTIVATIONS)
-    for name, field in (("layers", "num_layers"), ("attention_heads", "attention.num_heads"), ("ffn_dim", "ffn.hidden_dim")):
+    for name, field in (
+        ("layers", "num_layers"),
+        ("attention_heads", "attention.num_heads"),
+        ("ffn_dim", "ffn.hidden_dim"),
+    ):
         if settings[f"decoder_{name}"] != settings[f"encoder_{name}"]:
             fields[f"model.decoder.{field}"] = settings[f"decoder_{name}"]
-    # Old files say what the class does; where they say something else, it is not this class that they describe.
+    # Old files say what the class does; where they say something else, it is not this class that
+    # they describe.
     pre = placement == "pre"
     settings.expect(None, pre, normalize_before=f"this class is {placement}-norm")
     settings.expect(None, pre, add_final_layer_norm=f"this class has {'one' if pre else 'none'}")
-    settings.expect(None, embedding_norm, normalize_embedding=f"this class does {'' if embedding_norm else 'not '}normalise the embeddings")
-    settings.expect(None, not learned, static_position_embeddings=f"this class has {'learned positions' if learned else 'sinusoids'}")
-    settings.expect(None, False, add_bias_logits="the bias of the logits is final_logits_bias",
-                    do_blenderbot_90_layernorm="this class normalises after adding the positions")
+    settings.expect(
+        None,
+        embedding_norm,
+        normalize_embedding=f"this class does {'' if embedding_norm else 'not '}normalise the embeddings",
+    )
+    settings.expect(
+        None,
+        not learned,
+        static_position_embeddings=f"this class has {'learned positions' if learned else 'sinusoids'}",
+    )
+    settings.expect(
+        None,
+        False,
+        add_bias_logits="the bias of the logits is final_logits_bias",
+        do_blenderbot_90_layernorm="this class normalises after adding the positions",
+    )
     settings.expect(True, is_encoder_decoder="this class has both")
-    settings.expect(0, encoder_layerdrop="leaving out layers in training is not supported",
-                    decoder_layerdrop="leaving out layers in training is not supported")
+    settings.expect(
+        0,
+        encoder_layerdrop="leaving out layers in training is not supported",
+        decoder_layerdrop="leaving out layers in training is not supported",
+    )
     return fields
 
 
@@ -138,11 +168,16 @@ def rules(config: ResolvedConfig) -> Rules:
     ]
 
 
-# Written by the classes with a head, and not by those without, whose files hold all that is learned.
+# Written by the classes with a head, and not by those without, whose files hold all that is
+# learned.
 ZEROS = ("final_logits_bias",)
 # The two rows that no position has are not counted.
 WRITTEN = {"max_position_embeddings": lambda run: positions(run) - run.model.position.offset}
 CLASSES = {
-    "BartForConditionalGeneration": Importer(bart_config, rules, BART, model_type="bart", prefix="model", zeros=ZEROS, written=WRITTEN),
-    "MBartForConditionalGeneration": Importer(mbart_config, rules, BART, model_type="mbart", prefix="model", zeros=ZEROS, written=WRITTEN),
+    "BartForConditionalGeneration": Importer(
+        bart_config, rules, BART, model_type="bart", prefix="model", zeros=ZEROS, written=WRITTEN
+    ),
+    "MBartForConditionalGeneration": Importer(
+        mbart_config, rules, BART, model_type="mbart", prefix="model", zeros=ZEROS, written=WRITTEN
+    ),
 }

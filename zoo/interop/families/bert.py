@@ -1,14 +1,17 @@
-"""BERT (Devlin et al. 2019) as Hugging Face's transformers has it, and what the encoders built after it share.
+"""BERT (Devlin et al. 2019) as Hugging Face's transformers has it, and what the encoders built
+after it share.
 
     BertForPreTraining   the head for hidden tokens, the pooler, and the head for the next sentence
     BertForMaskedLM      the head for hidden tokens
     BertModel            the pooler, and no head
 
-`position_embedding_type="relative_key"` is the keys' half of Shaw et al. 2018, with a vector for every distance: its table runs from the
-farthest key before the query to the farthest after it backwards, ours forwards.
+`position_embedding_type="relative_key"` is the keys' half of Shaw et al. 2018, with a vector for
+every distance: its table runs from the farthest key before the query to the farthest after it
+backwards, ours forwards.
 
-An empty slot of a row has no position here. The class numbers all slots: with empty slots in front of a row it agrees only where it is
-given `position_ids`; with empty slots at the end it agrees as it is.
+An empty slot of a row has no position here. The class numbers all slots: with empty slots in front
+of a row it agrees only where it is given `position_ids`; with empty slots at the end it agrees as
+it is.
 """
 
 from collections.abc import Mapping
@@ -25,9 +28,18 @@ BERT = {
     "type_vocab_size": 2, "initializer_range": 0.02, "layer_norm_eps": 1e-12, "position_embedding_type": "absolute",
     "tie_word_embeddings": True,
 }  # fmt: skip
-# The classifier's head, memory in training, and what the authors' own files say of a pooler that no class here has.
-INERT = ("classifier_dropout", "gradient_checkpointing", "directionality", "pooler_fc_size", "pooler_num_attention_heads",
-         "pooler_num_fc_layers", "pooler_size_per_head", "pooler_type")
+# The classifier's head, memory in training, and what the authors' own files say of a pooler that no
+# class here has.
+INERT = (
+    "classifier_dropout",
+    "gradient_checkpointing",
+    "directionality",
+    "pooler_fc_size",
+    "pooler_num_attention_heads",
+    "pooler_num_fc_layers",
+    "pooler_size_per_head",
+    "pooler_type",
+)
 # The first published files name a norm's parameters as the authors' code does.
 OLD_ENDINGS = {".LayerNorm.gamma": ".LayerNorm.weight", ".LayerNorm.beta": ".LayerNorm.bias"}
 
@@ -61,15 +73,23 @@ def encoder(settings: Settings) -> dict[str, Any]:
 def learned(rows: int, offset: int = 0) -> dict[str, Any]:
     """Fields of a learned table of `rows` rows, of which the first `offset` belong to no position."""
     length = rows - offset
-    return {"model.position.kind": "learned", "model.position.max_length": length, "model.position.offset": offset,
-            "data.sequence_length": length}
+    return {
+        "model.position.kind": "learned",
+        "model.position.max_length": length,
+        "model.position.offset": offset,
+        "data.sequence_length": length,
+    }
 
 
 def _position(settings: Settings) -> dict[str, Any]:
     rows, kind = settings["max_position_embeddings"], settings["position_embedding_type"]
     if kind == "relative_key":
-        return {"model.position.kind": "shaw", "model.position.clip": rows - 1, "model.position.values": False,
-                "data.sequence_length": rows}
+        return {
+            "model.position.kind": "shaw",
+            "model.position.clip": rows - 1,
+            "model.position.values": False,
+            "data.sequence_length": rows,
+        }
     settings.expect("absolute", position_embedding_type="expected absolute or relative_key")
     return learned(rows)
 
@@ -92,12 +112,21 @@ def encoder_rules(config: ResolvedConfig, at: str) -> Rules:
 
     def layer(config: ResolvedConfig) -> Rules:
         inside, attention = f"{at}.encoder.layer.{{layer}}", config.attention
-        rules = [rule for name in ("query", "key", "value") for rule in linear(f"attention/{name}", f"{inside}.attention.self.{name}")]
+        rules = [
+            rule
+            for name in ("query", "key", "value")
+            for rule in linear(f"attention/{name}", f"{inside}.attention.self.{name}")
+        ]
         if attention.global_projections:
-            rules += [rule for name in ("query", "key", "value")
-                      for rule in linear(f"attention/global_{name}", f"{inside}.attention.self.{name}_global")]
+            rules += [
+                rule
+                for name in ("query", "key", "value")
+                for rule in linear(f"attention/global_{name}", f"{inside}.attention.self.{name}_global")
+            ]
         if config.position.kind == "shaw":
-            rules.append(Rule(f"{inside}.attention.self.distance_embedding.weight", ("attention/position/keys",), REVERSED))
+            rules.append(
+                Rule(f"{inside}.attention.self.distance_embedding.weight", ("attention/position/keys",), REVERSED)
+            )
         return [
             *rules,
             *linear("attention/output", f"{inside}.attention.output.dense"),
@@ -131,7 +160,10 @@ def output_rules(config: ResolvedConfig, embedding: str, output: str, bias: str 
     """
     rules: list[Rule | Copy] = [Rule(bias or f"{output}.bias", ("head/bias",))]
     rules += [Copy(f"{output}.bias", bias)] if bias else []
-    return [*rules, Copy(f"{output}.weight", embedding) if config.tie_embeddings else Rule(f"{output}.weight", ("head/weights",))]
+    return [
+        *rules,
+        Copy(f"{output}.weight", embedding) if config.tie_embeddings else Rule(f"{output}.weight", ("head/weights",)),
+    ]
 
 
 def masked_head_rules(config: ResolvedConfig, at: str) -> Rules:
@@ -145,15 +177,25 @@ def masked_head_rules(config: ResolvedConfig, at: str) -> Rules:
 
 
 def masked_rules(config: ResolvedConfig) -> Rules:
-    """The rules of BertForMaskedLM. Published files that name it also hold the pooler and the head for the next sentence."""
-    return [*encoder_rules(config, "bert"), *masked_head_rules(config, "bert"), Skip(r"bert\.pooler\..*"),
-            Skip(r"cls\.seq_relationship\..*")]
+    """The rules of BertForMaskedLM. Published files that name it also hold the pooler and the head
+    for the next sentence.
+    """
+    return [
+        *encoder_rules(config, "bert"),
+        *masked_head_rules(config, "bert"),
+        Skip(r"bert\.pooler\..*"),
+        Skip(r"cls\.seq_relationship\..*"),
+    ]
 
 
 def pretraining_rules(config: ResolvedConfig) -> Rules:
     """The rules of BertForPreTraining."""
-    return [*encoder_rules(config, "bert"), *masked_head_rules(config, "bert"), *linear("pooler", "bert.pooler.dense"),
-            *linear("next_sentence", "cls.seq_relationship")]
+    return [
+        *encoder_rules(config, "bert"),
+        *masked_head_rules(config, "bert"),
+        *linear("pooler", "bert.pooler.dense"),
+        *linear("next_sentence", "cls.seq_relationship"),
+    ]
 
 
 def headless_config(hf: Mapping[str, Any]) -> dict[str, Any]:
@@ -166,12 +208,20 @@ def headless_config(hf: Mapping[str, Any]) -> dict[str, Any]:
 def headless_rules(config: ResolvedConfig) -> Rules:
     """The rules of BertModel, which keeps under no name what the others keep under "bert"."""
     found = [*encoder_rules(config, "bert"), *linear("pooler", "bert.pooler.dense")]
-    return [Skip(rule.pattern.removeprefix(r"bert\.")) if isinstance(rule, Skip) else replace(rule, name=rule.name.removeprefix("bert."))
-            for rule in found]
+    return [
+        Skip(rule.pattern.removeprefix(r"bert\."))
+        if isinstance(rule, Skip)
+        else replace(rule, name=rule.name.removeprefix("bert."))
+        for rule in found
+    ]
 
 
 CLASSES = {
-    "BertForPreTraining": Importer(pretraining_config, pretraining_rules, BERT, old_endings=OLD_ENDINGS, model_type="bert", prefix="bert"),
-    "BertForMaskedLM": Importer(masked_config, masked_rules, BERT, old_endings=OLD_ENDINGS, model_type="bert", prefix="bert"),
+    "BertForPreTraining": Importer(
+        pretraining_config, pretraining_rules, BERT, old_endings=OLD_ENDINGS, model_type="bert", prefix="bert"
+    ),
+    "BertForMaskedLM": Importer(
+        masked_config, masked_rules, BERT, old_endings=OLD_ENDINGS, model_type="bert", prefix="bert"
+    ),
     "BertModel": Importer(headless_config, headless_rules, BERT, old_endings=OLD_ENDINGS, model_type="bert"),
 }

@@ -1,9 +1,11 @@
-"""ELMo's published files: `options.json` and the weights in HDF5, as bilm-tf writes and AllenNLP reads them (Peters et al. 2018).
+"""ELMo's published files: `options.json` and the weights in HDF5, as bilm-tf writes and AllenNLP
+reads them (Peters et al. 2018).
 
-Three things are arranged otherwise there than here. The input's and the state's matrix of an LSTM are one. Its gates stand as
-(i, g, f, o), and TensorFlow adds 1 to f's bias while it runs, so the file's bias is 1 less. A highway's gate is what is transformed,
-1 - g: sigmoid(-z) = 1 - sigmoid(z), so its weights are the negatives of ours. The file has no softmax. Because of the 1, rules of
-values are not rules of gradients, and f's bias comes back to within its last digit.
+Three things are arranged otherwise there than here. The input's and the state's matrix of an LSTM
+are one. Its gates stand as (i, g, f, o), and TensorFlow adds 1 to f's bias while it runs, so the
+file's bias is 1 less. A highway's gate is what is transformed, 1 - g: sigmoid(-z) = 1 - sigmoid(z),
+so its weights are the negatives of ours. The file has no softmax. Because of the 1, rules of values
+are not rules of gradients, and f's bias comes back to within its last digit.
 """
 
 from collections.abc import Mapping
@@ -26,17 +28,21 @@ if TYPE_CHECKING:
 NEGATED = Transform(lambda x: (-x,), lambda parts: -parts[0])
 # TensorFlow's convolutions have two spatial dimensions, the first of size 1.
 FLAT = Transform(lambda x: (x[0],), lambda parts: parts[0][None])
-# Of a published file: AllenNLP counts the empty slot, id 0, among the characters; bilm-tf does so once training is over.
+# Of a published file: AllenNLP counts the empty slot, id 0, among the characters; bilm-tf does so
+# once training is over.
 NUM_CHARACTERS = (261, 262)
 
 
 def config_of(options: Mapping[str, Any]) -> dict[str, Any]:
-    """Flat overrides of `zoo.config.default()` for an `options.json`; how the model was trained is not read.
+    """Flat overrides of `zoo.config.default()` for an `options.json`; how the model was trained is
+    not read.
 
     Raises:
         ConfigError: with one line for each setting that cannot be expressed.
     """
-    absent = [f"{part}: missing; only models over characters are read" for part in ("lstm", "char_cnn") if part not in options]
+    absent = [
+        f"{part}: missing; only models over characters are read" for part in ("lstm", "char_cnn") if part not in options
+    ]
     if absent:
         raise ConfigError(absent)
     lstm = Settings(options["lstm"], {"n_layers": 1, "use_skip_connections": False}, prefix="lstm.")
@@ -76,7 +82,9 @@ def config_of(options: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _gates(forget: float = 0.0) -> Transform:
-    """Between the gates (i, g, f, o) of a file and ours, (i, f, g, o), along the last dimension; f is `forget` more here."""
+    """Between the gates (i, g, f, o) of a file and ours, (i, f, g, o), along the last dimension; f
+    is `forget` more here.
+    """
 
     def split(x: np.ndarray) -> tuple[np.ndarray]:
         i, g, f, o = np.split(x, 4, axis=-1)
@@ -98,25 +106,39 @@ def rules(config: ResolvedConfig) -> Rules:
     cnn = "characters"
     found = [Rule("char_embed", (f"{cnn}/embedding",))]
     for index in range(len(config.elmo.filters) // 2):
-        found += [Rule(f"CNN/W_cnn_{index}", (f"{cnn}/convolutions/{index}/kernel",), FLAT),
-                  Rule(f"CNN/b_cnn_{index}", (f"{cnn}/convolutions/{index}/bias",))]
+        found += [
+            Rule(f"CNN/W_cnn_{index}", (f"{cnn}/convolutions/{index}/kernel",), FLAT),
+            Rule(f"CNN/b_cnn_{index}", (f"{cnn}/convolutions/{index}/bias",)),
+        ]
     for index in range(config.elmo.highways):
         for theirs, ours, transform in (("carry", "gate", NEGATED), ("transform", "transform", SAME)):
-            found += [Rule(f"CNN_high_{index}/W_{theirs}", (f"{cnn}/highways/{index}/{ours}/kernel",), transform),
-                      Rule(f"CNN_high_{index}/b_{theirs}", (f"{cnn}/highways/{index}/{ours}/bias",), transform)]
-    found += [Rule("CNN_proj/W_proj", (f"{cnn}/projection/kernel",)), Rule("CNN_proj/b_proj", (f"{cnn}/projection/bias",))]
+            found += [
+                Rule(f"CNN_high_{index}/W_{theirs}", (f"{cnn}/highways/{index}/{ours}/kernel",), transform),
+                Rule(f"CNN_high_{index}/b_{theirs}", (f"{cnn}/highways/{index}/{ours}/bias",), transform),
+            ]
+    found += [
+        Rule("CNN_proj/W_proj", (f"{cnn}/projection/kernel",)),
+        Rule("CNN_proj/b_proj", (f"{cnn}/projection/bias",)),
+    ]
     layers = tuple(range(config.num_layers))
     for number, side in enumerate(("forward", "backward")):
         theirs, ours = f"RNN_{number}/RNN/MultiRNNCell/Cell{{layer}}/LSTMCell", f"{side}/layers"
-        found += [Rule(f"{theirs}/W_0", (f"{ours}/input/kernel", f"{ours}/recurrent/kernel"),
-                       fused([config.dim, config.dim]).then(_gates()), layers),
-                  Rule(f"{theirs}/B", (f"{ours}/input/bias",), _gates(forget=1.0), layers),
-                  Rule(f"{theirs}/W_P_0", (f"{ours}/projection/kernel",), layers=layers)]
+        found += [
+            Rule(
+                f"{theirs}/W_0",
+                (f"{ours}/input/kernel", f"{ours}/recurrent/kernel"),
+                fused([config.dim, config.dim]).then(_gates()),
+                layers,
+            ),
+            Rule(f"{theirs}/B", (f"{ours}/input/bias",), _gates(forget=1.0), layers),
+            Rule(f"{theirs}/W_P_0", (f"{ours}/projection/kernel",), layers=layers),
+        ]
     return found
 
 
 def read_weights(tensors: Mapping[str, Any], config: ResolvedConfig) -> dict[str, Any]:
-    """A file's weights as a nested dict of our parameters, without the head, which keeps its initial values.
+    """A file's weights as a nested dict of our parameters, without the head, which keeps its
+    initial values.
 
     Args:
         tensors: the file's arrays by path, from `read_hdf5`.
@@ -184,11 +206,17 @@ def found(options: Path, weights: Path) -> "Found":
 
     def read(config: ResolvedConfig) -> tuple[dict[str, Any], dict[str, Any]]:
         tensors = read_hdf5(weights)
-        if wrong := [name for name, array in tensors.items() if array.dtype.kind != "f" or not np.isfinite(array).all()]:
+        if wrong := [
+            name for name, array in tensors.items() if array.dtype.kind != "f" or not np.isfinite(array).all()
+        ]:
             raise DataError([f"tensor {name} holds what is no finite number" for name in wrong])
-        values = read_weights({name: array.astype(np.float32, copy=False) for name, array in tensors.items()}, config.model)
+        values = read_weights(
+            {name: array.astype(np.float32, copy=False) for name, array in tensors.items()}, config.model
+        )
         model = ELMo(config.model)
-        head, stats = jax.jit(lambda: (initialise(model, config.seed)["head"], initialise_statistics(model, config.seed)))()
+        head, stats = jax.jit(
+            lambda: (initialise(model, config.seed)["head"], initialise_statistics(model, config.seed))
+        )()
         return values | {"head": jax.tree.map(np.asarray, head)}, jax.tree.map(np.asarray, stats)
 
     notes = ("the softmax was never published: the head has its initial values",)

@@ -1,6 +1,7 @@
 """BLOOM (Scao et al. 2022) as Hugging Face's transformers has it.
 
-Pre-norm with ALiBi, a norm over the embedding, GELU by tanh, and query, key and value in one matrix, head after head.
+Pre-norm with ALiBi, a norm over the embedding, GELU by tanh, and query, key and value in one
+matrix, head after head.
 """
 
 from collections.abc import Mapping
@@ -19,8 +20,17 @@ BLOOM = {
 # Names that the class reads as others.
 NAMES = {"n_embed": "hidden_size", "num_hidden_layers": "n_layer", "num_attention_heads": "n_head"}
 # How the training program computed the same thing, and its length, which no class reads.
-INERT = ("attention_softmax_in_fp32", "bias_dropout_fusion", "masked_softmax_fusion", "offset_alibi", "skip_bias_add",
-         "skip_bias_add_qkv", "seq_length", "gradient_checkpointing", "slow_but_exact")
+INERT = (
+    "attention_softmax_in_fp32",
+    "bias_dropout_fusion",
+    "masked_softmax_fusion",
+    "offset_alibi",
+    "skip_bias_add",
+    "skip_bias_add_qkv",
+    "seq_length",
+    "gradient_checkpointing",
+    "slow_but_exact",
+)
 
 
 def bloom_config(hf: Mapping[str, Any]) -> dict[str, Any]:
@@ -43,7 +53,9 @@ def bloom_config(hf: Mapping[str, Any]) -> dict[str, Any]:
         "model.attention.dropout": settings["attention_dropout"],
         "model.init.std": settings["initializer_range"],
     } | ACTIVATIONS["gelu_new"]
-    settings.expect(False, apply_residual_connection_post_layernorm="residual connections around the norm are not supported")
+    settings.expect(
+        False, apply_residual_connection_post_layernorm="residual connections around the norm are not supported"
+    )
     settings.expect(None, 4 * dim, n_inner="this class has four times hidden_size")
     # Summed over the parts of the training machines' matrices, the outputs get no bias.
     if (parts := settings["pretraining_tp"]) > 1:

@@ -1,6 +1,8 @@
-"""DistilBERT (Sanh et al. 2019) as Hugging Face's transformers has it: BERT without segments and pooler, under other names.
+"""DistilBERT (Sanh et al. 2019) as Hugging Face's transformers has it: BERT without segments and
+pooler, under other names.
 
-The norms' epsilon is 1e-12 and no setting. As in BERT, empty slots in front of a row are numbered by the class and not here.
+The norms' epsilon is 1e-12 and no setting. As in BERT, empty slots in front of a row are numbered
+by the class and not here.
 """
 
 from collections.abc import Mapping
@@ -26,26 +28,34 @@ def config_of(hf: Mapping[str, Any]) -> dict[str, Any]:
     rows = settings["max_position_embeddings"]
     position = learned(rows)
     if settings["sinusoidal_pos_embds"]:
-        position = {"model.position.kind": "sinusoidal", "model.position.layout": "interleaved", "data.sequence_length": rows}
-    fields = position | settings.choose("activation", ACTIVATIONS) | {
-        "model.architecture": "encoder",
-        "model.vocab_size": settings["vocab_size"],
-        "model.dim": settings["dim"],
-        "model.num_layers": settings["n_layers"],
-        "model.dropout": settings["dropout"],
-        "model.tie_embeddings": settings["tie_word_embeddings"],
-        "model.embedding.norm": True,
-        "model.norm.kind": "layernorm",
-        "model.norm.placement": "post",
-        "model.norm.epsilon": 1e-12,
-        "model.attention.num_heads": settings["n_heads"],
-        "model.attention.dropout": settings["attention_dropout"],
-        "model.ffn.hidden_dim": settings["hidden_dim"],
-        "model.head.transform": True,
-        "model.head.bias": True,
-        "model.init.std": settings["initializer_range"],
-        "objective.kind": "masked",
-    }
+        position = {
+            "model.position.kind": "sinusoidal",
+            "model.position.layout": "interleaved",
+            "data.sequence_length": rows,
+        }
+    fields = (
+        position
+        | settings.choose("activation", ACTIVATIONS)
+        | {
+            "model.architecture": "encoder",
+            "model.vocab_size": settings["vocab_size"],
+            "model.dim": settings["dim"],
+            "model.num_layers": settings["n_layers"],
+            "model.dropout": settings["dropout"],
+            "model.tie_embeddings": settings["tie_word_embeddings"],
+            "model.embedding.norm": True,
+            "model.norm.kind": "layernorm",
+            "model.norm.placement": "post",
+            "model.norm.epsilon": 1e-12,
+            "model.attention.num_heads": settings["n_heads"],
+            "model.attention.dropout": settings["attention_dropout"],
+            "model.ffn.hidden_dim": settings["hidden_dim"],
+            "model.head.transform": True,
+            "model.head.bias": True,
+            "model.init.std": settings["initializer_range"],
+            "objective.kind": "masked",
+        }
+    )
     settings.finish()
     return fields
 
@@ -57,7 +67,11 @@ def rules(config: ResolvedConfig) -> Rules:
         at = "distilbert.transformer.layer.{layer}"
         names = {"query": "q_lin", "key": "k_lin", "value": "v_lin", "output": "out_lin"}
         return [
-            *(rule for ours, theirs in names.items() for rule in linear(f"attention/{ours}", f"{at}.attention.{theirs}")),
+            *(
+                rule
+                for ours, theirs in names.items()
+                for rule in linear(f"attention/{ours}", f"{at}.attention.{theirs}")
+            ),
             *norm("attention_norm", f"{at}.sa_layer_norm", config),
             *linear("ffn/up", f"{at}.ffn.lin1"),
             *linear("ffn/down", f"{at}.ffn.lin2"),
@@ -79,4 +93,6 @@ def rules(config: ResolvedConfig) -> Rules:
     ]
 
 
-CLASSES = {"DistilBertForMaskedLM": Importer(config_of, rules, DISTILBERT, model_type="distilbert", prefix="distilbert")}
+CLASSES = {
+    "DistilBertForMaskedLM": Importer(config_of, rules, DISTILBERT, model_type="distilbert", prefix="distilbert")
+}

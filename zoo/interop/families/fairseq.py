@@ -1,11 +1,15 @@
-"""fairseq's translation models (Ott et al. 2019): its arguments as `fairseq_args.json`, its weights as safetensors, its dictionaries.
+"""fairseq's translation models (Ott et al. 2019): its arguments as `fairseq_args.json`, its weights
+as safetensors, its dictionaries.
 
-The checkpoints that fairseq writes are pickles and never opened; `fairseq_args.json` holds {"args": {name: value}}, the arguments that
-such a file has, and `model.safetensors` its tensors under their names. BART came from this code, and its layers have the same names.
+The checkpoints that fairseq writes are pickles and never opened; `fairseq_args.json` holds {"args":
+{name: value}}, the arguments that such a file has, and `model.safetensors` its tensors under their
+names. BART came from this code, and its layers have the same names.
 
-The sinusoids are those of tensor2tensor: sines, then cosines, frequencies from 1 to 1/10000, positions from the padding's id plus one.
-Source and target may have dictionaries of their own. The tables have as many rows here, those of the longer one; the source's may be
-the shorter, and what it lacks is 0 and read by nothing. Text is tokens with spaces between, as fairseq's own preparation leaves it.
+The sinusoids are those of tensor2tensor: sines, then cosines, frequencies from 1 to 1/10000,
+positions from the padding's id plus one. Source and target may have dictionaries of their own. The
+tables have as many rows here, those of the longer one; the source's may be the shorter, and what it
+lacks is 0 and read by nothing. Text is tokens with spaces between, as fairseq's own preparation
+leaves it.
 """
 
 from collections.abc import Mapping
@@ -33,7 +37,8 @@ DEFAULTS = {
     "attention_dropout": 0.0, "activation_fn": "relu", "share_decoder_input_output_embed": False, "share_all_embeddings": False,
     "no_scale_embedding": False, "layernorm_embedding": False,
 }  # fmt: skip
-# How it was trained, saved and batched. `activation_dropout` would drop units inside the feed-forward, in training.
+# How it was trained, saved and batched. `activation_dropout` would drop units inside the
+# feed-forward, in training.
 INERT = (
     "activation_dropout", "adaptive_softmax_dropout", "best_bleu", "encoder_embed_path", "decoder_embed_path", "left_pad_source",
     "left_pad_target", "max_source_positions", "max_target_positions", "no_epoch_checkpoints", "no_last_checkpoints", "no_progress_bar",
@@ -46,7 +51,8 @@ EMBEDDINGS = "encoder.embed_tokens.weight", "decoder.embed_tokens.weight"
 
 
 def config_of(arguments: Mapping[str, Any]) -> dict[str, Any]:
-    """Flat overrides of `zoo.config.default()` for a model's arguments; the sizes of the dictionaries are not among them.
+    """Flat overrides of `zoo.config.default()` for a model's arguments; the sizes of the
+    dictionaries are not among them.
 
     Raises:
         ConfigError: with one line for each argument that cannot be expressed.
@@ -64,7 +70,9 @@ def config_of(arguments: Mapping[str, Any]) -> dict[str, Any]:
         "model.embedding.shared": bool(everything),
         "model.embedding.norm": settings["layernorm_embedding"],
         "model.norm.kind": "layernorm",
-        "model.norm.placement": "pre" if settings.same("encoder_normalize_before", "decoder_normalize_before") else "post",
+        "model.norm.placement": "pre"
+        if settings.same("encoder_normalize_before", "decoder_normalize_before")
+        else "post",
         "model.norm.epsilon": 1e-5,
         "model.position.kind": "sinusoidal",
         "model.position.layout": "half",
@@ -75,17 +83,38 @@ def config_of(arguments: Mapping[str, Any]) -> dict[str, Any]:
         "model.ffn.hidden_dim": settings["encoder_ffn_embed_dim"],
         "objective.kind": "prefix",
     } | settings.choose("activation_fn", {name: ACTIVATIONS[name] for name in ("relu", "gelu")})
-    for name, field in (("layers", "num_layers"), ("attention_heads", "attention.num_heads"), ("ffn_embed_dim", "ffn.hidden_dim")):
+    for name, field in (
+        ("layers", "num_layers"),
+        ("attention_heads", "attention.num_heads"),
+        ("ffn_embed_dim", "ffn.hidden_dim"),
+    ):
         if settings[f"decoder_{name}"] != settings[f"encoder_{name}"]:
             fields[f"model.decoder.{field}"] = settings[f"decoder_{name}"]
-    settings.expect(False, None, encoder_learned_pos="expected sinusoids", decoder_learned_pos="expected sinusoids",
-                    no_token_positional_embeddings="expected sinusoids", no_cross_attention="expected a decoder that reads the encoder",
-                    adaptive_input="adaptive embeddings are not supported", cross_self_attention="expected one attention at a time")
-    settings.expect(None, adaptive_softmax_cutoff="adaptive softmax is not supported", encoder_layers_to_keep="all layers are kept",
-                    decoder_layers_to_keep="all layers are kept")
-    settings.expect(0, None, encoder_layerdrop="leaving out layers in training is not supported",
-                    decoder_layerdrop="leaving out layers in training is not supported")
-    settings.expect(None, dim, decoder_input_dim="expected decoder_embed_dim", decoder_output_dim="expected decoder_embed_dim")
+    settings.expect(
+        False,
+        None,
+        encoder_learned_pos="expected sinusoids",
+        decoder_learned_pos="expected sinusoids",
+        no_token_positional_embeddings="expected sinusoids",
+        no_cross_attention="expected a decoder that reads the encoder",
+        adaptive_input="adaptive embeddings are not supported",
+        cross_self_attention="expected one attention at a time",
+    )
+    settings.expect(
+        None,
+        adaptive_softmax_cutoff="adaptive softmax is not supported",
+        encoder_layers_to_keep="all layers are kept",
+        decoder_layers_to_keep="all layers are kept",
+    )
+    settings.expect(
+        0,
+        None,
+        encoder_layerdrop="leaving out layers in training is not supported",
+        decoder_layerdrop="leaving out layers in training is not supported",
+    )
+    settings.expect(
+        None, dim, decoder_input_dim="expected decoder_embed_dim", decoder_output_dim="expected decoder_embed_dim"
+    )
     arch = settings.get("arch", "transformer")
     if not arch.startswith("transformer") or "_lm" in arch:
         settings.refuse("arch", "expected transformer or one of its sizes")
@@ -95,7 +124,10 @@ def config_of(arguments: Mapping[str, Any]) -> dict[str, Any]:
 
 def _padded(rows: int, all_rows: int) -> Transform:
     """Between a table of `rows` rows and ours, which ends in rows of 0."""
-    return Transform(lambda x: (np.concatenate([x, np.zeros((all_rows - rows, *x.shape[1:]), x.dtype)]),), lambda parts: parts[0][:rows])
+    return Transform(
+        lambda x: (np.concatenate([x, np.zeros((all_rows - rows, *x.shape[1:]), x.dtype)]),),
+        lambda parts: parts[0][:rows],
+    )
 
 
 def rules(config: ResolvedConfig, source_rows: int) -> Rules:
@@ -105,10 +137,17 @@ def rules(config: ResolvedConfig, source_rows: int) -> Rules:
         config: the `model` part of a resolved config.
         source_rows: length of the source's dictionary.
     """
-    sides = [replace(rule, name=rule.name.removeprefix("model.")) for rule in bart.rules(config)
-             if isinstance(rule, Rule) and rule.name.startswith(("model.encoder.", "model.decoder."))]
+    sides = [
+        replace(rule, name=rule.name.removeprefix("model."))
+        for rule in bart.rules(config)
+        if isinstance(rule, Rule) and rule.name.startswith(("model.encoder.", "model.decoder."))
+    ]
     source, target = EMBEDDINGS
-    own = Rule(source, ("source_embedding",), SAME if source_rows == config.vocab_size else _padded(source_rows, config.vocab_size))
+    own = Rule(
+        source,
+        ("source_embedding",),
+        SAME if source_rows == config.vocab_size else _padded(source_rows, config.vocab_size),
+    )
     head = "decoder.output_projection.weight"
     return [
         Rule(target, ("embedding",)),
@@ -120,7 +159,8 @@ def rules(config: ResolvedConfig, source_rows: int) -> Rules:
 
 
 def dictionary(path: Path) -> list[str]:
-    """The tokens of a `dict.LANGUAGE.txt` in the order of their ids: fairseq's four, and those of its lines, "TOKEN COUNT".
+    """The tokens of a `dict.LANGUAGE.txt` in the order of their ids: fairseq's four, and those of
+    its lines, "TOKEN COUNT".
 
     Raises:
         DataError: a line that is something else, or a token twice.
@@ -140,7 +180,8 @@ def dictionary(path: Path) -> list[str]:
 
 
 def tokenizer_of(path: Path) -> PublishedTokenizer:
-    """The tokenizer of a dictionary: what stands between spaces is a token, and what the dictionary lacks is <unk>.
+    """The tokenizer of a dictionary: what stands between spaces is a token, and what the dictionary
+    lacks is <unk>.
 
     As in fairseq, a text that spells a special token means it.
     """
@@ -155,7 +196,9 @@ def tokenizer_of(path: Path) -> PublishedTokenizer:
 
 
 def _dictionaries(folder: Path, arguments: Mapping[str, Any], rows: tuple[int, int]) -> tuple[Path, Path]:
-    """The dictionaries of source and target: those of the languages that the arguments name, or those of the right lengths."""
+    """The dictionaries of source and target: those of the languages that the arguments name, or
+    those of the right lengths.
+    """
     languages = [arguments.get(f"{side}_lang") for side in ("source", "target")]
     if all(languages):
         return tuple(folder / f"dict.{language}.txt" for language in languages)
@@ -165,8 +208,10 @@ def _dictionaries(folder: Path, arguments: Mapping[str, Any], rows: tuple[int, i
     fits = [[path for path in found if len(tokens[path]) == length] for length in rows]
     if any(len(paths) != 1 for paths in fits):
         described = ", ".join(f"{path.name} of {len(tokens[path])} tokens" for path in found) or "none"
-        raise ConfigError(f"{folder}: cannot tell the dictionaries of source ({rows[0]} tokens) and target ({rows[1]}) apart; found "
-                          f"{described}; args.source_lang and args.target_lang in {ARGUMENTS} name them")
+        raise ConfigError(
+            f"{folder}: cannot tell the dictionaries of source ({rows[0]} tokens) and target ({rows[1]}) apart; found "
+            f"{described}; args.source_lang and args.target_lang in {ARGUMENTS} name them"
+        )
     return fits[0][0], fits[1][0]
 
 
@@ -174,7 +219,8 @@ def found(folder: Path) -> Found:
     """Recognises the model of a folder.
 
     Raises:
-        ConfigError: arguments that cannot be expressed, files that are not there, a source with more tokens than the target.
+        ConfigError: arguments that cannot be expressed, files that are not there, a source with
+            more tokens than the target.
         DataError: files with bad content.
     """
     arguments = read_object(folder / ARGUMENTS, 'the arguments, {"args": {...}},').get("args")
@@ -183,14 +229,18 @@ def found(folder: Path) -> Found:
     try:
         fields = config_of(arguments)
     except (TypeError, ValueError, AttributeError) as error:
-        raise ConfigError(f"{folder / ARGUMENTS} has a value of a wrong type: {type(error).__name__}: {error}") from error
+        raise ConfigError(
+            f"{folder / ARGUMENTS} has a value of a wrong type: {type(error).__name__}: {error}"
+        ) from error
     tensors = open_tensors(folder)
     tables = (EMBEDDINGS[1],) * 2 if fields["model.embedding.shared"] else EMBEDDINGS
     if missing := [name for name in dict.fromkeys(tables) if name not in tensors]:
         raise DataError([f"tensor {name} is missing" for name in missing])
     rows = tuple(tensors[name].shape[0] for name in tables)
     if rows[0] > rows[1]:
-        raise ConfigError(f"{folder}: a source of {rows[0]} tokens and a target of {rows[1]}: rows without a token would be predicted too")
+        raise ConfigError(
+            f"{folder}: a source of {rows[0]} tokens and a target of {rows[1]}: rows without a token would be predicted too"
+        )
     paths = _dictionaries(folder, arguments, rows)
     tokenizers = [tokenizer_of(path) for path in paths]
     for path, tokenizer, length in zip(paths, tokenizers, rows, strict=True):
@@ -208,5 +258,13 @@ def found(folder: Path) -> Found:
 
     files = (folder / ARGUMENTS, *weight_files(folder), *paths)
     note = f"source tokens are those of {paths[0].name} ({SOURCE_FILE}), target tokens those of {paths[1].name} (tokenizer.json)"
-    return Found(CLASS, arguments, fields | {"model.vocab_size": rows[1]}, weights, files, tokenizers[1], notes=(note,),
-                 more_tokenizers={SOURCE_FILE: tokenizers[0]})
+    return Found(
+        CLASS,
+        arguments,
+        fields | {"model.vocab_size": rows[1]},
+        weights,
+        files,
+        tokenizers[1],
+        notes=(note,),
+        more_tokenizers={SOURCE_FILE: tokenizers[0]},
+    )

@@ -1,7 +1,8 @@
-"""GPT-1 (Radford et al. 2018) and GPT-2 (Radford et al. 2019) as Hugging Face's transformers has them.
+"""GPT-1 (Radford et al. 2018) and GPT-2 (Radford et al. 2019) as Hugging Face's transformers has
+them.
 
-Both store dense layers as [in, out] and query, key and value in one matrix, all queries first. GPT-1 normalises after each sublayer,
-and its "gelu" is the tanh form.
+Both store dense layers as [in, out] and query, key and value in one matrix, all queries first.
+GPT-1 normalises after each sublayer, and its "gelu" is the tanh form.
 """
 
 from collections.abc import Mapping
@@ -23,10 +24,25 @@ GPT2 = {
     "initializer_range": 0.02, "scale_attn_weights": True, "scale_attn_by_inverse_layer_idx": False, "tie_word_embeddings": True,
 }  # fmt: skip
 # Names that the classes read as others.
-NAMES = {"hidden_size": "n_embd", "max_position_embeddings": "n_positions", "num_attention_heads": "n_head", "num_hidden_layers": "n_layer"}
-# The classifier's head, a numerical detail of half precision, and a second name of n_positions in old files.
-INERT = ("summary_activation", "summary_first_dropout", "summary_proj_to_labels", "summary_type", "summary_use_proj",
-         "reorder_and_upcast_attn", "n_ctx", "n_special", "predict_special_tokens")
+NAMES = {
+    "hidden_size": "n_embd",
+    "max_position_embeddings": "n_positions",
+    "num_attention_heads": "n_head",
+    "num_hidden_layers": "n_layer",
+}
+# The classifier's head, a numerical detail of half precision, and a second name of n_positions in
+# old files.
+INERT = (
+    "summary_activation",
+    "summary_first_dropout",
+    "summary_proj_to_labels",
+    "summary_type",
+    "summary_use_proj",
+    "reorder_and_upcast_attn",
+    "n_ctx",
+    "n_special",
+    "predict_special_tokens",
+)
 
 
 def _common(settings: Settings) -> dict[str, Any]:
@@ -77,13 +93,20 @@ def gpt2_config(hf: Mapping[str, Any]) -> dict[str, Any]:
 def rules(config: ResolvedConfig, tokens: str, positions: str) -> Rules:
     """The rules of both, which differ in the names of the embeddings."""
     attention = config.attention
-    sizes = [heads * attention.head_dim for heads in (attention.num_heads, attention.num_kv_heads, attention.num_kv_heads)]
+    sizes = [
+        heads * attention.head_dim for heads in (attention.num_heads, attention.num_kv_heads, attention.num_kv_heads)
+    ]
 
     def layer(config: ResolvedConfig) -> Rules:
         at = "transformer.h.{layer}"
         return [
             *norm("attention_norm", f"{at}.ln_1", config),
-            *fused_linear([f"attention/{name}" for name in ("query", "key", "value")], f"{at}.attn.c_attn", sizes, transposed=False),
+            *fused_linear(
+                [f"attention/{name}" for name in ("query", "key", "value")],
+                f"{at}.attn.c_attn",
+                sizes,
+                transposed=False,
+            ),
             *linear("attention/output", f"{at}.attn.c_proj", transposed=False),
             *norm("ffn_norm", f"{at}.ln_2", config),
             *linear("ffn/up", f"{at}.mlp.c_fc", transposed=False),
@@ -105,7 +128,14 @@ def rules(config: ResolvedConfig, tokens: str, positions: str) -> Rules:
 
 CLASSES = {
     "OpenAIGPTLMHeadModel": Importer(
-        gpt1_config, lambda config: rules(config, "tokens_embed", "positions_embed"), GPT1, model_type="openai-gpt", prefix="transformer",
-        written={"afn": lambda run: activation(run, "gelu")}),
-    "GPT2LMHeadModel": Importer(gpt2_config, lambda config: rules(config, "wte", "wpe"), GPT2, model_type="gpt2", prefix="transformer"),
+        gpt1_config,
+        lambda config: rules(config, "tokens_embed", "positions_embed"),
+        GPT1,
+        model_type="openai-gpt",
+        prefix="transformer",
+        written={"afn": lambda run: activation(run, "gelu")},
+    ),
+    "GPT2LMHeadModel": Importer(
+        gpt2_config, lambda config: rules(config, "wte", "wpe"), GPT2, model_type="gpt2", prefix="transformer"
+    ),
 }

@@ -1,13 +1,14 @@
-"""LLaMA (Touvron et al. 2023) and the models of Hugging Face's transformers that are built as it is, with its names.
+"""LLaMA (Touvron et al. 2023) and the models of Hugging Face's transformers that are built as it
+is, with its names.
 
-    LlamaForCausalLM     pre-norm, RMSNorm, RoPE by halves, SwiGLU; stretched RoPE
-    MistralForCausalLM   a sliding window of W keys, the query's own included
-    SmolLM3ForCausalLM   no positions in every fourth layer
-    Qwen3ForCausalLM     queries and keys normalised, each head by itself
-    Olmo2ForCausalLM     queries and keys normalised, all heads together; norms after the sublayers
-    GemmaForCausalLM     factors of norms stored less one, embedding times sqrt(D), GeGLU
-    Gemma2ForCausalLM    norms before and after the sublayers, caps, every other layer local
-    Gemma3ForCausalLM    as Gemma 2 without caps, five local layers to one global one with another theta, queries and keys normalised
+LlamaForCausalLM     pre-norm, RMSNorm, RoPE by halves, SwiGLU; stretched RoPE
+MistralForCausalLM   a sliding window of W keys, the query's own included
+SmolLM3ForCausalLM   no positions in every fourth layer
+Qwen3ForCausalLM     queries and keys normalised, each head by itself
+Olmo2ForCausalLM     queries and keys normalised, all heads together; norms after the sublayers
+GemmaForCausalLM     factors of norms stored less one, embedding times sqrt(D), GeGLU
+Gemma2ForCausalLM    norms before and after the sublayers, caps, every other layer local
+Gemma3ForCausalLM    as Gemma 2 without caps, five local layers to one global one with another theta, queries and keys normalised
 """
 
 from collections.abc import Mapping
@@ -27,7 +28,11 @@ COMMON = {
 }  # fmt: skip
 LLAMA = COMMON | {"mlp_bias": False}
 MISTRAL = {name: value for name, value in COMMON.items() if name not in ("rope_scaling", "attention_bias")} | {
-    "intermediate_size": 14336, "num_key_value_heads": 8, "max_position_embeddings": 131072, "sliding_window": 4096}
+    "intermediate_size": 14336,
+    "num_key_value_heads": 8,
+    "max_position_embeddings": 131072,
+    "sliding_window": 4096,
+}
 SMOLLM3 = COMMON | {
     "vocab_size": 128256, "hidden_size": 2048, "num_hidden_layers": 36, "num_attention_heads": 16, "num_key_value_heads": 4,
     "max_position_embeddings": 32768, "rope_theta": 2e6, "mlp_bias": False, "tie_word_embeddings": True, "layer_types": None,
@@ -53,7 +58,9 @@ INERT = ("pretraining_tp", "cache_implementation", "hybrid_cache_implementation"
 
 
 def _common(settings: Settings, activation: str = "hidden_act") -> dict[str, Any]:
-    """What all of them share; positions are the class's own, and a setting that a class does not have is plain in it."""
+    """What all of them share; positions are the class's own, and a setting that a class does not
+    have is plain in it.
+    """
     heads, bias = settings["num_attention_heads"], settings.get("attention_bias", False)
     fields = {
         "model.architecture": "decoder",
@@ -108,7 +115,9 @@ def smollm3_config(hf: Mapping[str, Any]) -> dict[str, Any]:
     if len(turned) != depth:
         settings.refuse("no_rope_layers", f"expected one for each of the {depth} layers")
         turned = [True] * depth
-    types = windows(settings, ["sliding_attention" if local and not rotates else "full_attention" for rotates in turned], window)
+    types = windows(
+        settings, ["sliding_attention" if local and not rotates else "full_attention" for rotates in turned], window
+    )
     described = []
     for rotates, (name, changes) in zip(turned, types, strict=False):
         described.append((name, changes) if rotates else (f"{name}_nope", changes | {"position.kind": "none"}))
@@ -122,8 +131,15 @@ def qwen3_config(hf: Mapping[str, Any]) -> dict[str, Any]:
     settings = Settings(hf, QWEN3, INERT)
     depth, window, first = settings["num_hidden_layers"], settings["sliding_window"], settings["max_window_layers"]
     window = window if settings["use_sliding_window"] else None
-    types = ["sliding_attention" if window is not None and layer >= first else "full_attention" for layer in range(depth)]
-    fields = _common(settings) | _rope(settings) | kinds(windows(settings, types, window)) | {"model.attention.qk_norm": "head"}
+    types = [
+        "sliding_attention" if window is not None and layer >= first else "full_attention" for layer in range(depth)
+    ]
+    fields = (
+        _common(settings)
+        | _rope(settings)
+        | kinds(windows(settings, types, window))
+        | {"model.attention.qk_norm": "head"}
+    )
     settings.finish()
     return fields
 
@@ -131,7 +147,9 @@ def qwen3_config(hf: Mapping[str, Any]) -> dict[str, Any]:
 def olmo2_config(hf: Mapping[str, Any]) -> dict[str, Any]:
     """Overrides for Olmo2ForCausalLM."""
     settings = Settings(hf, OLMO2, INERT)
-    fields = _common(settings) | _rope(settings) | {"model.norm.placement": "reordered", "model.attention.qk_norm": "full"}
+    fields = (
+        _common(settings) | _rope(settings) | {"model.norm.placement": "reordered", "model.attention.qk_norm": "full"}
+    )
     settings.finish()
     return fields
 
@@ -140,7 +158,9 @@ def gemma_config(hf: Mapping[str, Any]) -> dict[str, Any]:
     """Overrides for GemmaForCausalLM."""
     settings = Settings(hf, GEMMA, INERT)
     fields = _common(settings) | _rope(settings) | _gemma(settings)
-    settings.expect(None, settings["hidden_act"], hidden_activation="differs from hidden_act, which is what the class reads")
+    settings.expect(
+        None, settings["hidden_act"], hidden_activation="differs from hidden_act, which is what the class reads"
+    )
     settings.finish()
     return fields
 
@@ -175,14 +195,33 @@ def gemma3_config(hf: Mapping[str, Any]) -> dict[str, Any]:
     # The class writes the setting under another name than the one it reads.
     period = settings["sliding_window_pattern"]
     period = settings.get("_sliding_window_pattern", period)
-    types = ["sliding_attention" if (layer + 1) % period else "full_attention" for layer in range(settings["num_hidden_layers"])]
+    types = [
+        "sliding_attention" if (layer + 1) % period else "full_attention"
+        for layer in range(settings["num_hidden_layers"])
+    ]
     turned = {"global": _rope(settings), "local": rope(settings, settings["rope_local_base_freq"], None, 0)}
     described = windows(settings, types, settings["sliding_window"])
-    described = [(name, changes | {path.removeprefix("model."): value for path, value in turned[name].items()
-                                   if path != "model.position.kind"}) for name, changes in described]
+    described = [
+        (
+            name,
+            changes
+            | {
+                path.removeprefix("model."): value
+                for path, value in turned[name].items()
+                if path != "model.position.kind"
+            },
+        )
+        for name, changes in described
+    ]
     # The caps of Gemma 2 are settings of this class that it does not apply.
-    settings.expect(None, attn_logit_softcapping="this class has no caps", final_logit_softcapping="this class has no caps")
-    fields = _common(settings, "hidden_activation") | _gemma2(settings) | {"model.position.kind": "rope", "model.attention.qk_norm": "head"}
+    settings.expect(
+        None, attn_logit_softcapping="this class has no caps", final_logit_softcapping="this class has no caps"
+    )
+    fields = (
+        _common(settings, "hidden_activation")
+        | _gemma2(settings)
+        | {"model.position.kind": "rope", "model.attention.qk_norm": "head"}
+    )
     settings.finish()
     return fields | kinds(described)
 
@@ -212,7 +251,9 @@ def rules(config: ResolvedConfig) -> Rules:
         Rule("model.embed_tokens.weight", ("embedding",)),
         *layers(config, layer),
         *norm("final_norm", "model.norm", config),
-        Copy("lm_head.weight", "model.embed_tokens.weight") if config.tie_embeddings else Rule("lm_head.weight", ("head/weights",)),
+        Copy("lm_head.weight", "model.embed_tokens.weight")
+        if config.tie_embeddings
+        else Rule("lm_head.weight", ("head/weights",)),
         Skip(r"model\.(layers\.\d+\.self_attn\.)?rotary_emb\.inv_freq"),
     ]
 
@@ -223,8 +264,14 @@ CLASSES = {
     "SmolLM3ForCausalLM": Importer(smollm3_config, rules, SMOLLM3, model_type="smollm3", prefix="model"),
     "Qwen3ForCausalLM": Importer(qwen3_config, rules, QWEN3, model_type="qwen3", prefix="model"),
     "Olmo2ForCausalLM": Importer(olmo2_config, rules, OLMO2, model_type="olmo2", prefix="model"),
-    "GemmaForCausalLM": Importer(gemma_config, rules, GEMMA, model_type="gemma", prefix="model",
-                                 written={"hidden_act": SETTINGS["hidden_activation"]}),
+    "GemmaForCausalLM": Importer(
+        gemma_config,
+        rules,
+        GEMMA,
+        model_type="gemma",
+        prefix="model",
+        written={"hidden_act": SETTINGS["hidden_activation"]},
+    ),
     "Gemma2ForCausalLM": Importer(gemma2_config, rules, GEMMA2, model_type="gemma2", prefix="model"),
     "Gemma3ForCausalLM": Importer(gemma3_config, rules, GEMMA3, model_type="gemma3_text", prefix="model"),
 }

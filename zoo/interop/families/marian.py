@@ -1,7 +1,9 @@
-"""Marian (Junczys-Dowmunt et al. 2018; OPUS-MT) as Hugging Face's transformers has it: the original Transformer (Vaswani et al. 2017).
+"""Marian (Junczys-Dowmunt et al. 2018; OPUS-MT) as Hugging Face's transformers has it: the original
+Transformer (Vaswani et al. 2017).
 
-Norms after the sublayers, sinusoids added to one embedding for both languages and the head, times sqrt(D) with `scale_embedding`. The
-sines stand in the first half of a position's vector and the cosines in the second, as in the authors' code; the paper has them in turn.
+Norms after the sublayers, sinusoids added to one embedding for both languages and the head, times
+sqrt(D) with `scale_embedding`. The sines stand in the first half of a position's vector and the
+cosines in the second, as in the authors' code; the paper has them in turn.
 """
 
 from collections.abc import Mapping
@@ -23,7 +25,9 @@ def marian_config(hf: Mapping[str, Any]) -> dict[str, Any]:
         "model.position.layout": "half",
     }
     settings.expect(True, share_encoder_decoder_embeddings="both sides read one vocabulary")
-    settings.expect(None, settings["vocab_size"], decoder_vocab_size="differs from vocab_size, and both sides read one vocabulary")
+    settings.expect(
+        None, settings["vocab_size"], decoder_vocab_size="differs from vocab_size, and both sides read one vocabulary"
+    )
     settings.finish()
     return fields
 

@@ -1,7 +1,8 @@
 """MPT (MosaicML 2023) as Hugging Face's transformers has it.
 
-Pre-norm with ALiBi and exact GELU, no bias anywhere, norms included, and query, key and value in one matrix, all queries first. The class
-passes over many of the settings that MosaicML's own code reads; what it would compute otherwise than they say is refused.
+Pre-norm with ALiBi and exact GELU, no bias anywhere, norms included, and query, key and value in
+one matrix, all queries first. The class passes over many of the settings that MosaicML's own code
+reads; what it would compute otherwise than they say is refused.
 """
 
 from collections.abc import Mapping
@@ -25,20 +26,30 @@ ATTENTION = {
 }  # fmt: skip
 # Names that the class reads as others.
 NAMES = {"hidden_size": "d_model", "num_attention_heads": "n_heads", "num_hidden_layers": "n_layers"}
-# Where and how the original code builds and starts a model, the length of its tables, and learned positions, which ALiBi displaces.
+# Where and how the original code builds and starts a model, the length of its tables, and learned
+# positions, which ALiBi displaces.
 INERT = ("init_device", "init_config", "verbose", "max_seq_len", "learned_pos_emb", "tokenizer_name")
 
 
 def _attention(settings: Settings) -> dict[str, Any]:
     """The fields that the config inside the config gives."""
-    inner = Settings(settings["attn_config"] or {}, ATTENTION, (*reading.INERT, "attn_impl", "tie_word_embeddings"), prefix="attn_config.")
+    inner = Settings(
+        settings["attn_config"] or {},
+        ATTENTION,
+        (*reading.INERT, "attn_impl", "tie_word_embeddings"),
+        prefix="attn_config.",
+    )
     fields = {"model.attention.dropout": inner["attn_pdrop"]}
     if (scale := inner["softmax_scale"]) is not None:
         fields["model.attention.scale"] = scale
     inner.expect("multihead_attention", attn_type="this class has as many key heads as query heads")
     inner.expect(None, 0, clip_qkv="clipping queries, keys and values is not supported")
-    inner.expect(False, qk_ln="this class does not normalise queries and keys", prefix_lm="this class is causal from the first token on",
-                 attn_uses_sequence_id="this class does not read which document a token is of")
+    inner.expect(
+        False,
+        qk_ln="this class does not normalise queries and keys",
+        prefix_lm="this class is causal from the first token on",
+        attn_uses_sequence_id="this class does not read which document a token is of",
+    )
     inner.expect(True, alibi="this class always has ALiBi")
     inner.expect(8, alibi_bias_max="this class always has slopes down to 2^-8")
     settings.problems += inner.close()
@@ -81,7 +92,12 @@ def rules(config: ResolvedConfig) -> Rules:
         at = "transformer.blocks.{layer}"
         return [
             *norm("attention_norm", f"{at}.norm_1", config),
-            *fused_linear([f"attention/{name}" for name in ("query", "key", "value")], f"{at}.attn.Wqkv", [config.dim] * 3, bias=False),
+            *fused_linear(
+                [f"attention/{name}" for name in ("query", "key", "value")],
+                f"{at}.attn.Wqkv",
+                [config.dim] * 3,
+                bias=False,
+            ),
             *linear("attention/output", f"{at}.attn.out_proj", bias=False),
             *norm("ffn_norm", f"{at}.norm_2", config),
             *linear("ffn/up", f"{at}.ffn.up_proj", bias=False),
@@ -102,5 +118,8 @@ def _written_attention(run: Described) -> dict[str, Any]:
     return ATTENTION | {"attn_pdrop": run.model.attention.dropout, "softmax_scale": scale}
 
 
-CLASSES = {"MptForCausalLM": Importer(mpt_config, rules, MPT, model_type="mpt", prefix="transformer",
-                                      written={"attn_config": _written_attention})}
+CLASSES = {
+    "MptForCausalLM": Importer(
+        mpt_config, rules, MPT, model_type="mpt", prefix="transformer", written={"attn_config": _written_attention}
+    )
+}

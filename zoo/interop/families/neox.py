@@ -1,7 +1,9 @@
-"""GPT-NeoX (Black et al. 2022; Pythia) and GPT-J (Wang & Komatsuzaki 2021) as Hugging Face's transformers has them.
+"""GPT-NeoX (Black et al. 2022; Pythia) and GPT-J (Wang & Komatsuzaki 2021) as Hugging Face's
+transformers has them.
 
-In both, attention and feed-forward stand side by side and RoPE turns a part of each head. GPT-NeoX has two norms, pairs by halves, and
-query, key and value in one matrix, head after head; GPT-J has one norm, neighbouring pairs, and a bias in the head.
+In both, attention and feed-forward stand side by side and RoPE turns a part of each head. GPT-NeoX
+has two norms, pairs by halves, and query, key and value in one matrix, head after head; GPT-J has
+one norm, neighbouring pairs, and a bias in the head.
 """
 
 from collections.abc import Mapping
@@ -24,15 +26,29 @@ GPTJ = {
     "initializer_range": 0.02, "tie_word_embeddings": False,
 }  # fmt: skip
 # Names that GPT-J reads as others.
-NAMES = {"hidden_size": "n_embd", "max_position_embeddings": "n_positions", "num_attention_heads": "n_head", "num_hidden_layers": "n_layer"}
-INERT = ("classifier_dropout", "summary_activation", "summary_first_dropout", "summary_proj_to_labels", "summary_type",
-         "summary_use_proj", "gradient_checkpointing")
+NAMES = {
+    "hidden_size": "n_embd",
+    "max_position_embeddings": "n_positions",
+    "num_attention_heads": "n_head",
+    "num_hidden_layers": "n_layer",
+}
+INERT = (
+    "classifier_dropout",
+    "summary_activation",
+    "summary_first_dropout",
+    "summary_proj_to_labels",
+    "summary_type",
+    "summary_use_proj",
+    "gradient_checkpointing",
+)
 
 
 def neox_config(hf: Mapping[str, Any]) -> dict[str, Any]:
     """Overrides for GPTNeoXForCausalLM."""
     settings = Settings(hf, NEOX, INERT)
-    dim, heads, share, theta = (settings[name] for name in ("hidden_size", "num_attention_heads", "rotary_pct", "rotary_emb_base"))
+    dim, heads, share, theta = (
+        settings[name] for name in ("hidden_size", "num_attention_heads", "rotary_pct", "rotary_emb_base")
+    )
     settings.expect(None, share, partial_rotary_factor="differs from rotary_pct")
     settings.expect(None, theta, rope_theta="differs from rotary_emb_base")
     fields = {
@@ -67,8 +83,13 @@ def neox_rules(config: ResolvedConfig) -> Rules:
         width = attention.num_heads * attention.head_dim
         return [
             *norm("attention_norm", f"{at}.input_layernorm", config),
-            *fused_linear([f"attention/{name}" for name in ("query", "key", "value")], f"{at}.attention.query_key_value", [width] * 3,
-                          attention.bias, groups=attention.num_heads),
+            *fused_linear(
+                [f"attention/{name}" for name in ("query", "key", "value")],
+                f"{at}.attention.query_key_value",
+                [width] * 3,
+                attention.bias,
+                groups=attention.num_heads,
+            ),
             *linear("attention/output", f"{at}.attention.dense", attention.bias),
             *norm("ffn_norm", f"{at}.post_attention_layernorm", config),
             *linear("ffn/up", f"{at}.mlp.dense_h_to_4h"),
@@ -79,7 +100,9 @@ def neox_rules(config: ResolvedConfig) -> Rules:
         Rule("gpt_neox.embed_in.weight", ("embedding",)),
         *layers(config, layer),
         *norm("final_norm", "gpt_neox.final_layer_norm", config),
-        Copy("embed_out.weight", "gpt_neox.embed_in.weight") if config.tie_embeddings else Rule("embed_out.weight", ("head/weights",)),
+        Copy("embed_out.weight", "gpt_neox.embed_in.weight")
+        if config.tie_embeddings
+        else Rule("embed_out.weight", ("head/weights",)),
         # Masks and wavelengths of old files.
         Skip(r"gpt_neox\.layers\.\d+\.attention\.(bias|masked_bias|rotary_emb\.inv_freq)"),
         Skip(r"gpt_neox\.rotary_emb\.inv_freq"),
@@ -90,7 +113,8 @@ def gptj_config(hf: Mapping[str, Any]) -> dict[str, Any]:
     """Overrides for GPTJForCausalLM."""
     settings = Settings(renamed(hf, NAMES), GPTJ, INERT)
     dim, heads = settings["n_embd"], settings["n_head"]
-    # Without a number of its own the class turns by the width of the model, and needs heads as wide.
+    # Without a number of its own the class turns by the width of the model, and needs heads as
+    # wide.
     rotated = settings["rotary_dim"] or dim
     fields = {
         "model.architecture": "decoder",
@@ -128,7 +152,11 @@ def gptj_rules(config: ResolvedConfig) -> Rules:
         names = {"query": "q_proj", "key": "k_proj", "value": "v_proj", "output": "out_proj"}
         return [
             *norm("attention_norm", f"{at}.ln_1", config),
-            *(rule for ours, theirs in names.items() for rule in linear(f"attention/{ours}", f"{at}.attn.{theirs}", bias=False)),
+            *(
+                rule
+                for ours, theirs in names.items()
+                for rule in linear(f"attention/{ours}", f"{at}.attn.{theirs}", bias=False)
+            ),
             *linear("ffn/up", f"{at}.mlp.fc_in"),
             *linear("ffn/down", f"{at}.mlp.fc_out"),
         ]
@@ -137,7 +165,9 @@ def gptj_rules(config: ResolvedConfig) -> Rules:
         Rule("transformer.wte.weight", ("embedding",)),
         *layers(config, layer),
         *norm("final_norm", "transformer.ln_f", config),
-        Copy("lm_head.weight", "transformer.wte.weight") if config.tie_embeddings else Rule("lm_head.weight", ("head/weights",)),
+        Copy("lm_head.weight", "transformer.wte.weight")
+        if config.tie_embeddings
+        else Rule("lm_head.weight", ("head/weights",)),
         Rule("lm_head.bias", ("head/bias",)),
         Skip(r"transformer\.h\.\d+\.attn\.(bias|masked_bias|embed_positions)"),
     ]

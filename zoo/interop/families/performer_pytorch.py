@@ -1,8 +1,9 @@
-"""PerformerLM of the library performer-pytorch (Wang 2020, after Choromanski et al. 2021): a decoder or an encoder, its random features
-included.
+"""PerformerLM of the library performer-pytorch (Wang 2020, after Choromanski et al. 2021): a
+decoder or an encoder, its random features included.
 
-The library writes no config file: a config is the dict of the arguments that the class was made with. With RoPE, its default, it adds
-sinusoids to the embedding too; that is refused, here by name and in weights by the sinusoids' table, which has no place.
+The library writes no config file: a config is the dict of the arguments that the class was made
+with. With RoPE, its default, it adds sinusoids to the embedding too; that is refused, here by name
+and in weights by the sinusoids' table, which has no place.
 """
 
 from collections.abc import Mapping
@@ -21,7 +22,8 @@ PERFORMER_LM = {
     "ff_dropout": 0.0, "attn_dropout": 0.0, "generalized_attention": False, "use_scalenorm": False, "use_rezero": False,
     "cross_attend": False, "no_projection": False, "shift_tokens": False,
 }  # fmt: skip
-# How the work is cut up and when redrawing is looked at, and what belongs to settings that are refused.
+# How the work is cut up and when redrawing is looked at, and what belongs to settings that are
+# refused.
 INERT = ("ff_chunks", "auto_check_redraw", "kernel_fn", "local_window_size", "axial_position_shape")
 
 
@@ -59,8 +61,13 @@ def config_of(arguments: Mapping[str, Any]) -> dict[str, Any]:
                     generalized_attention="only softmax's kernel is supported", no_projection="only softmax's kernel is supported",
                     use_scalenorm="only LayerNorm is supported", use_rezero="only LayerNorm is supported",
                     cross_attend="cross-attention is not supported", shift_tokens="shifted tokens are not supported")  # fmt: skip
-    settings.expect(0, emb_dropout="the class drops in other places", ff_dropout="the class drops in other places",
-                    attn_dropout="the class drops in other places", local_attn_heads="heads with a window are not supported")
+    settings.expect(
+        0,
+        emb_dropout="the class drops in other places",
+        ff_dropout="the class drops in other places",
+        attn_dropout="the class drops in other places",
+        local_attn_heads="heads with a window are not supported",
+    )
     settings.finish()
     return fields
 
@@ -76,7 +83,11 @@ def rules(config: ResolvedConfig) -> Rules:
             up = fused_linear(["ffn/gate", "ffn/up"], f"{ffn}.fn.fn.w1", [config.ffn.hidden_dim] * 2)
         return [
             *norm("attention_norm", f"{attention}.norm", config),
-            *(rule for ours, theirs in names.items() for rule in linear(f"attention/{ours}", f"{attention}.fn.{theirs}", bias)),
+            *(
+                rule
+                for ours, theirs in names.items()
+                for rule in linear(f"attention/{ours}", f"{attention}.fn.{theirs}", bias)
+            ),
             *norm("ffn_norm", f"{ffn}.norm", config),
             *up,
             *linear("ffn/down", f"{ffn}.fn.fn.w2"),
@@ -87,7 +98,11 @@ def rules(config: ResolvedConfig) -> Rules:
         *([Rule("pos_emb.emb.weight", ("position/table",))] if config.position.kind == "learned" else ()),
         *layers(config, layer),
         *norm("final_norm", "norm", config),
-        *(() if config.tie_embeddings else (Rule("to_out.weight", ("head/weights",)), Rule("to_out.bias", ("head/bias",)))),
+        *(
+            ()
+            if config.tie_embeddings
+            else (Rule("to_out.weight", ("head/weights",)), Rule("to_out.bias", ("head/bias",)))
+        ),
         # RoPE's angles, and the layers once more, with a counter of calls.
         Skip(r"layer_pos_emb\.emb"),
         Skip(r"performer\.proj_updater\..*"),
@@ -96,7 +111,10 @@ def rules(config: ResolvedConfig) -> Rules:
 
 def statistics(config: ResolvedConfig) -> Rules:
     """The random features of every layer."""
-    return layers(config, lambda _: [Rule("performer.net.layers.{layer}.0.fn.fast_attention.projection_matrix", ("attention/features",))])
+    return layers(
+        config,
+        lambda _: [Rule("performer.net.layers.{layer}.0.fn.fast_attention.projection_matrix", ("attention/features",))],
+    )
 
 
 def _multiple(run: Described) -> float:

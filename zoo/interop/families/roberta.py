@@ -1,7 +1,9 @@
-"""RoBERTa (Liu et al. 2019) as Hugging Face's transformers has it: BERT whose positions count from the padding's id plus one.
+"""RoBERTa (Liu et al. 2019) as Hugging Face's transformers has it: BERT whose positions count from
+the padding's id plus one.
 
-The class numbers the tokens whose id is not the padding's. As long as the empty slots hold that id and the others do not, wherever they
-lie in the row, these are our positions. The activation of its head is GELU, whatever `hidden_act` says.
+The class numbers the tokens whose id is not the padding's. As long as the empty slots hold that id
+and the others do not, wherever they lie in the row, these are our positions. The activation of its
+head is GELU, whatever `hidden_act` says.
 """
 
 from collections.abc import Mapping
@@ -52,4 +54,8 @@ def rules(config: ResolvedConfig) -> Rules:
 
 
 WRITTEN = {"pad_token_id": lambda run: run.model.position.offset - 1}
-CLASSES = {"RobertaForMaskedLM": Importer(roberta_config, rules, ROBERTA, model_type="roberta", prefix="roberta", written=WRITTEN)}
+CLASSES = {
+    "RobertaForMaskedLM": Importer(
+        roberta_config, rules, ROBERTA, model_type="roberta", prefix="roberta", written=WRITTEN
+    )
+}

@@ -1,4 +1,5 @@
-"""RoFormer (Su et al. 2021) as Hugging Face's transformers has it: BERT with rotated queries and keys, neighbours in pairs.
+"""RoFormer (Su et al. 2021) as Hugging Face's transformers has it: BERT with rotated queries and
+keys, neighbours in pairs.
 
 The class keeps its sines and cosines as a table, which is fixed and counted among its parameters.
 """
@@ -12,21 +13,33 @@ from zoo.interop.settings.importer import ACTIVATIONS, Importer, Settings
 from zoo.interop.weights.mapping import Rules, Skip
 
 ROFORMER = {name: value for name, value in BERT.items() if name != "position_embedding_type"} | {
-    "vocab_size": 50000, "embedding_size": None, "max_position_embeddings": 1536, "rotary_value": False}
+    "vocab_size": 50000,
+    "embedding_size": None,
+    "max_position_embeddings": 1536,
+    "rotary_value": False,
+}
 INERT = ("classifier_dropout", "gradient_checkpointing")
 
 
 def config_of(hf: Mapping[str, Any]) -> dict[str, Any]:
     """Overrides for RoFormerForMaskedLM."""
     settings = Settings(hf, ROFORMER, INERT)
-    fields = encoder(settings) | settings.choose("hidden_act", ACTIVATIONS) | {
-        "model.position.kind": "rope",
-        "model.position.layout": "interleaved",
-        "model.position.theta": 10000.0,
-        # The table's rows.
-        "data.sequence_length": settings["max_position_embeddings"],
-    }
-    settings.expect(None, settings["hidden_size"], embedding_size="expected hidden_size: embeddings of another width are not supported")
+    fields = (
+        encoder(settings)
+        | settings.choose("hidden_act", ACTIVATIONS)
+        | {
+            "model.position.kind": "rope",
+            "model.position.layout": "interleaved",
+            "model.position.theta": 10000.0,
+            # The table's rows.
+            "data.sequence_length": settings["max_position_embeddings"],
+        }
+    )
+    settings.expect(
+        None,
+        settings["hidden_size"],
+        embedding_size="expected hidden_size: embeddings of another width are not supported",
+    )
     settings.expect(False, rotary_value="values are not rotated here")
     settings.finish()
     return fields
@@ -34,7 +47,11 @@ def config_of(hf: Mapping[str, Any]) -> dict[str, Any]:
 
 def rules(config: ResolvedConfig) -> Rules:
     """The rules of RoFormerForMaskedLM."""
-    return [*encoder_rules(config, "roformer"), *masked_head_rules(config, "roformer"), Skip(r"roformer\.encoder\.embed_positions\.weight")]
+    return [
+        *encoder_rules(config, "roformer"),
+        *masked_head_rules(config, "roformer"),
+        Skip(r"roformer\.encoder\.embed_positions\.weight"),
+    ]
 
 
 CLASSES = {"RoFormerForMaskedLM": Importer(config_of, rules, ROFORMER, model_type="roformer", prefix="roformer")}

@@ -5,8 +5,8 @@
     MT5ForConditionalGeneration    v1.1 over many languages
     UMT5ForConditionalGeneration   v1.1 with a table of relative positions in every layer
 
-In all of them scores are not scaled, nothing has a bias, and heads need not add up to D. They also drop units inside the feed-forward
-and after the last norm in training, which this library does not.
+In all of them scores are not scaled, nothing has a bias, and heads need not add up to D. They also
+drop units inside the feed-forward and after the last norm in training, which this library does not.
 """
 
 from collections.abc import Mapping
@@ -27,13 +27,21 @@ MT5 = T5 | {"vocab_size": 250112, "d_ff": 1024, "num_layers": 8, "num_heads": 6,
             "tie_word_embeddings": False}  # fmt: skip
 UMT5 = MT5 | {"tie_word_embeddings": True}
 # Names that the class reads as others.
-NAMES = {"hidden_size": "d_model", "num_attention_heads": "num_heads", "num_hidden_layers": "num_layers", "head_dim": "d_kv"}
-# Initial values, the classifier's head, a length that no class reads, and what the training of umT5 was called.
+NAMES = {
+    "hidden_size": "d_model",
+    "num_attention_heads": "num_heads",
+    "num_hidden_layers": "num_layers",
+    "head_dim": "d_kv",
+}
+# Initial values, the classifier's head, a length that no class reads, and what the training of umT5
+# was called.
 INERT = ("initializer_factor", "classifier_dropout", "n_positions", "gradient_checkpointing", "scalable_attention")
 
 
 def _feed_forward(settings: Settings) -> dict[str, Any]:
-    """The feed-forward's kind from "relu" or "gated-gelu", unless the two settings that follow from it are given themselves."""
+    """The feed-forward's kind from "relu" or "gated-gelu", unless the two settings that follow from
+    it are given themselves.
+    """
     name = settings["feed_forward_proj"]
     gated, activation = name.startswith("gated-"), name.removeprefix("gated-")
     # T5's authors computed the gate's GELU by tanh, so this name means that form.
@@ -41,7 +49,9 @@ def _feed_forward(settings: Settings) -> dict[str, Any]:
     gated, activation = settings.get("is_gated_act", gated), settings.get("dense_act_fn", activation)
     table = GATED_ACTIVATIONS if gated else ACTIVATIONS
     if activation not in table:
-        settings.refuse("feed_forward_proj", f"expected one of {', '.join(ACTIVATIONS)}, with or without gated- before it")
+        settings.refuse(
+            "feed_forward_proj", f"expected one of {', '.join(ACTIVATIONS)}, with or without gated- before it"
+        )
     return table.get(activation, {})
 
 
@@ -104,7 +114,9 @@ def rules(config: ResolvedConfig) -> Rules:
     def side_rules(name: str) -> Rules:
         seen = side(config, name)
         # The sublayers are counted; the decoder has cross-attention between the two others.
-        attentions = {"attention": "layer.0.SelfAttention"} | ({"cross_attention": "layer.1.EncDecAttention"} if name == "decoder" else {})
+        attentions = {"attention": "layer.0.SelfAttention"} | (
+            {"cross_attention": "layer.1.EncDecAttention"} if name == "decoder" else {}
+        )
         last = f"layer.{len(attentions)}"
 
         def layer(config: ResolvedConfig) -> Rules:
@@ -137,7 +149,8 @@ def rules(config: ResolvedConfig) -> Rules:
     ]
 
 
-# What follows from the name of the feed-forward, unless it says otherwise: the gate's GELU may be the exact one.
+# What follows from the name of the feed-forward, unless it says otherwise: the gate's GELU may be
+# the exact one.
 WRITTEN = {"is_gated_act": lambda run: run.model.ffn.kind in GATED, "dense_act_fn": activation}
 CLASSES = {
     "T5ForConditionalGeneration": Importer(t5_config, rules, T5, model_type="t5", written=WRITTEN),

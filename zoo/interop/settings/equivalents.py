@@ -1,7 +1,9 @@
-"""What another library's settings are for a config of ours: one table for all classes, by the setting's name.
+"""What another library's settings are for a config of ours: one table for all classes, by the
+setting's name.
 
-`zoo.interop.export` fills a class's settings from it and reads the result back with the class's importer, which decides whether the
-config could be expressed. So a function here may take for granted what its class has: where that is not so, the reading back says it.
+`zoo.interop.export` fills a class's settings from it and reads the result back with the class's
+importer, which decides whether the config could be expressed. So a function here may take for
+granted what its class has: where that is not so, the reading back says it.
 """
 
 import math
@@ -17,7 +19,8 @@ class Described:
 
     Args:
         config: the config.
-        given: settings that the model had where it came from; they are kept where ours do not say otherwise.
+        given: settings that the model had where it came from; they are kept where ours do not say
+            otherwise.
 
     Attributes:
         model: its `model` part, of an encoder-decoder the encoder's.
@@ -33,7 +36,9 @@ class Described:
         self.decoder = side(config.model, "decoder") if both else config.model
         pattern = config.model.layers.pattern
         kinds = {name: layer_kind(config.model, name) for name in pattern}
-        self.layers = [kinds[pattern[layer % len(pattern)]] if pattern else self.model for layer in range(self.model.num_layers)]
+        self.layers = [
+            kinds[pattern[layer % len(pattern)]] if pattern else self.model for layer in range(self.model.num_layers)
+        ]
 
     @property
     def whole(self) -> ResolvedConfig:
@@ -46,7 +51,9 @@ class Described:
         return [layer.attention.window for layer in self.layers]
 
     def theta(self, local: bool) -> float:
-        """RoPE's base in the first layer that rotates and has a window, or has none; of any layer where there is no such."""
+        """RoPE's base in the first layer that rotates and has a window, or has none; of any layer
+        where there is no such.
+        """
         turned = [layer for layer in self.layers if layer.position.kind == "rope"] or self.layers
         chosen = [layer for layer in turned if (layer.attention.window > 0) == local]
         return (chosen or turned)[0].position.theta
@@ -65,14 +72,17 @@ def hidden_dim(model: ResolvedConfig) -> int:
 
 
 def activation(run: Described, tanh: str = "gelu_new") -> str:
-    """The name of the activation inside the feed-forward; `tanh` is what the class calls GELU by tanh."""
+    """The name of the activation inside the feed-forward; `tanh` is what the class calls GELU by
+    tanh.
+    """
     name = ACTIVATION_OF[run.model.ffn.kind]
     return tanh if name == "gelu" and run.model.ffn.gelu_approximation == "tanh" else name
 
 
 def positions(run: Described) -> int:
-    """The number of positions: rows of a learned table, distances, or the length that a stretched RoPE counts from; where it changes
-    nothing, what it was, and else the length of a row."""
+    """The number of positions: rows of a learned table, distances, or the length that a stretched
+    RoPE counts from; where it changes nothing, what it was, and else the length of a row.
+    """
     position = run.model.position
     if position.kind == "learned":
         return position.max_length + position.offset
@@ -80,7 +90,10 @@ def positions(run: Described) -> int:
         return position.clip + 1
     if run.rotary().kind == "rope" and run.rotary().scaling.kind == "dynamic":
         return run.rotary().scaling.original_length
-    return next((run.given[name] for name in ("max_position_embeddings", "n_positions", "max_seq_len") if name in run.given), run.length)
+    return next(
+        (run.given[name] for name in ("max_position_embeddings", "n_positions", "max_seq_len") if name in run.given),
+        run.length,
+    )
 
 
 def stretched(run: Described) -> dict[str, Any] | None:
@@ -91,7 +104,9 @@ def stretched(run: Described) -> dict[str, Any] | None:
     scaling = position.scaling
     found = {"rope_type": scaling.kind, "factor": scaling.factor}
     if scaling.kind in ("yarn", "llama3"):
-        low, high = {"yarn": ("beta_slow", "beta_fast"), "llama3": ("low_freq_factor", "high_freq_factor")}[scaling.kind]
+        low, high = {"yarn": ("beta_slow", "beta_fast"), "llama3": ("low_freq_factor", "high_freq_factor")}[
+            scaling.kind
+        ]
         found |= {"original_max_position_embeddings": scaling.original_length, low: scaling.low, high: scaling.high}
     return found
 

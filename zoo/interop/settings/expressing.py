@@ -1,4 +1,6 @@
-"""Which class can express a config, and the settings that do: written from one table, and believed only when they are read back."""
+"""Which class can express a config, and the settings that do: written from one table, and believed
+only when they are read back.
+"""
 
 import math
 from collections.abc import Mapping
@@ -12,7 +14,8 @@ from zoo.errors import ConfigError
 from zoo.interop import FAMILIES, Importer, importer_of, resolve_like
 from zoo.interop.settings.equivalents import SETTINGS, Described, hidden_dim
 
-# How a model runs, and what its values were before the first step: nothing of the model that it has become.
+# How a model runs, and what its values were before the first step: nothing of the model that it has
+# become.
 NOT_EXPORTED = ("model.dtype", "model.scan_layers", "model.remat", "model.attention.kernel", "model.init.")
 # What a config must say of a model without sides that nothing else is built on.
 SCOPES = (*(f"{scope}." for scope in SIDES), f"{KINDS}.")
@@ -25,7 +28,8 @@ class Expressed:
     Attributes:
         class_name: the class.
         settings: the content of its config.json.
-        problems: fields that the class would make something else of, one line each; or settings that it refuses.
+        problems: fields that the class would make something else of, one line each; or settings
+            that it refuses.
         refused: whether it is the latter.
     """
 
@@ -41,13 +45,17 @@ class Expressed:
         return other, self.refused, len(self.problems)
 
 
-def settings_of(class_name: str | Importer, config: ResolvedConfig, given: Mapping[str, Any] | None = None) -> dict[str, Any]:
-    """The settings of a class that come closest to a config; whether they say all of it, `express` finds out.
+def settings_of(
+    class_name: str | Importer, config: ResolvedConfig, given: Mapping[str, Any] | None = None
+) -> dict[str, Any]:
+    """The settings of a class that come closest to a config; whether they say all of it, `express`
+    finds out.
 
     Args:
         class_name: the class.
         config: resolved.
-        given: settings of the same class that the model came with: those that change nothing of it are kept.
+        given: settings of the same class that the model came with: those that change nothing of it
+            are kept.
     """
     importer, run = importer_of(class_name), Described(config, given or {})
     table = SETTINGS | dict(importer.written)
@@ -71,15 +79,21 @@ def express(class_name: str, config: ResolvedConfig, given: Mapping[str, Any] | 
             return Expressed(class_name, settings, tuple(error.problems), refused=True)
         # What the model came with does not go with what it is now.
         return express(class_name, config)
-    return Expressed(class_name, settings, tuple(f"{path}={value!r}; it would be {other!r}"
-                                                 for path, value, other in differences(config.model, theirs.model)))
+    return Expressed(
+        class_name,
+        settings,
+        tuple(
+            f"{path}={value!r}; it would be {other!r}" for path, value, other in differences(config.model, theirs.model)
+        ),
+    )
 
 
 def differences(ours: ResolvedConfig, theirs: ResolvedConfig) -> list[tuple[str, Any, Any]]:
     """The fields of two models in which what they compute differs: (path, ours, theirs).
 
-    Sides are compared by themselves, and where layers differ in either model, layer by layer: how kinds of layers are called, and how
-    long the pattern is that lays them out, is nothing that is computed.
+    Sides are compared by themselves, and where layers differ in either model, layer by layer: how
+    kinds of layers are called, and how long the pattern is that lays them out, is nothing that is
+    computed.
     """
     by_layer = bool(ours.layers.pattern or theirs.layers.pattern)
     one, other = _seen(ours, by_layer), _seen(theirs, by_layer)
@@ -90,7 +104,11 @@ def differences(ours: ResolvedConfig, theirs: ResolvedConfig) -> list[tuple[str,
             found.setdefault(path.partition(" (layer ")[0], (path, one.get(path), other.get(path)))
     # What is read only with another choice differs because that choice does.
     chosen = {_plain(field) for field in found}
-    return [line for field, line in found.items() if not (condition := BY_PATH[_plain(field)].when) or condition[0] not in chosen]
+    return [
+        line
+        for field, line in found.items()
+        if not (condition := BY_PATH[_plain(field)].when) or condition[0] not in chosen
+    ]
 
 
 def _plain(path: str) -> str:
@@ -105,34 +123,48 @@ def _equal(one: Any, other: Any) -> bool:
 
 
 def _seen(model: ResolvedConfig, by_layer: bool) -> dict[str, Any]:
-    """The fields by path, those that sides or layers may have for themselves as each of these sees them."""
+    """The fields by path, those that sides or layers may have for themselves as each of these sees
+    them.
+    """
     whole, parts = _fields(model), {}
     if model.architecture == "encoder_decoder":
         own, parts = SIDE_FIELDS, {f"model.{name}.{{}}": _fields(side(model, name)) for name in ("encoder", "decoder")}
     elif by_layer:
         own, pattern = KIND_FIELDS, model.layers.pattern
         kinds = {name: _fields(layer_kind(model, name)) for name in pattern}
-        parts = {f"model.{{}} (layer {layer})": kinds[pattern[layer % len(pattern)]] if pattern else whole
-                 for layer in range(model.num_layers)}
+        parts = {
+            f"model.{{}} (layer {layer})": kinds[pattern[layer % len(pattern)]] if pattern else whole
+            for layer in range(model.num_layers)
+        }
     if not parts:
         return whole
     own = tuple(f"model.{name}" for name in own)
     return {path: value for path, value in whole.items() if not path.startswith(own)} | {
         form.format(path.removeprefix("model.")): value
-        for form, fields in parts.items() for path, value in fields.items() if path.startswith(own)}
+        for form, fields in parts.items()
+        for path, value in fields.items()
+        if path.startswith(own)
+    }
 
 
 def _fields(model: ResolvedConfig) -> dict[str, Any]:
-    """What a model, a side or a layer computes, by path; the width of the feed-forward as it is built."""
+    """What a model, a side or a layer computes, by path; the width of the feed-forward as it is
+    built.
+    """
     flat = {f"model.{path}": value for path, value in flatten(model).items()}
-    flat = {path: value for path, value in flat.items() if not path.startswith((*NOT_EXPORTED, *SCOPES, "model.layers."))}
+    flat = {
+        path: value for path, value in flat.items() if not path.startswith((*NOT_EXPORTED, *SCOPES, "model.layers."))
+    }
     if model.ffn.kind in GATED and model.ffn.match_parameters:
         flat |= {"model.ffn.hidden_dim": hidden_dim(model), "model.ffn.match_parameters": False}
     return flat
 
 
-def choose(config: ResolvedConfig, wanted: str | None, recorded: str | None, given: Mapping[str, Any] | None = None) -> Expressed:
-    """The class that a config is written as: the one wanted, else the one that the model came as, else the first that can express it.
+def choose(
+    config: ResolvedConfig, wanted: str | None, recorded: str | None, given: Mapping[str, Any] | None = None
+) -> Expressed:
+    """The class that a config is written as: the one wanted, else the one that the model came as,
+    else the first that can express it.
 
     Args:
         config: resolved.
@@ -140,7 +172,8 @@ def choose(config: ResolvedConfig, wanted: str | None, recorded: str | None, giv
         given: settings that the model came with, as `recorded`.
 
     Raises:
-        ConfigError: naming every field that the class, or the class that comes closest, cannot express.
+        ConfigError: naming every field that the class, or the class that comes closest, cannot
+            express.
     """
     if config.model.architecture == "elmo":
         raise ConfigError("no class can express model.architecture=elmo")
@@ -154,5 +187,9 @@ def choose(config: ResolvedConfig, wanted: str | None, recorded: str | None, giv
         return fits
     closest = first or min(every, key=lambda found: found.distance)
     how = "as which it was imported" if first else "which comes closest"
-    raise ConfigError([f"no class can express this config; {closest.class_name}, {how}, cannot express {problem}"
-                       for problem in closest.problems])
+    raise ConfigError(
+        [
+            f"no class can express this config; {closest.class_name}, {how}, cannot express {problem}"
+            for problem in closest.problems
+        ]
+    )

@@ -1,4 +1,6 @@
-"""How another library's config is read: every setting is used, known not to matter, or refused, and none is passed over."""
+"""How another library's config is read: every setting is used, known not to matter, or refused, and
+none is passed over.
+"""
 
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
@@ -15,15 +17,19 @@ class Importer:
     """What there is to know about one class of models of Hugging Face's transformers.
 
     Attributes:
-        config_of: from a `config.json` as a dict to flat overrides of `zoo.config.default()`; raises ConfigError.
+        config_of: from a `config.json` as a dict to flat overrides of `zoo.config.default()`;
+            raises ConfigError.
         rules: from the `model` part of the resolved config to the rules of its weights.
         defaults: the class's settings and the values that they have where `config.json` is silent.
-        statistics: as `rules`, for what modules keep beside parameters (running averages, random features).
+        statistics: as `rules`, for what modules keep beside parameters (running averages, random
+            features).
         old_endings: how names of tensors end in older files, and how they end now.
-        model_type: what a `config.json` calls the family; empty for a class that is none of transformers'.
+        model_type: what a `config.json` calls the family; empty for a class that is none of
+            transformers'.
         prefix: under which the class keeps all but its heads; files may leave it out.
         zeros: tensors that a file may leave out, and that are 0 then.
-        written: settings that `zoo.interop.settings.equivalents.SETTINGS` does not have, or has otherwise.
+        written: settings that `zoo.interop.settings.equivalents.SETTINGS` does not have, or has
+            otherwise.
     """
 
     config_of: Callable[[Mapping[str, Any]], dict[str, Any]]
@@ -37,7 +43,8 @@ class Importer:
     written: Mapping[str, Setting] = field(default_factory=dict)
 
 
-# Settings of every config that do not change what a model computes: names, generation, outputs, the numerical type of a file.
+# Settings of every config that do not change what a model computes: names, generation, outputs, the
+# numerical type of a file.
 INERT = frozenset({
     "_attn_implementation_autoset", "_name_or_path", "architectures", "bad_words_ids", "begin_suppress_tokens", "bos_token_id",
     "chunk_size_feed_forward", "decoder_start_token_id", "diversity_penalty", "do_sample", "dtype", "early_stopping",
@@ -49,9 +56,16 @@ INERT = frozenset({
     "temperature", "tf_legacy_loss", "tokenizer_class", "top_k", "top_p", "torch_dtype", "torchscript", "transformers_version", "typical_p",
     "unk_token_id", "use_bfloat16", "use_cache",
 })  # fmt: skip
-# Settings of every config that change what a model computes, with the value that stands for nothing unusual.
-PLAIN = {"add_cross_attention": False, "cross_attention_hidden_size": None, "is_decoder": False, "is_encoder_decoder": False,
-         "pruned_heads": {}, "tie_encoder_decoder": False}
+# Settings of every config that change what a model computes, with the value that stands for nothing
+# unusual.
+PLAIN = {
+    "add_cross_attention": False,
+    "cross_attention_hidden_size": None,
+    "is_decoder": False,
+    "is_encoder_decoder": False,
+    "pruned_heads": {},
+    "tie_encoder_decoder": False,
+}
 
 ACTIVATIONS: dict[str, dict[str, str]] = {
     "relu": {"model.ffn.kind": "relu"},
@@ -64,7 +78,9 @@ ACTIVATIONS: dict[str, dict[str, str]] = {
     "swish": {"model.ffn.kind": "silu"},
 }
 GATED = {"relu": "reglu", "gelu": "geglu", "silu": "swiglu"}
-GATED_ACTIVATIONS = {name: fields | {"model.ffn.kind": GATED[fields["model.ffn.kind"]]} for name, fields in ACTIVATIONS.items()}
+GATED_ACTIVATIONS = {
+    name: fields | {"model.ffn.kind": GATED[fields["model.ffn.kind"]]} for name, fields in ACTIVATIONS.items()
+}
 
 
 class Settings:
@@ -77,7 +93,9 @@ class Settings:
         prefix: put before a setting's name in a message, for a config inside a config.
     """
 
-    def __init__(self, given: Mapping[str, Any], defaults: Mapping[str, Any], inert: Collection[str] = (), prefix: str = ""):
+    def __init__(
+        self, given: Mapping[str, Any], defaults: Mapping[str, Any], inert: Collection[str] = (), prefix: str = ""
+    ):
         self.values, self.inert, self.prefix = {**defaults, **given}, {*inert, *(() if prefix else INERT)}, prefix
         self.read: set[str] = set()
         self.problems: list[str] = []
@@ -111,11 +129,15 @@ class Settings:
         """The value that several settings share; they are refused where they differ."""
         values = [self[name] for name in names]
         if any(value != values[0] for value in values):
-            self.problems.append(f"{', '.join(f'{self.prefix}{name}={self.values[name]!r}' for name in names)}: must be equal")
+            self.problems.append(
+                f"{', '.join(f'{self.prefix}{name}={self.values[name]!r}' for name in names)}: must be equal"
+            )
         return values[0]
 
     def close(self) -> list[str]:
-        """Refuses settings that were neither read nor are known not to matter, and returns all that is refused, one line each."""
+        """Refuses settings that were neither read nor are known not to matter, and returns all that
+        is refused, one line each.
+        """
         for name, value in self.values.items():
             if name not in self.read | self.inert and value is not None and value != PLAIN.get(name):
                 self.refuse(name, f"expected {PLAIN[name]}" if name in PLAIN else "not known to this importer")

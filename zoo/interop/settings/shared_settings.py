@@ -8,8 +8,12 @@ from zoo.interop.settings.importer import Settings
 
 
 def renamed(hf: Mapping[str, Any], names: Mapping[str, str]) -> dict[str, Any]:
-    """The settings with other names under the class's own, e.g. {"num_attention_heads": "n_head"}; where both are given, the other wins."""
-    return {name: value for name, value in hf.items() if name not in names} | {names[name]: hf[name] for name in names if name in hf}
+    """The settings with other names under the class's own, e.g. {"num_attention_heads": "n_head"};
+    where both are given, the other wins.
+    """
+    return {name: value for name, value in hf.items() if name not in names} | {
+        names[name]: hf[name] for name in names if name in hf
+    }
 
 
 def rope(settings: Settings, theta: float, scaling: Mapping[str, Any] | None, length: int) -> dict[str, Any]:
@@ -18,7 +22,8 @@ def rope(settings: Settings, theta: float, scaling: Mapping[str, Any] | None, le
     Args:
         settings: where problems are noted.
         theta: base of the wavelengths.
-        scaling: the setting `rope_scaling`, a dict with a `rope_type` (in old files `type`), or None.
+        scaling: the setting `rope_scaling`, a dict with a `rope_type` (in old files `type`), or
+            None.
         length: the setting `max_position_embeddings`, from which some types count.
     """
     fields = {"model.position.kind": "rope", "model.position.theta": theta}
@@ -40,12 +45,18 @@ def rope(settings: Settings, theta: float, scaling: Mapping[str, Any] | None, le
         inner.get("original_max_position_embeddings")
         fields[f"{at}original_length"] = length
     elif kind == "yarn":
-        fields |= {f"{at}original_length": inner.get("original_max_position_embeddings") or length,
-                   f"{at}low": inner.get("beta_slow") or 1, f"{at}high": inner.get("beta_fast") or 32}
+        fields |= {
+            f"{at}original_length": inner.get("original_max_position_embeddings") or length,
+            f"{at}low": inner.get("beta_slow") or 1,
+            f"{at}high": inner.get("beta_fast") or 32,
+        }
         _expect_yarn_s_factor(inner)
     elif kind == "llama3":
-        fields |= {f"{at}original_length": inner.get("original_max_position_embeddings"), f"{at}low": inner.get("low_freq_factor"),
-                   f"{at}high": inner.get("high_freq_factor")}
+        fields |= {
+            f"{at}original_length": inner.get("original_max_position_embeddings"),
+            f"{at}low": inner.get("low_freq_factor"),
+            f"{at}high": inner.get("high_freq_factor"),
+        }
     settings.problems += [f"rope_scaling.{name} is missing" for name, field in
                           (("factor", "factor"), ("original_max_position_embeddings", "original_length"), ("low_freq_factor", "low"),
                            ("high_freq_factor", "high")) if fields.get(at + field, "") is None]  # fmt: skip
@@ -74,10 +85,12 @@ def kinds(layers: Sequence[tuple[str, Mapping[str, Any]]]) -> dict[str, Any]:
     """Fields of layers that differ.
 
     Args:
-        layers: for every layer the name of its kind and what this kind changes, e.g. {"attention.window": 64}.
+        layers: for every layer the name of its kind and what this kind changes, e.g.
+            {"attention.window": 64}.
 
     Returns:
-        The shortest pattern that gives these layers, and the kinds' fields; where all are alike, the fields of the whole model.
+        The shortest pattern that gives these layers, and the kinds' fields; where all are alike,
+        the fields of the whole model.
     """
     names = [name for name, _ in layers]
     changes = dict(layers)
@@ -85,7 +98,8 @@ def kinds(layers: Sequence[tuple[str, Mapping[str, Any]]]) -> dict[str, Any]:
         return {f"model.{path}": value for path, value in changes[names[0]].items()}
     period = next(n for n in range(1, len(names) + 1) if all(name == names[i % n] for i, name in enumerate(names)))
     return {"model.layers.pattern": tuple(names[:period])} | {
-        f"model.layers.kinds.{name}.{path}": value for name, fields in changes.items() for path, value in fields.items()}
+        f"model.layers.kinds.{name}.{path}": value for name, fields in changes.items() for path, value in fields.items()
+    }
 
 
 def windows(settings: Settings, default: Sequence[str], window: int | None) -> list[tuple[str, dict[str, Any]]]:
@@ -96,7 +110,10 @@ def windows(settings: Settings, default: Sequence[str], window: int | None) -> l
         default: the types where the setting is None.
         window: number of keys that a "sliding_attention" layer sees, the query's own included.
     """
-    table = {"sliding_attention": ("local", {"attention.window": window or 0}), "full_attention": ("global", {"attention.window": 0})}
+    table = {
+        "sliding_attention": ("local", {"attention.window": window or 0}),
+        "full_attention": ("global", {"attention.window": 0}),
+    }
     types = settings.get("layer_types") or default
     if unknown := sorted(set(types) - set(table)):
         settings.refuse("layer_types", f"{', '.join(unknown)} is not one of {', '.join(table)}")

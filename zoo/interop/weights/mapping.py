@@ -1,7 +1,9 @@
-"""Weights between this library's nested dicts and the flat, named tensors of another one, described by rules that work both ways.
+"""Weights between this library's nested dicts and the flat, named tensors of another one, described
+by rules that work both ways.
 
-A rule says which tensor holds which of our parameters and how they are arranged in it. All arrangements are bijections that only move
-numbers around, so what is read and written again is bit-equal, and gradients are mapped by the same rules as values. Only numpy is used.
+A rule says which tensor holds which of our parameters and how they are arranged in it. All
+arrangements are bijections that only move numbers around, so what is read and written again is
+bit-equal, and gradients are mapped by the same rules as values. Only numpy is used.
 """
 
 import re
@@ -19,7 +21,8 @@ Parts = tuple[np.ndarray, ...]
 
 @dataclass(frozen=True)
 class Transform:
-    """A bijection between one tensor and the parts of it that are parameters of ours; `join(split(x))` is x.
+    """A bijection between one tensor and the parts of it that are parameters of ours;
+    `join(split(x))` is x.
 
     Attributes:
         split: from a tensor to its parts.
@@ -31,8 +34,10 @@ class Transform:
 
     def then(self, other: "Transform") -> "Transform":
         """This transform, and on each of its parts `other`, which has one part."""
-        return Transform(lambda x: tuple(other.split(part)[0] for part in self.split(x)),
-                         lambda parts: self.join(tuple(other.join((part,)) for part in parts)))
+        return Transform(
+            lambda x: tuple(other.split(part)[0] for part in self.split(x)),
+            lambda parts: self.join(tuple(other.join((part,)) for part in parts)),
+        )
 
 
 SAME = Transform(lambda x: (x,), lambda parts: parts[0])
@@ -43,8 +48,9 @@ REVERSED = Transform(lambda x: (x[::-1],), lambda parts: parts[0][::-1])
 def fused(sizes: Sequence[int], groups: int = 1, axis: int = 0) -> Transform:
     """Several matrices in one, e.g. query, key and value.
 
-    Along `axis` the tensor holds `groups` blocks, and each block holds `sizes[i] / groups` rows of part i, one part after the other.
-    GPT-2 has one group: all queries, all keys, all values. GPT-NeoX and BLOOM have one per head.
+    Along `axis` the tensor holds `groups` blocks, and each block holds `sizes[i] / groups` rows of
+    part i, one part after the other. GPT-2 has one group: all queries, all keys, all values.
+    GPT-NeoX and BLOOM have one per head.
 
     Args:
         sizes: length of every part along `axis`.
@@ -75,10 +81,12 @@ class Rule:
     """One tensor (of every layer) and the parameters that it holds.
 
     Attributes:
-        name: the tensor's name; `{layer}` stands for the number of the layer, counted from 0 over the whole depth.
+        name: the tensor's name; `{layer}` stands for the number of the layer, counted from 0 over
+            the whole depth.
         paths: our parameters, e.g. "stack/layers/attention/query/kernel".
         transform: how they lie in the tensor; without the leading dimension of layers.
-        layers: which layers our parameters are stacked over, in their order; None where they have no dimension of layers.
+        layers: which layers our parameters are stacked over, in their order; None where they have
+            no dimension of layers.
     """
 
     name: str
@@ -93,7 +101,9 @@ class Rule:
 
 @dataclass(frozen=True)
 class Copy:
-    """A tensor that a checkpoint may hold beside the one it must be equal to, e.g. a tied head. It is read, not written."""
+    """A tensor that a checkpoint may hold beside the one it must be equal to, e.g. a tied head. It
+    is read, not written.
+    """
 
     name: str
     of: str
@@ -101,7 +111,9 @@ class Copy:
 
 @dataclass(frozen=True)
 class Skip:
-    """Tensors that are no parameters, by a regular expression that matches the whole name, e.g. constant masks. They are not written."""
+    """Tensors that are no parameters, by a regular expression that matches the whole name, e.g.
+    constant masks. They are not written.
+    """
 
     pattern: str
 
@@ -123,34 +135,48 @@ def linear(path: str, name: str, bias: bool = True, transposed: bool = True) -> 
 
 def fused_linear(paths: Sequence[str], name: str, sizes: Sequence[int], bias: bool = True, groups: int = 1,
                  transposed: bool = True) -> list[Rule]:  # fmt: skip
-    """Several dense layers that read the same input, in one tensor. See `fused` for `sizes` and `groups`, `linear` for the rest."""
+    """Several dense layers that read the same input, in one tensor. See `fused` for `sizes` and
+    `groups`, `linear` for the rest.
+    """
     weight = fused(sizes, groups).then(TRANSPOSED) if transposed else fused(sizes, groups, axis=-1)
     rules = [Rule(f"{name}.weight", tuple(f"{path}/kernel" for path in paths), weight)]
     return rules + [Rule(f"{name}.bias", tuple(f"{path}/bias" for path in paths), fused(sizes, groups))] * bias
 
 
 def norm(path: str, name: str, config: ResolvedConfig) -> list[Rule]:
-    """A norm, `path`/{scale, bias}, in `name`.{weight, bias}; nothing where the config's norm learns nothing."""
+    """A norm, `path`/{scale, bias}, in `name`.{weight, bias}; nothing where the config's norm
+    learns nothing.
+    """
     kind = config.norm.kind
     rules = [Rule(f"{name}.weight", (f"{path}/scale",))] * (config.norm.scale and kind != "none")
-    return rules + [Rule(f"{name}.bias", (f"{path}/bias",))] * (config.norm.bias and kind in ("layernorm", "centering", "batchnorm"))
+    return rules + [Rule(f"{name}.bias", (f"{path}/bias",))] * (
+        config.norm.bias and kind in ("layernorm", "centering", "batchnorm")
+    )
 
 
 def layers(config: ResolvedConfig, rules_of: Callable[[ResolvedConfig], Rules], at: str = "stack/layers") -> list[Rule]:
-    """The rules of all layers, from those of one: where layers are of several kinds, each kind is stacked by itself.
+    """The rules of all layers, from those of one: where layers are of several kinds, each kind is
+    stacked by itself.
 
     Args:
         config: the `model` part of a resolved config, or one side of it.
-        rules_of: from the config as a layer sees it to that layer's rules; names hold `{layer}`, paths begin inside the layer.
+        rules_of: from the config as a layer sees it to that layer's rules; names hold `{layer}`,
+            paths begin inside the layer.
         at: where the stack's layers are.
     """
     pattern, depth = config.layers.pattern, range(config.num_layers)
     groups = {(at, None): tuple(depth)}
     if pattern:
-        groups = {(f"{at}/{kind}", kind): tuple(layer for layer in depth if pattern[layer % len(pattern)] == kind) for kind in pattern}
-    return [replace(rule, paths=tuple(f"{prefix}/{path}" for path in rule.paths), layers=numbers)
-            for (prefix, kind), numbers in groups.items() if numbers
-            for rule in rules_of(config if kind is None else layer_kind(config, kind))]
+        groups = {
+            (f"{at}/{kind}", kind): tuple(layer for layer in depth if pattern[layer % len(pattern)] == kind)
+            for kind in pattern
+        }
+    return [
+        replace(rule, paths=tuple(f"{prefix}/{path}" for path in rule.paths), layers=numbers)
+        for (prefix, kind), numbers in groups.items()
+        if numbers
+        for rule in rules_of(config if kind is None else layer_kind(config, kind))
+    ]
 
 
 def flatten(tree: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
@@ -179,8 +205,9 @@ def from_zoo(rules: Rules, params: dict[str, Any], release: bool = False) -> dic
     Args:
         rules: those of the model that has these parameters.
         params: nested dict of arrays; every one of them must have a rule.
-        release: take the parameters out of `params`, and let go of each as soon as its tensors are made, so that no more than one copy of
-            all is held at a time, and one parameter of all layers twice.
+        release: take the parameters out of `params`, and let go of each as soon as its tensors are
+            made, so that no more than one copy of all is held at a time, and one parameter of all
+            layers twice.
     """
     leaves = {path: np.asarray(leaf) for path, leaf in flatten(params).items()}
     check_complete(rules, leaves)
@@ -190,7 +217,9 @@ def from_zoo(rules: Rules, params: dict[str, Any], release: bool = False) -> dic
 
 
 def check_complete(rules: Rules, leaves: Mapping[str, Any]) -> None:
-    """Raises ValueError unless every parameter has one rule and every rule its parameters: a family file that is wrong."""
+    """Raises ValueError unless every parameter has one rule and every rule its parameters: a family
+    file that is wrong.
+    """
     ruled = [path for rule in rules if isinstance(rule, Rule) for path in rule.paths]
     wrong = sorted({path for path in ruled if ruled.count(path) > 1} | set(ruled) ^ set(leaves))
     if wrong:
@@ -231,7 +260,8 @@ def to_zoo(rules: Rules, tensors: Mapping[str, Any], abstract: Mapping[str, Any]
         The nested dict of numpy arrays, in the tensors' type.
 
     Raises:
-        DataError: naming all that is missing, of another shape, left over, or a copy that is not equal.
+        DataError: naming all that is missing, of another shape, left over, or a copy that is not
+            equal.
     """
     shapes = tensor_shapes(rules, abstract)
     if problems := problems_of(rules, tensors, shapes):
@@ -253,7 +283,8 @@ def to_zoo(rules: Rules, tensors: Mapping[str, Any], abstract: Mapping[str, Any]
 
 
 def problems_of(rules: Rules, tensors: Mapping[str, Any], shapes: Mapping[str, tuple[int, ...]]) -> list[str]:
-    """What is wrong with a checkpoint, one line for each tensor, or for each kind of tensor that all layers miss.
+    """What is wrong with a checkpoint, one line for each tensor, or for each kind of tensor that
+    all layers miss.
 
     Args:
         rules: the model's.
@@ -278,6 +309,9 @@ def problems_of(rules: Rules, tensors: Mapping[str, Any], shapes: Mapping[str, t
                 problems.append(f"tensor {rule.name} is not equal to {rule.of}, which it is tied to")
     copies = {rule.name for rule in rules if isinstance(rule, Copy)}
     skipped = [re.compile(rule.pattern) for rule in rules if isinstance(rule, Skip)]
-    problems += [f"tensor {name} has no place in the model" for name in tensors
-                 if name not in shapes and name not in copies and not any(pattern.fullmatch(name) for pattern in skipped)]
+    problems += [
+        f"tensor {name} has no place in the model"
+        for name in tensors
+        if name not in shapes and name not in copies and not any(pattern.fullmatch(name) for pattern in skipped)
+    ]
     return problems

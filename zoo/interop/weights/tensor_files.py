@@ -1,7 +1,9 @@
-"""Tensors of safetensors files, in one file or in shards, read one at a time; no other format of weights is ever opened.
+"""Tensors of safetensors files, in one file or in shards, read one at a time; no other format of
+weights is ever opened.
 
-The format (https://huggingface.co/docs/safetensors) is a header of names, types, shapes and places, and then the numbers: nothing in it
-is executed, where unpickling `pytorch_model.bin` runs whatever its author put there.
+The format (https://huggingface.co/docs/safetensors) is a header of names, types, shapes and places,
+and then the numbers: nothing in it is executed, where unpickling `pytorch_model.bin` runs whatever
+its author put there.
 """
 
 import json
@@ -22,7 +24,8 @@ WHOLE, INDEX = "model.safetensors", "model.safetensors.index.json"
 FLOATS = ("F32", "F16", "BF16")
 # Files of weights of other formats, all of which are pickles or need another library.
 OTHER_FORMATS = ("*.bin", "*.pt", "*.pth", "*.ckpt", "*.msgpack", "*.h5", "*.gguf", "*.onnx")
-# A file is opened anew after so many bytes: the pages of it that were read stay in memory as long as it is open.
+# A file is opened anew after so many bytes: the pages of it that were read stay in memory as long
+# as it is open.
 MAPPED_BYTES = 1 << 26
 
 
@@ -65,7 +68,9 @@ class TensorFiles(Mapping[str, StoredTensor]):
             except (SafetensorError, OSError, ValueError) as error:
                 problems.append(f"{path}: not a whole safetensors file: {' '.join(str(error).split())[:200]}")
                 continue
-            problems += [f"{path}: tensor {name} is in {self.paths[name].name} too" for name in described if name in self.paths]
+            problems += [
+                f"{path}: tensor {name} is in {self.paths[name].name} too" for name in described if name in self.paths
+            ]
             self.paths |= dict.fromkeys(described, path)
             self.tensors |= {name: StoredTensor(name, *values, self) for name, values in described.items()}
         if problems:
@@ -81,7 +86,9 @@ class TensorFiles(Mapping[str, StoredTensor]):
         return len(self.tensors)
 
     def read(self, tensor: StoredTensor) -> np.ndarray:
-        """The numbers of a tensor as float32. What is wrong with them is noted, and told by `finish`."""
+        """The numbers of a tensor as float32. What is wrong with them is noted, and told by
+        `finish`.
+        """
         if tensor.type not in FLOATS:
             self.problems.append(f"tensor {tensor.name} is of type {tensor.type}, expected {', '.join(FLOATS)}")
             return np.zeros(tensor.shape, np.float32)
@@ -93,7 +100,9 @@ class TensorFiles(Mapping[str, StoredTensor]):
         self._mapped += array.nbytes
         array = array.astype(np.float32, copy=False)
         if not np.isfinite(array).all():
-            self.problems.append(f"tensor {tensor.name} holds {int((~np.isfinite(array)).sum())} numbers that are infinite or not a number")
+            self.problems.append(
+                f"tensor {tensor.name} holds {int((~np.isfinite(array)).sum())} numbers that are infinite or not a number"
+            )
         return array
 
     def close(self) -> None:
@@ -114,7 +123,8 @@ class TensorFiles(Mapping[str, StoredTensor]):
 
 
 def weight_files(folder: Path) -> list[Path]:
-    """The files of a folder's weights: `model.safetensors`, or the shards that `model.safetensors.index.json` names.
+    """The files of a folder's weights: `model.safetensors`, or the shards that
+    `model.safetensors.index.json` names.
 
     Raises:
         ConfigError: if there are none.
@@ -125,8 +135,10 @@ def weight_files(folder: Path) -> list[Path]:
     if not (folder / INDEX).is_file():
         others = sorted({path.name for pattern in OTHER_FORMATS for path in folder.glob(pattern)})
         if others:
-            raise ConfigError(f"{folder} has no {WHOLE}, and {others[0]} is not opened, because such files can run code; if you trust it, "
-                              "load it with transformers and call save_pretrained(DIR, safe_serialization=True)")
+            raise ConfigError(
+                f"{folder} has no {WHOLE}, and {others[0]} is not opened, because such files can run code; if you trust it, "
+                "load it with transformers and call save_pretrained(DIR, safe_serialization=True)"
+            )
         raise ConfigError(f"{folder} has no weights: expected {WHOLE}, or {INDEX} and its shards")
     names = _index(folder / INDEX)
     shards = sorted(set(names.values()))
@@ -153,13 +165,17 @@ def open_tensors(folder: Path) -> TensorFiles:
     """The tensors of a folder's weights.
 
     Raises:
-        ConfigError, DataError: as `weight_files`, and for tensors that stand elsewhere than the index says.
+        ConfigError, DataError: as `weight_files`, and for tensors that stand elsewhere than the
+            index says.
     """
     tensors = TensorFiles(weight_files(folder))
     if not (folder / WHOLE).is_file():
         names = _index(folder / INDEX)
-        problems = [f"{folder / file}: tensor {name}, which the index says is there, is not" for name, file in names.items()
-                    if name not in tensors or tensors.paths[name].name != file]
+        problems = [
+            f"{folder / file}: tensor {name}, which the index says is there, is not"
+            for name, file in names.items()
+            if name not in tensors or tensors.paths[name].name != file
+        ]
         if problems:
             tensors.close()
             raise DataError(problems)

@@ -1,4 +1,6 @@
-"""Names that tensors have in other files of the same class: older ones, and those of the model without its heads."""
+"""Names that tensors have in other files of the same class: older ones, and those of the model
+without its heads.
+"""
 
 from collections.abc import Collection, Iterator, Mapping
 from typing import Any
@@ -12,14 +14,17 @@ class Renamed(Mapping[str, Any]):
     Args:
         tensors: those of a file, by name.
         endings: {".gamma": ".weight"}: how names end in older files, and how they end now.
-        prefix: what a file without heads leaves out in front of every name; where no name has it, all get it.
+        prefix: what a file without heads leaves out in front of every name; where no name has it,
+            all get it.
         heads: first parts of the names that never have it.
 
     Raises:
         DataError: if two tensors would have one name.
     """
 
-    def __init__(self, tensors: Mapping[str, Any], endings: Mapping[str, str], prefix: str = "", heads: Collection[str] = ()):
+    def __init__(
+        self, tensors: Mapping[str, Any], endings: Mapping[str, str], prefix: str = "", heads: Collection[str] = ()
+    ):
         self.tensors = tensors
         self.names: dict[str, str] = {}
         bare = prefix and not any(name.startswith(f"{prefix}.") for name in tensors)

@@ -40,7 +40,8 @@ def human(value: float) -> str:
 
 
 def show_plan(console: Console, plan: Plan, states: Mapping[str, State]) -> None:
-    """Prints the question, the claim, the contrasts, what is prepared, the arms with their cost and state, and the warnings.
+    """Prints the question, the claim, the contrasts, what is prepared, the arms with their cost and
+    state, and the warnings.
 
     Args:
         states: the state of every run by its folder.
@@ -58,9 +59,16 @@ def show_plan(console: Console, plan: Plan, states: Mapping[str, State]) -> None
     if plan.prepared:
         prepared = list({run.arm.name: run.arm for run in plan.prepared}.values())
         console.print()
-        console.print(_table(["prepared first"], [([arm.name], arm, _of(arm, plan.prepared, states)) for arm in prepared]))
+        console.print(
+            _table(["prepared first"], [([arm.name], arm, _of(arm, plan.prepared, states)) for arm in prepared])
+        )
     console.print()
-    console.print(_table(list(experiment.factors), [(list(arm.levels.values()), arm, _of(arm, plan.runs, states)) for arm in plan.arms]))
+    console.print(
+        _table(
+            list(experiment.factors),
+            [(list(arm.levels.values()), arm, _of(arm, plan.runs, states)) for arm in plan.arms],
+        )
+    )
     for what, text in _common(plan.arms).items():
         line(f"{what}: {text}{' in every arm' if len(plan.arms) > 1 else ''}")
     console.print()
@@ -73,7 +81,9 @@ def _of(arm: Arm, runs: list[Run], states: Mapping[str, State]) -> list[State]:
 
 
 def _table(names: list[str], rows: list[tuple[list[str], Arm, list[State]]]) -> Table:
-    """What is trained, what it costs, and how far it is: a row of (what stands below `names`, the arm, the states of its runs)."""
+    """What is trained, what it costs, and how far it is: a row of (what stands below `names`, the
+    arm, the states of its runs).
+    """
     table = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 2, 0, 0))
     for name in names:
         table.add_column(Text(name))
@@ -87,8 +97,13 @@ def _table(names: list[str], rows: list[tuple[list[str], Arm, list[State]]]) -> 
     table.add_column(f"runs ({seeds} seeds)" if seeds > 1 else "run")
     for first, arm, states in rows:
         total, embedding = arm.parameters["total"], arm.parameters["embedding"]
-        table.add_row(*map(Text, first), *map(human, (total, embedding, total - embedding, arm.flops_per_token, arm.tokens)),
-                      f"{arm.steps:,}", *(Text(_CONDITIONS[what](arm)) for what in differing), Text(_summary(states)))
+        table.add_row(
+            *map(Text, first),
+            *map(human, (total, embedding, total - embedding, arm.flops_per_token, arm.tokens)),
+            f"{arm.steps:,}",
+            *(Text(_CONDITIONS[what](arm)) for what in differing),
+            Text(_summary(states)),
+        )
     return table
 
 
@@ -114,7 +129,10 @@ def _common(arms: list[Arm]) -> dict[str, str]:
 
 def _summary(states: list[State]) -> str:
     """`2 done, 1 half-done at step 250`."""
-    words = [f"{state.name} at step {state.step:,}" if state.name in ("half-done", "failed") else state.name for state in states]
+    words = [
+        f"{state.name} at step {state.step:,}" if state.name in ("half-done", "failed") else state.name
+        for state in states
+    ]
     counts = Counter(words)
     return ", ".join(f"{number} {word}" if len(states) > 1 else word for word, number in counts.items())
 
@@ -143,7 +161,9 @@ class Display(Protocol):
 
 
 class PlainDisplay:
-    """Lines for a log file: one when a run starts or ends, and one per run under way every quarter of a minute."""
+    """Lines for a log file: one when a run starts or ends, and one per run under way every quarter
+    of a minute.
+    """
 
     def __init__(self, console: Console, progress: SweepProgress, now: Callable[[], float] = time.monotonic):
         self.console, self.progress, self.now = console, progress, now
@@ -171,12 +191,16 @@ class PlainDisplay:
         progress = self.progress.end(run, self.now(), for_good=not stopped)
         style = {"done": "green", "failed": "red", "diverged": "magenta"}.get(state.name, "")
         took = clock(self.now() - progress.started)
-        self._line(f"{'stopped' if stopped else state.name:<8} {run.name}: {self._result(progress, state)} ({took})", style)
+        self._line(
+            f"{'stopped' if stopped else state.name:<8} {run.name}: {self._result(progress, state)} ({took})", style
+        )
         self._show()
 
     def stopping(self) -> None:
         number = len(self.progress.running)
-        self._line(f"stopping: {number} run{'' if number == 1 else 's'} under way will save first; once more to kill", "yellow")
+        self._line(
+            f"stopping: {number} run{'' if number == 1 else 's'} under way will save first; once more to kill", "yellow"
+        )
 
     def refresh(self) -> None:
         if self.now() - self._looked >= LOOK_SECONDS:
@@ -224,7 +248,9 @@ class PlainDisplay:
 
 
 class LiveDisplay(PlainDisplay):
-    """For a terminal: a line that stays for every run that ends, and below them the runs under way and the whole."""
+    """For a terminal: a line that stays for every run that ends, and below them the runs under way
+    and the whole.
+    """
 
     def __init__(self, console: Console, progress: SweepProgress, now: Callable[[], float] = time.monotonic):
         super().__init__(console, progress, now)
@@ -253,7 +279,8 @@ class LiveDisplay(PlainDisplay):
             bar = ProgressBar(total=progress.run.arm.steps, completed=progress.tail.step, width=20)
             table.add_row(Text(progress.run.name), bar, Text(self._where(progress)))
         whole = Table.grid(padding=(0, 2, 0, 0))
-        # Steps of the runs under way move the bar too: twelve runs of a minute each should not stand still for a minute.
+        # Steps of the runs under way move the bar too: twelve runs of a minute each should not
+        # stand still for a minute.
         parts = sum(progress.tail.step / progress.run.arm.steps for progress in self.progress.running.values())
         bar = ProgressBar(total=self.progress.total, completed=self.progress.ended + parts, width=40)
         whole.add_row(bar, Text(self._overall(), "bold"))

@@ -1,4 +1,6 @@
-"""How the runs of a sweep are launched: one interface, for processes on this machine and for jobs of SLURM (`zoo.lab.launch.slurm`)."""
+"""How the runs of a sweep are launched: one interface, for processes on this machine and for jobs
+of SLURM (`zoo.lab.launch.slurm`).
+"""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -29,7 +31,9 @@ class Launcher(Protocol):
     """Has runs trained."""
 
     def launch(self, runs: Sequence[Run], folder: Path, lock: SweepLock) -> Launched:
-        """Launches runs of the sweep in `folder`, which `lock` holds. Those that others need stand before these."""
+        """Launches runs of the sweep in `folder`, which `lock` holds. Those that others need stand
+        before these.
+        """
 
 
 class Local:

@@ -1,4 +1,6 @@
-"""Runs of a sweep that differ only in numbers and seeds train as one program, in one process: a population (`zoo.training.executor`)."""
+"""Runs of a sweep that differ only in numbers and seeds train as one program, in one process: a
+population (`zoo.training.executor`).
+"""
 
 import sys
 from collections.abc import Iterable, Iterator, Sequence
@@ -59,7 +61,9 @@ def mixed_executors(folder: Path, runs: Iterable[Run], together: Together | None
             meta = read_json(folder / run.folder / "meta.json")
         except (OSError, ValueError):
             continue
-        if not read_state(folder / run.folder).finished and not any((folder / run.folder / "checkpoints").glob("[0-9]*")):
+        if not read_state(folder / run.folder).finished and not any(
+            (folder / run.folder / "checkpoints").glob("[0-9]*")
+        ):
             continue  # It begins anew.
         found.setdefault(arithmetic(meta), []).append(run.folder)
         platform = (meta.get("device") or {}).get("platform")
@@ -71,8 +75,12 @@ def mixed_executors(folder: Path, runs: Iterable[Run], together: Together | None
         wanted = "exact" if platform == "cpu" else "vmap"
     else:
         wanted = arithmetic({"executor": together.executor, "device": {"platform": platform}})
-    return [f"{names[0]}{f' and {len(names) - 1} more' if len(names) > 1 else ''} in {folder} trained {_how(kind)}, and the others would "
-            f"train {_how(wanted)}: they round differently, and are not compared" for kind, names in found.items() if kind != wanted]
+    return [
+        f"{names[0]}{f' and {len(names) - 1} more' if len(names) > 1 else ''} in {folder} trained {_how(kind)}, and the others would "
+        f"train {_how(wanted)}: they round differently, and are not compared"
+        for kind, names in found.items()
+        if kind != wanted
+    ]
 
 
 def _how(kind: str) -> str:

@@ -1,6 +1,8 @@
-"""Runs that are processes on this machine: started in order, watched, retried once, and asked to save when we are to stop.
+"""Runs that are processes on this machine: started in order, watched, retried once, and asked to
+save when we are to stop.
 
-A process trains one run, or a population of runs (`zoo.lab.launch.populations`) that all end with it.
+A process trains one run, or a population of runs (`zoo.lab.launch.populations`) that all end with
+it.
 """
 
 import os
@@ -44,7 +46,9 @@ class _Child:
     told: bool = False
 
     def stop(self) -> None:
-        """Asks the run to save and end, once. Only the process itself: its data workers have to live until it has saved."""
+        """Asks the run to save and end, once. Only the process itself: its data workers have to
+        live until it has saved.
+        """
         if not self.told:
             self.told = True
             self.process.terminate()
@@ -62,9 +66,22 @@ class Pool:
         together: puts runs into populations; None for a process of its own for each.
     """
 
-    def __init__(self, runs: Sequence[Run], folder: Path, workers: int, lock: SweepLock, display: Display,
-                 together: Together | None = None):
-        self._folder, self._workers, self._lock, self._display, self._together = folder, workers, lock, display, together
+    def __init__(
+        self,
+        runs: Sequence[Run],
+        folder: Path,
+        workers: int,
+        lock: SweepLock,
+        display: Display,
+        together: Together | None = None,
+    ):
+        self._folder, self._workers, self._lock, self._display, self._together = (
+            folder,
+            workers,
+            lock,
+            display,
+            together,
+        )
         self._waiting = deque(runs)
         self._children: list[_Child] = []
         self._retried: set[str] = set()
@@ -79,7 +96,8 @@ class Pool:
     def run(self) -> dict[str, State]:
         """Runs everything and returns how every run that was started ended, by folder.
 
-        The first SIGINT, SIGTERM or SIGHUP asks the runs under way to save and starts no others; a second one kills them.
+        The first SIGINT, SIGTERM or SIGHUP asks the runs under way to save and starts no others; a
+        second one kills them.
         """
         with self._listening():
             try:
@@ -95,7 +113,8 @@ class Pool:
                     self._display.refresh()
                     time.sleep(POLL_SECONDS)
             finally:
-                # Only an error of our own leaves children here: they save and end, and the next `zoo run` continues them.
+                # Only an error of our own leaves children here: they save and end, and the next
+                # `zoo run` continues them.
                 for child in self._children:
                     child.stop()
                 for child in self._children:
@@ -105,7 +124,9 @@ class Pool:
     @contextmanager
     def _listening(self) -> Iterator[None]:
         # Under nohup the end of the terminal is no reason to stop.
-        heard = [number for number in STOP_SIGNALS if number != signal.SIGHUP or signal.getsignal(number) != signal.SIG_IGN]
+        heard = [
+            number for number in STOP_SIGNALS if number != signal.SIGHUP or signal.getsignal(number) != signal.SIG_IGN
+        ]
         before = {number: signal.signal(number, self._on_signal) for number in heard}
         try:
             yield
@@ -126,12 +147,16 @@ class Pool:
                     os.killpg(child.process.pid, signal.SIGKILL)
 
     def _ready(self) -> list[Run]:
-        """Takes the first waiting run that nothing keeps from starting, with those that train with it; such as never can start end here."""
+        """Takes the first waiting run that nothing keeps from starting, with those that train with
+        it; such as never can start end here.
+        """
         ready = []
         for run in list(self._waiting):
             trained = {begun.run.folder for child in self._children for begun in child.attempts}
             ahead = {other.folder for other in self._waiting} | trained
-            undone = [(needed, read_state(self._folder / needed.folder)) for needed in run.needs if needed.folder not in ahead]
+            undone = [
+                (needed, read_state(self._folder / needed.folder)) for needed in run.needs if needed.folder not in ahead
+            ]
             undone = [(needed, state) for needed, state in undone if state.name != "done"]
             if undone:
                 self._waiting.remove(run)
@@ -167,8 +192,14 @@ class Pool:
             with open(attempts[0].folder / "log.txt", "ab") as log:
                 # Its own session: a Ctrl-C in the terminal reaches only us, and we pass it on once.
                 process = subprocess.Popen(
-                    self._command([begun.folder for begun in attempts]), stdin=subprocess.DEVNULL, stdout=log, stderr=subprocess.STDOUT,
-                    env=self._environment(), start_new_session=True, pass_fds=(self._lock.descriptor,))
+                    self._command([begun.folder for begun in attempts]),
+                    stdin=subprocess.DEVNULL,
+                    stdout=log,
+                    stderr=subprocess.STDOUT,
+                    env=self._environment(),
+                    start_new_session=True,
+                    pass_fds=(self._lock.descriptor,),
+                )
         except OSError as error:
             for run in runs:
                 self._display.started(run, steps[run.folder])
@@ -188,7 +219,8 @@ class Pool:
     def _environment(self) -> dict[str, str]:
         environment = {**os.environ, "PYTHONUNBUFFERED": "1"}
         if self._workers > 1 and not {"XLA_CLIENT_MEM_FRACTION", "XLA_PYTHON_CLIENT_MEM_FRACTION"} & environment.keys():
-            # JAX takes three quarters of a GPU's memory at the start unless told otherwise: two runs would not fit.
+            # JAX takes three quarters of a GPU's memory at the start unless told otherwise: two
+            # runs would not fit.
             environment["XLA_CLIENT_MEM_FRACTION"] = f"{0.9 / self._workers:.3f}"
         return environment
 
@@ -211,7 +243,9 @@ class Pool:
         self._display.ended(run, state)
 
     def _settle(self, child: _Child, begun: _Begun) -> tuple[State, bool]:
-        """What an attempt came to, and whether to try again. What the child could not say in status.json is written there."""
+        """What an attempt came to, and whether to try again. What the child could not say in
+        status.json is written there.
+        """
         code, folder = child.process.returncode, begun.folder
         said, changed = read_status(folder).get("state"), _stamp(folder) != begun.status_before
         if (said == "done" and code == 0) or (changed and said in ("done", "diverged")):
@@ -224,7 +258,8 @@ class Pool:
             state = said
         again = state in ("killed", "preempted") and not self.stopped and begun.run.folder not in self._retried
         if state == "killed":
-            # A run that is killed whenever it is tried has a fault of its own; one that was stopped with us has not.
+            # A run that is killed whenever it is tried has a fault of its own; one that was stopped
+            # with us has not.
             state = "preempted" if again or self.stopped else "failed"
             if -code == signal.SIGKILL and not self.stopped:
                 reason += ", as the system does when memory runs out"
@@ -232,7 +267,9 @@ class Pool:
             try:
                 write_status(folder, state, begun.run.arm.steps, reason)
             except OSError as error:  # A full disk, most likely, which ended the run too.
-                return State("failed", read_state(folder).step, f"{reason}; and status.json: {error.strerror or error}"), False
+                return State(
+                    "failed", read_state(folder).step, f"{reason}; and status.json: {error.strerror or error}"
+                ), False
         return read_state(folder), again
 
 

@@ -12,7 +12,9 @@ TAIL_BYTES = 16384
 
 @dataclass(frozen=True)
 class Tail:
-    """What the last lines of metrics.jsonl say; None where they say nothing. NaN stands for a value that was not finite."""
+    """What the last lines of metrics.jsonl say; None where they say nothing. NaN stands for a value
+    that was not finite.
+    """
 
     step: int = 0
     loss: float | None = None
@@ -26,7 +28,7 @@ def read_tail(folder: Path, metric: str = "eval/loss") -> Tail:
         with open(folder / "metrics.jsonl", "rb") as file:
             size = file.seek(0, 2)
             file.seek(max(0, size - TAIL_BYTES))
-            lines = file.read().split(b"\n")[1 if size > TAIL_BYTES else 0:]
+            lines = file.read().split(b"\n")[1 if size > TAIL_BYTES else 0 :]
     except OSError:
         return Tail()
     found: dict[str, float] = {}
@@ -54,7 +56,8 @@ class RunProgress:
     def __init__(self, run: Run, folder: Path, metric: str, now: float):
         self.run, self.folder, self.metric, self.started = run, folder, metric, now
         self.tail = read_tail(folder, metric)
-        # Work done before this start, by an earlier attempt, says nothing about the pace of this one.
+        # Work done before this start, by an earlier attempt, says nothing about the pace of this
+        # one.
         self.first_step = self.tail.step
         self.trains_since: float | None = None
         self.newest = now
@@ -72,7 +75,9 @@ class RunProgress:
 
     @property
     def phase(self) -> str:
-        """ "starts" until the first new metrics appear, then "trains", and "finishes" after the last step."""
+        """ "starts" until the first new metrics appear, then "trains", and "finishes" after the
+        last step.
+        """
         if self.trains_since is None:
             return "starts"
         return "trains" if self.tail.step < self.run.arm.steps else "finishes"
@@ -85,7 +90,9 @@ class RunProgress:
         return work(self.run, self.tail.step - self.first_step), self.newest - self.trains_since
 
     def remaining(self, now: float, pace: float | None, startup: float) -> float | None:
-        """Seconds until this run ends; None while nothing is known. `pace` is the sweep's, in seconds per FLOP."""
+        """Seconds until this run ends; None while nothing is known. `pace` is the sweep's, in
+        seconds per FLOP.
+        """
         done, seconds = self.measured
         pace = seconds / done if done > 0 and seconds > 0 else pace
         if pace is None:
@@ -140,15 +147,27 @@ class SweepProgress:
             progress.refresh(now)
 
     def pace(self) -> tuple[float | None, float]:
-        """(seconds per FLOP, seconds from the start of a run to its first metrics), over all that was seen so far."""
+        """(seconds per FLOP, seconds from the start of a run to its first metrics), over all that
+        was seen so far.
+        """
         measured = [*self._measured, *(progress.measured for progress in self.running.values())]
         done, seconds = (sum(column) for column in zip(*measured)) if measured else (0.0, 0.0)
-        startups = [*self._startups, *(progress.trains_since - progress.started for progress in self.running.values()
-                                       if progress.trains_since is not None)]
-        return (seconds / done if done > 0 and seconds > 0 else None), (sum(startups) / len(startups) if startups else 0.0)
+        startups = [
+            *self._startups,
+            *(
+                progress.trains_since - progress.started
+                for progress in self.running.values()
+                if progress.trains_since is not None
+            ),
+        ]
+        return (seconds / done if done > 0 and seconds > 0 else None), (
+            sum(startups) / len(startups) if startups else 0.0
+        )
 
     def remaining(self, now: float) -> float | None:
-        """Seconds until the sweep ends, if every free place takes the next run; None while nothing is known."""
+        """Seconds until the sweep ends, if every free place takes the next run; None while nothing
+        is known.
+        """
         pace, startup = self.pace()
         free = [progress.remaining(now, pace, startup) for progress in self.running.values()]
         if None in free or (self.pending and pace is None):
@@ -157,7 +176,8 @@ class SweepProgress:
         places = free + [0.0] * (self.workers - len(free))
         heapq.heapify(places)
         for run in self.pending:
-            # What a half-done run has behind it is not known here without its checkpoint, so it counts as new.
+            # What a half-done run has behind it is not known here without its checkpoint, so it
+            # counts as new.
             ends.append(heapq.heappop(places) + startup + pace * work(run, run.arm.steps))
             heapq.heappush(places, ends[-1])
         return max(ends)

@@ -2,14 +2,28 @@
 
 import argparse
 
-# Attribute -> flag, of what shapes a result; not how runs are launched, where they go, or what is moved aside for them.
-FLAGS = {"vary": "--vary", "name": "--name", "seeds": "--seeds", "allow": "--allow", "match": "--match", "tune": "--tune",
-         "tune_seeds": "--tune-seeds", "until_decided": "--until-decided", "most_seeds": "--most-seeds", "population": "--population",
-         "executor": "--executor", "changes": "--set"}
+# Attribute -> flag, of what shapes a result; not how runs are launched, where they go, or what is
+# moved aside for them.
+FLAGS = {
+    "vary": "--vary",
+    "name": "--name",
+    "seeds": "--seeds",
+    "allow": "--allow",
+    "match": "--match",
+    "tune": "--tune",
+    "tune_seeds": "--tune-seeds",
+    "until_decided": "--until-decided",
+    "most_seeds": "--most-seeds",
+    "population": "--population",
+    "executor": "--executor",
+    "changes": "--set",
+}
 
 
 def command(args: argparse.Namespace) -> list[str]:
-    """The words of a `zoo run` with the same results, for experiment.json: ["zoo", "run", "experiments/x.py:full", "--seeds", "5"]."""
+    """The words of a `zoo run` with the same results, for experiment.json: ["zoo", "run",
+    "experiments/x.py:full", "--seeds", "5"].
+    """
     words = ["zoo", "run", args.experiment or f"--config={args.config}"]
     for attribute, flag in FLAGS.items():
         value = getattr(args, attribute)

@@ -1,4 +1,6 @@
-"""Where every run of a sweep stands, wherever it runs: from the files in the runs' folders, and from SLURM's queue where there is one."""
+"""Where every run of a sweep stands, wherever it runs: from the files in the runs' folders, and
+from SLURM's queue where there is one.
+"""
 
 import os
 import platform
@@ -27,7 +29,8 @@ class Standing:
 
     Attributes:
         folder: in the sweep's.
-        state: one of `STATES`. A preempted run was stopped before its end, or its process is gone, and can be continued.
+        state: one of `STATES`. A preempted run was stopped before its end, or its process is gone,
+            and can be continued.
         step, steps: updates done, and all of them (0: not known yet).
         silent: seconds since the last sign of life; None if there was none.
         reason: of what is not running and not done.
@@ -85,7 +88,9 @@ def read_standings(sweep: Path) -> Standings:
     return Standings(name, list(_all(sweep, folders, jobs, queue)))
 
 
-def _all(sweep: Path, folders: list[str], jobs: Mapping[str, Submitted], queue: Mapping[str, Queued] | None) -> Iterator[Standing]:
+def _all(
+    sweep: Path, folders: list[str], jobs: Mapping[str, Submitted], queue: Mapping[str, Queued] | None
+) -> Iterator[Standing]:
     states: dict[str, str] = {}
     for name in folders:
         standing = _standing(sweep, name, jobs.get(name), queue, states)
@@ -93,7 +98,9 @@ def _all(sweep: Path, folders: list[str], jobs: Mapping[str, Submitted], queue: 
         yield standing
 
 
-def _standing(sweep: Path, name: str, job: Submitted | None, queue: Mapping[str, Queued] | None, before: Mapping[str, str]) -> Standing:
+def _standing(
+    sweep: Path, name: str, job: Submitted | None, queue: Mapping[str, Queued] | None, before: Mapping[str, str]
+) -> Standing:
     """One run; `before` has the states of those that it may need."""
     folder = sweep / name
     status, state, silent = read_status(folder), read_state(folder), _silent(folder)
@@ -106,11 +113,15 @@ def _standing(sweep: Path, name: str, job: Submitted | None, queue: Mapping[str,
     if state.finished:
         return found(state.name, state.reason)
     if queued is not None and queued.state in ("PENDING", "REQUEUED", "REQUEUE_HOLD", "SPECIAL_EXIT"):
-        return found("preempted" if state.step else "waiting", f"in SLURM's queue{f': {queued.reason}' if queued.reason else ''}")
+        return found(
+            "preempted" if state.step else "waiting", f"in SLURM's queue{f': {queued.reason}' if queued.reason else ''}"
+        )
     if queued is not None and queued.state != "COMPLETING":
         return found("running")
     if state.name == "new" and job is not None and queue is not None and queued is None:
-        if bad := [needed for needed in job.needs if before.get(needed) not in ("done", "running", "waiting", "preempted")]:
+        if bad := [
+            needed for needed in job.needs if before.get(needed) not in ("done", "running", "waiting", "preempted")
+        ]:
             return found("failed", f"it starts from {bad[0]}, which is {before.get(bad[0], 'not there')}")
         return found("failed", f"its job left the queue before it started; see {sweep / FOLDER / job.task}.txt")
     if state.name == "new":
@@ -137,7 +148,9 @@ def _silent(folder: Path) -> float | None:
 
 
 def _gone(folder: Path) -> bool | None:
-    """Whether the process that had the run's lock has ended; None if that cannot be told from this machine."""
+    """Whether the process that had the run's lock has ended; None if that cannot be told from this
+    machine.
+    """
     try:
         found = re.fullmatch(r"process (\d+) on (.*)", (folder / ".lock").read_text().strip())
     except (OSError, ValueError):

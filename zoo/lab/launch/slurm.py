@@ -1,7 +1,9 @@
-"""Runs that are jobs of SLURM: a job array for each set of runs that wait for the same others, as scripts in the sweep's folder.
+"""Runs that are jobs of SLURM: a job array for each set of runs that wait for the same others, as
+scripts in the sweep's folder.
 
-One task of an array trains one run: `srun` starts its processes, one per node or more. SLURM puts a job that it preempts back into the
-queue by itself; one that was told to stop, by the end of its time or by hand, has saved and ends with exit code 75, and asks for it.
+One task of an array trains one run: `srun` starts its processes, one per node or more. SLURM puts a
+job that it preempts back into the queue by itself; one that was told to stop, by the end of its
+time or by hand, has saved and ends with exit code 75, and asks for it.
 """
 
 import os
@@ -23,8 +25,23 @@ from zoo.lab.planning.plan import Run
 # SLURM's default for the longest array is 1001.
 LONGEST = 1000
 # Set by the script itself.
-OURS = ("array", "dependency", "error", "input", "job-name", "kill-on-invalid-dep", "no-requeue", "open-mode", "output", "parsable",
-        "requeue", "signal", "test-only", "wait", "wrap")
+OURS = (
+    "array",
+    "dependency",
+    "error",
+    "input",
+    "job-name",
+    "kill-on-invalid-dep",
+    "no-requeue",
+    "open-mode",
+    "output",
+    "parsable",
+    "requeue",
+    "signal",
+    "test-only",
+    "wait",
+    "wrap",
+)
 
 
 @dataclass(frozen=True)
@@ -32,9 +49,11 @@ class Options:
     """What jobs ask for; None leaves it to the cluster.
 
     Attributes:
-        partition, account, qos, time, mem, gpus_per_node, cpus_per_task: options of sbatch of the same names.
+        partition, account, qos, time, mem, gpus_per_node, cpus_per_task: options of sbatch of the
+        same names.
         nodes: of each run.
-        tasks_per_node: processes of each run on each node. A process alone on a node takes all its GPUs; of several each takes one.
+        tasks_per_node: processes of each run on each node. A process alone on a node takes all its
+            GPUs; of several each takes one.
         at_once: tasks of an array that run at the same time; None for as many as there is room for.
         grace: seconds before the end of its time at which a run is told to save and stop.
         raw: further options of sbatch, as on its command line.
@@ -59,8 +78,12 @@ class Options:
         return self.nodes * self.tasks_per_node
 
     def problems(self) -> Iterator[str]:
-        """One line for every option that cannot be written into a script, or that the script sets itself."""
-        named = {name.replace("_", "-") for name in self.__dataclass_fields__} - {"raw", "at-once", "grace"} | {"ntasks-per-node"}
+        """One line for every option that cannot be written into a script, or that the script sets
+        itself.
+        """
+        named = {name.replace("_", "-") for name in self.__dataclass_fields__} - {"raw", "at-once", "grace"} | {
+            "ntasks-per-node"
+        }
         for option in self.raw:
             name = option.removeprefix("--").partition("=")[0]
             if not re.fullmatch(r"--[a-z][a-z0-9-]*(=.*)?", option):
@@ -86,14 +109,17 @@ class Options:
 
 @dataclass(frozen=True)
 class Array:
-    """The runs of one job array, in the order of its task numbers, and the folders of those that have to be done before."""
+    """The runs of one job array, in the order of its task numbers, and the folders of those that
+    have to be done before.
+    """
 
     runs: tuple[Run, ...]
     needs: tuple[str, ...] = ()
 
 
 def arrays(runs: Sequence[Run]) -> list[Array]:
-    """Sorts runs that are left into arrays: together what waits for the same ones. What an array waits for stands before it.
+    """Sorts runs that are left into arrays: together what waits for the same ones. What an array
+    waits for stands before it.
 
     Args:
         runs: each after those that it needs.
@@ -102,7 +128,11 @@ def arrays(runs: Sequence[Run]) -> list[Array]:
     groups: dict[tuple[str, ...], list[Run]] = {}
     for run in runs:
         groups.setdefault(tuple(needed.folder for needed in run.needs if needed.folder in ahead), []).append(run)
-    return [Array(tuple(group[start:start + LONGEST]), needs) for needs, group in groups.items() for start in range(0, len(group), LONGEST)]
+    return [
+        Array(tuple(group[start : start + LONGEST]), needs)
+        for needs, group in groups.items()
+        for start in range(0, len(group), LONGEST)
+    ]
 
 
 def script(array: Array, sweep: Path, name: str, options: Options) -> str:
@@ -114,12 +144,19 @@ def script(array: Array, sweep: Path, name: str, options: Options) -> str:
         name: of the sweep.
         options: what each job asks for.
     """
-    # Even a path that is relative here has the sweep's before it when SLURM looks for what it replaces.
+    # Even a path that is relative here has the sweep's before it when SLURM looks for what it
+    # replaces.
     output = os.path.join(os.path.abspath(sweep), FOLDER).replace("%", "%%")
     tasks = f"0-{len(array.runs) - 1}" + (f"%{options.at_once}" if options.at_once else "")
     directives = [
-        f"--job-name={re.sub(r'[^A-Za-z0-9._=+-]+', '-', name)[:60]}", f"--array={tasks}", f"--output={output}/%A_%a.txt",
-        "--open-mode=append", "--requeue", f"--signal=TERM@{options.grace}", *options.directives()]
+        f"--job-name={re.sub(r'[^A-Za-z0-9._=+-]+', '-', name)[:60]}",
+        f"--array={tasks}",
+        f"--output={output}/%A_%a.txt",
+        "--open-mode=append",
+        "--requeue",
+        f"--signal=TERM@{options.grace}",
+        *options.directives(),
+    ]
     lines = "\n".join(f"#SBATCH {_directive(one)}" for one in directives)
     runs = "\n".join(f"    {shlex.quote(run.folder)}" for run in array.runs)
     return f"""\
@@ -151,7 +188,9 @@ exit "$code"
 
 
 def _directive(option: str) -> str:
-    """An option as sbatch reads it from a script: in double quotes where it would be cut or changed."""
+    """An option as sbatch reads it from a script: in double quotes where it would be cut or
+    changed.
+    """
     if re.fullmatch(r"[A-Za-z0-9_./:=,%@+*\[\]-]+", option):
         return option
     return '"' + option.replace("\\", "\\\\").replace('"', '\\"') + '"'
@@ -160,14 +199,21 @@ def _directive(option: str) -> str:
 def unwritable(sweep: Path) -> list[str]:
     """A line if the path of a sweep cannot be written into a script."""
     path = os.path.abspath(sweep)
-    return [] if path.isprintable() and "\\" not in path else [f"--output {path!r}: with --slurm a path has no line breaks and no \\"]
+    return (
+        []
+        if path.isprintable() and "\\" not in path
+        else [f"--output {path!r}: with --slurm a path has no line breaks and no \\"]
+    )
 
 
 def divided(runs: Sequence[Run], options: Options) -> list[str]:
     """One line for every size of batches that several processes cannot share."""
     sizes = dict.fromkeys(run.config.data.batch_size for run in runs)
-    return [f"--nodes: data.batch_size={size} does not divide over {options.processes} processes"
-            for size in sizes if size % options.processes]
+    return [
+        f"--nodes: data.batch_size={size} does not divide over {options.processes} processes"
+        for size in sizes
+        if size % options.processes
+    ]
 
 
 class Slurm:
@@ -192,7 +238,8 @@ class Slurm:
         """See `Launcher`. Runs that are in the queue already stay as they are.
 
         Raises:
-            ConfigError: sbatch is not there or refuses; what was submitted before stays in the queue, and is recorded.
+            ConfigError: sbatch is not there or refuses; what was submitted before stays in the
+                queue, and is recorded.
         """
         del lock  # What is in the queue is known from its record.
         tasks = {run: job.task for run, job in self._before.items()}
@@ -203,13 +250,24 @@ class Slurm:
                 write_config(folder, run)
             path = folder / FOLDER / f"{number}.sh"
             path.write_text(script(array, folder, self._name, self._options), encoding="utf-8")
-            waits = [f"--dependency=afterok:{':'.join(tasks[needed] for needed in array.needs)}", "--kill-on-invalid-dep=yes"]
+            waits = [
+                f"--dependency=afterok:{':'.join(tasks[needed] for needed in array.needs)}",
+                "--kill-on-invalid-dep=yes",
+            ]
             try:
                 said = ask(["sbatch", "--parsable", *(waits if array.needs else []), f"{FOLDER}/{path.name}"], folder)
             except ConfigError as error:
                 path.unlink()
-                raise ConfigError([*error.problems, *([f"jobs {', '.join(queued)} were submitted before; scancel takes them back"]
-                                                      if queued else [])]) from error
+                raise ConfigError(
+                    [
+                        *error.problems,
+                        *(
+                            [f"jobs {', '.join(queued)} were submitted before; scancel takes them back"]
+                            if queued
+                            else []
+                        ),
+                    ]
+                ) from error
             job = said.strip().partition(";")[0]
             note_job(folder, job, path, [run.folder for run in array.runs], array.needs)
             tasks |= {run.folder: f"{job}_{index}" for index, run in enumerate(array.runs)}
@@ -217,8 +275,13 @@ class Slurm:
         return Launched(queued=queued)
 
     def _arrays(self, runs: Sequence[Run]) -> list[Array]:
-        """The arrays of runs that are not in the queue; those that others need count as ahead of these all the same."""
-        left = [Array(tuple(run for run in array.runs if run.folder not in self._before), array.needs) for array in arrays(runs)]
+        """The arrays of runs that are not in the queue; those that others need count as ahead of
+        these all the same.
+        """
+        left = [
+            Array(tuple(run for run in array.runs if run.folder not in self._before), array.needs)
+            for array in arrays(runs)
+        ]
         return [array for array in left if array.runs]
 
 

@@ -1,4 +1,6 @@
-"""What SLURM has of a sweep: the jobs that were submitted for its runs, and which of them are still in its queue."""
+"""What SLURM has of a sweep: the jobs that were submitted for its runs, and which of them are still
+in its queue.
+"""
 
 import os
 import shutil
@@ -12,14 +14,17 @@ from zoo.errors import ConfigError
 from zoo.files import read_json, write_json
 
 FOLDER, FILE = "slurm", "jobs.json"
-# States in which a job will not run any more. One that is COMPLETING may be about to be queued again.
+# States in which a job will not run any more. One that is COMPLETING may be about to be queued
+# again.
 OVER = ("BOOT_FAIL", "CANCELLED", "COMPLETED", "DEADLINE", "FAILED", "NODE_FAIL", "OUT_OF_MEMORY", "REVOKED", "TIMEOUT")
 SECONDS = 60
 
 
 @dataclass(frozen=True)
 class Submitted:
-    """The last job that was submitted for a run: "ID_INDEX", and the folders of the runs that it waits for."""
+    """The last job that was submitted for a run: "ID_INDEX", and the folders of the runs that it
+    waits for.
+    """
 
     task: str
     needs: tuple[str, ...] = ()
@@ -42,7 +47,9 @@ def read_jobs(sweep: Path) -> dict[str, Submitted]:
     found: dict[str, Submitted] = {}
     for job in _entries(sweep):
         try:
-            found |= {run: Submitted(f"{job['id']}_{index}", tuple(job["needs"])) for index, run in enumerate(job["runs"])}
+            found |= {
+                run: Submitted(f"{job['id']}_{index}", tuple(job["needs"])) for index, run in enumerate(job["runs"])
+            }
         except (KeyError, TypeError) as error:
             raise ConfigError(f"{sweep / FOLDER / FILE} is not a record of jobs") from error
     return found
@@ -97,15 +104,25 @@ def ask(command: Sequence[str], folder: Path | None = None) -> str:
         ConfigError: it is not there, fails or does not answer, with its last line.
     """
     try:
-        done = subprocess.run(command, cwd=folder, capture_output=True, text=True, errors="replace", timeout=SECONDS,
-                              stdin=subprocess.DEVNULL)
+        done = subprocess.run(
+            command,
+            cwd=folder,
+            capture_output=True,
+            text=True,
+            errors="replace",
+            timeout=SECONDS,
+            stdin=subprocess.DEVNULL,
+        )
     except FileNotFoundError as error:
-        raise ConfigError(f"{command[0]} is not there: this is no machine of a SLURM cluster (--dry-run shows what would be submitted)"
-                          ) from error
+        raise ConfigError(
+            f"{command[0]} is not there: this is no machine of a SLURM cluster (--dry-run shows what would be submitted)"
+        ) from error
     except (OSError, subprocess.TimeoutExpired) as error:
         raise ConfigError(f"{command[0]} does not answer: {error}") from error
     if done.returncode:
         said = [line.strip() for line in done.stderr.splitlines() if line.strip()]
-        why = said[-1].removeprefix(f"{command[0]}: ").removeprefix("error: ") if said else f"exit code {done.returncode}"
+        why = (
+            said[-1].removeprefix(f"{command[0]}: ").removeprefix("error: ") if said else f"exit code {done.returncode}"
+        )
         raise ConfigError(f"{command[0]}: {why}")
     return done.stdout

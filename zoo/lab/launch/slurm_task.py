@@ -1,7 +1,9 @@
-"""What a job does after its run has ended: `python -m zoo.lab.launch.slurm_task FOLDER CODE`, with the exit code of srun.
+"""What a job does after its run has ended: `python -m zoo.lab.launch.slurm_task FOLDER CODE`, with
+the exit code of srun.
 
-Writes into status.json what the run could not say itself, and exits with the code that the job should have: 75 where it should be queued
-again. The job has written the length of the run's log before the attempt into the file `.attempt` of its folder.
+Writes into status.json what the run could not say itself, and exits with the code that the job
+should have: 75 where it should be queued again. The job has written the length of the run's log
+before the attempt into the file `.attempt` of its folder.
 """
 
 import os
@@ -21,12 +23,15 @@ FRUITLESS = 3
 
 
 def settle(folder: Path, code: int) -> int:
-    """Notes how the attempt that ended with srun's `code` came out; returns the exit code of the job."""
+    """Notes how the attempt that ended with srun's `code` came out; returns the exit code of the
+    job.
+    """
     status, (fresh, offset) = read_status(folder), _since_start(folder)
     name = status.get("state")
     if code == 0 and name == "done":
         return 0
-    # srun ends the other processes with the first one that fails: what the run says of itself counts more than their codes.
+    # srun ends the other processes with the first one that fails: what the run says of itself
+    # counts more than their codes.
     said = name if fresh and name in ("preempted", "diverged", "failed") else None
     # More than 128 is a shell's way of saying that a signal ended it.
     state, why = meaning(128 - code if code > 128 else code, last_line(folder / "log.txt", offset))
@@ -51,7 +56,9 @@ def settle(folder: Path, code: int) -> int:
 def _since_start(folder: Path) -> tuple[bool, int]:
     """(Whether status.json was written by this attempt, length of the log before it)."""
     try:
-        return os.stat(folder / "status.json").st_mtime_ns >= os.stat(folder / START).st_mtime_ns, int((folder / START).read_text() or 0)
+        return os.stat(folder / "status.json").st_mtime_ns >= os.stat(folder / START).st_mtime_ns, int(
+            (folder / START).read_text() or 0
+        )
     except (OSError, ValueError):
         return False, 0
 

@@ -1,4 +1,6 @@
-"""The folder of a sweep: who holds it, what its runs have come to, and whether they are the planned ones."""
+"""The folder of a sweep: who holds it, what its runs have come to, and whether they are the planned
+ones.
+"""
 
 import fcntl
 import json
@@ -24,7 +26,9 @@ FINISHED = ("done", "diverged")
 
 @dataclass(frozen=True)
 class State:
-    """What a run folder says: "new", "done", "diverged", "failed" or "half-done", and the updates applied."""
+    """What a run folder says: "new", "done", "diverged", "failed" or "half-done", and the updates
+    applied.
+    """
 
     name: str
     step: int = 0
@@ -32,7 +36,9 @@ class State:
 
     @property
     def finished(self) -> bool:
-        """True if there is nothing left to run: a diverged run is a result, and would diverge again."""
+        """True if there is nothing left to run: a diverged run is a result, and would diverge
+        again.
+        """
         return self.name in FINISHED
 
 
@@ -55,12 +61,18 @@ def read_state(folder: Path) -> State:
     if name not in FINISHED:
         # A run that was killed could not say how far it had come, but its metrics do.
         step = max(step, read_tail(folder).step)
-    return State(name if name in (*FINISHED, "failed") else "half-done", step, reason if isinstance(reason, str) else "")
+    return State(
+        name if name in (*FINISHED, "failed") else "half-done", step, reason if isinstance(reason, str) else ""
+    )
 
 
 def write_status(folder: Path, state: str, steps: int, reason: str) -> None:
-    """Writes the status.json of a run that could not do so itself, with the step that it had come to."""
-    write_json(folder / "status.json", {"state": state, "step": read_state(folder).step, "steps": steps, "reason": reason})
+    """Writes the status.json of a run that could not do so itself, with the step that it had come
+    to.
+    """
+    write_json(
+        folder / "status.json", {"state": state, "step": read_state(folder).step, "steps": steps, "reason": reason}
+    )
 
 
 def conflicts(folder: Path, runs: Iterable[Run]) -> list[str]:
@@ -76,7 +88,9 @@ def conflicts(folder: Path, runs: Iterable[Run]) -> list[str]:
 
 
 def _difference(folder: Path, run: Run) -> str:
-    """What the run in `folder` has that `run` has not; empty if it is the same run or there is none."""
+    """What the run in `folder` has that `run` has not; empty if it is the same run or there is
+    none.
+    """
     if not (folder / "config.json").exists():
         return "holds a run without its config.json" if (folder / "status.json").exists() else ""
     try:
@@ -85,7 +99,9 @@ def _difference(folder: Path, run: Run) -> str:
             # As written: a tokenizer that is no longer where it was is found elsewhere.
             written = config.flatten(read_json(folder / "config.json"))
             started = recognised(written, {needed.folder: needed.folder for needed in run.needs})
-            found = config.resolve(config.override(found, {path: started[path] for path in named(config.from_flat(started))}))
+            found = config.resolve(
+                config.override(found, {path: started[path] for path in named(config.from_flat(started))})
+            )
     except ConfigError as error:
         return f"holds a run that cannot be told from its config.json: {error.problems[0]}"
     if config.identity(found) == run.identity:
@@ -93,7 +109,9 @@ def _difference(folder: Path, run: Run) -> str:
     here, there = config.result_relevant(run.config), config.result_relevant(found)
     # Fields that someone set come before those that may only follow from them.
     paths = sorted((path for path in here | there if here.get(path) != there.get(path)), key=config.derivable)
-    shown = ", ".join(f"{path}={there.get(path, 'unset')} there and {here.get(path, 'unset')} here" for path in paths[:4])
+    shown = ", ".join(
+        f"{path}={there.get(path, 'unset')} there and {here.get(path, 'unset')} here" for path in paths[:4]
+    )
     return f"another run: {shown}{f', and {len(paths) - 4} more fields' if len(paths) > 4 else ''}"
 
 
@@ -101,10 +119,11 @@ AFTERWARDS = "changed after runs had finished"
 
 
 def carried_over(folder: Path, record: dict[str, Any]) -> dict[str, Any]:
-    """Returns the record of a plan with a lasting warning for everything that decides and was changed when results were there.
+    """Returns the record of a plan with a lasting warning for everything that decides and was
+    changed when results were there.
 
-    What is expected and by which rule it is judged has to stand before the runs; seeds that are left out, or added to those that were
-    judged, are a choice too.
+    What is expected and by which rule it is judged has to stand before the runs; seeds that are
+    left out, or added to those that were judged, are a choice too.
     """
     try:
         before = read_json(folder / "experiment.json")
@@ -128,8 +147,14 @@ def carried_over(folder: Path, record: dict[str, Any]) -> dict[str, Any]:
                 warnings.append(f"{what} {AFTERWARDS}; left out now: {', '.join(map(str, left_out))}")
         more = [seed for seed in record["seeds"] if seed not in before.get("seeds", [])]
         if record["contrasts"] and more and not record.get("looks"):
-            warnings.append(f"seeds {AFTERWARDS}; added: {', '.join(map(str, more))}, which --until-decided would have allowed for")
-        elif more and before.get("looks") == record.get("looks") and len(record["seeds"]) > _last_look(record.get("looks")):
+            warnings.append(
+                f"seeds {AFTERWARDS}; added: {', '.join(map(str, more))}, which --until-decided would have allowed for"
+            )
+        elif (
+            more
+            and before.get("looks") == record.get("looks")
+            and len(record["seeds"]) > _last_look(record.get("looks"))
+        ):
             warnings.append(f"seeds {AFTERWARDS}; added after the last planned look: {', '.join(map(str, more))}")
         elif before.get("looks") != record.get("looks"):
             warnings.append(f"looks {AFTERWARDS}: they were not planned before the first")
@@ -151,10 +176,11 @@ def move_aside(folder: Path) -> Path:
 
 
 class SweepLock:
-    """Holds a sweep folder against a second `zoo run`, as long as this process or a run that it started lives.
+    """Holds a sweep folder against a second `zoo run`, as long as this process or a run that it
+    started lives.
 
-    Children inherit the descriptor: the system lets go of the lock only when the last of them has ended, so runs that outlive
-    a killed parent are not started a second time.
+    Children inherit the descriptor: the system lets go of the lock only when the last of them has
+    ended, so runs that outlive a killed parent are not started a second time.
     """
 
     def __init__(self, folder: Path):
@@ -191,8 +217,10 @@ class SweepLock:
             return f"{self.folder} is in use by another process"
         if host == socket.gethostname() and not _alive(process):
             still = " ".join(str(child) for child in runs if _alive(child))
-            return (f"{self.folder}: runs started by process {process}, which is gone, are still training; "
-                    f"wait for them or stop them with: kill {still}")
+            return (
+                f"{self.folder}: runs started by process {process}, which is gone, are still training; "
+                f"wait for them or stop them with: kill {still}"
+            )
         return f"{self.folder} is in use by process {process} on {host}; wait for it, or give another --output"
 
 

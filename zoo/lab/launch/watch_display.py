@@ -1,4 +1,6 @@
-"""Runs that somebody else started, shown live in a terminal: which are under way, how far, and what their arms have come to."""
+"""Runs that somebody else started, shown live in a terminal: which are under way, how far, and what
+their arms have come to.
+"""
 
 import time
 from collections.abc import Callable
@@ -54,7 +56,9 @@ def _cost(run: ReadRun) -> tuple[int, int, float] | None:
 
 
 def watched_runs(sweep: Sweep) -> list[_Run]:
-    """All runs of a sweep. One that has not begun counts as another of its arm, or as any other, until it has."""
+    """All runs of a sweep. One that has not begun counts as another of its arm, or as any other,
+    until it has.
+    """
     everything = [*sweep.prepared, *sweep.runs]
     known = {run.folder: cost for run in everything if (cost := _cost(run))}
     any_cost = next(iter(known.values()), (1, 1, 1.0))
@@ -95,7 +99,9 @@ class _Seen:
             table.add_column(Text(column), justify="left" if column == "arm" else "right")
         for name in names[:MOST_ARMS]:
             values = spread(self.finals[name])
-            final = "–" if values is None else plus_minus(values.mean, values.sd) if values.n > 1 else number(values.mean)
+            final = (
+                "–" if values is None else plus_minus(values.mean, values.sd) if values.n > 1 else number(values.mean)
+            )
             table.add_row(Text(name), final, f"{self.ended[name]}/{self.totals[name]}")
         if len(names) > MOST_ARMS:
             table.add_row(Text(f"and {len(names) - MOST_ARMS} more", "dim"), "", "")
@@ -105,7 +111,9 @@ class _Seen:
 class WatchDisplay(LiveDisplay):
     """The picture of `zoo run` with the arms above it."""
 
-    def __init__(self, console: Console, progress: SweepProgress, seen: _Seen, now: Callable[[], float] = time.monotonic):
+    def __init__(
+        self, console: Console, progress: SweepProgress, seen: _Seen, now: Callable[[], float] = time.monotonic
+    ):
         self.seen = seen
         super().__init__(console, progress, now)
 
@@ -121,14 +129,21 @@ class WatchDisplay(LiveDisplay):
             running.add_row(Text(progress.run.name), bar, Text(self._where(progress)))
         if not self.progress.running:
             running.add_row(Text("no run is under way", "dim"))
-        parts = sum(min(1.0, progress.tail.step / progress.run.arm.steps) for progress in self.progress.running.values())
+        parts = sum(
+            min(1.0, progress.tail.step / progress.run.arm.steps) for progress in self.progress.running.values()
+        )
         bar = ProgressBar(total=self.progress.total, completed=self.progress.ended + parts, width=40)
         whole = Table.grid(padding=(0, 2, 0, 0))
         whole.add_row(bar, Text(self._overall(), "bold"))
         return Group(self.seen.table(), Text(), running, Text(), whole)
 
 
-def follow(folder: Path, console: Console, now: Callable[[], float] = time.monotonic, sleep: Callable[[float], None] = time.sleep) -> None:
+def follow(
+    folder: Path,
+    console: Console,
+    now: Callable[[], float] = time.monotonic,
+    sleep: Callable[[float], None] = time.sleep,
+) -> None:
     """Shows the runs of a folder until all have ended.
 
     Raises:
@@ -142,23 +157,31 @@ def follow(folder: Path, console: Console, now: Callable[[], float] = time.monot
 
 
 def _planned(folder: Path) -> int:
-    """Changes with the plan of a sweep; asked before the plan is read, so that no change falls between the two."""
+    """Changes with the plan of a sweep; asked before the plan is read, so that no change falls
+    between the two.
+    """
     try:
         return (folder / "experiment.json").stat().st_mtime_ns
     except OSError:
         return 0
 
 
-def _follow(sweep: Sweep, planned: int, console: Console, now: Callable[[], float], sleep: Callable[[float], None]) -> bool:
+def _follow(
+    sweep: Sweep, planned: int, console: Console, now: Callable[[], float], sleep: Callable[[float], None]
+) -> bool:
     """False when the plan is no longer the one that was `planned`, True when all runs have ended."""
     runs = watched_runs(sweep)
     states = {run.folder: read_status(sweep.folder / run.folder).get("state") for run in runs}
-    progress = SweepProgress(sweep.folder, runs, [run for run in runs if states[run.folder] not in ENDED], 1, sweep.metric)
+    progress = SweepProgress(
+        sweep.folder, runs, [run for run in runs if states[run.folder] not in ENDED], 1, sweep.metric
+    )
     seen = _Seen(sweep, runs)
     for run, read in zip(runs, [*sweep.prepared, *sweep.runs], strict=True):
         if states[run.folder] in ENDED:
             seen.add(run, read.final(sweep.metric))
-    display = WatchDisplay(console, progress, seen, now) if console.is_terminal else PlainDisplay(console, progress, now)
+    display = (
+        WatchDisplay(console, progress, seen, now) if console.is_terminal else PlainDisplay(console, progress, now)
+    )
     ended = {folder for folder, state in states.items() if state in ENDED}
     with display:
         while _planned(sweep.folder) == planned:

@@ -1,4 +1,6 @@
-"""One attempt at a run, whoever launches it: the command, the config that it reads, and what its end means."""
+"""One attempt at a run, whoever launches it: the command, the config that it reads, and what its
+end means.
+"""
 
 import os
 import signal
@@ -24,7 +26,8 @@ def write_config(sweep: Path, run: Run) -> None:
 
 
 def meaning(code: int, last_line: str) -> tuple[str, str]:
-    """What the end of an attempt that is not done means: ("diverged", "preempted", "killed" or "failed", why).
+    """What the end of an attempt that is not done means: ("diverged", "preempted", "killed" or
+    "failed", why).
 
     Args:
         code: as `subprocess` gives it: negative for a signal.
@@ -40,7 +43,9 @@ def meaning(code: int, last_line: str) -> tuple[str, str]:
 
 
 def last_line(log: Path, offset: int = 0) -> str:
-    """The last line of a log from `offset` on, as a rule the message of an exception; empty if there is none."""
+    """The last line of a log from `offset` on, as a rule the message of an exception; empty if
+    there is none.
+    """
     try:
         with open(log, "rb") as file:
             size = file.seek(0, os.SEEK_END)

@@ -10,7 +10,8 @@ from zoo.lab.experiment import Experiment, levels
 
 
 def experiment_from_flags(spec: str, vary: Sequence[str], name: str | None = None) -> Experiment:
-    """Makes the experiment of `--config=SPEC --vary PATH=VALUE,VALUE ...`: every combination, no claim.
+    """Makes the experiment of `--config=SPEC --vary PATH=VALUE,VALUE ...`: every combination, no
+    claim.
 
     Args:
         spec: config file with its argument.
@@ -36,8 +37,11 @@ def experiment_from_flags(spec: str, vary: Sequence[str], name: str | None = Non
     names = [_short(path) for path in fields]
     short = {path: name if names.count(name) == 1 else path for path, name in zip(fields, names, strict=True)}
     return Experiment(
-        name=name or re.sub(r"[^A-Za-z0-9._=-]+", "-", "-".join([config.split_spec(spec)[0].stem, *short.values()])).lstrip("."),
-        question=f"What does {' and '.join(short.values())} change in {spec}?" if short else f"How much does {spec} vary with the seed?",
+        name=name
+        or re.sub(r"[^A-Za-z0-9._=-]+", "-", "-".join([config.split_spec(spec)[0].stem, *short.values()])).lstrip("."),
+        question=f"What does {' and '.join(short.values())} change in {spec}?"
+        if short
+        else f"How much does {spec} vary with the seed?",
         base=config.load(spec),
         factors={short[path]: levels(path, *values) for path, values in fields.items()},
     )
@@ -46,10 +50,13 @@ def experiment_from_flags(spec: str, vary: Sequence[str], name: str | None = Non
 def _short(path: str) -> str:
     """The shortest end of a path that names no other field: "norm.kind" for "model.norm.kind".
 
-    Inside a scope, behind the scope's name: "local.window" for "model.layers.kinds.local.attention.window".
+    Inside a scope, behind the scope's name: "local.window" for
+    "model.layers.kinds.local.attention.window".
     """
     if (parts := split_path(path)) is not None:
         return f"{parts[0].rsplit('.', 1)[-1]}.{_short(parts[1])}"
     parts = path.split(".")
     ends = (".".join(parts[start:]) for start in range(len(parts) - 1, 0, -1))
-    return next((end for end in ends if sum(other == end or other.endswith(f".{end}") for other in config.BY_PATH) == 1), path)
+    return next(
+        (end for end in ends if sum(other == end or other.endswith(f".{end}") for other in config.BY_PATH) == 1), path
+    )

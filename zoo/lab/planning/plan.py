@@ -1,4 +1,6 @@
-"""From an experiment to its runs: the full product of the factors, checked as a whole before anything runs."""
+"""From an experiment to its runs: the full product of the factors, checked as a whole before
+anything runs.
+"""
 
 import hashlib
 import itertools
@@ -22,7 +24,9 @@ from zoo.lab.results.schema import PREFIX
 
 @dataclass(frozen=True)
 class Arm:
-    """One variant: a level of every factor; or a run that is prepared, without levels. `config` is resolved, with the first seed."""
+    """One variant: a level of every factor; or a run that is prepared, without levels. `config` is
+    resolved, with the first seed.
+    """
 
     name: str
     levels: dict[str, str]
@@ -84,11 +88,15 @@ class Plan:
 
     @property
     def in_order(self) -> list[Run]:
-        """All runs, seed by seed, so that a sweep that is stopped early can be compared all the same; of a seed what is prepared first."""
+        """All runs, seed by seed, so that a sweep that is stopped early can be compared all the
+        same; of a seed what is prepared first.
+        """
         return sorted([*self.prepared, *self.runs], key=lambda run: self.experiment.seeds.index(run.seed))
 
     def pending(self, finished: Callable[[Run], bool]) -> list[Run]:
-        """What is left to run, in order: runs of arms that are not finished, and of what is prepared those that one of these needs."""
+        """What is left to run, in order: runs of arms that are not finished, and of what is
+        prepared those that one of these needs.
+        """
         wanted = {run.folder for run in self.runs if not finished(run)}
         for run in reversed([*self.prepared, *self.runs]):
             if run.folder in wanted:
@@ -107,15 +115,22 @@ class Plan:
             "metric": experiment.metric,
             "factors": {factor: list(its_levels) for factor, its_levels in experiment.factors.items()},
             "arms": [
-                {"name": arm.name, "factors": arm.levels, "overrides": arm.overrides, "parameters": arm.parameters,
-                 "flops_per_token": arm.flops_per_token}
+                {
+                    "name": arm.name,
+                    "factors": arm.levels,
+                    "overrides": arm.overrides,
+                    "parameters": arm.parameters,
+                    "flops_per_token": arm.flops_per_token,
+                }
                 for arm in self.arms
             ],
             "runs": [
-                {"folder": run.folder, "arm": run.arm.name, "seed": run.seed, "identity": run.identity} for run in self.runs
+                {"folder": run.folder, "arm": run.arm.name, "seed": run.seed, "identity": run.identity}
+                for run in self.runs
             ],
             "prepared": [
-                {"folder": run.folder, "name": run.arm.name, "seed": run.seed, "identity": run.identity} for run in self.prepared
+                {"folder": run.folder, "name": run.arm.name, "seed": run.seed, "identity": run.identity}
+                for run in self.prepared
             ],
             "seeds": list(experiment.seeds),
             "allow": list(experiment.allow),
@@ -124,8 +139,14 @@ class Plan:
             **({"tuning": _tuning(experiment)} if experiment.tune else {}),
             **({"looks": {str(seeds): level for seeds, level in experiment.looks.items()}} if experiment.looks else {}),
             "contrasts": [
-                {"name": contrast.name, "a": side_of(experiment, contrast.a), "b": side_of(experiment, contrast.b),
-                 "rule": contrast.rule, "margin": float(contrast.margin), "expected": contrast.expected}
+                {
+                    "name": contrast.name,
+                    "a": side_of(experiment, contrast.a),
+                    "b": side_of(experiment, contrast.b),
+                    "rule": contrast.rule,
+                    "margin": float(contrast.margin),
+                    "expected": contrast.expected,
+                }
                 for contrast in experiment.contrasts
             ],
             "warnings": self.warnings,
@@ -134,16 +155,22 @@ class Plan:
 
 def _tuning(experiment: Experiment) -> dict[str, Any]:
     tune = experiment.tune
-    return {"field": tune.field, "factor": tuning.factor_name(experiment), "values": sorted(tune.values), "seeds": list(tune.seeds),
-            "chosen": {arm: changes[tune.field] for arm, changes in experiment.chosen.items()}}
+    return {
+        "field": tune.field,
+        "factor": tuning.factor_name(experiment),
+        "values": sorted(tune.values),
+        "seeds": list(tune.seeds),
+        "chosen": {arm: changes[tune.field] for arm, changes in experiment.chosen.items()},
+    }
 
 
 def expand(experiment: Experiment) -> Plan:
     """Expands an experiment and checks every arm, and every run that is prepared for them.
 
     Raises:
-        ConfigError: with the problems of all arms at once: configs that cannot be, two arms that are the same run, contrasts
-            on metrics that an arm will not have, parameters that an arm cannot start from.
+        ConfigError: with the problems of all arms at once: configs that cannot be, two arms that
+            are the same run, contrasts on metrics that an arm will not have, parameters that an arm
+            cannot start from.
     """
     vocabulary: dict[str, int] = {}
     prepared, wrong = _prepared(experiment, vocabulary)
@@ -152,7 +179,9 @@ def expand(experiment: Experiment) -> Plan:
     products = [dict(zip(experiment.factors, chosen)) for chosen in itertools.product(*experiment.factors.values())]
     for chosen in products:
         name = arm_name(chosen) or experiment.name
-        changes = {path: value for factor, level in chosen.items() for path, value in experiment.factors[factor][level].items()}
+        changes = {
+            path: value for factor, level in chosen.items() for path, value in experiment.factors[factor][level].items()
+        }
         changes |= experiment.chosen.get(name, {})
         try:
             arm = _arm(experiment, name, config.override(experiment.base, changes), prepared, vocabulary)
@@ -174,11 +203,16 @@ def expand(experiment: Experiment) -> Plan:
     return Plan(experiment, arms, runs, [*warnings(experiment, arms), *tuning.doubts(experiment)], first)
 
 
-def _matched(experiment: Experiment, arms: list[Arm], prepared: Mapping[str, Arm | None], vocabulary: dict[str, int]) -> list[Arm]:
-    """The arms, made as large as the first by the field of `experiment.match`, which is then one of their overrides."""
+def _matched(
+    experiment: Experiment, arms: list[Arm], prepared: Mapping[str, Arm | None], vocabulary: dict[str, int]
+) -> list[Arm]:
+    """The arms, made as large as the first by the field of `experiment.match`, which is then one of
+    their overrides.
+    """
     path, count = experiment.match.field, MATCHED[experiment.match.what]
     target, found, problems = count(arms[0]), [arms[0]], {}
     for arm in arms[1:]:
+
         def sized(value: int, arm: Arm = arm) -> Arm:
             changes = {**arm.overrides, path: value}
             made = _arm(experiment, arm.name, config.override(experiment.base, changes), prepared, vocabulary)
@@ -188,16 +222,24 @@ def _matched(experiment: Experiment, arms: list[Arm], prepared: Mapping[str, Arm
             found.append(arm)
             continue
         try:
-            found.append(sized(adjusted(config.flatten(arm.config)[path], target, lambda value, sized=sized: count(sized(value)))))
+            found.append(
+                sized(
+                    adjusted(config.flatten(arm.config)[path], target, lambda value, sized=sized: count(sized(value)))
+                )
+            )
         except ConfigError as error:
-            problems[arm.name] = [f"match: {path} {line}" if line.startswith("does") else line for line in error.problems]
+            problems[arm.name] = [
+                f"match: {path} {line}" if line.startswith("does") else line for line in error.problems
+            ]
     if problems:
         raise ConfigError(_per_arm(problems, len(arms)))
     return found
 
 
 def _prepared(experiment: Experiment, vocabulary: dict[str, int]) -> tuple[dict[str, Arm | None], list[str]]:
-    """The runs to prepare, None for one with problems, and those problems. One may start from another that stands before it."""
+    """The runs to prepare, None for one with problems, and those problems. One may start from
+    another that stands before it.
+    """
     prepared: dict[str, Arm | None] = {}
     problems = []
     for name, stage in experiment.prepare.items():
@@ -210,9 +252,15 @@ def _prepared(experiment: Experiment, vocabulary: dict[str, int]) -> tuple[dict[
 
 
 def _arm(
-    experiment: Experiment, name: str, settings: Mapping[str, Any], prepared: Mapping[str, Arm | None], vocabulary: dict[str, int]
+    experiment: Experiment,
+    name: str,
+    settings: Mapping[str, Any],
+    prepared: Mapping[str, Arm | None],
+    vocabulary: dict[str, int],
 ) -> Arm | None:
-    """Resolves an arm and counts its cost; None where it starts from a prepared run that has problems itself."""
+    """Resolves an arm and counts its cost; None where it starts from a prepared run that has
+    problems itself.
+    """
     unresolved = config.override(settings, {"seed": experiment.seeds[0]})
     if lines := unknown(unresolved, prepared):
         raise ConfigError(lines)
@@ -227,7 +275,9 @@ def _arm(
     return Arm(name, {}, {}, resolved, dict(cost.parameters), float(cost.flops_per_token))
 
 
-def _resolve(unresolved: Mapping[str, Any], vocab_size: int | None, vocabulary: dict[str, int]) -> config.ResolvedConfig:
+def _resolve(
+    unresolved: Mapping[str, Any], vocab_size: int | None, vocabulary: dict[str, int]
+) -> config.ResolvedConfig:
     """Resolves a config; a vocabulary that only the data tell is read once per data config."""
     resolved = config.resolve(unresolved, vocab_size)
     known = resolved.model.vocab_size != config.AUTO
@@ -272,13 +322,16 @@ def _runs(experiment: Experiment, prepared: Mapping[str, Arm], arms: list[Arm]) 
         for name, arm in prepared.items():
             once = experiment.prepare[name].once
             made = _run(name if once else f"{name}-seed{seed}", arm, experiment.seeds[0] if once else seed, here)
-            # Its identity in the name is what makes it a part of the identity of what starts from it.
+            # Its identity in the name is what makes it a part of the identity of what starts from
+            # it.
             made = replace(made, folder=f"{made.folder}-{made.identity}")
             here[name] = first.setdefault(made.folder, made)
         runs += [_run(f"{arm.name}-seed{seed}", arm, seed, here) for arm in arms]
     # Folders are compared without case: some file systems do.
     shared = {name for name, count in Counter(run.folder.lower() for run in runs).items() if count > 1}
-    runs = [replace(run, folder=f"{run.folder}-{run.identity[:8]}") if run.folder.lower() in shared else run for run in runs]
+    runs = [
+        replace(run, folder=f"{run.folder}-{run.identity[:8]}") if run.folder.lower() in shared else run for run in runs
+    ]
     return list(first.values()), runs
 
 

@@ -1,8 +1,10 @@
-"""Runs that others start from: how a config names them, and what it takes of them before any of them is trained.
+"""Runs that others start from: how a config names them, and what it takes of them before any of
+them is trained.
 
-A config names a prepared run as `prepared:NAME` wherever it would name a run's folder: in `training.start_from`, or in
-`data.tokenizer.path`. A plan makes of it `prepared:FOLDER`, where FOLDER ends in the identity of that run, so that the identity of what
-starts from it holds the identity of what it starts from; a launcher makes of that the folder's path.
+A config names a prepared run as `prepared:NAME` wherever it would name a run's folder: in
+`training.start_from`, or in `data.tokenizer.path`. A plan makes of it `prepared:FOLDER`, where
+FOLDER ends in the identity of that run, so that the identity of what starts from it holds the
+identity of what it starts from; a launcher makes of that the folder's path.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -20,7 +22,8 @@ class Prepared:
 
     Attributes:
         config: not resolved; its seed is that of the arms.
-        once: it is made once, with the first seed, for the arms of all seeds; by default once per seed.
+        once: it is made once, with the first seed, for the arms of all seeds; by default once per
+            seed.
     """
 
     config: Mapping[str, Any]
@@ -29,8 +32,11 @@ class Prepared:
 
 def named(settings: Mapping[str, Any]) -> dict[str, str]:
     """{path: name} for the fields of a config that name prepared runs."""
-    return {path: value.removeprefix(PREFIX) for path, value in config.flatten(settings).items()
-            if isinstance(value, str) and value.startswith(PREFIX)}
+    return {
+        path: value.removeprefix(PREFIX)
+        for path, value in config.flatten(settings).items()
+        if isinstance(value, str) and value.startswith(PREFIX)
+    }
 
 
 def placed(settings: Mapping[str, Any], place: Callable[[str], str]) -> Any:
@@ -41,18 +47,25 @@ def placed(settings: Mapping[str, Any], place: Callable[[str], str]) -> Any:
 
 def unknown(settings: Mapping[str, Any], names: Mapping[str, Any]) -> list[str]:
     """A line for every prepared run that a config names and that `names` lacks."""
-    return [f"{path}={PREFIX}{name}: nothing of that name is prepared{did_you_mean(name, names)}"
-            for path, name in named(settings).items() if name not in names]
+    return [
+        f"{path}={PREFIX}{name}: nothing of that name is prepared{did_you_mean(name, names)}"
+        for path, name in named(settings).items()
+        if name not in names
+    ]
 
 
 def vocabulary_of(settings: Mapping[str, Any], prepared: Mapping[str, config.ResolvedConfig]) -> int | None:
-    """The ids of a config whose tokenizer is that of a prepared run: as many as that run's model has; else None."""
+    """The ids of a config whose tokenizer is that of a prepared run: as many as that run's model
+    has; else None.
+    """
     there = prepared.get(named(settings).get("data.tokenizer.path", ""))
     return None if there is None else there.model.vocab_size
 
 
 def misfits(resolved: config.ResolvedConfig, prepared: Mapping[str, config.ResolvedConfig]) -> Iterator[str]:
-    """What would keep a run from starting with the parameters of a prepared one: another tokenizer, or another body."""
+    """What would keep a run from starting with the parameters of a prepared one: another tokenizer,
+    or another body.
+    """
     name = named(resolved).get("training.start_from")
     there = prepared.get(name)
     if there is None:
@@ -60,8 +73,10 @@ def misfits(resolved: config.ResolvedConfig, prepared: Mapping[str, config.Resol
     ours, theirs = (config.flatten(side.data.tokenizer) for side in (resolved, there))
     same = ours == theirs and ours["kind"] in ("bytes", "byt5", "file")
     if ours["path"] != PREFIX + name and not same:
-        yield (f"training.start_from={PREFIX}{name} has a tokenizer of its own; set data.tokenizer.kind=file and "
-               f"data.tokenizer.path={PREFIX}{name}")
+        yield (
+            f"training.start_from={PREFIX}{name} has a tokenizer of its own; set data.tokenizer.kind=file and "
+            f"data.tokenizer.path={PREFIX}{name}"
+        )
     # Imported late, as the cost of an arm is: both need JAX.
     from zoo.models.architectures import make_model
     from zoo.models.functional import split

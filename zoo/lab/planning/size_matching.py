@@ -9,7 +9,8 @@ ATTEMPTS = 12
 
 
 def adjusted(start: int, target: float, size: Callable[[int], float], least: int = 1) -> int:
-    """The value of a field at which a size that grows with it is within 1 % of a target, and as near as can be.
+    """The value of a field at which a size that grows with it is within 1 % of a target, and as
+    near as can be.
 
     Args:
         start: the value to begin at.
@@ -40,7 +41,9 @@ def adjusted(start: int, target: float, size: Callable[[int], float], least: int
 
 
 def _steps(start: int, target: float, at: Callable[[int], float], least: int) -> Iterator[int]:
-    """Values that close in on the target: along the line through the last two, then the neighbours of where that ends."""
+    """Values that close in on the target: along the line through the last two, then the neighbours
+    of where that ends.
+    """
     here, other = max(start, least), max(start, least) + 1
     for _ in range(ATTEMPTS):
         yield here

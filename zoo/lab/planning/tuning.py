@@ -1,8 +1,10 @@
-"""Each arm's own value of one number, its learning rate as a rule: the best of a grid that is the same for all arms.
+"""Each arm's own value of one number, its learning rate as a rule: the best of a grid that is the
+same for all arms.
 
-What suits one arm may hurt another, so that at one rate for all the answer depends on the rate. The values are tried in a sweep of their
-own, in the folder `tuning` of the sweep's, with seeds that are never among those that decide: the best of several values of one seed is
-also the luckiest, and the luck would be counted as the arm's.
+What suits one arm may hurt another, so that at one rate for all the answer depends on the rate. The
+values are tried in a sweep of their own, in the folder `tuning` of the sweep's, with seeds that are
+never among those that decide: the best of several values of one seed is also the luckiest, and the
+luck would be counted as the arm's.
 """
 
 from __future__ import annotations
@@ -53,7 +55,9 @@ class Choice:
 
 
 def problems(tune: Tune, factors: Mapping[str, Mapping[str, Mapping[str, Any]]], seeds: Sequence[int]) -> Iterator[str]:
-    """One line for everything that is wrong with a grid, beside these factors and the seeds that decide."""
+    """One line for everything that is wrong with a grid, beside these factors and the seeds that
+    decide.
+    """
     found = config.field_at(tune.field)
     if found is None:
         yield f"tune: unknown field {tune.field}{did_you_mean(tune.field, config.known_paths(tune.field))}"
@@ -69,14 +73,19 @@ def problems(tune: Tune, factors: Mapping[str, Mapping[str, Mapping[str, Any]]],
         yield f"tune: {tune.field} needs two values or more, each once, got {', '.join(map(str, tune.values)) or 'none'}"
     if not tune.seeds:
         yield "tune: at least one seed is needed"
-    yield from (f"tune: seed {seed!r} is not a whole number from 0 on" for seed in tune.seeds
-                if isinstance(seed, bool) or not isinstance(seed, int) or seed < 0)
+    yield from (
+        f"tune: seed {seed!r} is not a whole number from 0 on"
+        for seed in tune.seeds
+        if isinstance(seed, bool) or not isinstance(seed, int) or seed < 0
+    )
     if both := [seed for seed in tune.seeds if seed in seeds]:
         yield f"tune: seed {', '.join(map(str, both))} would choose and decide; give seeds of their own (from {FIRST_SEED} on by default)"
 
 
 def factor_name(experiment: Experiment) -> str:
-    """What the grid is called among the factors: the last part of the field's path, or all of it where a factor has that name."""
+    """What the grid is called among the factors: the last part of the field's path, or all of it
+    where a factor has that name.
+    """
     short = experiment.tune.field.rpartition(".")[2]
     return experiment.tune.field if short in experiment.factors else short
 
@@ -85,9 +94,18 @@ def search(experiment: Experiment) -> Experiment:
     """The sweep in which the values are tried: every arm with each of them."""
     tune = experiment.tune
     grid = {str(value): {tune.field: value} for value in sorted(tune.values)}
-    return replace(experiment, name=TUNING, question=f"Which {tune.field} suits each arm of {experiment.name} best?",
-                   factors={**experiment.factors, factor_name(experiment): grid}, seeds=tune.seeds, claim=None, contrasts=(), looks={},
-                   tune=None, measures=())
+    return replace(
+        experiment,
+        name=TUNING,
+        question=f"Which {tune.field} suits each arm of {experiment.name} best?",
+        factors={**experiment.factors, factor_name(experiment): grid},
+        seeds=tune.seeds,
+        claim=None,
+        contrasts=(),
+        looks={},
+        tune=None,
+        measures=(),
+    )
 
 
 def choices(experiment: Experiment, sweep: Sweep) -> dict[str, Choice]:
@@ -123,5 +141,11 @@ def doubts(experiment: Experiment) -> list[str]:
     what, grid = experiment.tune.field, sorted(experiment.tune.values)
     values = {arm: changes[what] for arm, changes in experiment.chosen.items()}
     edges = [f"{value:g} in {arm}" for arm, value in values.items() if value in (grid[0], grid[-1])]
-    return [f"the best {what} of the grid ({', '.join(f'{value:g}' for value in grid)}) is at its edge, and a better one may lie beyond: "
-            f"{'; '.join(edges)}"] if edges else []
+    return (
+        [
+            f"the best {what} of the grid ({', '.join(f'{value:g}' for value in grid)}) is at its edge, and a better one may lie beyond: "
+            f"{'; '.join(edges)}"
+        ]
+        if edges
+        else []
+    )

@@ -1,4 +1,6 @@
-"""Plans that cannot be: arms that are one run, metrics that nobody writes, runs that nothing starts from."""
+"""Plans that cannot be: arms that are one run, metrics that nobody writes, runs that nothing starts
+from.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +29,8 @@ def twins(arms: list[Arm]) -> list[str]:
         twin = first.setdefault(config.identity(arm.config), arm)
         if twin is arm:
             continue
-        # What the two set and what became of it: a field of which only the spelling differs, or one that changes no result.
+        # What the two set and what became of it: a field of which only the spelling differs, or one
+        # that changes no result.
         elsewhere = sorted(config.difference(twin.config, arm.config))
         if elsewhere:
             why = f"they differ only in {', '.join(elsewhere)}, which cannot change a result"
@@ -60,27 +63,40 @@ def absent_metrics(experiment: Experiment, arms: list[Arm]) -> list[str]:
             lines += [f"{where}: no metric {metric}: {why}"] if (why := problem(metric, flat)) else []
             continue
         available = [*names, *(f"{name}@{length}" for name in names for length in lengths)]
-        if metric.partition("@")[0] not in names and base_name(metric).startswith("next_") and "eval/perplexity" in names:
+        if (
+            metric.partition("@")[0] not in names
+            and base_name(metric).startswith("next_")
+            and "eval/perplexity" in names
+        ):
             lines.append(f"{where}: no metric {metric} without objective.next_sentence=true")
         elif metric.partition("@")[0] not in names:
-            lines.append(f"{where}: no metric {metric} of objective.kind={flat['objective.kind']}, which has {', '.join(names)}")
+            lines.append(
+                f"{where}: no metric {metric} of objective.kind={flat['objective.kind']}, which has {', '.join(names)}"
+            )
         elif metric not in available:
-            lines.append(f"{where}: no metric {metric}{did_you_mean(metric, available)}; training.eval_lengths is "
-                         f"{','.join(map(str, lengths)) or 'empty'}")
+            lines.append(
+                f"{where}: no metric {metric}{did_you_mean(metric, available)}; training.eval_lengths is "
+                f"{','.join(map(str, lengths)) or 'empty'}"
+            )
         elif "@" in metric and (longest := _longest(arm.config, int(metric.partition("@")[2]))) is not None:
             lines.append(f"{where}: no metric {metric} for {arm.name}: its learned positions end at {longest}")
     return list(dict.fromkeys(lines))
 
 
 def _longest(resolved: config.ResolvedConfig, length: int) -> int | None:
-    """Where the learned positions of the model, or of a side of it, end before a row of `length` tokens does."""
+    """Where the learned positions of the model, or of a side of it, end before a row of `length`
+    tokens does.
+    """
     model, parts = resolved.model, [(resolved.model, length)]
     if model.architecture == "encoder_decoder":
         sides = (config.side(model, name) for name in ("encoder", "decoder"))
         parts = list(zip(sides, side_lengths(resolved.objective, length), strict=True))
     last = max(resolved.data.offsets, default=0)
-    ends = [part.position.max_length for part, tokens in parts
-            if part.position.kind == "learned" and model.architecture != "elmo" and tokens + last > part.position.max_length]
+    ends = [
+        part.position.max_length
+        for part, tokens in parts
+        if part.position.kind == "learned" and model.architecture != "elmo" and tokens + last > part.position.max_length
+    ]
     return min(ends, default=None)
 
 

@@ -20,7 +20,9 @@ class Report:
 
 
 def build_report(sweep: Sweep, output: str | Path) -> Report:
-    """Judges a sweep and writes `output` (an .html file) and a folder of the same name with the figures."""
+    """Judges a sweep and writes `output` (an .html file) and a folder of the same name with the
+    figures.
+    """
     output = Path(output)
     if output.suffix.lower() not in (".html", ".htm"):
         raise ConfigError(f'output: "{output}" is not an HTML file; name it {output.name or "report"}.html')

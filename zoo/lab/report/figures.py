@@ -20,9 +20,14 @@ from zoo.lab.results.tuning_grid import load_rates
 LINE_STYLES = ("-", (0, (6, 3)), (0, (1, 2)), (0, (6, 2, 1, 2)), (0, (10, 3)), (0, (10, 2, 1, 2)))
 LONGEST_LABEL = 48
 # Names are data: without this a "$" in one of them would start a formula.
-SETTINGS = {"text.parse_math": False, "axes.spines.top": False, "axes.spines.right": False, "font.size": 10,
-            # Without it every file of the same plot would have other identifiers.
-            "svg.hashsalt": "zoo"}
+SETTINGS = {
+    "text.parse_math": False,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "font.size": 10,
+    # Without it every file of the same plot would have other identifiers.
+    "svg.hashsalt": "zoo",
+}
 
 
 def _label(text: str) -> str:
@@ -31,8 +36,15 @@ def _label(text: str) -> str:
 
 def _legend(axes: Axes, sweep: Sweep, look: dict[str, tuple[str, object]]) -> None:
     lines = [Line2D([], [], color=look[arm.name][0], linestyle=look[arm.name][1], linewidth=2) for arm in sweep.arms]
-    legend = axes.legend(lines, [str(index) for index in range(len(lines))], loc="upper left", bbox_to_anchor=(1.01, 1.0),
-                         frameon=False, borderaxespad=0, handlelength=3.6)
+    legend = axes.legend(
+        lines,
+        [str(index) for index in range(len(lines))],
+        loc="upper left",
+        bbox_to_anchor=(1.01, 1.0),
+        frameon=False,
+        borderaxespad=0,
+        handlelength=3.6,
+    )
     # Set afterwards: a label that begins with "_" would be left out of the legend.
     for text, arm in zip(legend.get_texts(), sweep.arms, strict=True):
         text.set_text(_label(arm.label))
@@ -91,7 +103,15 @@ def _cut(axes: Axes) -> None:
     start = np.nanmax([values[0] for values in lines])
     if start > low and high > start + 1.5 * (start - low):
         axes.set_ylim(low - 0.06 * (start - low), start + 0.06 * (start - low))
-        axes.text(0.99, 0.98, "values far above the start are cut off", ha="right", va="top", fontsize=7, transform=axes.transAxes)
+        axes.text(
+            0.99,
+            0.98,
+            "values far above the start are cut off",
+            ha="right",
+            va="top",
+            fontsize=7,
+            transform=axes.transAxes,
+        )
 
 
 def _lengths(sweep: Sweep, look: dict[str, tuple[str, object]]) -> Axes | None:
@@ -104,9 +124,20 @@ def _lengths(sweep: Sweep, look: dict[str, tuple[str, object]]) -> Axes | None:
         if not there:
             continue
         means = [value.mean for value in there.values()]
-        bars = [[value.mean - value.low for value in there.values()], [value.high - value.mean for value in there.values()]]
-        axes.errorbar(list(there), means, bars, color=look[arm.name][0], linestyle=look[arm.name][1], marker="o",
-                      markersize=4, capsize=2)
+        bars = [
+            [value.mean - value.low for value in there.values()],
+            [value.high - value.mean for value in there.values()],
+        ]
+        axes.errorbar(
+            list(there),
+            means,
+            bars,
+            color=look[arm.name][0],
+            linestyle=look[arm.name][1],
+            marker="o",
+            markersize=4,
+            capsize=2,
+        )
     axes.set_xscale("log", base=2)
     axes.xaxis.set_major_locator(FixedLocator(found.lengths))
     axes.xaxis.set_minor_locator(NullLocator())
@@ -143,9 +174,22 @@ def _rates(sweep: Sweep, look: dict[str, tuple[str, object]]) -> Axes | None:
     for arm, tries in found.arms.items():
         colour, dash = look.get(arm, look[sweep.arms[0].name])
         there = [one for one in tries if np.isfinite(one.mean)]
-        axes.plot([one.value for one in there], [one.mean for one in there], color=colour, linestyle=dash, marker="o", markersize=4)
-        axes.plot([one.value for one in there if one.value == found.chosen.get(arm)],
-                  [one.mean for one in there if one.value == found.chosen.get(arm)], "o", color=colour, markersize=9, fillstyle="none")
+        axes.plot(
+            [one.value for one in there],
+            [one.mean for one in there],
+            color=colour,
+            linestyle=dash,
+            marker="o",
+            markersize=4,
+        )
+        axes.plot(
+            [one.value for one in there if one.value == found.chosen.get(arm)],
+            [one.mean for one in there if one.value == found.chosen.get(arm)],
+            "o",
+            color=colour,
+            markersize=9,
+            fillstyle="none",
+        )
     values = sorted({one.value for tries in found.arms.values() for one in tries})
     if values[0] > 0:
         axes.set_xscale("log")
@@ -156,11 +200,14 @@ def _rates(sweep: Sweep, look: dict[str, tuple[str, object]]) -> Axes | None:
 
 
 def write_figures(sweep: Sweep, folder: Path) -> list[Path]:
-    """Writes loss_by_step, loss_by_length, loss_by_rate and differences, as .png and .svg, into `folder`, where there are data for them."""
+    """Writes loss_by_step, loss_by_length, loss_by_rate and differences, as .png and .svg, into
+    `folder`, where there are data for them.
+    """
     folder.mkdir(parents=True, exist_ok=True)
     look = {
         name: (COLOURS[colour % len(COLOURS)], LINE_STYLES[dash % len(LINE_STYLES)])
-        for name, (colour, dash) in styles(sweep).items()}
+        for name, (colour, dash) in styles(sweep).items()
+    }
     written = []
     drawn = {"loss_by_step": _curves, "loss_by_length": _lengths, "loss_by_rate": _rates, "differences": _differences}
     with rc_context(SETTINGS):

@@ -1,4 +1,6 @@
-"""What runs recorded of their layers, packed for the page's heat maps: a row for each part of the model, a column for each step."""
+"""What runs recorded of their layers, packed for the page's heat maps: a row for each part of the
+model, a column for each step.
+"""
 
 import base64
 import json
@@ -20,7 +22,9 @@ NO_VALUE, LARGEST_CODE = 65535, 65534
 
 
 def _rows(folder: Path) -> list[dict[str, Any]]:
-    """The lines of a run's file by step; a line that cannot be read is left out, and of two lines of a step the later one counts."""
+    """The lines of a run's file by step; a line that cannot be read is left out, and of two lines
+    of a step the later one counts.
+    """
     try:
         lines = (folder / FILE).read_text(encoding="utf-8", errors="replace").split("\n")
     except OSError:
@@ -47,7 +51,9 @@ def spikes(folder: Path) -> list[list[float | None]]:
 
 
 def read_statistics(folder: Path) -> dict[str, tuple[list[str], list[int], np.ndarray]]:
-    """Of each statistic the names of its rows, its steps, and its values [row, step]; NaN where there is none."""
+    """Of each statistic the names of its rows, its steps, and its values [row, step]; NaN where
+    there is none.
+    """
     return _recorded(folder)[0]
 
 
@@ -65,10 +71,16 @@ def _recorded_at(folder: Path, changed: int, size: int):
     del changed, size
     rows = _rows(folder)
     found = {}
-    for name in dict.fromkeys(key for row in rows for key, value in row.items() if isinstance(value, dict) and key != "spikes"):
+    for name in dict.fromkeys(
+        key for row in rows for key, value in row.items() if isinstance(value, dict) and key != "spikes"
+    ):
         there = [row for row in rows if isinstance(row.get(name), dict)]
-        labels = [label for label in dict.fromkeys(label for row in there for label in row[name]) if label.isprintable()]
-        values = np.array([[_number(row[name].get(label)) for row in there] for label in labels]).reshape(len(labels), len(there))
+        labels = [
+            label for label in dict.fromkeys(label for row in there for label in row[name]) if label.isprintable()
+        ]
+        values = np.array([[_number(row[name].get(label)) for row in there] for label in labels]).reshape(
+            len(labels), len(there)
+        )
         if np.isfinite(values).any():
             found[name] = (labels, [row["step"] for row in there], values)
     marked = []
@@ -80,7 +92,8 @@ def _recorded_at(folder: Path, changed: int, size: int):
 
 
 def packed(labels: list[str], steps: list[int], values: np.ndarray, columns: int) -> dict[str, Any]:
-    """16-bit codes, little endian, in base64: 0 is `low`, 65534 `high`, 65535 no value; of logarithms (base 10) where they span much.
+    """16-bit codes, little endian, in base64: 0 is `low`, 65534 `high`, 65535 no value; of
+    logarithms (base 10) where they span much.
 
     Of more than `columns` steps every second, third ... is kept, and the last.
     """
@@ -91,15 +104,25 @@ def packed(labels: list[str], steps: list[int], values: np.ndarray, columns: int
     seen = values[there] if there.any() else np.zeros(1)
     log = bool(seen.min() > 0 and seen.max() > 50 * seen.min())
     scaled = np.log10(np.where(there, values, 1.0)) if log else np.where(there, values, 0.0)
-    low, high = (float(f"{value:.6g}") for value in (scaled[there].min(), scaled[there].max())) if there.any() else (0.0, 0.0)
+    low, high = (
+        (float(f"{value:.6g}") for value in (scaled[there].min(), scaled[there].max())) if there.any() else (0.0, 0.0)
+    )
     share = np.clip((scaled - low) / (high - low), 0, 1) if high > low else np.zeros_like(scaled)
     codes = np.where(there, np.round(share * LARGEST_CODE), NO_VALUE).astype("<u2")
-    return {"rows": labels, "steps": [steps[place] for place in chosen], "low": low, "high": high, "log": log,
-            "codes": base64.b64encode(codes.tobytes()).decode()}
+    return {
+        "rows": labels,
+        "steps": [steps[place] for place in chosen],
+        "low": low,
+        "high": high,
+        "log": log,
+        "codes": base64.b64encode(codes.tobytes()).decode(),
+    }
 
 
 def heatmaps(sweep: Sweep) -> dict[str, Any] | None:
-    """{"statistics": names, "runs": [{"arm", "label", "statistics": {name: packed}}]}; None where no run recorded anything."""
+    """{"statistics": names, "runs": [{"arm", "label", "statistics": {name: packed}}]}; None where
+    no run recorded anything.
+    """
     found = [(run, statistics) for run in (*sweep.runs, *sweep.prepared) if (statistics := read_statistics(run.folder))]
     if not found:
         return None
@@ -108,5 +131,12 @@ def heatmaps(sweep: Sweep) -> dict[str, Any] | None:
     labels = {arm.name: arm.label for arm in sweep.arms}
     return {
         "statistics": list(dict.fromkeys(name for _, statistics in found for name in statistics)),
-        "runs": [{"arm": run.arm, "label": f"{labels.get(run.arm, run.arm)}, seed {run.seed}",
-                  "statistics": {name: packed(*entry, columns) for name, entry in statistics.items()}} for run, statistics in found]}
+        "runs": [
+            {
+                "arm": run.arm,
+                "label": f"{labels.get(run.arm, run.arm)}, seed {run.seed}",
+                "statistics": {name: packed(*entry, columns) for name, entry in statistics.items()},
+            }
+            for run, statistics in found
+        ],
+    }

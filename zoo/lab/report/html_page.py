@@ -1,8 +1,9 @@
 """One HTML file that needs nothing else: no network, no server, no other file.
 
-The page's content policy lets only the one script run whose hash it states, so text that slipped through as markup would still do nothing.
-The charts are drawn by the scripts in `web/`, 60 kB together: Plotly alone would make every page 4.8 MB, and would bring its own ideas
-of how a figure looks when it is saved.
+The page's content policy lets only the one script run whose hash it states, so text that slipped
+through as markup would still do nothing. The charts are drawn by the scripts in `web/`, 60 kB
+together: Plotly alone would make every page 4.8 MB, and would bring its own ideas of how a figure
+looks when it is saved.
 """
 
 import base64
@@ -24,7 +25,9 @@ NOSCRIPT = '<p class="without-script note">The charts and tabs need JavaScript; 
 
 
 def embed_json(value: Any) -> str:
-    """JSON that is safe inside a script element: no character in it can end the element or open another."""
+    """JSON that is safe inside a script element: no character in it can end the element or open
+    another.
+    """
     text = json.dumps(value, allow_nan=False, separators=(",", ":"))
     return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
 
@@ -42,29 +45,38 @@ def _hash(script: str) -> str:
 
 def _panels(sweep: Sweep, verdict: Verdict, folder: Path | None) -> str:
     found = [(name, title, panel(sweep, verdict, folder)) for name, title, panel in PANELS]
-    return "".join(f'<div role="tabpanel" id="{name}" data-title="{title}">{content}</div>' for name, title, content in found if content)
+    return "".join(
+        f'<div role="tabpanel" id="{name}" data-title="{title}">{content}</div>'
+        for name, title, content in found
+        if content
+    )
 
 
 def render(sweep: Sweep, verdict: Verdict, folder: Path | None, version: str | None = None) -> str:
     """The whole page.
 
     Args:
-        folder: where the page will lie: links to run folders are relative to it. None for a page without such links.
-        version: of a page that is served while runs go on: it asks `version` for a newer one, and `.` for its contents.
+        folder: where the page will lie: links to run folders are relative to it. None for a page
+            without such links.
+        version: of a page that is served while runs go on: it asks `version` for a newer one, and
+            `.` for its contents.
     """
     script = _script()
     style = (files("zoo.lab.report") / "web" / "report.css").read_text(encoding="utf-8")
     policy = (
         f"default-src 'none'; script-src '{_hash(script)}'; style-src 'unsafe-inline'; img-src data: blob:; "
-        f"connect-src {repr('none') if version is None else repr('self')}; base-uri 'none'; form-action 'none'")
+        f"connect-src {repr('none') if version is None else repr('self')}; base-uri 'none'; form-action 'none'"
+    )
     question = f'<p class="question">{escape(sweep.question)}</p>' if sweep.question else ""
     live = "" if version is None else '<span id="live" role="status">live</span>'
-    content = "".join([
-        f'<header><div class="head"><h1>{escape(sweep.name)}</h1>{question}<p class="soft">{escape(html_tables.summary(sweep))}</p></div>',
-        f'<div class="corner">{live}<button type="button" id="theme" hidden></button></div></header>',
-        '<nav aria-label="parts of the report"><div class="tabs" role="tablist" hidden></div></nav>',
-        f"{NOSCRIPT}<main>{_panels(sweep, verdict, folder)}</main>",
-    ])
+    content = "".join(
+        [
+            f'<header><div class="head"><h1>{escape(sweep.name)}</h1>{question}<p class="soft">{escape(html_tables.summary(sweep))}</p></div>',
+            f'<div class="corner">{live}<button type="button" id="theme" hidden></button></div></header>',
+            '<nav aria-label="parts of the report"><div class="tabs" role="tablist" hidden></div></nav>',
+            f"{NOSCRIPT}<main>{_panels(sweep, verdict, folder)}</main>",
+        ]
+    )
     page = (
         '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">\n'
         f'<meta http-equiv="Content-Security-Policy" content="{policy}">\n'
@@ -72,6 +84,7 @@ def render(sweep: Sweep, verdict: Verdict, folder: Path | None, version: str | N
         f"<title>{escape(sweep.name)}</title>\n<style>\n{style}</style>\n"
         f"</head><body{'' if version is None else f' data-version={json.dumps(escape(version))}'}>{content}\n"
         f'<script type="application/json" id="report-data">{embed_json(plot_data(sweep))}</script>\n'
-        f"<script>{script}</script>\n</body></html>\n")
+        f"<script>{script}</script>\n</body></html>\n"
+    )
     # Lone surrogates are valid in JSON files and folder names but not in UTF-8.
     return page.encode("utf-8", "replace").decode("utf-8")

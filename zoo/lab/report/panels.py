@@ -1,4 +1,6 @@
-"""The parts of the page, one tab each: from a sweep and its verdict to HTML. A part that has nothing to show is an empty string."""
+"""The parts of the page, one tab each: from a sweep and its verdict to HTML. A part that has
+nothing to show is an empty string.
+"""
 
 import json
 import shlex
@@ -43,7 +45,8 @@ def plot(name: str, description: str) -> str:
     """The place of the chart `name`, one of those that `zoo.lab.report.plot_data` describes."""
     return (
         f'<div class="plot" id="{name}-plot" data-about="{escape(description)}">'
-        '<p class="without-script">This plot needs JavaScript; the tables hold its numbers.</p></div>')
+        '<p class="without-script">This plot needs JavaScript; the tables hold its numbers.</p></div>'
+    )
 
 
 def _note(text: str) -> str:
@@ -53,8 +56,10 @@ def _note(text: str) -> str:
 def _looked(sweep: Sweep) -> str:
     if not sweep.looks:
         return ""
-    return (f"Seeds were added until it was decided, {min(sweep.looks)} to at most {max(sweep.looks)}; the intervals are wider for it, so "
-            "that all looks together err in at most 5 %. ")
+    return (
+        f"Seeds were added until it was decided, {min(sweep.looks)} to at most {max(sweep.looks)}; the intervals are wider for it, so "
+        "that all looks together err in at most 5 %. "
+    )
 
 
 def _verdict(sweep: Sweep, verdict: Verdict) -> str:
@@ -72,10 +77,15 @@ def _verdict(sweep: Sweep, verdict: Verdict) -> str:
 def _contrasts(sweep: Sweep, verdict: Verdict) -> str:
     if not verdict.outcomes:
         return ""
-    return section("Contrasts", html_tables.contrast_table(sweep, verdict), _note(
-        "Differences are paired by seed. Intervals are Student t intervals, each on its own; that any contrast is refuted is corrected for "
-        f"their number (Holm). {_looked(sweep)}Effect: Hedges' g of paired differences. A negative difference means that a has the lower "
-        "value, which is the better one of losses and the worse one of scores."))
+    return section(
+        "Contrasts",
+        html_tables.contrast_table(sweep, verdict),
+        _note(
+            "Differences are paired by seed. Intervals are Student t intervals, each on its own; that any contrast is refuted is corrected for "
+            f"their number (Holm). {_looked(sweep)}Effect: Hedges' g of paired differences. A negative difference means that a has the lower "
+            "value, which is the better one of losses and the worse one of scores."
+        ),
+    )
 
 
 def overview(sweep: Sweep, verdict: Verdict, folder: Path | None) -> str:
@@ -84,16 +94,26 @@ def overview(sweep: Sweep, verdict: Verdict, folder: Path | None) -> str:
     metrics = main_metrics(sweep)
     cut = CUT.format("overview")
     drawn = section(metrics[0], LEGEND, plot("overview", f"{metrics[0]} of all arms by update"), cut) if metrics else ""
-    return "".join([
-        _verdict(sweep, verdict),
-        f'<section class="warnings"><h2>To keep in mind</h2><ul>{warnings}</ul></section>' if warnings else "",
-        drawn, section("Arms", html_tables.arms_table(sweep)), _measured(sweep), _contrasts(sweep, verdict)])
+    return "".join(
+        [
+            _verdict(sweep, verdict),
+            f'<section class="warnings"><h2>To keep in mind</h2><ul>{warnings}</ul></section>' if warnings else "",
+            drawn,
+            section("Arms", html_tables.arms_table(sweep)),
+            _measured(sweep),
+            _contrasts(sweep, verdict),
+        ]
+    )
 
 
 def _measured(sweep: Sweep) -> str:
     measured = html_tables.measured_table(sweep)
     notes = [f"{name.replace('_', ' ')}: {MEASURES[name].text}." for name in sweep.measures]
-    return section("Measured", measured, _note(escape(" ".join([*notes, "@initial: of the initial values."])))) if measured else ""
+    return (
+        section("Measured", measured, _note(escape(" ".join([*notes, "@initial: of the initial values."]))))
+        if measured
+        else ""
+    )
 
 
 def learning_curves(sweep: Sweep, verdict: Verdict, folder: Path | None) -> str:
@@ -104,13 +124,22 @@ def learning_curves(sweep: Sweep, verdict: Verdict, folder: Path | None) -> str:
         "Line: mean over seeds; band: lowest to highest seed; faint: single seeds, and what is behind a smoothed line. A mean ends where "
         "the first of its runs ends. A cross marks where a run diverged, an open circle where one failed, a triangle a spike of the loss. "
         "Differences to an arm are taken at the same place of the axis, seed by seed. Drag to enlarge, double-click for the whole; with "
-        "the keyboard: arrows to read, + and − to enlarge, Escape for the whole.")
+        "the keyboard: arrows to read, + and − to enlarge, Escape for the whole."
+    )
     cut = CUT.format("curves")
-    lengths = "" if by_length(sweep) is None else section(
-        "Loss by evaluation length", plot("lengths", "final loss by evaluation length"),
-        _note("Mean over seeds; bars: lowest to highest seed. An arm has no point where it cannot be evaluated."),
-        html_tables.lengths_table(sweep))
-    return section("Learning curves", LEGEND, CONTROLS, plot("curves", "learning curves of all arms"), cut, note) + lengths
+    lengths = (
+        ""
+        if by_length(sweep) is None
+        else section(
+            "Loss by evaluation length",
+            plot("lengths", "final loss by evaluation length"),
+            _note("Mean over seeds; bars: lowest to highest seed. An arm has no point where it cannot be evaluated."),
+            html_tables.lengths_table(sweep),
+        )
+    )
+    return (
+        section("Learning curves", LEGEND, CONTROLS, plot("curves", "learning curves of all arms"), cut, note) + lengths
+    )
 
 
 def differences(sweep: Sweep, verdict: Verdict, folder: Path | None) -> str:
@@ -123,10 +152,14 @@ def differences(sweep: Sweep, verdict: Verdict, folder: Path | None) -> str:
     better = "Right" if more_is_better(sweep.metric) else "Left"
     return section(
         "Differences from the baseline",
-        _note(f"Baseline: {baseline}. Diamond: mean difference over paired seeds; line: t interval; dots: "
-              f"single seeds. {better} of zero is better than the baseline. These comparisons are a description, not a test stated "
-              "beforehand; their intervals stand alone, p (Holm) is corrected for their number."),
-        plot("differences", "differences from the baseline"), html_tables.differences_table(sweep))
+        _note(
+            f"Baseline: {baseline}. Diamond: mean difference over paired seeds; line: t interval; dots: "
+            f"single seeds. {better} of zero is better than the baseline. These comparisons are a description, not a test stated "
+            "beforehand; their intervals stand alone, p (Holm) is corrected for their number."
+        ),
+        plot("differences", "differences from the baseline"),
+        html_tables.differences_table(sweep),
+    )
 
 
 def factors(sweep: Sweep, verdict: Verdict, folder: Path | None) -> str:
@@ -136,10 +169,14 @@ def factors(sweep: Sweep, verdict: Verdict, folder: Path | None) -> str:
         return ""
     return section(
         "Factors",
-        _note("A main effect is the mean difference that a level makes over all levels of the other factors; an interaction is "
-              "how far the difference that one factor makes differs between two levels of the other. Both are paired by seed. Diamond: "
-              "mean; line: t interval; dots: single seeds."),
-        plot("effects", "main effects and interactions"), html_tables.effects_table(sweep, found))
+        _note(
+            "A main effect is the mean difference that a level makes over all levels of the other factors; an interaction is "
+            "how far the difference that one factor makes differs between two levels of the other. Both are paired by seed. Diamond: "
+            "mean; line: t interval; dots: single seeds."
+        ),
+        plot("effects", "main effects and interactions"),
+        html_tables.effects_table(sweep, found),
+    )
 
 
 def rates(sweep: Sweep, verdict: Verdict, folder: Path | None) -> str:
@@ -150,10 +187,15 @@ def rates(sweep: Sweep, verdict: Verdict, folder: Path | None) -> str:
     same = tuning_tables.same_rate_table(sweep, found)
     return section(
         "Rates",
-        _note(f"Each arm was trained with the {escape(found.field)} that was best of the same grid, tried with seeds that decide "
-              "nothing. Points: means over these seeds; bars: lowest to highest seed; a run that diverged has none."),
-        LEGEND, plot("rates", f"{found.metric} by {found.field}"), tuning_tables.rates_table(sweep, found),
-        _note("At the same value for all arms, these runs say:") + same if same else "")
+        _note(
+            f"Each arm was trained with the {escape(found.field)} that was best of the same grid, tried with seeds that decide "
+            "nothing. Points: means over these seeds; bars: lowest to highest seed; a run that diverged has none."
+        ),
+        LEGEND,
+        plot("rates", f"{found.metric} by {found.field}"),
+        tuning_tables.rates_table(sweep, found),
+        _note("At the same value for all arms, these runs say:") + same if same else "",
+    )
 
 
 def dynamics(sweep: Sweep, verdict: Verdict, folder: Path | None) -> str:
@@ -164,8 +206,11 @@ def dynamics(sweep: Sweep, verdict: Verdict, folder: Path | None) -> str:
         "Dynamics",
         '<div class="controls"><span class="choice" id="dynamics-statistic" role="group" aria-label="statistic"></span>'
         '<span class="controls" id="dynamics-runs"></span></div><div id="dynamics-maps"></div>',
-        _note("A row for each part of the model, a column for each recorded update; blank: no finite value. Two runs beside each other "
-              "share one scale, from the 1st to the 99th percentile, logarithmic where that is more than a factor of 50."))
+        _note(
+            "A row for each part of the model, a column for each recorded update; blank: no finite value. Two runs beside each other "
+            "share one scale, from the 1st to the 99th percentile, logarithmic where that is more than a factor of 50."
+        ),
+    )
 
 
 def runs(sweep: Sweep, verdict: Verdict, folder: Path | None) -> str:
@@ -177,9 +222,14 @@ def runs(sweep: Sweep, verdict: Verdict, folder: Path | None) -> str:
 def configs(sweep: Sweep, verdict: Verdict, folder: Path | None) -> str:
     """In what the configs differ, and one of them in full."""
     first = next((run for run in sweep.runs if run.config), None)
-    full = "" if first is None else (
-        f"<details><summary>Full config of {escape(first.folder.name)}</summary>"
-        f"<pre>{escape(json.dumps(first.config, indent=2))}</pre></details>")
+    full = (
+        ""
+        if first is None
+        else (
+            f"<details><summary>Full config of {escape(first.folder.name)}</summary>"
+            f"<pre>{escape(json.dumps(first.config, indent=2))}</pre></details>"
+        )
+    )
     return section("Configs", html_tables.config_table(sweep), full)
 
 
@@ -198,19 +248,35 @@ def reproduce(sweep: Sweep, verdict: Verdict, folder: Path | None) -> str:
     """The command of the sweep and of every run, and what the runs ran on."""
     rows = [
         [html_tables.Cell(run.folder.name), html_tables.Cell(markup=f"<code>{escape(run.meta['command'])}</code>")]
-        for run in (*sweep.prepared, *sweep.runs) if run.meta.get("command")]
+        for run in (*sweep.prepared, *sweep.runs)
+        if run.meta.get("command")
+    ]
     whole = f"<p>All of it: <code>{escape(shlex.join(sweep.command))}</code></p>" if sweep.command else ""
-    each = "" if not rows else _note(f"The exact command of {count(len(rows), 'run')}, from the folder in which the sweep was started.") + (
-        html_tables.table("Command of each run", ["run", "command"], rows))
+    each = (
+        ""
+        if not rows
+        else _note(f"The exact command of {count(len(rows), 'run')}, from the folder in which the sweep was started.")
+        + (html_tables.table("Command of each run", ["run", "command"], rows))
+    )
     commands = section("Running it again", whole, each) if whole or each else ""
     run = next((run for run in sweep.runs if run.meta), None)
     if run is None:
         return commands + section("Conditions", "<p>No run has written what it ran on yet.</p>")
     shown = {key: run.meta[key] for key in ("device", "versions", "commit", "data") if run.meta.get(key) is not None}
-    return commands + section("Conditions", html_tables.facts_table(f"Device, versions and data of {run.folder.name}", shown))
+    return commands + section(
+        "Conditions", html_tables.facts_table(f"Device, versions and data of {run.folder.name}", shown)
+    )
 
 
 PANELS = (
-    ("overview", "Overview", overview), ("curves", "Curves", learning_curves), ("differences", "Differences", differences),
-    ("factors", "Factors", factors), ("rates", "Rates", rates), ("dynamics", "Dynamics", dynamics), ("runs", "Runs", runs),
-    ("configs", "Configs", configs), ("samples", "Samples", samples), ("reproduce", "Reproduce", reproduce))
+    ("overview", "Overview", overview),
+    ("curves", "Curves", learning_curves),
+    ("differences", "Differences", differences),
+    ("factors", "Factors", factors),
+    ("rates", "Rates", rates),
+    ("dynamics", "Dynamics", dynamics),
+    ("runs", "Runs", runs),
+    ("configs", "Configs", configs),
+    ("samples", "Samples", samples),
+    ("reproduce", "Reproduce", reproduce),
+)

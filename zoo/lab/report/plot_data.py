@@ -1,6 +1,7 @@
 """What the page's charts are drawn from, as plain JSON values.
 
-Names stay raw here: the scripts treat them as text. Columns that curves share (the steps of all runs are mostly the same) are kept once.
+Names stay raw here: the scripts treat them as text. Columns that curves share (the steps of all
+runs are mostly the same) are kept once.
 """
 
 import math
@@ -75,12 +76,20 @@ class Columns:
         if found is None or not len(found.step) or found.n < 2:
             return None
         step, tokens, seconds, mean, low, high = thin(
-            found.step, found.tokens, found.seconds, found.mean, found.low, found.high, most=self.most)
-        return {"x": self.keep(step, tokens, seconds), "mean": _numbers(mean), "low": _numbers(low), "high": _numbers(high)}
+            found.step, found.tokens, found.seconds, found.mean, found.low, found.high, most=self.most
+        )
+        return {
+            "x": self.keep(step, tokens, seconds),
+            "mean": _numbers(mean),
+            "low": _numbers(low),
+            "high": _numbers(high),
+        }
 
 
 def work_per_update(run: Run) -> float | None:
-    """Training FLOPs of one update: those per token of a row, times the tokens of its rows; None where nobody wrote them down."""
+    """Training FLOPs of one update: those per token of a row, times the tokens of its rows; None
+    where nobody wrote them down.
+    """
     per_token = run.meta.get("flops_per_token")
     if not isinstance(per_token, int | float) or not 0 < per_token < math.inf:
         return None
@@ -105,19 +114,36 @@ def _arm(sweep: Sweep, arm: Arm, look: tuple[int, int], metrics: list[str], colu
     notes = [f"{n} {word}" for word in words if (n := sum(run.state == word for run in runs))]
     work = [work_per_update(run) for run in runs]
     return {
-        "label": arm.label, "colour": look[0], "dash": look[1], "note": f"({', '.join(notes)})" if notes else "",
+        "label": arm.label,
+        "colour": look[0],
+        "dash": look[1],
+        "note": f"({', '.join(notes)})" if notes else "",
         "work": next(filter(None, work), None),
         "bands": [columns.band(sweep, arm, metric) for metric in metrics],
         "runs": [
-            {"label": f"seed {run.seed}", "seed": run.seed, "state": run.state, "work": work, "spikes": spikes(run.folder),
-             "curves": [columns.curve(run, metric) for metric in metrics]}
-            for run, work in zip(runs, work, strict=True)]}
+            {
+                "label": f"seed {run.seed}",
+                "seed": run.seed,
+                "state": run.state,
+                "work": work,
+                "spikes": spikes(run.folder),
+                "curves": [columns.curve(run, metric) for metric in metrics],
+            }
+            for run, work in zip(runs, work, strict=True)
+        ],
+    }
 
 
 def _row(difference: PairedDifference, **what: Any) -> dict[str, Any]:
     several = difference.n > 1
-    return {**what, "mean": difference.mean, "low": difference.low if several else None, "high": difference.high if several else None,
-            "points": list(difference.differences.values()), "seeds": list(difference.differences)}
+    return {
+        **what,
+        "mean": difference.mean,
+        "low": difference.low if several else None,
+        "high": difference.high if several else None,
+        "points": list(difference.differences.values()),
+        "seeds": list(difference.differences),
+    }
 
 
 def _rows(title: str, rows: list[dict[str, Any]]) -> dict[str, Any] | None:
@@ -136,12 +162,31 @@ def _lengths(sweep: Sweep) -> list[dict[str, Any]]:
     lines = []
     for index, arm in enumerate(sweep.arms):
         there = {length: value for length, value in found.values[arm.name].items() if value is not None}
-        lines.append({"arm": index, "x": list(there), "mean": [value.mean for value in there.values()],
-                      "low": [value.low for value in there.values()], "high": [value.high for value in there.values()]})
+        lines.append(
+            {
+                "arm": index,
+                "x": list(there),
+                "mean": [value.mean for value in there.values()],
+                "low": [value.low for value in there.values()],
+                "high": [value.high for value in there.values()],
+            }
+        )
     mark = {"x": found.trained, "text": "trained length"} if found.trained else None
-    return [{"id": "lengths", "title": f"final {found.metric} by evaluation length",
-             "x": {"title": "evaluation length (tokens, doubling)", "unit": "tokens", "log": True, "ticks": found.lengths},
-             "y": {"title": f"final {with_unit(sweep, found.metric)}", "log": False}, "lines": lines, "mark": mark}]
+    return [
+        {
+            "id": "lengths",
+            "title": f"final {found.metric} by evaluation length",
+            "x": {
+                "title": "evaluation length (tokens, doubling)",
+                "unit": "tokens",
+                "log": True,
+                "ticks": found.lengths,
+            },
+            "y": {"title": f"final {with_unit(sweep, found.metric)}", "log": False},
+            "lines": lines,
+            "mark": mark,
+        }
+    ]
 
 
 def _rates(sweep: Sweep) -> list[dict[str, Any]]:
@@ -154,32 +199,62 @@ def _rates(sweep: Sweep) -> list[dict[str, Any]]:
     for arm, tries in found.arms.items():
         kept = [(one, [score for score in one.scores.values() if math.isfinite(score)]) for one in tries]
         kept = [(one, scores) for one, scores in kept if len(scores) == len(one.scores)]
-        lines.append({"arm": names.index(arm) if arm in names else 0, "x": [one.value for one, _ in kept],
-                      "mean": [one.mean for one, _ in kept], "low": [min(scores) for _, scores in kept],
-                      "high": [max(scores) for _, scores in kept]})
-    return [{"id": "rates", "title": f"{found.metric} by {found.field}",
-             "x": {"title": found.field, "log": all(x > 0 for line in lines for x in line["x"]),
-                   "ticks": sorted({one.value for tries in found.arms.values() for one in tries})},
-             "y": {"title": with_unit(sweep, found.metric), "log": False}, "lines": lines, "mark": None}]
+        lines.append(
+            {
+                "arm": names.index(arm) if arm in names else 0,
+                "x": [one.value for one, _ in kept],
+                "mean": [one.mean for one, _ in kept],
+                "low": [min(scores) for _, scores in kept],
+                "high": [max(scores) for _, scores in kept],
+            }
+        )
+    return [
+        {
+            "id": "rates",
+            "title": f"{found.metric} by {found.field}",
+            "x": {
+                "title": found.field,
+                "log": all(x > 0 for line in lines for x in line["x"]),
+                "ticks": sorted({one.value for tries in found.arms.values() for one in tries}),
+            },
+            "y": {"title": with_unit(sweep, found.metric), "log": False},
+            "lines": lines,
+            "mark": None,
+        }
+    ]
 
 
 def plot_data(sweep: Sweep) -> dict[str, Any]:
     """Everything the charts need.
 
-    `plots` holds charts that are described on their own: {"id" (drawn into #ID-plot), "title", "x" and "y": {"title", "log", "ticks"},
-    "lines": [{"arm": index, or "label", "x", "mean", and "low" and "high" or neither}], "mark": {"x", "text"} or None}.
+    `plots` holds charts that are described on their own: {"id" (drawn into #ID-plot), "title", "x"
+    and "y": {"title", "log", "ticks"}, "lines": [{"arm": index, or "label", "x", "mean", and "low"
+    and "high" or neither}], "mark": {"x", "text"} or None}.
     """
     metrics = main_metrics(sweep)
     look = styles(sweep)
     columns = Columns(_most_points(sweep, metrics))
     arms = [_arm(sweep, arm, look[arm.name], metrics, columns) for arm in sweep.arms]
-    against = [_row(difference, arm=index) for index, difference in enumerate(against_baseline(sweep).values(), start=1) if difference.n]
-    factors = [_row(effect.difference, label=f"{' × '.join(effect.what)}: {effect_levels(effect)}")
-               for effect in effects(sweep) if effect.difference.n]
+    against = [
+        _row(difference, arm=index)
+        for index, difference in enumerate(against_baseline(sweep).values(), start=1)
+        if difference.n
+    ]
+    factors = [
+        _row(effect.difference, label=f"{' × '.join(effect.what)}: {effect_levels(effect)}")
+        for effect in effects(sweep)
+        if effect.difference.n
+    ]
     return {
-        "palette": {"light": COLOURS, "dark": DARK_COLOURS}, "dashes": DASHES, "metrics": metrics,
+        "palette": {"light": COLOURS, "dark": DARK_COLOURS},
+        "dashes": DASHES,
+        "metrics": metrics,
         "falling": [falls(metric) for metric in metrics],
-        "units": [sweep.unit(metric).replace(" ", ", ", 1) for metric in metrics], "columns": columns.kept, "arms": arms,
+        "units": [sweep.unit(metric).replace(" ", ", ", 1) for metric in metrics],
+        "columns": columns.kept,
+        "arms": arms,
         "differences": _rows(f"difference in final {with_unit(sweep, sweep.metric)}", against),
         "effects": _rows(f"effect on final {with_unit(sweep, sweep.metric)}", factors),
-        "plots": [*_lengths(sweep), *_rates(sweep)], "dynamics": heatmaps(sweep)}
+        "plots": [*_lengths(sweep), *_rates(sweep)],
+        "dynamics": heatmaps(sweep),
+    }

@@ -1,4 +1,6 @@
-"""One page over what sweeps came to, made of the files that `zoo.lab.results.archive` wrote, so that it can be made again from them alone."""
+"""One page over what sweeps came to, made of the files that `zoo.lab.results.archive` wrote, so
+that it can be made again from them alone.
+"""
 
 import json
 import math
@@ -14,18 +16,24 @@ from zoo.files import read_json, write_atomic
 from zoo.lab.formatting import plus_minus
 
 HEAD = [
-    "# Results", "",
+    "# Results",
+    "",
     "Written by `zoo results` from the tables in these folders. What is stated beforehand stands in the experiment files;",
-    "how it is judged, in [comparisons.md](../comparisons.md).", "",
-    "| claim | verdict | found | size |", "| --- | --- | --- | --- |"]
+    "how it is judged, in [comparisons.md](../comparisons.md).",
+    "",
+    "| claim | verdict | found | size |",
+    "| --- | --- | --- | --- |",
+]
 
 
 def build(output: Path, tests: Path | None = None) -> Path:
     """Writes `output`/README.md over everything that is published there, and returns its path.
 
     Args:
-        output: the folder that `publish` wrote to; other Markdown files in it are listed by their titles.
-        tests: folder of the tests of exact claims, which are listed too; a function `test_a4_...` is of the claim A4.
+        output: the folder that `publish` wrote to; other Markdown files in it are listed by their
+            titles.
+        tests: folder of the tests of exact claims, which are listed too; a function `test_a4_...`
+            is of the claim A4.
 
     Raises:
         ConfigError: there is no such folder, or a result in it cannot be read.
@@ -36,14 +44,29 @@ def build(output: Path, tests: Path | None = None) -> Path:
     for path in sorted(output.glob("*/result.json")):
         try:
             name, result = path.parent.name, read_json(path)
-            results.append((_order((result.get("claim") or {}).get("id") or "~"), _row(name, result), "\n".join(_section(name, result))))
+            results.append(
+                (
+                    _order((result.get("claim") or {}).get("id") or "~"),
+                    _row(name, result),
+                    "\n".join(_section(name, result)),
+                )
+            )
         except (OSError, ValueError, LookupError, TypeError, AttributeError) as error:
-            problems.append(f"{path}: not readable as a result ({type(error).__name__}: {str(error).partition(chr(10))[0]})")
+            problems.append(
+                f"{path}: not readable as a result ({type(error).__name__}: {str(error).partition(chr(10))[0]})"
+            )
     if problems:
         raise ConfigError(problems)
     results.sort(key=lambda found: found[0])
     page = output / "README.md"
-    lines = [*HEAD, *(row for _, row, _ in results), "", *_other(output), *_exact(output, tests), *(section for *_, section in results)]
+    lines = [
+        *HEAD,
+        *(row for _, row, _ in results),
+        "",
+        *_other(output),
+        *_exact(output, tests),
+        *(section for *_, section in results),
+    ]
     try:
         write_atomic(page, "\n".join(lines))
     except OSError as error:
@@ -61,8 +84,10 @@ def _row(name: str, result: dict[str, Any]) -> str:
     claim = result.get("claim") or {}
     text = f"{claim.get('id', '')} {claim.get('statement') or result['question']}".strip()
     found = result["paragraph"].split(": ", 1)[-1]
-    return (f"| [{_cell(text)}](#{_anchor(name)}) | **{result['verdict']}** | {_cell(found)} | {result['size']}, "
-            f"{len(result['seeds'])} seeds |")
+    return (
+        f"| [{_cell(text)}](#{_anchor(name)}) | **{result['verdict']}** | {_cell(found)} | {result['size']}, "
+        f"{len(result['seeds'])} seeds |"
+    )
 
 
 def _cell(text: str) -> str:
@@ -77,7 +102,9 @@ def _other(output: Path) -> list[str]:
     """Pages that people wrote."""
     lines = []
     for path in sorted(output.glob("*.md")):
-        if path.name != "README.md" and (title := path.read_text(encoding="utf-8").partition("\n")[0].lstrip("# ").strip()):
+        if path.name != "README.md" and (
+            title := path.read_text(encoding="utf-8").partition("\n")[0].lstrip("# ").strip()
+        ):
             lines.append(f"* [{title}]({path.name})")
     return ["Other runs, written up by hand:", "", *lines, ""] if lines else []
 
@@ -92,8 +119,17 @@ def _exact(output: Path, tests: Path | None) -> list[str]:
                 found.setdefault(f"{match[1].upper()}{match[2]}", []).append(f"[{match[3].replace('_', ' ')}]({link})")
     if not found:
         return []
-    rows = [f"| {claim} | {'; '.join(links)} |" for claim, links in sorted(found.items(), key=lambda item: _order(item[0]))]
-    return ["Claims that are exact need no training: they are tests.", "", "| claim | tests |", "| --- | --- |", *rows, ""]
+    rows = [
+        f"| {claim} | {'; '.join(links)} |" for claim, links in sorted(found.items(), key=lambda item: _order(item[0]))
+    ]
+    return [
+        "Claims that are exact need no training: they are tests.",
+        "",
+        "| claim | tests |",
+        "| --- | --- |",
+        *rows,
+        "",
+    ]
 
 
 def _section(name: str, result: dict[str, Any]) -> list[str]:
@@ -105,19 +141,33 @@ def _section(name: str, result: dict[str, Any]) -> list[str]:
     lines += [f"Expected beforehand: {'; '.join(result['expected'])}.", ""] if result["expected"] else []
     tuned = (result.get("tuning") or {}).get("field")
     measured = list(dict.fromkeys(metric for arm in result["arms"] for metric in arm.get("measured", {})))
-    header = ["arm", "parameters", *([tuned] if tuned else []), f"{result['metric']}{result['unit'].replace(' ', ', ', 1)}", *measured]
+    header = [
+        "arm",
+        "parameters",
+        *([tuned] if tuned else []),
+        f"{result['metric']}{result['unit'].replace(' ', ', ', 1)}",
+        *measured,
+    ]
     lines += [f"| {' | '.join(header)} |", f"|{' --- |' * len(header)}"]
     for arm in result["arms"]:
         parameters = f"{arm['parameters']:,}" if isinstance(arm["parameters"], int) else ""
         found = arm.get("measured", {})
-        values = [_spread(arm if arm["mean"] is not None else None),
-                  *(_spread(found[metric]) if metric in found else "–" for metric in measured)]
+        values = [
+            _spread(arm if arm["mean"] is not None else None),
+            *(_spread(found[metric]) if metric in found else "–" for metric in measured),
+        ]
         rate = [f"{arm['overrides'].get(tuned):g}"] if tuned else []
         lines.append(f"| {' | '.join([_cell(arm['name']), parameters, *rate, *values])} |")
     lines.append("")
-    lines += [f"![{picture.removesuffix('.png').replace('_', ' ')} of {name}]({name}/{picture})" for picture in result["pictures"]]
+    lines += [
+        f"![{picture.removesuffix('.png').replace('_', ' ')} of {name}]({name}/{picture})"
+        for picture in result["pictures"]
+    ]
     lines.append("")
-    lines += [" ".join([f"Tables: {', '.join(f'[{file}]({name}/{file})' for file in result['tables'])}.", *_made(result)]), ""]
+    lines += [
+        " ".join([f"Tables: {', '.join(f'[{file}]({name}/{file})' for file in result['tables'])}.", *_made(result)]),
+        "",
+    ]
     lines += [*(f"* {warning}" for warning in result["warnings"]), ""] if result["warnings"] else []
     return lines
 
@@ -137,7 +187,11 @@ def _code(text: str) -> str:
 
 def _spread(found: dict[str, Any] | None) -> str:
     """Mean and standard deviation."""
-    return "not finite" if found is None else plus_minus(found["mean"], found["sd"] if found["sd"] is not None else math.nan)
+    return (
+        "not finite"
+        if found is None
+        else plus_minus(found["mean"], found["sd"] if found["sd"] is not None else math.nan)
+    )
 
 
 def _device(device: Any) -> str:

@@ -1,4 +1,6 @@
-"""The report of runs that go on, served to this machine alone: the page asks for a newer version of itself and exchanges its contents."""
+"""The report of runs that go on, served to this machine alone: the page asks for a newer version of
+itself and exchanges its contents.
+"""
 
 import errno
 import hashlib
@@ -17,16 +19,29 @@ from zoo.lab.results.read_runs import Sweep, load_any
 from zoo.lab.results.verdict import judge
 
 HOST = "127.0.0.1"
-FILES = ("status.json", "metrics.jsonl", "config.json", "meta.json", "dynamics.jsonl", "samples.jsonl", "translations.jsonl",
-         MEASURED)
-# Of the time, the share that making pages may take: sweeps of hundreds of runs take seconds to read.
+FILES = (
+    "status.json",
+    "metrics.jsonl",
+    "config.json",
+    "meta.json",
+    "dynamics.jsonl",
+    "samples.jsonl",
+    "translations.jsonl",
+    MEASURED,
+)
+# Of the time, the share that making pages may take: sweeps of hundreds of runs take seconds to
+# read.
 SHARE = 0.2
 
 
 def signature(folder: Path) -> str:
-    """Changes when a file that a report reads does: from the times and sizes of files, without reading them."""
+    """Changes when a file that a report reads does: from the times and sizes of files, without
+    reading them.
+    """
     found = []
-    places = [folder, *sorted(entry.path for entry in os.scandir(folder) if entry.is_dir())] if folder.is_dir() else [folder]
+    places = (
+        [folder, *sorted(entry.path for entry in os.scandir(folder) if entry.is_dir())] if folder.is_dir() else [folder]
+    )
     for place in places:
         for name in ("experiment.json", *FILES):
             try:
@@ -38,7 +53,8 @@ def signature(folder: Path) -> str:
 
 
 class Pages:
-    """The newest page of a folder. Files that cannot be read while they are written leave the page before them.
+    """The newest page of a folder. Files that cannot be read while they are written leave the page
+    before them.
 
     Args:
         folder: of a sweep or of a single run.
@@ -74,7 +90,8 @@ class _Handler(BaseHTTPRequestHandler):
     server: "Server"
 
     def do_GET(self) -> None:
-        # Another name for this machine would let a page from elsewhere read this one (DNS rebinding).
+        # Another name for this machine would let a page from elsewhere read this one (DNS
+        # rebinding).
         name = self.headers.get("Host", "").partition(":")[0]
         if name not in (HOST, "localhost"):
             return self._answer(403, "text/plain", b"only 127.0.0.1 and localhost are answered\n")
@@ -89,8 +106,13 @@ class _Handler(BaseHTTPRequestHandler):
 
     def _answer(self, status: int, kind: str, content: bytes) -> None:
         self.send_response(status)
-        headers = {"Content-Type": f"{kind}; charset=utf-8", "Content-Length": str(len(content)), "Cache-Control": "no-store",
-                   "X-Content-Type-Options": "nosniff", "Cross-Origin-Resource-Policy": "same-origin"}
+        headers = {
+            "Content-Type": f"{kind}; charset=utf-8",
+            "Content-Length": str(len(content)),
+            "Cache-Control": "no-store",
+            "X-Content-Type-Options": "nosniff",
+            "Cross-Origin-Resource-Policy": "same-origin",
+        }
         for key, value in headers.items():
             self.send_header(key, value)
         self.end_headers()

@@ -31,20 +31,33 @@ def rates_table(sweep: Sweep, rates: Rates) -> str:
         rows.append(cells)
     header = ["arm", *(f"{value:g}" for value in values), "chosen"]
     seeds = ", ".join(map(str, rates.seeds))
-    return table(f"{rates.metric} by {rates.field}, over the seeds that choose ({seeds})", header, rows, range(1, len(header)))
+    return table(
+        f"{rates.metric} by {rates.field}, over the seeds that choose ({seeds})", header, rows, range(1, len(header))
+    )
 
 
 def same_rate_table(sweep: Sweep, rates: Rates) -> str:
-    """Every arm against the first one at each value, as if all had been trained at that one; empty for a single arm."""
+    """Every arm against the first one at each value, as if all had been trained at that one; empty
+    for a single arm.
+    """
     first = next(iter(rates.arms))
     rows = []
     for arm, by_value in rates.at_the_same(first).items():
         for value, difference in by_value.items():
             if difference.n:
-                rows.append([
-                    arm_cell(label_of(sweep, arm)), numeric(f"{value:g}"),
-                    numeric(measured(difference.mean, difference.low, difference.high) if difference.n > 1 else number(difference.mean)),
-                    numeric(interval(difference.low, difference.high)), numeric(str(difference.n))])
+                rows.append(
+                    [
+                        arm_cell(label_of(sweep, arm)),
+                        numeric(f"{value:g}"),
+                        numeric(
+                            measured(difference.mean, difference.low, difference.high)
+                            if difference.n > 1
+                            else number(difference.mean)
+                        ),
+                        numeric(interval(difference.low, difference.high)),
+                        numeric(str(difference.n)),
+                    ]
+                )
     if not rows:
         return ""
     header = ["arm", rates.field, "difference", f"{confidence(ALPHA)} interval", "pairs"]

@@ -36,16 +36,22 @@ TABLES = ("runs.csv", "contrasts.csv", "rates.csv")
 
 
 def publish(sweep: Sweep, output: Path) -> Path:
-    """Writes a finished sweep's tables and pictures into a folder of its name in `output`, and returns that folder.
+    """Writes a finished sweep's tables and pictures into a folder of its name in `output`, and
+    returns that folder.
 
     Raises:
-        ConfigError: a run of the sweep has not ended, its name is none for a folder, or nothing can be written there.
+        ConfigError: a run of the sweep has not ended, its name is none for a folder, or nothing can
+            be written there.
     """
     if left := [run.folder.name for run in sweep.runs if not run.finished]:
-        raise ConfigError(f"{sweep.folder}: {len(left)} of {len(sweep.runs)} runs have not ended, {left[0]} first; zoo run continues them")
+        raise ConfigError(
+            f"{sweep.folder}: {len(left)} of {len(sweep.runs)} runs have not ended, {left[0]} first; zoo run continues them"
+        )
     if not NAME.fullmatch(sweep.name):
-        raise ConfigError(f"{sweep.folder}: its name {sweep.name!r} is to be that of a folder: up to 100 letters, digits and ._=-, "
-                          "no dot in front")
+        raise ConfigError(
+            f"{sweep.folder}: its name {sweep.name!r} is to be that of a folder: up to 100 letters, digits and ._=-, "
+            "no dot in front"
+        )
     folder = output / sweep.name
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -55,9 +61,21 @@ def publish(sweep: Sweep, output: Path) -> Path:
         if sweep.contrasts:
             write_atomic(folder / "contrasts.csv", _csv(_contrasts(sweep)))
         if rates := load_rates(sweep.folder, sweep.tuning):
-            write_atomic(folder / "rates.csv", _csv(
-                {"arm": arm, rates.field: one.value, "seed": seed, rates.metric: score, "chosen": one.value == rates.chosen.get(arm)}
-                for arm, tries in rates.arms.items() for one in tries for seed, score in one.scores.items()))
+            write_atomic(
+                folder / "rates.csv",
+                _csv(
+                    {
+                        "arm": arm,
+                        rates.field: one.value,
+                        "seed": seed,
+                        rates.metric: score,
+                        "chosen": one.value == rates.chosen.get(arm),
+                    }
+                    for arm, tries in rates.arms.items()
+                    for one in tries
+                    for seed, score in one.scores.items()
+                ),
+            )
         pictures = [path.name for path in write_figures(sweep, folder) if path.suffix == ".png"]
         for path in folder.glob("*.svg"):
             path.unlink()
@@ -78,8 +96,9 @@ def _finite(value: Any) -> Any:
 
 
 def _placeless(value: Any) -> Any:
-    """Where a folder lies on the machine of a sweep means nothing elsewhere: of an absolute path, by itself or as in "text:/data/x.txt" and
-    "bert.py:from=/runs/a", its last name is kept."""
+    """Where a folder lies on the machine of a sweep means nothing elsewhere: of an absolute path,
+    by itself or as in "text:/data/x.txt" and "bert.py:from=/runs/a", its last name is kept.
+    """
     return ABSOLUTE.sub(lambda path: Path(path[0]).name, value) if isinstance(value, str) else value
 
 
@@ -89,7 +108,9 @@ def _csv(rows: Iterable[dict[str, Any]]) -> str:
     file = io.StringIO()
     writer = csv.DictWriter(file, names, lineterminator="\n")
     writer.writeheader()
-    writer.writerows({name: f"{value:.6g}" if isinstance(value, float) else value for name, value in row.items()} for row in rows)
+    writer.writerows(
+        {name: f"{value:.6g}" if isinstance(value, float) else value for name, value in row.items()} for row in rows
+    )
     return file.getvalue()
 
 
@@ -102,22 +123,44 @@ def _end(run: Run) -> dict[str, float]:
 def _runs(sweep: Sweep) -> Iterable[dict[str, Any]]:
     for run in sweep.runs:
         last = run.rows[-1] if run.rows else {}
-        yield {"arm": sweep.arm(run.arm).label, "seed": run.seed, "state": run.state, "step": run.step,
-               "tokens": int(last.get("tokens", 0)), "seconds": run.seconds, **_end(run)}
+        yield {
+            "arm": sweep.arm(run.arm).label,
+            "seed": run.seed,
+            "state": run.state,
+            "step": run.step,
+            "tokens": int(last.get("tokens", 0)),
+            "seconds": run.seconds,
+            **_end(run),
+        }
 
 
 def _contrasts(sweep: Sweep) -> Iterable[dict[str, Any]]:
     for outcome in judge(sweep).outcomes:
         contrast, difference = outcome.contrast, outcome.difference
-        yield {"contrast": contrast.name, "a": sweep.arm(contrast.a.arm).label, "b": sweep.arm(contrast.b.arm).label,
-               "metric a": contrast.a.metric, "metric b": contrast.b.metric, "a - b": difference.mean, "low": difference.low,
-               "high": difference.high, "pairs": difference.n, "rule": f"{contrast.rule}: {rule_text(contrast, sweep.unit)}",
-               "outcome": outcome.outcome}
+        yield {
+            "contrast": contrast.name,
+            "a": sweep.arm(contrast.a.arm).label,
+            "b": sweep.arm(contrast.b.arm).label,
+            "metric a": contrast.a.metric,
+            "metric b": contrast.b.metric,
+            "a - b": difference.mean,
+            "low": difference.low,
+            "high": difference.high,
+            "pairs": difference.n,
+            "rule": f"{contrast.rule}: {rule_text(contrast, sweep.unit)}",
+            "outcome": outcome.outcome,
+        }
 
 
 def _measured(sweep: Sweep, arm: str) -> dict[str, Any]:
-    """{metric: mean and standard deviation over the seeds} of what was measured on an arm's trained runs."""
-    found = {metric: spread(final_values(sweep, arm, metric).values()) for name in sweep.measures for metric in metrics_of(name)}
+    """{metric: mean and standard deviation over the seeds} of what was measured on an arm's trained
+    runs.
+    """
+    found = {
+        metric: spread(final_values(sweep, arm, metric).values())
+        for name in sweep.measures
+        for metric in metrics_of(name)
+    }
     return {metric: {"mean": value.mean, "sd": value.sd} for metric, value in found.items() if value is not None}
 
 
@@ -129,14 +172,32 @@ def _result(sweep: Sweep) -> dict[str, Any]:
     for arm in sweep.arms:
         values = [run.final(sweep.metric) for run in sweep.runs_of(arm.name)]
         found = spread([value for value in values if value is not None and math.isfinite(value)])
-        arms.append({"name": arm.label, "overrides": {path: _placeless(value) for path, value in arm.overrides.items()},
-                     "parameters": arm.parameters.get("total"),
-                     "mean": found and found.mean, "sd": found and found.sd, "seeds": found.n if found else 0,
-                     **({"measured": _measured(sweep, arm.name)} if sweep.measures else {})})
+        arms.append(
+            {
+                "name": arm.label,
+                "overrides": {path: _placeless(value) for path, value in arm.overrides.items()},
+                "parameters": arm.parameters.get("total"),
+                "mean": found and found.mean,
+                "sd": found and found.sd,
+                "seeds": found.n if found else 0,
+                **({"measured": _measured(sweep, arm.name)} if sweep.measures else {}),
+            }
+        )
     return {
-        "name": sweep.name, "question": sweep.question, "claim": sweep.claim, "size": sweep.size, "metric": sweep.metric,
-        "unit": sweep.unit(sweep.metric), "seeds": sweep.seeds, "verdict": verdict.overall, "paragraph": verdict.paragraph,
-        "expected": [contrast.expected for contrast in sweep.contrasts], "arms": arms, "warnings": sweep.warnings,
-        "tuning": sweep.tuning or None, "command": [_placeless(word) for word in sweep.command],
-        "device": meta.get("device"), "versions": meta.get("versions"),
+        "name": sweep.name,
+        "question": sweep.question,
+        "claim": sweep.claim,
+        "size": sweep.size,
+        "metric": sweep.metric,
+        "unit": sweep.unit(sweep.metric),
+        "seeds": sweep.seeds,
+        "verdict": verdict.overall,
+        "paragraph": verdict.paragraph,
+        "expected": [contrast.expected for contrast in sweep.contrasts],
+        "arms": arms,
+        "warnings": sweep.warnings,
+        "tuning": sweep.tuning or None,
+        "command": [_placeless(word) for word in sweep.command],
+        "device": meta.get("device"),
+        "versions": meta.get("versions"),
     }

@@ -19,27 +19,42 @@ def _fingerprint(key: str, value: Any) -> str:
 
 
 def doubts(sweep: Sweep) -> list[str]:
-    """Warnings of the experiment itself, then runs that did not finish, unlike conditions and damaged files."""
+    """Warnings of the experiment itself, then runs that did not finish, unlike conditions and
+    damaged files.
+    """
     found = list(sweep.warnings)
-    words = {"failed": "failed", "diverged": "diverged", "missing": "not started", "preempted": "preempted and not continued"}
+    words = {
+        "failed": "failed",
+        "diverged": "diverged",
+        "missing": "not started",
+        "preempted": "preempted and not continued",
+    }
     for state, text in words.items():
         runs = [run for run in sweep.runs if run.state == state]
         if runs:
             found.append(f"{count(len(runs), 'run')} {text}: {listed([run.folder.name for run in runs])}")
     if undone := [run for run in sweep.prepared if run.state != "done"]:
-        found.append(f"{count(len(undone), 'prepared run')} not done, and what starts from there cannot start: "
-                     f"{listed([f'{run.folder.name} ({run.state})' for run in undone])}")
+        found.append(
+            f"{count(len(undone), 'prepared run')} not done, and what starts from there cannot start: "
+            f"{listed([f'{run.folder.name} ({run.state})' for run in undone])}"
+        )
     described = [run for run in sweep.runs if run.meta]
     found += [
         f"the runs were made with different {words}: their differences may not come from the arms alone"
-        for key, words in SHARED.items() if len({_fingerprint(key, run.meta.get(key)) for run in described}) > 1]
+        for key, words in SHARED.items()
+        if len({_fingerprint(key, run.meta.get(key)) for run in described}) > 1
+    ]
     if len(kinds := sorted({arithmetic(run.meta) for run in described})) > 1:
-        found.append(f"the runs were computed in ways that round differently, and are not compared with each other: {', '.join(kinds)}")
+        found.append(
+            f"the runs were computed in ways that round differently, and are not compared with each other: {', '.join(kinds)}"
+        )
     for arm in sweep.arms:
         keys = differing([run.config for run in sweep.runs_of(arm.name) if run.config])
         if keys:
             found.append(f"runs of the arm {arm.label} differ in more than the seed: {', '.join(keys)}")
     found += [
         f"{run.folder.name}: {count(run.unreadable_lines, 'line')} of metrics.jsonl could not be read and were left out"
-        for run in sweep.runs if run.unreadable_lines]
+        for run in sweep.runs
+        if run.unreadable_lines
+    ]
     return found

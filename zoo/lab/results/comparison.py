@@ -18,7 +18,9 @@ def _short_keys(keys: list[str]) -> dict[str, str]:
 
 
 def _telling_keys(runs: list[Run]) -> list[str]:
-    """The differing keys that can change a result; without those that follow from others, where the others tell all runs apart."""
+    """The differing keys that can change a result; without those that follow from others, where the
+    others tell all runs apart.
+    """
     keys = [key for key in differing([run.config for run in runs]) if key not in NOT_RESULT_RELEVANT]
     chosen = [key for key in keys if not derivable(key)]
     flats = [flatten(run.config) for run in runs]
@@ -36,7 +38,8 @@ def _text(value: Any) -> str:
 def load_comparison(folders: list[str | Path]) -> Sweep:
     """Reads any runs and groups them into arms that differ in their configs, the seed aside.
 
-    A second run of the same config and seed becomes an arm of its own, so that a repetition can be compared.
+    A second run of the same config and seed becomes an arm of its own, so that a repetition can be
+    compared.
 
     Raises:
         ConfigError: folders that are missing, damaged or named twice; one line per problem.

@@ -1,4 +1,6 @@
-"""What the plots show, as plain numbers: lines, bands over seeds, lengths, differences, and their styles."""
+"""What the plots show, as plain numbers: lines, bands over seeds, lengths, differences, and their
+styles.
+"""
 
 import math
 import re
@@ -14,10 +16,19 @@ from zoo.lab.statistics.paired import PairedDifference, Spread, paired_differenc
 MAXIMUM_POINTS = 600
 
 # Ten hues that stay apart from each other on white (first) and on near-black (second).
-COLOURS = (
-    "#2b6cb8", "#d5690a", "#23855a", "#c0364a", "#7852b5", "#0f8a99", "#8a7a12", "#bb4a98", "#7b5d48", "#55606e")
+COLOURS = ("#2b6cb8", "#d5690a", "#23855a", "#c0364a", "#7852b5", "#0f8a99", "#8a7a12", "#bb4a98", "#7b5d48", "#55606e")
 DARK_COLOURS = (
-    "#6ea8fe", "#ff9f4d", "#5fd197", "#ff7d8a", "#b99af7", "#4fd0dd", "#d8c94a", "#f398d2", "#cfa78f", "#a9b4c2")
+    "#6ea8fe",
+    "#ff9f4d",
+    "#5fd197",
+    "#ff7d8a",
+    "#b99af7",
+    "#4fd0dd",
+    "#d8c94a",
+    "#f398d2",
+    "#cfa78f",
+    "#a9b4c2",
+)
 DASHES = ("solid", "dash", "dot", "dashdot", "longdash", "longdashdot")
 
 
@@ -49,7 +60,9 @@ class Lengths:
 
 
 def styles(sweep: Sweep) -> dict[str, tuple[int, int]]:
-    """(colour, dash) per arm: colour by the first factor that varies, dash by the remaining ones together."""
+    """(colour, dash) per arm: colour by the first factor that varies, dash by the remaining ones
+    together.
+    """
     keys = list(dict.fromkeys(key for arm in sweep.arms for key in arm.factors))
     keys = [key for key in keys if len({arm.factors.get(key) for arm in sweep.arms}) > 1]
     if not keys:
@@ -57,24 +70,33 @@ def styles(sweep: Sweep) -> dict[str, tuple[int, int]]:
     rest = {arm.name: tuple(arm.factors.get(key) for key in keys[1:]) for arm in sweep.arms}
     colours = list(dict.fromkeys(arm.factors.get(keys[0]) for arm in sweep.arms))
     dashes = list(dict.fromkeys(rest.values()))
-    found = {arm.name: (colours.index(arm.factors.get(keys[0])) % len(COLOURS), dashes.index(rest[arm.name]) % len(DASHES))
-             for arm in sweep.arms}
+    found = {
+        arm.name: (colours.index(arm.factors.get(keys[0])) % len(COLOURS), dashes.index(rest[arm.name]) % len(DASHES))
+        for arm in sweep.arms
+    }
     # Two arms with one look would be one line to the eye.
     return found if len(set(found.values())) == len(found) else _in_turn(sweep)
 
 
 def _in_turn(sweep: Sweep) -> dict[str, tuple[int, int]]:
-    """A look for each arm, without regard to its factors: all colours with the first dash, then with the next."""
-    return {arm.name: (index % len(COLOURS), index // len(COLOURS) % len(DASHES)) for index, arm in enumerate(sweep.arms)}
+    """A look for each arm, without regard to its factors: all colours with the first dash, then
+    with the next.
+    """
+    return {
+        arm.name: (index % len(COLOURS), index // len(COLOURS) % len(DASHES)) for index, arm in enumerate(sweep.arms)
+    }
 
 
 def main_metrics(sweep: Sweep) -> list[str]:
-    """Metrics worth a curve: the sweep's own, then losses, then the rest; other lengths have their own plot, measures a table."""
+    """Metrics worth a curve: the sweep's own, then losses, then the rest; other lengths have their
+    own plot, measures a table.
+    """
     metrics = [metric for metric in sweep.metrics() if "@" not in metric and not name_of(metric)]
     order = [sweep.metric, "eval/loss", "train/loss"]
 
     def rank(metric: str) -> tuple[bool, int]:
-        # One point is no curve: what was evaluated at the end only is shown after what has a course.
+        # One point is no curve: what was evaluated at the end only is shown after what has a
+        # course.
         course = any(len(run.series(metric).step) > 1 for run in sweep.runs)
         return not course, order.index(metric) if metric in order else len(order)
 
@@ -92,7 +114,8 @@ def thin(*columns: np.ndarray, most: int = MAXIMUM_POINTS) -> tuple[np.ndarray, 
 
 
 def band(sweep: Sweep, arm: Arm, metric: str) -> Band | None:
-    """Mean and range over the finished runs of an arm, or over all that have begun while none has finished.
+    """Mean and range over the finished runs of an arm, or over all that have begun while none has
+    finished.
 
     The band ends where the first of its runs ends: a mean that loses a member midway would jump.
     """
@@ -110,8 +133,14 @@ def band(sweep: Sweep, arm: Arm, metric: str) -> Band | None:
         rows.append(Series(series.step[keep], series.tokens[keep], series.seconds[keep], series.value[keep]))
     values = np.stack([row.value for row in rows])
     return Band(
-        common, rows[0].tokens, np.mean([row.seconds for row in rows], axis=0),
-        values.mean(axis=0), values.min(axis=0), values.max(axis=0), len(rows))
+        common,
+        rows[0].tokens,
+        np.mean([row.seconds for row in rows], axis=0),
+        values.mean(axis=0),
+        values.min(axis=0),
+        values.max(axis=0),
+        len(rows),
+    )
 
 
 def final_values(sweep: Sweep, arm: str, metric: str) -> dict[int, float]:
@@ -121,7 +150,9 @@ def final_values(sweep: Sweep, arm: str, metric: str) -> dict[int, float]:
 
 
 def by_length(sweep: Sweep) -> Lengths | None:
-    """Collects `metric@length`; the metric itself stands at the trained length. None without other lengths."""
+    """Collects `metric@length`; the metric itself stands at the trained length. None without other
+    lengths.
+    """
     base = sweep.metric.split("@")[0]
     pattern = re.compile(re.escape(base) + r"@([1-9]\d{0,8})")
     metrics = {int(match[1]): match[0] for name in sweep.metrics() if (match := pattern.fullmatch(name))}
@@ -135,10 +166,13 @@ def by_length(sweep: Sweep) -> Lengths | None:
     values, impossible = {}, set()
     for arm in sweep.arms:
         values[arm.name] = {
-            key: spread(final_values(sweep, arm.name, metrics[key]).values()) for key in sorted(metrics)}
+            key: spread(final_values(sweep, arm.name, metrics[key]).values()) for key in sorted(metrics)
+        }
         done = [run for run in sweep.runs_of(arm.name) if run.state == "done"]
         # What was evaluated and is not finite has a value that is none.
-        impossible |= {(arm.name, key) for key in metrics if done and all(run.final(metrics[key]) is None for run in done)}
+        impossible |= {
+            (arm.name, key) for key in metrics if done and all(run.final(metrics[key]) is None for run in done)
+        }
     return Lengths(base, length or None, sorted(metrics), values, impossible)
 
 
@@ -146,4 +180,6 @@ def against_baseline(sweep: Sweep) -> dict[str, PairedDifference]:
     """Final metric of every further arm minus that of the first one, paired by seed."""
     baseline = final_values(sweep, sweep.arms[0].name, sweep.metric)
     return {
-        arm.name: paired_difference(final_values(sweep, arm.name, sweep.metric), baseline, sweep.alpha) for arm in sweep.arms[1:]}
+        arm.name: paired_difference(final_values(sweep, arm.name, sweep.metric), baseline, sweep.alpha)
+        for arm in sweep.arms[1:]
+    }

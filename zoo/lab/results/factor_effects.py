@@ -11,7 +11,8 @@ from zoo.lab.statistics.paired import PairedDifference, interaction, mean_differ
 
 @dataclass(frozen=True)
 class Effect:
-    """A level of a factor against its first level, or, with a second factor, how far that difference differs between levels of the second.
+    """A level of a factor against its first level, or, with a second factor, how far that
+    difference differs between levels of the second.
 
     Attributes:
         what: the factor, or both.
@@ -25,16 +26,20 @@ class Effect:
 
 
 def effects(sweep: Sweep) -> list[Effect]:
-    """Main effects and interactions of pairs of factors in a sweep with two factors or more, which has every combination of levels.
+    """Main effects and interactions of pairs of factors in a sweep with two factors or more, which
+    has every combination of levels.
 
-    Main effect of level i of a factor: the mean over the other factors' levels of x_i - x_0. Interaction of levels i and j of two factors:
-    the mean over the others of (x_ij - x_0j) - (x_i0 - x_00). Each is taken seed by seed; a seed that lacks a combination is left out.
+    Main effect of level i of a factor: the mean over the other factors' levels of x_i - x_0.
+    Interaction of levels i and j of two factors: the mean over the others of (x_ij - x_0j) - (x_i0
+    - x_00). Each is taken seed by seed; a seed that lacks a combination is left out.
     """
     names = list(dict.fromkeys(name for arm in sweep.arms for name in arm.factors))
     names = [name for name in names if len({arm.factors.get(name) for arm in sweep.arms}) > 1]
     if len(names) < 2 or any(name not in arm.factors for arm in sweep.arms for name in names):
         return []
-    cells = {tuple(arm.factors[name] for name in names): final_values(sweep, arm.name, sweep.metric) for arm in sweep.arms}
+    cells = {
+        tuple(arm.factors[name] for name in names): final_values(sweep, arm.name, sweep.metric) for arm in sweep.arms
+    }
     levels = [list(dict.fromkeys(key[place] for key in cells)) for place in range(len(names))]
     if set(cells) != set(itertools.product(*levels)):
         return []
@@ -44,8 +49,13 @@ def effects(sweep: Sweep) -> list[Effect]:
             found.append(Effect((name,), ((level, levels[place][0]),), _main(cells, levels, place, level, sweep.alpha)))
     for (one, first), (two, second) in itertools.combinations(enumerate(names), 2):
         for i, j in itertools.product(levels[one][1:], levels[two][1:]):
-            found.append(Effect((first, second), ((i, levels[one][0]), (j, levels[two][0])),
-                                _both(cells, levels, (one, i), (two, j), sweep.alpha)))
+            found.append(
+                Effect(
+                    (first, second),
+                    ((i, levels[one][0]), (j, levels[two][0])),
+                    _both(cells, levels, (one, i), (two, j), sweep.alpha),
+                )
+            )
     return found
 
 
@@ -58,14 +68,23 @@ def _main(cells: Cells, levels: list[list[str]], place: int, level: str, alpha: 
     return mean_difference({seed: here[seed] - there[seed] for seed in sorted(here.keys() & there.keys())}, alpha)
 
 
-def _both(cells: Cells, levels: list[list[str]], one: tuple[int, str], two: tuple[int, str], alpha: float) -> PairedDifference:
+def _both(
+    cells: Cells, levels: list[list[str]], one: tuple[int, str], two: tuple[int, str], alpha: float
+) -> PairedDifference:
     (place, level), (other, its_level) = one, two
-    return interaction([[_average(cells, _with(levels, {place: i, other: j})) for j in (levels[other][0], its_level)]
-                        for i in (levels[place][0], level)], alpha)
+    return interaction(
+        [
+            [_average(cells, _with(levels, {place: i, other: j})) for j in (levels[other][0], its_level)]
+            for i in (levels[place][0], level)
+        ],
+        alpha,
+    )
 
 
 def _with(levels: list[list[str]], fixed: Mapping[int, str]) -> Iterator[tuple[str, ...]]:
-    return itertools.product(*([fixed[place]] if place in fixed else its_levels for place, its_levels in enumerate(levels)))
+    return itertools.product(
+        *([fixed[place]] if place in fixed else its_levels for place, its_levels in enumerate(levels))
+    )
 
 
 def _average(cells: Cells, keys: Iterator[tuple[str, ...]]) -> dict[int, float]:

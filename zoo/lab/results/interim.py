@@ -1,4 +1,6 @@
-"""A sweep to which seeds are added until its contrasts are decided: which look is next, planned before the first."""
+"""A sweep to which seeds are added until its contrasts are decided: which look is next, planned
+before the first.
+"""
 
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -16,18 +18,22 @@ FEWEST = 2
 
 
 def plan_looks(folder: Path, seeds: tuple[int, ...], most: int) -> Design:
-    """The looks of a sweep that begins with these seeds; those that its folder has planned already are kept.
+    """The looks of a sweep that begins with these seeds; those that its folder has planned already
+    are kept.
 
     Raises:
-        ConfigError: too few seeds to begin with, a budget below them, or looks that were planned otherwise before.
+        ConfigError: too few seeds to begin with, a budget below them, or looks that were planned
+            otherwise before.
     """
     if len(seeds) < FEWEST:
         raise ConfigError(f"--until-decided begins with {FEWEST} seeds or more, got {len(seeds)}; give --seeds")
     before = _looks_of(folder)
     if before:
         if max(before) != most:
-            raise ConfigError(f"--most-seeds {most}: the looks of {folder} were planned for at most {max(before)} seeds, and their levels "
-                              "hold for these alone; give the same number, or another --output")
+            raise ConfigError(
+                f"--most-seeds {most}: the looks of {folder} were planned for at most {max(before)} seeds, and their levels "
+                "hold for these alone; give the same number, or another --output"
+            )
         return Design(before)
     if most < len(seeds):
         raise ConfigError(f"--most-seeds {most} is fewer than the {len(seeds)} seeds to begin with")
@@ -64,7 +70,8 @@ def with_seeds(seeds: tuple[int, ...], count: int) -> tuple[int, ...]:
 
 
 def what_seeds_show(seeds: int, alpha: float = ALPHA, earlier: Sweep | None = None) -> Iterator[str]:
-    """Lines that tell how small a difference so many seeds can show; in the metric's unit where runs are done that tell how it varies.
+    """Lines that tell how small a difference so many seeds can show; in the metric's unit where
+    runs are done that tell how it varies.
 
     Args:
         seeds: number of seeds that will be there.
@@ -72,10 +79,15 @@ def what_seeds_show(seeds: int, alpha: float = ALPHA, earlier: Sweep | None = No
         earlier: the sweep as it is now.
     """
     least = detectable(seeds, alpha)
-    yield (f"{seeds} seeds show differences from {least:.1f} standard deviations of paired differences on, in 4 of 5 cases"
-           if seeds > 1 else "1 seed shows no difference: there is no interval")
+    yield (
+        f"{seeds} seeds show differences from {least:.1f} standard deviations of paired differences on, in 4 of 5 cases"
+        if seeds > 1
+        else "1 seed shows no difference: there is no interval"
+    )
     for contrast in earlier.contrasts if earlier and seeds > 1 else ():
         found, unit = judge_contrast(earlier, contrast).difference, earlier.unit(contrast.a.metric)
         if found.n > 1 and found.sd > 0:
-            yield (f'  "{contrast.name}": they vary by {found.sd:.3g}{unit} over the {found.n} seeds that are done, so differences from '
-                   f"{least * found.sd:.2g}{unit} on")
+            yield (
+                f'  "{contrast.name}": they vary by {found.sd:.3g}{unit} over the {found.n} seeds that are done, so differences from '
+                f"{least * found.sd:.2g}{unit} on"
+            )

@@ -83,13 +83,17 @@ class Run:
         return Series(*(np.array(column, dtype=float) for column in columns))
 
     def final(self, metric: str) -> float | None:
-        """Value at the highest step that has `metric`; None if it was never written or the run is not done."""
+        """Value at the highest step that has `metric`; None if it was never written or the run is
+        not done.
+        """
         if self.state != "done":
             return None
         return next((row[metric] for row in reversed(self.rows) if metric in row), None)
 
     def best(self, metric: str) -> float | None:
-        """Best finite value over all steps, the lowest of a loss, whatever the state of the run; None if there is none."""
+        """Best finite value over all steps, the lowest of a loss, whatever the state of the run;
+        None if there is none.
+        """
         values = [row[metric] for row in self.rows if math.isfinite(row.get(metric, math.nan))]
         return (max if more_is_better(metric) else min)(values, default=None)
 
@@ -98,8 +102,9 @@ class Run:
 class Sweep:
     """All runs of one experiment, or a set of runs picked by hand (then without contrasts).
 
-    `prepared` are those that others start from: no arms, and `Run.arm` is what they are called. `command` are the words of the `zoo run`
-    that makes all of it again, none where that is not recorded.
+    `prepared` are those that others start from: no arms, and `Run.arm` is what they are called.
+    `command` are the words of the `zoo run` that makes all of it again, none where that is not
+    recorded.
     """
 
     folder: Path
@@ -121,7 +126,9 @@ class Sweep:
 
     @property
     def alpha(self) -> float:
-        """The level of intervals: 0.05, or where seeds are added until it is decided that of this look."""
+        """The level of intervals: 0.05, or where seeds are added until it is decided that of this
+        look.
+        """
         return Design(self.looks).alpha(len(self.seeds)) if self.looks else ALPHA
 
     def arm(self, name: str) -> Arm:
@@ -134,7 +141,9 @@ class Sweep:
         return next((run for run in self.runs if run.arm == arm and run.seed == seed), None)
 
     def unit(self, metric: str) -> str:
-        """Unit of a metric, with a leading space; the loss of numbers is their squared error, in whatever unit they have."""
+        """Unit of a metric, with a leading space; the loss of numbers is their squared error, in
+        whatever unit they have.
+        """
         kinds = {as_dict(run.config.get("objective")).get("kind") for run in self.runs}
         return "" if "regression" in kinds else unit(metric)
 
@@ -150,7 +159,9 @@ def run_step(status: dict[str, Any], rows: list[dict[str, float]]) -> int:
     return step if isinstance(step, int) else int(rows[-1]["step"]) if rows else 0
 
 
-def _with_measured(rows: list[dict[str, float]], step: int, measured: dict[str, float | None]) -> list[dict[str, float]]:
+def _with_measured(
+    rows: list[dict[str, float]], step: int, measured: dict[str, float | None]
+) -> list[dict[str, float]]:
     """The rows, with what was measured of the trained run in that of its last step."""
     values = {metric: math.nan if value is None else float(value) for metric, value in measured.items()}
     last = rows[-1] if rows else {}
@@ -175,12 +186,15 @@ def differing(configs: list[dict[str, Any]]) -> list[str]:
     """Dotted keys, the seed aside, whose values are not the same in all configs."""
     flat = [flatten(config) for config in configs]
     keys = sorted({key for config in flat for key in config} - {"seed"})
-    # Compared as JSON: 1, 1.0 and True are three different settings although Python calls them equal.
+    # Compared as JSON: 1, 1.0 and True are three different settings although Python calls them
+    # equal.
     return [key for key in keys if len({json.dumps(config.get(key), sort_keys=True) for config in flat}) > 1]
 
 
 def _printable(value: Any) -> Any:
-    """Replaces lone surrogates, which JSON allows and no output can hold, in all strings of `value`."""
+    """Replaces lone surrogates, which JSON allows and no output can hold, in all strings of
+    `value`.
+    """
     if isinstance(value, str):
         return value.encode("utf-8", "replace").decode("utf-8")
     if isinstance(value, dict):
@@ -294,7 +308,8 @@ def load_any(folder: str | Path) -> Sweep:
 
 
 def load_sweep(folder: str | Path) -> Sweep:
-    """Reads a sweep folder: experiment.json and its runs. Runs that have not started have state "missing".
+    """Reads a sweep folder: experiment.json and its runs. Runs that have not started have state
+    "missing".
 
     Raises:
         ConfigError: the folder is no sweep, or files in it are damaged; one line per problem.
@@ -311,7 +326,8 @@ def load_sweep(folder: str | Path) -> Sweep:
     if not problems:
         problems = [
             f"{path}: {key} is missing or not of the type {kind.__name__}"
-            for key, kind in REQUIRED.items() if not isinstance(experiment.get(key), kind)
+            for key, kind in REQUIRED.items()
+            if not isinstance(experiment.get(key), kind)
         ]
     if problems:
         raise ConfigError(problems)
@@ -343,11 +359,22 @@ def load_sweep(folder: str | Path) -> Sweep:
         raise ConfigError(problems)
     warnings = experiment.get("warnings")
     return Sweep(
-        folder, experiment["name"], experiment["metric"], arms, runs, experiment["seeds"], contrasts,
-        question=as_text(experiment.get("question")), size=as_text(experiment.get("size")),
+        folder,
+        experiment["name"],
+        experiment["metric"],
+        arms,
+        runs,
+        experiment["seeds"],
+        contrasts,
+        question=as_text(experiment.get("question")),
+        size=as_text(experiment.get("size")),
         claim=as_dict(experiment.get("claim")) or None,
-        warnings=[str(warning) for warning in warnings] if isinstance(warnings, list) else [], prepared=prepared, looks=looks,
-        tuning=as_dict(experiment.get("tuning")), command=as_words(experiment.get("command")), measures=of_sweep(folder)[0],
+        warnings=[str(warning) for warning in warnings] if isinstance(warnings, list) else [],
+        prepared=prepared,
+        looks=looks,
+        tuning=as_dict(experiment.get("tuning")),
+        command=as_words(experiment.get("command")),
+        measures=of_sweep(folder)[0],
     )
 
 
@@ -357,8 +384,10 @@ def _read_prepared(folder: Path, entries: Any, problems: list[str]) -> list[Run]
     for entry in map(as_dict, entries if isinstance(entries, list) else []):
         inside, name, seed = entry.get("folder"), as_text(entry.get("name")), entry.get("seed")
         if not is_inside(inside) or not name or type(seed) is not int:
-            problems.append(f"{folder / 'experiment.json'}: prepared run {json.dumps(entry)[:120]} needs a folder inside the sweep, a name "
-                            "and a seed")
+            problems.append(
+                f"{folder / 'experiment.json'}: prepared run {json.dumps(entry)[:120]} needs a folder inside the sweep, a name "
+                "and a seed"
+            )
         else:
             runs.append(replace(_read_run(folder / inside, problems), arm=name, seed=seed))
     return runs

@@ -5,7 +5,8 @@ from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 
-# The first is what `zoo generate --json` prints, kept in the run's folder; the second is what translation writes at its evaluations.
+# The first is what `zoo generate --json` prints, kept in the run's folder; the second is what
+# translation writes at its evaluations.
 FILES = ("samples.jsonl", "translations.jsonl")
 MOST_ROWS, MOST_CHARACTERS = 8, 1500
 
@@ -19,7 +20,9 @@ class Samples:
 
 
 def read_samples(folder: Path) -> Samples | None:
-    """The first rows of the first file that a run's folder has; None where there is none, or none with a readable line."""
+    """The first rows of the first file that a run's folder has; None where there is none, or none
+    with a readable line.
+    """
     for name in FILES:
         try:
             with open(folder / name, encoding="utf-8", errors="replace") as file:

@@ -9,9 +9,11 @@ from typing import Any
 
 from zoo.errors import did_you_mean
 
-# In a config, before the name of a run that the experiment prepares: see `zoo.lab.planning.prerequisites`.
+# In a config, before the name of a run that the experiment prepares: see
+# `zoo.lab.planning.prerequisites`.
 PREFIX = "prepared:"
-# In a sweep's folder, the sweep in which the arms' learning rates are tried: see `zoo.lab.planning.tuning`.
+# In a sweep's folder, the sweep in which the arms' learning rates are tried: see
+# `zoo.lab.planning.tuning`.
 TUNING = "tuning"
 # What an experiment may be called: a folder has its name.
 NAME = re.compile(r"[A-Za-z0-9_=-][A-Za-z0-9._=-]{0,99}")
@@ -19,11 +21,15 @@ RULES = ("superiority", "non_inferiority", "equivalence")
 
 
 def recognised(settings: Mapping[str, Any], folders: Mapping[str, str]) -> dict[str, Any]:
-    """A config, flat or nested, in which paths that end in a key of `folders` became `prepared:` and its value."""
+    """A config, flat or nested, in which paths that end in a key of `folders` became `prepared:`
+    and its value.
+    """
     found = {}
     for key, value in settings.items():
         known = folders.get(Path(value).name) if isinstance(value, str) else None
-        found[key] = recognised(value, folders) if isinstance(value, dict) else value if known is None else PREFIX + known
+        found[key] = (
+            recognised(value, folders) if isinstance(value, dict) else value if known is None else PREFIX + known
+        )
     return found
 
 
@@ -46,7 +52,9 @@ class Side:
 
 @dataclass(frozen=True)
 class Contrast:
-    """A rule stated beforehand about a and b, by a metric of which `zoo.lab.metrics` says what is better."""
+    """A rule stated beforehand about a and b, by a metric of which `zoo.lab.metrics` says what is
+    better.
+    """
 
     name: str
     a: Side
@@ -76,8 +84,13 @@ def as_dict(value: Any) -> dict[str, Any]:
 
 def is_inside(folder: Any) -> bool:
     """Whether the value names a folder in another, and no place outside of that."""
-    return isinstance(folder, str) and bool(folder) and not PurePosixPath(folder).is_absolute() and (
-        ".." not in PurePosixPath(folder).parts) and "\0" not in folder
+    return (
+        isinstance(folder, str)
+        and bool(folder)
+        and not PurePosixPath(folder).is_absolute()
+        and (".." not in PurePosixPath(folder).parts)
+        and "\0" not in folder
+    )
 
 
 def as_words(value: Any) -> list[str]:
@@ -124,19 +137,27 @@ def parse_contrast(entry: Any, where: str, arms: list[str], problems: list[str])
 
 
 def parse_looks(value: Any, where: str, problems: list[str]) -> dict[int, float]:
-    """{number of seeds: level} of a sweep that is judged more than once, from JSON; empty for one that is judged once."""
+    """{number of seeds: level} of a sweep that is judged more than once, from JSON; empty for one
+    that is judged once.
+    """
     if value is None:
         return {}
     entries = as_dict(value).items()
-    if not entries or any(not seeds.isdecimal() or type(level) is not float or not 0 < level < 1 for seeds, level in entries):
+    if not entries or any(
+        not seeds.isdecimal() or type(level) is not float or not 0 < level < 1 for seeds, level in entries
+    ):
         problems.append(f"{where}: looks need to be levels between 0 and 1 by number of seeds")
         return {}
     return {int(seeds): level for seeds, level in entries}
 
 
 def arithmetic(meta: Mapping[str, Any]) -> str:
-    """What computed the steps of a run, by its meta.json, as far as it changes how they are rounded: "exact" for a run alone, and for map
-    on a CPU, which equals it bit for bit; else the executor."""
+    """What computed the steps of a run, by its meta.json, as far as it changes how they are
+    rounded: "exact" for a run alone, and for map on a CPU, which equals it bit for bit; else the
+    executor.
+    """
     executor, device = meta.get("executor", "alone"), meta.get("device")
-    exact = executor == "alone" or (executor == "map" and isinstance(device, Mapping) and device.get("platform") == "cpu")
+    exact = executor == "alone" or (
+        executor == "map" and isinstance(device, Mapping) and device.get("platform") == "cpu"
+    )
     return "exact" if exact else str(executor)

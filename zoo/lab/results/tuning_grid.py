@@ -1,4 +1,6 @@
-"""What a grid of learning rates, or of another number, came to in each arm: read from the sweep in which it was tried."""
+"""What a grid of learning rates, or of another number, came to in each arm: read from the sweep in
+which it was tried.
+"""
 
 import math
 from dataclasses import dataclass
@@ -43,10 +45,19 @@ class Rates:
     chosen: dict[str, float]
 
     def at_the_same(self, baseline: str) -> dict[str, dict[float, PairedDifference]]:
-        """Of every other arm its difference from the baseline at each value, as if all had been trained at that one; paired by seed."""
+        """Of every other arm its difference from the baseline at each value, as if all had been
+        trained at that one; paired by seed.
+        """
         theirs = {tried.value: tried.scores for tried in self.arms[baseline]}
-        return {arm: {tried.value: paired_difference(_finite(tried.scores), _finite(theirs[tried.value])) for tried in tries
-                      if tried.value in theirs} for arm, tries in self.arms.items() if arm != baseline}
+        return {
+            arm: {
+                tried.value: paired_difference(_finite(tried.scores), _finite(theirs[tried.value]))
+                for tried in tries
+                if tried.value in theirs
+            }
+            for arm, tries in self.arms.items()
+            if arm != baseline
+        }
 
 
 def _finite(scores: dict[int, float]) -> dict[int, float]:
@@ -82,7 +93,9 @@ def tried(sweep: Sweep, field: str, factor: str) -> dict[str, list[Tried]]:
 
 
 def load_rates(folder: str | Path, tuning: dict[str, Any]) -> Rates | None:
-    """The rates of a sweep in `folder` whose experiment.json says `tuning`; None where nothing was tuned, or nothing can be read of it."""
+    """The rates of a sweep in `folder` whose experiment.json says `tuning`; None where nothing was
+    tuned, or nothing can be read of it.
+    """
     field, factor, chosen = tuning.get("field"), tuning.get("factor"), tuning.get("chosen")
     if not isinstance(field, str) or not isinstance(factor, str) or not isinstance(chosen, dict):
         return None

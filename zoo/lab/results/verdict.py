@@ -1,20 +1,23 @@
 """From contrasts stated beforehand to a verdict.
 
-With d = a - b of losses, where lower is better, or b - a of accuracies and other scores, where higher is, paired by seed, and its t
-interval [low, high] at the level of the sweep's design, 95 % for one look:
+With d = a - b of losses, where lower is better, or b - a of accuracies and other scores, where
+higher is, paired by seed, and its t interval [low, high] at the level of the sweep's design, 95 %
+for one look:
 
     superiority      holds if high < -margin,               refuted if low > -margin
     non_inferiority  holds if high < margin,                refuted if low > margin
     equivalence      holds if -margin < low, high < margin, refuted if low > margin or high < -margin
 
-and undecided otherwise. The experiment is supported if every contrast holds, not supported if any is refuted. That all hold by chance is
-less likely than that one does, which needs no correction (an intersection-union test); that any is refuted by chance grows with their
-number, so refutations are corrected by Holm's procedure.
+and undecided otherwise. The experiment is supported if every contrast holds, not supported if any
+is refuted. That all hold by chance is less likely than that one does, which needs no correction (an
+intersection-union test); that any is refuted by chance grows with their number, so refutations are
+corrected by Holm's procedure.
 
-A run that diverged, or that is done without a finite value of the metric, counts as an infinite loss, or as a score
-of -infinity. Pairs with one infinite side have no place in an interval, so they decide an order only where nothing speaks
-against it: all pairs are infinite on the same side, or the remaining pairs decide by their interval and the infinite ones
-point the same way. A run that failed or has not finished leaves its contrast undecided: dropping it could choose the result.
+A run that diverged, or that is done without a finite value of the metric, counts as an infinite
+loss, or as a score of -infinity. Pairs with one infinite side have no place in an interval, so they
+decide an order only where nothing speaks against it: all pairs are infinite on the same side, or
+the remaining pairs decide by their interval and the infinite ones point the same way. A run that
+failed or has not finished leaves its contrast undecided: dropping it could choose the result.
 """
 
 import math
@@ -36,7 +39,8 @@ class Outcome:
     """What one contrast came to: "holds", "refuted" or "undecided", the numbers, and why in words.
 
     Attributes:
-        refuting: two-sided p of the refutation: at any level above it the interval would refute; NaN where no interval decides.
+        refuting: two-sided p of the refutation: at any level above it the interval would refute;
+            NaN where no interval decides.
     """
 
     contrast: Contrast
@@ -49,7 +53,9 @@ class Outcome:
 
 @dataclass(frozen=True)
 class Verdict:
-    """`overall` is "supported", "not supported", "undecided", or "no claim" where no contrast is stated."""
+    """`overall` is "supported", "not supported", "undecided", or "no claim" where no contrast is
+    stated.
+    """
 
     overall: str
     outcomes: list[Outcome]
@@ -57,7 +63,9 @@ class Verdict:
 
 
 def decide(rule: str, margin: float, low: float, high: float) -> str:
-    """Applies a rule to the interval of a - b; infinite bounds are allowed, NaN bounds decide nothing."""
+    """Applies a rule to the interval of a - b; infinite bounds are allowed, NaN bounds decide
+    nothing.
+    """
     if rule == "equivalence":
         holds, refuted = -margin < low and high < margin, low > margin or high < -margin
     else:
@@ -67,7 +75,9 @@ def decide(rule: str, margin: float, low: float, high: float) -> str:
 
 
 def refutation(rule: str, margin: float, difference: PairedDifference) -> float:
-    """Two-sided p of a - b against what a rule states: `decide` refutes just where it is below the level of the interval."""
+    """Two-sided p of a - b against what a rule states: `decide` refutes just where it is below the
+    level of the interval.
+    """
     above = difference.tail({"superiority": -margin}.get(rule, margin), above=True)
     tail = min(above, difference.tail(-margin, above=False)) if rule == "equivalence" else above
     return min(1.0, 2 * tail)
@@ -96,7 +106,9 @@ def _name(run: Run) -> str:
 
 
 def _side(sweep: Sweep, side: Side) -> tuple[dict[int, float], list[str], dict[str, list[int]]]:
-    """Values by seed (infinity included), the runs that are missing, and the seeds behind each infinity."""
+    """Values by seed (infinity included), the runs that are missing, and the seeds behind each
+    infinity.
+    """
     worst = -math.inf if more_is_better(side.metric) else math.inf
     values: dict[int, float] = {}
     missing: list[str] = []
@@ -165,7 +177,8 @@ def judge_contrast(sweep: Sweep, contrast: Contrast) -> Outcome:
         f"{sweep.arm(side.arm).label} {why} in {len(seeds)} of {count(len(sweep.seeds), 'seed')} "
         f"(counted as {'the worst ' + base_name(side.metric) if more_is_better(side.metric) else 'an infinite loss'})"
         for side, infinite in ((contrast.a, infinite_a), (contrast.b, infinite_b))
-        for why, seeds in infinite.items() if not unknown
+        for why, seeds in infinite.items()
+        if not unknown
     ]
     outcome, refuting = "undecided", math.nan
     # The same run can stand on both sides (one arm at two lengths): name it once.
@@ -177,8 +190,17 @@ def judge_contrast(sweep: Sweep, contrast: Contrast) -> Outcome:
         notes.append(unknown)
     elif missing:
         notes.append(f"not finished: {listed(missing)}")
-    elif len(kinds := {arithmetic(run.meta) for side in (contrast.a, contrast.b) for run in sweep.runs_of(side.arm) if run.meta}) > 1:
-        notes.append(f"its runs were computed in ways that round differently ({', '.join(sorted(kinds))}), and are not compared")
+    elif (
+        len(
+            kinds := {
+                arithmetic(run.meta) for side in (contrast.a, contrast.b) for run in sweep.runs_of(side.arm) if run.meta
+            }
+        )
+        > 1
+    ):
+        notes.append(
+            f"its runs were computed in ways that round differently ({', '.join(sorted(kinds))}), and are not compared"
+        )
     elif len(pairs) < MINIMUM_PAIRS:
         notes.append(f"{count(len(pairs), 'paired seed')}; at least {MINIMUM_PAIRS} are needed")
     elif both:
@@ -222,8 +244,10 @@ def corrected(outcomes: list[Outcome], alpha: float) -> list[Outcome]:
     found = []
     for outcome, p in zip(outcomes, holm([outcome.refuting for outcome in outcomes]), strict=True):
         if outcome.outcome == "refuted" and p >= alpha:
-            note = (f"refuted on its own (p = {outcome.refuting:.2g}), but not after Holm's correction for {len(outcomes)} contrasts "
-                    f"(p = {p:.2g})")
+            note = (
+                f"refuted on its own (p = {outcome.refuting:.2g}), but not after Holm's correction for {len(outcomes)} contrasts "
+                f"(p = {p:.2g})"
+            )
             outcome = replace(outcome, outcome="undecided", notes=[*outcome.notes, note])
         found.append(outcome)
     return found
@@ -239,5 +263,6 @@ def judge(sweep: Sweep) -> Verdict:
     words = {"holds": "holds", "refuted": "is refuted", "undecided": "is undecided"}
     parts = [
         f"{'; '.join([outcome.sentence, *outcome.notes])}: {_rule_name(outcome.contrast, sweep.unit)} {words[outcome.outcome]}"
-        for outcome in outcomes]
+        for outcome in outcomes
+    ]
     return Verdict(overall, outcomes, f"{overall.capitalize()}: " + ". ".join(parts) + ".")

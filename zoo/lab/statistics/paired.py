@@ -1,4 +1,6 @@
-"""Differences paired by seed: Student's t interval, which is right at three seeds, and what goes with it."""
+"""Differences paired by seed: Student's t interval, which is right at three seeds, and what goes
+with it.
+"""
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
@@ -8,7 +10,8 @@ import numpy as np
 from scipy import special, stats
 
 ALPHA = 0.05
-# Of fewer values the percentile bootstrap's interval is too narrow: at three it holds the truth in 75 % of all cases.
+# Of fewer values the percentile bootstrap's interval is too narrow: at three it holds the truth in
+# 75 % of all cases.
 BOOTSTRAP_FROM = 10
 RESAMPLES = 9999
 
@@ -23,7 +26,8 @@ class PairedDifference:
         n: number of pairs.
         sd: sample standard deviation of the differences.
         p: two-sided p of the paired t test.
-        effect: Hedges' g of paired differences, mean / sd with the correction 1 - 3 / (4 n - 5) for few pairs (Hedges 1981).
+        effect: Hedges' g of paired differences, mean / sd with the correction 1 - 3 / (4 n - 5) for
+            few pairs (Hedges 1981).
         differences: by seed.
         alpha: 0.05 for a 95 % interval.
 
@@ -41,7 +45,9 @@ class PairedDifference:
     alpha: float = ALPHA
 
     def tail(self, bound: float, above: bool) -> float:
-        """One-sided p against "the mean is not above (below) `bound`": small where the differences say it is. NaN without an interval."""
+        """One-sided p against "the mean is not above (below) `bound`": small where the differences
+        say it is. NaN without an interval.
+        """
         if self.n < 2:
             return math.nan
         distance = (self.mean - bound) * (1 if above else -1)
@@ -50,11 +56,19 @@ class PairedDifference:
         return float(special.stdtr(self.n - 1, -distance / (self.sd / math.sqrt(self.n))))
 
     def bootstrap(self) -> tuple[float, float] | None:
-        """Bounds of the percentile bootstrap's interval of the mean, the same on every call; None of fewer than ten pairs."""
+        """Bounds of the percentile bootstrap's interval of the mean, the same on every call; None
+        of fewer than ten pairs.
+        """
         if self.n < BOOTSTRAP_FROM:
             return None
-        found = stats.bootstrap((list(self.differences.values()),), np.mean, confidence_level=1 - self.alpha, method="percentile",
-                                n_resamples=RESAMPLES, rng=np.random.default_rng(0)).confidence_interval
+        found = stats.bootstrap(
+            (list(self.differences.values()),),
+            np.mean,
+            confidence_level=1 - self.alpha,
+            method="percentile",
+            n_resamples=RESAMPLES,
+            rng=np.random.default_rng(0),
+        ).confidence_interval
         return float(found.low), float(found.high)
 
 
@@ -72,7 +86,8 @@ class Spread:
 def paired_difference(a: Mapping[int, float], b: Mapping[int, float], alpha: float = ALPHA) -> PairedDifference:
     """Compares two arms given as {seed: value}; seeds that only one of them has are left out.
 
-    All values must be finite. Differences that do not vary at all (bit-equal runs) give an interval of no width.
+    All values must be finite. Differences that do not vary at all (bit-equal runs) give an interval
+    of no width.
     """
     return mean_difference({seed: a[seed] - b[seed] for seed in sorted(a.keys() & b.keys())}, alpha)
 
@@ -94,7 +109,9 @@ def mean_difference(differences: Mapping[int, float], alpha: float = ALPHA) -> P
     error = sd / math.sqrt(n)
     half = -float(special.stdtrit(n - 1, alpha / 2)) * error
     p = float(2 * special.stdtr(n - 1, -abs(mean) / error))
-    return PairedDifference(mean, mean - half, mean + half, n, sd, p, differences, mean / sd * (1 - 3 / (4 * n - 5)), alpha)
+    return PairedDifference(
+        mean, mean - half, mean + half, n, sd, p, differences, mean / sd * (1 - 3 / (4 * n - 5)), alpha
+    )
 
 
 def spread(values: Iterable[float]) -> Spread | None:
@@ -107,10 +124,11 @@ def spread(values: Iterable[float]) -> Spread | None:
 
 
 def holm(p: Sequence[float]) -> list[float]:
-    """p of several tests so corrected that any of them below alpha is wrong in at most alpha of all cases (Holm 1979).
+    """p of several tests so corrected that any of them below alpha is wrong in at most alpha of all
+    cases (Holm 1979).
 
-    With p_(1) <= ... <= p_(m) the corrected p_(k) is max over j <= k of min(1, (m - j + 1) p_(j)). NaN, a test that was not made, counts
-    for nothing and stays NaN.
+    With p_(1) <= ... <= p_(m) the corrected p_(k) is max over j <= k of min(1, (m - j + 1) p_(j)).
+    NaN, a test that was not made, counts for nothing and stays NaN.
     """
     made = sorted((value, place) for place, value in enumerate(p) if not math.isnan(value))
     corrected, highest = [math.nan] * len(p), 0.0
@@ -121,10 +139,12 @@ def holm(p: Sequence[float]) -> list[float]:
 
 
 def interaction(cells: Sequence[Sequence[Mapping[int, float]]], alpha: float = ALPHA) -> PairedDifference:
-    """How far the effect of one choice depends on another: (x11 - x01) - (x10 - x00), paired by seed.
+    """How far the effect of one choice depends on another: (x11 - x01) - (x10 - x00), paired by
+    seed.
 
     Args:
-        cells: cells[i][j] is {seed: value} of level i of the first factor and level j of the second.
+        cells: cells[i][j] is {seed: value} of level i of the first factor and level j of the
+            second.
         alpha: the interval's level.
     """
     (x00, x01), (x10, x11) = cells

@@ -1,9 +1,10 @@
 """What a number of seeds can show, and how seeds may be added without finding what is not there.
 
-Adding a seed and looking again, until the interval leaves zero out, finds a difference between two equal arms in 16 % of all cases at up
-to ten seeds. A design says beforehand at which numbers of seeds it looks, and spends its alpha over these looks (Lan and DeMets 1983) with
-a function of the Pocock type, alpha * ln(1 + (e - 1) t) at the share t of all seeds: with few seeds, the one of O'Brien and Fleming would
-spend next to nothing at the first looks.
+Adding a seed and looking again, until the interval leaves zero out, finds a difference between two
+equal arms in 16 % of all cases at up to ten seeds. A design says beforehand at which numbers of
+seeds it looks, and spends its alpha over these looks (Lan and DeMets 1983) with a function of the
+Pocock type, alpha * ln(1 + (e - 1) t) at the share t of all seeds: with few seeds, the one of
+O'Brien and Fleming would spend next to nothing at the first looks.
 """
 
 import math
@@ -23,9 +24,11 @@ SERIES = 300_000
 
 @lru_cache
 def detectable(n: int, alpha: float = ALPHA, power: float = POWER) -> float:
-    """The smallest difference between two arms that n paired seeds detect, in standard deviations of the paired differences.
+    """The smallest difference between two arms that n paired seeds detect, in standard deviations
+    of the paired differences.
 
-    "Detect" is that the t interval at the level `alpha` lies on the right side of 0, in the share `power` of all cases; infinite for n < 2.
+    "Detect" is that the t interval at the level `alpha` lies on the right side of 0, in the share
+    `power` of all cases; infinite for n < 2.
     """
     if n < 2:
         return math.inf
@@ -45,7 +48,8 @@ class Design:
     """At which numbers of seeds a sweep is judged, and at what level each time.
 
     Attributes:
-        levels: {number of seeds: two-sided alpha of the intervals at that look}, in ascending order; the last is the budget.
+        levels: {number of seeds: two-sided alpha of the intervals at that look}, in ascending
+            order; the last is the budget.
     """
 
     levels: Mapping[int, float]
@@ -56,7 +60,9 @@ class Design:
         return max(self.levels)
 
     def alpha(self, seeds: int) -> float:
-        """The level at so many seeds; at a number at which no look was planned, that of the stricter neighbour."""
+        """The level at so many seeds; at a number at which no look was planned, that of the
+        stricter neighbour.
+        """
         if seeds in self.levels:
             return self.levels[seeds]
         return min(self.levels.values())
@@ -73,10 +79,11 @@ def fixed(seeds: int) -> Design:
 
 @lru_cache
 def until_decided(first: int, most: int, step: int = 1, alpha: float = ALPHA) -> Design:
-    """Looks after `first` seeds, then after every `step` more, up to `most`; two equal arms are told apart in at most `alpha` of all cases.
+    """Looks after `first` seeds, then after every `step` more, up to `most`; two equal arms are
+    told apart in at most `alpha` of all cases.
 
-    The bounds are found on simulated series of normal differences, always the same ones: at each look the share of series that is spent
-    there and was not before lies beyond the bound.
+    The bounds are found on simulated series of normal differences, always the same ones: at each
+    look the share of series that is spent there and was not before lies beyond the bound.
 
     Raises:
         ValueError: fewer than two seeds to begin with, or a budget below them.

@@ -1,8 +1,9 @@
 """Position schemes behind one interface of hooks, of which each scheme implements what it needs.
 
-`embed` adds vectors to the token embeddings, `rotate` turns queries and keys, `score` adds to the attention scores, `value` adds to what
-attention returns. Positions always come as arrays in which -1 marks an empty slot, so that packing, padding and caches need no special
-case. Schemes that add to the embedding belong to the model, the others to each attention layer, which may differ.
+`embed` adds vectors to the token embeddings, `rotate` turns queries and keys, `score` adds to the
+attention scores, `value` adds to what attention returns. Positions always come as arrays in which
+-1 marks an empty slot, so that packing, padding and caches need no special case. Schemes that add
+to the embedding belong to the model, the others to each attention layer, which may differ.
 """
 
 from zoo.config import ResolvedConfig
@@ -12,14 +13,31 @@ from zoo.layers.position.base import Position
 from zoo.layers.position.relative import Alibi, RelativeBias, ShawPosition, alibi_slopes
 from zoo.layers.position.rope import Rope, rotate_pairs
 
-__all__ = ["POSITIONS", "Position", "alibi_slopes", "make_attention_position", "make_embedded_position", "rotate_pairs", "sinusoid"]
+__all__ = [
+    "POSITIONS",
+    "Position",
+    "alibi_slopes",
+    "make_attention_position",
+    "make_embedded_position",
+    "rotate_pairs",
+    "sinusoid",
+]
 
-POSITIONS = {"none": Position, "learned": Learned, "sinusoidal": Sinusoidal, "rope": Rope, "alibi": Alibi, "relative_bias": RelativeBias,
-             "shaw": ShawPosition}
+POSITIONS = {
+    "none": Position,
+    "learned": Learned,
+    "sinusoidal": Sinusoidal,
+    "rope": Rope,
+    "alibi": Alibi,
+    "relative_bias": RelativeBias,
+    "shaw": ShawPosition,
+}
 
 
 def make_embedded_position(config: ResolvedConfig) -> Position:
-    """The scheme's part that belongs to the model: what is added to the embedding, or a table that all layers share."""
+    """The scheme's part that belongs to the model: what is added to the embedding, or a table that
+    all layers share.
+    """
     kind = config.position.kind
     shared = kind == "relative_bias" and config.position.shared
     return POSITIONS[kind](config) if shared or kind in EMBEDDED_POSITIONS else Position(config)

@@ -10,27 +10,35 @@ from zoo.layers.position.base import Position
 
 
 class Learned(Position):
-    """A learned vector per position: x_t + P[offset + t] (Gehring et al. 2017). Cannot go past `position.max_length` tokens."""
+    """A learned vector per position: x_t + P[offset + t] (Gehring et al. 2017). Cannot go past
+    `position.max_length` tokens.
+    """
 
     def __init__(self, config: ResolvedConfig):
         self.max_length, self.offset = config.position.max_length, config.position.offset
-        self.table = parameter((self.offset + self.max_length, config.dim), (None, "embed"), normal(config.init.embedding_std))
+        self.table = parameter(
+            (self.offset + self.max_length, config.dim), (None, "embed"), normal(config.init.embedding_std)
+        )
 
     def embed(self, x: Float[Array, "B T D"], positions: Int[Array, "B T"]) -> Float[Array, "B T D"]:
         """Adds row `offset + position` of the table."""
         if x.shape[1] > self.max_length:
             raise ValueError(f"learned positions have {self.max_length} rows, the sequence has {x.shape[1]} tokens")
         # A position past the table must not quietly read another row.
-        return x + self.table[...].astype(x.dtype).at[jnp.maximum(positions, 0) + self.offset].get(mode="fill", fill_value=jnp.nan)
+        return x + self.table[...].astype(x.dtype).at[jnp.maximum(positions, 0) + self.offset].get(
+            mode="fill", fill_value=jnp.nan
+        )
 
 
 def sinusoid(
     positions: Int[Array, "*leading"], dim: int, layout: str = "interleaved", endpoint: bool = False
 ) -> Float[Array, "*leading D"]:
-    """Vaswani et al. 2017, section 3.5: PE[p, 2i] = sin(p / 10000^(2i/D)), PE[p, 2i+1] = cos(p / 10000^(2i/D)).
+    """Vaswani et al. 2017, section 3.5: PE[p, 2i] = sin(p / 10000^(2i/D)), PE[p, 2i+1] = cos(p /
+    10000^(2i/D)).
 
-    With layout "half" the sines stand in the first half and the cosines in the second. With `endpoint` the powers are i/(D/2 - 1), so that
-    the last frequency is 1/10000 itself. The authors' code (tensor2tensor) has both, and fairseq after it; Marian has halves alone.
+    With layout "half" the sines stand in the first half and the cosines in the second. With
+    `endpoint` the powers are i/(D/2 - 1), so that the last frequency is 1/10000 itself. The
+    authors' code (tensor2tensor) has both, and fairseq after it; Marian has halves alone.
     """
     pairs = np.arange(dim // 2)
     wavelengths = 10000.0 ** (pairs / (dim / 2 - 1) if endpoint else 2 * pairs / dim)
@@ -40,12 +48,17 @@ def sinusoid(
 
 
 class Sinusoidal(Position):
-    """A fixed vector per position, added to the embedding: PE[p, 2i] = sin(p / 10000^(2i/D)), PE[p, 2i+1] = cos(p / 10000^(2i/D))
-    (Vaswani et al. 2017, section 3.5). No parameters; the dot product of two of them depends on their distance only.
+    """A fixed vector per position, added to the embedding: PE[p, 2i] = sin(p / 10000^(2i/D)), PE[p,
+    2i+1] = cos(p / 10000^(2i/D)) (Vaswani et al. 2017, section 3.5). No parameters; the dot product
+    of two of them depends on their distance only.
     """
 
     def __init__(self, config: ResolvedConfig):
-        self.layout, self.offset, self.endpoint = config.position.layout, config.position.offset, config.position.endpoint
+        self.layout, self.offset, self.endpoint = (
+            config.position.layout,
+            config.position.offset,
+            config.position.endpoint,
+        )
 
     def embed(self, x: Float[Array, "B T D"], positions: Int[Array, "B T"]) -> Float[Array, "B T D"]:
         """Adds the sinusoids."""

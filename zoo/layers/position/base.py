@@ -27,7 +27,11 @@ class Position(nnx.Module):
         return x
 
     def rotate(
-        self, q: Float[Array, "B T H K"], k: Float[Array, "B S G K"], q_positions: Int[Array, "B T"], k_positions: Int[Array, "B S"]
+        self,
+        q: Float[Array, "B T H K"],
+        k: Float[Array, "B S G K"],
+        q_positions: Int[Array, "B T"],
+        k_positions: Int[Array, "B S"],
     ) -> tuple[Float[Array, "B T H K"], Float[Array, "B S G K"]]:
         """Turns queries and keys by their positions."""
         del q_positions, k_positions

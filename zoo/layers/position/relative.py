@@ -1,4 +1,6 @@
-"""Relative positions in the scores: ALiBi's lines, T5's bias by buckets of distance, Shaw's vectors by clipped distance."""
+"""Relative positions in the scores: ALiBi's lines, T5's bias by buckets of distance, Shaw's vectors
+by clipped distance.
+"""
 
 import math
 
@@ -15,7 +17,8 @@ from zoo.layers.position.base import Position
 def alibi_slopes(num_heads: int) -> np.ndarray:
     """Slopes of Press et al. 2021, section 3: 2^(-8/H), 2^(-16/H), ... for H a power of two.
 
-    For other H, as in the paper's code: those of the next lower power of two, then every other one of the next higher.
+    For other H, as in the paper's code: those of the next lower power of two, then every other one
+    of the next higher.
     """
     lower = 2 ** math.floor(math.log2(num_heads))
     slopes = [2 ** (-8 * (i + 1) / lower) for i in range(lower)]
@@ -24,9 +27,11 @@ def alibi_slopes(num_heads: int) -> np.ndarray:
 
 
 class Alibi(Position):
-    """score_h(t, s) - slope_h * |t - s|: a penalty linear in distance, with a fixed slope per head (Press et al. 2021, section 3).
+    """score_h(t, s) - slope_h * |t - s|: a penalty linear in distance, with a fixed slope per head
+    (Press et al. 2021, section 3).
 
-    No parameters. In a decoder, where only s <= t is visible, this is the paper's slope * (s - t); in an encoder it is symmetric.
+    No parameters. In a decoder, where only s <= t is visible, this is the paper's slope * (s - t);
+    in an encoder it is symmetric.
     """
 
     scores = True
@@ -43,12 +48,16 @@ class Alibi(Position):
         return -alibi_slopes(self.num_heads)[:, None, None] * distance
 
 
-def bucket(distance: Int[Array, "*shape"], buckets: int, max_distance: int, bidirectional: bool) -> Int[Array, "*shape"]:
-    """Number of the bucket of `distance` = position of key - position of query (Raffel et al. 2020, section 2.1).
+def bucket(
+    distance: Int[Array, "*shape"], buckets: int, max_distance: int, bidirectional: bool
+) -> Int[Array, "*shape"]:
+    """Number of the bucket of `distance` = position of key - position of query (Raffel et al. 2020,
+    section 2.1).
 
-    In one direction half of the buckets hold one distance each, 0, 1, 2, ...; the rest grow logarithmically up to `max_distance`, and
-    all that lies beyond shares the last. Bidirectional: the first half of all buckets is for keys at or before the query, the second for
-    keys after it. Else keys after the query share bucket 0.
+    In one direction half of the buckets hold one distance each, 0, 1, 2, ...; the rest grow
+    logarithmically up to `max_distance`, and all that lies beyond shares the last. Bidirectional:
+    the first half of all buckets is for keys at or before the query, the second for keys after it.
+    Else keys after the query share bucket 0.
     """
     offset = 0
     if bidirectional:
@@ -58,9 +67,12 @@ def bucket(distance: Int[Array, "*shape"], buckets: int, max_distance: int, bidi
     else:
         distance = jnp.maximum(-distance, 0)
     exact = buckets // 2
-    # Looked up: computed on the device, a distance at a bucket's border would fall to the side to which this device rounds logarithms.
+    # Looked up: computed on the device, a distance at a bucket's border would fall to the side to
+    # which this device rounds logarithms.
     near = np.arange(max_distance + 1)
-    ratio = np.log(np.maximum(near, 1).astype(np.float32) / np.float32(exact)) / np.float32(math.log(max_distance / exact))
+    ratio = np.log(np.maximum(near, 1).astype(np.float32) / np.float32(exact)) / np.float32(
+        math.log(max_distance / exact)
+    )
     far = np.minimum(exact + (ratio * np.float32(buckets - exact)).astype(np.int32), buckets - 1)
     return offset + jnp.asarray(np.where(near < exact, near, far), jnp.int32)[jnp.minimum(distance, max_distance)]
 
@@ -68,8 +80,8 @@ def bucket(distance: Int[Array, "*shape"], buckets: int, max_distance: int, bidi
 class RelativeBias(Position):
     """score_h(t, s) + table[bucket(s - t), h] (Raffel et al. 2020, section 2.1).
 
-    One table [buckets, H] for all layers (T5) or, with `position.shared` off, one per layer (umT5). In a decoder all buckets serve the
-    keys before the query.
+    One table [buckets, H] for all layers (T5) or, with `position.shared` off, one per layer (umT5).
+    In a decoder all buckets serve the keys before the query.
     """
 
     scores = True
@@ -78,22 +90,27 @@ class RelativeBias(Position):
         position = config.position
         self.buckets, self.max_distance = position.buckets, position.max_distance
         self.bidirectional = config.architecture == "encoder"
-        self.table = parameter((self.buckets, config.attention.num_heads), (None, "heads"), normal(config.init.embedding_std))
+        self.table = parameter(
+            (self.buckets, config.attention.num_heads), (None, "heads"), normal(config.init.embedding_std)
+        )
 
     def score(
         self, q: Float[Array, "B T H K"] | None, q_positions: Int[Array, "B T"], k_positions: Int[Array, "B S"]
     ) -> Float[Array, "B H T S"]:
         """Returns the bias of every head."""
         del q
-        number = bucket(k_positions[:, None, :] - q_positions[:, :, None], self.buckets, self.max_distance, self.bidirectional)
+        number = bucket(
+            k_positions[:, None, :] - q_positions[:, :, None], self.buckets, self.max_distance, self.bidirectional
+        )
         return jnp.moveaxis(self.table[...][number], -1, 1)
 
 
 class ShawPosition(Position):
-    """score(t, s) = q_t . (k_s + a_d) * scale and output_t = sum_s p(t, s) (v_s + b_d), d = clip(s - t, -k, k) (Shaw et al. 2018,
-    eq. 3 to 5).
+    """score(t, s) = q_t . (k_s + a_d) * scale and output_t = sum_s p(t, s) (v_s + b_d), d = clip(s
+    - t, -k, k) (Shaw et al. 2018, eq. 3 to 5).
 
-    a and b are tables [2k + 1, K] per layer that all heads share; with `position.values` off there is no b.
+    a and b are tables [2k + 1, K] per layer that all heads share; with `position.values` off there
+    is no b.
     """
 
     scores = reads_query = True
@@ -105,9 +122,12 @@ class ShawPosition(Position):
         self.keys = parameter(shape, (None, None), normal(config.init.embedding_std))
         self.values = parameter(shape, (None, None), normal(config.init.embedding_std)) if self.adds_values else None
 
-    def _distances(self, q_positions: Int[Array, "B T"], k_positions: Int[Array, "B S"], dtype: jnp.dtype) -> Float[Array, "B T S R"]:
+    def _distances(
+        self, q_positions: Int[Array, "B T"], k_positions: Int[Array, "B S"], dtype: jnp.dtype
+    ) -> Float[Array, "B T S R"]:
         distance = jnp.clip(k_positions[:, None, :] - q_positions[:, :, None], -self.clip, self.clip) + self.clip
-        # Products with a one-hot matrix, because the gradient of a look-up is a scatter, which is slow.
+        # Products with a one-hot matrix, because the gradient of a look-up is a scatter, which is
+        # slow.
         return jax.nn.one_hot(distance, 2 * self.clip + 1, dtype=dtype)
 
     def score(

@@ -11,15 +11,21 @@ from zoo.layers.position.base import Position
 
 
 def rotate_pairs(
-    x: Float[Array, "B T H K"], positions: Int[Array, "B T"], frequencies: Float[Array, " half"], layout: str, factor: float = 1.0
+    x: Float[Array, "B T H K"],
+    positions: Int[Array, "B T"],
+    frequencies: Float[Array, " half"],
+    layout: str,
+    factor: float = 1.0,
 ) -> Float[Array, "B T H K"]:
-    """RoPE (Su et al. 2021, eq. 34): pair (a, b) number i turns by the angle p * frequency_i: (a cos - b sin, a sin + b cos).
+    """RoPE (Su et al. 2021, eq. 34): pair (a, b) number i turns by the angle p * frequency_i: (a
+    cos - b sin, a sin + b cos).
 
     Args:
         x: queries or keys; dimensions beyond twice the number of frequencies stay as they are.
         positions: p.
         frequencies: radians per position, one per pair.
-        layout: "half" pairs dimension i with i + (number of pairs), "interleaved" pairs 2i with 2i + 1.
+        layout: "half" pairs dimension i with i + (number of pairs), "interleaved" pairs 2i with 2i
+            + 1.
         factor: multiplies what is turned.
     """
     rotated = 2 * frequencies.shape[0]
@@ -46,10 +52,14 @@ def linear_frequencies(scaling: ResolvedConfig, theta: float, rotated: int) -> n
     return plain_frequencies(theta, rotated) / scaling.factor
 
 
-def dynamic_frequencies(scaling: ResolvedConfig, theta: float, rotated: int, length: Int[Array, ""]) -> Float[Array, " half"]:
-    """theta * (factor * T / original - (factor - 1))^(rotated / (rotated - 2)) in theta's place, for T beyond the original length.
+def dynamic_frequencies(
+    scaling: ResolvedConfig, theta: float, rotated: int, length: Int[Array, ""]
+) -> Float[Array, " half"]:
+    """theta * (factor * T / original - (factor - 1))^(rotated / (rotated - 2)) in theta's place,
+    for T beyond the original length.
 
-    Dynamic NTK-aware scaling (described by Peng et al. 2023, section 3.3, after the community's proposals).
+    Dynamic NTK-aware scaling (described by Peng et al. 2023, section 3.3, after the community's
+    proposals).
     """
     length = jnp.maximum(length, scaling.original_length).astype(jnp.float32)
     stretched = scaling.factor * length / scaling.original_length - (scaling.factor - 1)
@@ -57,8 +67,9 @@ def dynamic_frequencies(scaling: ResolvedConfig, theta: float, rotated: int, len
 
 
 def yarn_frequencies(scaling: ResolvedConfig, theta: float, rotated: int) -> np.ndarray:
-    """Pairs with more than `high` turns over the original length keep their frequency, those with fewer than `low` have it divided by
-    the factor, and a ramp over the pair's number leads from one to the other (Peng et al. 2023, section 3.2, "NTK-by-parts").
+    """Pairs with more than `high` turns over the original length keep their frequency, those with
+    fewer than `low` have it divided by the factor, and a ramp over the pair's number leads from one
+    to the other (Peng et al. 2023, section 3.2, "NTK-by-parts").
     """
 
     def pair(turns: float) -> float:
@@ -71,8 +82,9 @@ def yarn_frequencies(scaling: ResolvedConfig, theta: float, rotated: int) -> np.
 
 
 def llama3_frequencies(scaling: ResolvedConfig, theta: float, rotated: int) -> np.ndarray:
-    """Pairs with more than `high` turns over the original length keep their frequency, those with fewer than `low` have it divided by
-    the factor, and a ramp over the number of turns leads from one to the other (Grattafiori et al. 2024; LLaMA 3.1).
+    """Pairs with more than `high` turns over the original length keep their frequency, those with
+    fewer than `low` have it divided by the factor, and a ramp over the number of turns leads from
+    one to the other (Grattafiori et al. 2024; LLaMA 3.1).
     """
     frequencies = plain_frequencies(theta, rotated)
     turns = scaling.original_length * frequencies / (2 * math.pi)
@@ -80,14 +92,21 @@ def llama3_frequencies(scaling: ResolvedConfig, theta: float, rotated: int) -> n
     return frequencies * kept + frequencies / scaling.factor * (1 - kept)
 
 
-SCALINGS = {"linear": linear_frequencies, "dynamic": dynamic_frequencies, "yarn": yarn_frequencies, "llama3": llama3_frequencies}
+SCALINGS = {
+    "linear": linear_frequencies,
+    "dynamic": dynamic_frequencies,
+    "yarn": yarn_frequencies,
+    "llama3": llama3_frequencies,
+}
 
 
 class Rope(Position):
-    """q_t . k_s after pair i of both turned by position * theta^(-2i/K): the score depends on t - s only (Su et al. 2021, eq. 16, 34).
+    """q_t . k_s after pair i of both turned by position * theta^(-2i/K): the score depends on t - s
+    only (Su et al. 2021, eq. 16, 34).
 
-    Values are not rotated. `position.fraction` < 1 leaves the last dimensions of a head as they are (partial rotary, GPT-J, GPT-NeoX).
-    YaRN also multiplies queries and keys by 0.1 ln(factor) + 1, which sharpens the softmax (Peng et al. 2023, eq. 22).
+    Values are not rotated. `position.fraction` < 1 leaves the last dimensions of a head as they are
+    (partial rotary, GPT-J, GPT-NeoX). YaRN also multiplies queries and keys by 0.1 ln(factor) + 1,
+    which sharpens the softmax (Peng et al. 2023, eq. 22).
     """
 
     def __init__(self, config: ResolvedConfig):
@@ -104,9 +123,15 @@ class Rope(Position):
         return SCALINGS[self.scaling.kind](self.scaling, self.theta, self.rotated, *length)
 
     def rotate(
-        self, q: Float[Array, "B T H K"], k: Float[Array, "B S G K"], q_positions: Int[Array, "B T"], k_positions: Int[Array, "B S"]
+        self,
+        q: Float[Array, "B T H K"],
+        k: Float[Array, "B S G K"],
+        q_positions: Int[Array, "B T"],
+        k_positions: Int[Array, "B S"],
     ) -> tuple[Float[Array, "B T H K"], Float[Array, "B S G K"]]:
         """Turns the pairs of each query and key by their position's angles."""
         frequencies = self.frequencies(k_positions)
-        return (rotate_pairs(q, q_positions, frequencies, self.layout, self.factor),
-                rotate_pairs(k, k_positions, frequencies, self.layout, self.factor))
+        return (
+            rotate_pairs(q, q_positions, frequencies, self.layout, self.factor),
+            rotate_pairs(k, k_positions, frequencies, self.layout, self.factor),
+        )

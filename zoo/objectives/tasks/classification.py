@@ -12,10 +12,11 @@ from zoo.objectives.tasks.task import RowObjective
 
 
 class ClassificationObjective(RowObjective):
-    """-log softmax(s)[c], the mean over examples: s the scores of a row's C labels, c its own (Devlin et al. 2019, section 4.1).
+    """-log softmax(s)[c], the mean over examples: s the scores of a row's C labels, c its own
+    (Devlin et al. 2019, section 4.1).
 
-    Labels are "labels" [B], -1 in rows that only fill up. Reported are the loss and "accuracy"; `zoo.data.labelled.task_scores.class_scores`
-    makes more of the predicted labels.
+    Labels are "labels" [B], -1 in rows that only fill up. Reported are the loss and "accuracy";
+    `zoo.data.labelled.task_scores.class_scores` makes more of the predicted labels.
     """
 
     outputs = ("real", "predicted")
@@ -36,9 +37,11 @@ class ClassificationObjective(RowObjective):
 
 
 class RegressionObjective(RowObjective):
-    """(s - y)^2, the mean over examples: s the one score of a row, y its number (Devlin et al. 2019, section 4.1: STS-B).
+    """(s - y)^2, the mean over examples: s the one score of a row, y its number (Devlin et al.
+    2019, section 4.1: STS-B).
 
-    Numbers are "labels" [B], float32. `zoo.data.labelled.task_scores.correlations` makes more of the predicted numbers.
+    Numbers are "labels" [B], float32. `zoo.data.labelled.task_scores.correlations` makes more of
+    the predicted numbers.
     """
 
     outputs = ("real", "predicted")

@@ -12,11 +12,13 @@ _EXCLUDED = -1e9
 
 
 class ExtractionObjective(TaskObjective):
-    """-(log softmax(h S)[start] + log softmax(h E)[end]) / 2, the mean over rows (Devlin et al. 2019, section 4.2).
+    """-(log softmax(h S)[start] + log softmax(h E)[end]) / 2, the mean over rows (Devlin et al.
+    2019, section 4.2).
 
-    Each softmax is over the tokens of the context and [CLS], which is the answer of a row that holds none. A batch has "starts" and "ends"
-    [B] beside "context" [B, 2], the first place of the context and the one after its last. `zoo.data.labelled.question_windows.Extraction`
-    makes answers of the scores and scores those.
+    Each softmax is over the tokens of the context and [CLS], which is the answer of a row that
+    holds none. A batch has "starts" and "ends" [B] beside "context" [B, 2], the first place of the
+    context and the one after its last. `zoo.data.labelled.question_windows.Extraction` makes
+    answers of the scores and scores those.
     """
 
     outputs = ("real", "start_scores", "end_scores")
@@ -27,8 +29,13 @@ class ExtractionObjective(TaskObjective):
         places = jnp.arange(scores.shape[1])[None]
         allowed = (places == 0) | ((places >= batch["context"][:, :1]) & (places < batch["context"][:, 1:]))
         start, end = (jnp.where(allowed, scores[..., side], _EXCLUDED) for side in (0, 1))
-        loss = sum(-jnp.take_along_axis(jax.nn.log_softmax(one), jnp.maximum(batch[name], 0)[:, None], axis=1)[:, 0]
-                   for one, name in ((start, "starts"), (end, "ends"))) / 2
+        loss = (
+            sum(
+                -jnp.take_along_axis(jax.nn.log_softmax(one), jnp.maximum(batch[name], 0)[:, None], axis=1)[:, 0]
+                for one, name in ((start, "starts"), (end, "ends"))
+            )
+            / 2
+        )
         total = jnp.where(real, loss, 0.0).sum()
         outputs = {} if how.training else {"real": real, "start_scores": start, "end_scores": end}
         return {"loss": total}, {"loss": total, "weight": real.sum().astype(jnp.float32)} | outputs

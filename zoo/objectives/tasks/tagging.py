@@ -12,10 +12,11 @@ from zoo.objectives.tasks.task import TaskObjective
 
 
 class TaggingObjective(TaskObjective):
-    """-log softmax(h_t W + b)[tag], the mean over words, t the first token of a word (Devlin et al. 2019, section 5.3).
+    """-log softmax(h_t W + b)[tag], the mean over words, t the first token of a word (Devlin et al.
+    2019, section 5.3).
 
-    Tags are "labels" [B, T], -1 where no word begins. Reported are the loss and "accuracy" over the words that rows hold;
-    `zoo.data.labelled.word_tags.Tagging` scores all words, and entities.
+    Tags are "labels" [B, T], -1 where no word begins. Reported are the loss and "accuracy" over the
+    words that rows hold; `zoo.data.labelled.word_tags.Tagging` scores all words, and entities.
     """
 
     outputs = ("real", "predicted")
@@ -36,6 +37,9 @@ class TaggingObjective(TaskObjective):
             how.record["logits"] = deviations(scores, counted)
         surprisal = -jnp.take_along_axis(jax.nn.log_softmax(scores), wanted[..., None], axis=-1)[..., 0]
         loss, predicted = jnp.where(counted, surprisal, 0.0).sum(), scores.argmax(axis=-1)
-        sums = {"loss": loss, "weight": counted.sum().astype(jnp.float32),
-                "right": (counted & (predicted == wanted)).sum().astype(jnp.float32)}
+        sums = {
+            "loss": loss,
+            "weight": counted.sum().astype(jnp.float32),
+            "right": (counted & (predicted == wanted)).sum().astype(jnp.float32),
+        }
         return {"loss": loss}, sums | ({} if how.training else {"real": self.real(batch), "predicted": predicted})

@@ -1,4 +1,6 @@
-"""What the objectives of tasks share: rows of single examples, read by a model with a head for the task."""
+"""What the objectives of tasks share: rows of single examples, read by a model with a head for the
+task.
+"""
 
 import jax.numpy as jnp
 from flax import nnx
@@ -14,11 +16,13 @@ from zoo.objectives.objective import Batch, Constants, Objective, Pass, Sums, co
 class TaskObjective(Objective):
     """The mean of a loss over examples.
 
-    A batch is what `zoo.data.labelled` makes: {"tokens": [B, T], -1 behind the row's end and everywhere in rows that only fill up,
-    "segments": [B, T] 0 or 1 where rows are pairs, and the labels}. An ELMo reads tokens as the characters of "token_characters" [V, C],
-    each row from zero states.
+    A batch is what `zoo.data.labelled` makes: {"tokens": [B, T], -1 behind the row's end and
+    everywhere in rows that only fill up, "segments": [B, T] 0 or 1 where rows are pairs, and the
+    labels}. An ELMo reads tokens as the characters of "token_characters" [V, C], each row from zero
+    states.
 
-    Where the head alone is trained, the body runs as in evaluation: it drops nothing, and its statistics stay as they are.
+    Where the head alone is trained, the body runs as in evaluation: it drops nothing, and its
+    statistics stay as they are.
     """
 
     full_rows = False
@@ -49,7 +53,9 @@ class TaskObjective(Objective):
         return model(ids, context, batch.get("segments"))
 
     def scores(self, model: nnx.Module, batch: Batch, constants: Constants, how: Pass) -> Float[Array, "B *T C"]:
-        """The head's scores, float32: of the "features" of a batch where these were computed before, else of what the body gives."""
+        """The head's scores, float32: of the "features" of a batch where these were computed
+        before, else of what the body gives.
+        """
         features = batch["features"] if "features" in batch else self.features(model, batch, constants, how)
         return model.task_scores(features, self.context(batch, how))
 
@@ -69,7 +75,9 @@ class TaskObjective(Objective):
 
 
 class RowObjective(TaskObjective):
-    """A task that reads one vector of each row, which `model.head.pooling` takes (see `zoo.models.head.pool`)."""
+    """A task that reads one vector of each row, which `model.head.pooling` takes (see
+    `zoo.models.head.pool`).
+    """
 
     def features(self, model: nnx.Module, batch: Batch, constants: Constants, how: Pass) -> Float[Array, "B ... D"]:
         """The vectors, [B, D]; of an ELMo those of all layers."""

@@ -1,7 +1,8 @@
 """Checkpoints: Orbax's v1 API behind one thin class, with the integrity check that Orbax lacks.
 
-Orbax writes asynchronously and commits by renaming, so a kill leaves either a whole checkpoint or none. It does not notice damaged
-bytes: a sha256 of every file is kept beside each checkpoint and compared before one is trusted.
+Orbax writes asynchronously and commits by renaming, so a kill leaves either a whole checkpoint or
+none. It does not notice damaged bytes: a sha256 of every file is kept beside each checkpoint and
+compared before one is trusted.
 """
 
 import hashlib
@@ -25,7 +26,9 @@ MANIFEST = "manifest.json"
 
 
 def file_hashes(folder: Path) -> dict[str, str]:
-    """Returns the sha256 of every file below `folder`, by relative path, the manifest itself left out."""
+    """Returns the sha256 of every file below `folder`, by relative path, the manifest itself left
+    out.
+    """
     hashes = {}
     for path in sorted(folder.rglob("*")):
         if path.is_file() and path.name != MANIFEST:
@@ -37,7 +40,8 @@ def file_hashes(folder: Path) -> dict[str, str]:
 def damage(folder: Path) -> str | None:
     """Says what is wrong with a checkpoint on disk, or None.
 
-    A checkpoint whose manifest was not written before a kill is trusted if its parts are there: the commit itself is atomic.
+    A checkpoint whose manifest was not written before a kill is trusted if its parts are there: the
+    commit itself is atomic.
     """
     if not (folder / "state").is_dir():
         return "it holds no state"
@@ -58,28 +62,40 @@ def damage(folder: Path) -> str | None:
 
 def differences(saved: Any, wanted: Any) -> list[str]:
     """In what two trees of arrays differ, one line for each place."""
-    one, other = ({jax.tree_util.keystr(path, simple=True, separator="/"): (tuple(leaf.shape), str(leaf.dtype))
-                   for path, leaf in jax.tree_util.tree_leaves_with_path(tree)} for tree in (saved, wanted))
+    one, other = (
+        {
+            jax.tree_util.keystr(path, simple=True, separator="/"): (tuple(leaf.shape), str(leaf.dtype))
+            for path, leaf in jax.tree_util.tree_leaves_with_path(tree)
+        }
+        for tree in (saved, wanted)
+    )
     lines = [f"{path} is not there" for path in other if path not in one]
     lines += [f"{path} has no place in this model" for path in one if path not in other]
-    return lines + [f"{path} has shape {one[path][0]} and type {one[path][1]}, expected {other[path][0]} and {other[path][1]}"
-                    for path in other if path in one and one[path] != other[path]]
+    return lines + [
+        f"{path} has shape {one[path][0]} and type {one[path][1]}, expected {other[path][0]} and {other[path][1]}"
+        for path in other
+        if path in one and one[path] != other[path]
+    ]
 
 
 def without_own(
     saved: dict[str, Any], wanted: dict[str, Any], optional: Collection[str] = (), fresh: Collection[str] = ()
 ) -> tuple[dict[str, Any], dict[str, Any]]:
-    """What is saved and what is wanted, {"params", "stats"}, without the parts of a model that are its own.
+    """What is saved and what is wanted, {"params", "stats"}, without the parts of a model that are
+    its own.
 
     Args:
         saved, wanted: trees of what has a shape and a type.
-        optional: parts, by the first name of their paths, that are left out where the two differ in them.
+        optional: parts, by the first name of their paths, that are left out where the two differ in
+            them.
         fresh: parts that are left out in any case.
     """
     for name in (*optional, *fresh):
         if name in fresh or any(differences(saved[kind].get(name, {}), wanted[kind].get(name, {})) for kind in wanted):
-            saved, wanted = ({kind: {part: tree for part, tree in values.items() if part != name} for kind, values in trees.items()}
-                             for trees in (saved, wanted))
+            saved, wanted = (
+                {kind: {part: tree for part, tree in values.items() if part != name} for kind, values in trees.items()}
+                for trees in (saved, wanted)
+            )
     return saved, wanted
 
 
@@ -91,27 +107,42 @@ class Checkpoints:
         keep: how many of the newest to keep.
         log: called with one line about anything unusual.
         read_only: look only; a run that is being trained meanwhile is left alone.
-        in_place: states stay as they are until `close`, so that they need not be copied; they are written as they are, without compression.
+        in_place: states stay as they are until `close`, so that they need not be copied; they are
+            written as they are, without compression.
     """
 
-    def __init__(self, folder: Path, keep: int, log: Callable[[str], None] = print, read_only: bool = False, in_place: bool = False):
+    def __init__(
+        self,
+        folder: Path,
+        keep: int,
+        log: Callable[[str], None] = print,
+        read_only: bool = False,
+        in_place: bool = False,
+    ):
         self.folder, self._log, self._read_only, self._in_place = folder.resolve(), log, read_only, in_place
         if not read_only:
             self.folder.mkdir(parents=True, exist_ok=True)
         self._unhashed: int | None = None
         self._hashing: threading.Thread | None = None
         policies = ocp.training.preservation_policies
-        self._policy = policies.AnyPreservationPolicy([
-            policies.LatestN(keep),
-            policies.BestN(get_metric_fn=lambda metrics: metrics["eval/loss"], reverse=True, n=1,
-                           keep_checkpoints_without_metrics=False),
-        ])
+        self._policy = policies.AnyPreservationPolicy(
+            [
+                policies.LatestN(keep),
+                policies.BestN(
+                    get_metric_fn=lambda metrics: metrics["eval/loss"],
+                    reverse=True,
+                    n=1,
+                    keep_checkpoints_without_metrics=False,
+                ),
+            ]
+        )
         self._checkpointer = None
 
     def _open(self) -> Any:
         if self._checkpointer is None:
             self._checkpointer = ocp.training.Checkpointer(
-                self.folder, preservation_policy=self._policy, cleanup_tmp_directories=not self._read_only)
+                self.folder, preservation_policy=self._policy, cleanup_tmp_directories=not self._read_only
+            )
         return self._checkpointer
 
     def steps(self) -> list[int]:
@@ -126,10 +157,18 @@ class Checkpoints:
         """
         steps = self.steps()
         if step == "best":
-            scores = {one.step: one.metrics["eval/loss"] for one in self._open().checkpoints if one.metrics and "eval/loss" in one.metrics}
+            scores = {
+                one.step: one.metrics["eval/loss"]
+                for one in self._open().checkpoints
+                if one.metrics and "eval/loss" in one.metrics
+            }
             # One that was saved because the run was stopped is evaluated when the run goes on.
             for _, line in read_lines(self.folder.parent / "metrics.jsonl"):
-                if line.get("step") in steps and isinstance(line.get("eval/loss"), float) and math.isfinite(line["eval/loss"]):
+                if (
+                    line.get("step") in steps
+                    and isinstance(line.get("eval/loss"), float)
+                    and math.isfinite(line["eval/loss"])
+                ):
                     scores.setdefault(line["step"], line["eval/loss"])
             scored = [(score, number) for number, score in scores.items()]
             if not scored:
@@ -139,12 +178,16 @@ class Checkpoints:
             return steps[-1]
         if step.isdecimal() and int(step) in steps:
             return int(step)
-        raise ConfigError(f"--step {step}: {self.folder} holds the steps {', '.join(map(str, steps)) or '(none)'}; also: latest, best")
+        raise ConfigError(
+            f"--step {step}: {self.folder} holds the steps {', '.join(map(str, steps)) or '(none)'}; also: latest, best"
+        )
 
     def restore_latest(self, abstract_state: Any) -> tuple[Any, dict[str, Any]] | None:
-        """Restores the newest sound checkpoint onto the devices that `abstract_state` names, whatever saved it.
+        """Restores the newest sound checkpoint onto the devices that `abstract_state` names,
+        whatever saved it.
 
-        A damaged one is moved to `quarantine/`, with its reason logged, and the one before it is taken.
+        A damaged one is moved to `quarantine/`, with its reason logged, and the one before it is
+        taken.
 
         Returns:
             (state, what was saved beside it), or None if there is no checkpoint.
@@ -169,8 +212,10 @@ class Checkpoints:
             self._quarantine(step, reason)
         if self._aside.is_dir() and any(self._aside.iterdir()):
             # A fresh start would cut off the curves of the run that they belong to.
-            raise DataError(f"{self.folder.parent} has no sound checkpoint: the damaged ones are in {self._aside}; remove that folder "
-                            "to start again from step 0")
+            raise DataError(
+                f"{self.folder.parent} has no sound checkpoint: the damaged ones are in {self._aside}; remove that folder "
+                "to start again from step 0"
+            )
         return None
 
     @property
@@ -190,26 +235,31 @@ class Checkpoints:
         wanted = jax.tree.leaves(abstract_state)
         for one, other in zip(saved, wanted, strict=False):
             if one.dtype != other.dtype:
-                raise ConfigError(f"checkpoint {step} in {self.folder} holds {one.dtype} where {other.dtype} is expected; "
-                                  "was it written by another version?")
+                raise ConfigError(
+                    f"checkpoint {step} in {self.folder} holds {one.dtype} where {other.dtype} is expected; "
+                    "was it written by another version?"
+                )
         restored = checkpointer.load_checkpointables(step, {"state": abstract_state})
         if "state" not in restored:
             raise ValueError(f"checkpoint {step} holds no state")
         return restored["state"], dict(metadata.custom_metadata)
 
-    def restore_weights(self, step: int, abstract: dict[str, Any], optional: Collection[str] = (),
-                        fresh: Collection[str] = ()) -> dict[str, Any]:
+    def restore_weights(
+        self, step: int, abstract: dict[str, Any], optional: Collection[str] = (), fresh: Collection[str] = ()
+    ) -> dict[str, Any]:
         """Restores parts of a state, {"params", "stats"}, whatever else was saved.
 
         Args:
             step: of the checkpoint.
             abstract: what is wanted.
-            optional: parts of the model, by the first name of their paths, that may be left over, missing or of another shape; those
-                that are not what is wanted are left out of the result.
+            optional: parts of the model, by the first name of their paths, that may be left over,
+                missing or of another shape; those that are not what is wanted are left out of the
+                result.
             fresh: parts that are left out, whatever they are.
 
         Raises:
-            ConfigError: with a line for every array that is missing, left over or of another shape or type.
+            ConfigError: with a line for every array that is missing, left over or of another shape
+                or type.
         """
         checkpointer = self._open()
         saved = checkpointer.checkpointables_metadata(step).metadata["state"]
@@ -219,8 +269,11 @@ class Checkpoints:
             raise ConfigError([f"checkpoint {step}: {problem}" for problem in problems])
         context = ocp.Context()
         context.pytree.loading.partial_load = True
-        # What is read lies in buffers before it becomes arrays: as much as the largest needs (which must be below the limit), not all.
-        context.memory.read_concurrent_bytes = 1 + max((leaf.size * leaf.dtype.itemsize for leaf in jax.tree.leaves(abstract)), default=0)
+        # What is read lies in buffers before it becomes arrays: as much as the largest needs (which
+        # must be below the limit), not all.
+        context.memory.read_concurrent_bytes = 1 + max(
+            (leaf.size * leaf.dtype.itemsize for leaf in jax.tree.leaves(abstract)), default=0
+        )
         with context:
             return checkpointer.load_checkpointables(step, {"state": abstract})["state"]
 
@@ -249,7 +302,8 @@ class Checkpoints:
             metrics = None  # Orbax's ordering breaks on NaN: it would drop the best checkpoint there is.
         with self._context():
             response = self._open().save_checkpointables_async(
-                step, {"state": state}, force=True, metrics=metrics, custom_metadata=json.loads(json.dumps(beside)))
+                step, {"state": state}, force=True, metrics=metrics, custom_metadata=json.loads(json.dumps(beside))
+            )
         if response is None:
             raise RuntimeError(f"checkpoint {step} was not written: {self.folder} already holds a later one")
         self._unhashed = step
@@ -258,12 +312,15 @@ class Checkpoints:
         context = ocp.Context()
         if self._in_place:
             context.memory.deepcopy_host_arrays = False
-            # Compressed arrays would all be held until the last is done; weights get hardly smaller by it.
+            # Compressed arrays would all be held until the last is done; weights get hardly smaller
+            # by it.
             context.array.saving.use_compression = False
         return context
 
     def poll(self) -> None:
-        """Starts the manifest of a checkpoint that has been committed meanwhile; call it now and then."""
+        """Starts the manifest of a checkpoint that has been committed meanwhile; call it now and
+        then.
+        """
         if self._unhashed is not None and self._hashing is None and not self._checkpointer.is_saving_in_progress():
             self._hashing = threading.Thread(target=self._write_manifest, args=(self._unhashed,), daemon=True)
             self._hashing.start()

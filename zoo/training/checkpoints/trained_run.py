@@ -32,7 +32,8 @@ class TrainedRun:
         objective, program: as in training.
         tokenizer: the one that the run was trained with.
         rows: a batch's rows must be a multiple of this.
-        source_tokenizer: that of what the encoder reads, where it is another one: the run is an imported translation model.
+        source_tokenizer: that of what the encoder reads, where it is another one: the run is an
+            imported translation model.
     """
 
     config: ResolvedConfig
@@ -51,7 +52,8 @@ def load_trained(folder: Path, step: str = "latest") -> TrainedRun:
 
     Args:
         folder: the run's workdir.
-        step: "latest", "best" (lowest evaluation loss among the checkpoints that were kept), or a number.
+        step: "latest", "best" (lowest evaluation loss among the checkpoints that were kept), or a
+            number.
 
     Raises:
         ConfigError: if there is no such run or checkpoint.
@@ -61,7 +63,9 @@ def load_trained(folder: Path, step: str = "latest") -> TrainedRun:
     if not (folder / "config.json").is_file():
         raise ConfigError(f"{folder} is not a run: it has no config.json")
     if not (folder / "checkpoints").is_dir() and any(folder.glob("*.safetensors")):
-        raise ConfigError(f"{folder} is a checkpoint of another library; zoo import hf:{folder} --out DIR makes a run of it")
+        raise ConfigError(
+            f"{folder} is a checkpoint of another library; zoo import hf:{folder} --out DIR makes a run of it"
+        )
     if not (folder / "checkpoints").is_dir():
         raise ConfigError(f"{folder} has no checkpoints yet")
     if not (folder / "tokenizer.json").is_file():

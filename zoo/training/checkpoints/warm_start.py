@@ -15,7 +15,8 @@ WEIGHTS = ("params", "stats")
 
 
 def check_start(config: ResolvedConfig) -> None:
-    """Refuses a folder that nothing can be started from; looks at names only, and at how many layers there are.
+    """Refuses a folder that nothing can be started from; looks at names only, and at how many
+    layers there are.
 
     Raises:
         ConfigError: naming what is missing.
@@ -27,11 +28,15 @@ def check_start(config: ResolvedConfig) -> None:
         return
     there = configs.load(folder).model
     if there.architecture not in ("encoder", "decoder"):
-        raise ConfigError(f"training.start_layers={','.join(map(str, layers))} are of one stack, and the model of training.start_from="
-                          f"{folder} is {there.architecture}")
+        raise ConfigError(
+            f"training.start_layers={','.join(map(str, layers))} are of one stack, and the model of training.start_from="
+            f"{folder} is {there.architecture}"
+        )
     if max(layers) >= there.num_layers:
-        raise ConfigError(f"training.start_layers={','.join(map(str, layers))}: training.start_from={folder} has {there.num_layers} "
-                          f"layers, 0 to {there.num_layers - 1}")
+        raise ConfigError(
+            f"training.start_layers={','.join(map(str, layers))}: training.start_from={folder} has {there.num_layers} "
+            f"layers, 0 to {there.num_layers - 1}"
+        )
 
 
 def check_teacher(config: ResolvedConfig) -> None:
@@ -50,20 +55,27 @@ def check_run(folder: str, field: str) -> None:
     Raises:
         ConfigError: naming what is missing.
     """
-    for name, what in (("config.json", "is not a run"), ("checkpoints", "has no checkpoints"), ("tokenizer.json", "has no tokenizer")):
+    for name, what in (
+        ("config.json", "is not a run"),
+        ("checkpoints", "has no checkpoints"),
+        ("tokenizer.json", "has no tokenizer"),
+    ):
         if not (Path(folder) / name).exists():
             raise ConfigError(f"{field}={folder} {what}: there is no {Path(folder) / name}")
 
 
 def check_tokenizer(folder: str, field: str, tokenizer: data.Tokenizer) -> None:
-    """Refuses other token ids than those that the parameters of the run in `folder` were trained with.
+    """Refuses other token ids than those that the parameters of the run in `folder` were trained
+    with.
 
     Raises:
         ConfigError: saying how to take the other run's tokenizer.
     """
     if folder and data.load_tokenizer(folder).fingerprint != tokenizer.fingerprint:
-        raise ConfigError(f"{field}={folder} was trained with another tokenizer; set data.tokenizer.kind=file and "
-                          f"data.tokenizer.path={folder}")
+        raise ConfigError(
+            f"{field}={folder} was trained with another tokenizer; set data.tokenizer.kind=file and "
+            f"data.tokenizer.path={folder}"
+        )
 
 
 class Heads(NamedTuple):
@@ -82,20 +94,24 @@ NONE = Heads()
 
 
 def heads_of_its_own(config: ResolvedConfig, labels: tuple[str, ...]) -> Heads:
-    """What a run makes itself: a task takes the body of whatever it starts from, and the pooler where there is one. It takes that run's
-    classes too if that run has the same task with the same labels.
+    """What a run makes itself: a task takes the body of whatever it starts from, and the pooler
+    where there is one. It takes that run's classes too if that run has the same task with the same
+    labels.
 
     Args:
         config: resolved.
         labels: of the run's examples.
     """
     if config.objective.kind not in TASKS:
-        # A student has no use for what only the next sentence was predicted by, nor for segments where its rows have one.
+        # A student has no use for what only the next sentence was predicted by, nor for segments
+        # where its rows have one.
         return Heads(("pooler", "next_sentence", "segments")) if config.training.start_layers else NONE
     folder = Path(config.training.start_from)
     try:
-        same = (read_json(folder / "config.json")["objective"]["kind"] == config.objective.kind
-                and tuple(read_json(folder / "meta.json")["data"].get("labels", ())) == labels)
+        same = (
+            read_json(folder / "config.json")["objective"]["kind"] == config.objective.kind
+            and tuple(read_json(folder / "meta.json")["data"].get("labels", ())) == labels
+        )
     except (OSError, ValueError, KeyError, TypeError):
         same = False
     return Heads(("head", "next_sentence", "pooler", "mix"), () if same else ("classifier",))
@@ -113,7 +129,8 @@ def read_weights(
         own: parts of the model that need not be there.
 
     Raises:
-        ConfigError: for every parameter that is there and not wanted, wanted and not there, or of another shape.
+        ConfigError: for every parameter that is there and not wanted, wanted and not there, or of
+            another shape.
         DataError: the checkpoint is damaged.
     """
     checkpoints = Checkpoints(folder / "checkpoints", 1, read_only=True)

@@ -1,4 +1,6 @@
-"""metrics.jsonl: one JSON object per line, the only source of curves; and the clock that it is stamped with."""
+"""metrics.jsonl: one JSON object per line, the only source of curves; and the clock that it is
+stamped with.
+"""
 
 import json
 import math
@@ -9,7 +11,9 @@ from typing import Any
 
 
 def read_lines(path: Path) -> Iterator[tuple[bytes, dict[str, Any]]]:
-    """(line, what it holds) for every line of a file, if there is one, that is a JSON object with a step; a torn line is none."""
+    """(line, what it holds) for every line of a file, if there is one, that is a JSON object with a
+    step; a torn line is none.
+    """
     for line in path.read_bytes().split(b"\n") if path.exists() else ():
         try:
             values = json.loads(line)
@@ -19,7 +23,9 @@ def read_lines(path: Path) -> Iterator[tuple[bytes, dict[str, Any]]]:
             yield line, values
 
 
-def keep_lines(path: Path, wanted: Callable[[dict[str, Any]], bool]) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
+def keep_lines(
+    path: Path, wanted: Callable[[dict[str, Any]], bool]
+) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
     """Leaves in a file of JSON lines, if there is one, those of `read_lines` that are wanted.
 
     Returns:
@@ -41,11 +47,13 @@ def keep_lines(path: Path, wanted: Callable[[dict[str, Any]], bool]) -> tuple[li
 
 
 class MetricsFile:
-    """Appends lines to `metrics.jsonl`, each flushed, so that a kill loses nothing but a torn last line.
+    """Appends lines to `metrics.jsonl`, each flushed, so that a kill loses nothing but a torn last
+    line.
 
     Args:
         path: the file.
-        step: updates that the run continues from; later lines of an interrupted run and a torn tail are cut off.
+        step: updates that the run continues from; later lines of an interrupted run and a torn tail
+            are cut off.
         evaluated: whether the evaluation due at `step` was done before the interruption.
 
     Attributes:
@@ -62,7 +70,9 @@ class MetricsFile:
         self._file = path.open("a", encoding="utf-8")
 
     def write(self, step: int, tokens: int, seconds: float, values: dict[str, float]) -> None:
-        """Writes one line; numbers that JSON cannot hold become null and are listed under "nonfinite"."""
+        """Writes one line; numbers that JSON cannot hold become null and are listed under
+        "nonfinite".
+        """
         line: dict[str, Any] = {"step": step, "tokens": tokens, "seconds": round(seconds, 4)}
         bad = [name for name, value in values.items() if not math.isfinite(value)]
         line |= {name: None if name in bad else value for name, value in values.items()}
@@ -81,7 +91,8 @@ class MetricsFile:
 
 
 class Clock:
-    """Seconds of training: monotonic, stopped while compiling, evaluating and saving, and carried over by checkpoints.
+    """Seconds of training: monotonic, stopped while compiling, evaluating and saving, and carried
+    over by checkpoints.
 
     The first step of each shape of batches is left out in every process, because it compiles.
     """

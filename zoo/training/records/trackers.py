@@ -1,4 +1,6 @@
-"""Trackers: other programs that show the lines of metrics.jsonl while a run goes on. None of them can stop it."""
+"""Trackers: other programs that show the lines of metrics.jsonl while a run goes on. None of them
+can stop it.
+"""
 
 import importlib.util
 import os
@@ -35,7 +37,9 @@ class TensorBoard:
         del config, identity
         # Two writers that open within a second would else take the same file name.
         suffix = f".{uuid.uuid4().hex[:8]}"
-        self._writer = SummaryWriter(str(workdir / "tensorboard"), purge_step=step if again else None, filename_suffix=suffix)
+        self._writer = SummaryWriter(
+            str(workdir / "tensorboard"), purge_step=step if again else None, filename_suffix=suffix
+        )
 
     @staticmethod
     def resent(line: Line, step: int) -> bool:
@@ -54,7 +58,8 @@ class TensorBoard:
 
 
 class WeightsAndBiases:
-    """A run of Weights & Biases, continued under its id; key, entity and mode come from its own settings (`wandb login`, WANDB_...).
+    """A run of Weights & Biases, continued under its id; key, entity and mode come from its own
+    settings (`wandb login`, WANDB_...).
 
     The members of a population are runs of one process, each of its own.
     """
@@ -63,8 +68,16 @@ class WeightsAndBiases:
         import wandb
 
         del step, again
-        self._run = wandb.init(project=os.environ.get("WANDB_PROJECT", "zoo"), group=workdir.resolve().parent.name, name=workdir.name,
-                               id=identity, resume="allow", reinit="create_new", config=to_plain(config), dir=str(workdir))
+        self._run = wandb.init(
+            project=os.environ.get("WANDB_PROJECT", "zoo"),
+            group=workdir.resolve().parent.name,
+            name=workdir.name,
+            id=identity,
+            resume="allow",
+            reinit="create_new",
+            config=to_plain(config),
+            dir=str(workdir),
+        )
 
     @staticmethod
     def resent(line: Line, step: int) -> bool:
@@ -81,18 +94,29 @@ class WeightsAndBiases:
 
 
 class Trackio(WeightsAndBiases):
-    """A run of trackio, continued under its name, which ends in its id; TRACKIO_PROJECT names the project, TRACKIO_SPACE_ID a Space."""
+    """A run of trackio, continued under its name, which ends in its id; TRACKIO_PROJECT names the
+    project, TRACKIO_SPACE_ID a Space.
+    """
 
     def __init__(self, workdir: Path, config: ResolvedConfig, step: int, again: bool, identity: str):
         import trackio
 
         del step, again
-        self._run = trackio.init(project=os.environ.get("TRACKIO_PROJECT", "zoo"), name=f"{workdir.name}-{identity}", resume="allow",
-                                 config=to_plain(config))
+        self._run = trackio.init(
+            project=os.environ.get("TRACKIO_PROJECT", "zoo"),
+            name=f"{workdir.name}-{identity}",
+            resume="allow",
+            config=to_plain(config),
+        )
 
 
-# By name: the package that has to be there, and what uses it. The names are those of the extras in pyproject.toml.
-TRACKERS = {"tensorboard": ("tensorboardX", TensorBoard), "wandb": ("wandb", WeightsAndBiases), "trackio": ("trackio", Trackio)}
+# By name: the package that has to be there, and what uses it. The names are those of the extras in
+# pyproject.toml.
+TRACKERS = {
+    "tensorboard": ("tensorboardX", TensorBoard),
+    "wandb": ("wandb", WeightsAndBiases),
+    "trackio": ("trackio", Trackio),
+}
 
 
 def installed(name: str) -> bool:
@@ -109,10 +133,14 @@ def check_trackers(names: Iterable[str]) -> None:
     problems = []
     for name in () if names == AUTO else names:
         if name not in TRACKERS:
-            problems.append(f"training.trackers={name} is not one of {', '.join(TRACKERS)}{did_you_mean(name, TRACKERS)}")
+            problems.append(
+                f"training.trackers={name} is not one of {', '.join(TRACKERS)}{did_you_mean(name, TRACKERS)}"
+            )
         elif not installed(name):
             package = TRACKERS[name][0]
-            problems.append(f"training.trackers={name} needs the package {package}, which is not installed: pip install 'zoo[{name}]'")
+            problems.append(
+                f"training.trackers={name} needs the package {package}, which is not installed: pip install 'zoo[{name}]'"
+            )
     if problems:
         raise ConfigError(problems)
 
@@ -120,10 +148,12 @@ def check_trackers(names: Iterable[str]) -> None:
 class Tracked:
     """The trackers of a run, each of which is left out for the rest of it once it fails.
 
-    `tracked.json` in the run's folder holds the id that each tracker knows the run by, so that a run that goes on is the same one there.
+    `tracked.json` in the run's folder holds the id that each tracker knows the run by, so that a
+    run that goes on is the same one there.
 
     Args:
-        config: resolved; `training.trackers` names them. `auto` is TensorBoard where its package is installed, else none.
+        config: resolved; `training.trackers` names them. `auto` is TensorBoard where its package is
+            installed, else none.
         workdir: the run's folder.
         step: updates that the run continues from.
         kept: what metrics.jsonl holds up to there.
@@ -131,14 +161,24 @@ class Tracked:
         log: is told of a tracker that fails.
     """
 
-    def __init__(self, config: ResolvedConfig, workdir: Path, step: int, kept: list[Line], dropped: list[Line], log: Callable[[str], None]):
+    def __init__(
+        self,
+        config: ResolvedConfig,
+        workdir: Path,
+        step: int,
+        kept: list[Line],
+        dropped: list[Line],
+        log: Callable[[str], None],
+    ):
         self._log, self._trackers, self._sent = log, {}, {}
         names = config.training.trackers
         names = filter(installed, ("tensorboard",)) if names == AUTO else dict.fromkeys(names)
         for name in names:
             self._guarded(name, partial(self._start, name, config, workdir, step, kept, dropped))
 
-    def _start(self, name: str, config: ResolvedConfig, workdir: Path, step: int, kept: list[Line], dropped: list[Line]) -> None:
+    def _start(
+        self, name: str, config: ResolvedConfig, workdir: Path, step: int, kept: list[Line], dropped: list[Line]
+    ) -> None:
         record = workdir / "tracked.json"
         known = read_json(record) if record.exists() else {}
         again, identity = name in known, known.get(name, uuid.uuid4().hex[:12])
@@ -167,4 +207,6 @@ class Tracked:
         except Exception as error:
             self._trackers.pop(name, None)
             said = " ".join(str(error).split())[:200]
-            self._log(f"warning: {name} failed and is left out from here on; metrics.jsonl has everything: {type(error).__name__}: {said}")
+            self._log(
+                f"warning: {name} failed and is left out from here on; metrics.jsonl has everything: {type(error).__name__}: {said}"
+            )

@@ -19,8 +19,8 @@ SCORES, TEXTS = "translations.json", "translations.jsonl"
 class Translations:
     """Translates every held-out source once and scores what comes out; called with a step's state.
 
-    The newest texts are in `translations.jsonl`, a line for each pair, and their scores with sacrebleu's signatures in
-    `translations.json`.
+    The newest texts are in `translations.jsonl`, a line for each pair, and their scores with
+    sacrebleu's signatures in `translations.json`.
 
     Args:
         config: resolved.
@@ -42,18 +42,40 @@ class Translations:
         return step == self._config.training.steps or bool(every and step % every == 0)
 
     def __call__(self, step: int, state: State, stopped: Callable[[], bool]) -> dict[str, float] | None:
-        """Returns {"eval/bleu", "eval/chrf", "eval/exact_match"}, or None if `stopped` said so before the end."""
+        """Returns {"eval/bleu", "eval/chrf", "eval/exact_match"}, or None if `stopped` said so
+        before the end.
+        """
         how, pairs = self._config.objective, self._dataset.validation
         # On one device, in every process: what is sharded comes together.
         params, stats = (multihost_utils.process_allgather(state[name], tiled=True) for name in ("params", "stats"))
-        texts = translate(self._config, self._dataset.tokenizer, self._objective.model, params, stats, pairs.sources, how.beams,
-                          how.length_penalty, stopped)
+        texts = translate(
+            self._config,
+            self._dataset.tokenizer,
+            self._objective.model,
+            params,
+            stats,
+            pairs.sources,
+            how.beams,
+            how.length_penalty,
+            stopped,
+        )
         if texts is None:
             return None
         scores = scored(texts, pairs.targets)
-        lines = ({"source": source, "target": target, "translation": text}
-                 for source, target, text in zip(pairs.sources, pairs.targets, texts, strict=True))
+        lines = (
+            {"source": source, "target": target, "translation": text}
+            for source, target, text in zip(pairs.sources, pairs.targets, texts, strict=True)
+        )
         write_atomic(self._workdir / TEXTS, "".join(json.dumps(line, ensure_ascii=False) + "\n" for line in lines))
-        write_json(self._workdir / SCORES, {"step": step, "pairs": len(pairs), "beams": how.beams, "length_penalty": how.length_penalty,
-                                            **scores.values, "signatures": scores.signatures})
+        write_json(
+            self._workdir / SCORES,
+            {
+                "step": step,
+                "pairs": len(pairs),
+                "beams": how.beams,
+                "length_penalty": how.length_penalty,
+                **scores.values,
+                "signatures": scores.signatures,
+            },
+        )
         return {f"eval/{name}": value for name, value in scores.values.items()}

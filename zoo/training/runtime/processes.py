@@ -1,6 +1,8 @@
-"""Several processes that train one run together: how they find each other, who writes, and how they agree on where to stop.
+"""Several processes that train one run together: how they find each other, who writes, and how they
+agree on where to stop.
 
-JAX's own runtime does the work. Under SLURM it is told what the step of `srun` says; by hand it is told by flags.
+JAX's own runtime does the work. Under SLURM it is told what the step of `srun` says; by hand it is
+told by flags.
 """
 
 import os
@@ -24,7 +26,8 @@ class Group:
     Attributes:
         coordinator: HOST:PORT of process 0; None where JAX reads the host from SLURM.
         port: of the coordinator, where only that is known.
-        all_devices: this process takes all devices of its machine; otherwise, on GPUs, the one of its own number there.
+        all_devices: this process takes all devices of its machine; otherwise, on GPUs, the one of
+            its own number there.
     """
 
     process: int
@@ -57,7 +60,8 @@ def from_flags(coordinator: str | None, processes: int | None, process: int | No
 def from_slurm(environment: Mapping[str, str] = os.environ) -> Group | None:
     """The group that a step of `srun` with several tasks describes; None outside of one.
 
-    JAX would take the same port for all steps of a job, so that two of them at once fail; here each step has its own.
+    JAX would take the same port for all steps of a job, so that two of them at once fail; here each
+    step has its own.
     """
     try:
         processes, process = int(environment["SLURM_STEP_NUM_TASKS"]), int(environment["SLURM_PROCID"])
@@ -71,7 +75,8 @@ def from_slurm(environment: Mapping[str, str] = os.environ) -> Group | None:
 
 
 def join(group: Group | None) -> None:
-    """Starts JAX's runtime for several processes; call before the first array is made. Nothing happens for None or a single process.
+    """Starts JAX's runtime for several processes; call before the first array is made. Nothing
+    happens for None or a single process.
 
     Raises:
         ConfigError: the processes did not find each other.
@@ -84,15 +89,21 @@ def join(group: Group | None) -> None:
             ours = list(range(_visible_gpus())) if group.all_devices else None
             jax.distributed.initialize(local_device_ids=ours or None, cluster_detection_method="slurm")
         else:
-            jax.distributed.initialize(group.coordinator, group.processes, group.process, cluster_detection_method="deactivate")
+            jax.distributed.initialize(
+                group.coordinator, group.processes, group.process, cluster_detection_method="deactivate"
+            )
     except (RuntimeError, ValueError) as error:
         where = group.coordinator or f"port {os.environ['JAX_COORDINATOR_PORT']} of the first node"
-        raise ConfigError(f"process {group.process} of {group.processes} did not find the others at {where}: "
-                          f"{' '.join(str(error).split())[:200]}") from error
+        raise ConfigError(
+            f"process {group.process} of {group.processes} did not find the others at {where}: "
+            f"{' '.join(str(error).split())[:200]}"
+        ) from error
 
 
 def _visible_gpus() -> int:
-    """How many GPUs SLURM gave to this process, without touching them: 0 if it gave none, or did not say."""
+    """How many GPUs SLURM gave to this process, without touching them: 0 if it gave none, or did
+    not say.
+    """
     named = os.environ.get("CUDA_VISIBLE_DEVICES") or os.environ.get("ROCR_VISIBLE_DEVICES") or ""
     return len([name for name in named.split(",") if name.strip() not in ("", "-1", "NoDevFiles")])
 
@@ -104,15 +115,18 @@ def is_first() -> bool:
 
 
 def first_says(value: int) -> int:
-    """The value that the first process has; a process alone has its own. Every process has to call it."""
+    """The value that the first process has; a process alone has its own. Every process has to call
+    it.
+    """
     return value if jax.process_count() == 1 else int(multihost_utils.broadcast_one_to_all(np.int32(value)))
 
 
 class Agreement:
     """Whether one of several processes was told to stop, with the same answer in all of them.
 
-    JAX passes a SIGTERM that any process gets on to all of them, and chooses a question that none has asked yet from which on the answer
-    is yes. Every process has to ask the same number of times; asking costs no communication.
+    JAX passes a SIGTERM that any process gets on to all of them, and chooses a question that none
+    has asked yet from which on the answer is yes. Every process has to ask the same number of
+    times; asking costs no communication.
     """
 
     def __init__(self):

@@ -11,14 +11,16 @@ from zoo.training.runtime.processes import Agreement
 
 
 class StopSignal:
-    """Remembers SIGTERM, SIGINT and SIGHUP, so that the loop can save before it ends; a second one ends the process at once.
+    """Remembers SIGTERM, SIGINT and SIGHUP, so that the loop can save before it ends; a second one
+    ends the process at once.
 
-    A scheduler and a sweep may both pass on the same request: repeats within a second count as one. Signals reach only the main
-    thread; elsewhere nothing is installed and nothing is ever requested. As a context it gives the handlers back at its end, so that
-    whoever called the run is interrupted as before.
+    A scheduler and a sweep may both pass on the same request: repeats within a second count as one.
+    Signals reach only the main thread; elsewhere nothing is installed and nothing is ever
+    requested. As a context it gives the handlers back at its end, so that whoever called the run is
+    interrupted as before.
 
-    Where several processes train together, they have to stop at the same step: a signal to one of them counts from the moment that
-    `Agreement` chooses, and `requested` changes in `ask` only.
+    Where several processes train together, they have to stop at the same step: a signal to one of
+    them counts from the moment that `Agreement` chooses, and `requested` changes in `ask` only.
     """
 
     def __init__(self):
@@ -28,7 +30,7 @@ class StopSignal:
         self._before: dict[int, Any] = {}
         if threading.current_thread() is threading.main_thread():
             # With several processes SIGTERM is JAX's.
-            for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)[self._agreement is not None:]:
+            for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)[self._agreement is not None :]:
                 if signal.getsignal(number) is not signal.SIG_IGN:  # as under nohup
                     self._before[number] = signal.signal(number, self._handle)
 
