@@ -516,7 +516,7 @@ def test_help_is_cheap_and_has_an_example(zoo):
     assert code == 0
     assert "zoo run experiments/norm_placement.py" in out
     program = (
-        "import argparse, sys; from zoo.cli import run; run.add_parser(argparse.ArgumentParser().add_subparsers());"
+        "import argparse, sys; from zoo.cli.sweeps import run; run.add_parser(argparse.ArgumentParser().add_subparsers());"
         "print([name for name in ('jax', 'rich', 'scipy', 'ml_collections') if name in sys.modules])"
     )
     assert subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True).stdout == "[]\n"

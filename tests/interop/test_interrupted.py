@@ -21,7 +21,7 @@ ROOT = Path(__file__).parents[2]
 WRITER = textwrap.dedent("""
     import sys, time
     from pathlib import Path
-    from zoo.cli.errors import reported
+    from zoo.errors import reported
     from zoo.interop.importing import replacing
 
     @reported

@@ -25,7 +25,7 @@ from pathlib import Path
 import jax
 from small_runs import small, lines
 from zoo import config as configs
-from zoo.training import checkpoint
+from zoo.training.checkpoints import checkpoint
 from zoo.training.run_training import run
 stop_after = int(sys.argv[3])
 def poll(self, steps=[0], original=checkpoint.Checkpoints.poll):

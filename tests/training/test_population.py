@@ -157,7 +157,7 @@ sys.path.insert(0, sys.argv[2])
 import jax
 jax.config.update("jax_num_cpu_devices", 2)
 from training.test_population import MEMBERS, together
-from zoo.training import crew
+from zoo.training import executor as crew
 seen = []
 original = crew.Population._each
 crew.Population._each = lambda self, *axes: seen.append(dict(self._mesh.shape)) or original(self, *axes)

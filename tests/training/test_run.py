@@ -75,7 +75,7 @@ def start(folder: Path, stop_at: str | None = None) -> subprocess.Popen:
 import sys, time
 from pathlib import Path
 from small_runs import small
-from zoo.training import checkpoint
+from zoo.training.checkpoints import checkpoint
 from zoo.training.run_training import run
 folder, where = Path(sys.argv[1]), sys.argv[2]
 def freeze(*_, **__):

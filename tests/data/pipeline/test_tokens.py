@@ -16,7 +16,7 @@ TRAIN = Documents.of(("one text", "another text"), "train")
 VALIDATION = Documents.of(("a third text",), "validation")
 PROGRAM = """
 import numpy as np
-from zoo.data import tokens
+from zoo.data.pipeline import token_streams as tokens
 from zoo.data.sources.documents import Documents
 from zoo.data.tokenizers.base import ByteTokenizer
 parts = {"train": Documents.of(("one text", "another text"), "train")}

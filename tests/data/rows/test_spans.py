@@ -126,7 +126,7 @@ def test_a_dataset_is_made_of_them(tmp_path, monkeypatch):
     assert batch["targets"].shape == (16, lengths.targets)
     assert batch["targets"][:, 0].tolist() == [257 + 11] * 16
     rows = [
-        data.spans.SpanCorruption(0.15, 3.0, 257, 12, 256).inverse(filled(s), filled(t))
+        SpanCorruption(0.15, 3.0, 257, 12, 256).inverse(filled(s), filled(t))
         for one in dataset.evaluation_batches()
         for s, t in zip(one["source"], one["targets"], strict=True)
         if s[0] >= 0

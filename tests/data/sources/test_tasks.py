@@ -39,7 +39,7 @@ SOME = (
 HERE = """
 import json, sys, sysconfig
 sysconfig.get_path = lambda name: sys.argv[1]
-from zoo.data import tasks
+from zoo.data.sources import builtin_tasks as tasks
 for make in (lambda: tasks.classification(3), tasks.tagging, tasks.extraction, tasks.translation):
     made = make()
     print(json.dumps([made.train, made.validation, made.labels]))

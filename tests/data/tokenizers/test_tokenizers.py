@@ -259,7 +259,7 @@ def test_bpe_training_is_the_same_in_every_process(tmp_path):
     for seed in "012":
         threads = {"PYTHONHASHSEED": seed, "RAYON_NUM_THREADS": str(1 + int(seed))}
         environment = {**os.environ, **threads, "ZOO_CACHE": str(tmp_path / seed)}
-        command = [sys.executable, "-c", program, str(Path(__file__).parents[1])]
+        command = [sys.executable, "-c", program, str(Path(__file__).parent)]
         prints.add(subprocess.run(command, env=environment, capture_output=True, text=True, check=True).stdout)
     assert len(prints) == 1
 
