@@ -3,8 +3,9 @@ PYTHON ?= python3
 JOBS ?= 2
 VENV := .venv
 RUN := $(VENV)/bin/python
+PYTEST := $(RUN) -m pytest -n auto --maxprocesses 4 --dist worksteal
 
-.PHONY: ablation test test-slow test-all lint clean
+.PHONY: ablation test test-ci test-all lint clean
 
 $(VENV)/.base: pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit(not (3, 11) <= sys.version_info[:2] <= (3, 13))' || \
@@ -25,15 +26,17 @@ ablation: $(VENV)/.base  ## pre- against post-norm, with and without warm-up, 3 
 	$(VENV)/bin/zoo run experiments/norm_placement.py:quick --jobs $(JOBS)
 
 test: $(VENV)/.test  ## the default tests
-	$(RUN) -m pytest -n auto --maxprocesses 4 --dist worksteal
+	$(PYTEST)
 
-test-slow: $(VENV)/.parity  ## the slow and the parity groups (installs PyTorch)
-	$(RUN) -m pytest -n auto --maxprocesses 4 --dist worksteal -m "(slow or parity) and not gpu"
+test-ci: $(VENV)/.parity  ## comparisons with other libraries and slow tests that guard a promise (installs PyTorch)
+	$(PYTEST) -m "(promise or parity and not slow) and not gpu"
 
-test-all: test test-slow  ## every test but those that need an accelerator
+test-all: test $(VENV)/.parity  ## every test except those that need an accelerator
+	$(PYTEST) -m "(slow or promise or parity) and not gpu"
 
 lint: $(VENV)/.test
 	$(RUN) -m ruff check .
+	$(RUN) -m ruff format --check .
 
 clean:
 	rm -rf $(VENV) build *.egg-info

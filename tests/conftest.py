@@ -5,10 +5,12 @@ command line with stand-ins for runs.
 import functools
 import json
 import os
+import resource
 import shutil
 import subprocess
 import sys
 import tempfile
+import time
 from pathlib import Path
 
 import pytest
@@ -22,7 +24,7 @@ settings.load_profile("zoo")
 def pytest_configure(config):
     # Worker processes inherit the cache of the process that started them: what one has compiled or
     # tokenised the others need not.
-    config.zoo_cache = None
+    config.zoo_cache, config.zoo_started = None, time.monotonic()
     if not hasattr(config, "workerinput"):
         config.zoo_cache = os.environ["ZOO_CACHE"] = tempfile.mkdtemp(prefix="zoo-tests-")
         os.environ["HF_DATASETS_CACHE"] = os.path.join(config.zoo_cache, "hf")
@@ -46,6 +48,15 @@ def compile_in_haste():
     program = [sys.executable, "-c", "import jax; jax.jit(lambda x: x + 1)(1.0)"]
     if subprocess.run(program, env=os.environ | {"XLA_FLAGS": flags}, capture_output=True).returncode == 0:
         os.environ["XLA_FLAGS"] = flags
+
+
+def pytest_terminal_summary(terminalreporter, config):
+    """Prints what the tests cost: workers and subprocesses are included once they have ended."""
+    used = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
+    cpu = sum(usage.ru_utime + usage.ru_stime for usage in used)
+    tests = sum(len(terminalreporter.getreports(outcome)) for outcome in ("passed", "failed", "skipped", "xfailed"))
+    wall = time.monotonic() - config.zoo_started
+    terminalreporter.line(f"{tests} tests in {wall / 60:.1f} minutes, {cpu / 60:.1f} CPU-minutes")
 
 
 def pytest_unconfigure(config):
