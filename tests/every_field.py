@@ -22,6 +22,7 @@ from zoo.layers.context import DropoutKey
 from zoo.models.functional import refresh, split
 from zoo.objectives import make_objective
 from zoo.training.mesh import make_mesh
+from zoo.models.architectures import make_model
 from zoo.training.step import drops, make_program
 from zoo.training.trainer import resolve_with_vocabulary
 
@@ -412,7 +413,7 @@ def fingerprint(config, forward_only=False) -> str:
 def _fingerprint(config, forward_only):
     dataset = data.load(config)
     objective = make_objective(config, dataset.tokenizer)
-    program = make_program(config, objective, make_mesh(config, jax.devices()[:1]))
+    program = make_program(config, make_model(config), objective, make_mesh(config, jax.devices()[:1]))
     batches = []
     # Two of the first epoch, one of a later one.
     for start, number in ((0, 2), (1000, 1)):
@@ -437,9 +438,9 @@ def _fingerprint(config, forward_only):
 
 def forward(config, objective, state, batch, constants):
     """Loss, sums and statistics of a step in training, before anything is differentiated."""
-    stats = refresh(objective.model, state["stats"], constants["seed"], state["step"])
+    stats = refresh(make_model(config), state["stats"], constants["seed"], state["step"])
     key = DropoutKey(jax.random.key(constants["seed"]), constants["numbers"]) if drops(config) else None
-    return objective.sums(split(objective.model)[0], state["params"], stats, batch, constants, key, training=True)
+    return objective.sums(split(make_model(config))[0], state["params"], stats, batch, constants, key, training=True)
 
 
 def live(closed):

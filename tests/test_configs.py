@@ -13,6 +13,7 @@ from flax import nnx
 from zoo import config as configs
 from zoo.models.architectures import make_model
 from zoo.models.functional import split
+from zoo.nested import flatten
 
 ROOT = Path(__file__).parents[1]
 
@@ -308,7 +309,7 @@ def test_the_encoder_and_pooler_alone(spec, count):
     ],
 )
 def test_what_makes_a_system_that_system(spec, expected):
-    flat = configs.flatten(resolved(spec))
+    flat = flatten(resolved(spec))
     assert {path: flat[path] for path in expected} == {
         path: pytest.approx(value) if isinstance(value, float) else value for path, value in expected.items()
     }

@@ -29,6 +29,7 @@ from tests.every_field import (
 from zoo import config as configs
 from zoo.config.fields import UNREAD_BY
 from zoo.errors import ConfigError, DataError
+from zoo.nested import flatten
 
 # Fields that are read elsewhere than in the program and the data, with the test that shows their
 # effect.
@@ -43,9 +44,9 @@ READ_BY_THE_LOOP = {
     "training.checkpoint_every": "tests/training/test_run.py::test_what_a_run_leaves_behind",
     "training.keep_checkpoints": "tests/training/checkpoints/test_checkpoint.py::test_newest_and_best_are_kept",
     "objective.longest_answer": "tests/data/labelled/test_spans.py::test_the_best_span_of_all_rows_is_the_answer",
-    "objective.beams": "tests/training/records/test_translations.py::test_how_it_searches_is_the_config_s",
-    "objective.length_penalty": "tests/training/records/test_translations.py::test_how_it_searches_is_the_config_s",
-    "training.translate_every": "tests/training/records/test_translations.py::test_a_run_translates_where_it_is_told_to",
+    "objective.beams": "tests/training/test_translations.py::test_how_it_searches_is_the_config_s",
+    "objective.length_penalty": "tests/training/test_translations.py::test_how_it_searches_is_the_config_s",
+    "training.translate_every": "tests/training/test_translations.py::test_a_run_translates_where_it_is_told_to",
     "training.steps": "tests/training/test_run.py::test_what_a_run_leaves_behind",
     "training.eval_lengths": "tests/training/test_mesh.py::test_eight_devices_give_the_curve_of_one",
     "training.start_layers": "tests/training/checkpoints/test_start_layers.py::test_layers_are_those_that_are_named_bit_for_bit",
@@ -70,7 +71,7 @@ def changed_and_before(field, needs):
 @pytest.mark.parametrize("field", TESTED, ids=lambda field: field.path)
 def test_a_field_changes_the_result(field):
     changed, before = changed_and_before(field, NEEDS.get(field.path, {}))
-    assert configs.flatten(changed)[field.path] != configs.flatten(before)[field.path]
+    assert flatten(changed)[field.path] != flatten(before)[field.path]
     forward_only = field.path.startswith("model.")
     assert fingerprint(changed, forward_only) != fingerprint(before, forward_only)
 

@@ -21,6 +21,7 @@ from zoo.lab.planning.plan import expand
 from zoo.lab.planning.prerequisites import placed
 from zoo.lab.results.read_runs import load_run
 from zoo.lab.sizes import SIZES
+from zoo.nested import flatten
 from zoo.training.run_training import run
 
 ROOT = Path(__file__).parents[1]
@@ -181,7 +182,7 @@ def test_every_arm_trains(name, tmp_path):
     metrics = {plan.experiment.metric, *(side.metric for side in sides if side.metric and "@" not in side.metric)}
     seed, programs = plan.experiment.seeds[0], set()
     for one in [one for one in plan.in_order if one.seed == seed]:
-        program = configs.program_key(configs.flatten(one.config))
+        program = configs.program_key(flatten(one.config))
         if one in plan.runs and program in programs:  # It differs in numbers alone.
             continue
         programs.add(program)

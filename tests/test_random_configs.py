@@ -116,7 +116,7 @@ def test_a_random_config_takes_a_step(text, tmp_path_factory, monkeypatch):
         except (ConfigError, DataError):  # A share of a short text may be nothing.
             return
         objective = make_objective(resolved, dataset.tokenizer)
-        program = make_program(resolved, objective, make_mesh(resolved, jax.devices()[:1]))
+        program = make_program(resolved, make_model(resolved), objective, make_mesh(resolved, jax.devices()[:1]))
         with dataset.training_batches() as batches:
             batch, constants = next(batches), program.constants(resolved.seed)
         state = compiled(program.initial_state, np.uint32(resolved.seed))

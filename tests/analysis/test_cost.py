@@ -13,6 +13,7 @@ from zoo.data.tokenizers.base import ByteTokenizer
 from zoo.models import cost
 from zoo.objectives import make_objective
 from zoo.training.mesh import make_mesh
+from zoo.models.architectures import make_model
 from zoo.training.step import make_program
 
 ROOT = Path(__file__).parents[2]
@@ -85,7 +86,7 @@ COUNTED = {
 def test_flops_agree_with_what_xla_counts(name):
     config = configs.resolve(configs.override(configs.default(), COUNTED[name]))
     objective = make_objective(config, ByteTokenizer())
-    program = make_program(config, objective, make_mesh(config, jax.devices()[:1]))
+    program = make_program(config, make_model(config), objective, make_mesh(config, jax.devices()[:1]))
     rows = np.zeros((16, 17), np.int32)
     masking = make_corruption(config, ByteTokenizer())
     batch = {"tokens": rows} if masking is None else masking.evaluation_batch({"tokens": rows[:, 1:]}, np.arange(16))

@@ -11,11 +11,11 @@ from zoo import config as configs
 from zoo.cli import evaluate
 from zoo.cli.main import main
 from zoo.files import read_json, write_json
-from zoo.training.checkpoints.trained_run import load_trained
 from zoo.training.run_training import run
+from zoo.training.trained_run import load_trained
 
 pytest.importorskip("sacrebleu")
-# The same things without the commands: tests/training/records/test_translations.py.
+# The same things without the commands: tests/training/test_translations.py.
 pytestmark = pytest.mark.slow
 
 

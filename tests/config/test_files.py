@@ -6,6 +6,7 @@ import pytest
 
 from zoo import config as configs
 from zoo.errors import ConfigError
+from zoo.nested import flatten
 
 ROOT = Path(__file__).parents[2]
 # Of a run alone there is a student.
@@ -78,6 +79,6 @@ def test_shrinking_keeps_what_a_variant_is():
     full = configs.resolve(configs.load(str(ROOT / "configs" / "llama.py:v2-70b")))
     for path, field in configs.BY_PATH.items():
         if field.choices and path.startswith("model.") and path not in ("model.dtype", "model.remat"):
-            assert configs.flatten(tiny)[path] == configs.flatten(full)[path], path
+            assert flatten(tiny)[path] == flatten(full)[path], path
     shrunk = configs.resolve(configs.shrink(configs.load(str(ROOT / "configs" / "llama.py:v2-70b")), "tiny"))
     assert (shrunk.model.attention.num_heads, shrunk.model.attention.num_kv_heads) == (4, 2)

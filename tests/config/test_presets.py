@@ -7,6 +7,7 @@ import pytest
 from zoo import config as configs
 from zoo.config.parts import split_path
 from zoo.config.presets import PRESETS
+from zoo.nested import flatten
 
 ROOT = Path(__file__).parents[2]
 SPECS = [
@@ -63,9 +64,7 @@ def test_a_shipped_config_stays_what_it_is(spec, preset):
     full, small = configs.resolve(config, vocab_size=90), configs.resolve(configs.shrink(config, preset))
     changed = {parts[1] if (parts := split_path(path)) else path for path in configs.difference(full, small)}
     assert {path for path in changed if not path.startswith(("data.", "training."))} <= SIZE_FIELDS
-    assert set(configs.flatten(full)) - set(configs.flatten(small)) <= {
-        path for path in configs.flatten(full) if split_path(path)
-    }
+    assert set(flatten(full)) - set(flatten(small)) <= {path for path in flatten(full) if split_path(path)}
     assert set(small.model.layers.pattern) == set(full.model.layers.pattern)
     assert small.model.dim == PRESETS[preset]["dim"]
     assert small.training.steps == PRESETS[preset]["steps"]

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from zoo import config as configs
 from zoo.errors import ConfigError
+from zoo.nested import flatten, unflatten
 
 TWO_SIDES = {"model.architecture": "encoder_decoder", "objective.kind": "prefix"}
 KINDS = {
@@ -59,7 +60,7 @@ def test_unknown_fields_of_a_scope_are_refused_with_what_was_meant(path, meant):
     if meant:
         assert line.endswith(f'(did you mean "{meant}"?)')
     with pytest.raises(ConfigError, match="unknown field"):
-        configs.resolve(configs.nest({path: 1}))
+        configs.resolve(unflatten({path: 1}))
 
 
 def test_known_paths_are_fields_and_take_no_auto():
@@ -246,4 +247,4 @@ def test_any_scope_resolves_to_what_stays_or_is_refused_in_plain_lines(drawn):
     if resolved is not None:
         assert configs.resolve(resolved) == resolved
         assert configs.resolve(json.loads(json.dumps(configs.to_plain(resolved)))) == resolved
-        assert overrides.items() <= configs.flatten(resolved).items()
+        assert overrides.items() <= flatten(resolved).items()

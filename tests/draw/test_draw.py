@@ -14,7 +14,7 @@ from zoo.cli.main import main
 from zoo.config import override, resolve
 from zoo.draw import compare, position_biases, residual, rope_pictures, run_activations, sinusoids
 from zoo.errors import ConfigError
-from zoo.training.checkpoints.trained_run import TRAINED
+from zoo.training.trained_run import TRAINED
 
 TINY = {"model__dim": 16, "model__num_layers": 2, "model__attention__num_heads": 4, "data__sequence_length": 96}
 
@@ -67,7 +67,7 @@ def test_biases(tmp_path):
         tmp_path, model__position__kind="relative_bias", model__position__buckets=8, model__position__max_distance=16
     )
     (pair,) = position_biases.of_run(folder, 3).values()
-    from zoo.training.checkpoints.trained_run import load_trained
+    from zoo.training.trained_run import load_trained
 
     table = np.asarray(load_trained(folder).params["position"]["table"])
     # The nearest distances have a bucket each.

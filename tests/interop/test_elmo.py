@@ -14,7 +14,7 @@ from zoo.config import default, override, resolve
 from zoo.errors import ConfigError, DataError
 from zoo.interop.families.bilm import config_of, read_hdf5, read_weights, write_weights
 from zoo.models.elmo import ELMo
-from zoo.training.checkpoints.trained_run import load_trained
+from zoo.training.trained_run import load_trained
 
 CONFIG = tiny(TINY_ELMO | {"model.elmo.cell_clip": 0.5, "model.elmo.projection_clip": 0.6}).model
 D, M = 16, 24

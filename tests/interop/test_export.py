@@ -13,6 +13,7 @@ from zoo import config as configs
 from zoo.errors import ConfigError
 from zoo.interop import resolve_like
 from zoo.interop.settings.expressing import choose, differences, express, settings_of
+from zoo.nested import flatten
 
 
 def test_the_table_s_exceptions_exist():
@@ -34,10 +35,8 @@ def test_a_model_comes_back_bit_for_bit(name, tmp_path):
     config = configs.resolve(configs.load(str(run)))
     settings = json.loads(json.dumps(settings_of(system.reference, config)))
     again = resolve_like(system.reference, settings, {"data.tokenizer.kind": "characters"})
-    relevant = {path: value for path, value in configs.flatten(again.model).items() if not path.startswith("init.")}
-    assert relevant == {
-        path: value for path, value in configs.flatten(config.model).items() if not path.startswith("init.")
-    }
+    relevant = {path: value for path, value in flatten(again.model).items() if not path.startswith("init.")}
+    assert relevant == {path: value for path, value in flatten(config.model).items() if not path.startswith("init.")}
     # What the file had beside is kept.
     written = json.loads((tmp_path / "out" / "config.json").read_text())
     original = json.loads((tmp_path / "source" / "config.json").read_text())

@@ -17,8 +17,8 @@ from zoo.data.tokenizers.base import BytePairTokenizer, ByteTokenizer, Character
 from zoo.data.tokenizers.pretrained import PublishedTokenizer, read_published
 from zoo.interop import export_weights
 from zoo.interop.tokenizer_files import expressed_tokenizer, write_tokenizer
-from zoo.training.checkpoints.trained_run import load_trained
 from zoo.training.run_training import run as train
+from zoo.training.trained_run import load_trained
 
 TEXT = "Grüße, 你好\n\n  two  spaces\tand <|endoftext|> spelled out 🎉 the theatre"
 GPT2 = {"model__ffn__gelu_approximation": "tanh", "model__dim": 16, "model__num_layers": 1, "training__steps": 2,

@@ -17,7 +17,7 @@ from zoo.interop.families.fairseq import config_of, dictionary, rules
 from zoo.interop.weights.mapping import from_zoo
 from zoo.interop.weights.tensor_files import write_tensors
 from zoo.models.architectures import make_model
-from zoo.training.checkpoints.trained_run import load_trained
+from zoo.training.trained_run import load_trained
 
 SMALL = {
     "arch": "transformer", "encoder_layers": 2, "decoder_layers": 3, "encoder_embed_dim": 16, "decoder_embed_dim": 16,
@@ -182,7 +182,7 @@ def test_prompts_are_read_by_the_source_s_dictionary(tmp_path):
     code, out, errors = zoo(*command, "--prompt", "e1@@ e0@@ e4@@", "--prompt", "e2@@", "--beams", "2", "--json")
     assert (code, errors) == (0, [])
     trained = load_trained(run)
-    made = Generator(trained.objective.model, trained.params, trained.stats).beam_search(
+    made = Generator(trained.model, trained.params, trained.stats).beam_search(
         [[2], [2]], 6, beams=2, stop=stop_table(TARGET, [0, 1, 2, 3]), sources=[[5, 4, 8, 2], [6, 2]]
     )
     answers = [json.loads(line) for line in out.splitlines()]

@@ -25,7 +25,7 @@ from zoo.decoding.stop_strings import stop_table
 from zoo.interop.importing import sha256
 from zoo.layers.context import Context
 from zoo.models.functional import split
-from zoo.training.checkpoints.trained_run import load_trained
+from zoo.training.trained_run import load_trained
 
 SHARED = (
     Path(os.environ.get("ZOO_TEST_DATA", Path(__file__).parents[3] / "shared" / "data"))
@@ -39,7 +39,7 @@ def scorer(run):
     log-probabilities [T, V].
     """
     trained = load_trained(run)
-    graph = split(trained.objective.model)[0]
+    graph = split(trained.model)[0]
 
     @jax.jit
     def forward(params, source, places, before, positions):
@@ -195,7 +195,7 @@ def test_two_hundred_pairs_are_translated(published, forced):
     """
     trained = load_trained(published[0])
     pairs = sorted(forced, key=lambda pair: len(pair[0]))
-    generator = Generator(trained.objective.model, trained.params, trained.stats)
+    generator = Generator(trained.model, trained.params, trained.stats)
     found = []
     for part in (pairs[start : start + 40] for start in range(0, 200, 40)):
         # Targets are longer than their sources by less than a tenth.

@@ -23,7 +23,7 @@ from zoo.config import AUTO
 from zoo.data.tokenizers.base import load_tokenizer
 from zoo.interop.weights.tensor_files import write_tensors
 from zoo.layers.context import Context
-from zoo.training.checkpoints.trained_run import load_trained
+from zoo.training.trained_run import load_trained
 
 
 @pytest.fixture(scope="module")
@@ -79,7 +79,7 @@ def test_it_computes_what_the_reference_computed(gpt2):
 
         from zoo.models.functional import split
 
-        model = nnx.merge(split(trained.objective.model)[0], trained.params, trained.stats)
+        model = nnx.merge(split(trained.model)[0], trained.params, trained.stats)
         return model.logits(model(tokens, Context(positions)))
 
     ours = call(logits, batch["tokens"].astype(np.int32), batch["positions"].astype(np.int32))

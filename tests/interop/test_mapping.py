@@ -19,17 +19,16 @@ from zoo.interop.weights.mapping import (
     Rule,
     Skip,
     Transform,
-    flatten,
     from_zoo,
     fused,
     fused_linear,
     layers,
     linear,
-    nest,
     norm,
     tensor_shapes,
     to_zoo,
 )
+from zoo.nested import flatten, unflatten
 
 
 def numbers(*shape):
@@ -67,9 +66,9 @@ def test_tensors_by_hand():
 
 def test_what_is_written_is_read_again():
     read = to_zoo(RULES, checkpoint(), PARAMS)
-    assert set(flatten(read)) == set(flatten(PARAMS))
-    for path, value in flatten(read).items():
-        np.testing.assert_array_equal(value, flatten(PARAMS)[path])
+    assert set(flatten(read, "/")) == set(flatten(PARAMS, "/"))
+    for path, value in flatten(read, "/").items():
+        np.testing.assert_array_equal(value, flatten(PARAMS, "/")[path])
         assert value.dtype == np.float32
         assert value.flags.c_contiguous
 
@@ -77,14 +76,14 @@ def test_what_is_written_is_read_again():
 def test_tensors_keep_their_type_and_are_not_shared():
     tensors = {name: tensor.astype(np.float64) for name, tensor in checkpoint().items()}
     read = to_zoo(RULES, tensors, PARAMS)
-    assert {leaf.dtype for leaf in flatten(read).values()} == {np.dtype(np.float64)}
+    assert {leaf.dtype for leaf in flatten(read, "/").values()} == {np.dtype(np.float64)}
     read["embedding"][:] = -1
     assert tensors["table"].min() == 0
 
 
 def test_shapes_without_values():
     shapes = tensor_shapes(
-        RULES, nest({path: np.broadcast_to(0, leaf.shape) for path, leaf in flatten(PARAMS).items()})
+        RULES, unflatten({path: np.broadcast_to(0, leaf.shape) for path, leaf in flatten(PARAMS, "/").items()}, "/")
     )
     assert shapes == {name: tensor.shape for name, tensor in checkpoint().items()}
 

@@ -19,7 +19,7 @@ from zoo.data.tokenizers.base import load_tokenizer
 from zoo.interop.importing import sha256
 from zoo.layers.context import Context
 from zoo.models.architectures import make_model
-from zoo.training.checkpoints.trained_run import load_trained
+from zoo.training.trained_run import load_trained
 
 SHARED = (
     Path(os.environ.get("ZOO_TEST_DATA", Path(__file__).parents[3] / "shared" / "data"))

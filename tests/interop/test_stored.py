@@ -9,7 +9,8 @@ from tests.parity.harness import cotangents, make_batch, output_difference, rand
 from tests.parity.systems import SYSTEMS
 from tests.stored_outputs import FOLDER, digest, read
 from zoo.interop import export_weights, import_weights, importer_of
-from zoo.interop.weights.mapping import from_zoo, nest
+from zoo.interop.weights.mapping import from_zoo
+from zoo.nested import unflatten
 
 by_name = pytest.mark.parametrize("system", SYSTEMS, ids=lambda system: system.name)
 # Of systems that are read by the same rules the first; the others differ from it in settings.
@@ -44,7 +45,7 @@ def test_outputs_and_gradients_are_those_stored(system):
     assert output_difference(ours, outputs, batch) <= system.tolerance
     # A wrong gradient of a tensor changes its norm or its product with a random direction; see
     # `gradient_differences` for the floor.
-    found = digest(from_zoo(importer_of(system.imported_as).rules(config.model), nest(our_gradients)))
+    found = digest(from_zoo(importer_of(system.imported_as).rules(config.model), unflatten(our_gradients, "/")))
     scale = np.maximum(gradients["norms"], 1e-2 * gradients["norms"].max())
     for name in ("norms", "products"):
         assert np.abs((found[name] - gradients[name]) / scale).max() <= system.tolerance

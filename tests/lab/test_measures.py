@@ -28,13 +28,13 @@ from zoo.lab.measures import MEASURES, complete, due, read_measured
 from zoo.lab.metrics import is_known, more_is_better, unit
 from zoo.lab.planning import plan, tuning
 from zoo.lab.planning.plan import expand
+from zoo.lab.report.archive import publish
 from zoo.lab.report.html_tables import measured_table
-from zoo.lab.results.archive import publish
 from zoo.lab.results.read_runs import load_run, load_sweep
 from zoo.lab.results.verdict import judge
 from zoo.layers.context import Context
 from zoo.models.architectures import make_model
-from zoo.training.checkpoints.trained_run import load_trained
+from zoo.training.trained_run import load_trained
 
 fake = config.import_file(Path(__file__).with_name("fake_run.py"), "helper")
 GROWTH, START = "measured/residual_growth", "measured/residual_growth@initial"
@@ -314,7 +314,7 @@ def test_a_sweep_is_measured_once_and_judged_by_it(tmp_path, capsys):
     trained = load_trained(pre.folder)
     batch = next(data.load(trained.config).evaluation_batches(limit_batches=1))
     rows = np.asarray(trained.objective.inputs(batch))[:8]
-    maps = look_inside(trained.config, trained.objective.model, trained.params, trained.stats, rows)[""].probabilities[
+    maps = look_inside(trained.config, trained.model, trained.params, trained.stats, rows)[""].probabilities[
         "attention"
     ]
     assert pre.final("measured/head_divergence") == pytest.approx(

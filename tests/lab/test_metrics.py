@@ -15,6 +15,7 @@ from zoo.lab.metrics import METRICS, base_name, is_known, more_is_better, per_to
 from zoo.lab.report.html_page import plot_data
 from zoo.lab.results.read_runs import load_sweep
 from zoo.lab.results.verdict import judge
+from zoo.nested import flatten
 
 TASKS = {
     "classification": class_scores(np.array([0, 1]), np.array([0, 1]), 2),
@@ -67,14 +68,14 @@ def test_the_direction_of_every_metric():
 
 @pytest.mark.parametrize("kind", TASKS)
 def test_what_a_task_measures_is_known_and_is_what_a_plan_expects(kind):
-    flat = config.flatten(config.default()) | {"objective.kind": kind, "model.head.classes": 2}
+    flat = flatten(config.default()) | {"objective.kind": kind, "model.head.classes": 2}
     beside = {"classification": {"accuracy"}, "tagging": {"accuracy"}}.get(kind, set())
     assert set(written_by(flat)) == {f"eval/{name}" for name in {"loss", *beside, *TASKS[kind]}}
     assert all(is_known(name) for name in written_by(flat))
 
 
 def test_f1_is_that_of_two_classes():
-    flat = config.flatten(config.default()) | {"objective.kind": "classification", "model.head.classes": 3}
+    flat = flatten(config.default()) | {"objective.kind": "classification", "model.head.classes": 3}
     assert "eval/f1" not in written_by(flat)
     assert "f1" not in class_scores(np.array([0, 1]), np.array([0, 1]), 3)
 
@@ -82,7 +83,7 @@ def test_f1_is_that_of_two_classes():
 def test_translations_are_scored_beside_their_tokens():
     pytest.importorskip("sacrebleu")
     assert metrics_of_sacrebleu()
-    flat = config.flatten(config.default()) | {"objective.kind": "translation"}
+    flat = flatten(config.default()) | {"objective.kind": "translation"}
     assert {"eval/loss", "eval/perplexity", "eval/bits_per_byte", "eval/bleu", "eval/chrf", "eval/exact_match"} == set(
         written_by(flat)
     )

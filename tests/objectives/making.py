@@ -6,6 +6,7 @@ import numpy as np
 from tests.building import as_float64, compiled, random_values, tiny, with_values
 from zoo.data.tokenizers.base import Tokenizer
 from zoo.layers.context import DropoutKey
+from zoo.models.architectures import make_model
 from zoo.models.functional import initialise_statistics, split
 from zoo.objectives import make_objective
 
@@ -26,23 +27,27 @@ class Made:
     """An objective with random values of its model.
 
     Attributes:
-        config, objective: as made.
+        config, model, objective: as made; the model is abstract.
         values, stats: nested dicts; `exact` is `values` as float64 numpy.
     """
 
     def __init__(self, overrides=None, seed=1):
         self.config = tiny(overrides)
-        self.objective = make_objective(self.config, FewTokens())
-        self.values, self.graph = random_values(self.objective.model, seed), split(self.objective.model)[0]
-        self.stats, self.exact = initialise_statistics(self.objective.model, seed), as_float64(self.values)
+        self.model, self.objective = make_model(self.config), make_objective(self.config, FewTokens())
+        self.values, self.graph = random_values(self.model, seed), split(self.model)[0]
+        self.stats, self.exact = initialise_statistics(self.model, seed), as_float64(self.values)
         self.constants = {name: jnp.asarray(table) for name, table in self.objective.constants.items()}
         self._programs = {}
+
+    def too_long(self, length):
+        """Why rows of `length` tokens cannot be evaluated, or None."""
+        return self.objective.too_long(self.model, length)
 
     def apply(self, function, *arrays):
         """function(model, *arrays), compiled once for each shape of the arrays."""
         if "apply" not in self._programs:
             self._programs["apply"] = compiled(
-                lambda values, *arrays: function(with_values(self.objective.model, values), *arrays)
+                lambda values, *arrays: function(with_values(self.model, values), *arrays)
             )
         return self._programs["apply"](self.values, *(jnp.asarray(array) for array in arrays))
 

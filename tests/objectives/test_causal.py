@@ -199,4 +199,4 @@ def test_lengths_past_the_learned_table_are_told():
     objective = Made({"model.position.max_length": 10}).objective
     assert objective.too_long(10) is None
     assert objective.too_long(11) == "learned positions end at 10"
-    assert Made({"model.position.kind": "rope"}).objective.too_long(10**6) is None
+    assert Made({"model.position.kind": "rope"}).too_long(10**6) is None

@@ -93,9 +93,9 @@ def test_what_was_hidden_is_not_told_before_it_is_written():
 def test_both_sides_are_one_token_longer_than_a_row():
     made = Made(DENOISING | {"model.position.kind": "learned"})
     assert made.config.model.position.max_length == 9
-    assert made.objective.too_long(8) is None
-    assert made.objective.too_long(9) == "the encoder's learned positions end at 9"
-    assert Made(DENOISING | {"model.position.kind": "rope"}).objective.too_long(10**6) is None
+    assert made.too_long(8) is None
+    assert made.too_long(9) == "the encoder's learned positions end at 9"
+    assert Made(DENOISING | {"model.position.kind": "rope"}).too_long(10**6) is None
 
 
 @pytest.mark.parametrize(("changes", "problem"), [

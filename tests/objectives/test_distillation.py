@@ -56,7 +56,7 @@ class Pair(Made):
     def both(self, tokens, causal):
         """(hidden states, scores) of student and teacher for one row without padding."""
         context = Context(jnp.arange(len(tokens))[None], causal=causal)
-        models = (with_values(self.objective.model, self.values), with_values(self.objective.teacher, self.its_values))
+        models = (with_values(self.model, self.values), with_values(self.objective.teacher, self.its_values))
         found = []
         for model in models:
             hidden = model(jnp.asarray(tokens)[None], context)
@@ -201,8 +201,8 @@ def test_a_state_of_zeros_has_a_gradient_that_is_a_number():
 def test_rows_that_the_teacher_cannot_read_are_not_evaluated(tmp_path):
     its = {"model.position.kind": "learned", "model.position.max_length": 10}
     pair = Pair(tmp_path, CAUSAL | {"model.position.kind": "rope"}, its)
-    assert pair.objective.too_long(10) is None
-    assert pair.objective.too_long(11) == "the teacher's learned positions end at 10"
+    assert pair.too_long(10) is None
+    assert pair.too_long(11) == "the teacher's learned positions end at 10"
 
 
 def test_models_of_a_student_and_of_its_teacher_are_two(tmp_path):

@@ -23,6 +23,7 @@ from zoo.objectives import make_objective
 from zoo.objectives.objective import sum_of_means
 from zoo.training.evaluation import evaluate
 from zoo.training.mesh import make_mesh
+from zoo.models.architectures import make_model
 from zoo.training.step import make_program
 
 BERT = {
@@ -154,7 +155,7 @@ def run_of(*changes):
     """(config, objective, program) of a small run over pairs of bytes."""
     config = configs.resolve(configs.override(configs.default(), PAIRS | dict(changes)))
     objective = make_objective(config, ByteTokenizer())
-    return config, objective, make_program(config, objective, make_mesh(config, jax.devices()[:1]))
+    return config, objective, make_program(config, make_model(config), objective, make_mesh(config, jax.devices()[:1]))
 
 
 def pairs(config, step, count=16):
@@ -209,7 +210,7 @@ def test_the_gradient_is_that_of_the_sum_of_two_means():
     config, objective, program = run_of(("optimizer.epsilon", 1.0))
     batch = ragged(config)
     state = program.initial_state(0)
-    graph = split(objective.model)[0]
+    graph = split(make_model(config))[0]
 
     def both(params):
         losses, (sums, _) = objective.sums(graph, params, {}, batch, program.constants(0), training=True)

@@ -112,7 +112,7 @@ def test_lengths_that_cannot_be_evaluated_are_told():
     # The decoder reads length + 1 - prefix tokens.
     assert objective.too_long(12) is None
     assert objective.too_long(13) == "the decoder's learned positions end at 10"
-    assert Made(PREFIX | {"model.position.kind": "rope"}).objective.too_long(10**6) is None
+    assert Made(PREFIX | {"model.position.kind": "rope"}).too_long(10**6) is None
     other = Made(
         PREFIX
         | {

@@ -92,7 +92,7 @@ def test_which_tokens_a_target_depends_on(kernel):
     row = np.arange(9)[None]
 
     def states(embedding):
-        model = with_values(made.objective.model, made.values | {"embedding": embedding})
+        model = with_values(made.model, made.values | {"embedding": embedding})
         context = Context(jnp.arange(8)[None], in_order=True, prefix=3)
         return model(jnp.asarray(row[:, :-1]), context)[0] @ jnp.arange(1.0, 17.0)
 

@@ -26,6 +26,7 @@ from zoo.objectives.sampled_softmax import (
     sampled_cross_entropy,
 )
 from zoo.training.mesh import make_mesh
+from zoo.models.architectures import make_model
 from zoo.training.step import make_program
 
 B, T, D, V, S = 3, 7, 8, 23, 6
@@ -174,7 +175,7 @@ def test_evaluation_is_over_all_ids():
 
 def small_elmo(**changes):
     config = configs.resolve(small(**OBJECTIVES["bidirectional"], objective__sampled_softmax=32, **changes))
-    return make_program(config, make_objective(config, ByteTokenizer()), make_mesh(config, jax.devices()[:1]))
+    return make_program(config, make_model(config), make_objective(config, ByteTokenizer()), make_mesh(config, jax.devices()[:1]))
 
 
 @pytest.mark.slow

@@ -15,11 +15,12 @@ from tests.building import compiled
 from tests.parity.systems import System
 from zoo.config import ResolvedConfig
 from zoo.interop import import_weights, importer_of, resolve_like
-from zoo.interop.weights.mapping import flatten, to_zoo
+from zoo.interop.weights.mapping import to_zoo
 from zoo.layers.characters import NUM_CHARACTERS
 from zoo.layers.context import Context
 from zoo.models.architectures import make_model
 from zoo.models.functional import split
+from zoo.nested import flatten
 
 Arrays = dict[str, np.ndarray]
 # Ids below are special in some class: padding, beginning, end.
@@ -162,7 +163,7 @@ def run_ours(
 
     arrays = {name: jnp.asarray(array, jnp.int32) for name, array in batch.items()}
     (_, outputs), gradients = compiled(jax.value_and_grad(functional, has_aux=True))(values, stats, arrays, weights)
-    return outputs, flatten(gradients)
+    return outputs, flatten(gradients, "/")
 
 
 def imported_gradients(system: System, hf: Mapping[str, Any], gradients: Mapping[str, np.ndarray]) -> Arrays:
@@ -170,7 +171,9 @@ def imported_gradients(system: System, hf: Mapping[str, Any], gradients: Mapping
     gradients too.
     """
     config = resolved(system, hf)
-    return flatten(to_zoo(importer_of(system.imported_as).rules(config.model), gradients, split(make_model(config))[1]))
+    return flatten(
+        to_zoo(importer_of(system.imported_as).rules(config.model), gradients, split(make_model(config))[1]), "/"
+    )
 
 
 def output_difference(ours: Arrays, theirs: Arrays, batch: Arrays) -> float:

@@ -9,9 +9,10 @@ from flax import nnx
 
 from tests.building import call
 from tests.parity.harness import gradient_differences, relative_difference
-from zoo.interop.weights.mapping import Rules, flatten, to_zoo
+from zoo.interop.weights.mapping import Rules, to_zoo
 from zoo.layers.context import Context
 from zoo.models.functional import split
+from zoo.nested import flatten
 
 Differences = tuple[float, float]
 
@@ -45,9 +46,9 @@ def layer_differences(
     their_out = run(their_x)
     (their_out * torch.tensor(weights)).sum().backward()
     expected = flatten(
-        to_zoo(rules, {name: parameter.grad.numpy() for name, parameter in theirs.named_parameters()}, abstract)
+        to_zoo(rules, {name: parameter.grad.numpy() for name, parameter in theirs.named_parameters()}, abstract), "/"
     )
-    moved = gradient_differences(flatten(gradients) | {"x": d_x}, expected | {"x": their_x.grad.numpy()})
+    moved = gradient_differences(flatten(gradients, "/") | {"x": d_x}, expected | {"x": their_x.grad.numpy()})
     return relative_difference(out, their_out.detach().numpy()), max(moved.values())
 
 

@@ -24,9 +24,9 @@ from tests.parity.systems import COMPARISONS, SYSTEMS, Comparison, Published, Sy
 from tests.stored_outputs import read
 from zoo.config import load, resolve
 from zoo.interop import resolve_like
-from zoo.interop.weights.mapping import flatten
 from zoo.models.architectures import make_model
 from zoo.models.functional import split
+from zoo.nested import flatten
 
 ROOT = Path(__file__).parents[2]
 FILE = ROOT / "docs" / "parity.md"
@@ -70,7 +70,7 @@ def count(published: Published, system: System | Comparison) -> int:
         config = resolve_like(
             system.imported_as, published.source, {"data.tokenizer.kind": "characters", **system.overrides}
         )
-    leaves = flatten(split(make_model(config))[1])
+    leaves = flatten(split(make_model(config))[1], "/")
     counted = (leaf for path, leaf in leaves.items() if not path.startswith(tuple(published.without)))
     return sum(math.prod(leaf.shape) for leaf in counted)
 

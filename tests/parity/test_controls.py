@@ -17,10 +17,10 @@ from tests.parity.systems.controls import NORMS, PLAIN
 from tests.parity.table import ROOT
 from zoo.config import load, resolve
 from zoo.interop import import_weights
-from zoo.interop.weights.mapping import flatten
 from zoo.layers.context import Context
 from zoo.models.architectures import make_model
 from zoo.models.functional import split, statistics_of
+from zoo.nested import flatten
 
 pytestmark = pytest.mark.parity
 BY_NAME = {system.name: system for system in SYSTEMS}
@@ -49,13 +49,13 @@ def test_running_averages_are_batchnorm1d_s():
         model(batch["tokens"], Context(batch["positions"], training=True))
         return statistics_of(model)
 
-    found = flatten(call(run, values, stats))
+    found = flatten(call(run, values, stats), "/")
     reference.outputs(batch, config)
-    expected = flatten(import_weights(system.imported_as, config, reference.tensors())[1])
+    expected = flatten(import_weights(system.imported_as, config, reference.tensors())[1], "/")
     assert set(found) == set(expected)
     for path in expected:
         close(found[path], expected[path])
-        assert np.abs(found[path] - flatten(stats)[path]).max() > 0.01
+        assert np.abs(found[path] - flatten(stats, "/")[path]).max() > 0.01
 
 
 @pytest.mark.parametrize("source", CONFIGS)

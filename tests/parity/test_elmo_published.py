@@ -24,9 +24,10 @@ from zoo.models.elmo import ELMo
 from zoo.objectives import make_objective
 from zoo.objectives.objective import Pass
 from zoo.training.checkpoints import warm_start
-from zoo.training.checkpoints.trained_run import load_trained
 from zoo.training.mesh import make_mesh
+from zoo.models.architectures import make_model
 from zoo.training.step import make_program
+from zoo.training.trained_run import load_trained
 from zoo.training.trainer import resolve_with_vocabulary
 
 pytest.importorskip("h5py")
@@ -113,7 +114,7 @@ def test_a_run_made_of_it_computes_the_same(tmp_path):
     assert (code, errors) == (0, [])
     assert "the head has its initial values" in out
     trained = load_trained(tmp_path / "run")
-    model = with_values(trained.objective.model, trained.params, trained.stats)
+    model = with_values(trained.model, trained.params, trained.stats)
     ours, theirs = states(folder, "lm_embeddings_sentences.json", model)
     np.testing.assert_allclose(ours, theirs, rtol=0, atol=3e-6)
     assert np.abs(np.asarray(trained.params["head"]["weights"])).max() > 0
@@ -142,14 +143,14 @@ def test_features_of_a_task_are_the_published_states(tmp_path):
     assert (resolved.data.tokenizer.kind, resolved.training.trained_layers) == ("words", 0)
     dataset = data.load(resolved)
     objective = make_objective(resolved, dataset.tokenizer)
-    program = make_program(resolved, objective, make_mesh(resolved, jax.devices()[:1]))
+    program = make_program(resolved, make_model(resolved), objective, make_mesh(resolved, jax.devices()[:1]))
     taken, _ = warm_start.read_weights(
         tmp_path / "run", program.abstract_state, own=warm_start.heads_of_its_own(resolved, dataset.labels)
     )
-    values = random_values(objective.model) | taken["params"]
+    values = random_values(make_model(resolved)) | taken["params"]
     values["mix"] = {"weights": np.array([-100, -100, 0], np.float32), "gamma": np.ones((), np.float32)}
     (batch,) = dataset.evaluation_batches()
-    model, how, constants = with_values(objective.model, values), Pass(None, training=False), program.constants(0)
+    model, how, constants = with_values(make_model(resolved), values), Pass(None, training=False), program.constants(0)
     states = call(lambda batch: model.mix(objective.features(model, batch, constants, how)), batch)
     for row, sentence in enumerate(dataset.batches(HELD_OUT).order):
         words, expected = sentences[sentence], read_hdf5(folder / f"lm_embeddings_{sentence}.hdf5")["0"]

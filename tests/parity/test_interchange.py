@@ -19,7 +19,7 @@ from tests.parity.harness import make_batch, relative_difference, resolved
 from tests.parity.references import build
 from zoo.interop.weights.tensor_files import write_tensors
 from zoo.layers.context import Context
-from zoo.training.checkpoints.trained_run import load_trained
+from zoo.training.trained_run import load_trained
 
 pytestmark = pytest.mark.parity
 
@@ -100,7 +100,7 @@ def test_bert_without_heads(tmp_path):
     assert zoo("import", f"hf:{folder}", "--out", tmp_path / "run")[0] == 0
     trained = load_trained(tmp_path / "run")
     tokens = np.random.default_rng(0).integers(0, 61, (2, 9))
-    model = with_values(trained.objective.model, trained.params, trained.stats)
+    model = with_values(trained.model, trained.params, trained.stats)
     hidden = model(tokens, Context(np.tile(np.arange(9), (2, 1)), causal=False))
     with torch.no_grad():
         expected = reference(torch.tensor(tokens))

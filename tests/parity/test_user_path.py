@@ -21,7 +21,7 @@ from zoo.data import Batching, encode_text_file
 from zoo.decoding.generator import Generator
 from zoo.decoding.stop_strings import stop_table
 from zoo.layers.context import Context
-from zoo.training.checkpoints.trained_run import load_trained
+from zoo.training.trained_run import load_trained
 
 pytestmark = [pytest.mark.parity, pytest.mark.slow]
 
@@ -114,7 +114,7 @@ def test_import_look_evaluate_train_on_export_and_generate(kind, tmp_path):
     prompts = ["Line 12 tells of", "wolves"]
     ids = [tokenizer(prompt, add_special_tokens=False)["input_ids"] for prompt in prompts]
     assert ids == [trained.tokenizer.encode(prompt).tolist() for prompt in prompts]
-    generator = Generator(trained.objective.model, trained.params, trained.stats)
+    generator = Generator(trained.model, trained.params, trained.stats)
     ours = generator.generate(ids, 24, stop=stop_table(trained.tokenizer.vocab_size, [trained.tokenizer.document_id]))
     for row, (prompt, length, tokens) in enumerate(zip(ids, ours.lengths, ours.tokens, strict=True)):
         with torch.no_grad():
@@ -124,6 +124,6 @@ def test_import_look_evaluate_train_on_export_and_generate(kind, tmp_path):
             logits = model(torch.tensor([prompt])).logits[0].numpy()
         assert tokens[:length].tolist() == theirs, row
         assert tokenizer.decode(theirs) == trained.tokenizer.decode(theirs, "<|endoftext|>")
-        module = with_values(trained.objective.model, trained.params, trained.stats)
+        module = with_values(trained.model, trained.params, trained.stats)
         mine = module.logits(module(np.array([prompt]), Context(np.arange(len(prompt))[None])))
         assert relative_difference(np.asarray(mine[0]), logits) < 1e-5

@@ -40,11 +40,11 @@ class Observed:
 
     def __init__(self, changes=None, batch=None, change=lambda params: None):
         config = tiny(BASE | (changes or {}))
-        self.objective = make_objective(config, ByteTokenizer())
+        self.model, self.objective = make_model(config), make_objective(config, ByteTokenizer())
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(jax, "jit", partial(jax.jit, compiler_options=quick_compilation()))
-            self.program = make_program(config, self.objective, make_mesh(config, jax.devices()[:1]))
-        params = random_values(self.objective.model)
+            self.program = make_program(config, self.model, self.objective, make_mesh(config, jax.devices()[:1]))
+        params = random_values(self.model)
         change(params)
         self.before = jax.tree.map(np.asarray, params)
         self.state, self.constants = self.program.initial_state(0) | {"params": params}, self.program.constants(0)

@@ -9,8 +9,8 @@ from small_runs import lines, small
 
 from zoo import config as configs
 from zoo import data
-from zoo.training.checkpoints.trained_run import load_trained
 from zoo.training.run_training import run
+from zoo.training.trained_run import load_trained
 from zoo.training.trainer import resolve_with_vocabulary
 
 

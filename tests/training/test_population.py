@@ -26,10 +26,12 @@ from zoo import config as configs
 from zoo.data import load
 from zoo.errors import ConfigError, Diverged, Preempted
 from zoo.files import read_json, write_json
+from zoo.nested import flatten
 from zoo.objectives import make_objective
 from zoo.training import training_run as member_module
 from zoo.training.mesh import make_mesh
 from zoo.training.run_training import run, run_together
+from zoo.models.architectures import make_model
 from zoo.training.step import make_program
 from zoo.training.trainer import Attempt
 
@@ -203,7 +205,7 @@ def test_other_batches_and_what_is_recorded_of_them(tmp_path, objective, changes
         objective
     ]
     members = [common, common | changes]
-    keys = {configs.program_key(configs.flatten(configs.resolve(small(**one)))) for one in members}
+    keys = {configs.program_key(flatten(configs.resolve(small(**one)))) for one in members}
     assert len(keys) == 1
     together(members, tmp_path)
     for index, one in enumerate(members):
@@ -311,7 +313,7 @@ def traced(config):
     """The text of the step of a run, and by path whether it reads a number."""
     config = configs.resolve(config)
     tokenizer = load(config).tokenizer
-    program = make_program(config, make_objective(config, tokenizer), make_mesh(config, jax.devices()[:1]))
+    program = make_program(config, make_model(config), make_objective(config, tokenizer), make_mesh(config, jax.devices()[:1]))
     arguments = (program.abstract_state, {"tokens": jax.ShapeDtypeStruct((8, 9), np.int32)}, program.constants(0))
     jaxpr = program.train_step.trace(*arguments).jaxpr.jaxpr
     read = {variable for equation in jaxpr.eqns for variable in equation.invars if not hasattr(variable, "val")}
@@ -346,7 +348,7 @@ def test_so_are_those_of_a_teacher(tmp_path, name, value):
 
 
 def test_there_are_no_other_numbers_but_of_a_teacher():
-    read = {path for path in configs.flatten(configs.resolve(small(**WITH_ALL))) if configs.is_number(path)}
+    read = {path for path in flatten(configs.resolve(small(**WITH_ALL))) if configs.is_number(path)}
     assert {path for path in read if not path.startswith("objective.distillation")} == set(NUMBERS)
 
 
@@ -369,14 +371,14 @@ def test_what_shares_no_program_is_refused():
 ])  # fmt: skip
 def test_which_runs_share_a_program(changes, same):
     base = small(model__architecture="encoder", objective__kind="masked", training__eval_masks="as_trained")
-    keys = [configs.program_key(configs.flatten(configs.resolve(configs.override(base, one)))) for one in ({}, changes)]
+    keys = [configs.program_key(flatten(configs.resolve(configs.override(base, one)))) for one in ({}, changes)]
     assert (keys[0] == keys[1]) == same
 
 
 def test_where_batches_are_of_several_widths_seeds_do_not_share_one():
     base = small(model__architecture="encoder", objective__kind="classification", training__eval_batches=0)
     one, rate, seed = (
-        configs.program_key(configs.flatten(configs.resolve(configs.override(base, changes))))
+        configs.program_key(flatten(configs.resolve(configs.override(base, changes))))
         for changes in ({}, {"optimizer.learning_rate": 0.1}, {"seed": 1})
     )
     assert one == rate

@@ -13,12 +13,13 @@ from zoo.data.tokenizers.base import ByteTokenizer
 from zoo.models.functional import split
 from zoo.objectives import make_objective
 from zoo.training.mesh import make_mesh
+from zoo.models.architectures import make_model
 from zoo.training.step import accumulate, drops, make_program
 
 
 def program_of(**overrides):
     config = configs.resolve(small(**overrides))
-    return make_program(config, make_objective(config, ByteTokenizer()), make_mesh(config, jax.devices()[:1]))
+    return make_program(config, make_model(config), make_objective(config, ByteTokenizer()), make_mesh(config, jax.devices()[:1]))
 
 
 def ragged_batch():
@@ -103,7 +104,7 @@ def test_the_gradient_is_that_of_the_mean_over_scored_tokens():
     objective = make_objective(config, ByteTokenizer())
     program = program_of()
     params = program.initial_state(0)["params"]
-    graph, *_ = split(objective.model)
+    graph, *_ = split(make_model(config))
 
     def mean_loss(params):
         losses, (sums, _) = objective.sums(graph, params, {}, ragged_batch(), program.constants(0), training=True)
@@ -150,7 +151,7 @@ def batch_of(config):
 def test_every_objective_s_sums_are_those_of_the_parts(kind):
     config = configs.resolve(small(**OBJECTIVES[kind], objective__z_loss=0.01, model__num_layers=1))
     objective = make_objective(config, ByteTokenizer())
-    graph, *_ = split(objective.model)
+    graph, *_ = split(make_model(config))
     constants, batch = jax.tree.map(jnp.asarray, (objective.constants, batch_of(config)))
 
     def totals(parts):
@@ -159,7 +160,7 @@ def test_every_objective_s_sums_are_those_of_the_parts(kind):
             return sum(losses.values()), rest
 
         return compiled(lambda params, batch: accumulate(sums_of, params, {}, batch, parts))(
-            random_values(objective.model), batch
+            random_values(make_model(config)), batch
         )
 
     loss, sums, _, gradient = totals(1)

@@ -13,6 +13,7 @@ from zoo import config as configs
 from zoo.config.parts import scopes_in
 from zoo.errors import ConfigError
 from zoo.interop import resolve_like
+from zoo.nested import flatten
 from zoo.variants import PARITY, VARIANTS
 from zoo.variants.__main__ import main, pages
 from zoo.variants.variant import BASELINES
@@ -76,7 +77,7 @@ def shows(config, changes):
     """Whether a resolved config, or one of its sides or kinds of layers, has all the changes of a
     variant that are about its parts.
     """
-    flat = configs.flatten(config)
+    flat = flatten(config)
     whole = {path: value for path, value in flat.items() if path in configs.BY_PATH}
     parts = [whole, *(whole | scope for scope in scopes_in(flat).values())]
 

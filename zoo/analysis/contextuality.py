@@ -25,7 +25,7 @@ from zoo.analysis.word_senses import SENSES
 from zoo.data.tokenizers.word_level import WordTokenizer
 from zoo.errors import ConfigError, DataError, reported
 from zoo.files import read_json
-from zoo.training.checkpoints.trained_run import TrainedRun, load_trained
+from zoo.training.trained_run import TrainedRun, load_trained
 
 WORD = re.compile(r"[^\W\d_]+(?:['’][^\W\d_]+)*")
 # Rows that are read at once, pairs of different words, occurrences of one form that are compared,
@@ -155,7 +155,7 @@ def judge_senses(
 
 def word_vectors(run: TrainedRun, tokenizer, texts: Sequence[str]) -> tuple[list[str], list[Occurrence], np.ndarray]:
     """(names of the layers, the words of the texts, their vectors [layers, N, E] in float64)."""
-    config, model, values = run.config, run.objective.model, (run.params, run.stats)
+    config, model, values = run.config, run.model, (run.params, run.stats)
     elmo = config.model.architecture == "elmo"
     spelt = tokenizer.token_characters(config.model.elmo.characters) if elmo else None
     rows = rows_of(texts, tokenizer)

@@ -4,7 +4,7 @@ import numpy as np
 
 from zoo.config import side
 from zoo.errors import ConfigError
-from zoo.training.checkpoints.trained_run import TrainedRun, values_of
+from zoo.training.trained_run import TrainedRun, values_of
 
 
 def cosines(table: np.ndarray) -> np.ndarray:

@@ -27,10 +27,11 @@ from zoo.errors import ConfigError, ZooError, reported
 from zoo.files import read_json, write_json
 from zoo.lab.measures import FILE, INITIAL, MEASURES, PREFIX, basis, due, halfway, of_sweep
 from zoo.objectives import make_objective
-from zoo.training.checkpoints.trained_run import INITIAL as AT_INITIAL_VALUES
-from zoo.training.checkpoints.trained_run import TRAINED, TrainedRun, load_trained, values_of
 from zoo.training.mesh import make_mesh
+from zoo.models.architectures import make_model
 from zoo.training.step import make_program
+from zoo.training.trained_run import INITIAL as AT_INITIAL_VALUES
+from zoo.training.trained_run import TRAINED, TrainedRun, load_trained, values_of
 
 ROWS, NEAR = 8, 4
 SUFFIX = {TRAINED: "", AT_INITIAL_VALUES: INITIAL}
@@ -141,7 +142,7 @@ def offset_gap(subject: Subject) -> dict[str, float]:
     if not (places := halfway(run.config.data.offsets)):
         raise ConfigError(f"{subject.folder}: data.offsets={run.config.data.offsets} has nothing between its entries")
     moved = configs.resolve(configs.override(run.config, {"data.offsets": places}), run.config.model.vocab_size)
-    elsewhere = make_program(moved, make_objective(moved, run.tokenizer), make_mesh(moved))
+    elsewhere = make_program(moved, make_model(moved), make_objective(moved, run.tokenizer), make_mesh(moved))
     constants, dataset = run.program.constants(run.config.seed), data.load(run.config)
     losses = [
         evaluate(program, run.params, run.stats, dataset.evaluation_batches(multiple_of=run.rows), constants)["loss"]
@@ -162,7 +163,7 @@ def head_divergence(subject: Subject) -> dict[str, float]:
     rows = inputs[:: max(1, len(inputs) // ROWS)][:ROWS]
     found = {}
     for which, (params, stats) in values_of(run).items():
-        inside = look_inside(run.config, run.objective.model, params, stats, rows)[""]
+        inside = look_inside(run.config, run.model, params, stats, rows)[""]
         layers = [
             pairwise_divergence(maps, rows >= 0) for maps in inside.probabilities["attention"] if maps is not None
         ]

@@ -6,6 +6,7 @@ from typing import Any
 
 from zoo import config as configs
 from zoo.errors import ConfigError
+from zoo.nested import flatten
 
 EXAMPLES = """examples:
   zoo config show configs/llama.py:7b
@@ -69,7 +70,7 @@ def run_show(args: argparse.Namespace) -> int:
             )
         )
         return 0
-    flat = configs.flatten(resolved)
+    flat = flatten(resolved)
     width = max(len(path) for path in flat)
     for path, value in flat.items():
         field = configs.field_at(path)

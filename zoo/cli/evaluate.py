@@ -107,8 +107,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         raise ConfigError(f"--text {args.text} does not exist")
     from zoo import data
     from zoo.config.fields import TASKS
-    from zoo.training.checkpoints.trained_run import load_trained
     from zoo.training.evaluation import evaluate
+    from zoo.training.trained_run import load_trained
 
     trained = load_trained(args.run, args.step)
     config = trained.config
@@ -134,7 +134,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     result = {"run": str(args.run), "step": trained.step, "text": scored, "lengths": {}}
     for length in args.lengths or [config.data.sequence_length]:
         scores = None
-        if trained.objective.too_long(length) is None:
+        if trained.objective.too_long(trained.model, length) is None:
             batches = (
                 pairs.evaluation_batches(length, trained.rows, limit_batches=args.batches)
                 if pairs
@@ -161,7 +161,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     print(f"{'length':>8s} {'loss':>9s} {'perplexity':>11s} {'bits/byte':>10s}")
     for length, scores in result["lengths"].items():
         if scores is None:
-            print(f"{length:8d}  cannot be evaluated: {trained.objective.too_long(length)}")
+            print(f"{length:8d}  cannot be evaluated: {trained.objective.too_long(trained.model, length)}")
         else:
             print(f"{length:8d} {scores['loss']:9.4f} {scores['perplexity']:11.4g} {scores['bits_per_byte']:10.4f}")
     if args.translate:
@@ -186,7 +186,7 @@ def evaluate_tasks(trained, args: argparse.Namespace) -> int:
     """
     from statistics import median
 
-    from zoo.training.checkpoints.trained_run import load_trained
+    from zoo.training.trained_run import load_trained
 
     results = [evaluate_task(trained, args.run, args)]
     for folder in args.others:
@@ -288,7 +288,7 @@ def translations(trained, pairs) -> dict:
     made = translate(
         trained.config,
         trained.tokenizer,
-        trained.objective.model,
+        trained.model,
         trained.params,
         trained.stats,
         texts.sources,
@@ -322,7 +322,7 @@ def sampled_text(trained, args: argparse.Namespace) -> str:
     generator = TextGenerator(
         trained.config,
         trained.tokenizer,
-        trained.objective.model,
+        trained.model,
         trained.params,
         trained.stats,
         trained.source_tokenizer,

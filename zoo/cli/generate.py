@@ -65,13 +65,13 @@ def run(args: argparse.Namespace) -> int:
     prompts, how = _prompts(args), _choices(args)
     from zoo.decoding import Sampling
     from zoo.decoding.text_generator import TextGenerator
-    from zoo.training.checkpoints.trained_run import load_trained
+    from zoo.training.trained_run import load_trained
 
     trained = load_trained(args.run, args.step)
     generator = TextGenerator(
         trained.config,
         trained.tokenizer,
-        trained.objective.model,
+        trained.model,
         trained.params,
         trained.stats,
         trained.source_tokenizer,

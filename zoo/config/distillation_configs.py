@@ -8,8 +8,9 @@ import ml_collections
 from zoo.config.constraints.teacher_constraints import BESIDE_TEACHER, TEACHER
 from zoo.config.fields import BY_PATH
 from zoo.config.loading import load, override
-from zoo.config.resolve import ResolvedConfig, default, flatten, from_flat, resolve
+from zoo.config.resolve import ResolvedConfig, default, from_flat, resolve
 from zoo.errors import ConfigError
+from zoo.nested import flatten
 
 # As DistilBERT was trained (Sanh et al. 2019, and the authors' training script, see
 # configs/distilbert.py), for fewer steps.

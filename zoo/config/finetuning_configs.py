@@ -8,9 +8,10 @@ import ml_collections
 
 from zoo.config.fields import AUTO, BY_PATH, TASKS
 from zoo.config.loading import load, override
-from zoo.config.resolve import default, flatten, from_flat, resolve
+from zoo.config.resolve import default, from_flat, resolve
 from zoo.errors import ConfigError
 from zoo.files import read_json
+from zoo.nested import flatten
 
 # A small encoder that a CPU trains in a minute, on data that need no download.
 TINY = {

@@ -11,6 +11,7 @@ from typing import Any, Self
 
 from zoo.config.fields import TASKS
 from zoo.errors import ConfigError
+from zoo.nested import flatten
 
 # Beside these, every dropout rate there is. Those of the schedule leave nothing out where they are
 # 0.
@@ -113,8 +114,6 @@ def check_one_program(resolved: Sequence[Any], names: Sequence[Any]) -> None:
     Raises:
         ConfigError: a line for each that differs from the first, with what differs.
     """
-    from zoo.config.resolve import flatten
-
     first, *others = (dict(program_key(flatten(one))) for one in resolved)
     problems = []
     for name, other in zip(names[1:], others, strict=True):

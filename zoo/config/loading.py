@@ -15,8 +15,9 @@ import ml_collections
 
 from zoo.config.fields import BY_PATH, FIELDS
 from zoo.config.parts import KINDS, field_at, known_paths, scoped, split_path
-from zoo.config.resolve import default, flatten, from_flat, parse_value
+from zoo.config.resolve import default, from_flat, parse_value
 from zoo.errors import ConfigError, did_you_mean
+from zoo.nested import flatten
 
 
 def import_file(path: Path, what: str) -> Any:
@@ -96,7 +97,7 @@ def load(spec: str) -> ml_collections.ConfigDict:
             raise ConfigError(
                 [f"config file {path}: unknown field {name}{did_you_mean(name, known_paths(name))}" for name in unknown]
             )
-        return from_flat(_with_own_tokenizer({**flatten(default()), **flat}, path.parent))
+        return from_flat(_with_own_tokenizer(flatten(default()) | flat, path.parent))
     module = import_file(path, "config file")
     if not hasattr(module, "get_config"):
         raise ConfigError(f"config file {path} has no function get_config")

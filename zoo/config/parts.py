@@ -16,6 +16,7 @@ from typing import Any
 import ml_collections
 
 from zoo.config.fields import BY_PATH, KIND_FIELDS, SIDE_FIELDS, Field
+from zoo.nested import flatten, unflatten
 
 SIDES = ("model.encoder", "model.decoder")
 KINDS = "model.layers.kinds"
@@ -77,12 +78,10 @@ def scopes_in(flat: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
 
 
 def _merged(model: Mapping[str, Any], scope: str, **more: Any) -> ml_collections.FrozenConfigDict:
-    from zoo.config.resolve import flatten, nest
-
     flat = {f"model.{path}": value for path, value in flatten(model).items()}
     base = {path: value for path, value in flat.items() if path in BY_PATH}
     changes = {f"model.{path}": value for path, value in more.items()}
-    return ml_collections.FrozenConfigDict(nest(base | scopes_in(flat).get(scope, {}) | changes)["model"])
+    return ml_collections.FrozenConfigDict(unflatten(base | scopes_in(flat).get(scope, {}) | changes)["model"])
 
 
 def side(model: Mapping[str, Any], name: str) -> ml_collections.FrozenConfigDict:

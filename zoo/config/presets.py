@@ -9,7 +9,8 @@ import ml_collections
 from zoo.config.fields import AUTO, BY_PATH, GATED, TASKS
 from zoo.config.loading import override, parse_argument
 from zoo.config.parts import SIDES, scoped, scopes_in
-from zoo.config.resolve import flatten, from_flat
+from zoo.config.resolve import from_flat
+from zoo.nested import flatten
 
 PRESETS = {
     "tiny": {"dim": 64, "layers": 2, "heads": 4, "length": 64, "batch": 16, "steps": 200, "warmup": 20, "every": 100},

@@ -16,33 +16,9 @@ from zoo.config.hyperparameters import Rate, is_rate
 from zoo.config.parts import field_at, known_paths, scoped, scopes_in
 from zoo.config.side_lengths import side_lengths
 from zoo.errors import ConfigError, did_you_mean
+from zoo.nested import flatten, unflatten
 
 ResolvedConfig = ml_collections.FrozenConfigDict
-
-
-def nest(flat: Mapping[str, Any]) -> dict[str, Any]:
-    """Turns {"a.b": 1} into {"a": {"b": 1}}."""
-    nested: dict[str, Any] = {}
-    for path, value in flat.items():
-        *parents, leaf = path.split(".")
-        node = nested
-        for parent in parents:
-            node = node.setdefault(parent, {})
-        node[leaf] = value
-    return nested
-
-
-def flatten(config: Mapping[str, Any]) -> dict[str, Any]:
-    """Turns a nested config into {"model.dim": 256, ...}, in the order of the config."""
-
-    def walk(node: Mapping[str, Any], prefix: str) -> Iterator[tuple[str, Any]]:
-        for name, value in node.items():
-            if isinstance(value, Mapping | ml_collections.ConfigDict | ml_collections.FrozenConfigDict):
-                yield from walk(value, f"{prefix}{name}.")
-            else:
-                yield prefix + name, tuple(value) if isinstance(value, list) else value
-
-    return dict(walk(config, ""))
 
 
 def default() -> ml_collections.ConfigDict:
@@ -51,15 +27,19 @@ def default() -> ml_collections.ConfigDict:
 
 
 def from_flat(flat: Mapping[str, Any]) -> ml_collections.ConfigDict:
-    """Builds a locked config from {"model.dim": 256, ...}; types are checked by `resolve`, with
-    better messages.
+    """Builds a locked config from {"model.dim": 256, ...}; lists become tuples.
+
+    `resolve` checks the types, with better messages than ConfigDict has.
     """
-    return ml_collections.ConfigDict(nest(flat), type_safe=False).lock()
+    values = {path: tuple(value) if isinstance(value, list) else value for path, value in flat.items()}
+    return ml_collections.ConfigDict(unflatten(values), type_safe=False).lock()
 
 
 def to_plain(config: Mapping[str, Any]) -> dict[str, Any]:
     """Returns the config as nested dicts of plain JSON types."""
-    return nest({path: list(value) if isinstance(value, tuple) else value for path, value in flatten(config).items()})
+    return unflatten(
+        {path: list(value) if isinstance(value, tuple) else value for path, value in flatten(config).items()}
+    )
 
 
 def parse_value(field: Field, text: str) -> Any:
@@ -283,7 +263,7 @@ def resolve(config: Mapping[str, Any], vocab_size: int | None = None) -> Resolve
     for scope, changes in scopes.items():
         flat |= {scoped(scope, path): changes[path] for path in sorted(changes)}
     flat |= {path: Rate(value, path) for path, value in flat.items() if is_rate(path)}
-    return ml_collections.FrozenConfigDict(nest(flat))
+    return ml_collections.FrozenConfigDict(unflatten(flat))
 
 
 def difference(one: Mapping[str, Any], other: Mapping[str, Any]) -> dict[str, tuple[Any, Any]]:

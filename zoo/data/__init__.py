@@ -15,14 +15,14 @@ from zoo.config.fields import TASKS
 from zoo.data.labelled import LabelledDataset, label_count, load_labelled, read_task, training_text
 from zoo.data.pipeline import batches
 from zoo.data.pipeline.batching import Batching
-from zoo.data.pipeline.token_streams import Stream, cached_streams, tokenize
+from zoo.data.pipeline.unlabelled import Unlabelled
 from zoo.data.rows.packed_rows import Arrays
+from zoo.data.rows.token_streams import Stream, cached_streams, tokenize
 from zoo.data.sources.documents import Documents
 from zoo.data.sources.source import read_components, read_text_file
 from zoo.data.tokenizers.base import Tokenizer, load_tokenizer, tokenizer_class
 from zoo.data.translation.pair_dataset import Pairs, ids_of_pairs, load_pairs
 from zoo.data.translation.text_pairs import read_parts
-from zoo.data.unlabelled import Unlabelled
 from zoo.errors import DataError
 
 __all__ = [

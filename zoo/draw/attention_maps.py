@@ -10,7 +10,7 @@ from matplotlib.figure import Figure
 from zoo.draw.run_activations import Read, chosen
 from zoo.draw.style import figure, save
 from zoo.errors import ConfigError
-from zoo.training.checkpoints.trained_run import INITIAL, TRAINED
+from zoo.training.trained_run import INITIAL, TRAINED
 
 COLUMNS = 4
 # The root of a probability: among 30 tokens, what one gets on average would else be white.

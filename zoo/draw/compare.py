@@ -6,11 +6,11 @@ from typing import NamedTuple
 from matplotlib.figure import Figure
 from matplotlib.patches import FancyBboxPatch
 
-from zoo import config as configs
 from zoo.config import ResolvedConfig
 from zoo.draw.style import figure
 from zoo.layers.block import PLACEMENTS
 from zoo.models import cost
+from zoo.nested import flatten
 
 # The parts of a picture, first what comes last in a model's paths; every field of `model` belongs
 # to the first part that fits.
@@ -65,7 +65,7 @@ def lines(one: ResolvedConfig, other: ResolvedConfig) -> dict[str, tuple[list[Li
     """By part, what each of two resolved configs says; parts of which neither says anything are
     left out.
     """
-    mine, theirs = (configs.flatten(config.model) for config in (one, other))
+    mine, theirs = (flatten(config.model) for config in (one, other))
     found: dict[str, tuple[list[Line], list[Line]]] = {part: ([], []) for part in ORDER}
     for path in dict.fromkeys((*mine, *theirs)):
         part = next(part for part, starts in PARTS.items() if path.startswith(starts))

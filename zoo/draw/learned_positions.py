@@ -8,7 +8,7 @@ from matplotlib.figure import Figure
 from zoo.analysis.position_similarity import by_distance, cosines_of_run
 from zoo.draw.style import COLOURS, figure
 from zoo.errors import ConfigError
-from zoo.training.checkpoints.trained_run import INITIAL, TRAINED, load_trained
+from zoo.training.trained_run import INITIAL, TRAINED, load_trained
 
 
 def of_run(folder: Path, length: int = 0, step: str = "latest") -> dict[str, dict[str, np.ndarray]]:

@@ -13,7 +13,7 @@ from zoo.errors import ConfigError
 from zoo.layers.position import Position
 from zoo.layers.position.relative import Alibi, RelativeBias
 from zoo.models.functional import split
-from zoo.training.checkpoints.trained_run import TRAINED, TrainedRun, load_trained, values_of
+from zoo.training.trained_run import TRAINED, TrainedRun, load_trained, values_of
 
 
 def by_distance(position: Position, span: int, causal: bool) -> tuple[np.ndarray, np.ndarray]:

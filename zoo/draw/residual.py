@@ -5,7 +5,7 @@ from matplotlib.figure import Figure
 
 from zoo.draw.run_activations import Read
 from zoo.draw.style import COLOURS, figure
-from zoo.training.checkpoints.trained_run import INITIAL, TRAINED
+from zoo.training.trained_run import INITIAL, TRAINED
 
 
 def sizes(states: np.ndarray) -> np.ndarray:

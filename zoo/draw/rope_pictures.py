@@ -11,7 +11,7 @@ from zoo.draw.run_activations import Read
 from zoo.draw.style import by_depth, figure
 from zoo.errors import ConfigError
 from zoo.layers.position.rope import Rope
-from zoo.training.checkpoints.trained_run import INITIAL, TRAINED
+from zoo.training.trained_run import INITIAL, TRAINED
 
 
 def turned(config: ResolvedConfig, length: int) -> np.ndarray:

@@ -9,7 +9,7 @@ import numpy as np
 from zoo.analysis.activations import Inside, look_inside, rows_of
 from zoo.analysis.word_senses import SENSES
 from zoo.errors import ConfigError
-from zoo.training.checkpoints.trained_run import TrainedRun, load_trained, values_of
+from zoo.training.trained_run import TrainedRun, load_trained, values_of
 
 
 @dataclass(frozen=True)
@@ -71,7 +71,7 @@ def read(folder: Path, text: str, target: str = "", step: str = "latest", most: 
         rows[side], labels[side] = np.array([ids], np.int32), names
     reading = [rows[side] for side in sides]
     inside = {
-        name: look_inside(config, run.objective.model, *values, *reading) for name, values in values_of(run).items()
+        name: look_inside(config, run.model, *values, *reading) for name, values in values_of(run).items()
     }
     return Read(run, labels, inside)
 

@@ -31,8 +31,9 @@ from zoo.interop.families import (
     t5,
 )
 from zoo.interop.settings.importer import Importer
-from zoo.interop.weights.mapping import Copy, Rule, flatten, from_zoo, nest, tensor_shapes, to_zoo
+from zoo.interop.weights.mapping import Copy, Rule, from_zoo, tensor_shapes, to_zoo
 from zoo.interop.weights.tensor_names import Renamed
+from zoo.nested import flatten, unflatten
 
 FAMILIES: dict[str, Importer] = {
     name: importer
@@ -126,7 +127,7 @@ def import_weights(
 
     importer = importer_of(class_name)
     _, params, stats = split(make_model(config))
-    both = nest(flatten(params) | flatten(stats))
+    both = unflatten(flatten(params, "/") | flatten(stats, "/"), "/")
     rules = [*importer.rules(config.model), *importer.statistics(config.model)]
     named = [rule.name for rule in rules if isinstance(rule, Rule | Copy)]
     heads = {name.split(".")[0] for name in named if not name.startswith(f"{importer.prefix}.")}
@@ -135,8 +136,10 @@ def import_weights(
     left_out = {
         name: np.zeros(shapes[name], np.float32) for name in importer.zeros if name in shapes and name not in there
     }
-    read = flatten(to_zoo(rules, ChainMap(left_out, there), both))
-    return nest({path: read[path] for path in flatten(params)}), nest({path: read[path] for path in flatten(stats)})
+    read = flatten(to_zoo(rules, ChainMap(left_out, there), both), "/")
+    return unflatten({path: read[path] for path in flatten(params, "/")}, "/"), unflatten(
+        {path: read[path] for path in flatten(stats, "/")}, "/"
+    )
 
 
 def export_weights(
@@ -151,7 +154,7 @@ def export_weights(
 
     With `release` both are empty afterwards: see `from_zoo`.
     """
-    both = nest(flatten(params) | flatten(stats))
+    both = unflatten(flatten(params, "/") | flatten(stats, "/"), "/")
     if release:
         params.clear()
         stats.clear()

@@ -12,9 +12,9 @@ from zoo.errors import ConfigError
 from zoo.files import read_json, write_json
 from zoo.interop.importing import replacing
 from zoo.training.checkpoints.checkpoint import Checkpoints
-from zoo.training.checkpoints.trained_run import load_trained
 from zoo.training.checkpoints.warm_start import read_weights
 from zoo.training.records.run_record import parameters_sha256
+from zoo.training.trained_run import load_trained
 
 
 def average_run(run: Path, last: int, out: Path) -> list[int]:

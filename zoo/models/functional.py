@@ -15,6 +15,7 @@ from jaxtyping import Array, Int
 
 from zoo.layers.context import path_hash
 from zoo.layers.parameter import Statistic
+from zoo.nested import flatten, unflatten
 
 Params = dict[str, Any]
 Stats = dict[str, Any]
@@ -52,19 +53,9 @@ def _leaves(module: nnx.Module, kind: type = nnx.Param) -> list[tuple[tuple[str,
     return sorted((tuple(map(str, path)), variable) for path, variable in nnx.state(module, kind).flat_state())
 
 
-def _nested(leaves: dict[tuple[str, ...], Any]) -> Params:
-    nested: Params = {}
-    for (*parents, name), value in leaves.items():
-        node = nested
-        for parent in parents:
-            node = node.setdefault(parent, {})
-        node[name] = value
-    return nested
-
-
 def logical_axes(module: nnx.Module) -> Params:
     """Returns the logical axis names of every parameter, as a nested dict of tuples."""
-    return _nested({path: variable.get_metadata("axes") for path, variable in _leaves(module)})
+    return unflatten({"/".join(path): variable.get_metadata("axes") for path, variable in _leaves(module)}, "/")
 
 
 def unrolled_ndim(module: nnx.Module) -> Params:
@@ -92,18 +83,19 @@ def _initial(
     """Initial values of all variables of a kind; those for which `again` returns a number are drawn
     with it folded in.
     """
-    values = {}
+    values: dict[str, Array] = {}
     for path, variable in _leaves(module, kind):
+        name = "/".join(path)
         shape, initializer = variable.get_value().shape, variable.get_metadata("initializer")
         number = again(variable)
         base = root if number is None else jax.random.fold_in(root, number)
         if variable.get_metadata("axes")[:1] == ("layers",):
-            hashes = jnp.array([path_hash(name) for name in unrolled_paths(path, variable)], jnp.uint32)
+            hashes = jnp.array([path_hash(unrolled) for unrolled in unrolled_paths(path, variable)], jnp.uint32)
             keys = jax.vmap(lambda folded, base=base: jax.random.fold_in(base, folded))(hashes)
-            values[path] = jax.vmap(lambda key, make=initializer, size=shape[1:]: make(key, size))(keys)
+            values[name] = jax.vmap(lambda key, make=initializer, size=shape[1:]: make(key, size))(keys)
         else:
-            values[path] = initializer(jax.random.fold_in(base, path_hash("/".join(path))), shape)
-    return _nested(values)
+            values[name] = initializer(jax.random.fold_in(base, path_hash(name)), shape)
+    return unflatten(values, "/")
 
 
 def initialise(module: nnx.Module, seed: int | Int[Array, ""]) -> Params:
@@ -130,14 +122,13 @@ def refresh(module: nnx.Module, stats: Stats, seed: int | Int[Array, ""], step: 
         stats: as they are before the step.
         seed, step: of the run; at step 0 the initial values stay.
     """
-    every = {path: variable.get_metadata("redraw_every") for path, variable in _leaves(module, Statistic)}
+    every = {"/".join(path): variable.get_metadata("redraw_every") for path, variable in _leaves(module, Statistic)}
     if not any(every.values()):
         return stats
-    current = {tuple(key.key for key in path): value for path, value in jax.tree_util.tree_leaves_with_path(stats)}
+    current = flatten(stats, "/")
 
-    def redrawn(period: int) -> dict[tuple[str, ...], Array]:
-        fresh = _initial(module, Statistic, jax.random.key(seed), lambda _: step // period)
-        leaves = {tuple(key.key for key in path): value for path, value in jax.tree_util.tree_leaves_with_path(fresh)}
+    def redrawn(period: int) -> dict[str, Array]:
+        leaves = flatten(_initial(module, Statistic, jax.random.key(seed), lambda _: step // period), "/")
         return {path: leaves[path] for path in every if every[path] == period}
 
     for period in sorted({period for period in every.values() if period}):
@@ -145,4 +136,4 @@ def refresh(module: nnx.Module, stats: Stats, seed: int | Int[Array, ""], step: 
         current |= jax.lax.cond(
             (step % period == 0) & (step > 0), lambda _, period=period: redrawn(period), lambda mine: mine, mine
         )
-    return _nested(current)
+    return unflatten(current, "/")

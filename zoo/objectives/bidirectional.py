@@ -69,6 +69,6 @@ class BidirectionalObjective(Objective):
         loss = sampled_cross_entropy(prediction, targets, weights, constants["candidates"], objective.chunk_tokens)
         return loss, jax.lax.stop_gradient(loss)
 
-    def too_long(self, length: int) -> str | None:
+    def too_long(self, model: nnx.Module, length: int) -> str | None:
         """A recurrent model reads rows of any length."""
         return None

@@ -30,11 +30,11 @@ class CausalObjective(Objective):
             else jnp.where(jnp.arange(1, targets.shape[1] + 1) >= context, targets, -1)
         )
 
-    def too_long(self, length: int) -> str | None:
+    def too_long(self, model: nnx.Module, length: int) -> str | None:
         """Something must be left to score."""
         if length <= (context := self.config.training.eval_context):
             return f"training.eval_context={context} leaves nothing of it to score"
-        return super().too_long(length)
+        return super().too_long(model, length)
 
     def inputs(self, batch: Batch) -> Int[Array, "B T"]:
         """Every token but a row's last, -1 for empty slots."""

@@ -1,5 +1,6 @@
 """Denoising: an encoder-decoder writes a whole row, of which it reads a corrupted form."""
 
+from flax import nnx
 from jaxtyping import Array, Int
 
 from zoo.config import side
@@ -23,9 +24,9 @@ class DenoisingObjective(SpanObjective):
         targets = batch["targets"]
         return (targets >= 0).sum() - (targets[:, 0] >= 0).sum()
 
-    def too_long(self, length: int) -> str | None:
+    def too_long(self, model: nnx.Module, length: int) -> str | None:
         """Both sides are one token longer than a row."""
-        sides = (("encoder", self.model.encoder), ("decoder", self.model.decoder))
+        sides = (("encoder", model.encoder), ("decoder", model.decoder))
         both = zip(sides, side_lengths(self.config.objective, length), strict=True)
         found = (
             past_the_table(side(self.config.model, name), module, tokens, f"the {name}'s ")

@@ -50,9 +50,11 @@ class Distilled(Objective):
         seen = {"cosine": (self.inputs(batch) >= 0).sum()} if self.config.objective.distillation.cosine else {}
         return super().weights(batch) | seen
 
-    def too_long(self, length: int) -> str | None:
+    def too_long(self, model: nnx.Module, length: int) -> str | None:
         """Both must be able to read it."""
-        return super().too_long(length) or past_the_table(self.its_config.model, self.teacher, length, "the teacher's ")
+        return super().too_long(model, length) or past_the_table(
+            self.its_config.model, self.teacher, length, "the teacher's "
+        )
 
     def score(self, model: nnx.Module, batch: Batch, constants: Constants, how: Pass) -> tuple[Sums, Sums]:
         """Scores the student's tokens and hidden states by the truth and by the teacher."""

@@ -15,7 +15,6 @@ from zoo.config import ResolvedConfig
 from zoo.data.tokenizers.base import Tokenizer
 from zoo.layers.activation_record import TOKENS, deviations, evenly
 from zoo.layers.context import Context, DropoutKey
-from zoo.models.architectures import make_model
 from zoo.models.functional import Params, Stats, statistics_of
 from zoo.models.head import Prediction, logits
 from zoo.objectives.cross_entropy import cross_entropy
@@ -55,7 +54,6 @@ class Objective:
         tokenizer: what made the tokens.
 
     Attributes:
-        model: the model, abstract.
         constants: arrays that stay the same for a whole run; `sums` takes them back from the
             device.
         means: what is reported: by name, which of the sums is divided by which.
@@ -75,7 +73,6 @@ class Objective:
     def __init__(self, config: ResolvedConfig, tokenizer: Tokenizer):
         self.config, self.document_id = config, tokenizer.document_id
         self.means: dict[str, tuple[str, str]] = {"loss": ("loss", "weight")}
-        self.model: nnx.Module = make_model(config)
         self.constants: dict[str, np.ndarray] = {"token_bytes": self.per_id(tokenizer.token_bytes().astype(np.int32))}
 
     def per_id(self, table: np.ndarray) -> np.ndarray:
@@ -171,9 +168,9 @@ class Objective:
         """
         return (batch["tokens"][:, 1:] >= 0).sum()
 
-    def too_long(self, length: int) -> str | None:
+    def too_long(self, model: nnx.Module, length: int) -> str | None:
         """Says why rows of `length` tokens cannot be evaluated, or None where they can."""
-        return past_the_table(self.config.model, self.model, length + max(self.config.data.offsets, default=0))
+        return past_the_table(self.config.model, model, length + max(self.config.data.offsets, default=0))
 
     def sums(
         self,

@@ -33,9 +33,9 @@ class PrefixObjective(Objective):
         hidden = model(jnp.maximum(source, 0), jnp.maximum(inputs, 0), source_context, context)
         return model.prediction(hidden, context)
 
-    def too_long(self, length: int) -> str | None:
+    def too_long(self, model: nnx.Module, length: int) -> str | None:
         """The prefix is as long at every length, and the rest is for the decoder."""
         prefix, config = self.config.objective.prefix_length, self.config.model
         if prefix >= length:
             return f"objective.prefix_length={prefix} leaves nothing of it to predict"
-        return past_the_table(side(config, "decoder"), self.model.decoder, length + 1 - prefix, "the decoder's ")
+        return past_the_table(side(config, "decoder"), model.decoder, length + 1 - prefix, "the decoder's ")

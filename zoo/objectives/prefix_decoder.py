@@ -32,8 +32,8 @@ class PrefixDecoderObjective(Objective):
         # What normalises over tokens inside the head counts those that are scored.
         return model.prediction(hidden[:, prefix - 1 :], context_of(how, positions[:, prefix - 1 :]))
 
-    def too_long(self, length: int) -> str | None:
+    def too_long(self, model: nnx.Module, length: int) -> str | None:
         """The prefix is as long at every length."""
         if (prefix := self.config.objective.prefix_length) >= length:
             return f"objective.prefix_length={prefix} leaves nothing of it to predict"
-        return past_the_table(self.config.model, self.model, length)
+        return past_the_table(self.config.model, model, length)

@@ -45,14 +45,14 @@ class SpanObjective(Objective):
         ends = 2 * (batch["targets"][:, 0] >= 0).sum()
         return sum(((part >= 0) & (part < self.text_ids)).sum() for part in (batch["source"], batch["targets"])) - ends
 
-    def too_long(self, length: int) -> str | None:
+    def too_long(self, model: nnx.Module, length: int) -> str | None:
         """Each side has a length of its own."""
         if length < 2:
             return "a row needs two tokens, one to stay and one to go"
         lengths = SpanLengths.of(length, self.config.objective.noise_density, self.config.objective.mean_span_length)
         if lengths.spans > self.config.objective.sentinels:
             return f"objective.sentinels={self.config.objective.sentinels} are too few for {lengths.spans} spans"
-        sides = (("encoder", self.model.encoder, lengths.source), ("decoder", self.model.decoder, lengths.targets))
+        sides = (("encoder", model.encoder, lengths.source), ("decoder", model.decoder, lengths.targets))
         found = (
             past_the_table(side(self.config.model, name), module, tokens, f"the {name}'s ")
             for name, module, tokens in sides

@@ -2,6 +2,8 @@
 original.
 """
 
+from flax import nnx
+
 from zoo.config import side
 from zoo.objectives.objective import past_the_table
 from zoo.objectives.span_corruption import SpanObjective
@@ -19,13 +21,13 @@ class TranslationObjective(SpanObjective):
 
     full_rows = False
 
-    def too_long(self, length: int) -> str | None:
+    def too_long(self, model: nnx.Module, length: int) -> str | None:
         """Pairs are as long as they are: there is no other length to evaluate them at, and a table
         must reach to the longest.
         """
         if length != (trained := self.config.data.sequence_length):
             return f"pairs of texts have lengths of their own, of up to data.sequence_length={trained} tokens"
-        sides = (("encoder", self.model.encoder), ("decoder", self.model.decoder))
+        sides = (("encoder", model.encoder), ("decoder", model.decoder))
         found = (
             past_the_table(side(self.config.model, name), module, length, f"the {name}'s ") for name, module in sides
         )

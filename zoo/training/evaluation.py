@@ -101,7 +101,7 @@ def evaluations(
     results: dict[str, float] = {}
     trained, further = config.data.sequence_length, config.training.eval_lengths if last else ()
     for length in dict.fromkeys((trained, *further)):
-        if (reason := objective.too_long(length)) is not None:
+        if (reason := objective.too_long(program.model, length)) is not None:
             log(f"not evaluated at length {length}: {reason}")
             continue
         batches = dataset.evaluation_batches(length, rows, jax.process_index(), jax.process_count())

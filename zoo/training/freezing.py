@@ -9,6 +9,7 @@ from flax import nnx
 
 from zoo.config import AUTO, ResolvedConfig
 from zoo.models.functional import Params
+from zoo.nested import unflatten
 
 # Parts that only a task's head has; what normalises after the last layer goes with that layer.
 HEADS, AFTER_LAYERS = ("classifier", "pooler", "mix"), ("final_norm",)
@@ -31,18 +32,14 @@ def trained_parts(config: ResolvedConfig, module: nnx.Module) -> Params | None:
     count = config.training.trained_layers
     if count == AUTO:
         return None
-    parts: Params = {}
+    parts: dict[str, Any] = {}
     for path, variable in nnx.state(module, nnx.Param).flat_state():
-        *parents, name = map(str, path)
         if variable.get_metadata("axes")[:1] == ("layers",):
             trained = np.array(variable.get_metadata("layers")) >= config.model.num_layers - count
         else:
             trained = path[0] in HEADS or (path[0] in AFTER_LAYERS and count > 0)
-        node = parts
-        for parent in parents:
-            node = node.setdefault(parent, {})
-        node[name] = trained
-    return parts
+        parts["/".join(map(str, path))] = trained
+    return unflatten(parts, "/")
 
 
 def held(params: Params, parts: Params | None) -> Params:

@@ -7,8 +7,9 @@ import jax.numpy as jnp
 import optax
 from jaxtyping import Array, Float
 
-from zoo.config import ResolvedConfig, flatten, numbers_of
+from zoo.config import ResolvedConfig, numbers_of
 from zoo.models.functional import Params
+from zoo.nested import flatten
 
 Schedule = Callable[[jax.Array], jax.Array]
 Numbers = Mapping[str, float | Float[Array, ""]]

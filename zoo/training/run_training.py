@@ -65,7 +65,7 @@ def _train(attempts: list[Attempt], executor: str) -> None:
         with attempt.ending():
             attempt.load()
             if program is None:
-                program = make_program(attempt.config, attempt.objective, attempt.mesh)
+                program = make_program(attempt.config, attempt.model, attempt.objective, attempt.mesh)
             attempt.begin(program)
         if attempt.outcome is not None:
             attempts.remove(attempt)

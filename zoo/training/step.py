@@ -15,7 +15,7 @@ from flax import nnx
 from jax.sharding import Mesh
 from jaxtyping import Array, Int
 
-from zoo.config import ResolvedConfig, flatten, numbers_of
+from zoo.config import ResolvedConfig, numbers_of
 from zoo.layers.context import DropoutKey
 from zoo.models.functional import (
     Params,
@@ -27,6 +27,7 @@ from zoo.models.functional import (
     split,
     unrolled_ndim,
 )
+from zoo.nested import flatten
 from zoo.objectives import Objective
 from zoo.objectives.objective import Pass, sum_of_means
 from zoo.training.checkpoints.warm_start import read_weights
@@ -44,6 +45,7 @@ class Program:
     """The compiled parts of a run.
 
     Attributes:
+        model: abstract; a function of its parameters and statistics.
         abstract_state: shapes, types and shardings of the state.
         initial_state: (seed) -> State.
         update: (State, batch, constants) -> (State, metrics), not compiled.
@@ -62,6 +64,7 @@ class Program:
             computes cannot change how the update is computed.
     """
 
+    model: nnx.Module
     abstract_state: State
     initial_state: Any
     update: Any
@@ -74,17 +77,17 @@ class Program:
     dynamics_step: Any = None
 
 
-def make_program(config: ResolvedConfig, objective: Objective, mesh: Mesh) -> Program:
+def make_program(config: ResolvedConfig, model: nnx.Module, objective: Objective, mesh: Mesh) -> Program:
     """Builds the functions of a run; nothing is compiled before it is called.
 
     Seeds and numbers (`zoo.config.hyperparameters`) are arguments and not part of the programs, so
     that runs which differ in nothing else share a compilation.
     """
-    graph, shapes, _ = split(objective.model)
-    unrolled = unrolled_ndim(objective.model)
+    graph, shapes, _ = split(model)
+    unrolled = unrolled_ndim(model)
     optimizer = make_optimizer(config, unrolled)
-    trained, frozen = trained_parts(config, objective.model), config.training.trained_layers == 0
-    shardings = parameter_shardings(mesh, logical_axes(objective.model), shapes)
+    trained, frozen = trained_parts(config, model), config.training.trained_layers == 0
+    shardings = parameter_shardings(mesh, logical_axes(model), shapes)
     whole, rows = replicated(mesh), batch_sharding(mesh)
     teacher = abstract_teacher(objective, mesh)
     numbers = numbers_of(flatten(config))
@@ -102,7 +105,7 @@ def make_program(config: ResolvedConfig, objective: Objective, mesh: Mesh) -> Pr
         return values | ({"teacher": its_weights()} if teacher else {})
 
     def initial_state(seed: Int[Array, ""]) -> State:
-        params, stats = initialise(objective.model, seed), initialise_statistics(objective.model, seed)
+        params, stats = initialise(model, seed), initialise_statistics(model, seed)
         return {"step": jnp.zeros((), jnp.int32), "params": params, "stats": stats, "optimizer": optimizer.init(params)}
 
     abstract = jax.eval_shape(initial_state, jax.ShapeDtypeStruct((), jnp.uint32))
@@ -128,7 +131,7 @@ def make_program(config: ResolvedConfig, objective: Objective, mesh: Mesh) -> Pr
         weights = objective.weights(batch)
         constants = {**constants, **objective.drawn(constants["seed"], state["step"])}
         current = (
-            state["stats"] if frozen else refresh(objective.model, state["stats"], constants["seed"], state["step"])
+            state["stats"] if frozen else refresh(model, state["stats"], constants["seed"], state["step"])
         )
 
         def loss_of(params, stats, part, index):
@@ -172,7 +175,7 @@ def make_program(config: ResolvedConfig, objective: Objective, mesh: Mesh) -> Pr
 
     def observed(state: State, batch: dict[str, Array], constants: dict[str, Array]) -> Statistics:
         _, (_, record), _, gradient = gradient_of(state, batch, constants, recording=True)
-        return statistics(objective.model, record, state["params"], gradient, updates_of(state, gradient, constants)[0])
+        return statistics(model, record, state["params"], gradient, updates_of(state, gradient, constants)[0])
 
     @partial(jax.jit, in_shardings=(shardings, whole, rows, fixed), out_shardings=whole)
     def eval_step(
@@ -187,6 +190,7 @@ def make_program(config: ResolvedConfig, objective: Objective, mesh: Mesh) -> Pr
         return objective.features(nnx.merge(graph, params, stats), batch, constants, Pass(None, training=False))
 
     return Program(
+        model=model,
         abstract_state=abstract,
         initial_state=jax.jit(lambda seed: initial_state(jnp.asarray(seed, jnp.uint32)), out_shardings=state_shardings),
         update=update,

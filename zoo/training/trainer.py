@@ -21,6 +21,8 @@ from zoo.config.fields import TASKS
 from zoo.errors import ConfigError, Diverged, Preempted, ZooError
 from zoo.files import cache_directory, write_json
 from zoo.models import cost
+from zoo.models.architectures import make_model
+from zoo.nested import flatten
 from zoo.objectives import make_objective
 from zoo.training.checkpoints.checkpoint import Checkpoints
 from zoo.training.checkpoints.layer_transfer import read_layers
@@ -37,10 +39,10 @@ from zoo.training.mesh import make_mesh, rows_per_device_group
 from zoo.training.records import run_record
 from zoo.training.records.metrics_file import Clock, MetricsFile
 from zoo.training.records.trackers import Tracked, check_trackers
-from zoo.training.records.translation_files import Translations
 from zoo.training.runtime.processes import is_first
 from zoo.training.step import Program
 from zoo.training.training_run import Member, Progress
+from zoo.training.translation_files import Translations
 
 
 def use_compilation_cache() -> None:
@@ -127,11 +129,11 @@ class Attempt:
         self._dataset = dataset = data.load(config)
         teacher = config.objective.distillation.teacher
         check_tokenizer(teacher, "objective.distillation.teacher", dataset.tokenizer)
-        self.objective = make_objective(config, dataset.tokenizer)
+        self.model, self.objective = make_model(config), make_objective(config, dataset.tokenizer)
         if teacher:
             check_platform(configs.teacher_config(config))
         self._translations = (
-            Translations(config, dataset, self.objective, self._records) if isinstance(dataset, data.Pairs) else None
+            Translations(config, dataset, self.model, self._records) if isinstance(dataset, data.Pairs) else None
         )
         run_record.check_same_data(self.workdir, dataset)
         # Of an ELMo only the softmax, which a task has not, knows ids; the rest reads characters.
@@ -257,7 +259,7 @@ def check_platform(config: ResolvedConfig) -> None:
         ConfigError: naming the kernel and the platform.
     """
     platform_name = jax.default_backend()
-    kernels = {value for path, value in configs.flatten(config.model).items() if path.endswith("attention.kernel")}
+    kernels = {value for path, value in flatten(config.model).items() if path.endswith("attention.kernel")}
     for kernel in sorted(kernels - {configs.AUTO}):
         if platform_name not in (able := configs.ATTENTION_KERNELS[kernel]["platforms"]):
             raise ConfigError(

@@ -16,9 +16,9 @@ from zoo.training.checkpoints.checkpoint import Checkpoints
 from zoo.training.dynamics import DynamicsFile
 from zoo.training.evaluation import evaluations
 from zoo.training.records.metrics_file import Clock, MetricsFile
-from zoo.training.records.translation_files import Translations
 from zoo.training.runtime.signals import StopSignal
 from zoo.training.step import Program, State
+from zoo.training.translation_files import Translations
 
 
 @dataclass

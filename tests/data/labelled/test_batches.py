@@ -19,6 +19,7 @@ from zoo.errors import ConfigError
 from zoo.objectives import make_objective
 from zoo.training.evaluation import evaluate
 from zoo.training.mesh import make_mesh
+from zoo.models.architectures import make_model
 from zoo.training.step import make_program
 from zoo.training.trainer import resolve_with_vocabulary
 
@@ -151,8 +152,7 @@ def test_scores_do_not_depend_on_the_widths(kind, source, length):
     shapes = [{batch["tokens"].shape[1] for batch in dataset.evaluation_batches()} for dataset in datasets]
     assert shapes[0] == {length}
     assert len(shapes[1]) > 1
-    program = make_program(
-        both[0], make_objective(both[0], datasets[0].tokenizer), make_mesh(both[0], jax.devices()[:1])
+    program = make_program(both[0], make_model(both[0]), make_objective(both[0], datasets[0].tokenizer), make_mesh(both[0], jax.devices()[:1])
     )
     state, constants = program.initial_state(0), program.constants(0)
     # Larger values, so that rows and words are not all alike.

@@ -3,9 +3,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from zoo.data.pipeline.token_streams import Stream, tokenize
 from zoo.data.rows.sentence_rows import PairRows, SentenceRows, Sentences
 from zoo.data.rows.sentences import sentences_of
+from zoo.data.rows.token_streams import Stream, tokenize
 from zoo.data.sources.documents import Documents, Piece
 from zoo.data.tokenizers.base import ByteTokenizer
 from zoo.errors import DataError

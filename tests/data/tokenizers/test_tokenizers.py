@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from zoo.data.pipeline.token_streams import tokenize
+from zoo.data.rows.token_streams import tokenize
 from zoo.data.sources.documents import Documents
 from zoo.data.tokenizers import base
 from zoo.data.tokenizers.base import (

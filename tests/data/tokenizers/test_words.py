@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 
 from zoo.data.rows.corruption import make_corruption
 from zoo.data.rows.masking import Masking
-from zoo.data.rows.word_boundaries import by_marks, by_white_space, choose_words, first_tokens
 from zoo.data.tokenizers.base import ByteTokenizer, CharacterTokenizer
 from zoo.data.tokenizers.pretrained import PublishedTokenizer, plain
+from zoo.data.tokenizers.word_boundaries import by_marks, by_white_space, choose_words, first_tokens
 
 # Tokenizers, made here from lists
 

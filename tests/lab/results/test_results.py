@@ -5,7 +5,8 @@ import pytest
 
 from zoo.errors import ConfigError
 from zoo.lab.results.comparison import load_comparison
-from zoo.lab.results.read_runs import differing, flatten, load_run, load_sweep
+from zoo.lab.results.read_runs import differing, load_run, load_sweep
+from zoo.nested import flatten
 
 
 def test_lines_merge_by_step_and_the_last_one_wins(tmp_path):

@@ -14,11 +14,12 @@ from zoo.errors import ConfigError
 from zoo.models.functional import initialise
 from zoo.objectives import make_objective
 from zoo.training.checkpoints.layer_transfer import read_layers
-from zoo.training.checkpoints.trained_run import load_trained
 from zoo.training.checkpoints.warm_start import check_start, heads_of_its_own
 from zoo.training.mesh import make_mesh
 from zoo.training.run_training import run
+from zoo.models.architectures import make_model
 from zoo.training.step import make_program
+from zoo.training.trained_run import load_trained
 
 BERT = {
     "model__architecture": "encoder",
@@ -53,7 +54,7 @@ def started(folder, layers, **fields):
         small(**fields, model__num_layers=len(layers), training__start_from=str(folder), training__start_layers=layers)
     )
     check_start(config)
-    program = make_program(config, make_objective(config, ByteTokenizer()), make_mesh(config, jax.devices()[:1]))
+    program = make_program(config, make_model(config), make_objective(config, ByteTokenizer()), make_mesh(config, jax.devices()[:1]))
     weights, step = read_layers(config, program.abstract_state, heads_of_its_own(config, ()))
     assert step == 2
     return weights, load_trained(folder)
@@ -169,5 +170,5 @@ def test_layers_that_are_not_there_are_refused(bert, layers, words):
 
 def test_fresh_values_are_others(bert):
     weights, there = started(bert, (0, 2), **BERT)
-    fresh = initialise(there.objective.model, 0)
+    fresh = initialise(there.model, 0)
     assert (np.asarray(weights["params"]["embedding"]) != np.asarray(fresh["embedding"])).any()

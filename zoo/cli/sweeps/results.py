@@ -39,8 +39,8 @@ def run(args: argparse.Namespace) -> int:
     """Writes them; prints what was written."""
     from zoo.errors import ConfigError
     from zoo.lab.measures import complete
+    from zoo.lab.report.archive import publish
     from zoo.lab.report.results_page import build
-    from zoo.lab.results.archive import publish
     from zoo.lab.results.read_runs import load_sweep
 
     for folder in args.sweeps:

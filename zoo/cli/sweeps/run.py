@@ -11,6 +11,7 @@ from pathlib import Path
 from zoo.cli.sweeps import launch_options
 from zoo.errors import ConfigError, Preempted
 from zoo.lab.launch import reproduction
+from zoo.nested import flatten
 
 DESCRIPTION = """Runs an experiment: what it prepares, then every combination of its factors with every seed, each as a process of its
 own, then the report. Runs that are done are skipped and half-done ones continued, so the same command goes on where it was stopped."""
@@ -267,7 +268,6 @@ def _prepare_data(plan, read_only: bool = False) -> None:
     With `read_only` the texts are read and nothing is kept. Where the tokenizer is that of a run
     that is still to be prepared, there is nothing to tokenise with.
     """
-    from zoo import config
     from zoo.config.fields import TASKS
     from zoo.data import load, read
     from zoo.lab.planning.prerequisites import named
@@ -278,7 +278,7 @@ def _prepare_data(plan, read_only: bool = False) -> None:
         # The data of arms with other prepared tokenizers are the same as long as none is there.
         wanted = tuple(
             (path, value)
-            for path, value in config.flatten(run.config).items()
+            for path, value in flatten(run.config).items()
             if path.startswith("data.") and not (untrained and path == "data.tokenizer.path")
         )
         if wanted not in prepared:

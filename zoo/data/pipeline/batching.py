@@ -4,10 +4,10 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from zoo.data.pipeline import batches
-from zoo.data.pipeline.token_streams import Stream
 from zoo.data.rows.corruption import make_corruption
 from zoo.data.rows.packed_rows import Arrays, MixedRows, PackedRows, Rows
 from zoo.data.rows.sentence_rows import PairRows, SentenceRows, Sentences
+from zoo.data.rows.token_streams import Stream
 from zoo.data.tokenizers.base import Tokenizer
 from zoo.errors import DataError
 

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from zoo.data.rows.packed_rows import PADDING, Arrays
-from zoo.data.rows.word_boundaries import Joins, choose_words, first_tokens
+from zoo.data.tokenizers.word_boundaries import Joins, choose_words, first_tokens
 
 EVALUATION, TRAINING = 0, 1
 _GOLDEN = np.uint64(0x9E3779B97F4A7C15)

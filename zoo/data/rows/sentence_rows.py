@@ -10,9 +10,9 @@ from functools import cached_property
 
 import numpy as np
 
-from zoo.data.pipeline.token_streams import Stream
 from zoo.data.rows.masking import EVALUATION, TRAINING, keys_of, uniform
 from zoo.data.rows.packed_rows import PADDING, Arrays, Rows
+from zoo.data.rows.token_streams import Stream
 from zoo.errors import DataError
 
 FOLLOWS, RANDOM = 0, 1

@@ -15,9 +15,9 @@ from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
 
-from zoo.data.rows.word_boundaries import Joins, by_white_space
 from zoo.data.sources.documents import Documents
 from zoo.data.sources.text_files import SAFE_CUT
+from zoo.data.tokenizers.word_boundaries import Joins, by_white_space
 from zoo.errors import ConfigError, DataError, did_you_mean
 from zoo.files import cache_directory, read_json, write_json
 

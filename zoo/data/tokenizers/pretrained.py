@@ -8,10 +8,10 @@ from typing import Any, Self
 
 import numpy as np
 
-from zoo.data.rows.word_boundaries import Joins, by_marks
 from zoo.data.sources.documents import Documents
 from zoo.data.tokenizers.base import Located, Tokenizer, byte_of_symbol, tokenizer_class
 from zoo.data.tokenizers.sentencepiece_files import read_sentencepiece
+from zoo.data.tokenizers.word_boundaries import Joins, by_marks
 from zoo.errors import ConfigError, DataError
 
 SENTENCEPIECE_NAMES = ("tokenizer.model", "spiece.model", "sentencepiece.bpe.model")

@@ -9,9 +9,9 @@ from typing import Any, Self
 
 import numpy as np
 
-from zoo.data.rows.word_boundaries import Joins, by_marks
 from zoo.data.sources.documents import Documents
 from zoo.data.tokenizers.base import Located, Tokenizer
+from zoo.data.tokenizers.word_boundaries import Joins, by_marks
 from zoo.errors import ConfigError, DataError
 
 

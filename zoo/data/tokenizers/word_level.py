@@ -6,9 +6,9 @@ from typing import Any, Self
 
 import numpy as np
 
-from zoo.data.rows.word_boundaries import Joins
 from zoo.data.sources.documents import Documents
 from zoo.data.tokenizers.base import Located, Tokenizer
+from zoo.data.tokenizers.word_boundaries import Joins
 from zoo.errors import DataError
 
 _WORD = re.compile(r"\S+")

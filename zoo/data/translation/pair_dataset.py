@@ -10,12 +10,12 @@ from typing import Any
 
 from zoo.data.pipeline.batches import TrainingBatches
 from zoo.data.pipeline.buckets import PairBatches, TokenTexts, shapes
+from zoo.data.pipeline.unlabelled import Unlabelled
 from zoo.data.rows.packed_rows import Arrays
 from zoo.data.sources.documents import Documents
 from zoo.data.sources.text_policy import TextPolicy
 from zoo.data.tokenizers.base import Tokenizer, tokenizer_class
 from zoo.data.translation.text_pairs import TextPairs, read_parts
-from zoo.data.unlabelled import Unlabelled
 
 
 @dataclass(frozen=True, eq=False)

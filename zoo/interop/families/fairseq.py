@@ -25,8 +25,9 @@ from zoo.errors import ConfigError, DataError
 from zoo.interop.families import bart
 from zoo.interop.importing import Found, Weights
 from zoo.interop.settings.importer import ACTIVATIONS, Settings
-from zoo.interop.weights.mapping import SAME, Copy, Rule, Rules, Skip, Transform, flatten, nest, to_zoo
+from zoo.interop.weights.mapping import SAME, Copy, Rule, Rules, Skip, Transform, to_zoo
 from zoo.interop.weights.tensor_files import open_tensors, read_object, weight_files
+from zoo.nested import flatten, unflatten
 
 ARGUMENTS = "fairseq_args.json"
 CLASS = "fairseq TransformerModel"
@@ -252,9 +253,9 @@ def found(folder: Path) -> Found:
         from zoo.models.functional import split
 
         _, params, stats = split(make_model(config))
-        read = flatten(to_zoo(rules(config.model, rows[0]), tensors, params))
+        read = flatten(to_zoo(rules(config.model, rows[0]), tensors, params), "/")
         tensors.finish()
-        return nest({path: read[path] for path in flatten(params)}), stats
+        return unflatten({path: read[path] for path in flatten(params, "/")}, "/"), stats
 
     files = (folder / ARGUMENTS, *weight_files(folder), *paths)
     note = f"source tokens are those of {paths[0].name} ({SOURCE_FILE}), target tokens those of {paths[1].name} (tokenizer.json)"

@@ -7,12 +7,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from zoo.config import BY_PATH, GATED, ResolvedConfig, flatten, layer_kind, side
+from zoo.config import BY_PATH, GATED, ResolvedConfig, layer_kind, side
 from zoo.config.fields import KIND_FIELDS, SIDE_FIELDS
 from zoo.config.parts import KINDS, SIDES, split_path
 from zoo.errors import ConfigError
 from zoo.interop import FAMILIES, Importer, importer_of, resolve_like
 from zoo.interop.settings.equivalents import SETTINGS, Described, hidden_dim
+from zoo.nested import flatten
 
 # How a model runs, and what its values were before the first step: nothing of the model that it has
 # become.

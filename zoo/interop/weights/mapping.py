@@ -15,6 +15,7 @@ import numpy as np
 
 from zoo.config import ResolvedConfig, layer_kind
 from zoo.errors import DataError
+from zoo.nested import flatten, unflatten
 
 Parts = tuple[np.ndarray, ...]
 
@@ -179,26 +180,6 @@ def layers(config: ResolvedConfig, rules_of: Callable[[ResolvedConfig], Rules], 
     ]
 
 
-def flatten(tree: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
-    """A nested dict's leaves by path, {"a/b": leaf}."""
-    found: dict[str, Any] = {}
-    for name, node in tree.items():
-        found |= flatten(node, f"{prefix}{name}/") if isinstance(node, Mapping) else {prefix + name: node}
-    return found
-
-
-def nest(leaves: Mapping[str, Any]) -> dict[str, Any]:
-    """What `flatten` undoes."""
-    tree: dict[str, Any] = {}
-    for path, leaf in leaves.items():
-        *parents, last = path.split("/")
-        node = tree
-        for parent in parents:
-            node = node.setdefault(parent, {})
-        node[last] = leaf
-    return tree
-
-
 def from_zoo(rules: Rules, params: dict[str, Any], release: bool = False) -> dict[str, np.ndarray]:
     """Writes parameters, or their gradients, under the other library's names.
 
@@ -209,7 +190,7 @@ def from_zoo(rules: Rules, params: dict[str, Any], release: bool = False) -> dic
             made, so that no more than one copy of all is held at a time, and one parameter of all
             layers twice.
     """
-    leaves = {path: np.asarray(leaf) for path, leaf in flatten(params).items()}
+    leaves = {path: np.asarray(leaf) for path, leaf in flatten(params, "/").items()}
     check_complete(rules, leaves)
     if release:
         params.clear()
@@ -243,7 +224,7 @@ def tensor_shapes(rules: Rules, abstract: Mapping[str, Any]) -> dict[str, tuple[
         abstract: nested dict of whatever has a shape.
     """
     # Views of one number: they have a shape and no memory.
-    leaves = {path: np.broadcast_to(np.zeros((), np.int8), leaf.shape) for path, leaf in flatten(abstract).items()}
+    leaves = {path: np.broadcast_to(np.zeros((), np.int8), leaf.shape) for path, leaf in flatten(abstract, "/").items()}
     check_complete(rules, leaves)
     return {name: tensor.shape for name, tensor in _written(rules, leaves)}
 
@@ -266,7 +247,7 @@ def to_zoo(rules: Rules, tensors: Mapping[str, Any], abstract: Mapping[str, Any]
     shapes = tensor_shapes(rules, abstract)
     if problems := problems_of(rules, tensors, shapes):
         raise DataError(problems)
-    sizes, leaves = {path: leaf.shape for path, leaf in flatten(abstract).items()}, {}
+    sizes, leaves = {path: leaf.shape for path, leaf in flatten(abstract, "/").items()}, {}
     for rule in rules:
         if not isinstance(rule, Rule):
             continue
@@ -279,7 +260,7 @@ def to_zoo(rules: Rules, tensors: Mapping[str, Any], abstract: Mapping[str, Any]
                 if index == 0:
                     leaves[path] = np.empty(sizes[path], tensor.dtype)
                 leaves[path][index] = part
-    return nest(leaves)
+    return unflatten(leaves, "/")
 
 
 def problems_of(rules: Rules, tensors: Mapping[str, Any], shapes: Mapping[str, tuple[int, ...]]) -> list[str]:

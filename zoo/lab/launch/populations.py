@@ -13,6 +13,7 @@ from zoo.files import read_json
 from zoo.lab.launch.sweep_folder import read_state
 from zoo.lab.planning.plan import Run
 from zoo.lab.results.schema import arithmetic
+from zoo.nested import flatten
 
 AUTO = "auto"
 
@@ -31,7 +32,7 @@ class Together:
 
     def key(self, run: Run) -> Any:
         """Equal for runs that can be one population."""
-        return config.program_key(config.flatten(run.config))
+        return config.program_key(flatten(run.config))
 
     def companions(self, run: Run, others: Iterable[Run]) -> list[Run]:
         """The run, and those of the others that can train with it, in their order."""

@@ -20,6 +20,7 @@ from zoo.lab.launch.progress import read_tail
 from zoo.lab.planning.plan import Run
 from zoo.lab.planning.prerequisites import named
 from zoo.lab.results.schema import parse_looks, recognised
+from zoo.nested import flatten
 
 FINISHED = ("done", "diverged")
 
@@ -97,7 +98,7 @@ def _difference(folder: Path, run: Run) -> str:
         found = config.resolve(config.load(str(folder / "config.json")))
         if run.needs:
             # As written: a tokenizer that is no longer where it was is found elsewhere.
-            written = config.flatten(read_json(folder / "config.json"))
+            written = flatten(read_json(folder / "config.json"))
             started = recognised(written, {needed.folder: needed.folder for needed in run.needs})
             found = config.resolve(
                 config.override(found, {path: started[path] for path in named(config.from_flat(started))})

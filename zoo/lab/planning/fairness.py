@@ -12,6 +12,7 @@ from zoo.config.fields import TASKS
 from zoo.config.parts import KINDS, SIDES
 from zoo.errors import ConfigError
 from zoo.lab.metrics import per_token
+from zoo.nested import flatten
 
 if TYPE_CHECKING:
     from zoo.lab.experiment import Experiment
@@ -75,7 +76,7 @@ def differences(experiment: Experiment, arms: list[Arm]) -> dict[str, list[str]]
             "arms are scored on samples of other rows (training.eval_batches, data.batch_size and data.sequence_length "
             "choose them); training.eval_batches=0 scores all of the held-out text"
         )
-    tokenizers = {repr(config.flatten(arm.config.data.tokenizer)) for arm in arms}
+    tokenizers = {repr(flatten(arm.config.data.tokenizer)) for arm in arms}
     if (
         len(tokenizers) > 1
         and per_token(experiment.metric)

@@ -20,6 +20,7 @@ from zoo.lab.planning.prerequisites import misfits, named, placed, unknown, voca
 from zoo.lab.planning.size_matching import adjusted
 from zoo.lab.planning.validation import absent_metrics, idle, twins
 from zoo.lab.results.schema import PREFIX
+from zoo.nested import flatten
 
 
 @dataclass(frozen=True)
@@ -190,7 +191,7 @@ def expand(experiment: Experiment) -> Plan:
             continue
         if arm is not None:
             # What is recorded has the type of the field: a level may be written as text.
-            flat = config.flatten(arm.config)
+            flat = flatten(arm.config)
             overrides = {path: list(flat[path]) if isinstance(flat[path], tuple) else flat[path] for path in changes}
             arms.append(replace(arm, levels=chosen, overrides=overrides))
     if wrong or problems:
@@ -223,9 +224,7 @@ def _matched(
             continue
         try:
             found.append(
-                sized(
-                    adjusted(config.flatten(arm.config)[path], target, lambda value, sized=sized: count(sized(value)))
-                )
+                sized(adjusted(flatten(arm.config)[path], target, lambda value, sized=sized: count(sized(value))))
             )
         except ConfigError as error:
             problems[arm.name] = [
@@ -286,7 +285,7 @@ def _resolve(
     from zoo import data
 
     if not known:
-        key = repr((config.flatten(resolved.data), config.flatten(resolved.objective)))
+        key = repr((flatten(resolved.data), flatten(resolved.objective)))
         if key not in vocabulary:
             vocabulary[key] = data.vocabulary_size(resolved)
         resolved = config.resolve(unresolved, vocab_size=vocabulary[key])

@@ -14,6 +14,7 @@ from typing import Any
 from zoo import config
 from zoo.errors import did_you_mean
 from zoo.lab.results.schema import PREFIX
+from zoo.nested import flatten
 
 
 @dataclass(frozen=True)
@@ -34,7 +35,7 @@ def named(settings: Mapping[str, Any]) -> dict[str, str]:
     """{path: name} for the fields of a config that name prepared runs."""
     return {
         path: value.removeprefix(PREFIX)
-        for path, value in config.flatten(settings).items()
+        for path, value in flatten(settings).items()
         if isinstance(value, str) and value.startswith(PREFIX)
     }
 
@@ -70,7 +71,7 @@ def misfits(resolved: config.ResolvedConfig, prepared: Mapping[str, config.Resol
     there = prepared.get(name)
     if there is None:
         return
-    ours, theirs = (config.flatten(side.data.tokenizer) for side in (resolved, there))
+    ours, theirs = (flatten(side.data.tokenizer) for side in (resolved, there))
     same = ours == theirs and ours["kind"] in ("bytes", "byt5", "file")
     if ours["path"] != PREFIX + name and not same:
         yield (

@@ -14,6 +14,7 @@ from zoo.lab.experiment import Experiment, side_of
 from zoo.lab.measures import PREFIX, name_of, problem
 from zoo.lab.metrics import base_name, written_by
 from zoo.lab.planning.prerequisites import named
+from zoo.nested import flatten
 
 if TYPE_CHECKING:
     from zoo.lab.planning.plan import Arm
@@ -56,7 +57,7 @@ def absent_metrics(experiment: Experiment, arms: list[Arm]) -> list[str]:
     asked += [(f'arm "{arm.name}"', arm, PREFIX + name) for arm in arms for name in experiment.measures]
     lines = []
     for where, arm, metric in asked:
-        flat = config.flatten(arm.config)
+        flat = flatten(arm.config)
         lengths = flat["training.eval_lengths"]
         names = written_by(flat)
         if name_of(metric):

@@ -17,9 +17,10 @@ from zoo.lab.measures import PREFIX, metrics_of
 from zoo.lab.metrics import more_is_better, unit
 from zoo.lab.results.curves import against_baseline, by_length, final_values
 from zoo.lab.results.factor_effects import Effect
-from zoo.lab.results.read_runs import STATES, Run, Sweep, differing, flatten
+from zoo.lab.results.read_runs import STATES, Run, Sweep, differing
 from zoo.lab.results.verdict import Verdict, rule_text
 from zoo.lab.statistics.paired import PairedDifference, holm, spread
+from zoo.nested import flatten
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""One page over what sweeps came to, made of the files that `zoo.lab.results.archive` wrote, so
+"""One page over what sweeps came to, made of the files that `zoo.lab.report.archive` wrote, so
 that it can be made again from them alone.
 """
 

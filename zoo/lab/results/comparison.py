@@ -7,8 +7,9 @@ from typing import Any
 
 from zoo.config import NOT_RESULT_RELEVANT, derivable
 from zoo.errors import ConfigError
-from zoo.lab.results.read_runs import Run, Sweep, differing, flatten, load_run
+from zoo.lab.results.read_runs import Run, Sweep, differing, load_run
 from zoo.lab.results.schema import Arm, factor_labels
+from zoo.nested import flatten
 
 
 def _short_keys(keys: list[str]) -> dict[str, str]:

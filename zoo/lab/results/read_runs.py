@@ -29,6 +29,7 @@ from zoo.lab.results.schema import (
 )
 from zoo.lab.statistics.paired import ALPHA
 from zoo.lab.statistics.sequential import Design
+from zoo.nested import flatten
 
 STATES = ("done", "running", "preempted", "failed", "diverged", "missing")
 REQUIRED = {"name": str, "metric": str, "arms": list, "runs": list, "seeds": list, "contrasts": list}
@@ -169,17 +170,6 @@ def _with_measured(
     clock = {name: last[name] for name in ("tokens", "seconds") if name in last}
     # Rows are shared by all that have read the file.
     return [*rows[:-1], last | values] if same else [*rows, {"step": float(step)} | clock | values]
-
-
-def flatten(config: dict[str, Any], prefix: str = "") -> dict[str, Any]:
-    """A nested dict as {"model.norm.kind": value}; lists stay values."""
-    flat = {}
-    for key, value in config.items():
-        if isinstance(value, dict) and value:
-            flat.update(flatten(value, f"{prefix}{key}."))
-        else:
-            flat[f"{prefix}{key}"] = value
-    return flat
 
 
 def differing(configs: list[dict[str, Any]]) -> list[str]:

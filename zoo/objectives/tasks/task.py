@@ -69,9 +69,9 @@ class TaskObjective(Objective):
         """Number of tokens, those that stand around texts included."""
         return (batch["tokens"] >= 0).sum()
 
-    def too_long(self, length: int) -> str | None:
+    def too_long(self, model: nnx.Module, length: int) -> str | None:
         """As for text; a recurrent model reads rows of any length."""
-        return None if self.reads_characters else super().too_long(length)
+        return None if self.reads_characters else super().too_long(model, length)
 
 
 class RowObjective(TaskObjective):

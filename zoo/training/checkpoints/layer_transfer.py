@@ -9,7 +9,6 @@ from typing import Any
 import jax
 import numpy as np
 from flax import nnx
-from flax.traverse_util import unflatten_dict
 
 from zoo import config as configs
 from zoo.config import ResolvedConfig
@@ -17,6 +16,7 @@ from zoo.errors import ConfigError
 from zoo.layers.parameter import Statistic
 from zoo.models.architectures import make_model
 from zoo.models.functional import split, unrolled_paths
+from zoo.nested import unflatten
 from zoo.training.checkpoints.checkpoint import differences, without_own
 from zoo.training.checkpoints.warm_start import NONE, WEIGHTS, Heads, read_weights
 
@@ -56,10 +56,10 @@ def read_layers(config: ResolvedConfig, abstract: dict[str, Any], own: Heads = N
     saved = {}
     for name, kind in KINDS.items():
         left_over = _left_over(there, kind, places[name], tuple(config.training.start_layers))
-        saved[name] = unflatten_dict(
-            {path: _shape(shapes[name], found) for path, found in places[name].items()}
-            | {path: _at(shapes[name], path) for path in left_over}
-        )
+        leaves = {path: _shape(shapes[name], found) for path, found in places[name].items()} | {
+            path: _at(shapes[name], path) for path in left_over
+        }
+        saved[name] = unflatten({"/".join(path): leaf for path, leaf in leaves.items()}, "/")
     saved, wanted = without_own(saved, {name: abstract[name] for name in WEIGHTS}, *own)
     if problems := differences(saved, wanted):
         raise ConfigError([f"{folder}: {problem}" for problem in problems])

@@ -6,8 +6,8 @@ import sys
 import numpy as np
 import pytest
 
-from zoo.data.pipeline import token_streams
-from zoo.data.pipeline.token_streams import cached_streams, tokenize
+from zoo.data.rows import token_streams
+from zoo.data.rows.token_streams import cached_streams, tokenize
 from zoo.data.sources.documents import Documents
 from zoo.data.tokenizers.base import ByteTokenizer, CharacterTokenizer
 from zoo.errors import ConfigError
@@ -16,7 +16,7 @@ TRAIN = Documents.of(("one text", "another text"), "train")
 VALIDATION = Documents.of(("a third text",), "validation")
 PROGRAM = """
 import numpy as np
-from zoo.data.pipeline import token_streams as tokens
+from zoo.data.rows import token_streams as tokens
 from zoo.data.sources.documents import Documents
 from zoo.data.tokenizers.base import ByteTokenizer
 parts = {"train": Documents.of(("one text", "another text"), "train")}

@@ -11,8 +11,8 @@ from lab_reports import write_report
 
 from zoo.cli.main import main
 from zoo.errors import ConfigError
+from zoo.lab.report.archive import publish
 from zoo.lab.report.results_page import build
-from zoo.lab.results.archive import publish
 from zoo.lab.results.read_runs import load_sweep
 
 ROOT = Path(__file__).parents[3]

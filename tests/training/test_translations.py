@@ -19,8 +19,8 @@ from zoo.errors import ConfigError
 from zoo.files import read_json
 from zoo.objectives import make_objective
 from zoo.training.checkpoints import checkpoint as checkpoint_module
-from zoo.training.records.translation_files import Translations
 from zoo.training.run_training import run
+from zoo.training.translation_files import Translations
 
 sacrebleu = pytest.importorskip("sacrebleu")
 

@@ -5,12 +5,14 @@ from pathlib import Path
 from typing import Any
 
 import jax
+from flax import nnx
 
 from zoo import config as configs
 from zoo import data
 from zoo.config import ResolvedConfig
 from zoo.data.tokenizers.pretrained import SOURCE_FILE, read_published
 from zoo.errors import ConfigError
+from zoo.models.architectures import make_model
 from zoo.models.functional import Params, Stats, initialise, initialise_statistics
 from zoo.objectives import Objective, make_objective
 from zoo.training.checkpoints.warm_start import read_weights
@@ -21,7 +23,7 @@ from zoo.training.trainer import use_compilation_cache
 TRAINED, INITIAL = "trained", "at initial values"
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class TrainedRun:
     """What a run's folder holds.
 
@@ -29,6 +31,7 @@ class TrainedRun:
         config: resolved.
         step: updates that the parameters have had.
         params, stats: nested dicts of arrays.
+        model: abstract; it is called with `params` and `stats`.
         objective, program: as in training.
         tokenizer: the one that the run was trained with.
         rows: a batch's rows must be a multiple of this.
@@ -40,6 +43,7 @@ class TrainedRun:
     step: int
     params: Params
     stats: Stats
+    model: nnx.Module
     objective: Objective
     program: Program
     tokenizer: Any
@@ -79,15 +83,25 @@ def load_trained(folder: Path, step: str = "latest") -> TrainedRun:
     except ConfigError:  # Trained on other devices than there are now: one is enough to look at it.
         config = configs.resolve(configs.override(config, {"mesh.data": 1, "mesh.fsdp": 1, "mesh.tensor": 1}), needed)
         mesh = make_mesh(config, jax.devices()[:1])
-    objective = make_objective(config, tokenizer)
-    program = make_program(config, objective, mesh)
+    model, objective = make_model(config), make_objective(config, tokenizer)
+    program = make_program(config, model, objective, mesh)
     weights, number = read_weights(folder, program.abstract_state, step)
     source = read_published(folder / SOURCE_FILE) if (folder / SOURCE_FILE).is_file() else None
-    rows = rows_per_device_group(mesh)
-    return TrainedRun(config, number, weights["params"], weights["stats"], objective, program, tokenizer, rows, source)
+    return TrainedRun(
+        config=config,
+        step=number,
+        params=weights["params"],
+        stats=weights["stats"],
+        model=model,
+        objective=objective,
+        program=program,
+        tokenizer=tokenizer,
+        rows=rows_per_device_group(mesh),
+        source_tokenizer=source,
+    )
 
 
 def values_of(run: TrainedRun) -> dict[str, tuple[Params, Stats]]:
     """{TRAINED: (params, stats), INITIAL: those that the run's seed gives to a fresh model}."""
-    model, seed = run.objective.model, run.config.seed
+    model, seed = run.model, run.config.seed
     return {TRAINED: (run.params, run.stats), INITIAL: (initialise(model, seed), initialise_statistics(model, seed))}

@@ -4,13 +4,13 @@ import json
 from collections.abc import Callable
 from pathlib import Path
 
+from flax import nnx
 from jax.experimental import multihost_utils
 
 from zoo.config import ResolvedConfig
 from zoo.data import Pairs
 from zoo.decoding.translate import metrics_of_sacrebleu, scored, translate
 from zoo.files import write_atomic, write_json
-from zoo.objectives import Objective
 from zoo.training.step import State
 
 SCORES, TEXTS = "translations.json", "translations.jsonl"
@@ -25,16 +25,16 @@ class Translations:
     Args:
         config: resolved.
         dataset: its held-out pairs.
-        objective: its model.
+        model: the abstract model.
         workdir: the run's.
 
     Raises:
         ConfigError: sacrebleu is not installed.
     """
 
-    def __init__(self, config: ResolvedConfig, dataset: Pairs, objective: Objective, workdir: Path):
+    def __init__(self, config: ResolvedConfig, dataset: Pairs, model: nnx.Module, workdir: Path):
         metrics_of_sacrebleu()
-        self._config, self._dataset, self._objective, self._workdir = config, dataset, objective, workdir
+        self._config, self._dataset, self._model, self._workdir = config, dataset, model, workdir
 
     def due(self, step: int) -> bool:
         """Whether the evaluation at a step translates."""
@@ -51,7 +51,7 @@ class Translations:
         texts = translate(
             self._config,
             self._dataset.tokenizer,
-            self._objective.model,
+            self._model,
             params,
             stats,
             pairs.sources,
