@@ -313,7 +313,9 @@ def traced(config):
     """The text of the step of a run, and by path whether it reads a number."""
     config = configs.resolve(config)
     tokenizer = load(config).tokenizer
-    program = make_program(config, make_model(config), make_objective(config, tokenizer), make_mesh(config, jax.devices()[:1]))
+    program = make_program(
+        config, make_model(config), make_objective(config, tokenizer), make_mesh(config, jax.devices()[:1])
+    )
     arguments = (program.abstract_state, {"tokens": jax.ShapeDtypeStruct((8, 9), np.int32)}, program.constants(0))
     jaxpr = program.train_step.trace(*arguments).jaxpr.jaxpr
     read = {variable for equation in jaxpr.eqns for variable in equation.invars if not hasattr(variable, "val")}

@@ -130,9 +130,7 @@ def make_program(config: ResolvedConfig, model: nnx.Module, objective: Objective
         key = jax.random.fold_in(jax.random.key(constants["seed"]), state["step"]) if drops(config) else None
         weights = objective.weights(batch)
         constants = {**constants, **objective.drawn(constants["seed"], state["step"])}
-        current = (
-            state["stats"] if frozen else refresh(model, state["stats"], constants["seed"], state["step"])
-        )
+        current = state["stats"] if frozen else refresh(model, state["stats"], constants["seed"], state["step"])
 
         def loss_of(params, stats, part, index):
             part_key = None if key is None else DropoutKey(jax.random.fold_in(key, index), constants["numbers"])
