@@ -5,7 +5,7 @@ from pathlib import Path
 from zoo.lab.report.build import build_report
 from zoo.lab.report.html_page import render
 from zoo.lab.results.comparison import load_comparison
-from zoo.lab.results.read_runs import load_sweep
+from zoo.lab.results.sweep_results import load_sweep
 from zoo.lab.results.verdict import judge
 
 

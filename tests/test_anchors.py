@@ -7,7 +7,7 @@ import pytest
 
 from zoo import config as configs
 from zoo.files import read_json
-from zoo.lab.results.read_runs import load_run
+from zoo.lab.results.run_records import load_run
 from zoo.training.run_training import run
 
 ROOT = Path(__file__).parents[1]

@@ -19,7 +19,7 @@ from zoo.files import read_json
 from zoo.lab.experiment import load_experiment, measured
 from zoo.lab.planning.plan import expand
 from zoo.lab.planning.prerequisites import placed
-from zoo.lab.results.read_runs import load_run
+from zoo.lab.results.run_records import load_run
 from zoo.lab.sizes import SIZES
 from zoo.nested import flatten
 from zoo.training.run_training import run

@@ -10,7 +10,7 @@ import pytest
 
 from zoo import config as configs
 from zoo import data
-from zoo.lab.results.read_runs import load_run
+from zoo.lab.results.run_records import load_run
 from zoo.training.run_training import run
 from zoo.training.trainer import resolve_with_vocabulary
 

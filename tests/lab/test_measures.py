@@ -29,8 +29,9 @@ from zoo.lab.metrics import is_known, more_is_better, unit
 from zoo.lab.planning import plan, tuning
 from zoo.lab.planning.plan import expand
 from zoo.lab.report.archive import publish
-from zoo.lab.report.html_tables import measured_table
-from zoo.lab.results.read_runs import load_run, load_sweep
+from zoo.lab.report.result_tables import measured_table
+from zoo.lab.results.run_records import load_run
+from zoo.lab.results.sweep_results import load_sweep
 from zoo.lab.results.verdict import judge
 from zoo.layers.context import Context
 from zoo.models.architectures import make_model

@@ -13,7 +13,7 @@ from zoo.data.labelled.task_scores import answer_scores, class_scores, correlati
 from zoo.decoding.translate import metrics_of_sacrebleu
 from zoo.lab.metrics import METRICS, base_name, is_known, more_is_better, per_token, unit, written_by
 from zoo.lab.report.html_page import plot_data
-from zoo.lab.results.read_runs import load_sweep
+from zoo.lab.results.sweep_results import load_sweep
 from zoo.lab.results.verdict import judge
 from zoo.nested import flatten
 

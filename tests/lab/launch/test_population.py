@@ -21,7 +21,7 @@ from zoo.lab.launch.process_pool import Pool
 from zoo.lab.launch.progress import SweepProgress
 from zoo.lab.launch.sweep_folder import SweepLock
 from zoo.lab.planning import plan
-from zoo.lab.results.schema import arithmetic
+from zoo.lab.results.schema import numerics
 
 ROOT = Path(__file__).parents[3]
 fake = config.import_file(Path(__file__).parents[1] / "fake_run.py", "helper")
@@ -151,10 +151,10 @@ def test_runs_that_round_differently_do_not_stand_in_one_sweep(tmp_path, runs, m
 def test_what_rounds_alike():
     cpu, gpu = {"device": {"platform": "cpu"}}, {"device": {"platform": "gpu"}}
     assert (
-        arithmetic(cpu) == arithmetic(cpu | {"executor": "map"}) == arithmetic(gpu | {"executor": "alone"}) == "exact"
+        numerics(cpu) == numerics(cpu | {"executor": "map"}) == numerics(gpu | {"executor": "alone"}) == "exact"
     )
-    assert arithmetic(gpu | {"executor": "map"}) == "map"
-    assert arithmetic(cpu | {"executor": "vmap"}) == "vmap"
+    assert numerics(gpu | {"executor": "map"}) == "map"
+    assert numerics(cpu | {"executor": "vmap"}) == "vmap"
 
 
 EXPERIMENT = """

@@ -19,7 +19,7 @@ from zoo.cli.sweeps import watch as command
 from zoo.errors import ConfigError
 from zoo.lab.launch import watch_display
 from zoo.lab.report.server import Pages, Server, signature
-from zoo.lab.results.read_runs import load_any
+from zoo.lab.results.sweep_results import load_any
 
 
 @pytest.fixture

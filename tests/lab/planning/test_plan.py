@@ -69,7 +69,7 @@ def test_arms_differ_in_what_the_factors_set_and_nothing_else():
 def test_record_is_what_reports_read(tmp_path):
     import json
 
-    from zoo.lab.results.read_runs import load_sweep
+    from zoo.lab.results.sweep_results import load_sweep
 
     record = expand(fake.experiment()).record()
     (tmp_path / "experiment.json").write_text(json.dumps(record))

@@ -16,7 +16,7 @@ from zoo.lab.experiment import levels
 from zoo.lab.planning import plan
 from zoo.lab.planning.plan import expand
 from zoo.lab.planning.prerequisites import Prepared, placed
-from zoo.lab.results.read_runs import load_sweep
+from zoo.lab.results.sweep_results import load_sweep
 from zoo.training.run_training import run
 
 fake = config.import_file(Path(__file__).parents[1] / "fake_run.py", "helper")

@@ -19,8 +19,8 @@ from zoo.lab.launch.launcher import Local
 from zoo.lab.launch.sweep_folder import SweepLock
 from zoo.lab.planning import plan, tuning
 from zoo.lab.planning.tuning import Tune
-from zoo.lab.results.read_runs import load_sweep
-from zoo.lab.results.tuning_grid import load_rates
+from zoo.lab.results.sweep_results import load_sweep
+from zoo.lab.results.tuning_grid import load_tuning_grid
 
 fake = config.import_file(Path(__file__).parents[1] / "fake_run.py", "helper")
 RATE = "optimizer.learning_rate"
@@ -110,7 +110,7 @@ def test_each_arm_trains_at_its_best_rate_on_seeds_that_did_not_choose_it(zoo):
     edge = next(line for line in main.warnings if "at its edge" in line)
     assert f"0.01 in {PRE}" in edge
     assert POST not in edge
-    rates = load_rates("runs/norms", main.tuning)
+    rates = load_tuning_grid("runs/norms", main.tuning)
     assert [one.mean for one in rates.arms[POST]] == [2.6, pytest.approx(2.4), 9.0]
     assert rates.at_the_same(PRE)[POST][0.003].differences == {1000: pytest.approx(-0.2), 1001: pytest.approx(0.6)}
     page = Path("runs/norms/report.html").read_text()
@@ -238,7 +238,7 @@ def test_a_single_arm_has_its_value_too(command_line):
         )[0]
         == 0
     )
-    rates = load_rates("runs/alone", load_sweep("runs/alone").tuning)
+    rates = load_tuning_grid("runs/alone", load_sweep("runs/alone").tuning)
     assert (list(rates.arms), rates.chosen) == ([""], {"": 0.003})
     assert main(["results", "runs/alone", "--output", "kept"]) == 0
     assert "| 0.003 |" in Path("kept/README.md").read_text()

@@ -13,7 +13,7 @@ from zoo.cli.main import main
 from zoo.errors import ConfigError
 from zoo.lab.report.archive import publish
 from zoo.lab.report.results_page import build
-from zoo.lab.results.read_runs import load_sweep
+from zoo.lab.results.sweep_results import load_sweep
 
 ROOT = Path(__file__).parents[3]
 

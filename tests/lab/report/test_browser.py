@@ -13,7 +13,7 @@ from lab_reports import write_page
 
 from zoo.lab.report.server import Pages, Server
 from zoo.lab.results.comparison import load_comparison
-from zoo.lab.results.read_runs import load_any, load_sweep
+from zoo.lab.results.sweep_results import load_any, load_sweep
 
 pytestmark = [pytest.mark.slow, pytest.mark.skipif(PROGRAM is None, reason="no Chromium on this machine")]
 

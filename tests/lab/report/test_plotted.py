@@ -8,12 +8,13 @@ import json
 import numpy as np
 import pytest
 
-from zoo.lab.report.heatmaps import MOST_COLUMNS, heatmaps, packed, read_statistics, spikes
+from zoo.lab.report.heatmaps import MOST_COLUMNS, heatmaps, pack_heatmap, read_spikes, read_statistics
 from zoo.lab.report.html_page import render
-from zoo.lab.report.plot_data import plot_data, work_per_update
+from zoo.lab.report.plot_data import flops_per_update, plot_data
 from zoo.lab.results.comparison import load_comparison
-from zoo.lab.results.read_runs import load_run, load_sweep
+from zoo.lab.results.run_records import load_run
 from zoo.lab.results.samples import MOST_ROWS, read_samples
+from zoo.lab.results.sweep_results import load_sweep
 from zoo.lab.results.verdict import judge
 
 
@@ -30,26 +31,26 @@ def write_dynamics(folder, rows):
 
 def test_work_counts_the_tokens_of_rows(writer):
     shape = {"data": {"batch_size": 4, "sequence_length": 32}}
-    assert work_per_update(load_run(writer.run("a", config=shape))) == 4 * 32 * 7.4e6
+    assert flops_per_update(load_run(writer.run("a", config=shape))) == 4 * 32 * 7.4e6
     # Without them what the run has counted: 1,024 per update.
-    assert work_per_update(load_run(writer.run("b"))) == 1024 * 7.4e6
-    assert work_per_update(load_run(writer.run("c", meta={"flops_per_token": "many"}))) is None
-    assert work_per_update(load_run(writer.run("d", stop=0))) is None
+    assert flops_per_update(load_run(writer.run("b"))) == 1024 * 7.4e6
+    assert flops_per_update(load_run(writer.run("c", meta={"flops_per_token": "many"}))) is None
+    assert flops_per_update(load_run(writer.run("d", stop=0))) is None
 
 
 @pytest.mark.parametrize("log", [False, True])
 def test_packed_numbers_come_back(log):
     values = np.array([[1.0, 2.0, np.nan], [30.0, 4.5, 1000.0 if log else 7.0]])
-    entry = packed(["a", "b"], [1, 2, 5], values, 100)
+    entry = pack_heatmap(["a", "b"], [1, 2, 5], values, 100)
     assert entry["log"] is log
     np.testing.assert_allclose(decoded(entry), values, rtol=3e-4)
-    assert np.isnan(decoded(packed(["a"], [1], np.array([[np.nan]]), 100))).all()
-    np.testing.assert_allclose(decoded(packed(["a"], [1, 2], np.array([[3.0, 3.0]]), 100)), 3.0)
-    np.testing.assert_allclose(decoded(packed(["a"], [1, 2], np.array([[-3.0, 900.0]]), 100)), [[-3, 900]], atol=0.02)
+    assert np.isnan(decoded(pack_heatmap(["a"], [1], np.array([[np.nan]]), 100))).all()
+    np.testing.assert_allclose(decoded(pack_heatmap(["a"], [1, 2], np.array([[3.0, 3.0]]), 100)), 3.0)
+    np.testing.assert_allclose(decoded(pack_heatmap(["a"], [1, 2], np.array([[-3.0, 900.0]]), 100)), [[-3, 900]], atol=0.02)
 
 
 def test_many_steps_are_thinned_and_the_last_stays():
-    entry = packed(["a"], list(range(1001)), np.arange(1001.0)[None], 100)
+    entry = pack_heatmap(["a"], list(range(1001)), np.arange(1001.0)[None], 100)
     assert len(entry["steps"]) <= MOST_COLUMNS + 1
     assert (entry["steps"][0], entry["steps"][-1]) == (0, 1000)
     np.testing.assert_allclose(decoded(entry)[0], entry["steps"], atol=0.02)
@@ -76,7 +77,7 @@ def test_dynamics_are_read_as_they_are(writer):
     labels, steps, values = found["residual_rms"]
     assert (labels, steps) == (["embedding", "layer 0"], [1, 3])
     np.testing.assert_array_equal(values, [[0.5, np.nan], [np.nan, 2]])
-    assert spikes(folder) == [[4, None], [5, 7.13]]
+    assert read_spikes(folder) == [[4, None], [5, 7.13]]
     maps = heatmaps(load_comparison([folder]))
     assert maps["statistics"] == ["residual_rms"]
     assert maps["runs"][0]["label"] == "a, seed 0"

@@ -10,8 +10,8 @@ from lab_reports import write_comparison, write_report
 
 from zoo.errors import ConfigError
 from zoo.lab.report.html_page import embed_json
-from zoo.lab.results.caveats import doubts
-from zoo.lab.results.read_runs import load_sweep
+from zoo.lab.results.caveats import sweep_caveats
+from zoo.lab.results.sweep_results import load_sweep
 
 SCRIPT = "<script>alert(1)</script>"
 IMAGE = "\"'><img src=x onerror=alert(2)>"
@@ -220,7 +220,7 @@ def test_doubts_about_fairness(writer):
     (folder / "post-0-2" / "metrics.jsonl").write_text(
         "garbage\n" + (folder / "post-0-2" / "metrics.jsonl").read_text()
     )
-    assert doubts(load_sweep(folder)) == [
+    assert sweep_caveats(load_sweep(folder)) == [
         "the runs were made with different devices: their differences may not come from the arms alone",
         "runs of the arm norm=post, warm-up=0 differ in more than the seed: model.dim",
         "post-0-2: 1 line of metrics.jsonl could not be read and were left out",

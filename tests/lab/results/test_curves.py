@@ -8,15 +8,15 @@ import pytest
 
 from zoo.lab.formatting import interval, number, plus_minus
 from zoo.lab.report import figures
-from zoo.lab.report.html_tables import lengths_table
+from zoo.lab.report.result_tables import lengths_table
 from zoo.lab.results import curves
 from zoo.lab.results.comparison import load_comparison
-from zoo.lab.results.read_runs import load_sweep
+from zoo.lab.results.sweep_results import load_sweep
 
 
 def test_band_is_mean_and_range_over_seeds(writer):
     sweep = load_sweep(writer.sweep())
-    found = curves.band(sweep, sweep.arms[0], "eval/loss")
+    found = curves.seed_band(sweep, sweep.arms[0], "eval/loss")
     finals = [run.final("eval/loss") for run in sweep.runs_of(sweep.arms[0].name)]
     assert found.n == 3
     assert (found.step[0], found.step[-1]) == (0, 200)
@@ -27,8 +27,8 @@ def test_band_is_mean_and_range_over_seeds(writer):
 
 def test_band_ends_where_a_diverged_run_ends_and_leaves_out_failed_ones(writer):
     sweep = load_sweep(writer.sweep(broken=True))
-    diverged = curves.band(sweep, sweep.arm("norm=post,warm-up=0"), "eval/loss")
-    failed = curves.band(sweep, sweep.arm("norm=post,warm-up=100"), "eval/loss")
+    diverged = curves.seed_band(sweep, sweep.arm("norm=post,warm-up=0"), "eval/loss")
+    failed = curves.seed_band(sweep, sweep.arm("norm=post,warm-up=100"), "eval/loss")
     assert (diverged.n, diverged.step[-1]) == (3, 120)
     assert (failed.n, failed.step[-1]) == (2, 200)
 
@@ -36,18 +36,18 @@ def test_band_ends_where_a_diverged_run_ends_and_leaves_out_failed_ones(writer):
 def test_band_of_unfinished_runs_covers_what_all_have_reached(writer):
     folders = [writer.run(f"r{seed}", seed=seed, state="running", stop=stop) for seed, stop in enumerate((40, 80))]
     sweep = load_comparison(folders)
-    assert curves.band(sweep, sweep.arms[0], "eval/loss").step.tolist() == [0, 20, 40]
-    assert curves.band(sweep, sweep.arms[0], "nothing") is None
+    assert curves.seed_band(sweep, sweep.arms[0], "eval/loss").step.tolist() == [0, 20, 40]
+    assert curves.seed_band(sweep, sweep.arms[0], "nothing") is None
 
 
 def test_a_failed_run_does_not_end_the_band_of_running_ones(writer):
     folders = [writer.run("r0", state="failed", stop=20), writer.run("r1", seed=1, state="running", stop=60)]
     sweep = load_comparison(folders)
-    assert curves.band(sweep, sweep.arms[0], "eval/loss").step.tolist() == [0, 20, 40, 60]
+    assert curves.seed_band(sweep, sweep.arms[0], "eval/loss").step.tolist() == [0, 20, 40, 60]
 
 
 def test_colour_follows_the_first_factor_and_dash_the_second(writer):
-    assert list(curves.styles(load_sweep(writer.sweep())).values()) == [(0, 0), (0, 1), (1, 0), (1, 1)]
+    assert list(curves.arm_styles(load_sweep(writer.sweep())).values()) == [(0, 0), (0, 1), (1, 0), (1, 1)]
 
 
 @pytest.mark.parametrize("levels", [(12, 1), (2, 9), (3, 3)], ids=str)
@@ -57,7 +57,7 @@ def test_no_two_arms_look_alike(levels):
         SimpleNamespace(name=f"{first} {second}", factors={"first": str(first), "second": str(second)})
         for first, second in itertools.product(*map(range, levels))
     ]
-    found = curves.styles(SimpleNamespace(arms=arms)).values()
+    found = curves.arm_styles(SimpleNamespace(arms=arms)).values()
     assert len(set(found)) == len(arms)
     assert all(colour < len(curves.COLOURS) and dash < len(curves.DASHES) for colour, dash in found)
 
@@ -81,7 +81,7 @@ def test_what_blows_up_is_cut_off_and_what_rises_is_not(writer):
 
 def test_lengths_tell_impossible_from_unfinished(writer):
     sweep = load_sweep(writer.sweep(lengths=True, broken=True))
-    found = curves.by_length(sweep)
+    found = curves.loss_by_length(sweep)
     assert (found.trained, found.lengths) == (128, [64, 128, 256, 512, 1024])
     assert {length for arm, length in found.impossible if arm == "norm=pre,warm-up=0"} == {512, 1024}
     assert not [arm for arm, _ in found.impossible if arm.startswith("norm=post")]
@@ -94,12 +94,12 @@ def test_lengths_tell_impossible_from_unfinished(writer):
 
 def test_thinning_keeps_the_mean_and_bounds_the_size():
     x = np.arange(10_007.0)
-    thinned, squares = curves.thin(x, x**2)
+    thinned, squares = curves.downsample(x, x**2)
     assert len(thinned) <= curves.MAXIMUM_POINTS
     assert thinned[0] == np.mean(x[:17])
     assert squares[-1] == pytest.approx(np.mean(x[-(10_007 % 17) :] ** 2))
-    assert curves.thin(x[:5])[0] is not None
-    np.testing.assert_array_equal(curves.thin(x[:5])[0], x[:5])
+    assert curves.downsample(x[:5])[0] is not None
+    np.testing.assert_array_equal(curves.downsample(x[:5])[0], x[:5])
 
 
 @pytest.mark.parametrize(
@@ -140,7 +140,7 @@ def test_what_is_not_finite_was_evaluated(writer):
         path = folder / f"pre-0-{seed}" / "metrics.jsonl"
         path.write_text(re.sub(r'"eval/loss@256": [\d.]+', '"eval/loss@256": null', path.read_text()))
     sweep = load_sweep(folder)
-    found = curves.by_length(sweep)
+    found = curves.loss_by_length(sweep)
     assert found.values["norm=pre,warm-up=0"][256] is None
     assert {length for arm, length in found.impossible if arm == "norm=pre,warm-up=0"} == {512, 1024}
     assert lengths_table(sweep).count("not finite") == 1
@@ -152,4 +152,4 @@ def test_a_length_that_is_none_is_no_trained_length(writer, length):
     for path in folder.glob("*/config.json"):
         made = json.loads(path.read_text())
         path.write_text(json.dumps(made | {"data": {"sequence_length": length}}))
-    assert curves.by_length(load_sweep(folder)).trained is None
+    assert curves.loss_by_length(load_sweep(folder)).trained is None

@@ -5,7 +5,8 @@ import pytest
 
 from zoo.errors import ConfigError
 from zoo.lab.results.comparison import load_comparison
-from zoo.lab.results.read_runs import differing, load_run, load_sweep
+from zoo.lab.results.run_records import differing_keys, load_run
+from zoo.lab.results.sweep_results import load_sweep
 
 
 def test_lines_merge_by_step_and_the_last_one_wins(tmp_path):
@@ -144,7 +145,7 @@ def test_differing():
     a = {"seed": 0, "model": {"dim": 1, "layers": {}}, "list": [1, 2], "flag": 1}
     b = {"seed": 1, "model": {"dim": 1, "layers": {}}, "list": [2, 1], "flag": True, "extra": None}
     # A key that is absent counts as null: both mean that nothing was chosen.
-    assert differing([a, b]) == ["flag", "list"]
+    assert differing_keys([a, b]) == ["flag", "list"]
 
 
 def test_comparison_groups_by_what_differs(writer):

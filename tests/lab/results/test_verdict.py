@@ -5,27 +5,28 @@ from pathlib import Path
 
 import pytest
 
-from zoo.lab.results.caveats import doubts
-from zoo.lab.results.read_runs import Run, Sweep, load_sweep
+from zoo.lab.results.caveats import sweep_caveats
+from zoo.lab.results.run_records import RunRecord
 from zoo.lab.results.schema import Arm, Contrast, Side
+from zoo.lab.results.sweep_results import SweepResults, load_sweep
 from zoo.lab.results.verdict import decide, judge, judge_contrast, rule_text
 
 INF = math.inf
 
 
-def run_of(arm: str, seed: int, value: float | str | None, metric: str = "eval/loss") -> Run:
+def run_of(arm: str, seed: int, value: float | str | None, metric: str = "eval/loss") -> RunRecord:
     """A done run that ends at `value` (None: without the metric), or a run in the state `value`."""
     state = value if isinstance(value, str) else "done"
     rows = [] if value is None or isinstance(value, str) else [{"step": 1.0, metric: value}]
     rows = rows or [{"step": 1.0, "eval/loss" if state == "diverged" else "train/loss": 1.0}]
-    return Run(Path(f"{arm}-{seed}"), arm, seed, status={"state": state}, rows=rows)
+    return RunRecord(Path(f"{arm}-{seed}"), arm, seed, status={"state": state}, rows=rows)
 
 
-def sweep_of(a: list, b: list, rule: str = "superiority", margin: float = 0.0) -> Sweep:
+def sweep_of(a: list, b: list, rule: str = "superiority", margin: float = 0.0) -> SweepResults:
     runs = [run_of(arm, seed, value) for arm, values in (("A", a), ("B", b)) for seed, value in enumerate(values)]
     contrast = Contrast("c", Side("A", "eval/loss"), Side("B", "eval/loss"), rule, margin, "")
     arms = [Arm(name, name, {}) for name in "AB"]
-    return Sweep(Path("."), "s", "eval/loss", arms, runs, list(range(max(len(a), len(b)))), [contrast])
+    return SweepResults(Path("."), "s", "eval/loss", arms, runs, list(range(max(len(a), len(b)))), [contrast])
 
 
 @pytest.mark.parametrize(
@@ -168,14 +169,14 @@ def test_without_a_claim_the_best_arm_is_named(writer):
     assert verdict.paragraph.endswith("is 2.468, of norm=pre, warm-up=100 (mean of 3 seeds).")
 
 
-def accuracies(a: list, b: list, rule: str = "superiority", margin: float = 0.0) -> Sweep:
+def accuracies(a: list, b: list, rule: str = "superiority", margin: float = 0.0) -> SweepResults:
     """The same sweep with an accuracy for a metric, of which more is better."""
     metric = "eval/next_accuracy"
     runs = [
         run_of(arm, seed, value, metric) for arm, values in (("A", a), ("B", b)) for seed, value in enumerate(values)
     ]
     contrast = Contrast("c", Side("A", metric), Side("B", metric), rule, margin, "")
-    return Sweep(Path("."), "s", metric, [Arm(name, name, {}) for name in "AB"], runs, list(range(len(a))), [contrast])
+    return SweepResults(Path("."), "s", metric, [Arm(name, name, {}) for name in "AB"], runs, list(range(len(a))), [contrast])
 
 
 @pytest.mark.parametrize(
@@ -213,13 +214,13 @@ def test_accuracies_are_told_as_they_are():
         "a below b by more than 0.1 nats",
         "a at most 0.1 nats above b",
     ]
-    without = Sweep(sweep.folder, sweep.name, sweep.metric, sweep.arms, sweep.runs, sweep.seeds)
+    without = SweepResults(sweep.folder, sweep.name, sweep.metric, sweep.arms, sweep.runs, sweep.seeds)
     assert (
         judge(without).paragraph
         == "No claim is tested here. The highest final eval/next_accuracy is 0.8100, of A (mean of 3 seeds)."
     )
     rows = [{"step": step, "eval/next_accuracy": value} for step, value in enumerate((0.5, 0.9, 0.7))]
-    assert Run(Path("r"), "A", 0, rows=rows).best("eval/next_accuracy") == 0.9
+    assert RunRecord(Path("r"), "A", 0, rows=rows).best("eval/next_accuracy") == 0.9
 
 
 def test_runs_that_round_differently_are_not_compared():
@@ -229,6 +230,6 @@ def test_runs_that_round_differently_are_not_compared():
         runs = [replace(run, meta=kind if run.arm == "A" else {"executor": "alone"}) for run in sweep.runs]
         found = judge_contrast(replace(sweep, runs=runs), sweep.contrasts[0])
         assert found.outcome == outcome
-        told = [line for line in doubts(replace(sweep, runs=runs)) if "round differently" in line]
+        told = [line for line in sweep_caveats(replace(sweep, runs=runs)) if "round differently" in line]
         assert bool(told) == (outcome == "undecided")
     assert "its runs were computed in ways that round differently (exact, vmap), and are not compared" in found.notes

@@ -4,26 +4,26 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from zoo.lab.statistics.sequential import Design, detectable, fixed, until_decided
+from zoo.lab.statistics.sequential import SequentialDesign, design_until_decided, detectable_effect, single_look
 
 
 @pytest.mark.parametrize("n", [2, 3, 5, 10])
 def test_what_is_detectable_is_detected_in_four_cases_of_five(n):
-    values = np.random.default_rng(n).normal(detectable(n), 1, (20_000, n))
+    values = np.random.default_rng(n).normal(detectable_effect(n), 1, (20_000, n))
     t = values.mean(1) / values.std(1, ddof=1) * math.sqrt(n)
     assert np.mean(t > stats.t.ppf(0.975, n - 1)) == pytest.approx(0.8, abs=0.012)
 
 
 def test_one_seed_detects_nothing():
-    assert detectable(1) == math.inf
+    assert detectable_effect(1) == math.inf
 
 
 def test_more_seeds_detect_smaller_differences():
-    found = [detectable(n) for n in range(2, 12)]
+    found = [detectable_effect(n) for n in range(2, 12)]
     assert found == sorted(found, reverse=True)
 
 
-def errors(design: Design, series: np.ndarray) -> float:
+def errors(design: SequentialDesign, series: np.ndarray) -> float:
     """Share of the series of which a t interval leaves 0 out at any look."""
     crossed = np.zeros(len(series), bool)
     for n, level in design.levels.items():
@@ -36,14 +36,14 @@ def errors(design: Design, series: np.ndarray) -> float:
 @pytest.mark.parametrize(("first", "most", "step"), [(3, 10, 1), (2, 20, 1), (3, 12, 3), (5, 5, 1)])
 def test_all_looks_together_err_in_five_cases_of_a_hundred(first, most, step):
     series = np.random.default_rng(first + most).standard_normal((40_000, most))
-    design = until_decided(first, most, step)
+    design = design_until_decided(first, most, step)
     assert errors(design, series) == pytest.approx(0.05, abs=4 * math.sqrt(0.05 * 0.95 / len(series)))
-    naive = Design(dict.fromkeys(design.levels, 0.05))
+    naive = SequentialDesign(dict.fromkeys(design.levels, 0.05))
     assert first == most or errors(naive, series) > 0.08
 
 
 def test_the_last_look_is_the_budget():
-    design = until_decided(3, 10, 4)
+    design = design_until_decided(3, 10, 4)
     assert list(design.levels) == [3, 7, 10]
     assert (design.most, design.next(3), design.next(4), design.next(10)) == (10, 7, 7, None)
     assert all(0 < level < 0.05 for level in design.levels.values())
@@ -53,11 +53,11 @@ def test_the_last_look_is_the_budget():
 
 
 def test_one_look_is_the_plain_interval():
-    assert until_decided(4, 4).levels[4] == pytest.approx(0.05, abs=1e-3)
-    assert fixed(4).alpha(4) == 0.05
+    assert design_until_decided(4, 4).levels[4] == pytest.approx(0.05, abs=1e-3)
+    assert single_look(4).alpha(4) == 0.05
 
 
 @pytest.mark.parametrize(("first", "most"), [(1, 5), (4, 3)])
 def test_refuses_looks_that_cannot_be(first, most):
     with pytest.raises(ValueError, match="2 <= first <= most"):
-        until_decided(first, most)
+        design_until_decided(first, most)

@@ -9,11 +9,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from zoo.lab.results.factor_effects import effects
-from zoo.lab.results.read_runs import Run, Sweep
+from zoo.lab.results.factor_effects import estimate_effects
+from zoo.lab.results.run_records import RunRecord
 from zoo.lab.results.schema import Arm, Contrast, Side
+from zoo.lab.results.sweep_results import SweepResults
 from zoo.lab.results.verdict import judge
-from zoo.lab.statistics.sequential import detectable, until_decided
+from zoo.lab.statistics.sequential import design_until_decided, detectable_effect
 
 pytestmark = pytest.mark.slow
 SIMULATIONS = 2000
@@ -25,13 +26,13 @@ def simulated(random: np.random.Generator, effects: list[float], seeds: int) -> 
     """Losses [arms, seeds]: a seed moves all arms together by far more than a run differs by
     itself.
     """
-    return 3 + random.normal(0, 0.5, seeds) + np.array(effects)[:, None] + random.normal(0, 0.1, (len(effects), seeds))
+    return 3 + random.normal(0, 0.5, seeds) + np.array(estimate_effects)[:, None] + random.normal(0, 0.1, (len(estimate_effects), seeds))
 
 
-def sweep_of(losses: np.ndarray, contrasts: list[tuple[int, int, str, float]], looks: dict | None = None) -> Sweep:
+def sweep_of(losses: np.ndarray, contrasts: list[tuple[int, int, str, float]], looks: dict | None = None) -> SweepResults:
     names = [f"arm{number}" for number in range(len(losses))]
     runs = [
-        Run(
+        RunRecord(
             Path(f"{name}-{seed}"), name, seed, status={"state": "done"}, rows=[{"step": 1.0, "eval/loss": float(loss)}]
         )
         for name, row in zip(names, losses)
@@ -41,7 +42,7 @@ def sweep_of(losses: np.ndarray, contrasts: list[tuple[int, int, str, float]], l
         Contrast(f"{number}", Side(names[a], "eval/loss"), Side(names[b], "eval/loss"), rule, margin, "")
         for number, (a, b, rule, margin) in enumerate(contrasts)
     ]
-    return Sweep(
+    return SweepResults(
         Path("."),
         "s",
         "eval/loss",
@@ -58,7 +59,7 @@ def verdicts(true: list[float], contrasts: list[tuple[int, int, str, float]], fi
     decides.
     """
     random, found = np.random.default_rng(0), Counter()
-    looks = dict(until_decided(first, most).levels) if most > first else {}
+    looks = dict(design_until_decided(first, most).levels) if most > first else {}
     for _ in range(SIMULATIONS):
         losses = simulated(random, true, most)
         for seeds in looks or [first]:
@@ -97,7 +98,7 @@ def test_many_true_contrasts_are_refuted_in_at_most_five_cases_of_a_hundred(most
 @pytest.mark.parametrize("most", [5, 10], ids=["five seeds", "added until decided"])
 def test_what_the_design_can_detect_is_found(most):
     # Paired differences vary by 0.1 * sqrt(2); the seed's own part falls out.
-    found = verdicts([-detectable(5) * 0.1 * math.sqrt(2), 0], [(0, 1, "superiority", 0.0)], 5, most)
+    found = verdicts([-detectable_effect(5) * 0.1 * math.sqrt(2), 0], [(0, 1, "superiority", 0.0)], 5, most)
     assert found["supported"] > 0.77 * SIMULATIONS
     assert found["not supported"] == 0
 
@@ -126,7 +127,7 @@ def test_intervals_of_factors_cover_their_effects():
     for _ in range(SIMULATIONS):
         sweep = sweep_of(simulated(random, list(cells.values()), 3), [])
         arms = [Arm(arm.name, arm.name, {"one": one, "two": two}) for arm, (one, two) in zip(sweep.arms, cells)]
-        for effect in effects(Sweep(Path("."), "s", "eval/loss", arms, sweep.runs, sweep.seeds)):
+        for effect in estimate_effects(SweepResults(Path("."), "s", "eval/loss", arms, sweep.runs, sweep.seeds)):
             hits[effect.what] += effect.difference.low <= truth[effect.what] <= effect.difference.high
     assert set(hits) == set(truth)
     assert all(hits[what] / SIMULATIONS == pytest.approx(0.95, abs=0.01) for what in truth)

@@ -45,7 +45,7 @@ def run_report(args: argparse.Namespace) -> int:
 
     from zoo.lab.measures import complete
     from zoo.lab.report.build import build_report
-    from zoo.lab.results.read_runs import load_sweep
+    from zoo.lab.results.sweep_results import load_sweep
 
     complete(Path(args.folder), lambda line: print(line, file=sys.stderr))
     return _print(build_report(load_sweep(args.folder), args.output or Path(args.folder) / "report.html"))

@@ -41,7 +41,7 @@ def run(args: argparse.Namespace) -> int:
     from zoo.lab.measures import complete
     from zoo.lab.report.archive import publish
     from zoo.lab.report.results_page import build
-    from zoo.lab.results.read_runs import load_sweep
+    from zoo.lab.results.sweep_results import load_sweep
 
     for folder in args.sweeps:
         complete(Path(folder), lambda line: print(line, file=sys.stderr))

@@ -145,11 +145,11 @@ def _tuned(args: argparse.Namespace, experiment, folder: Path, most: int):
     """
     from zoo.lab.planning import tuning
     from zoo.lab.planning.plan import expand
-    from zoo.lab.results.interim import with_seeds
-    from zoo.lab.results.read_runs import load_sweep
+    from zoo.lab.results.interim import extend_seeds
+    from zoo.lab.results.sweep_results import load_sweep
     from zoo.lab.results.schema import TUNING
 
-    _check_folder(args, folder, expand(dataclasses.replace(experiment, seeds=with_seeds(experiment.seeds, most))))
+    _check_folder(args, folder, expand(dataclasses.replace(experiment, seeds=extend_seeds(experiment.seeds, most))))
     searching = tuning.search(experiment)
     if args.fresh and not args.dry_run:
         for inside in (folder, folder / TUNING):
@@ -173,8 +173,8 @@ def _tuned(args: argparse.Namespace, experiment, folder: Path, most: int):
 
 def _until_decided(args: argparse.Namespace, experiment, folder: Path, design) -> int:
     """Runs, judges, and adds seeds as long as nothing is decided."""
-    from zoo.lab.results.interim import seeds_so_far, with_seeds
-    from zoo.lab.results.read_runs import load_sweep
+    from zoo.lab.results.interim import seeds_so_far, extend_seeds
+    from zoo.lab.results.sweep_results import load_sweep
     from zoo.lab.results.verdict import judge
 
     if not args.fresh:
@@ -186,7 +186,7 @@ def _until_decided(args: argparse.Namespace, experiment, folder: Path, design) -
         following = design.next(len(experiment.seeds))
         if code or args.dry_run or following is None or judge(load_sweep(folder)).overall != "undecided":
             return code
-        experiment = dataclasses.replace(experiment, seeds=with_seeds(experiment.seeds, following))
+        experiment = dataclasses.replace(experiment, seeds=extend_seeds(experiment.seeds, following))
 
 
 def _check_folder(args: argparse.Namespace, folder: Path, plan) -> None:
@@ -244,10 +244,10 @@ def _show_detectable(console, plan, folder: Path | None) -> None:
     """Says how small a difference the seeds can show; `folder` is that of an earlier sweep, if
     there is one.
     """
-    from zoo.lab.results.interim import what_seeds_show
-    from zoo.lab.results.read_runs import load_sweep
+    from zoo.lab.results.interim import detectable_effect_lines
+    from zoo.lab.results.sweep_results import load_sweep
     from zoo.lab.statistics.paired import ALPHA
-    from zoo.lab.statistics.sequential import Design
+    from zoo.lab.statistics.sequential import SequentialDesign
 
     experiment = plan.experiment
     if len(plan.arms) < 2:
@@ -257,7 +257,7 @@ def _show_detectable(console, plan, folder: Path | None) -> None:
     except ConfigError:
         earlier = None
     seeds = len(experiment.seeds)
-    for line in what_seeds_show(seeds, Design(experiment.looks).alpha(seeds) if experiment.looks else ALPHA, earlier):
+    for line in detectable_effect_lines(seeds, SequentialDesign(experiment.looks).alpha(seeds) if experiment.looks else ALPHA, earlier):
         _say(console, line)
 
 
@@ -393,7 +393,7 @@ def _finish(plan, folder: Path, console, ends, stopped: bool) -> int:
         )
     from zoo.lab.measures import complete
     from zoo.lab.report.build import build_report
-    from zoo.lab.results.read_runs import load_sweep
+    from zoo.lab.results.sweep_results import load_sweep
 
     complete(folder, lambda line: _say(console, line))
     report = build_report(load_sweep(folder), folder / "report.html")

@@ -12,7 +12,7 @@ from zoo import config
 from zoo.files import read_json
 from zoo.lab.launch.sweep_folder import read_state
 from zoo.lab.planning.plan import Run
-from zoo.lab.results.schema import arithmetic
+from zoo.lab.results.schema import numerics
 from zoo.nested import flatten
 
 AUTO = "auto"
@@ -66,7 +66,7 @@ def mixed_executors(folder: Path, runs: Iterable[Run], together: Together | None
             (folder / run.folder / "checkpoints").glob("[0-9]*")
         ):
             continue  # It begins anew.
-        found.setdefault(arithmetic(meta), []).append(run.folder)
+        found.setdefault(numerics(meta), []).append(run.folder)
         platform = (meta.get("device") or {}).get("platform")
     if not found:
         return []
@@ -75,7 +75,7 @@ def mixed_executors(folder: Path, runs: Iterable[Run], together: Together | None
     elif together.executor == AUTO:
         wanted = "exact" if platform == "cpu" else "vmap"
     else:
-        wanted = arithmetic({"executor": together.executor, "device": {"platform": platform}})
+        wanted = numerics({"executor": together.executor, "device": {"platform": platform}})
     return [
         f"{names[0]}{f' and {len(names) - 1} more' if len(names) > 1 else ''} in {folder} trained {_how(kind)}, and the others would "
         f"train {_how(wanted)}: they round differently, and are not compared"

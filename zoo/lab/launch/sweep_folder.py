@@ -19,7 +19,7 @@ from zoo.files import read_json, write_json
 from zoo.lab.launch.progress import read_tail
 from zoo.lab.planning.plan import Run
 from zoo.lab.planning.prerequisites import named
-from zoo.lab.results.schema import parse_looks, recognised
+from zoo.lab.results.schema import parse_looks, restore_prepared_names
 from zoo.nested import flatten
 
 FINISHED = ("done", "diverged")
@@ -99,7 +99,7 @@ def _difference(folder: Path, run: Run) -> str:
         if run.needs:
             # As written: a tokenizer that is no longer where it was is found elsewhere.
             written = flatten(read_json(folder / "config.json"))
-            started = recognised(written, {needed.folder: needed.folder for needed in run.needs})
+            started = restore_prepared_names(written, {needed.folder: needed.folder for needed in run.needs})
             found = config.resolve(
                 config.override(found, {path: started[path] for path in named(config.from_flat(started))})
             )

@@ -17,8 +17,8 @@ from zoo.lab.launch.display import LOOK_SECONDS, LiveDisplay, PlainDisplay, cloc
 from zoo.lab.launch.progress import SweepProgress
 from zoo.lab.launch.sweep_folder import State, read_status
 from zoo.lab.metrics import more_is_better
-from zoo.lab.results.read_runs import Run as ReadRun
-from zoo.lab.results.read_runs import Sweep, load_any
+from zoo.lab.results.run_records import RunRecord as ReadRun
+from zoo.lab.results.sweep_results import SweepResults, load_any
 from zoo.lab.results.schema import as_dict
 from zoo.lab.statistics.paired import spread
 
@@ -55,7 +55,7 @@ def _cost(run: ReadRun) -> tuple[int, int, float] | None:
     return steps, tokens_per_step, float(flops) if isinstance(flops, int | float) else 1.0
 
 
-def watched_runs(sweep: Sweep) -> list[_Run]:
+def watched_runs(sweep: SweepResults) -> list[_Run]:
     """All runs of a sweep. One that has not begun counts as another of its arm, or as any other,
     until it has.
     """
@@ -72,14 +72,14 @@ def watched_runs(sweep: Sweep) -> list[_Run]:
     return found
 
 
-def _inside(sweep: Sweep, run: ReadRun) -> str:
+def _inside(sweep: SweepResults, run: ReadRun) -> str:
     return str(run.folder.relative_to(sweep.folder)) if run.folder != sweep.folder else "."
 
 
 class _Seen:
     """What the arms have come to: the metric of their finished runs, best first."""
 
-    def __init__(self, sweep: Sweep, runs: list[_Run]):
+    def __init__(self, sweep: SweepResults, runs: list[_Run]):
         self.metric = sweep.metric
         self.finals: dict[str, list[float]] = {run.arm.name: [] for run in runs}
         self.totals = {name: sum(run.arm.name == name for run in runs) for name in self.finals}
@@ -167,7 +167,7 @@ def _planned(folder: Path) -> int:
 
 
 def _follow(
-    sweep: Sweep, planned: int, console: Console, now: Callable[[], float], sleep: Callable[[float], None]
+    sweep: SweepResults, planned: int, console: Console, now: Callable[[], float], sleep: Callable[[float], None]
 ) -> bool:
     """False when the plan is no longer the one that was `planned`, True when all runs have ended."""
     runs = watched_runs(sweep)
@@ -198,7 +198,7 @@ def _follow(
     return True
 
 
-def _look(sweep: Sweep, run: _Run, display: PlainDisplay, seen: _Seen, ended: set[str]) -> None:
+def _look(sweep: SweepResults, run: _Run, display: PlainDisplay, seen: _Seen, ended: set[str]) -> None:
     """Tells the display of what has become of a run since the last look."""
     status = read_status(sweep.folder / run.folder)
     state, progress = status.get("state"), display.progress

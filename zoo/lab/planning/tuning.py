@@ -20,8 +20,8 @@ from zoo.lab.results.schema import TUNING
 
 if TYPE_CHECKING:
     from zoo.lab.experiment import Experiment
-    from zoo.lab.results.read_runs import Sweep
-    from zoo.lab.results.tuning_grid import Tried
+    from zoo.lab.results.sweep_results import SweepResults
+    from zoo.lab.results.tuning_grid import GridPoint
 
 FIRST_SEED = 1000
 
@@ -51,7 +51,7 @@ class Choice:
     """
 
     value: float
-    tried: tuple[Tried, ...]
+    tried: tuple[GridPoint, ...]
 
 
 def problems(tune: Tune, factors: Mapping[str, Mapping[str, Mapping[str, Any]]], seeds: Sequence[int]) -> Iterator[str]:
@@ -108,7 +108,7 @@ def search(experiment: Experiment) -> Experiment:
     )
 
 
-def choices(experiment: Experiment, sweep: Sweep) -> dict[str, Choice]:
+def choices(experiment: Experiment, sweep: SweepResults) -> dict[str, Choice]:
     """What the grid came to in each arm, by the arm's name.
 
     Args:
@@ -119,13 +119,13 @@ def choices(experiment: Experiment, sweep: Sweep) -> dict[str, Choice]:
         ConfigError: runs that have not ended, or that have not written the metric.
     """
     # Imported late: it brings what reads runs, which a plan does not need.
-    from zoo.lab.results.tuning_grid import tried
+    from zoo.lab.results.tuning_grid import grid_points
 
-    found = tried(sweep, experiment.tune.field, factor_name(experiment))
+    found = grid_points(sweep, experiment.tune.field, factor_name(experiment))
     return {arm or experiment.name: _best(tries, more_is_better(experiment.metric)) for arm, tries in found.items()}
 
 
-def _best(tries: list[Tried], highest: bool) -> Choice:
+def _best(tries: list[GridPoint], highest: bool) -> Choice:
     return Choice((max if highest else min)(tries, key=lambda one: one.mean).value, tuple(tries))
 
 

@@ -24,9 +24,10 @@ from zoo.files import write_atomic, write_json
 from zoo.lab.measures import PREFIX, metrics_of
 from zoo.lab.report.figures import write_figures
 from zoo.lab.results.curves import final_values
-from zoo.lab.results.read_runs import Run, Sweep
+from zoo.lab.results.run_records import RunRecord
 from zoo.lab.results.schema import NAME
-from zoo.lab.results.tuning_grid import load_rates
+from zoo.lab.results.sweep_results import SweepResults
+from zoo.lab.results.tuning_grid import load_tuning_grid
 from zoo.lab.results.verdict import judge, rule_text
 from zoo.lab.statistics.paired import spread
 
@@ -35,7 +36,7 @@ ABSOLUTE = re.compile(r"(?:^|(?<=[=,])|(?<=:)(?!//))/[^=,:]*")
 TABLES = ("runs.csv", "contrasts.csv", "rates.csv")
 
 
-def publish(sweep: Sweep, output: Path) -> Path:
+def publish(sweep: SweepResults, output: Path) -> Path:
     """Writes a finished sweep's tables and pictures into a folder of its name in `output`, and
     returns that folder.
 
@@ -60,7 +61,7 @@ def publish(sweep: Sweep, output: Path) -> Path:
         write_atomic(folder / "runs.csv", _csv(_runs(sweep)))
         if sweep.contrasts:
             write_atomic(folder / "contrasts.csv", _csv(_contrasts(sweep)))
-        if rates := load_rates(sweep.folder, sweep.tuning):
+        if rates := load_tuning_grid(sweep.folder, sweep.tuning):
             write_atomic(
                 folder / "rates.csv",
                 _csv(
@@ -114,13 +115,13 @@ def _csv(rows: Iterable[dict[str, Any]]) -> str:
     return file.getvalue()
 
 
-def _end(run: Run) -> dict[str, float]:
+def _end(run: RunRecord) -> dict[str, float]:
     """Everything evaluated or measured at the end of a run."""
     names = sorted({name for row in run.rows for name in row if name.startswith(("eval/", PREFIX))})
     return {name: value for name in names if (value := run.final(name)) is not None}
 
 
-def _runs(sweep: Sweep) -> Iterable[dict[str, Any]]:
+def _runs(sweep: SweepResults) -> Iterable[dict[str, Any]]:
     for run in sweep.runs:
         last = run.rows[-1] if run.rows else {}
         yield {
@@ -134,7 +135,7 @@ def _runs(sweep: Sweep) -> Iterable[dict[str, Any]]:
         }
 
 
-def _contrasts(sweep: Sweep) -> Iterable[dict[str, Any]]:
+def _contrasts(sweep: SweepResults) -> Iterable[dict[str, Any]]:
     for outcome in judge(sweep).outcomes:
         contrast, difference = outcome.contrast, outcome.difference
         yield {
@@ -152,7 +153,7 @@ def _contrasts(sweep: Sweep) -> Iterable[dict[str, Any]]:
         }
 
 
-def _measured(sweep: Sweep, arm: str) -> dict[str, Any]:
+def _measured(sweep: SweepResults, arm: str) -> dict[str, Any]:
     """{metric: mean and standard deviation over the seeds} of what was measured on an arm's trained
     runs.
     """
@@ -164,7 +165,7 @@ def _measured(sweep: Sweep, arm: str) -> dict[str, Any]:
     return {metric: {"mean": value.mean, "sd": value.sd} for metric, value in found.items() if value is not None}
 
 
-def _result(sweep: Sweep) -> dict[str, Any]:
+def _result(sweep: SweepResults) -> dict[str, Any]:
     verdict = judge(sweep)
     first = next((run for run in sweep.runs if run.meta), None)
     meta = first.meta if first else {}

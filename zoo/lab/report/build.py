@@ -7,19 +7,19 @@ from zoo.errors import ConfigError
 from zoo.files import write_atomic
 from zoo.lab.report.figures import write_figures
 from zoo.lab.report.html_page import render
-from zoo.lab.results.read_runs import Sweep
+from zoo.lab.results.sweep_results import SweepResults
 from zoo.lab.results.verdict import Verdict, judge
 
 
 @dataclass(frozen=True)
-class Report:
+class BuiltReport:
     """Where the page lies, and the verdict it shows."""
 
     path: Path
     verdict: Verdict
 
 
-def build_report(sweep: Sweep, output: str | Path) -> Report:
+def build_report(sweep: SweepResults, output: str | Path) -> BuiltReport:
     """Judges a sweep and writes `output` (an .html file) and a folder of the same name with the
     figures.
     """
@@ -35,4 +35,4 @@ def build_report(sweep: Sweep, output: str | Path) -> Report:
         write_atomic(output, render(sweep, verdict, output.parent))
     except OSError as error:
         raise ConfigError(f"output: {output} cannot be written ({error.strerror or error})") from error
-    return Report(output, verdict)
+    return BuiltReport(output, verdict)

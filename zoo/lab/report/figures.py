@@ -13,9 +13,9 @@ from matplotlib.lines import Line2D
 from matplotlib.ticker import FixedLocator, NullFormatter, NullLocator
 
 from zoo.lab.metrics import falls
-from zoo.lab.results.curves import COLOURS, against_baseline, band, by_length, main_metrics, styles
-from zoo.lab.results.read_runs import Sweep
-from zoo.lab.results.tuning_grid import load_rates
+from zoo.lab.results.curves import COLOURS, arm_styles, baseline_differences, loss_by_length, main_metrics, seed_band
+from zoo.lab.results.sweep_results import SweepResults
+from zoo.lab.results.tuning_grid import load_tuning_grid
 
 LINE_STYLES = ("-", (0, (6, 3)), (0, (1, 2)), (0, (6, 2, 1, 2)), (0, (10, 3)), (0, (10, 2, 1, 2)))
 LONGEST_LABEL = 48
@@ -34,7 +34,7 @@ def _label(text: str) -> str:
     return text if len(text) <= LONGEST_LABEL else text[: LONGEST_LABEL - 1] + "…"
 
 
-def _legend(axes: Axes, sweep: Sweep, look: dict[str, tuple[str, object]]) -> None:
+def _legend(axes: Axes, sweep: SweepResults, look: dict[str, tuple[str, object]]) -> None:
     lines = [Line2D([], [], color=look[arm.name][0], linestyle=look[arm.name][1], linewidth=2) for arm in sweep.arms]
     legend = axes.legend(
         lines,
@@ -71,11 +71,11 @@ def _axes(x: str, y: str, height: float = 4.2) -> Axes:
     return axes
 
 
-def _with_unit(sweep: Sweep, metric: str) -> str:
+def _with_unit(sweep: SweepResults, metric: str) -> str:
     return metric + sweep.unit(metric).replace(" ", ", ", 1)
 
 
-def _curves(sweep: Sweep, look: dict[str, tuple[str, object]]) -> Axes | None:
+def _curves(sweep: SweepResults, look: dict[str, tuple[str, object]]) -> Axes | None:
     metrics = main_metrics(sweep)
     if not metrics:
         return None
@@ -85,7 +85,7 @@ def _curves(sweep: Sweep, look: dict[str, tuple[str, object]]) -> Axes | None:
         for run in sweep.runs_of(arm.name):
             series = run.series(metrics[0])
             axes.plot(series.step, series.value, color=colour, linewidth=0.8, alpha=0.4)
-        found = band(sweep, arm, metrics[0])
+        found = seed_band(sweep, arm, metrics[0])
         if found is not None:
             axes.fill_between(found.step, found.low, found.high, color=colour, alpha=0.15, linewidth=0)
             axes.plot(found.step, found.mean, color=colour, linestyle=dash, linewidth=1.8)
@@ -114,8 +114,8 @@ def _cut(axes: Axes) -> None:
         )
 
 
-def _lengths(sweep: Sweep, look: dict[str, tuple[str, object]]) -> Axes | None:
-    found = by_length(sweep)
+def _lengths(sweep: SweepResults, look: dict[str, tuple[str, object]]) -> Axes | None:
+    found = loss_by_length(sweep)
     if found is None:
         return None
     axes = _axes("evaluation length (tokens)", f"final {_with_unit(sweep, found.metric)}")
@@ -148,8 +148,8 @@ def _lengths(sweep: Sweep, look: dict[str, tuple[str, object]]) -> Axes | None:
     return axes
 
 
-def _differences(sweep: Sweep, look: dict[str, tuple[str, object]]) -> Axes | None:
-    found = {name: difference for name, difference in against_baseline(sweep).items() if difference.n}
+def _differences(sweep: SweepResults, look: dict[str, tuple[str, object]]) -> Axes | None:
+    found = {name: difference for name, difference in baseline_differences(sweep).items() if difference.n}
     if not found:
         return None
     title = f"difference in final {_with_unit(sweep, sweep.metric)}, from {_label(sweep.arms[0].label)}"
@@ -166,8 +166,8 @@ def _differences(sweep: Sweep, look: dict[str, tuple[str, object]]) -> Axes | No
     return axes
 
 
-def _rates(sweep: Sweep, look: dict[str, tuple[str, object]]) -> Axes | None:
-    found = load_rates(sweep.folder, sweep.tuning)
+def _rates(sweep: SweepResults, look: dict[str, tuple[str, object]]) -> Axes | None:
+    found = load_tuning_grid(sweep.folder, sweep.tuning)
     if found is None:
         return None
     axes = _axes(found.field, _with_unit(sweep, found.metric))
@@ -199,14 +199,14 @@ def _rates(sweep: Sweep, look: dict[str, tuple[str, object]]) -> Axes | None:
     return axes
 
 
-def write_figures(sweep: Sweep, folder: Path) -> list[Path]:
+def write_figures(sweep: SweepResults, folder: Path) -> list[Path]:
     """Writes loss_by_step, loss_by_length, loss_by_rate and differences, as .png and .svg, into
     `folder`, where there are data for them.
     """
     folder.mkdir(parents=True, exist_ok=True)
     look = {
         name: (COLOURS[colour % len(COLOURS)], LINE_STYLES[dash % len(LINE_STYLES)])
-        for name, (colour, dash) in styles(sweep).items()
+        for name, (colour, dash) in arm_styles(sweep).items()
     }
     written = []
     drawn = {"loss_by_step": _curves, "loss_by_length": _lengths, "loss_by_rate": _rates, "differences": _differences}

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from zoo.lab.results.read_runs import Sweep
+from zoo.lab.results.sweep_results import SweepResults
 
 FILE = "dynamics.jsonl"
 # Two bytes and two thirds each in the page, whatever the sweep.
@@ -45,7 +45,7 @@ def _number(value: Any) -> float:
     return float(value) if real else math.nan
 
 
-def spikes(folder: Path) -> list[list[float | None]]:
+def read_spikes(folder: Path) -> list[list[float | None]]:
     """[step, how many deviations] of each loss spike that a run recorded."""
     return _recorded(folder)[1]
 
@@ -91,7 +91,7 @@ def _recorded_at(folder: Path, changed: int, size: int):
     return found, marked
 
 
-def packed(labels: list[str], steps: list[int], values: np.ndarray, columns: int) -> dict[str, Any]:
+def pack_heatmap(labels: list[str], steps: list[int], values: np.ndarray, columns: int) -> dict[str, Any]:
     """16-bit codes, little endian, in base64: 0 is `low`, 65534 `high`, 65535 no value; of
     logarithms (base 10) where they span much.
 
@@ -119,7 +119,7 @@ def packed(labels: list[str], steps: list[int], values: np.ndarray, columns: int
     }
 
 
-def heatmaps(sweep: Sweep) -> dict[str, Any] | None:
+def heatmaps(sweep: SweepResults) -> dict[str, Any] | None:
     """{"statistics": names, "runs": [{"arm", "label", "statistics": {name: packed}}]}; None where
     no run recorded anything.
     """
@@ -135,7 +135,7 @@ def heatmaps(sweep: Sweep) -> dict[str, Any] | None:
             {
                 "arm": run.arm,
                 "label": f"{labels.get(run.arm, run.arm)}, seed {run.seed}",
-                "statistics": {name: packed(*entry, columns) for name, entry in statistics.items()},
+                "statistics": {name: pack_heatmap(*entry, columns) for name, entry in statistics.items()},
             }
             for run, statistics in found
         ],

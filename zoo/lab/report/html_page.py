@@ -13,11 +13,11 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
-from zoo.lab.report import html_tables
+from zoo.lab.report import run_tables
 from zoo.lab.report.html_tables import escape
 from zoo.lab.report.panels import PANELS
 from zoo.lab.report.plot_data import plot_data
-from zoo.lab.results.read_runs import Sweep
+from zoo.lab.results.sweep_results import SweepResults
 from zoo.lab.results.verdict import Verdict
 
 SCRIPTS = ("chart.js", "figure.js", "curves.js", "heat.js", "tables.js", "page.js")
@@ -43,7 +43,7 @@ def _hash(script: str) -> str:
     return "sha256-" + base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
 
 
-def _panels(sweep: Sweep, verdict: Verdict, folder: Path | None) -> str:
+def _panels(sweep: SweepResults, verdict: Verdict, folder: Path | None) -> str:
     found = [(name, title, panel(sweep, verdict, folder)) for name, title, panel in PANELS]
     return "".join(
         f'<div role="tabpanel" id="{name}" data-title="{title}">{content}</div>'
@@ -52,7 +52,7 @@ def _panels(sweep: Sweep, verdict: Verdict, folder: Path | None) -> str:
     )
 
 
-def render(sweep: Sweep, verdict: Verdict, folder: Path | None, version: str | None = None) -> str:
+def render(sweep: SweepResults, verdict: Verdict, folder: Path | None, version: str | None = None) -> str:
     """The whole page.
 
     Args:
@@ -71,7 +71,7 @@ def render(sweep: Sweep, verdict: Verdict, folder: Path | None, version: str | N
     live = "" if version is None else '<span id="live" role="status">live</span>'
     content = "".join(
         [
-            f'<header><div class="head"><h1>{escape(sweep.name)}</h1>{question}<p class="soft">{escape(html_tables.summary(sweep))}</p></div>',
+            f'<header><div class="head"><h1>{escape(sweep.name)}</h1>{question}<p class="soft">{escape(run_tables.summary(sweep))}</p></div>',
             f'<div class="corner">{live}<button type="button" id="theme" hidden></button></div></header>',
             '<nav aria-label="parts of the report"><div class="tabs" role="tablist" hidden></div></nav>',
             f"{NOSCRIPT}<main>{_panels(sweep, verdict, folder)}</main>",

@@ -9,15 +9,15 @@ from pathlib import Path
 from zoo.lab.formatting import count
 from zoo.lab.measures import MEASURES
 from zoo.lab.metrics import more_is_better
-from zoo.lab.report import html_tables, tuning_tables
+from zoo.lab.report import html_tables, result_tables, run_tables, tuning_tables
 from zoo.lab.report.heatmaps import FILE as DYNAMICS_FILE
 from zoo.lab.report.html_tables import escape
-from zoo.lab.results.caveats import doubts
-from zoo.lab.results.curves import against_baseline, by_length, main_metrics
-from zoo.lab.results.factor_effects import effects
-from zoo.lab.results.read_runs import Sweep
+from zoo.lab.results.caveats import sweep_caveats
+from zoo.lab.results.curves import baseline_differences, loss_by_length, main_metrics
+from zoo.lab.results.factor_effects import estimate_effects
 from zoo.lab.results.samples import read_samples
-from zoo.lab.results.tuning_grid import load_rates
+from zoo.lab.results.sweep_results import SweepResults
+from zoo.lab.results.tuning_grid import load_tuning_grid
 from zoo.lab.results.verdict import Verdict
 
 LEGEND = '<ul class="legend" aria-label="arms; press to hide"></ul>'
@@ -53,7 +53,7 @@ def _note(text: str) -> str:
     return f'<p class="note">{text}</p>'
 
 
-def _looked(sweep: Sweep) -> str:
+def _looked(sweep: SweepResults) -> str:
     if not sweep.looks:
         return ""
     return (
@@ -62,7 +62,7 @@ def _looked(sweep: Sweep) -> str:
     )
 
 
-def _verdict(sweep: Sweep, verdict: Verdict) -> str:
+def _verdict(sweep: SweepResults, verdict: Verdict) -> str:
     kind = verdict.overall.replace(" ", "-")
     body = f"<p>{escape(verdict.paragraph.removeprefix(verdict.overall.capitalize() + ': '))}</p>"
     title = verdict.overall.capitalize() if verdict.outcomes else "No claim"
@@ -74,12 +74,12 @@ def _verdict(sweep: Sweep, verdict: Verdict) -> str:
     return f'<section class="verdict {kind}" aria-label="verdict"><h2>{escape(title)}</h2>{body}{claim}</section>'
 
 
-def _contrasts(sweep: Sweep, verdict: Verdict) -> str:
+def _contrasts(sweep: SweepResults, verdict: Verdict) -> str:
     if not verdict.outcomes:
         return ""
     return section(
         "Contrasts",
-        html_tables.contrast_table(sweep, verdict),
+        result_tables.contrast_table(sweep, verdict),
         _note(
             "Differences are paired by seed. Intervals are Student t intervals, each on its own; that any contrast is refuted is corrected for "
             f"their number (Holm). {_looked(sweep)}Effect: Hedges' g of paired differences. A negative difference means that a has the lower "
@@ -88,9 +88,9 @@ def _contrasts(sweep: Sweep, verdict: Verdict) -> str:
     )
 
 
-def overview(sweep: Sweep, verdict: Verdict, folder: Path | None) -> str:
+def overview(sweep: SweepResults, verdict: Verdict, folder: Path | None) -> str:
     """The verdict, what makes it doubtful, the curves at a glance, and the arms."""
-    warnings = "".join(f"<li>{escape(text)}</li>" for text in doubts(sweep))
+    warnings = "".join(f"<li>{escape(text)}</li>" for text in sweep_caveats(sweep))
     metrics = main_metrics(sweep)
     cut = CUT.format("overview")
     drawn = section(metrics[0], LEGEND, plot("overview", f"{metrics[0]} of all arms by update"), cut) if metrics else ""
@@ -99,15 +99,15 @@ def overview(sweep: Sweep, verdict: Verdict, folder: Path | None) -> str:
             _verdict(sweep, verdict),
             f'<section class="warnings"><h2>To keep in mind</h2><ul>{warnings}</ul></section>' if warnings else "",
             drawn,
-            section("Arms", html_tables.arms_table(sweep)),
+            section("Arms", result_tables.arms_table(sweep)),
             _measured(sweep),
             _contrasts(sweep, verdict),
         ]
     )
 
 
-def _measured(sweep: Sweep) -> str:
-    measured = html_tables.measured_table(sweep)
+def _measured(sweep: SweepResults) -> str:
+    measured = result_tables.measured_table(sweep)
     notes = [f"{name.replace('_', ' ')}: {MEASURES[name].text}." for name in sweep.measures]
     return (
         section("Measured", measured, _note(escape(" ".join([*notes, "@initial: of the initial values."]))))
@@ -116,7 +116,7 @@ def _measured(sweep: Sweep) -> str:
     )
 
 
-def learning_curves(sweep: Sweep, verdict: Verdict, folder: Path | None) -> str:
+def learning_curves(sweep: SweepResults, verdict: Verdict, folder: Path | None) -> str:
     """Every metric over steps, tokens, FLOPs or seconds, and the loss by evaluation length."""
     if not main_metrics(sweep):
         return section("Learning curves", "<p>No run has written a metric yet.</p>")
@@ -129,12 +129,12 @@ def learning_curves(sweep: Sweep, verdict: Verdict, folder: Path | None) -> str:
     cut = CUT.format("curves")
     lengths = (
         ""
-        if by_length(sweep) is None
+        if loss_by_length(sweep) is None
         else section(
             "Loss by evaluation length",
             plot("lengths", "final loss by evaluation length"),
             _note("Mean over seeds; bars: lowest to highest seed. An arm has no point where it cannot be evaluated."),
-            html_tables.lengths_table(sweep),
+            result_tables.lengths_table(sweep),
         )
     )
     return (
@@ -142,12 +142,12 @@ def learning_curves(sweep: Sweep, verdict: Verdict, folder: Path | None) -> str:
     )
 
 
-def differences(sweep: Sweep, verdict: Verdict, folder: Path | None) -> str:
+def differences(sweep: SweepResults, verdict: Verdict, folder: Path | None) -> str:
     """Every arm against the first one."""
     if len(sweep.arms) < 2:
         return ""
     baseline = escape(sweep.arms[0].label)
-    if not any(difference.n for difference in against_baseline(sweep).values()):
+    if not any(difference.n for difference in baseline_differences(sweep).values()):
         return section("Differences from the baseline", f"<p>No seed is done in {baseline} and another arm yet.</p>")
     better = "Right" if more_is_better(sweep.metric) else "Left"
     return section(
@@ -158,13 +158,13 @@ def differences(sweep: Sweep, verdict: Verdict, folder: Path | None) -> str:
             "beforehand; their intervals stand alone, p (Holm) is corrected for their number."
         ),
         plot("differences", "differences from the baseline"),
-        html_tables.differences_table(sweep),
+        result_tables.differences_table(sweep),
     )
 
 
-def factors(sweep: Sweep, verdict: Verdict, folder: Path | None) -> str:
+def factors(sweep: SweepResults, verdict: Verdict, folder: Path | None) -> str:
     """Main effects and interactions, of a sweep with two factors or more."""
-    found = effects(sweep)
+    found = estimate_effects(sweep)
     if not any(effect.difference.n for effect in found):
         return ""
     return section(
@@ -175,16 +175,16 @@ def factors(sweep: Sweep, verdict: Verdict, folder: Path | None) -> str:
             "mean; line: t interval; dots: single seeds."
         ),
         plot("effects", "main effects and interactions"),
-        html_tables.effects_table(sweep, found),
+        result_tables.effects_table(sweep, found),
     )
 
 
-def rates(sweep: Sweep, verdict: Verdict, folder: Path | None) -> str:
+def rates(sweep: SweepResults, verdict: Verdict, folder: Path | None) -> str:
     """From which values each arm's own was chosen, and what all arms come to at the same one."""
-    found = load_rates(sweep.folder, sweep.tuning)
+    found = load_tuning_grid(sweep.folder, sweep.tuning)
     if found is None:
         return ""
-    same = tuning_tables.same_rate_table(sweep, found)
+    same = tuning_tables.same_value_table(sweep, found)
     return section(
         "Rates",
         _note(
@@ -193,12 +193,12 @@ def rates(sweep: Sweep, verdict: Verdict, folder: Path | None) -> str:
         ),
         LEGEND,
         plot("rates", f"{found.metric} by {found.field}"),
-        tuning_tables.rates_table(sweep, found),
+        tuning_tables.grid_table(sweep, found),
         _note("At the same value for all arms, these runs say:") + same if same else "",
     )
 
 
-def dynamics(sweep: Sweep, verdict: Verdict, folder: Path | None) -> str:
+def dynamics(sweep: SweepResults, verdict: Verdict, folder: Path | None) -> str:
     """Heat maps of what runs recorded of their layers."""
     if not any((run.folder / DYNAMICS_FILE).exists() for run in (*sweep.runs, *sweep.prepared)):
         return ""
@@ -213,13 +213,13 @@ def dynamics(sweep: Sweep, verdict: Verdict, folder: Path | None) -> str:
     )
 
 
-def runs(sweep: Sweep, verdict: Verdict, folder: Path | None) -> str:
+def runs(sweep: SweepResults, verdict: Verdict, folder: Path | None) -> str:
     """Every run, whatever became of it."""
-    prepared = section("Prepared runs", html_tables.prepared_table(sweep, folder)) if sweep.prepared else ""
-    return section("Runs", html_tables.runs_table(sweep, folder)) + prepared
+    prepared = section("Prepared runs", run_tables.prepared_table(sweep, folder)) if sweep.prepared else ""
+    return section("Runs", run_tables.runs_table(sweep, folder)) + prepared
 
 
-def configs(sweep: Sweep, verdict: Verdict, folder: Path | None) -> str:
+def configs(sweep: SweepResults, verdict: Verdict, folder: Path | None) -> str:
     """In what the configs differ, and one of them in full."""
     first = next((run for run in sweep.runs if run.config), None)
     full = (
@@ -230,10 +230,10 @@ def configs(sweep: Sweep, verdict: Verdict, folder: Path | None) -> str:
             f"<pre>{escape(json.dumps(first.config, indent=2))}</pre></details>"
         )
     )
-    return section("Configs", html_tables.config_table(sweep), full)
+    return section("Configs", run_tables.config_table(sweep), full)
 
 
-def samples(sweep: Sweep, verdict: Verdict, folder: Path | None) -> str:
+def samples(sweep: SweepResults, verdict: Verdict, folder: Path | None) -> str:
     """The first texts that each arm's first run with any has written."""
     parts = []
     for arm in sweep.arms:
@@ -244,7 +244,7 @@ def samples(sweep: Sweep, verdict: Verdict, folder: Path | None) -> str:
     return section("Samples", *parts) if parts else ""
 
 
-def reproduce(sweep: Sweep, verdict: Verdict, folder: Path | None) -> str:
+def reproduce(sweep: SweepResults, verdict: Verdict, folder: Path | None) -> str:
     """The command of the sweep and of every run, and what the runs ran on."""
     rows = [
         [html_tables.Cell(run.folder.name), html_tables.Cell(markup=f"<code>{escape(run.meta['command'])}</code>")]

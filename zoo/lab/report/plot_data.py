@@ -1,6 +1,6 @@
 """What the page's charts are drawn from, as plain JSON values.
 
-Names stay raw here: the scripts treat them as text. Columns that curves share (the steps of all
+Names stay raw here: the scripts treat them as text. ColumnStore that curves share (the steps of all
 runs are mostly the same) are kept once.
 """
 
@@ -10,23 +10,24 @@ from typing import Any
 import numpy as np
 
 from zoo.lab.metrics import falls
-from zoo.lab.report.heatmaps import heatmaps, spikes
-from zoo.lab.report.html_tables import effect_levels
+from zoo.lab.report.heatmaps import heatmaps, read_spikes
+from zoo.lab.report.result_tables import effect_levels
 from zoo.lab.results.curves import (
     COLOURS,
     DARK_COLOURS,
     DASHES,
-    against_baseline,
-    band,
-    by_length,
+    arm_styles,
+    baseline_differences,
+    downsample,
+    loss_by_length,
     main_metrics,
-    styles,
-    thin,
+    seed_band,
 )
-from zoo.lab.results.factor_effects import effects
-from zoo.lab.results.read_runs import Run, Sweep
+from zoo.lab.results.factor_effects import estimate_effects
+from zoo.lab.results.run_records import RunRecord
 from zoo.lab.results.schema import Arm, as_dict
-from zoo.lab.results.tuning_grid import load_rates
+from zoo.lab.results.sweep_results import SweepResults
+from zoo.lab.results.tuning_grid import load_tuning_grid
 from zoo.lab.statistics.paired import PairedDifference
 
 # All curves together; eight bytes each in the file.
@@ -44,8 +45,8 @@ def _short(value: float) -> float | int:
     return int(short) if short.is_integer() and abs(short) < 1e15 else short
 
 
-class Columns:
-    """Columns of numbers, each kept once."""
+class ColumnStore:
+    """ColumnStore of numbers, each kept once."""
 
     def __init__(self, most: int):
         self.most, self.kept, self._places = most, [], {}
@@ -62,20 +63,22 @@ class Columns:
             found.append(self._places[key])
         return found
 
-    def curve(self, run: Run, metric: str) -> dict[str, Any] | None:
+    def curve(self, run: RunRecord, metric: str) -> dict[str, Any] | None:
         """{"x": places of step, tokens and seconds, "value": numbers}."""
         series = run.series(metric)
         if not len(series.step):
             return None
-        step, tokens, seconds, value = thin(series.step, series.tokens, series.seconds, series.value, most=self.most)
+        step, tokens, seconds, value = downsample(
+            series.step, series.tokens, series.seconds, series.value, most=self.most
+        )
         return {"x": self.keep(step, tokens, seconds), "value": _numbers(value)}
 
-    def band(self, sweep: Sweep, arm: Arm, metric: str) -> dict[str, Any] | None:
+    def band(self, sweep: SweepResults, arm: Arm, metric: str) -> dict[str, Any] | None:
         """{"x": ..., "mean", "low", "high"}; None for a single run, which is its own mean."""
-        found = band(sweep, arm, metric)
+        found = seed_band(sweep, arm, metric)
         if found is None or not len(found.step) or found.n < 2:
             return None
-        step, tokens, seconds, mean, low, high = thin(
+        step, tokens, seconds, mean, low, high = downsample(
             found.step, found.tokens, found.seconds, found.mean, found.low, found.high, most=self.most
         )
         return {
@@ -86,7 +89,7 @@ class Columns:
         }
 
 
-def work_per_update(run: Run) -> float | None:
+def flops_per_update(run: RunRecord) -> float | None:
     """Training FLOPs of one update: those per token of a row, times the tokens of its rows; None
     where nobody wrote them down.
     """
@@ -103,16 +106,18 @@ def work_per_update(run: Run) -> float | None:
     return per_token * tokens if tokens else None
 
 
-def _most_points(sweep: Sweep, metrics: list[str]) -> int:
+def _most_points(sweep: SweepResults, metrics: list[str]) -> int:
     curves = max(1, (len(sweep.runs) + 3 * len(sweep.arms)) * len(metrics))
     return max(FEWEST_POINTS, min(MOST_POINTS, MAXIMUM_NUMBERS // curves))
 
 
-def _arm(sweep: Sweep, arm: Arm, look: tuple[int, int], metrics: list[str], columns: Columns) -> dict[str, Any]:
+def _arm(
+    sweep: SweepResults, arm: Arm, look: tuple[int, int], metrics: list[str], columns: ColumnStore
+) -> dict[str, Any]:
     runs = sweep.runs_of(arm.name)
     words = ("running", "preempted", "diverged", "failed", "missing")
     notes = [f"{n} {word}" for word in words if (n := sum(run.state == word for run in runs))]
-    work = [work_per_update(run) for run in runs]
+    work = [flops_per_update(run) for run in runs]
     return {
         "label": arm.label,
         "colour": look[0],
@@ -126,7 +131,7 @@ def _arm(sweep: Sweep, arm: Arm, look: tuple[int, int], metrics: list[str], colu
                 "seed": run.seed,
                 "state": run.state,
                 "work": work,
-                "spikes": spikes(run.folder),
+                "spikes": read_spikes(run.folder),
                 "curves": [columns.curve(run, metric) for metric in metrics],
             }
             for run, work in zip(runs, work, strict=True)
@@ -150,13 +155,13 @@ def _rows(title: str, rows: list[dict[str, Any]]) -> dict[str, Any] | None:
     return {"title": title, "rows": rows} if rows else None
 
 
-def with_unit(sweep: Sweep, metric: str) -> str:
+def with_unit(sweep: SweepResults, metric: str) -> str:
     """`eval/loss, nats`."""
     return metric + sweep.unit(metric).replace(" ", ", ", 1)
 
 
-def _lengths(sweep: Sweep) -> list[dict[str, Any]]:
-    found = by_length(sweep)
+def _lengths(sweep: SweepResults) -> list[dict[str, Any]]:
+    found = loss_by_length(sweep)
     if found is None:
         return []
     lines = []
@@ -189,9 +194,9 @@ def _lengths(sweep: Sweep) -> list[dict[str, Any]]:
     ]
 
 
-def _rates(sweep: Sweep) -> list[dict[str, Any]]:
+def _rates(sweep: SweepResults) -> list[dict[str, Any]]:
     """Each arm over the values that were tried in it."""
-    found = load_rates(sweep.folder, sweep.tuning)
+    found = load_tuning_grid(sweep.folder, sweep.tuning)
     if found is None:
         return []
     names = [arm.name for arm in sweep.arms]
@@ -224,7 +229,7 @@ def _rates(sweep: Sweep) -> list[dict[str, Any]]:
     ]
 
 
-def plot_data(sweep: Sweep) -> dict[str, Any]:
+def plot_data(sweep: SweepResults) -> dict[str, Any]:
     """Everything the charts need.
 
     `plots` holds charts that are described on their own: {"id" (drawn into #ID-plot), "title", "x"
@@ -232,17 +237,17 @@ def plot_data(sweep: Sweep) -> dict[str, Any]:
     and "high" or neither}], "mark": {"x", "text"} or None}.
     """
     metrics = main_metrics(sweep)
-    look = styles(sweep)
-    columns = Columns(_most_points(sweep, metrics))
+    look = arm_styles(sweep)
+    columns = ColumnStore(_most_points(sweep, metrics))
     arms = [_arm(sweep, arm, look[arm.name], metrics, columns) for arm in sweep.arms]
     against = [
         _row(difference, arm=index)
-        for index, difference in enumerate(against_baseline(sweep).values(), start=1)
+        for index, difference in enumerate(baseline_differences(sweep).values(), start=1)
         if difference.n
     ]
     factors = [
         _row(effect.difference, label=f"{' × '.join(effect.what)}: {effect_levels(effect)}")
-        for effect in effects(sweep)
+        for effect in estimate_effects(sweep)
         if effect.difference.n
     ]
     return {

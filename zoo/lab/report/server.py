@@ -15,7 +15,7 @@ from pathlib import Path
 from zoo.errors import ConfigError
 from zoo.lab.measures import FILE as MEASURED
 from zoo.lab.report.html_page import render
-from zoo.lab.results.read_runs import Sweep, load_any
+from zoo.lab.results.sweep_results import SweepResults, load_any
 from zoo.lab.results.verdict import judge
 
 HOST = "127.0.0.1"
@@ -68,7 +68,7 @@ class Pages:
         self._version, self._seen, self._page, self._next = "", "", b"", -1.0
         self._make(load_any(folder), signature(folder))
 
-    def _make(self, sweep: Sweep, version: str) -> None:
+    def _make(self, sweep: SweepResults, version: str) -> None:
         begun = self._now()
         self._page = render(sweep, judge(sweep), None, version).encode("utf-8")
         self._version = self._seen = version

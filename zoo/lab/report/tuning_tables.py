@@ -4,17 +4,17 @@ import math
 
 from zoo.lab.formatting import confidence, interval, measured, number, plus_minus
 from zoo.lab.report.html_tables import arm_cell, numeric, table
-from zoo.lab.results.read_runs import Sweep
-from zoo.lab.results.tuning_grid import Rates
+from zoo.lab.results.sweep_results import SweepResults
+from zoo.lab.results.tuning_grid import TuningGrid
 from zoo.lab.statistics.paired import ALPHA, spread
 
 
-def label_of(sweep: Sweep, arm: str) -> str:
+def label_of(sweep: SweepResults, arm: str) -> str:
     """The label of an arm that rates name, which in a sweep without factors is the sweep itself."""
     return next((found.label for found in sweep.arms if found.name == arm), arm or sweep.arms[0].label)
 
 
-def rates_table(sweep: Sweep, rates: Rates) -> str:
+def grid_table(sweep: SweepResults, rates: TuningGrid) -> str:
     """What each value came to in each arm, and which one was taken."""
     values = sorted({one.value for tries in rates.arms.values() for one in tries})
     rows = []
@@ -36,7 +36,7 @@ def rates_table(sweep: Sweep, rates: Rates) -> str:
     )
 
 
-def same_rate_table(sweep: Sweep, rates: Rates) -> str:
+def same_value_table(sweep: SweepResults, rates: TuningGrid) -> str:
     """Every arm against the first one at each value, as if all had been trained at that one; empty
     for a single arm.
     """

@@ -4,8 +4,9 @@ import json
 from typing import Any
 
 from zoo.lab.formatting import count, listed
-from zoo.lab.results.read_runs import Sweep, differing
-from zoo.lab.results.schema import arithmetic
+from zoo.lab.results.run_records import differing_keys
+from zoo.lab.results.schema import numerics
+from zoo.lab.results.sweep_results import SweepResults
 
 # meta.json entries in which the runs of one comparison should agree.
 SHARED = {"versions": "software versions", "device": "devices", "commit": "commits", "data": "data"}
@@ -18,7 +19,7 @@ def _fingerprint(key: str, value: Any) -> str:
     return json.dumps(value, sort_keys=True)
 
 
-def doubts(sweep: Sweep) -> list[str]:
+def sweep_caveats(sweep: SweepResults) -> list[str]:
     """Warnings of the experiment itself, then runs that did not finish, unlike conditions and
     damaged files.
     """
@@ -44,12 +45,12 @@ def doubts(sweep: Sweep) -> list[str]:
         for key, words in SHARED.items()
         if len({_fingerprint(key, run.meta.get(key)) for run in described}) > 1
     ]
-    if len(kinds := sorted({arithmetic(run.meta) for run in described})) > 1:
+    if len(kinds := sorted({numerics(run.meta) for run in described})) > 1:
         found.append(
             f"the runs were computed in ways that round differently, and are not compared with each other: {', '.join(kinds)}"
         )
     for arm in sweep.arms:
-        keys = differing([run.config for run in sweep.runs_of(arm.name) if run.config])
+        keys = differing_keys([run.config for run in sweep.runs_of(arm.name) if run.config])
         if keys:
             found.append(f"runs of the arm {arm.label} differ in more than the seed: {', '.join(keys)}")
     found += [

@@ -7,8 +7,9 @@ from typing import Any
 
 from zoo.config import NOT_RESULT_RELEVANT, derivable
 from zoo.errors import ConfigError
-from zoo.lab.results.read_runs import Run, Sweep, differing, load_run
+from zoo.lab.results.run_records import RunRecord, differing_keys, load_run
 from zoo.lab.results.schema import Arm, factor_labels
+from zoo.lab.results.sweep_results import SweepResults
 from zoo.nested import flatten
 
 
@@ -18,11 +19,11 @@ def _short_keys(keys: list[str]) -> dict[str, str]:
     return {key: leaf if leaves.count(leaf) == 1 else key for key, leaf in zip(keys, leaves, strict=True)}
 
 
-def _telling_keys(runs: list[Run]) -> list[str]:
+def _telling_keys(runs: list[RunRecord]) -> list[str]:
     """The differing keys that can change a result; without those that follow from others, where the
     others tell all runs apart.
     """
-    keys = [key for key in differing([run.config for run in runs]) if key not in NOT_RESULT_RELEVANT]
+    keys = [key for key in differing_keys([run.config for run in runs]) if key not in NOT_RESULT_RELEVANT]
     chosen = [key for key in keys if not derivable(key)]
     flats = [flatten(run.config) for run in runs]
 
@@ -36,7 +37,7 @@ def _text(value: Any) -> str:
     return value if isinstance(value, str) else json.dumps(value)
 
 
-def load_comparison(folders: list[str | Path]) -> Sweep:
+def load_comparison(folders: list[str | Path]) -> SweepResults:
     """Reads any runs and groups them into arms that differ in their configs, the seed aside.
 
     A second run of the same config and seed becomes an arm of its own, so that a repetition can be
@@ -45,7 +46,7 @@ def load_comparison(folders: list[str | Path]) -> Sweep:
     Raises:
         ConfigError: folders that are missing, damaged or named twice; one line per problem.
     """
-    runs: list[Run] = []
+    runs: list[RunRecord] = []
     problems: list[str] = []
     seen: set[Path] = set()
     for folder in map(Path, folders):
@@ -63,7 +64,7 @@ def load_comparison(folders: list[str | Path]) -> Sweep:
         raise ConfigError(problems)
 
     names = _short_keys(_telling_keys(runs))
-    groups: list[tuple[dict[str, str], list[Run]]] = []
+    groups: list[tuple[dict[str, str], list[RunRecord]]] = []
     for run in runs:
         flat = flatten(run.config)
         factors = {name: _text(flat[key]) for key, name in names.items() if key in flat}
@@ -86,4 +87,4 @@ def load_comparison(folders: list[str | Path]) -> Sweep:
     written = {key for run in runs for row in run.rows for key in row}
     metric = "train/loss" if "train/loss" in written and "eval/loss" not in written else "eval/loss"
     seeds = sorted({run.seed for run in runs})
-    return Sweep(Path("."), "Comparison of runs", metric, arms, placed, seeds)
+    return SweepResults(Path("."), "Comparison of runs", metric, arms, placed, seeds)

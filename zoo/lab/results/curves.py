@@ -9,8 +9,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from zoo.lab.measures import name_of
-from zoo.lab.results.read_runs import Series, Sweep
+from zoo.lab.results.run_records import Series
 from zoo.lab.results.schema import Arm, as_dict
+from zoo.lab.results.sweep_results import SweepResults
 from zoo.lab.statistics.paired import PairedDifference, Spread, paired_difference, spread
 
 MAXIMUM_POINTS = 600
@@ -33,7 +34,7 @@ DASHES = ("solid", "dash", "dot", "dashdot", "longdash", "longdashdot")
 
 
 @dataclass(frozen=True)
-class Band:
+class SeedBand:
     """Mean, minimum and maximum over the seeds of one arm, at the steps that all of them have."""
 
     step: np.ndarray
@@ -46,7 +47,7 @@ class Band:
 
 
 @dataclass(frozen=True)
-class Lengths:
+class LossByLength:
     """Final loss by evaluation length: `values[arm][length]`, None where no run of the arm has one.
 
     `impossible` holds the (arm, length) pairs that finished runs could not evaluate.
@@ -59,7 +60,7 @@ class Lengths:
     impossible: set[tuple[str, int]]
 
 
-def styles(sweep: Sweep) -> dict[str, tuple[int, int]]:
+def arm_styles(sweep: SweepResults) -> dict[str, tuple[int, int]]:
     """(colour, dash) per arm: colour by the first factor that varies, dash by the remaining ones
     together.
     """
@@ -78,7 +79,7 @@ def styles(sweep: Sweep) -> dict[str, tuple[int, int]]:
     return found if len(set(found.values())) == len(found) else _in_turn(sweep)
 
 
-def _in_turn(sweep: Sweep) -> dict[str, tuple[int, int]]:
+def _in_turn(sweep: SweepResults) -> dict[str, tuple[int, int]]:
     """A look for each arm, without regard to its factors: all colours with the first dash, then
     with the next.
     """
@@ -87,7 +88,7 @@ def _in_turn(sweep: Sweep) -> dict[str, tuple[int, int]]:
     }
 
 
-def main_metrics(sweep: Sweep) -> list[str]:
+def main_metrics(sweep: SweepResults) -> list[str]:
     """Metrics worth a curve: the sweep's own, then losses, then the rest; other lengths have their
     own plot, measures a table.
     """
@@ -103,7 +104,7 @@ def main_metrics(sweep: Sweep) -> list[str]:
     return sorted(metrics, key=rank)
 
 
-def thin(*columns: np.ndarray, most: int = MAXIMUM_POINTS) -> tuple[np.ndarray, ...]:
+def downsample(*columns: np.ndarray, most: int = MAXIMUM_POINTS) -> tuple[np.ndarray, ...]:
     """Replaces runs of neighbouring points by their means until at most `most` remain."""
     size = math.ceil(len(columns[0]) / most)
     if size <= 1:
@@ -113,7 +114,7 @@ def thin(*columns: np.ndarray, most: int = MAXIMUM_POINTS) -> tuple[np.ndarray, 
     return tuple(np.add.reduceat(column, starts) / lengths for column in columns)
 
 
-def band(sweep: Sweep, arm: Arm, metric: str) -> Band | None:
+def seed_band(sweep: SweepResults, arm: Arm, metric: str) -> SeedBand | None:
     """Mean and range over the finished runs of an arm, or over all that have begun while none has
     finished.
 
@@ -132,7 +133,7 @@ def band(sweep: Sweep, arm: Arm, metric: str) -> Band | None:
         keep = np.isin(series.step, common)
         rows.append(Series(series.step[keep], series.tokens[keep], series.seconds[keep], series.value[keep]))
     values = np.stack([row.value for row in rows])
-    return Band(
+    return SeedBand(
         common,
         rows[0].tokens,
         np.mean([row.seconds for row in rows], axis=0),
@@ -143,13 +144,13 @@ def band(sweep: Sweep, arm: Arm, metric: str) -> Band | None:
     )
 
 
-def final_values(sweep: Sweep, arm: str, metric: str) -> dict[int, float]:
+def final_values(sweep: SweepResults, arm: str, metric: str) -> dict[int, float]:
     """Finite final values of the done runs of an arm, by seed."""
     finals = {run.seed: run.final(metric) for run in sweep.runs_of(arm)}
     return {seed: value for seed, value in finals.items() if value is not None and math.isfinite(value)}
 
 
-def by_length(sweep: Sweep) -> Lengths | None:
+def loss_by_length(sweep: SweepResults) -> LossByLength | None:
     """Collects `metric@length`; the metric itself stands at the trained length. None without other
     lengths.
     """
@@ -173,10 +174,10 @@ def by_length(sweep: Sweep) -> Lengths | None:
         impossible |= {
             (arm.name, key) for key in metrics if done and all(run.final(metrics[key]) is None for run in done)
         }
-    return Lengths(base, length or None, sorted(metrics), values, impossible)
+    return LossByLength(base, length or None, sorted(metrics), values, impossible)
 
 
-def against_baseline(sweep: Sweep) -> dict[str, PairedDifference]:
+def baseline_differences(sweep: SweepResults) -> dict[str, PairedDifference]:
     """Final metric of every further arm minus that of the first one, paired by seed."""
     baseline = final_values(sweep, sweep.arms[0].name, sweep.metric)
     return {

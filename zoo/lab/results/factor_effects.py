@@ -5,12 +5,12 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from zoo.lab.results.curves import final_values
-from zoo.lab.results.read_runs import Sweep
+from zoo.lab.results.sweep_results import SweepResults
 from zoo.lab.statistics.paired import PairedDifference, interaction, mean_difference
 
 
 @dataclass(frozen=True)
-class Effect:
+class FactorEffect:
     """A level of a factor against its first level, or, with a second factor, how far that
     difference differs between levels of the second.
 
@@ -25,7 +25,7 @@ class Effect:
     difference: PairedDifference
 
 
-def effects(sweep: Sweep) -> list[Effect]:
+def estimate_effects(sweep: SweepResults) -> list[FactorEffect]:
     """Main effects and interactions of pairs of factors in a sweep with two factors or more, which
     has every combination of levels.
 
@@ -46,11 +46,13 @@ def effects(sweep: Sweep) -> list[Effect]:
     found = []
     for place, name in enumerate(names):
         for level in levels[place][1:]:
-            found.append(Effect((name,), ((level, levels[place][0]),), _main(cells, levels, place, level, sweep.alpha)))
+            found.append(
+                FactorEffect((name,), ((level, levels[place][0]),), _main(cells, levels, place, level, sweep.alpha))
+            )
     for (one, first), (two, second) in itertools.combinations(enumerate(names), 2):
         for i, j in itertools.product(levels[one][1:], levels[two][1:]):
             found.append(
-                Effect(
+                FactorEffect(
                     (first, second),
                     ((i, levels[one][0]), (j, levels[two][0])),
                     _both(cells, levels, (one, i), (two, j), sweep.alpha),

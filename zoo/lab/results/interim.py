@@ -8,16 +8,16 @@ from typing import Any
 
 from zoo.errors import ConfigError
 from zoo.files import read_json
-from zoo.lab.results.read_runs import Sweep
 from zoo.lab.results.schema import parse_looks
+from zoo.lab.results.sweep_results import SweepResults
 from zoo.lab.results.verdict import judge_contrast
 from zoo.lab.statistics.paired import ALPHA
-from zoo.lab.statistics.sequential import Design, detectable, until_decided
+from zoo.lab.statistics.sequential import SequentialDesign, design_until_decided, detectable_effect
 
 FEWEST = 2
 
 
-def plan_looks(folder: Path, seeds: tuple[int, ...], most: int) -> Design:
+def plan_looks(folder: Path, seeds: tuple[int, ...], most: int) -> SequentialDesign:
     """The looks of a sweep that begins with these seeds; those that its folder has planned already
     are kept.
 
@@ -34,17 +34,19 @@ def plan_looks(folder: Path, seeds: tuple[int, ...], most: int) -> Design:
                 f"--most-seeds {most}: the looks of {folder} were planned for at most {max(before)} seeds, and their levels "
                 "hold for these alone; give the same number, or another --output"
             )
-        return Design(before)
+        return SequentialDesign(before)
     if most < len(seeds):
         raise ConfigError(f"--most-seeds {most} is fewer than the {len(seeds)} seeds to begin with")
-    return until_decided(len(seeds), most)
+    return design_until_decided(len(seeds), most)
 
 
 def seeds_so_far(folder: Path, seeds: tuple[int, ...]) -> tuple[int, ...]:
     """The seeds at which a sweep in `folder` stands that began with these; else these."""
     found = _record(folder).get("seeds")
     begun = tuple(found) if isinstance(found, list) else ()
-    return begun if _looks_of(folder) and len(begun) > len(seeds) and begun == with_seeds(seeds, len(begun)) else seeds
+    return (
+        begun if _looks_of(folder) and len(begun) > len(seeds) and begun == extend_seeds(seeds, len(begun)) else seeds
+    )
 
 
 def _record(folder: Path) -> dict[str, Any]:
@@ -59,7 +61,7 @@ def _looks_of(folder: Path) -> Mapping[int, float]:
     return parse_looks(_record(folder).get("looks") or None, str(folder / "experiment.json"), [])
 
 
-def with_seeds(seeds: tuple[int, ...], count: int) -> tuple[int, ...]:
+def extend_seeds(seeds: tuple[int, ...], count: int) -> tuple[int, ...]:
     """So many seeds: these, and the lowest numbers that are not among them."""
     found, number = list(seeds), 0
     while len(found) < count:
@@ -69,7 +71,7 @@ def with_seeds(seeds: tuple[int, ...], count: int) -> tuple[int, ...]:
     return tuple(found)
 
 
-def what_seeds_show(seeds: int, alpha: float = ALPHA, earlier: Sweep | None = None) -> Iterator[str]:
+def detectable_effect_lines(seeds: int, alpha: float = ALPHA, earlier: SweepResults | None = None) -> Iterator[str]:
     """Lines that tell how small a difference so many seeds can show; in the metric's unit where
     runs are done that tell how it varies.
 
@@ -78,7 +80,7 @@ def what_seeds_show(seeds: int, alpha: float = ALPHA, earlier: Sweep | None = No
         alpha: level of the interval.
         earlier: the sweep as it is now.
     """
-    least = detectable(seeds, alpha)
+    least = detectable_effect(seeds, alpha)
     yield (
         f"{seeds} seeds show differences from {least:.1f} standard deviations of paired differences on, in 4 of 5 cases"
         if seeds > 1

@@ -20,7 +20,7 @@ NAME = re.compile(r"[A-Za-z0-9_=-][A-Za-z0-9._=-]{0,99}")
 RULES = ("superiority", "non_inferiority", "equivalence")
 
 
-def recognised(settings: Mapping[str, Any], folders: Mapping[str, str]) -> dict[str, Any]:
+def restore_prepared_names(settings: Mapping[str, Any], folders: Mapping[str, str]) -> dict[str, Any]:
     """A config, flat or nested, in which paths that end in a key of `folders` became `prepared:`
     and its value.
     """
@@ -28,7 +28,11 @@ def recognised(settings: Mapping[str, Any], folders: Mapping[str, str]) -> dict[
     for key, value in settings.items():
         known = folders.get(Path(value).name) if isinstance(value, str) else None
         found[key] = (
-            recognised(value, folders) if isinstance(value, dict) else value if known is None else PREFIX + known
+            restore_prepared_names(value, folders)
+            if isinstance(value, dict)
+            else value
+            if known is None
+            else PREFIX + known
         )
     return found
 
@@ -151,7 +155,7 @@ def parse_looks(value: Any, where: str, problems: list[str]) -> dict[int, float]
     return {int(seeds): level for seeds, level in entries}
 
 
-def arithmetic(meta: Mapping[str, Any]) -> str:
+def numerics(meta: Mapping[str, Any]) -> str:
     """What computed the steps of a run, by its meta.json, as far as it changes how they are
     rounded: "exact" for a run alone, and for map on a CPU, which equals it bit for bit; else the
     executor.

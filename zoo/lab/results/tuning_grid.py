@@ -9,13 +9,13 @@ from typing import Any
 
 from zoo.errors import ConfigError
 from zoo.lab.metrics import more_is_better
-from zoo.lab.results.read_runs import Sweep, load_sweep
 from zoo.lab.results.schema import TUNING
+from zoo.lab.results.sweep_results import SweepResults, load_sweep
 from zoo.lab.statistics.paired import PairedDifference, paired_difference
 
 
 @dataclass(frozen=True)
-class Tried:
+class GridPoint:
     """One value in one arm: the metric of each seed; a run that diverged is infinitely bad."""
 
     value: float
@@ -27,7 +27,7 @@ class Tried:
 
 
 @dataclass(frozen=True)
-class Rates:
+class TuningGrid:
     """A grid and what it came to.
 
     Attributes:
@@ -41,7 +41,7 @@ class Rates:
     field: str
     metric: str
     seeds: list[int]
-    arms: dict[str, list[Tried]]
+    arms: dict[str, list[GridPoint]]
     chosen: dict[str, float]
 
     def at_the_same(self, baseline: str) -> dict[str, dict[float, PairedDifference]]:
@@ -64,7 +64,7 @@ def _finite(scores: dict[int, float]) -> dict[int, float]:
     return {seed: score for seed, score in scores.items() if math.isfinite(score)}
 
 
-def tried(sweep: Sweep, field: str, factor: str) -> dict[str, list[Tried]]:
+def grid_points(sweep: SweepResults, field: str, factor: str) -> dict[str, list[GridPoint]]:
     """What each value came to in each arm, from the smallest value on.
 
     Args:
@@ -76,7 +76,7 @@ def tried(sweep: Sweep, field: str, factor: str) -> dict[str, list[Tried]]:
         ConfigError: runs that have not ended, or have not written the metric.
     """
     worst = -math.inf if more_is_better(sweep.metric) else math.inf
-    found: dict[str, list[Tried]] = {}
+    found: dict[str, list[GridPoint]] = {}
     missing = []
     for arm in sweep.arms:
         name = ",".join(f"{other}={level}" for other, level in arm.factors.items() if other != factor)
@@ -86,13 +86,13 @@ def tried(sweep: Sweep, field: str, factor: str) -> dict[str, list[Tried]]:
             if not run.finished or (value is None and run.state != "diverged"):
                 missing.append(f"{run.folder}: {run.state}, without {sweep.metric}")
             scores[run.seed] = value if value is not None and math.isfinite(value) else worst
-        found.setdefault(name, []).append(Tried(arm.overrides[field], scores))
+        found.setdefault(name, []).append(GridPoint(arm.overrides[field], scores))
     if missing:
         raise ConfigError(missing)
     return {name: sorted(tries, key=lambda one: one.value) for name, tries in found.items()}
 
 
-def load_rates(folder: str | Path, tuning: dict[str, Any]) -> Rates | None:
+def load_tuning_grid(folder: str | Path, tuning: dict[str, Any]) -> TuningGrid | None:
     """The rates of a sweep in `folder` whose experiment.json says `tuning`; None where nothing was
     tuned, or nothing can be read of it.
     """
@@ -101,9 +101,9 @@ def load_rates(folder: str | Path, tuning: dict[str, Any]) -> Rates | None:
         return None
     try:
         sweep = load_sweep(Path(folder) / TUNING)
-        arms = tried(sweep, field, factor)
+        arms = grid_points(sweep, field, factor)
         if list(arms) == [""] and len(chosen) == 1:  # The only arm has a name among values alone.
             chosen = {"": next(iter(chosen.values()))}
-        return Rates(field, sweep.metric, sweep.seeds, arms, chosen)
+        return TuningGrid(field, sweep.metric, sweep.seeds, arms, chosen)
     except (ConfigError, KeyError):
         return None

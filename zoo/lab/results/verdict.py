@@ -27,15 +27,16 @@ from dataclasses import dataclass, field, replace
 from zoo.errors import did_you_mean
 from zoo.lab.formatting import confidence, count, interval, listed, measured, number
 from zoo.lab.metrics import base_name, more_is_better, unit
-from zoo.lab.results.read_runs import Run, Sweep
-from zoo.lab.results.schema import Contrast, Side, arithmetic
+from zoo.lab.results.run_records import RunRecord
+from zoo.lab.results.schema import Contrast, Side, numerics
+from zoo.lab.results.sweep_results import SweepResults
 from zoo.lab.statistics.paired import PairedDifference, holm, paired_difference
 
 MINIMUM_PAIRS = 2
 
 
 @dataclass(frozen=True)
-class Outcome:
+class ContrastVerdict:
     """What one contrast came to: "holds", "refuted" or "undecided", the numbers, and why in words.
 
     Attributes:
@@ -58,7 +59,7 @@ class Verdict:
     """
 
     overall: str
-    outcomes: list[Outcome]
+    outcomes: list[ContrastVerdict]
     paragraph: str
 
 
@@ -101,11 +102,11 @@ def _rule_name(contrast: Contrast, unit_of: Callable[[str], str]) -> str:
     return f"{contrast.rule.replace('_', '-')} {relation} {contrast.margin:g}{unit_of(contrast.a.metric)}"
 
 
-def _name(run: Run) -> str:
+def _name(run: RunRecord) -> str:
     return f'"{run.folder.name}" ({run.state})'
 
 
-def _side(sweep: Sweep, side: Side) -> tuple[dict[int, float], list[str], dict[str, list[int]]]:
+def _side(sweep: SweepResults, side: Side) -> tuple[dict[int, float], list[str], dict[str, list[int]]]:
     """Values by seed (infinity included), the runs that are missing, and the seeds behind each
     infinity.
     """
@@ -132,7 +133,7 @@ def _side(sweep: Sweep, side: Side) -> tuple[dict[int, float], list[str], dict[s
     return values, missing, infinite
 
 
-def _subjects(sweep: Sweep, contrast: Contrast) -> tuple[str, str]:
+def _subjects(sweep: SweepResults, contrast: Contrast) -> tuple[str, str]:
     a, b = sweep.arm(contrast.a.arm).label, sweep.arm(contrast.b.arm).label
     if contrast.a.metric == contrast.b.metric:
         named = contrast.a.metric != sweep.metric
@@ -140,7 +141,7 @@ def _subjects(sweep: Sweep, contrast: Contrast) -> tuple[str, str]:
     return f"{a} at {contrast.a.metric}", f"{b} at {contrast.b.metric}"
 
 
-def _sentence(sweep: Sweep, contrast: Contrast, difference: PairedDifference) -> str:
+def _sentence(sweep: SweepResults, contrast: Contrast, difference: PairedDifference) -> str:
     a, b = _subjects(sweep, contrast)
     if difference.n == 0:
         return f"{a} against {b}: no pair of finite values"
@@ -154,7 +155,7 @@ def _sentence(sweep: Sweep, contrast: Contrast, difference: PairedDifference) ->
     return f"{text} ({confidence(difference.alpha)} interval {interval(low, high)}, {count(difference.n, 'seed')})"
 
 
-def _unknown_metric(sweep: Sweep, contrast: Contrast) -> str | None:
+def _unknown_metric(sweep: SweepResults, contrast: Contrast) -> str | None:
     """A misspelt metric must not read as an arm that cannot be evaluated."""
     written = sweep.metrics()
     for metric in (contrast.a.metric, contrast.b.metric):
@@ -163,7 +164,7 @@ def _unknown_metric(sweep: Sweep, contrast: Contrast) -> str | None:
     return None
 
 
-def judge_contrast(sweep: Sweep, contrast: Contrast) -> Outcome:
+def judge_contrast(sweep: SweepResults, contrast: Contrast) -> ContrastVerdict:
     """Judges one contrast on the runs as they are now."""
     sign = -1 if more_is_better(contrast.a.metric) else 1
     values_a, missing_a, infinite_a = _side(sweep, contrast.a)
@@ -193,7 +194,7 @@ def judge_contrast(sweep: Sweep, contrast: Contrast) -> Outcome:
     elif (
         len(
             kinds := {
-                arithmetic(run.meta) for side in (contrast.a, contrast.b) for run in sweep.runs_of(side.arm) if run.meta
+                numerics(run.meta) for side in (contrast.a, contrast.b) for run in sweep.runs_of(side.arm) if run.meta
             }
         )
         > 1
@@ -220,10 +221,10 @@ def judge_contrast(sweep: Sweep, contrast: Contrast) -> Outcome:
             notes.append(f"the {count(difference.n, 'finite pair')} alone would not decide the same")
     if difference.n >= MINIMUM_PAIRS and difference.sd == 0:
         notes.append("the difference is exactly the same in every seed")
-    return Outcome(contrast, outcome, difference, _sentence(sweep, contrast, difference), refuting, notes)
+    return ContrastVerdict(contrast, outcome, difference, _sentence(sweep, contrast, difference), refuting, notes)
 
 
-def _without_claim(sweep: Sweep) -> str:
+def _without_claim(sweep: SweepResults) -> str:
     finals = []
     for arm in sweep.arms:
         values = [run.final(sweep.metric) for run in sweep.runs_of(arm.name)]
@@ -239,7 +240,7 @@ def _without_claim(sweep: Sweep) -> str:
     return f"No claim is tested here. The {end} final {sweep.metric} is {number(mean)}, of {label} ({seeds})."
 
 
-def corrected(outcomes: list[Outcome], alpha: float) -> list[Outcome]:
+def corrected(outcomes: list[ContrastVerdict], alpha: float) -> list[ContrastVerdict]:
     """Outcomes of which refutations that do not stand beside the others' are undecided (Holm 1979)."""
     found = []
     for outcome, p in zip(outcomes, holm([outcome.refuting for outcome in outcomes]), strict=True):
@@ -253,7 +254,7 @@ def corrected(outcomes: list[Outcome], alpha: float) -> list[Outcome]:
     return found
 
 
-def judge(sweep: Sweep) -> Verdict:
+def judge(sweep: SweepResults) -> Verdict:
     """Judges every contrast and the experiment as a whole."""
     if not sweep.contrasts:
         return Verdict("no claim", [], _without_claim(sweep))

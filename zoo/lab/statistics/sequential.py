@@ -23,7 +23,7 @@ SERIES = 300_000
 
 
 @lru_cache
-def detectable(n: int, alpha: float = ALPHA, power: float = POWER) -> float:
+def detectable_effect(n: int, alpha: float = ALPHA, power: float = POWER) -> float:
     """The smallest difference between two arms that n paired seeds detect, in standard deviations
     of the paired differences.
 
@@ -44,7 +44,7 @@ def detectable(n: int, alpha: float = ALPHA, power: float = POWER) -> float:
 
 
 @dataclass(frozen=True)
-class Design:
+class SequentialDesign:
     """At which numbers of seeds a sweep is judged, and at what level each time.
 
     Attributes:
@@ -72,13 +72,13 @@ class Design:
         return min((look for look in self.levels if look > seeds), default=None)
 
 
-def fixed(seeds: int) -> Design:
+def single_look(seeds: int) -> SequentialDesign:
     """One look, after all seeds."""
-    return Design({seeds: ALPHA})
+    return SequentialDesign({seeds: ALPHA})
 
 
 @lru_cache
-def until_decided(first: int, most: int, step: int = 1, alpha: float = ALPHA) -> Design:
+def design_until_decided(first: int, most: int, step: int = 1, alpha: float = ALPHA) -> SequentialDesign:
     """Looks after `first` seeds, then after every `step` more, up to `most`; two equal arms are
     told apart in at most `alpha` of all cases.
 
@@ -104,4 +104,4 @@ def until_decided(first: int, most: int, step: int = 1, alpha: float = ALPHA) ->
         alive &= t < bound
         spent = until_now
         levels[n] = float(2 * special.stdtr(n - 1, -float(bound)))
-    return Design(levels)
+    return SequentialDesign(levels)

@@ -1,0 +1,211 @@
+"""Tables of what the arms reached and how they compare: contrasts, differences, factor effects."""
+
+import math
+
+import numpy as np
+
+from zoo.lab.formatting import confidence, interval, measured, number, plus_minus
+from zoo.lab.measures import PREFIX, metrics_of
+from zoo.lab.metrics import more_is_better, unit
+from zoo.lab.report.html_tables import Cell, arm_cell, numeric, state_cell, table
+from zoo.lab.report.run_tables import count_states
+from zoo.lab.results.curves import baseline_differences, final_values, loss_by_length
+from zoo.lab.results.factor_effects import FactorEffect
+from zoo.lab.results.sweep_results import SweepResults
+from zoo.lab.results.verdict import Verdict, rule_text
+from zoo.lab.statistics.paired import PairedDifference, holm, spread
+
+
+def contrast_table(sweep: SweepResults, verdict: Verdict) -> str:
+    """Each contrast: its sides, the difference with its interval, the rule stated beforehand, the
+    outcome.
+    """
+    rows = []
+    for outcome in verdict.outcomes:
+        contrast, difference = outcome.contrast, outcome.difference
+        same = contrast.a.metric == contrast.b.metric == sweep.metric
+        sides = [
+            sweep.arm(side.arm).label + ("" if same else f" at {side.metric}") for side in (contrast.a, contrast.b)
+        ]
+        rows.append(
+            [
+                Cell(contrast.name),
+                arm_cell(sides[0]),
+                arm_cell(sides[1]),
+                numeric(measured(difference.mean, difference.low, difference.high)),
+                numeric(interval(difference.low, difference.high)),
+                numeric(_effect(difference)),
+                numeric(str(difference.n)),
+                Cell(f"{contrast.rule.replace('_', '-')}: {rule_text(contrast, sweep.unit)}", "wide"),
+                state_cell(outcome.outcome),
+            ]
+        )
+    header = [
+        "contrast",
+        "a",
+        "b",
+        "a − b",
+        f"{confidence(sweep.alpha)} interval",
+        "effect",
+        "pairs",
+        "rule",
+        "outcome",
+    ]
+    return table("Contrasts, stated before the runs", header, rows, (3, 4, 5, 6))
+
+
+def _effect(difference: PairedDifference) -> str:
+    return f"{difference.effect:.2f}" if math.isfinite(difference.effect) else "–"
+
+
+def arms_table(sweep: SweepResults) -> str:
+    """One row per arm: what it is, what it costs, what it reached."""
+    factors = list(dict.fromkeys(key for arm in sweep.arms for key in arm.factors))
+    # A single factor is the label already.
+    factors = factors if len(factors) > 1 else []
+    best, seen_is = (max, "highest seen") if more_is_better(sweep.metric) else (min, "lowest seen")
+    rows = []
+    for arm in sweep.arms:
+        runs = sweep.runs_of(arm.name)
+        speeds = [run.series("train/tokens_per_second").value for run in runs]
+        speeds = np.concatenate(speeds) if speeds else np.array([])
+        final = spread(final_values(sweep, arm.name, sweep.metric).values())
+        seen = [value for run in runs if (value := run.best(sweep.metric)) is not None]
+        rows.append(
+            [
+                arm_cell(arm.label),
+                *(Cell(arm.factors.get(key, "–")) for key in factors),
+                numeric(number(_parameters(sweep, arm.name))),
+                numeric(number(float(np.round(np.nanmedian(speeds)))) if np.isfinite(speeds).any() else "–"),
+                numeric(plus_minus(final.mean, final.sd) if final else "–"),
+                numeric(number(best(seen, default=None))),
+                Cell(count_states(runs), "short"),
+            ]
+        )
+    header = ["arm", *factors, "parameters", "tokens/s", f"final {sweep.metric}", seen_is, "runs"]
+    n = len(factors)
+    caption = f"Arms (tokens/s: median; final: mean ± sd over the seeds that are done; {seen_is}: over all runs)"
+    return table(caption, header, rows, range(1 + n, 5 + n))
+
+
+def _parameters(sweep: SweepResults, arm_name: str) -> int | float | None:
+    arms = [sweep.arm(arm_name).parameters, *(run.meta.get("parameters") for run in sweep.runs_of(arm_name))]
+    totals = (found.get("total") for found in arms if isinstance(found, dict))
+    return next((total for total in totals if isinstance(total, int | float)), None)
+
+
+def measured_table(sweep: SweepResults) -> str:
+    """What was measured of the trained runs, by arm; empty where nothing was."""
+    metrics = [metric for name in sweep.measures for metric in metrics_of(name) if metric in sweep.metrics()]
+    if not metrics:
+        return ""
+    rows = []
+    for arm in sweep.arms:
+        found = [spread(final_values(sweep, arm.name, metric).values()) for metric in metrics]
+        rows.append(
+            [
+                arm_cell(arm.label),
+                *(numeric("–" if value is None else plus_minus(value.mean, value.sd)) for value in found),
+            ]
+        )
+    header = [
+        "arm",
+        *(metric.removeprefix(PREFIX).replace("_", " ") + unit(metric).replace(" ", ", ", 1) for metric in metrics),
+    ]
+    return table("Measured on the trained runs (mean ± sd over seeds)", header, rows, range(1, len(header)))
+
+
+def lengths_table(sweep: SweepResults) -> str:
+    """Final loss at each evaluation length, and where an arm cannot be evaluated."""
+    found = loss_by_length(sweep)
+    if found is None:
+        return ""
+    rows = []
+    for arm in sweep.arms:
+        cells = [arm_cell(arm.label)]
+        for length in found.lengths:
+            value = found.values[arm.name][length]
+            if value is not None:
+                cells.append(numeric(plus_minus(value.mean, value.sd)))
+            else:
+                ended = all(run.finished for run in sweep.runs_of(arm.name))
+                cells.append(
+                    numeric(
+                        "cannot be evaluated"
+                        if (arm.name, length) in found.impossible
+                        else "not finite"
+                        if ended
+                        else "not finished"
+                    )
+                )
+        rows.append(cells)
+    header = ["arm", *(f"{length:,}" + (" (trained)" if length == found.trained else "") for length in found.lengths)]
+    caption = f"Final {found.metric}{sweep.unit(found.metric).replace(' ', ', ', 1)}, by evaluation length (mean ± sd over seeds)"
+    return table(caption, header, rows, range(1, len(header)))
+
+
+def differences_table(sweep: SweepResults) -> str:
+    """Every arm against the first one, paired by seed."""
+    rows = []
+    against = baseline_differences(sweep)
+    # Ten seeds and more are enough for an interval that assumes no normal distribution.
+    resampled = any(difference.bootstrap() for difference in against.values())
+    for (name, difference), p in zip(against.items(), holm([found.p for found in against.values()]), strict=True):
+        seeds = ", ".join(f"{seed}: {value:+.4f}".replace("-", "−") for seed, value in difference.differences.items())
+        unpaired = [
+            f"{'this arm' if run.arm == name else 'baseline'}, seed {run.seed}: {run.state}"
+            for run in sweep.runs
+            if run.arm in (name, sweep.arms[0].name) and run.seed not in difference.differences and run.state != "done"
+        ]
+        rows.append(
+            [
+                arm_cell(sweep.arm(name).label),
+                numeric(measured(difference.mean, difference.low, difference.high)),
+                numeric(interval(difference.low, difference.high)),
+                *([numeric(interval(*difference.bootstrap()) if difference.bootstrap() else "–")] if resampled else []),
+                numeric(f"{difference.p:.2g}" if math.isfinite(difference.p) else "–"),
+                numeric(f"{p:.2g}" if math.isfinite(p) else "–"),
+                numeric(_effect(difference)),
+                numeric(str(difference.n)),
+                Cell(seeds or "–"),
+                Cell("; ".join(unpaired) or "–"),
+            ]
+        )
+    header = [
+        "arm",
+        "mean difference",
+        f"{confidence(sweep.alpha)} interval",
+        *(["bootstrap"] if resampled else []),
+        "p (paired t)",
+        "p (Holm)",
+        "effect",
+        "pairs",
+        "by seed",
+        "not paired",
+    ]
+    return table(f"Final {sweep.metric} minus that of {sweep.arms[0].label}", header, rows, range(1, 7 + resampled))
+
+
+def effects_table(sweep: SweepResults, found: list[FactorEffect]) -> str:
+    """Main effects and interactions."""
+    rows = []
+    for effect, p in zip(found, holm([effect.difference.p for effect in found]), strict=True):
+        difference = effect.difference
+        rows.append(
+            [
+                Cell(" × ".join(effect.what)),
+                Cell(effect_levels(effect)),
+                numeric(measured(difference.mean, difference.low, difference.high)),
+                numeric(interval(difference.low, difference.high)),
+                numeric(f"{p:.2g}" if math.isfinite(p) else "–"),
+                numeric(_effect(difference)),
+                numeric(str(difference.n)),
+            ]
+        )
+    header = ["factor", "levels", "difference", f"{confidence(sweep.alpha)} interval", "p (Holm)", "effect", "pairs"]
+    return table(f"Main effects and interactions in {sweep.metric}", header, rows, range(2, 7))
+
+
+def effect_levels(effect: FactorEffect) -> str:
+    """`post against pre × 100 against 0`."""
+    return " × ".join(f"{level} against {first}" for level, first in effect.levels)

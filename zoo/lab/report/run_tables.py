@@ -1,0 +1,100 @@
+"""Tables of the single runs of a sweep: their states, configs and folders."""
+
+import json
+import os
+from pathlib import Path
+from urllib.parse import quote
+
+import numpy as np
+
+from zoo.lab.formatting import count, number
+from zoo.lab.report.html_tables import Cell, arm_cell, escape, numeric, state_cell, table
+from zoo.lab.results.run_records import STATES, RunRecord, differing_keys
+from zoo.lab.results.sweep_results import SweepResults
+from zoo.nested import flatten
+
+
+def runs_table(sweep: SweepResults, page_folder: Path | None) -> str:
+    """One row per run, whatever became of it. Without `page_folder` their folders are not linked."""
+    rows = []
+    for run in sweep.runs:
+        speed = run.series("train/tokens_per_second").value
+        steps = run.status.get("steps")
+        of_steps = f" of {steps:,}" if isinstance(steps, int) and run.state not in ("done", "missing") else ""
+        final = run.final(sweep.metric)
+        rows.append(
+            [
+                _folder_cell(run, page_folder),
+                arm_cell(sweep.arm(run.arm).label),
+                numeric(str(run.seed)),
+                state_cell(run.state),
+                numeric(number(final)),
+                numeric(number(run.best(sweep.metric))),
+                numeric(f"{run.step:,}{of_steps}" if run.state != "missing" else "–"),
+                numeric(number(run.seconds, 3)),
+                numeric(number(float(np.round(np.nanmedian(speed)))) if np.isfinite(speed).any() else "–"),
+                Cell(str(run.status.get("reason") or "")[:2000]),
+            ]
+        )
+    header = ["run", "arm", "seed", "state", f"final {sweep.metric}", "best", "step", "seconds", "tokens/s", "reason"]
+    return table("Runs (missing: not started)", header, rows, (2, 4, 5, 6, 7, 8))
+
+
+def prepared_table(sweep: SweepResults, page_folder: Path | None) -> str:
+    """One row per run that others start from."""
+    rows = [
+        [
+            _folder_cell(run, page_folder),
+            Cell(run.arm),
+            numeric(str(run.seed)),
+            state_cell(run.state),
+            numeric(number(run.final("eval/loss"))),
+            numeric(f"{run.step:,}" if run.state != "missing" else "–"),
+            numeric(number(run.seconds, 3)),
+            Cell(str(run.status.get("reason") or "")[:2000]),
+        ]
+        for run in sweep.prepared
+    ]
+    header = ["run", "prepared as", "seed", "state", "final eval/loss", "step", "seconds", "reason"]
+    return table("Runs that others start from (no arms: nothing is judged by them)", header, rows, (2, 4, 5, 6))
+
+
+def _folder_cell(run: RunRecord, page_folder: Path | None) -> Cell:
+    if page_folder is None:
+        return Cell(run.folder.name)
+    # "./" and quoting keep a folder called "javascript:..." a folder.
+    target = "./" + quote(os.path.relpath(run.folder, page_folder).replace(os.sep, "/"), errors="replace") + "/"
+    name = escape(run.folder.name)
+    return Cell(markup=name if run.state == "missing" else f'<a href="{escape(target)}">{name}</a>')
+
+
+def config_table(sweep: SweepResults) -> str:
+    """Config keys in which arms differ; those that the experiment does not name follow from others."""
+    started = [run for run in sweep.runs if run.config]
+    keys = differing_keys([run.config for run in started])
+    named = {key for arm in sweep.arms for key in arm.overrides}
+    if not keys:
+        return (
+            "<p>The configs differ in nothing but the seed.</p>"
+            if started
+            else "<p>No run has written its config yet.</p>"
+        )
+    rows = []
+    for arm in sweep.arms:
+        flat = [flatten(run.config) for run in started if run.arm == arm.name]
+        values = [dict.fromkeys(json.dumps(c[key]) if key in c else "–" for c in flat) for key in keys]
+        rows.append([arm_cell(arm.label), *(Cell(" | ".join(value) or "–") for value in values)])
+    header = ["arm", *(key + (" (derived)" if named and key not in named else "") for key in keys)]
+    return table("Config keys that differ (the seed aside)", header, rows)
+
+
+def summary(sweep: SweepResults) -> str:
+    """`4 arms, 3 seeds, 12 runs: 10 done, 1 diverged, 1 missing`."""
+    size = [f"size {sweep.size}"] if sweep.size else []
+    runs = f"{count(len(sweep.runs), 'run')}: {count_states(sweep.runs)}"
+    return ", ".join([*size, count(len(sweep.arms), "arm"), count(len(sweep.seeds), "seed"), runs])
+
+
+def count_states(runs: list[RunRecord]) -> str:
+    counts = [(sum(run.state == word for run in runs), word) for word in STATES]
+    return ", ".join(f"{n} {word}" for n, word in counts if n)

@@ -1,0 +1,211 @@
+"""Reads the folder of one run. Only JSON files are read; no config file is executed."""
+
+import json
+import math
+import sys
+from dataclasses import dataclass, field
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from zoo.errors import ConfigError
+from zoo.files import read_json
+from zoo.lab.measures import read_measured
+from zoo.lab.metrics import more_is_better
+from zoo.nested import flatten
+
+STATES = ("done", "running", "preempted", "failed", "diverged", "missing")
+
+
+@dataclass(frozen=True)
+class Series:
+    """One metric of one run over time: arrays of equal length, ordered by step."""
+
+    step: np.ndarray
+    tokens: np.ndarray
+    seconds: np.ndarray
+    value: np.ndarray
+
+
+@dataclass(frozen=True)
+class RunRecord:
+    """What a run folder holds. `rows` are the lines of metrics.jsonl merged by step, null as NaN."""
+
+    folder: Path
+    arm: str
+    seed: int
+    config: dict[str, Any] = field(default_factory=dict)
+    meta: dict[str, Any] = field(default_factory=dict)
+    status: dict[str, Any] = field(default_factory=lambda: {"state": "missing"})
+    rows: list[dict[str, float]] = field(default_factory=list)
+    unreadable_lines: int = 0
+
+    @property
+    def state(self) -> str:
+        return self.status["state"]
+
+    @property
+    def finished(self) -> bool:
+        """True if the run says something final about its arm: it is done, or it diverged."""
+        return self.state in ("done", "diverged")
+
+    @property
+    def step(self) -> int:
+        """Number of updates applied so far."""
+        return run_step(self.status, self.rows)
+
+    @property
+    def seconds(self) -> float | None:
+        """Training time in seconds at the last line that records it."""
+        return next((row["seconds"] for row in reversed(self.rows) if "seconds" in row), None)
+
+    def series(self, metric: str) -> Series:
+        """Returns the steps at which `metric` was written, and its values (NaN: not finite)."""
+        rows = [row for row in self.rows if metric in row]
+        columns = ([row.get(key, math.nan) for row in rows] for key in ("step", "tokens", "seconds", metric))
+        return Series(*(np.array(column, dtype=float) for column in columns))
+
+    def final(self, metric: str) -> float | None:
+        """Returns the value of `metric` at the highest step that has one.
+
+        None if the metric was never written or the run is not done.
+        """
+        if self.state != "done":
+            return None
+        return next((row[metric] for row in reversed(self.rows) if metric in row), None)
+
+    def best(self, metric: str) -> float | None:
+        """Returns the best finite value of `metric` over all steps, or None if there is none.
+
+        The best loss is the lowest, the best score the highest. The state of the run does not matter.
+        """
+        values = [row[metric] for row in self.rows if math.isfinite(row.get(metric, math.nan))]
+        return (max if more_is_better(metric) else min)(values, default=None)
+
+
+def run_step(status: dict[str, Any], rows: list[dict[str, float]]) -> int:
+    """Returns the number of updates applied, from the status or else the last line of metrics."""
+    step = status.get("step")
+    return step if isinstance(step, int) else int(rows[-1]["step"]) if rows else 0
+
+
+def differing_keys(configs: list[dict[str, Any]]) -> list[str]:
+    """Returns the dotted keys, except the seed, whose values are not the same in all configs."""
+    flat = [flatten(config) for config in configs]
+    keys = sorted({key for config in flat for key in config} - {"seed"})
+    # Compared as JSON: 1, 1.0 and True are three settings, although Python calls them equal.
+    return [key for key in keys if len({json.dumps(config.get(key), sort_keys=True) for config in flat}) > 1]
+
+
+def load_run(folder: str | Path) -> RunRecord:
+    """Reads one run folder.
+
+    Raises:
+        ConfigError: The folder does not exist or is not a run folder, or a JSON file in it is
+            damaged.
+    """
+    folder = Path(folder)
+    if not folder.is_dir():
+        raise ConfigError(f"{folder}: there is no such folder")
+    if not (folder / "status.json").exists():
+        hint = " (this is a sweep: use zoo report)" if (folder / "experiment.json").exists() else ""
+        raise ConfigError(f"{folder}: not a run folder, it has no status.json{hint}")
+    problems: list[str] = []
+    run = read_run(folder, problems)
+    if problems:
+        raise ConfigError(problems)
+    return run
+
+
+def read_run(folder: Path, problems: list[str]) -> RunRecord:
+    """Reads one run folder, with state "missing" if it is empty; appends damage to `problems`."""
+    status = read_json_object(folder / "status.json", problems) or {"state": "missing"}
+    if status.get("state") not in STATES:
+        found = status.get("state")
+        problems.append(f'{folder / "status.json"}: state is "{found}"; expected one of {", ".join(STATES[:-1])}')
+    config = read_json_object(folder / "config.json", problems)
+    meta = read_json_object(folder / "meta.json", problems)
+    rows, unreadable = _read_metrics(folder / "metrics.jsonl")
+    if measured := read_measured(folder, status):
+        rows = _add_measured(rows, run_step(status, rows), measured)
+    seed = config.get("seed") if type(config.get("seed")) is int else 0
+    return RunRecord(folder, "", seed, config, meta, status, rows, unreadable)
+
+
+def read_json_object(path: Path, problems: list[str]) -> dict[str, Any]:
+    """Reads a JSON object, empty if there is no file; appends damage to `problems`."""
+    try:
+        value = read_json(path)
+    except FileNotFoundError:
+        return {}
+    except (OSError, ValueError, RecursionError) as error:
+        problems.append(f"{path}: not readable as JSON ({str(error).splitlines()[0]})")
+        return {}
+    if not isinstance(value, dict):
+        problems.append(f"{path}: a JSON object is expected, found {type(value).__name__}")
+        return {}
+    return _printable(value)
+
+
+def _printable(value: Any) -> Any:
+    """Replaces lone surrogates in all strings: JSON allows them, but no output can hold them."""
+    if isinstance(value, str):
+        return value.encode("utf-8", "replace").decode("utf-8")
+    if isinstance(value, dict):
+        return {_printable(key): _printable(item) for key, item in value.items()}
+    return [_printable(item) for item in value] if isinstance(value, list) else value
+
+
+def _read_metrics(path: Path) -> tuple[list[dict[str, float]], int]:
+    """Returns rows merged by step (later lines win), and the number of unreadable whole lines."""
+    try:
+        stat = path.stat()
+    except OSError:
+        return [], 0
+    return _metrics_at(path, stat.st_mtime_ns, stat.st_size)
+
+
+@lru_cache(maxsize=1024)
+def _metrics_at(path: Path, changed: int, size: int) -> tuple[list[dict[str, float]], int]:
+    # While a sweep is followed, most of its files do not change and are read only once.
+    del changed, size
+    try:
+        lines = path.read_text(encoding="utf-8", errors="replace").split("\n")
+    except OSError:
+        return [], 0
+    merged: dict[int, dict[str, float]] = {}
+    unreadable = 0
+    for number, line in enumerate(lines):
+        if not line.strip():
+            continue
+        try:
+            row = json.loads(line)
+            step = row["step"]
+            if type(step) is not int:
+                raise ValueError("step is not an integer")
+        except (ValueError, TypeError, KeyError, RecursionError):
+            # A kill can only tear the text after the last newline; anything else is damage.
+            unreadable += number < len(lines) - 1
+            continue
+        numbers = merged.setdefault(step, {})
+        for key, value in row.items():
+            if not key.isprintable():
+                continue
+            if value is None:
+                numbers[key] = math.nan
+            elif isinstance(value, int | float) and not isinstance(value, bool):
+                # An integer of more than 308 digits is valid JSON.
+                numbers[key] = float(value) if abs(value) <= sys.float_info.max else math.nan
+    return [merged[step] for step in sorted(merged)], unreadable
+
+
+def _add_measured(rows: list[dict[str, float]], step: int, measured: dict[str, float | None]) -> list[dict[str, float]]:
+    """Returns the rows with the measures of the trained run in the row of its last step."""
+    values = {metric: math.nan if value is None else float(value) for metric, value in measured.items()}
+    last = rows[-1] if rows else {}
+    same = last.get("step") == step
+    clock = {name: last[name] for name in ("tokens", "seconds") if name in last}
+    # The cached rows are shared by all readers of the file, so they are not changed in place.
+    return [*rows[:-1], last | values] if same else [*rows, {"step": float(step)} | clock | values]
