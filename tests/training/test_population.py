@@ -26,12 +26,12 @@ from zoo import config as configs
 from zoo.data import load
 from zoo.errors import ConfigError, Diverged, Preempted
 from zoo.files import read_json, write_json
+from zoo.models.architectures import make_model
 from zoo.nested import flatten
 from zoo.objectives import make_objective
 from zoo.training import training_run as member_module
 from zoo.training.mesh import make_mesh
 from zoo.training.run_training import run, run_together
-from zoo.models.architectures import make_model
 from zoo.training.step import make_program
 from zoo.training.trainer import Attempt
 
@@ -345,6 +345,21 @@ def test_so_are_those_of_a_teacher(tmp_path, name, value):
         f"objective.distillation.{name}",
     )
     (text, read), (other, _) = traced(base), traced(configs.override(base, {path: value}))
+    assert text == other
+    assert read[path]
+
+
+@pytest.mark.parametrize("path", ["model.dropout", "model.decoder.dropout", "model.encoder.attention.dropout"])
+def test_so_are_dropout_rates_of_a_side(path):
+    base = small(
+        model__architecture="encoder_decoder",
+        objective__kind="prefix",
+        data__sequence_length=8,
+        model__dropout=0.1,
+        model__decoder__dropout=0.2,
+        model__encoder__attention__dropout=0.3,
+    )
+    (text, read), (other, _) = traced(base), traced(configs.override(base, {path: 0.5}))
     assert text == other
     assert read[path]
 

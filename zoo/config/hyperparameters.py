@@ -7,7 +7,7 @@ of it.
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import Any, Self
+from typing import Any
 
 from zoo.config.fields import TASKS
 from zoo.errors import ConfigError
@@ -29,25 +29,6 @@ NUMBERS = (
     "objective.distillation.kl",
     "objective.distillation.temperature",
 )
-
-
-class Rate(float):
-    """A dropout rate that knows which field it is the value of, whatever part of a config it is
-    handed on in.
-
-    Attributes:
-        path: of the field, e.g. "model.decoder.dropout".
-    """
-
-    path: str
-
-    def __new__(cls, value: float, path: str) -> Self:
-        made = super().__new__(cls, value)
-        made.path = path
-        return made
-
-    def __getnewargs__(self) -> tuple[float, str]:
-        return float(self), self.path
 
 
 def is_rate(path: str) -> bool:

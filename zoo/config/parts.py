@@ -77,20 +77,24 @@ def scopes_in(flat: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
     return found
 
 
-def _merged(model: Mapping[str, Any], scope: str, **more: Any) -> ml_collections.FrozenConfigDict:
+def values_in(scope: str, flat: Mapping[str, Any]) -> dict[str, Any]:
+    """Returns flat values as they hold inside a scope: its overrides in place of the whole model's."""
+    return {path: value for path, value in flat.items() if path in BY_PATH} | scopes_in(flat).get(scope, {})
+
+
+def _model_in(scope: str, model: Mapping[str, Any], **more: Any) -> ml_collections.FrozenConfigDict:
     flat = {f"model.{path}": value for path, value in flatten(model).items()}
-    base = {path: value for path, value in flat.items() if path in BY_PATH}
     changes = {f"model.{path}": value for path, value in more.items()}
-    return ml_collections.FrozenConfigDict(unflatten(base | scopes_in(flat).get(scope, {}) | changes)["model"])
+    return ml_collections.FrozenConfigDict(unflatten(values_in(scope, flat) | changes)["model"])
 
 
 def side(model: Mapping[str, Any], name: str) -> ml_collections.FrozenConfigDict:
     """The `model` part of a resolved config as the "encoder" or the "decoder" of an encoder-decoder
     sees it.
     """
-    return _merged(model, f"model.{name}", architecture=name)
+    return _model_in(f"model.{name}", model, architecture=name)
 
 
 def layer_kind(model: Mapping[str, Any], name: str) -> ml_collections.FrozenConfigDict:
     """The `model` part of a resolved config as layers of the kind `name` see it."""
-    return _merged(model, f"{KINDS}.{name}")
+    return _model_in(f"{KINDS}.{name}", model)

@@ -12,7 +12,6 @@ import ml_collections
 
 from zoo.config.constraints.model_constraints import impossible
 from zoo.config.fields import AUTO, BY_PATH, FIELDS, NOT_RESULT_RELEVANT, TASKS, UNREAD_BY, Field
-from zoo.config.hyperparameters import Rate, is_rate
 from zoo.config.parts import field_at, known_paths, scoped, scopes_in
 from zoo.config.side_lengths import side_lengths
 from zoo.errors import ConfigError, did_you_mean
@@ -262,7 +261,6 @@ def resolve(config: Mapping[str, Any], vocab_size: int | None = None) -> Resolve
         raise ConfigError(list(dict.fromkeys(problems)))
     for scope, changes in scopes.items():
         flat |= {scoped(scope, path): changes[path] for path in sorted(changes)}
-    flat |= {path: Rate(value, path) for path, value in flat.items() if is_rate(path)}
     return ml_collections.FrozenConfigDict(unflatten(flat))
 
 

@@ -11,7 +11,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int, Key
 
-from zoo.config.hyperparameters import Rate
+from zoo.config.parts import KINDS, values_in
 
 if TYPE_CHECKING:
     from zoo.layers.cache import Cache
@@ -27,16 +27,20 @@ class DropoutKey(NamedTuple):
 
     Attributes:
         key: random key.
-        rates: rates that are arguments of a program, by the path of their field; others are the
-            config's.
+        rates: dropout rates that are arguments of a program, by the path of their field; a rate
+            that is missing here is the config's.
     """
 
     key: Key[Array, ""]
     rates: Mapping[str, Float[Array, ""]] = {}
 
     def folded(self, number: int | Int[Array, ""]) -> "DropoutKey":
-        """The same with a key of its own."""
+        """Returns the same rates with a key of its own."""
         return self._replace(key=jax.random.fold_in(self.key, number))
+
+    def within(self, scope: str) -> "DropoutKey":
+        """Returns the same key with the rates that hold inside a scope (`zoo.config.parts`)."""
+        return self._replace(rates=values_in(scope, self.rates)) if self.rates else self
 
 
 @dataclass(frozen=True)
@@ -105,25 +109,43 @@ class Context:
             return self
         return replace(self, dropout_key=self.dropout_key.folded(index))
 
+    def kind(self, name: str) -> "Context":
+        """The context of layers of the kind `name`: their dropout rates; "" where all are alike."""
+        if self.dropout_key is None or not name:
+            return self
+        return replace(self, dropout_key=self.dropout_key.within(f"{KINDS}.{name}"))
+
     def side(self, path: str) -> "Context":
-        """The context of one of several stacks: its own dropout key, and its own place in the
-        record.
+        """The context of one of several stacks: its own dropout key and rates, and its own place in
+        the record.
         """
-        own = self if self.dropout_key is None else self.layer(path_hash(path) % 2**31)
+        own = self
+        if self.dropout_key is not None:
+            own = self.layer(path_hash(path) % 2**31)
+            own = replace(own, dropout_key=own.dropout_key.within(f"model.{path}"))
         return own if self.record is None else replace(own, record=self.record.setdefault(path, {}))
 
     def across(self) -> "Context":
         """The context of cross-attention: every query sees every filled slot of the memory."""
         return replace(self, documents=None, causal=False, in_order=False, key_positions=self.memory.positions)
 
-    def dropout(self, x: Float[Array, "..."], rate: float, path: str) -> Float[Array, "..."]:
+    def dropout(
+        self, x: Float[Array, "..."], rate: float, place: str, field: str = "model.dropout"
+    ) -> Float[Array, "..."]:
         """Zeroes elements of `x` with probability `rate` and scales the rest by 1 / (1 - rate)
         (Srivastava et al. 2014).
+
+        Args:
+            x: activations.
+            rate: value of the field in the config. With 0 nothing is dropped; any other value gives
+                way to `DropoutKey.rates`, where the program takes the rate as an argument.
+            place: where in the layer this happens; every place has random numbers of its own.
+            field: path of the field that sets the rate, as the whole model names it.
         """
         if rate == 0 or self.dropout_key is None:
             return x
-        kept = 1 - (self.dropout_key.rates.get(rate.path, rate) if isinstance(rate, Rate) else rate)
-        keep = jax.random.bernoulli(self.dropout_key.folded(path_hash(path)).key, kept, x.shape)
+        kept = 1 - self.dropout_key.rates.get(field, rate)
+        keep = jax.random.bernoulli(self.dropout_key.folded(path_hash(place)).key, kept, x.shape)
         return jnp.where(keep, x / jnp.asarray(kept, x.dtype), 0).astype(x.dtype)
 
     @property

@@ -154,7 +154,7 @@ def einsum_attention(
     """
 
     def drop(probabilities):
-        return context.dropout(probabilities, scoring.dropout, "attention/probabilities")
+        return context.dropout(probabilities, scoring.dropout, "attention/probabilities", "model.attention.dropout")
 
     q = q * scoring.scale
     added = scoring.added(q, context.positions, context.keys_at)

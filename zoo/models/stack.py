@@ -66,7 +66,7 @@ class Stack(nnx.Module):
 
         def apply(x, values, index, name):
             block = nnx.merge(graphs[name], *values)
-            own = replace(context.layer(index), record={} if recording else None)
+            own = replace(context.layer(index).kind(name), record={} if recording else None)
             x = block(x, own, shared)
             if recording:
                 own.record["residual"] = squares(x, context)
