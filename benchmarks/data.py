@@ -28,7 +28,7 @@ import numpy as np
 
 from zoo import config as configs
 from zoo import data
-from zoo.data.pipeline.token_streams import tokenize
+from zoo.data.rows.token_streams import tokenize
 from zoo.data.sources.source import read_documents
 
 ROWS = {

@@ -172,24 +172,24 @@ def heads_and_windows(model: str, batch: int, arguments: argparse.Namespace) -> 
     import numpy as np
 
     from zoo.decoding import Sampling, stop_table
-    from zoo.decoding.decode_loop import begin, sample
-    from zoo.decoding.decode_step import Rows, Steps
+    from zoo.decoding.decode_loop import prefill, sample
+    from zoo.decoding.decode_step import PaddedTokens, IncrementalDecoder
 
     shape, heads, new_tokens = MODELS[model], MODELS[model]["heads"], arguments.new_tokens
-    prompts, stop = Rows(np.ones((batch, 16), np.int32), np.full(batch, 16, np.int32)), stop_table(shape["vocabulary"])
+    prompts, stop = PaddedTokens(np.ones((batch, 16), np.int32), np.full(batch, 16, np.int32)), stop_table(shape["vocabulary"])
     rest = stop, Sampling(np.float32(1), np.int32(0), np.float32(1)), jax.random.key(0), np.int32(new_tokens)
     for window in (0, POSITIONS // 8):
         for name, kv_heads in (("MHA", heads), ("GQA", max(heads // 4, 2)), ("MQA", 1)):
             generator = zoo_generator(
                 shape, {"model.attention.num_kv_heads": kv_heads, "model.attention.window": window}
             )
-            steps, times = Steps(generator.graph, False, shape["layers"], POSITIONS, shape["vocabulary"], True), []
+            steps, times = IncrementalDecoder(generator.graph, False, shape["layers"], POSITIONS, shape["vocabulary"], True), []
             for _ in range(arguments.rounds + 1):
-                state, scores = jax.block_until_ready(begin(steps, generator.weights, prompts))
+                state, scores = jax.block_until_ready(prefill(steps, generator.weights, prompts))
                 size = sum(x.nbytes for x in jax.tree.leaves(state.layers))
                 began = time.perf_counter()
                 jax.block_until_ready(
-                    sample(steps, generator.weights, state, scores, *rest, greedy=True, room=new_tokens)
+                    sample(steps, generator.weights, state, scores, *rest, greedy=True, buffer_size=new_tokens)
                 )
                 times.append(1000 * (time.perf_counter() - began) / max(new_tokens - 1, 1))
             print(

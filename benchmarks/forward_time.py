@@ -19,7 +19,7 @@ def scorer(folder: Path):
     import jax
 
     from zoo import data
-    from zoo.training.checkpoints.trained_run import load_trained
+    from zoo.training.trained_run import load_trained
 
     trained = load_trained(folder)
     batch = trained.program.put_batch(

@@ -42,13 +42,14 @@ def whole_step(kind: str, size: str) -> Callable[[], None]:
     from zoo import config
     from zoo.data.tokenizers.base import ByteTokenizer
     from zoo.lab.sizes import decoder
+    from zoo.models.architectures import make_model
     from zoo.objectives import make_objective
     from zoo.training.mesh import make_mesh
     from zoo.training.step import make_program
 
     tokenizer = ByteTokenizer()
     resolved = config.resolve(decoder(size, {"model.norm.kind": kind}), tokenizer.vocab_size)
-    program = make_program(resolved, make_objective(resolved, tokenizer), make_mesh(resolved))
+    program = make_program(resolved, make_model(resolved), make_objective(resolved, tokenizer), make_mesh(resolved))
     state, constants = program.initial_state(0), program.constants(0)
     rows = np.random.default_rng(0).integers(
         0, 256, (resolved.data.batch_size, resolved.data.sequence_length + 1), np.int32

@@ -30,6 +30,7 @@ def steppers(size: str, executor: str) -> dict[str, tuple[int, Callable[[], None
     from zoo import config
     from zoo.data.tokenizers.base import ByteTokenizer
     from zoo.lab.sizes import decoder
+    from zoo.models.architectures import make_model
     from zoo.objectives import make_objective
     from zoo.training.executor import make_crew
     from zoo.training.mesh import make_mesh
@@ -43,7 +44,7 @@ def steppers(size: str, executor: str) -> dict[str, tuple[int, Callable[[], None
         for index in range(max(SIZES))
     ]
     mesh = make_mesh(resolved[0])
-    program = make_program(resolved[0], make_objective(resolved[0], tokenizer), mesh)
+    program = make_program(resolved[0], make_model(resolved[0]), make_objective(resolved[0], tokenizer), mesh)
     shape = (len(resolved), resolved[0].data.batch_size, resolved[0].data.sequence_length + 1)
     rows = np.random.default_rng(0).integers(0, 256, shape, np.int32)
 

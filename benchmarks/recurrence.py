@@ -29,6 +29,7 @@ from linear_attention import take_turns
 from zoo import config as configs
 from zoo import data
 from zoo.models import cost
+from zoo.models.architectures import make_model
 from zoo.objectives import make_objective
 from zoo.training.mesh import make_mesh
 from zoo.training.step import make_program
@@ -60,7 +61,7 @@ def stepper(model: str, length: int, tokens: int):
         )
     )
     dataset = data.load(config)
-    program = make_program(config, make_objective(config, dataset.tokenizer), make_mesh(config))
+    program = make_program(config, make_model(config), make_objective(config, dataset.tokenizer), make_mesh(config))
     state, constants = program.initial_state(0), program.constants(0)
     with dataset.training_batches() as batches:
         batch = program.put_batch(next(batches))

@@ -29,6 +29,7 @@ def zoo_stepper(vocabulary: int, overrides: list[str]):
 
     from zoo import config as configs
     from zoo.data.tokenizers.base import ByteTokenizer
+    from zoo.models.architectures import make_model
     from zoo.objectives import make_objective
     from zoo.training.mesh import make_mesh
     from zoo.training.step import make_program
@@ -48,7 +49,7 @@ def zoo_stepper(vocabulary: int, overrides: list[str]):
             },
         )
     )
-    program = make_program(config, make_objective(config, ByteTokenizer()), make_mesh(config))
+    program = make_program(config, make_model(config), make_objective(config, ByteTokenizer()), make_mesh(config))
     state, constants = program.initial_state(0), program.constants(0)
     rows = np.random.default_rng(0).integers(0, vocabulary, (SHAPE["batch"], SHAPE["length"] + 1), np.int32)
 
@@ -69,6 +70,7 @@ def system_stepper(vocabulary: int, overrides: list[str]):
 
     from zoo import config as configs
     from zoo import data
+    from zoo.models.architectures import make_model
     from zoo.objectives import make_objective
     from zoo.training.mesh import make_mesh
     from zoo.training.step import make_program
@@ -76,7 +78,7 @@ def system_stepper(vocabulary: int, overrides: list[str]):
 
     config = resolve_with_vocabulary(configs.load(overrides[0]))
     dataset = data.load(config)
-    program = make_program(config, make_objective(config, dataset.tokenizer), make_mesh(config))
+    program = make_program(config, make_model(config), make_objective(config, dataset.tokenizer), make_mesh(config))
     state, constants = program.initial_state(0), program.constants(0)
     with dataset.training_batches() as batches:
         batch = next(batches)

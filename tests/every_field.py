@@ -19,10 +19,10 @@ from zoo import config as configs
 from zoo import data
 from zoo.files import cache_directory
 from zoo.layers.context import DropoutKey
+from zoo.models.architectures import make_model
 from zoo.models.functional import refresh, split
 from zoo.objectives import make_objective
 from zoo.training.mesh import make_mesh
-from zoo.models.architectures import make_model
 from zoo.training.step import drops, make_program
 from zoo.training.trainer import resolve_with_vocabulary
 

@@ -11,9 +11,9 @@ from zoo import config as configs
 from zoo.data.rows.corruption import make_corruption
 from zoo.data.tokenizers.base import ByteTokenizer
 from zoo.models import cost
+from zoo.models.architectures import make_model
 from zoo.objectives import make_objective
 from zoo.training.mesh import make_mesh
-from zoo.models.architectures import make_model
 from zoo.training.step import make_program
 
 ROOT = Path(__file__).parents[2]

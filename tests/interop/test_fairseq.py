@@ -10,10 +10,10 @@ from tests.building import random_values
 from tests.checkpoints_of_others import zoo
 from zoo import config as configs
 from zoo.data.tokenizers.base import load_tokenizer
-from zoo.data.tokenizers.pretrained import read_published
+from zoo.data.tokenizers.pretrained import read_pretrained
 from zoo.decoding import Generator, stop_table
 from zoo.errors import ConfigError
-from zoo.interop.families.fairseq import config_of, dictionary, rules
+from zoo.interop.families.fairseq import read_config, read_dictionary, rules
 from zoo.interop.weights.mapping import from_zoo
 from zoo.interop.weights.tensor_files import write_tensors
 from zoo.models.architectures import make_model
@@ -33,7 +33,7 @@ def write(folder, source=SOURCE, target=TARGET, same=False, **changes):
     arguments = SMALL | changes
     config = configs.resolve(
         configs.override(
-            configs.default(), config_of(arguments) | {"model.vocab_size": target, "data.tokenizer.kind": "characters"}
+            configs.default(), read_config(arguments) | {"model.vocab_size": target, "data.tokenizer.kind": "characters"}
         )
     )
     params = random_values(make_model(config), 4)
@@ -72,7 +72,7 @@ def test_parameters_are_read(name, tmp_path):
     trained = load_trained(tmp_path / "run")
     jax.tree.map(np.testing.assert_array_equal, trained.params, params)
     assert "source_tokenizer.json" in out
-    read = (load_tokenizer(tmp_path / "run"), read_published(tmp_path / "run" / "source_tokenizer.json"))
+    read = (load_tokenizer(tmp_path / "run"), read_pretrained(tmp_path / "run" / "source_tokenizer.json"))
     assert [tokenizer.vocab_size for tokenizer in read] == [TARGET, FORMS[name].get("source", SOURCE)]
     assert read[0].encode("f1@@ f0@@ what</s> </s>").tolist() == [5, 4, 3, 2]
 
@@ -121,7 +121,7 @@ def test_what_a_model_is(tmp_path):
 ])  # fmt: skip
 def test_what_cannot_be_expressed_is_refused_by_name(changes, problem):
     with pytest.raises(ConfigError) as refused:
-        config_of(SMALL | changes)
+        read_config(SMALL | changes)
     assert len(refused.value.problems) == 1
     assert problem in refused.value.problems[0]
 
@@ -219,4 +219,4 @@ def test_no_class_of_transformers_is_one_of_these(tmp_path):
 
 def test_a_dictionary_has_fairseq_s_special_tokens_first(tmp_path):
     (tmp_path / "dict.x.txt").write_text("a 3\nb c 2\n", encoding="utf-8")
-    assert dictionary(tmp_path / "dict.x.txt") == ["<s>", "<pad>", "</s>", "<unk>", "a", "b c"]
+    assert read_dictionary(tmp_path / "dict.x.txt") == ["<s>", "<pad>", "</s>", "<unk>", "a", "b c"]

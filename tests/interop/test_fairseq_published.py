@@ -19,7 +19,7 @@ from flax import nnx
 
 from tests.checkpoints_of_others import zoo
 from zoo.data.tokenizers.base import load_tokenizer
-from zoo.data.tokenizers.pretrained import read_published
+from zoo.data.tokenizers.pretrained import read_pretrained
 from zoo.decoding.generator import Generator
 from zoo.decoding.stop_strings import stop_table
 from zoo.interop.importing import sha256
@@ -132,7 +132,7 @@ def published_lines(name):
 
 def published_pairs(run):
     """The ids of the 200 published pairs, each closed by </s>."""
-    source, target = read_published(run / "source_tokenizer.json"), load_tokenizer(run)
+    source, target = read_pretrained(run / "source_tokenizer.json"), load_tokenizer(run)
     lines = [published_lines(name) for name in ("roman", "nqo")]
     return [
         tuple(

@@ -95,10 +95,10 @@ def test_rows_begin_at_their_offsets_in_turn(position):
 
 
 def test_a_table_ends_where_the_last_row_does():
-    objective = Made({"data.offsets": (0, 5)}).objective
-    assert objective.config.model.position.max_length == 13
-    assert objective.too_long(8) is None
-    assert objective.too_long(9) == "learned positions end at 13"
+    made = Made({"data.offsets": (0, 5)})
+    assert made.config.model.position.max_length == 13
+    assert made.too_long(8) is None
+    assert made.too_long(9) == "learned positions end at 13"
 
 
 def test_padding_is_not_scored():
@@ -126,9 +126,9 @@ def test_evaluation_leaves_out_what_would_be_a_prefix():
 
 
 def test_a_context_that_is_the_whole_row_cannot_be_evaluated():
-    objective = Made({"training.eval_context": 3, "model.position.kind": "rope"}).objective
-    assert objective.too_long(3) == "training.eval_context=3 leaves nothing of it to score"
-    assert objective.too_long(4) is None
+    made = Made({"training.eval_context": 3, "model.position.kind": "rope"})
+    assert made.too_long(3) == "training.eval_context=3 leaves nothing of it to score"
+    assert made.too_long(4) is None
 
 
 def test_a_batch_of_padding_is_worth_nothing():
@@ -196,7 +196,7 @@ def test_ids_beyond_the_tokenizer_s_stand_for_no_text():
 
 
 def test_lengths_past_the_learned_table_are_told():
-    objective = Made({"model.position.max_length": 10}).objective
-    assert objective.too_long(10) is None
-    assert objective.too_long(11) == "learned positions end at 10"
+    made = Made({"model.position.max_length": 10})
+    assert made.too_long(10) is None
+    assert made.too_long(11) == "learned positions end at 10"
     assert Made({"model.position.kind": "rope"}).too_long(10**6) is None

@@ -18,12 +18,12 @@ from zoo.data.rows.masking import Masking
 from zoo.data.tokenizers.base import ByteTokenizer
 from zoo.errors import ConfigError
 from zoo.layers.context import Context
+from zoo.models.architectures import make_model
 from zoo.models.functional import split
 from zoo.objectives import make_objective
 from zoo.objectives.objective import sum_of_means
 from zoo.training.evaluation import evaluate
 from zoo.training.mesh import make_mesh
-from zoo.models.architectures import make_model
 from zoo.training.step import make_program
 
 BERT = {

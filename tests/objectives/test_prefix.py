@@ -106,12 +106,12 @@ def test_dropout_needs_a_key():
 
 
 def test_lengths_that_cannot_be_evaluated_are_told():
-    objective = Made(PREFIX | {"model.position.max_length": 10, "data.sequence_length": 8}).objective
-    assert objective.too_long(3) == "objective.prefix_length=3 leaves nothing of it to predict"
-    assert objective.too_long(4) is None
+    made = Made(PREFIX | {"model.position.max_length": 10, "data.sequence_length": 8})
+    assert made.too_long(3) == "objective.prefix_length=3 leaves nothing of it to predict"
+    assert made.too_long(4) is None
     # The decoder reads length + 1 - prefix tokens.
-    assert objective.too_long(12) is None
-    assert objective.too_long(13) == "the decoder's learned positions end at 10"
+    assert made.too_long(12) is None
+    assert made.too_long(13) == "the decoder's learned positions end at 10"
     assert Made(PREFIX | {"model.position.kind": "rope"}).too_long(10**6) is None
     other = Made(
         PREFIX
@@ -120,7 +120,7 @@ def test_lengths_that_cannot_be_evaluated_are_told():
             "model.decoder.position.kind": "learned",
             "model.decoder.position.max_length": 7,
         }
-    ).objective
+    )
     assert other.too_long(9) is None
     assert other.too_long(10) == "the decoder's learned positions end at 7"
 

@@ -16,7 +16,7 @@ from zoo.decoding import Sampling
 from zoo.decoding.generator import Generator
 from zoo.decoding.text_generator import TextGenerator
 from zoo.errors import ConfigError
-from zoo.interop.settings.expressing import express
+from zoo.interop.settings.expressing import export_config
 from zoo.layers.context import Context
 from zoo.models import cost
 from zoo.models.architectures import make_model
@@ -131,10 +131,10 @@ def test_what_cannot_be_is_refused(name):
 
 
 def test_lengths_that_cannot_be_evaluated_are_told():
-    objective = Made(PREFIX | {"model.position.max_length": 10}).objective
-    assert objective.too_long(3) == "objective.prefix_length=3 leaves nothing of it to predict"
-    assert objective.too_long(10) is None
-    assert objective.too_long(11) == "learned positions end at 10"
+    made = Made(PREFIX | {"model.position.max_length": 10})
+    assert made.too_long(3) == "objective.prefix_length=3 leaves nothing of it to predict"
+    assert made.too_long(10) is None
+    assert made.too_long(11) == "learned positions end at 10"
 
 
 def test_no_other_library_s_decoder_sees_a_prompt_as_a_whole():
@@ -142,8 +142,8 @@ def test_no_other_library_s_decoder_sees_a_prompt_as_a_whole():
         tiny({"objective.kind": kind, "model.head.bias": False, "model.ffn.gelu_approximation": "tanh"})
         for kind in ("causal", "prefix")
     )
-    assert not express("GPT2LMHeadModel", causal).problems
-    assert express("GPT2LMHeadModel", prefix).problems == (
+    assert not export_config("GPT2LMHeadModel", causal).problems
+    assert export_config("GPT2LMHeadModel", prefix).problems == (
         "objective.kind='prefix': its decoder would not see the prompt as a whole",
     )
 
@@ -173,7 +173,7 @@ def test_a_prompt_is_read_as_a_whole_and_the_rest_token_by_token():
     prompts = ["abcd", "a longer prompt"]
     answers = generator.sample(prompts, 5, Sampling(temperature=0.0), 0)
 
-    def likeliest(tokens, prefix):
+    def argmax_token(tokens, prefix):
         """One token after another, everything read again, by the whole model."""
         tokens = list(tokens)
         for _ in range(5):
@@ -189,12 +189,12 @@ def test_a_prompt_is_read_as_a_whole_and_the_rest_token_by_token():
 
     for prompt, answer in zip(prompts, answers, strict=True):
         tokens = [256, *prompt.encode()]
-        expected = likeliest(tokens, len(tokens))
+        expected = argmax_token(tokens, len(tokens))
         assert answer.text == ByteTokenizer().decode(expected[: answer.tokens - answer.stopped])
     # Read in order, the first prompt would go on otherwise.
     tokens = [256, *prompts[0].encode()]
     made = Generator(model, values, {}).generate([tokens], 5)
-    assert made.tokens[0].tolist() == likeliest(tokens, 0) != likeliest(tokens, len(tokens))
+    assert made.tokens[0].tolist() == argmax_token(tokens, 0) != argmax_token(tokens, len(tokens))
     with pytest.raises(ConfigError, match=r"cannot generate without a cache"):
         generator.sample(["ab"], 3, Sampling(temperature=0.0), 0, cache=False)
 

@@ -15,6 +15,7 @@ from tests.small_runs import OBJECTIVES, small
 from zoo import config as configs
 from zoo.data.tokenizers.base import ByteTokenizer
 from zoo.errors import ConfigError
+from zoo.models.architectures import make_model
 from zoo.models.head import Prediction
 from zoo.objectives import make_objective
 from zoo.objectives.cross_entropy import cross_entropy
@@ -26,7 +27,6 @@ from zoo.objectives.sampled_softmax import (
     sampled_cross_entropy,
 )
 from zoo.training.mesh import make_mesh
-from zoo.models.architectures import make_model
 from zoo.training.step import make_program
 
 B, T, D, V, S = 3, 7, 8, 23, 6
@@ -175,7 +175,9 @@ def test_evaluation_is_over_all_ids():
 
 def small_elmo(**changes):
     config = configs.resolve(small(**OBJECTIVES["bidirectional"], objective__sampled_softmax=32, **changes))
-    return make_program(config, make_model(config), make_objective(config, ByteTokenizer()), make_mesh(config, jax.devices()[:1]))
+    return make_program(
+        config, make_model(config), make_objective(config, ByteTokenizer()), make_mesh(config, jax.devices()[:1])
+    )
 
 
 @pytest.mark.slow

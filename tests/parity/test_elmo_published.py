@@ -19,13 +19,13 @@ from zoo import data
 from zoo.config import default, finetuned, override, resolve
 from zoo.data.labelled.labelled_dataset import HELD_OUT
 from zoo.data.tokenizers.base import Tokenizer
-from zoo.interop.families.bilm import config_of, read_hdf5, read_weights
+from zoo.interop.families.bilm import read_config, read_hdf5, read_weights
+from zoo.models.architectures import make_model
 from zoo.models.elmo import ELMo
 from zoo.objectives import make_objective
 from zoo.objectives.objective import Pass
 from zoo.training.checkpoints import warm_start
 from zoo.training.mesh import make_mesh
-from zoo.models.architectures import make_model
 from zoo.training.step import make_program
 from zoo.training.trained_run import load_trained
 from zoo.training.trainer import resolve_with_vocabulary
@@ -49,7 +49,7 @@ def published(name):
 def model_of(folder):
     """The published model; its softmax was never published and is not read here."""
     options = json.loads((folder / "options.json").read_text())
-    settings = resolve(override(default(), config_of(options) | {"model.vocab_size": 300})).model
+    settings = resolve(override(default(), read_config(options) | {"model.vocab_size": 300})).model
     values = read_weights(read_hdf5(folder / "lm_weights.hdf5"), settings)
     return with_values(ELMo(settings), values | {"head": random_values(ELMo(settings))["head"]})
 

@@ -17,6 +17,7 @@ from tests.parity.harness import gradient_differences, imported_gradients, make_
 from tests.parity.references import build
 from tests.parity.systems.encoders import ENCODERS
 from zoo.interop import import_weights, resolve_like
+from zoo.models.architectures import make_model
 from zoo.models.functional import split
 from zoo.nested import flatten
 from zoo.objectives import make_objective

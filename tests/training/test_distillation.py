@@ -18,12 +18,12 @@ from zoo.cli import evaluate as command
 from zoo.data.tokenizers.base import ByteTokenizer
 from zoo.errors import ConfigError
 from zoo.files import read_json
+from zoo.models.architectures import make_model
 from zoo.objectives import make_objective
 from zoo.training.checkpoints import checkpoint as checkpoint_module
 from zoo.training.checkpoints.checkpoint import file_hashes
 from zoo.training.mesh import make_mesh
 from zoo.training.run_training import run
-from zoo.models.architectures import make_model
 from zoo.training.step import make_program
 from zoo.training.trained_run import load_trained
 
@@ -84,7 +84,9 @@ def test_every_term_is_reported_in_training_and_in_evaluation(straight, teachers
 def test_the_teacher_is_not_touched_and_not_saved(teachers, tmp_path):
     before = file_hashes(teachers["masked"])
     config = configs.resolve(student(teachers["masked"]))
-    program = make_program(config, make_model(config), make_objective(config, ByteTokenizer()), make_mesh(config, jax.devices()[:1]))
+    program = make_program(
+        config, make_model(config), make_objective(config, ByteTokenizer()), make_mesh(config, jax.devices()[:1])
+    )
     constants, state = program.constants(0), program.initial_state(0)
     its = jax.device_get(constants["teacher"])
     batch = program.put_batch(

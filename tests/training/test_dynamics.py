@@ -17,6 +17,7 @@ from zoo.files import read_json
 from zoo.layers.activation_record import attention_entropy
 from zoo.layers.context import Context
 from zoo.layers.kernels import Scoring
+from zoo.models.architectures import make_model
 from zoo.objectives import make_objective
 from zoo.training import dynamics
 from zoo.training.dynamics import DynamicsFile, Spikes

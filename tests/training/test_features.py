@@ -13,11 +13,11 @@ from tests.every_field import table, tagged
 from zoo import data
 from zoo.cli import evaluate as command
 from zoo.files import read_json
+from zoo.models.architectures import make_model
 from zoo.objectives import make_objective
 from zoo.training import frozen_features
 from zoo.training.mesh import make_mesh
 from zoo.training.run_training import run
-from zoo.models.architectures import make_model
 from zoo.training.step import make_program
 from zoo.training.trained_run import load_trained
 from zoo.training.trainer import resolve_with_vocabulary
@@ -81,7 +81,11 @@ def test_the_curve_is_that_of_a_body_that_runs_in_every_step(whole, tmp_path, mo
 def test_only_the_head_has_moved(whole):
     fields, folder, _ = whole
     config = resolve_with_vocabulary(small(**fields))
-    program = make_program(config, make_model(config), make_objective(config, data.load(config).tokenizer), make_mesh(config, jax.devices()[:1])
+    program = make_program(
+        config,
+        make_model(config),
+        make_objective(config, data.load(config).tokenizer),
+        make_mesh(config, jax.devices()[:1]),
     )
     before, after = program.initial_state(config.seed), load_trained(folder)
     for name, values in before["params"].items():
@@ -124,7 +128,9 @@ def test_the_folder_is_scored_as_any_other(whole, capsys):
 def test_a_step_runs_the_head_alone(fields):
     config = resolve_with_vocabulary(small(**fields))
     dataset = data.load(config)
-    program = make_program(config, make_model(config), make_objective(config, dataset.tokenizer), make_mesh(config, jax.devices()[:1]))
+    program = make_program(
+        config, make_model(config), make_objective(config, dataset.tokenizer), make_mesh(config, jax.devices()[:1])
+    )
     state, constants, flops = program.initial_state(0), program.constants(0), []
     for one in (dataset, frozen_features.with_features(program, dataset, state, constants, 1, quiet)):
         with one.training_batches() as batches:

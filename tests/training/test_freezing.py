@@ -12,9 +12,9 @@ from zoo import config as configs
 from zoo.config.resolve import resolve
 from zoo.data.tokenizers.base import ByteTokenizer
 from zoo.errors import ConfigError
+from zoo.models.architectures import make_model
 from zoo.objectives import make_objective
 from zoo.training.mesh import make_mesh
-from zoo.models.architectures import make_model
 from zoo.training.step import make_program
 
 TASK = {
@@ -37,7 +37,9 @@ BATCH = {
 def step(**fields):
     """(parameters before, after one step, the program's floating-point operations)."""
     config = resolve(small(**TASK | fields))
-    program = make_program(config, make_model(config), make_objective(config, ByteTokenizer()), make_mesh(config, jax.devices()[:1]))
+    program = make_program(
+        config, make_model(config), make_objective(config, ByteTokenizer()), make_mesh(config, jax.devices()[:1])
+    )
     state, constants = program.initial_state(0), program.constants(0)
     before = jax.device_get(state["params"])
     compiled = program.train_step.lower(state, program.put_batch(BATCH), constants).compile()

@@ -10,16 +10,18 @@ from tests.building import compiled, random_values, slow_but
 from zoo import config as configs
 from zoo.data.rows.corruption import make_corruption
 from zoo.data.tokenizers.base import ByteTokenizer
+from zoo.models.architectures import make_model
 from zoo.models.functional import split
 from zoo.objectives import make_objective
 from zoo.training.mesh import make_mesh
-from zoo.models.architectures import make_model
 from zoo.training.step import accumulate, drops, make_program
 
 
 def program_of(**overrides):
     config = configs.resolve(small(**overrides))
-    return make_program(config, make_model(config), make_objective(config, ByteTokenizer()), make_mesh(config, jax.devices()[:1]))
+    return make_program(
+        config, make_model(config), make_objective(config, ByteTokenizer()), make_mesh(config, jax.devices()[:1])
+    )
 
 
 def ragged_batch():

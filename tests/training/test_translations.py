@@ -14,10 +14,10 @@ from zoo import data
 from zoo.config import resolve
 from zoo.decoding.generator import Generator
 from zoo.decoding.text_generator import TextGenerator
-from zoo.decoding.translate import scored, translate
+from zoo.decoding.translate import score_translations, translate
 from zoo.errors import ConfigError
 from zoo.files import read_json
-from zoo.objectives import make_objective
+from zoo.models.architectures import make_model
 from zoo.training.checkpoints import checkpoint as checkpoint_module
 from zoo.training.run_training import run
 from zoo.training.translation_files import Translations
@@ -101,15 +101,15 @@ def test_every_held_out_source_is_translated_once_and_scored_as_sacrebleu_does(s
 
 def test_scores_of_texts_that_are_right_and_wrong():
     right = ["the cat sat on the mat", "a dog ran far away"]
-    assert scored(right, right).values == {"bleu": pytest.approx(100), "chrf": pytest.approx(100), "exact_match": 1.0}
-    assert scored(["the cat sat on the mat", "no"], right).exact_match == 0.5
+    assert score_translations(right, right).values == {"bleu": pytest.approx(100), "chrf": pytest.approx(100), "exact_match": 1.0}
+    assert score_translations(["the cat sat on the mat", "no"], right).exact_match == 0.5
 
 
 @pytest.fixture(scope="module")
 def random_model(config):
     resolved = resolve(config())
     dataset = data.load(resolved)
-    model = make_objective(resolved, dataset.tokenizer).model
+    model = make_model(resolved)
     # Scores far apart, so that texts end at all and searches differ.
     values = jax.tree.map(lambda leaf: 3 * leaf, random_values(model, 3))
     return resolved, dataset, model, values
@@ -129,7 +129,7 @@ def test_texts_are_translated_together_as_each_alone(random_model):
 
 
 def test_how_it_searches_is_the_config_s(random_model, config, tmp_path, monkeypatch):
-    _, dataset, _, values = random_model
+    _, dataset, model, values = random_model
     resolved = resolve(config(objective__beams=3, objective__length_penalty=0.25))
     searches, original = [], Generator.beam_search
 
@@ -138,7 +138,7 @@ def test_how_it_searches_is_the_config_s(random_model, config, tmp_path, monkeyp
         return original(self, prompts, new_tokens, beams, length_penalty, *rest)
 
     monkeypatch.setattr(Generator, "beam_search", beam_search)
-    translations = Translations(resolved, dataset, make_objective(resolved, dataset.tokenizer), tmp_path)
+    translations = Translations(resolved, dataset, model, tmp_path)
     assert set(translations(8, {"params": values, "stats": {}}, lambda: False)) == {
         "eval/bleu",
         "eval/chrf",

@@ -26,9 +26,9 @@ from zoo.analysis.position_similarity import by_distance, cosines_of_run
 from zoo.errors import ConfigError, ZooError, reported
 from zoo.files import read_json, write_json
 from zoo.lab.measures import FILE, INITIAL, MEASURES, PREFIX, basis, due, halfway, of_sweep
+from zoo.models.architectures import make_model
 from zoo.objectives import make_objective
 from zoo.training.mesh import make_mesh
-from zoo.models.architectures import make_model
 from zoo.training.step import make_program
 from zoo.training.trained_run import INITIAL as AT_INITIAL_VALUES
 from zoo.training.trained_run import TRAINED, TrainedRun, load_trained, values_of

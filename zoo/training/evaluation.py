@@ -8,7 +8,7 @@ import jax
 import numpy as np
 
 from zoo.config import ResolvedConfig
-from zoo.data import Dataset
+from zoo.data import TextDataset
 from zoo.objectives import Objective
 from zoo.training.runtime.signals import StopSignal
 from zoo.training.step import Program, State
@@ -84,7 +84,7 @@ def evaluations(
     config: ResolvedConfig,
     objective: Objective,
     program: Program,
-    dataset: Dataset,
+    dataset: TextDataset,
     state: State,
     constants: Any,
     rows: int,

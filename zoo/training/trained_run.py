@@ -10,7 +10,7 @@ from flax import nnx
 from zoo import config as configs
 from zoo import data
 from zoo.config import ResolvedConfig
-from zoo.data.tokenizers.pretrained import SOURCE_FILE, read_published
+from zoo.data.tokenizers.pretrained import SOURCE_TOKENIZER_FILE, read_pretrained
 from zoo.errors import ConfigError
 from zoo.models.architectures import make_model
 from zoo.models.functional import Params, Stats, initialise, initialise_statistics
@@ -76,7 +76,7 @@ def load_trained(folder: Path, step: str = "latest") -> TrainedRun:
         raise ConfigError(f"{folder} has no tokenizer.json")
     tokenizer = data.load_tokenizer(folder)
     config = configs.without_teacher(configs.load(str(folder / "config.json")))
-    needed = tokenizer.ids_needed(config.objective, config.data.rows)
+    needed = tokenizer.model_vocab_size(config.objective, config.data.rows)
     config = configs.resolve(config, needed)
     try:
         mesh = make_mesh(config)
@@ -86,7 +86,7 @@ def load_trained(folder: Path, step: str = "latest") -> TrainedRun:
     model, objective = make_model(config), make_objective(config, tokenizer)
     program = make_program(config, model, objective, mesh)
     weights, number = read_weights(folder, program.abstract_state, step)
-    source = read_published(folder / SOURCE_FILE) if (folder / SOURCE_FILE).is_file() else None
+    source = read_pretrained(folder / SOURCE_TOKENIZER_FILE) if (folder / SOURCE_TOKENIZER_FILE).is_file() else None
     return TrainedRun(
         config=config,
         step=number,

@@ -62,7 +62,7 @@ def resolve_with_vocabulary(config: ml_collections.ConfigDict) -> ResolvedConfig
     resolved = configs.resolve(config)
     if resolved.model.vocab_size == configs.AUTO:
         resolved = configs.resolve(config, data.vocabulary_size(resolved))
-    return data.with_labels(resolved)
+    return data.with_num_classes(resolved)
 
 
 class Attempt:
@@ -133,7 +133,7 @@ class Attempt:
         if teacher:
             check_platform(configs.teacher_config(config))
         self._translations = (
-            Translations(config, dataset, self.model, self._records) if isinstance(dataset, data.Pairs) else None
+            Translations(config, dataset, self.model, self._records) if isinstance(dataset, data.TranslationDataset) else None
         )
         run_record.check_same_data(self.workdir, dataset)
         # Of an ELMo only the softmax, which a task has not, knows ids; the rest reads characters.
@@ -268,7 +268,7 @@ def check_platform(config: ResolvedConfig) -> None:
 
 
 def describe_start(
-    config: ml_collections.ConfigDict, counted: cost.Cost, dataset: data.Dataset, mesh: Any, workdir: Path
+    config: ml_collections.ConfigDict, counted: cost.Cost, dataset: data.TextDataset, mesh: Any, workdir: Path
 ) -> list[str]:
     """The first screen: what runs, on what, with what, and where it goes."""
     changed = ", ".join(

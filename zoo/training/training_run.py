@@ -9,7 +9,7 @@ from typing import Any
 import jax
 
 from zoo.config import ResolvedConfig
-from zoo.data import Dataset
+from zoo.data import TextDataset
 from zoo.errors import Diverged
 from zoo.objectives import Objective
 from zoo.training.checkpoints.checkpoint import Checkpoints
@@ -61,7 +61,7 @@ class Member:
     config: ResolvedConfig
     program: Program
     objective: Objective
-    dataset: Dataset
+    dataset: TextDataset
     constants: dict[str, Any]
     progress: Progress
     checkpoints: Checkpoints

@@ -8,8 +8,8 @@ from flax import nnx
 from jax.experimental import multihost_utils
 
 from zoo.config import ResolvedConfig
-from zoo.data import Pairs
-from zoo.decoding.translate import metrics_of_sacrebleu, scored, translate
+from zoo.data import TranslationDataset
+from zoo.decoding.translate import sacrebleu_metrics, score_translations, translate
 from zoo.files import write_atomic, write_json
 from zoo.training.step import State
 
@@ -32,8 +32,8 @@ class Translations:
         ConfigError: sacrebleu is not installed.
     """
 
-    def __init__(self, config: ResolvedConfig, dataset: Pairs, model: nnx.Module, workdir: Path):
-        metrics_of_sacrebleu()
+    def __init__(self, config: ResolvedConfig, dataset: TranslationDataset, model: nnx.Module, workdir: Path):
+        sacrebleu_metrics()
         self._config, self._dataset, self._model, self._workdir = config, dataset, model, workdir
 
     def due(self, step: int) -> bool:
@@ -61,7 +61,7 @@ class Translations:
         )
         if texts is None:
             return None
-        scores = scored(texts, pairs.targets)
+        scores = score_translations(texts, pairs.targets)
         lines = (
             {"source": source, "target": target, "translation": text}
             for source, target, text in zip(pairs.sources, pairs.targets, texts, strict=True)

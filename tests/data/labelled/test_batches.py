@@ -14,12 +14,12 @@ from tests.every_field import asked, table, tagged
 from zoo import config as configs
 from zoo import data
 from zoo.data.labelled.example_batches import ExampleBatches, widths
-from zoo.data.labelled.sequence_tasks import Encoded
+from zoo.data.labelled.sequence_tasks import EncodedExamples
 from zoo.errors import ConfigError
+from zoo.models.architectures import make_model
 from zoo.objectives import make_objective
 from zoo.training.evaluation import evaluate
 from zoo.training.mesh import make_mesh
-from zoo.models.architectures import make_model
 from zoo.training.step import make_program
 from zoo.training.trainer import resolve_with_vocabulary
 
@@ -35,7 +35,7 @@ def made(lengths, batch_size=4, count=4):
         "features": tokens[:, :3] + 0.5,
         "labels": np.arange(len(lengths)),
     }
-    return ExampleBatches(Encoded(arrays, {}), T, batch_size, count)
+    return ExampleBatches(EncodedExamples(arrays, {}), T, batch_size, count)
 
 
 many = st.lists(st.integers(1, T), min_size=1, max_size=60)
@@ -152,7 +152,11 @@ def test_scores_do_not_depend_on_the_widths(kind, source, length):
     shapes = [{batch["tokens"].shape[1] for batch in dataset.evaluation_batches()} for dataset in datasets]
     assert shapes[0] == {length}
     assert len(shapes[1]) > 1
-    program = make_program(both[0], make_model(both[0]), make_objective(both[0], datasets[0].tokenizer), make_mesh(both[0], jax.devices()[:1])
+    program = make_program(
+        both[0],
+        make_model(both[0]),
+        make_objective(both[0], datasets[0].tokenizer),
+        make_mesh(both[0], jax.devices()[:1]),
     )
     state, constants = program.initial_state(0), program.constants(0)
     # Larger values, so that rows and words are not all alike.

@@ -11,13 +11,13 @@ from tests.untrained import untrained
 from zoo import config as configs
 from zoo.data.tokenizers.base import ByteTokenizer
 from zoo.errors import ConfigError
+from zoo.models.architectures import make_model
 from zoo.models.functional import initialise
 from zoo.objectives import make_objective
 from zoo.training.checkpoints.layer_transfer import read_layers
 from zoo.training.checkpoints.warm_start import check_start, heads_of_its_own
 from zoo.training.mesh import make_mesh
 from zoo.training.run_training import run
-from zoo.models.architectures import make_model
 from zoo.training.step import make_program
 from zoo.training.trained_run import load_trained
 
@@ -54,7 +54,9 @@ def started(folder, layers, **fields):
         small(**fields, model__num_layers=len(layers), training__start_from=str(folder), training__start_layers=layers)
     )
     check_start(config)
-    program = make_program(config, make_model(config), make_objective(config, ByteTokenizer()), make_mesh(config, jax.devices()[:1]))
+    program = make_program(
+        config, make_model(config), make_objective(config, ByteTokenizer()), make_mesh(config, jax.devices()[:1])
+    )
     weights, step = read_layers(config, program.abstract_state, heads_of_its_own(config, ()))
     assert step == 2
     return weights, load_trained(folder)

@@ -18,7 +18,7 @@ from jax.experimental import multihost_utils
 from zoo import config as configs
 from zoo import data
 from zoo.config import ResolvedConfig
-from zoo.data.tokenizers.pretrained import read_published
+from zoo.data.tokenizers.pretrained import read_pretrained
 from zoo.errors import ConfigError
 from zoo.files import read_json, write_json
 from zoo.models import cost
@@ -126,10 +126,10 @@ def same_tokenizer(workdir: Path, config: ResolvedConfig) -> bool:
     """
     if config.data.tokenizer.kind != "file" or not (workdir / "tokenizer.json").is_file():
         return False
-    return read_published(config.data.tokenizer.path).fingerprint == data.load_tokenizer(workdir).fingerprint
+    return read_pretrained(config.data.tokenizer.path).fingerprint == data.load_tokenizer(workdir).fingerprint
 
 
-def check_same_data(workdir: Path, dataset: data.Dataset) -> None:
+def check_same_data(workdir: Path, dataset: data.TextDataset) -> None:
     """Refuses to use a run with other text, or other tokens for it, than it was started with.
 
     Raises:
@@ -216,7 +216,7 @@ def command(workdir: Path, executor: str) -> str:
 def write_records(
     workdir: Path,
     config: ResolvedConfig,
-    dataset: data.Dataset,
+    dataset: data.TextDataset,
     counted: cost.Cost,
     step: int,
     executor: str,
