@@ -15,7 +15,7 @@ from small_runs import OBJECTIVES, curves, lines, small
 from tests.untrained import untrained
 from zoo import config as configs
 from zoo.cli import evaluate as command
-from zoo.data.tokenizers.base import ByteTokenizer
+from zoo.data.tokenizers.byte_tokenizers import ByteTokenizer
 from zoo.errors import ConfigError
 from zoo.files import read_json
 from zoo.models.architectures import make_model

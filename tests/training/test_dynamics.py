@@ -12,7 +12,7 @@ import pytest
 from small_runs import OBJECTIVES, small
 
 from tests.building import TINY_ELMO, quick_compilation, random_values, tiny
-from zoo.data.tokenizers.base import ByteTokenizer
+from zoo.data.tokenizers.byte_tokenizers import ByteTokenizer
 from zoo.files import read_json
 from zoo.layers.activation_record import attention_entropy
 from zoo.layers.context import Context

@@ -10,7 +10,7 @@ from small_runs import small
 from tests.building import slow_but
 from zoo import config as configs
 from zoo.config.resolve import resolve
-from zoo.data.tokenizers.base import ByteTokenizer
+from zoo.data.tokenizers.byte_tokenizers import ByteTokenizer
 from zoo.errors import ConfigError
 from zoo.models.architectures import make_model
 from zoo.objectives import make_objective

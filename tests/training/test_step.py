@@ -9,7 +9,7 @@ from small_runs import OBJECTIVES, small
 from tests.building import compiled, random_values, slow_but
 from zoo import config as configs
 from zoo.data.rows.corruption import make_corruption
-from zoo.data.tokenizers.base import ByteTokenizer
+from zoo.data.tokenizers.byte_tokenizers import ByteTokenizer
 from zoo.models.architectures import make_model
 from zoo.models.functional import split
 from zoo.objectives import make_objective

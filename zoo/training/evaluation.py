@@ -40,7 +40,7 @@ def evaluate(
     """
     sums, outputs = [], []
     for batch in batches:
-        if stop is not None and stop.ask():
+        if stop is not None and stop.poll():
             return None
         one, output = program.eval_step(params, stats, program.put_batch(batch), constants)
         sums.append(one)

@@ -71,7 +71,7 @@ def train(crew: Crew, program: Program, members: Sequence[Member], state: State,
                 return state
             step = min(left)
             continue
-        stop.ask()
+        stop.poll()
         last = step == training.steps
         eval_due = bool(last or (training.eval_every and step and step % training.eval_every == 0))
         save_due = last or (training.checkpoint_every and step and step % training.checkpoint_every == 0)

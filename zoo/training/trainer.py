@@ -39,7 +39,7 @@ from zoo.training.mesh import make_mesh, rows_per_device_group
 from zoo.training.records import run_record
 from zoo.training.records.metrics_file import Clock, MetricsFile
 from zoo.training.records.trackers import Tracked, check_trackers
-from zoo.training.runtime.processes import is_first
+from zoo.training.runtime.processes import is_main_process
 from zoo.training.step import Program
 from zoo.training.training_run import Member, Progress
 from zoo.training.translation_files import Translations
@@ -109,7 +109,7 @@ class Attempt:
         # Of several processes the first one writes; what the others write beside the checkpoints is
         # thrown away.
         self._records = (
-            self.workdir if is_first() else Path(held.enter_context(tempfile.TemporaryDirectory(prefix="zoo-")))
+            self.workdir if is_main_process() else Path(held.enter_context(tempfile.TemporaryDirectory(prefix="zoo-")))
         )
         if self._records == self.workdir:
             held.callback(lock(self.workdir).close)
@@ -164,7 +164,7 @@ class Attempt:
         rows = rows_per_device_group(self.mesh)
         dataset = with_features(program, self._dataset, self._state, constants, rows, log)
         metrics = MetricsFile(self._records / "metrics.jsonl", step, self._progress.evaluated)
-        if is_first():
+        if is_main_process():
             metrics.trackers.append(Tracked(config, self.workdir, step, metrics.kept, metrics.dropped, log))
         dynamics = DynamicsFile(
             self._records / "dynamics.jsonl", step, config.training.dynamics_every, self._progress.losses

@@ -131,7 +131,7 @@ class Member:
             self.log,
         )
         if scores is not None and self.translations is not None and self.translations.due(step):
-            more = self.translations(step, state, stop.ask)
+            more = self.translations(step, state, stop.poll)
             scores = None if more is None else scores | more
         if scores is not None:
             self.metrics.write(step, self.progress.tokens, self.progress.clock.seconds, scores)

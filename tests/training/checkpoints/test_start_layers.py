@@ -9,7 +9,7 @@ from small_runs import small
 
 from tests.untrained import untrained
 from zoo import config as configs
-from zoo.data.tokenizers.base import ByteTokenizer
+from zoo.data.tokenizers.byte_tokenizers import ByteTokenizer
 from zoo.errors import ConfigError
 from zoo.models.architectures import make_model
 from zoo.models.functional import initialise

@@ -132,6 +132,6 @@ def test_a_process_alone_asks_nobody(monkeypatch):
     monkeypatch.setattr("zoo.training.runtime.processes.multihost_utils.reached_preemption_sync_point", None)
     assert from_flags(None, None, None) is None
     with StopSignal() as stop:
-        assert not stop.ask()
+        assert not stop.poll()
         signal.raise_signal(signal.SIGTERM)
-        assert stop.ask()
+        assert stop.poll()

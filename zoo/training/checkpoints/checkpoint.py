@@ -20,7 +20,7 @@ from orbax.checkpoint import v1 as ocp
 from zoo.errors import ConfigError, DataError
 from zoo.files import read_json, write_json
 from zoo.training.records.metrics_file import read_lines
-from zoo.training.runtime.processes import first_says, is_first
+from zoo.training.runtime.processes import broadcast_from_main, is_main_process
 
 MANIFEST = "manifest.json"
 
@@ -196,9 +196,9 @@ class Checkpoints:
             DataError: if there were checkpoints and none is sound.
         """
         # Of several processes the first one looks for all.
-        while (step := first_says(max(self.steps(), default=-1))) >= 0:
-            reason = damage(self.folder / str(step)) if is_first() else None
-            if not first_says(reason is not None):
+        while (step := broadcast_from_main(max(self.steps(), default=-1))) >= 0:
+            reason = damage(self.folder / str(step)) if is_main_process() else None
+            if not broadcast_from_main(reason is not None):
                 try:
                     return self.restore(step, abstract_state)
                 except (ConfigError, MemoryError, jax.errors.JaxRuntimeError):
@@ -279,7 +279,7 @@ class Checkpoints:
 
     def _quarantine(self, step: int, reason: str) -> None:
         self.close()
-        if not is_first():
+        if not is_main_process():
             return
         aside = self._aside / str(step)
         aside.parent.mkdir(exist_ok=True)
@@ -327,7 +327,7 @@ class Checkpoints:
 
     def _write_manifest(self, step: int) -> None:
         folder = self.folder / str(step)
-        if folder.is_dir() and is_first():
+        if folder.is_dir() and is_main_process():
             write_json(folder / MANIFEST, file_hashes(folder))
 
     def _finish(self) -> None:

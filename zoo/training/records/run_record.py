@@ -18,7 +18,7 @@ from jax.experimental import multihost_utils
 from zoo import config as configs
 from zoo import data
 from zoo.config import ResolvedConfig
-from zoo.data.tokenizers.pretrained import read_pretrained
+from zoo.data.tokenizers.registry import read_pretrained
 from zoo.errors import ConfigError
 from zoo.files import read_json, write_json
 from zoo.models import cost

@@ -1,8 +1,7 @@
-"""Several processes that train one run together: how they find each other, who writes, and how they
-agree on where to stop.
+"""Training one run with several processes: how they find each other, who writes, when all stop.
 
-JAX's own runtime does the work. Under SLURM it is told what the step of `srun` says; by hand it is
-told by flags.
+JAX's own runtime does the work. Under SLURM it is configured from the environment of the `srun`
+step, otherwise from flags.
 """
 
 import os
@@ -16,18 +15,20 @@ from jax.experimental import multihost_utils
 from zoo.errors import ConfigError
 
 # Below the ports that systems give to outgoing connections, which start at 32768 on Linux.
-FIRST_PORT, PORTS = 20000, 12000
+FIRST_PORT, NUM_PORTS = 20000, 12000
 
 
 @dataclass(frozen=True)
-class Group:
-    """Which of how many processes this one is.
+class ProcessGroup:
+    """The processes that train together, and which of them this one is.
 
     Attributes:
+        process: number of this process, from 0.
+        processes: number of processes.
         coordinator: HOST:PORT of process 0; None where JAX reads the host from SLURM.
-        port: of the coordinator, where only that is known.
-        all_devices: this process takes all devices of its machine; otherwise, on GPUs, the one of
-            its own number there.
+        port: port of the coordinator, where only that is known.
+        all_devices: this process takes all devices of its machine; otherwise, on GPUs, only the
+            device with its own local number.
     """
 
     process: int
@@ -37,11 +38,11 @@ class Group:
     all_devices: bool = True
 
 
-def from_flags(coordinator: str | None, processes: int | None, process: int | None) -> Group | None:
-    """The group that the flags of `train.py` describe; None if there are none.
+def from_flags(coordinator: str | None, processes: int | None, process: int | None) -> ProcessGroup | None:
+    """Returns the group that the flags of `train.py` describe, or None if there are none.
 
     Raises:
-        ConfigError: flags that are missing, or numbers that cannot be.
+        ConfigError: missing flags, or numbers out of range.
     """
     given = {"--coordinator": coordinator, "--processes": processes, "--process": process}
     missing = [flag for flag, value in given.items() if value is None]
@@ -54,14 +55,14 @@ def from_flags(coordinator: str | None, processes: int | None, process: int | No
         raise ConfigError(f"--coordinator {coordinator}: expected HOST:PORT of process 0")
     if processes < 1 or not 0 <= process < processes:
         raise ConfigError(f"--process {process}: processes are counted from 0 to --processes - 1 = {processes - 1}")
-    return Group(process, processes, coordinator)
+    return ProcessGroup(process, processes, coordinator)
 
 
-def from_slurm(environment: Mapping[str, str] = os.environ) -> Group | None:
-    """The group that a step of `srun` with several tasks describes; None outside of one.
+def from_slurm(environment: Mapping[str, str] = os.environ) -> ProcessGroup | None:
+    """Returns the group of an `srun` step with several tasks, or None outside of one.
 
-    JAX would take the same port for all steps of a job, so that two of them at once fail; here each
-    step has its own.
+    JAX would use the same port for all steps of a job, so two concurrent steps would fail; here
+    each step has its own port.
     """
     try:
         processes, process = int(environment["SLURM_STEP_NUM_TASKS"]), int(environment["SLURM_PROCID"])
@@ -70,13 +71,14 @@ def from_slurm(environment: Mapping[str, str] = os.environ) -> Group | None:
         return None
     if processes < 2:
         return None
-    alone = environment.get("SLURM_STEP_TASKS_PER_NODE", "").partition("(")[0] == "1"
-    return Group(process, processes, port=FIRST_PORT + (31 * job + step) % PORTS, all_devices=alone)
+    one_per_node = environment.get("SLURM_STEP_TASKS_PER_NODE", "").partition("(")[0] == "1"
+    return ProcessGroup(process, processes, port=FIRST_PORT + (31 * job + step) % NUM_PORTS, all_devices=one_per_node)
 
 
-def join(group: Group | None) -> None:
-    """Starts JAX's runtime for several processes; call before the first array is made. Nothing
-    happens for None or a single process.
+def join(group: ProcessGroup | None) -> None:
+    """Starts JAX's runtime for several processes; does nothing for None or a single process.
+
+    Must be called before the first array is made.
 
     Raises:
         ConfigError: the processes did not find each other.
@@ -86,55 +88,54 @@ def join(group: Group | None) -> None:
     try:
         if group.coordinator is None:
             os.environ.setdefault("JAX_COORDINATOR_PORT", str(group.port))
-            ours = list(range(_visible_gpus())) if group.all_devices else None
-            jax.distributed.initialize(local_device_ids=ours or None, cluster_detection_method="slurm")
+            device_ids = list(range(_visible_gpus())) if group.all_devices else None
+            jax.distributed.initialize(local_device_ids=device_ids or None, cluster_detection_method="slurm")
         else:
             jax.distributed.initialize(
                 group.coordinator, group.processes, group.process, cluster_detection_method="deactivate"
             )
     except (RuntimeError, ValueError) as error:
-        where = group.coordinator or f"port {os.environ['JAX_COORDINATOR_PORT']} of the first node"
+        address = group.coordinator or f"port {os.environ['JAX_COORDINATOR_PORT']} of the first node"
         raise ConfigError(
-            f"process {group.process} of {group.processes} did not find the others at {where}: "
+            f"process {group.process} of {group.processes} did not find the others at {address}: "
             f"{' '.join(str(error).split())[:200]}"
         ) from error
 
 
 def _visible_gpus() -> int:
-    """How many GPUs SLURM gave to this process, without touching them: 0 if it gave none, or did
-    not say.
+    """Returns the number of GPUs that SLURM assigned to this process; 0 if none or unknown.
+
+    Reads the environment only: no device is initialised.
     """
-    named = os.environ.get("CUDA_VISIBLE_DEVICES") or os.environ.get("ROCR_VISIBLE_DEVICES") or ""
-    return len([name for name in named.split(",") if name.strip() not in ("", "-1", "NoDevFiles")])
+    listed = os.environ.get("CUDA_VISIBLE_DEVICES") or os.environ.get("ROCR_VISIBLE_DEVICES") or ""
+    return len([name for name in listed.split(",") if name.strip() not in ("", "-1", "NoDevFiles")])
 
 
-def is_first() -> bool:
-    """Whether this process writes the run's files: there is only one that does."""
-    # A process alone is asked before there are devices.
+def is_main_process() -> bool:
+    """Returns whether this is process 0, the only one that writes the run's files."""
+    # A single process may ask before devices are initialised.
     return not jax.distributed.is_initialized() or jax.process_index() == 0
 
 
-def first_says(value: int) -> int:
-    """The value that the first process has; a process alone has its own. Every process has to call
-    it.
-    """
+def broadcast_from_main(value: int) -> int:
+    """Returns the `value` of process 0. Collective: every process must call it."""
     return value if jax.process_count() == 1 else int(multihost_utils.broadcast_one_to_all(np.int32(value)))
 
 
-class Agreement:
-    """Whether one of several processes was told to stop, with the same answer in all of them.
+class PreemptionSync:
+    """Tells all processes at the same sync point that one of them received SIGTERM.
 
-    JAX passes a SIGTERM that any process gets on to all of them, and chooses a question that none
-    has asked yet from which on the answer is yes. Every process has to ask the same number of
-    times; asking costs no communication.
+    JAX forwards a SIGTERM that any process receives to all of them and picks a future sync point
+    from which on every process is told to stop. Every process must reach equally many sync points;
+    reaching one costs no communication.
     """
 
     def __init__(self):
-        self._asked, self._stop = 0, False
+        self._sync_points, self._stop = 0, False
 
-    def ask(self) -> bool:
-        """Asks once more."""
+    def reached(self) -> bool:
+        """Passes the next sync point; returns whether to stop."""
         if not self._stop:
-            self._asked += 1
-            self._stop = multihost_utils.reached_preemption_sync_point(self._asked)
+            self._sync_points += 1
+            self._stop = multihost_utils.reached_preemption_sync_point(self._sync_points)
         return self._stop

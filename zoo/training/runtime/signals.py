@@ -1,4 +1,4 @@
-"""How a run is asked to save and end."""
+"""How a run is asked to save and stop."""
 
 import signal
 import threading
@@ -7,49 +7,51 @@ from typing import Any
 
 import jax
 
-from zoo.training.runtime.processes import Agreement
+from zoo.training.runtime.processes import PreemptionSync
 
 
 class StopSignal:
-    """Remembers SIGTERM, SIGINT and SIGHUP, so that the loop can save before it ends; a second one
-    ends the process at once.
+    """Remembers SIGTERM, SIGINT and SIGHUP, so that the loop can save before it ends.
 
-    A scheduler and a sweep may both pass on the same request: repeats within a second count as one.
-    Signals reach only the main thread; elsewhere nothing is installed and nothing is ever
-    requested. As a context it gives the handlers back at its end, so that whoever called the run is
-    interrupted as before.
+    A second signal ends the process at once, but repeats within one second count as one: a
+    scheduler and a sweep may both forward the same request. Signals reach only the main thread; in
+    other threads no handler is installed and a stop is never requested. As a context manager it
+    restores the previous handlers on exit.
 
-    Where several processes train together, they have to stop at the same step: a signal to one of
-    them counts from the moment that `Agreement` chooses, and `requested` changes in `ask` only.
+    Several processes that train together must stop at the same step. There a signal takes effect at
+    the sync point that `PreemptionSync` picks, and `requested` changes only in `poll`.
+
+    Attributes:
+        requested: whether the run is to stop.
     """
 
     def __init__(self):
         self.requested = False
-        self._agreement = Agreement() if jax.process_count() > 1 else None
+        self._preemption = PreemptionSync() if jax.process_count() > 1 else None
         self._first = 0.0
-        self._before: dict[int, Any] = {}
+        self._previous_handlers: dict[int, Any] = {}
         if threading.current_thread() is threading.main_thread():
-            # With several processes SIGTERM is JAX's.
-            for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)[self._agreement is not None :]:
+            # With several processes JAX handles SIGTERM.
+            for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)[self._preemption is not None :]:
                 if signal.getsignal(number) is not signal.SIG_IGN:  # as under nohup
-                    self._before[number] = signal.signal(number, self._handle)
+                    self._previous_handlers[number] = signal.signal(number, self._handle)
 
     def __enter__(self) -> "StopSignal":
         return self
 
     def __exit__(self, *error: object) -> None:
-        for number, handler in self._before.items():
+        for number, handler in self._previous_handlers.items():
             signal.signal(number, handler)
 
-    def ask(self) -> bool:
-        """Whether to stop now. Every process has to ask equally often."""
-        if self._agreement is not None:
-            self.requested = self._agreement.ask()
+    def poll(self) -> bool:
+        """Returns whether to stop now. Every process must call it equally often."""
+        if self._preemption is not None:
+            self.requested = self._preemption.reached()
         return self.requested
 
     def _handle(self, number: int, frame: Any) -> None:
         del frame
-        if self._agreement is not None:
+        if self._preemption is not None:
             signal.raise_signal(signal.SIGTERM)
             return
         if self.requested and time.monotonic() - self._first > 1:
