@@ -16,8 +16,8 @@ The other half of the claim, text of another kind in evaluation than in training
 """
 
 from zoo import config
-from zoo.lab.experiment import Claim, Contrast, Experiment, Outcome, levels
-from zoo.lab.sizes import decoder, named
+from zoo.lab.experiment import Claim, Contrast, Experiment, Side, levels
+from zoo.lab.sizes import decoder, sized_name
 
 MARGIN = 0.05
 
@@ -25,11 +25,11 @@ MARGIN = 0.05
 def get_experiment(size: str = "tiny") -> Experiment:
     """Two norms, four batch sizes."""
 
-    def arm(norm: str, rows: str) -> Outcome:
-        return Outcome({"norm": norm, "rows": rows})
+    def arm(norm: str, rows: str) -> Side:
+        return Side({"norm": norm, "rows": rows})
 
     return Experiment(
-        name=named("batch_norm", size),
+        name=sized_name("batch_norm", size),
         question="Does BatchNorm need larger batches than LayerNorm?",
         # All held-out text is scored, as a sample would depend on the size of the batches.
         base=config.override(

@@ -23,7 +23,7 @@ a time, took 10 minutes on two cores that were busy with other work as well.
 """
 
 from zoo import config
-from zoo.lab.experiment import Claim, Contrast, Experiment, Outcome, choose_size
+from zoo.lab.experiment import Claim, Contrast, Experiment, Side, choose_size
 
 MARGIN = 0.1
 SIZES = {
@@ -87,8 +87,8 @@ def get_experiment(size: str = "tiny") -> Experiment:
         contrasts=(
             Contrast(
                 "bytes are competitive",
-                a=Outcome({"tokens": "bytes"}),
-                b=Outcome({"tokens": "bpe"}),
+                a=Side({"tokens": "bytes"}),
+                b=Side({"tokens": "bpe"}),
                 rule="non_inferiority",
                 margin=MARGIN,
                 expected=f"bytes end at most {MARGIN} bits per byte above BPE",

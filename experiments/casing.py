@@ -22,7 +22,7 @@ docstrings:
 """
 
 from zoo import config
-from zoo.lab.experiment import Claim, Contrast, Experiment, Outcome, Prepared, choose_size, levels
+from zoo.lab.experiment import Claim, Contrast, Experiment, Prerequisite, Side, choose_size, levels
 
 TAG_MARGIN, CLASS_MARGIN = 0.005, 0.03
 # Of pre-training, and of what starts from it.
@@ -73,8 +73,8 @@ def get_experiment(size: str = "tiny") -> Experiment:
         for casing in ("cased", "uncased")
     }
 
-    def arm(casing: str, task: str) -> Outcome:
-        return Outcome({"casing": casing, "task": task})
+    def arm(casing: str, task: str) -> Side:
+        return Side({"casing": casing, "task": task})
 
     return Experiment(
         name="casing" if size == "tiny" else f"casing-{size}",
@@ -91,7 +91,7 @@ def get_experiment(size: str = "tiny") -> Experiment:
                 **TUNED[size],
             },
         ),
-        prepare={casing: Prepared(settings) for casing, settings in trained.items()},
+        prepare={casing: Prerequisite(settings) for casing, settings in trained.items()},
         factors={
             "casing": {
                 casing: {"training.start_from": f"prepared:{casing}", "data.tokenizer.path": f"prepared:{casing}"}

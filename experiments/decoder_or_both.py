@@ -28,7 +28,7 @@ A run of the tiny size takes about a minute and a half of processor time; all 6,
 """
 
 from zoo import config
-from zoo.lab.experiment import Claim, Contrast, Experiment, Outcome, choose_size
+from zoo.lab.experiment import Claim, Contrast, Experiment, Side, choose_size
 
 SIZES = {
     "tiny": {
@@ -102,8 +102,8 @@ def get_experiment(size: str = "tiny") -> Experiment:
         contrasts=(
             Contrast(
                 "the decoder alone is better",
-                a=Outcome({"architecture": "decoder"}),
-                b=Outcome({"architecture": "encoder-decoder"}),
+                a=Side({"architecture": "decoder"}),
+                b=Side({"architecture": "encoder-decoder"}),
                 rule="superiority",
                 margin=0.0,
                 expected="on the second halves of rows the decoder ends below the encoder-decoder",

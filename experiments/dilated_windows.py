@@ -18,8 +18,8 @@ Stated beforehand, on `eval/loss` at the last step, both with margin 0 (superior
 """
 
 from zoo import config
-from zoo.lab.experiment import Claim, Contrast, Experiment, Outcome, choose_size
-from zoo.lab.sizes import SIZES, decoder, named, rates
+from zoo.lab.experiment import Claim, Contrast, Experiment, Side, choose_size
+from zoo.lab.sizes import SIZES, decoder, rates, sized_name
 
 ARMS = {"none": (), "half": (1, 2), "all": (2,)}
 
@@ -28,11 +28,11 @@ def get_experiment(size: str = "tiny") -> Experiment:
     """In how many heads windows are dilated."""
     window = choose_size(size, SIZES)["data.sequence_length"] // 8
 
-    def arm(dilated: str) -> Outcome:
-        return Outcome({"dilated heads": dilated})
+    def arm(dilated: str) -> Side:
+        return Side({"dilated heads": dilated})
 
     return Experiment(
-        name=named("dilated_windows", size),
+        name=sized_name("dilated_windows", size),
         question="Do windows that reach further with gaps, in some heads, help?",
         base=config.override(decoder(size), {"model.attention.window": window, "model.attention.kernel": "einsum"}),
         factors={"dilated heads": {name: {"model.attention.dilations": dilations} for name, dilations in ARMS.items()}},

@@ -26,7 +26,7 @@ learns, a step costs the teacher's forward pass too: arms are equal in steps, an
 
 from zoo import config
 from zoo.errors import ConfigError
-from zoo.lab.experiment import Claim, Contrast, Experiment, Outcome, choose_size
+from zoo.lab.experiment import Claim, Contrast, Experiment, Side, choose_size
 
 MARGIN = 0.02
 SIZES = {
@@ -80,16 +80,16 @@ def get_experiment(argument: str = "tiny") -> Experiment:
         contrasts=(
             Contrast(
                 "the teacher helps",
-                a=Outcome(divergence),
-                b=Outcome(plain),
+                a=Side(divergence),
+                b=Side(plain),
                 rule="superiority",
                 margin=MARGIN,
                 expected=f"with the divergence a student ends more than {MARGIN} nats below the one without a teacher",
             ),
             Contrast(
                 "the cosine costs nothing",
-                a=Outcome(everything),
-                b=Outcome(divergence),
+                a=Side(everything),
+                b=Side(divergence),
                 rule="non_inferiority",
                 margin=MARGIN,
                 expected=f"with the cosine too a student ends at most {MARGIN} nats above that with the divergence alone",

@@ -20,7 +20,7 @@ Stated beforehand, on the accuracy on the held-out docstrings after the last ste
 """
 
 from zoo import config
-from zoo.lab.experiment import Claim, Contrast, Experiment, Outcome, Prepared, choose_size
+from zoo.lab.experiment import Claim, Contrast, Experiment, Prerequisite, Side, choose_size
 
 MARGIN = 0.02
 # Of pre-training, and of what starts from it.
@@ -106,7 +106,7 @@ def get_experiment(size: str = "tiny") -> Experiment:
                 **TUNED[size],
             },
         ),
-        prepare={family: Prepared(settings) for family, settings in trained.items()},
+        prepare={family: Prerequisite(settings) for family, settings in trained.items()},
         # An ELMo does not read what the others attend with, and its size is met by the width of its
         # cells.
         allow=("flops", "levels"),
@@ -135,8 +135,8 @@ def get_experiment(size: str = "tiny") -> Experiment:
         contrasts=tuple(
             Contrast(
                 f"better than {name}",
-                a=Outcome({"family": "encoder"}),
-                b=Outcome({"family": family}),
+                a=Side({"family": "encoder"}),
+                b=Side({"family": family}),
                 rule="superiority",
                 margin=MARGIN,
                 expected=f"the encoder ends more than {MARGIN} of accuracy above {name}",

@@ -13,14 +13,14 @@ T5). GEGLU and ReGLU are shown beside them and not judged.
 """
 
 from zoo import config
-from zoo.lab.experiment import Claim, Contrast, Experiment, Outcome, levels
-from zoo.lab.sizes import decoder, named, rates
+from zoo.lab.experiment import Claim, Contrast, Experiment, Side, levels
+from zoo.lab.sizes import decoder, rates, sized_name
 
 
 def get_experiment(size: str = "tiny") -> Experiment:
     """Five activations at as many parameters."""
     return Experiment(
-        name=named("feedforward", size),
+        name=sized_name("feedforward", size),
         question="Does a gated feed-forward learn more than a plain one with as many parameters?",
         base=config.override(decoder(size), {"model.ffn.match_parameters": True}),
         factors={"feed-forward": levels("model.ffn.kind", "relu", "gelu", "swiglu", "geglu", "reglu")},
@@ -33,8 +33,8 @@ def get_experiment(size: str = "tiny") -> Experiment:
         contrasts=tuple(
             Contrast(
                 f"SwiGLU beats {name}",
-                a=Outcome({"feed-forward": "swiglu"}),
-                b=Outcome({"feed-forward": other}),
+                a=Side({"feed-forward": "swiglu"}),
+                b=Side({"feed-forward": other}),
                 rule="superiority",
                 margin=0.0,
                 expected=f"SwiGLU ends below {name}",

@@ -24,7 +24,7 @@ times as much or more.
 """
 
 from zoo import config
-from zoo.lab.experiment import Claim, Contrast, Experiment, Outcome, Prepared, choose_size
+from zoo.lab.experiment import Claim, Contrast, Experiment, Prerequisite, Side, choose_size
 
 MARGIN = 0.05
 FEW, SOME, ALL = "128", "512", "all"
@@ -98,14 +98,14 @@ def get_experiment(size: str = "tiny") -> Experiment:
     def start(folder: str, layers: int | str, rate: float) -> dict[str, object]:
         return {"training.start_from": folder, "training.trained_layers": layers, "optimizer.learning_rate": rate}
 
-    def arm(way: str, labels: str) -> Outcome:
-        return Outcome({"start": way, "labels": labels})
+    def arm(way: str, labels: str) -> Side:
+        return Side({"start": way, "labels": labels})
 
     return Experiment(
         name="few_labels" if size == "tiny" else f"few_labels-{size}",
         question="How many labels does pre-training save?",
         base=base,
-        prepare={"bert": Prepared(trained)},
+        prepare={"bert": Prerequisite(trained)},
         factors={
             "start": {
                 "pre-trained": start("prepared:bert", "auto", whole),

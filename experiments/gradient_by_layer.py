@@ -20,8 +20,8 @@ Stated beforehand, at the initial values and after training alike:
 """
 
 from zoo import config
-from zoo.lab.experiment import Claim, Contrast, Experiment, Outcome, levels
-from zoo.lab.sizes import RATES, decoder, named
+from zoo.lab.experiment import Claim, Contrast, Experiment, Side, levels
+from zoo.lab.sizes import RATES, decoder, sized_name
 
 MARGIN, SHRINKS = 0.5, 0.1
 DEPTHS = {"tiny": (4, 12), "small": (6, 24), "gpu": (12, 48)}
@@ -33,11 +33,11 @@ def get_experiment(size: str = "tiny") -> Experiment:
     base = decoder(size)
     shallow, deep = DEPTHS[size]
 
-    def arm(norm: str, depth: int, metric: str) -> Outcome:
-        return Outcome({"norm": norm, "depth": str(depth)}, metric)
+    def arm(norm: str, depth: int, metric: str) -> Side:
+        return Side({"norm": norm, "depth": str(depth)}, metric)
 
     return Experiment(
-        name=named("gradient_by_layer", size),
+        name=sized_name("gradient_by_layer", size),
         question="Do gradients shrink towards the input under post-norm, and not under pre-norm?",
         base=config.override(
             base, {"optimizer.learning_rate": 0.4 * RATES[size], "training.dynamics_every": base.training.steps // 25}

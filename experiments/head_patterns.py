@@ -12,8 +12,8 @@ Stated beforehand: after training it is more than 0.05 nats above what it is at 
 (superiority), with each number of heads.
 """
 
-from zoo.lab.experiment import Claim, Contrast, Experiment, Outcome, levels
-from zoo.lab.sizes import decoder, named
+from zoo.lab.experiment import Claim, Contrast, Experiment, Side, levels
+from zoo.lab.sizes import decoder, sized_name
 
 MARGIN = 0.05
 HEADS = (2, 4, 8)
@@ -23,7 +23,7 @@ MEASURE = "measured/head_divergence"
 def get_experiment(size: str = "tiny") -> Experiment:
     """Three numbers of heads."""
     return Experiment(
-        name=named("head_patterns", size),
+        name=sized_name("head_patterns", size),
         question="Do the heads of a layer learn to attend to different things?",
         base=decoder(size),
         factors={"heads": levels("model.attention.num_heads", *HEADS)},
@@ -31,8 +31,8 @@ def get_experiment(size: str = "tiny") -> Experiment:
         contrasts=tuple(
             Contrast(
                 f"{heads} heads learn to differ",
-                a=Outcome({"heads": str(heads)}, MEASURE),
-                b=Outcome({"heads": str(heads)}, f"{MEASURE}@initial"),
+                a=Side({"heads": str(heads)}, MEASURE),
+                b=Side({"heads": str(heads)}, f"{MEASURE}@initial"),
                 rule="superiority",
                 margin=MARGIN,
                 expected=f"{heads} heads end more than {MARGIN} nats further apart than they start",

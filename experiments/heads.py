@@ -15,8 +15,8 @@ Stated beforehand, on `eval/loss` at the last step:
 * Sixteen heads end at most 0.02 nats below eight: "up to a point" (non-inferiority of eight).
 """
 
-from zoo.lab.experiment import Claim, Contrast, Experiment, Outcome, levels
-from zoo.lab.sizes import decoder, named, rates
+from zoo.lab.experiment import Claim, Contrast, Experiment, Side, levels
+from zoo.lab.sizes import decoder, rates, sized_name
 
 MARGIN = 0.02
 
@@ -24,11 +24,11 @@ MARGIN = 0.02
 def get_experiment(size: str = "tiny") -> Experiment:
     """One to sixteen heads."""
 
-    def heads(number: int) -> Outcome:
-        return Outcome({"heads": str(number)})
+    def heads(number: int) -> Side:
+        return Side({"heads": str(number)})
 
     return Experiment(
-        name=named("heads", size),
+        name=sized_name("heads", size),
         question="How many heads are best at one width?",
         base=decoder(size),
         factors={"heads": levels("model.attention.num_heads", 1, 2, 4, 8, 16)},

@@ -16,8 +16,8 @@ Stated beforehand, on `eval/loss` at the last step:
 """
 
 from zoo import config
-from zoo.lab.experiment import Claim, Contrast, Experiment, Outcome, choose_size
-from zoo.lab.sizes import SIZES, decoder, named, rates
+from zoo.lab.experiment import Claim, Contrast, Experiment, Side, choose_size
+from zoo.lab.sizes import SIZES, decoder, rates, sized_name
 
 MARGIN = 0.02
 PATTERNS = {"all global": (0, 1), "1:1": (1, 1), "5:1": (5, 1), "all local": (1, 0)}
@@ -38,11 +38,11 @@ def get_experiment(size: str = "tiny") -> Experiment:
             "model.layers.kinds.global.attention.window": 0,
         }
 
-    def arm(pattern: str) -> Outcome:
-        return Outcome({"layers": pattern})
+    def arm(pattern: str) -> Side:
+        return Side({"layers": pattern})
 
     return Experiment(
-        name=named("local_layers", size),
+        name=sized_name("local_layers", size),
         question="Do a few global layers between local ones recover full attention's loss?",
         base=config.override(decoder(size), {"model.num_layers": 12 if size == "gpu" else 6}),
         factors={"layers": {name: layers(*counts) for name, counts in PATTERNS.items()}},

@@ -20,8 +20,8 @@ Stated beforehand, on the number of spikes in a run:
 """
 
 from zoo import config
-from zoo.lab.experiment import Claim, Contrast, Experiment, Outcome, levels
-from zoo.lab.sizes import RATES, decoder, named
+from zoo.lab.experiment import Claim, Contrast, Experiment, Side, levels
+from zoo.lab.sizes import RATES, decoder, sized_name
 
 LADDER = (1, 4, 16)
 
@@ -31,11 +31,11 @@ def get_experiment(size: str = "tiny") -> Experiment:
     base = decoder(size, {"training.steps": 1000} if size == "tiny" else {})
     rates = [RATES[size] * factor for factor in LADDER]
 
-    def arm(norm: str, rate: float) -> Outcome:
-        return Outcome({"norm": norm, "rate": str(rate)}, "measured/spikes")
+    def arm(norm: str, rate: float) -> Side:
+        return Side({"norm": norm, "rate": str(rate)}, "measured/spikes")
 
     return Experiment(
-        name=named("loss_spikes", size),
+        name=sized_name("loss_spikes", size),
         question="Does pre-norm show loss spikes at high learning rates?",
         # Losses are looked at in every step; of layers nothing is asked.
         base=config.override(base, {"optimizer.clip_norm": 0.0, "training.dynamics_every": base.training.steps}),

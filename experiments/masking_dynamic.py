@@ -26,7 +26,7 @@ well.
 from pathlib import Path
 
 from zoo import config
-from zoo.lab.experiment import Claim, Contrast, Experiment, Outcome, choose_size
+from zoo.lab.experiment import Claim, Contrast, Experiment, Side, choose_size
 
 MARGIN = 0.05
 ROBERTA = Path(__file__).parents[1] / "configs" / "roberta.py"
@@ -89,16 +89,16 @@ def get_experiment(size: str = "tiny") -> Experiment:
         contrasts=(
             Contrast(
                 "dynamic is at least as good",
-                a=Outcome(dynamic),
-                b=Outcome(ten),
+                a=Side(dynamic),
+                b=Side(ten),
                 rule="non_inferiority",
                 margin=MARGIN,
                 expected=f"dynamic masking ends at most {MARGIN} nats above ten copies",
             ),
             Contrast(
                 "masks matter here",
-                a=Outcome(dynamic),
-                b=Outcome(one),
+                a=Side(dynamic),
+                b=Side(one),
                 rule="superiority",
                 margin=0.0,
                 expected="dynamic masking ends below a single mask",

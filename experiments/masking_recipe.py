@@ -27,7 +27,7 @@ that are free.
 from pathlib import Path
 
 from zoo import config
-from zoo.lab.experiment import Claim, Contrast, Experiment, Outcome, choose_size
+from zoo.lab.experiment import Claim, Contrast, Experiment, Side, choose_size
 
 MARGIN = 0.05
 ROBERTA = Path(__file__).parents[1] / "configs" / "roberta.py"
@@ -91,8 +91,8 @@ def get_experiment(size: str = "tiny") -> Experiment:
         contrasts=(
             Contrast(
                 "80/10/10 costs little",
-                a=Outcome({"mask/same/random": "80/10/10"}),
-                b=Outcome({"mask/same/random": "100/0/0"}),
+                a=Side({"mask/same/random": "80/10/10"}),
+                b=Side({"mask/same/random": "100/0/0"}),
                 rule="non_inferiority",
                 margin=MARGIN,
                 expected=f"80/10/10 ends at most {MARGIN} nats above 100 % [MASK] on hidden tokens",

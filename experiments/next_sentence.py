@@ -31,7 +31,7 @@ size come to seven minutes on two cores that are free.
 from pathlib import Path
 
 from zoo import config
-from zoo.lab.experiment import Claim, Contrast, Experiment, Outcome, choose_size
+from zoo.lab.experiment import Claim, Contrast, Experiment, Side, choose_size
 
 MARGIN = 0.05
 BERT = Path(__file__).parents[1] / "configs" / "bert.py"
@@ -87,8 +87,8 @@ def get_experiment(size: str = "tiny") -> Experiment:
     def free(pairs: str) -> Contrast:
         return Contrast(
             f"{pairs} without the task",
-            a=Outcome({"input": pairs}),
-            b=Outcome({"input": f"{pairs}, task"}),
+            a=Side({"input": pairs}),
+            b=Side({"input": f"{pairs}, task"}),
             rule="non_inferiority",
             margin=MARGIN,
             expected=f"without next-sentence prediction {pairs} end at most {MARGIN} nats above the same with it",

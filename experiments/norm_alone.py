@@ -17,8 +17,8 @@ Stated beforehand, on `eval/loss` at the last step:
 * Both end more than 0.02 nats below subtracting the mean alone (superiority).
 """
 
-from zoo.lab.experiment import Claim, Contrast, Experiment, Outcome
-from zoo.lab.sizes import decoder, named, rates
+from zoo.lab.experiment import Claim, Contrast, Experiment, Side
+from zoo.lab.sizes import decoder, rates, sized_name
 
 MARGIN = 0.02
 PARTS = {"both": "layernorm", "scale only": "rmsnorm", "centre only": "centering", "none": "none"}
@@ -27,11 +27,11 @@ PARTS = {"both": "layernorm", "scale only": "rmsnorm", "centre only": "centering
 def get_experiment(size: str = "tiny") -> Experiment:
     """Both parts of LayerNorm, either, and none."""
 
-    def norm(parts: str) -> Outcome:
-        return Outcome({"normalisation": parts})
+    def norm(parts: str) -> Side:
+        return Side({"normalisation": parts})
 
     return Experiment(
-        name=named("norm_alone", size),
+        name=sized_name("norm_alone", size),
         question="Which part of LayerNorm speeds training?",
         base=decoder(size),
         factors={"normalisation": {name: {"model.norm.kind": kind} for name, kind in PARTS.items()}},

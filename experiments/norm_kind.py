@@ -13,8 +13,8 @@ Stated beforehand, on `eval/loss` at the last step: the two end within 0.02 nats
 benchmarks/norm_time.py` measures the time of a norm alone and of a whole step.
 """
 
-from zoo.lab.experiment import Claim, Contrast, Experiment, Outcome, levels
-from zoo.lab.sizes import decoder, named, rates
+from zoo.lab.experiment import Claim, Contrast, Experiment, Side, levels
+from zoo.lab.sizes import decoder, rates, sized_name
 
 MARGIN = 0.02
 
@@ -22,7 +22,7 @@ MARGIN = 0.02
 def get_experiment(size: str = "tiny") -> Experiment:
     """LayerNorm and RMSNorm."""
     return Experiment(
-        name=named("norm_kind", size),
+        name=sized_name("norm_kind", size),
         question="Does RMSNorm converge like LayerNorm?",
         base=decoder(size),
         factors={"norm": levels("model.norm.kind", "layernorm", "rmsnorm")},
@@ -35,8 +35,8 @@ def get_experiment(size: str = "tiny") -> Experiment:
         contrasts=(
             Contrast(
                 "RMSNorm converges like LayerNorm",
-                a=Outcome({"norm": "rmsnorm"}),
-                b=Outcome({"norm": "layernorm"}),
+                a=Side({"norm": "rmsnorm"}),
+                b=Side({"norm": "layernorm"}),
                 rule="equivalence",
                 margin=MARGIN,
                 expected=f"they end within {MARGIN} nats of each other",

@@ -33,8 +33,8 @@ ones can fail no more.
 """
 
 from zoo import config
-from zoo.lab.experiment import Claim, Contrast, Experiment, Outcome, choose_size, levels
-from zoo.lab.sizes import named
+from zoo.lab.experiment import Claim, Contrast, Experiment, Side, choose_size, levels
+from zoo.lab.sizes import sized_name
 
 MARGIN = 0.1
 NARROW = {
@@ -86,8 +86,8 @@ def get_experiment(size: str = "tiny") -> Experiment:
     for depth in depths:
         at = f" at depth {depth}" if several else ""
 
-        def arm(norm: str, steps: str, depth: int = depth) -> Outcome:
-            return Outcome({"norm": norm, "warm-up": steps, **({"depth": str(depth)} if several else {})})
+        def arm(norm: str, steps: str, depth: int = depth) -> Side:
+            return Side({"norm": norm, "warm-up": steps, **({"depth": str(depth)} if several else {})})
 
         contrasts += [
             Contrast(
@@ -108,7 +108,7 @@ def get_experiment(size: str = "tiny") -> Experiment:
             ),
         ]
     return Experiment(
-        name=named("norm_placement", size),
+        name=sized_name("norm_placement", size),
         question="Does post-norm need a learning rate warm-up, and does pre-norm train without one?",
         base=base,
         factors={

@@ -12,8 +12,8 @@ Stated beforehand, on `eval/loss` at the last step: they end within 0.05 nats of
 (equivalence), half of what separates arms that train from arms that do not in `norm_placement.py`.
 """
 
-from zoo.lab.experiment import Claim, Contrast, Experiment, Outcome, levels
-from zoo.lab.sizes import decoder, named, rates
+from zoo.lab.experiment import Claim, Contrast, Experiment, Side, levels
+from zoo.lab.sizes import decoder, rates, sized_name
 
 MARGIN = 0.05
 
@@ -21,7 +21,7 @@ MARGIN = 0.05
 def get_experiment(size: str = "tiny") -> Experiment:
     """Pre- and post-norm."""
     return Experiment(
-        name=named("norm_placement_tuned", size),
+        name=sized_name("norm_placement_tuned", size),
         question="Do pre- and post-norm end alike where both have warm-up and their own learning rate?",
         base=decoder(size),
         factors={"norm": levels("model.norm.placement", "pre", "post")},
@@ -34,8 +34,8 @@ def get_experiment(size: str = "tiny") -> Experiment:
         contrasts=(
             Contrast(
                 "they end alike",
-                a=Outcome({"norm": "pre"}),
-                b=Outcome({"norm": "post"}),
+                a=Side({"norm": "pre"}),
+                b=Side({"norm": "post"}),
                 rule="equivalence",
                 margin=MARGIN,
                 expected=f"they end within {MARGIN} nats of each other",

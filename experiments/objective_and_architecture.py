@@ -35,7 +35,7 @@ Stated beforehand, in nats per token of the second halves, at equal FLOPs:
 """
 
 from zoo import config
-from zoo.lab.experiment import Claim, Contrast, Experiment, Outcome, choose_size
+from zoo.lab.experiment import Claim, Contrast, Experiment, Side, choose_size
 
 MARGIN = 0.1
 SIZES = {
@@ -90,8 +90,8 @@ def get_experiment(size: str = "tiny") -> Experiment:
         "encoder-decoder, rows": {**both, "objective.kind": "denoising", **rows},
     }
 
-    def arm(name: str) -> Outcome:
-        return Outcome({"model": name})
+    def arm(name: str) -> Side:
+        return Side({"model": name})
 
     return Experiment(
         name="objective_and_architecture" if size == "tiny" else f"objective_and_architecture-{size}",

@@ -18,7 +18,7 @@ Nothing in pre-training makes a summary of [CLS] here: no next sentence is predi
 """
 
 from zoo import config
-from zoo.lab.experiment import Claim, Contrast, Experiment, Outcome, Prepared, choose_size, levels
+from zoo.lab.experiment import Claim, Contrast, Experiment, Prerequisite, Side, choose_size, levels
 
 MARGIN = 0.02
 # Of pre-training, and of what starts from it.
@@ -66,7 +66,7 @@ def get_experiment(size: str = "tiny") -> Experiment:
             **choose_size(size, SIZES),
         },
     )
-    first, last, mean = (Outcome({"vector": name}) for name in ("first", "last", "mean"))
+    first, last, mean = (Side({"vector": name}) for name in ("first", "last", "mean"))
     return Experiment(
         name="pooling" if size == "tiny" else f"pooling-{size}",
         question="Is the vector of [CLS] enough to classify a text?",
@@ -82,7 +82,7 @@ def get_experiment(size: str = "tiny") -> Experiment:
                 **TUNED[size],
             },
         ),
-        prepare={"bert": Prepared(trained)},
+        prepare={"bert": Prerequisite(trained)},
         factors={"vector": levels("model.head.pooling", "first", "last", "mean")},
         seeds=(0, 1, 2),
         metric="eval/accuracy",

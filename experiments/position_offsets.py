@@ -17,8 +17,8 @@ Stated beforehand, on that gap after training:
 """
 
 from zoo import config
-from zoo.lab.experiment import Claim, Contrast, Experiment, Outcome, levels
-from zoo.lab.sizes import decoder, named
+from zoo.lab.experiment import Claim, Contrast, Experiment, Side, levels
+from zoo.lab.sizes import decoder, sized_name
 
 MARGIN = 0.1
 
@@ -27,11 +27,11 @@ def get_experiment(size: str = "tiny") -> Experiment:
     """Three position schemes."""
     base = decoder(size)
 
-    def arm(positions: str) -> Outcome:
-        return Outcome({"positions": positions}, "measured/offset_gap")
+    def arm(positions: str) -> Side:
+        return Side({"positions": positions}, "measured/offset_gap")
 
     return Experiment(
-        name=named("position_offsets", size),
+        name=sized_name("position_offsets", size),
         question="Do learned positions serve where rows begin elsewhere than in training?",
         base=config.override(base, {"data.offsets": (0, base.data.sequence_length), "model.init.embedding_std": 1.0}),
         factors={"positions": levels("model.position.kind", "learned", "sinusoidal", "rope")},

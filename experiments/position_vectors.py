@@ -14,8 +14,8 @@ encoders and decoders.
 """
 
 from zoo import config
-from zoo.lab.experiment import Claim, Contrast, Experiment, Outcome
-from zoo.lab.sizes import decoder, named
+from zoo.lab.experiment import Claim, Contrast, Experiment, Side
+from zoo.lab.sizes import decoder, sized_name
 
 MARGIN = 0.1
 MEASURE = "measured/near_and_far"
@@ -28,7 +28,7 @@ MODELS = {
 def get_experiment(size: str = "tiny") -> Experiment:
     """A decoder and an encoder."""
     return Experiment(
-        name=named("position_vectors", size),
+        name=sized_name("position_vectors", size),
         question="Are the learned vectors of near positions as unlike as those of far ones?",
         base=config.override(decoder(size), {"model.position.kind": "learned"}),
         factors={"model": MODELS},
@@ -38,8 +38,8 @@ def get_experiment(size: str = "tiny") -> Experiment:
         contrasts=tuple(
             Contrast(
                 f"near and far are alike in the {model}",
-                a=Outcome({"model": model}, MEASURE),
-                b=Outcome({"model": model}, f"{MEASURE}@initial"),
+                a=Side({"model": model}, MEASURE),
+                b=Side({"model": model}, f"{MEASURE}@initial"),
                 rule="equivalence",
                 margin=MARGIN,
                 expected=f"in the {model} the difference between near and far stays within {MARGIN} of where it starts",

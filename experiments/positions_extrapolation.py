@@ -30,8 +30,8 @@ The 18 runs of the tiny size take about ten minutes on two cores. `gpu` reads 12
 """
 
 from zoo import config
-from zoo.lab.experiment import Claim, Contrast, Experiment, Outcome, choose_size, levels
-from zoo.lab.sizes import named
+from zoo.lab.experiment import Claim, Contrast, Experiment, Side, choose_size, levels
+from zoo.lab.sizes import sized_name
 
 MARGIN = 0.1
 LONGEST = "eval/loss@2048"
@@ -84,11 +84,11 @@ def get_experiment(size: str = "tiny") -> Experiment:
         },
     )
 
-    def arm(positions: str, metric: str = LONGEST) -> Outcome:
-        return Outcome({"positions": positions}, metric)
+    def arm(positions: str, metric: str = LONGEST) -> Side:
+        return Side({"positions": positions}, metric)
 
     return Experiment(
-        name=named("positions_extrapolation", size),
+        name=sized_name("positions_extrapolation", size),
         question="Which positions let a decoder trained at length 128 read longer sequences?",
         base=base,
         allow=("parameters",),

@@ -19,18 +19,18 @@ Stated beforehand, on `eval/loss` at the last step:
 """
 
 from zoo import config
-from zoo.lab.experiment import Claim, Contrast, Experiment, Outcome, levels
-from zoo.lab.sizes import decoder, named, rates
+from zoo.lab.experiment import Claim, Contrast, Experiment, Side, levels
+from zoo.lab.sizes import decoder, rates, sized_name
 
 
 def get_experiment(size: str = "tiny") -> Experiment:
     """Five position schemes in an encoder."""
 
-    def at(positions: str) -> Outcome:
-        return Outcome({"positions": positions})
+    def at(positions: str) -> Side:
+        return Side({"positions": positions})
 
     return Experiment(
-        name=named("positions_trained", size),
+        name=sized_name("positions_trained", size),
         question="What are positions worth inside the trained length?",
         base=config.override(
             decoder(size),

@@ -15,18 +15,18 @@ Stated beforehand, on `eval/loss` at the last step:
   is what hurts.
 """
 
-from zoo.lab.experiment import Claim, Contrast, Experiment, Outcome, levels
-from zoo.lab.sizes import decoder, named, rates
+from zoo.lab.experiment import Claim, Contrast, Experiment, Side, levels
+from zoo.lab.sizes import decoder, rates, sized_name
 
 
 def get_experiment(size: str = "tiny") -> Experiment:
     """Residual connections on and off, shallow and deep."""
 
-    def arm(residual: str, depth: str) -> Outcome:
-        return Outcome({"residual": residual, "depth": depth})
+    def arm(residual: str, depth: str) -> Side:
+        return Side({"residual": residual, "depth": depth})
 
     return Experiment(
-        name=named("residual", size),
+        name=sized_name("residual", size),
         question="Do deep stacks train without residual connections?",
         base=decoder(size),
         factors={"residual": levels("model.residual", True, False), "depth": levels("model.num_layers", 2, 8)},

@@ -20,8 +20,8 @@ Stated beforehand, at the initial values and after training alike:
 """
 
 from zoo import config
-from zoo.lab.experiment import Claim, Contrast, Experiment, Outcome, levels
-from zoo.lab.sizes import RATES, decoder, named
+from zoo.lab.experiment import Claim, Contrast, Experiment, Side, levels
+from zoo.lab.sizes import RATES, decoder, sized_name
 
 MARGIN = 0.5
 DEPTHS = {"tiny": (4, 12), "small": (6, 24), "gpu": (12, 48)}
@@ -33,11 +33,11 @@ def get_experiment(size: str = "tiny") -> Experiment:
     base = decoder(size)
     shallow, deep = DEPTHS[size]
 
-    def arm(norm: str, depth: int, metric: str) -> Outcome:
-        return Outcome({"norm": norm, "depth": str(depth)}, metric)
+    def arm(norm: str, depth: int, metric: str) -> Side:
+        return Side({"norm": norm, "depth": str(depth)}, metric)
 
     return Experiment(
-        name=named("residual_stream", size),
+        name=sized_name("residual_stream", size),
         question="Does the residual stream grow with depth under pre-norm, and not under post-norm?",
         base=config.override(
             base, {"optimizer.learning_rate": 0.4 * RATES[size], "training.dynamics_every": base.training.steps // 25}

@@ -15,18 +15,18 @@ margin 0), with either attention.
 """
 
 from zoo import config
-from zoo.lab.experiment import Claim, Contrast, Experiment, Outcome, levels
-from zoo.lab.sizes import decoder, named, rates
+from zoo.lab.experiment import Claim, Contrast, Experiment, Side, levels
+from zoo.lab.sizes import decoder, rates, sized_name
 
 
 def get_experiment(size: str = "tiny") -> Experiment:
     """RoPE and sinusoids, softmax and Performer."""
 
-    def arm(positions: str, attention: str) -> Outcome:
-        return Outcome({"positions": positions, "attention": attention})
+    def arm(positions: str, attention: str) -> Side:
+        return Side({"positions": positions, "attention": attention})
 
     return Experiment(
-        name=named("rope_or_sinusoids", size),
+        name=sized_name("rope_or_sinusoids", size),
         question="Does RoPE learn faster than sinusoidal positions?",
         base=config.override(
             decoder(size),

@@ -25,7 +25,7 @@ are worth by then.
 from pathlib import Path
 
 from zoo import config
-from zoo.lab.experiment import Claim, Contrast, Experiment, Outcome, choose_size, levels
+from zoo.lab.experiment import Claim, Contrast, Experiment, Side, choose_size, levels
 
 ACCURACY_MARGIN, LOSS_MARGIN = 0.01, 0.05
 BERT = Path(__file__).parents[1] / "configs" / "bert.py"
@@ -82,16 +82,16 @@ def get_experiment(size: str = "tiny") -> Experiment:
         contrasts=(
             Contrast(
                 "they help to tell pairs",
-                a=Outcome(with_them),
-                b=Outcome(without),
+                a=Side(with_them),
+                b=Side(without),
                 rule="superiority",
                 margin=ACCURACY_MARGIN,
                 expected=f"accuracy with segment embeddings is more than {ACCURACY_MARGIN} above that without",
             ),
             Contrast(
                 "they do not hurt the hidden tokens",
-                a=Outcome(with_them, "eval/loss"),
-                b=Outcome(without, "eval/loss"),
+                a=Side(with_them, "eval/loss"),
+                b=Side(without, "eval/loss"),
                 rule="non_inferiority",
                 margin=LOSS_MARGIN,
                 expected=f"the loss with segment embeddings ends at most {LOSS_MARGIN} nats above that without",

@@ -17,8 +17,8 @@ Stated beforehand, on `eval/loss` at the last step:
 """
 
 from zoo import config
-from zoo.lab.experiment import Claim, Contrast, Experiment, Match, Outcome, levels
-from zoo.lab.sizes import decoder, named, rates
+from zoo.lab.experiment import Claim, Contrast, Experiment, Match, Side, levels
+from zoo.lab.sizes import decoder, rates, sized_name
 
 MARGIN = 0.02
 
@@ -26,11 +26,11 @@ MARGIN = 0.02
 def get_experiment(size: str = "tiny") -> Experiment:
     """Eight, two and one key and value heads."""
 
-    def heads(number: int) -> Outcome:
-        return Outcome({"key/value heads": str(number)})
+    def heads(number: int) -> Side:
+        return Side({"key/value heads": str(number)})
 
     return Experiment(
-        name=named("shared_heads", size),
+        name=sized_name("shared_heads", size),
         question="What does it cost to share keys and values between heads?",
         base=config.override(decoder(size), {"model.attention.num_heads": 8}),
         factors={"key/value heads": levels("model.attention.num_kv_heads", 8, 2, 1)},

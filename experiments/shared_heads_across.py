@@ -17,8 +17,8 @@ Stated beforehand, on `eval/loss` at the last step, each at most 0.02 nats above
 """
 
 from zoo import config
-from zoo.lab.experiment import Claim, Contrast, Experiment, Match, Outcome
-from zoo.lab.sizes import decoder, named, rates
+from zoo.lab.experiment import Claim, Contrast, Experiment, Match, Side
+from zoo.lab.sizes import decoder, rates, sized_name
 
 MARGIN = 0.02
 ARMS = {"nowhere": (8, 8), "self": (2, 8), "cross": (8, 2), "both": (2, 2)}
@@ -31,15 +31,15 @@ def get_experiment(size: str = "tiny") -> Experiment:
     def contrast(name: str, a: str, b: str, expected: str) -> Contrast:
         return Contrast(
             name,
-            a=Outcome({"shared in": a}),
-            b=Outcome({"shared in": b}),
+            a=Side({"shared in": a}),
+            b=Side({"shared in": b}),
             rule="non_inferiority",
             margin=MARGIN,
             expected=expected,
         )
 
     return Experiment(
-        name=named("shared_heads_across", size),
+        name=sized_name("shared_heads_across", size),
         question="Can keys and values be shared between heads in cross-attention too?",
         base=config.override(
             base,

@@ -17,8 +17,8 @@ Stated beforehand, on `eval/loss` at the last step:
 """
 
 from zoo import config
-from zoo.lab.experiment import Claim, Contrast, Experiment, Match, Outcome
-from zoo.lab.sizes import decoder, named, rates
+from zoo.lab.experiment import Claim, Contrast, Experiment, Match, Side
+from zoo.lab.sizes import decoder, rates, sized_name
 
 MARGIN = 0.02
 HEADS, SHARED = 8, 2
@@ -34,11 +34,11 @@ ARMS = {
 def get_experiment(size: str = "tiny") -> Experiment:
     """What groups of four heads share."""
 
-    def arm(shared: str) -> Outcome:
-        return Outcome({"shared": shared})
+    def arm(shared: str) -> Side:
+        return Side({"shared": shared})
 
     return Experiment(
-        name=named("shared_queries", size),
+        name=sized_name("shared_queries", size),
         question="Which of queries, keys and values should heads share?",
         base=config.override(decoder(size), {"model.attention.num_heads": HEADS}),
         factors={

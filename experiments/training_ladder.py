@@ -29,7 +29,7 @@ from itertools import pairwise
 from pathlib import Path
 
 from zoo import config
-from zoo.lab.experiment import Claim, Contrast, Experiment, Outcome, choose_size
+from zoo.lab.experiment import Claim, Contrast, Experiment, Side, choose_size
 
 MARGIN = 0.02
 ROBERTA = Path(__file__).parents[1] / "configs" / "roberta.py"
@@ -72,8 +72,8 @@ def get_experiment(size: str = "tiny") -> Experiment:
     budgets, share = LADDERS[size]
     whole, small = "all", f"{100 * share:g} %"
 
-    def arm(text: str, steps: int) -> Outcome:
-        return Outcome({"text": text, "steps": str(steps)})
+    def arm(text: str, steps: int) -> Side:
+        return Side({"text": text, "steps": str(steps)})
 
     longer = tuple(
         Contrast(

@@ -86,12 +86,12 @@ def command_line(tmp_path, monkeypatch, capsys):
     """
     from zoo import config
     from zoo.lab.launch import process_pool
-    from zoo.lab.planning import plan
+    from zoo.lab.planning import arm_resolution
     from zoo.lab.report import build
 
     draw = build.write_figures
     fake = config.import_file(Path(__file__).parent / "lab" / "fake_run.py", "helper")
-    monkeypatch.setattr(plan, "_cost", fake.cost)
+    monkeypatch.setattr(arm_resolution, "count_cost", fake.cost)
     monkeypatch.setattr(process_pool, "command", fake.command)
     monkeypatch.setattr(process_pool, "POLL_SECONDS", 0.01)
     monkeypatch.chdir(tmp_path)

@@ -12,13 +12,13 @@ import pytest
 from tests.small_runs import small
 from tests.untrained import untrained
 from zoo import config as configs
-from zoo.analysis.run_measures import measure
-from zoo.config.fields import TASKS, UNREAD_BY
+from zoo.analysis.run_measures import measure_run
+from zoo.config.fields import TASKS, IGNORED_BY
 from zoo.errors import ConfigError
 from zoo.files import read_json
-from zoo.lab.experiment import load_experiment, measured
-from zoo.lab.planning.plan import expand
-from zoo.lab.planning.prerequisites import placed
+from zoo.lab.experiment import load_experiment, required_measures
+from zoo.lab.planning.plan import make_plan
+from zoo.lab.planning.prerequisites import resolve_references
 from zoo.lab.results.run_records import load_run
 from zoo.lab.sizes import SIZES
 from zoo.nested import flatten
@@ -43,7 +43,7 @@ EQUAL_FLOPS = ("bytes_or_subwords.py", "decoder_or_both.py", "objective_and_arch
 
 @functools.cache
 def plan_of(spec):
-    return expand(load_experiment(str(ROOT / "experiments" / spec)))
+    return make_plan(load_experiment(str(ROOT / "experiments" / spec)))
 
 
 def smallest(config):
@@ -121,7 +121,7 @@ def docstring_of(name):
 def read_by_choice(declared):
     """What resolving derives, and what a declared choice reads or no longer reads."""
     unread = (
-        tuple(start for starts in UNREAD_BY.values() for start in starts) if "model.architecture" in declared else ()
+        tuple(start for starts in IGNORED_BY.values() for start in starts) if "model.architecture" in declared else ()
     )
     return {
         field.path
@@ -187,10 +187,10 @@ def test_every_arm_trains(name, tmp_path):
             continue
         programs.add(program)
         folder = tmp_path / one.folder
-        run(smallest(placed(one.config, lambda name: str(tmp_path / name))), folder, lambda line: None)
+        run(smallest(resolve_references(one.config, lambda name: str(tmp_path / name))), folder, lambda line: None)
         assert read_json(folder / "status.json")["state"] == "done"
         if one in plan.runs:
-            measure(folder, measured(plan.experiment))
+            measure_run(folder, required_measures(plan.experiment))
             assert all(math.isfinite(load_run(folder).final(metric)) for metric in metrics)
 
 
@@ -204,7 +204,7 @@ def teacher(tmp_path_factory):
 
 @pytest.mark.parametrize("size", ["tiny", "full"])
 def test_students_of_a_run_differ_in_what_they_learn_from_alone(teacher, size):
-    plan = expand(load_experiment(f"{DISTILLATION}:{size},teacher={teacher}"))
+    plan = make_plan(load_experiment(f"{DISTILLATION}:{size},teacher={teacher}"))
     assert plan.experiment.name == ("distillation" if size == "tiny" else "distillation-full")
     assert [arm.config.objective.distillation.teacher for arm in plan.arms] == ["", str(teacher), str(teacher)]
     assert all(
@@ -227,7 +227,7 @@ def test_students_need_a_teacher(argument):
 @pytest.mark.slow
 @pytest.mark.usefixtures("in_haste")
 def test_every_student_trains(teacher, tmp_path):
-    plan = expand(load_experiment(f"{DISTILLATION}:teacher={teacher}"))
+    plan = make_plan(load_experiment(f"{DISTILLATION}:teacher={teacher}"))
     for number, arm in enumerate(plan.arms):
         run(smallest(arm.config), tmp_path / str(number), lambda line: None)
         assert load_run(tmp_path / str(number)).final("eval/loss") >= 0

@@ -16,14 +16,14 @@ import sys
 sys.path.insert(0, {str(Path(__file__).parents[1] / "lab")!r})
 import fake_run
 from zoo import config
-from zoo.lab.planning.prerequisites import Prepared
+from zoo.lab.experiment import Prerequisite
 
 def get_experiment(size="0.001"):
     rate = float(size)
     body = config.override(config.default(), {{"model.dim": 16, "model.num_layers": 1, "training.steps": fake_run.STEPS}})
     return fake_run.experiment(
         name="staged", base=body, contrasts=(), claim=None, seeds=(0, 1),
-        prepare={{"body": Prepared(config.override(body, {{"optimizer.learning_rate": rate}}), once=rate == 0.5)}},
+        prepare={{"body": Prerequisite(config.override(body, {{"optimizer.learning_rate": rate}}), once=rate == 0.5)}},
         factors={{"start": {{"trained": {{"training.start_from": "prepared:body"}}, "fresh": {{"training.start_from": ""}}}}}})
 """
 

@@ -33,7 +33,7 @@ def cost(resolved):
 def experiment(**changes):
     """Two norms x two warm-ups x two seeds, with one contrast."""
     from zoo import config
-    from zoo.lab.experiment import Claim, Contrast, Experiment, Outcome, levels
+    from zoo.lab.experiment import Claim, Contrast, Experiment, Side, levels
 
     return Experiment(
         **{
@@ -51,8 +51,8 @@ def experiment(**changes):
             "contrasts": (
                 Contrast(
                     "pre wins",
-                    Outcome({"norm": "pre", "warm-up": "0"}),
-                    Outcome({"norm": "post", "warm-up": "0"}),
+                    Side({"norm": "pre", "warm-up": "0"}),
+                    Side({"norm": "post", "warm-up": "0"}),
                     "superiority",
                     0.1,
                     "pre ends below post",
@@ -182,9 +182,9 @@ def main(arguments):
 def zoo(arguments):
     from zoo.cli.main import main
     from zoo.lab.launch import process_pool
-    from zoo.lab.planning import plan
+    from zoo.lab.planning import arm_resolution
 
-    process_pool.command, plan._cost = command, cost
+    process_pool.command, arm_resolution.count_cost = command, cost
     return main(arguments)
 
 

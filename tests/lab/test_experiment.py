@@ -6,7 +6,7 @@ import pytest
 
 from zoo import config
 from zoo.errors import ConfigError
-from zoo.lab.experiment import Contrast, Outcome, levels, load_experiment
+from zoo.lab.experiment import Contrast, Side, levels, load_experiment
 from zoo.lab.planning.adhoc import experiment_from_flags
 
 fake = config.import_file(Path(__file__).with_name("fake_run.py"), "helper")
@@ -20,7 +20,7 @@ def refused(**changes):
 
 
 def contrast(a=None, b=None, rule="superiority", margin=0.1, name="c"):
-    return Contrast(name, a or Outcome(PRE), b or Outcome(POST), rule, margin, "")
+    return Contrast(name, a or Side(PRE), b or Side(POST), rule, margin, "")
 
 
 def test_levels_are_named_by_their_values():
@@ -50,9 +50,9 @@ def test_names_that_are_no_folder_names_are_refused(name):
     [
         ((), "at least one"),
         ((0, 0), "more than once"),
-        ((-1,), "not a whole number"),
-        ((1.5,), "not a whole number"),
-        ((True,), "not a whole number"),
+        ((-1,), "not a non-negative integer"),
+        ((1.5,), "not a non-negative integer"),
+        ((True,), "not a non-negative integer"),
     ],
 )
 def test_seeds(seeds, text):
@@ -69,7 +69,7 @@ def test_factors_that_set_one_field_are_refused():
 
 
 def test_a_factor_cannot_be_the_seed():
-    assert "the seed is no factor" in refused(factors={"seed": levels("seed", 1, 2)}, contrasts=())[0]
+    assert "the seed cannot be a factor" in refused(factors={"seed": levels("seed", 1, 2)}, contrasts=())[0]
 
 
 def test_unknown_field_of_a_level():
@@ -93,18 +93,18 @@ def test_fields_of_parts_of_a_model_are_fields():
 @pytest.mark.parametrize(
     ("wrong", "text"),
     [
-        (contrast(a=Outcome({"nrom": "pre", "warm-up": "0"})), 'unknown factor "nrom" (did you mean "norm"?)'),
-        (contrast(a=Outcome({"norm": "prr", "warm-up": "0"})), 'has no level "prr" (did you mean "pre"?)'),
-        (contrast(a=Outcome({"norm": "pre"})), "give a level of warm-up too"),
-        (contrast(a=Outcome(PRE, "eval/lss")), "unknown metric 'eval/lss' (did you mean \"eval/loss\"?)"),
+        (contrast(a=Side({"nrom": "pre", "warm-up": "0"})), 'unknown factor "nrom" (did you mean "norm"?)'),
+        (contrast(a=Side({"norm": "prr", "warm-up": "0"})), 'has no level "prr" (did you mean "pre"?)'),
+        (contrast(a=Side({"norm": "pre"})), "add a level of warm-up"),
+        (contrast(a=Side(PRE, "eval/lss")), "unknown metric 'eval/lss' (did you mean \"eval/loss\"?)"),
         (contrast(rule="superior"), 'did you mean "superiority"?'),
         (contrast(margin=-1), "margin -1 is not a number of at least 0"),
         (contrast(margin=float("nan")), "margin nan"),
         (contrast(rule="equivalence", margin=0.0), "margin above 0"),
-        (contrast(b=Outcome(PRE)), "both sides are the same"),
+        (contrast(b=Side(PRE)), "both sides are the same"),
         (
-            contrast(b=Outcome(POST, "eval/next_accuracy")),
-            "eval/loss and eval/next_accuracy are two things and have no difference",
+            contrast(b=Side(POST, "eval/next_accuracy")),
+            "eval/loss and eval/next_accuracy are different metrics and cannot be subtracted",
         ),
     ],
 )
@@ -113,7 +113,7 @@ def test_contrasts_that_cannot_be_judged(wrong, text):
 
 
 def test_all_problems_come_at_once():
-    wrong = contrast(a=Outcome({"nrom": "pre"}), rule="better")
+    wrong = contrast(a=Side({"nrom": "pre"}), rule="better")
     assert len(refused(name="a/b", seeds=(), contrasts=(wrong, wrong))) >= 7
 
 

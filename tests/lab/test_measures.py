@@ -17,17 +17,17 @@ from tests.building import with_values
 from tests.small_runs import small
 from tests.untrained import untrained
 from zoo import config, data
-from zoo.analysis.activations import look_inside
-from zoo.analysis.run_measures import FUNCTIONS, Subject, measure, pairwise_divergence
+from zoo.analysis.activations import record_activations
+from zoo.analysis.run_measures import FUNCTIONS, MeasuredRun, measure_run, pairwise_divergence
 from zoo.cli.main import main
 from zoo.errors import ConfigError
 from zoo.files import read_json, write_json
 from zoo.lab import measures
-from zoo.lab.experiment import Outcome, measured
-from zoo.lab.measures import MEASURES, complete, due, read_measured
-from zoo.lab.metrics import is_known, more_is_better, unit
-from zoo.lab.planning import plan, tuning
-from zoo.lab.planning.plan import expand
+from zoo.lab.experiment import Side, Tune, required_measures
+from zoo.lab.measures import MEASURES, compute_missing_measures, missing_measures, read_measured
+from zoo.lab.metrics import higher_is_better, is_known_metric, unit_suffix
+from zoo.lab.planning import arm_resolution, tuning
+from zoo.lab.planning.plan import make_plan
 from zoo.lab.report.archive import publish
 from zoo.lab.report.result_tables import measured_table
 from zoo.lab.results.run_records import load_run
@@ -43,18 +43,18 @@ GROWTH, START = "measured/residual_growth", "measured/residual_growth@initial"
 
 def recorded(folder, *lines):
     (folder / "dynamics.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
-    return Subject(folder)
+    return MeasuredRun(folder)
 
 
 def test_every_measure_has_a_function_a_direction_and_a_unit():
     assert set(FUNCTIONS) == set(MEASURES)
-    assert is_known(GROWTH)
-    assert is_known(START)
-    assert not is_known("measured/loss")
-    assert not is_known("eval/residual_growth")
-    assert not is_known("measured/spikes@initial")
-    assert {name for name in MEASURES if more_is_better(f"measured/{name}")} == {"gradient_kept", "head_divergence"}
-    assert (unit("measured/spikes"), unit("measured/head_divergence@initial"), unit(GROWTH)) == (" spikes", " nats", "")
+    assert is_known_metric(GROWTH)
+    assert is_known_metric(START)
+    assert not is_known_metric("measured/loss")
+    assert not is_known_metric("eval/residual_growth")
+    assert not is_known_metric("measured/spikes@initial")
+    assert {name for name in MEASURES if higher_is_better(f"measured/{name}")} == {"gradient_kept", "head_divergence"}
+    assert (unit_suffix("measured/spikes"), unit_suffix("measured/head_divergence@initial"), unit_suffix(GROWTH)) == (" spikes", " nats", "")
     assert measures.halfway((0, 64, 64, 128, 65)) == (32, 96)
 
 
@@ -119,7 +119,7 @@ def learned(tmp_path_factory):
 
 
 def test_what_is_read_of_a_checkpoint(learned):
-    found = measure(learned, ["near_and_far", "head_divergence"])
+    found = measure_run(learned, ["near_and_far", "head_divergence"])
     table = np.asarray(load_trained(learned).params["position"]["table"], np.float64)[:16]
 
     def cosine(i, j):
@@ -145,7 +145,7 @@ def test_rows_that_begin_elsewhere(tmp_path):
     }
     for kind in ("none", "learned"):
         folder = untrained(tmp_path / kind, small(model__position__kind=kind, **changes))
-        losses[kind] = measure(folder, ["offset_gap"])["measured/offset_gap"]
+        losses[kind] = measure_run(folder, ["offset_gap"])["measured/offset_gap"]
     assert losses["none"] == pytest.approx(0, abs=1e-5)
     run = load_trained(tmp_path / "learned")
     # 16 positions on from 8 are those of the middle, in rows that begin at 0 of a table that is so
@@ -166,7 +166,7 @@ def test_rows_that_begin_elsewhere(tmp_path):
 
     assert losses["learned"] == pytest.approx(loss([8] * 4) - loss([0, 16, 0, 16]), rel=1e-3, abs=1e-5)
     with pytest.raises(ConfigError, match="nothing between its entries"):
-        measure(untrained(tmp_path / "plain", small()), ["offset_gap"])
+        measure_run(untrained(tmp_path / "plain", small()), ["offset_gap"])
 
 
 def look_up_logits(model, params, stats, rows):
@@ -178,21 +178,21 @@ def look_up_logits(model, params, stats, rows):
 
 
 def test_it_is_read_of_the_run_that_it_was_computed_from_alone(learned, monkeypatch):
-    measure(learned, ["near_and_far"])
+    measure_run(learned, ["near_and_far"])
     status = read_json(learned / "status.json")
-    assert due(learned, ["near_and_far"]) == []
+    assert missing_measures(learned, ["near_and_far"]) == []
     for change in ({"step": 3}, {"parameters_sha256": "other"}, {"state": "running"}):
         assert read_measured(learned, status | change) == {}
     monkeypatch.setitem(MEASURES, "near_and_far", MEASURES["near_and_far"]._replace(text="something else"))
-    assert due(learned, ["near_and_far"]) == ["near_and_far"]
+    assert missing_measures(learned, ["near_and_far"]) == ["near_and_far"]
     monkeypatch.undo()
     write_json(learned / "status.json", status | {"step": 3})
-    assert due(learned, ["near_and_far"]) == ["near_and_far"]
+    assert missing_measures(learned, ["near_and_far"]) == ["near_and_far"]
     assert load_run(learned).final("measured/near_and_far") is None
     write_json(learned / "status.json", status | {"state": "preempted"})
-    assert due(learned, ["near_and_far"]) == []
+    assert missing_measures(learned, ["near_and_far"]) == []
     with pytest.raises(ConfigError, match="preempted, and what is measured is a run that is done"):
-        measure(learned, ["near_and_far"])
+        measure_run(learned, ["near_and_far"])
     write_json(learned / "status.json", status)
 
 
@@ -217,15 +217,15 @@ def test_rows_of_the_metrics_file_stay_as_they_are(writer):
 
 @pytest.fixture
 def cheap(monkeypatch):
-    monkeypatch.setattr(plan, "_cost", fake.cost)
+    monkeypatch.setattr(arm_resolution, "count_cost", fake.cost)
 
 
 def stating(metric=GROWTH, other=None, changes=None, **more):
     made = fake.experiment(**more)
     contrast = dataclasses.replace(
         made.contrasts[0],
-        a=Outcome(made.contrasts[0].a.levels, metric),
-        b=Outcome(made.contrasts[0].b.levels, other or metric),
+        a=Side(made.contrasts[0].a.levels, metric),
+        b=Side(made.contrasts[0].b.levels, other or metric),
     )
     base = config.override(made.base, {"training.dynamics_every": 10} | (changes or {}))
     return dataclasses.replace(made, contrasts=(contrast,), base=base)
@@ -234,10 +234,10 @@ def stating(metric=GROWTH, other=None, changes=None, **more):
 @pytest.mark.usefixtures("cheap")
 def test_a_plan_records_what_is_measured_and_tunes_without_it():
     made = stating(other=START, measures=("spikes",))
-    assert expand(made).record()["measures"] == ["residual_growth", "spikes"]
-    assert "measures" not in expand(fake.experiment()).record()
-    tuned = dataclasses.replace(made, tune=tuning.Tune("optimizer.learning_rate", (0.1, 0.2)))
-    assert measured(tuning.search(tuned)) == []
+    assert make_plan(made).record()["measures"] == ["residual_growth", "spikes"]
+    assert "measures" not in make_plan(fake.experiment()).record()
+    tuned = dataclasses.replace(made, tune=Tune("optimizer.learning_rate", (0.1, 0.2)))
+    assert required_measures(tuning.tuning_experiment(tuned)) == []
 
 
 @pytest.mark.usefixtures("cheap")
@@ -257,7 +257,7 @@ def test_a_plan_records_what_is_measured_and_tunes_without_it():
 )
 def test_what_a_run_will_not_have_is_refused_before_it_is_trained(metric, changes, reason):
     with pytest.raises(ConfigError, match=reason):
-        expand(stating(metric, changes=changes))
+        make_plan(stating(metric, changes=changes))
 
 
 @pytest.mark.parametrize(
@@ -305,7 +305,7 @@ def test_a_sweep_is_measured_once_and_judged_by_it(tmp_path, capsys):
         },
     )
     said = []
-    complete(tmp_path, said.append)
+    compute_missing_measures(tmp_path, said.append)
     assert said == ["measuring residual_growth, head_divergence of 2 runs ..."]
     sweep = load_sweep(tmp_path)
     pre, post = (sweep.run(name, 0) for name in names)
@@ -315,7 +315,7 @@ def test_a_sweep_is_measured_once_and_judged_by_it(tmp_path, capsys):
     trained = load_trained(pre.folder)
     batch = next(data.load(trained.config).evaluation_batches(limit_batches=1))
     rows = np.asarray(trained.objective.inputs(batch))[:8]
-    maps = look_inside(trained.config, trained.model, trained.params, trained.stats, rows)[""].probabilities[
+    maps = record_activations(trained.config, trained.model, trained.params, trained.stats, rows)[""].probabilities[
         "attention"
     ]
     assert pre.final("measured/head_divergence") == pytest.approx(
@@ -326,7 +326,7 @@ def test_a_sweep_is_measured_once_and_judged_by_it(tmp_path, capsys):
     kept = publish(sweep, tmp_path / "results")
     assert read_json(kept / "result.json")["arms"][0]["measured"][GROWTH]["mean"] == 4.0
     assert ",4,3.5" in (kept / "runs.csv").read_text()
-    complete(tmp_path, said.append)
+    compute_missing_measures(tmp_path, said.append)
     assert len(said) == 1
     status = read_json(post.folder / "status.json")
     write_json(post.folder / "status.json", status | {"parameters_sha256": "of another training"})

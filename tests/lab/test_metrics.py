@@ -10,8 +10,16 @@ from lab_reports import write_report
 
 from zoo import config
 from zoo.data.labelled.task_scores import answer_scores, class_scores, correlations, entity_scores
-from zoo.decoding.translate import metrics_of_sacrebleu
-from zoo.lab.metrics import METRICS, base_name, is_known, more_is_better, per_token, unit, written_by
+from zoo.decoding.translate import sacrebleu_metrics
+from zoo.lab.metrics import (
+    METRICS,
+    base_name,
+    higher_is_better,
+    is_known_metric,
+    is_per_token,
+    unit_suffix,
+    written_metrics,
+)
 from zoo.lab.report.html_page import plot_data
 from zoo.lab.results.sweep_results import load_sweep
 from zoo.lab.results.verdict import judge
@@ -44,48 +52,48 @@ SCORES = {
 
 
 def test_the_direction_of_every_metric():
-    assert {name for name in METRICS if more_is_better(f"eval/{name}")} == SCORES
-    assert {name for name in METRICS if not more_is_better(f"eval/{name}")} == {
+    assert {name for name in METRICS if higher_is_better(f"eval/{name}")} == SCORES
+    assert {name for name in METRICS if not higher_is_better(f"eval/{name}")} == {
         "loss",
         "next_loss",
         "perplexity",
         "bits_per_byte",
     }
-    assert more_is_better("eval/accuracy@256")
-    assert not more_is_better("train/tokens_per_second")
+    assert higher_is_better("eval/accuracy@256")
+    assert not higher_is_better("train/tokens_per_second")
     assert base_name("eval/accuracy@256") == "accuracy"
-    assert is_known("eval/loss@256")
-    assert not is_known("train/loss")
-    assert (unit("eval/loss@256"), unit("eval/bits_per_byte"), unit("eval/accuracy"), unit("train/x")) == (
+    assert is_known_metric("eval/loss@256")
+    assert not is_known_metric("train/loss")
+    assert (unit_suffix("eval/loss@256"), unit_suffix("eval/bits_per_byte"), unit_suffix("eval/accuracy"), unit_suffix("train/x")) == (
         " nats",
         " bits",
         "",
         "",
     )
-    assert per_token("eval/perplexity@8")
-    assert not per_token("eval/bits_per_byte")
+    assert is_per_token("eval/perplexity@8")
+    assert not is_per_token("eval/bits_per_byte")
 
 
 @pytest.mark.parametrize("kind", TASKS)
 def test_what_a_task_measures_is_known_and_is_what_a_plan_expects(kind):
     flat = flatten(config.default()) | {"objective.kind": kind, "model.head.classes": 2}
     beside = {"classification": {"accuracy"}, "tagging": {"accuracy"}}.get(kind, set())
-    assert set(written_by(flat)) == {f"eval/{name}" for name in {"loss", *beside, *TASKS[kind]}}
-    assert all(is_known(name) for name in written_by(flat))
+    assert set(written_metrics(flat)) == {f"eval/{name}" for name in {"loss", *beside, *TASKS[kind]}}
+    assert all(is_known_metric(name) for name in written_metrics(flat))
 
 
 def test_f1_is_that_of_two_classes():
     flat = flatten(config.default()) | {"objective.kind": "classification", "model.head.classes": 3}
-    assert "eval/f1" not in written_by(flat)
+    assert "eval/f1" not in written_metrics(flat)
     assert "f1" not in class_scores(np.array([0, 1]), np.array([0, 1]), 3)
 
 
 def test_translations_are_scored_beside_their_tokens():
     pytest.importorskip("sacrebleu")
-    assert metrics_of_sacrebleu()
+    assert sacrebleu_metrics()
     flat = flatten(config.default()) | {"objective.kind": "translation"}
     assert {"eval/loss", "eval/perplexity", "eval/bits_per_byte", "eval/bleu", "eval/chrf", "eval/exact_match"} == set(
-        written_by(flat)
+        written_metrics(flat)
     )
 
 

@@ -20,7 +20,7 @@ sys.path.insert(0, {str(ROOT / "tests")!r})
 from small_runs import small
 from zoo import config
 from zoo.lab.experiment import Experiment
-from zoo.lab.planning.prerequisites import Prepared
+from zoo.lab.experiment import Prerequisite
 
 def get_experiment(size="12"):
     base = small(training__steps=int(size), training__log_every=4, training__eval_every=0, training__checkpoint_every=0)
@@ -28,7 +28,7 @@ def get_experiment(size="12"):
         return Experiment(name="long", question="?", base=base, factors={{}}, seeds=(0,), contrasts=())
     return Experiment(
         name="staged", question="Does it help?", base=base, seeds=(0,), contrasts=(),
-        prepare={{"first": Prepared(config.override(base, {{"data.batch_size": 4}}))}},
+        prepare={{"first": Prerequisite(config.override(base, {{"data.batch_size": 4}}))}},
         factors={{"start": {{"trained": {{"training.start_from": "prepared:first"}}, "fresh": {{"training.start_from": ""}}}}}})
 """
 

@@ -21,11 +21,20 @@ import numpy as np
 from jaxtyping import Float
 
 from zoo import config as configs
-from zoo.analysis.activations import look_inside
-from zoo.analysis.position_similarity import by_distance, cosines_of_run
+from zoo.analysis.activations import record_activations
+from zoo.analysis.position_similarity import cosines_of_run, mean_by_distance
 from zoo.errors import ConfigError, ZooError, reported
 from zoo.files import read_json, write_json
-from zoo.lab.measures import FILE, INITIAL, MEASURES, PREFIX, basis, due, halfway, of_sweep
+from zoo.lab.measures import (
+    INITIAL_SUFFIX,
+    MEASURE_PREFIX,
+    MEASURED_FILE,
+    MEASURES,
+    measure_provenance,
+    midpoints,
+    missing_measures,
+    requested_measures,
+)
 from zoo.models.architectures import make_model
 from zoo.objectives import make_objective
 from zoo.training.mesh import make_mesh
@@ -34,7 +43,7 @@ from zoo.training.trained_run import INITIAL as AT_INITIAL_VALUES
 from zoo.training.trained_run import TRAINED, TrainedRun, load_trained, values_of
 
 ROWS, NEAR = 8, 4
-SUFFIX = {TRAINED: "", AT_INITIAL_VALUES: INITIAL}
+SUFFIX = {TRAINED: "", AT_INITIAL_VALUES: INITIAL_SUFFIX}
 
 
 class Subject:
@@ -77,7 +86,7 @@ class Subject:
         found = [record for record in self.records if statistic in record]
         if not found:
             raise ConfigError(f"{self.folder}: dynamics.jsonl has no {statistic}")
-        return {"": found[-1][statistic], **({INITIAL: found[0][statistic]} if found[0]["step"] == 1 else {})}
+        return {"": found[-1][statistic], **({INITIAL_SUFFIX: found[0][statistic]} if found[0]["step"] == 1 else {})}
 
 
 def residual_growth(subject: Subject) -> dict[str, float]:
@@ -115,7 +124,7 @@ def near_and_far(subject: Subject) -> dict[str, float]:
     pair = cosines_of_run(subject.trained, subject.trained.config.data.sequence_length)[""]
 
     def difference(similar: Float[np.ndarray, "P P"]) -> float:
-        means = by_distance(similar)
+        means = mean_by_distance(similar)
         far = len(means) // 2
         return float(means[1 : NEAR + 1].mean() - _mean_from(similar, far))
 
@@ -139,7 +148,7 @@ def offset_gap(subject: Subject) -> dict[str, float]:
     from zoo.training.evaluation import evaluate
 
     run = subject.trained
-    if not (places := halfway(run.config.data.offsets)):
+    if not (places := midpoints(run.config.data.offsets)):
         raise ConfigError(f"{subject.folder}: data.offsets={run.config.data.offsets} has nothing between its entries")
     moved = configs.resolve(configs.override(run.config, {"data.offsets": places}), run.config.model.vocab_size)
     elsewhere = make_program(moved, make_model(moved), make_objective(moved, run.tokenizer), make_mesh(moved))
@@ -163,7 +172,7 @@ def head_divergence(subject: Subject) -> dict[str, float]:
     rows = inputs[:: max(1, len(inputs) // ROWS)][:ROWS]
     found = {}
     for which, (params, stats) in values_of(run).items():
-        inside = look_inside(run.config, run.model, params, stats, rows)[""]
+        inside = record_activations(run.config, run.model, params, stats, rows)[""]
         layers = [
             pairwise_divergence(maps, rows >= 0) for maps in inside.probabilities["attention"] if maps is not None
         ]
@@ -224,20 +233,20 @@ def measure(folder: Path, names: Sequence[str]) -> dict[str, float]:
     for name in names:
         values = FUNCTIONS[name](subject)
         if subject.started_elsewhere:
-            values.pop(INITIAL, None)
-        found[name] = {f"{PREFIX}{name}{suffix}": value for suffix, value in values.items()}
+            values.pop(INITIAL_SUFFIX, None)
+        found[name] = {f"{MEASURE_PREFIX}{name}{suffix}": value for suffix, value in values.items()}
     try:
-        before = read_json(folder / FILE)
+        before = read_json(folder / MEASURED_FILE)
     except (OSError, ValueError):
         before = {}
     entries = {
         name: {
             "values": {metric: value if math.isfinite(value) else None for metric, value in values.items()},
-            "from": basis(folder, status, name),
+            "from": measure_provenance(folder, status, name),
         }
         for name, values in found.items()
     }
-    write_json(folder / FILE, before | entries)
+    write_json(folder / MEASURED_FILE, before | entries)
     return {metric: value for values in found.values() for metric, value in values.items()}
 
 
@@ -263,10 +272,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         raise ConfigError(f"--measures: {', '.join(unknown)} is not one of {', '.join(MEASURES)}")
     failed = False
     for folder in args.folders:
-        names, runs = of_sweep(folder)
+        names, runs = requested_measures(folder)
         alone = not runs
         for run in runs or [folder]:
-            left = asked if alone else due(run, names)
+            left = asked if alone else missing_measures(run, names)
             # One that fails keeps no other from being measured.
             for name in left:
                 try:

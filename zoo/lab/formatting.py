@@ -1,11 +1,12 @@
-"""Numbers as people read them: few digits, as many as the uncertainty allows."""
+"""Formats numbers for readers: few digits, as many as the uncertainty allows."""
 
 import math
 
 
 def number(value: float | None, digits: int = 4) -> str:
-    """Four significant digits; thousands separated; an en dash for nothing, "not finite" for NaN
-    and infinity.
+    """Formats with four significant digits and thousands separators.
+
+    None is an en dash; NaN and infinity are "not finite".
     """
     if value is None:
         return "–"
@@ -20,9 +21,10 @@ def number(value: float | None, digits: int = 4) -> str:
 
 
 def decimals_for(uncertainty: float) -> int:
-    """Decimal places worth printing: two digits of the uncertainty if it starts low, else one.
+    """Returns the number of decimal places worth printing: one or two digits of the uncertainty.
 
-    Particle Data Group's rule: leading digits 100 to 354 are given two digits, 355 to 999 one.
+    The rule of the Particle Data Group: two digits if the leading ones are 100 to 354, one if they
+    are 355 to 999.
     """
     if not math.isfinite(uncertainty) or uncertainty <= 0:
         return 4
@@ -32,43 +34,44 @@ def decimals_for(uncertainty: float) -> int:
 
 
 def _fixed(uncertainty: float, *values: float) -> list[str]:
-    """Values with as many decimals as their uncertainty deserves; those that would come out as
-    zeros with three significant digits.
+    """Formats values with the decimals that their uncertainty allows.
+
+    Values that would all be shown as zero get three significant digits.
     """
     if 0 < uncertainty < 1e-5 and max(map(abs, values)) < 1e-3:
         return [f"{value:.3g}" for value in values]
     return [f"{value:.{decimals_for(uncertainty)}f}" for value in values]
 
 
-def confidence(alpha: float) -> str:
-    """How sure an interval at a level is: `95 %`, `97.9 %`."""
+def confidence_level(alpha: float) -> str:
+    """Returns the confidence level of an interval, e.g. `95 %` or `97.9 %`."""
     return f"{100 * (1 - alpha):.3g} %"
 
 
 def plus_minus(mean: float, sd: float) -> str:
-    """`mean ± sd`, or the mean alone where there is no spread to speak of."""
+    """Returns `mean ± sd`, or the mean alone if the sd is not finite."""
     if not math.isfinite(sd):
         return number(mean)
     return " ± ".join(_fixed(sd, mean, sd))
 
 
-def measured(mean: float, low: float, high: float) -> str:
-    """The mean with as many decimals as its interval deserves."""
+def rounded_mean(mean: float, low: float, high: float) -> str:
+    """Returns the mean with the decimals that its interval allows."""
     return _fixed((high - low) / 2, mean)[0] if math.isfinite(mean) else "–"
 
 
 def interval(low: float, high: float) -> str:
-    """`low to high` with as many decimals as the width deserves."""
+    """Returns `low to high` with the decimals that the width allows."""
     if not math.isfinite(low) or not math.isfinite(high):
         return "–"
     return " to ".join(_fixed((high - low) / 2, low, high))
 
 
 def count(n: int, noun: str) -> str:
-    """`1 seed`, `3 seeds`."""
+    """Returns e.g. `1 seed` or `3 seeds`."""
     return f"{n} {noun}" if n == 1 else f"{n} {noun}s"
 
 
-def listed(names: list[str], most: int = 6) -> str:
-    """The first few names, and how many more there are."""
+def first_few(names: list[str], most: int = 6) -> str:
+    """Returns the first names with commas, and how many more there are."""
     return ", ".join(names[:most]) + (f" and {len(names) - most} more" if len(names) > most else "")

@@ -1,14 +1,14 @@
-"""What is measured on a trained run rather than evaluated in it: names, directions, what a run has
-to have, and the file that keeps it.
+"""Measures of a trained run: their names, directions, requirements and file.
 
-A measure is a metric like any other: `measured/NAME` of the trained run, and where there is one
-`measured/NAME@initial` of its initial values. An experiment names it as its metric, on a side of a
-contrast, or in `measures`; every run that is done is then measured once, after the last one has
-ended or when a report is built, by a process of its own (`zoo.analysis.run_measures`). The run's
-folder keeps in `measured.json` what came out, with the step and the parameters that it was computed
-from: of others it is not read, and computed again.
+A measure is a metric that is computed from a finished run instead of during its evaluation:
+`measured/NAME` of the trained run and, for most measures, `measured/NAME@initial` of its initial
+values. An experiment names it as its metric, on a side of a contrast, or in `measures`. Every
+finished run is measured once, after the last run has ended or when a report is built, by a separate
+process (`zoo.analysis.run_measures`). `measured.json` in the run's folder keeps the values with the
+step and the parameters that they were computed from; values of other parameters are computed again.
 
-A new one takes a line in `MEASURES` and a function of the same name in `zoo.analysis.run_measures`.
+A new measure takes an entry in `MEASURES` and a function of the same name in
+`zoo.analysis.run_measures`.
 """
 
 import itertools
@@ -20,26 +20,24 @@ from typing import Any, NamedTuple
 
 from zoo.files import read_json
 
-FILE, PREFIX, INITIAL = "measured.json", "measured/", "@initial"
+MEASURED_FILE, MEASURE_PREFIX, INITIAL_SUFFIX = "measured.json", "measured/", "@initial"
 
 
 class Measure(NamedTuple):
     """A measure.
 
     Attributes:
-        text: what it is; a measure that is defined anew says so here, so that no older value is
-            taken for it.
-        more_is_better: of two values the larger is the better one, in the sense that rules of
-            superiority have.
-        unit: what it counts; empty for ratios.
-        dynamics: it is read of dynamics.jsonl, and not of the checkpoint.
-        initial: it is also measured at the initial values.
-        needs: {path: value} of the fields that a run has to have, an empty mapping where any run
-            will do.
+        definition: in words. A measure that is redefined must change it, so that older values are
+            not reused.
+        higher_is_better: as rules of superiority understand it.
+        unit: empty for ratios.
+        dynamics: read from dynamics.jsonl instead of the checkpoint.
+        initial: also measured at the initial values.
+        needs: {path: value} of the fields that a run must have.
     """
 
-    text: str
-    more_is_better: bool
+    definition: str
+    higher_is_better: bool
     unit: str = ""
     dynamics: bool = False
     initial: bool = True
@@ -85,61 +83,61 @@ MEASURES = {
 }
 
 
-def name_of(metric: str) -> str:
-    """ "spikes" of "measured/spikes"; empty for what is evaluated."""
-    return metric.removeprefix(PREFIX).partition("@")[0] if metric.startswith(PREFIX) else ""
+def measure_name(metric: str) -> str:
+    """Returns "spikes" for "measured/spikes@initial"; empty for a metric of the evaluation."""
+    return metric.removeprefix(MEASURE_PREFIX).partition("@")[0] if metric.startswith(MEASURE_PREFIX) else ""
 
 
 def is_measure(metric: str) -> bool:
-    """Whether a metric is a measure that there is."""
-    measure = MEASURES.get(name_of(metric))
-    return measure is not None and metric in metrics_of(name_of(metric))
+    """Whether the metric is that of a known measure."""
+    name = measure_name(metric)
+    return name in MEASURES and metric in measure_metrics(name)
 
 
-def metrics_of(name: str) -> tuple[str, ...]:
-    """The metrics that a measure gives."""
-    return (PREFIX + name, *([PREFIX + name + INITIAL] if MEASURES[name].initial else []))
+def measure_metrics(name: str) -> tuple[str, ...]:
+    """Returns the metrics of a measure: of the trained run, and of its initial values."""
+    metric = MEASURE_PREFIX + name
+    return (metric, metric + INITIAL_SUFFIX) if MEASURES[name].initial else (metric,)
 
 
-def problem(metric: str, flat: Mapping[str, Any]) -> str:
-    """Why a run of a flat resolved config will have no such measure; empty if it will."""
-    measure = MEASURES[name_of(metric)]
-    if measure.dynamics and not flat["training.dynamics_every"]:
-        return "it is read of dynamics.jsonl; set training.dynamics_every"
-    if measure.dynamics and measure.initial and flat["training.steps"] % flat["training.dynamics_every"]:
+def why_unavailable(metric: str, flat: Mapping[str, Any]) -> str:
+    """Returns why a run with this flat resolved config lacks a measure; empty if it has it."""
+    measure = MEASURES[measure_name(metric)]
+    every, steps = flat["training.dynamics_every"], flat["training.steps"]
+    if measure.dynamics and not every:
+        return "it is read from dynamics.jsonl; set training.dynamics_every"
+    if measure.dynamics and measure.initial and steps % every:
         return (
-            f"training.dynamics_every={flat['training.dynamics_every']} does not divide training.steps={flat['training.steps']}, so "
-            "that nothing is recorded at the end"
+            f"training.dynamics_every={every} does not divide training.steps={steps}, so nothing is recorded at the end"
         )
     if measure.initial and flat["model.architecture"] not in ("decoder", "encoder"):
-        return f"it is that of one stack of layers, and model.architecture is {flat['model.architecture']}"
-    if metric.endswith(INITIAL) and flat["training.start_from"]:
-        return "its initial values are another run's (training.start_from)"
-    if name_of(metric) == "offset_gap" and not halfway(flat["data.offsets"]):
-        return "it needs two data.offsets or more, with room between them"
+        return f"it is defined for a single stack of layers, and model.architecture is {flat['model.architecture']}"
+    if metric.endswith(INITIAL_SUFFIX) and flat["training.start_from"]:
+        return "its initial values come from another run (training.start_from)"
+    if measure_name(metric) == "offset_gap" and not midpoints(flat["data.offsets"]):
+        return "it needs at least two data.offsets with positions between them"
     return "; ".join(
-        f"it needs {path}={value}, and this is {flat[path]}"
+        f"it needs {path}={value}, and this run has {flat[path]}"
         for path, value in measure.needs.items()
         if flat[path] != value
     )
 
 
-def halfway(offsets: Sequence[int]) -> tuple[int, ...]:
-    """The positions in the middle between neighbouring offsets."""
-    places = sorted(set(offsets))
-    return tuple((one + other) // 2 for one, other in itertools.pairwise(places) if other > one + 1)
+def midpoints(offsets: Sequence[int]) -> tuple[int, ...]:
+    """Returns the positions half-way between neighbouring offsets."""
+    return tuple((one + other) // 2 for one, other in itertools.pairwise(sorted(set(offsets))) if other > one + 1)
 
 
-def basis(folder: Path, status: Mapping[str, Any], name: str) -> dict[str, Any]:
-    """What a measure of a run is computed from, and what it means; empty for a run that is not
-    done, which has none.
+def measure_provenance(folder: Path, status: Mapping[str, Any], name: str) -> dict[str, Any]:
+    """Returns what a measure of a run was computed from, and its definition; empty for an
+    unfinished run.
     """
     if status.get("state") != "done":
         return {}
     recorded = folder / "dynamics.jsonl"
     size = {"dynamics_bytes": recorded.stat().st_size} if MEASURES[name].dynamics and recorded.exists() else {}
     return {
-        "definition": MEASURES[name].text,
+        "definition": MEASURES[name].definition,
         "step": status.get("step"),
         "parameters_sha256": status.get("parameters_sha256"),
         **size,
@@ -147,86 +145,81 @@ def basis(folder: Path, status: Mapping[str, Any], name: str) -> dict[str, Any]:
 
 
 def read_measured(folder: Path, status: Mapping[str, Any]) -> dict[str, float | None]:
-    """{metric: value} of a run, as far as it was computed from the run as it is now; None for what
-    is not finite.
-    """
+    """Returns {metric: value} of the measures that are up to date with the run; None if not finite."""
     found: dict[str, float | None] = {}
     for name, entry in _content(folder).items():
         if (
             name in MEASURES
             and isinstance(entry, dict)
             and entry.get("from")
-            and entry["from"] == basis(folder, status, name)
+            and entry["from"] == measure_provenance(folder, status, name)
         ):
             values = entry.get("values")
             found |= {
                 metric: value
                 for metric, value in (values if isinstance(values, dict) else {}).items()
-                if metric in metrics_of(name)
+                if metric in measure_metrics(name)
                 and (value is None or (isinstance(value, int | float) and not isinstance(value, bool)))
             }
     return found
 
 
 def _content(folder: Path) -> dict[str, Any]:
-    """measured.json; empty where there is none, or none that can be read: it is computed again."""
+    """Returns measured.json; empty if it is missing or damaged, so that it is computed again."""
     try:
-        content = read_json(folder / FILE)
+        content = read_json(folder / MEASURED_FILE)
     except (OSError, ValueError):
         return {}
     return content if isinstance(content, dict) else {}
 
 
-def due(folder: Path, names: Iterable[str]) -> list[str]:
-    """The measures that a run's folder lacks; none of a run that is not done."""
+def missing_measures(folder: Path, names: Iterable[str]) -> list[str]:
+    """Returns the measures that a finished run's folder lacks; none for an unfinished run."""
     try:
         status = read_json(folder / "status.json")
     except (OSError, ValueError):
         return []
     if not isinstance(status, dict) or status.get("state") != "done":
         return []
-    there = {name_of(metric) for metric in read_measured(folder, status)}
-    return [name for name in names if name not in there]
+    present = {measure_name(metric) for metric in read_measured(folder, status)}
+    return [name for name in names if name not in present]
 
 
-def of_sweep(folder: Path) -> tuple[list[str], list[Path]]:
-    """(names of the measures that a sweep asks for, its runs' folders); nothing of what is no
-    sweep.
+def requested_measures(sweep: Path) -> tuple[list[str], list[Path]]:
+    """Returns (names of the measures that a sweep asks for, folders of its runs); empty if the
+    folder holds no sweep.
     """
     try:
-        record = read_json(folder / "experiment.json")
+        record = read_json(sweep / "experiment.json")
         return (
             [name for name in record.get("measures", []) if name in MEASURES],
-            [folder / run["folder"] for run in record["runs"] if isinstance(run["folder"], str)],
+            [sweep / run["folder"] for run in record["runs"] if isinstance(run["folder"], str)],
         )
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
         return [], []
 
 
-def complete(folder: Path, say: Callable[[str], None]) -> None:
-    """Measures what is not measured yet of a sweep's runs that are done.
+def compute_missing_measures(sweep: Path, say: Callable[[str], None]) -> None:
+    """Measures the finished runs of a sweep as far as it has not been done.
 
-    In a process of its own: it takes what accelerator there is, and gives it back for the runs that
-    may follow.
+    Runs in a separate process, which takes the accelerator and releases it for runs that follow.
     """
-    names, runs = of_sweep(folder)
-    left = {run: found for run in runs if (found := due(run, names))}
-    if not left:
+    names, runs = requested_measures(sweep)
+    missing = {run: found for run in runs if (found := missing_measures(run, names))}
+    if not missing:
         return
-    say(
-        f"measuring {', '.join(dict.fromkeys(name for found in left.values() for name in found))} of {len(left)} runs ..."
-    )
-    done = subprocess.run(
-        [sys.executable, "-m", "zoo.analysis.run_measures", str(folder), "--quiet"],
+    say(f"measuring {', '.join(dict.fromkeys(itertools.chain(*missing.values())))} of {len(missing)} runs ...")
+    process = subprocess.run(
+        [sys.executable, "-m", "zoo.analysis.run_measures", str(sweep), "--quiet"],
         stdin=subprocess.DEVNULL,
         stdout=subprocess.DEVNULL,
         stderr=subprocess.PIPE,
         text=True,
         errors="replace",
     )
-    if done.returncode:
-        lines = [line for line in done.stderr.splitlines() if line.strip()]
+    if process.returncode:
+        lines = [line for line in process.stderr.splitlines() if line.strip()]
         for line in lines[-5:] or [
-            f"python -m zoo.analysis.run_measures {folder} ended with exit code {done.returncode}"
+            f"python -m zoo.analysis.run_measures {sweep} ended with exit code {process.returncode}"
         ]:
             say(line)

@@ -1,27 +1,25 @@
-"""The metrics of an evaluation, and the measures of a trained run: which of two values is the
-better one, what they count, and which runs write them.
-"""
+"""Metrics of evaluations and measures of trained runs: directions, units, and which runs write them."""
 
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from zoo.lab.measures import MEASURES, is_measure, metrics_of, name_of
+from zoo.lab.measures import MEASURES, is_measure, measure_metrics, measure_name
 
 
 class Metric(NamedTuple):
     """A metric of `eval/`.
 
     Attributes:
-        more_is_better: of two values the larger is the better one.
-        unit: what it counts; empty for shares, correlations and scores.
+        higher_is_better: true for accuracies and other scores, false for losses.
+        unit: empty for fractions, correlations and scores.
     """
 
-    more_is_better: bool
+    higher_is_better: bool
     unit: str = ""
 
 
-# By name, without what stands before "/" and behind "@".
-_SHARES = (
+# Names are those of `base_name`.
+_SCORES = (
     "accuracy",
     "word_accuracy",
     "next_accuracy",
@@ -43,7 +41,7 @@ METRICS = {
     "next_loss": Metric(False, "nats"),
     "perplexity": Metric(False),
     "bits_per_byte": Metric(False, "bits"),
-    **dict.fromkeys(_SHARES, Metric(True)),
+    **dict.fromkeys(_SCORES, Metric(True)),
 }
 
 _OF_TOKENS = ("loss", "perplexity", "bits_per_byte")
@@ -57,61 +55,56 @@ _OF_TASKS = {
 
 
 def base_name(metric: str) -> str:
-    """ "accuracy" of "eval/accuracy@256"."""
+    """Returns "accuracy" for "eval/accuracy@256"."""
     return metric.partition("@")[0].rpartition("/")[2]
 
 
-def is_known(metric: str) -> bool:
-    """Whether some evaluation writes it, or it can be measured."""
+def is_known_metric(metric: str) -> bool:
+    """Whether some evaluation writes the metric, or it is that of a measure."""
     return (metric.startswith("eval/") and base_name(metric) in METRICS) or is_measure(metric)
 
 
-def names_of_all() -> tuple[str, ...]:
-    """Every metric that some evaluation writes, and what can be measured."""
-    return (*(f"eval/{name}" for name in METRICS), *(metric for name in MEASURES for metric in metrics_of(name)))
+def known_metrics() -> tuple[str, ...]:
+    """Returns every metric that some evaluation writes, and every metric of a measure."""
+    return (*(f"eval/{name}" for name in METRICS), *(metric for name in MEASURES for metric in measure_metrics(name)))
 
 
-def _found(metric: str) -> Metric | None:
-    if measure := MEASURES.get(name_of(metric)):
-        return Metric(measure.more_is_better, measure.unit)
+def _find(metric: str) -> Metric | None:
+    if measure := MEASURES.get(measure_name(metric)):
+        return Metric(measure.higher_is_better, measure.unit)
     return METRICS.get(base_name(metric))
 
 
-def more_is_better(metric: str) -> bool:
-    """Whether the larger value of a metric is the better one: of accuracies, where of losses it is
-    the smaller one.
+def higher_is_better(metric: str) -> bool:
+    """Whether the higher value of a metric is the better one; false for unknown metrics."""
+    found = _find(metric)
+    return found is not None and found.higher_is_better
+
+
+def lower_is_better(metric: str) -> bool:
+    """Whether the lower value of a metric is the better one; false for unknown metrics.
+
+    A run that diverges ends far above its start in such a metric.
     """
-    found = _found(metric)
-    return found is not None and found.more_is_better
+    found = _find(metric)
+    return found is not None and not found.higher_is_better
 
 
-def falls(metric: str) -> bool:
-    """Whether a metric is one of which less is better, in training too, so that a run that blows up
-    ends far above where it began.
-    """
-    found = _found(metric)
-    return found is not None and not found.more_is_better
-
-
-def per_token(metric: str) -> bool:
-    """Whether a metric of text is a mean over tokens, which those of another tokenizer cannot be
-    compared with.
-    """
+def is_per_token(metric: str) -> bool:
+    """Whether a metric is a mean over tokens, which cannot be compared between tokenizers."""
     return base_name(metric) in ("loss", "perplexity")
 
 
-def unit(metric: str) -> str:
-    """Unit of a metric, with a leading space, or an empty string where it has none or none is
-    known.
-    """
-    found = _found(metric)
+def unit_suffix(metric: str) -> str:
+    """Returns the unit of a metric after a space, e.g. " nats"; empty if it has none."""
+    found = _find(metric)
     return f" {found.unit}" if found is not None and found.unit else ""
 
 
-def written_by(flat: Mapping[str, Any]) -> tuple[str, ...]:
-    """The metrics that the evaluation of a flat resolved config writes.
+def written_metrics(flat: Mapping[str, Any]) -> tuple[str, ...]:
+    """Returns the metrics that the evaluation of a flat resolved config writes.
 
-    Of tags that mark no entities no scores of entities are written, which only the data tell.
+    Tagging without entities, which only the data tell, writes no scores of entities.
     """
     names = _OF_TASKS.get(flat["objective.kind"], _OF_TOKENS)
     if flat["objective.kind"] == "classification" and flat["model.head.classes"] != 2:

@@ -1,14 +1,13 @@
-"""The decoder that most experiments share, in three sizes, so that their answers can be put side by
-side.
+"""The decoder that most experiments share, in three sizes, so that their results are comparable.
 
-| size | for | D, L, H | tokens of a row, rows, steps |
+| size | hardware | D, L, H | tokens per row, rows per batch, steps |
 | --- | --- | --- | --- |
-| tiny | two cores, a few minutes a sweep | 64, 4, 4 | 64, 16, 500 |
+| tiny | two cores, a few minutes per sweep | 64, 4, 4 | 64, 16, 500 |
 | small | a workstation, hours | 256, 6, 8 | 256, 32, 5,000 |
 | gpu | an accelerator | 512, 12, 8 | 1,024, 32, 20,000, bfloat16 |
 
-Pre-norm, RoPE, GELU, no biases, separate head, AdamW with beta2 0.98 and decay 0.1, cosine after a
-warm-up of a tenth, on the text of Python's own standard library in bytes.
+Pre-norm, RoPE, GELU, no biases, untied head; AdamW with beta2 0.98 and weight decay 0.1; cosine
+schedule after a warm-up of a tenth of the steps; trained on the bytes of Python's standard library.
 """
 
 from collections.abc import Mapping
@@ -17,8 +16,7 @@ from typing import Any
 import ml_collections
 
 from zoo import config
-from zoo.lab.experiment import choose_size
-from zoo.lab.planning.tuning import Tune
+from zoo.lab.experiment import Tune, choose_size
 
 SIZES: Mapping[str, Mapping[str, Any]] = {
     "tiny": {
@@ -52,10 +50,10 @@ RATES = {"tiny": 5e-3, "small": 2e-3, "gpu": 1e-3}
 
 
 def decoder(size: str, changes: Mapping[str, Any] | None = None) -> ml_collections.ConfigDict:
-    """The decoder of a size, with changes.
+    """Returns the config of a size with flat overrides.
 
     Raises:
-        ConfigError: a size that there is not.
+        ConfigError: an unknown size.
     """
     chosen = choose_size(size, SIZES)
     steps = (changes or {}).get("training.steps", chosen["training.steps"])
@@ -83,12 +81,13 @@ def decoder(size: str, changes: Mapping[str, Any] | None = None) -> ml_collectio
 
 
 def rates(size: str, *factors: float) -> Tune:
-    """A grid of learning rates around that of a size, by default 0.4, 1 and 2.5 times it; chosen
-    with one seed that decides nothing.
+    """Returns a grid of learning rates around that of a size, by default 0.4, 1 and 2.5 times it.
+
+    The grid is tried with one seed that is not among those of the experiment.
     """
     return Tune("optimizer.learning_rate", tuple(RATES[size] * factor for factor in factors or (0.4, 1, 2.5)))
 
 
-def named(name: str, size: str) -> str:
-    """The name of an experiment of a size: `name` for tiny."""
+def sized_name(name: str, size: str) -> str:
+    """Returns the name of an experiment in a size: `name` for tiny, else `name-size`."""
     return name if size == "tiny" else f"{name}-{size}"

@@ -12,15 +12,16 @@ from zoo import config
 from zoo.lab.launch.display import LiveDisplay, PlainDisplay, clock, human, show_plan
 from zoo.lab.launch.progress import SweepProgress
 from zoo.lab.launch.sweep_folder import State
-from zoo.lab.planning import plan
+from zoo.lab.planning import arm_resolution
+from zoo.lab.planning.plan import make_plan
 
 fake = config.import_file(Path(__file__).parents[1] / "fake_run.py", "helper")
 
 
 @pytest.fixture
 def made(monkeypatch):
-    monkeypatch.setattr(plan, "_cost", fake.cost)
-    return plan.expand(fake.experiment())
+    monkeypatch.setattr(arm_resolution, "count_cost", fake.cost)
+    return make_plan(fake.experiment())
 
 
 class Clock:
@@ -136,8 +137,8 @@ def test_plan_with_states(made):
 
 
 def test_names_with_markup_are_shown_as_they_are(monkeypatch):
-    monkeypatch.setattr(plan, "_cost", fake.cost)
-    made = plan.expand(
+    monkeypatch.setattr(arm_resolution, "count_cost", fake.cost)
+    made = make_plan(
         fake.experiment(
             factors={"[bold]x": {"[red]a": {"model.dim": 64}, "[/]": {"model.dim": 32}}},
             contrasts=(),

@@ -18,7 +18,8 @@ from zoo.lab.launch import process_pool
 from zoo.lab.launch.display import PlainDisplay
 from zoo.lab.launch.progress import SweepProgress
 from zoo.lab.launch.sweep_folder import SweepLock, read_state
-from zoo.lab.planning import plan
+from zoo.lab.planning import arm_resolution
+from zoo.lab.planning.plan import make_plan
 
 fake = config.import_file(Path(__file__).parents[1] / "fake_run.py", "helper")
 A, B, C = "x=a-seed0", "x=b-seed0", "x=c-seed0"
@@ -26,9 +27,9 @@ A, B, C = "x=a-seed0", "x=b-seed0", "x=c-seed0"
 
 @pytest.fixture
 def runs(monkeypatch):
-    monkeypatch.setattr(plan, "_cost", fake.cost)
+    monkeypatch.setattr(arm_resolution, "count_cost", fake.cost)
     factors = {"x": {"a": {"model.dim": 64}, "b": {"model.dim": 32}, "c": {"model.dim": 16}}}
-    return plan.expand(fake.experiment(factors=factors, contrasts=(), seeds=(0,), allow=("parameters", "flops"))).runs
+    return make_plan(fake.experiment(factors=factors, contrasts=(), seeds=(0,), allow=("parameters", "flops"))).runs
 
 
 @pytest.fixture

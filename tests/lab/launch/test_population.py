@@ -20,7 +20,8 @@ from zoo.lab.launch.populations import Together, mixed_executors, populations
 from zoo.lab.launch.process_pool import Pool
 from zoo.lab.launch.progress import SweepProgress
 from zoo.lab.launch.sweep_folder import SweepLock
-from zoo.lab.planning import plan
+from zoo.lab.planning import arm_resolution
+from zoo.lab.planning.plan import make_plan
 from zoo.lab.results.schema import numerics
 
 ROOT = Path(__file__).parents[3]
@@ -37,8 +38,8 @@ sys.exit(next((code for code in codes if code), 0))
 @pytest.fixture
 def runs(monkeypatch):
     """Two norms x two rates x two seeds."""
-    monkeypatch.setattr(plan, "_cost", fake.cost)
-    return plan.expand(
+    monkeypatch.setattr(arm_resolution, "count_cost", fake.cost)
+    return make_plan(
         fake.experiment(
             contrasts=(),
             factors={
@@ -159,7 +160,7 @@ def test_what_rounds_alike():
 
 EXPERIMENT = """
 from zoo import config
-from zoo.lab.experiment import Contrast, Experiment, Outcome, levels
+from zoo.lab.experiment import Contrast, Experiment, Side, levels
 
 def get_experiment(size="tiny"):
     base = config.override(config.default(), {"model.dim": 16, "model.num_layers": 1, "data.sequence_length": 8, "data.batch_size": 4,
@@ -167,8 +168,8 @@ def get_experiment(size="tiny"):
     return Experiment(name="rates", question="Which?", base=base, seeds=(0, 1), allow=("parameters",),
                       factors={"rate": levels("optimizer.learning_rate", 1e-3, 1e-2),
                                "norm": levels("model.norm.kind", "layernorm", "rmsnorm")},
-                      contrasts=(Contrast("more", Outcome({"rate": "0.01", "norm": "layernorm"}),
-                                          Outcome({"rate": "0.001", "norm": "layernorm"}), "superiority", 0.0, "it ends lower"),))
+                      contrasts=(Contrast("more", Side({"rate": "0.01", "norm": "layernorm"}),
+                                          Side({"rate": "0.001", "norm": "layernorm"}), "superiority", 0.0, "it ends lower"),))
 """
 
 

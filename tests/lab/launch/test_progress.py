@@ -10,7 +10,8 @@ import pytest
 
 from zoo import config
 from zoo.lab.launch.progress import RunProgress, SweepProgress, Tail, read_tail
-from zoo.lab.planning import plan
+from zoo.lab.planning import arm_resolution
+from zoo.lab.planning.plan import make_plan
 
 fake = config.import_file(Path(__file__).parents[1] / "fake_run.py", "helper")
 STEPS = fake.STEPS
@@ -18,10 +19,10 @@ STEPS = fake.STEPS
 
 @pytest.fixture
 def runs(monkeypatch):
-    monkeypatch.setattr(plan, "_cost", fake.cost)
+    monkeypatch.setattr(arm_resolution, "count_cost", fake.cost)
     # The second arm costs twice as much per step as the first.
     factors = {"x": {"a": {"model.dim": 32}, "b": {"model.dim": 64}}}
-    return plan.expand(fake.experiment(factors=factors, contrasts=(), seeds=(0, 1), allow=("parameters", "flops"))).runs
+    return make_plan(fake.experiment(factors=factors, contrasts=(), seeds=(0, 1), allow=("parameters", "flops"))).runs
 
 
 def at(folder, run, *steps, **values):

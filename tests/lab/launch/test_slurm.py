@@ -17,7 +17,8 @@ from zoo.errors import ConfigError
 from zoo.lab.launch.slurm import Array, Options, Slurm, arrays, divided, script, unwritable
 from zoo.lab.launch.slurm_queue import in_queue, note_job, read_jobs
 from zoo.lab.launch.slurm_task import settle
-from zoo.lab.planning import plan
+from zoo.lab.planning import arm_resolution
+from zoo.lab.planning.plan import make_plan
 
 fake = config.import_file(Path(__file__).parents[1] / "fake_run.py", "helper")
 HOSTILE = 'it\'s "%j" $(touch hacked) `touch hacked` \\n; #'
@@ -25,9 +26,9 @@ HOSTILE = 'it\'s "%j" $(touch hacked) `touch hacked` \\n; #'
 
 @pytest.fixture
 def runs(monkeypatch):
-    monkeypatch.setattr(plan, "_cost", fake.cost)
+    monkeypatch.setattr(arm_resolution, "count_cost", fake.cost)
     factors = {"x": {"a": {"model.dim": 64}, "b": {"model.dim": 32}}}
-    return plan.expand(fake.experiment(factors=factors, contrasts=(), seeds=(0, 1), allow=("parameters", "flops"))).runs
+    return make_plan(fake.experiment(factors=factors, contrasts=(), seeds=(0, 1), allow=("parameters", "flops"))).runs
 
 
 def program(folder, name, text):
@@ -219,8 +220,8 @@ def test_a_run_that_comes_on_is_queued_again_and_again(tmp_path):
 
 
 def test_arrays_wait_for_what_they_start_from(monkeypatch):
-    monkeypatch.setattr(plan, "_cost", fake.cost)
-    staged = plan.expand(fake.experiment(**staged_changes()))
+    monkeypatch.setattr(arm_resolution, "count_cost", fake.cost)
+    staged = make_plan(fake.experiment(**staged_changes()))
     grouped = arrays(staged.in_order)
     bodies = [run.folder for run in staged.prepared]
     assert [([run.folder for run in array.runs], array.needs) for array in grouped] == [
@@ -233,7 +234,7 @@ def test_arrays_wait_for_what_they_start_from(monkeypatch):
 
 
 def staged_changes():
-    from zoo.lab.planning.prerequisites import Prepared
+    from zoo.lab.experiment import Prerequisite
 
     body = config.override(config.default(), {"model.dim": 16, "model.num_layers": 1, "training.steps": fake.STEPS})
     return {
@@ -242,7 +243,7 @@ def staged_changes():
         "contrasts": (),
         "claim": None,
         "seeds": (0, 1),
-        "prepare": {"body": Prepared(config.override(body, {"optimizer.learning_rate": 0.001}))},
+        "prepare": {"body": Prerequisite(config.override(body, {"optimizer.learning_rate": 0.001}))},
         "factors": {
             "start": {"trained": {"training.start_from": "prepared:body"}, "fresh": {"training.start_from": ""}}
         },

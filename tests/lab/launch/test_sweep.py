@@ -13,15 +13,16 @@ from zoo import config
 from zoo.errors import ZooError
 from zoo.files import write_json
 from zoo.lab.launch.sweep_folder import SweepLock, conflicts, move_aside, read_state, write_status
-from zoo.lab.planning import plan
+from zoo.lab.planning import arm_resolution
+from zoo.lab.planning.plan import make_plan
 
 fake = config.import_file(Path(__file__).parents[1] / "fake_run.py", "helper")
 
 
 @pytest.fixture
 def runs(monkeypatch):
-    monkeypatch.setattr(plan, "_cost", fake.cost)
-    return plan.expand(fake.experiment()).runs
+    monkeypatch.setattr(arm_resolution, "count_cost", fake.cost)
+    return make_plan(fake.experiment()).runs
 
 
 def hold(folder, run, **changes):

@@ -8,17 +8,17 @@ import pytest
 
 from zoo import config
 from zoo.errors import ConfigError
-from zoo.lab.experiment import Contrast, Match, Outcome, levels
-from zoo.lab.planning import plan
-from zoo.lab.planning.fairness import DIFFERENCES
-from zoo.lab.planning.plan import expand
+from zoo.lab.declarations import DIFFERENCES
+from zoo.lab.experiment import Contrast, Match, Side, levels
+from zoo.lab.planning import arm_resolution
+from zoo.lab.planning.plan import make_plan
 
 fake = config.import_file(Path(__file__).parents[1] / "fake_run.py", "helper")
 
 
 @pytest.fixture(autouse=True)
 def cheap(monkeypatch):
-    monkeypatch.setattr(plan, "_cost", fake.cost)
+    monkeypatch.setattr(arm_resolution, "count_cost", fake.cost)
 
 
 def base(**changes):
@@ -32,12 +32,12 @@ def plain(factors, **changes):
 
 def problems(experiment):
     with pytest.raises(ConfigError) as error:
-        expand(experiment)
+        make_plan(experiment)
     return error.value.problems
 
 
 def test_full_product_in_declared_order():
-    made = expand(fake.experiment())
+    made = make_plan(fake.experiment())
     assert [arm.name for arm in made.arms] == [
         "norm=pre,warm-up=0",
         "norm=pre,warm-up=10",
@@ -60,7 +60,7 @@ def test_full_product_in_declared_order():
 
 
 def test_arms_differ_in_what_the_factors_set_and_nothing_else():
-    made = expand(fake.experiment())
+    made = make_plan(fake.experiment())
     first = made.arms[0].config
     for arm in made.arms[1:]:
         assert set(config.difference(first, arm.config)) <= {"model.norm.placement", "schedule.warmup_steps"}
@@ -71,7 +71,7 @@ def test_record_is_what_reports_read(tmp_path):
 
     from zoo.lab.results.sweep_results import load_sweep
 
-    record = expand(fake.experiment()).record()
+    record = make_plan(fake.experiment()).record()
     (tmp_path / "experiment.json").write_text(json.dumps(record))
     sweep = load_sweep(tmp_path)
     assert [run.state for run in sweep.runs] == ["missing"] * 8
@@ -83,7 +83,7 @@ def test_record_is_what_reports_read(tmp_path):
 
 
 def test_overrides_typed_as_text_are_recorded_as_what_they_are():
-    record = expand(plain({"warm-up": levels("schedule.warmup_steps", "0", "10")})).record()
+    record = make_plan(plain({"warm-up": levels("schedule.warmup_steps", "0", "10")})).record()
     assert [arm["overrides"] for arm in record["arms"]] == [{"schedule.warmup_steps": 0}, {"schedule.warmup_steps": 10}]
 
 
@@ -104,9 +104,9 @@ def test_a_problem_of_all_arms_is_told_once():
 @pytest.mark.parametrize(
     ("levels_of", "why"),
     [
-        ({"a": {"model.dim": 64}, "b": {"model.dim": 64}}, "both come to model.dim=64"),
+        ({"a": {"model.dim": 64}, "b": {"model.dim": 64}}, "both resolve to model.dim=64"),
         ({"a": {}, "b": {"model.dim": 256}}, "the base and model.dim=256 resolve to the same config"),
-        ({"a": {"model.attention.num_kv_heads": "auto"}, "b": {"model.attention.num_kv_heads": 4}}, "both come to"),
+        ({"a": {"model.attention.num_kv_heads": "auto"}, "b": {"model.attention.num_kv_heads": 4}}, "both resolve to"),
         ({"a": {"training.log_every": 1}, "b": {"training.log_every": 2}}, "they differ only in training.log_every"),
     ],
 )
@@ -134,12 +134,12 @@ def test_metrics_beyond_what_is_evaluated():
     positions = {"positions": levels("model.position.kind", "learned", "alibi")}
 
     def asking(metric, position="alibi"):
-        sides = Outcome({"positions": position}, metric), Outcome({"positions": "alibi"})
+        sides = Side({"positions": position}, metric), Side({"positions": "alibi"})
         return fake.experiment(
             base=lengths, factors=positions, contrasts=(Contrast("c", *sides, "superiority", 0.0, ""),)
         )
 
-    assert expand(asking("eval/loss@512"))
+    assert make_plan(asking("eval/loss@512"))
     assert "no metric eval/loss@1024" in problems(asking("eval/loss@1024"))[0]
     assert "its learned positions end at 128" in problems(asking("eval/loss@512", "learned"))[0]
 
@@ -156,7 +156,7 @@ def test_metrics_of_pairs_need_the_task():
         model__vocab_size=300,
     )
     seen = {"segments": levels("model.embedding.segments", 0, 2)}
-    assert expand(fake.experiment(base=pairs, factors=seen, **accuracy))
+    assert make_plan(fake.experiment(base=pairs, factors=seen, **accuracy))
     found = problems(fake.experiment(**accuracy))
     assert 'arm "norm=pre,warm-up=0": no metric eval/next_accuracy without objective.next_sentence=true' in found
 
@@ -181,14 +181,14 @@ def test_vocabulary_of_characters_is_read_once_per_data_config(monkeypatch):
 
     calls = []
     monkeypatch.setattr(data, "vocabulary_size", lambda resolved: calls.append(resolved.model.vocab_size) or 90)
-    made = expand(fake.experiment(base=base(data__tokenizer__kind="characters")))
+    made = make_plan(fake.experiment(base=base(data__tokenizer__kind="characters")))
     assert calls == ["auto"]
     assert {run.config.model.vocab_size for run in made.runs} == {90}
 
 
 def test_cost_of_every_arm_with_the_real_count(monkeypatch):
     monkeypatch.undo()
-    made = expand(plain({"dim": levels("model.dim", 16, 32)}, base=base(model__num_layers=1, data__sequence_length=8)))
+    made = make_plan(plain({"dim": levels("model.dim", 16, 32)}, base=base(model__num_layers=1, data__sequence_length=8)))
     small, large = made.arms
     assert set(small.parameters) == {"total", "embedding", "body", "heads"}
     assert large.parameters["total"] > small.parameters["total"] > 257 * 16
@@ -198,8 +198,8 @@ def test_cost_of_every_arm_with_the_real_count(monkeypatch):
 def test_cost_is_asked_of_the_resolved_arm(monkeypatch):
     seen = []
     same = SimpleNamespace(parameters={"total": 1}, flops_per_token=2)
-    monkeypatch.setattr(plan, "_cost", lambda resolved: seen.append(resolved) or same)
-    expand(fake.experiment())
+    monkeypatch.setattr(arm_resolution, "count_cost", lambda resolved: seen.append(resolved) or same)
+    make_plan(fake.experiment())
     assert [resolved.model.vocab_size for resolved in seen] == [257] * 4
 
 
@@ -213,18 +213,18 @@ def test_cost_is_asked_of_the_resolved_arm(monkeypatch):
     ],
 )
 def test_folder_names_are_portable(label, folder):
-    run = expand(plain({"x": {label: {"model.dim": 64}}}, seeds=(0,))).runs[0]
+    run = make_plan(plain({"x": {label: {"model.dim": 64}}}, seeds=(0,))).runs[0]
     assert run.folder == folder
 
 
 def test_folder_name_without_a_leading_dot():
-    run, *_ = expand(plain({".x": {"a": {"model.dim": 64}}})).runs
+    run, *_ = make_plan(plain({".x": {"a": {"model.dim": 64}}})).runs
     assert run.folder == "_x=a-seed0"
 
 
 def test_folders_that_would_coincide_get_a_hash():
     labels = {"a b": {"model.dim": 64}, "a/b": {"model.dim": 32}, "A-B": {"model.dim": 16}, "c": {}}
-    runs = expand(plain({"x": labels}, seeds=(0,))).runs
+    runs = make_plan(plain({"x": labels}, seeds=(0,))).runs
     folders = [run.folder for run in runs]
     assert len({folder.lower() for folder in folders}) == 4
     assert all(re.fullmatch("x=[aA]-[bB]-seed0-[0-9a-f]{8}", folder) for folder in folders[:3])
@@ -232,13 +232,13 @@ def test_folders_that_would_coincide_get_a_hash():
 
 
 def test_long_names_are_cut():
-    runs = expand(plain({"x": {"y" * 300 + "1": {"model.dim": 64}, "y" * 300 + "2": {"model.dim": 32}}})).runs
+    runs = make_plan(plain({"x": {"y" * 300 + "1": {"model.dim": 64}, "y" * 300 + "2": {"model.dim": 32}}})).runs
     assert len({run.folder for run in runs}) == 4
     assert all(len(run.folder) <= 180 and run.folder.endswith(f"-seed{run.seed}") for run in runs)
 
 
 def test_equal_arms_have_no_warnings():
-    assert expand(fake.experiment()).warnings == []
+    assert make_plan(fake.experiment()).warnings == []
 
 
 @pytest.mark.parametrize(
@@ -250,7 +250,7 @@ def test_equal_arms_have_no_warnings():
         ),
         (
             {"batch": levels("data.batch_size", 2, 3)},
-            ["training budget in tokens by up to 50.0%", "scored on samples of other rows"],
+            ["training budget in tokens by up to 50.0%", "scored on different samples of rows"],
         ),
         ({"text": levels("data.source", "stdlib", "text:x.txt")}, ["each is scored on the held-out part of its own"]),
         (
@@ -266,7 +266,7 @@ def test_equal_arms_have_no_warnings():
     ],
 )
 def test_warnings(factors, texts):
-    found = expand(plain(factors)).warnings
+    found = make_plan(plain(factors)).warnings
     assert len(found) == len(texts)
     for warning, text in zip(found, texts):
         assert text in warning
@@ -295,7 +295,7 @@ def test_what_is_not_allowed_by_name_is_refused(factors, named):
     assert [line.rpartition("--allow ")[2].partition(",")[0] for line in lines] == named
     assert all(("match it" in line) == (name in ("parameters", "flops")) for line, name in zip(lines, named))
     # What is allowed stays a warning, and each name allows one thing.
-    assert len(expand(plain(factors, allow=tuple(named))).warnings) == len(named)
+    assert len(make_plan(plain(factors, allow=tuple(named))).warnings) == len(named)
     assert len(problems(plain(factors, allow=tuple(named[1:])))) == 1
 
 
@@ -315,7 +315,7 @@ def test_arms_are_matched_by_a_field(monkeypatch):
         (Match("parameters", "model.ffn.hidden_dim"), lambda arm: arm.parameters["total"]),
         (Match("flops", "model.ffn.hidden_dim"), lambda arm: arm.flops_per_token),
     ):
-        first, second = expand(plain(GATED, base=base, allow=(), match=match)).arms
+        first, second = make_plan(plain(GATED, base=base, allow=(), match=match)).arms
         assert first.overrides == {"model.ffn.kind": "gelu"}
         # Three matrices where there were two.
         assert second.overrides == {
@@ -344,7 +344,7 @@ def test_what_cannot_be_matched_says_what_comes_nearest(monkeypatch):
             Match("flops", "model.ffn.hiden_dim"),
             'match: unknown field model.ffn.hiden_dim (did you mean "model.ffn.hidden_dim"?)',
         ),
-        (Match("flops", "model.ffn.kind"), "match: model.ffn.kind is not a whole number"),
+        (Match("flops", "model.ffn.kind"), "match: model.ffn.kind is not an integer field"),
         (Match("flops", "model.num_layers"), 'match: model.num_layers is varied by the factor "layers"'),
     ],
 )
@@ -354,7 +354,7 @@ def test_matches_that_cannot_be(match, text):
 
 
 def test_a_gap_of_less_than_a_hundredth_is_none():
-    warnings = expand(plain({"batch": levels("data.batch_size", 200, 201)})).warnings
+    warnings = make_plan(plain({"batch": levels("data.batch_size", 200, 201)})).warnings
     assert not [line for line in warnings if "budget" in line]
 
 
@@ -362,7 +362,7 @@ def test_no_warning_where_extra_fields_belong_to_the_choice_or_levels_are_altern
     rope = {"model.position.kind": "rope", "model.position.theta": 500.0}
     positions = {"rope": rope, "alibi": {"model.position.kind": "alibi"}}
     alternatives = {"full": {}, "no bias": {"model.attention.bias": False}, "untied": {"model.tie_embeddings": False}}
-    assert expand(plain({"positions": positions, "without": alternatives})).warnings == []
+    assert make_plan(plain({"positions": positions, "without": alternatives})).warnings == []
 
 
 PATTERNS = {
@@ -374,7 +374,7 @@ PATTERNS = {
 
 def test_a_factor_over_the_pattern_of_layers():
     fields = levels("model.layers.pattern", ("local",), "local,global", ())
-    made = expand(plain({"layers": fields}, base=config.override(config.default(), PATTERNS), seeds=(0,)))
+    made = make_plan(plain({"layers": fields}, base=config.override(config.default(), PATTERNS), seeds=(0,)))
     assert [arm.name for arm in made.arms] == ["layers=local", "layers=local,global", "layers=none"]
     assert [tuple(arm.config.model.layers.pattern) for arm in made.arms] == [("local",), ("local", "global"), ()]
     # The kinds that an arm's pattern does not name are no part of it.
@@ -397,13 +397,13 @@ def test_a_factor_over_the_pattern_of_layers():
 
 def test_factors_over_fields_of_parts_of_a_model():
     window = levels("model.layers.kinds.local.attention.window", 4, "8")
-    made = expand(plain({"window": window}, base=config.override(config.default(), PATTERNS)))
+    made = make_plan(plain({"window": window}, base=config.override(config.default(), PATTERNS)))
     assert [arm.config.model.layers.kinds.local.attention.window for arm in made.arms] == [4, 8]
     assert [arm["overrides"] for arm in made.record()["arms"]] == [
         {path: int(level)} for level in window for path in window[level]
     ]
     sides = {"model.architecture": "encoder_decoder", "objective.kind": "prefix"}
-    made = expand(
+    made = make_plan(
         plain(
             {"heads": levels("model.decoder.attention.num_heads", 2, 8)}, base=config.override(config.default(), sides)
         )
@@ -418,20 +418,20 @@ def test_parts_of_a_model_belong_to_the_choice_that_has_them():
         "decoder": {"model.architecture": "decoder", "objective.kind": "causal"},
         "both": {"model.architecture": "encoder_decoder", "objective.kind": "prefix", "model.decoder.num_layers": 2},
     }
-    assert expand(plain({"layers": patterns})).warnings == []
-    assert expand(plain({"model": sides})).warnings == []
+    assert make_plan(plain({"layers": patterns})).warnings == []
+    assert make_plan(plain({"model": sides})).warnings == []
     two = config.override(config.default(), sides["both"])
     unequal = {
         "pre": {"model.norm.placement": "pre"},
         "post": {"model.norm.placement": "post", "model.encoder.residual": False},
     }
-    (warning,) = expand(plain({"norm": unequal}, base=two)).warnings
+    (warning,) = make_plan(plain({"norm": unequal}, base=two)).warnings
     assert 'level "post" also sets model.encoder.residual' in warning
     local = {
         "pre": {"model.norm.placement": "pre"},
         "post": {"model.norm.placement": "post", "model.layers.kinds.local.attention.softcap": 5.0},
     }
-    (warning,) = expand(plain({"norm": local}, base=config.override(config.default(), PATTERNS))).warnings
+    (warning,) = make_plan(plain({"norm": local}, base=config.override(config.default(), PATTERNS))).warnings
     assert "also sets model.layers.kinds.local.attention.softcap" in warning
 
 
@@ -454,7 +454,7 @@ def test_a_kind_that_an_arm_s_pattern_does_not_name_is_told_with_the_arm():
 def test_shipped_experiments_expand(spec):
     from zoo.lab.experiment import load_experiment
 
-    made = expand(load_experiment(str(Path(__file__).parents[3] / "experiments" / spec)))
+    made = make_plan(load_experiment(str(Path(__file__).parents[3] / "experiments" / spec)))
     assert made.experiment.contrasts
     assert made.experiment.claim
     assert not [warning for warning in made.warnings if "budget" in warning]

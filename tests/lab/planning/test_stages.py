@@ -12,10 +12,10 @@ from tests.every_field import table
 from zoo import config
 from zoo.errors import ConfigError
 from zoo.files import read_json
-from zoo.lab.experiment import levels
-from zoo.lab.planning import plan
-from zoo.lab.planning.plan import expand
-from zoo.lab.planning.prerequisites import Prepared, placed
+from zoo.lab.experiment import Prerequisite, levels
+from zoo.lab.planning import arm_resolution
+from zoo.lab.planning.plan import make_plan
+from zoo.lab.planning.prerequisites import resolve_references
 from zoo.lab.results.sweep_results import load_sweep
 from zoo.training.run_training import run
 
@@ -33,7 +33,7 @@ BODY = {
 
 @pytest.fixture(autouse=True)
 def cheap(monkeypatch):
-    monkeypatch.setattr(plan, "_cost", fake.cost)
+    monkeypatch.setattr(arm_resolution, "count_cost", fake.cost)
 
 
 def body(**changes):
@@ -47,7 +47,7 @@ def staged(**changes):
             "factors": START,
             "contrasts": (),
             "claim": None,
-            "prepare": {"body": Prepared(body())},
+            "prepare": {"body": Prerequisite(body())},
             **changes,
         }
     )
@@ -55,16 +55,16 @@ def staged(**changes):
 
 def problems(experiment):
     with pytest.raises(ConfigError) as error:
-        expand(experiment)
+        make_plan(experiment)
     return error.value.problems
 
 
 def identities(experiment):
-    return {run.name: run.identity for run in expand(experiment).in_order}
+    return {run.name: run.identity for run in make_plan(experiment).in_order}
 
 
 def test_what_starts_from_a_run_comes_after_it_and_knows_its_identity():
-    made = expand(staged())
+    made = make_plan(staged())
     assert [run.name for run in made.in_order] == [
         "body seed 0",
         "start=trained seed 0",
@@ -84,21 +84,21 @@ def test_what_starts_from_a_run_comes_after_it_and_knows_its_identity():
         assert trained.config.training.start_from == f"prepared:{first.folder}"
         assert trained.identity == config.identity(trained.config)
         assert fresh.needs == ()
-        assert placed(trained.config, lambda folder: f"runs/x/{folder}").training.start_from == f"runs/x/{first.folder}"
+        assert resolve_references(trained.config, lambda folder: f"runs/x/{folder}").training.start_from == f"runs/x/{first.folder}"
 
 
 def test_another_pre_training_is_another_arm():
     before, after = (
         identities(staged()),
-        identities(staged(prepare={"body": Prepared(body(optimizer__learning_rate=0.1))})),
+        identities(staged(prepare={"body": Prerequisite(body(optimizer__learning_rate=0.1))})),
     )
     changed = {name for name in before if before[name] != after[name]}
     assert changed == {f"{name} seed {seed}" for name in ("body", "start=trained") for seed in (0, 1)}
-    assert before == identities(staged(prepare={"body": Prepared(body(training__log_every=7))}))
+    assert before == identities(staged(prepare={"body": Prerequisite(body(training__log_every=7))}))
 
 
 def test_once_is_one_run_for_all_seeds():
-    made = expand(staged(prepare={"body": Prepared(body(), once=True)}, seeds=(3, 4)))
+    made = make_plan(staged(prepare={"body": Prerequisite(body(), once=True)}, seeds=(3, 4)))
     assert [run.name for run in made.in_order] == [
         "body seed 3",
         "start=trained seed 3",
@@ -112,21 +112,21 @@ def test_once_is_one_run_for_all_seeds():
 
 
 def test_a_prepared_run_may_start_from_an_earlier_one():
-    stages = {"first": Prepared(body()), "body": Prepared(body(training__start_from="prepared:first"))}
-    made = expand(staged(prepare=stages))
+    stages = {"first": Prerequisite(body()), "body": Prerequisite(body(training__start_from="prepared:first"))}
+    made = make_plan(staged(prepare=stages))
     assert [run.arm.name for run in made.in_order[:3]] == ["first", "body", "start=trained"]
     assert made.in_order[1].needs == (made.in_order[0],)
     before = identities(staged(prepare=stages))
-    after = identities(staged(prepare=stages | {"first": Prepared(body(optimizer__learning_rate=0.1))}))
+    after = identities(staged(prepare=stages | {"first": Prerequisite(body(optimizer__learning_rate=0.1))}))
     assert before["start=trained seed 0"] != after["start=trained seed 0"]
     backwards = problems(staged(prepare=dict(reversed(stages.items()))))
     assert backwards[0].startswith(
-        'prepared run "body": training.start_from=prepared:first: nothing of that name is prepared'
+        'prepared run "body": training.start_from=prepared:first: no prepared run has this name'
     )
 
 
 def test_what_is_left_to_run_brings_what_it_needs():
-    made = expand(staged())
+    made = make_plan(staged())
 
     def left(*finished):
         return [run.name for run in made.pending(lambda run: run.name in finished)]
@@ -147,12 +147,12 @@ def test_what_is_left_to_run_brings_what_it_needs():
     [
         (
             {"factors": {"start": {"a": {"training.start_from": "prepared:bdy"}, "b": {}}}},
-            'arm start=a: training.start_from=prepared:bdy: nothing of that name is prepared (did you mean "body"?)',
+            'arm start=a: training.start_from=prepared:bdy: no prepared run has this name (did you mean "body"?)',
         ),
         ({"factors": {"dim": levels("model.dim", 16, 32)}}, 'prepared run "body": no arm starts from it'),
         (
             {
-                "prepare": {"body": Prepared(body()), "twin": Prepared(body())},
+                "prepare": {"body": Prerequisite(body()), "twin": Prerequisite(body())},
                 "factors": {"start": levels("training.start_from", "prepared:body", "prepared:twin")},
             },
             'prepared runs "body" and "twin" are the same run',
@@ -169,7 +169,7 @@ def test_what_cannot_be_started_from_is_refused(changes, text):
 
 
 def test_problems_of_what_is_prepared_and_of_arms_are_told_together():
-    found = problems(staged(prepare={"body": Prepared(body(model__dim=15))}, base=body(training__steps=0)))
+    found = problems(staged(prepare={"body": Prerequisite(body(model__dim=15))}, base=body(training__steps=0)))
     assert len(found) == 2
     assert found[0].startswith('prepared run "body": model.dim=15 does not divide')
     assert found[1].startswith("every arm: training.steps=0")
@@ -178,8 +178,8 @@ def test_problems_of_what_is_prepared_and_of_arms_are_told_together():
 @pytest.mark.parametrize(
     ("prepare", "text"),
     [
-        ({"a/b": Prepared({})}, "prepared run 'a/b': the name is used as a folder name"),
-        ({"body": {}}, "prepared run 'body': expected Prepared(config), got dict"),
+        ({"a/b": Prerequisite({})}, "prepared run 'a/b': the name is used as a folder name"),
+        ({"body": {}}, "prepared run 'body': expected Prerequisite(config), got dict"),
     ],
 )
 def test_what_is_no_prepared_run(prepare, text):
@@ -189,11 +189,11 @@ def test_what_is_no_prepared_run(prepare, text):
 
 
 def test_a_report_counts_prepared_runs_apart(tmp_path):
-    made = expand(staged())
+    made = make_plan(staged())
     (tmp_path / "experiment.json").write_text(json.dumps(made.record()))
     for one in made.in_order:
         (tmp_path / one.folder).mkdir()
-        there = config.to_plain(placed(one.config, lambda folder: str(tmp_path / folder)))
+        there = config.to_plain(resolve_references(one.config, lambda folder: str(tmp_path / folder)))
         (tmp_path / one.folder / "config.json").write_text(json.dumps(there))
     sweep = load_sweep(tmp_path)
     assert [(run.arm, run.seed) for run in sweep.prepared] == [("body", 0), ("body", 1)]
@@ -244,7 +244,7 @@ def tasks(**changes):
         **{
             "base": base,
             "factors": {"start": frozen},
-            "prepare": {"body": Prepared(trained)},
+            "prepare": {"body": Prerequisite(trained)},
             "metric": "eval/accuracy",
             "seeds": (0,),
             **changes,
@@ -253,7 +253,7 @@ def tasks(**changes):
 
 
 def test_an_arm_is_resolved_from_the_config_of_what_it_starts_from():
-    made = expand(tasks())
+    made = make_plan(tasks())
     there = made.prepared[0].config.model
     for arm in made.arms:
         assert arm.config.model.vocab_size == there.vocab_size > 30
@@ -276,10 +276,10 @@ def test_metrics_are_those_of_the_task():
 
 @pytest.mark.slow
 def test_what_is_planned_trains(tmp_path):
-    made = expand(tasks())
+    made = make_plan(tasks())
     for one in made.in_order:
         said = []
-        run(placed(one.config, lambda folder: str(tmp_path / folder)), tmp_path / one.folder, said.append)
+        run(resolve_references(one.config, lambda folder: str(tmp_path / folder)), tmp_path / one.folder, said.append)
         starts = [line for line in said if line.startswith("starting from the parameters")]
         assert len(starts) == (one.arm.name == "start=frozen")
     before, after = (

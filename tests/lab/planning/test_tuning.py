@@ -14,12 +14,13 @@ import pytest
 from zoo import config
 from zoo.cli.main import main
 from zoo.errors import ConfigError
-from zoo.lab.experiment import levels
+from zoo.lab.experiment import Tune, levels
 from zoo.lab.launch.launcher import Local
 from zoo.lab.launch.sweep_folder import SweepLock
-from zoo.lab.planning import plan, tuning
-from zoo.lab.planning.tuning import Tune
+from zoo.lab.planning import arm_resolution, tuning
+from zoo.lab.planning.plan import make_plan
 from zoo.lab.results.sweep_results import load_sweep
+from zoo.lab.results.tuning_choice import choose_best, tuning_choices
 from zoo.lab.results.tuning_grid import load_tuning_grid
 
 fake = config.import_file(Path(__file__).parents[1] / "fake_run.py", "helper")
@@ -48,12 +49,12 @@ def experiment(**changes):
         (Tune("model.norm.kind", GRID), "is not a number"),
         (Tune("seed", (1, 2)), "is not a number"),
         (Tune("schedule.warmup_steps", (1, 2)), 'varied by the factor "warm-up"'),
-        (Tune(RATE, (0.1,)), "two values or more"),
-        (Tune(RATE, (0.1, 0.1)), "each once"),
+        (Tune(RATE, (0.1,)), "at least two different values"),
+        (Tune(RATE, (0.1, 0.1)), "at least two different values"),
         (Tune(RATE, ("fast", 0.1)), "not all numbers"),
         (Tune(RATE, GRID, ()), "at least one seed"),
         (Tune(RATE, GRID, (-1,)), "seed -1"),
-        (Tune(RATE, GRID, (5, 1)), "seed 1 would choose and decide"),
+        (Tune(RATE, GRID, (5, 1)), "seed 1 is also a seed of the experiment"),
     ],
 )
 def test_a_grid_that_cannot_be_is_refused(tune, text):
@@ -62,12 +63,12 @@ def test_a_grid_that_cannot_be_is_refused(tune, text):
 
 
 def test_the_search_has_every_arm_with_every_value_and_other_seeds():
-    searching = tuning.search(experiment())
+    searching = tuning.tuning_experiment(experiment())
     assert list(searching.factors) == ["norm", "warm-up", "learning_rate"]
     assert [level[RATE] for level in searching.factors["learning_rate"].values()] == list(GRID)
     assert (searching.seeds, searching.contrasts, searching.claim) == ((1000,), (), None)
     taken = experiment(factors={"learning_rate": levels("model.norm.placement", "pre", "post")}, contrasts=())
-    assert list(tuning.search(taken).factors) == ["learning_rate", RATE]
+    assert list(tuning.tuning_experiment(taken).factors) == ["learning_rate", RATE]
 
 
 @pytest.fixture
@@ -140,10 +141,10 @@ def test_a_run_that_diverges_is_never_the_best(zoo):
 
 def test_of_scores_the_highest_is_the_best(zoo):
     zoo(*FLAGS, losses=LOSSES)
-    found = tuning.choices(experiment(), load_sweep("runs/norms/tuning"))
+    found = tuning_choices(experiment(), load_sweep("runs/norms/tuning"))
     assert found[PRE].value == 0.01
     assert [one.mean for one in found[PRE].tried] == [2.5, 2.2, 2.0]
-    assert tuning._best(list(found[PRE].tried), True).value == 0.001
+    assert choose_best(list(found[PRE].tried), True).value == 0.001
 
 
 def test_nothing_is_decided_on_a_search_with_holes(zoo):
@@ -152,7 +153,7 @@ def test_nothing_is_decided_on_a_search_with_holes(zoo):
     assert "the disk is full" in out
     assert not Path("runs/norms/experiment.json").exists()
     with pytest.raises(ConfigError, match=r"learning_rate=0\.01-seed1001: failed, without eval/loss"):
-        tuning.choices(experiment(), load_sweep("runs/norms/tuning"))
+        tuning_choices(experiment(), load_sweep("runs/norms/tuning"))
     assert zoo(*FLAGS, losses=LOSSES)[0] == 0
     assert rate_of(f"{POST}-seed0") == 0.003
 
@@ -253,8 +254,8 @@ def test_other_rates_are_another_sweep(zoo):
 
 
 def test_a_chosen_value_belongs_to_one_arm(monkeypatch):
-    monkeypatch.setattr(plan, "_cost", fake.cost)
-    made = plan.expand(replace(experiment(), chosen={POST: {RATE: 0.003}}))
+    monkeypatch.setattr(arm_resolution, "count_cost", fake.cost)
+    made = make_plan(replace(experiment(), tuned_values={POST: {RATE: 0.003}}))
     assert {arm.name: arm.config.optimizer.learning_rate for arm in made.arms} == {PRE: 0.001, POST: 0.003}
     assert {arm.name: arm.overrides.get(RATE) for arm in made.arms} == {PRE: None, POST: 0.003}
     assert made.runs[0].folder == f"{PRE}-seed0"

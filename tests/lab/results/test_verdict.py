@@ -5,9 +5,10 @@ from pathlib import Path
 
 import pytest
 
+from zoo.lab.declarations import Contrast, Side
 from zoo.lab.results.caveats import sweep_caveats
 from zoo.lab.results.run_records import RunRecord
-from zoo.lab.results.schema import Arm, Contrast, Side
+from zoo.lab.results.schema import Arm
 from zoo.lab.results.sweep_results import SweepResults, load_sweep
 from zoo.lab.results.verdict import decide, judge, judge_contrast, rule_text
 

@@ -9,9 +9,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from zoo.lab.declarations import Contrast, Side
 from zoo.lab.results.factor_effects import estimate_effects
 from zoo.lab.results.run_records import RunRecord
-from zoo.lab.results.schema import Arm, Contrast, Side
+from zoo.lab.results.schema import Arm
 from zoo.lab.results.sweep_results import SweepResults
 from zoo.lab.results.verdict import judge
 from zoo.lab.statistics.sequential import design_until_decided, detectable_effect

@@ -43,11 +43,11 @@ def run_report(args: argparse.Namespace) -> int:
     """Writes a sweep's report; prints its path and the verdict."""
     from pathlib import Path
 
-    from zoo.lab.measures import complete
+    from zoo.lab.measures import compute_missing_measures
     from zoo.lab.report.build import build_report
     from zoo.lab.results.sweep_results import load_sweep
 
-    complete(Path(args.folder), lambda line: print(line, file=sys.stderr))
+    compute_missing_measures(Path(args.folder), lambda line: print(line, file=sys.stderr))
     return _print(build_report(load_sweep(args.folder), args.output or Path(args.folder) / "report.html"))
 
 

@@ -38,13 +38,13 @@ def add_parser(subparsers: argparse._SubParsersAction) -> None:
 def run(args: argparse.Namespace) -> int:
     """Writes them; prints what was written."""
     from zoo.errors import ConfigError
-    from zoo.lab.measures import complete
+    from zoo.lab.measures import compute_missing_measures
     from zoo.lab.report.archive import publish
     from zoo.lab.report.results_page import build
     from zoo.lab.results.sweep_results import load_sweep
 
     for folder in args.sweeps:
-        complete(Path(folder), lambda line: print(line, file=sys.stderr))
+        compute_missing_measures(Path(folder), lambda line: print(line, file=sys.stderr))
     # All are read before anything is written.
     sweeps = [load_sweep(folder) for folder in args.sweeps]
     for name, count in Counter(sweep.name for sweep in sweeps).items():

@@ -143,24 +143,26 @@ def _tuned(args: argparse.Namespace, experiment, folder: Path, most: int):
     goes on with the base's value where that was not done yet. There is no experiment while the
     trials are still in a queue.
     """
+    from zoo.lab.declarations import TUNING_FOLDER
     from zoo.lab.planning import tuning
-    from zoo.lab.planning.plan import expand
+    from zoo.lab.planning.plan import make_plan
     from zoo.lab.results.interim import extend_seeds
     from zoo.lab.results.sweep_results import load_sweep
-    from zoo.lab.results.schema import TUNING
 
-    _check_folder(args, folder, expand(dataclasses.replace(experiment, seeds=extend_seeds(experiment.seeds, most))))
-    searching = tuning.search(experiment)
+    _check_folder(args, folder, make_plan(dataclasses.replace(experiment, seeds=extend_seeds(experiment.seeds, most))))
+    searching = tuning.tuning_experiment(experiment)
     if args.fresh and not args.dry_run:
-        for inside in (folder, folder / TUNING):
+        for inside in (folder, folder / TUNING_FOLDER):
             launch_options.check_queue(args, inside)
         _set_aside(folder, _console())
         args.fresh = False
-    code = _once(args, searching, folder / TUNING, folder)
+    code = _once(args, searching, folder / TUNING_FOLDER, folder)
     if code:
         return code, experiment
     try:
-        found = tuning.choices(experiment, load_sweep(folder / TUNING))
+        from zoo.lab.results.tuning_choice import tuning_choices
+
+        found = tuning_choices(experiment, load_sweep(folder / TUNING_FOLDER))
     except ConfigError:
         if args.dry_run:
             return 0, experiment
@@ -168,12 +170,12 @@ def _tuned(args: argparse.Namespace, experiment, folder: Path, most: int):
             _say(_console(), "once these are done, the same command submits the arms, each with its best value")
             return 0, None
         raise
-    return 0, tuning.tuned(experiment, found)
+    return 0, tuning.with_tuned_values(experiment, {arm: choice.value for arm, choice in found.items()})
 
 
 def _until_decided(args: argparse.Namespace, experiment, folder: Path, design) -> int:
     """Runs, judges, and adds seeds as long as nothing is decided."""
-    from zoo.lab.results.interim import seeds_so_far, extend_seeds
+    from zoo.lab.results.interim import extend_seeds, seeds_so_far
     from zoo.lab.results.sweep_results import load_sweep
     from zoo.lab.results.verdict import judge
 
@@ -207,9 +209,9 @@ def _once(args: argparse.Namespace, experiment, folder: Path, around: Path | Non
     """
     from zoo.lab.launch.display import show_plan
     from zoo.lab.launch.sweep_folder import conflicts, read_state
-    from zoo.lab.planning.plan import expand
+    from zoo.lab.planning.plan import make_plan
 
-    plan = expand(experiment)
+    plan = make_plan(experiment)
     _check_folder(args, folder, plan)
     console = _console()
     again = folder.exists() and not args.fresh
@@ -269,12 +271,12 @@ def _prepare_data(plan, read_only: bool = False) -> None:
     that is still to be prepared, there is nothing to tokenise with.
     """
     from zoo.config.fields import TASKS
-    from zoo.data import load, read
-    from zoo.lab.planning.prerequisites import named
+    from zoo.data import check_sources, load
+    from zoo.lab.planning.prerequisites import references
 
     prepared = set()
     for run in plan.in_order:
-        untrained = "data.tokenizer.path" in named(run.config)
+        untrained = "data.tokenizer.path" in references(run.config)
         # The data of arms with other prepared tokenizers are the same as long as none is there.
         wanted = tuple(
             (path, value)
@@ -359,14 +361,14 @@ def _populations(groups: list[list]) -> str:
 
 def _set_aside(folder: Path, console) -> None:
     """Moves an earlier sweep out of the way, unless somebody is at it."""
+    from zoo.lab.declarations import TUNING_FOLDER
     from zoo.lab.launch.sweep_folder import SweepLock, move_aside
-    from zoo.lab.results.schema import TUNING
 
     with contextlib.ExitStack() as held:
         held.enter_context(contextlib.closing(SweepLock(folder)))
         # Trials that outlive a killed `zoo run` hold their own folder alone.
-        if (folder / TUNING).is_dir():
-            held.enter_context(contextlib.closing(SweepLock(folder / TUNING)))
+        if (folder / TUNING_FOLDER).is_dir():
+            held.enter_context(contextlib.closing(SweepLock(folder / TUNING_FOLDER)))
         if any(entry.name != ".lock" for entry in folder.iterdir()):
             _say(console, f"the earlier sweep is in {move_aside(folder)}")
 
@@ -391,11 +393,11 @@ def _finish(plan, folder: Path, console, ends, stopped: bool) -> int:
             f"stopped: {done} of {len(states)} runs are done, the others are saved as far as "
             f"they came in {folder}; the same command (without --fresh) continues them"
         )
-    from zoo.lab.measures import complete
+    from zoo.lab.measures import compute_missing_measures
     from zoo.lab.report.build import build_report
     from zoo.lab.results.sweep_results import load_sweep
 
-    complete(folder, lambda line: _say(console, line))
+    compute_missing_measures(folder, lambda line: _say(console, line))
     report = build_report(load_sweep(folder), folder / "report.html")
     _say(console, f"report: {report.path}")
     _say(console, report.verdict.paragraph)
@@ -468,7 +470,8 @@ def _experiment(args: argparse.Namespace):
 def _tune(args: argparse.Namespace, experiment):
     """What is tuned, by the flags or by the experiment."""
     from zoo import config
-    from zoo.lab.planning.tuning import FIRST_SEED, Tune
+    from zoo.lab.declarations import FIRST_TUNING_SEED
+    from zoo.lab.experiment import Tune
 
     tune = experiment.tune
     if args.tune:
@@ -484,7 +487,7 @@ def _tune(args: argparse.Namespace, experiment):
         # A number of seeds counts from where those that decide never are.
         counted = args.tune_seeds == tuple(range(len(args.tune_seeds)))
         tune = dataclasses.replace(
-            tune, seeds=tuple(FIRST_SEED + seed for seed in args.tune_seeds) if counted else args.tune_seeds
+            tune, seeds=tuple(FIRST_TUNING_SEED + seed for seed in args.tune_seeds) if counted else args.tune_seeds
         )
     return tune
 

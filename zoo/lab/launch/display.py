@@ -14,7 +14,8 @@ from rich.text import Text
 
 from zoo.lab.launch.progress import RunProgress, SweepProgress
 from zoo.lab.launch.sweep_folder import State
-from zoo.lab.planning.plan import Arm, Plan, Run
+from zoo.lab.planning.arm import PlannedArm, PlannedRun
+from zoo.lab.planning.plan import Plan
 
 LOOK_SECONDS = 0.5
 PLAIN_SECONDS = 15.0
@@ -76,11 +77,11 @@ def show_plan(console: Console, plan: Plan, states: Mapping[str, State]) -> None
         line(f"warning: {warning}", "yellow")
 
 
-def _of(arm: Arm, runs: list[Run], states: Mapping[str, State]) -> list[State]:
+def _of(arm: PlannedArm, runs: list[PlannedRun], states: Mapping[str, State]) -> list[State]:
     return [states[run.folder] for run in runs if run.arm is arm]
 
 
-def _table(names: list[str], rows: list[tuple[list[str], Arm, list[State]]]) -> Table:
+def _table(names: list[str], rows: list[tuple[list[str], PlannedArm, list[State]]]) -> Table:
     """What is trained, what it costs, and how far it is: a row of (what stands below `names`, the
     arm, the states of its runs).
     """
@@ -107,21 +108,21 @@ def _table(names: list[str], rows: list[tuple[list[str], Arm, list[State]]]) -> 
     return table
 
 
-def _optimizer(arm: Arm) -> str:
+def _optimizer(arm: PlannedArm) -> str:
     optimizer, schedule = arm.config.optimizer, arm.config.schedule
     warmup = f" after {schedule.warmup_steps:,}" if schedule.warmup_steps else ""
     return f"{optimizer.kind} {optimizer.learning_rate:g} {schedule.kind}{warmup}"
 
 
-def _data(arm: Arm) -> str:
+def _data(arm: PlannedArm) -> str:
     data = arm.config.data
     return f"{data.source}, {data.batch_size:,} rows of {data.sequence_length:,}"
 
 
-_CONDITIONS: dict[str, Callable[[Arm], str]] = {"optimizer": _optimizer, "data": _data}
+_CONDITIONS: dict[str, Callable[[PlannedArm], str]] = {"optimizer": _optimizer, "data": _data}
 
 
-def _common(arms: list[Arm]) -> dict[str, str]:
+def _common(arms: list[PlannedArm]) -> dict[str, str]:
     """Of what arms are trained with, that which is the same for all of them."""
     found = {what: {text(arm) for arm in arms} for what, text in _CONDITIONS.items()}
     return {what: texts.pop() for what, texts in found.items() if len(texts) == 1}
@@ -144,13 +145,13 @@ def _loss(value: float) -> str:
 class Display(Protocol):
     """What the pool tells of its runs."""
 
-    def started(self, run: Run, step: int) -> None:
+    def started(self, run: PlannedRun, step: int) -> None:
         """A run has started, or continues; it had come to `step` updates."""
 
-    def again(self, run: Run, state: State) -> None:
+    def again(self, run: PlannedRun, state: State) -> None:
         """A run was interrupted and will be tried once more."""
 
-    def ended(self, run: Run, state: State) -> None:
+    def ended(self, run: PlannedRun, state: State) -> None:
         """A run has come to an end."""
 
     def stopping(self) -> None:
@@ -178,15 +179,15 @@ class PlainDisplay:
     def __exit__(self, *error: object) -> None:
         pass
 
-    def started(self, run: Run, step: int) -> None:
+    def started(self, run: PlannedRun, step: int) -> None:
         self.progress.start(run, self.now())
         self._line(f"start    {run.name}" + (f", continues: it was at step {step:,}" if step else ""))
 
-    def again(self, run: Run, state: State) -> None:
+    def again(self, run: PlannedRun, state: State) -> None:
         self.progress.drop(run)
         self._line(f"again    {run.name}: {state.reason or 'interrupted'}", "yellow")
 
-    def ended(self, run: Run, state: State) -> None:
+    def ended(self, run: PlannedRun, state: State) -> None:
         stopped = state.name == "half-done"
         progress = self.progress.end(run, self.now(), for_good=not stopped)
         style = {"done": "green", "failed": "red", "diverged": "magenta"}.get(state.name, "")
@@ -263,7 +264,7 @@ class LiveDisplay(PlainDisplay):
     def __exit__(self, *error: object) -> None:
         self._live.stop()
 
-    def started(self, run: Run, step: int) -> None:
+    def started(self, run: PlannedRun, step: int) -> None:
         self.progress.start(run, self.now())
         self._show()
 

@@ -9,7 +9,7 @@ from typing import Protocol
 
 from zoo.lab.launch.populations import Together
 from zoo.lab.launch.sweep_folder import State, SweepLock
-from zoo.lab.planning.plan import Run
+from zoo.lab.planning.arm import PlannedRun
 
 
 @dataclass(frozen=True)
@@ -30,7 +30,7 @@ class Launched:
 class Launcher(Protocol):
     """Has runs trained."""
 
-    def launch(self, runs: Sequence[Run], folder: Path, lock: SweepLock) -> Launched:
+    def launch(self, runs: Sequence[PlannedRun], folder: Path, lock: SweepLock) -> Launched:
         """Launches runs of the sweep in `folder`, which `lock` holds. Those that others need stand
         before these.
         """
@@ -48,7 +48,7 @@ class Local:
     def __init__(self, workers: int, display, together: Together | None = None):
         self._workers, self._display, self._together = workers, display, together
 
-    def launch(self, runs: Sequence[Run], folder: Path, lock: SweepLock) -> Launched:
+    def launch(self, runs: Sequence[PlannedRun], folder: Path, lock: SweepLock) -> Launched:
         """See `Launcher`."""
         from zoo.lab.launch.process_pool import Pool
 

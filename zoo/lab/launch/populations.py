@@ -11,7 +11,7 @@ from typing import Any
 from zoo import config
 from zoo.files import read_json
 from zoo.lab.launch.sweep_folder import read_state
-from zoo.lab.planning.plan import Run
+from zoo.lab.planning.arm import PlannedRun
 from zoo.lab.results.schema import numerics
 from zoo.nested import flatten
 
@@ -30,11 +30,11 @@ class Together:
     executor: str = AUTO
     most: int = 0
 
-    def key(self, run: Run) -> Any:
+    def key(self, run: PlannedRun) -> Any:
         """Equal for runs that can be one population."""
         return config.program_key(flatten(run.config))
 
-    def companions(self, run: Run, others: Iterable[Run]) -> list[Run]:
+    def companions(self, run: PlannedRun, others: Iterable[PlannedRun]) -> list[PlannedRun]:
         """The run, and those of the others that can train with it, in their order."""
         key = self.key(run)
         found = [run, *(other for other in others if other is not run and self.key(other) == key)]
@@ -45,7 +45,7 @@ class Together:
         return [sys.executable, "-m", "zoo.cli.sweeps.population", f"--executor={self.executor}", *map(str, folders)]
 
 
-def populations(runs: Iterable[Run], together: Together) -> Iterator[list[Run]]:
+def populations(runs: Iterable[PlannedRun], together: Together) -> Iterator[list[PlannedRun]]:
     """How runs that are all ready would be put together."""
     left = list(runs)
     while left:
@@ -54,7 +54,7 @@ def populations(runs: Iterable[Run], together: Together) -> Iterator[list[Run]]:
         left = [run for run in left if not any(run is member for member in members)]
 
 
-def mixed_executors(folder: Path, runs: Iterable[Run], together: Together | None) -> list[str]:
+def mixed_executors(folder: Path, runs: Iterable[PlannedRun], together: Together | None) -> list[str]:
     """A line where runs of a sweep were computed in another way than the ones to come would be."""
     found: dict[str, list[str]] = {}
     for run in runs:

@@ -19,7 +19,7 @@ from zoo.lab.launch.display import Display
 from zoo.lab.launch.populations import Together
 from zoo.lab.launch.sweep_folder import State, SweepLock, read_state, read_status, write_status
 from zoo.lab.launch.worker import command, last_line, meaning, write_config
-from zoo.lab.planning.plan import Run
+from zoo.lab.planning.arm import PlannedRun
 
 POLL_SECONDS = 0.1
 # Signals that come within this time are one.
@@ -31,7 +31,7 @@ STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 class _Begun:
     """An attempt at a run: its folder, and what its files were before it."""
 
-    run: Run
+    run: PlannedRun
     folder: Path
     log_offset: int
     status_before: tuple[int, int] | None
@@ -68,7 +68,7 @@ class Pool:
 
     def __init__(
         self,
-        runs: Sequence[Run],
+        runs: Sequence[PlannedRun],
         folder: Path,
         workers: int,
         lock: SweepLock,
@@ -146,7 +146,7 @@ class Pool:
                 with suppress(ProcessLookupError):
                     os.killpg(child.process.pid, signal.SIGKILL)
 
-    def _ready(self) -> list[Run]:
+    def _ready(self) -> list[PlannedRun]:
         """Takes the first waiting run that nothing keeps from starting, with those that train with
         it; such as never can start end here.
         """
@@ -171,7 +171,7 @@ class Pool:
             self._waiting.remove(run)
         return ready
 
-    def _give_up(self, run: Run, needed: Run, state: State) -> None:
+    def _give_up(self, run: PlannedRun, needed: PlannedRun, state: State) -> None:
         why = f": {state.reason}" if state.reason else ""
         reason = f"it starts from {needed.name}, which is {'not there' if state.name == 'new' else state.name}{why}"
         try:
@@ -181,7 +181,7 @@ class Pool:
             reason = f"{reason}; and that could not be written: {error}"
         self._finish(run, State("failed", read_state(self._folder / run.folder).step, reason))
 
-    def _start(self, runs: list[Run]) -> None:
+    def _start(self, runs: list[PlannedRun]) -> None:
         attempts, steps = [], {run.folder: read_state(self._folder / run.folder).step for run in runs}
         try:
             for run in runs:
@@ -238,7 +238,7 @@ class Pool:
                 self._finish(begun.run, state)
         self._waiting.extendleft(reversed(again))
 
-    def _finish(self, run: Run, state: State) -> None:
+    def _finish(self, run: PlannedRun, state: State) -> None:
         self._ends[run.folder] = state
         self._display.ended(run, state)
 

@@ -5,7 +5,7 @@ import json
 from dataclasses import dataclass
 from pathlib import Path
 
-from zoo.lab.planning.plan import Run
+from zoo.lab.planning.arm import PlannedRun
 
 TAIL_BYTES = 16384
 
@@ -45,7 +45,7 @@ def read_tail(folder: Path, metric: str = "eval/loss") -> Tail:
     return Tail(step, found.get("train/loss"), found.get("train/tokens_per_second"), found.get(metric))
 
 
-def work(run: Run, steps: int) -> float:
+def work(run: PlannedRun, steps: int) -> float:
     """FLOPs in `steps` updates: what makes the pace of one arm say something about another."""
     return steps * run.arm.tokens_per_step * run.arm.flops_per_token
 
@@ -53,7 +53,7 @@ def work(run: Run, steps: int) -> float:
 class RunProgress:
     """One run that is under way. Times are seconds on the clock of the sweep."""
 
-    def __init__(self, run: Run, folder: Path, metric: str, now: float):
+    def __init__(self, run: PlannedRun, folder: Path, metric: str, now: float):
         self.run, self.folder, self.metric, self.started = run, folder, metric, now
         self.tail = read_tail(folder, metric)
         # Work done before this start, by an earlier attempt, says nothing about the pace of this
@@ -106,7 +106,7 @@ class RunProgress:
 class SweepProgress:
     """All runs of a sweep: which are under way, how many have ended, and when the last will."""
 
-    def __init__(self, folder: Path, runs: list[Run], pending: list[Run], workers: int, metric: str):
+    def __init__(self, folder: Path, runs: list[PlannedRun], pending: list[PlannedRun], workers: int, metric: str):
         self.folder, self.metric, self.workers = folder, metric, workers
         self.total, self.ended = len(runs), len(runs) - len(pending)
         self.pending = list(pending)
@@ -114,17 +114,17 @@ class SweepProgress:
         self._measured: list[tuple[float, float]] = []
         self._startups: list[float] = []
 
-    def start(self, run: Run, now: float) -> None:
+    def start(self, run: PlannedRun, now: float) -> None:
         """Notes that an attempt at a run has started."""
         self.pending = [other for other in self.pending if other is not run]
         self.running[run.folder] = RunProgress(run, self.folder / run.folder, self.metric, now)
 
-    def drop(self, run: Run) -> None:
+    def drop(self, run: PlannedRun) -> None:
         """Notes that an attempt came to nothing and that the run waits for another."""
         del self.running[run.folder]
         self.pending.insert(0, run)
 
-    def end(self, run: Run, now: float, for_good: bool = True) -> RunProgress:
+    def end(self, run: PlannedRun, now: float, for_good: bool = True) -> RunProgress:
         """Notes that a run has come to its end, or was stopped before it."""
         # One that never could start has no beginning either.
         progress = self.running.pop(run.folder, None) or RunProgress(run, self.folder / run.folder, self.metric, now)

@@ -20,7 +20,7 @@ from zoo.lab.launch.slurm_queue import FOLDER, Submitted, ask, note_job
 from zoo.lab.launch.slurm_task import START
 from zoo.lab.launch.sweep_folder import SweepLock
 from zoo.lab.launch.worker import write_config
-from zoo.lab.planning.plan import Run
+from zoo.lab.planning.arm import PlannedRun
 
 # SLURM's default for the longest array is 1001.
 LONGEST = 1000
@@ -113,11 +113,11 @@ class Array:
     have to be done before.
     """
 
-    runs: tuple[Run, ...]
+    runs: tuple[PlannedRun, ...]
     needs: tuple[str, ...] = ()
 
 
-def arrays(runs: Sequence[Run]) -> list[Array]:
+def arrays(runs: Sequence[PlannedRun]) -> list[Array]:
     """Sorts runs that are left into arrays: together what waits for the same ones. What an array
     waits for stands before it.
 
@@ -125,7 +125,7 @@ def arrays(runs: Sequence[Run]) -> list[Array]:
         runs: each after those that it needs.
     """
     ahead = {run.folder for run in runs}
-    groups: dict[tuple[str, ...], list[Run]] = {}
+    groups: dict[tuple[str, ...], list[PlannedRun]] = {}
     for run in runs:
         groups.setdefault(tuple(needed.folder for needed in run.needs if needed.folder in ahead), []).append(run)
     return [
@@ -206,7 +206,7 @@ def unwritable(sweep: Path) -> list[str]:
     )
 
 
-def divided(runs: Sequence[Run], options: Options) -> list[str]:
+def divided(runs: Sequence[PlannedRun], options: Options) -> list[str]:
     """One line for every size of batches that several processes cannot share."""
     sizes = dict.fromkeys(run.config.data.batch_size for run in runs)
     return [
@@ -228,13 +228,13 @@ class Slurm:
     def __init__(self, name: str, options: Options, before: Mapping[str, Submitted] | None = None):
         self._name, self._options, self._before = name, options, dict(before or {})
 
-    def shown(self, runs: Sequence[Run], folder: Path) -> Iterator[str]:
+    def shown(self, runs: Sequence[PlannedRun], folder: Path) -> Iterator[str]:
         """What `launch` would submit: for each array its script and how sbatch is called."""
         for number, array in enumerate(self._arrays(runs), _next_number(folder)):
             waits = f"  # waits for {', '.join(array.needs)}" if array.needs else ""
             yield f"{script(array, folder, self._name, self._options)}\n# sbatch {FOLDER}/{number}.sh{waits}\n"
 
-    def launch(self, runs: Sequence[Run], folder: Path, lock: SweepLock) -> Launched:
+    def launch(self, runs: Sequence[PlannedRun], folder: Path, lock: SweepLock) -> Launched:
         """See `Launcher`. Runs that are in the queue already stay as they are.
 
         Raises:
@@ -274,7 +274,7 @@ class Slurm:
             queued.append(job)
         return Launched(queued=queued)
 
-    def _arrays(self, runs: Sequence[Run]) -> list[Array]:
+    def _arrays(self, runs: Sequence[PlannedRun]) -> list[Array]:
         """The arrays of runs that are not in the queue; those that others need count as ahead of
         these all the same.
         """

@@ -17,8 +17,8 @@ from zoo import config
 from zoo.errors import ConfigError
 from zoo.files import read_json, write_json
 from zoo.lab.launch.progress import read_tail
-from zoo.lab.planning.plan import Run
-from zoo.lab.planning.prerequisites import named
+from zoo.lab.planning.arm import PlannedRun
+from zoo.lab.planning.prerequisites import references
 from zoo.lab.results.schema import parse_looks, restore_prepared_names
 from zoo.nested import flatten
 
@@ -76,7 +76,7 @@ def write_status(folder: Path, state: str, steps: int, reason: str) -> None:
     )
 
 
-def conflicts(folder: Path, runs: Iterable[Run]) -> list[str]:
+def conflicts(folder: Path, runs: Iterable[PlannedRun]) -> list[str]:
     """One line for every way in which run folders hold other runs than the planned ones."""
     having: dict[str, list[str]] = {}
     for run in runs:
@@ -88,7 +88,7 @@ def conflicts(folder: Path, runs: Iterable[Run]) -> list[str]:
     ]
 
 
-def _difference(folder: Path, run: Run) -> str:
+def _difference(folder: Path, run: PlannedRun) -> str:
     """What the run in `folder` has that `run` has not; empty if it is the same run or there is
     none.
     """
@@ -101,7 +101,7 @@ def _difference(folder: Path, run: Run) -> str:
             written = flatten(read_json(folder / "config.json"))
             started = restore_prepared_names(written, {needed.folder: needed.folder for needed in run.needs})
             found = config.resolve(
-                config.override(found, {path: started[path] for path in named(config.from_flat(started))})
+                config.override(found, {path: started[path] for path in references(config.from_flat(started))})
             )
     except ConfigError as error:
         return f"holds a run that cannot be told from its config.json: {error.problems[0]}"

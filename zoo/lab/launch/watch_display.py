@@ -16,10 +16,10 @@ from zoo.lab.formatting import number, plus_minus
 from zoo.lab.launch.display import LOOK_SECONDS, LiveDisplay, PlainDisplay, clock
 from zoo.lab.launch.progress import SweepProgress
 from zoo.lab.launch.sweep_folder import State, read_status
-from zoo.lab.metrics import more_is_better
+from zoo.lab.metrics import higher_is_better
 from zoo.lab.results.run_records import RunRecord as ReadRun
-from zoo.lab.results.sweep_results import SweepResults, load_any
 from zoo.lab.results.schema import as_dict
+from zoo.lab.results.sweep_results import SweepResults, load_any
 from zoo.lab.statistics.paired import spread
 
 ENDED = ("done", "diverged", "failed")
@@ -91,7 +91,7 @@ class _Seen:
             self.finals[run.arm.name].append(value)
 
     def table(self) -> Table:
-        best = -1 if more_is_better(self.metric) else 1
+        best = -1 if higher_is_better(self.metric) else 1
         means = {name: sum(values) / len(values) for name, values in self.finals.items() if values}
         names = sorted(self.finals, key=lambda name: (name not in means, best * means.get(name, 0)))
         table = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 2, 0, 0))

@@ -10,8 +10,8 @@ from pathlib import Path
 from zoo import config
 from zoo.errors import Diverged, Preempted
 from zoo.files import write_json
-from zoo.lab.planning.plan import Run
-from zoo.lab.planning.prerequisites import placed
+from zoo.lab.planning.arm import PlannedRun
+from zoo.lab.planning.prerequisites import resolve_references
 
 
 def command(folder: Path) -> list[str]:
@@ -19,10 +19,10 @@ def command(folder: Path) -> list[str]:
     return [sys.executable, "-m", "zoo.cli.train", f"--config={folder / 'config.json'}", f"--workdir={folder}"]
 
 
-def write_config(sweep: Path, run: Run) -> None:
+def write_config(sweep: Path, run: PlannedRun) -> None:
     """Makes the run's folder in the sweep's, with the config.json that the attempt reads."""
     (sweep / run.folder).mkdir(exist_ok=True)
-    write_json(sweep / run.folder / "config.json", config.to_plain(placed(run.config, lambda name: str(sweep / name))))
+    write_json(sweep / run.folder / "config.json", config.to_plain(resolve_references(run.config, lambda name: str(sweep / name))))
 
 
 def meaning(code: int, last_line: str) -> tuple[str, str]:

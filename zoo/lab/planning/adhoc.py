@@ -1,4 +1,4 @@
-"""An experiment put together on the command line: one config file and the fields to vary."""
+"""Experiments from the command line: one config file and the fields to vary."""
 
 import re
 from collections.abc import Sequence
@@ -10,13 +10,12 @@ from zoo.lab.experiment import Experiment, levels
 
 
 def experiment_from_flags(spec: str, vary: Sequence[str], name: str | None = None) -> Experiment:
-    """Makes the experiment of `--config=SPEC --vary PATH=VALUE,VALUE ...`: every combination, no
-    claim.
+    """Returns the experiment of `--config=SPEC --vary PATH=VALUE,VALUE ...`, without a claim.
 
     Args:
         spec: config file with its argument.
-        vary: one text per factor.
-        name: the experiment's name; by default made of the config file's and the varied fields'.
+        vary: one PATH=VALUE,VALUE,... per factor.
+        name: by default composed of the names of the config file and of the varied fields.
     """
     fields: dict[str, list[str]] = {}
     problems = []
@@ -27,9 +26,9 @@ def experiment_from_flags(spec: str, vary: Sequence[str], name: str | None = Non
         elif config.field_at(path) is None:
             problems.append(f"--vary {text}: unknown field {path}{did_you_mean(path, config.known_paths(path))}")
         elif config.field_at(path).kind is tuple:
-            problems.append(f"--vary {text}: the values of {path} have commas in them; write an experiment file")
+            problems.append(f"--vary {text}: the values of {path} contain commas; write an experiment file")
         elif path in fields:
-            problems.append(f"--vary {path} is given twice; write all its values behind one =")
+            problems.append(f"--vary {path} is given twice; list all its values after one =")
         else:
             fields[path] = [value.strip() for value in values.split(",")]
     if problems:
@@ -48,9 +47,9 @@ def experiment_from_flags(spec: str, vary: Sequence[str], name: str | None = Non
 
 
 def _short(path: str) -> str:
-    """The shortest end of a path that names no other field: "norm.kind" for "model.norm.kind".
+    """Returns the shortest end of a path that is unique: "norm.kind" for "model.norm.kind".
 
-    Inside a scope, behind the scope's name: "local.window" for
+    Inside a scope it follows the scope's name: "local.window" for
     "model.layers.kinds.local.attention.window".
     """
     if (parts := split_path(path)) is not None:

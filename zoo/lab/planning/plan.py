@@ -1,103 +1,49 @@
-"""From an experiment to its runs: the full product of the factors, checked as a whole before
-anything runs.
-"""
+"""Plans an experiment: expands the product of its factors into runs, and checks all of them first."""
 
 import hashlib
-import itertools
 import re
 from collections import Counter
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 from zoo import config
-from zoo.config.fields import TASKS
 from zoo.errors import ConfigError
-from zoo.lab.experiment import Experiment, arm_name, measured, side_of
-from zoo.lab.planning import tuning
-from zoo.lab.planning.fairness import MATCHED, TOLERANCE, warnings
-from zoo.lab.planning.prerequisites import misfits, named, placed, unknown, vocabulary_of
-from zoo.lab.planning.size_matching import adjusted
-from zoo.lab.planning.validation import absent_metrics, idle, twins
-from zoo.lab.results.schema import PREFIX
-from zoo.nested import flatten
-
-
-@dataclass(frozen=True)
-class Arm:
-    """One variant: a level of every factor; or a run that is prepared, without levels. `config` is
-    resolved, with the first seed.
-    """
-
-    name: str
-    levels: dict[str, str]
-    overrides: dict[str, Any]
-    config: config.ResolvedConfig
-    parameters: dict[str, int]
-    flops_per_token: float
-
-    @property
-    def tokens_per_step(self) -> int:
-        return self.config.data.batch_size * self.config.data.sequence_length
-
-    @property
-    def steps(self) -> int:
-        return self.config.training.steps
-
-    @property
-    def tokens(self) -> int:
-        """Tokens trained on in the whole run."""
-        return self.steps * self.tokens_per_step
-
-
-@dataclass(frozen=True)
-class Run:
-    """One arm with one seed.
-
-    Attributes:
-        folder: name of its folder inside the sweep's.
-        config: resolved; runs that it starts from are named as in `zoo.lab.planning.prerequisites`.
-        needs: those runs.
-    """
-
-    folder: str
-    arm: Arm
-    seed: int
-    identity: str
-    config: config.ResolvedConfig
-    needs: tuple["Run", ...] = ()
-
-    @property
-    def name(self) -> str:
-        return f"{self.arm.name} seed {self.seed}"
+from zoo.lab.declarations import PREPARED_PREFIX
+from zoo.lab.experiment import Experiment, named_contrasts, required_measures
+from zoo.lab.planning.arm import PlannedArm, PlannedRun
+from zoo.lab.planning.arm_resolution import ArmResolver
+from zoo.lab.planning.fairness import fairness_warnings
+from zoo.lab.planning.prerequisites import references, resolve_references
+from zoo.lab.planning.tuning import grid_edge_warnings, tuning_factor
+from zoo.lab.planning.validation import duplicate_arms, missing_metrics, unused_prerequisites
 
 
 @dataclass(frozen=True)
 class Plan:
-    """Everything that will run.
+    """All runs of an experiment.
 
     Attributes:
-        runs: those of the arms: every arm with the first seed, then with the second.
-        prepared: those that they start from, likewise.
+        runs: of the arms: every arm with the first seed, then with the second, and so on.
+        prepared: the prerequisite runs that those start from, in the same order.
     """
 
     experiment: Experiment
-    arms: list[Arm]
-    runs: list[Run]
+    arms: list[PlannedArm]
+    runs: list[PlannedRun]
     warnings: list[str]
-    prepared: list[Run] = field(default_factory=list)
+    prepared: list[PlannedRun] = field(default_factory=list)
 
     @property
-    def in_order(self) -> list[Run]:
-        """All runs, seed by seed, so that a sweep that is stopped early can be compared all the
-        same; of a seed what is prepared first.
+    def in_order(self) -> list[PlannedRun]:
+        """All runs seed by seed, the prerequisites of a seed first.
+
+        A sweep that is stopped early can thus be compared on the seeds that are complete.
         """
         return sorted([*self.prepared, *self.runs], key=lambda run: self.experiment.seeds.index(run.seed))
 
-    def pending(self, finished: Callable[[Run], bool]) -> list[Run]:
-        """What is left to run, in order: runs of arms that are not finished, and of what is
-        prepared those that one of these needs.
-        """
+    def pending(self, finished: Callable[[PlannedRun], bool]) -> list[PlannedRun]:
+        """Returns the unfinished runs of arms, and the unfinished prerequisites that they need, in order."""
         wanted = {run.folder for run in self.runs if not finished(run)}
         for run in reversed([*self.prepared, *self.runs]):
             if run.folder in wanted:
@@ -105,16 +51,15 @@ class Plan:
         return [run for run in self.in_order if run.folder in wanted]
 
     def record(self) -> dict[str, Any]:
-        """The content of experiment.json."""
-        experiment = self.experiment
-        claim = experiment.claim
+        """Returns the content of experiment.json."""
+        experiment, measures = self.experiment, required_measures(self.experiment)
         return {
             "name": experiment.name,
             "question": experiment.question,
             "size": experiment.size,
-            "claim": claim and {"id": claim.id, "statement": claim.statement, "source": claim.source},
+            "claim": experiment.claim and asdict(experiment.claim),
             "metric": experiment.metric,
-            "factors": {factor: list(its_levels) for factor, its_levels in experiment.factors.items()},
+            "factors": {factor: list(levels) for factor, levels in experiment.factors.items()},
             "arms": [
                 {
                     "name": arm.name,
@@ -125,208 +70,73 @@ class Plan:
                 }
                 for arm in self.arms
             ],
-            "runs": [
-                {"folder": run.folder, "arm": run.arm.name, "seed": run.seed, "identity": run.identity}
-                for run in self.runs
-            ],
-            "prepared": [
-                {"folder": run.folder, "name": run.arm.name, "seed": run.seed, "identity": run.identity}
-                for run in self.prepared
-            ],
+            "runs": [_run_record(run, "arm") for run in self.runs],
+            "prepared": [_run_record(run, "name") for run in self.prepared],
             "seeds": list(experiment.seeds),
             "allow": list(experiment.allow),
-            "match": experiment.match and {"what": experiment.match.what, "field": experiment.match.field},
-            **({"measures": names} if (names := measured(experiment)) else {}),
-            **({"tuning": _tuning(experiment)} if experiment.tune else {}),
+            "match": experiment.match and asdict(experiment.match),
+            **({"measures": measures} if measures else {}),
+            **({"tuning": _tuning_record(experiment)} if experiment.tune else {}),
             **({"looks": {str(seeds): level for seeds, level in experiment.looks.items()}} if experiment.looks else {}),
             "contrasts": [
-                {
-                    "name": contrast.name,
-                    "a": side_of(experiment, contrast.a),
-                    "b": side_of(experiment, contrast.b),
-                    "rule": contrast.rule,
-                    "margin": float(contrast.margin),
-                    "expected": contrast.expected,
-                }
-                for contrast in experiment.contrasts
+                asdict(contrast) | {"margin": float(contrast.margin)} for contrast in named_contrasts(experiment)
             ],
             "warnings": self.warnings,
         }
 
 
-def _tuning(experiment: Experiment) -> dict[str, Any]:
+def _run_record(run: PlannedRun, arm_key: str) -> dict[str, Any]:
+    return {"folder": run.folder, arm_key: run.arm.name, "seed": run.seed, "identity": run.identity}
+
+
+def _tuning_record(experiment: Experiment) -> dict[str, Any]:
     tune = experiment.tune
     return {
         "field": tune.field,
-        "factor": tuning.factor_name(experiment),
+        "factor": tuning_factor(experiment),
         "values": sorted(tune.values),
         "seeds": list(tune.seeds),
-        "chosen": {arm: changes[tune.field] for arm, changes in experiment.chosen.items()},
+        "chosen": {arm: changes[tune.field] for arm, changes in experiment.tuned_values.items()},
     }
 
 
-def expand(experiment: Experiment) -> Plan:
-    """Expands an experiment and checks every arm, and every run that is prepared for them.
+def make_plan(experiment: Experiment) -> Plan:
+    """Plans an experiment and checks every arm and every prerequisite run.
 
     Raises:
-        ConfigError: with the problems of all arms at once: configs that cannot be, two arms that
-            are the same run, contrasts on metrics that an arm will not have, parameters that an arm
-            cannot start from.
+        ConfigError: with the problems of all arms: invalid configs, duplicate arms, metrics that
+            an arm will not write, parameters that an arm cannot start from, unfair differences.
     """
-    vocabulary: dict[str, int] = {}
-    prepared, wrong = _prepared(experiment, vocabulary)
-    problems: dict[str, list[str]] = {}
-    arms = []
-    products = [dict(zip(experiment.factors, chosen)) for chosen in itertools.product(*experiment.factors.values())]
-    for chosen in products:
-        name = arm_name(chosen) or experiment.name
-        changes = {
-            path: value for factor, level in chosen.items() for path, value in experiment.factors[factor][level].items()
-        }
-        changes |= experiment.chosen.get(name, {})
-        try:
-            arm = _arm(experiment, name, config.override(experiment.base, changes), prepared, vocabulary)
-        except ConfigError as error:
-            problems[name] = error.problems
-            continue
-        if arm is not None:
-            # What is recorded has the type of the field: a level may be written as text.
-            flat = flatten(arm.config)
-            overrides = {path: list(flat[path]) if isinstance(flat[path], tuple) else flat[path] for path in changes}
-            arms.append(replace(arm, levels=chosen, overrides=overrides))
-    if wrong or problems:
-        raise ConfigError([*wrong, *_per_arm(problems, len(products))])
-    if experiment.match and arms:
-        arms = _matched(experiment, arms, prepared, vocabulary)
-    if wrong := [*idle(prepared, arms), *twins(arms), *absent_metrics(experiment, arms)]:
-        raise ConfigError(wrong)
-    first, runs = _runs(experiment, prepared, arms)
-    return Plan(experiment, arms, runs, [*warnings(experiment, arms), *tuning.doubts(experiment)], first)
+    resolver = ArmResolver(experiment)
+    arms, prerequisites = resolver.arms(), resolver.prerequisites
+    if problems := [
+        *unused_prerequisites(prerequisites, arms),
+        *duplicate_arms(arms),
+        *missing_metrics(experiment, arms),
+    ]:
+        raise ConfigError(problems)
+    first, runs = _plan_runs(experiment, prerequisites, arms)
+    return Plan(experiment, arms, runs, [*fairness_warnings(experiment, arms), *grid_edge_warnings(experiment)], first)
 
 
-def _matched(
-    experiment: Experiment, arms: list[Arm], prepared: Mapping[str, Arm | None], vocabulary: dict[str, int]
-) -> list[Arm]:
-    """The arms, made as large as the first by the field of `experiment.match`, which is then one of
-    their overrides.
-    """
-    path, count = experiment.match.field, MATCHED[experiment.match.what]
-    target, found, problems = count(arms[0]), [arms[0]], {}
-    for arm in arms[1:]:
-
-        def sized(value: int, arm: Arm = arm) -> Arm:
-            changes = {**arm.overrides, path: value}
-            made = _arm(experiment, arm.name, config.override(experiment.base, changes), prepared, vocabulary)
-            return replace(made, levels=arm.levels, overrides=changes)
-
-        if abs(count(arm) / target - 1) <= TOLERANCE:
-            found.append(arm)
-            continue
-        try:
-            found.append(
-                sized(adjusted(flatten(arm.config)[path], target, lambda value, sized=sized: count(sized(value))))
-            )
-        except ConfigError as error:
-            problems[arm.name] = [
-                f"match: {path} {line}" if line.startswith("does") else line for line in error.problems
-            ]
-    if problems:
-        raise ConfigError(_per_arm(problems, len(arms)))
-    return found
-
-
-def _prepared(experiment: Experiment, vocabulary: dict[str, int]) -> tuple[dict[str, Arm | None], list[str]]:
-    """The runs to prepare, None for one with problems, and those problems. One may start from
-    another that stands before it.
-    """
-    prepared: dict[str, Arm | None] = {}
-    problems = []
-    for name, stage in experiment.prepare.items():
-        try:
-            prepared[name] = _arm(experiment, name, stage.config, dict(prepared), vocabulary)
-        except ConfigError as error:
-            prepared[name] = None
-            problems += [f'prepared run "{name}": {line}' for line in error.problems]
-    return prepared, problems
-
-
-def _arm(
-    experiment: Experiment,
-    name: str,
-    settings: Mapping[str, Any],
-    prepared: Mapping[str, Arm | None],
-    vocabulary: dict[str, int],
-) -> Arm | None:
-    """Resolves an arm and counts its cost; None where it starts from a prepared run that has
-    problems itself.
-    """
-    unresolved = config.override(settings, {"seed": experiment.seeds[0]})
-    if lines := unknown(unresolved, prepared):
-        raise ConfigError(lines)
-    if any(prepared[needed] is None for needed in named(unresolved).values()):
-        config.resolve(unresolved)
-        return None
-    there = {other: arm.config for other, arm in prepared.items() if arm is not None}
-    resolved = _resolve(unresolved, vocabulary_of(unresolved, there), vocabulary)
-    if lines := list(misfits(resolved, there)):
-        raise ConfigError(lines)
-    cost = _cost(resolved)
-    return Arm(name, {}, {}, resolved, dict(cost.parameters), float(cost.flops_per_token))
-
-
-def _resolve(
-    unresolved: Mapping[str, Any], vocab_size: int | None, vocabulary: dict[str, int]
-) -> config.ResolvedConfig:
-    """Resolves a config; a vocabulary that only the data tell is read once per data config."""
-    resolved = config.resolve(unresolved, vocab_size)
-    known = resolved.model.vocab_size != config.AUTO
-    if known and resolved.objective.kind not in TASKS:
-        return resolved
-    from zoo import data
-
-    if not known:
-        key = repr((flatten(resolved.data), flatten(resolved.objective)))
-        if key not in vocabulary:
-            vocabulary[key] = data.vocabulary_size(resolved)
-        resolved = config.resolve(unresolved, vocab_size=vocabulary[key])
-    return data.with_labels(resolved)
-
-
-def _cost(resolved: config.ResolvedConfig) -> Any:
-    # Imported late: it brings JAX, which a plan that is refused does not need.
-    from zoo.models import cost
-
-    return cost.summary(resolved)
-
-
-def _per_arm(problems: Mapping[str, list[str]], arms: int) -> list[str]:
-    """One line per problem with the arms that have it."""
-    having: dict[str, list[str]] = {}
-    for name, lines in problems.items():
-        for line in lines:
-            having.setdefault(line, []).append(name)
-    lines = []
-    for line, names in having.items():
-        everywhere = len(names) == arms > 1
-        lines.append(f"every arm: {line}" if everywhere else f"arm {' and arm '.join(names)}: {line}")
-    return lines
-
-
-def _runs(experiment: Experiment, prepared: Mapping[str, Arm], arms: list[Arm]) -> tuple[list[Run], list[Run]]:
-    """(the runs to prepare, those of the arms)."""
-    first: dict[str, Run] = {}
+def _plan_runs(
+    experiment: Experiment, prerequisites: Mapping[str, PlannedArm], arms: list[PlannedArm]
+) -> tuple[list[PlannedRun], list[PlannedRun]]:
+    """Returns (the prerequisite runs, the runs of the arms)."""
+    first: dict[str, PlannedRun] = {}
     runs = []
     for seed in experiment.seeds:
-        here: dict[str, Run] = {}
-        for name, arm in prepared.items():
+        of_seed: dict[str, PlannedRun] = {}
+        for name, arm in prerequisites.items():
             once = experiment.prepare[name].once
-            made = _run(name if once else f"{name}-seed{seed}", arm, experiment.seeds[0] if once else seed, here)
-            # Its identity in the name is what makes it a part of the identity of what starts from
-            # it.
-            made = replace(made, folder=f"{made.folder}-{made.identity}")
-            here[name] = first.setdefault(made.folder, made)
-        runs += [_run(f"{arm.name}-seed{seed}", arm, seed, here) for arm in arms]
-    # Folders are compared without case: some file systems do.
+            folder = name if once else f"{name}-seed{seed}"
+            run = _plan_run(folder, arm, experiment.seeds[0] if once else seed, of_seed)
+            # Runs refer to a prerequisite by its folder: with the identity in that name, their own
+            # identity includes it.
+            run = replace(run, folder=f"{run.folder}-{run.identity}")
+            of_seed[name] = first.setdefault(run.folder, run)
+        runs += [_plan_run(f"{arm.name}-seed{seed}", arm, seed, of_seed) for arm in arms]
+    # Compared in lower case: some file systems ignore case.
     shared = {name for name, count in Counter(run.folder.lower() for run in runs).items() if count > 1}
     runs = [
         replace(run, folder=f"{run.folder}-{run.identity[:8]}") if run.folder.lower() in shared else run for run in runs
@@ -334,16 +144,16 @@ def _runs(experiment: Experiment, prepared: Mapping[str, Arm], arms: list[Arm]) 
     return list(first.values()), runs
 
 
-def _run(folder: str, arm: Arm, seed: int, here: Mapping[str, Run]) -> Run:
+def _plan_run(folder: str, arm: PlannedArm, seed: int, prerequisites: Mapping[str, PlannedRun]) -> PlannedRun:
     # Nothing is derived from the seed, so the resolved arm with another seed is resolved.
     resolved = config.resolve(config.override(arm.config, {"seed": seed}))
-    resolved = placed(resolved, lambda name: PREFIX + here[name].folder)
-    needs = tuple(here[name] for name in dict.fromkeys(named(arm.config).values()))
-    return Run(_folder_name(folder), arm, seed, config.identity(resolved), resolved, needs)
+    resolved = resolve_references(resolved, lambda name: PREPARED_PREFIX + prerequisites[name].folder)
+    needs = tuple(prerequisites[name] for name in dict.fromkeys(references(arm.config).values()))
+    return PlannedRun(_folder_name(folder), arm, seed, config.identity(resolved), resolved, needs)
 
 
 def _folder_name(text: str) -> str:
-    """`text` as a portable folder name; what is cut off a long one is replaced by its hash."""
+    """Returns `text` as a portable folder name; a long one ends in its hash and the seed."""
     name = re.sub(r"[^A-Za-z0-9._=,-]+", "-", text)
     if len(name) > 160:
         digest = hashlib.sha256(text.encode()).hexdigest()[:8]

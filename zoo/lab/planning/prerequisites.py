@@ -1,94 +1,79 @@
-"""Runs that others start from: how a config names them, and what it takes of them before any of
-them is trained.
+"""References of configs to prerequisite runs, and whether a run can start from its prerequisite.
 
-A config names a prepared run as `prepared:NAME` wherever it would name a run's folder: in
-`training.start_from`, or in `data.tokenizer.path`. A plan makes of it `prepared:FOLDER`, where
-FOLDER ends in the identity of that run, so that the identity of what starts from it holds the
-identity of what it starts from; a launcher makes of that the folder's path.
+A config refers to a prerequisite as `prepared:NAME` in place of a run's folder: in
+`training.start_from` or in `data.tokenizer.path`. The plan replaces NAME by the folder of the
+prerequisite run. The folder's name ends in that run's identity, so the identity of a run includes
+the identities of its prerequisites. The launcher replaces the reference by the folder's path.
 """
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from zoo import config
 from zoo.errors import did_you_mean
-from zoo.lab.results.schema import PREFIX
+from zoo.lab.declarations import PREPARED_PREFIX
 from zoo.nested import flatten
 
 
-@dataclass(frozen=True)
-class Prepared:
-    """A run that others start from.
-
-    Attributes:
-        config: not resolved; its seed is that of the arms.
-        once: it is made once, with the first seed, for the arms of all seeds; by default once per
-            seed.
-    """
-
-    config: Mapping[str, Any]
-    once: bool = False
-
-
-def named(settings: Mapping[str, Any]) -> dict[str, str]:
-    """{path: name} for the fields of a config that name prepared runs."""
+def references(settings: Mapping[str, Any]) -> dict[str, str]:
+    """Returns {path: name} of the fields of a config that refer to prerequisite runs."""
     return {
-        path: value.removeprefix(PREFIX)
+        path: value.removeprefix(PREPARED_PREFIX)
         for path, value in flatten(settings).items()
-        if isinstance(value, str) and value.startswith(PREFIX)
+        if isinstance(value, str) and value.startswith(PREPARED_PREFIX)
     }
 
 
-def placed(settings: Mapping[str, Any], place: Callable[[str], str]) -> Any:
-    """A config with `place(name)` instead of what names prepared runs."""
-    changes = {path: place(name) for path, name in named(settings).items()}
+def resolve_references(settings: Mapping[str, Any], target: Callable[[str], str]) -> Any:
+    """Returns the config with every reference replaced by `target(name)`."""
+    changes = {path: target(name) for path, name in references(settings).items()}
     return config.resolve(config.override(settings, changes)) if changes else settings
 
 
-def unknown(settings: Mapping[str, Any], names: Mapping[str, Any]) -> list[str]:
-    """A line for every prepared run that a config names and that `names` lacks."""
+def unknown_references(settings: Mapping[str, Any], names: Mapping[str, Any]) -> list[str]:
+    """Returns a line for every reference to a run that is not in `names`."""
     return [
-        f"{path}={PREFIX}{name}: nothing of that name is prepared{did_you_mean(name, names)}"
-        for path, name in named(settings).items()
+        f"{path}={PREPARED_PREFIX}{name}: no prepared run has this name{did_you_mean(name, names)}"
+        for path, name in references(settings).items()
         if name not in names
     ]
 
 
-def vocabulary_of(settings: Mapping[str, Any], prepared: Mapping[str, config.ResolvedConfig]) -> int | None:
-    """The ids of a config whose tokenizer is that of a prepared run: as many as that run's model
-    has; else None.
-    """
-    there = prepared.get(named(settings).get("data.tokenizer.path", ""))
-    return None if there is None else there.model.vocab_size
+def prerequisite_vocab_size(
+    settings: Mapping[str, Any], prerequisites: Mapping[str, config.ResolvedConfig]
+) -> int | None:
+    """Returns the vocabulary size of the prerequisite that trains the config's tokenizer, or None."""
+    source = prerequisites.get(references(settings).get("data.tokenizer.path", ""))
+    return None if source is None else source.model.vocab_size
 
 
-def misfits(resolved: config.ResolvedConfig, prepared: Mapping[str, config.ResolvedConfig]) -> Iterator[str]:
-    """What would keep a run from starting with the parameters of a prepared one: another tokenizer,
-    or another body.
-    """
-    name = named(resolved).get("training.start_from")
-    there = prepared.get(name)
-    if there is None:
+def incompatible_starts(
+    resolved: config.ResolvedConfig, prerequisites: Mapping[str, config.ResolvedConfig]
+) -> Iterator[str]:
+    """Yields why a run cannot start from its prerequisite: another tokenizer or another body."""
+    name = references(resolved).get("training.start_from")
+    source = prerequisites.get(name)
+    if source is None:
         return
-    ours, theirs = (flatten(side.data.tokenizer) for side in (resolved, there))
+    reference = f"{PREPARED_PREFIX}{name}"
+    ours, theirs = (flatten(side.data.tokenizer) for side in (resolved, source))
     same = ours == theirs and ours["kind"] in ("bytes", "byt5", "file")
-    if ours["path"] != PREFIX + name and not same:
+    if ours["path"] != reference and not same:
         yield (
-            f"training.start_from={PREFIX}{name} has a tokenizer of its own; set data.tokenizer.kind=file and "
-            f"data.tokenizer.path={PREFIX}{name}"
+            f"training.start_from={reference} has a tokenizer of its own; set data.tokenizer.kind=file and "
+            f"data.tokenizer.path={reference}"
         )
-    # Imported late, as the cost of an arm is: both need JAX.
+    # Imported here because they need JAX, and most mistakes in a plan are found without it.
     from zoo.models.architectures import make_model
     from zoo.models.functional import split
     from zoo.training.checkpoints.checkpoint import differences
     from zoo.training.checkpoints.warm_start import heads_of_its_own
 
-    bodies = [split(make_model(side))[1] for side in (there, resolved)]
+    bodies = [split(make_model(side))[1] for side in (source, resolved)]
     own = heads_of_its_own(resolved, ())
     for part in (*own.optional, *own.fresh):
         if part in own.fresh or differences(*(body.get(part, {}) for body in bodies)):
             bodies = [{key: value for key, value in body.items() if key != part} for body in bodies]
     if lines := differences(*bodies):
         more = f" (and {len(lines) - 1} more)" if len(lines) > 1 else ""
-        yield f"training.start_from={PREFIX}{name} has another body: {lines[0]}{more}"
+        yield f"training.start_from={reference} has another body: {lines[0]}{more}"

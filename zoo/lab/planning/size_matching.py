@@ -1,25 +1,24 @@
-"""Arms made equally large by one field: the width of feed-forward layers, say."""
+"""Makes arms equally large by adjusting one field, e.g. the width of feed-forward layers."""
 
 from collections.abc import Callable, Iterator
 
 from zoo.errors import ConfigError
-from zoo.lab.planning.fairness import TOLERANCE
+from zoo.lab.planning.arm import SIZE_TOLERANCE
 
-ATTEMPTS = 12
+MAX_SECANT_STEPS = 12
 
 
-def adjusted(start: int, target: float, size: Callable[[int], float], least: int = 1) -> int:
-    """The value of a field at which a size that grows with it is within 1 % of a target, and as
-    near as can be.
+def find_matching_value(start: int, target: float, size: Callable[[int], float], minimum: int = 1) -> int:
+    """Returns the value of a field whose size is closest to a target, and within 1 % of it.
 
     Args:
-        start: the value to begin at.
-        target: the size that is wanted.
-        size: the size at a value; ConfigError at values that cannot be.
-        least: the smallest value.
+        start: the first value to try.
+        target: the wanted size.
+        size: size at a value, increasing; raises ConfigError at invalid values.
+        minimum: the smallest value.
 
     Raises:
-        ConfigError: no value comes as near; says what the nearest give.
+        ConfigError: no value comes within 1 %; names the sizes of the nearest ones.
     """
     found: dict[int, float] = {}
 
@@ -28,28 +27,26 @@ def adjusted(start: int, target: float, size: Callable[[int], float], least: int
             found[value] = size(value)
         return found[value]
 
-    for value in _steps(start, target, at, least):
+    for value in _candidates(start, target, at, minimum):
         if at(value) == target:
             break
     nearest = min(found, key=lambda value: (abs(found[value] - target), value))
-    if abs(found[nearest] / target - 1) > TOLERANCE:
+    if abs(found[nearest] / target - 1) > SIZE_TOLERANCE:
         below = max((value for value in found if found[value] <= target), default=nearest)
         above = min((value for value in found if found[value] >= target), default=nearest)
         shown = " and ".join(f"{value} gives {found[value] / target - 1:+.1%}" for value in sorted({below, above}))
-        raise ConfigError(f"does not come within {TOLERANCE:.0%}: {shown}")
+        raise ConfigError(f"does not come within {SIZE_TOLERANCE:.0%}: {shown}")
     return nearest
 
 
-def _steps(start: int, target: float, at: Callable[[int], float], least: int) -> Iterator[int]:
-    """Values that close in on the target: along the line through the last two, then the neighbours
-    of where that ends.
-    """
-    here, other = max(start, least), max(start, least) + 1
-    for _ in range(ATTEMPTS):
-        yield here
-        slope = (at(other) - at(here)) / (other - here)
-        following = max(least, round(here + (target - at(here)) / slope)) if slope > 0 else here
-        if following == here:
+def _candidates(start: int, target: float, at: Callable[[int], float], minimum: int) -> Iterator[int]:
+    """Yields the values of a secant search for the target, then the neighbours of the last one."""
+    current, previous = max(start, minimum), max(start, minimum) + 1
+    for _ in range(MAX_SECANT_STEPS):
+        yield current
+        slope = (at(previous) - at(current)) / (previous - current)
+        following = max(minimum, round(current + (target - at(current)) / slope)) if slope > 0 else current
+        if following == current:
             break
-        here, other = following, here
-    yield from (value for value in (here - 1, here + 1) if value >= least)
+        current, previous = following, current
+    yield from (value for value in (current - 1, current + 1) if value >= minimum)

@@ -21,11 +21,11 @@ from typing import Any
 
 from zoo.errors import ConfigError
 from zoo.files import write_atomic, write_json
-from zoo.lab.measures import PREFIX, metrics_of
+from zoo.lab.declarations import EXPERIMENT_NAME
+from zoo.lab.measures import MEASURE_PREFIX, measure_metrics
 from zoo.lab.report.figures import write_figures
 from zoo.lab.results.curves import final_values
 from zoo.lab.results.run_records import RunRecord
-from zoo.lab.results.schema import NAME
 from zoo.lab.results.sweep_results import SweepResults
 from zoo.lab.results.tuning_grid import load_tuning_grid
 from zoo.lab.results.verdict import judge, rule_text
@@ -48,7 +48,7 @@ def publish(sweep: SweepResults, output: Path) -> Path:
         raise ConfigError(
             f"{sweep.folder}: {len(left)} of {len(sweep.runs)} runs have not ended, {left[0]} first; zoo run continues them"
         )
-    if not NAME.fullmatch(sweep.name):
+    if not EXPERIMENT_NAME.fullmatch(sweep.name):
         raise ConfigError(
             f"{sweep.folder}: its name {sweep.name!r} is to be that of a folder: up to 100 letters, digits and ._=-, "
             "no dot in front"
@@ -117,7 +117,7 @@ def _csv(rows: Iterable[dict[str, Any]]) -> str:
 
 def _end(run: RunRecord) -> dict[str, float]:
     """Everything evaluated or measured at the end of a run."""
-    names = sorted({name for row in run.rows for name in row if name.startswith(("eval/", PREFIX))})
+    names = sorted({name for row in run.rows for name in row if name.startswith(("eval/", MEASURE_PREFIX))})
     return {name: value for name in names if (value := run.final(name)) is not None}
 
 
@@ -160,7 +160,7 @@ def _measured(sweep: SweepResults, arm: str) -> dict[str, Any]:
     found = {
         metric: spread(final_values(sweep, arm, metric).values())
         for name in sweep.measures
-        for metric in metrics_of(name)
+        for metric in measure_metrics(name)
     }
     return {metric: {"mean": value.mean, "sd": value.sd} for metric, value in found.items() if value is not None}
 

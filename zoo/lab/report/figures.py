@@ -12,7 +12,7 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.ticker import FixedLocator, NullFormatter, NullLocator
 
-from zoo.lab.metrics import falls
+from zoo.lab.metrics import lower_is_better
 from zoo.lab.results.curves import COLOURS, arm_styles, baseline_differences, loss_by_length, main_metrics, seed_band
 from zoo.lab.results.sweep_results import SweepResults
 from zoo.lab.results.tuning_grid import load_tuning_grid
@@ -89,7 +89,7 @@ def _curves(sweep: SweepResults, look: dict[str, tuple[str, object]]) -> Axes | 
         if found is not None:
             axes.fill_between(found.step, found.low, found.high, color=colour, alpha=0.15, linewidth=0)
             axes.plot(found.step, found.mean, color=colour, linestyle=dash, linewidth=1.8)
-    if falls(metrics[0]):
+    if lower_is_better(metrics[0]):
         _cut(axes)
     return axes
 

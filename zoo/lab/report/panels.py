@@ -8,7 +8,7 @@ from pathlib import Path
 
 from zoo.lab.formatting import count
 from zoo.lab.measures import MEASURES
-from zoo.lab.metrics import more_is_better
+from zoo.lab.metrics import higher_is_better
 from zoo.lab.report import html_tables, result_tables, run_tables, tuning_tables
 from zoo.lab.report.heatmaps import FILE as DYNAMICS_FILE
 from zoo.lab.report.html_tables import escape
@@ -108,7 +108,7 @@ def overview(sweep: SweepResults, verdict: Verdict, folder: Path | None) -> str:
 
 def _measured(sweep: SweepResults) -> str:
     measured = result_tables.measured_table(sweep)
-    notes = [f"{name.replace('_', ' ')}: {MEASURES[name].text}." for name in sweep.measures]
+    notes = [f"{name.replace('_', ' ')}: {MEASURES[name].definition}." for name in sweep.measures]
     return (
         section("Measured", measured, _note(escape(" ".join([*notes, "@initial: of the initial values."]))))
         if measured
@@ -149,7 +149,7 @@ def differences(sweep: SweepResults, verdict: Verdict, folder: Path | None) -> s
     baseline = escape(sweep.arms[0].label)
     if not any(difference.n for difference in baseline_differences(sweep).values()):
         return section("Differences from the baseline", f"<p>No seed is done in {baseline} and another arm yet.</p>")
-    better = "Right" if more_is_better(sweep.metric) else "Left"
+    better = "Right" if higher_is_better(sweep.metric) else "Left"
     return section(
         "Differences from the baseline",
         _note(

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from zoo.lab.metrics import falls
+from zoo.lab.metrics import lower_is_better
 from zoo.lab.report.heatmaps import heatmaps, read_spikes
 from zoo.lab.report.result_tables import effect_levels
 from zoo.lab.results.curves import (
@@ -254,7 +254,7 @@ def plot_data(sweep: SweepResults) -> dict[str, Any]:
         "palette": {"light": COLOURS, "dark": DARK_COLOURS},
         "dashes": DASHES,
         "metrics": metrics,
-        "falling": [falls(metric) for metric in metrics],
+        "falling": [lower_is_better(metric) for metric in metrics],
         "units": [sweep.unit(metric).replace(" ", ", ", 1) for metric in metrics],
         "columns": columns.kept,
         "arms": arms,

@@ -4,9 +4,9 @@ import math
 
 import numpy as np
 
-from zoo.lab.formatting import confidence, interval, measured, number, plus_minus
-from zoo.lab.measures import PREFIX, metrics_of
-from zoo.lab.metrics import more_is_better, unit
+from zoo.lab.formatting import confidence_level, interval, number, plus_minus, rounded_mean
+from zoo.lab.measures import MEASURE_PREFIX, measure_metrics
+from zoo.lab.metrics import higher_is_better, unit_suffix
 from zoo.lab.report.html_tables import Cell, arm_cell, numeric, state_cell, table
 from zoo.lab.report.run_tables import count_states
 from zoo.lab.results.curves import baseline_differences, final_values, loss_by_length
@@ -32,7 +32,7 @@ def contrast_table(sweep: SweepResults, verdict: Verdict) -> str:
                 Cell(contrast.name),
                 arm_cell(sides[0]),
                 arm_cell(sides[1]),
-                numeric(measured(difference.mean, difference.low, difference.high)),
+                numeric(rounded_mean(difference.mean, difference.low, difference.high)),
                 numeric(interval(difference.low, difference.high)),
                 numeric(_effect(difference)),
                 numeric(str(difference.n)),
@@ -45,7 +45,7 @@ def contrast_table(sweep: SweepResults, verdict: Verdict) -> str:
         "a",
         "b",
         "a − b",
-        f"{confidence(sweep.alpha)} interval",
+        f"{confidence_level(sweep.alpha)} interval",
         "effect",
         "pairs",
         "rule",
@@ -63,7 +63,7 @@ def arms_table(sweep: SweepResults) -> str:
     factors = list(dict.fromkeys(key for arm in sweep.arms for key in arm.factors))
     # A single factor is the label already.
     factors = factors if len(factors) > 1 else []
-    best, seen_is = (max, "highest seen") if more_is_better(sweep.metric) else (min, "lowest seen")
+    best, seen_is = (max, "highest seen") if higher_is_better(sweep.metric) else (min, "lowest seen")
     rows = []
     for arm in sweep.arms:
         runs = sweep.runs_of(arm.name)
@@ -96,7 +96,7 @@ def _parameters(sweep: SweepResults, arm_name: str) -> int | float | None:
 
 def measured_table(sweep: SweepResults) -> str:
     """What was measured of the trained runs, by arm; empty where nothing was."""
-    metrics = [metric for name in sweep.measures for metric in metrics_of(name) if metric in sweep.metrics()]
+    metrics = [metric for name in sweep.measures for metric in measure_metrics(name) if metric in sweep.metrics()]
     if not metrics:
         return ""
     rows = []
@@ -110,7 +110,7 @@ def measured_table(sweep: SweepResults) -> str:
         )
     header = [
         "arm",
-        *(metric.removeprefix(PREFIX).replace("_", " ") + unit(metric).replace(" ", ", ", 1) for metric in metrics),
+        *(metric.removeprefix(MEASURE_PREFIX).replace("_", " ") + unit_suffix(metric).replace(" ", ", ", 1) for metric in metrics),
     ]
     return table("Measured on the trained runs (mean ± sd over seeds)", header, rows, range(1, len(header)))
 
@@ -160,7 +160,7 @@ def differences_table(sweep: SweepResults) -> str:
         rows.append(
             [
                 arm_cell(sweep.arm(name).label),
-                numeric(measured(difference.mean, difference.low, difference.high)),
+                numeric(rounded_mean(difference.mean, difference.low, difference.high)),
                 numeric(interval(difference.low, difference.high)),
                 *([numeric(interval(*difference.bootstrap()) if difference.bootstrap() else "–")] if resampled else []),
                 numeric(f"{difference.p:.2g}" if math.isfinite(difference.p) else "–"),
@@ -174,7 +174,7 @@ def differences_table(sweep: SweepResults) -> str:
     header = [
         "arm",
         "mean difference",
-        f"{confidence(sweep.alpha)} interval",
+        f"{confidence_level(sweep.alpha)} interval",
         *(["bootstrap"] if resampled else []),
         "p (paired t)",
         "p (Holm)",
@@ -195,14 +195,14 @@ def effects_table(sweep: SweepResults, found: list[FactorEffect]) -> str:
             [
                 Cell(" × ".join(effect.what)),
                 Cell(effect_levels(effect)),
-                numeric(measured(difference.mean, difference.low, difference.high)),
+                numeric(rounded_mean(difference.mean, difference.low, difference.high)),
                 numeric(interval(difference.low, difference.high)),
                 numeric(f"{p:.2g}" if math.isfinite(p) else "–"),
                 numeric(_effect(difference)),
                 numeric(str(difference.n)),
             ]
         )
-    header = ["factor", "levels", "difference", f"{confidence(sweep.alpha)} interval", "p (Holm)", "effect", "pairs"]
+    header = ["factor", "levels", "difference", f"{confidence_level(sweep.alpha)} interval", "p (Holm)", "effect", "pairs"]
     return table(f"Main effects and interactions in {sweep.metric}", header, rows, range(2, 7))
 
 

@@ -13,7 +13,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 from zoo.errors import ConfigError
-from zoo.lab.measures import FILE as MEASURED
+from zoo.lab.measures import MEASURED_FILE
 from zoo.lab.report.html_page import render
 from zoo.lab.results.sweep_results import SweepResults, load_any
 from zoo.lab.results.verdict import judge
@@ -27,7 +27,7 @@ FILES = (
     "dynamics.jsonl",
     "samples.jsonl",
     "translations.jsonl",
-    MEASURED,
+    MEASURED_FILE,
 )
 # Of the time, the share that making pages may take: sweeps of hundreds of runs take seconds to
 # read.

@@ -2,7 +2,7 @@
 
 import math
 
-from zoo.lab.formatting import confidence, interval, measured, number, plus_minus
+from zoo.lab.formatting import confidence_level, interval, number, plus_minus, rounded_mean
 from zoo.lab.report.html_tables import arm_cell, numeric, table
 from zoo.lab.results.sweep_results import SweepResults
 from zoo.lab.results.tuning_grid import TuningGrid
@@ -50,7 +50,7 @@ def same_value_table(sweep: SweepResults, rates: TuningGrid) -> str:
                         arm_cell(label_of(sweep, arm)),
                         numeric(f"{value:g}"),
                         numeric(
-                            measured(difference.mean, difference.low, difference.high)
+                            rounded_mean(difference.mean, difference.low, difference.high)
                             if difference.n > 1
                             else number(difference.mean)
                         ),
@@ -60,6 +60,6 @@ def same_value_table(sweep: SweepResults, rates: TuningGrid) -> str:
                 )
     if not rows:
         return ""
-    header = ["arm", rates.field, "difference", f"{confidence(ALPHA)} interval", "pairs"]
+    header = ["arm", rates.field, "difference", f"{confidence_level(ALPHA)} interval", "pairs"]
     caption = f"{rates.metric} at the same {rates.field}, minus that of {label_of(sweep, first)}"
     return table(caption, header, rows, range(1, 5))

@@ -3,7 +3,7 @@
 import json
 from typing import Any
 
-from zoo.lab.formatting import count, listed
+from zoo.lab.formatting import count, first_few
 from zoo.lab.results.run_records import differing_keys
 from zoo.lab.results.schema import numerics
 from zoo.lab.results.sweep_results import SweepResults
@@ -33,11 +33,11 @@ def sweep_caveats(sweep: SweepResults) -> list[str]:
     for state, text in words.items():
         runs = [run for run in sweep.runs if run.state == state]
         if runs:
-            found.append(f"{count(len(runs), 'run')} {text}: {listed([run.folder.name for run in runs])}")
+            found.append(f"{count(len(runs), 'run')} {text}: {first_few([run.folder.name for run in runs])}")
     if undone := [run for run in sweep.prepared if run.state != "done"]:
         found.append(
             f"{count(len(undone), 'prepared run')} not done, and what starts from there cannot start: "
-            f"{listed([f'{run.folder.name} ({run.state})' for run in undone])}"
+            f"{first_few([f'{run.folder.name} ({run.state})' for run in undone])}"
         )
     described = [run for run in sweep.runs if run.meta]
     found += [

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from zoo.lab.measures import name_of
+from zoo.lab.measures import measure_name
 from zoo.lab.results.run_records import Series
 from zoo.lab.results.schema import Arm, as_dict
 from zoo.lab.results.sweep_results import SweepResults
@@ -92,7 +92,7 @@ def main_metrics(sweep: SweepResults) -> list[str]:
     """Metrics worth a curve: the sweep's own, then losses, then the rest; other lengths have their
     own plot, measures a table.
     """
-    metrics = [metric for metric in sweep.metrics() if "@" not in metric and not name_of(metric)]
+    metrics = [metric for metric in sweep.metrics() if "@" not in metric and not measure_name(metric)]
     order = [sweep.metric, "eval/loss", "train/loss"]
 
     def rank(metric: str) -> tuple[bool, int]:

@@ -13,7 +13,7 @@ import numpy as np
 from zoo.errors import ConfigError
 from zoo.files import read_json
 from zoo.lab.measures import read_measured
-from zoo.lab.metrics import more_is_better
+from zoo.lab.metrics import higher_is_better
 from zoo.nested import flatten
 
 STATES = ("done", "running", "preempted", "failed", "diverged", "missing")
@@ -82,7 +82,7 @@ class RunRecord:
         The best loss is the lowest, the best score the highest. The state of the run does not matter.
         """
         values = [row[metric] for row in self.rows if math.isfinite(row.get(metric, math.nan))]
-        return (max if more_is_better(metric) else min)(values, default=None)
+        return (max if higher_is_better(metric) else min)(values, default=None)
 
 
 def run_step(status: dict[str, Any], rows: list[dict[str, float]]) -> int:

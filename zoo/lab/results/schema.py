@@ -1,23 +1,13 @@
 """What an experiment states beforehand: its arms and its contrasts, as experiment.json holds them."""
 
 import math
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 from typing import Any
 
 from zoo.errors import did_you_mean
-
-# In a config, before the name of a run that the experiment prepares: see
-# `zoo.lab.planning.prerequisites`.
-PREFIX = "prepared:"
-# In a sweep's folder, the sweep in which the arms' learning rates are tried: see
-# `zoo.lab.planning.tuning`.
-TUNING = "tuning"
-# What an experiment may be called: a folder has its name.
-NAME = re.compile(r"[A-Za-z0-9_=-][A-Za-z0-9._=-]{0,99}")
-RULES = ("superiority", "non_inferiority", "equivalence")
+from zoo.lab.declarations import PREPARED_PREFIX, RULES, Contrast, Side
 
 
 def restore_prepared_names(settings: Mapping[str, Any], folders: Mapping[str, str]) -> dict[str, Any]:
@@ -32,7 +22,7 @@ def restore_prepared_names(settings: Mapping[str, Any], folders: Mapping[str, st
             if isinstance(value, dict)
             else value
             if known is None
-            else PREFIX + known
+            else PREPARED_PREFIX + known
         )
     return found
 
@@ -46,26 +36,6 @@ class Arm:
     factors: dict[str, str]
     overrides: dict[str, Any] = field(default_factory=dict)
     parameters: dict[str, Any] = field(default_factory=dict)
-
-
-@dataclass(frozen=True)
-class Side:
-    arm: str
-    metric: str
-
-
-@dataclass(frozen=True)
-class Contrast:
-    """A rule stated beforehand about a and b, by a metric of which `zoo.lab.metrics` says what is
-    better.
-    """
-
-    name: str
-    a: Side
-    b: Side
-    rule: str
-    margin: float
-    expected: str
 
 
 def factor_labels(arms: list[dict[str, str]], names: list[str]) -> list[str]:

@@ -7,12 +7,12 @@ from pathlib import Path
 from typing import Any
 
 from zoo.errors import ConfigError
-from zoo.lab.measures import of_sweep
-from zoo.lab.metrics import unit
+from zoo.lab.declarations import Contrast
+from zoo.lab.measures import requested_measures
+from zoo.lab.metrics import unit_suffix
 from zoo.lab.results.run_records import RunRecord, load_run, read_json_object, read_run
 from zoo.lab.results.schema import (
     Arm,
-    Contrast,
     as_dict,
     as_text,
     as_words,
@@ -77,7 +77,7 @@ class SweepResults:
         It is empty for regression: there the loss is a squared error, in the unit of the labels.
         """
         kinds = {as_dict(run.config.get("objective")).get("kind") for run in self.runs}
-        return "" if "regression" in kinds else unit(metric)
+        return "" if "regression" in kinds else unit_suffix(metric)
 
     def metrics(self) -> list[str]:
         """Returns every metric that any run has written, sorted."""
@@ -139,7 +139,7 @@ def load_sweep(folder: str | Path) -> SweepResults:
         looks=looks,
         tuning=as_dict(experiment.get("tuning")),
         command=as_words(experiment.get("command")),
-        measures=of_sweep(folder)[0],
+        measures=requested_measures(folder)[0],
     )
 
 

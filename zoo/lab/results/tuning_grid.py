@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from zoo.errors import ConfigError
-from zoo.lab.metrics import more_is_better
-from zoo.lab.results.schema import TUNING
+from zoo.lab.declarations import TUNING_FOLDER
+from zoo.lab.metrics import higher_is_better
 from zoo.lab.results.sweep_results import SweepResults, load_sweep
 from zoo.lab.statistics.paired import PairedDifference, paired_difference
 
@@ -75,7 +75,7 @@ def grid_points(sweep: SweepResults, field: str, factor: str) -> dict[str, list[
     Raises:
         ConfigError: runs that have not ended, or have not written the metric.
     """
-    worst = -math.inf if more_is_better(sweep.metric) else math.inf
+    worst = -math.inf if higher_is_better(sweep.metric) else math.inf
     found: dict[str, list[GridPoint]] = {}
     missing = []
     for arm in sweep.arms:
@@ -100,7 +100,7 @@ def load_tuning_grid(folder: str | Path, tuning: dict[str, Any]) -> TuningGrid |
     if not isinstance(field, str) or not isinstance(factor, str) or not isinstance(chosen, dict):
         return None
     try:
-        sweep = load_sweep(Path(folder) / TUNING)
+        sweep = load_sweep(Path(folder) / TUNING_FOLDER)
         arms = grid_points(sweep, field, factor)
         if list(arms) == [""] and len(chosen) == 1:  # The only arm has a name among values alone.
             chosen = {"": next(iter(chosen.values()))}

@@ -25,10 +25,11 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
 from zoo.errors import did_you_mean
-from zoo.lab.formatting import confidence, count, interval, listed, measured, number
-from zoo.lab.metrics import base_name, more_is_better, unit
+from zoo.lab.declarations import Contrast, Side
+from zoo.lab.formatting import confidence_level, count, first_few, interval, number, rounded_mean
+from zoo.lab.metrics import base_name, higher_is_better, unit_suffix
 from zoo.lab.results.run_records import RunRecord
-from zoo.lab.results.schema import Contrast, Side, numerics
+from zoo.lab.results.schema import numerics
 from zoo.lab.results.sweep_results import SweepResults
 from zoo.lab.statistics.paired import PairedDifference, holm, paired_difference
 
@@ -84,10 +85,10 @@ def refutation(rule: str, margin: float, difference: PairedDifference) -> float:
     return min(1.0, 2 * tail)
 
 
-def rule_text(contrast: Contrast, unit_of: Callable[[str], str] = unit) -> str:
+def rule_text(contrast: Contrast, unit_of: Callable[[str], str] = unit_suffix) -> str:
     """The rule as a condition on the difference a - b."""
     margin = f"{contrast.margin:g}{unit_of(contrast.a.metric)}"
-    better, worse = ("above", "below") if more_is_better(contrast.a.metric) else ("below", "above")
+    better, worse = ("above", "below") if higher_is_better(contrast.a.metric) else ("below", "above")
     return {
         "superiority": f"a {better} b by more than {margin}" if contrast.margin else f"a {better} b",
         "non_inferiority": f"a at most {margin} {worse} b",
@@ -110,7 +111,7 @@ def _side(sweep: SweepResults, side: Side) -> tuple[dict[int, float], list[str],
     """Values by seed (infinity included), the runs that are missing, and the seeds behind each
     infinity.
     """
-    worst = -math.inf if more_is_better(side.metric) else math.inf
+    worst = -math.inf if higher_is_better(side.metric) else math.inf
     values: dict[int, float] = {}
     missing: list[str] = []
     infinite: dict[str, list[int]] = {}
@@ -148,11 +149,11 @@ def _sentence(sweep: SweepResults, contrast: Contrast, difference: PairedDiffere
     # Said as a distance above or below, so the interval is turned round with it.
     sign, place = (1, "above") if difference.mean >= 0 else (-1, "below")
     low, high = sorted((sign * difference.low, sign * difference.high))
-    distance = measured(abs(difference.mean), low, high) + sweep.unit(contrast.a.metric)
+    distance = rounded_mean(abs(difference.mean), low, high) + sweep.unit(contrast.a.metric)
     text = f"{a} ends {distance} {place} {b}"
     if difference.n < MINIMUM_PAIRS:
         return f"{text} ({count(difference.n, 'seed')}, so no interval)"
-    return f"{text} ({confidence(difference.alpha)} interval {interval(low, high)}, {count(difference.n, 'seed')})"
+    return f"{text} ({confidence_level(difference.alpha)} interval {interval(low, high)}, {count(difference.n, 'seed')})"
 
 
 def _unknown_metric(sweep: SweepResults, contrast: Contrast) -> str | None:
@@ -166,7 +167,7 @@ def _unknown_metric(sweep: SweepResults, contrast: Contrast) -> str | None:
 
 def judge_contrast(sweep: SweepResults, contrast: Contrast) -> ContrastVerdict:
     """Judges one contrast on the runs as they are now."""
-    sign = -1 if more_is_better(contrast.a.metric) else 1
+    sign = -1 if higher_is_better(contrast.a.metric) else 1
     values_a, missing_a, infinite_a = _side(sweep, contrast.a)
     values_b, missing_b, infinite_b = _side(sweep, contrast.b)
     pairs = [(values_a[seed], values_b[seed]) for seed in sweep.seeds if seed in values_a and seed in values_b]
@@ -176,7 +177,7 @@ def judge_contrast(sweep: SweepResults, contrast: Contrast) -> ContrastVerdict:
     unknown = _unknown_metric(sweep, contrast)
     notes = [
         f"{sweep.arm(side.arm).label} {why} in {len(seeds)} of {count(len(sweep.seeds), 'seed')} "
-        f"(counted as {'the worst ' + base_name(side.metric) if more_is_better(side.metric) else 'an infinite loss'})"
+        f"(counted as {'the worst ' + base_name(side.metric) if higher_is_better(side.metric) else 'an infinite loss'})"
         for side, infinite in ((contrast.a, infinite_a), (contrast.b, infinite_b))
         for why, seeds in infinite.items()
         if not unknown
@@ -190,7 +191,7 @@ def judge_contrast(sweep: SweepResults, contrast: Contrast) -> ContrastVerdict:
     if unknown:
         notes.append(unknown)
     elif missing:
-        notes.append(f"not finished: {listed(missing)}")
+        notes.append(f"not finished: {first_few(missing)}")
     elif (
         len(
             kinds := {
@@ -233,7 +234,7 @@ def _without_claim(sweep: SweepResults) -> str:
             finals.append((sum(values) / len(values), len(values), arm.label))
     if not finals:
         return f"No claim is tested here, and no run has finished with a {sweep.metric} yet."
-    highest = more_is_better(sweep.metric)
+    highest = higher_is_better(sweep.metric)
     mean, n, label = max(finals) if highest else min(finals)
     seeds = f"mean of {count(n, 'seed')}" if n > 1 else "1 seed"
     end = "highest" if highest else "lowest"

@@ -1,0 +1,241 @@
+"""The parts of an experiment: claim, contrasts, size matching, tuning and prerequisite runs.
+
+`zoo.lab.experiment` combines them, and experiment files import them from there. `problems` of each
+part yields one line for every mistake in it.
+"""
+
+import math
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from zoo import config
+from zoo.errors import did_you_mean
+from zoo.lab.metrics import base_name, is_known_metric, known_metrics
+
+# Valid names of an experiment; the sweep's folder has this name.
+EXPERIMENT_NAME = re.compile(r"[A-Za-z0-9_=-][A-Za-z0-9._=-]{0,99}")
+RULES = ("superiority", "non_inferiority", "equivalence")
+# In a config, marks a reference to a prerequisite run: see `zoo.lab.planning.prerequisites`.
+PREPARED_PREFIX = "prepared:"
+# Subfolder of a sweep with the sweep that tunes its arms: see `zoo.lab.planning.tuning`.
+TUNING_FOLDER = "tuning"
+# Default seed of tuning runs, far from the seeds of experiments.
+FIRST_TUNING_SEED = 1000
+# Differences between arms besides their factors, by the name that allows them.
+DIFFERENCES = {
+    "tokens": "the training budget in tokens",
+    "parameters": "the number of parameters",
+    "flops": "FLOPs per token",
+    "levels": "fields that only some levels of a factor set",
+    "text": "the text",
+    "rows": "the rows that are scored",
+    "tokenizer": "the tokenizer, under a metric per token",
+}
+MATCHED_SIZES = ("parameters", "flops")
+
+# Factor -> level -> flat overrides of the base config.
+Factors = Mapping[str, Mapping[str, Mapping[str, Any]]]
+
+
+@dataclass(frozen=True)
+class Claim:
+    """The statement under test, its identifier in the list of claims, and its publication."""
+
+    id: str
+    statement: str
+    source: str
+
+
+@dataclass(frozen=True)
+class Side:
+    """One side of a contrast: an arm and a metric.
+
+    Attributes:
+        arm: one level of every factor, as experiment files declare it; the arm's name once the
+            experiment is planned or read from a sweep.
+        metric: None for the experiment's metric, which a planned side always names.
+    """
+
+    arm: str | Mapping[str, str]
+    metric: str | None = None
+
+
+@dataclass(frozen=True)
+class Contrast:
+    """A rule about the paired difference d of two sides, stated before any run.
+
+    d is a - b for losses and b - a for scores, paired by seed: a is better if d is below 0.
+
+    Attributes:
+        rule: "superiority" (d below -margin), "non_inferiority" (d below margin) or "equivalence"
+            (|d| below margin); `zoo.lab.results.verdict` defines when each holds or is refuted.
+        margin: in the unit of the metric (`zoo.lab.metrics`): nats per token or label for losses, a
+            fraction for accuracies.
+        expected: the prediction of the claim, in words.
+    """
+
+    name: str
+    a: Side
+    b: Side
+    rule: str
+    margin: float
+    expected: str
+
+    def problems(self, factors: Factors, default_metric: str) -> Iterator[str]:
+        """Yields what is wrong with a declared contrast."""
+        where = f'contrast "{self.name}"'
+        if self.rule not in RULES:
+            yield f"{where}: rule {self.rule!r} is not one of {', '.join(RULES)}{did_you_mean(self.rule, RULES)}"
+        if isinstance(self.margin, bool) or not isinstance(self.margin, int | float) or not 0 <= self.margin < math.inf:
+            yield f"{where}: margin {self.margin!r} is not a number of at least 0"
+        elif self.margin == 0 and self.rule == "equivalence":
+            yield f"{where}: equivalence needs a margin above 0"
+        if wrong := [side.arm for side in (self.a, self.b) if not isinstance(side.arm, Mapping)]:
+            yield f"{where}: arm {wrong[0]!r} is not a mapping of factors to levels"
+            return
+        for name, side in (("a", self.a), ("b", self.b)):
+            yield from _side_problems(f"{where}, side {name}", side, factors, default_metric)
+        metrics = [side.metric or default_metric for side in (self.a, self.b)]
+        if base_name(metrics[0]) != base_name(metrics[1]):
+            names = [metric.partition("@")[0] for metric in metrics]
+            yield f"{where}: {' and '.join(names)} are different metrics and cannot be subtracted"
+        if dict(self.a.arm) == dict(self.b.arm) and self.a.metric == self.b.metric:
+            yield f"{where}: both sides are the same"
+
+
+def _side_problems(where: str, side: Side, factors: Factors, default_metric: str) -> Iterator[str]:
+    for factor, level in side.arm.items():
+        if factor not in factors:
+            yield f'{where}: unknown factor "{factor}"{did_you_mean(factor, factors)}'
+        elif level not in factors[factor]:
+            known = factors[factor]
+            hint = did_you_mean(str(level), known) or f"; its levels are {', '.join(known)}"
+            yield f'{where}: factor "{factor}" has no level "{level}"{hint}'
+    if missing := [factor for factor in factors if factor not in side.arm]:
+        yield f"{where}: several arms match; add a level of {', '.join(missing)}"
+    metric = side.metric or default_metric
+    if not is_known_metric(metric):
+        yield f"{where}: unknown metric {metric!r}{did_you_mean(metric, known_metrics())}"
+
+
+@dataclass(frozen=True)
+class Match:
+    """Gives every arm the size of the first one, to within 1 %, by adjusting one field.
+
+    Attributes:
+        what: "parameters" (the total) or "flops" (per token).
+        field: an integer field that the size grows with, e.g. model.ffn.hidden_dim or
+            model.num_layers.
+    """
+
+    what: str
+    field: str
+
+    def problems(self, factors: Factors) -> Iterator[str]:
+        """Yields what is wrong with the declaration."""
+        if self.what not in MATCHED_SIZES:
+            hint = did_you_mean(self.what, MATCHED_SIZES)
+            yield f"match: {self.what!r} is not one of {', '.join(MATCHED_SIZES)}{hint}"
+        if (found := config.field_at(self.field)) is None:
+            yield f"match: unknown field {self.field}{did_you_mean(self.field, config.known_paths(self.field))}"
+        elif found.kind is not int:
+            yield (
+                f"match: {self.field} is not an integer field and cannot be adjusted; use model.ffn.hidden_dim or "
+                "model.num_layers"
+            )
+        for factor in _factors_that_set(self.field, factors):
+            yield f'match: {self.field} is varied by the factor "{factor}" and cannot be adjusted too'
+
+
+@dataclass(frozen=True)
+class Tune:
+    """A grid of values of one field, from which each arm gets its best.
+
+    Attributes:
+        field: a numeric field that no factor sets.
+        values: the grid, the same for every arm.
+        seeds: of the tuning runs; disjoint from the experiment's seeds.
+    """
+
+    field: str
+    values: tuple[float, ...]
+    seeds: tuple[int, ...] = (FIRST_TUNING_SEED,)
+
+    def problems(self, factors: Factors, seeds: Sequence[int]) -> Iterator[str]:
+        """Yields what is wrong with the grid, given the experiment's factors and seeds."""
+        found = config.field_at(self.field)
+        if found is None:
+            yield f"tune: unknown field {self.field}{did_you_mean(self.field, config.known_paths(self.field))}"
+        elif found.kind not in (int, float) or self.field == "seed":
+            yield f"tune: {self.field} is not a number that can be tuned; use optimizer.learning_rate"
+        for factor in _factors_that_set(self.field, factors):
+            yield f'tune: {self.field} is varied by the factor "{factor}" and cannot be tuned too'
+        numbers = [value for value in self.values if isinstance(value, int | float) and not isinstance(value, bool)]
+        given = ", ".join(map(str, self.values)) or "none"
+        if len(numbers) < len(self.values):
+            yield f"tune: the values of {self.field} are not all numbers: {given}"
+        elif len(set(numbers)) < 2 or len(set(numbers)) < len(numbers):
+            yield f"tune: {self.field} needs at least two different values, got {given}"
+        if not self.seeds:
+            yield "tune: at least one seed is needed"
+        yield from (
+            f"tune: seed {seed!r} is not a non-negative integer"
+            for seed in self.seeds
+            if isinstance(seed, bool) or not isinstance(seed, int) or seed < 0
+        )
+        if both := [seed for seed in self.seeds if seed in seeds]:
+            yield (
+                f"tune: seed {', '.join(map(str, both))} is also a seed of the experiment; tuning needs seeds of its own "
+                f"(default: from {FIRST_TUNING_SEED} on)"
+            )
+
+
+@dataclass(frozen=True)
+class Prerequisite:
+    """A run that is trained before the arms that start from it, e.g. their pretraining.
+
+    Attributes:
+        config: not resolved; it gets the seed of the arm that starts from it.
+        once: trained once, with the first seed, for the arms of all seeds; by default once per
+            seed.
+    """
+
+    config: Mapping[str, Any]
+    once: bool = False
+
+
+def prerequisite_problems(prerequisites: Mapping[str, Prerequisite]) -> Iterator[str]:
+    """Yields what is wrong with the names and types of prerequisite runs."""
+    for name, prerequisite in prerequisites.items():
+        if not isinstance(name, str) or not re.fullmatch(r"[A-Za-z0-9_-]{1,60}", name):
+            yield f"prepared run {name!r}: the name is used as a folder name: up to 60 letters, digits, _ and -"
+        if not isinstance(prerequisite, Prerequisite):
+            yield f"prepared run {name!r}: expected Prerequisite(config), got {type(prerequisite).__name__}"
+
+
+def factor_problems(factors: Factors) -> Iterator[str]:
+    """Yields what is wrong with factors and their levels."""
+    setter: dict[str, str] = {}
+    for factor, levels in factors.items():
+        if not levels:
+            yield f'factor "{factor}" has no levels'
+        for name in (factor, *levels):
+            if not isinstance(name, str) or not name.strip() or not name.isprintable():
+                yield f'factor "{factor}": {name!r} is not a name'
+        for level, changes in levels.items():
+            where = f'factor "{factor}", level "{level}"'
+            for path in changes:
+                if config.field_at(path) is None:
+                    yield f"{where}: unknown field {path}{did_you_mean(path, config.known_paths(path))}"
+                if path == "seed":
+                    yield f"{where}: the seed cannot be a factor; set seeds instead, so that differences are paired"
+        for path in dict.fromkeys(path for changes in levels.values() for path in changes):
+            if path in setter:
+                yield f'factors "{setter[path]}" and "{factor}" both set {path}; a field belongs to one factor'
+            setter.setdefault(path, factor)
+
+
+def _factors_that_set(path: str, factors: Factors) -> list[str]:
+    return [factor for factor, levels in factors.items() if any(path in changes for changes in levels.values())]

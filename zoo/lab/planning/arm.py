@@ -1,0 +1,71 @@
+"""Planned arms and runs: resolved configs with their cost."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from zoo import config
+
+
+@dataclass(frozen=True)
+class PlannedArm:
+    """One variant with its cost; a prerequisite run without levels or overrides.
+
+    Attributes:
+        levels: factor -> level.
+        overrides: of the base config, flat.
+        config: resolved, with the first seed.
+        parameters: counts by part; "total" is all of them.
+    """
+
+    name: str
+    levels: dict[str, str]
+    overrides: dict[str, Any]
+    config: config.ResolvedConfig
+    parameters: dict[str, int]
+    flops_per_token: float
+
+    @property
+    def tokens_per_step(self) -> int:
+        return self.config.data.batch_size * self.config.data.sequence_length
+
+    @property
+    def steps(self) -> int:
+        return self.config.training.steps
+
+    @property
+    def tokens(self) -> int:
+        """Tokens of the whole training."""
+        return self.steps * self.tokens_per_step
+
+
+@dataclass(frozen=True)
+class PlannedRun:
+    """One arm with one seed.
+
+    Attributes:
+        folder: name of its folder inside the sweep's.
+        config: resolved; references to prerequisite runs name their folders
+            (`zoo.lab.planning.prerequisites`).
+        needs: the prerequisite runs that it starts from.
+    """
+
+    folder: str
+    arm: PlannedArm
+    seed: int
+    identity: str
+    config: config.ResolvedConfig
+    needs: tuple["PlannedRun", ...] = ()
+
+    @property
+    def name(self) -> str:
+        return f"{self.arm.name} seed {self.seed}"
+
+
+# Arms whose sizes differ by no more count as equally large.
+SIZE_TOLERANCE = 0.01
+# The sizes that a field can be adjusted for (`zoo.lab.declarations.MATCHED_SIZES`).
+SIZE_OF: Mapping[str, Callable[[PlannedArm], float]] = {
+    "parameters": lambda arm: arm.parameters["total"],
+    "flops": lambda arm: arm.flops_per_token,
+}

@@ -1,0 +1,160 @@
+"""Resolves the configs of arms and of prerequisite runs, and computes their cost."""
+
+import itertools
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from typing import Any
+
+from zoo import config
+from zoo.config.fields import TASKS
+from zoo.errors import ConfigError
+from zoo.lab.experiment import Experiment, arm_name
+from zoo.lab.planning.arm import SIZE_OF, SIZE_TOLERANCE, PlannedArm
+from zoo.lab.planning.prerequisites import incompatible_starts, prerequisite_vocab_size, references, unknown_references
+from zoo.lab.planning.size_matching import find_matching_value
+from zoo.nested import flatten
+
+
+class ArmResolver:
+    """Resolves the arms of one experiment.
+
+    Attributes:
+        prerequisites: the prerequisite runs by name; None for one with problems.
+        problems: of the prerequisite runs.
+    """
+
+    def __init__(self, experiment: Experiment):
+        self._experiment = experiment
+        # Vocabulary sizes that only the data tell, by data config: reading the data takes time.
+        self._vocab_sizes: dict[str, int] = {}
+        self.prerequisites: dict[str, PlannedArm | None] = {}
+        self.problems: list[str] = []
+        # A prerequisite may start from one that is declared before it.
+        for name, prerequisite in experiment.prepare.items():
+            try:
+                self.prerequisites[name] = self._resolve(name, prerequisite.config)
+            except ConfigError as error:
+                self.prerequisites[name] = None
+                self.problems += [f'prepared run "{name}": {line}' for line in error.problems]
+
+    def arms(self) -> list[PlannedArm]:
+        """Returns every combination of levels as an arm, equally large if the experiment asks for it.
+
+        Raises:
+            ConfigError: with the problems of all prerequisites and all arms.
+        """
+        experiment, arms = self._experiment, []
+        problems: dict[str, list[str]] = {}
+        products = list(_products(experiment))
+        for levels, changes in products:
+            name = arm_name(levels) or experiment.name
+            changes |= experiment.tuned_values.get(name, {})
+            try:
+                arm = self._resolve(name, config.override(experiment.base, changes))
+            except ConfigError as error:
+                problems[name] = error.problems
+                continue
+            if arm is not None:
+                # Levels may be given as text; the record has values of the field's type.
+                flat = flatten(arm.config)
+                overrides = {path: _as_json(flat[path]) for path in changes}
+                arms.append(replace(arm, levels=levels, overrides=overrides))
+        if self.problems or problems:
+            raise ConfigError([*self.problems, *_merge_by_problem(problems, len(products))])
+        return self._match_sizes(arms) if experiment.match and arms else arms
+
+    def _match_sizes(self, arms: list[PlannedArm]) -> list[PlannedArm]:
+        """Returns the arms as large as the first; the adjusted field becomes one of their overrides."""
+        experiment = self._experiment
+        path, size = experiment.match.field, SIZE_OF[experiment.match.what]
+        target, matched, problems = size(arms[0]), [arms[0]], {}
+        for arm in arms[1:]:
+
+            def with_value(value: int, arm: PlannedArm = arm) -> PlannedArm:
+                changes = {**arm.overrides, path: value}
+                made = self._resolve(arm.name, config.override(experiment.base, changes))
+                return replace(made, levels=arm.levels, overrides=changes)
+
+            if abs(size(arm) / target - 1) <= SIZE_TOLERANCE:
+                matched.append(arm)
+                continue
+            start = flatten(arm.config)[path]
+            try:
+                value = find_matching_value(start, target, lambda value, arm=with_value: size(arm(value)))
+                matched.append(with_value(value))
+            except ConfigError as error:
+                problems[arm.name] = [
+                    f"match: {path} {line}" if line.startswith("does") else line for line in error.problems
+                ]
+        if problems:
+            raise ConfigError(_merge_by_problem(problems, len(arms)))
+        return matched
+
+    def _resolve(self, name: str, settings: Mapping[str, Any]) -> PlannedArm | None:
+        """Returns an arm with its cost; None if it starts from a prerequisite that has problems."""
+        unresolved = config.override(settings, {"seed": self._experiment.seeds[0]})
+        if lines := unknown_references(unresolved, self.prerequisites):
+            raise ConfigError(lines)
+        if any(self.prerequisites[needed] is None for needed in references(unresolved).values()):
+            config.resolve(unresolved)
+            return None
+        sources = {other: arm.config for other, arm in self.prerequisites.items() if arm is not None}
+        resolved = self._resolve_config(unresolved, prerequisite_vocab_size(unresolved, sources))
+        if lines := list(incompatible_starts(resolved, sources)):
+            raise ConfigError(lines)
+        cost = count_cost(resolved)
+        return PlannedArm(name, {}, {}, resolved, dict(cost.parameters), float(cost.flops_per_token))
+
+    def _resolve_config(self, unresolved: Mapping[str, Any], vocab_size: int | None) -> config.ResolvedConfig:
+        resolved = config.resolve(unresolved, vocab_size)
+        known = resolved.model.vocab_size != config.AUTO
+        if known and resolved.objective.kind not in TASKS:
+            return resolved
+        from zoo import data
+
+        if not known:
+            key = repr((flatten(resolved.data), flatten(resolved.objective)))
+            if key not in self._vocab_sizes:
+                self._vocab_sizes[key] = data.vocabulary_size(resolved)
+            resolved = config.resolve(unresolved, vocab_size=self._vocab_sizes[key])
+        return data.with_labels(resolved)
+
+
+def count_cost(resolved: config.ResolvedConfig) -> Any:
+    """Returns the parameters and FLOPs of a config (`zoo.models.cost`)."""
+    # Imported here because it needs JAX, and most mistakes in a plan are found without it.
+    from zoo.models import cost
+
+    return cost.summary(resolved)
+
+
+def _products(experiment: Experiment) -> Iterator[tuple[dict[str, str], dict[str, Any]]]:
+    """Yields (levels, flat overrides) of every arm."""
+    factors = experiment.factors
+    for names in itertools.product(*factors.values()):
+        levels = dict(zip(factors, names, strict=True))
+        yield (
+            levels,
+            {path: value for factor, level in levels.items() for path, value in factors[factor][level].items()},
+        )
+
+
+def _as_json(value: Any) -> Any:
+    return list(value) if isinstance(value, tuple) else value
+
+
+def _merge_by_problem(problems: Mapping[str, list[str]], num_arms: int) -> list[str]:
+    """Returns one line per problem, with the arms that have it.
+
+    Args:
+        problems: by arm.
+        num_arms: with and without problems.
+    """
+    arms_with: dict[str, list[str]] = {}
+    for name, lines in problems.items():
+        for line in lines:
+            arms_with.setdefault(line, []).append(name)
+    return [
+        f"every arm: {line}" if len(names) == num_arms > 1 else f"arm {' and arm '.join(names)}: {line}"
+        for line, names in arms_with.items()
+    ]
