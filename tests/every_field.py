@@ -439,7 +439,7 @@ def _fingerprint(config, forward_only):
 def forward(config, objective, state, batch, constants):
     """Loss, sums and statistics of a step in training, before anything is differentiated."""
     stats = refresh(make_model(config), state["stats"], constants["seed"], state["step"])
-    key = DropoutKey(jax.random.key(constants["seed"]), constants["numbers"]) if drops(config) else None
+    key = DropoutKey(jax.random.key(constants["seed"]), constants["hyperparameters"]) if drops(config) else None
     return objective.sums(split(make_model(config))[0], state["params"], stats, batch, constants, key, training=True)
 
 

@@ -27,7 +27,7 @@ from tests.every_field import (
     resolve,
 )
 from zoo import config as configs
-from zoo.config.fields import UNREAD_BY
+from zoo.config.fields import IGNORED_BY
 from zoo.errors import ConfigError, DataError
 from zoo.nested import flatten
 
@@ -143,7 +143,7 @@ REFUSED_BY = {
         "model.head.next_sentence", "model.attention.window", "model.attention.global_tokens", "model.attention.global_projections",
         "model.attention.dilations", "data.offsets", "data.isolate_documents", "objective.sampled_softmax", *LABELLED, *PAIRED, *DISTILLED,
         "data.rows", "training.eval_context", "training.eval_masks"),
-    "elmo": (*(field.path for field in TESTED if field.path.startswith(UNREAD_BY["elmo"])), "model.elmo.normalise_layers", *MASKED, *SPANS,
+    "elmo": (*(field.path for field in TESTED if field.path.startswith(IGNORED_BY["elmo"])), "model.elmo.normalise_layers", *MASKED, *SPANS,
              "objective.prefix_length", "data.isolate_documents", "data.offsets", *LABELLED, *PAIRED, *DISTILLED, "data.rows",
              "training.eval_context", "training.eval_masks"),
 }  # fmt: skip

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from zoo.layers.context import Context
-from zoo.layers.kernels import KERNELS, choose_kernel
+from zoo.layers.kernels import KERNELS, choose_implementation
 
 pytestmark = pytest.mark.gpu
 
@@ -37,6 +37,6 @@ def test_output_and_gradients_are_the_reference_s(window, kv_heads):
 
 def test_it_is_the_default_where_it_can_do_the_work():
     common = {"platform": "gpu", "devices": 1, "score": False, "documents": False, "dropout": False, "head_dim": 64}
-    assert choose_kernel("auto", dtype="bfloat16", **common) == "cudnn"
-    assert choose_kernel("auto", dtype="float32", **common) == "einsum"
-    assert choose_kernel("auto", dtype="bfloat16", **common | {"documents": True}) == "einsum"
+    assert choose_implementation("auto", dtype="bfloat16", **common) == "cudnn"
+    assert choose_implementation("auto", dtype="float32", **common) == "einsum"
+    assert choose_implementation("auto", dtype="bfloat16", **common | {"documents": True}) == "einsum"

@@ -9,10 +9,10 @@ import pytest
 
 from tests import reference
 from tests.building import ENCODER, as_float64, call, close, counting, random_values, tiny, with_values
-from zoo.config import ATTENTION_KERNELS
+from zoo.config import ATTENTION_SUPPORT
 from zoo.layers.attention import Attention
 from zoo.layers.context import Context, DropoutKey, Memory
-from zoo.layers.kernels import KERNELS, Scoring, choose_kernel
+from zoo.layers.kernels import KERNELS, Scoring, choose_implementation
 
 B, T, H, K = 2, 8, 4, 6
 ON_ANY_DEVICE = [name for name in KERNELS if name != "cudnn"]
@@ -119,7 +119,7 @@ class Situation:
         return np.stack(out)
 
     def able(self, kernel):
-        return all(ATTENTION_KERNELS[kernel][feature] for feature, wanted in self.needs.items() if wanted)
+        return all(feature in ATTENTION_SUPPORT[kernel].features for feature, wanted in self.needs.items() if wanted)
 
 
 SCORE, SINKS = normal(H, 10, 10), normal(H, seed=8)
@@ -452,7 +452,7 @@ def test_a_layer_drops_only_with_a_key():
 
 
 def test_the_capability_table_and_the_kernels_are_the_same():
-    assert set(ATTENTION_KERNELS) == set(KERNELS)
+    assert set(ATTENTION_SUPPORT) == set(KERNELS)
 
 
 FEATURES = ("score", "documents", "prefix", "dropout", "softcap", "sinks", "value", "padding", "dilations")
@@ -487,9 +487,9 @@ def test_auto_takes_a_faster_kernel_only_where_it_can_do_what_is_asked(changes, 
     asked = dict.fromkeys(FEATURES, False)
     for name, value in changes.items():
         (given if name in given else asked)[name] = value
-    assert choose_kernel(**given, asked=asked) == kernel
+    assert choose_implementation(**given, asked=asked) == kernel
 
 
 def test_the_features_asked_of_a_kernel_are_those_of_the_table():
-    for can in ATTENTION_KERNELS.values():
-        assert set(can) == {*FEATURES, "dtypes", "head_dims", "platforms"}
+    assert ATTENTION_SUPPORT["einsum"].features == set(FEATURES)
+    assert all(support.features <= set(FEATURES) for support in ATTENTION_SUPPORT.values())

@@ -7,7 +7,7 @@ import pytest
 
 from tests.building import slow_but
 from tests.visibility import CAUSAL, FULL, ON_ANY_DEVICE, SITUATIONS, T, check, of_layer
-from zoo.config import ATTENTION_KERNELS
+from zoo.config import ATTENTION_SUPPORT
 from zoo.layers import attention, banded, performer
 
 BANDED = {
@@ -22,7 +22,7 @@ def each(situations):
         (name, kernel)
         for name, one in situations.items()
         for kernel in ON_ANY_DEVICE
-        if "dilations" not in one.fields or ATTENTION_KERNELS[kernel]["dilations"]
+        if "dilations" not in one.fields or "dilations" in ATTENTION_SUPPORT[kernel].features
     ]
 
 

@@ -273,7 +273,7 @@ def test_executors_that_round_differently_do_not_go_on_for_each_other(tmp_path, 
         together([{}], tmp_path, "vmap")
     before = read_json(tmp_path / "0" / "status.json")
     assert before["state"] == "preempted"
-    with pytest.raises(ConfigError, match=r"by vmap so far, and cannot go on alone"):
+    with pytest.raises(ConfigError, match=r"by vmap so far and cannot be continued alone"):
         run(small(), tmp_path / "0", quiet)
     assert read_json(tmp_path / "0" / "status.json") == before
     assert together([{}], tmp_path, "vmap")[0]["state"] == "done"
@@ -324,14 +324,14 @@ def traced(config):
         for name, _ in jax.tree_util.tree_leaves_with_path(arguments)
     ]
     values = {
-        name.partition("numbers/")[2]: variable in read for name, variable in zip(names, jaxpr.invars, strict=True)
+        name.partition("hyperparameters/")[2]: variable in read for name, variable in zip(names, jaxpr.invars, strict=True)
     }
     return re.sub(r"0x[0-9a-f]+", "", str(jaxpr)), values
 
 
 @pytest.mark.parametrize("path", NUMBERS)
 def test_a_number_is_an_argument_and_not_part_of_the_program(path):
-    assert configs.is_number(path)
+    assert configs.is_traced(path)
     (text, read), (other, _) = step_of(), step_of(path)
     assert text == other
     assert read[path]
@@ -365,7 +365,7 @@ def test_so_are_dropout_rates_of_a_side(path):
 
 
 def test_there_are_no_other_numbers_but_of_a_teacher():
-    read = {path for path in flatten(configs.resolve(small(**WITH_ALL))) if configs.is_number(path)}
+    read = {path for path in flatten(configs.resolve(small(**WITH_ALL))) if configs.is_traced(path)}
     assert {path for path in read if not path.startswith("objective.distillation")} == set(NUMBERS)
 
 

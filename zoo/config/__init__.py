@@ -1,9 +1,9 @@
 """Configs: the field table, validation, files and presets. Imports no accelerator library."""
 
 from zoo.config.distillation_configs import distilled, spaced_layers, teacher_config, without_teacher
-from zoo.config.fields import ATTENTION_KERNELS, AUTO, BY_PATH, FIELDS, GATED, NOT_RESULT_RELEVANT, Field
+from zoo.config.fields import ATTENTION_SUPPORT, AUTO, BY_PATH, FIELDS, GATED, NOT_RESULT_RELEVANT, Field
 from zoo.config.finetuning_configs import finetuned, with_body_of
-from zoo.config.hyperparameters import check_one_program, is_number, numbers_of, program_key
+from zoo.config.hyperparameters import check_one_program, is_traced, program_key, traced_hyperparameters
 from zoo.config.loading import (
     call_with_argument,
     import_file,
@@ -28,7 +28,7 @@ from zoo.config.resolve import (
 )
 
 __all__ = [
-    "ATTENTION_KERNELS",
+    "ATTENTION_SUPPORT",
     "AUTO",
     "BY_PATH",
     "FIELDS",
@@ -47,11 +47,10 @@ __all__ = [
     "from_flat",
     "identity",
     "import_file",
-    "is_number",
+    "is_traced",
     "known_paths",
     "layer_kind",
     "load",
-    "numbers_of",
     "override",
     "parse_argument",
     "parse_overrides",
@@ -66,6 +65,7 @@ __all__ = [
     "split_spec",
     "teacher_config",
     "to_plain",
+    "traced_hyperparameters",
     "with_body_of",
     "without_teacher",
 ]

@@ -5,7 +5,7 @@ from typing import Any
 
 import ml_collections
 
-from zoo.config.constraints.teacher_constraints import BESIDE_TEACHER, TEACHER
+from zoo.config.constraints.teacher_constraints import TEACHER, TEACHER_FIELDS
 from zoo.config.fields import BY_PATH
 from zoo.config.loading import load, override
 from zoo.config.resolve import ResolvedConfig, default, from_flat, resolve
@@ -27,7 +27,7 @@ _TUNED = {
 _SCORED = ("training.eval_batches", "training.eval_masks", "training.eval_context")
 _OF_ANOTHER_START = (
     TEACHER,
-    *BESIDE_TEACHER,
+    *TEACHER_FIELDS,
     "training.start_from",
     "training.start_layers",
     "training.trained_layers",
@@ -57,7 +57,8 @@ def teacher_config(config: ResolvedConfig) -> ResolvedConfig:
         )
     if distillation.cosine and its["model.dim"] != ours["model.dim"]:
         problems.append(
-            f"is {its['model.dim']} wide, and model.dim is {ours['model.dim']}: there is no angle between their hidden states; "
+            f"is {its['model.dim']} wide, and model.dim is {ours['model.dim']}: there is no angle between their "
+            "hidden states; "
             "set objective.distillation.cosine=0"
         )
     if not problems:
@@ -72,7 +73,7 @@ def teacher_config(config: ResolvedConfig) -> ResolvedConfig:
 
 def without_teacher(config: ResolvedConfig) -> ml_collections.ConfigDict:
     """The config of a student that is looked at, for which its teacher need not be there."""
-    return override(config, {path: BY_PATH[path].default for path in (TEACHER, *BESIDE_TEACHER)})
+    return override(config, {path: BY_PATH[path].default for path in (TEACHER, *TEACHER_FIELDS)})
 
 
 def spaced_layers(there: int, wanted: int) -> tuple[int, ...]:
@@ -105,7 +106,8 @@ def distilled(argument: str) -> ml_collections.ConfigDict:
     its = flatten(_read(folder, "from"))
     if its["objective.kind"] not in BY_PATH[TEACHER].when[1]:
         raise ConfigError(
-            f"from={folder}: a teacher is trained with objective.kind={' or '.join(BY_PATH[TEACHER].when[1])}, and this one "
+            f"from={folder}: a teacher is trained with objective.kind={' or '.join(BY_PATH[TEACHER].when[1])}, and "
+            "this one "
             f"with {its['objective.kind']}"
         )
     own: dict[str, Any] = {

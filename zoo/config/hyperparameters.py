@@ -15,7 +15,7 @@ from zoo.nested import flatten
 
 # Beside these, every dropout rate there is. Those of the schedule leave nothing out where they are
 # 0.
-NUMBERS = (
+TRACED = (
     "optimizer.learning_rate",
     "optimizer.weight_decay",
     "optimizer.beta1",
@@ -31,24 +31,24 @@ NUMBERS = (
 )
 
 
-def is_rate(path: str) -> bool:
+def is_dropout_rate(path: str) -> bool:
     """Whether a field is a dropout rate of a model."""
     return path.startswith("model.") and path.endswith(".dropout")
 
 
-def is_number(path: str) -> bool:
+def is_traced(path: str) -> bool:
     """Whether a program takes the field's value as an argument."""
-    return path in NUMBERS or is_rate(path)
+    return path in TRACED or is_dropout_rate(path)
 
 
-def numbers_of(flat: Mapping[str, Any]) -> dict[str, float]:
+def traced_hyperparameters(flat: Mapping[str, Any]) -> dict[str, float]:
     """{path: value} of the numbers in a flat config, in its order."""
-    return {path: float(value) for path, value in flat.items() if is_number(path)}
+    return {path: float(value) for path, value in flat.items() if is_traced(path)}
 
 
 # What changes the values in batches or the first state of a run, but neither its program nor the
 # shape of a batch.
-OF_DATA = (
+BATCH_FIELDS = (
     "seed",
     "training.start_from",
     "training.start_layers",
@@ -73,9 +73,9 @@ def program_key(flat: Mapping[str, Any]) -> tuple[tuple[str, Any], ...]:
     tokens = flat["objective.kind"] not in (*TASKS, "translation")
     key = dict(flat)
     for path in flat:
-        if is_number(path):
+        if is_traced(path):
             key[path] = bool(flat[path]) or path.startswith("schedule.")
-        elif (tokens and path in OF_DATA) or path.startswith("training.start_"):
+        elif (tokens and path in BATCH_FIELDS) or path.startswith("training.start_"):
             del key[path]
     if tokens and "objective.select_fraction" in key:
         # As many places of a row as `zoo.data.rows.masking` makes.

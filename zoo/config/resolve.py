@@ -10,8 +10,8 @@ from typing import Any
 
 import ml_collections
 
-from zoo.config.constraints.model_constraints import impossible
-from zoo.config.fields import AUTO, BY_PATH, FIELDS, NOT_RESULT_RELEVANT, TASKS, UNREAD_BY, Field
+from zoo.config.constraints.combinations import validate_combination
+from zoo.config.fields import AUTO, BY_PATH, FIELDS, IGNORED_BY, NOT_RESULT_RELEVANT, TASKS, Field
 from zoo.config.parts import field_at, known_paths, scoped, scopes_in
 from zoo.config.side_lengths import side_lengths
 from zoo.errors import ConfigError, did_you_mean
@@ -110,15 +110,16 @@ def _checked(field: Field, value: Any) -> tuple[Any, str | None]:
     return value, None
 
 
-def _inert(flat: dict[str, Any], scopes: dict[str, dict[str, Any]]) -> Iterator[str]:
+def unused_fields(flat: dict[str, Any], scopes: dict[str, dict[str, Any]]) -> Iterator[str]:
     """Fields that were changed although nothing reads them."""
     architecture = flat["model.architecture"]
     for field in FIELDS:
         if flat[field.path] == field.default:
             continue
-        if field.path.startswith(UNREAD_BY.get(architecture, ("-",))):
+        if field.path.startswith(IGNORED_BY.get(architecture, ())):
             yield (
-                f"{field.path}={flat[field.path]!r} has no effect: model.architecture={architecture} does not read it; leave it at "
+                f"{field.path}={flat[field.path]!r} has no effect: model.architecture={architecture} does not read "
+                "it; leave it at "
                 f"{field.default!r}"
             )
         elif not field.is_read(flat):
@@ -129,23 +130,26 @@ def _inert(flat: dict[str, Any], scopes: dict[str, dict[str, Any]]) -> Iterator[
             )
     for scope, changes in scopes.items():
         if scope == "model.encoder" and "model.attention.cross_kv_heads" in changes:
-            yield "model.encoder.attention.cross_kv_heads has no effect: an encoder has no cross-attention; leave it out"
+            yield (
+                "model.encoder.attention.cross_kv_heads has no effect: an encoder has no cross-attention; leave it out"
+            )
         for path in changes:
             condition = BY_PATH[path].when
             if not BY_PATH[path].is_read(flat | changes):
                 yield (
                     f"{scoped(scope, path)}={changes[path]!r} has no effect: it is read only when {condition[0]} is "
-                    f"{' or '.join(map(str, condition[1]))}, and there it is {(flat | changes)[condition[0]]}; leave it out"
+                    f"{' or '.join(map(str, condition[1]))}, and there it is {(flat | changes)[condition[0]]}; "
+                    "leave it out"
                 )
 
 
 def _derive(flat: dict[str, Any], vocab_size: int | None) -> None:
-    """Fills `auto` values in place; a derivation that does not come out is left to `impossible`."""
+    """Fills `auto` values in place; a derivation that does not come out is left to `validate_combination`."""
 
-    unread = UNREAD_BY.get(flat["model.architecture"], ("-",))
+    ignored = IGNORED_BY.get(flat["model.architecture"], ())
 
     def fill(path: str, value: Any) -> None:
-        if flat[path] == AUTO and not path.startswith(unread):
+        if flat[path] == AUTO and not path.startswith(ignored):
             flat[path] = value
 
     position, length = flat["model.position.kind"], flat["data.sequence_length"]
@@ -207,7 +211,7 @@ def _derive_scope(given: dict[str, Any], derived: dict[str, Any], changes: dict[
         if path.startswith("model.") and given[path] == AUTO and value != AUTO and value != derived[path]
     }
     if merged["model.attention.head_dim"] == AUTO:
-        # Heads that do not divide the width here: left to `impossible`, as for the whole model.
+        # Heads that do not divide the width here: left to `validate_combination`, as for the whole model.
         follows["model.attention.head_dim"] = AUTO
     return changes | {path: value for path, value in follows.items() if path not in ("model.vocab_size",)}
 
@@ -245,7 +249,7 @@ def resolve(config: Mapping[str, Any], vocab_size: int | None = None) -> Resolve
     if problems:
         raise ConfigError(problems)
     scopes = scopes_in(overrides)
-    problems += _inert(flat, scopes)
+    problems += unused_fields(flat, scopes)
     if not vocab_size:
         ids = {"bytes": 257, "bpe": flat["data.tokenizer.vocab_size"]}.get(flat["data.tokenizer.kind"])
         # [MASK], and after it what separates sentences.
@@ -256,7 +260,7 @@ def resolve(config: Mapping[str, Any], vocab_size: int | None = None) -> Resolve
     scopes = {scope: _derive_scope(before, flat, changes) for scope, changes in sorted(scopes.items())}
     # An encoder reads no memory.
     scopes.get("model.encoder", {}).pop("model.attention.cross_kv_heads", None)
-    problems += impossible(flat, scopes, vocab_size)
+    problems += validate_combination(flat, scopes, vocab_size)
     if problems:
         raise ConfigError(list(dict.fromkeys(problems)))
     for scope, changes in scopes.items():

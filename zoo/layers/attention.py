@@ -14,7 +14,7 @@ from zoo.config import AUTO, ResolvedConfig
 from zoo.layers.activation_record import attention_entropy, attention_maps
 from zoo.layers.banded import banded_attention, block_length
 from zoo.layers.context import Context
-from zoo.layers.kernels import KERNELS, Scoring, cached_attention, choose_kernel
+from zoo.layers.kernels import KERNELS, Scoring, cached_attention, choose_implementation
 from zoo.layers.norm import rms_norm
 from zoo.layers.parameter import Initializer, Linear, kernel_initializer, normal, ones, parameter, statistic, zeros
 from zoo.layers.performer import performer_read, performer_sums, random_features
@@ -186,7 +186,7 @@ class Attention(nnx.Module):
 
     def _softmax(self, q, k, v, context: Context, shared: Array | None) -> Float[Array, "B T H K"]:
         scoring = self._scoring(context, shared)
-        name = choose_kernel(
+        name = choose_implementation(
             self.config.kernel,
             jax.default_backend(),
             jax.device_count(),

@@ -1,6 +1,6 @@
 """Implementations of the attention product, all with one signature, chosen by name.
 
-What each can honour stands in `zoo.config.ATTENTION_KERNELS`; a config that asks more is refused
+What each can honour stands in `zoo.config.ATTENTION_SUPPORT`; a config that asks more is refused
 before anything is built. The einsum one is the reference that the others are tested against.
 """
 
@@ -12,7 +12,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Int
 
-from zoo.config import ATTENTION_KERNELS
+from zoo.config import ATTENTION_SUPPORT
 from zoo.layers.context import Context
 
 
@@ -325,7 +325,9 @@ def cudnn_attention(
 KERNELS = {"einsum": einsum_attention, "rows": rows_attention, "xla": xla_attention, "cudnn": cudnn_attention}
 
 
-def choose_kernel(kernel: str, platform: str, devices: int, dtype: str, head_dim: int, asked: dict[str, bool]) -> str:
+def choose_implementation(
+    kernel: str, platform: str, devices: int, dtype: str, head_dim: int, asked: dict[str, bool]
+) -> str:
     """Resolves `attention.kernel=auto` to the fastest kernel that can do what is asked.
 
     Args:
@@ -334,15 +336,15 @@ def choose_kernel(kernel: str, platform: str, devices: int, dtype: str, head_dim
         devices: number of devices; a batch that is split over several is not walked through row by
             row.
         dtype, head_dim: of the queries.
-        asked: features by their name in `ATTENTION_KERNELS`, and whether they are needed.
+        asked: features by their name in `ATTENTION_SUPPORT`, and whether they are needed.
     """
     if kernel != "auto":
         return kernel
 
     def able(name: str) -> bool:
-        can = ATTENTION_KERNELS[name]
-        fits = dtype in can["dtypes"] and head_dim in can["head_dims"] and platform in can["platforms"]
-        return fits and all(can[feature] for feature, wanted in asked.items() if wanted)
+        support = ATTENTION_SUPPORT[name]
+        fits = dtype in support.dtypes and head_dim in support.head_dims and platform in support.platforms
+        return fits and all(feature in support.features for feature, wanted in asked.items() if wanted)
 
     if able("cudnn"):
         return "cudnn"

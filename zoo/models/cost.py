@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from flax import nnx
 
 from zoo.config import ResolvedConfig, layer_kind, side, teacher_config
-from zoo.config.fields import OF_SEQUENCES, TASKS
+from zoo.config.fields import SEQUENCE_TASKS, TASKS
 from zoo.config.side_lengths import side_lengths
 from zoo.models.architectures import make_model
 
@@ -66,7 +66,7 @@ def _part(path: str) -> str:
 def _times(path: str, row: "Row", config: ResolvedConfig) -> float:
     """How often a row of the batch is multiplied with a matrix."""
     if path.startswith(("pooler", "next_sentence")) or (
-        path.startswith("classifier") and config.objective.kind in OF_SEQUENCES[1]
+        path.startswith("classifier") and config.objective.kind in SEQUENCE_TASKS
     ):
         return 1
     if "/global_query/" in path:

@@ -1,7 +1,7 @@
 """What is predicted and scored, one file per objective."""
 
 from zoo.config import ResolvedConfig
-from zoo.data.tokenizers.base import Tokenizer
+from zoo.data.tokenizers.tokenizer import Tokenizer
 from zoo.objectives.bidirectional import BidirectionalObjective
 from zoo.objectives.causal import CausalObjective
 from zoo.objectives.denoising import DenoisingObjective

@@ -6,7 +6,7 @@ from flax import nnx
 from jaxtyping import Array, Float
 
 from zoo.config import ResolvedConfig, teacher_config
-from zoo.data.tokenizers.base import Tokenizer
+from zoo.data.tokenizers.tokenizer import Tokenizer
 from zoo.models.architectures import make_model
 from zoo.models.functional import split
 from zoo.models.head import Prediction

@@ -8,7 +8,7 @@ from flax import nnx
 from jaxtyping import Array, Float, Int
 
 from zoo.config import ResolvedConfig
-from zoo.data.tokenizers.base import Tokenizer
+from zoo.data.tokenizers.tokenizer import Tokenizer
 from zoo.models.head import Prediction
 from zoo.objectives.objective import Batch, Constants, Objective, Pass, Sums, context_of, structure, without_padding
 

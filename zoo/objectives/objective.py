@@ -12,7 +12,7 @@ from flax import nnx
 from jaxtyping import Array, Float, Int
 
 from zoo.config import ResolvedConfig
-from zoo.data.tokenizers.base import Tokenizer
+from zoo.data.tokenizers.tokenizer import Tokenizer
 from zoo.layers.activation_record import TOKENS, deviations, evenly
 from zoo.layers.context import Context, DropoutKey
 from zoo.models.functional import Params, Stats, statistics_of
@@ -154,7 +154,7 @@ class Objective:
         value = self.config[section]
         for name in names:
             value = value[name]
-        return constants.get("numbers", {}).get(path, value) if value else 0.0
+        return constants.get("hyperparameters", {}).get(path, value) if value else 0.0
 
     def drawn(self, seed: Int[Array, ""], step: Int[Array, ""]) -> dict[str, Any]:
         """Further constants of one update: what is drawn anew in every step and is the same for all

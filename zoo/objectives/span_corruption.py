@@ -6,7 +6,7 @@ from jaxtyping import Array, Int
 
 from zoo.config import ResolvedConfig, side
 from zoo.config.side_lengths import SpanLengths
-from zoo.data.tokenizers.base import Tokenizer
+from zoo.data.tokenizers.tokenizer import Tokenizer
 from zoo.models.head import Prediction
 from zoo.objectives.objective import Batch, Constants, Objective, Pass, context_of, past_the_table, without_padding
 

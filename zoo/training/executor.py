@@ -23,7 +23,7 @@ from zoo.training.step import Program, State
 
 # What differs between the members of a population; all else that a program takes as constants is
 # the same for all.
-OWN = ("seed", "numbers")
+OWN = ("seed", "hyperparameters")
 
 Batch = dict[str, np.ndarray]
 

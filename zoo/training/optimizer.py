@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import optax
 from jaxtyping import Array, Float
 
-from zoo.config import ResolvedConfig, numbers_of
+from zoo.config import ResolvedConfig, traced_hyperparameters
 from zoo.models.functional import Params
 from zoo.nested import flatten
 
@@ -28,7 +28,7 @@ def make_schedule(config: ResolvedConfig, numbers: Numbers | None = None) -> Sch
             default the config's.
     """
     schedule, steps = config.schedule, config.training.steps
-    numbers = numbers_of(flatten(config)) | dict(numbers or {})
+    numbers = traced_hyperparameters(flatten(config)) | dict(numbers or {})
     peak, warmup, final = (
         numbers[path] for path in ("optimizer.learning_rate", "schedule.warmup_steps", "schedule.final_fraction")
     )
@@ -65,7 +65,7 @@ def make_optimizer(
         numbers: as in `make_schedule`. The state and its meaning do not depend on them.
     """
     optimizer = config.optimizer
-    given = numbers_of(flatten(config)) | dict(numbers or {})
+    given = traced_hyperparameters(flatten(config)) | dict(numbers or {})
     value = {name: given[f"optimizer.{name}"] for name in ("beta1", "beta2", "epsilon", "clip_norm", "weight_decay")}
     update = {"adamw": lambda: optax.scale_by_adam(value["beta1"], value["beta2"], value["epsilon"])}[optimizer.kind]()
     stages = []

@@ -15,7 +15,7 @@ from flax import nnx
 from jax.sharding import Mesh
 from jaxtyping import Array, Int
 
-from zoo.config import ResolvedConfig, numbers_of
+from zoo.config import ResolvedConfig, traced_hyperparameters
 from zoo.layers.context import DropoutKey
 from zoo.models.functional import (
     Params,
@@ -90,8 +90,10 @@ def make_program(config: ResolvedConfig, model: nnx.Module, objective: Objective
     shardings = parameter_shardings(mesh, logical_axes(model), shapes)
     whole, rows = replicated(mesh), batch_sharding(mesh)
     teacher = abstract_teacher(objective, mesh)
-    numbers = numbers_of(flatten(config))
-    fixed = {"seed": whole, "numbers": dict.fromkeys(numbers, whole)} | dict.fromkeys(objective.constants, whole)
+    numbers = traced_hyperparameters(flatten(config))
+    fixed = {"seed": whole, "hyperparameters": dict.fromkeys(numbers, whole)} | dict.fromkeys(
+        objective.constants, whole
+    )
     fixed |= {"teacher": jax.tree.map(lambda leaf: leaf.sharding, teacher)} if teacher else {}
 
     @cache
@@ -99,9 +101,9 @@ def make_program(config: ResolvedConfig, model: nnx.Module, objective: Objective
         return read_weights(Path(config.objective.distillation.teacher), teacher)[0]
 
     def constants(seed: int, of: ResolvedConfig | None = None) -> dict[str, Any]:
-        own = numbers if of is None else numbers_of(flatten(of))
+        own = numbers if of is None else traced_hyperparameters(flatten(of))
         arrays = {path: np.float32(value) for path, value in own.items()}
-        values = jax.device_put({"seed": np.uint32(seed), "numbers": arrays, **objective.constants}, whole)
+        values = jax.device_put({"seed": np.uint32(seed), "hyperparameters": arrays, **objective.constants}, whole)
         return values | ({"teacher": its_weights()} if teacher else {})
 
     def initial_state(seed: Int[Array, ""]) -> State:
@@ -133,7 +135,7 @@ def make_program(config: ResolvedConfig, model: nnx.Module, objective: Objective
         current = state["stats"] if frozen else refresh(model, state["stats"], constants["seed"], state["step"])
 
         def loss_of(params, stats, part, index):
-            part_key = None if key is None else DropoutKey(jax.random.fold_in(key, index), constants["numbers"])
+            part_key = None if key is None else DropoutKey(jax.random.fold_in(key, index), constants["hyperparameters"])
             record = {} if recording else None
             losses, (sums, stats) = objective.sums(
                 graph, held(params, trained), stats, part, constants, part_key, training=True, record=record
@@ -143,7 +145,7 @@ def make_program(config: ResolvedConfig, model: nnx.Module, objective: Objective
         return accumulate(loss_of, state["params"], current, batch, config.training.accumulation_steps)
 
     def updates_of(state: State, gradient: Params, constants: dict[str, Array]):
-        optimizer = make_optimizer(config, unrolled, constants["numbers"])
+        optimizer = make_optimizer(config, unrolled, constants["hyperparameters"])
         updates, optimizer_state = optimizer.update(gradient, state["optimizer"], state["params"])
         return only_trained(updates, trained), optimizer_state
 
@@ -161,7 +163,7 @@ def make_program(config: ResolvedConfig, model: nnx.Module, objective: Objective
         # A diverged update is not applied, so that what is saved last can still be looked at.
         new = jax.tree.map(lambda after, before: jnp.where(finite, after, before), new, state)
         means = {name: sums[total] / jnp.maximum(sums[weight], 1) for name, (total, weight) in objective.means.items()}
-        rate = make_schedule(config, constants["numbers"])(state["step"])
+        rate = make_schedule(config, constants["hyperparameters"])(state["step"])
         metrics = {
             **means,
             "gradient_norm": norm,

@@ -36,9 +36,9 @@ from zoo.training.checkpoints.warm_start import (
 from zoo.training.dynamics import DynamicsFile
 from zoo.training.frozen_features import with_features
 from zoo.training.mesh import make_mesh, rows_per_device_group
-from zoo.training.records import run_record
-from zoo.training.records.metrics_file import Clock, MetricsFile
-from zoo.training.records.trackers import Tracked, check_trackers
+from zoo.training.records import resume_checks, run_record
+from zoo.training.records.metrics_file import MetricsFile, TrainingClock
+from zoo.training.records.trackers import RunTrackers, check_trackers
 from zoo.training.runtime.processes import is_main_process
 from zoo.training.step import Program
 from zoo.training.training_run import Member, Progress
@@ -113,12 +113,12 @@ class Attempt:
         )
         if self._records == self.workdir:
             held.callback(lock(self.workdir).close)
-        run_record.check_same_run(self.workdir, config)
+        resume_checks.check_same_run(self.workdir, config)
         if (status := run_record.read_record(self.workdir / "status.json")).get("state") == "done":
             self._log(f"{self.workdir} is done already: {status['step']} steps")
             self.outcome = status
             return
-        run_record.check_same_executor(self.workdir, executor)
+        resume_checks.check_same_executor(self.workdir, executor)
         self._status = {"state": "running", "step": 0, "steps": config.training.steps, "reason": None}
 
     def load(self) -> None:
@@ -133,9 +133,11 @@ class Attempt:
         if teacher:
             check_platform(configs.teacher_config(config))
         self._translations = (
-            Translations(config, dataset, self.model, self._records) if isinstance(dataset, data.TranslationDataset) else None
+            Translations(config, dataset, self.model, self._records)
+            if isinstance(dataset, data.TranslationDataset)
+            else None
         )
-        run_record.check_same_data(self.workdir, dataset)
+        resume_checks.check_same_data(self.workdir, dataset)
         # Of an ELMo only the softmax, which a task has not, knows ids; the rest reads characters.
         if not self._begun and not (config.model.architecture == "elmo" and config.objective.kind in TASKS):
             check_tokenizer(config.training.start_from, "training.start_from", dataset.tokenizer)
@@ -153,19 +155,19 @@ class Attempt:
                 "folder": teacher,
                 "parameters_sha256": run_record.parameters_sha256(constants["teacher"]["params"]),
             }
-            run_record.check_same_teacher(self.workdir, taught_by)
+            resume_checks.check_same_teacher(self.workdir, taught_by)
         checkpoints = Checkpoints(self.workdir / "checkpoints", config.training.keep_checkpoints, log)
         self._state, self._progress, origin = start(config, program, checkpoints, log, self._dataset.labels)
-        run_record.check_same_origin(self.workdir, origin)
+        resume_checks.check_same_origin(self.workdir, origin)
         step = self._status["step"] = self._progress.step
         runs = {name: run for name, run in (("started_from", origin), ("teacher", taught_by)) if run}
-        run_record.write_records(self._records, config, self._dataset, counted, step, self._executor, runs)
+        run_record.write_run_record(self._records, config, self._dataset, counted, step, self._executor, runs)
         write_json(self._records / "status.json", self._status)
         rows = rows_per_device_group(self.mesh)
         dataset = with_features(program, self._dataset, self._state, constants, rows, log)
         metrics = MetricsFile(self._records / "metrics.jsonl", step, self._progress.evaluated)
         if is_main_process():
-            metrics.trackers.append(Tracked(config, self.workdir, step, metrics.kept, metrics.dropped, log))
+            metrics.trackers.append(RunTrackers(config, self.workdir, step, metrics.kept, metrics.removed, log))
         dynamics = DynamicsFile(
             self._records / "dynamics.jsonl", step, config.training.dynamics_every, self._progress.losses
         )
@@ -261,7 +263,7 @@ def check_platform(config: ResolvedConfig) -> None:
     platform_name = jax.default_backend()
     kernels = {value for path, value in flatten(config.model).items() if path.endswith("attention.kernel")}
     for kernel in sorted(kernels - {configs.AUTO}):
-        if platform_name not in (able := configs.ATTENTION_KERNELS[kernel]["platforms"]):
+        if platform_name not in (able := configs.ATTENTION_SUPPORT[kernel].platforms):
             raise ConfigError(
                 f"model.attention.kernel={kernel} runs on {' or '.join(able)} only, and this is a {platform_name}"
             )
@@ -319,7 +321,7 @@ def start(
                 int(state["step"]),
                 beside["tokens"],
                 beside["evaluated"],
-                Clock(beside["seconds"]),
+                TrainingClock(beside["seconds"]),
                 beside.get("losses", []),
             ),
             None,

@@ -11,7 +11,7 @@ from typing import Any
 from flax import nnx
 
 from zoo import config as configs
-from zoo.config.fields import UNREAD_BY
+from zoo.config.fields import IGNORED_BY
 from zoo.errors import ConfigError
 from zoo.layers.parameter import Statistic
 from zoo.models import cost
@@ -29,7 +29,7 @@ UNREAD = re.compile(r".* has no effect: (.*?)(?: does not read it)?; leave it at
 
 
 def _resolved(changes: Mapping[str, Any], sizes: Mapping[str, Any]) -> configs.ResolvedConfig:
-    unread = UNREAD_BY.get(changes.get("model.architecture", ""), ())
+    unread = IGNORED_BY.get(changes.get("model.architecture", ""), ())
     read = {path: value for path, value in sizes.items() if not path.startswith(unread)}
     return configs.resolve(configs.override(configs.default(), {**read, **changes}))
 

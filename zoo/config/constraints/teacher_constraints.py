@@ -1,4 +1,4 @@
-"""What a teacher, and the layers of another run, cannot be asked for, each in one line."""
+"""Checks the fields of a teacher, and of layers that start from another run."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -7,18 +7,18 @@ from zoo.config.fields import BY_PATH
 
 TEACHER = "objective.distillation.teacher"
 _KL, _COSINE = "objective.distillation.kl", "objective.distillation.cosine"
-# What only a teacher gives a meaning to.
-BESIDE_TEACHER = (_KL, "objective.distillation.temperature", _COSINE, "objective.distillation.hard")
+# Fields that have an effect only with a teacher.
+TEACHER_FIELDS = (_KL, "objective.distillation.temperature", _COSINE, "objective.distillation.hard")
 
 
-def impossible_teaching(flat: dict[str, Any]) -> Iterator[str]:
-    """Checks the fields of a flat config that concern a teacher and what a model starts from."""
+def check_teacher(flat: dict[str, Any]) -> Iterator[str]:
+    """Yields the problems of a teacher and of the layers that a model starts from."""
     teacher, kl, cosine = flat[TEACHER], flat[_KL], flat[_COSINE]
     temperature, hard = flat["objective.distillation.temperature"], flat["objective.distillation.hard"]
     if not teacher:
         yield from (
             f"{path}={flat[path]:g} has no effect without {TEACHER}; leave it at {BY_PATH[path].default:g}"
-            for path in BESIDE_TEACHER
+            for path in TEACHER_FIELDS
             if flat[path] != BY_PATH[path].default
         )
     elif kl == 0 and cosine == 0:
@@ -26,13 +26,18 @@ def impossible_teaching(flat: dict[str, Any]) -> Iterator[str]:
     elif kl == 0 and temperature != (default := BY_PATH["objective.distillation.temperature"].default):
         yield f"objective.distillation.temperature={temperature:g} has no effect with {_KL}=0; leave it at {default:g}"
     if teacher and flat["objective.next_sentence"]:
-        yield f"objective.next_sentence=true: {TEACHER}={teacher} teaches tokens alone; set objective.next_sentence=false"
+        yield (
+            f"objective.next_sentence=true: {TEACHER}={teacher} teaches tokens alone; set objective.next_sentence=false"
+        )
     for path in ("objective.label_smoothing", "objective.z_loss"):
         if teacher and hard == 0 and flat[path]:
             yield f"{path}={flat[path]:g} has no effect with objective.distillation.hard=0; leave it at 0"
     layers, start = flat["training.start_layers"], flat["training.start_from"]
     if layers and not start:
-        yield f"training.start_layers={','.join(map(str, layers))} has no effect without training.start_from; leave it empty"
+        yield (
+            f"training.start_layers={','.join(map(str, layers))} has no effect without training.start_from; leave "
+            "it empty"
+        )
     elif layers and len(layers) != flat["model.num_layers"]:
         yield (
             f"training.start_layers={','.join(map(str, layers))} names {len(layers)} layers, and model.num_layers is "

@@ -8,20 +8,26 @@ from typing import Any, Self
 
 import numpy as np
 
-from zoo.config.fields import AUTO, OF_SEQUENCES
+from zoo.config.fields import AUTO, SEQUENCE_TASKS
 from zoo.data.labelled.example_batches import ExampleBatches
-from zoo.data.labelled.example_rows import Marks
-from zoo.data.labelled.examples import Example, Examples, drawn, read_examples
+from zoo.data.labelled.example_rows import RowDelimiters
+from zoo.data.labelled.examples import Example, ExampleSplit, read_examples, subsample
 from zoo.data.labelled.question_windows import Extraction
-from zoo.data.labelled.sequence_tasks import Classification, Encoded, Regression
+from zoo.data.labelled.sequence_tasks import Classification, EncodedExamples, Regression
 from zoo.data.labelled.word_tags import Tagging
 from zoo.data.pipeline.batches import TrainingBatches
 from zoo.data.rows.packed_rows import PADDING, Arrays
 from zoo.data.sources.documents import Documents
-from zoo.data.tokenizers.base import Tokenizer, tokenizer_class
+from zoo.data.tokenizers.tokenizer import Tokenizer
+from zoo.data.tokenizers.tokenizer_registry import tokenizer_class
 from zoo.errors import ConfigError
 
-TASKS = {"classification": Classification, "regression": Regression, "tagging": Tagging, "extraction": Extraction}
+TASK_CLASSES = {
+    "classification": Classification,
+    "regression": Regression,
+    "tagging": Tagging,
+    "extraction": Extraction,
+}
 TRAINING, HELD_OUT = "train", "validation"
 
 
@@ -39,10 +45,10 @@ class LabelledDataset:
 
     config: Any
     tokenizer: Tokenizer
-    examples: Examples
+    examples: ExampleSplit
     train: tuple[Example, ...]
     task: Any
-    _made: dict[tuple[str, int], Encoded] = field(default_factory=dict, repr=False)
+    _made: dict[tuple[str, int], EncodedExamples] = field(default_factory=dict, repr=False)
     _batches: dict[tuple[str, int], ExampleBatches] = field(default_factory=dict, repr=False)
 
     @property
@@ -54,14 +60,14 @@ class LabelledDataset:
         """The examples of "train" or "validation"."""
         return self.train if name == TRAINING else self.examples.held_out
 
-    def encoded(self, name: str, length: int | None = None) -> Encoded:
+    def encoded(self, name: str, length: int | None = None) -> EncodedExamples:
         """A part as arrays of rows of T = `length` tokens, by default those trained with; made
         once.
         """
         length = length or self.config.data.sequence_length
         if (name, length) not in self._made:
-            marks = Marks.of(self.tokenizer, self.config.model.vocab_size)
-            self._made[name, length] = self.task.encode(self.part(name), self.tokenizer, marks, length)
+            delimiters = RowDelimiters.of(self.tokenizer, self.config.model.vocab_size)
+            self._made[name, length] = self.task.encode(self.part(name), self.tokenizer, delimiters, length)
         return self._made[name, length]
 
     def _tokens(self, name: str) -> int:
@@ -145,7 +151,7 @@ class LabelledDataset:
         of tokens, [B, T, ...].
         """
         whole = len(self.encoded(TRAINING).arrays["tokens"])
-        by_token = self.config.objective.kind not in OF_SEQUENCES[1]
+        by_token = self.config.objective.kind not in SEQUENCE_TASKS
         return (whole, self.config.data.sequence_length, *batch[2:]) if by_token else (whole, *batch[1:])
 
     def with_features(self, features: np.ndarray) -> Self:
@@ -153,18 +159,13 @@ class LabelledDataset:
         in the training batches.
         """
         encoded = self.encoded(TRAINING)
-        by_token = () if self.config.objective.kind in OF_SEQUENCES[1] else ("features",)
+        by_token = () if self.config.objective.kind in SEQUENCE_TASKS else ("features",)
         key = TRAINING, self.config.data.sequence_length
         made = encoded._replace(arrays=encoded.arrays | {"features": features}, by_token=encoded.by_token + by_token)
         return replace(self, _made=self._made | {key: made}, _batches={})
 
     def summary(self) -> dict[str, Any]:
         """What identifies and measures the data, as plain JSON."""
-        tokenizer = {
-            "kind": self.tokenizer.kind,
-            "vocab_size": self.tokenizer.vocab_size,
-            "fingerprint": self.tokenizer.fingerprint,
-        }
         counts = {
             f"{name}_{what}": count
             for name in (TRAINING, HELD_OUT)
@@ -180,7 +181,7 @@ class LabelledDataset:
             **counts,
             "labels": list(self.labels),
             "left_out": dict(self.examples.left_out),
-            "tokenizer": tokenizer,
+            "tokenizer": self.tokenizer.summary(),
         }
 
 
@@ -193,13 +194,13 @@ def load_labelled(config: Any) -> LabelledDataset:
     """
     examples, task = read_task(config)
     count = config.data.examples
-    train = drawn(examples.train, count) if count else examples.train
+    train = subsample(examples.train, count) if count else examples.train
     tokenizer_type = tokenizer_class(config.data.tokenizer.kind)
     whole, training = _documents(task, examples)
     return LabelledDataset(config, tokenizer_type.build(config.data.tokenizer, whole, training), examples, train, task)
 
 
-def read_task(config: Any) -> tuple[Examples, Any]:
+def read_task(config: Any) -> tuple[ExampleSplit, Any]:
     """The examples that a resolved config names, and what its objective asks of them: all that
     needs no tokenizer. Raises as `load_labelled`.
     """
@@ -224,19 +225,19 @@ def label_count(config: Any) -> int:
     return len(_task(config, read_examples(config)).labels)
 
 
-def training_text(config: Any) -> tuple[Documents, Documents]:
+def task_documents(config: Any) -> tuple[Documents, Documents]:
     """All texts, and those of training, that a tokenizer is made from. Raises as `load_labelled`."""
     examples = read_examples(config)
     return _documents(_task(config, examples), examples)
 
 
-def _task(config: Any, examples: Examples) -> Any:
-    task = TASKS[config.objective.kind]
+def _task(config: Any, examples: ExampleSplit) -> Any:
+    task = TASK_CLASSES[config.objective.kind]
     labels = task.labels_of(examples.train, tuple(config.data.labels), examples.labels)
     return Extraction.of(config, examples) if task is Extraction else task(labels)
 
 
-def _documents(task: Any, examples: Examples) -> tuple[Documents, Documents]:
+def _documents(task: Any, examples: ExampleSplit) -> tuple[Documents, Documents]:
     texts = [[text for example in part for text in task.texts(example)] for part in (examples.train, examples.held_out)]
     return (
         Documents.of(texts[0] + texts[1], examples.description),

@@ -4,7 +4,7 @@ import jax.numpy as jnp
 from flax import nnx
 
 from zoo.config import ResolvedConfig
-from zoo.data.tokenizers.base import Tokenizer
+from zoo.data.tokenizers.tokenizer import Tokenizer
 from zoo.layers.activation_record import deviations
 from zoo.objectives.masked import score_pairs
 from zoo.objectives.objective import Batch, Constants, Pass, Sums

@@ -5,7 +5,7 @@ import jax.numpy as jnp
 from flax import nnx
 
 from zoo.config import ResolvedConfig
-from zoo.data.tokenizers.base import Tokenizer
+from zoo.data.tokenizers.tokenizer import Tokenizer
 from zoo.layers.activation_record import deviations
 from zoo.objectives.objective import Batch, Constants, Pass, Sums
 from zoo.objectives.tasks.task import TaskObjective

@@ -7,7 +7,7 @@ from flax import nnx
 from jaxtyping import Array, Bool, Float, Int
 
 from zoo.config import ResolvedConfig
-from zoo.data.tokenizers.base import Tokenizer
+from zoo.data.tokenizers.tokenizer import Tokenizer
 from zoo.layers.context import Context
 from zoo.models.head import pool
 from zoo.objectives.objective import Batch, Constants, Objective, Pass, Sums, context_of

@@ -122,7 +122,7 @@ def refused(changes):
         *(
             (
                 {"model.attention.dilations": (2,), "model.attention.window": 3, "model.attention.kernel": kernel},
-                [f"kernel={kernel} cannot do model.attention.dilations=2"],
+                [f"kernel={kernel} does not support model.attention.dilations=2"],
             )
             for kernel in ("rows", "xla")
         ),

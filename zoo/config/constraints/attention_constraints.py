@@ -1,0 +1,124 @@
+"""Checks the fields of attention; the arguments are those of `layer_constraints`."""
+
+from collections.abc import Iterator
+from typing import Any
+
+from zoo.config.fields import ATTENTION_SUPPORT, AUTO
+
+
+def is_prefix_decoder(flat: dict[str, Any], architecture: str) -> bool:
+    """Returns whether a decoder reads the prefix itself."""
+    return architecture == flat["model.architecture"] == "decoder" and flat["objective.kind"] == "prefix"
+
+
+def check_heads(flat: dict[str, Any], architecture: str) -> Iterator[str]:
+    """Yields the problems of the number and width of heads, and of sinusoids in that width."""
+    heads, kv_heads, dim = flat["model.attention.num_heads"], flat["model.attention.num_kv_heads"], flat["model.dim"]
+    if flat["model.attention.head_dim"] == AUTO:
+        yield (
+            f"model.dim={dim} does not divide by model.attention.num_heads={heads}; change one, "
+            "or set model.attention.head_dim"
+        )
+    if flat["model.position.kind"] == "sinusoidal" and dim % 2:
+        yield f"sinusoidal positions pair sines with cosines: model.dim={dim} must be even"
+    if flat["model.position.kind"] == "sinusoidal" and flat["model.position.endpoint"] and dim < 4:
+        yield (f"model.position.endpoint=true needs a first and a last wavelength: model.dim={dim} must be at least 4")
+    if heads % kv_heads:
+        yield f"model.attention.num_heads={heads} does not divide by model.attention.num_kv_heads={kv_heads}"
+    if heads % (queries := flat["model.attention.num_query_heads"]):
+        yield f"model.attention.num_heads={heads} does not divide by model.attention.num_query_heads={queries}"
+    cross = flat["model.attention.cross_kv_heads"]
+    if cross not in (AUTO, kv_heads) and architecture != "encoder" and heads % cross:
+        yield f"model.attention.num_heads={heads} does not divide by model.attention.cross_kv_heads={cross}"
+
+
+def check_dilations(flat: dict[str, Any], architecture: str) -> Iterator[str]:
+    """Yields the problems of dilations: without a window, or uneven over the heads."""
+    dilations, heads = flat["model.attention.dilations"], flat["model.attention.num_heads"]
+    if not dilations:
+        return
+    shown = f"model.attention.dilations={','.join(map(str, dilations))}"
+    if architecture == "encoder_decoder":
+        yield f"{shown} belongs to a window; set it under model.encoder or model.decoder"
+    elif not flat["model.attention.window"]:
+        yield f"{shown} has no effect without model.attention.window"
+    if max(dilations) == 1:
+        yield f"{shown} has no effect: 1 is no dilation; leave it empty"
+    if heads % len(dilations):
+        yield f"{shown} has {len(dilations)} entries, by which model.attention.num_heads={heads} does not divide"
+
+
+def check_window(flat: dict[str, Any], architecture: str) -> Iterator[str]:
+    """Yields the problems of windows and global tokens."""
+    window, global_tokens = flat["model.attention.window"], flat["model.attention.global_tokens"]
+    if architecture == "encoder" and window and window % 2 == 0:
+        yield f"model.attention.window={window} must be odd in an encoder: the token itself and as many on either side"
+    if architecture == "encoder_decoder" and (window or global_tokens):
+        yield (
+            "model.attention.window and global_tokens mean different things on the two sides; "
+            "set them under model.encoder or model.decoder"
+        )
+    if flat["model.attention.global_projections"] and not global_tokens:
+        yield "model.attention.global_projections=true needs model.attention.global_tokens of at least 1"
+    if global_tokens:
+        if architecture == "decoder":
+            yield (
+                f"model.attention.global_tokens={global_tokens} would let early tokens see later ones; "
+                "it needs model.architecture=encoder"
+            )
+        if not window:
+            yield f"model.attention.global_tokens={global_tokens} has no effect without model.attention.window"
+        if flat["data.isolate_documents"]:
+            yield (
+                f"model.attention.global_tokens={global_tokens} counts from a row's start; "
+                "it cannot be combined with data.isolate_documents=true"
+            )
+        if flat["model.position.kind"] == "shaw":
+            yield "model.attention.global_tokens cannot be combined with model.position.kind=shaw"
+    if is_prefix_decoder(flat, architecture) and window:
+        yield (
+            "objective.kind=prefix lets all later tokens see the first tokens of a row; a decoder cannot combine that "
+            f"with model.attention.window={window}"
+        )
+
+
+def check_implementation(flat: dict[str, Any]) -> Iterator[str]:
+    """Yields what the chosen implementation of attention does not support."""
+    implementation, head_dim = flat["model.attention.kernel"], flat["model.attention.head_dim"]
+    if implementation == AUTO:
+        return
+    shown, support = f"model.attention.kernel={implementation}", ATTENTION_SUPPORT[implementation]
+    for feature, (wanted, name) in _features(flat).items():
+        if wanted and feature not in support.features:
+            yield f"{shown} does not support {name}; use einsum"
+    if flat["model.dtype"] not in support.dtypes:
+        yield f"{shown} needs model.dtype={' or '.join(support.dtypes)}, got {flat['model.dtype']}"
+    if head_dim != AUTO and head_dim not in (widths := support.head_dims):
+        yield (
+            f"{shown} needs model.attention.head_dim to be a multiple of {widths.step} up to {widths[-1]}, "
+            f"got {head_dim}"
+        )
+
+
+def _features(flat: dict[str, Any]) -> dict[str, tuple[bool, str]]:
+    """Returns, by feature of `AttentionSupport`, whether a config needs it and the field that does."""
+    position, dilations = flat["model.position.kind"], flat["model.attention.dilations"]
+    dropout, softcap = flat["model.attention.dropout"], flat["model.attention.softcap"]
+    architecture = flat["model.architecture"]
+    return {
+        "score": (position in ("alibi", "relative_bias", "shaw"), f"model.position.kind={position}"),
+        "value": (
+            position == "shaw" and flat["model.position.values"],
+            "model.position.values=true of Shaw's positions",
+        ),
+        "documents": (flat["data.isolate_documents"], "data.isolate_documents=true"),
+        "dropout": (dropout > 0, f"model.attention.dropout={dropout:g}"),
+        "softcap": (softcap > 0, f"model.attention.softcap={softcap:g}"),
+        "dilations": (bool(dilations), f"model.attention.dilations={','.join(map(str, dilations))}"),
+        "sinks": (flat["model.attention.sinks"], "model.attention.sinks=true"),
+        "prefix": (
+            architecture == "decoder" and flat["objective.kind"] == "prefix",
+            "objective.kind=prefix of a decoder",
+        ),
+        "padding": (architecture != "decoder", f"model.architecture={architecture}"),
+    }

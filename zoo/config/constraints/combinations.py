@@ -1,0 +1,83 @@
+"""Checks whether the values of a config can be combined.
+
+Each problem is one line that names the fields, says why, and what would work.
+"""
+
+from collections.abc import Iterator
+from typing import Any
+
+from zoo.config.constraints.data_constraints import check_examples, check_offsets
+from zoo.config.constraints.layer_constraints import check_layers
+from zoo.config.constraints.objective_constraints import check_objective
+from zoo.config.constraints.scope_constraints import check_scopes
+from zoo.config.constraints.task_constraints import check_task
+from zoo.config.constraints.teacher_constraints import check_teacher
+from zoo.config.constraints.training_constraints import check_training
+from zoo.config.fields import TASKS
+from zoo.config.parts import SIDES
+
+
+def validate_combination(
+    flat: dict[str, Any], scopes: dict[str, dict[str, Any]], vocab_size: int | None
+) -> Iterator[str]:
+    """Yields the problems of a flat config whose `auto` values are derived.
+
+    Args:
+        flat: every field, without the scopes.
+        scopes: overrides by scope.
+        vocab_size: ids that the data need, or None where only the data know.
+    """
+    architecture = flat["model.architecture"]
+    yield from check_scopes(flat, scopes)
+    if architecture == "elmo":
+        yield from _check_elmo(flat)
+    else:
+        yield from _check_learned_positions(flat)
+        everywhere = list(check_layers(flat, architecture))
+        yield from everywhere
+        for scope, changes in scopes.items():
+            if scope in SIDES and architecture != "encoder_decoder":
+                continue
+            lines = check_layers(flat | changes, scope.removeprefix("model.") if scope in SIDES else architecture)
+            yield from (f"{scope}: {line}" for line in lines if line not in everywhere)
+    yield from check_objective(flat, scopes)
+    yield from check_teacher(flat)
+    yield from check_examples(flat)
+    yield from check_task(flat)
+    yield from check_offsets(flat)
+    yield from check_training(flat, scopes, vocab_size)
+
+
+def _check_learned_positions(flat: dict[str, Any]) -> Iterator[str]:
+    length = flat["data.sequence_length"]
+    if flat["model.architecture"] == "encoder_decoder" or flat["model.position.kind"] != "learned":
+        return
+    last = max(flat["data.offsets"], default=0)
+    if flat["model.position.max_length"] < length + last:
+        yield (
+            f"model.position.max_length={flat['model.position.max_length']} is shorter than "
+            f"data.sequence_length={length}"
+            f"{f' from data.offsets={last} on' if last else ''}: learned positions cannot go past their table"
+        )
+
+
+def _check_elmo(flat: dict[str, Any]) -> Iterator[str]:
+    filters = flat["model.elmo.filters"]
+    if flat["model.elmo.normalise_layers"] and flat["objective.kind"] not in TASKS:
+        yield (
+            f"model.elmo.normalise_layers=True has no effect: objective.kind={flat['objective.kind']} reads only "
+            "the last "
+            "layer; leave it at False"
+        )
+    if flat["model.head.pooling"] in ("first", "last"):
+        yield (
+            f"model.head.pooling={flat['model.head.pooling']} is a token that one direction of an ELMo reads before "
+            "all "
+            "others; set mean"
+        )
+    if len(filters) % 2:
+        yield f"model.elmo.filters={filters} must be pairs: width, number, width, number, ..."
+    if not filters:
+        yield "model.elmo.filters is empty; it needs at least one pair: width, number"
+    if any(width > flat["model.elmo.characters"] for width in filters[::2]):
+        yield f"model.elmo.filters={filters} has a width above model.elmo.characters={flat['model.elmo.characters']}"

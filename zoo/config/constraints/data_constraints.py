@@ -1,0 +1,87 @@
+"""Checks sources of labelled examples and of pairs of texts, and where rows begin."""
+
+from collections.abc import Iterator
+from typing import Any
+
+from zoo.config.fields import BY_PATH, TASKS
+
+# Which objectives a source has examples for.
+_ALL, _COLUMNS = (*TASKS, "translation", "text"), ("classification", "regression", "translation")
+EXAMPLES_OF = {
+    "stdlib": _ALL,
+    "csv": _COLUMNS,
+    "tsv": _COLUMNS,
+    "conll": ("tagging",),
+    "squad": ("extraction",),
+    "jsonl": _ALL,
+    "parquet": _ALL,
+    "hf": _ALL,
+    "tfds": _ALL,
+    "parallel": ("translation",),
+}
+
+
+def check_examples(flat: dict[str, Any]) -> Iterator[str]:
+    """Yields the problems of sources of examples and of what is held out of them."""
+    objective, source = flat["objective.kind"], flat["data.source"].partition(":")[0]
+    if objective not in TASKS:
+        for path in ("data.second_column", "data.label_column"):
+            if flat[path] != BY_PATH[path].default:
+                yield (
+                    f"{path}={flat[path]!r} has no effect: objective.kind={objective} reads text without labels; "
+                    "leave it out"
+                )
+    if objective not in (*TASKS, "translation"):
+        if source in EXAMPLES_OF and "text" not in EXAMPLES_OF[source]:
+            yield (
+                f"data.source={flat['data.source']} holds examples, not running text, for objective.kind="
+                f"{' or '.join(EXAMPLES_OF[source])}"
+            )
+        return
+    if objective not in EXAMPLES_OF.get(source, ()):
+        able = [name for name, objectives in EXAMPLES_OF.items() if objective in objectives]
+        needed = "pairs of texts" if objective == "translation" else "labelled examples"
+        yield (
+            f"objective.kind={objective} needs {needed}, and data.source is {flat['data.source']}; "
+            f"one of {', '.join(able)}"
+        )
+    yield from _check_held_out(flat, source)
+
+
+def _check_held_out(flat: dict[str, Any], source: str) -> Iterator[str]:
+    held_out = flat["data.held_out"].partition(":")[0]
+    if held_out and held_out != source and not (held_out == "split" and source in ("hf", "tfds")):
+        yield (
+            f"data.held_out={flat['data.held_out']} must be of the same kind as data.source={flat['data.source']}"
+            + (", or split:NAME" if source in ("hf", "tfds") else "")
+        )
+    if held_out and source == "stdlib":
+        yield (
+            f"data.held_out={flat['data.held_out']} has no effect: data.source={flat['data.source']} has its own "
+            "held-out part"
+        )
+    fraction, default = flat["data.validation_fraction"], BY_PATH["data.validation_fraction"].default
+    if fraction != default and (held_out or source == "stdlib"):
+        yield (
+            f"data.validation_fraction={fraction:g} has no effect: the held-out examples are given; leave it at "
+            f"{default:g}"
+        )
+
+
+def check_offsets(flat: dict[str, Any]) -> Iterator[str]:
+    """Yields the problems of rows that do not begin at position 0."""
+    offsets = flat["data.offsets"]
+    if not offsets:
+        return
+    shown = f"data.offsets={','.join(map(str, offsets))}"
+    if max(offsets) == 0:
+        yield f"{shown} has no effect: rows begin at 0 anyway; leave it empty"
+    if flat["data.isolate_documents"]:
+        yield (
+            f"{shown} is where rows begin, and with data.isolate_documents=true every document counts from 0; "
+            "leave out one of them"
+        )
+    if flat["model.attention.global_tokens"]:
+        yield f"{shown} would leave rows without their first tokens, the model.attention.global_tokens"
+    if flat["objective.distillation.teacher"]:
+        yield f"{shown} also moves the teacher's positions; it cannot be combined with objective.distillation.teacher"

@@ -1,0 +1,117 @@
+"""Checks the objective: whether it fits the model and the rows, and whether its numbers add up."""
+
+from collections.abc import Iterator
+from typing import Any
+
+from zoo.config.constraints.translation_constraints import check_translation
+from zoo.config.fields import AUTO, OBJECTIVES_OF
+from zoo.config.side_lengths import SpanLengths, side_lengths
+
+
+def check_objective(flat: dict[str, Any], scopes: dict[str, dict[str, Any]]) -> Iterator[str]:
+    """Yields the problems of the objective."""
+    architecture, objective = flat["model.architecture"], flat["objective.kind"]
+    if objective not in OBJECTIVES_OF[architecture]:
+        fits = [name for name, objectives in OBJECTIVES_OF.items() if objective in objectives]
+        yield (
+            f"objective.kind={objective} trains model.architecture={' or '.join(fits)}; {architecture} is trained by "
+            f"objective.kind={' or '.join(OBJECTIVES_OF[architecture])}"
+        )
+        return
+    fractions = flat["objective.mask_fraction"] + flat["objective.random_fraction"]
+    if objective in ("masked", "denoising") and fractions > 1 + 1e-9:
+        yield (
+            f"objective.mask_fraction={flat['objective.mask_fraction']:g} and objective.random_fraction="
+            f"{flat['objective.random_fraction']:g} add up to more than 1"
+        )
+    if flat["objective.next_sentence"] and not flat["model.head.next_sentence"]:
+        yield (
+            "objective.next_sentence=true is scored by model.head.next_sentence; set that, and model.head.pooler, "
+            "to true"
+        )
+    yield from _check_sentence_rows(flat)
+    if objective == "translation":
+        yield from check_translation(flat)
+    yield from _check_sides(flat, scopes)
+    yield from _check_sampled_softmax(flat)
+    if objective == "bidirectional" and flat["data.isolate_documents"]:
+        yield (
+            "objective.kind=bidirectional reads a row from end to end; it cannot be combined with "
+            "data.isolate_documents=true"
+        )
+
+
+def _check_sides(flat: dict[str, Any], scopes: dict[str, dict[str, Any]]) -> Iterator[str]:
+    """Yields the problems of objectives that divide a row in two parts: their lengths."""
+    architecture, objective, length = flat["model.architecture"], flat["objective.kind"], flat["data.sequence_length"]
+    if objective == "prefix" and flat["objective.prefix_length"] >= length:
+        yield (
+            f"objective.prefix_length={flat['objective.prefix_length']} leaves nothing of "
+            f"data.sequence_length={length} "
+            "to predict"
+        )
+    if objective == "span" and length < 2:
+        yield f"data.sequence_length={length} leaves nothing to cut out; objective.kind=span needs at least 2"
+        return
+    if objective not in ("prefix", "span", "denoising", "translation"):
+        return
+    parts = {name.removeprefix("objective."): value for name, value in flat.items() if name.startswith("objective.")}
+    spans = SpanLengths.of(length, parts["noise_density"], parts["mean_span_length"]).spans
+    if objective == "span" and spans > parts["sentinels"]:
+        yield f"objective.sentinels={parts['sentinels']} are fewer than the {spans} spans of a row"
+    if architecture == "encoder_decoder":
+        for side, tokens in zip(("encoder", "decoder"), side_lengths(parts, length), strict=True):
+            merged = flat | scopes.get(f"model.{side}", {})
+            if merged["model.position.kind"] == "learned" and merged["model.position.max_length"] < tokens:
+                yield (
+                    f"model.position.max_length={merged['model.position.max_length']} is shorter than the {tokens} "
+                    "tokens "
+                    f"of the {side}: learned positions cannot go past their table"
+                )
+    if flat["data.isolate_documents"] and objective != "translation":
+        yield (
+            f"objective.kind={objective} reads a row as one text; it cannot be combined with "
+            "data.isolate_documents=true"
+        )
+
+
+def _check_sampled_softmax(flat: dict[str, Any]) -> Iterator[str]:
+    sampled = flat["objective.sampled_softmax"]
+    if sampled and flat["objective.z_loss"]:
+        yield (
+            "objective.z_loss weighs the normaliser of the full softmax, which objective.sampled_softmax never "
+            "computes; set one of them to 0"
+        )
+    if sampled and flat["objective.label_smoothing"]:
+        yield (
+            "objective.label_smoothing spreads over all ids, which objective.sampled_softmax never scores; "
+            "set one of them to 0"
+        )
+    if flat["model.vocab_size"] != AUTO and sampled > flat["model.vocab_size"]:
+        yield f"objective.sampled_softmax={sampled} is more than model.vocab_size={flat['model.vocab_size']} ids"
+
+
+def _check_sentence_rows(flat: dict[str, Any]) -> Iterator[str]:
+    """Yields the problems of rows of sentences and pairs: too short, or with what other rows have."""
+    rows, length, segments = flat["data.rows"], flat["data.sequence_length"], flat["model.embedding.segments"]
+    pairs = rows in ("segment_pairs", "sentence_pairs")
+    if flat["objective.next_sentence"] and not pairs:
+        yield (
+            f"objective.next_sentence=true needs pairs, and data.rows is {rows}; set data.rows to segment_pairs or "
+            "sentence_pairs"
+        )
+    if rows != "packed" and length < 8:
+        yield (
+            f"data.sequence_length={length} is too short for data.rows={rows}, where up to three tokens are [CLS] and "
+            "[SEP]; at least 8"
+        )
+    if rows != "packed" and flat["data.isolate_documents"]:
+        yield (
+            f"data.isolate_documents=true is for packed rows, and data.rows is {rows}; rows of doc_sentences hold one "
+            "document"
+        )
+    if pairs and flat["model.architecture"] == "encoder" and segments == 1:
+        yield (
+            f"model.embedding.segments=1: data.rows={rows} has two segments; set it to 2, or to 0 to distinguish them "
+            "by [SEP] alone"
+        )

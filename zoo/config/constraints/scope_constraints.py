@@ -1,0 +1,74 @@
+"""Checks the scopes of a config: the sides of an encoder-decoder, and kinds of layers."""
+
+from collections.abc import Iterator
+from typing import Any
+
+from zoo.config.fields import EMBEDDED_POSITIONS
+from zoo.config.parts import KINDS, SIDES, scoped
+
+
+def check_scopes(flat: dict[str, Any], scopes: dict[str, dict[str, Any]]) -> Iterator[str]:
+    """Yields the problems of scopes that the architecture or the pattern of layers does not have."""
+    architecture, pattern = flat["model.architecture"], flat["model.layers.pattern"]
+    defined = {scope.removeprefix(KINDS + ".") for scope in scopes if scope.startswith(KINDS)}
+    for scope in SIDES:
+        if scope in scopes and architecture != "encoder_decoder":
+            yield (
+                f"{scope} is read only when model.architecture is encoder_decoder, and it is {architecture}; "
+                "set the fields of model itself"
+            )
+    if pattern and architecture == "encoder_decoder":
+        yield (
+            "model.layers.pattern is not for model.architecture=encoder_decoder; set fields of each side under "
+            "model.encoder and model.decoder"
+        )
+    for name in sorted(set(pattern) - defined):
+        yield (
+            f"model.layers.pattern names {name!r}, but no field of {KINDS}.{name} is set "
+            f"(e.g. {KINDS}.{name}.attention.window=0)"
+        )
+    for name in sorted(defined - set(pattern)):
+        yield f"{KINDS}.{name} has no effect: model.layers.pattern={','.join(pattern) or 'empty'} does not name it"
+    for name in sorted(defined):
+        yield from _check_positions_of_kind(flat, f"{KINDS}.{name}", scopes[f"{KINDS}.{name}"])
+
+
+def _check_positions_of_kind(flat: dict[str, Any], scope: str, changes: dict[str, Any]) -> Iterator[str]:
+    """Yields a line for what a kind of layers sets although only the whole model has it.
+
+    These are positions in the embedding, and a table of biases that all layers share.
+    """
+    whole_kind = flat["model.position.kind"]
+    shared = whole_kind == "relative_bias" and flat["model.position.shared"]
+    kind = changes.get("model.position.kind")
+    if kind in EMBEDDED_POSITIONS:
+        yield f"{scope}.position.kind={kind} is added to the embedding, before any layer; set model.position.kind"
+    elif shared and kind is not None:
+        yield f"{scope}.position.kind={kind}: all layers share one table; set model.position.shared=false"
+    elif (kind or whole_kind) in EMBEDDED_POSITIONS:
+        embedded = {f"model.position.{name}" for name in ("max_length", "offset", "layout", "endpoint")}
+        for path in sorted(embedded & changes.keys()):
+            yield (
+                f"{scoped(scope, path)}={changes[path]!r} has no effect: {whole_kind} positions are added to the "
+                f"embedding, before any layer; set {path}"
+            )
+    elif shared:
+        for path in ("model.position.buckets", "model.position.max_distance", "model.position.shared"):
+            if path in changes and changes[path] != flat[path]:
+                yield (
+                    f"{scoped(scope, path)}={changes[path]!r} has no effect: all layers share one table; "
+                    f"set {path} itself"
+                )
+        heads = changes.get("model.attention.num_heads", flat["model.attention.num_heads"])
+        if heads != flat["model.attention.num_heads"]:
+            yield (
+                f"{scope}.attention.num_heads={heads}: all layers share one table, of "
+                f"{flat['model.attention.num_heads']} heads; set model.position.shared=false"
+            )
+    elif (kind or whole_kind) == "relative_bias" and changes.get(
+        "model.position.shared", flat["model.position.shared"]
+    ):
+        yield (
+            f"{scope}.position.kind=relative_bias: a kind of layers has tables of its own; "
+            f"set {scope}.position.shared=false"
+        )

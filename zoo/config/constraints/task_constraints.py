@@ -1,0 +1,75 @@
+"""Checks the heads of tasks and the fields that only tasks read."""
+
+from collections.abc import Iterator
+from typing import Any
+
+from zoo.config.fields import AUTO, TASKS
+
+
+def check_task(flat: dict[str, Any]) -> Iterator[str]:
+    """Yields the problems of a task; nothing for other objectives."""
+    if flat["objective.kind"] in TASKS:
+        yield from _check_head(flat)
+        yield from _check_data(flat)
+        yield from _check_training(flat)
+
+
+def _check_head(flat: dict[str, Any]) -> Iterator[str]:
+    objective = flat["objective.kind"]
+    outputs = {"regression": 1, "extraction": 2}.get(objective)
+    if outputs and flat["model.head.classes"] != outputs:
+        yield (
+            f"model.head.classes={flat['model.head.classes']} must be {outputs} for objective.kind={objective}; "
+            "leave it at auto"
+        )
+    if flat["model.head.next_sentence"]:
+        yield (
+            f"model.head.next_sentence=True has no effect: objective.kind={objective} has its own head; "
+            "leave it at False"
+        )
+    if objective in ("tagging", "extraction") and flat["model.head.pooler"]:
+        yield (
+            f"model.head.pooler=True has no effect: objective.kind={objective} reads no single vector of a row; "
+            "leave it at False"
+        )
+    if flat["model.architecture"] == "decoder" and flat["model.head.pooling"] == "first":
+        yield "model.head.pooling=first is the token that sees no other in a decoder; set last or mean"
+    if flat["model.embedding.segments"] == 1 and flat["data.second_column"]:
+        yield (
+            "model.embedding.segments=1: pairs have two segments; set it to 2, or to 0 to distinguish them by "
+            "[SEP] alone"
+        )
+
+
+def _check_data(flat: dict[str, Any]) -> Iterator[str]:
+    objective, source = flat["objective.kind"], flat["data.source"].partition(":")[0]
+    length, stride, question = flat["data.sequence_length"], flat["data.stride"], flat["data.second_column"]
+    if length < 8:
+        yield f"data.sequence_length={length} is too short for objective.kind={objective}; at least 8"
+    if objective == "extraction" and source in ("jsonl", "parquet", "hf", "tfds") and not question:
+        yield (
+            "data.second_column must name the question of objective.kind=extraction, data.column its context and "
+            "data.label_column its answers"
+        )
+    if objective == "tagging" and question:
+        yield (
+            f"data.second_column={question!r} has no effect: objective.kind=tagging reads single texts; leave it out"
+        )
+    if objective == "extraction" and stride > length:
+        yield (
+            f"data.stride={stride} leaves out tokens between rows of data.sequence_length={length}; it must not be "
+            "larger"
+        )
+    if flat["data.conll.words"] == flat["data.conll.tags"]:
+        yield f"data.conll.words={flat['data.conll.words']} is the column of the tags; choose another"
+
+
+def _check_training(flat: dict[str, Any]) -> Iterator[str]:
+    trained, layers = flat["training.trained_layers"], flat["model.num_layers"]
+    if flat["training.eval_batches"] != 0:
+        yield (
+            f"training.eval_batches={flat['training.eval_batches']} must be 0: "
+            f"objective.kind={flat['objective.kind']} is scored on every example once"
+        )
+    if trained != AUTO and trained > layers:
+        yield f"training.trained_layers={trained}: there are {layers} layers; auto trains everything"

@@ -1,0 +1,64 @@
+"""Checks data, budget and devices against one another."""
+
+from collections.abc import Iterator
+from typing import Any
+
+from zoo.config.fields import AUTO, chosen
+
+
+def check_training(flat: dict[str, Any], scopes: dict[str, dict[str, Any]], vocab_size: int | None) -> Iterator[str]:
+    """Yields the problems of data, budget and devices."""
+    if flat["data.document_separator"] and "text" not in chosen(flat, "data.source"):
+        yield (
+            f"data.document_separator has no effect with data.source={flat['data.source']}, whose documents are "
+            "divided "
+            "already; leave it empty"
+        )
+    if vocab_size and flat["model.vocab_size"] < vocab_size:
+        more = ", [MASK] included" if flat["objective.kind"] in ("masked", "denoising") else ""
+        yield f"model.vocab_size={flat['model.vocab_size']} is smaller than the tokenizer's {vocab_size} ids{more}"
+    yield from _check_accumulation(flat, scopes)
+    yield from _check_mesh(flat, scopes)
+    if flat["training.eval_context"] >= flat["data.sequence_length"]:
+        yield (
+            f"training.eval_context={flat['training.eval_context']} leaves nothing of data.sequence_length="
+            f"{flat['data.sequence_length']} to score"
+        )
+    if flat["schedule.warmup_steps"] > flat["training.steps"]:
+        yield (
+            f"schedule.warmup_steps={flat['schedule.warmup_steps']} is longer than "
+            f"training.steps={flat['training.steps']}"
+        )
+
+
+def _check_accumulation(flat: dict[str, Any], scopes: dict[str, dict[str, Any]]) -> Iterator[str]:
+    batch, accumulation = flat["data.batch_size"], flat["training.accumulation_steps"]
+    if batch % accumulation:
+        yield f"data.batch_size={batch} does not divide by training.accumulation_steps={accumulation}"
+    norms = {flat["model.norm.kind"], *(changes.get("model.norm.kind") for changes in scopes.values())}
+    if accumulation > 1 and "batchnorm" in norms:
+        yield (
+            f"training.accumulation_steps={accumulation} would change what model.norm.kind=batchnorm normalises over; "
+            "use one part, or another norm"
+        )
+
+
+def _check_mesh(flat: dict[str, Any], scopes: dict[str, dict[str, Any]]) -> Iterator[str]:
+    batch, accumulation = flat["data.batch_size"], flat["training.accumulation_steps"]
+    data, fsdp, tensor = flat["mesh.data"], flat["mesh.fsdp"], flat["mesh.tensor"]
+    if data == 0:
+        yield "mesh.data=0 must be -1 (all remaining devices) or at least 1"
+    rows = fsdp * max(data, 1)
+    if batch % accumulation == 0 and (batch // accumulation) % rows:
+        yield (
+            f"data.batch_size={batch} in training.accumulation_steps={accumulation} parts does not divide by the "
+            f"{rows} "
+            "devices of mesh.data x mesh.fsdp"
+        )
+    for scope, changes in {"model": {}, **scopes}.items() if flat["model.architecture"] != "elmo" else ():
+        merged = flat | changes
+        for name in ("num_heads", "num_kv_heads", "num_query_heads", "cross_kv_heads"):
+            heads = merged[f"model.attention.{name}"]
+            if heads != AUTO and heads % tensor:
+                yield f"{scope}.attention.{name}={heads} does not divide by mesh.tensor={tensor}"
+                break

@@ -1,0 +1,90 @@
+"""Every config field there is: its default, its type, its meaning and its allowed values.
+
+This table is the only place where a field or a default is defined. Validation, `--help`, error
+texts, `zoo describe` and the generated configs all read it. A module takes its own part of the
+resolved config and re-declares nothing.
+"""
+
+from zoo.config.fields.attention_fields import ATTENTION_FIELDS
+from zoo.config.fields.attention_support import ATTENTION_SUPPORT, AttentionSupport
+from zoo.config.fields.conditions import (
+    ACTIVATION_OF,
+    EMBEDDED_POSITIONS,
+    GATED,
+    IGNORED_BY,
+    KIND_FIELDS,
+    OBJECTIVES_OF,
+    SEQUENCE_TASKS,
+    SIDE_FIELDS,
+    TASKS,
+)
+from zoo.config.fields.data_fields import DATA_FIELDS
+from zoo.config.fields.field import AUTO, Field, chosen
+from zoo.config.fields.layer_fields import ELMO_FIELDS, FFN_FIELDS, HEAD_FIELDS, INIT_FIELDS
+from zoo.config.fields.objective_fields import OBJECTIVE_FIELDS
+from zoo.config.fields.position_fields import POSITION_FIELDS
+from zoo.config.fields.stack_fields import NORM_FIELDS, STACK_FIELDS
+from zoo.config.fields.training_fields import (
+    MESH_FIELDS,
+    OPTIMIZER_FIELDS,
+    SCHEDULE_FIELDS,
+    SEED_FIELDS,
+    TRAINING_FIELDS,
+)
+
+__all__ = [
+    "ACTIVATION_OF",
+    "ATTENTION_SUPPORT",
+    "AUTO",
+    "BY_PATH",
+    "EMBEDDED_POSITIONS",
+    "FIELDS",
+    "GATED",
+    "IGNORED_BY",
+    "KIND_FIELDS",
+    "NOT_RESULT_RELEVANT",
+    "OBJECTIVES_OF",
+    "SEQUENCE_TASKS",
+    "SIDE_FIELDS",
+    "TASKS",
+    "AttentionSupport",
+    "Field",
+    "chosen",
+]
+
+FIELDS: tuple[Field, ...] = (
+    *SEED_FIELDS,
+    *STACK_FIELDS,
+    *NORM_FIELDS,
+    *POSITION_FIELDS,
+    *ATTENTION_FIELDS,
+    *FFN_FIELDS,
+    *INIT_FIELDS,
+    *HEAD_FIELDS,
+    *ELMO_FIELDS,
+    *OBJECTIVE_FIELDS,
+    *DATA_FIELDS,
+    *OPTIMIZER_FIELDS,
+    *SCHEDULE_FIELDS,
+    *TRAINING_FIELDS,
+    *MESH_FIELDS,
+)
+
+BY_PATH: dict[str, Field] = {field.path: field for field in FIELDS}
+
+# Fields that do not change the result of a run and so are no part of its identity: where and how it
+# runs and how often it reports.
+NOT_RESULT_RELEVANT: tuple[str, ...] = (
+    "data.hub.streaming",
+    "data.hub.folder",
+    "mesh.data",
+    "mesh.fsdp",
+    "mesh.tensor",
+    "training.log_every",
+    "training.dynamics_every",
+    "training.eval_every",
+    "training.translate_every",
+    "training.checkpoint_every",
+    "training.keep_checkpoints",
+    "training.trackers",
+)

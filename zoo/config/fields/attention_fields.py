@@ -1,0 +1,129 @@
+"""Fields of attention."""
+
+from zoo.config.fields.conditions import ENCODER_DECODER, PERFORMER
+from zoo.config.fields.field import AUTO, Field
+
+ATTENTION_FIELDS: tuple[Field, ...] = (
+    Field(
+        "model.attention.kind",
+        "softmax",
+        str,
+        "how scores become weights",
+        {
+            "softmax": "softmax of the scaled scores (Vaswani et al. 2017, section 3.2.1)",
+            "performer": (
+                "softmax's kernel by positive orthogonal random features, linear in T (FAVOR+, Choromanski et al. 2021)"
+            ),
+        },
+    ),
+    Field("model.attention.num_heads", 4, int, "H, number of query heads", minimum=1),
+    Field(
+        "model.attention.num_kv_heads",
+        AUTO,
+        int,
+        "G, number of key/value heads: H is MHA, 1 is MQA, between is GQA (Ainslie et al. 2023)",
+        minimum=1,
+        auto="num_heads",
+    ),
+    Field(
+        "model.attention.num_query_heads",
+        AUTO,
+        int,
+        "number of distinct queries; each serves num_heads / num_query_heads neighbouring heads, as keys "
+        "and values do in GQA",
+        minimum=1,
+        auto="num_heads",
+    ),
+    Field(
+        "model.attention.cross_kv_heads",
+        AUTO,
+        int,
+        "number of key/value heads of cross-attention",
+        minimum=1,
+        auto="num_kv_heads",
+        when=ENCODER_DECODER,
+    ),
+    Field("model.attention.head_dim", AUTO, int, "K, width of a head", minimum=1, auto="dim / num_heads"),
+    Field(
+        "model.attention.window",
+        0,
+        int,
+        "number of keys that a query sees, its own included: the last ones, or in an encoder equally many on "
+        "either side; 0: all",
+        minimum=0,
+    ),
+    Field(
+        "model.attention.dilations",
+        (),
+        tuple,
+        "dilation d of each head in turn: its window holds every d-th token and reaches d times as far "
+        "(Longformer); empty: 1",
+        minimum=1,
+    ),
+    Field(
+        "model.attention.global_tokens",
+        0,
+        int,
+        "number of first tokens of a row that see every token and are seen by every token (Longformer)",
+        minimum=0,
+    ),
+    Field(
+        "model.attention.global_projections",
+        False,
+        bool,
+        "global tokens have their own query, key and value matrices (Longformer)",
+    ),
+    Field(
+        "model.attention.qk_norm",
+        "none",
+        str,
+        "RMSNorm of queries and keys",
+        {
+            "none": "no",
+            "head": "each head by itself, before RoPE (Henry et al. 2020; Qwen 3)",
+            "full": "all heads together, before RoPE (OLMo 2)",
+        },
+    ),
+    Field("model.attention.softcap", 0.0, float, "c in c * tanh(score / c); 0 for no cap (Gemma 2)", minimum=0),
+    Field(
+        "model.attention.sinks", False, bool, "a learned score per head that takes weight and has no value (gpt-oss)"
+    ),
+    Field(
+        "model.attention.features",
+        AUTO,
+        int,
+        "number of random features of a head",
+        minimum=1,
+        auto="K * ln(K)",
+        when=PERFORMER,
+    ),
+    Field(
+        "model.attention.redraw_every",
+        1000,
+        int,
+        "steps between new random features; 0 keeps the first",
+        minimum=0,
+        when=PERFORMER,
+    ),
+    Field("model.attention.scale", AUTO, float, "factor on the scores", above=0, auto="1 / sqrt(head_dim)"),
+    Field("model.attention.bias", True, bool, "the query, key, value and output projections have a bias"),
+    Field(
+        "model.attention.dropout", 0.0, float, "dropout rate on the attention probabilities", minimum=0, maximum=0.99
+    ),
+    Field(
+        "model.attention.kernel",
+        AUTO,
+        str,
+        "implementation of the attention product",
+        {
+            "einsum": "plain einsum, the readable reference: holds scores of size T x S",
+            "rows": (
+                "einsum, one row of the batch at a time, with scores recomputed in the backward pass: fastest on a CPU"
+            ),
+            "xla": "jax.nn.dot_product_attention on any device: holds scores of size T x S",
+            "cudnn": "fused on NVIDIA GPUs, memory linear in T: bfloat16, no ALiBi, no packed documents",
+        },
+        auto="the fastest that supports the config: cudnn on a GPU, rows on a CPU, else einsum",
+        when=("model.attention.kind", ("softmax",)),
+    ),
+)

@@ -1,0 +1,77 @@
+"""Under which choices a field is read, and groups of choices that several modules need."""
+
+# Objectives that score a label of an example, with a head of their own; the others predict tokens.
+TASKS = ("classification", "regression", "tagging", "extraction")
+# Tasks that read one vector of each row.
+SEQUENCE_TASKS = ("classification", "regression")
+# Position schemes that add a vector to the embedding; the others act inside attention and may
+# differ from layer to layer.
+EMBEDDED_POSITIONS = ("learned", "sinusoidal")
+# Which objectives train which architecture.
+OBJECTIVES_OF = {
+    "decoder": ("causal", "prefix", *TASKS),
+    "encoder": ("masked", *TASKS),
+    "encoder_decoder": ("prefix", "span", "denoising", "translation"),
+    "elmo": ("bidirectional", *TASKS),
+}
+GATED = ("swiglu", "geglu", "reglu")
+ACTIVATION_OF = {"relu": "relu", "gelu": "gelu", "silu": "silu", "swiglu": "silu", "geglu": "gelu", "reglu": "relu"}
+
+# Fields that an architecture ignores, by the start of their path.
+IGNORED_BY = {
+    "elmo": (
+        "model.norm.",
+        "model.position.",
+        "model.attention.",
+        "model.ffn.",
+        "model.layers.",
+        "model.embedding.",
+        "model.parallel",
+        "model.scan_layers",
+        "model.remat",
+        "model.head.transform",
+        "model.head.bias",
+        "model.head.scale",
+        "model.head.softcap",
+        "model.head.pooler",
+        "model.head.next_sentence",
+        "model.tie_embeddings",
+        "model.init.scale_residual",
+    )
+}
+# Fields that the two sides of an encoder-decoder, and kinds of layers, may set for themselves (see
+# `zoo.config.parts`).
+SIDE_FIELDS = ("num_layers", "residual", "dropout", "parallel", "norm.", "position.", "attention.", "ffn.")
+KIND_FIELDS = ("residual", "position.", "attention.", "ffn.")
+
+# Values of `Field.when`: (path, values).
+ENCODER = ("model.architecture", ("encoder",))
+ENCODER_DECODER = ("model.architecture", ("encoder_decoder",))
+ELMO = ("model.architecture", ("elmo",))
+ANY_NORM = ("model.norm.kind", ("layernorm", "rmsnorm", "centering", "batchnorm"))
+VARIANCE_NORM = ("model.norm.kind", ("layernorm", "rmsnorm", "batchnorm"))
+ROPE = ("model.position.kind", ("rope",))
+SCALED_ROPE = ("model.position.scaling.kind", ("linear", "dynamic", "yarn", "llama3"))
+LENGTH_SCALED_ROPE = ("model.position.scaling.kind", ("dynamic", "yarn", "llama3"))
+PERFORMER = ("model.attention.kind", ("performer",))
+
+TOKEN_OBJECTIVES = (
+    "objective.kind",
+    ("causal", "masked", "prefix", "span", "denoising", "translation", "bidirectional"),
+)
+TEXT_OBJECTIVES = ("objective.kind", tuple(kind for kind in TOKEN_OBJECTIVES[1] if kind != "translation"))
+TASK_OBJECTIVES = ("objective.kind", TASKS)
+SEQUENCE_OBJECTIVES = ("objective.kind", SEQUENCE_TASKS)
+EXAMPLE_OBJECTIVES = ("objective.kind", (*TASKS, "translation"))
+MASKED = ("objective.kind", ("masked",))
+MASKING = ("objective.kind", ("masked", "denoising"))
+SPANS = ("objective.kind", ("span",))
+DISTILLABLE = ("objective.kind", ("causal", "masked"))
+EXTRACTION = ("objective.kind", ("extraction",))
+TRANSLATION = ("objective.kind", ("translation",))
+
+WITH_RECORDS = ("data.source", ("jsonl", "parquet", "hf", "tfds", "csv", "tsv"))
+WITH_SPLITS = ("data.source", ("hf", "tfds"))
+HUB = ("data.source", ("hf",))
+TFDS = ("data.source", ("tfds",))
+CONLL = ("data.source", ("conll",))

@@ -1,0 +1,237 @@
+"""Fields of data, tokenizers and batches."""
+
+from zoo.config.fields.conditions import (
+    CONLL,
+    EXAMPLE_OBJECTIVES,
+    EXTRACTION,
+    HUB,
+    MASKED,
+    TASK_OBJECTIVES,
+    TEXT_OBJECTIVES,
+    TFDS,
+    TOKEN_OBJECTIVES,
+    TRANSLATION,
+    WITH_RECORDS,
+    WITH_SPLITS,
+)
+from zoo.config.fields.field import AUTO, Field
+
+DATA_FIELDS: tuple[Field, ...] = (
+    Field(
+        "data.source",
+        "stdlib",
+        str,
+        "text: `stdlib` (the running Python's own library, no download; `stdlib:docstrings`), `text:PATH`, "
+        "`jsonl:PATH`, `parquet:PATH` (a file, folder or glob), `hf:NAME` (Hugging Face; or a folder), "
+        "`tfds:NAME`, `synthetic:TASK`, or `mixture`; labelled examples: also `csv:PATH`, `tsv:PATH`, "
+        "`conll:PATH`, `squad:PATH`, and `stdlib` is a built-in task; pairs of texts: `stdlib:translation`, "
+        "`parallel:PATH.{en,de}`, and the sources with columns",
+    ),
+    Field(
+        "data.column",
+        "text",
+        str,
+        'field of a record that holds the text; "a.b" is field b within field a',
+        when=WITH_RECORDS,
+    ),
+    Field(
+        "data.second_column",
+        "",
+        str,
+        "field of a record that holds a second text, for pairs; empty: there is none",
+        when=WITH_RECORDS,
+    ),
+    Field("data.label_column", "label", str, "field of a record that holds the label", when=WITH_RECORDS),
+    Field(
+        "data.source_column",
+        "source",
+        str,
+        'field of a record that holds the text to translate, e.g. "translation.en"',
+        when=TRANSLATION,
+    ),
+    Field("data.target_column", "target", str, "field of a record that holds the translation", when=TRANSLATION),
+    Field(
+        "data.header",
+        True,
+        bool,
+        "the first line names the columns; otherwise they are called 0, 1, 2 ...",
+        when=("data.source", ("csv", "tsv")),
+    ),
+    Field(
+        "data.conll.words",
+        0,
+        int,
+        "column of the words, counted from 0; -1, -2 ... count from the last one",
+        when=CONLL,
+    ),
+    Field("data.conll.tags", -1, int, "column of the tags, counted in the same way", when=CONLL),
+    Field(
+        "data.labels",
+        (),
+        tuple,
+        "labels in the order of their ids; empty: the training examples' labels, sorted",
+        items=str,
+        when=("objective.kind", ("classification", "tagging")),
+    ),
+    Field(
+        "data.stride",
+        AUTO,
+        int,
+        "tokens between the starts of consecutive windows of a long context (BERT: 128)",
+        minimum=1,
+        auto="a third of data.sequence_length",
+        when=EXTRACTION,
+    ),
+    Field(
+        "data.held_out",
+        "",
+        str,
+        "source of the held-out examples, e.g. `tsv:dev.tsv`, or `split:NAME` of the same hf or tfds data set; "
+        "empty: `validation_fraction` of the source",
+        when=EXAMPLE_OBJECTIVES,
+    ),
+    Field(
+        "data.hub.revision",
+        "",
+        str,
+        "commit of a data set on the Hugging Face hub, 40 hex digits; a folder has none",
+        when=HUB,
+    ),
+    Field("data.hub.subset", "", str, "which of a data set's configurations; empty: the only or default one", when=HUB),
+    Field("data.hub.split", "train", str, "which of a data set's splits", when=WITH_SPLITS),
+    Field("data.hub.streaming", False, bool, "read records as they arrive, without a copy on this disk", when=HUB),
+    Field("data.hub.folder", "", str, "where TFDS keeps its data sets; empty: its own default", when=TFDS),
+    Field(
+        "data.mixture",
+        (),
+        tuple,
+        'weights and sources whose rows are mixed, e.g. "0.7*text:corpus.txt","0.3*stdlib"',
+        items=str,
+        when=("data.source", ("mixture",)),
+    ),
+    Field(
+        "data.bad_text",
+        "error",
+        str,
+        "what happens to bytes that are not UTF-8 and to NUL characters",
+        {
+            "error": "the run ends with an error that says where they are",
+            "replace": "each bad byte or NUL becomes U+FFFD and is counted",
+            "skip": "the line of a text file, or the record, is left out and counted",
+        },
+    ),
+    Field(
+        "data.document_separator",
+        "",
+        str,
+        "string that separates documents in a text file; empty: a file is one document",
+    ),
+    Field("data.validation_fraction", 0.1, float, "share of the text that is held out", above=0, maximum=0.9),
+    Field(
+        "data.training_fraction",
+        1.0,
+        float,
+        "share of the training split that is used; the held-out split and a trained tokenizer stay the same",
+        above=0,
+        maximum=1,
+        when=TEXT_OBJECTIVES,
+    ),
+    Field(
+        "data.examples",
+        0,
+        int,
+        "number of training examples used, chosen by content so that larger numbers include smaller ones; "
+        "0: all; the held-out split, the labels and a trained tokenizer stay the same",
+        minimum=0,
+        when=TASK_OBJECTIVES,
+    ),
+    Field(
+        "data.tokenizer.kind",
+        "bytes",
+        str,
+        "tokenizer",
+        {
+            "bytes": "UTF-8 bytes: 256 ids and one that opens a document",
+            "byt5": "UTF-8 bytes after 3 special ids, as ByT5 numbers them",
+            "characters": "the characters of the source and one id that opens a document",
+            "words": "the words of the source, divided at white space, for models that read characters",
+            "bpe": "byte-level byte-pair encoding, trained on the training split once and cached",
+            "wordpiece": "pieces of words, with [CLS], [SEP] and [MASK], trained in the same way (BERT)",
+            "unigram": "the likeliest division into pieces, trained in the same way (T5)",
+            "file": "a published one, read from `path`",
+        },
+    ),
+    Field(
+        "data.tokenizer.path",
+        "",
+        str,
+        "tokenizer.json, vocab.txt, vocab.json with merges.txt, a SentencePiece .model, or a folder or run "
+        "that has one",
+        when=("data.tokenizer.kind", ("file",)),
+    ),
+    Field(
+        "data.tokenizer.vocab_size",
+        8192,
+        int,
+        "size of a trained vocabulary",
+        minimum=258,
+        when=("data.tokenizer.kind", ("bpe", "wordpiece", "unigram")),
+    ),
+    Field(
+        "data.tokenizer.lowercase",
+        True,
+        bool,
+        "lower-case the text; WordPiece also strips accents (BERT uncased)",
+        when=("data.tokenizer.kind", ("wordpiece", "unigram")),
+    ),
+    Field("data.sequence_length", 128, int, "T, tokens per row", minimum=1),
+    Field("data.batch_size", 16, int, "B, rows per update, over all devices", minimum=1),
+    Field(
+        "data.buckets",
+        8,
+        int,
+        "K, number of batch shapes; for pairs k * batch_size of them with up to T / k tokens a side, k = 1 "
+        ".. K; for labelled examples batch_size rows of up to T / k tokens, k = 1, 2, 4 .. K, but never "
+        "below 16",
+        minimum=1,
+        when=EXAMPLE_OBJECTIVES,
+    ),
+    Field(
+        "data.rows",
+        "packed",
+        str,
+        "how text becomes rows",
+        {
+            "packed": "consecutive tokens, cut every T: rows are full and begin and end anywhere",
+            "full_sentences": (
+                "whole sentences up to T tokens, across documents, with a separator between two documents (Liu "
+                "et al. 2019, section 4.2)"
+            ),
+            "doc_sentences": (
+                "whole sentences of one document, up to T tokens; its last row is shorter (Liu et al. 2019, "
+                "section 4.2)"
+            ),
+            "segment_pairs": (
+                "two segments of sentences; the second is the next one or comes from another document (Devlin et "
+                "al. 2019)"
+            ),
+            "sentence_pairs": "two single sentences, paired in the same way (Liu et al. 2019, section 4.2)",
+        },
+        when=MASKED,
+    ),
+    Field(
+        "data.offsets",
+        (),
+        tuple,
+        "position of the first token of each row of a batch, in turn, in training and in evaluation; empty: 0",
+        minimum=0,
+        when=("objective.kind", ("causal", "masked")),
+    ),
+    Field(
+        "data.isolate_documents",
+        False,
+        bool,
+        "packed documents do not see each other, and each counts its positions from 0",
+        when=TOKEN_OBJECTIVES,
+    ),
+)

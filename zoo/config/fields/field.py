@@ -1,0 +1,54 @@
+"""A field of the config, and how its value is looked up in a flat config."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+AUTO = "auto"
+
+
+@dataclass(frozen=True)
+class Field:
+    """One leaf of the config.
+
+    Attributes:
+        path: dotted path, e.g. "model.norm.kind".
+        default: value in a fresh config; `AUTO` when it is derived by `resolve`.
+        kind: Python type of the value: int, float, bool, str, or tuple.
+        meaning: one line for people, with the unit.
+        choices: allowed names with one line each, for fields that pick an implementation.
+        minimum, maximum: inclusive range of a number; `above` is an exclusive lower bound.
+        auto: how an `auto` value is derived; empty where `auto` is not allowed.
+        when: (path, values): the field is read only when the field at `path` has one of `values`
+            (see `chosen`).
+        items: type of a tuple's items.
+    """
+
+    path: str
+    default: Any
+    kind: type
+    meaning: str
+    choices: dict[str, str] | None = None
+    minimum: float | None = None
+    maximum: float | None = None
+    above: float | None = None
+    auto: str = ""
+    when: tuple[str, tuple] | None = None
+    items: type = int
+
+    def is_read(self, flat: Mapping[str, Any]) -> bool:
+        """Returns whether `when` holds in a flat config."""
+        return self.when is None or any(value in self.when[1] for value in chosen(flat, self.when[0]))
+
+
+def chosen(flat: Mapping[str, Any], path: str) -> tuple:
+    """Returns the value at a path of a flat config, as a tuple of one.
+
+    For `data.source` these are the kinds of source, the text before a ":"; a mixture also has the
+    kinds of its entries.
+    """
+    if path != "data.source":
+        return (flat[path],)
+    entries = flat["data.mixture"] if flat[path] == "mixture" and isinstance(flat["data.mixture"], tuple | list) else ()
+    sources = [flat[path], *(str(entry).partition("*")[2].strip() for entry in entries)]
+    return tuple(str(source).partition(":")[0] for source in sources)

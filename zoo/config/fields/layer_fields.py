@@ -1,0 +1,175 @@
+"""Fields of the feed-forward layers, initial values, heads and ELMo."""
+
+from zoo.config.fields.conditions import ELMO, ENCODER, SEQUENCE_OBJECTIVES, TASK_OBJECTIVES, TOKEN_OBJECTIVES
+from zoo.config.fields.field import AUTO, Field
+
+FFN_FIELDS: tuple[Field, ...] = (
+    Field(
+        "model.ffn.kind",
+        "gelu",
+        str,
+        "feed-forward layer",
+        {
+            "relu": "max(0, x W1) W2 (Vaswani et al. 2017)",
+            "gelu": "gelu(x W1) W2 (Hendrycks & Gimpel 2016; GPT)",
+            "silu": "silu(x W1) W2, also called Swish",
+            "swiglu": "(silu(x W1) * x W3) W2 (Shazeer 2020; LLaMA)",
+            "geglu": "(gelu(x W1) * x W3) W2 (Shazeer 2020)",
+            "reglu": "(relu(x W1) * x W3) W2 (Shazeer 2020)",
+        },
+    ),
+    Field("model.ffn.hidden_dim", AUTO, int, "F, width of the hidden layer", minimum=1, auto="4 * dim"),
+    Field(
+        "model.ffn.match_parameters",
+        False,
+        bool,
+        "gated kinds take 2/3 of hidden_dim, so that all kinds have the same number of weights (Shazeer 2020)",
+    ),
+    Field("model.ffn.bias", True, bool, "the feed-forward's projections have a bias"),
+    Field(
+        "model.ffn.gelu_approximation",
+        "none",
+        str,
+        "form of GELU",
+        {"none": "exact, by the error function", "tanh": "tanh approximation (GPT-2)"},
+        when=("model.ffn.kind", ("gelu", "geglu")),
+    ),
+)
+
+INIT_FIELDS: tuple[Field, ...] = (
+    Field(
+        "model.init.kernel",
+        "normal",
+        str,
+        "initial values of weight matrices",
+        {
+            "normal": "normal, standard deviation `std` (GPT-2)",
+            "xavier_uniform": "uniform, variance 2 / (fan_in + fan_out) (Glorot & Bengio 2010; Vaswani et al. 2017)",
+            "xavier_normal": "normal, variance 2 / (fan_in + fan_out)",
+            "lecun_normal": "truncated normal, variance 1 / fan_in",
+            "he_normal": "truncated normal, variance 2 / fan_in",
+        },
+    ),
+    Field(
+        "model.init.std",
+        0.02,
+        float,
+        "standard deviation of `normal`",
+        above=0,
+        when=("model.init.kernel", ("normal",)),
+    ),
+    Field(
+        "model.init.embedding_std",
+        AUTO,
+        float,
+        "standard deviation of embeddings",
+        above=0,
+        auto="init.std for `normal`, else dim ** -0.5",
+    ),
+    Field(
+        "model.init.scale_residual", False, bool, "divide the sublayers' last matrices by sqrt(2 * num_layers) (GPT-2)"
+    ),
+)
+
+HEAD_FIELDS: tuple[Field, ...] = (
+    Field(
+        "model.head.transform",
+        False,
+        bool,
+        "a dense layer, the activation and a norm come before the output matrix (BERT)",
+        when=TOKEN_OBJECTIVES,
+    ),
+    Field("model.head.bias", False, bool, "the output matrix has a bias", when=TOKEN_OBJECTIVES),
+    Field(
+        "model.head.scale",
+        "none",
+        str,
+        "factor on the hidden states before the output matrix",
+        {"none": "1", "rsqrt_dim": "1 / sqrt(D) (T5 with a tied head)"},
+        when=TOKEN_OBJECTIVES,
+    ),
+    Field(
+        "model.head.softcap",
+        0.0,
+        float,
+        "c in c * tanh(logit / c); 0 for no cap (Gemma 2)",
+        minimum=0,
+        when=TOKEN_OBJECTIVES,
+    ),
+    Field(
+        "model.head.pooler",
+        False,
+        bool,
+        "a dense layer and tanh over the first token, or over the vector that `pooling` selects (BERT)",
+        when=ENCODER,
+    ),
+    Field(
+        "model.head.next_sentence",
+        False,
+        bool,
+        "two logits from the pooler: whether the second segment follows the first (BERT)",
+        when=("model.head.pooler", (True,)),
+    ),
+    Field(
+        "model.head.classes",
+        AUTO,
+        int,
+        "C, number of outputs of a task's head",
+        minimum=1,
+        auto="the number of labels; 1 for regression, 2 for extraction",
+        when=TASK_OBJECTIVES,
+    ),
+    Field(
+        "model.head.pooling",
+        AUTO,
+        str,
+        "which vector of a row the class or number is predicted from",
+        {
+            "first": "the first token's hidden state (BERT's [CLS])",
+            "last": "the last token's hidden state (GPT)",
+            "mean": "the mean of all tokens' hidden states",
+        },
+        auto="first in an encoder, last in a decoder, mean in an ELMo",
+        when=SEQUENCE_OBJECTIVES,
+    ),
+)
+
+ELMO_FIELDS: tuple[Field, ...] = (
+    Field(
+        "model.elmo.characters",
+        50,
+        int,
+        "bytes per token, with its begin and end marks; longer tokens are cut",
+        minimum=3,
+        when=ELMO,
+    ),
+    Field("model.elmo.character_dim", 16, int, "width of a character's embedding", minimum=1, when=ELMO),
+    Field(
+        "model.elmo.filters",
+        (1, 32, 2, 32, 3, 64, 4, 128, 5, 256, 6, 512, 7, 1024),
+        tuple,
+        "width and number of filters of each character convolution, in turn",
+        minimum=1,
+        when=ELMO,
+    ),
+    Field("model.elmo.highways", 2, int, "number of highway layers", minimum=0, when=ELMO),
+    Field("model.elmo.cell_dim", 4096, int, "width of an LSTM cell, which is projected to D", minimum=1, when=ELMO),
+    Field(
+        "model.elmo.cell_clip", 3.0, float, "largest magnitude of a cell's state; 0: no clipping", minimum=0, when=ELMO
+    ),
+    Field(
+        "model.elmo.normalise_layers",
+        False,
+        bool,
+        "a task mixes the layers after each vector is normalised (Peters et al. 2018, section 3.2)",
+        when=ELMO,
+    ),
+    Field(
+        "model.elmo.projection_clip",
+        3.0,
+        float,
+        "largest magnitude of a projected state; 0: no clipping",
+        minimum=0,
+        when=ELMO,
+    ),
+)

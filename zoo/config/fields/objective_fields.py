@@ -1,0 +1,201 @@
+"""Fields of objectives."""
+
+from zoo.config.fields.conditions import DISTILLABLE, EXTRACTION, MASKED, MASKING, SPANS, TOKEN_OBJECTIVES, TRANSLATION
+from zoo.config.fields.field import AUTO, Field
+
+OBJECTIVE_FIELDS: tuple[Field, ...] = (
+    Field(
+        "objective.kind",
+        "causal",
+        str,
+        "what is predicted and scored",
+        {
+            "causal": "the next token, from all before it",
+            "masked": "hidden tokens, from all others (Devlin et al. 2019)",
+            "prefix": (
+                "the second part of a row, token by token, from the first part (Raffel et al. 2020, section 3.2.3)"
+            ),
+            "span": "spans cut out of a row, from the rest of it (Raffel et al. 2020, section 3.1.4; T5)",
+            "denoising": (
+                'a whole row, from a copy of it with hidden tokens (Raffel et al. 2020, section 3.3.1, "BERT-style")'
+            ),
+            "translation": "a text in another language, token by token, from the original (Vaswani et al. 2017)",
+            "bidirectional": (
+                "the next token from those before it, and the one before from those after it (Peters et al. 2018)"
+            ),
+            "classification": "the label of a text or of a pair of texts (Devlin et al. 2019, section 4.1)",
+            "regression": "a number for a text or a pair of texts, by squared error (Devlin et al. 2019, section 4.1)",
+            "tagging": "a tag for each word, from its first token (Devlin et al. 2019, section 5.3)",
+            "extraction": (
+                "where in a context the answer to a question begins and ends (Devlin et al. 2019, section 4.2)"
+            ),
+        },
+    ),
+    Field("objective.longest_answer", 30, int, "maximum number of tokens in an answer", minimum=1, when=EXTRACTION),
+    Field(
+        "objective.select_fraction",
+        0.15,
+        float,
+        "share of the tokens that are predicted",
+        above=0,
+        maximum=1,
+        when=MASKING,
+    ),
+    Field(
+        "objective.mask_fraction",
+        0.8,
+        float,
+        "share of the predicted tokens that the input shows as [MASK]",
+        minimum=0,
+        maximum=1,
+        when=MASKING,
+    ),
+    Field(
+        "objective.random_fraction",
+        0.1,
+        float,
+        "share of the predicted tokens that the input shows as a random token",
+        minimum=0,
+        maximum=1,
+        when=MASKING,
+    ),
+    Field(
+        "objective.mask_copies",
+        0,
+        int,
+        "number of fixed masks per row, used in turn over the epochs (BERT: 10); 0: a new mask in every "
+        "epoch (RoBERTa)",
+        minimum=0,
+        when=MASKING,
+    ),
+    Field(
+        "objective.whole_words",
+        False,
+        bool,
+        "words are hidden as a whole: all their tokens or none (BERT's whole-word masking)",
+        when=MASKING,
+    ),
+    Field(
+        "objective.next_sentence",
+        False,
+        bool,
+        "also predict whether the second segment follows the first, with model.head.next_sentence (Devlin et al. 2019)",
+        when=MASKED,
+    ),
+    Field(
+        "objective.prefix_length",
+        AUTO,
+        int,
+        "tokens of a row that the encoder reads, or that see each other in a decoder",
+        minimum=1,
+        auto="half of data.sequence_length",
+        when=("objective.kind", ("prefix",)),
+    ),
+    Field(
+        "objective.noise_density",
+        0.15,
+        float,
+        "share of a row's tokens that are cut out",
+        above=0,
+        maximum=0.9,
+        when=SPANS,
+    ),
+    Field(
+        "objective.mean_span_length",
+        3.0,
+        float,
+        "mean number of tokens in a span that is cut out",
+        minimum=1,
+        when=SPANS,
+    ),
+    Field(
+        "objective.sentinels",
+        100,
+        int,
+        "number of sentinel ids, in addition to the tokenizer's, that stand for spans",
+        minimum=1,
+        when=SPANS,
+    ),
+    Field(
+        "objective.sampled_softmax",
+        0,
+        int,
+        "number of ids sampled per update for its softmax; 0: the full softmax (Jozefowicz et al. 2016; the "
+        "published ELMo: 8192)",
+        minimum=0,
+        when=("objective.kind", ("bidirectional",)),
+    ),
+    Field(
+        "objective.label_smoothing",
+        0.0,
+        float,
+        "share of a target's probability that training spreads over all ids (Vaswani et al. 2017: 0.1)",
+        minimum=0,
+        maximum=0.9,
+        when=TOKEN_OBJECTIVES,
+    ),
+    Field("objective.beams", 5, int, "beam width when held-out texts are translated", minimum=1, when=TRANSLATION),
+    Field(
+        "objective.length_penalty",
+        1.0,
+        float,
+        "a in the beam search score log p / length^a; above 0 favours long translations",
+        when=TRANSLATION,
+    ),
+    Field(
+        "objective.z_loss",
+        0.0,
+        float,
+        "weight of log(sum exp logits)^2 in the loss (PaLM: 1e-4)",
+        minimum=0,
+        when=TOKEN_OBJECTIVES,
+    ),
+    Field(
+        "objective.chunk_tokens",
+        AUTO,
+        int,
+        "tokens whose logits are held at once; 0: all",
+        minimum=0,
+        auto="a power of two that keeps a chunk's logits near 32 MB, at least 1024",
+        when=TOKEN_OBJECTIVES,
+    ),
+    Field(
+        "objective.distillation.teacher",
+        "",
+        str,
+        "folder of a run whose predictions are also learnt (Hinton et al. 2015; Sanh et al. 2019); empty: no teacher",
+        when=DISTILLABLE,
+    ),
+    Field(
+        "objective.distillation.kl",
+        1.0,
+        float,
+        "weight of T^2 KL(teacher || student) at temperature T, over the predicted tokens",
+        minimum=0,
+        when=DISTILLABLE,
+    ),
+    Field(
+        "objective.distillation.temperature",
+        2.0,
+        float,
+        "T, which divides the logits of teacher and student in that term",
+        above=0,
+        when=DISTILLABLE,
+    ),
+    Field(
+        "objective.distillation.cosine",
+        0.0,
+        float,
+        "weight of 1 - cos(student's last hidden state, teacher's), over all tokens that are read",
+        minimum=0,
+        when=DISTILLABLE,
+    ),
+    Field(
+        "objective.distillation.hard",
+        1.0,
+        float,
+        "weight of the objective's own loss when there is a teacher",
+        minimum=0,
+        when=DISTILLABLE,
+    ),
+)

@@ -1,0 +1,199 @@
+"""Fields of the optimizer, the schedule, the training loop and the mesh."""
+
+from zoo.config.fields.conditions import MASKING, TASK_OBJECTIVES, TOKEN_OBJECTIVES, TRANSLATION
+from zoo.config.fields.field import AUTO, Field
+
+SEED_FIELDS: tuple[Field, ...] = (
+    Field(
+        "seed", 0, int, "seed of everything random: initial values, data order, dropout", minimum=0, maximum=2**31 - 1
+    ),
+)
+
+OPTIMIZER_FIELDS: tuple[Field, ...] = (
+    Field(
+        "optimizer.kind",
+        "adamw",
+        str,
+        "optimizer",
+        {"adamw": "Adam with decoupled weight decay (Loshchilov & Hutter 2019)"},
+    ),
+    Field("optimizer.learning_rate", 1e-3, float, "peak learning rate", above=0),
+    Field(
+        "optimizer.weight_decay",
+        0.0,
+        float,
+        "decoupled weight decay on matrices and embeddings; never on biases and norms",
+        minimum=0,
+    ),
+    Field("optimizer.beta1", 0.9, float, "decay of the first moment", minimum=0, maximum=0.99999),
+    Field("optimizer.beta2", 0.999, float, "decay of the second moment", minimum=0, maximum=0.9999999),
+    Field("optimizer.epsilon", 1e-8, float, "added to the root of the second moment", above=0),
+    Field("optimizer.clip_norm", 0.0, float, "largest global norm of the gradient; 0: no clipping", minimum=0),
+)
+
+SCHEDULE_FIELDS: tuple[Field, ...] = (
+    Field(
+        "schedule.kind",
+        "constant",
+        str,
+        "learning rate after the warm-up",
+        {
+            "constant": "stays at the peak",
+            "cosine": "half a cosine, down to `final_fraction` of the peak at the last step",
+            "linear": "linear, down to `final_fraction` of the peak at the last step",
+            "inverse_sqrt": "peak * sqrt(warm-up / step) (Vaswani et al. 2017)",
+            "wsd": "warm-up, stable, then linear decay over the last `decay_fraction` of the steps (Hu et al. 2024)",
+        },
+    ),
+    Field(
+        "schedule.warmup_steps", 0, int, "steps of linear warm-up; the peak is reached at the last of them", minimum=0
+    ),
+    Field(
+        "schedule.final_fraction",
+        0.0,
+        float,
+        "last learning rate as a share of the peak",
+        minimum=0,
+        maximum=1,
+        when=("schedule.kind", ("cosine", "linear", "wsd")),
+    ),
+    Field(
+        "schedule.decay_fraction",
+        0.2,
+        float,
+        "share of the steps in which `wsd` decays",
+        above=0,
+        maximum=1,
+        when=("schedule.kind", ("wsd",)),
+    ),
+)
+
+TRAINING_FIELDS: tuple[Field, ...] = (
+    Field("training.steps", 1000, int, "number of updates", minimum=1),
+    Field(
+        "training.start_from",
+        "",
+        str,
+        "folder of a run whose parameters and statistics this run starts from; empty: fresh initial values",
+    ),
+    Field(
+        "training.start_layers",
+        (),
+        tuple,
+        "for each layer, the number (from 0) of the layer of that run which it starts from; empty: layer i "
+        "from layer i",
+        minimum=0,
+        when=("model.architecture", ("decoder", "encoder")),
+    ),
+    Field(
+        "training.trained_layers",
+        AUTO,
+        int,
+        "0: train only the head of a task; k: also the last k layers and the norm after them",
+        minimum=0,
+        auto="everything is trained",
+        when=TASK_OBJECTIVES,
+    ),
+    Field(
+        "training.accumulation_steps",
+        1,
+        int,
+        "parts in which a batch is computed; the update is that of the whole batch",
+        minimum=1,
+    ),
+    Field("training.log_every", 10, int, "steps between training lines of metrics.jsonl", minimum=1),
+    Field(
+        "training.dynamics_every",
+        0,
+        int,
+        "steps between records of training dynamics, layer by layer, in dynamics.jsonl, from the first step "
+        "on; 0: none",
+        minimum=0,
+    ),
+    Field(
+        "training.trackers",
+        AUTO,
+        tuple,
+        "trackers that also receive the lines of metrics.jsonl: tensorboard, wandb, trackio; empty: none",
+        auto="tensorboard where tensorboardX is installed, else none",
+        items=str,
+    ),
+    Field(
+        "training.eval_every",
+        250,
+        int,
+        "steps between evaluations; the last step is always evaluated; 0: only the last step",
+        minimum=0,
+    ),
+    Field(
+        "training.eval_batches",
+        AUTO,
+        int,
+        "batches per evaluation, spread over the validation split; 0: all of it",
+        minimum=0,
+        auto="40; for a task all examples",
+    ),
+    Field(
+        "training.eval_context",
+        0,
+        int,
+        "first tokens of a row that evaluation reads but does not score, e.g. a prefix's, to compare with "
+        "objective.kind=prefix",
+        minimum=0,
+        when=("objective.kind", ("causal",)),
+    ),
+    Field(
+        "training.eval_masks",
+        "as_trained",
+        str,
+        "what evaluation shows in place of the predicted tokens",
+        {
+            "as_trained": "the same as training, by objective.mask_fraction and random_fraction",
+            "all": "always [MASK], so that models trained with other fractions read the same rows",
+        },
+        when=MASKING,
+    ),
+    Field(
+        "training.translate_every",
+        0,
+        int,
+        "steps between translations of held-out texts, scored by BLEU; the last step always has them; 0: "
+        "only the last step",
+        minimum=0,
+        when=TRANSLATION,
+    ),
+    Field(
+        "training.eval_lengths",
+        (),
+        tuple,
+        "further sequence lengths for the last evaluation, e.g. 256,512",
+        minimum=1,
+        when=TOKEN_OBJECTIVES,
+    ),
+    Field(
+        "training.checkpoint_every",
+        250,
+        int,
+        "steps between checkpoints; the last step is always saved; 0: only the last step",
+        minimum=0,
+    ),
+    Field(
+        "training.keep_checkpoints",
+        2,
+        int,
+        "number of newest checkpoints that are kept, in addition to the best one",
+        minimum=1,
+    ),
+)
+
+MESH_FIELDS: tuple[Field, ...] = (
+    Field(
+        "mesh.data",
+        -1,
+        int,
+        "devices that split the batch and hold all parameters; -1: all remaining devices",
+        minimum=-1,
+    ),
+    Field("mesh.fsdp", 1, int, "devices that split the batch and the parameters", minimum=1),
+    Field("mesh.tensor", 1, int, "devices that split heads, hidden units and vocabulary", minimum=1),
+)
