@@ -89,7 +89,7 @@ def test_a_model_for_a_task_has_no_head_for_tokens():
         ({"training.eval_batches": 3}, "scored on every example once"),
         ({"data.source": "text:x"}, "needs labelled examples"),
         ({"data.source": "csv:x", "data.held_out": "tsv:y"}, "must be of the same kind"),
-        ({"data.held_out": "stdlib"}, "has a held-out part of its own"),
+        ({"data.held_out": "stdlib"}, "has its own held-out part"),
         ({"data.validation_fraction": 0.5}, "the held-out examples are given"),
         ({"objective.kind": "regression", "model.head.classes": 2}, "must be 1 for objective.kind=regression"),
         (

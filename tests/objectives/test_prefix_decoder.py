@@ -11,12 +11,12 @@ from tests import reference
 from tests.building import call, random_values, tiny, with_values
 from tests.objectives.making import TOKEN_BYTES, Made, surprisal
 from zoo import config as configs
-from zoo.data.tokenizers.base import ByteTokenizer
+from zoo.data.tokenizers.byte_tokenizers import ByteTokenizer
 from zoo.decoding import Sampling
 from zoo.decoding.generator import Generator
 from zoo.decoding.text_generator import TextGenerator
 from zoo.errors import ConfigError
-from zoo.interop.settings.expressing import export_config
+from zoo.interop.config_export import export_config
 from zoo.layers.context import Context
 from zoo.models import cost
 from zoo.models.architectures import make_model
@@ -111,7 +111,7 @@ def test_which_tokens_a_target_depends_on(kernel):
 
 
 REFUSED = {
-    "model.attention.window": ({"model.attention.window": 3}, r"a decoder cannot do that with model\.attention\.window=3"),
+    "model.attention.window": ({"model.attention.window": 3}, r"a decoder cannot combine that with model\.attention\.window=3"),
     "a kind's window": ({"model.layers.pattern": ("a", "b"), "model.num_layers": 2, "model.layers.kinds.a.attention.window": 3,
                          "model.layers.kinds.b.attention.window": 0}, r"model\.layers\.kinds\.a: .*model\.attention\.window=3"),
     "relative_bias": ({"model.position.kind": "relative_bias"}, "has no buckets in a decoder"),
@@ -119,7 +119,7 @@ REFUSED = {
     "documents": ({"data.isolate_documents": True}, "reads a row as one text"),
     "length": ({"objective.prefix_length": 8}, "leaves nothing of data.sequence_length=8 to predict"),
     "cudnn": ({"model.attention.kernel": "cudnn", "model.dtype": "bfloat16", "model.attention.head_dim": 8},
-              r"model\.attention\.kernel=cudnn cannot do objective\.kind=prefix of a decoder"),
+              r"model\.attention\.kernel=cudnn does not support objective\.kind=prefix of a decoder"),
 }  # fmt: skip
 
 

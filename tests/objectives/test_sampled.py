@@ -13,7 +13,7 @@ from tests.building import TINY_ELMO, call, close
 from tests.objectives.making import Made
 from tests.small_runs import OBJECTIVES, small
 from zoo import config as configs
-from zoo.data.tokenizers.base import ByteTokenizer
+from zoo.data.tokenizers.byte_tokenizers import ByteTokenizer
 from zoo.errors import ConfigError
 from zoo.models.architectures import make_model
 from zoo.models.head import Prediction
@@ -209,8 +209,8 @@ def test_candidates_are_of_seed_and_step_alone_and_the_same_for_all_parts_of_a_b
 
 @pytest.mark.parametrize(("changes", "line"), [
     ({"objective.label_smoothing": 0.1}, r"objective\.label_smoothing spreads over all ids"),
-    ({"objective.z_loss": 0.1}, r"objective\.z_loss weighs the normaliser of the whole softmax"),
-    ({"objective.sampled_softmax": 14}, r"objective\.sampled_softmax=14 is more than there are ids: model\.vocab_size=13"),
+    ({"objective.z_loss": 0.1}, r"objective\.z_loss weighs the normaliser of the full softmax"),
+    ({"objective.sampled_softmax": 14}, r"objective\.sampled_softmax=14 is more than model\.vocab_size=13 ids"),
     ({"objective.kind": "causal", "model.architecture": "decoder"}, r"objective\.sampled_softmax=5 has no effect"),
 ])  # fmt: skip
 def test_what_cannot_be_sampled_is_refused(changes, line):

@@ -8,7 +8,7 @@ import json
 import pytest
 
 from zoo.data.sources.builtin_tasks import translation
-from zoo.data.translation.text_pairs import TextPairs, read_pairs, read_parts
+from zoo.data.translation.text_pairs import TextPairs, read_pairs, read_split_pairs
 from zoo.errors import ConfigError, DataError
 
 PAIRS = [
@@ -111,7 +111,7 @@ def test_dates_are_pairs_and_may_be_turned_around(read):
 
 def test_dates_have_a_held_out_part_of_their_own(make_config):
     base = {"model.architecture": "encoder_decoder", "objective.kind": "translation"}
-    parts = read_parts(make_config(base | {"data.source": "stdlib"}).data)
+    parts = read_split_pairs(make_config(base | {"data.source": "stdlib"}).data)
     made = translation()
     assert [part.sources for part in parts] == [
         [record["source"] for record in part] for part in (made.train, made.validation)
@@ -181,17 +181,17 @@ def test_what_is_held_out_may_have_a_source_of_its_own(make_config, tmp_path):
         "data.source": f"parallel:{tmp_path}/train.{{en,de}}",
         "data.held_out": f"parallel:{tmp_path}/val.{{en,de}}",
     }
-    train, validation = read_parts(make_config(both).data)
+    train, validation = read_split_pairs(make_config(both).data)
     assert (len(train), validation.sources[0], validation.targets[1]) == (2, "val en 1", "val de 2")
     with pytest.raises(ConfigError, match=r"^data.held_out: no such file"):
-        read_parts(make_config(both | {"data.held_out": "parallel:no/x.{en,de}"}).data)
+        read_split_pairs(make_config(both | {"data.held_out": "parallel:no/x.{en,de}"}).data)
     (tmp_path / "folder").mkdir()
     for name in ("train", "test"):
         (tmp_path / "folder" / f"{name}.jsonl").write_text(
             json.dumps({"source": f"{name} in", "target": f"{name} out"})
         )
     split = base | {"data.source": f"hf:{tmp_path}/folder", "data.held_out": "split:test", "data.hub.streaming": True}
-    assert [part.sources for part in read_parts(make_config(split).data)] == [["train in"], ["test in"]]
+    assert [part.sources for part in read_split_pairs(make_config(split).data)] == [["train in"], ["test in"]]
 
 
 @pytest.mark.parametrize(("changes", "problem"), [
@@ -203,7 +203,7 @@ def test_what_is_held_out_may_have_a_source_of_its_own(make_config, tmp_path):
     ({"data.source_column": "target"}, "are both 'target'"),
     ({"data.source": "parallel:x.{a,b}", "data.held_out": "split:test"}, "must be of the same kind as data.source=parallel"),
     ({"data.source": "tsv:x", "data.held_out": "tsv:y", "data.validation_fraction": 0.3}, "data.validation_fraction=0.3 has no effect"),
-    ({"data.held_out": "stdlib"}, "has a held-out part of its own"), ({"data.label_column": "x", "data.source": "tsv:x"}, "without labels"),
+    ({"data.held_out": "stdlib"}, "has its own held-out part"), ({"data.label_column": "x", "data.source": "tsv:x"}, "without labels"),
     ({"training.translate_every": 300}, "must be a multiple of training.eval_every=250"),
     ({"training.translate_every": 250, "training.eval_every": 0}, "must be a multiple"),
 ])  # fmt: skip
