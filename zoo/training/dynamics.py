@@ -13,7 +13,7 @@ from flax import nnx
 from jaxtyping import Array, Float
 
 from zoo.models.functional import Params
-from zoo.training.records.metrics_file import keep_lines
+from zoo.training.records.metrics_file import filter_json_lines
 
 Statistics = dict[str, dict[str, Float[Array, ""]]]
 """By the name of a statistic, a number for each of its rows."""
@@ -160,7 +160,7 @@ class DynamicsFile:
 
     def __init__(self, path: Path, step: int, every: int, losses: Iterable[float] = ()):
         self.every, self._spikes = every, Spikes(losses)
-        keep_lines(path, lambda values: values["step"] <= step)
+        filter_json_lines(path, lambda values: values["step"] <= step)
         self._file = path.open("a", encoding="utf-8") if every else None
 
     @property

@@ -10,8 +10,8 @@ from flax import nnx
 from zoo import config as configs
 from zoo import data
 from zoo.config import ResolvedConfig
-from zoo.data.tokenizers.base import SOURCE_TOKENIZER_FILE
-from zoo.data.tokenizers.registry import read_pretrained
+from zoo.data.tokenizers.tokenizer import SOURCE_TOKENIZER_FILE
+from zoo.data.tokenizers.tokenizer_registry import read_pretrained
 from zoo.errors import ConfigError
 from zoo.models.architectures import make_model
 from zoo.models.functional import Params, Stats, initialise, initialise_statistics

@@ -15,7 +15,7 @@ from zoo.objectives import Objective
 from zoo.training.checkpoints.checkpoint import Checkpoints
 from zoo.training.dynamics import DynamicsFile
 from zoo.training.evaluation import evaluations
-from zoo.training.records.metrics_file import Clock, MetricsFile
+from zoo.training.records.metrics_file import MetricsFile, TrainingClock
 from zoo.training.runtime.signals import StopSignal
 from zoo.training.step import Program, State
 from zoo.training.translation_files import Translations
@@ -36,7 +36,7 @@ class Progress:
     step: int = 0
     tokens: int = 0
     evaluated: bool = False
-    clock: Clock = field(default_factory=Clock)
+    clock: TrainingClock = field(default_factory=TrainingClock)
     losses: list[float] = field(default_factory=list)
 
 

@@ -2,7 +2,7 @@
 
 import json
 
-from zoo.training.records.metrics_file import Clock, MetricsFile
+from zoo.training.records.metrics_file import TrainingClock, MetricsFile
 
 
 def test_lines_after_the_restored_step_and_torn_ones_are_cut(tmp_path):
@@ -26,7 +26,7 @@ def test_numbers_that_json_cannot_hold_become_null(tmp_path):
 def test_the_clock_counts_only_while_it_runs(monkeypatch):
     now = [100.0]
     monkeypatch.setattr("time.monotonic", lambda: now[0])
-    clock = Clock(5.0)
+    clock = TrainingClock(5.0)
     now[0] += 10
     assert clock.seconds == 5.0
     clock.start()

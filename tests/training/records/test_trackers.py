@@ -13,7 +13,7 @@ from zoo.cli.train import main
 from zoo.errors import ConfigError
 from zoo.training.records import trackers
 from zoo.training.records.metrics_file import MetricsFile
-from zoo.training.records.trackers import TRACKERS, Tracked, numbers
+from zoo.training.records.trackers import TRACKERS, RunTrackers, scalars
 from zoo.training.run_training import run
 
 # What each package has of its own, and one list of what was called for all.
@@ -73,7 +73,7 @@ def shown(calls):
 
 
 def written(folder):
-    return {(line["step"], name): value for line in lines(folder) for name, value in numbers(line).items()}
+    return {(line["step"], name): value for line in lines(folder) for name, value in scalars(line).items()}
 
 
 class Killed(BaseException):
@@ -120,7 +120,7 @@ LINES = [
 
 def tracked(folder, names, step=0, kept=(), dropped=(), said=None):
     config = configs.resolve(small(training__trackers=names))
-    return Tracked(config, folder, step, list(kept), list(dropped), (said if said is not None else []).append)
+    return RunTrackers(config, folder, step, list(kept), list(dropped), (said if said is not None else []).append)
 
 
 def test_what_a_tracker_missed_it_is_shown(fakes, tmp_path):
@@ -176,7 +176,7 @@ def test_a_tracker_that_fails_stops_nothing(fakes, tmp_path, monkeypatch, where)
 def test_tensorboard_is_on_where_it_is_installed(fakes, tmp_path, monkeypatch):
     tracked(tmp_path, "auto").write(LINES[0])
     assert [call[0] for call in fakes("tensorboardX")] == ["init", "log", "log", "log"]
-    monkeypatch.setattr(trackers, "installed", lambda name: False)
+    monkeypatch.setattr(trackers, "is_installed", lambda name: False)
     tracked(tmp_path / "none", "auto").write(LINES[0])
     assert not (tmp_path / "none").exists()
 
@@ -194,7 +194,7 @@ def test_no_tracker_is_asked_for(fakes, tmp_path):
     ],
 )
 def test_a_tracker_that_is_not_there_is_refused_before_any_work(tmp_path, monkeypatch, capsys, value, said):
-    monkeypatch.setattr(trackers, "installed", lambda name: False)
+    monkeypatch.setattr(trackers, "is_installed", lambda name: False)
     assert main(["--config=configs/gpt2.py:tiny", f"--workdir={tmp_path / 'run'}", f"--tracker={value}"]) == 2
     error = capsys.readouterr().err
     assert said in error

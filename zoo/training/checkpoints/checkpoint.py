@@ -19,7 +19,7 @@ from orbax.checkpoint import v1 as ocp
 
 from zoo.errors import ConfigError, DataError
 from zoo.files import read_json, write_json
-from zoo.training.records.metrics_file import read_lines
+from zoo.training.records.metrics_file import read_json_lines
 from zoo.training.runtime.processes import broadcast_from_main, is_main_process
 
 MANIFEST = "manifest.json"
@@ -163,7 +163,7 @@ class Checkpoints:
                 if one.metrics and "eval/loss" in one.metrics
             }
             # One that was saved because the run was stopped is evaluated when the run goes on.
-            for _, line in read_lines(self.folder.parent / "metrics.jsonl"):
+            for _, line in read_json_lines(self.folder.parent / "metrics.jsonl"):
                 if (
                     line.get("step") in steps
                     and isinstance(line.get("eval/loss"), float)

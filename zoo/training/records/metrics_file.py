@@ -1,6 +1,4 @@
-"""metrics.jsonl: one JSON object per line, the only source of curves; and the clock that it is
-stamped with.
-"""
+"""metrics.jsonl, one JSON object per line and the only source of curves; and the training clock."""
 
 import json
 import math
@@ -10,9 +8,10 @@ from pathlib import Path
 from typing import Any
 
 
-def read_lines(path: Path) -> Iterator[tuple[bytes, dict[str, Any]]]:
-    """(line, what it holds) for every line of a file, if there is one, that is a JSON object with a
-    step; a torn line is none.
+def read_json_lines(path: Path) -> Iterator[tuple[bytes, dict[str, Any]]]:
+    """Yields (raw line, parsed object) for every line of a file that is a JSON object with a step.
+
+    Torn lines are skipped; a missing file yields nothing.
     """
     for line in path.read_bytes().split(b"\n") if path.exists() else ():
         try:
@@ -23,78 +22,74 @@ def read_lines(path: Path) -> Iterator[tuple[bytes, dict[str, Any]]]:
             yield line, values
 
 
-def keep_lines(
+def filter_json_lines(
     path: Path, wanted: Callable[[dict[str, Any]], bool]
 ) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
-    """Leaves in a file of JSON lines, if there is one, those of `read_lines` that are wanted.
+    """Rewrites a file of JSON lines, if it exists, with only the wanted lines.
 
     Returns:
-        (the objects that are left, those that were cut off).
+        (the objects that were kept, the objects that were removed).
     """
     if not path.exists():
         return [], []
-    kept, dropped, lines = [], [], []
-    for line, values in read_lines(path):
+    kept, removed, lines = [], [], []
+    for line, values in read_json_lines(path):
         if wanted(values):
             kept.append(values)
             lines.append(line)
         else:
-            dropped.append(values)
+            removed.append(values)
     temporary = path.with_suffix(".jsonl.tmp")
     temporary.write_bytes(b"".join(line + b"\n" for line in lines))
     temporary.replace(path)
-    return kept, dropped
+    return kept, removed
 
 
 class MetricsFile:
-    """Appends lines to `metrics.jsonl`, each flushed, so that a kill loses nothing but a torn last
-    line.
+    """Appends lines to `metrics.jsonl`; each is flushed, so a kill tears at most the last line.
 
     Args:
         path: the file.
-        step: updates that the run continues from; later lines of an interrupted run and a torn tail
-            are cut off.
+        step: updates done before; later lines of an interrupted run and a torn last line are
+            removed.
         evaluated: whether the evaluation due at `step` was done before the interruption.
 
     Attributes:
-        kept, dropped: the lines that were there, and those that were cut off.
-        trackers: what else is given every line.
+        kept, removed: the lines that were there and stayed, and those that were removed.
+        trackers: receive every line too.
     """
 
     def __init__(self, path: Path, step: int, evaluated: bool):
-        def before(values: dict[str, Any]) -> bool:
+        def is_before(values: dict[str, Any]) -> bool:
             return values["step"] < step or (values["step"] == step and (evaluated or "eval/loss" not in values))
 
-        self.kept, self.dropped = keep_lines(path, before)
+        self.kept, self.removed = filter_json_lines(path, is_before)
         self.trackers: list[Any] = []
         self._file = path.open("a", encoding="utf-8")
 
     def write(self, step: int, tokens: int, seconds: float, values: dict[str, float]) -> None:
-        """Writes one line; numbers that JSON cannot hold become null and are listed under
-        "nonfinite".
-        """
+        """Writes one line; NaN and infinities become null, and "nonfinite" lists their names."""
         line: dict[str, Any] = {"step": step, "tokens": tokens, "seconds": round(seconds, 4)}
-        bad = [name for name, value in values.items() if not math.isfinite(value)]
-        line |= {name: None if name in bad else value for name, value in values.items()}
-        if bad:
-            line["nonfinite"] = bad
+        nonfinite = [name for name, value in values.items() if not math.isfinite(value)]
+        line |= {name: None if name in nonfinite else value for name, value in values.items()}
+        if nonfinite:
+            line["nonfinite"] = nonfinite
         self._file.write(json.dumps(line, allow_nan=False) + "\n")
         self._file.flush()
         for tracker in self.trackers:
             tracker.write(line)
 
     def close(self) -> None:
-        """Closes the file, and ends the trackers."""
+        """Closes the file and the trackers."""
         self._file.close()
         for tracker in self.trackers:
             tracker.close()
 
 
-class Clock:
-    """Seconds of training: monotonic, stopped while compiling, evaluating and saving, and carried
-    over by checkpoints.
+class TrainingClock:
+    """Seconds of training: monotonic, paused for evaluation and saving, carried on by checkpoints.
 
-    The first step of each shape of batches is left out in every process, because it compiles.
+    The first step of each batch shape is left out in every process, because it compiles.
     """
 
     def __init__(self, seconds: float = 0.0):
@@ -116,5 +111,5 @@ class Clock:
             self._since = time.monotonic()
 
     def stop(self) -> None:
-        """Stops, keeping what was counted."""
+        """Pauses; the seconds so far are kept."""
         self._before, self._since = self.seconds, None

@@ -1,6 +1,4 @@
-"""Trackers: other programs that show the lines of metrics.jsonl while a run goes on. None of them
-can stop it.
-"""
+"""Trackers: TensorBoard and services that show metrics during training. None of them can stop a run."""
 
 import importlib.util
 import os
@@ -18,37 +16,37 @@ Line = dict[str, Any]
 """A line of metrics.jsonl."""
 
 
-def numbers(line: Line) -> dict[str, float]:
-    """What of a line is a point of a curve."""
+def scalars(line: Line) -> dict[str, float]:
+    """Returns the values of a line that are points of curves."""
     return {name: value for name, value in line.items() if name != "step" and isinstance(value, int | float)}
 
 
-def kind_of(line: Line) -> tuple[int, bool]:
-    """What tells two lines of one run apart: the step, and whether it is that of an evaluation."""
+def line_key(line: Line) -> tuple[int, bool]:
+    """Returns what identifies a line within a run: (step, whether it is an evaluation)."""
     return line["step"], "eval/loss" in line
 
 
 class TensorBoard:
     """Event files in the run's folder `tensorboard`, written by tensorboardX."""
 
-    def __init__(self, workdir: Path, config: ResolvedConfig, step: int, again: bool, identity: str):
+    def __init__(self, workdir: Path, config: ResolvedConfig, step: int, resumed: bool, identity: str):
         from tensorboardX import SummaryWriter
 
         del config, identity
-        # Two writers that open within a second would else take the same file name.
+        # Two writers that open within one second would otherwise choose the same file name.
         suffix = f".{uuid.uuid4().hex[:8]}"
         self._writer = SummaryWriter(
-            str(workdir / "tensorboard"), purge_step=step if again else None, filename_suffix=suffix
+            str(workdir / "tensorboard"), purge_step=step if resumed else None, filename_suffix=suffix
         )
 
     @staticmethod
-    def resent(line: Line, step: int) -> bool:
-        """From the step on that a run continues from, TensorBoard forgets what it was shown."""
+    def is_resent(line: Line, step: int) -> bool:
+        """Returns True from the step on that a run is resumed from: TensorBoard purges those steps."""
         return line["step"] >= step
 
     def write(self, line: Line) -> None:
-        """Shows one line; flushed, so that a kill loses nothing."""
-        for name, value in numbers(line).items():
+        """Writes one line and flushes, so that a kill loses nothing."""
+        for name, value in scalars(line).items():
             self._writer.add_scalar(name, value, line["step"])
         self._writer.flush()
 
@@ -58,16 +56,16 @@ class TensorBoard:
 
 
 class WeightsAndBiases:
-    """A run of Weights & Biases, continued under its id; key, entity and mode come from its own
-    settings (`wandb login`, WANDB_...).
+    """A run of Weights & Biases, resumed by its id.
 
-    The members of a population are runs of one process, each of its own.
+    Key, entity and mode come from its own settings (`wandb login`, WANDB_...). Runs of a population
+    share a process; each is a run of its own there.
     """
 
-    def __init__(self, workdir: Path, config: ResolvedConfig, step: int, again: bool, identity: str):
+    def __init__(self, workdir: Path, config: ResolvedConfig, step: int, resumed: bool, identity: str):
         import wandb
 
-        del step, again
+        del step, resumed
         self._run = wandb.init(
             project=os.environ.get("WANDB_PROJECT", "zoo"),
             group=workdir.resolve().parent.name,
@@ -80,28 +78,29 @@ class WeightsAndBiases:
         )
 
     @staticmethod
-    def resent(line: Line, step: int) -> bool:
-        """What it was sent before stays, and is not sent twice."""
+    def is_resent(line: Line, step: int) -> bool:
+        """Returns False: lines that were sent before stay there."""
         return False
 
     def write(self, line: Line) -> None:
         """Sends one line."""
-        self._run.log(numbers(line), step=line["step"])
+        self._run.log(scalars(line), step=line["step"])
 
     def close(self) -> None:
-        """Waits until everything is sent."""
+        """Waits until every line is sent."""
         self._run.finish()
 
 
 class Trackio(WeightsAndBiases):
-    """A run of trackio, continued under its name, which ends in its id; TRACKIO_PROJECT names the
-    project, TRACKIO_SPACE_ID a Space.
+    """A run of trackio, resumed by its name, which ends in its id.
+
+    TRACKIO_PROJECT names the project, TRACKIO_SPACE_ID a Space.
     """
 
-    def __init__(self, workdir: Path, config: ResolvedConfig, step: int, again: bool, identity: str):
+    def __init__(self, workdir: Path, config: ResolvedConfig, step: int, resumed: bool, identity: str):
         import trackio
 
-        del step, again
+        del step, resumed
         self._run = trackio.init(
             project=os.environ.get("TRACKIO_PROJECT", "zoo"),
             name=f"{workdir.name}-{identity}",
@@ -110,8 +109,7 @@ class Trackio(WeightsAndBiases):
         )
 
 
-# By name: the package that has to be there, and what uses it. The names are those of the extras in
-# pyproject.toml.
+# Name -> (required package, class). The names are those of the extras in pyproject.toml.
 TRACKERS = {
     "tensorboard": ("tensorboardX", TensorBoard),
     "wandb": ("wandb", WeightsAndBiases),
@@ -119,16 +117,16 @@ TRACKERS = {
 }
 
 
-def installed(name: str) -> bool:
-    """Whether a tracker's package can be imported; it is not."""
+def is_installed(name: str) -> bool:
+    """Returns whether a tracker's package can be imported, without importing it."""
     return importlib.util.find_spec(TRACKERS[name][0]) is not None
 
 
 def check_trackers(names: Iterable[str]) -> None:
-    """Refuses trackers that there are not, before anything is done.
+    """Refuses unknown trackers and those whose package is missing.
 
     Raises:
-        ConfigError: naming the package that is missing.
+        ConfigError: naming the missing package.
     """
     problems = []
     for name in () if names == AUTO else names:
@@ -136,29 +134,30 @@ def check_trackers(names: Iterable[str]) -> None:
             problems.append(
                 f"training.trackers={name} is not one of {', '.join(TRACKERS)}{did_you_mean(name, TRACKERS)}"
             )
-        elif not installed(name):
+        elif not is_installed(name):
             package = TRACKERS[name][0]
             problems.append(
-                f"training.trackers={name} needs the package {package}, which is not installed: pip install 'zoo[{name}]'"
+                f"training.trackers={name} needs the package {package}, which is not installed: "
+                f"pip install 'zoo[{name}]'"
             )
     if problems:
         raise ConfigError(problems)
 
 
-class Tracked:
-    """The trackers of a run, each of which is left out for the rest of it once it fails.
+class RunTrackers:
+    """The trackers of one run; a tracker that fails is left out for the rest of the run.
 
-    `tracked.json` in the run's folder holds the id that each tracker knows the run by, so that a
-    run that goes on is the same one there.
+    `tracked.json` in the run's folder holds the run's id for each tracker, so that a resumed run
+    continues as the same one there.
 
     Args:
-        config: resolved; `training.trackers` names them. `auto` is TensorBoard where its package is
-            installed, else none.
+        config: resolved; `training.trackers` names the trackers. `auto` is TensorBoard where its
+            package is installed, otherwise none.
         workdir: the run's folder.
-        step: updates that the run continues from.
-        kept: what metrics.jsonl holds up to there.
-        dropped: what was cut off it, and comes again.
-        log: is told of a tracker that fails.
+        step: updates done before.
+        kept: the lines of metrics.jsonl up to `step`.
+        removed: the lines that were removed from it; they will be written again.
+        log: receives a warning when a tracker fails.
     """
 
     def __init__(
@@ -167,46 +166,44 @@ class Tracked:
         workdir: Path,
         step: int,
         kept: list[Line],
-        dropped: list[Line],
+        removed: list[Line],
         log: Callable[[str], None],
     ):
         self._log, self._trackers, self._sent = log, {}, {}
         names = config.training.trackers
-        names = filter(installed, ("tensorboard",)) if names == AUTO else dict.fromkeys(names)
+        names = filter(is_installed, ("tensorboard",)) if names == AUTO else dict.fromkeys(names)
         for name in names:
-            self._guarded(name, partial(self._start, name, config, workdir, step, kept, dropped))
+            self._leave_out_on_error(name, partial(self._start, name, config, workdir, step, kept, removed))
 
     def _start(
-        self, name: str, config: ResolvedConfig, workdir: Path, step: int, kept: list[Line], dropped: list[Line]
+        self, name: str, config: ResolvedConfig, workdir: Path, step: int, kept: list[Line], removed: list[Line]
     ) -> None:
         record = workdir / "tracked.json"
         known = read_json(record) if record.exists() else {}
-        again, identity = name in known, known.get(name, uuid.uuid4().hex[:12])
-        self._trackers[name] = tracker = TRACKERS[name][1](workdir, config, step, again, identity)
-        # To one that has not seen the run before, everything is shown.
+        resumed, identity = name in known, known.get(name, uuid.uuid4().hex[:12])
+        self._trackers[name] = tracker = TRACKERS[name][1](workdir, config, step, resumed, identity)
+        # A tracker that has not seen the run before receives all its lines.
         for line in kept:
-            if not again or tracker.resent(line, step):
+            if not resumed or tracker.is_resent(line, step):
                 tracker.write(line)
         write_json(record, known | {name: identity})
-        self._sent[name] = {kind_of(line) for line in dropped if again and not tracker.resent(line, step)}
+        self._sent[name] = {line_key(line) for line in removed if resumed and not tracker.is_resent(line, step)}
 
     def write(self, line: Line) -> None:
-        """Passes a line of metrics.jsonl on, to those that have not had it."""
+        """Passes a line of metrics.jsonl to the trackers that have not received it before."""
         for name, tracker in list(self._trackers.items()):
-            if kind_of(line) not in self._sent[name]:
-                self._guarded(name, partial(tracker.write, line))
+            if line_key(line) not in self._sent[name]:
+                self._leave_out_on_error(name, partial(tracker.write, line))
 
     def close(self) -> None:
-        """Ends them all."""
+        """Closes all trackers."""
         for name, tracker in list(self._trackers.items()):
-            self._guarded(name, tracker.close)
+            self._leave_out_on_error(name, tracker.close)
 
-    def _guarded(self, name: str, act: Callable[[], None]) -> None:
+    def _leave_out_on_error(self, name: str, act: Callable[[], None]) -> None:
         try:
             act()
         except Exception as error:
             self._trackers.pop(name, None)
-            said = " ".join(str(error).split())[:200]
-            self._log(
-                f"warning: {name} failed and is left out from here on; metrics.jsonl has everything: {type(error).__name__}: {said}"
-            )
+            message = f"{type(error).__name__}: {' '.join(str(error).split())[:200]}"
+            self._log(f"warning: {name} failed and is left out from now on; metrics.jsonl has everything: {message}")

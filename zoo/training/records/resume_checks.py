@@ -1,0 +1,123 @@
+"""Checks that a folder with a run in it is resumed as the same run."""
+
+from pathlib import Path
+from typing import Any
+
+import jax
+
+from zoo import config as configs
+from zoo import data
+from zoo.config import ResolvedConfig
+from zoo.data.tokenizers.tokenizer_registry import read_pretrained
+from zoo.errors import ConfigError
+from zoo.training.records.run_record import read_record
+
+
+def check_same_run(workdir: Path, config: ResolvedConfig) -> None:
+    """Refuses a folder that holds another run.
+
+    Raises:
+        ConfigError: one line for every result-relevant field that differs.
+    """
+    path = workdir / "config.json"
+    if not path.exists():
+        return
+    try:
+        before = configs.resolve(configs.load(str(path)))
+    except ConfigError as error:
+        raise ConfigError([f"{path} cannot be continued: {problem}" for problem in error.problems]) from error
+    changed = configs.difference(
+        configs.from_flat(configs.result_relevant(before)), configs.from_flat(configs.result_relevant(config))
+    )
+    # A teacher may have been moved: `check_same_teacher` compares its parameters.
+    if before.objective.distillation.teacher and config.objective.distillation.teacher:
+        changed.pop("objective.distillation.teacher", None)
+    if "data.tokenizer.path" in changed and _has_same_tokenizer(workdir, config):
+        del changed["data.tokenizer.path"]
+    if changed:
+        raise ConfigError(
+            [
+                f"--workdir {workdir} holds a run with {field}={old!r}, not {new!r}; continue it as it is, "
+                "or take another --workdir"
+                for field, (old, new) in changed.items()
+            ]
+        )
+
+
+def _has_same_tokenizer(workdir: Path, config: ResolvedConfig) -> bool:
+    """Returns whether the config's published tokenizer equals the run's, wherever its file is now."""
+    if config.data.tokenizer.kind != "file" or not (workdir / "tokenizer.json").is_file():
+        return False
+    return read_pretrained(config.data.tokenizer.path).fingerprint == data.load_tokenizer(workdir).fingerprint
+
+
+def check_same_data(workdir: Path, dataset: data.TextDataset) -> None:
+    """Refuses other text, or another tokenizer, than the run was started with.
+
+    Raises:
+        ConfigError: saying which of the two has changed.
+    """
+    before, now = read_record(workdir / "meta.json").get("data"), dataset.summary()
+    if not before or not (workdir / "checkpoints").exists():
+        return
+    for what, old, new in (
+        ("the text of data.source", before["fingerprint"], now["fingerprint"]),
+        ("the tokenizer", before["tokenizer"]["fingerprint"], now["tokenizer"]["fingerprint"]),
+    ):
+        if old != new:
+            raise ConfigError(
+                f"{what} has changed since the run in {workdir} started (fingerprint {old[:12]}, now {new[:12]})"
+            )
+
+
+def check_same_origin(workdir: Path, origin: dict[str, Any] | None) -> None:
+    """Refuses other initial parameters than the run, not yet checkpointed, was started from before.
+
+    Raises:
+        ConfigError: the parameters in `training.start_from` have changed.
+    """
+    before = read_record(workdir / "meta.json").get("started_from")
+    if origin and before and before["parameters_sha256"] != origin["parameters_sha256"]:
+        raise ConfigError(
+            f"the parameters in training.start_from={origin['folder']} have changed since the run in {workdir} started"
+        )
+
+
+def check_same_teacher(workdir: Path, teacher: dict[str, Any] | None) -> None:
+    """Refuses a teacher with other parameters than the run was started with; its path may differ.
+
+    Raises:
+        ConfigError: the teacher's parameters are others.
+    """
+    before = read_record(workdir / "meta.json").get("teacher")
+    if teacher and before and before["parameters_sha256"] != teacher["parameters_sha256"]:
+        raise ConfigError(
+            f"the parameters of objective.distillation.teacher={teacher['folder']} are not those that the run in "
+            f"{workdir} was started with (sha256 {before['parameters_sha256'][:12]}, now "
+            f"{teacher['parameters_sha256'][:12]})"
+        )
+
+
+def compute_the_same(executor: str, other: str, platform_name: str) -> bool:
+    """Returns whether two executors give bit-equal results, so that one may continue the other's run."""
+    return executor == other or (platform_name == "cpu" and {executor, other} == {"alone", "map"})
+
+
+def check_same_executor(workdir: Path, executor: str) -> None:
+    """Refuses an executor that rounds differently from the one that the run was started with.
+
+    Raises:
+        ConfigError: naming both executors.
+    """
+    before = read_record(workdir / "meta.json").get("executor", executor)
+    if any((workdir / "checkpoints").glob("[0-9]*")) and not compute_the_same(before, executor, jax.default_backend()):
+        raise ConfigError(
+            f"the run in {workdir} was trained {_describe_executor(before)} so far and cannot be continued "
+            f"{_describe_executor(executor)}: the two round differently"
+        )
+
+
+def _describe_executor(executor: str) -> str:
+    return {"alone": "alone", "map": "in a population, by map", "vmap": "in a population, by vmap"}.get(
+        executor, executor
+    )

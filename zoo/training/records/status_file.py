@@ -1,0 +1,83 @@
+"""status.json: where a run stands, and how it ended."""
+
+import contextlib
+import errno
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from zoo.errors import ConfigError, Diverged, Preempted, ZooError
+from zoo.files import write_json
+from zoo.training.records.run_record import read_record
+
+STATUS_FILE = "status.json"
+
+
+class StatusFile:
+    """Writes the status.json of one run.
+
+    {"state": "running", "done", "failed", "diverged" or "preempted", "step": updates done, "steps":
+    `training.steps`, "reason": of an unfinished run}, and in the end "parameters_sha256".
+
+    Args:
+        workdir: the run's folder.
+        records: where this process writes its records (see `zoo.training.startup.check`).
+        steps: updates that the run is to have in the end.
+        log: takes a line for people.
+    """
+
+    def __init__(self, workdir: Path, records: Path, steps: int, log: Callable[[str], None]):
+        self._workdir, self._path, self._log = workdir, records / STATUS_FILE, log
+        self._status = {"state": "running", "step": 0, "steps": steps, "reason": None}
+
+    def write_running(self, step: int) -> None:
+        """Records that training goes on from `step`."""
+        self._status["step"] = step
+        write_json(self._path, self._status)
+
+    def write_done(self, step: int, parameters_sha256: str, seconds: float) -> dict[str, Any]:
+        """Records that the run is done after `seconds` of training; returns the final status."""
+        status = self._status | {"state": "done", "step": step, "parameters_sha256": parameters_sha256}
+        write_json(self._path, status)
+        self._log(f"done: {step} steps in {seconds:.1f} s of training")
+        return status
+
+    def write_failure(self, error: Exception, step: int | None = None) -> Exception:
+        """Records that `error` ended the run; a ConfigError leaves no record.
+
+        Args:
+            error: what ended it.
+            step: updates done; None for those from which training went on.
+
+        Returns:
+            The error to report: of a full disk, one that says so.
+        """
+        if isinstance(error, ConfigError):
+            return error
+        if out_of_space(error):
+            free = shutil.disk_usage(self._workdir).free
+            message = " ".join(str(error).split())[:200]
+            error = ZooError(
+                f"{self._workdir} cannot be written ({free / 1e6:,.0f} MB free): {message}; what was saved before is "
+                "untouched, and the same command continues"
+            ).with_traceback(error.__traceback__)
+        state = {Diverged: "diverged", Preempted: "preempted"}.get(type(error), "failed")
+        reason = str(error) if state != "failed" else f"{type(error).__name__}: {error}"
+        changes = {"state": state, "step": self._status["step"] if step is None else step, "reason": reason}
+        with contextlib.suppress(OSError):
+            write_json(self._path, self._status | changes)
+        return error
+
+
+def final_status(workdir: Path) -> dict[str, Any] | None:
+    """Returns the status of a run that is done, or None."""
+    status = read_record(workdir / STATUS_FILE)
+    return status if status.get("state") == "done" else None
+
+
+def out_of_space(error: Exception) -> bool:
+    """Returns whether a write failed on a full disk, reported by the system or by TensorStore."""
+    return getattr(error, "errno", None) in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG) or (
+        isinstance(error, ValueError) and "RESOURCE_EXHAUSTED" in str(error)
+    )
