@@ -76,6 +76,15 @@ def in_haste(monkeypatch):
     monkeypatch.setattr(jax, "jit", functools.partial(jax.jit, compiler_options=quick_compilation()))
 
 
+@pytest.fixture(scope="module")
+def shared_programs():
+    """Runs of one config share their compiled programs; a module asks for it by `usefixtures`."""
+    from tests.shared_programs import sharing
+
+    with sharing():
+        yield
+
+
 @pytest.fixture
 def command_line(tmp_path, monkeypatch, capsys):
     """Calls `zoo` in an empty folder, in which norms.py is an experiment: call(words ...) returns
@@ -92,7 +101,7 @@ def command_line(tmp_path, monkeypatch, capsys):
     draw = build.write_figures
     fake = config.import_file(Path(__file__).parent / "lab" / "fake_run.py", "helper")
     monkeypatch.setattr(arm_resolution, "count_cost", fake.cost)
-    monkeypatch.setattr(process_pool, "command", fake.command)
+    monkeypatch.setattr(process_pool, "train_command", fake.command)
     monkeypatch.setattr(process_pool, "POLL_SECONDS", 0.01)
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("COLUMNS", "200")

@@ -1,0 +1,40 @@
+"""Runs of one config that share their compiled programs, as arms of a sweep share the compilation cache."""
+
+import contextlib
+
+import jax
+import numpy as np
+import pytest
+
+from zoo import config as configs
+from zoo.nested import flatten
+from zoo.training import run_training, step, trained_run
+
+ORIGINAL, JIT, PROGRAMS = step.make_program, jax.jit, {}
+# A program depends on neither: the seed is an argument, the text makes batches.
+IRRELEVANT = {*configs.NOT_RESULT_RELEVANT, "seed", "data.source", "data.held_out"}
+
+
+def shared_program(config, model, objective, mesh):
+    """Returns the program of the first run with an equal config, objective and mesh.
+
+    A program with a teacher keeps its weights and is never shared, nor is one of another `jax.jit`.
+    """
+    if objective.teacher is not None or jax.jit is not JIT:
+        return ORIGINAL(config, model, objective, mesh)
+    fields = tuple((path, value) for path, value in flatten(config).items() if path not in IRRELEVANT)
+    ids = tuple((name, value) for name, value in vars(objective).items() if isinstance(value, int | str))
+    tables = tuple((name, np.asarray(table).tobytes()) for name, table in objective.constants.items())
+    key = fields, ids, tables, mesh
+    if key not in PROGRAMS:
+        PROGRAMS[key] = ORIGINAL(config, model, objective, mesh)
+    return PROGRAMS[key]
+
+
+@contextlib.contextmanager
+def sharing():
+    """Lets `zoo.training` share programs."""
+    with pytest.MonkeyPatch.context() as patch:
+        for module in (run_training, trained_run):
+            patch.setattr(module, "make_program", shared_program)
+        yield
