@@ -71,6 +71,7 @@ def verdicts(true: list[float], contrasts: list[tuple[int, int, str, float]], fi
     return found
 
 
+@pytest.mark.promise
 @pytest.mark.parametrize("most", [3, 10], ids=["three seeds", "added until decided"])
 def test_equal_arms_are_told_apart_in_at_most_five_cases_of_a_hundred(most):
     found = verdicts([0, 0], [(0, 1, "superiority", 0.0)], 3, most)
@@ -89,6 +90,7 @@ def test_at_the_margin_a_rule_holds_in_at_most_five_cases_of_a_hundred(rule, tru
     assert found["not supported"] <= (0.05 + SLACK) * SIMULATIONS
 
 
+@pytest.mark.promise
 @pytest.mark.parametrize("most", [3, 10], ids=["three seeds", "added until decided"])
 def test_many_true_contrasts_are_refuted_in_at_most_five_cases_of_a_hundred(most):
     # Each stands at the edge of what is true, where it is refuted most often.

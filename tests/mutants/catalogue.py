@@ -1,0 +1,5 @@
+"""All deliberate faults."""
+
+from tests.mutants import faults_in_data, faults_in_layers, faults_in_statistics
+
+MUTANTS = (*faults_in_statistics.MUTANTS, *faults_in_layers.MUTANTS, *faults_in_data.MUTANTS)

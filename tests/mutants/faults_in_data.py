@@ -1,0 +1,109 @@
+"""Faults in the order of data, rows, corruption and sampling."""
+
+from tests.mutants.mutant import Mutant
+
+ROWS, MASKING, BATCHES = "zoo/data/rows/packed_rows.py", "zoo/data/rows/masking.py", "zoo/data/pipeline/batches.py"
+ROW_TESTS, MASKING_TESTS = ("tests/data/rows/test_rows.py",), ("tests/data/rows/test_masking.py",)
+PIPELINE_TESTS, SAMPLING_TESTS = ("tests/data/pipeline/test_pipeline.py",), ("tests/decoding/test_choosing.py",)
+
+MUTANTS = (
+    Mutant(
+        "order: neighbouring seeds share epochs",
+        ROWS,
+        "np.random.SeedSequence((seed, epoch))",
+        "np.random.SeedSequence(seed + epoch)",
+        PIPELINE_TESTS,
+    ),
+    Mutant(
+        "order: the same in every epoch",
+        ROWS,
+        "_permutation(rows, seed, epoch)[places[mine]]",
+        "_permutation(rows, seed, 0)[places[mine]]",
+        PIPELINE_TESTS,
+    ),
+    Mutant(
+        "rows: the last target is lost",
+        ROWS,
+        "targets = max(len(tokens) - ahead, 0)",
+        "targets = max(len(tokens) - ahead - 1, 0)",
+        ROW_TESTS,
+    ),
+    Mutant(
+        "rows: a row repeats its neighbour's first token",
+        ROWS,
+        "np.asarray(indices)[:, None] * self.length + np.arange",
+        "np.asarray(indices)[:, None] * (self.length - 1) + np.arange",
+        ROW_TESTS,
+    ),
+    Mutant("mixtures: shares are rounded down", ROWS, "counts[one] += 1", "counts[one] += 0", ROW_TESTS),
+    Mutant(
+        "processes: all read the first part",
+        BATCHES,
+        "return slice(process_index * size, (process_index + 1) * size)",
+        "return slice(0, size)",
+        PIPELINE_TESTS,
+    ),
+    Mutant(
+        "resume: batches begin at 0",
+        BATCHES,
+        "set_next_index(iterator, start_step)",
+        "set_next_index(iterator, 0)",
+        PIPELINE_TESTS,
+    ),
+    Mutant(
+        "evaluation: the sample is the beginning",
+        BATCHES,
+        "chosen = np.arange(count) * rows.count // count",
+        "chosen = np.arange(count)",
+        PIPELINE_TESTS,
+    ),
+    Mutant(
+        "masking: depends on the place in the batch",
+        MASKING,
+        "epochs % self.copies if self.copies else epochs, indices)",
+        "epochs % self.copies if self.copies else epochs, np.arange(len(indices)))",
+        MASKING_TESTS,
+    ),
+    Mutant(
+        "masking: static masks are new in every epoch",
+        MASKING,
+        "epochs % self.copies if self.copies else epochs",
+        "epochs",
+        MASKING_TESTS,
+    ),
+    Mutant(
+        "masking: shares of [MASK] and random swapped",
+        MASKING,
+        "action < self.mask_fraction,",
+        "action < 1 - self.mask_fraction,",
+        MASKING_TESTS,
+    ),
+    Mutant(
+        "masking: boundaries may be predicted",
+        MASKING,
+        "(rows != PADDING) & ~np.isin(rows, self.boundary_ids)",
+        "rows != PADDING",
+        MASKING_TESTS,
+    ),
+    Mutant(
+        "masking: one token too few",
+        MASKING,
+        "np.floor(self.select_fraction * tokens + 0.5)",
+        "np.floor(self.select_fraction * tokens)",
+        MASKING_TESTS,
+    ),
+    Mutant(
+        "sampling: temperature multiplies",
+        "zoo/decoding/sampling.py",
+        "scores = scores / sampling.temperature",
+        "scores = scores * sampling.temperature",
+        SAMPLING_TESTS,
+    ),
+    Mutant(
+        "sampling: top-p of all tokens",
+        "zoo/decoding/sampling.py",
+        "jax.nn.softmax(jnp.where(kept, scores, -jnp.inf), axis=-1)",
+        "jax.nn.softmax(scores, axis=-1)",
+        SAMPLING_TESTS,
+    ),
+)

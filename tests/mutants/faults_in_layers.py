@@ -1,0 +1,212 @@
+"""Faults in norms, blocks, positions, attention, masks and initial values."""
+
+from tests.mutants.mutant import Mutant
+
+NORM, BLOCK, CONTEXT = "zoo/layers/norm.py", "zoo/layers/block.py", "zoo/layers/context.py"
+ROPE, RELATIVE, KERNELS = "zoo/layers/position/rope.py", "zoo/layers/position/relative.py", "zoo/layers/kernels.py"
+FUNCTIONAL, CACHE = "zoo/models/functional.py", "zoo/layers/cache.py"
+NORM_TESTS, BLOCK_TESTS = ("tests/layers/test_norm.py",), ("tests/layers/test_block.py",)
+POSITION_TESTS, ATTENTION_TESTS = ("tests/layers/test_position.py",), ("tests/layers/test_attention.py",)
+MASK_TESTS = ("tests/layers/test_visibility.py",)
+
+MUTANTS = (
+    Mutant(
+        "layer norm: no centring",
+        NORM,
+        "centred = wide - jnp.mean(wide, axis=-1, keepdims=True)",
+        "centred = wide",
+        NORM_TESTS,
+    ),
+    Mutant(
+        "layer norm: bfloat16 statistics",
+        NORM,
+        "    wide = x.astype(jnp.float32)\n    centred",
+        "    wide = x\n    centred",
+        NORM_TESTS,
+    ),
+    Mutant("batch norm: biased running variance", NORM, "* count / jnp.maximum(count - 1, 1)", "* 1.0", NORM_TESTS),
+    Mutant(
+        "batch norm: padding counts",
+        NORM,
+        "weight = filled.astype(jnp.float32)[..., None]",
+        "weight = jnp.ones_like(filled, jnp.float32)[..., None]",
+        NORM_TESTS,
+    ),
+    Mutant(
+        "batch norm: statistics of the batch in evaluation",
+        NORM,
+        "if not context.training:",
+        "if context.training is None:",
+        NORM_TESTS,
+    ),
+    Mutant(
+        "norm: the offset of 1 is left out",
+        NORM,
+        "return 1 + self.scale[...] if self.unit_offset",
+        "return self.scale[...] if self.unit_offset",
+        NORM_TESTS,
+    ),
+    Mutant(
+        "pre-norm: the stream is normalised",
+        BLOCK,
+        "return self.add(x, f(norm(x, context)), context, part)",
+        "return self.add(norm(x, context), f(norm(x, context)), context, part)",
+        BLOCK_TESTS,
+    ),
+    Mutant(
+        "post-norm: norm before the sum",
+        BLOCK,
+        "return norm(self.add(x, f(x), context, part), context)",
+        "return self.add(x, norm(f(x), context), context, part)",
+        BLOCK_TESTS,
+    ),
+    Mutant(
+        "sandwich: no norm of the output",
+        BLOCK,
+        "output_norm(f(norm(x, context)), context)",
+        "f(norm(x, context))",
+        BLOCK_TESTS,
+    ),
+    Mutant(
+        "DeepNorm: alpha of a wrong depth",
+        BLOCK,
+        "return (2 * config.num_layers) ** 0.25,",
+        "return config.num_layers**0.25,",
+        BLOCK_TESTS,
+    ),
+    Mutant(
+        "parallel: the FFN reads attention's input unnormalised",
+        BLOCK,
+        "else self.ffn_norm(x, context)",
+        "else x",
+        BLOCK_TESTS,
+    ),
+    Mutant(
+        "RoPE: turns the other way",
+        ROPE,
+        "turned = jnp.concatenate([a * cos - b * sin, a * sin + b * cos], axis=-1)",
+        "turned = jnp.concatenate([a * cos + b * sin, b * cos - a * sin], axis=-1)",
+        POSITION_TESTS,
+    ),
+    Mutant(
+        "RoPE: interleaved pairs are halves",
+        ROPE,
+        "a, b = turning[..., 0::2], turning[..., 1::2]",
+        "a, b = jnp.split(turning, 2, axis=-1)",
+        POSITION_TESTS,
+    ),
+    Mutant(
+        "RoPE: dynamic stretch at every length",
+        ROPE,
+        "length = jnp.maximum(length, scaling.original_length)",
+        "length = jnp.maximum(length, 1)",
+        POSITION_TESTS,
+    ),
+    Mutant(
+        "ALiBi: slopes of other head counts",
+        RELATIVE,
+        "for i in range(0, 2 * lower, 2)]",
+        "for i in range(1, 2 * lower, 2)]",
+        POSITION_TESTS,
+    ),
+    Mutant(
+        "T5: a bucket too far",
+        RELATIVE,
+        "np.where(near < exact, near, far)",
+        "np.where(near <= exact, near, far + 1)",
+        POSITION_TESTS,
+    ),
+    Mutant(
+        "masks: a token sees its successor",
+        CONTEXT,
+        "if self.prefix else key <= query",
+        "if self.prefix else key <= query + 1",
+        MASK_TESTS,
+    ),
+    Mutant(
+        "masks: prefix is one token longer",
+        CONTEXT,
+        "(key <= query) | (key < self.prefix)",
+        "(key <= query) | (key <= self.prefix)",
+        MASK_TESTS,
+    ),
+    Mutant("masks: padding is seen", CONTEXT, "jnp.broadcast_to(key >= 0,", "jnp.broadcast_to(key >= -1,", MASK_TESTS),
+    Mutant(
+        "masks: window is one key wider",
+        CONTEXT,
+        "query - key < reach if self.causal",
+        "query - key <= reach if self.causal",
+        MASK_TESTS,
+    ),
+    Mutant(
+        "masks: documents see each other",
+        CONTEXT,
+        "visible &= self.documents[:, queries, None] == key_documents[:, None, keys]",
+        "visible &= self.documents[:, queries, None] >= key_documents[:, None, keys]",
+        MASK_TESTS,
+    ),
+    Mutant(
+        "masks: dilated windows have no gaps",
+        CONTEXT,
+        "(query - key) % dilation == 0",
+        "(query - key) % 1 == 0",
+        MASK_TESTS,
+    ),
+    Mutant(
+        "attention: heads of keys out of order",
+        KERNELS,
+        "return q.reshape(B, T, G, H // G, K).transpose(0, 2, 3, 1, 4)",
+        "return q.reshape(B, T, H // G, G, K).transpose(0, 3, 2, 1, 4)",
+        ATTENTION_TESTS,
+    ),
+    Mutant("attention: sinks give weight back", KERNELS, "axis=-1)[..., :-1]", "axis=-1)[..., 1:]", ATTENTION_TESTS),
+    Mutant(
+        "attention: cap after the mask",
+        KERNELS,
+        "scores = scoring.softcap * jnp.tanh(scores / scoring.softcap)",
+        "scores = jnp.tanh(scores / scoring.softcap)",
+        ATTENTION_TESTS,
+    ),
+    Mutant(
+        "cache: positions one token late",
+        CACHE,
+        "self.newest[:, None] - (self.slot - jnp.arange(slots)) % slots",
+        "self.newest[:, None] - (self.slot - jnp.arange(slots)) % slots - 1",
+        ("tests/layers/test_cache.py",),
+    ),
+    Mutant(
+        "cache: the newest token is overwritten",
+        CACHE,
+        "place = self.slot % kept.slots",
+        "place = (self.slot - 1) % kept.slots",
+        ("tests/layers/test_cache.py", "tests/decoding/test_cached.py"),
+    ),
+    Mutant(
+        "initial values: layers alike",
+        FUNCTIONAL,
+        "fold_in(base, folded))(hashes)",
+        "fold_in(base, folded * 0))(hashes)",
+        ("tests/models/test_initialise.py",),
+    ),
+    Mutant(
+        "initial values: by place, not by path",
+        FUNCTIONAL,
+        "initializer(jax.random.fold_in(base, path_hash(name)), shape)",
+        "initializer(jax.random.fold_in(base, len(values)), shape)",
+        ("tests/models/test_initialise.py",),
+    ),
+    Mutant(
+        "dropout: kept values are not scaled",
+        CONTEXT,
+        "x / jnp.asarray(kept, x.dtype)",
+        "x",
+        ("tests/layers/test_attention.py", "tests/models/test_language_model.py"),
+    ),
+    Mutant(
+        "feed-forward: the gate is not activated",
+        "zoo/layers/feedforward.py",
+        "active = activation(self.config, (self.up if self.gate is None else self.gate)(x))",
+        "active = (self.up if self.gate is None else self.gate)(x)",
+        ("tests/layers/test_feedforward.py",),
+    ),
+)

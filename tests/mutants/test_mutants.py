@@ -1,0 +1,40 @@
+"""Deliberate faults are caught: each can be applied, and the tests of a sample notice theirs."""
+
+from pathlib import Path
+
+import pytest
+
+from tests.mutants.catalogue import MUTANTS
+from tests.mutants.mutant import Mutant
+from tests.mutants.runner import copy_sources, is_caught
+
+ROOT = Path(__file__).parents[2]
+# One of each part; `python -m tests.mutants` runs all.
+SAMPLE = MUTANTS[:: len(MUTANTS) // 6]
+
+
+def test_every_fault_can_be_applied():
+    assert len(MUTANTS) >= 60
+    assert len({mutant.name for mutant in MUTANTS}) == len(MUTANTS)
+    assert not [problem for mutant in MUTANTS if (problem := mutant.problem(ROOT))]
+
+
+def test_the_runner_tells_a_caught_fault_from_a_missed_one(tmp_path):
+    (tmp_path / "answer.py").write_text("def answer():\n    return 42  # of everything\n")
+    (tmp_path / "test_answer.py").write_text(
+        "from answer import answer\n\ndef test_answer():\n    assert answer() == 42\n"
+    )
+    fault = Mutant("a wrong answer", "answer.py", "42", "41", ("test_answer.py",))
+    harmless = Mutant("another comment", "answer.py", "everything", "nothing", ("test_answer.py",))
+    assert fault.problem(tmp_path) is None
+    assert is_caught(fault, tmp_path)
+    assert not is_caught(harmless, tmp_path)
+    assert "return 42" in (tmp_path / "answer.py").read_text()
+    assert "occurs 0 times" in Mutant("gone", "answer.py", "43", "41", ("test_answer.py",)).problem(tmp_path)
+
+
+@pytest.mark.slow
+@pytest.mark.promise
+def test_a_sample_of_the_faults_is_caught(tmp_path):
+    copy = copy_sources(ROOT, tmp_path)
+    assert not [mutant.name for mutant in SAMPLE if not is_caught(mutant, copy)]
