@@ -11,9 +11,18 @@ import pytest
 from small_runs import OBJECTIVES, small
 
 from tests.untrained import untrained
-from zoo.analysis import contextuality, word_senses
-from zoo.analysis.contextuality import Occurrence, judge_senses, measure, sense_differences, similarity
+from zoo.analysis import word_contextuality, word_senses, word_vectors
+from zoo.analysis.word_contextuality import (
+    LayerContextuality,
+    measure_contextuality,
+    sense_differences,
+    sense_separation,
+    similarity,
+)
+from zoo.analysis.word_vectors import WordOccurrence, read_word_vectors
+from zoo.draw import contextuality
 from zoo.errors import DataError
+from zoo.training.trained_run import load_trained
 
 TEXTS = ["the dog saw the cat .", "a cat sat by the dog .", "no cat came ."]
 TWO = {"cat": {"first": ("the cat is", "a cat has"), "second": ("one more cat", "see that cat")}}
@@ -26,7 +35,7 @@ def folder(tmp_path, kind):
 
 @pytest.mark.parametrize("kind", ["causal", "masked", "bidirectional", "span"])
 def test_the_input_table_knows_no_context_and_the_layers_do(tmp_path, kind):
-    layers = measure(folder(tmp_path, kind), TEXTS, senses=TWO)
+    layers = measure_contextuality(folder(tmp_path, kind), TEXTS, senses=TWO)
     table, *above = layers
     assert (table.name, table.self_similarity, table.senses, set(table.by_word.values())) == (
         "input table",
@@ -50,8 +59,8 @@ def test_a_decoder_knows_only_what_stands_before(tmp_path):
 
 
 def _vectors(run, texts):
-    loaded = contextuality.load_trained(run)
-    names, words, vectors = contextuality.word_vectors(loaded, loaded.tokenizer, texts)
+    loaded = load_trained(run)
+    names, words, vectors = read_word_vectors(loaded, loaded.tokenizer, texts)
     assert [word.word for word in words] == " ".join(texts).split()
     assert len(names) == len(vectors)
     return vectors
@@ -60,10 +69,10 @@ def _vectors(run, texts):
 def test_a_word_is_the_mean_of_its_pieces_and_batches_change_nothing(tmp_path, monkeypatch):
     run = folder(tmp_path, "masked")
     vectors = _vectors(run, ["ab cde", "ab"])
-    loaded = contextuality.load_trained(run)
+    loaded = load_trained(run)
     table = np.asarray(loaded.params["embedding"], np.float64)
     np.testing.assert_allclose(vectors[0, 1], table[[ord(letter) for letter in "cde"]].mean(axis=0), rtol=1e-6)
-    monkeypatch.setattr(contextuality, "ROWS", 1)
+    monkeypatch.setattr(word_vectors, "BATCH_SIZE", 1)
     np.testing.assert_allclose(_vectors(run, ["ab cde", "ab"]), vectors, rtol=0, atol=1e-5)
 
 
@@ -74,7 +83,7 @@ def plain_cosine(x, y):
 def test_similarity_against_loops():
     ids = [(1,), (2, 3), (1,), (4,), (2, 3), (1,)]
     sentences = [0, 0, 1, 1, 1, 1]
-    words = [Occurrence(sentence, str(id), id, ()) for sentence, id in zip(sentences, ids, strict=True)]
+    words = [WordOccurrence(sentence, str(id), id, ()) for sentence, id in zip(sentences, ids, strict=True)]
     vectors = np.random.default_rng(3).standard_normal((2, 6, 5))
     own, others = similarity(words, vectors)
     for layer in range(2):
@@ -83,7 +92,7 @@ def test_similarity_against_loops():
         expected = np.mean([np.mean([plain_cosine(x[0], x[2]), plain_cosine(x[0], x[5])]), plain_cosine(x[1], x[4])])
         np.testing.assert_allclose(own[layer], expected)
         different = [plain_cosine(x[a], x[b]) for a, b in itertools.product(range(6), repeat=2) if ids[a] != ids[b]]
-        assert abs(others[layer] - np.mean(different)) < 4 * np.std(different) / np.sqrt(contextuality.PAIRS / 2)
+        assert abs(others[layer] - np.mean(different)) < 4 * np.std(different) / np.sqrt(word_contextuality.PAIRS / 2)
     with pytest.raises(DataError, match="too few"):
         similarity(words[:2], vectors[:, :2])
 
@@ -95,11 +104,11 @@ def test_senses_against_loops():
     across = [cosines[0, a, b] for a, b in itertools.combinations(range(7), 2) if labels[a] != labels[b]]
     found = sense_differences(cosines, np.array([labels]))
     np.testing.assert_allclose(found[0, 0], np.mean(within) - np.mean(across))
-    by_word, shuffled = judge_senses({"x": x, "same": np.ones((1, 4, 2))}, {"x": labels, "same": [0, 0, 1, 1]})
+    by_word, shuffled = sense_separation({"x": x, "same": np.ones((1, 4, 2))}, {"x": labels, "same": [0, 0, 1, 1]})
     assert by_word["same"] == [0.0]
     np.testing.assert_allclose(by_word["x"], found[0])
     # Random senses say nothing on average.
-    assert abs(shuffled.mean()) < 4 * shuffled.std() / np.sqrt(contextuality.SHUFFLES)
+    assert abs(shuffled.mean()) < 4 * shuffled.std() / np.sqrt(word_contextuality.SHUFFLES)
 
 
 def test_every_sentence_has_its_word_once_and_enough_of_them():
@@ -113,17 +122,14 @@ def test_every_sentence_has_its_word_once_and_enough_of_them():
             assert all(text.split().index(word) >= 4 for text in group), word
 
 
-def test_layers_of_one_name_stand_above_each_other(monkeypatch, tmp_path):
+def test_layers_of_one_name_share_a_place():
     def layers(*names):
-        return [contextuality.Layer(name, 0.5, 0.1, 0.2, {}, (0.0, 0.1), 0.5) for name in names]
+        return [LayerContextuality(name, 0.5, 0.1, 0.2, {}, (0.0, 0.1), 0.5) for name in names]
 
-    pages = []
-    monkeypatch.setattr("zoo.draw.style.save", lambda page, path: pages.append(page))
-    contextuality.draw(
-        {"elmo": layers("input table", "layer 0"), "bert": layers("input table", "first input", "layer 0", "layer 1")},
-        tmp_path / "x.png",
+    page = contextuality.page(
+        {"elmo": layers("input table", "layer 0"), "bert": layers("input table", "first input", "layer 0", "layer 1")}
     )
-    left = pages[0].axes[0]
+    left = page.axes[0]
     assert [text.get_text() for text in left.get_xticklabels()] == [
         "input\ntable",
         "first\ninput",
@@ -141,9 +147,7 @@ def test_command(tmp_path, capsys, monkeypatch):
     shutil.copytree(run, twin)
     drawn = []
     monkeypatch.setattr(
-        contextuality,
-        "draw",
-        lambda found, path, draw=contextuality.draw: drawn.append(list(found)) or draw(found, path),
+        contextuality, "page", lambda found, page=contextuality.page: drawn.append(list(found)) or page(found)
     )
     assert contextuality.main([str(twin), *arguments, "--json", "--figure", str(tmp_path / "figure.png")]) == 0
     assert drawn == [[str(twin), str(run)]]

@@ -9,7 +9,7 @@ import pytest
 from tests import reference
 from zoo import config as configs
 from zoo.data.rows.corruption import make_corruption
-from zoo.data.tokenizers.base import ByteTokenizer
+from zoo.data.tokenizers.byte_tokenizers import ByteTokenizer
 from zoo.models import cost
 from zoo.models.architectures import make_model
 from zoo.objectives import make_objective
@@ -67,7 +67,7 @@ def test_mean_visible_keys_is_counted():
 WIDE = {
     "model.dim": 128,
     "model.num_layers": 2,
-    "model.attention.kernel": "einsum",
+    "model.attention.implementation": "einsum",
     "data.sequence_length": 16,
     "objective.chunk_tokens": 0,
 }

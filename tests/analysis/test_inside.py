@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from tests.building import ENCODER, ENCODER_DECODER, as_float64, close, random_statistics, random_values, tiny
-from zoo.analysis.activations import _compiled, look_inside
+from zoo.analysis.activations import _compiled, record_activations
 from zoo.errors import ConfigError
 from zoo.models.architectures import make_model
 
@@ -19,7 +19,7 @@ def inside(changes, tokens=TOKENS, targets=None):
     config = tiny(changes)
     model = make_model(config)
     values = random_values(model)
-    return look_inside(config, model, values, random_statistics(model), tokens, targets), values, config
+    return record_activations(config, model, values, random_statistics(model), tokens, targets), values, config
 
 
 def test_what_is_read_again_is_not_compiled_again():
@@ -27,7 +27,7 @@ def test_what_is_read_again_is_not_compiled_again():
     model = make_model(config)
 
     def read(seed, tokens):
-        look_inside(config, model, random_values(model, seed), random_statistics(model), tokens)
+        record_activations(config, model, random_values(model, seed), random_statistics(model), tokens)
         return _compiled._cache_size()
 
     before = read(1, TOKENS)
@@ -110,7 +110,7 @@ def test_only_the_states():
     found = inside({})[0][""]
     config = tiny()
     model = make_model(config)
-    alone = look_inside(config, model, random_values(model), {}, TOKENS, maps=False)[""]
+    alone = record_activations(config, model, random_values(model), {}, TOKENS, maps=False)[""]
     assert alone.probabilities == alone.scores == {}
     np.testing.assert_array_equal(alone.states, found.states)
 

@@ -9,7 +9,7 @@ from small_runs import OBJECTIVES, small
 
 from tests.untrained import untrained
 from zoo.analysis import position_similarity
-from zoo.analysis.activations import Inside
+from zoo.analysis.activations import StackActivations
 from zoo.cli.main import main
 from zoo.config import override, resolve
 from zoo.draw import compare, position_biases, residual, rope_pictures, run_activations, sinusoids
@@ -41,7 +41,7 @@ def test_sinusoids():
     positions, pairs = np.arange(6)[:, None], np.arange(4)
     angles = positions / 10000.0 ** (2 * pairs / 8)
     expected = np.stack([np.sin(angles), np.cos(angles)], axis=-1).reshape(6, 8)
-    np.testing.assert_allclose(sinusoids.numbers(6, 8), expected, atol=1e-6)
+    np.testing.assert_allclose(sinusoids.sinusoid_table(6, 8), expected, atol=1e-6)
 
 
 @pytest.mark.parametrize(
@@ -53,20 +53,20 @@ def test_rope(changes):
     ).model
     rotated = round(8 * model.position.fraction)
     angles = np.arange(7)[:, None] * 100.0 ** (-np.arange(0, rotated, 2) / rotated)
-    np.testing.assert_allclose(rope_pictures.turned(model, 7), np.exp(1j * angles), atol=1e-6)
+    np.testing.assert_allclose(rope_pictures.pair_rotations(model, 7), np.exp(1j * angles), atol=1e-6)
     partial = [np.exp(1j * angles)[:, :count].sum(axis=1) for count in range(1, rotated // 2 + 1)]
-    np.testing.assert_allclose(rope_pictures.bound(model, 7), np.abs(partial).mean(axis=0), atol=1e-6)
-    assert rope_pictures.bound(model, 1) == pytest.approx((rotated / 2 + 1) / 2)
+    np.testing.assert_allclose(rope_pictures.score_bound(model, 7), np.abs(partial).mean(axis=0), atol=1e-6)
+    assert rope_pictures.score_bound(model, 1) == pytest.approx((rotated / 2 + 1) / 2)
 
 
 def test_biases(tmp_path):
-    distances, added = position_biases.by_distance(position_biases.alibi(8), 3, causal=True)
+    distances, added = position_biases.bias_by_distance(position_biases.make_alibi(8), 3, causal=True)
     np.testing.assert_array_equal(distances, [-3, -2, -1, 0])
     np.testing.assert_allclose(added, 2.0 ** -np.arange(1, 9)[:, None] * distances)
     folder = run(
         tmp_path, model__position__kind="relative_bias", model__position__buckets=8, model__position__max_distance=16
     )
-    (pair,) = position_biases.of_run(folder, 3).values()
+    (pair,) = position_biases.load_biases(folder, 3).values()
     from zoo.training.trained_run import load_trained
 
     table = np.asarray(load_trained(folder).params["position"]["table"])
@@ -78,11 +78,11 @@ def test_biases(tmp_path):
 
 def test_residual_and_learned_positions():
     states = np.random.default_rng(0).standard_normal((3, 1, 4, 5))
-    np.testing.assert_allclose(residual.sizes(states)[1], np.sqrt((states[1] ** 2).sum() / 20))
+    np.testing.assert_allclose(residual.rms_by_layer(states)[1], np.sqrt((states[1] ** 2).sum() / 20))
     table = np.random.default_rng(1).standard_normal((4, 6))
-    similar = position_similarity.cosines(table)
+    similar = position_similarity.cosine_matrix(table)
     np.testing.assert_allclose(similar[1, 3], table[1] @ table[3] / np.linalg.norm(table[1]) / np.linalg.norm(table[3]))
-    np.testing.assert_allclose(position_similarity.by_distance(similar)[2], (similar[0, 2] + similar[1, 3]) / 2)
+    np.testing.assert_allclose(position_similarity.mean_by_distance(similar)[2], (similar[0, 2] + similar[1, 3]) / 2)
 
 
 def test_compare_marks_what_differs():
@@ -113,11 +113,13 @@ def test_a_decoder_is_read(tmp_path):
 
 def test_layers_without_scores_are_left_blank():
     maps = (None, -np.ones((1, 2, 3, 3)))
-    read = run_activations.Read(None, {"": ["a", "b", "c"]}, {TRAINED: {"": Inside(None, {"attention": maps}, {})}})
-    np.testing.assert_array_equal(rope_pictures.scores_by_distance(read, "", TRAINED), [[np.nan] * 3, [1] * 3])
-    read.inside[TRAINED][""].scores.clear()
+    activations = run_activations.RunActivations(
+        None, {"": ["a", "b", "c"]}, {TRAINED: {"": StackActivations(None, {"attention": maps}, {})}}
+    )
+    np.testing.assert_array_equal(rope_pictures.scores_by_distance(activations, "", TRAINED), [[np.nan] * 3, [1] * 3])
+    activations.stacks[TRAINED][""].scores.clear()
     with pytest.raises(ConfigError, match="no layer of this run computes attention scores"):
-        rope_pictures.scores_by_distance(read, "", TRAINED)
+        rope_pictures.scores_by_distance(activations, "", TRAINED)
 
 
 @pytest.mark.slow
@@ -146,7 +148,7 @@ def test_without_a_run(tmp_path):
     (["sinusoids", "--format", "pngs"], 'did you mean "png"?'),
     (["sinusoids", "--out", "README.md"], "is a file, not a folder"),
     (["sinusoidal"], "invalid choice: 'sinusoidal'"),
-    (["rope", "configs/gpt2.py:tiny"], "model.position.kind=learned turns nothing"),
+    (["rope", "configs/gpt2.py:tiny"], "model.position.kind=learned rotates nothing"),
     (["rope-bound", "configs/llama.py:tiny", "--text", "x"], "no trained run"),
     (["attention", "nowhere"], "nowhere is not a run"),
     (["compare", "configs/gpt2.py:tiny"], "required: CONFIG"),
@@ -164,7 +166,7 @@ def test_what_a_run_has_not_is_one_line(tmp_path, capsys):
     for arguments, line in (
         (["attention", folder, "--layers", "2"], "--layers 2: expected numbers from 0 to 1"),
         (["attention", folder, "--heads", "a"], "--heads a: expected numbers from 0 to 3"),
-        (["attention", folder, "--target", "x"], "no decoder beside its encoder"),
+        (["attention", folder, "--target", "x"], "is not an encoder-decoder"),
         (["attention", folder, "--text", "x" * 200], "learned positions end at 96"),
         (["biases", folder], "adds nothing to scores by distance"),
         (["biases", folder, "--heads", "3"], "--heads has no effect"),

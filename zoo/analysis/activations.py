@@ -1,8 +1,8 @@
-"""What a model holds while it reads a few sentences: the states between its layers, attention
-scores and probabilities.
+"""What a model computes while it reads a few sentences: residual stream, attention scores and
+probabilities.
 
-Everything of a batch at once, in memory that grows with L B H T^2: for pictures and for small
-texts, not for training.
+All layers of a batch are held at once, which takes memory of order L B H T^2: this is for pictures
+and small texts, not for training.
 """
 
 from collections.abc import Callable, Sequence
@@ -17,7 +17,7 @@ from flax import nnx
 from jaxtyping import Array, Float, Int
 
 from zoo.config import ResolvedConfig
-from zoo.data.tokenizers.base import Located, Tokenizer
+from zoo.data.tokenizers.tokenizer import Tokenizer, TokenOffsets
 from zoo.errors import ConfigError, DataError
 from zoo.layers.context import Context
 from zoo.models.functional import Params, Stats, split
@@ -27,31 +27,31 @@ from zoo.objectives.objective import past_the_table
 Maps = tuple[Float[np.ndarray, "B H T S"] | None, ...]
 
 
-class Rows(NamedTuple):
-    """Texts as a model reads them.
+class EncodedTexts(NamedTuple):
+    """Texts as token ids, one text per row.
 
     Attributes:
-        tokens: int32 [B, T]; -1 for empty slots, at the end.
-        located: the tokens of each text alone, and where in it they stand.
-        first: number of tokens before the text's own in every row.
+        tokens: int32 [B, T]; padding, at the end of a row, is -1.
+        offsets: The tokens of each text alone, with their positions in the text.
+        first: Number of special tokens before the text's own in every row.
     """
 
     tokens: Int[np.ndarray, "B T"]
-    located: tuple[Located, ...]
+    offsets: tuple[TokenOffsets, ...]
     first: int
 
 
 @dataclass(frozen=True)
-class Inside:
-    """What one stack of layers held, in float32.
+class StackActivations:
+    """The activations of one stack of layers, in float32.
 
     Attributes:
-        states: [L + 1, B, T, D]: what the first layer reads, then each layer's output; what stands
-            before a norm at the end.
-        scores: by "attention" and "cross_attention", for each layer [B, H, T, S], of all keys,
-            visible or not, and before anything caps them; None of a layer that computes none
-            (Performers).
-        probabilities: likewise, what the values are multiplied with.
+        states: [L + 1, B, T, D], the input of the first layer, then the output of each layer; a
+            final norm is not applied.
+        scores: For "attention" and "cross_attention", the scores of each layer [B, H, T, S], for
+            all keys, masked or not, and before any soft cap; None for a layer that computes no
+            scores (Performer).
+        probabilities: Likewise, the weights of the values.
     """
 
     states: Float[np.ndarray, "layers B T D"]
@@ -59,31 +59,30 @@ class Inside:
     probabilities: dict[str, Maps]
 
 
-def rows_of(texts: Sequence[str], tokenizer: Tokenizer, opens: bool = True, closes: bool = True) -> Rows:
-    """Each text as a row: the token that opens a document, the text, and where the tokenizer has
-    one what ends a sentence.
+def encode_texts(texts: Sequence[str], tokenizer: Tokenizer, begin: bool = True, end: bool = True) -> EncodedTexts:
+    """Encodes each text as a row: the document token, the text, and the separator if there is one.
 
     Args:
-        texts: at least one.
-        tokenizer: of the model that reads them.
-        opens, closes: whether those tokens stand there.
+        texts: At least one.
+        tokenizer: That of the model which reads the rows.
+        begin, end: Whether to add the document token and the separator.
 
     Raises:
-        DataError: the tokenizer cannot encode a text, or makes no token of it.
+        DataError: The tokenizer cannot encode a text, or makes no tokens from it.
     """
-    located = tuple(tokenizer.located(texts))
-    if empty := [text for text, found in zip(texts, located, strict=True) if not len(found.ids)]:
-        raise DataError(f"the tokenizer makes no token of {empty[0]!r}")
-    before = [tokenizer.document_id] if opens else []
-    after = [tokenizer.separator_id] if closes and tokenizer.separator_id < tokenizer.vocab_size else []
-    rows = [[*before, *found.ids.tolist(), *after] for found in located]
+    offsets = tuple(tokenizer.encode_with_offsets(texts))
+    if empty := [text for text, found in zip(texts, offsets, strict=True) if not len(found.ids)]:
+        raise DataError(f"the tokenizer makes no tokens from {empty[0]!r}")
+    before = [tokenizer.document_id] if begin else []
+    after = [tokenizer.separator_id] if end and tokenizer.separator_id < tokenizer.vocab_size else []
+    rows = [[*before, *found.ids.tolist(), *after] for found in offsets]
     tokens = np.full((len(rows), max(map(len, rows))), -1, np.int32)
     for row, ids in zip(tokens, rows, strict=True):
         row[: len(ids)] = ids
-    return Rows(tokens, located, len(before))
+    return EncodedTexts(tokens, offsets, len(before))
 
 
-def look_inside(
+def record_activations(
     config: ResolvedConfig,
     model: nnx.Module,
     params: Params,
@@ -91,38 +90,40 @@ def look_inside(
     tokens: Int[np.ndarray, "B T"],
     targets: Int[np.ndarray, "B T"] | None = None,
     maps: bool = True,
-) -> dict[str, Inside]:
-    """Reads rows as in evaluation, and returns what each stack held: {"": ...}, or {"encoder": ...,
-    "decoder": ...}.
+) -> dict[str, StackActivations]:
+    """Runs the model as in evaluation and returns the activations of each stack.
 
     Args:
-        config: resolved.
-        model, params, stats: the model, abstract, and its values.
-        tokens: what the model reads, or the encoder of two sides; -1 for empty slots.
-        targets: what the decoder of two sides reads.
-        maps: scores and probabilities too; else the states alone.
+        config: Resolved.
+        model, params, stats: The abstract model and its values.
+        tokens: Input of the model, or of the encoder of an encoder-decoder; padding is -1.
+        targets: Input of the decoder of an encoder-decoder.
+        maps: Record scores and probabilities too; otherwise only the states.
+
+    Returns:
+        {"": activations}, or {"encoder": ..., "decoder": ...}.
 
     Raises:
-        ConfigError: a model without such layers (ELMo; `elmo_states` reads it), or rows past its
-            table of positions.
+        ConfigError: The model has no such layers (ELMo; use `elmo_layer_states`), or the rows are
+            longer than its table of positions.
     """
     if config.model.architecture == "elmo":
         raise ConfigError("model.architecture=elmo has no attention and no residual stream")
     both = config.model.architecture == "encoder_decoder"
-    read = {"encoder": tokens, "decoder": targets} if both else {"": tokens}
-    for side, rows in read.items():
+    inputs = {"encoder": tokens, "decoder": targets} if both else {"": tokens}
+    for side, rows in inputs.items():
         owner = getattr(model, side) if side else model
         if problem := past_the_table(config.model, owner, rows.shape[1]):
             raise ConfigError(f"a text of {rows.shape[1]} tokens is too long: {problem}")
-    # A decoder that was trained to go on from a prefix reads a whole text as one.
+    # A prefix decoder sees the whole text as its prefix.
     prefix = tokens.shape[1] if config.objective.kind == "prefix" and not both else 0
-    found = _called(_Reading(config.model.architecture, prefix, maps), model, params, stats, read)
-    return {side: Inside(*found[side]) for side in read}
+    found = _apply(_Recorder(config.model.architecture, prefix, maps), model, params, stats, inputs)
+    return {side: StackActivations(*found[side]) for side in inputs}
 
 
 @dataclass(frozen=True)
-class _Reading:
-    """A model reads rows by side, for what its stacks held."""
+class _Recorder:
+    """Runs the model on the rows of each side and returns what its stacks recorded."""
 
     architecture: str
     prefix: int
@@ -140,11 +141,11 @@ class _Reading:
             model(ids["encoder"], ids["decoder"], context(rows["encoder"]), context(rows["decoder"]))
         else:
             model(ids[""], context(rows[""], causal=self.architecture == "decoder", prefix=self.prefix))
-        return {side: _of_stack(record[side] if side else record, self.maps) for side in rows}
+        return {side: _stack_record(record[side] if side else record, self.maps) for side in rows}
 
 
-def _of_stack(record: dict[str, Any], with_maps: bool) -> tuple[Array, dict[str, tuple], dict[str, tuple]]:
-    """What a stack recorded, as `Inside` has it."""
+def _stack_record(record: dict[str, Any], with_maps: bool) -> tuple[Array, dict[str, tuple], dict[str, tuple]]:
+    """Returns the record of one stack as the fields of `StackActivations`."""
     layers = [record[f"layer {number}"] for number in range(sum(name.startswith("layer ") for name in record))]
     states = jnp.stack([record["states"], *(layer["states"] for layer in layers)])
 
@@ -159,47 +160,50 @@ def _of_stack(record: dict[str, Any], with_maps: bool) -> tuple[Array, dict[str,
     return states, maps("scores"), maps("probabilities")
 
 
-def elmo_states(
+def elmo_layer_states(
     model: nnx.Module, params: Params, stats: Stats, characters: Int[np.ndarray, "B T C"], filled: np.ndarray
 ) -> Float[np.ndarray, "layers B T E"]:
-    """The layers of an ELMo, token vectors first, both directions side by side
-    (`ELMo.representations`), each row from zero states.
+    """Returns the layers of an ELMo, token vectors first, with both directions concatenated.
+
+    Every row starts from zero LSTM states; see `ELMo.representations`.
     """
-    return _called(_representations, model, params, stats, (characters, filled))
+    return _apply(_representations, model, params, stats, (characters, filled))
 
 
 def _representations(model: nnx.Module, rows: tuple[Array, Array]) -> Array:
     return model.representations(*rows)
 
 
-def table_vectors(
+def input_vectors(
     config: ResolvedConfig,
     model: nnx.Module,
     params: Params,
     stats: Stats,
     ids: Int[np.ndarray, " N"],
-    spelt: np.ndarray | None = None,
+    spellings: np.ndarray | None = None,
 ) -> Float[np.ndarray, "N E"]:
-    """What the input table says of each id, alone: its embedding, or of an ELMo [x; x] from its
-    characters.
+    """Returns the input vector of each token id without any context.
+
+    This is its embedding (that of the encoder in an encoder-decoder), or for an ELMo [x; x] with x
+    computed from its characters.
 
     Args:
-        config, model, params, stats: as for `look_inside`; of two sides it is the encoder's table.
-        ids: which.
-        spelt: [V, C], the characters of all ids, for an ELMo.
+        config, model, params, stats: As for `record_activations`.
+        ids: The token ids.
+        spellings: [V, C], the characters of every id, for an ELMo.
     """
     if config.model.architecture == "elmo":
-        return _called(_spelt, model, params, stats, spelt[ids])
-    return _called(_LookUp(config), model, params, stats, ids)
+        return _apply(_character_vectors, model, params, stats, spellings[ids])
+    return _apply(_Lookup(config), model, params, stats, ids)
 
 
-def _spelt(model: nnx.Module, characters: Array) -> Array:
+def _character_vectors(model: nnx.Module, characters: Array) -> Array:
     x = model.characters(characters[None])[0]
     return jnp.concatenate([x, x], axis=-1)
 
 
 @dataclass(frozen=True)
-class _LookUp:
+class _Lookup:
     config: ResolvedConfig
 
     def __call__(self, model: nnx.Module, ids: Array) -> Array:
@@ -208,13 +212,14 @@ class _LookUp:
 
 
 @partial(jax.jit, static_argnums=(0, 1))
-def _compiled(use: Callable, graph: nnx.GraphDef, params: Params, stats: Stats, *arguments: Any) -> Any:
-    return use(nnx.merge(graph, params, stats), *arguments)
+def _compiled(function: Callable, graph: nnx.GraphDef, params: Params, stats: Stats, *arguments: Any) -> Any:
+    return function(nnx.merge(graph, params, stats), *arguments)
 
 
-def _called(use: Callable, model: nnx.Module, params: Params, stats: Stats, *arguments: Any) -> Any:
-    """`use(copy of the model, *arguments)`, in float32 on the host; compiled once for each `use`
-    that is equal and shape of arguments.
+def _apply(function: Callable, model: nnx.Module, params: Params, stats: Stats, *arguments: Any) -> Any:
+    """Returns `function(copy of the model, *arguments)` in float32 on the host.
+
+    Compiled once for equal functions and shapes of the arguments.
     """
-    found = _compiled(use, split(model)[0], params, stats, *arguments)
+    found = _compiled(function, split(model)[0], params, stats, *arguments)
     return jax.tree.map(lambda leaf: np.asarray(leaf.astype(jnp.float32)), found)

@@ -1,4 +1,4 @@
-"""How alike a run's learned position vectors are, trained and at initial values."""
+"""Cosine similarity of a run's learned position vectors, trained and at initial values."""
 
 import numpy as np
 
@@ -7,22 +7,22 @@ from zoo.errors import ConfigError
 from zoo.training.trained_run import TrainedRun, values_of
 
 
-def cosines(table: np.ndarray) -> np.ndarray:
-    """Of every two rows, [P, P]."""
+def cosine_matrix(table: np.ndarray) -> np.ndarray:
+    """Returns the cosine of every two rows, [P, P]."""
     unit = table / np.maximum(np.linalg.norm(table, axis=1, keepdims=True), 1e-30)
     return unit @ unit.T
 
 
-def by_distance(similar: np.ndarray) -> np.ndarray:
-    """Mean over pairs of positions that are so far apart, [P]."""
+def mean_by_distance(similar: np.ndarray) -> np.ndarray:
+    """Returns the mean over pairs of positions at each distance, [P] from [P, P]."""
     return np.array([np.diagonal(similar, distance).mean() for distance in range(len(similar))])
 
 
 def cosines_of_run(run: TrainedRun, length: int = 0) -> dict[str, dict[str, np.ndarray]]:
-    """{side: {TRAINED or INITIAL: cosines}} of the first `length` positions; of all for 0.
+    """Returns {side: {TRAINED or INITIAL: cosines}} of the first `length` positions (0: all).
 
     Raises:
-        ConfigError: positions are not learned.
+        ConfigError: The run's positions are not learned.
     """
     model, found = run.config.model, {}
     for where in ("encoder", "decoder") if model.architecture == "encoder_decoder" else ("",):
@@ -33,7 +33,7 @@ def cosines_of_run(run: TrainedRun, length: int = 0) -> dict[str, dict[str, np.n
             table = np.asarray((params[where] if where else params)["position"]["table"], np.float64)[
                 config.position.offset :
             ]
-            found.setdefault(where, {})[which] = cosines(table[: length or None])
+            found.setdefault(where, {})[which] = cosine_matrix(table[: length or None])
     if not found:
-        raise ConfigError(f"model.position.kind={model.position.kind}, and there is no table of learned positions")
+        raise ConfigError(f"model.position.kind={model.position.kind} has no table of learned positions")
     return found

@@ -1,10 +1,9 @@
-"""Computes the measures of `zoo.lab.measures` on runs that are done, and keeps them in their
-folders.
+"""Computes the measures of `zoo.lab.measures` for finished runs and saves them in their folders.
 
     python -m zoo.analysis.run_measures RUN [RUN ...] --measures residual_growth,spikes
     python -m zoo.analysis.run_measures SWEEP
 
-Of a sweep it computes what its experiment asks for and is not there yet.
+For a sweep it computes the measures that its experiment requests and that are missing.
 """
 
 import argparse
@@ -46,8 +45,8 @@ ROWS, NEAR = 8, 4
 SUFFIX = {TRAINED: "", AT_INITIAL_VALUES: INITIAL_SUFFIX}
 
 
-class Subject:
-    """A run that is measured: what several measures need is read once."""
+class MeasuredRun:
+    """A run to be measured; what several measures need is read only once."""
 
     def __init__(self, folder: Path):
         self.folder = folder
@@ -57,7 +56,7 @@ class Subject:
         """The lines of dynamics.jsonl.
 
         Raises:
-            ConfigError: nothing was recorded.
+            ConfigError: Nothing was recorded.
         """
         path = self.folder / "dynamics.jsonl"
         try:
@@ -73,15 +72,14 @@ class Subject:
 
     @cached_property
     def started_elsewhere(self) -> bool:
-        """Its initial values are not those that its seed gives."""
+        """Whether its initial values come from another run instead of its seed."""
         return bool(read_json(self.folder / "config.json")["training"]["start_from"])
 
     def recorded(self, statistic: str) -> dict[str, dict[str, float]]:
-        """{"" and INITIAL: the rows of a statistic}, of the last update that it was recorded of and
-        of the first.
+        """Returns {"" and INITIAL_SUFFIX: rows of a statistic} of the last and the first update.
 
         Raises:
-            ConfigError: it was not recorded.
+            ConfigError: The statistic was not recorded.
         """
         found = [record for record in self.records if statistic in record]
         if not found:
@@ -89,18 +87,18 @@ class Subject:
         return {"": found[-1][statistic], **({INITIAL_SUFFIX: found[0][statistic]} if found[0]["step"] == 1 else {})}
 
 
-def residual_growth(subject: Subject) -> dict[str, float]:
-    """See `zoo.lab.measures`."""
+def residual_growth(measured: MeasuredRun) -> dict[str, float]:
+    """Returns the growth of the residual stream from the first layer to the last."""
 
     def growth(rows: dict[str, float]) -> float:
         layers = [_number(value) for label, value in rows.items() if label.startswith("layer ")]
         return layers[-1] / layers[0]
 
-    return {which: growth(rows) for which, rows in subject.recorded("residual_rms").items()}
+    return {which: growth(rows) for which, rows in measured.recorded("residual_rms").items()}
 
 
-def gradient_kept(subject: Subject) -> dict[str, float]:
-    """See `zoo.lab.measures`."""
+def gradient_kept(measured: MeasuredRun) -> dict[str, float]:
+    """Returns the gradient norm of the first layer relative to the last layer's."""
 
     def kept(rows: dict[str, float]) -> float:
         layers: dict[str, float] = {}
@@ -111,17 +109,17 @@ def gradient_kept(subject: Subject) -> dict[str, float]:
         squares = list(layers.values())
         return math.sqrt(squares[0] / squares[-1]) if squares[-1] else math.nan
 
-    return {which: kept(rows) for which, rows in subject.recorded("gradient_norm").items()}
+    return {which: kept(rows) for which, rows in measured.recorded("gradient_norm").items()}
 
 
-def spikes(subject: Subject) -> dict[str, float]:
-    """See `zoo.lab.measures`."""
-    return {"": float(sum("spikes" in record for record in subject.records))}
+def spikes(measured: MeasuredRun) -> dict[str, float]:
+    """Returns the number of loss spikes."""
+    return {"": float(sum("spikes" in record for record in measured.records))}
 
 
-def near_and_far(subject: Subject) -> dict[str, float]:
-    """See `zoo.lab.measures`; of the positions that a row has."""
-    pair = cosines_of_run(subject.trained, subject.trained.config.data.sequence_length)[""]
+def near_and_far(measured: MeasuredRun) -> dict[str, float]:
+    """Returns how much more similar near positions are than far ones, within the length of a row."""
+    pair = cosines_of_run(measured.trained, measured.trained.config.data.sequence_length)[""]
 
     def difference(similar: Float[np.ndarray, "P P"]) -> float:
         means = mean_by_distance(similar)
@@ -132,24 +130,26 @@ def near_and_far(subject: Subject) -> dict[str, float]:
 
 
 def _mean_from(similar: Float[np.ndarray, "P P"], distance: int) -> float:
-    """Mean over all pairs that are so far apart or more."""
+    """Returns the mean over all pairs at this distance or more."""
     one, other = np.triu_indices(len(similar), distance)
     return similar[one, other].mean()
 
 
-def offset_gap(subject: Subject) -> dict[str, float]:
-    """See `zoo.lab.measures`.
+def offset_gap(measured: MeasuredRun) -> dict[str, float]:
+    """Returns the loss half-way between the training offsets, minus that at the offsets.
 
     Raises:
-        ConfigError: rows began in one place only.
+        ConfigError: All training rows began at one position.
     """
-    # Imported late: they read the text.
+    # Imported late: only this measure and the next read the data.
     from zoo import data
     from zoo.training.evaluation import evaluate
 
-    run = subject.trained
+    run = measured.trained
     if not (places := midpoints(run.config.data.offsets)):
-        raise ConfigError(f"{subject.folder}: data.offsets={run.config.data.offsets} has nothing between its entries")
+        raise ConfigError(
+            f"{measured.folder}: data.offsets={run.config.data.offsets} has no positions between its entries"
+        )
     moved = configs.resolve(configs.override(run.config, {"data.offsets": places}), run.config.model.vocab_size)
     elsewhere = make_program(moved, make_model(moved), make_objective(moved, run.tokenizer), make_mesh(moved))
     constants, dataset = run.program.constants(run.config.seed), data.load(run.config)
@@ -160,33 +160,35 @@ def offset_gap(subject: Subject) -> dict[str, float]:
     return {"": losses[0] - losses[1]}
 
 
-def head_divergence(subject: Subject) -> dict[str, float]:
-    """See `zoo.lab.measures`."""
-    # Imported late: it reads the text.
+def head_divergence(measured: MeasuredRun) -> dict[str, float]:
+    """Returns the mean divergence of the attention of two heads."""
     from zoo import data
 
-    run = subject.trained
-    # As many batches as have so many rows, which are spread over the text.
+    run = measured.trained
+    # The fewest batches that have `ROWS` rows; batches are spread over the text.
     batches = data.load(run.config).evaluation_batches(limit_batches=-(-ROWS // run.config.data.batch_size))
     inputs = np.concatenate([np.asarray(run.objective.inputs(batch)) for batch in batches])
     rows = inputs[:: max(1, len(inputs) // ROWS)][:ROWS]
     found = {}
     for which, (params, stats) in values_of(run).items():
-        inside = record_activations(run.config, run.model, params, stats, rows)[""]
+        activations = record_activations(run.config, run.model, params, stats, rows)[""]
         layers = [
-            pairwise_divergence(maps, rows >= 0) for maps in inside.probabilities["attention"] if maps is not None
+            pairwise_divergence(maps, rows >= 0) for maps in activations.probabilities["attention"] if maps is not None
         ]
         found[SUFFIX[which]] = float(np.mean(layers))
     return found
 
 
 def pairwise_divergence(maps: Float[np.ndarray, "B H T S"], filled: np.ndarray) -> float:
-    """Mean Jensen-Shannon divergence of two heads, in nats: H((p + q) / 2) - (H(p) + H(q)) / 2.
+    """Returns the mean Jensen-Shannon divergence of two heads, H((p + q) / 2) - (H(p) + H(q)) / 2.
 
     Args:
-        maps: probabilities over the keys.
-        filled: bool [B, T], queries that are no empty slots. Such as see a single key are left out:
-            there all heads agree.
+        maps: Probabilities over the keys.
+        filled: bool [B, T], False for padding. Queries that see a single key are left out, because
+            all heads agree there.
+
+    Returns:
+        Nats; NaN with fewer than two heads.
     """
     if maps.shape[1] < 2:
         return math.nan
@@ -214,25 +216,30 @@ FUNCTIONS = {
 }
 
 
-def measure(folder: Path, names: Sequence[str]) -> dict[str, float]:
-    """Measures a run that is done, and keeps what came out in its folder.
+def measure_run(folder: Path, names: Sequence[str]) -> dict[str, float]:
+    """Measures a finished run and saves the values in its folder.
+
+    Args:
+        folder: The run's folder.
+        names: Names of measures.
 
     Returns:
         {metric: value}.
 
     Raises:
-        ConfigError, DataError: the run is not done, or cannot be measured so.
+        ConfigError: The run is not done, or does not have such a measure.
+        DataError: Its data cannot be read.
     """
     try:
         status = read_json(folder / "status.json")
     except FileNotFoundError:
         raise ConfigError(f"{folder} is not a run: it has no status.json") from None
     if status.get("state") != "done":
-        raise ConfigError(f"{folder} is {status.get('state')}, and what is measured is a run that is done")
-    subject, found = Subject(folder), {}
+        raise ConfigError(f"{folder} is {status.get('state')}; only runs that are done can be measured")
+    measured, found = MeasuredRun(folder), {}
     for name in names:
-        values = FUNCTIONS[name](subject)
-        if subject.started_elsewhere:
+        values = FUNCTIONS[name](measured)
+        if measured.started_elsewhere:
             values.pop(INITIAL_SUFFIX, None)
         found[name] = {f"{MEASURE_PREFIX}{name}{suffix}": value for suffix, value in values.items()}
     try:
@@ -251,21 +258,23 @@ def measure(folder: Path, names: Sequence[str]) -> dict[str, float]:
 
 
 def parser() -> argparse.ArgumentParser:
-    """The command line."""
+    """Returns the parser of the command line."""
     made = argparse.ArgumentParser(
         prog="python -m zoo.analysis.run_measures", description=__doc__.partition("\n")[0], allow_abbrev=False
     )
-    made.add_argument("folders", nargs="+", type=Path, metavar="DIR", help="runs, or sweeps")
+    made.add_argument("folders", nargs="+", type=Path, metavar="DIR", help="folders of runs or sweeps")
     made.add_argument(
-        "--measures", metavar="A,B,...", help=f"of single runs: {', '.join(MEASURES)} (default: what can be measured)"
+        "--measures",
+        metavar="A,B,...",
+        help=f"measures of single runs: {', '.join(MEASURES)} (default: all that apply)",
     )
-    made.add_argument("--quiet", action="store_true", help="print nothing but what went wrong")
+    made.add_argument("--quiet", action="store_true", help="print nothing but errors")
     return made
 
 
 @reported
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Measures; returns 1 if something could not be."""
+    """Measures runs; returns 1 if a requested measure failed."""
     args = parser().parse_args(arguments)
     asked = args.measures.split(",") if args.measures else list(MEASURES)
     if unknown := [name for name in asked if name not in MEASURES]:
@@ -276,10 +285,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         alone = not runs
         for run in runs or [folder]:
             left = asked if alone else missing_measures(run, names)
-            # One that fails keeps no other from being measured.
+            # A measure that fails does not prevent the others.
             for name in left:
                 try:
-                    found = measure(run, [name])
+                    found = measure_run(run, [name])
                 except ZooError as error:
                     failed = failed or not alone or bool(args.measures)
                     print(f"{run}: no {name}: {error}", file=sys.stderr)

@@ -96,12 +96,12 @@ def add_parser(subparsers: argparse._SubParsersAction) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Draws, and prints the path of every file."""
-    from zoo.draw.style import KINDS, save
+    from zoo.draw.style import IMAGE_FORMATS, save
 
     kinds = args.format.split(",")
     for kind in kinds:
-        if kind not in KINDS:
-            raise ConfigError(f"--format {kind}: pictures are written as png or svg{did_you_mean(kind, KINDS)}")
+        if kind not in IMAGE_FORMATS:
+            raise ConfigError(f"--format {kind}: pictures are written as png or svg{did_you_mean(kind, IMAGE_FORMATS)}")
     for name in ("length", "dim", "heads"):
         value = getattr(args, name, None)
         if (
@@ -114,9 +114,9 @@ def run(args: argparse.Namespace) -> int:
         raise ConfigError(f"--out {args.out} is a file, not a folder")
     if args.what == "attention":
         from zoo.draw import attention_maps
-        from zoo.draw.run_activations import default_text, read
+        from zoo.draw.run_activations import default_text, read_text
 
-        found = read(args.run, args.text or default_text(), args.target, args.step)
+        found = read_text(args.run, args.text or default_text(), args.target, args.step)
         written = attention_maps.draw(found, args.out, kinds, args.layers, args.heads)
     else:
         page = _page(args)
@@ -144,16 +144,16 @@ def _page(args: argparse.Namespace):
             return position_biases.alibi_page(8 if args.heads is None else args.heads, args.length)
         if args.heads is not None:
             raise ConfigError("--heads has no effect on a run, which has its own")
-        return position_biases.page(position_biases.of_run(args.run, args.length, args.step))
+        return position_biases.page(position_biases.load_biases(args.run, args.length, args.step))
     if args.what == "learned-positions":
         from zoo.draw import learned_positions
 
-        return learned_positions.page(learned_positions.of_run(args.run, args.length, args.step))
+        return learned_positions.page(learned_positions.load_cosines(args.run, args.length, args.step))
     if args.what == "residual":
         from zoo.draw import residual
-        from zoo.draw.run_activations import default_text, read
+        from zoo.draw.run_activations import default_text, read_text
 
-        return residual.page(read(args.run, args.text or default_text(8), step=args.step, most=MOST_READ))
+        return residual.page(read_text(args.run, args.text or default_text(8), step=args.step, max_tokens=MOST_READ))
     from zoo.cli.config import resolved_config
     from zoo.draw import compare
 
@@ -163,16 +163,16 @@ def _page(args: argparse.Namespace):
 def _rope(args: argparse.Namespace):
     from zoo.cli.config import resolved_config
     from zoo.draw import rope_pictures
-    from zoo.draw.run_activations import default_text, read
+    from zoo.draw.run_activations import default_text, read_text
 
     config = resolved_config(args.config, []).model
     if args.what == "rope":
         return rope_pictures.angles_page(config, args.length)
-    rope_pictures.turned(config, 1)
+    rope_pictures.pair_rotations(config, 1)
     trained = Path(args.config) if (Path(args.config) / "checkpoints").is_dir() else None
     if trained is None:
         if args.text:
             raise ConfigError(f"--text has no effect: {args.config} is no trained run that could read it")
         return rope_pictures.bound_page(config, args.length)
-    found = read(trained, args.text or default_text(8), step=args.step, most=args.length)
+    found = read_text(trained, args.text or default_text(8), step=args.step, max_tokens=args.length)
     return rope_pictures.bound_page(config, args.length, found, next(iter(found.labels)))

@@ -1,3 +1,1 @@
-"""Pictures of what a model is and does, one file per idea; the numbers come from the model's own
-code.
-"""
+"""Pictures of what a model is and computes, one module per idea, drawn from the model's own code."""

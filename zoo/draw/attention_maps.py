@@ -1,52 +1,55 @@
-"""Attention maps: which token reads which, in every head, trained and at initial values side by
-side.
-"""
+"""Attention maps of every head of a run, trained and at initial values side by side."""
 
 from pathlib import Path
 
+import numpy as np
 from matplotlib.colors import PowerNorm
 from matplotlib.figure import Figure
 
-from zoo.draw.run_activations import Read, chosen
+from zoo.draw.run_activations import RunActivations, parse_indices
 from zoo.draw.style import figure, save
 from zoo.errors import ConfigError
 from zoo.training.trained_run import INITIAL, TRAINED
 
 COLUMNS = 4
-# The root of a probability: among 30 tokens, what one gets on average would else be white.
+# The colour follows the square root of a probability; otherwise 1 / 30, the average over 30
+# tokens, would look white.
 SCALE = PowerNorm(0.5, vmin=0, vmax=1)
 
 
-def pages(read: Read, layers: str = "", heads: str = "") -> dict[str, Figure]:
-    """A page for each layer and kind of attention, by the name of its file.
+def pages(activations: RunActivations, layers: str = "", heads: str = "") -> dict[str, Figure]:
+    """Draws a page for each layer and kind of attention, and returns them by file name.
 
     Args:
-        read: from `zoo.draw.run_activations`.
-        layers, heads: numbers with commas between; all where empty.
+        activations: From `zoo.draw.run_activations`.
+        layers, heads: Indices separated by commas; all if empty.
 
     Raises:
-        ConfigError: no attention probabilities, or no such layer or head.
+        ConfigError: The run computes no attention probabilities, or has no such layer or head.
     """
     found = {}
-    for side, inside in read.inside[TRAINED].items():
-        for part, maps in inside.probabilities.items():
-            for layer in chosen(layers, len(maps), "layer"):
+    for side, stack in activations.stacks[TRAINED].items():
+        for part, maps in stack.probabilities.items():
+            for layer in parse_indices(layers, len(maps), "layer"):
                 if maps[layer] is None:
                     continue
-                pair = {name: read.inside[name][side].probabilities[part][layer][0] for name in (TRAINED, INITIAL)}
-                keys = read.labels["encoder" if part == "cross_attention" else side]
+                pair = {
+                    name: activations.stacks[name][side].probabilities[part][layer][0] for name in (TRAINED, INITIAL)
+                }
+                keys = activations.labels["encoder" if part == "cross_attention" else side]
                 title = " ".join(filter(None, (side, part.replace("_", "-"), f"layer {layer}")))
                 name = "-".join(
                     filter(None, ("attention", side, "cross" if part == "cross_attention" else "", f"layer{layer}"))
                 )
-                found[name] = _page(pair, read.labels[side], keys, chosen(heads, len(pair[TRAINED]), "head"), title)
+                indices = parse_indices(heads, len(pair[TRAINED]), "head")
+                found[name] = _page(pair, activations.labels[side], keys, indices, title)
     if not found:
         raise ConfigError("no layer of this run computes attention probabilities")
     return found
 
 
-def _page(pair, queries: list[str], keys: list[str], heads, title: str) -> Figure:
-    """Two maps for every head, next to each other."""
+def _page(pair: dict[str, np.ndarray], queries: list[str], keys: list[str], heads, title: str) -> Figure:
+    """Draws two maps for every head, next to each other."""
     columns = min(COLUMNS, len(heads))
     rows = -(-len(heads) // columns)
     longest = max(map(len, (*queries, *keys)))
@@ -71,13 +74,17 @@ def _page(pair, queries: list[str], keys: list[str], heads, title: str) -> Figur
         for edge in axes.spines.values():
             edge.set_visible(True)
             edge.set_color("0.8")
-    page.suptitle(f"{title}: each row is a token that reads, each column one that is read", fontsize=9)
+    page.suptitle(f"{title}: rows are queries, columns are keys", fontsize=9)
     bar = page.colorbar(shown, ax=panels, shrink=0.6, pad=0.01, aspect=30)
     bar.outline.set_visible(False)
     bar.ax.tick_params(labelsize=6)
     return page
 
 
-def draw(read: Read, out: Path, kinds, layers: str = "", heads: str = "") -> list[Path]:
-    """Writes every page."""
-    return [save(page, out / f"{name}.{kind}") for name, page in pages(read, layers, heads).items() for kind in kinds]
+def draw(activations: RunActivations, out: Path, formats, layers: str = "", heads: str = "") -> list[Path]:
+    """Writes every page in every format, and returns the paths."""
+    return [
+        save(page, out / f"{name}.{kind}")
+        for name, page in pages(activations, layers, heads).items()
+        for kind in formats
+    ]

@@ -1,4 +1,4 @@
-"""Two architectures side by side, part by part, with what differs marked."""
+"""Two architectures side by side, part by part, with the differences marked."""
 
 from collections.abc import Iterator
 from typing import NamedTuple
@@ -12,14 +12,14 @@ from zoo.layers.block import PLACEMENTS
 from zoo.models import cost
 from zoo.nested import flatten
 
-# The parts of a picture, first what comes last in a model's paths; every field of `model` belongs
-# to the first part that fits.
+# The parts of a picture, with the beginnings of their paths in `model`; a field belongs to the
+# first part that matches.
 PARTS = {
     "embedding": ("vocab_size", "embedding."), "positions": ("position.",), "layers": ("num_layers", "layers.", "parallel", "residual"),
     "norm": ("norm.",), "attention": ("attention.",), "feed-forward": ("ffn.",), "encoder": ("encoder.",), "decoder": ("decoder.",),
     "ELMo": ("elmo.",), "head": ("head.", "tie_embeddings"), "model": ("",),
 }  # fmt: skip
-# What the parts say even where nothing differs; other fields only where they do.
+# Fields that are always shown; others only if they differ.
 ALWAYS = (
     "architecture",
     "dim",
@@ -49,22 +49,20 @@ ORDER = (
     "feed-forward",
     "head",
 )
-# How a program runs, and how it starts: no part of an architecture.
-NO_PART = ("scan_layers", "remat", "dtype", "init.", "attention.kernel")
+# Fields that say how a program runs or starts are not part of an architecture.
+NO_PART = ("scan_layers", "remat", "dtype", "init.", "attention.implementation")
 NOT_OF_ELMO = ("position.", "attention.", "ffn.", "norm.", "layers.")
 
 
 class Line(NamedTuple):
-    """A line of a box: "field = value", and whether the other config says otherwise."""
+    """A line of a box: "field = value", and whether the other config has another value."""
 
     text: str
     differs: bool
 
 
 def lines(one: ResolvedConfig, other: ResolvedConfig) -> dict[str, tuple[list[Line], list[Line]]]:
-    """By part, what each of two resolved configs says; parts of which neither says anything are
-    left out.
-    """
+    """Returns the lines of both configs by part; parts without lines are left out."""
     mine, theirs = (flatten(config.model) for config in (one, other))
     found: dict[str, tuple[list[Line], list[Line]]] = {part: ([], []) for part in ORDER}
     for path in dict.fromkeys((*mine, *theirs)):
@@ -89,7 +87,7 @@ def lines(one: ResolvedConfig, other: ResolvedConfig) -> dict[str, tuple[list[Li
 
 
 def _equation(config: ResolvedConfig) -> Iterator[str]:
-    """What a sublayer does, in the words of the block's own docstring."""
+    """Yields what a sublayer computes, from the block's docstring."""
     if config.model.architecture != "elmo":
         yield PLACEMENTS[config.model.norm.placement].__doc__.split(" (")[0].split(", the weights")[0].strip()
 
@@ -100,7 +98,7 @@ def _text(value) -> str:
 
 
 def page(one: ResolvedConfig, other: ResolvedConfig, names: tuple[str, str]) -> Figure:
-    """Two columns of boxes; what differs is bold and on a coloured ground."""
+    """Draws two columns of boxes; differences are bold on a coloured background."""
     found = lines(one, other)
     heights = {part: max(len(column) for column in columns) for part, columns in found.items()}
     total = sum(heights.values()) + 1.6 * len(found) + 1.2

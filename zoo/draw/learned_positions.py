@@ -1,21 +1,21 @@
-"""A run's learned positions: how alike the vectors of two positions are, by their distance."""
+"""Cosine similarity of a run's learned position vectors, by their distance."""
 
 from pathlib import Path
 
 import numpy as np
 from matplotlib.figure import Figure
 
-from zoo.analysis.position_similarity import by_distance, cosines_of_run
+from zoo.analysis.position_similarity import cosines_of_run, mean_by_distance
 from zoo.draw.style import COLOURS, figure
 from zoo.errors import ConfigError
 from zoo.training.trained_run import INITIAL, TRAINED, load_trained
 
 
-def of_run(folder: Path, length: int = 0, step: str = "latest") -> dict[str, dict[str, np.ndarray]]:
-    """{side: {TRAINED or INITIAL: cosines}} of the first `length` positions; of all for 0.
+def load_cosines(folder: Path, length: int = 0, step: str = "latest") -> dict[str, dict[str, np.ndarray]]:
+    """Returns {side: {TRAINED or INITIAL: cosines}} of the first `length` positions (0: all).
 
     Raises:
-        ConfigError: positions are not learned.
+        ConfigError: The run's positions are not learned.
     """
     try:
         return cosines_of_run(load_trained(folder, step), length)
@@ -24,7 +24,7 @@ def of_run(folder: Path, length: int = 0, step: str = "latest") -> dict[str, dic
 
 
 def page(found: dict[str, dict[str, np.ndarray]]) -> Figure:
-    """A row for each side: every two positions, trained and initial, and the mean by distance."""
+    """Draws a row for each side: all pairs, trained and initial, and the means by distance."""
     drawn, panels = figure(9.6, 3 * len(found), len(found), 3)
     for number, (where, pair) in enumerate(found.items()):
         *maps, lines = panels[3 * number : 3 * number + 3]
@@ -33,7 +33,7 @@ def page(found: dict[str, dict[str, np.ndarray]]) -> Figure:
             axes.set(xlabel="position", ylabel="position", title=" ".join(filter(None, (where, f"cosines, {which}"))))
         drawn.colorbar(shown, ax=maps, pad=0.01, shrink=0.8).outline.set_visible(False)
         for colour, which in zip(COLOURS, (TRAINED, INITIAL), strict=False):
-            lines.plot(by_distance(pair[which]), color=colour, linewidth=1.3, label=which)
+            lines.plot(mean_by_distance(pair[which]), color=colour, linewidth=1.3, label=which)
         lines.set(xlabel="distance", title="mean cosine by distance")
         lines.grid(alpha=0.25)
         lines.legend(frameon=False)

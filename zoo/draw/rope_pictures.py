@@ -1,30 +1,27 @@
-"""RoPE: the angle by which each pair of dimensions turns, by position, and the bound on scores that
-it puts on distance.
-"""
+"""RoPE: the angle of each pair by position, and the bound it puts on scores by distance."""
 
 import jax.numpy as jnp
 import numpy as np
 from matplotlib.figure import Figure
 
 from zoo.config import ResolvedConfig
-from zoo.draw.run_activations import Read
-from zoo.draw.style import by_depth, figure
+from zoo.draw.run_activations import RunActivations
+from zoo.draw.style import depth_colours, figure
 from zoo.errors import ConfigError
 from zoo.layers.position.rope import Rope
 from zoo.training.trained_run import INITIAL, TRAINED
 
 
-def turned(config: ResolvedConfig, length: int) -> np.ndarray:
-    """cos + i sin of the angle of each pair at each position, complex [length, pairs]: what `Rope`
-    makes of (1, 0) in every pair.
+def pair_rotations(config: ResolvedConfig, length: int) -> np.ndarray:
+    """Returns cos + i sin of the angle of each pair at each position, complex [length, pairs].
 
-    A factor on what is turned (YaRN) is left out.
+    This is what `Rope` makes of (1, 0) in every pair, without YaRN's factor on the rotated vectors.
 
     Raises:
-        ConfigError: `config`, the `model` part, has no RoPE.
+        ConfigError: `config`, the `model` part of a config, has no RoPE.
     """
     if config.position.kind != "rope":
-        raise ConfigError(f"model.position.kind={config.position.kind} turns nothing; a config with rope is needed")
+        raise ConfigError(f"model.position.kind={config.position.kind} rotates nothing; a config with rope is needed")
     scheme = Rope(config)
     positions, pairs = jnp.arange(length)[None], scheme.rotated // 2
     if scheme.layout == "half":
@@ -33,31 +30,32 @@ def turned(config: ResolvedConfig, length: int) -> np.ndarray:
         ones, first, second = 2 * np.arange(pairs), 2 * np.arange(pairs), 2 * np.arange(pairs) + 1
     x = np.zeros((1, length, 1, config.attention.head_dim), np.float32)
     x[..., ones] = 1
-    # Turned as keys: a stretching that follows the length looks at these.
+    # Rotated as keys: dynamic scaling follows the length of the keys.
     found = np.asarray(scheme.rotate(jnp.asarray(x), jnp.asarray(x), positions, positions)[1])[0, :, 0] / scheme.factor
     return found[:, first] + 1j * found[:, second]
 
 
-def bound(config: ResolvedConfig, length: int) -> np.ndarray:
-    """(1 / pairs) sum_j |S_j|, S_j = sum_{k < j} e^(i distance theta_k), by distance from 0: the
-    factor that bounds a score relative to its content (Su et al. 2021, section 3.4.3, eq. 37).
+def score_bound(config: ResolvedConfig, length: int) -> np.ndarray:
+    """Returns (1 / pairs) sum_j |S_j|, S_j = sum_{k < j} e^(i distance theta_k), by distance.
+
+    This factor bounds a score relative to its content (Su et al. 2021, section 3.4.3, eq. 37).
     """
-    return np.abs(np.cumsum(turned(config, length), axis=1)).mean(axis=1)
+    return np.abs(np.cumsum(pair_rotations(config, length), axis=1)).mean(axis=1)
 
 
 def angles_page(config: ResolvedConfig, length: int = 128) -> Figure:
-    """The angle of every pair at every position, and some of them as lines."""
-    values = turned(config, length)
+    """Draws the angle of every pair at every position, and the cosine of some pairs as lines."""
+    values = pair_rotations(config, length)
     pairs = values.shape[1]
     drawn, (left, right) = figure(8, 3.2, columns=2)
-    # Where every angle is 0 again the colour is again the first one.
+    # A cyclic colour map: an angle of a full turn has the colour of 0.
     shown = left.imshow(
         np.angle(values) / np.pi, cmap="twilight", vmin=-1, vmax=1, aspect="auto", interpolation="nearest"
     )
     left.set(xlabel="pair of dimensions", ylabel="position", title="angle, in half turns")
     drawn.colorbar(shown, ax=left, pad=0.01).outline.set_visible(False)
     chosen = sorted({0, pairs // 8, pairs // 4, pairs // 2, pairs - 1})
-    for colour, pair in zip(by_depth(len(chosen)), chosen, strict=True):
+    for colour, pair in zip(depth_colours(len(chosen)), chosen, strict=True):
         right.plot(values[:, pair].real, color=colour, linewidth=1.2, label=f"pair {pair}")
     right.set(xlabel="position", title="cosine of the angle")
     right.grid(alpha=0.25)
@@ -65,37 +63,39 @@ def angles_page(config: ResolvedConfig, length: int = 128) -> Figure:
     return drawn
 
 
-def scores_by_distance(read: Read, side: str, which: str) -> np.ndarray:
-    """Mean over heads and pairs of tokens of |score|, [L, distances], before softmax, whether a
-    window shows the key or not.
+def scores_by_distance(activations: RunActivations, side: str, which: str) -> np.ndarray:
+    """Returns the mean |score| over heads and pairs of tokens before softmax, [L, distances].
 
-    Distance is that of a key before the query. A layer that computes no scores has NaN.
+    Keys outside a window count too. Distance is that of a key before the query. Layers that
+    compute no scores are NaN.
 
     Raises:
-        ConfigError: no layer computes any.
+        ConfigError: No layer computes scores.
     """
-    layers = read.inside[which][side].scores.get("attention")
+    layers = activations.stacks[which][side].scores.get("attention")
     if layers is None:
         raise ConfigError("no layer of this run computes attention scores")
-    length = len(read.labels[side])
+    length = len(activations.labels[side])
     sizes = [np.full((length, length), np.nan) if maps is None else np.abs(maps[0]).mean(axis=0) for maps in layers]
     return np.array([[np.diagonal(each, -distance).mean() for distance in range(length)] for each in sizes])
 
 
-def bound_page(config: ResolvedConfig, length: int = 128, read: Read | None = None, side: str = "") -> Figure:
-    """The bound, and of a run the sizes of its scores by distance."""
-    drawn, panels = figure(4 if read is None else 10.4, 3.2, columns=1 if read is None else 3)
-    values = bound(config, length)
+def bound_page(
+    config: ResolvedConfig, length: int = 128, activations: RunActivations | None = None, side: str = ""
+) -> Figure:
+    """Draws the bound, and for a run the sizes of its scores by distance."""
+    drawn, panels = figure(4 if activations is None else 10.4, 3.2, columns=1 if activations is None else 3)
+    values = score_bound(config, length)
     panels[0].plot(values, linewidth=1.4)
     panels[0].set(
         xlabel="distance", title=f"bound of Su et al. 2021, eq. 37\n{config.position.theta:g} as base", ylim=(0, None)
     )
     panels[0].grid(alpha=0.25)
-    if read is None:
+    if activations is None:
         return drawn
-    found = {which: scores_by_distance(read, side, which) for which in (TRAINED, INITIAL)}
+    found = {which: scores_by_distance(activations, side, which) for which in (TRAINED, INITIAL)}
     for axes, (which, rows) in zip(panels[1:], found.items(), strict=True):
-        for colour, (layer, row) in zip(by_depth(len(rows)), enumerate(rows), strict=True):
+        for colour, (layer, row) in zip(depth_colours(len(rows)), enumerate(rows), strict=True):
             axes.plot(row, color=colour, linewidth=1, label=f"layer {layer}")
         axes.set(
             xlabel="distance of the key before the query", title=f"mean |score| by layer,\n{which}", ylim=(0, None)

@@ -14,22 +14,21 @@ from zoo.errors import ConfigError
 from zoo.lab.report.figures import SETTINGS
 from zoo.lab.results.curves import COLOURS
 
-__all__ = ["COLOURS", "KINDS", "by_depth", "figure", "kind_of", "save"]
+__all__ = ["COLOURS", "IMAGE_FORMATS", "depth_colours", "figure", "image_format", "save"]
 
-KINDS = ("png", "svg")
-# A picture is the same whenever it is drawn again: no dates, and names inside an SVG that are no
-# random ones.
+IMAGE_FORMATS = ("png", "svg")
+# A picture that is drawn again has the same bytes: no dates, no random names inside an SVG.
 STEADY = {"svg.hashsalt": "zoo", "svg.fonttype": "none"}
 WITHOUT_DATE = {"png": {"Software": None}, "svg": {"Date": None}}
 
 
 def figure(width: float, height: float, rows: int = 1, columns: int = 1, **options) -> tuple[Figure, list[Axes]]:
-    """An empty page, in inches, and its panels row by row; with one panel the list has one.
+    """Returns an empty page, in inches, and the list of its panels, row by row.
 
     Args:
-        width, height: of the page.
-        rows, columns: of panels.
-        options: of `Figure.subplots`.
+        width, height: Of the page.
+        rows, columns: Of panels.
+        options: Of `Figure.subplots`.
     """
     with rc_context(SETTINGS | {"font.size": 9, "axes.titlesize": 9, "axes.grid": False}):
         page = Figure(figsize=(width, height), layout="constrained")
@@ -40,31 +39,31 @@ def figure(width: float, height: float, rows: int = 1, columns: int = 1, **optio
     return page, list(panels.ravel())
 
 
-def by_depth(count: int) -> list[tuple[float, float, float, float]]:
-    """A colour for each of so many ordered lines, light to dark."""
+def depth_colours(count: int) -> list[tuple[float, float, float, float]]:
+    """Returns colours for ordered lines, light to dark."""
     from matplotlib import colormaps
 
     return [tuple(colour) for colour in colormaps["viridis_r"](np.linspace(0.12, 1, count))]
 
 
-def kind_of(path: Path) -> str:
-    """The kind of picture that a suffix says.
+def image_format(path: Path) -> str:
+    """Returns the image format of a path, by its suffix.
 
     Raises:
-        ConfigError: none of `KINDS`.
+        ConfigError: The suffix is not one of `IMAGE_FORMATS`.
     """
-    if path.suffix[1:] not in KINDS:
+    if path.suffix[1:] not in IMAGE_FORMATS:
         raise ConfigError(f"{path}: pictures are written as .png or .svg")
     return path.suffix[1:]
 
 
 def save(page: Figure, path: Path) -> Path:
-    """Writes a page as its suffix says, whole or not at all.
+    """Writes a page atomically, in the format of the suffix, and returns the path.
 
     Raises:
-        ConfigError: another suffix, or a folder that cannot be written.
+        ConfigError: The suffix is unknown, or the folder cannot be written.
     """
-    kind = kind_of(path)
+    kind = image_format(path)
     buffer = io.BytesIO()
     with rc_context(SETTINGS | STEADY), warnings.catch_warnings():
         # A character that the default font lacks is drawn as a box.

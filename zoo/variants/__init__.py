@@ -5,6 +5,6 @@ code.
 """
 
 from zoo.variants.table import VARIANTS
-from zoo.variants.variant import PARITY, TOLERANCE, Test, Variant
+from zoo.variants.variant import PARITY, TOLERANCE, ReferenceTest, Variant
 
-__all__ = ["PARITY", "TOLERANCE", "VARIANTS", "Test", "Variant"]
+__all__ = ["PARITY", "TOLERANCE", "VARIANTS", "ReferenceTest", "Variant"]

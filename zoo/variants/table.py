@@ -24,12 +24,12 @@ from zoo.objectives.tasks.classification import ClassificationObjective, Regress
 from zoo.objectives.tasks.extraction import ExtractionObjective
 from zoo.objectives.tasks.tagging import TaggingObjective
 from zoo.objectives.translation import TranslationObjective
-from zoo.variants.variant import BASELINES, Test, Variant
+from zoo.variants.variant import BASELINES, ReferenceTest, Variant
 
 
-def numpy(where: str, tolerance: float = 1e-5) -> Test:
+def numpy(where: str, tolerance: float = 1e-5) -> ReferenceTest:
     """A comparison with float64 numpy, written from the paper's equation."""
-    return Test("numpy in float64, from the equation", f"tests/{where}", tolerance)
+    return ReferenceTest("numpy in float64, from the equation", f"tests/{where}", tolerance)
 
 
 WHOLE = numpy("models/test_language_model.py::test_logits_are_the_reference_s", 2e-5)
@@ -39,15 +39,19 @@ NORM = numpy("layers/test_norm.py::test_a_norm_is_its_equation")
 FFN = numpy("layers/test_feedforward.py::test_a_layer_is_its_equation")
 FREQUENCIES = numpy("layers/test_position.py::test_stretched_frequencies_are_their_formulas", 2e-5)
 SINUSOID = numpy("layers/test_position.py::test_sinusoids_are_added_to_the_embedding")
-TORCH_BLOCK = Test(
+TORCH_BLOCK = ReferenceTest(
     "torch.nn.TransformerEncoderLayer", "tests/parity/test_torch_blocks.py::test_a_block_is_torch_s_encoder_layer", 1e-5
 )
-TORCH_NORM = Test("torch.nn.LayerNorm and RMSNorm", "tests/parity/test_torch_blocks.py::test_norms_are_torch_s", 1e-5)
-SINKS = Test(
+TORCH_NORM = ReferenceTest(
+    "torch.nn.LayerNorm and RMSNorm", "tests/parity/test_torch_blocks.py::test_norms_are_torch_s", 1e-5
+)
+SINKS = ReferenceTest(
     "GptOssAttention of transformers", "tests/parity/test_sinks.py::test_attention_with_sinks_is_gpt_oss_s", 1e-5
 )
-FAVOR = Test("FastAttention of performer-pytorch", "tests/parity/test_performer.py::test_both_directions", 1e-5)
-BILM = Test(
+FAVOR = ReferenceTest(
+    "FastAttention of performer-pytorch", "tests/parity/test_performer.py::test_both_directions", 1e-5
+)
+BILM = ReferenceTest(
     "the published bilm's outputs", "tests/parity/test_elmo_published.py::test_three_streams_of_sentences", 3e-6
 )
 ROPE = {"model.position.kind": "rope"}
@@ -128,7 +132,7 @@ VARIANTS: tuple[Variant, ...] = (
            paper="Vaswani et al. 2017, in the authors' code (tensor2tensor); Ott et al. 2019 (fairseq)",
            equation="PE[p, 2i] = sin(p / 10000^(i / (D/2 - 1))), PE[p, 2i+1] = cos(p / 10000^(i / (D/2 - 1))).", tests=(SINUSOID,)),
     choice(TABLE, "rope", "position", source=rope.Rope, systems=("llama", "mistral"), tests=(
-        Test("complex numbers in float64", "tests/layers/test_position.py::test_rope_multiplies_complex_numbers", 1e-5),)),
+        ReferenceTest("complex numbers in float64", "tests/layers/test_position.py::test_rope_multiplies_complex_numbers", 1e-5),)),
     choice("model.position.layout", "interleaved", "position", "rope-interleaved", ROPE, source=rope.rotate_pairs,
            systems=("gpt-j", "roformer"), tests=(WHOLE,)),
     choice("model.position.fraction", 0.5, "position", "partial-rotary", ROPE, paper="Wang & Komatsuzaki 2021 (GPT-J)",
@@ -143,7 +147,7 @@ VARIANTS: tuple[Variant, ...] = (
     choice("model.position.shared", False, "position", "relative-bias-per-layer", {TABLE: "relative_bias"}, source=relative.RelativeBias,
            paper="Chung et al. 2023 (umT5)", systems=("umt5",), tests=(LAYER,)),
     choice(TABLE, "shaw", "position", source=relative.ShawPosition, tests=(LAYER,)),
-    choice("model.position.values", False, "position", "shaw-keys", {TABLE: "shaw"}, source=relative.ShawPosition,
+    choice("model.position.relative_values", False, "position", "shaw-keys", {TABLE: "shaw"}, source=relative.ShawPosition,
            systems=("shaw-keys",), tests=(LAYER,)),
     # Attention
     choice("model.attention.kind", "softmax", "attention", "multi-head", source=attention.Attention, systems=("gpt2",), tests=(LAYER,)),
@@ -205,7 +209,7 @@ VARIANTS: tuple[Variant, ...] = (
     choice("model.ffn.gelu_approximation", "tanh", "feed-forward", "gelu-tanh", paper="Hendrycks & Gimpel 2016, section 2; GPT-2's code",
            equation="gelu(x) = x / 2 * (1 + tanh(sqrt(2 / pi) * (x + 0.044715 x^3))).", systems=("gpt1", "gpt2", "bloom"), tests=(FFN,)),
     choice("model.ffn.match_parameters", True, "feed-forward", "matched-parameters", {"model.ffn.kind": "swiglu"},
-           source=feedforward.hidden_dim, tests=(Test("counts of parameters",
+           source=feedforward.hidden_dim, tests=(ReferenceTest("counts of parameters",
            "tests/layers/test_feedforward.py::test_matched_gated_kinds_have_as_many_parameters", 0.02),)),
     choice("model.ffn.bias", False, "feed-forward", "no-ffn-bias", equation="y = act(x W_up) W_down: no b.",
            paper="Touvron et al. 2023 (LLaMA); Raffel et al. 2020 (T5)", systems=("llama", "t5"), tests=(FFN,)),
@@ -281,7 +285,7 @@ VARIANTS: tuple[Variant, ...] = (
     Variant("scalar-mix", "tasks", CLASSES, source=scalar_mix.scalar_mix, baseline="elmo", tests=(
         numpy("layers/test_scalar_mix.py::test_a_mixture_is_its_equation"),
         numpy("models/test_elmo_features.py::test_scores_are_those_of_the_mixture_by_hand"))),
-    choice("model.elmo.normalise_layers", True, "tasks", "normalised-layers", CLASSES, source=scalar_mix.normalise_layers, baseline="elmo",
+    choice("model.elmo.layer_norm", True, "tasks", "normalised-layers", CLASSES, source=scalar_mix.normalise_layers, baseline="elmo",
            tests=(numpy("models/test_elmo_features.py::test_scores_are_those_of_the_mixture_by_hand"),)),
     choice("objective.z_loss", 1e-4, "architecture", "z-loss", source=cross_entropy, tests=(
         numpy("objectives/test_causal.py::test_training_adds_the_z_loss_and_reports_without_it"),)),

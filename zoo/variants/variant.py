@@ -50,7 +50,7 @@ PARITY: dict[str, str] = {
 
 
 @dataclass(frozen=True)
-class Test:
+class ReferenceTest:
     """A comparison in the test suite.
 
     Attributes:
@@ -93,4 +93,4 @@ class Variant:
     paper: str = ""
     baseline: str = "decoder"
     systems: tuple[str, ...] = ()
-    tests: tuple[Test, ...] = field(default=())
+    tests: tuple[ReferenceTest, ...] = field(default=())
