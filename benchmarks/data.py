@@ -38,7 +38,7 @@ ROWS = {
         kind: {
             "model.architecture": "encoder",
             "objective.kind": "masked",
-            "data.rows": kind,
+            "data.row_format": kind,
             "data.tokenizer.kind": "wordpiece",
         }
         for kind in ("full_sentences", "doc_sentences", "segment_pairs", "sentence_pairs")

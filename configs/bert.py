@@ -61,7 +61,7 @@ def get_config(argument: str = "base"):
             "objective.kind": "masked",
             "objective.mask_copies": 10,
             "objective.next_sentence": True,
-            "data.rows": "segment_pairs",
+            "data.row_format": "segment_pairs",
             "model.vocab_size": 30522,
             "data.tokenizer.kind": "wordpiece",
             "data.tokenizer.vocab_size": 30522,

@@ -50,7 +50,7 @@ def get_config(argument: str = "base"):
             "model.scan_layers": True,
             "objective.kind": "masked",
             "data.tokenizer.kind": "bpe",
-            "data.rows": "full_sentences",
+            "data.row_format": "full_sentences",
             "data.tokenizer.vocab_size": 50263,
             "data.sequence_length": 512,
             "data.batch_size": 8000,

@@ -45,7 +45,7 @@ def get_config(argument: str = "base"):
             "model.norm.placement": "post",
             "model.norm.epsilon": 1e-6,
             "model.position.kind": "shaw",
-            "model.position.values": True,
+            "model.position.relative_values": True,
             "model.ffn.kind": "relu",
             "model.tie_embeddings": True,
             "model.init.kernel": "xavier_uniform",

@@ -34,7 +34,7 @@ def get_experiment(size: str = "tiny") -> Experiment:
     return Experiment(
         name=sized_name("dilated_windows", size),
         question="Do windows that reach further with gaps, in some heads, help?",
-        base=config.override(decoder(size), {"model.attention.window": window, "model.attention.kernel": "einsum"}),
+        base=config.override(decoder(size), {"model.attention.window": window, "model.attention.implementation": "einsum"}),
         factors={"dilated heads": {name: {"model.attention.dilations": dilations} for name, dilations in ARMS.items()}},
         tune=rates(size),
         claim=Claim(

@@ -67,7 +67,7 @@ def pretraining(size: str) -> config.ResolvedConfig:
             "objective.kind": "masked",
             "data.source": "stdlib:docstrings",
             "data.tokenizer.kind": "wordpiece",
-            "data.rows": "doc_sentences",
+            "data.row_format": "doc_sentences",
             "data.batch_size": 32,
             "optimizer.learning_rate": 1e-3,
             "schedule.kind": "linear",

@@ -76,12 +76,12 @@ def get_experiment(size: str = "tiny") -> Experiment:
         },
     )
     inputs = {
-        "segment pairs, task": {"data.rows": "segment_pairs", **WITH},
-        "segment pairs": {"data.rows": "segment_pairs", **WITHOUT},
-        "sentence pairs, task": {"data.rows": "sentence_pairs", **WITH},
-        "sentence pairs": {"data.rows": "sentence_pairs", **WITHOUT},
-        "full sentences": {"data.rows": "full_sentences", **WITHOUT},
-        "sentences of a document": {"data.rows": "doc_sentences", **WITHOUT},
+        "segment pairs, task": {"data.row_format": "segment_pairs", **WITH},
+        "segment pairs": {"data.row_format": "segment_pairs", **WITHOUT},
+        "sentence pairs, task": {"data.row_format": "sentence_pairs", **WITH},
+        "sentence pairs": {"data.row_format": "sentence_pairs", **WITHOUT},
+        "full sentences": {"data.row_format": "full_sentences", **WITHOUT},
+        "sentences of a document": {"data.row_format": "doc_sentences", **WITHOUT},
     }
 
     def free(pairs: str) -> Contrast:

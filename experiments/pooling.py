@@ -58,7 +58,7 @@ def get_experiment(size: str = "tiny") -> Experiment:
             "objective.kind": "masked",
             "data.source": "stdlib:docstrings",
             "data.tokenizer.kind": "wordpiece",
-            "data.rows": "doc_sentences",
+            "data.row_format": "doc_sentences",
             "data.batch_size": 32,
             "optimizer.learning_rate": 1e-3,
             "schedule.kind": "linear",

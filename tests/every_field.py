@@ -52,7 +52,7 @@ YARN = ROPE | {
 }
 BUCKETS, SHAW = {"model.position.kind": "relative_bias"}, {"model.position.kind": "shaw"}
 PERFORMER = {"model.attention.kind": "performer"}
-PAIRS = ENCODER | {"data.rows": "segment_pairs", "model.head.pooler": True, "model.head.next_sentence": True}
+PAIRS = ENCODER | {"data.row_format": "segment_pairs", "model.head.pooler": True, "model.head.next_sentence": True}
 TAUGHT = {"objective.distillation.teacher": lambda: teacher()}
 # What only tasks read: heads, labels, examples.
 TASK = {
@@ -231,7 +231,7 @@ NEEDS = {
     "model.position.max_distance": BUCKETS,
     "model.position.shared": BUCKETS,
     "model.position.clip": SHAW,
-    "model.position.values": SHAW,
+    "model.position.relative_values": SHAW,
     "model.attention.global_tokens": ENCODER | {"model.attention.window": 3},
     "model.attention.global_projections": LONGFORMER,
     "model.attention.cross_kv_heads": ENCODER_DECODER,
@@ -242,14 +242,14 @@ NEEDS = {
     "model.head.pooler": ENCODER,
     "model.head.next_sentence": ENCODER | {"model.head.pooler": True},
     **{field.path: ELMO for field in configs.FIELDS if field.path.startswith("model.elmo.")},
-    "model.elmo.normalise_layers": TASK | ELMO | {"objective.kind": "classification"},
+    "model.elmo.layer_norm": TASK | ELMO | {"objective.kind": "classification"},
     **{
         f"objective.{name}": ENCODER
         for name in ("select_fraction", "mask_fraction", "random_fraction", "mask_copies", "whole_words")
     },
     "objective.sampled_softmax": ELMO,
     "objective.next_sentence": PAIRS,
-    "data.rows": ENCODER | {"data.sequence_length": 160},
+    "data.row_format": ENCODER | {"data.sequence_length": 160},
     "objective.prefix_length": ENCODER_DECODER,
     "training.eval_masks": ENCODER,
     **{f"objective.{name}": SPANS for name in ("noise_density", "mean_span_length", "sentinels")},
@@ -297,7 +297,7 @@ OTHER = {
     "data.offsets": (0, 8),
     "model.attention.window": 3,
     "model.attention.features": 7,
-    "model.attention.kernel": "xla",
+    "model.attention.implementation": "xla",
     "model.ffn.hidden_dim": 40,
     "model.init.embedding_std": 0.5,
     "model.elmo.filters": (1, 8, 2, 8),

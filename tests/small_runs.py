@@ -22,7 +22,7 @@ SMALL = {
 OBJECTIVES = {
     "causal": {},
     "masked": {"model__architecture": "encoder", "objective__kind": "masked"},
-    "pairs": {"model__architecture": "encoder", "objective__kind": "masked", "data__rows": "segment_pairs", "model__embedding__segments": 2,
+    "pairs": {"model__architecture": "encoder", "objective__kind": "masked", "data__row_format": "segment_pairs", "model__embedding__segments": 2,
               "model__head__pooler": True, "model__head__next_sentence": True, "objective__next_sentence": True},
     "prefix": {"model__architecture": "encoder_decoder", "objective__kind": "prefix", "objective__prefix_length": 6},
     "prefix decoder": {"objective__kind": "prefix", "objective__prefix_length": 6},

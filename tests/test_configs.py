@@ -304,7 +304,7 @@ def test_the_encoder_and_pooler_alone(spec, count):
                 "model.position.kind": "alibi",
             },
         ),
-        ("shaw:big", {"model.position.clip": 8, "model.position.values": True}),
+        ("shaw:big", {"model.position.clip": 8, "model.position.relative_values": True}),
         ("performer:enwik8-rope", {"model.attention.features": 266, "model.position.kind": "rope"}),
     ],
 )

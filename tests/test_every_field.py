@@ -142,9 +142,9 @@ REFUSED_BY = {
         *RECURRENT, *MASKED, *SPANS, "model.parallel", "model.layers.pattern", "model.embedding.segments", "model.head.pooler",
         "model.head.next_sentence", "model.attention.window", "model.attention.global_tokens", "model.attention.global_projections",
         "model.attention.dilations", "data.offsets", "data.isolate_documents", "objective.sampled_softmax", *LABELLED, *PAIRED, *DISTILLED,
-        "data.rows", "training.eval_context", "training.eval_masks"),
-    "elmo": (*(field.path for field in TESTED if field.path.startswith(IGNORED_BY["elmo"])), "model.elmo.normalise_layers", *MASKED, *SPANS,
-             "objective.prefix_length", "data.isolate_documents", "data.offsets", *LABELLED, *PAIRED, *DISTILLED, "data.rows",
+        "data.row_format", "training.eval_context", "training.eval_masks"),
+    "elmo": (*(field.path for field in TESTED if field.path.startswith(IGNORED_BY["elmo"])), "model.elmo.layer_norm", *MASKED, *SPANS,
+             "objective.prefix_length", "data.isolate_documents", "data.offsets", *LABELLED, *PAIRED, *DISTILLED, "data.row_format",
              "training.eval_context", "training.eval_masks"),
 }  # fmt: skip
 

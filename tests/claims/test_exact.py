@@ -230,7 +230,7 @@ def test_p12_rope_is_a_sparse_matrix_product(name):
 def test_a4_the_receptive_field_of_windowed_layers(layers, window):
     """A4: "The receptive field of L windowed layers is L(w-1)+1"."""
     situation = Situation(np.arange(12)[None], in_order=True, fields={"window": window})
-    last = of_model(situation, {"model.num_layers": layers, "model.attention.kernel": "einsum"})[0, -1, 0]
+    last = of_model(situation, {"model.num_layers": layers, "model.attention.implementation": "einsum"})[0, -1, 0]
     np.testing.assert_array_equal(np.flatnonzero(last), np.arange(12)[-(layers * (window - 1) + 1) :])
 
 
@@ -239,7 +239,7 @@ def test_a4_the_receptive_field_of_windows_on_both_sides(layers, window):
     """A4 in an encoder: L (w - 1) / 2 tokens on each side, and so L(w-1)+1 of them again."""
     situation = Situation(np.arange(12)[None], causal=False, in_order=True, fields={"window": window})
     seen = np.flatnonzero(
-        of_model(situation, {"model.num_layers": layers, "model.attention.kernel": "einsum"})[0, 6, 0]
+        of_model(situation, {"model.num_layers": layers, "model.attention.implementation": "einsum"})[0, 6, 0]
     )
     assert len(seen) == layers * (window - 1) + 1
     np.testing.assert_array_equal(seen, np.arange(6 - len(seen) // 2, 6 + len(seen) // 2 + 1))

@@ -9,8 +9,8 @@ import pytest
 from zoo import config as configs
 from zoo import data
 from zoo.cli.main import main
-from zoo.data.pipeline.show import Shower, histogram
-from zoo.data.tokenizers.base import ByteTokenizer
+from zoo.data.pipeline.show import BatchFormatter, histogram
+from zoo.data.tokenizers.byte_tokenizers import ByteTokenizer
 
 STORIES = "<end>".join(
     f"Once there was a fox number {number}. It ran far. It slept well! Did it wake? No." for number in range(30)
@@ -24,7 +24,7 @@ def flags(tmp_path, monkeypatch):
     return [f"--config.data.source=text:{tmp_path}/stories.txt", "--config.data.document_separator=<end>"]
 
 
-PAIRS = ["configs/bert.py:tiny", "--config.data.rows=segment_pairs"]
+PAIRS = ["configs/bert.py:tiny", "--config.data.row_format=segment_pairs"]
 
 
 def show(capsys, *arguments):
@@ -69,7 +69,7 @@ def test_what_is_predicted_stands_at_its_place():
         "places": np.array([[2, 3, 0]]),
         "targets": np.array([[105, 10, -1]]),
     }
-    ((name, tokens),) = Shower(tokenizer, True, 0).row(batch, 0)
+    ((name, tokens),) = BatchFormatter(tokenizer, True, 0).row(batch, 0)
     assert name == "tokens"
     assert [str(token) for token in tokens] == ["⟨document⟩", "H", "[⟨mask⟩→i]", "[⟨mask⟩→⏎]"]
 
@@ -86,18 +86,18 @@ def test_histogram_counts_everything_once():
     [
         (["--rows", "-1"], "--rows: expected 0 or more"),
         (["--step", "-1"], "--step: expected 0 or more"),
-        (["--config.data.rows=segments"], "data.rows='segments' is not one of"),
+        (["--config.data.row_format=segments"], "data.row_format='segments' is not one of"),
         (
-            ["--config.data.rows=sentence_pairs", "--config.model.embedding.segments=1"],
-            "model.embedding.segments=1: data.rows",
+            ["--config.data.row_format=sentence_pairs", "--config.model.embedding.segments=1"],
+            "model.embedding.segments=1: data.row_format",
         ),
         (
-            ["--config.data.rows=doc_sentences", "--config.data.isolate_documents=true"],
+            ["--config.data.row_format=doc_sentences", "--config.data.isolate_documents=true"],
             "data.isolate_documents=true is for packed rows",
         ),
-        (["--config.data.rows=packed"], "objective.next_sentence=true needs pairs, and data.rows is packed"),
+        (["--config.data.row_format=packed"], "objective.next_sentence=true needs pairs, and data.row_format is packed"),
         (
-            ["--config.data.rows=segment_pairs", "--config.data.sequence_length=7"],
+            ["--config.data.row_format=segment_pairs", "--config.data.sequence_length=7"],
             "data.sequence_length=7 is too short",
         ),
     ],

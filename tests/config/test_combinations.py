@@ -121,8 +121,12 @@ def refused(changes):
         (TWO | {"model.attention.dilations": (2,)}, ["dilations=2", "model.encoder or model.decoder"]),
         *(
             (
-                {"model.attention.dilations": (2,), "model.attention.window": 3, "model.attention.kernel": kernel},
-                [f"kernel={kernel} does not support model.attention.dilations=2"],
+                {
+                    "model.attention.dilations": (2,),
+                    "model.attention.window": 3,
+                    "model.attention.implementation": kernel,
+                },
+                [f"implementation={kernel} does not support model.attention.dilations=2"],
             )
             for kernel in ("rows", "xla")
         ),
@@ -268,7 +272,7 @@ def refused(changes):
             TAUGHT
             | ENCODER
             | {
-                "data.rows": "segment_pairs",
+                "data.row_format": "segment_pairs",
                 "data.sequence_length": 32,
                 "objective.next_sentence": True,
                 "model.head.pooler": True,
@@ -291,28 +295,28 @@ def refused(changes):
         (PERFORMER | {"model.position.kind": "shaw"}, ["performer", "model.position.kind=shaw"]),
         (PERFORMER | ISOLATED, ["performer", "data.isolate_documents=True"]),
         (
-            PERFORMER | {"model.attention.kernel": "einsum"},
-            ["model.attention.kernel='einsum' has no effect", "softmax"],
+            PERFORMER | {"model.attention.implementation": "einsum"},
+            ["model.attention.implementation='einsum' has no effect", "softmax"],
         ),
         ({"model.attention.features": 8}, ["model.attention.features=8 has no effect", "performer"]),
         # What a kernel cannot do
-        ({"model.attention.kernel": "rows", "model.attention.dropout": 0.1}, ["rows", "dropout=0.1", "einsum"]),
+        ({"model.attention.implementation": "rows", "model.attention.dropout": 0.1}, ["rows", "dropout=0.1", "einsum"]),
         (
-            {"model.attention.kernel": "rows", "model.position.kind": "shaw"},
-            ["rows", "model.position.values=true", "einsum"],
+            {"model.attention.implementation": "rows", "model.position.kind": "shaw"},
+            ["rows", "model.position.relative_values=true", "einsum"],
         ),
-        ({"model.attention.kernel": "xla", "model.attention.softcap": 5.0}, ["xla", "softcap=5", "einsum"]),
-        ({"model.attention.kernel": "xla", "model.attention.sinks": True}, ["xla", "sinks=true", "einsum"]),
+        ({"model.attention.implementation": "xla", "model.attention.softcap": 5.0}, ["xla", "softcap=5", "einsum"]),
+        ({"model.attention.implementation": "xla", "model.attention.sinks": True}, ["xla", "sinks=true", "einsum"]),
         (
-            {"model.attention.kernel": "cudnn", "model.dtype": "bfloat16"} | ISOLATED,
+            {"model.attention.implementation": "cudnn", "model.dtype": "bfloat16"} | ISOLATED,
             ["cudnn", "isolate_documents=true", "einsum"],
         ),
         (
-            ENCODER | {"model.attention.kernel": "cudnn", "model.dtype": "bfloat16"},
+            ENCODER | {"model.attention.implementation": "cudnn", "model.dtype": "bfloat16"},
             ["cudnn", "model.architecture=encoder", "einsum"],
         ),
         (
-            TWO | {"model.decoder.attention.kernel": "cudnn", "model.dtype": "bfloat16"},
+            TWO | {"model.decoder.attention.implementation": "cudnn", "model.dtype": "bfloat16"},
             ["model.decoder: ", "cudnn", "=encoder_decoder"],
         ),
         # Objectives
@@ -385,7 +389,7 @@ def test_what_cannot_be_is_refused_in_one_line(changes, words):
         TWO | {"model.encoder.attention.window": 5, "model.decoder.attention.window": 4},
         TWO | {"model.encoder.attention.window": 5, "model.encoder.attention.global_tokens": 1},
         TWO | {"model.encoder.parallel": "own_norms"},
-        TWO | {"model.decoder.attention.kernel": "xla"},
+        TWO | {"model.decoder.attention.implementation": "xla"},
         TWO | {"model.position.max_length": 65},
         BIAS | {"model.position.max_distance": 17},
         BIAS | ENCODER | {"model.position.max_distance": 9},
@@ -399,7 +403,11 @@ def test_what_cannot_be_is_refused_in_one_line(changes, words):
         | kind("a", position__shared=True, position__buckets=32, attention__num_kv_heads=2),
         {"model.position.kind": "sinusoidal", "model.layers.pattern": ("a",)}
         | kind("a", position__kind="rope", position__layout="half"),
-        {"model.attention.kernel": "rows", "model.position.kind": "shaw", "model.position.values": False},
+        {
+            "model.attention.implementation": "rows",
+            "model.position.kind": "shaw",
+            "model.position.relative_values": False,
+        },
         PERFORMER | ROPE | {"model.attention.features": 8},
         ENCODER | {"model.head.pooler": True, "model.head.next_sentence": True, "model.vocab_size": 258},
         {"model.norm.placement": "deepnorm"},

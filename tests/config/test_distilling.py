@@ -21,7 +21,7 @@ BERT = {
     "model.head.pooler": True,
     "model.head.next_sentence": True,
     "objective.next_sentence": True,
-    "data.rows": "segment_pairs",
+    "data.row_format": "segment_pairs",
     "data.sequence_length": 32,
     "data.tokenizer.kind": "wordpiece",
     "data.tokenizer.vocab_size": 290,
@@ -54,7 +54,7 @@ def test_a_student_is_its_teacher_with_half_the_layers(tmp_path):
         == student.data.tokenizer.path
         == str(folder)
     )
-    assert (student.data.rows, student.objective.next_sentence, student.objective.mask_copies) == (
+    assert (student.data.row_format, student.objective.next_sentence, student.objective.mask_copies) == (
         "full_sentences",
         False,
         0,

@@ -226,14 +226,14 @@ def test_distances_are_clipped_within_a_row_and_features_drawn_within_a_run():
 def test_what_a_device_needs_is_left_to_the_device():
     kernel = {
         "model.layers.pattern": ("a",),
-        "model.layers.kinds.a.attention.kernel": "cudnn",
+        "model.layers.kinds.a.attention.implementation": "cudnn",
         "model.dtype": "bfloat16",
         "mesh.tensor": 2,
         "mesh.fsdp": 4,
         "objective.chunk_tokens": 16,
     }
     small = shrink(kernel)
-    assert configs.layer_kind(small.model, "a").attention.kernel == "auto"
+    assert configs.layer_kind(small.model, "a").attention.implementation == "auto"
     assert (small.mesh.data, small.mesh.fsdp, small.mesh.tensor) == (-1, 1, 1)
     assert small.objective.chunk_tokens == 0
 

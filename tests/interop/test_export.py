@@ -12,7 +12,7 @@ from tests.small_runs import small
 from zoo import config as configs
 from zoo.errors import ConfigError
 from zoo.interop import resolve_like
-from zoo.interop.settings.expressing import choose, differences, express, settings_of
+from zoo.interop.config_export import choose_class, export_config, export_settings, model_differences
 from zoo.nested import flatten
 
 
@@ -33,7 +33,7 @@ def test_a_model_comes_back_bit_for_bit(name, tmp_path):
     # Written from the table alone, as for a run that was never imported, the settings give the same
     # fields again.
     config = configs.resolve(configs.load(str(run)))
-    settings = json.loads(json.dumps(settings_of(system.reference, config)))
+    settings = json.loads(json.dumps(export_settings(system.reference, config)))
     again = resolve_like(system.reference, settings, {"data.tokenizer.kind": "characters"})
     relevant = {path: value for path, value in flatten(again.model).items() if not path.startswith("init.")}
     assert relevant == {path: value for path, value in flatten(config.model).items() if not path.startswith("init.")}
@@ -89,10 +89,10 @@ BERT = {"model__architecture": "encoder", "objective__kind": "masked", "model__n
     (LLAMA | {"model__layers__pattern": ("same",), "model__layers__kinds__same__attention__window": 0}, "LlamaForCausalLM"),
     # How a model runs and how it began is nothing of what it is.
     (LLAMA | {"model__init__kernel": "xavier_uniform", "model__scan_layers": True, "model__remat": "full", "model__dtype": "bfloat16",
-              "model__attention__kernel": "einsum"}, "LlamaForCausalLM"),
+              "model__attention__implementation": "einsum"}, "LlamaForCausalLM"),
 ])  # fmt: skip
 def test_the_first_class_that_can_express_a_config_is_taken(changes, class_name):
-    assert choose(model(**changes), None, None).class_name == class_name
+    assert choose_class(model(**changes), None, None).class_name == class_name
 
 
 @pytest.mark.parametrize(("class_name", "changes", "problems"), [
@@ -117,10 +117,10 @@ def test_the_first_class_that_can_express_a_config_is_taken(changes, class_name)
 ])  # fmt: skip
 def test_what_a_class_cannot_express_is_named(class_name, changes, problems):
     config = model(**changes)
-    found = express(class_name, config)
+    found = export_config(class_name, config)
     assert sorted(found.problems) == sorted(problems)
     with pytest.raises(ConfigError) as refused:
-        choose(config, class_name, None)
+        choose_class(config, class_name, None)
     assert sorted(refused.value.problems) == sorted(f"{class_name} cannot express {problem}" for problem in problems)
 
 
@@ -134,20 +134,20 @@ def test_sides_are_compared_apart():
         "model__ffn__kind": "relu",
         "model__head__bias": True,
     }
-    assert choose(model(**sides), None, None).class_name == "MarianMTModel"
+    assert choose_class(model(**sides), None, None).class_name == "MarianMTModel"
     uneven = model(**sides, model__decoder__ffn__kind="gelu", model__encoder__num_layers=1)
-    assert express("MarianMTModel", uneven).problems == ("model.decoder.ffn.kind='gelu'; it would be 'relu'",)
+    assert export_config("MarianMTModel", uneven).problems == ("model.decoder.ffn.kind='gelu'; it would be 'relu'",)
 
 
 def test_where_no_class_will_do_the_closest_is_named():
     with pytest.raises(ConfigError) as refused:
-        choose(model(**LLAMA, model__attention__sinks=True), None, None)
+        choose_class(model(**LLAMA, model__attention__sinks=True), None, None)
     assert refused.value.problems == [
         "no class can express this config; LlamaForCausalLM, which comes closest, cannot express "
         "model.attention.sinks=True; it would be False"
     ]
     with pytest.raises(ConfigError, match=r"no class can express model\.architecture=elmo"):
-        choose(model(model__architecture="elmo", objective__kind="bidirectional", model__num_layers=1), None, None)
+        choose_class(model(model__architecture="elmo", objective__kind="bidirectional", model__num_layers=1), None, None)
 
 
 def test_differences_are_those_of_the_computation():
@@ -155,7 +155,7 @@ def test_differences_are_those_of_the_computation():
         model(**LLAMA).model,
         model(**LLAMA, model__layers__pattern=("x",), model__layers__kinds__x__residual=True).model,
     )
-    assert differences(one, same) == []
+    assert model_differences(one, same) == []
     deeper = model(**LLAMA, model__num_layers=3).model
-    assert differences(one, deeper) == [("model.num_layers", 2, 3)]
-    assert differences(deeper, same)[0] == ("model.num_layers", 3, 2)
+    assert model_differences(one, deeper) == [("model.num_layers", 2, 3)]
+    assert model_differences(deeper, same)[0] == ("model.num_layers", 3, 2)

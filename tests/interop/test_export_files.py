@@ -13,10 +13,12 @@ import sentencepiece
 
 from tests.checkpoints_of_others import arrays_of, imported, write_checkpoint, zoo
 from tests.small_runs import OBJECTIVES, small
-from zoo.data.tokenizers.base import BytePairTokenizer, ByteTokenizer, CharacterTokenizer
-from zoo.data.tokenizers.pretrained import PublishedTokenizer, read_published
-from zoo.interop import export_weights
-from zoo.interop.tokenizer_files import expressed_tokenizer, write_tokenizer
+from zoo.data.tokenizers.byte_pair import BytePairTokenizer
+from zoo.data.tokenizers.byte_tokenizers import ByteTokenizer
+from zoo.data.tokenizers.character_level import CharacterTokenizer
+from zoo.data.tokenizers.tokenizer_registry import PretrainedTokenizer, read_pretrained
+from zoo.interop.model_weights import export_weights
+from zoo.interop.tokenizer_files import to_fast_tokenizer, write_tokenizer
 from zoo.training.run_training import run as train
 from zoo.training.trained_run import load_trained
 
@@ -65,7 +67,7 @@ def test_ids_and_names_of_special_tokens(trained):
         "<|endoftext|>",
         16,
     )
-    read = read_published(trained / "latest")
+    read = read_pretrained(trained / "latest")
     assert (read.document_id, read.vocab_size, read.encode("é").tolist()) == (256, 257, [0xC3, 0xA9])
 
 
@@ -159,7 +161,7 @@ def test_a_tokenizer_of_ours_gives_the_same_ids_elsewhere(make, kind, tmp_path):
     tokenizer, config = make(), small(**OBJECTIVES[kind])
     assert write_tokenizer(tmp_path, tokenizer, config)
     model, masked = (
-        expressed_tokenizer(tokenizer, config.objective, config.data.rows),
+        to_fast_tokenizer(tokenizer, config.objective, config.data.row_format),
         kind in ("masked", "pairs", "denoising"),
     )
     ids = tokenizer.encode(TEXT).tolist()
@@ -168,14 +170,14 @@ def test_a_tokenizer_of_ours_gives_the_same_ids_elsewhere(make, kind, tmp_path):
     assert model.decode(ids) == TEXT
     assert model.token_to_id("<|endoftext|>") == tokenizer.document_id
     assert model.token_to_id("[MASK]") == (tokenizer.mask_id if masked else None)
-    assert model.get_vocab_size() == tokenizer.ids_needed(config.objective, config.data.rows)
+    assert model.get_vocab_size() == tokenizer.model_vocab_size(config.objective, config.data.row_format)
     if kind == "span":
         last = model.get_vocab_size() - 1
         assert [model.token_to_id(f"<extra_id_{number}>") for number in (0, 1)] == [last, last - 1]
     config = json.loads((tmp_path / "tokenizer_config.json").read_text())
     assert ("mask_token" in config) == masked
     # And read back as a published one, which takes what a text spells for text.
-    assert read_published(tmp_path).encode(TEXT).tolist() == ids
+    assert read_pretrained(tmp_path).encode(TEXT).tolist() == ids
 
 
 def test_a_published_tokenizer_is_written_as_it_came(tmp_path):
@@ -185,7 +187,7 @@ def test_a_published_tokenizer_is_written_as_it_came(tmp_path):
     assert zoo("import", f"hf:{source}", "--out", tmp_path / "kept")[0] == 0
     assert zoo("export", tmp_path / "kept", "--out", tmp_path / "out")[0] == 0
     assert json.loads((tmp_path / "out" / "tokenizer_config.json").read_text()) == given
-    assert isinstance(tokenizer := read_published(tmp_path / "out"), PublishedTokenizer)
+    assert isinstance(tokenizer := read_pretrained(tmp_path / "out"), PretrainedTokenizer)
     assert tokenizer.encode("w3 w5 W3").tolist() == [6, 8, 2]
     assert zoo("export", imported(tmp_path, "bert-masked", words=60), "--out", tmp_path / "other")[0] == 0
     named = json.loads((tmp_path / "other" / "tokenizer_config.json").read_text())
@@ -206,4 +208,4 @@ def test_a_sentencepiece_model_is_written_as_it_came(tmp_path):
     assert zoo("import", f"hf:{source}", "--out", tmp_path / "kept")[0] == 0
     assert zoo("export", tmp_path / "kept", "--out", tmp_path / "out")[0] == 0
     assert (tmp_path / "out" / "spiece.model").read_bytes() == model.getvalue()
-    assert not write_tokenizer(tmp_path / "out", read_published(source), small(**OBJECTIVES["masked"]))
+    assert not write_tokenizer(tmp_path / "out", read_pretrained(source), small(**OBJECTIVES["masked"]))

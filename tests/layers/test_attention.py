@@ -288,8 +288,8 @@ LAYERS = {
     "plain": {},
     "grouped, window, no bias": {"model.attention.window": 3, "model.attention.num_kv_heads": 2, "model.attention.bias": False},
     "multi-query, xla": {"model.attention.scale": 0.7, "model.attention.head_dim": 10, "model.attention.num_kv_heads": 1,
-                         "model.attention.kernel": "xla"},
-    "rows": {"model.attention.window": 2, "model.attention.num_kv_heads": 2, "model.attention.kernel": "rows"},
+                         "model.attention.implementation": "xla"},
+    "rows": {"model.attention.window": 2, "model.attention.num_kv_heads": 2, "model.attention.implementation": "rows"},
     "shared queries": {"model.attention.num_query_heads": 2, "model.attention.num_kv_heads": 1, "model.attention.qk_norm": "head"},
     "one query, full norms": FULL | {"model.attention.num_query_heads": 1},
     "dilated windows": {"model.attention.window": 2, "model.attention.dilations": (1, 3), "model.attention.sinks": True},
@@ -316,7 +316,7 @@ SCHEMES = {
         "model.position.max_distance": 9,
     },
     "shaw": {"model.position.kind": "shaw", "model.position.clip": 2},
-    "shaw, keys only": {"model.position.kind": "shaw", "model.position.clip": 3, "model.position.values": False},
+    "shaw, keys only": {"model.position.kind": "shaw", "model.position.clip": 3, "model.position.relative_values": False},
 }
 # Every scheme with the plain layers, every layer with schemes of either sort, and a choice of the
 # rest.
@@ -385,7 +385,7 @@ def test_heads_with_one_query_are_heads_whose_query_matrices_are_equal(queries):
 
 
 @pytest.mark.parametrize("fields", [{}, {"model.position.kind": "rope"}, {"model.attention.qk_norm": "head", "model.attention.sinks": True,
-                                    "model.attention.num_kv_heads": 2, "model.attention.kernel": "einsum"}], ids=str)  # fmt: skip
+                                    "model.attention.num_kv_heads": 2, "model.attention.implementation": "einsum"}], ids=str)  # fmt: skip
 def test_cross_attention_reads_all_of_the_memory_and_no_positions(fields):
     config = tiny(fields).model
     module, values = Attention(config, cross=True), random_values(Attention(config, cross=True), 6)

@@ -39,7 +39,7 @@ SCHEMES = {
     "shared buckets": BUCKETS,
     "buckets": BUCKETS | {"model.position.shared": False},
     "shaw": {"model.position.kind": "shaw", "model.position.clip": 2},
-    "shaw's keys": {"model.position.kind": "shaw", "model.position.clip": 2, "model.position.values": False},
+    "shaw's keys": {"model.position.kind": "shaw", "model.position.clip": 2, "model.position.relative_values": False},
 }
 ON_BOTH_SIDES = {
     "global": GLOBAL | {"model.position.kind": "rope"},
@@ -77,7 +77,7 @@ def test_blocks_give_what_the_whole_matrix_gives(kernel, both_sides, name, monke
         | (SCHEMES | ON_BOTH_SIDES)[name]
         | {
             "model.attention.window": 5 if both_sides else 3,
-            "model.attention.kernel": kernel,
+            "model.attention.implementation": kernel,
             "data.sequence_length": T,
         }
     ).model

@@ -317,7 +317,7 @@ def test_shaw_s_vectors_meet_the_query_and_the_probabilities(clip):
 
 
 def test_shaw_s_values_can_be_left_out():
-    scheme, values = position("shaw", {"model.position.values": False})
+    scheme, values = position("shaw", {"model.position.relative_values": False})
     assert set(values) == {"keys"}
     assert not scheme.adds_values
 

@@ -30,7 +30,7 @@ def each(situations):
     ("name", "kernel"), slow_but([case for case in each(SITUATIONS) if case[1] != "xla"], each(SITUATIONS))
 )
 def test_a_token_sees_what_the_mask_says(name, kernel):
-    check(of_layer(SITUATIONS[name], {"model.attention.kernel": kernel}), SITUATIONS[name])
+    check(of_layer(SITUATIONS[name], {"model.attention.implementation": kernel}), SITUATIONS[name])
 
 
 @pytest.mark.parametrize(
@@ -45,7 +45,7 @@ def test_a_token_sees_the_same_in_blocks(name, kernel, monkeypatch):
         return banded.banded_attention(kernel, size, *arguments)
 
     monkeypatch.setattr(attention, "banded_attention", spied)
-    check(of_layer(BANDED[name], {"model.attention.kernel": kernel}), BANDED[name])
+    check(of_layer(BANDED[name], {"model.attention.implementation": kernel}), BANDED[name])
     fields = BANDED[name].fields
     assert set(sizes) <= {2, 3, 4}
     assert sizes or "dilations" in fields

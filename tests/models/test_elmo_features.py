@@ -51,7 +51,7 @@ def expected_scores(task, normalise):
     ("kind", "normalise"), [("classification", False), ("classification", True), ("tagging", False)]
 )
 def test_scores_are_those_of_the_mixture_by_hand(kind, normalise):
-    task = made(kind, model__elmo__normalise_layers=normalise)
+    task = made(kind, model__elmo__layer_norm=normalise)
     assert set(task.values) == {"characters", "forward", "backward", "mix", "classifier"}
     scores, labels = expected_scores(task, normalise), LABELS[kind]
     loss, sums = task.sums({"tokens": TOKENS, "labels": labels})
@@ -90,8 +90,8 @@ def test_what_fills_a_row_up_changes_nothing(kind):
         ),
         ({"model.head.pooler": True}, "model.head.pooler=True has no effect"),
         (
-            {"objective.kind": "bidirectional", "model.head.classes": "auto", "model.elmo.normalise_layers": True},
-            "model.elmo.normalise_layers=True has no effect: objective.kind=bidirectional",
+            {"objective.kind": "bidirectional", "model.head.classes": "auto", "model.elmo.layer_norm": True},
+            "model.elmo.layer_norm=True has no effect: objective.kind=bidirectional",
         ),
     ],
 )

@@ -56,7 +56,7 @@ MODELS = {
                                           "model.ffn.kind": "reglu"},
     "post rmsnorm, rope, multi-query, wide heads, xla": {"model.norm.kind": "rmsnorm", "model.norm.placement": "post",
         "model.position.kind": "rope", "model.position.theta": 100.0, "model.attention.num_kv_heads": 1,
-        "model.attention.head_dim": 6, "model.attention.kernel": "xla", "model.ffn.kind": "silu"},
+        "model.attention.head_dim": 6, "model.attention.implementation": "xla", "model.ffn.kind": "silu"},
     "sandwich, capped": {"model.norm.placement": "sandwich", "model.norm.kind": "rmsnorm", "model.norm.unit_offset": True,
         "model.position.kind": "rope", "model.attention.softcap": 5.0, "model.head.softcap": 3.0, "model.embedding.scale": "sqrt_dim",
         "model.ffn.kind": "geglu", "model.ffn.gelu_approximation": "tanh", "model.attention.scale": 0.3},
@@ -96,7 +96,7 @@ MODELS = {
         "model.position.theta": 50.0, "model.layers.kinds.local.attention.window": 2, "model.layers.kinds.global.position.theta": 500.0,
         "model.layers.kinds.global.attention.num_kv_heads": 2, "model.layers.kinds.global.ffn.kind": "swiglu"},
     "one kind without positions": {"model.layers.pattern": "plain,none,plain", "model.num_layers": 4, "model.position.kind": "shaw",
-        "model.layers.kinds.plain.position.values": False, "model.layers.kinds.none.position.kind": "none",
+        "model.layers.kinds.plain.position.relative_values": False, "model.layers.kinds.none.position.kind": "none",
         "model.layers.kinds.none.residual": False},
 }  # fmt: skip
 TOKENS = np.array([[3, 1, 12, 0, 7, 7, 2, 5], [0, 5, 4, 4, 1, 9, 11, 8]])

@@ -25,7 +25,7 @@ def program(scan, remat, dropout, kernel="auto"):
             "model.position.kind": "rope",
             "model.scan_layers": scan,
             "model.remat": remat,
-            "model.attention.kernel": kernel,
+            "model.attention.implementation": kernel,
         }
         | (DROPPING if dropout else {})
     )

@@ -72,7 +72,7 @@ def test_documents_that_are_found_in_the_tokens_are_isolated(kernel, scan):
     np.testing.assert_array_equal(positions, expected.positions)
     found = of_model(
         replace(expected, positions=positions, documents=documents),
-        {"model.attention.kernel": kernel, "model.scan_layers": scan, "model.position.kind": "alibi"},
+        {"model.attention.implementation": kernel, "model.scan_layers": scan, "model.position.kind": "alibi"},
     )
     check(found, expected, repeated(expected))
 
@@ -123,7 +123,7 @@ S, TARGETS = 7, 5
 
 
 @pytest.mark.parametrize(("fields", "windows"), [
-    *(({"model.attention.kernel": kernel}, (0, 0)) for kernel in ON_ANY_DEVICE),
+    *(({"model.attention.implementation": kernel}, (0, 0)) for kernel in ON_ANY_DEVICE),
     ({"model.position.kind": "relative_bias"}, (3, 3)), ({"model.scan_layers": True, "model.decoder.num_layers": 2}, (5, 2)),
 ], ids=str)  # fmt: skip
 def test_a_decoder_sees_its_own_past_and_every_filled_slot_of_the_source(fields, windows):

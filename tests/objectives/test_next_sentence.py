@@ -15,7 +15,7 @@ from tests.small_runs import SMALL
 from zoo import config as configs
 from zoo.data.rows.corruption import make_corruption
 from zoo.data.rows.masking import Masking
-from zoo.data.tokenizers.base import ByteTokenizer
+from zoo.data.tokenizers.byte_tokenizers import ByteTokenizer
 from zoo.errors import ConfigError
 from zoo.layers.context import Context
 from zoo.models.architectures import make_model
@@ -33,7 +33,7 @@ BERT = {
     "model.head.pooler": True,
     "model.head.next_sentence": True,
     "objective.next_sentence": True,
-    "data.rows": "segment_pairs",
+    "data.row_format": "segment_pairs",
 }
 TINY = BERT | {"model.vocab_size": 15, "model.num_layers": 1}
 SEPARATES = 14

@@ -51,7 +51,7 @@ def expected(made, rows, prefix=3):
 
 @pytest.mark.parametrize("overrides", [
     {}, {"objective.chunk_tokens": 4, "model.position.kind": "alibi"}, {"model.position.kind": "rope", "model.norm.kind": "rmsnorm"},
-    {"model.position.kind": "shaw", "model.num_layers": 2}, {"model.attention.kernel": "xla"}, {"model.attention.kernel": "einsum"},
+    {"model.position.kind": "shaw", "model.num_layers": 2}, {"model.attention.implementation": "xla"}, {"model.attention.implementation": "einsum"},
 ], ids=["plain", "alibi, chunked", "rope", "shaw", "xla", "einsum"])  # fmt: skip
 def test_the_loss_is_the_reference_s(overrides):
     made = Made(PREFIX | overrides)
@@ -88,7 +88,7 @@ def test_training_scores_the_same_and_adds_the_z_loss():
 @pytest.mark.parametrize("kernel", ["rows", "einsum", "xla"])
 def test_which_tokens_a_target_depends_on(kernel):
     """By gradients through a model of one layer: of each target, which inputs' vectors matter."""
-    made = Made(PREFIX | {"model.attention.kernel": kernel, "model.vocab_size": 30, "model.tie_embeddings": False})
+    made = Made(PREFIX | {"model.attention.implementation": kernel, "model.vocab_size": 30, "model.tie_embeddings": False})
     row = np.arange(9)[None]
 
     def states(embedding):
@@ -118,7 +118,7 @@ REFUSED = {
     "performer": ({"model.attention.kind": "performer"}, r"never forms the scores that objective\.kind=prefix acts on"),
     "documents": ({"data.isolate_documents": True}, "reads a row as one text"),
     "length": ({"objective.prefix_length": 8}, "leaves nothing of data.sequence_length=8 to predict"),
-    "cudnn": ({"model.attention.kernel": "cudnn", "model.dtype": "bfloat16", "model.attention.head_dim": 8},
+    "cudnn": ({"model.attention.implementation": "cudnn", "model.dtype": "bfloat16", "model.attention.head_dim": 8},
               r"model\.attention\.kernel=cudnn does not support objective\.kind=prefix of a decoder"),
 }  # fmt: skip
 

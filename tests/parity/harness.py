@@ -14,7 +14,8 @@ from flax import nnx
 from tests.building import compiled
 from tests.parity.systems import System
 from zoo.config import ResolvedConfig
-from zoo.interop import import_weights, importer_of, resolve_like
+from zoo.interop import importer_of, resolve_like
+from zoo.interop.model_weights import import_weights
 from zoo.interop.weights.mapping import to_zoo
 from zoo.layers.characters import NUM_CHARACTERS
 from zoo.layers.context import Context
@@ -151,7 +152,7 @@ def run_ours(
     plain = resolved(system, hf).model
     fields = {} if plain.architecture == "elmo" else {"scan_layers": scan}
     if fields and plain.attention.kind == "softmax":
-        fields["attention__kernel"] = kernel
+        fields["attention__implementation"] = kernel
     config = resolved(system, hf, **fields)
     graph = split(make_model(config))[0]
     values, stats = (jax.tree.map(jnp.asarray, tree) for tree in import_weights(system.imported_as, config, tensors))

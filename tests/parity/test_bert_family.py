@@ -20,9 +20,10 @@ from tests.building import call, close, tiny
 from tests.parity.harness import gradient_differences, imported_gradients, make_batch, output_difference, resolved
 from tests.parity.references import build, run_theirs
 from tests.parity.systems.encoders import ENCODERS
-from zoo.interop import export_weights, import_weights, importer_of
+from zoo.interop import importer_of
+from zoo.interop.model_weights import export_weights, import_weights
 from zoo.interop.settings.importer import ACTIVATIONS
-from zoo.interop.weights.mapping import Copy
+from zoo.interop.weights.mapping import TiedTensor
 from zoo.layers.banded import block_length
 from zoo.layers.context import Context
 from zoo.layers.feedforward import activation
@@ -138,7 +139,7 @@ def test_longformer_s_blocks(window, length, kernel):
     theirs, weights, their_gradients = run_theirs(reference, batch, config)
     assert config.model.attention.window == window + 1
     assert 0 < block_length(length, config.model.attention.window, causal=False) < length
-    config = resolved(system, reference.hf, attention__kernel=kernel)
+    config = resolved(system, reference.hf, attention__implementation=kernel)
     graph = split(make_model(config))[0]
     values = import_weights(system.reference, config, reference.tensors())[0]
 
@@ -181,7 +182,7 @@ def test_the_class_takes_what_is_written(system):
         assert torch.equal(reference.outputs(batch, config)["logits"], expected)
     assert unexpected == []
     # What is not written is tied to what is, fixed, or not used.
-    copies = {rule.name for rule in importer_of(system.reference).rules(config.model) if isinstance(rule, Copy)}
+    copies = {rule.name for rule in importer_of(system.reference).rules(config.model) if isinstance(rule, TiedTensor)}
     unread = {"shaw-keys": ("position_embeddings",), "distilbert-sinusoidal": ("position_embeddings",), "roformer": ("embed_positions",),
               "longformer-local": ("_global",)}.get(system.name, ())  # fmt: skip
     assert [name for name in missing if name not in copies and not any(part in name for part in unread)] == []

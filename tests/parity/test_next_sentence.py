@@ -16,7 +16,8 @@ from tests.building import call
 from tests.parity.harness import gradient_differences, imported_gradients, make_batch, relative_difference, resolved
 from tests.parity.references import build
 from tests.parity.systems.encoders import ENCODERS
-from zoo.interop import import_weights, resolve_like
+from zoo.interop import resolve_like
+from zoo.interop.model_weights import import_weights
 from zoo.models.architectures import make_model
 from zoo.models.functional import split
 from zoo.nested import flatten
@@ -74,7 +75,7 @@ def test_the_loss_is_bert_s():
         "data.sequence_length": system.length,
         "data.batch_size": 2,
         "objective.next_sentence": True,
-        "data.rows": "segment_pairs",
+        "data.row_format": "segment_pairs",
         **dict(system.overrides),
     }
     config = resolve_like(system.imported_as, reference.hf, fields)

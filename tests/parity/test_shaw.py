@@ -44,7 +44,7 @@ def differences(clip, causal):
             "model.attention.num_heads": H,
             "model.position.kind": "shaw",
             "model.position.clip": clip,
-            "model.position.values": True,
+            "model.position.relative_values": True,
             "data.sequence_length": T,
         }
     ).model

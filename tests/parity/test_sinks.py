@@ -63,7 +63,7 @@ def differences(kernel, window):
             "model.attention.head_dim": K,
             "model.attention.sinks": True,
             "model.attention.window": window,
-            "model.attention.kernel": kernel,
+            "model.attention.implementation": kernel,
             "model.position.kind": "rope",
             "model.position.theta": 100.0,
             "data.sequence_length": T,

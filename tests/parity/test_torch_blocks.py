@@ -74,7 +74,7 @@ def test_a_block_is_torch_s_encoder_layer(placement, activation, kernel):
             "model.norm.placement": placement,
             "model.ffn.kind": activation,
             "model.position.kind": "none",
-            "model.attention.kernel": kernel,
+            "model.attention.implementation": kernel,
         }
     ).model
     values, generator = random_values(make_block(config), 1), np.random.default_rng(2)

@@ -191,7 +191,7 @@ def same(one, other):
                 {"model.scan_layers": True},
                 {"model.remat": "full"},
                 {"training.accumulation_steps": 2},
-                {"model.attention.kernel": "rows"},
+                {"model.attention.implementation": "rows"},
             )
         ),
     ],
@@ -229,7 +229,7 @@ def test_empty_slots_do_not_count():
     encoder = {
         "model.architecture": "encoder",
         "objective.kind": "masked",
-        "data.rows": "doc_sentences",
+        "data.row_format": "doc_sentences",
         "model.vocab_size": 259,
     }
     wide, narrow = (Observed(encoder, batch | {"tokens": tokens[:, :width]}).rows for width in (8, 5))

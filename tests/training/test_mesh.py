@@ -89,7 +89,7 @@ PAIRS = {
     "model.architecture": "encoder",
     "objective.kind": "masked",
     "objective.next_sentence": True,
-    "data.rows": "segment_pairs",
+    "data.row_format": "segment_pairs",
     "model.head.pooler": True,
     "model.head.next_sentence": True,
     "model.embedding.segments": 2,

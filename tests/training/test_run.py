@@ -342,7 +342,7 @@ def test_a_folder_may_have_a_colon_in_its_name(tmp_path):
 
 def test_a_kernel_of_another_platform_is_refused(tmp_path):
     with pytest.raises(ConfigError, match="cudnn runs on gpu only, and this is a cpu"):
-        run(small(model__attention__kernel="cudnn", model__dtype="bfloat16"), tmp_path, quiet)
+        run(small(model__attention__implementation="cudnn", model__dtype="bfloat16"), tmp_path, quiet)
 
 
 def test_changed_text_is_refused(tmp_path):

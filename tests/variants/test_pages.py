@@ -26,7 +26,7 @@ NO_VARIANTS = {
     "model.dtype",
     "model.remat",
     "model.scan_layers",
-    "model.attention.kernel",
+    "model.attention.implementation",
     "model.init.kernel",
     "model.init.scale_residual",
 }

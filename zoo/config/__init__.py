@@ -9,11 +9,12 @@ from zoo.config.loading import (
     import_file,
     load,
     override,
+    override_fields,
     parse_argument,
     parse_overrides,
     split_spec,
 )
-from zoo.config.parts import derivable, field_at, known_paths, layer_kind, side
+from zoo.config.parts import derivable, field_at, known_paths, layer_kind, side, unknown_field
 from zoo.config.presets import shrink, sized
 from zoo.config.resolve import (
     ResolvedConfig,
@@ -23,6 +24,7 @@ from zoo.config.resolve import (
     identity,
     parse_value,
     resolve,
+    resolve_fields,
     result_relevant,
     to_plain,
 )
@@ -52,11 +54,13 @@ __all__ = [
     "layer_kind",
     "load",
     "override",
+    "override_fields",
     "parse_argument",
     "parse_overrides",
     "parse_value",
     "program_key",
     "resolve",
+    "resolve_fields",
     "result_relevant",
     "shrink",
     "side",
@@ -65,6 +69,7 @@ __all__ = [
     "split_spec",
     "teacher_config",
     "to_plain",
+    "unknown_field",
     "traced_hyperparameters",
     "with_body_of",
     "without_teacher",

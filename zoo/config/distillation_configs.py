@@ -131,8 +131,8 @@ def distilled(argument: str) -> ml_collections.ConfigDict:
         "model.head.next_sentence": False,
         "model.num_layers": max(1, its["model.num_layers"] // 2),
     }
-    if its["data.rows"].endswith("pairs"):
-        own["data.rows"] = "full_sentences"
+    if its["data.row_format"].endswith("pairs"):
+        own["data.row_format"] = "full_sentences"
     config = override(from_flat({**flatten(default()), **own, **_TUNED}), changes)
     if "training.start_layers" in changes or not config.training.start_from:
         return config

@@ -14,7 +14,8 @@ from typing import Any
 import ml_collections
 
 from zoo.config.fields import BY_PATH, FIELDS
-from zoo.config.parts import KINDS, field_at, known_paths, scoped, split_path
+from zoo.config.fields.renamed import RENAMED
+from zoo.config.parts import KINDS, field_at, scoped, split_path, unknown_field
 from zoo.config.resolve import default, from_flat, parse_value
 from zoo.errors import ConfigError, did_you_mean
 from zoo.nested import flatten
@@ -59,7 +60,16 @@ def call_with_argument(function: Callable[..., Any], argument: str | None, what:
         text = " ".join(str(error).split())
         # ml_collections lists the whole config between the unknown name and what was meant.
         text = re.sub(r" Other fields present: .*?(Did you mean .*)?$", r" \1", text)
-        raise ConfigError(f"{what} fails: {type(error).__name__}: {text}") from error
+        raise ConfigError(f"{what} fails: {type(error).__name__}: {text}{_renamed_hint(error)}") from error
+
+
+def _renamed_hint(error: Exception) -> str:
+    """Returns the new name of a field whose old name ml_collections does not know."""
+    name = re.match(r"[\"']*(?:Key )?[\"']+(\w+)[\"']", str(error))
+    if not isinstance(error, AttributeError | KeyError) or name is None:
+        return ""
+    found = [f"{old} is now called {new}" for old, new in RENAMED.items() if old.rpartition(".")[2] == name[1]]
+    return "".join(f" ({line})" for line in found)
 
 
 def split_spec(spec: str) -> tuple[Path, str | None]:
@@ -94,9 +104,7 @@ def load(spec: str) -> ml_collections.ConfigDict:
         except (ValueError, RecursionError) as error:
             raise ConfigError(f"config file {path} is not a config: {error}") from error
         if unknown := [name for name in flat if field_at(name) is None]:
-            raise ConfigError(
-                [f"config file {path}: unknown field {name}{did_you_mean(name, known_paths(name))}" for name in unknown]
-            )
+            raise ConfigError([f"config file {path}: {unknown_field(name)}" for name in unknown])
         return from_flat(_with_own_tokenizer(flatten(default()) | flat, path.parent))
     module = import_file(path, "config file")
     if not hasattr(module, "get_config"):
@@ -126,12 +134,15 @@ def override(config: Mapping[str, Any], changes: Mapping[str, Any]) -> ml_collec
     Raises:
         ConfigError: naming every unknown path at once.
     """
-    unknown = [
-        f"unknown field {path}{did_you_mean(path, known_paths(path))}" for path in changes if field_at(path) is None
-    ]
+    return from_flat(override_fields(flatten(config), changes))
+
+
+def override_fields(given: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
+    """Does the work of `override` on a flat config, which is several times faster."""
+    unknown = [unknown_field(path) for path in changes if field_at(path) is None]
     if unknown:
         raise ConfigError(unknown)
-    flat = flatten(config)
+    flat = dict(given)
     for path, value in changes.items():
         flat[path] = parse_value(field_at(path), value) if isinstance(value, str) else value
     for field in FIELDS:
@@ -152,7 +163,7 @@ def override(config: Mapping[str, Any], changes: Mapping[str, Any]) -> ml_collec
         flat = {
             path: value for path, value in flat.items() if path in BY_PATH or path in changes or path.startswith(KINDS)
         }
-    return from_flat(flat)
+    return flat
 
 
 def _stale(path: str, flat: Mapping[str, Any], changes: Mapping[str, Any]) -> bool:

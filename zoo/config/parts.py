@@ -16,6 +16,8 @@ from typing import Any
 import ml_collections
 
 from zoo.config.fields import BY_PATH, KIND_FIELDS, SIDE_FIELDS, Field
+from zoo.config.fields.renamed import RENAMED
+from zoo.errors import did_you_mean
 from zoo.nested import flatten, unflatten
 
 SIDES = ("model.encoder", "model.decoder")
@@ -63,9 +65,21 @@ def derivable(path: str) -> bool:
 
 
 def known_paths(path: str) -> list[str]:
-    """The paths that could be meant by an unknown one."""
+    """Returns the paths that could be meant by an unknown one."""
     found = split_path(path)
     return list(BY_PATH) if found is None else [scoped(found[0], name) for name in overridable(found[0])]
+
+
+def unknown_field(path: str) -> str:
+    """Returns the line that refuses an unknown path, with the path that was probably meant.
+
+    For a field that was renamed this is its new name.
+    """
+    scope, whole = split_path(path) or (None, path)
+    if whole in RENAMED:
+        new = RENAMED[whole] if scope is None else scoped(scope, RENAMED[whole])
+        return f"unknown field {path}: it is now called {new}"
+    return f"unknown field {path}{did_you_mean(path, known_paths(path))}"
 
 
 def scopes_in(flat: Mapping[str, Any]) -> dict[str, dict[str, Any]]:

@@ -110,7 +110,7 @@ def _scope(
     kept = {path: small.get(path, value) for path, value in overrides.items()}
     kept = {path: derived.get(path, value) if value == AUTO else value for path, value in kept.items()}
     # An implementation is chosen for the device: for a CPU, it chooses itself.
-    kept.pop("model.attention.kernel", None)
+    kept.pop("model.attention.implementation", None)
     # A kind of layers must say something all the same.
     return kept or {"model.residual": seen["model.residual"]}
 
@@ -158,7 +158,7 @@ def _layers(
         "model.attention.scale": 1.0 if seen["model.attention.scale"] == 1.0 else AUTO,
         "model.attention.window": _window(seen["model.attention.window"], whole, scopes, scope, length),
         "model.attention.global_tokens": min(seen["model.attention.global_tokens"], length // 16),
-        "model.attention.kernel": AUTO,
+        "model.attention.implementation": AUTO,
         "model.attention.features": AUTO,
         "model.ffn.hidden_dim": hidden,
     }

@@ -12,7 +12,7 @@ import ml_collections
 
 from zoo.config.constraints.combinations import validate_combination
 from zoo.config.fields import AUTO, BY_PATH, FIELDS, IGNORED_BY, NOT_RESULT_RELEVANT, TASKS, Field
-from zoo.config.parts import field_at, known_paths, scoped, scopes_in
+from zoo.config.parts import field_at, scoped, scopes_in, unknown_field
 from zoo.config.side_lengths import side_lengths
 from zoo.errors import ConfigError, did_you_mean
 from zoo.nested import flatten, unflatten
@@ -231,10 +231,12 @@ def resolve(config: Mapping[str, Any], vocab_size: int | None = None) -> Resolve
     Raises:
         ConfigError: with one line for every problem there is.
     """
-    given = flatten(config)
-    problems = [
-        f"unknown field {path}{did_you_mean(path, known_paths(path))}" for path in given if field_at(path) is None
-    ]
+    return ml_collections.FrozenConfigDict(unflatten(resolve_fields(flatten(config), vocab_size)))
+
+
+def resolve_fields(given: Mapping[str, Any], vocab_size: int | None = None) -> dict[str, Any]:
+    """Does the work of `resolve` on a flat config, which is several times faster."""
+    problems = [unknown_field(path) for path in given if field_at(path) is None]
     flat: dict[str, Any] = {}
     for field in FIELDS:
         flat[field.path], problem = _checked(field, given.get(field.path, field.default))
@@ -253,7 +255,9 @@ def resolve(config: Mapping[str, Any], vocab_size: int | None = None) -> Resolve
     if not vocab_size:
         ids = {"bytes": 257, "bpe": flat["data.tokenizer.vocab_size"]}.get(flat["data.tokenizer.kind"])
         # [MASK], and after it what separates sentences.
-        more = 2 if flat["data.rows"] != "packed" else 1 if flat["objective.kind"] in ("masked", "denoising") else 0
+        more = (
+            2 if flat["data.row_format"] != "packed" else 1 if flat["objective.kind"] in ("masked", "denoising") else 0
+        )
         vocab_size = ids and ids + (flat["objective.sentinels"] if flat["objective.kind"] == "span" else more)
     before = dict(flat)
     _derive(flat, vocab_size)
@@ -265,7 +269,7 @@ def resolve(config: Mapping[str, Any], vocab_size: int | None = None) -> Resolve
         raise ConfigError(list(dict.fromkeys(problems)))
     for scope, changes in scopes.items():
         flat |= {scoped(scope, path): changes[path] for path in sorted(changes)}
-    return ml_collections.FrozenConfigDict(unflatten(flat))
+    return flat
 
 
 def difference(one: Mapping[str, Any], other: Mapping[str, Any]) -> dict[str, tuple[Any, Any]]:

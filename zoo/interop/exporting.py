@@ -12,17 +12,21 @@ import jax
 import numpy as np
 
 from zoo import config as configs
-from zoo import data
 from zoo.config import ResolvedConfig
 from zoo.config.fields import TASKS
-from zoo.data.tokenizers.base import Tokenizer
+from zoo.data.tokenizers.tokenizer import Tokenizer
+from zoo.data.tokenizers.tokenizer_registry import load_tokenizer
 from zoo.errors import ConfigError
 from zoo.files import write_json
-from zoo.interop import FAMILIES, export_weights, importer_of
-from zoo.interop.importing import replacing
-from zoo.interop.settings.expressing import Expressed, choose
+from zoo.interop.config_export import ExportedConfig, choose_class
+from zoo.interop.model_weights import export_weights
+from zoo.interop.output_folder import atomic_folder
+from zoo.interop.class_registry import FAMILIES, importer_of
 from zoo.interop.tokenizer_files import write_tokenizer
 from zoo.interop.weights.tensor_files import write_tensors
+from zoo.models.architectures import make_model
+from zoo.models.functional import split
+from zoo.training.checkpoints.warm_start import read_weights
 
 # Fields that act in training alone, which may be set for the export.
 IN_TRAINING = ("model.dropout", "model.attention.dropout", "model.encoder.dropout", "model.decoder.dropout",
@@ -30,7 +34,7 @@ IN_TRAINING = ("model.dropout", "model.attention.dropout", "model.encoder.dropou
 
 
 @dataclass(frozen=True)
-class Run:
+class ExportableRun:
     """A run as it is exported.
 
     Attributes:
@@ -52,7 +56,7 @@ class Run:
     imported: Mapping[str, Any]
 
 
-def read_run(folder: Path, step: str = "latest", changes: Mapping[str, Any] | None = None) -> Run:
+def load_exportable(folder: Path, step: str = "latest", changes: Mapping[str, Any] | None = None) -> ExportableRun:
     """A run's parameters, on one device, without building its training program.
 
     Args:
@@ -64,10 +68,6 @@ def read_run(folder: Path, step: str = "latest", changes: Mapping[str, Any] | No
         ConfigError: no such run or checkpoint; a change of anything else.
         DataError: damaged files.
     """
-    from zoo.models.architectures import make_model
-    from zoo.models.functional import split
-    from zoo.training.checkpoints.warm_start import read_weights
-
     if not (folder / "checkpoints").exists() and any(folder.glob("*.safetensors")):
         raise ConfigError(f"{folder} is a checkpoint of another library already, not a run")
     for name in ("config.json", "checkpoints", "tokenizer.json"):
@@ -77,14 +77,14 @@ def read_run(folder: Path, step: str = "latest", changes: Mapping[str, Any] | No
         raise ConfigError(
             [f"{path} cannot be changed by an export, only {', '.join(IN_TRAINING[:2])}" for path in wrong]
         )
-    tokenizer = data.load_tokenizer(folder)
+    tokenizer = load_tokenizer(folder)
     config = configs.override(configs.load(str(folder / "config.json")), changes or {})
     if config.objective.kind in TASKS:
         raise ConfigError(
             f"{folder}: objective.kind={config.objective.kind} has a head for its task, which no class that is written here "
             "has; export the run that it started from"
         )
-    config = configs.resolve(config, tokenizer.ids_needed(config.objective, config.data.rows))
+    config = configs.resolve(config, tokenizer.model_vocab_size(config.objective, config.data.row_format))
     _, params, stats = split(make_model(config))
     device = jax.sharding.SingleDeviceSharding(jax.devices()[0])
     abstract = jax.tree.map(
@@ -92,7 +92,7 @@ def read_run(folder: Path, step: str = "latest", changes: Mapping[str, Any] | No
     )
     weights, number = read_weights(folder, abstract, step)
     count = sum(int(np.prod(leaf.shape)) for leaf in jax.tree.leaves(params))
-    return Run(config, tokenizer, number, count, weights["params"], weights["stats"], _imported(folder))
+    return ExportableRun(config, tokenizer, number, count, weights["params"], weights["stats"], _imported(folder))
 
 
 def _imported(folder: Path) -> Mapping[str, Any]:
@@ -118,7 +118,7 @@ def export_run(
     class_name: str | None = None,
     step: str = "latest",
     changes: Mapping[str, Any] | None = None,
-) -> tuple[Run, Expressed, bool]:
+) -> tuple[ExportableRun, ExportedConfig, bool]:
     """Writes a run as a checkpoint of another library.
 
     Args:
@@ -126,25 +126,25 @@ def export_run(
         out: the folder to write, which is not there yet or empty.
         class_name: the class to write; None for the one that it was imported as, or the first that
             can express it.
-        step, changes: as in `read_run`.
+        step, changes: as in `load_exportable`.
 
     Returns:
         (the run, how it was expressed, whether its tokenizer was written).
 
     Raises:
-        ConfigError: as `read_run`, and with every field that the class cannot express.
+        ConfigError: as `load_exportable`, and with every field that the class cannot express.
     """
     if class_name is not None:
         importer_of(class_name)
     if folder.resolve() in out.resolve().parents:
         raise ConfigError(f"--out {out} is inside the run; what lies there is the run's own")
-    with replacing(out) as temporary:
-        run = read_run(folder, step, changes)
+    with atomic_folder(out) as temporary:
+        run = load_exportable(folder, step, changes)
         recorded = name if (name := run.imported.get("class")) in FAMILIES else None
-        expressed = choose(run.config, class_name, recorded, run.imported.get("config"))
+        expressed = choose_class(run.config, class_name, recorded, run.imported.get("config"))
         same = expressed.class_name == recorded
         write_json(temporary / "config.json", _settings(run, expressed, same))
-        tensors = export_weights(expressed.class_name, run.config, run.params, run.stats, release=True)
+        tensors = export_weights(expressed.class_name, run.config, run.params, run.stats, consume=True)
         write_tensors(temporary / "model.safetensors", tensors)
         written = write_tokenizer(
             temporary,
@@ -156,7 +156,7 @@ def export_run(
     return run, expressed, written
 
 
-def _settings(run: Run, expressed: Expressed, same: bool) -> dict[str, Any]:
+def _settings(run: ExportableRun, expressed: ExportedConfig, same: bool) -> dict[str, Any]:
     """The content of config.json: what names the class, what describes the model, and ids of
     tokens.
     """
@@ -168,7 +168,7 @@ def _settings(run: Run, expressed: Expressed, same: bool) -> dict[str, Any]:
     return naming | settings | ({} if same else _special_ids(run, settings))
 
 
-def _special_ids(run: Run, settings: Mapping[str, Any]) -> dict[str, Any]:
+def _special_ids(run: ExportableRun, settings: Mapping[str, Any]) -> dict[str, Any]:
     """Ids that `generate` needs: the token that opens a document also ends the one before it. No id
     stands for padding unless the class counts positions by it: the rows that a class fills up come
     with a mask.

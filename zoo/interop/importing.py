@@ -1,102 +1,67 @@
-"""From a checkpoint of another library to the folder of a run, which is like that of any other run
-that is done.
-"""
+"""Makes a run of a checkpoint of another library; its folder is like that of any finished run."""
 
-import errno
 import hashlib
-import os
-import re
-import shutil
-import signal
 import sys
-import threading
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from safetensors import SafetensorError
+import numpy as np
 
 from zoo import config as configs
 from zoo.config import ResolvedConfig
-from zoo.data.tokenizers.base import ByteTokenizer, Tokenizer
-from zoo.data.tokenizers.pretrained import READ, SENTENCEPIECE_NAMES, read_published
+from zoo.data.tokenizers.tokenizer import TOKENIZER_FILE, Tokenizer
+from zoo.data.tokenizers.byte_tokenizers import ByteTokenizer
+from zoo.data.tokenizers.pretrained_files import READABLE_FILES, SENTENCEPIECE_NAMES
+from zoo.data.tokenizers.tokenizer_registry import read_pretrained
 from zoo.errors import ConfigError, did_you_mean
 from zoo.files import write_json
-from zoo.interop import FAMILIES, import_weights, importer_of
-from zoo.interop.checkpoint_source import Source
+from zoo.interop.checkpoint_source import CheckpointSource
+from zoo.interop.families.bilm import open_elmo
+from zoo.interop.families.fairseq import open_fairseq
+from zoo.interop.model_weights import import_weights
+from zoo.interop.output_folder import atomic_folder
+from zoo.interop.class_registry import FAMILIES, importer_of
+from zoo.interop.weights.checkpoint_contents import CheckpointContents, ParamsAndStats
 from zoo.interop.weights.tensor_files import open_tensors, read_object, weight_files
+from zoo.models import cost
+from zoo.training.checkpoints.checkpoint import Checkpoints
+from zoo.training.records.run_record import environment, parameters_sha256
 
-TOKENIZERS = ("tokenizer.json", "vocab.txt", "vocab.json", *SENTENCEPIECE_NAMES)
-# A disk without room, a quota, a limit of a file's size, a disk that cannot be written.
-FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS)
-OS_ERROR = re.compile(r"os[ _]error(?:_code=')? ?(\d+)", re.IGNORECASE)
-Weights = tuple[dict[str, Any], dict[str, Any]]
-
-
-@dataclass(frozen=True)
-class Found:
-    """A checkpoint that was recognised.
-
-    Attributes:
-        class_name: what it is.
-        settings: its config file.
-        fields: what these settings are here, flat overrides of `zoo.config.default()`.
-        weights: reads (parameters, statistics) for the resolved config.
-        files: what was read.
-        tokenizer: its tokenizer; None where it has none that can be read.
-        beside: what else is recorded of it.
-        notes: lines for whoever imports it.
-        more_tokenizers: further tokenizers, by the name of their file.
-    """
-
-    class_name: str
-    settings: Mapping[str, Any]
-    fields: Mapping[str, Any]
-    weights: Callable[[ResolvedConfig], Weights]
-    files: tuple[Path, ...]
-    tokenizer: Tokenizer | None
-    beside: Mapping[str, Any] = field(default_factory=dict)
-    notes: tuple[str, ...] = ()
-    more_tokenizers: Mapping[str, Tokenizer] = field(default_factory=dict)
+TOKENIZER_NAMES = ("tokenizer.json", "vocab.txt", "vocab.json", *SENTENCEPIECE_NAMES)
 
 
-def recognise(source: Source, class_name: str | None = None) -> Found:
+def open_checkpoint(source: CheckpointSource, class_name: str | None = None) -> CheckpointContents:
     """Reads a checkpoint's config and tokenizer.
 
     Args:
         source: where it is.
-        class_name: its class, where config.json does not say it or another one is wanted.
+        class_name: its class, if config.json does not name it or another one is wanted.
 
     Raises:
         ConfigError: a class without an importer, or settings that cannot be expressed.
         DataError: files with bad content.
     """
     if source.kind == "elmo":
-        from zoo.interop.families.bilm import found
-
-        return found(*source.path)
+        return open_elmo(*source.path)
     if source.kind == "fairseq":
-        from zoo.interop.families.fairseq import found
-
-        return found(source.path)
-    return _hugging_face(source.path, class_name)
+        return open_fairseq(source.path)
+    return _open_hugging_face(source.path, class_name)
 
 
-def _hugging_face(folder: Path, class_name: str | None) -> Found:
+def _open_hugging_face(folder: Path, class_name: str | None) -> CheckpointContents:
     settings = read_object(folder / "config.json", "the model's settings")
     name = class_name or _architecture(folder, settings)
     importer = importer_of(name)
     try:
-        fields = importer.config_of(settings)
+        fields = importer.read_config(settings)
     except (TypeError, ValueError, KeyError, AttributeError, ZeroDivisionError) as error:
         raise ConfigError(
             f"{folder / 'config.json'} has a value of a wrong type: {type(error).__name__}: {error}"
         ) from error
     files = weight_files(folder)
 
-    def weights(config: ResolvedConfig) -> Weights:
+    def weights(config: ResolvedConfig) -> ParamsAndStats:
         tensors = open_tensors(folder)
         try:
             read = import_weights(name, config, tensors)
@@ -105,18 +70,19 @@ def _hugging_face(folder: Path, class_name: str | None) -> Found:
             tensors.close()
         return read
 
-    known = [
-        folder / file for file in (*TOKENIZERS, "merges.txt", "tokenizer_config.json") if (folder / file).is_file()
-    ]
-    tokenizer = read_published(folder) if any(path.name in TOKENIZERS for path in known) else None
-    beside = {}
+    names = (*TOKENIZER_NAMES, "merges.txt", "tokenizer_config.json")
+    known = [folder / file for file in names if (folder / file).is_file()]
+    tokenizer = read_pretrained(folder) if any(path.name in TOKENIZER_NAMES for path in known) else None
+    metadata = {}
     if (folder / "tokenizer_config.json").is_file():
-        beside["tokenizer_config"] = read_object(folder / "tokenizer_config.json", "the tokenizer's settings")
-    return Found(name, settings, fields, weights, (folder / "config.json", *files, *known), tokenizer, beside)
+        metadata["tokenizer_config"] = read_object(folder / "tokenizer_config.json", "the tokenizer's settings")
+    return CheckpointContents(
+        name, settings, fields, weights, (folder / "config.json", *files, *known), tokenizer, metadata
+    )
 
 
 def _architecture(folder: Path, settings: Mapping[str, Any]) -> str:
-    """The class that a config.json names."""
+    """Returns the class that a config.json names."""
     names = settings.get("architectures") or []
     if not isinstance(names, list) or len(names) != 1 or not isinstance(names[0], str):
         raise ConfigError(
@@ -132,89 +98,89 @@ def _architecture(folder: Path, settings: Mapping[str, Any]) -> str:
 
 
 def import_run(
-    source: Source,
+    source: CheckpointSource,
     out: Path,
     class_name: str | None = None,
     tokenizer: str | Path | None = None,
     changes: Mapping[str, Any] | None = None,
-) -> tuple[Found, ResolvedConfig, int]:
-    """Makes the folder of a run out of a checkpoint: config.json, meta.json, status.json,
-    tokenizer.json, checkpoints/0.
+) -> tuple[CheckpointContents, ResolvedConfig, int]:
+    """Makes the folder of a run out of a checkpoint.
+
+    It holds config.json, meta.json, status.json, tokenizer.json and checkpoints/0.
 
     Args:
         source: the checkpoint.
-        out: the folder, which is not there yet or empty.
-        class_name: as in `recognise`.
-        tokenizer: file or folder of the tokenizer, in place of the checkpoint's.
-        changes: flat fields on top of what the checkpoint says.
+        out: the folder, which must not exist or be empty.
+        class_name: as in `open_checkpoint`.
+        tokenizer: file or folder of a tokenizer that replaces the checkpoint's.
+        changes: flat fields that take precedence over the checkpoint's.
 
     Returns:
-        (what was found, the resolved config, number of parameters).
+        (contents of the checkpoint, the resolved config, number of parameters).
 
     Raises:
-        ConfigError: as `recognise`; a folder that is in use; no tokenizer.
-        DataError: tensors that are missing, left over, of another shape or not finite.
+        ConfigError: as `open_checkpoint`; a folder that is in use; no tokenizer.
+        DataError: tensors that are missing, unexpected, of a wrong shape or not finite.
     """
-    with replacing(out) as folder:
-        found = recognise(source, class_name)
-        used = read_published(tokenizer) if tokenizer else found.tokenizer or _bytes(found)
-        # The run's own copy, wherever it is moved, is what a new run that starts from this one
-        # reads.
-        named = {"data.tokenizer.kind": "bytes"}
+    with atomic_folder(out) as folder:
+        contents = open_checkpoint(source, class_name)
+        used = read_pretrained(tokenizer) if tokenizer else contents.tokenizer or _byte_tokenizer(contents)
+        # A new run that starts from this one reads the run's own copy, wherever the run is moved.
+        tokenizer_fields = {"data.tokenizer.kind": "bytes"}
         if not isinstance(used, ByteTokenizer):
-            named = {"data.tokenizer.kind": "file", "data.tokenizer.path": "."}
-        config = configs.override(configs.default(), {**found.fields, **named, **(changes or {})})
-        config = configs.resolve(config, used.ids_needed(config.objective, config.data.rows))
-        params, stats = found.weights(config)
-        count = _write(folder, out, source, found, config, used, params, stats)
-    return found, config, count
+            tokenizer_fields = {"data.tokenizer.kind": "file", "data.tokenizer.path": "."}
+        config = configs.override(configs.default(), {**contents.fields, **tokenizer_fields, **(changes or {})})
+        config = configs.resolve(config, used.model_vocab_size(config.objective, config.data.row_format))
+        _save_tokenizers(folder, used, contents.extra_tokenizers)
+        write_json(folder / "config.json", configs.to_plain(config))
+        counted = cost.summary(config)
+        write_json(folder / "meta.json", _metadata(source, out, contents, config, counted))
+        _write_weights(folder, *contents.weights(config))
+    return contents, config, counted.parameters["total"]
 
 
-def _bytes(found: Found) -> Tokenizer:
-    """The tokenizer of a model of bytes that comes without one."""
-    tokenizer, size = ByteTokenizer(), found.fields.get("model.vocab_size")
-    if size in (None, tokenizer.ids_needed(configs.override(configs.default(), found.fields).objective)):
+def _byte_tokenizer(contents: CheckpointContents) -> Tokenizer:
+    """Returns the tokenizer of a byte-level model whose checkpoint has none."""
+    tokenizer, size = ByteTokenizer(), contents.fields.get("model.vocab_size")
+    if size in (None, tokenizer.model_vocab_size(configs.override(configs.default(), contents.fields).objective)):
         return tokenizer
     raise ConfigError(
-        f"the checkpoint has no tokenizer that can be read, and its {size} ids are no bytes; --tokenizer DIR gives one, "
-        f"{READ}"
+        f"the checkpoint has no readable tokenizer, and its {size} ids are not bytes; pass --tokenizer DIR with "
+        f"{READABLE_FILES}"
     )
 
 
-def _write(
-    folder: Path,
-    out: Path,
-    source: Source,
-    found: Found,
-    config: ResolvedConfig,
-    tokenizer: Tokenizer,
-    params: Any,
-    stats: Any,
-) -> int:
-    """Writes a run's folder and returns the number of parameters."""
-    import numpy as np
-
-    from zoo.models import cost
-    from zoo.training.checkpoints.checkpoint import Checkpoints
-    from zoo.training.records.run_record import conditions, parameters_sha256
-
+def _save_tokenizers(folder: Path, tokenizer: Tokenizer, extra: Mapping[str, Tokenizer]) -> None:
+    for name, other in extra.items():
+        other.save(folder)
+        (folder / TOKENIZER_FILE).rename(folder / name)
     tokenizer.save(folder)
-    for name, more in found.more_tokenizers.items():
-        more.save(folder / "more")
-        (folder / "more" / "tokenizer.json").rename(folder / name)
-        (folder / "more").rmdir()
-    counted = cost.summary(config)
-    write_json(folder / "config.json", configs.to_plain(config))
-    write_json(folder / "meta.json", {
+
+
+def _metadata(
+    source: CheckpointSource, out: Path, contents: CheckpointContents, config: ResolvedConfig, counted: cost.Cost
+) -> dict[str, Any]:
+    """Returns the content of meta.json."""
+    return {
         "identity": configs.identity(config),
-        **conditions(),
-        "imported": {"class": found.class_name, "source": source.name, "revision": source.revision,
-                     "files": {path.name: sha256(path) for path in found.files}, "config": dict(found.settings), **found.beside},
+        **environment(),
+        "imported": {
+            "class": contents.class_name,
+            "source": source.name,
+            "revision": source.revision,
+            "files": {path.name: sha256(path) for path in contents.files},
+            "config": dict(contents.settings),
+            **contents.extra_metadata,
+        },
         "parameters": counted.parameters,
         "flops_per_token": counted.flops_per_token,
         "command": f"zoo import {source.name} --out {out}",
         "arguments": sys.argv[1:],
-    })  # fmt: skip
+    }
+
+
+def _write_weights(folder: Path, params: Any, stats: Any) -> None:
+    """Writes checkpoint 0 and status.json."""
     digest = parameters_sha256(params)
     checkpoints = Checkpoints(folder / "checkpoints", 1, in_place=True)
     checkpoints.save(
@@ -227,74 +193,21 @@ def _write(
     write_json(
         folder / "status.json", {"state": "done", "step": 0, "steps": 0, "reason": None, "parameters_sha256": digest}
     )
-    return counted.parameters["total"]
 
 
 def sha256(path: Path) -> str:
-    """sha256 (hex) of a file."""
+    """Returns the sha256 (hex) of a file."""
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
-@contextmanager
-def replacing(out: Path) -> Iterator[Path]:
-    """A folder to write into that becomes `out` at the end, or nothing if the writing fails or is
-    ended by a signal.
-
-    Raises:
-        ConfigError: `out` is there and not empty, or nothing can be written beside it.
-    """
-    # Where a link points to.
-    folder = out.resolve()
-    try:
-        used = folder.exists() and (not folder.is_dir() or any(folder.iterdir()))
-        temporary = folder.with_name(f".{folder.name}.{os.getpid()}.tmp")
-        if not used:
-            temporary.mkdir(parents=True)
-    except OSError as error:
-        raise ConfigError(f"--out {out} cannot be written: {error.strerror}") from error
-    if used:
-        raise ConfigError(f"--out {out} is there already and not an empty folder")
-    try:
-        with _ended_by_sigterm():
-            yield temporary
-            if folder.exists():
-                folder.rmdir()
-            temporary.rename(folder)
-    except (OSError, ValueError, SafetensorError) as error:
-        # The libraries that write say it in words.
-        told = getattr(error, "errno", None) or (int(found[1]) if (found := OS_ERROR.search(str(error))) else None)
-        if told not in FULL:
-            raise
-        raise ConfigError(f"--out {out} cannot be written: {os.strerror(told)}") from error
-    finally:
-        shutil.rmtree(temporary, ignore_errors=True)
-
-
-@contextmanager
-def _ended_by_sigterm() -> Iterator[None]:
-    """Lets SIGTERM end the process as an exception does, with everything cleaned up."""
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-
-    def end(number: int, frame: Any) -> None:
-        raise SystemExit(128 + number)
-
-    before = signal.signal(signal.SIGTERM, end)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGTERM, before)
-
-
-def lines(found: Found, config: ResolvedConfig, count: int, out: Path) -> Iterable[str]:
-    """What was imported, for people."""
+def import_report(contents: CheckpointContents, config: ResolvedConfig, parameters: int, out: Path) -> Iterable[str]:
+    """Yields lines that say what was imported and how to go on."""
     yield (
-        f"{found.class_name}: {count:,} parameters; model.architecture={config.model.architecture}, "
+        f"{contents.class_name}: {parameters:,} parameters; model.architecture={config.model.architecture}, "
         f"objective.kind={config.objective.kind}"
     )
-    yield f"tokenizer {config.data.tokenizer.kind} ({out / 'tokenizer.json'}); rows of {config.data.sequence_length} tokens"
-    yield from found.notes
+    yield f"tokenizer {config.data.tokenizer.kind} ({out / TOKENIZER_FILE}); rows of {config.data.sequence_length} tokens"
+    yield from contents.notes
     yield f"python eval.py {out}"
     yield f"python train.py --config={out}/config.json --config.training.start_from={out} --workdir=DIR"

@@ -7,8 +7,10 @@ from pathlib import Path
 from typing import Any
 
 from zoo.config import ResolvedConfig
-from zoo.data.tokenizers.base import Tokenizer
-from zoo.data.tokenizers.pretrained import SENTENCEPIECE_NAMES, PublishedTokenizer
+from zoo.data.tokenizers.tokenizer import Tokenizer
+from zoo.data.tokenizers.byte_pair import byte_of_symbol
+from zoo.data.tokenizers.pretrained_files import SENTENCEPIECE_NAMES
+from zoo.data.tokenizers.tokenizer_registry import PretrainedTokenizer
 from zoo.files import write_json
 
 # What a file calls the token that opens and so ends a document, the one that hides others and the
@@ -34,14 +36,14 @@ def write_tokenizer(
     """
     objective, masked = config.objective, config.objective.kind in ("masked", "denoising")
     if tokenizer.kind == "sentencepiece":
-        if tokenizer.ids_needed(objective, config.data.rows) > tokenizer.vocab_size:
+        if tokenizer.model_vocab_size(objective, config.data.row_format) > tokenizer.vocab_size:
             return False
         name = next((name for name in SENTENCEPIECE_NAMES if name in names), SENTENCEPIECE_NAMES[0])
         (folder / name).write_bytes(base64.b64decode(tokenizer.to_json()["content"]))
         if given:
             write_json(folder / "tokenizer_config.json", given)
         return True
-    model = expressed_tokenizer(tokenizer, objective, config.data.rows)
+    model = to_fast_tokenizer(tokenizer, objective, config.data.row_format)
     if model is None:
         return False
     model.save(str(folder / "tokenizer.json"))
@@ -57,7 +59,7 @@ def write_tokenizer(
     return True
 
 
-def expressed_tokenizer(tokenizer: Tokenizer, objective: ResolvedConfig, rows: str = "packed") -> Any:
+def to_fast_tokenizer(tokenizer: Tokenizer, objective: ResolvedConfig, rows: str = "packed") -> Any:
     """A tokenizer as one of the `tokenizers` library that gives every text the same ids, with those
     that the objective and the rows add; None if there is none.
 
@@ -65,8 +67,6 @@ def expressed_tokenizer(tokenizer: Tokenizer, objective: ResolvedConfig, rows: s
     """
     from tokenizers import AddedToken, decoders, models, pre_tokenizers
     from tokenizers import Tokenizer as Model
-
-    from zoo.data.tokenizers.base import byte_of_symbol
 
     more = [(tokenizer.document_id, OPENS)]
     if tokenizer.kind == "bytes":
@@ -79,11 +79,11 @@ def expressed_tokenizer(tokenizer: Tokenizer, objective: ResolvedConfig, rows: s
     elif tokenizer.kind == "bpe":
         model = Model.from_str(json.dumps(tokenizer.to_json()["model"]))
         model.decoder = decoders.ByteLevel()
-    elif isinstance(tokenizer, PublishedTokenizer):
+    elif isinstance(tokenizer, PretrainedTokenizer):
         model, more = Model.from_str(json.dumps(tokenizer.to_json()["model"])), []
     else:
         return None
-    added = tokenizer.ids_needed(objective, rows) - tokenizer.vocab_size
+    added = tokenizer.model_vocab_size(objective, rows) - tokenizer.vocab_size
     of_spans = [f"<extra_id_{number}>" for number in reversed(range(added))] if objective.kind == "span" else []
     names = of_spans or ([MASK] * (tokenizer.mask_id >= tokenizer.vocab_size) + [SEPARATOR])[:added]
     more += [(tokenizer.vocab_size + number, name) for number, name in enumerate(names)]

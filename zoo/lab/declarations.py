@@ -139,7 +139,7 @@ class Match:
             hint = did_you_mean(self.what, MATCHED_SIZES)
             yield f"match: {self.what!r} is not one of {', '.join(MATCHED_SIZES)}{hint}"
         if (found := config.field_at(self.field)) is None:
-            yield f"match: unknown field {self.field}{did_you_mean(self.field, config.known_paths(self.field))}"
+            yield f"match: {config.unknown_field(self.field)}"
         elif found.kind is not int:
             yield (
                 f"match: {self.field} is not an integer field and cannot be adjusted; use model.ffn.hidden_dim or "
@@ -167,7 +167,7 @@ class Tune:
         """Yields what is wrong with the grid, given the experiment's factors and seeds."""
         found = config.field_at(self.field)
         if found is None:
-            yield f"tune: unknown field {self.field}{did_you_mean(self.field, config.known_paths(self.field))}"
+            yield f"tune: {config.unknown_field(self.field)}"
         elif found.kind not in (int, float) or self.field == "seed":
             yield f"tune: {self.field} is not a number that can be tuned; use optimizer.learning_rate"
         for factor in _factors_that_set(self.field, factors):
@@ -228,7 +228,7 @@ def factor_problems(factors: Factors) -> Iterator[str]:
             where = f'factor "{factor}", level "{level}"'
             for path in changes:
                 if config.field_at(path) is None:
-                    yield f"{where}: unknown field {path}{did_you_mean(path, config.known_paths(path))}"
+                    yield f"{where}: {config.unknown_field(path)}"
                 if path == "seed":
                     yield f"{where}: the seed cannot be a factor; set seeds instead, so that differences are paired"
         for path in dict.fromkeys(path for changes in levels.values() for path in changes):

@@ -187,7 +187,7 @@ class Attention(nnx.Module):
     def _softmax(self, q, k, v, context: Context, shared: Array | None) -> Float[Array, "B T H K"]:
         scoring = self._scoring(context, shared)
         name = choose_implementation(
-            self.config.kernel,
+            self.config.implementation,
             jax.default_backend(),
             jax.device_count(),
             self.dtype,

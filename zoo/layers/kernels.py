@@ -328,7 +328,7 @@ KERNELS = {"einsum": einsum_attention, "rows": rows_attention, "xla": xla_attent
 def choose_implementation(
     kernel: str, platform: str, devices: int, dtype: str, head_dim: int, asked: dict[str, bool]
 ) -> str:
-    """Resolves `attention.kernel=auto` to the fastest kernel that can do what is asked.
+    """Resolves `attention.implementation=auto` to the fastest kernel that can do what is asked.
 
     Args:
         kernel: name from the config.

@@ -131,11 +131,11 @@ class ELMo(nnx.Module, TaskHead):
         self, characters: Int[Array, "B T C"], filled: Bool[Array, "B T"], dropout_key: DropoutKey | None = None
     ) -> Float[Array, "B T L E"]:
         """What `task_scores` reads: as `representations`, from zero states, token by token; with
-        `elmo.normalise_layers` normalised.
+        `elmo.layer_norm` normalised.
         """
         layers, _ = self._read(characters, filled, dropout_key, None)
         layers = jnp.moveaxis(layers.reshape(*layers.shape[:3], -1), 0, 2)
-        return normalise_layers(layers) if self.config.elmo.normalise_layers else layers
+        return normalise_layers(layers) if self.config.elmo.layer_norm else layers
 
     def read(
         self, characters: Int[Array, "B T C"], filled: Bool[Array, "B T"], carry: Carry | None = None

@@ -204,7 +204,10 @@ class Objective:
         """
         model = nnx.merge(graph, params, stats)
         how = Pass(
-            dropout_key, training, full=training and self.full_rows and self.config.data.rows == "packed", record=record
+            dropout_key,
+            training,
+            full=training and self.full_rows and self.config.data.row_format == "packed",
+            record=record,
         )
         losses, sums = self.score(model, batch, constants, how)
         return losses, (

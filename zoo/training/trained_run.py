@@ -77,7 +77,7 @@ def load_trained(folder: Path, step: str = "latest") -> TrainedRun:
         raise ConfigError(f"{folder} has no tokenizer.json")
     tokenizer = data.load_tokenizer(folder)
     config = configs.without_teacher(configs.load(str(folder / "config.json")))
-    needed = tokenizer.model_vocab_size(config.objective, config.data.rows)
+    needed = tokenizer.model_vocab_size(config.objective, config.data.row_format)
     config = configs.resolve(config, needed)
     try:
         mesh = make_mesh(config)

@@ -261,11 +261,11 @@ def check_platform(config: ResolvedConfig) -> None:
         ConfigError: naming the kernel and the platform.
     """
     platform_name = jax.default_backend()
-    kernels = {value for path, value in flatten(config.model).items() if path.endswith("attention.kernel")}
+    kernels = {value for path, value in flatten(config.model).items() if path.endswith("attention.implementation")}
     for kernel in sorted(kernels - {configs.AUTO}):
         if platform_name not in (able := configs.ATTENTION_SUPPORT[kernel].platforms):
             raise ConfigError(
-                f"model.attention.kernel={kernel} runs on {' or '.join(able)} only, and this is a {platform_name}"
+                f"model.attention.implementation={kernel} runs on {' or '.join(able)} only, and this is a {platform_name}"
             )
 
 

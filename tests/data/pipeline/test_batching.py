@@ -13,7 +13,7 @@ KINDS = {
     "masked": ENCODER,
     "whole words": ENCODER | {"objective.whole_words": True},
     **{
-        rows: ENCODER | {"data.rows": rows}
+        rows: ENCODER | {"data.row_format": rows}
         for rows in ("full_sentences", "doc_sentences", "segment_pairs", "sentence_pairs")
     },
     "span": {"model.architecture": "encoder_decoder", "objective.kind": "span"},

@@ -149,7 +149,7 @@ def test_metrics_of_pairs_need_the_task():
     pairs = base(
         model__architecture="encoder",
         objective__kind="masked",
-        data__rows="segment_pairs",
+        data__row_format="segment_pairs",
         model__head__pooler=True,
         model__head__next_sentence=True,
         objective__next_sentence=True,

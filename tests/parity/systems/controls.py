@@ -8,17 +8,17 @@ from typing import Any
 from tests.parity.systems.record import Published, System
 from zoo.config import ResolvedConfig
 from zoo.interop.settings.importer import Importer
-from zoo.interop.weights.mapping import TRANSPOSED, Rule, Rules, Skip, fused, layers, linear, norm
+from zoo.interop.weights.mapping import TRANSPOSED, IgnoredTensors, Rule, Rules, fused, layers, linear, norm
 
 # Settings of `tests.parity.references_torch.Transformer`.
 PLAIN = {"vocab": 99, "dim": 32, "layers": 2, "heads": 4, "hidden": 56, "length": 24, "causal": True, "norm": "LayerNorm", "epsilon": 0.03,
          "placement": "pre", "residual": True, "positions": "learned", "clip": 0}  # fmt: skip
 NORMS = {"LayerNorm": "layernorm", "BatchNorm1d": "batchnorm", "Identity": "none"}
 POSITIONS = {"learned": {"model.position.kind": "learned"}, "none": {"model.position.kind": "none"},
-             "relative": {"model.position.kind": "shaw", "model.position.values": True}}  # fmt: skip
+             "relative": {"model.position.kind": "shaw", "model.position.relative_values": True}}  # fmt: skip
 
 
-def config_of(settings: Mapping[str, Any]) -> dict[str, Any]:
+def read_config(settings: Mapping[str, Any]) -> dict[str, Any]:
     """Overrides of `zoo.config.default()`."""
     kind = ("decoder", "causal") if settings["causal"] else ("encoder", "masked")
     position = POSITIONS[settings["positions"]]
@@ -79,7 +79,7 @@ def rules(config: ResolvedConfig) -> Rules:
         *([Rule("position_embedding.weight", ("position/table",))] if config.position.kind == "learned" else ()),
         *layers(config, layer),
         *(norm("final_norm", "final_norm", config) if config.norm.placement == "pre" else ()),
-        Skip(r".*\.num_batches_tracked"),
+        IgnoredTensors(r".*\.num_batches_tracked"),
     ]
 
 
@@ -98,7 +98,7 @@ def statistics(config: ResolvedConfig) -> Rules:
     ]
 
 
-IMPORTER = Importer(config_of, rules, PLAIN, statistics)
+IMPORTER = Importer(read_config, rules, PLAIN, statistics)
 
 
 def control(name: str, what: str, reference: str, changes: Mapping[str, Any], **more: Any) -> System:

@@ -84,10 +84,10 @@ def check_window(flat: dict[str, Any], architecture: str) -> Iterator[str]:
 
 def check_implementation(flat: dict[str, Any]) -> Iterator[str]:
     """Yields what the chosen implementation of attention does not support."""
-    implementation, head_dim = flat["model.attention.kernel"], flat["model.attention.head_dim"]
+    implementation, head_dim = flat["model.attention.implementation"], flat["model.attention.head_dim"]
     if implementation == AUTO:
         return
-    shown, support = f"model.attention.kernel={implementation}", ATTENTION_SUPPORT[implementation]
+    shown, support = f"model.attention.implementation={implementation}", ATTENTION_SUPPORT[implementation]
     for feature, (wanted, name) in _features(flat).items():
         if wanted and feature not in support.features:
             yield f"{shown} does not support {name}; use einsum"
@@ -108,8 +108,8 @@ def _features(flat: dict[str, Any]) -> dict[str, tuple[bool, str]]:
     return {
         "score": (position in ("alibi", "relative_bias", "shaw"), f"model.position.kind={position}"),
         "value": (
-            position == "shaw" and flat["model.position.values"],
-            "model.position.values=true of Shaw's positions",
+            position == "shaw" and flat["model.position.relative_values"],
+            "model.position.relative_values=true of Shaw's positions",
         ),
         "documents": (flat["data.isolate_documents"], "data.isolate_documents=true"),
         "dropout": (dropout > 0, f"model.attention.dropout={dropout:g}"),

@@ -63,9 +63,9 @@ def _check_learned_positions(flat: dict[str, Any]) -> Iterator[str]:
 
 def _check_elmo(flat: dict[str, Any]) -> Iterator[str]:
     filters = flat["model.elmo.filters"]
-    if flat["model.elmo.normalise_layers"] and flat["objective.kind"] not in TASKS:
+    if flat["model.elmo.layer_norm"] and flat["objective.kind"] not in TASKS:
         yield (
-            f"model.elmo.normalise_layers=True has no effect: objective.kind={flat['objective.kind']} reads only "
+            f"model.elmo.layer_norm=True has no effect: objective.kind={flat['objective.kind']} reads only "
             "the last "
             "layer; leave it at False"
         )

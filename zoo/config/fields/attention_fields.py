@@ -111,7 +111,7 @@ ATTENTION_FIELDS: tuple[Field, ...] = (
         "model.attention.dropout", 0.0, float, "dropout rate on the attention probabilities", minimum=0, maximum=0.99
     ),
     Field(
-        "model.attention.kernel",
+        "model.attention.implementation",
         AUTO,
         str,
         "implementation of the attention product",

@@ -197,7 +197,7 @@ DATA_FIELDS: tuple[Field, ...] = (
         when=EXAMPLE_OBJECTIVES,
     ),
     Field(
-        "data.rows",
+        "data.row_format",
         "packed",
         str,
         "how text becomes rows",

@@ -158,7 +158,7 @@ ELMO_FIELDS: tuple[Field, ...] = (
         "model.elmo.cell_clip", 3.0, float, "largest magnitude of a cell's state; 0: no clipping", minimum=0, when=ELMO
     ),
     Field(
-        "model.elmo.normalise_layers",
+        "model.elmo.layer_norm",
         False,
         bool,
         "a task mixes the layers after each vector is normalised (Peters et al. 2018, section 3.2)",

@@ -147,7 +147,7 @@ POSITION_FIELDS: tuple[Field, ...] = (
         when=("model.position.kind", ("shaw",)),
     ),
     Field(
-        "model.position.values",
+        "model.position.relative_values",
         True,
         bool,
         "values get relative vectors too; False: keys only",

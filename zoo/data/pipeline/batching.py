@@ -6,9 +6,9 @@ from typing import Any
 from zoo.data.pipeline import batches
 from zoo.data.rows.corruption import make_corruption
 from zoo.data.rows.packed_rows import Arrays, MixedRows, PackedRows, Rows
-from zoo.data.rows.sentence_rows import PairRows, SentenceRows, Sentences
+from zoo.data.rows.sentence_rows import PairRows, SentenceIndex, SentenceRows
 from zoo.data.rows.token_streams import Stream
-from zoo.data.tokenizers.base import Tokenizer
+from zoo.data.tokenizers.tokenizer import Tokenizer
 from zoo.errors import DataError
 
 
@@ -27,7 +27,7 @@ class Batching:
 
     def __init__(self, config: Any, tokenizer: Tokenizer):
         self._config, self._tokenizer = config, tokenizer
-        self.with_sentences = config.data.rows != "packed"
+        self.with_sentences = config.data.row_format != "packed"
         self.corruption = make_corruption(config, tokenizer)
         self._made: dict[tuple[Stream, int], Rows] = {}
 
@@ -44,7 +44,7 @@ class Batching:
                 raise DataError([f"the {part} text: {problem}" for problem in error.problems]) from error
             if not (rows.full if part == "training" else rows.count):
                 raise DataError(
-                    f"the {part} text is too short: {rows.why}; take a longer text, a smaller data.sequence_length or "
+                    f"the {part} text is too short: {rows.shortage}; take a longer text, a smaller data.sequence_length or "
                     "another data.validation_fraction"
                 )
 
@@ -68,10 +68,10 @@ class Batching:
         return self._made[stream, length]
 
     def _make_rows(self, stream: Stream, length: int) -> Rows:
-        kind, tokenizer = self._config.data.rows, self._tokenizer
+        kind, tokenizer = self._config.data.row_format, self._tokenizer
         if kind == "packed":
             return PackedRows(stream.tokens, length, ahead=int(self.corruption is None))
-        sentences = Sentences(stream, tokenizer.document_id)
+        sentences = SentenceIndex(stream, tokenizer.document_id)
         if kind in ("segment_pairs", "sentence_pairs"):
             return PairRows(sentences, length, tokenizer.separator_id, segments=kind == "segment_pairs")
         return SentenceRows(sentences, length, tokenizer.separator_id, across=kind == "full_sentences")

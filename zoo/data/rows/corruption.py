@@ -8,7 +8,7 @@ from zoo.data.rows.masking import Masking
 from zoo.data.rows.packed_rows import Arrays
 from zoo.data.rows.row_denoising import Denoising
 from zoo.data.rows.spans import SpanCorruption
-from zoo.data.tokenizers.base import Tokenizer
+from zoo.data.tokenizers.tokenizer import Tokenizer
 
 
 class Corruption(Protocol):
@@ -26,18 +26,18 @@ class Corruption(Protocol):
 def make_corruption(config: Any, tokenizer: Tokenizer) -> Corruption | None:
     """The corruption that a resolved config asks for; None where its objective corrupts nothing."""
     objective = config.objective
-    borders = (tokenizer.document_id, *((tokenizer.separator_id,) if config.data.rows != "packed" else ()))
+    boundary_ids = (tokenizer.document_id, *((tokenizer.separator_id,) if config.data.row_format != "packed" else ()))
     if objective.kind in ("masked", "denoising"):
         masking = Masking(
             objective.select_fraction,
             objective.mask_fraction,
             objective.random_fraction,
             tokenizer.vocab_size,
-            borders,
+            boundary_ids,
             tokenizer.mask_id,
             objective.mask_copies,
             tokenizer.word_joins() if objective.whole_words else None,
-            evaluate_hidden=config.training.eval_masks == "all",
+            mask_all_in_evaluation=config.training.eval_masks == "all",
         )
         return masking if objective.kind == "masked" else Denoising(masking, tokenizer.document_id)
     if objective.kind == "span":

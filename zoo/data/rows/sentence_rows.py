@@ -10,7 +10,7 @@ from functools import cached_property
 
 import numpy as np
 
-from zoo.data.rows.masking import EVALUATION, TRAINING, keys_of, uniform
+from zoo.data.rows.masking import EVALUATION, TRAINING, row_keys, uniform_draws
 from zoo.data.rows.packed_rows import PADDING, Arrays, Rows
 from zoo.data.rows.token_streams import Stream
 from zoo.errors import DataError
@@ -21,7 +21,7 @@ _PAIRS = 7919
 
 
 @dataclass(frozen=True, eq=False)
-class Sentences:
+class SentenceIndex:
     """The places of sentences and documents in a stream.
 
     Attributes:
@@ -71,7 +71,7 @@ class SentenceRows(Rows):
             of its own (doc sentences).
     """
 
-    def __init__(self, sentences: Sentences, length: int, separator: int, across: bool):
+    def __init__(self, sentences: SentenceIndex, length: int, separator: int, across: bool):
         self._sentences, self._length, self._separator = sentences, length, separator
         room, starts, stops = length - 2, sentences.starts, sentences.stops
         limits = np.array([len(starts)]) if across else sentences.first[1:]
@@ -86,7 +86,7 @@ class SentenceRows(Rows):
                 at = after
         self._begins, self._ends = np.array(begins, np.int64), np.array(ends, np.int64)
         self.full = self.count = len(begins)
-        self.why = "there is no sentence"
+        self.shortage = "there is no sentence"
 
     def gather(self, indices: np.ndarray, epochs: np.ndarray | None, seed: int) -> Arrays:
         begins, ends = self._begins[indices][:, None], self._ends[indices][:, None]
@@ -97,7 +97,7 @@ class SentenceRows(Rows):
         rows[:, 0] = self._sentences.opening
         return {"tokens": rows.astype(np.int32)}
 
-    def filler(self, count: int) -> Arrays:
+    def padding_rows(self, count: int) -> Arrays:
         return {"tokens": np.full((count, self._length), PADDING, np.int32)}
 
 
@@ -122,16 +122,16 @@ class PairRows(Rows):
         DataError: no second document to draw from.
     """
 
-    def __init__(self, sentences: Sentences, length: int, separator: int, segments: bool):
+    def __init__(self, sentences: SentenceIndex, length: int, separator: int, segments: bool):
         self._sentences, self._length, self._separator, self._segments = sentences, length, separator, segments
         if len(sentences.first) < 3:
             raise DataError(
-                "data.rows: pairs need at least two documents, for a random second one; set data.document_separator, take "
-                "another data.source, or data.rows=full_sentences"
+                "data.row_format: pairs need at least two documents, for a random second one; set data.document_separator, take "
+                "another data.source, or data.row_format=full_sentences"
             )
         self._first, self._last = self._runs() if segments else self._neighbours()
         self.full = self.count = len(self._first)
-        self.why = "no document has two sentences"
+        self.shortage = "no document has two sentences"
 
     def _neighbours(self) -> tuple[np.ndarray, np.ndarray]:
         document = self._sentences.document
@@ -156,9 +156,11 @@ class PairRows(Rows):
 
     def gather(self, indices: np.ndarray, epochs: np.ndarray | None, seed: int) -> Arrays:
         keys = (
-            keys_of(EVALUATION, _PAIRS, indices) if epochs is None else keys_of(TRAINING, _PAIRS, seed, epochs, indices)
+            row_keys(EVALUATION, _PAIRS, indices)
+            if epochs is None
+            else row_keys(TRAINING, _PAIRS, seed, epochs, indices)
         )
-        draws = uniform(np.broadcast_to(keys, len(indices)), 4)
+        draws = uniform_draws(np.broadcast_to(keys, len(indices)), 4)
         text, room = self._sentences, self._length - 3
         first, last = self._first[indices], self._last[indices]
         border = first + 1 + np.floor(draws[:, 0] * (last - first - 1)).astype(np.int64)
@@ -200,6 +202,6 @@ class PairRows(Rows):
         arrays = {"tokens": rows, "segments": segments, "next": np.where(random, RANDOM, FOLLOWS)}
         return {name: array.astype(np.int32) for name, array in arrays.items()}
 
-    def filler(self, count: int) -> Arrays:
+    def padding_rows(self, count: int) -> Arrays:
         empty = np.zeros((count, self._length), np.int32)
         return {"tokens": empty + PADDING, "segments": empty, "next": np.full(count, PADDING, np.int32)}

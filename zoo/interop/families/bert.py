@@ -19,8 +19,8 @@ from dataclasses import replace
 from typing import Any
 
 from zoo.config import ResolvedConfig
-from zoo.interop.settings.importer import ACTIVATIONS, Importer, Settings
-from zoo.interop.weights.mapping import REVERSED, Copy, Rule, Rules, Skip, layers, linear, norm
+from zoo.interop.settings.importer import ACTIVATIONS, Importer, SettingsReader
+from zoo.interop.weights.mapping import REVERSED, IgnoredTensors, Rule, Rules, TiedTensor, layers, linear, norm
 
 BERT = {
     "vocab_size": 30522, "hidden_size": 768, "num_hidden_layers": 12, "num_attention_heads": 12, "intermediate_size": 3072,
@@ -30,7 +30,7 @@ BERT = {
 }  # fmt: skip
 # The classifier's head, memory in training, and what the authors' own files say of a pooler that no
 # class here has.
-INERT = (
+IGNORED_SETTINGS = (
     "classifier_dropout",
     "gradient_checkpointing",
     "directionality",
@@ -41,13 +41,13 @@ INERT = (
     "pooler_type",
 )
 # The first published files name a norm's parameters as the authors' code does.
-OLD_ENDINGS = {".LayerNorm.gamma": ".LayerNorm.weight", ".LayerNorm.beta": ".LayerNorm.bias"}
+RENAMED_SUFFIXES = {".LayerNorm.gamma": ".LayerNorm.weight", ".LayerNorm.beta": ".LayerNorm.bias"}
 
 
-def encoder(settings: Settings) -> dict[str, Any]:
+def encoder(settings: SettingsReader) -> dict[str, Any]:
     """Fields that all of them share; positions, activations and heads are the class's own."""
     if settings["type_vocab_size"] == 0:
-        settings.refuse("type_vocab_size", "the class adds a segment's embedding to every token; expected at least 1")
+        settings.reject("type_vocab_size", "the class adds a segment's embedding to every token; expected at least 1")
     return {
         "model.architecture": "encoder",
         "model.vocab_size": settings["vocab_size"],
@@ -81,13 +81,13 @@ def learned(rows: int, offset: int = 0) -> dict[str, Any]:
     }
 
 
-def _position(settings: Settings) -> dict[str, Any]:
+def _position(settings: SettingsReader) -> dict[str, Any]:
     rows, kind = settings["max_position_embeddings"], settings["position_embedding_type"]
     if kind == "relative_key":
         return {
             "model.position.kind": "shaw",
             "model.position.clip": rows - 1,
-            "model.position.values": False,
+            "model.position.relative_values": False,
             "data.sequence_length": rows,
         }
     settings.expect("absolute", position_embedding_type="expected absolute or relative_key")
@@ -96,7 +96,7 @@ def _position(settings: Settings) -> dict[str, Any]:
 
 def masked_config(hf: Mapping[str, Any]) -> dict[str, Any]:
     """Overrides for BertForMaskedLM."""
-    settings = Settings(hf, BERT, INERT)
+    settings = SettingsReader(hf, BERT, IGNORED_SETTINGS)
     fields = encoder(settings) | _position(settings) | settings.choose("hidden_act", ACTIVATIONS)
     settings.finish()
     return fields
@@ -141,11 +141,13 @@ def encoder_rules(config: ResolvedConfig, at: str) -> Rules:
         Rule(f"{at}.embeddings.word_embeddings.weight", ("embedding",)),
         Rule(f"{at}.embeddings.token_type_embeddings.weight", ("segments",)),
         # With distances in the layers the class keeps a table of positions that it does not read.
-        Rule(table, ("position/table",)) if config.position.kind == "learned" else Skip(table.replace(".", r"\.")),
+        Rule(table, ("position/table",))
+        if config.position.kind == "learned"
+        else IgnoredTensors(table.replace(".", r"\.")),
         *norm("embedding_norm", f"{at}.embeddings.LayerNorm", config),
         *layers(config, layer),
         # The numbers of the positions, in old files.
-        Skip(rf"{at}\.embeddings\.position_ids"),
+        IgnoredTensors(rf"{at}\.embeddings\.position_ids"),
     ]
 
 
@@ -158,11 +160,13 @@ def output_rules(config: ResolvedConfig, embedding: str, output: str, bias: str 
         output: of the matrix and its bias, without "weight" and "bias".
         bias: of the bias, where the class has it under two names.
     """
-    rules: list[Rule | Copy] = [Rule(bias or f"{output}.bias", ("head/bias",))]
-    rules += [Copy(f"{output}.bias", bias)] if bias else []
+    rules: list[Rule | TiedTensor] = [Rule(bias or f"{output}.bias", ("head/bias",))]
+    rules += [TiedTensor(f"{output}.bias", bias)] if bias else []
     return [
         *rules,
-        Copy(f"{output}.weight", embedding) if config.tie_embeddings else Rule(f"{output}.weight", ("head/weights",)),
+        TiedTensor(f"{output}.weight", embedding)
+        if config.tie_embeddings
+        else Rule(f"{output}.weight", ("head/weights",)),
     ]
 
 
@@ -183,8 +187,8 @@ def masked_rules(config: ResolvedConfig) -> Rules:
     return [
         *encoder_rules(config, "bert"),
         *masked_head_rules(config, "bert"),
-        Skip(r"bert\.pooler\..*"),
-        Skip(r"cls\.seq_relationship\..*"),
+        IgnoredTensors(r"bert\.pooler\..*"),
+        IgnoredTensors(r"cls\.seq_relationship\..*"),
     ]
 
 
@@ -209,8 +213,8 @@ def headless_rules(config: ResolvedConfig) -> Rules:
     """The rules of BertModel, which keeps under no name what the others keep under "bert"."""
     found = [*encoder_rules(config, "bert"), *linear("pooler", "bert.pooler.dense")]
     return [
-        Skip(rule.pattern.removeprefix(r"bert\."))
-        if isinstance(rule, Skip)
+        IgnoredTensors(rule.pattern.removeprefix(r"bert\."))
+        if isinstance(rule, IgnoredTensors)
         else replace(rule, name=rule.name.removeprefix("bert."))
         for rule in found
     ]
@@ -218,10 +222,10 @@ def headless_rules(config: ResolvedConfig) -> Rules:
 
 CLASSES = {
     "BertForPreTraining": Importer(
-        pretraining_config, pretraining_rules, BERT, old_endings=OLD_ENDINGS, model_type="bert", prefix="bert"
+        pretraining_config, pretraining_rules, BERT, renamed_suffixes=RENAMED_SUFFIXES, model_type="bert", prefix="bert"
     ),
     "BertForMaskedLM": Importer(
-        masked_config, masked_rules, BERT, old_endings=OLD_ENDINGS, model_type="bert", prefix="bert"
+        masked_config, masked_rules, BERT, renamed_suffixes=RENAMED_SUFFIXES, model_type="bert", prefix="bert"
     ),
-    "BertModel": Importer(headless_config, headless_rules, BERT, old_endings=OLD_ENDINGS, model_type="bert"),
+    "BertModel": Importer(headless_config, headless_rules, BERT, renamed_suffixes=RENAMED_SUFFIXES, model_type="bert"),
 }

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 from zoo import config
 from zoo.config.parts import split_path
-from zoo.errors import ConfigError, did_you_mean
+from zoo.errors import ConfigError
 from zoo.lab.experiment import Experiment, levels
 
 
@@ -24,7 +24,7 @@ def experiment_from_flags(spec: str, vary: Sequence[str], name: str | None = Non
         if not equals or not all(values.split(",")):
             problems.append(f"--vary {text}: expected PATH=VALUE,VALUE,...")
         elif config.field_at(path) is None:
-            problems.append(f"--vary {text}: unknown field {path}{did_you_mean(path, config.known_paths(path))}")
+            problems.append(f"--vary {text}: {config.unknown_field(path)}")
         elif config.field_at(path).kind is tuple:
             problems.append(f"--vary {text}: the values of {path} contain commas; write an experiment file")
         elif path in fields:

@@ -109,7 +109,7 @@ class ShawPosition(Position):
     """score(t, s) = q_t . (k_s + a_d) * scale and output_t = sum_s p(t, s) (v_s + b_d), d = clip(s
     - t, -k, k) (Shaw et al. 2018, eq. 3 to 5).
 
-    a and b are tables [2k + 1, K] per layer that all heads share; with `position.values` off there
+    a and b are tables [2k + 1, K] per layer that all heads share; with `position.relative_values` off there
     is no b.
     """
 
@@ -117,7 +117,7 @@ class ShawPosition(Position):
 
     def __init__(self, config: ResolvedConfig):
         # By subscript: as an attribute `values` is the method of every mapping.
-        self.clip, self.adds_values = config.position.clip, config.position["values"]
+        self.clip, self.adds_values = config.position.clip, config.position.relative_values
         shape = (2 * self.clip + 1, config.attention.head_dim)
         self.keys = parameter(shape, (None, None), normal(config.init.embedding_std))
         self.values = parameter(shape, (None, None), normal(config.init.embedding_std)) if self.adds_values else None

@@ -1,0 +1,115 @@
+"""Entry points: from a config to its data set and its vocabulary size."""
+
+from pathlib import Path
+from typing import Any
+
+from zoo import config as configs
+from zoo.config.fields import TASKS
+from zoo.data.labelled import LabelledDataset, label_count, load_labelled, read_task, task_documents
+from zoo.data.pipeline.batching import Batching
+from zoo.data.rows.token_streams import Stream, cached_streams, tokenize
+from zoo.data.sources.documents import Documents
+from zoo.data.sources.source import read_components, read_text_file
+from zoo.data.text_dataset import TextDataset, TokenizedSource
+from zoo.data.tokenizers.tokenizer import Tokenizer
+from zoo.data.tokenizers.tokenizer_registry import tokenizer_class
+from zoo.data.translation.pair_dataset import TranslationDataset, load_translation, translation_vocab_size
+from zoo.data.translation.text_pairs import read_split_pairs
+from zoo.errors import DataError
+
+
+def load(config: Any) -> TextDataset | LabelledDataset | TranslationDataset:
+    """Reads, splits and tokenises the sources of a config; tokens of plain text are cached.
+
+    Args:
+        config: a resolved config; `data`, `objective`, `seed` and `training.eval_batches` are used.
+
+    Returns:
+        the data set: of labelled examples for a task, of pairs for translation, else of text.
+
+    Raises:
+        ConfigError: a bad field, or a file that does not exist.
+        DataError: text that is empty, too short or bad.
+    """
+    if config.objective.kind in TASKS:
+        return load_labelled(config)
+    if config.objective.kind == "translation":
+        return load_translation(config)
+    data = config.data
+    tokenizer_type = tokenizer_class(data.tokenizer.kind)
+    components = read_components(data)
+    splits = [documents.split(data.validation_fraction) for _, documents in components]
+    tokenizer = tokenizer_type.build(
+        data.tokenizer,
+        Documents.joined([documents for _, documents in components]),
+        Documents.joined([train for train, _ in splits]),
+    )
+    batching = Batching(config, tokenizer)
+    parts = []
+    for (weight, source), (train, validation) in zip(components, splits, strict=True):
+        train = train.subset(data.training_fraction)
+        streams = cached_streams(tokenizer, {"train": train, "validation": validation}, batching.with_sentences)
+        parts.append(TokenizedSource(weight, source, train, validation, streams["train"], streams["validation"]))
+    batching.check([part.train_stream for part in parts], [part.validation_stream for part in parts])
+    return TextDataset(tokenizer, batching, tuple(parts))
+
+
+def check_sources(config: Any) -> None:
+    """Reads the sources of a resolved config as far as no tokenizer is needed. Raises as `load`."""
+    if config.objective.kind in TASKS:
+        read_task(config)
+    elif config.objective.kind == "translation":
+        read_split_pairs(config.data)
+    else:
+        for _, documents in read_components(config.data):
+            _ = documents.index
+
+
+def encode_text_file(path: str | Path, tokenizer: Tokenizer, config: Any) -> Stream:
+    """Returns the token stream of a text file (plain or .gz), read as the config reads text.
+
+    Raises:
+        ConfigError: no such file.
+        DataError: not UTF-8, empty, or with a character that the tokenizer does not know.
+    """
+    documents = read_text_file(path, config.data.document_separator, config.data.bad_text)
+    if not documents.count:
+        raise DataError(f'"{path}": the text is empty')
+    try:
+        return tokenize(tokenizer, documents, Batching(config, tokenizer).with_sentences)
+    except DataError as error:
+        raise DataError([f'"{path}": {problem}' for problem in error.problems]) from error
+
+
+def vocabulary_size(config: Any) -> int:
+    """Returns the number of ids that a model of the config needs.
+
+    The source is read only if it determines the vocabulary (e.g. for characters).
+
+    Raises:
+        ConfigError: unknown tokenizer, or an impossible size.
+        DataError: as `load`, if the source is read.
+    """
+    settings = config.data.tokenizer
+    tokenizer_type = tokenizer_class(settings.kind)
+    size = tokenizer_type.known_model_vocab_size(settings, config.objective, config.data.row_format)
+    if size is not None:
+        return size
+    if config.objective.kind == "translation":
+        return translation_vocab_size(config)
+    if config.objective.kind in TASKS:
+        source, training = task_documents(config)
+    else:
+        source = training = Documents.joined([documents for _, documents in read_components(config.data)])
+    return tokenizer_type.build(settings, source, training).model_vocab_size(config.objective, config.data.row_format)
+
+
+def with_num_classes(resolved: Any) -> Any:
+    """Replaces model.head.classes=auto of a resolved config by the number of labels in training.
+
+    Raises:
+        ConfigError, DataError: as `load`.
+    """
+    if resolved.objective.kind in TASKS and resolved.model.head.classes == configs.AUTO:
+        return configs.resolve(configs.override(resolved, {"model.head.classes": label_count(resolved)}))
+    return resolved
