@@ -173,7 +173,7 @@ def heads_and_windows(model: str, batch: int, arguments: argparse.Namespace) -> 
 
     from zoo.decoding import Sampling, stop_table
     from zoo.decoding.decode_loop import prefill, sample
-    from zoo.decoding.decode_step import PaddedTokens, IncrementalDecoder
+    from zoo.decoding.decode_step import IncrementalDecoder, PaddedTokens
 
     shape, heads, new_tokens = MODELS[model], MODELS[model]["heads"], arguments.new_tokens
     prompts, stop = PaddedTokens(np.ones((batch, 16), np.int32), np.full(batch, 16, np.int32)), stop_table(shape["vocabulary"])

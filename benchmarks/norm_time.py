@@ -40,7 +40,7 @@ def whole_step(kind: str, size: str) -> Callable[[], None]:
     import numpy as np
 
     from zoo import config
-    from zoo.data.tokenizers.base import ByteTokenizer
+    from zoo.data.tokenizers.byte_tokenizers import ByteTokenizer
     from zoo.lab.sizes import decoder
     from zoo.models.architectures import make_model
     from zoo.objectives import make_objective

@@ -28,7 +28,7 @@ def steppers(size: str, executor: str) -> dict[str, tuple[int, Callable[[], None
     import numpy as np
 
     from zoo import config
-    from zoo.data.tokenizers.base import ByteTokenizer
+    from zoo.data.tokenizers.byte_tokenizers import ByteTokenizer
     from zoo.lab.sizes import decoder
     from zoo.models.architectures import make_model
     from zoo.objectives import make_objective

@@ -28,7 +28,7 @@ def zoo_stepper(vocabulary: int, overrides: list[str]):
     import numpy as np
 
     from zoo import config as configs
-    from zoo.data.tokenizers.base import ByteTokenizer
+    from zoo.data.tokenizers.byte_tokenizers import ByteTokenizer
     from zoo.models.architectures import make_model
     from zoo.objectives import make_objective
     from zoo.training.mesh import make_mesh

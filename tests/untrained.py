@@ -7,7 +7,7 @@ import numpy as np
 
 from tests.building import random_statistics, random_values
 from zoo import config as configs
-from zoo.data.tokenizers.base import ByteTokenizer
+from zoo.data.tokenizers.byte_tokenizers import ByteTokenizer
 from zoo.files import write_json
 from zoo.models.architectures import make_model
 from zoo.training.checkpoints.checkpoint import Checkpoints

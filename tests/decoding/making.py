@@ -8,7 +8,7 @@ import numpy as np
 
 from tests.building import compiled, counting, random_statistics, random_values, tiny, with_values
 from zoo.decoding import Generator
-from zoo.decoding.decode_step import Rows, Steps, Weights, unstacked
+from zoo.decoding.decode_step import IncrementalDecoder, PaddedTokens, UnstackedWeights, unstack_layers
 from zoo.layers.context import Context
 from zoo.models.architectures import make_model
 from zoo.models.functional import split
@@ -61,7 +61,7 @@ def rows(lists, width=None):
     tokens = np.full((len(lists), width or max(lengths)), V - 1, np.int32)
     for row, ids in zip(tokens, lists, strict=True):
         row[: len(ids)] = ids
-    return Rows(jnp.asarray(tokens), jnp.asarray(lengths))
+    return PaddedTokens(jnp.asarray(tokens), jnp.asarray(lengths))
 
 
 def both_ways(overrides=None, prompts=(3, 9, 1), steps=16, slots=32, cached=True):
@@ -89,11 +89,11 @@ def both_ways(overrides=None, prompts=(3, 9, 1), steps=16, slots=32, cached=True
         [row[:n] for row, n in zip(tokens.tolist(), prompts, strict=True)], 1 << (max(prompts) - 1).bit_length()
     )
     sources = rows(SOURCES[:B], 8) if has_encoder else None
-    how = Steps(split(model)[0], has_encoder, _depth(model.config), slots, V, cached)
+    how = IncrementalDecoder(split(model)[0], has_encoder, _depth(model.config), slots, V, cached)
 
     def step_by_step(params, stats, read, sources, following):
-        weights = Weights(*unstacked(params, stats, model.config.dtype))
-        state, first = how.start(weights, read, sources)
+        weights = UnstackedWeights(*unstack_layers(params, stats, model.config.dtype))
+        state, first = how.prefill(weights, read, sources)
         _, scores = jax.lax.scan(lambda state, token: how.step(weights, state, token), state, following)
         return jnp.concatenate([first[None], scores]).swapaxes(0, 1)
 

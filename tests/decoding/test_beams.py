@@ -10,7 +10,7 @@ import pytest
 from tests.building import ENCODER_DECODER, compiled, counting, slow_but, with_values
 from tests.decoding.making import made, rows
 from zoo.decoding import Generator, stop_table
-from zoo.decoding.generator import bucket
+from zoo.decoding.generator import padded_length
 from zoo.layers.context import Context
 
 FEW, END = 4, 1
@@ -170,7 +170,7 @@ def test_a_text_stops_a_hypothesis_in_the_middle_of_a_token():
 
 
 def test_the_size_of_the_buffers_changes_nothing():
-    assert (bucket(N), bucket(17)) == (16, 32)
+    assert (padded_length(N), padded_length(17)) == (16, 32)
     model, stop = model_of(True, 2), stop_table(FEW, [END])
     short = model.beam_search(PROMPTS, 17, 3, 1.0, stop, SOURCES)
     # Padding: other sources and prompts in the batch make for wider buffers.

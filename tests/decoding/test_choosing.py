@@ -7,11 +7,11 @@ import pytest
 from hypothesis import given, strategies
 
 from tests.building import call, compiled
-from zoo.decoding.sampling import Sampling, choose, kept_tokens, likeliest
+from zoo.decoding.sampling import Sampling, argmax_token, sample_tokens, top_k_top_p_mask
 from zoo.errors import ConfigError
 
 V = 7
-KEPT = compiled(kept_tokens)
+KEPT = compiled(top_k_top_p_mask)
 SCORES = np.float32([[0.3, -2.0, 1.7, 0.9, -0.4, 1.1, -7.0]])
 
 
@@ -71,7 +71,7 @@ def test_how_often_a_token_is_drawn(temperature, top_k, top_p):
     draws = 20_000
 
     def draw(scores, sampling):
-        return choose(jnp.broadcast_to(scores, (draws, V)), jax.random.split(jax.random.key(3), draws), sampling)
+        return sample_tokens(jnp.broadcast_to(scores, (draws, V)), jax.random.split(jax.random.key(3), draws), sampling)
 
     drawn = call(draw, jnp.asarray(SCORES), Sampling(np.float32(temperature), np.int32(top_k), np.float32(top_p)))
     scores = SCORES[0].astype(np.float64) / temperature
@@ -87,13 +87,13 @@ def test_how_often_a_token_is_drawn(temperature, top_k, top_p):
 def test_rows_have_keys_of_their_own():
     keys = jax.random.split(jax.random.key(0), 50)
     scores = jnp.zeros((50, V))
-    both = call(lambda: (choose(scores, keys, Sampling()), choose(scores[:9], keys[:9], Sampling())))
+    both = call(lambda: (sample_tokens(scores, keys, Sampling()), sample_tokens(scores[:9], keys[:9], Sampling())))
     assert len(set(both[0])) > 3
     np.testing.assert_array_equal(both[0][:9], both[1])
 
 
 def test_the_likeliest_is_the_first_of_equals():
-    np.testing.assert_array_equal(likeliest(jnp.array([[1.0, 3.0, 3.0], [2.0, -1.0, 0.0]])), [1, 0])
+    np.testing.assert_array_equal(argmax_token(jnp.array([[1.0, 3.0, 3.0], [2.0, -1.0, 0.0]])), [1, 0])
 
 
 @pytest.mark.parametrize(("wrong", "words"), [

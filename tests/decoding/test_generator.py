@@ -7,7 +7,7 @@ import pytest
 from tests.building import ENCODER, ENCODER_DECODER, TINY_ELMO, tiny
 from tests.decoding.making import PROMPTS, SOURCES, V, generator, made
 from zoo.decoding import Generator, Sampling, stop_table
-from zoo.decoding.generator import bucket
+from zoo.decoding.generator import padded_length
 from zoo.errors import ConfigError
 from zoo.models.architectures import make_model
 
@@ -100,9 +100,9 @@ def test_bad_requests_of_one_kind():
 
 
 def test_buckets():
-    assert [bucket(n) for n in (1, 16, 17, 32, 33, 1000)] == [16, 16, 32, 32, 64, 1024]
-    assert [bucket(n, 24) for n in (1, 17, 24)] == [16, 24, 24]
-    assert bucket(3, 5) == 5
+    assert [padded_length(n) for n in (1, 16, 17, 32, 33, 1000)] == [16, 16, 32, 32, 64, 1024]
+    assert [padded_length(n, 24) for n in (1, 17, 24)] == [16, 24, 24]
+    assert padded_length(3, 5) == 5
 
 
 def test_a_generator_leaves_the_parameters_as_they_are():

@@ -10,7 +10,7 @@ import pytest
 from tests.building import ENCODER_DECODER, compiled, counting, programs_inside, with_values
 from tests.decoding.making import PROMPTS, SOURCES, V, generator, made, rows
 from zoo.decoding import Sampling, decode_loop, stop_table
-from zoo.decoding.decode_step import Steps, unstacked
+from zoo.decoding.decode_step import IncrementalDecoder, unstack_layers
 from zoo.decoding.generator import Generator
 from zoo.models.functional import split
 
@@ -80,11 +80,11 @@ def test_a_row_ends_at_a_stop_and_the_others_go_on():
         assert (after[length:] == -1).all()
 
 
-def loop(overrides=None, stop=None, limit=40, room=64):
+def loop(overrides=None, stop=None, limit=40, buffer_size=64):
     """Runs the loop once; the tokens, and how many steps it made."""
     model = generator(overrides)
-    steps = Steps(model.graph, False, 2, 64, V, True)
-    state, scores = decode_loop.begin(steps, model.weights, rows(PROMPTS))
+    steps = IncrementalDecoder(model.graph, False, 2, 64, V, True)
+    state, scores = decode_loop.prefill(steps, model.weights, rows(PROMPTS))
     zero = np.int32(0)
     drawing = Sampling(np.float32(1), zero, np.float32(1))
     tokens, lengths, state = decode_loop.sample(
@@ -97,7 +97,7 @@ def loop(overrides=None, stop=None, limit=40, room=64):
         jax.random.key(0),
         np.int32(limit),
         greedy=True,
-        room=room,
+        buffer_size=buffer_size,
     )
     return np.asarray(tokens), np.asarray(lengths), np.asarray(state.newest) - [len(prompt) - 1 for prompt in PROMPTS]
 
@@ -154,7 +154,7 @@ def test_fewer_tokens_are_the_first_ones():
 
 
 def test_a_stream_of_requests_compiles_a_handful_of_programs():
-    programs = decode_loop.begin, decode_loop.sample
+    programs = decode_loop.prefill, decode_loop.sample
     model, sizes = generator(WINDOWED | {"model.num_layers": 1}), [program._cache_size() for program in programs]
     for number in range(1, 30):
         prompt = [number % V] * (1 + number % 16)
@@ -167,8 +167,8 @@ def test_a_stream_of_requests_compiles_a_handful_of_programs():
 
 def test_the_loop_is_one_program_on_the_device():
     model = generator()
-    steps = Steps(model.graph, False, 2, 64, V, True)
-    state, scores = decode_loop.begin.eval_shape(steps, model.weights, rows(PROMPTS))
+    steps = IncrementalDecoder(model.graph, False, 2, 64, V, True)
+    state, scores = decode_loop.prefill.eval_shape(steps, model.weights, rows(PROMPTS))
     jaxpr = jax.make_jaxpr(
         lambda state, scores: decode_loop.sample.__wrapped__(
             steps,
@@ -180,7 +180,7 @@ def test_the_loop_is_one_program_on_the_device():
             jax.random.key(0),
             np.int32(9),
             greedy=True,
-            room=16,
+            buffer_size=16,
         )
     )(state, scores)
 
@@ -202,7 +202,7 @@ def test_the_loop_is_one_program_on_the_device():
 )
 def test_the_size_of_a_cache(overrides, slots, heads):
     model = generator(overrides)
-    state, _ = decode_loop.begin.eval_shape(Steps(model.graph, False, 2, 64, V, True), model.weights, rows(PROMPTS))
+    state, _ = decode_loop.prefill.eval_shape(IncrementalDecoder(model.graph, False, 2, 64, V, True), model.weights, rows(PROMPTS))
     assert [x.shape for x in jax.tree.leaves(state.layers)] == [(3 * heads, slots, 4)] * 4
 
 
@@ -211,7 +211,7 @@ def test_a_performer_s_cache_does_not_grow():
     shapes = [
         jax.tree.map(
             jnp.shape,
-            decode_loop.begin.eval_shape(Steps(model.graph, False, 2, slots, V, True), model.weights, rows(PROMPTS))[
+            decode_loop.prefill.eval_shape(IncrementalDecoder(model.graph, False, 2, slots, V, True), model.weights, rows(PROMPTS))[
                 0
             ].layers,
         )
@@ -225,12 +225,12 @@ def test_a_performer_s_cache_does_not_grow():
 )
 def test_matrices_in_the_type_of_the_activations_change_nothing(overrides):
     model, params, stats = made(overrides | {"model.dtype": "bfloat16"})
-    cast, kept = (unstacked(params, stats, dtype) for dtype in ("bfloat16", "float32"))
+    cast, kept = (unstack_layers(params, stats, dtype) for dtype in ("bfloat16", "float32"))
     sizes = [sum(x.nbytes for x in jax.tree.leaves(weights.params)) for weights in (cast, kept)]
     assert sizes[0] < 0.65 * sizes[1]
-    steps = Steps(split(model)[0], overrides == ENCODER_DECODER, 2, 32, V, True)
+    steps = IncrementalDecoder(split(model)[0], overrides == ENCODER_DECODER, 2, 32, V, True)
     one, other = (
-        decode_loop.begin(steps, weights, rows(PROMPTS), rows(SOURCES) if overrides == ENCODER_DECODER else None)[1]
+        decode_loop.prefill(steps, weights, rows(PROMPTS), rows(SOURCES) if overrides == ENCODER_DECODER else None)[1]
         for weights in (cast, kept)
     )
     np.testing.assert_array_equal(one, other)

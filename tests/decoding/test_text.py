@@ -7,8 +7,9 @@ import numpy as np
 import pytest
 
 from tests.building import random_values, tiny
-from zoo.data.tokenizers.base import ByteTokenizer, CharacterTokenizer
-from zoo.data.tokenizers.pretrained import PublishedTokenizer
+from zoo.data.tokenizers.byte_tokenizers import ByteTokenizer
+from zoo.data.tokenizers.character_level import CharacterTokenizer
+from zoo.data.tokenizers.tokenizer_registry import PretrainedTokenizer
 from zoo.decoding import Sampling
 from zoo.decoding.text_generator import BLANK, TextGenerator
 from zoo.errors import ConfigError
@@ -109,7 +110,7 @@ def test_a_space_before_the_first_new_word_is_kept():
     model.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
     model.add_special_tokens([AddedToken("<s>", special=True), AddedToken("<unk>", special=True)])
     for objective in ("causal", "prefix"):
-        generator = text_generator(objective, always=4, tokenizer=PublishedTokenizer(model))
+        generator = text_generator(objective, always=4, tokenizer=PretrainedTokenizer(model))
         (answer,) = generator.sample(["one two"], 2, LIKELIEST, 0)
         assert (answer.text, generator.whole("one two", answer)) == (" three three", "one two three three")
         assert generator.sample([""], 2, LIKELIEST, 0)[0].text == "three three"

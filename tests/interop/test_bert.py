@@ -7,8 +7,9 @@ import numpy as np
 import pytest
 
 from zoo.errors import ConfigError, DataError
-from zoo.interop import export_weights, import_weights, importer_of, resolve_like
-from zoo.interop.weights.tensor_names import Renamed
+from zoo.interop import importer_of, resolve_like
+from zoo.interop.model_weights import export_weights, import_weights
+from zoo.interop.weights.tensor_names import RenamedTensors
 from zoo.models.architectures import make_model
 from zoo.models.functional import split
 
@@ -99,7 +100,7 @@ def test_published_settings_are_read(class_name):
 ])  # fmt: skip
 def test_what_cannot_be_expressed_is_refused_by_name(class_name, setting, message):
     with pytest.raises(ConfigError, match=message):
-        importer_of(class_name).config_of(setting)
+        importer_of(class_name).read_config(setting)
 
 
 def test_windows_that_differ_are_kinds_of_layers():
@@ -133,7 +134,7 @@ def test_renamed_tensors_are_read_one_at_a_time():
             return super().__getitem__(name)
 
     file = File({"a.gamma": 1, "b.weight": 2, "gamma": 3})
-    renamed = Renamed(file, {".gamma": ".weight"})
+    renamed = RenamedTensors(file, {".gamma": ".weight"})
     assert (list(renamed), len(renamed), "a.gamma" in renamed) == (["a.weight", "b.weight", "gamma"], 3, False)
     assert file.reads == 0
     assert (renamed["a.weight"], renamed["gamma"], file.reads) == (1, 3, 2)

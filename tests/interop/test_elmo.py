@@ -12,7 +12,7 @@ from tests.building import TINY, TINY_ELMO, as_float64, call, close, random_valu
 from tests.checkpoints_of_others import zoo
 from zoo.config import default, override, resolve
 from zoo.errors import ConfigError, DataError
-from zoo.interop.families.bilm import config_of, read_hdf5, read_weights, write_weights
+from zoo.interop.families.bilm import read_config, read_hdf5, read_weights, write_weights
 from zoo.models.elmo import ELMo
 from zoo.training.trained_run import load_trained
 
@@ -136,12 +136,12 @@ def test_options_are_a_config():
     # slot.
     options = OPTIONS | {"dropout": 0.1, "n_tokens_vocab": 13, "char_cnn": OPTIONS["char_cnn"] | {"n_characters": 261}}
     data = {name: value for name, value in TINY.items() if name.startswith("data.")} | {"model.vocab_size": 13}
-    resolved = resolve(override(default(), config_of(options) | data)).model
+    resolved = resolve(override(default(), read_config(options) | data)).model
     assert resolved == CONFIG
     plain = copy.deepcopy(OPTIONS)
     plain["lstm"] |= {"use_skip_connections": False, "cell_clip": None}
     del plain["char_cnn"]["n_highway"]
-    fields = config_of(plain)
+    fields = read_config(plain)
     assert (fields["model.residual"], fields["model.elmo.cell_clip"], fields["model.elmo.highways"]) == (False, 0.0, 0)
 
 
@@ -162,9 +162,9 @@ def test_options_that_cannot_be_expressed_are_refused(part, name, value, message
     options = copy.deepcopy(OPTIONS)
     options[part][name] = value
     with pytest.raises(ConfigError, match=re.escape(message)):
-        config_of(options)
+        read_config(options)
     with pytest.raises(ConfigError, match="char_cnn: missing"):
-        config_of({"lstm": OPTIONS["lstm"]})
+        read_config({"lstm": OPTIONS["lstm"]})
 
 
 def test_hdf5_files(tmp_path):

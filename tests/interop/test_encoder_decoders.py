@@ -9,7 +9,8 @@ from tests.building import random_values
 from tests.parity.harness import resolved
 from tests.parity.systems import SYSTEMS
 from zoo.errors import ConfigError, DataError
-from zoo.interop import export_weights, import_weights, importer_of, resolve_like
+from zoo.interop import importer_of, resolve_like
+from zoo.interop.model_weights import export_weights, import_weights
 from zoo.models.architectures import make_model
 
 T5, MT5, UMT5 = "T5ForConditionalGeneration", "MT5ForConditionalGeneration", "UMT5ForConditionalGeneration"
@@ -91,9 +92,9 @@ def test_a_file_of_t5():
 
 
 def test_sides_differ_only_where_the_file_says_so():
-    plain = importer_of(MARIAN).config_of(OPUS)
+    plain = importer_of(MARIAN).read_config(OPUS)
     assert not [path for path in plain if path.startswith(("model.encoder.", "model.decoder."))]
-    uneven = importer_of(BART).config_of(
+    uneven = importer_of(BART).read_config(
         {"encoder_layers": 12, "decoder_layers": 3, "decoder_ffn_dim": 8, "decoder_attention_heads": 2}
     )
     assert uneven["model.num_layers"] == 12
@@ -102,7 +103,7 @@ def test_sides_differ_only_where_the_file_says_so():
         "model.decoder.ffn.hidden_dim": 8,
         "model.decoder.attention.num_heads": 2,
     }
-    byt5 = importer_of(T5).config_of({"num_layers": 12, "num_decoder_layers": 4})
+    byt5 = importer_of(T5).read_config({"num_layers": 12, "num_decoder_layers": 4})
     assert (byt5["model.num_layers"], byt5["model.decoder.num_layers"]) == (12, 4)
 
 
@@ -157,9 +158,9 @@ def test_what_cannot_be_expressed_is_refused_by_name(class_name, settings, messa
 ])  # fmt: skip
 def test_other_names_of_settings(class_name, one, other):
     assert (
-        importer_of(class_name).config_of(one)
-        == importer_of(class_name).config_of(other)
-        != importer_of(class_name).config_of({})
+        importer_of(class_name).read_config(one)
+        == importer_of(class_name).read_config(other)
+        != importer_of(class_name).read_config({})
     )
 
 

@@ -9,8 +9,7 @@ import pytest
 from tests.building import random_values
 from tests.checkpoints_of_others import zoo
 from zoo import config as configs
-from zoo.data.tokenizers.base import load_tokenizer
-from zoo.data.tokenizers.pretrained import read_pretrained
+from zoo.data.tokenizers.tokenizer_registry import load_tokenizer, read_pretrained
 from zoo.decoding import Generator, stop_table
 from zoo.errors import ConfigError
 from zoo.interop.families.fairseq import read_config, read_dictionary, rules

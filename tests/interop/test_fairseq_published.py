@@ -18,8 +18,7 @@ import pytest
 from flax import nnx
 
 from tests.checkpoints_of_others import zoo
-from zoo.data.tokenizers.base import load_tokenizer
-from zoo.data.tokenizers.pretrained import read_pretrained
+from zoo.data.tokenizers.tokenizer_registry import load_tokenizer, read_pretrained
 from zoo.decoding.generator import Generator
 from zoo.decoding.stop_strings import stop_table
 from zoo.interop.importing import sha256

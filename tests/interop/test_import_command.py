@@ -20,7 +20,7 @@ from tests.stored_outputs import read
 from zoo import config as configs
 from zoo.cli.main import main
 from zoo.config import AUTO
-from zoo.data.tokenizers.base import load_tokenizer
+from zoo.data.tokenizers.tokenizer_registry import load_tokenizer
 from zoo.interop.weights.tensor_files import write_tensors
 from zoo.layers.context import Context
 from zoo.training.trained_run import load_trained
@@ -198,12 +198,12 @@ def test_bytes_are_taken_where_the_vocabulary_is_theirs(tmp_path):
     changes = {"model.dim": 16, "model.num_layers": 1, "data.sequence_length": 8}
     config = configs.resolve(configs.override(configs.default(), changes))
     assert config.model.vocab_size == 257
-    from zoo.interop.settings.expressing import choose
+    from zoo.interop.config_export import choose_class
     from zoo.interop.weights.mapping import tensor_shapes
     from zoo.models.architectures import make_model
     from zoo.models.functional import split
 
-    expressed = choose(config, "GPT2LMHeadModel", None)
+    expressed = choose_class(config, "GPT2LMHeadModel", None)
     from zoo.interop import importer_of
 
     shapes = tensor_shapes(importer_of("GPT2LMHeadModel").rules(config.model), split(make_model(config))[1])

@@ -12,9 +12,9 @@ from pathlib import Path
 import pytest
 
 from tests.checkpoints_of_others import imported, zoo
-from zoo.data.tokenizers.base import Tokenizer
+from zoo.data.tokenizers.tokenizer import Tokenizer
 from zoo.interop import exporting
-from zoo.interop.importing import replacing
+from zoo.interop.output_folder import atomic_folder
 
 ROOT = Path(__file__).parents[2]
 # Writes a part, says so, and waits to be ended.
@@ -70,7 +70,7 @@ def test_a_signal_leaves_no_folder_of_that_name(number, code, tmp_path):
     # Nobody can clean up after a SIGKILL; what it leaves has another name and stands in nobody's
     # way.
     assert len(list(tmp_path.iterdir())) == (number == signal.SIGKILL)
-    with replacing(out) as folder:
+    with atomic_folder(out) as folder:
         (folder / "x").write_text("x")
     assert [path.name for path in out.iterdir()] == ["x"]
     assert signal.getsignal(signal.SIGTERM) == signal.SIG_DFL
@@ -123,7 +123,7 @@ def test_where_nothing_can_be_written(error, gpt2, tmp_path, monkeypatch):
 
 def test_an_error_of_ours_is_no_full_disk(tmp_path):
     for error in (ValueError("a mistake"), FileNotFoundError(2, "No such file", "x")):
-        with pytest.raises(type(error)), replacing(tmp_path / "out"):
+        with pytest.raises(type(error)), atomic_folder(tmp_path / "out"):
             raise error
     assert list(tmp_path.iterdir()) == []
 

@@ -12,12 +12,12 @@ from hypothesis import strategies as st
 from tests.building import tiny
 from zoo.errors import DataError
 from zoo.interop.weights.mapping import (
+    IDENTITY,
     REVERSED,
-    SAME,
     TRANSPOSED,
-    Copy,
+    IgnoredTensors,
     Rule,
-    Skip,
+    TiedTensor,
     Transform,
     from_zoo,
     fused,
@@ -40,8 +40,8 @@ RULES = [
     Rule("table", ("embedding",)),
     *(Rule(rule.name, tuple(f"stack/{path}" for path in rule.paths), rule.transform, (0, 1))
       for rule in fused_linear(["query", "key"], "h.{layer}.qk", [4, 2])),
-    Copy("head", "table"),
-    Skip(r"h\.\d+\.mask"),
+    TiedTensor("head", "table"),
+    IgnoredTensors(r"h\.\d+\.mask"),
 ]  # fmt: skip
 PARAMS = {
     "embedding": numbers(5, 3),
@@ -122,7 +122,7 @@ def test_parts_of_no_whole_groups_are_refused():
 def test_arrangements_are_bijections(groups, widths, axis, transposed):
     sizes = [groups * width for width in widths]
     shape = (sum(sizes), 5) if axis == 0 else (5, sum(sizes))
-    transform = fused(sizes, groups, axis).then(TRANSPOSED if transposed else SAME)
+    transform = fused(sizes, groups, axis).then(TRANSPOSED if transposed else IDENTITY)
     parts = transform.split(numbers(*shape))
     assert sorted(np.concatenate([part.ravel() for part in parts])) == list(range(np.prod(shape)))
     np.testing.assert_array_equal(transform.join(parts), numbers(*shape))
@@ -172,7 +172,7 @@ def test_rules_that_are_not_one_to_one_are_a_mistake_of_ours(rules):
 
 
 def test_parameters_are_let_go_when_their_tensors_are_made():
-    """With `release`, so that an export holds the model once and not twice."""
+    """With `consume`, so that an export holds the model once and not twice."""
     params = {"first": numbers(2, 3, 4), "second": numbers(2, 3, 4)}
     alive = {name: weakref.ref(array) for name, array in params.items()}
     seen = []
@@ -182,7 +182,7 @@ def test_parameters_are_let_go_when_their_tensors_are_made():
         return parts[0].T
 
     rules = [Rule("{layer}." + name, (name,), Transform(lambda x: (x.T,), joined), (0, 1)) for name in params]
-    tensors = from_zoo(rules, params, release=True)
+    tensors = from_zoo(rules, params, consume=True)
     assert seen == [["first", "second"]] * 2 + [["second"]] * 2
     assert params == {}
     np.testing.assert_array_equal(tensors["1.second"], numbers(2, 3, 4)[1].T)

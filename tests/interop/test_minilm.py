@@ -15,7 +15,7 @@ import pytest
 from tests.building import compiled, with_values
 from tests.checkpoints_of_others import arrays_of, zoo
 from zoo import config as configs
-from zoo.data.tokenizers.base import load_tokenizer
+from zoo.data.tokenizers.tokenizer_registry import load_tokenizer
 from zoo.interop.importing import sha256
 from zoo.layers.context import Context
 from zoo.models.architectures import make_model

@@ -95,4 +95,4 @@ def test_a_config_file_without_a_tokenizer_beside_it(text, tmp_path):
         f"--config.data.source=text:{text}",
     )
     assert (code, len(errors)) == (2, 1)
-    assert f"data.tokenizer.path={tmp_path / 'alone'}: the folder has no tokenizer that can be read" in errors[0]
+    assert f"data.tokenizer.path={tmp_path / 'alone'}: the folder has no readable tokenizer" in errors[0]

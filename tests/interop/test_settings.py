@@ -4,8 +4,8 @@ import pytest
 
 from zoo.errors import ConfigError
 from zoo.interop import FAMILIES, importer_of, resolve_like
-from zoo.interop.settings.importer import ACTIVATIONS, Settings
-from zoo.interop.settings.shared_settings import kinds
+from zoo.interop.settings.importer import ACTIVATIONS, SettingsReader
+from zoo.interop.settings.shared_settings import layer_kind_fields
 
 # Settings that change something only beside another one: ways of stretching RoPE, windows that
 # another setting switches on.
@@ -19,7 +19,7 @@ WITHOUT_LIMIT = {"max_position_embeddings"}
 def result_of(class_name, hf):
     """The overrides, or the refusal."""
     try:
-        return importer_of(class_name).config_of(hf)
+        return importer_of(class_name).read_config(hf)
     except (ConfigError, TypeError) as error:
         return str(error)
 
@@ -50,11 +50,11 @@ def test_every_setting_of_a_class_is_read(class_name):
 @pytest.mark.parametrize("class_name", sorted(FAMILIES))
 def test_what_is_not_known_is_refused_by_name(class_name):
     with pytest.raises(ConfigError, match=r"new_idea=3: not known to this importer\nquantization_config="):
-        importer_of(class_name).config_of(
+        importer_of(class_name).read_config(
             {"new_idea": 3, "quantization_config": {"bits": 4}, "torch_dtype": "bfloat16"}
         )
     with pytest.raises(ConfigError, match="add_cross_attention=True: expected False"):
-        importer_of(class_name).config_of({"add_cross_attention": True})
+        importer_of(class_name).read_config({"add_cross_attention": True})
 
 
 def test_a_class_without_an_importer_is_refused_with_the_nearest():
@@ -64,7 +64,7 @@ def test_a_class_without_an_importer_is_refused_with_the_nearest():
 
 def test_all_refusals_come_at_once():
     with pytest.raises(ConfigError) as caught:
-        importer_of("GPT2LMHeadModel").config_of(
+        importer_of("GPT2LMHeadModel").read_config(
             {"activation_function": "mish", "resid_pdrop": 0.2, "scale_attn_by_inverse_layer_idx": True}
         )
     assert [problem.split(":")[0] for problem in caught.value.problems] == [
@@ -85,12 +85,12 @@ def test_all_refusals_come_at_once():
 ])  # fmt: skip
 def test_ways_of_stretching_that_cannot_be_expressed_are_refused(scaling, message):
     with pytest.raises(ConfigError, match=message):
-        importer_of("LlamaForCausalLM").config_of({"rope_scaling": scaling})
+        importer_of("LlamaForCausalLM").read_config({"rope_scaling": scaling})
 
 
 def test_ways_of_stretching():
     def fields(scaling):
-        found = importer_of("LlamaForCausalLM").config_of({"rope_scaling": scaling, "max_position_embeddings": 512})
+        found = importer_of("LlamaForCausalLM").read_config({"rope_scaling": scaling, "max_position_embeddings": 512})
         return {
             path.removeprefix("model.position.scaling."): value for path, value in found.items() if "scaling" in path
         }
@@ -107,17 +107,17 @@ def test_ways_of_stretching():
 def test_layers_of_several_kinds_have_the_shortest_pattern():
     a, b = ("local", {"attention.window": 4}), ("global", {"attention.window": 0})
     both = {"model.layers.kinds.local.attention.window": 4, "model.layers.kinds.global.attention.window": 0}
-    assert kinds([a, b, a, b, a]) == {"model.layers.pattern": ("local", "global")} | both
-    assert kinds([a, a, b, a, a]) == {"model.layers.pattern": ("local", "local", "global")} | both
-    assert kinds([b, b, a]) == {"model.layers.pattern": ("global", "global", "local")} | both
-    assert kinds([a, a, a]) == {"model.attention.window": 4}
+    assert layer_kind_fields([a, b, a, b, a]) == {"model.layers.pattern": ("local", "global")} | both
+    assert layer_kind_fields([a, a, b, a, a]) == {"model.layers.pattern": ("local", "local", "global")} | both
+    assert layer_kind_fields([b, b, a]) == {"model.layers.pattern": ("global", "global", "local")} | both
+    assert layer_kind_fields([a, a, a]) == {"model.attention.window": 4}
 
 
 def test_windows_follow_the_class_s_own_rules():
     def pattern(class_name, **hf):
         model = resolve_like(class_name, hf, {"data.tokenizer.kind": "characters"}).model
-        kinds = model.layers.pattern
-        return [kinds[layer % len(kinds)] for layer in range(model.num_layers)] if kinds else None
+        layer_kind_fields = model.layers.pattern
+        return [layer_kind_fields[layer % len(layer_kind_fields)] for layer in range(model.num_layers)] if layer_kind_fields else None
 
     assert pattern("Gemma2ForCausalLM")[:4] == ["local", "global", "local", "global"]
     assert pattern("Gemma3ForCausalLM")[:7] == ["local"] * 5 + ["global", "local"]
@@ -133,21 +133,21 @@ def test_windows_follow_the_class_s_own_rules():
 
 @pytest.mark.parametrize("class_name", ["GPT2LMHeadModel", "OpenAIGPTLMHeadModel", "GPTJForCausalLM"])
 def test_the_classes_other_names_of_a_setting(class_name):
-    config_of = importer_of(class_name).config_of
+    read_config = importer_of(class_name).read_config
     assert (
-        config_of({"hidden_size": 512, "num_hidden_layers": 3})
-        == config_of({"n_embd": 512, "n_layer": 3})
-        != config_of({})
+        read_config({"hidden_size": 512, "num_hidden_layers": 3})
+        == read_config({"n_embd": 512, "n_layer": 3})
+        != read_config({})
     )
 
 
 def test_gpt_1_means_the_tanh_form_by_gelu():
-    assert importer_of("OpenAIGPTLMHeadModel").config_of({})["model.ffn.gelu_approximation"] == "tanh"
+    assert importer_of("OpenAIGPTLMHeadModel").read_config({})["model.ffn.gelu_approximation"] == "tanh"
     assert ACTIVATIONS["gelu"]["model.ffn.gelu_approximation"] == "none"
 
 
 def test_a_setting_read_with_a_default_is_known():
-    settings = Settings({"a": 1, "b": 2}, {"c": 3}, inert=("b",))
+    settings = SettingsReader({"a": 1, "b": 2}, {"c": 3}, inert=("b",))
     assert (settings.get("a", 5), settings.get("missing", 5), settings["c"]) == (1, 5, 3)
     settings.finish()
 

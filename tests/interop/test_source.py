@@ -59,12 +59,12 @@ def offline(tmp_path, monkeypatch):
 
 
 def test_a_revision_is_pinned(offline):
-    assert sources.find("hf:somebody/tiny-gpt2@v1").revision == COMMIT
+    assert sources.find_checkpoint("hf:somebody/tiny-gpt2@v1").revision == COMMIT
     assert len(offline) == 1
     with pytest.raises(
         ConfigError, match=r"tiny-gpt2 is no folder, is not in the hub's cache, and cannot be fetched: .*no route"
     ):
-        sources.find("hf:somebody/tiny-gpt2")
+        sources.find_checkpoint("hf:somebody/tiny-gpt2")
 
 
 PATHS = ["./models/gpt2", "./gpt2", "../gpt2", "/nowhere/gpt2", "~/nowhere/gpt2", "a/b/c", "here/gpt2", "with space"]
@@ -75,7 +75,7 @@ def test_what_looks_like_a_path_is_never_looked_for_in_the_network(text, offline
     monkeypatch.chdir(tmp_path)
     (tmp_path / "here").mkdir()
     with pytest.raises(ConfigError, match="there is no folder"):
-        sources.find(f"hf:{text}")
+        sources.find_checkpoint(f"hf:{text}")
     assert offline == []
 
 
@@ -88,7 +88,7 @@ def test_only_weights_settings_and_vocabularies_are_fetched(monkeypatch):
     monkeypatch.setattr(
         huggingface_hub, "snapshot_download", lambda name, **named: asked.update(named) or f"/cache/{COMMIT}"
     )
-    assert sources.fetch("somebody/model", "v2").revision == COMMIT
+    assert sources.fetch_repository("somebody/model", "v2").revision == COMMIT
     assert asked["revision"] == "v2"
     offered = ["config.json", "model.safetensors", "model-00001-of-00002.safetensors", "model.safetensors.index.json", "tokenizer.json",
                "modeling_custom.py", "pytorch_model.bin", "tf_model.h5", "onnx/model.onnx", "model.fp16.safetensors", "README.md",

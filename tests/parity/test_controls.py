@@ -16,7 +16,7 @@ from tests.parity.systems import SYSTEMS
 from tests.parity.systems.controls import NORMS, PLAIN
 from tests.parity.table import ROOT
 from zoo.config import load, resolve
-from zoo.interop import import_weights
+from zoo.interop.model_weights import import_weights
 from zoo.layers.context import Context
 from zoo.models.architectures import make_model
 from zoo.models.functional import split, statistics_of

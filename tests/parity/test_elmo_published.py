@@ -18,7 +18,7 @@ from tests.parity.harness import relative_difference
 from zoo import data
 from zoo.config import default, finetuned, override, resolve
 from zoo.data.labelled.labelled_dataset import HELD_OUT
-from zoo.data.tokenizers.base import Tokenizer
+from zoo.data.tokenizers.tokenizer import Tokenizer
 from zoo.interop.families.bilm import read_config, read_hdf5, read_weights
 from zoo.models.architectures import make_model
 from zoo.models.elmo import ELMo

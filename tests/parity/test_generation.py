@@ -16,7 +16,7 @@ from tests.parity.harness import FIRST_TOKEN, resolved
 from tests.parity.references import build
 from tests.parity.systems import SYSTEMS
 from zoo.decoding import Generator, stop_table
-from zoo.interop import import_weights
+from zoo.interop.model_weights import import_weights
 from zoo.models.architectures import make_model
 
 pytestmark = pytest.mark.parity

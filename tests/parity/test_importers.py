@@ -13,7 +13,7 @@ import torch
 import transformers
 
 from zoo.interop import FAMILIES, importer_of, resolve_like
-from zoo.interop.weights.mapping import Copy, problems_of, tensor_shapes
+from zoo.interop.weights.mapping import TiedTensor, tensor_problems, tensor_shapes
 from zoo.models.architectures import make_model
 from zoo.models.functional import split
 
@@ -45,6 +45,6 @@ def test_names_and_shapes_at_the_class_s_own_size(class_name):
     ours = resolve_like(class_name, json.loads(config.to_json_string()), {"data.tokenizer.kind": "characters"})
     rules = importer_of(class_name).rules(ours.model)
     for rule in rules:
-        if isinstance(rule, Copy):
+        if isinstance(rule, TiedTensor):
             theirs.pop(rule.name, None)
-    assert problems_of(rules, theirs, tensor_shapes(rules, split(make_model(ours))[1])) == []
+    assert tensor_problems(rules, theirs, tensor_shapes(rules, split(make_model(ours))[1])) == []

@@ -43,13 +43,13 @@ def add_parser(subparsers: argparse._SubParsersAction) -> None:
 
 def resolved_config(spec: str, overrides: list[str]) -> configs.ResolvedConfig:
     """A config as commands name it, with its overrides, down to the size of its vocabulary."""
-    from zoo.data import vocabulary_size, with_labels
+    from zoo.data import vocabulary_size, with_num_classes
 
     config = configs.override(configs.load(spec), configs.parse_overrides(overrides))
     resolved = configs.resolve(config)
     if resolved.model.vocab_size == configs.AUTO:
         resolved = configs.resolve(config, vocabulary_size(resolved))
-    return with_labels(resolved)
+    return with_num_classes(resolved)
 
 
 def run_show(args: argparse.Namespace) -> int:

@@ -43,7 +43,7 @@ def run_show(args: argparse.Namespace) -> int:
     """Prints what the model of a config gets to read."""
     from zoo import data
     from zoo.cli.config import resolved_config
-    from zoo.data.pipeline.show import Measured, Shower, histogram
+    from zoo.data.pipeline.show import BatchFormatter, RowStatistics, histogram
     from zoo.errors import ConfigError
 
     if args.rows < 0 or args.step < 0:
@@ -52,7 +52,7 @@ def run_show(args: argparse.Namespace) -> int:
     dataset = data.load(config)
     if isinstance(dataset, data.LabelledDataset):
         return _show_task(dataset, args)
-    if isinstance(dataset, data.Pairs):
+    if isinstance(dataset, data.TranslationDataset):
         return _show_pairs(dataset, args)
     size = config.data.batch_size
     wanted = max(1, -(-max(args.rows, _SAMPLE_ROWS) // size))
@@ -62,9 +62,9 @@ def run_show(args: argparse.Namespace) -> int:
         with dataset.training_batches(args.step) as endless:
             batches = list(itertools.islice(endless, wanted))
     corrupted = dataset.batching.corruption is not None
-    measured = Measured.of(batches, ahead=not corrupted)
+    measured = RowStatistics.of(batches, ahead=not corrupted)
     objective = config.objective
-    shower = Shower(dataset.tokenizer, objective.kind != "span", objective.sentinels if objective.kind == "span" else 0)
+    formatter = BatchFormatter(dataset.tokenizer, objective.kind != "span", objective.sentinels if objective.kind == "span" else 0)
     rows = [(batch, number) for batch in batches for number in range(len(next(iter(batch.values()))))][: args.rows]
     documents = [part.train.index for part in dataset.parts]
     sizes = [int(size) for index in documents for size in index.bytes.tolist()]
@@ -90,7 +90,7 @@ def run_show(args: argparse.Namespace) -> int:
 
     for title, values, bins in (("document bytes", np.array(sizes), 10), ("tokens of a row", measured.lengths, 6)):
         _print_histogram(title, histogram(values, bins))
-    _print_rows(dataset, args, ((place, shower.row(*row)) for place, row in enumerate(rows)))
+    _print_rows(dataset, args, ((place, formatter.row(*row)) for place, row in enumerate(rows)))
     return 0
 
 
@@ -99,7 +99,7 @@ def _show_task(dataset, args: argparse.Namespace) -> int:
     import numpy as np
 
     from zoo.data.labelled.labelled_dataset import HELD_OUT, TRAINING
-    from zoo.data.pipeline.show import Shower, histogram
+    from zoo.data.pipeline.show import BatchFormatter, histogram
     from zoo.data.rows.packed_rows import PADDING
 
     size, summary = dataset.config.data.batch_size, dataset.summary()
@@ -141,14 +141,14 @@ def _show_task(dataset, args: argparse.Namespace) -> int:
         "of batches are empty"
     )
     _print_histogram("tokens of a row", histogram(lengths[part], 6))
-    shower = Shower(dataset.tokenizer, True, 0)
-    _print_rows(dataset, args, ((number, dataset.task.shown(row, shower)) for number, row in rows))
+    formatter = BatchFormatter(dataset.tokenizer, True, 0)
+    _print_rows(dataset, args, ((number, dataset.task.format_row(row, formatter)) for number, row in rows))
     return 0
 
 
 def _show_pairs(dataset, args: argparse.Namespace) -> int:
     """Prints pairs of texts as a model reads and writes them."""
-    from zoo.data.pipeline.show import Shower
+    from zoo.data.pipeline.show import BatchFormatter
 
     if args.held_out:
         batches = dataset.evaluation_batches(limit_batches=0)
@@ -159,7 +159,7 @@ def _show_pairs(dataset, args: argparse.Namespace) -> int:
     summary, training = dataset.summary(), dataset.training
     rows = [(batch, number) for batch in found for number in range(len(batch["source"]))][: args.rows]
     shapes = [
-        {"width": bucket.width, "rows": bucket.rows, "batches": count} for bucket, count in training.batches_of_each()
+        {"width": bucket.width, "rows": bucket.rows, "batches": count} for bucket, count in training.batches_per_bucket()
     ]
     if args.json:
         print(
@@ -184,8 +184,8 @@ def _show_pairs(dataset, args: argparse.Namespace) -> int:
         print(
             f"            {shape['batches']:6,} batches of {shape['rows']:5,} pairs of up to {shape['width']} tokens a side"
         )
-    shower = Shower(dataset.tokenizer, False, 0)
-    _print_rows(dataset, args, ((place, shower.row(*row)) for place, row in enumerate(rows)))
+    formatter = BatchFormatter(dataset.tokenizer, False, 0)
+    _print_rows(dataset, args, ((place, formatter.row(*row)) for place, row in enumerate(rows)))
     return 0
 
 

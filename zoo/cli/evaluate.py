@@ -130,8 +130,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
             "note: rows of one text, in the target's tokens, are cut in two: this is no loss of translations (see zoo generate)",
             file=sys.stderr,
         )
-    scored = str(args.text or args.pairs or "held-out split")
-    result = {"run": str(args.run), "step": trained.step, "text": scored, "lengths": {}}
+    score_translations = str(args.text or args.pairs or "held-out split")
+    result = {"run": str(args.run), "step": trained.step, "text": score_translations, "lengths": {}}
     for length in args.lengths or [config.data.sequence_length]:
         scores = None
         if trained.objective.too_long(trained.model, length) is None:
@@ -224,7 +224,7 @@ def evaluate_task(trained, folder: Path, args: argparse.Namespace) -> dict:
     """
     from zoo import data
     from zoo.training.evaluation import evaluate
-    from zoo.training.records.run_record import check_same_data
+    from zoo.training.records.resume_checks import check_same_data
 
     config = trained.config
     texts_alone = {"--lengths": args.lengths, "--batches": args.batches, "--text": args.text, "--sample": args.sample}
@@ -264,7 +264,7 @@ def pairs_to_score(trained, args: argparse.Namespace):
     """
     from zoo import data
     from zoo.data.translation.text_pairs import read_pairs
-    from zoo.training.records.run_record import check_same_data
+    from zoo.training.records.resume_checks import check_same_data
 
     config = trained.config
     if args.text:
@@ -274,15 +274,15 @@ def pairs_to_score(trained, args: argparse.Namespace):
             found = read_pairs(ml_collections.ConfigDict({**config.data, "source": args.pairs}))
         except ConfigError as error:
             raise ConfigError([problem.replace("data.source", "--pairs", 1) for problem in error.problems]) from error
-        return data.Pairs(config, trained.tokenizer, found, found)
-    pairs = data.load_pairs(config, trained.tokenizer)
+        return data.TranslationDataset(config, trained.tokenizer, found, found)
+    pairs = data.load_translation(config, trained.tokenizer)
     check_same_data(args.run, pairs)
     return pairs
 
 
 def translations(trained, pairs) -> dict:
     """Scores of the translations of all pairs, as a run's end has them."""
-    from zoo.decoding.translate import scored, translate
+    from zoo.decoding.translate import score_translations, translate
 
     how, texts = trained.config.objective, pairs.validation
     made = translate(
@@ -295,7 +295,7 @@ def translations(trained, pairs) -> dict:
         how.beams,
         how.length_penalty,
     )
-    scores = scored(made, texts.targets)
+    scores = score_translations(made, texts.targets)
     return {"pairs": len(texts), **scores.values, "signatures": scores.signatures}
 
 
@@ -304,7 +304,7 @@ def text_streams(trained, args: argparse.Namespace):
     if it is still the same.
     """
     from zoo import data
-    from zoo.training.records.run_record import check_same_data
+    from zoo.training.records.resume_checks import check_same_data
 
     config = trained.config
     if args.text:
@@ -328,11 +328,11 @@ def sampled_text(trained, args: argparse.Namespace) -> str:
         trained.source_tokenizer,
     )
     fits = generator.longest([args.prompt], args.sample) <= generator.trained_length
-    cache = fits and generator.generator.why_not_cached() is None
+    cache = fits and generator.generator.why_uncacheable() is None
     (answer,) = generator.sample(
         [args.prompt], args.sample, Sampling(args.temperature, args.top_k), args.seed, cache=cache
     )
-    return generator.whole(args.prompt, answer)
+    return generator.full_text(args.prompt, answer)
 
 
 if __name__ == "__main__":

@@ -93,7 +93,7 @@ def run(args: argparse.Namespace) -> int:
             print(json.dumps({"prompt": prompt, "text": answer.text, "tokens": answer.tokens, "stopped": answer.stopped,
                               **({} if answer.score is None else {"score": answer.score})}))  # fmt: skip
         else:
-            print("---\n" * (number > 0) + generator.whole(prompt, answer))
+            print("---\n" * (number > 0) + generator.full_text(prompt, answer))
     return 0
 
 

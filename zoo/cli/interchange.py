@@ -5,7 +5,7 @@ from pathlib import Path
 
 from zoo import config as configs
 from zoo.errors import ConfigError
-from zoo.interop.checkpoint_source import KINDS, find
+from zoo.interop.checkpoint_source import KINDS, find_checkpoint
 
 IMPORT_EXAMPLES = """examples:
   zoo import hf:downloads/bert-base --out runs/bert
@@ -82,11 +82,11 @@ def run_import(args: argparse.Namespace) -> int:
     changes = configs.parse_overrides(args.overrides)
     if args.class_name is not None and not args.source.startswith("hf:"):
         raise ConfigError(f"--class {args.class_name} is for hf: sources; {args.source} has only one")
-    source = find(args.source)
-    from zoo.interop.importing import import_run, lines
+    source = find_checkpoint(args.source)
+    from zoo.interop.importing import import_report, import_run
 
     found, config, count = import_run(source, args.out, args.class_name, args.tokenizer, changes)
-    print("\n".join(lines(found, config, count, args.out)))
+    print("\n".join(import_report(found, config, count, args.out)))
     return 0
 
 

@@ -7,7 +7,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int
 
-from zoo.decoding.decode_step import State, Steps, Weights, taken
+from zoo.decoding.decode_step import IncrementalDecoder, State, UnstackedWeights, select_rows
 from zoo.decoding.stop_strings import START, STOPPED
 
 
@@ -24,13 +24,13 @@ class Hypotheses(NamedTuple):
     tokens: Int[Array, "B W N"]
     lengths: Int[Array, "B W"]
     scores: Float[Array, "B W"]
-    reading: Int[Array, "B W"]
+    stop_state: Int[Array, "B W"]
 
     def pick(self, scores: Float[Array, "B M"], beams: int) -> "Hypotheses":
         """The best by `scores`."""
         scores, places = jax.lax.top_k(scores, beams)
         return Hypotheses(
-            _gather(self.tokens, places), _gather(self.lengths, places), scores, _gather(self.reading, places)
+            _gather(self.tokens, places), _gather(self.lengths, places), scores, _gather(self.stop_state, places)
         )
 
     def and_also(self, others: "Hypotheses") -> "Hypotheses":
@@ -42,17 +42,17 @@ def _gather(x: Array, places: Int[Array, "B W"]) -> Array:
     return jnp.take_along_axis(x, places.reshape(*places.shape, *[1] * (x.ndim - 2)), axis=1)
 
 
-@partial(jax.jit, static_argnames=("steps", "beams", "room"))
+@partial(jax.jit, static_argnames=("decoder", "beams", "buffer_size"))
 def search(
-    steps: Steps,
-    weights: Weights,
+    decoder: IncrementalDecoder,
+    weights: UnstackedWeights,
     state: State,
     scores: Float[Array, "B V"],
     stop: Int[Array, "V Q"],
     alpha: Float[Array, ""],
     new_tokens: Int[Array, ""],
     beams: int,
-    room: int,
+    buffer_size: int,
 ) -> tuple[Int[Array, "B W N"], Int[Array, "B W"], Float[Array, "B W"]]:
     """Finds texts y of high log p(y | prompt) / |y|^alpha, where |y| counts the new tokens, the one
     that stops included.
@@ -67,7 +67,7 @@ def search(
 
     Args:
         steps, weights: the model.
-        state, scores: of `begin`.
+        state, scores: of `prefill`.
         stop: of `stop_table`.
         alpha: 0 for the likeliest text, above 0 for longer ones.
         new_tokens: most tokens of a text.
@@ -78,7 +78,7 @@ def search(
         (tokens, lengths, scores) of the texts that ended, for each prompt the best first.
     """
     B, V = scores.shape
-    empty = Hypotheses(jnp.full((B, beams, room), -1, jnp.int32), jnp.zeros((B, beams), jnp.int32), jnp.full((B, beams), -jnp.inf),
+    empty = Hypotheses(jnp.full((B, beams, buffer_size), -1, jnp.int32), jnp.zeros((B, beams), jnp.int32), jnp.full((B, beams), -jnp.inf),
                        jnp.full((B, beams), START, jnp.int32))  # fmt: skip
     # All hypotheses of a prompt are the same before the first token: one of them counts.
     open_ = empty._replace(scores=empty.scores.at[:, 0].set(0.0))
@@ -89,7 +89,7 @@ def search(
         texts that ended so far.
         """
         totals = (open_.scores[:, :, None] + jax.nn.log_softmax(scores, axis=-1)).reshape(B, beams * V)
-        after = jnp.where(count + 1 < new_tokens, stop.T[open_.reading], STOPPED).reshape(B, beams * V)
+        after = jnp.where(count + 1 < new_tokens, stop.T[open_.stop_state], STOPPED).reshape(B, beams * V)
 
         def take(totals: Float[Array, "B M"]) -> tuple[Hypotheses, Int[Array, "B W"]]:
             best, places = jax.lax.top_k(totals, beams)
@@ -102,25 +102,25 @@ def search(
         candidates, _ = take(totals)
         further, origin = take(jnp.where(after == STOPPED, -jnp.inf, totals))
         length = (count + 1).astype(jnp.float32)
-        final = jnp.where(candidates.reading == STOPPED, candidates.scores / length**alpha, -jnp.inf)
+        final = jnp.where(candidates.stop_state == STOPPED, candidates.scores / length**alpha, -jnp.inf)
         both = ended.and_also(candidates._replace(scores=final))
         return further, origin, both.pick(both.scores, beams)
 
-    def goes_on(carry) -> Bool[Array, ""]:
+    def unfinished(carry) -> Bool[Array, ""]:
         _, open_, ended, _, count = carry
         length = jnp.where(alpha > 0, new_tokens, count).astype(jnp.float32)
         return (count < new_tokens) & (open_.scores[:, 0] / length**alpha > ended.scores[:, -1]).any()
 
     def body(carry):
         state, open_, ended, origin, count = carry
-        state = taken(state, (jnp.arange(B)[:, None] * beams + origin).reshape(-1))
+        state = select_rows(state, (jnp.arange(B)[:, None] * beams + origin).reshape(-1))
         newest = jax.lax.dynamic_index_in_dim(open_.tokens, count - 1, axis=2, keepdims=False)
         # A hypothesis that is none has no token.
-        state, scores = steps.step(weights, state, jnp.maximum(newest, 0).reshape(-1))
+        state, scores = decoder.step(weights, state, jnp.maximum(newest, 0).reshape(-1))
         open_, origin, ended = continued(open_, ended, scores.reshape(B, beams, V), count)
         return state, open_, ended, origin, count + 1
 
     open_, origin, ended = continued(open_, empty, jnp.broadcast_to(scores[:, None], (B, beams, V)), jnp.int32(0))
-    carry = taken(state, first), open_, ended, origin, jnp.int32(1)
-    _, _, ended, _, _ = jax.lax.while_loop(goes_on, body, carry)
+    carry = select_rows(state, first), open_, ended, origin, jnp.int32(1)
+    _, _, ended, _, _ = jax.lax.while_loop(unfinished, body, carry)
     return ended.tokens, ended.lengths, ended.scores

@@ -7,12 +7,12 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int, Key
 
-from zoo.decoding.decode_step import Rows, State, Steps, Weights
-from zoo.decoding.sampling import Sampling, choose, likeliest
+from zoo.decoding.decode_step import IncrementalDecoder, PaddedTokens, State, UnstackedWeights
+from zoo.decoding.sampling import Sampling, argmax_token, sample_tokens
 from zoo.decoding.stop_strings import START, STOPPED
 
 
-class Made(NamedTuple):
+class GeneratedTokens(NamedTuple):
     """Tokens as they are made.
 
     Attributes:
@@ -25,35 +25,37 @@ class Made(NamedTuple):
 
     tokens: Int[Array, "B N"]
     lengths: Int[Array, " B"]
-    reading: Int[Array, " B"]
+    stop_state: Int[Array, " B"]
     newest: Int[Array, " B"]
     count: Int[Array, ""]
 
     @property
     def ended(self) -> Bool[Array, " B"]:
         """Which rows have come to their end."""
-        return self.reading == STOPPED
+        return self.stop_state == STOPPED
 
-    def adding(self, tokens: Int[Array, " B"], stop: Int[Array, "V Q"]) -> "Made":
+    def append(self, tokens: Int[Array, " B"], stop: Int[Array, "V Q"]) -> "GeneratedTokens":
         """With one more token in every row that goes on."""
         written = jax.lax.dynamic_update_slice_in_dim(
             self.tokens, jnp.where(self.ended, -1, tokens)[:, None], self.count, axis=1
         )
-        return Made(written, self.lengths + ~self.ended, stop[tokens, self.reading], tokens, self.count + 1)
+        return GeneratedTokens(
+            written, self.lengths + ~self.ended, stop[tokens, self.stop_state], tokens, self.count + 1
+        )
 
 
-@partial(jax.jit, static_argnames="steps")
-def begin(
-    steps: Steps, weights: Weights, prompts: Rows, sources: Rows | None = None
+@partial(jax.jit, static_argnames="decoder")
+def prefill(
+    decoder: IncrementalDecoder, weights: UnstackedWeights, prompts: PaddedTokens, sources: PaddedTokens | None = None
 ) -> tuple[State, Float[Array, "B V"]]:
-    """`Steps.start`, compiled."""
-    return steps.start(weights, prompts, sources)
+    """`IncrementalDecoder.prefill`, compiled."""
+    return decoder.prefill(weights, prompts, sources)
 
 
-@partial(jax.jit, static_argnames=("steps", "greedy", "room"), donate_argnames="state")
+@partial(jax.jit, static_argnames=("decoder", "greedy", "buffer_size"), donate_argnames="state")
 def sample(
-    steps: Steps,
-    weights: Weights,
+    decoder: IncrementalDecoder,
+    weights: UnstackedWeights,
     state: State,
     scores: Float[Array, "B V"],
     stop: Int[Array, "V Q"],
@@ -61,7 +63,7 @@ def sample(
     key: Key[Array, ""],
     new_tokens: Int[Array, ""],
     greedy: bool,
-    room: int,
+    buffer_size: int,
 ) -> tuple[Int[Array, "B N"], Int[Array, " B"], State]:
     """Makes tokens until every row has ended or has `new_tokens` of them.
 
@@ -70,7 +72,7 @@ def sample(
 
     Args:
         steps, weights: the model.
-        state, scores: of `begin`; the state's memory is taken over.
+        state, scores: of `prefill`; the state's memory is taken over.
         stop: of `stop_table`.
         sampling: the temperature is above 0.
         key: of the random choices.
@@ -85,20 +87,24 @@ def sample(
     B = scores.shape[0]
     keys = jax.vmap(jax.random.fold_in, (None, 0))(key, jnp.arange(B))
 
-    def further(made: Made, scores: Float[Array, "B V"]) -> Made:
+    def further(made: GeneratedTokens, scores: Float[Array, "B V"]) -> GeneratedTokens:
         if greedy:
-            return made.adding(likeliest(scores), stop)
-        return made.adding(choose(scores, jax.vmap(jax.random.fold_in, (0, None))(keys, made.count), sampling), stop)
+            return made.append(argmax_token(scores), stop)
+        return made.append(
+            sample_tokens(scores, jax.vmap(jax.random.fold_in, (0, None))(keys, made.count), sampling), stop
+        )
 
-    def goes_on(carry: tuple[State, Made]) -> Bool[Array, ""]:
+    def unfinished(carry: tuple[State, GeneratedTokens]) -> Bool[Array, ""]:
         return (carry[1].count < new_tokens) & ~carry[1].ended.all()
 
-    def body(carry: tuple[State, Made]) -> tuple[State, Made]:
+    def body(carry: tuple[State, GeneratedTokens]) -> tuple[State, GeneratedTokens]:
         state, made = carry
-        state, scores = steps.step(weights, state, made.newest)
+        state, scores = decoder.step(weights, state, made.newest)
         return state, further(made, scores)
 
     zero = jnp.zeros(B, jnp.int32)
-    made = Made(jnp.full((B, room), -1, jnp.int32), zero, jnp.full(B, START, jnp.int32), zero, jnp.int32(0))
-    state, made = jax.lax.while_loop(goes_on, body, (state, further(made, scores)))
+    made = GeneratedTokens(
+        jnp.full((B, buffer_size), -1, jnp.int32), zero, jnp.full(B, START, jnp.int32), zero, jnp.int32(0)
+    )
+    state, made = jax.lax.while_loop(unfinished, body, (state, further(made, scores)))
     return made.tokens, made.lengths, state

@@ -15,7 +15,7 @@ from zoo.layers.context import Context, Memory
 from zoo.models.functional import Params, Stats
 
 
-class Rows(NamedTuple):
+class PaddedTokens(NamedTuple):
     """Token ids, filled up at the ends.
 
     Attributes:
@@ -33,7 +33,7 @@ class Rows(NamedTuple):
         return jnp.where(places < self.lengths[:, None], places, -1)
 
 
-class Weights(NamedTuple):
+class UnstackedWeights(NamedTuple):
     """A model's parameters and statistics, layer by layer: an array of L layers is a tuple of L.
 
     A stack cut up, or a matrix cast, for every token would be a copy of the model per token.
@@ -59,7 +59,7 @@ class Weights(NamedTuple):
 MATRICES = ("kernel", "embedding", "source_embedding", "weights")
 
 
-def unstacked(params: Params, stats: Stats, dtype: str) -> Weights:
+def unstack_layers(params: Params, stats: Stats, dtype: str) -> UnstackedWeights:
     """Cuts the stacks of layers up, casts matrices to `dtype`, in which they are used, and puts
     everything on the device.
 
@@ -72,12 +72,12 @@ def unstacked(params: Params, stats: Stats, dtype: str) -> Weights:
             tuple(leaf[layer] for layer in range(leaf.shape[0])) if any(key.key == "layers" for key in path) else leaf
         )
 
-    return Weights(*(jax.tree_util.tree_map_with_path(cut, tree) for tree in (params, stats)))
+    return UnstackedWeights(*(jax.tree_util.tree_map_with_path(cut, tree) for tree in (params, stats)))
 
 
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True)
-class Reading:
+class UncachedState:
     """Tokens so far, to be read again for every further one; when the buffer is full the oldest
     leaves.
 
@@ -94,12 +94,12 @@ class Reading:
     memory_positions: Int[Array, "M S"] | None = None
 
 
-State = Cache | Reading
+State = Cache | UncachedState
 
 
 @dataclass(frozen=True)
-class Steps:
-    """A model as two functions: `start` reads the prompts, `step` one further token of every row.
+class IncrementalDecoder:
+    """A model as two functions: `prefill` reads the prompts, `step` one further token of every row.
 
     Attributes:
         graph: of the model.
@@ -119,11 +119,13 @@ class Steps:
     cached: bool
     whole_prompts: bool = False
 
-    def start(self, weights: Weights, prompts: Rows, sources: Rows | None = None) -> tuple[State, Float[Array, "B V"]]:
+    def prefill(
+        self, weights: UnstackedWeights, prompts: PaddedTokens, sources: PaddedTokens | None = None
+    ) -> tuple[State, Float[Array, "B V"]]:
         """Reads the prompts.
 
         Args:
-            weights: of `unstacked`.
+            weights: of `unstack_layers`.
             prompts: the first tokens of every row; of an encoder-decoder, those that the decoder
                 reads.
             sources: what its encoder reads.
@@ -137,7 +139,7 @@ class Steps:
         positions = None if memory is None else memory.positions
         if not self.cached:
             tokens = jnp.pad(prompts.tokens, [(0, 0), (0, self.slots - prompts.tokens.shape[1])])
-            state = Reading(tokens, prompts.lengths, None if memory is None else memory.hidden, positions)
+            state = UncachedState(tokens, prompts.lengths, None if memory is None else memory.hidden, positions)
             return state, self._read(model, state)
         state = Cache(
             [{} for _ in range(self.depth)],
@@ -149,7 +151,9 @@ class Steps:
         context = Context(prompts.positions, causal=not self.whole_prompts, in_order=True, cache=state)
         return state, self._scores(model, prompts.tokens, memory, context, prompts.lengths - 1)
 
-    def step(self, weights: Weights, state: State, tokens: Int[Array, " B"]) -> tuple[State, Float[Array, "B V"]]:
+    def step(
+        self, weights: UnstackedWeights, state: State, tokens: Int[Array, " B"]
+    ) -> tuple[State, Float[Array, "B V"]]:
         """Reads one further token of every row; returns the state after it, and the scores of the
         next one.
         """
@@ -161,14 +165,14 @@ class Steps:
         context = Context(state.newest[:, None], cache=state)
         return state, self._scores(model, tokens[:, None], None, context, jnp.zeros_like(state.newest))
 
-    def _read(self, model: nnx.Module, state: Reading) -> Float[Array, "B V"]:
+    def _read(self, model: nnx.Module, state: UncachedState) -> Float[Array, "B V"]:
         memory = None
         if state.memory is not None:
             repeats = state.tokens.shape[0] // state.memory.shape[0]
             memory = Memory(
                 jnp.repeat(state.memory, repeats, axis=0), jnp.repeat(state.memory_positions, repeats, axis=0)
             )
-        context = Context(Rows(state.tokens, state.lengths).positions, in_order=True)
+        context = Context(PaddedTokens(state.tokens, state.lengths).positions, in_order=True)
         return self._scores(model, state.tokens, memory, context, state.lengths - 1)
 
     def _scores(self, model, tokens, memory, context, last) -> Float[Array, "B V"]:
@@ -177,7 +181,7 @@ class Steps:
         return model.logits(hidden, context)[:, 0, : self.vocab_size]
 
 
-def _appended(state: Reading, tokens: Int[Array, " B"]) -> Reading:
+def _appended(state: UncachedState, tokens: Int[Array, " B"]) -> UncachedState:
     full = state.lengths == state.tokens.shape[1]
     shifted = jnp.where(full[:, None], jnp.roll(state.tokens, -1, axis=1), state.tokens)
     places = jnp.where(full, state.lengths - 1, state.lengths)
@@ -185,8 +189,8 @@ def _appended(state: Reading, tokens: Int[Array, " B"]) -> Reading:
     return replace(state, tokens=shifted.at[rows, places].set(tokens), lengths=places + 1)
 
 
-def taken(state: State, rows: Int[Array, " N"]) -> State:
+def select_rows(state: State, rows: Int[Array, " N"]) -> State:
     """The state of rows with these numbers. What cross-attention reads stays as it is."""
-    if isinstance(state, Reading):
+    if isinstance(state, UncachedState):
         return replace(state, tokens=state.tokens[rows], lengths=state.lengths[rows])
     return state.take(rows)

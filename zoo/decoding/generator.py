@@ -11,15 +11,15 @@ from jaxtyping import Array, Float, Int, Key
 
 from zoo.config import ResolvedConfig, layer_kind, side
 from zoo.decoding.beam_search import search
-from zoo.decoding.decode_loop import begin, sample
-from zoo.decoding.decode_step import Rows, Steps, unstacked
+from zoo.decoding.decode_loop import prefill, sample
+from zoo.decoding.decode_step import IncrementalDecoder, PaddedTokens, unstack_layers
 from zoo.decoding.sampling import Sampling
 from zoo.decoding.stop_strings import stop_table
 from zoo.errors import ConfigError
 from zoo.models.functional import Params, Stats, split
 
 SMALLEST_BUCKET = 16
-LONGEST = 1 << 24
+MAX_NEW_TOKENS = 1 << 24
 Prompts = Sequence[Sequence[int]]
 
 
@@ -68,13 +68,13 @@ class Generator:
         self.config = side(config, "decoder") if self.has_encoder else config
         self.encoder = side(config, "encoder") if self.has_encoder else None
         self.graph, self.span, self.whole_prompts = split(model)[0], span, whole_prompts
-        self.weights = unstacked(params, stats, config.dtype)
+        self.weights = unstack_layers(params, stats, config.dtype)
 
-    def why_not_cached(self) -> str | None:
+    def why_uncacheable(self) -> str | None:
         """Says why nothing that this model reads can be kept for later tokens, or None where it
         can.
         """
-        if stretches(self.config):
+        if has_dynamic_rope(self.config):
             return "model.position.scaling.kind=dynamic turns all keys anew whenever the text grows, so that none can be kept"
         return None
 
@@ -108,12 +108,12 @@ class Generator:
             ConfigError: for a request that cannot be met.
         """
         sampling = (sampling or Sampling(temperature=0.0)).checked()
-        steps, stop, prompts, sources = self._request(prompts, new_tokens, stop, sources, vocab_size, cache)
+        decoder, stop, prompts, sources = self._request(prompts, new_tokens, stop, sources, vocab_size, cache)
         key = jax.random.key(0) if key is None else key
-        with _in_memory(steps, prompts):
-            state, scores = begin(steps, self.weights, prompts, sources)
+        with _in_memory(decoder, prompts):
+            state, scores = prefill(decoder, self.weights, prompts, sources)
             tokens, lengths, _ = sample(
-                steps,
+                decoder,
                 self.weights,
                 state,
                 scores,
@@ -122,7 +122,7 @@ class Generator:
                 key,
                 np.int32(new_tokens),
                 greedy=sampling.temperature == 0,
-                room=bucket(new_tokens),
+                buffer_size=padded_length(new_tokens),
             )
             tokens, lengths = jax.device_get((tokens, lengths))
         return Generated(tokens[:, :new_tokens], lengths)
@@ -152,11 +152,11 @@ class Generator:
             raise ConfigError(f"beams={beams} must be at least 1")
         if not np.isfinite(length_penalty):
             raise ConfigError(f"length_penalty={length_penalty} must be a number")
-        steps, stop, prompts, sources = self._request(prompts, new_tokens, stop, sources, vocab_size, cache)
-        with _in_memory(steps, prompts, beams):
-            state, scores = begin(steps, self.weights, prompts, sources)
+        decoder, stop, prompts, sources = self._request(prompts, new_tokens, stop, sources, vocab_size, cache)
+        with _in_memory(decoder, prompts, beams):
+            state, scores = prefill(decoder, self.weights, prompts, sources)
             found = search(
-                steps,
+                decoder,
                 self.weights,
                 state,
                 scores,
@@ -164,7 +164,7 @@ class Generator:
                 np.float32(length_penalty),
                 np.int32(new_tokens),
                 beams=beams,
-                room=bucket(new_tokens),
+                buffer_size=padded_length(new_tokens),
             )
             tokens, lengths, totals = jax.device_get(found)
         return Generated(tokens[:, :, :new_tokens], lengths, totals)
@@ -173,7 +173,7 @@ class Generator:
         self, prompts: Prompts, new_tokens: int, stop, sources: Prompts | None, vocab_size: int | None, cache: bool
     ) -> tuple[Any, ...]:
         """Checks a request; returns what the programs take."""
-        if cache and (why := self.why_not_cached()) is not None:
+        if cache and (why := self.why_uncacheable()) is not None:
             raise ConfigError(f"{why}; generate without a cache (zoo generate --no-cache)")
         if self.whole_prompts and not cache:
             raise ConfigError(
@@ -187,11 +187,11 @@ class Generator:
         size = self.config.vocab_size if vocab_size is None else vocab_size
         if not 1 <= size <= self.config.vocab_size:
             raise ConfigError(f"vocab_size={size} must be from 1 to the model's {self.config.vocab_size}")
-        if new_tokens > LONGEST:
+        if new_tokens > MAX_NEW_TOKENS:
             raise ConfigError(
-                f"new_tokens={new_tokens} must be at most {LONGEST}: positions are counted in float32, exactly up to there"
+                f"new_tokens={new_tokens} must be at most {MAX_NEW_TOKENS}: positions are counted in float32, exactly up to there"
             )
-        most = table_length(self.config)
+        most = max_positions(self.config)
         if not cache:
             most = min((limit for limit in (most, self.span) if limit is not None), default=None)
             prompts = prompts if most is None else [row[-most:] for row in prompts]
@@ -204,19 +204,21 @@ class Generator:
                 "leave (zoo generate --no-cache)"
             )
         if sources is not None:
-            sources = self._rows("source", sources, self.encoder, table_length(self.encoder))
+            sources = self._rows("source", sources, self.encoder, max_positions(self.encoder))
             if len(sources.lengths) != len(prompts.lengths):
                 raise ConfigError(
                     f"{len(prompts.lengths)} prompts and {len(sources.lengths)} sources; each prompt needs one"
                 )
-        slots = bucket(longest + new_tokens, None if cache else most)
+        slots = padded_length(longest + new_tokens, None if cache else most)
         stop = stop_table(size) if stop is None else stop
         if len(stop) != size:
             raise ConfigError(f"the table of stops is for {len(stop)} token ids, and {size} may be chosen")
-        steps = Steps(self.graph, self.has_encoder, self.config.num_layers, slots, size, cache, self.whole_prompts)
-        return steps, stop, prompts, sources
+        decoder = IncrementalDecoder(
+            self.graph, self.has_encoder, self.config.num_layers, slots, size, cache, self.whole_prompts
+        )
+        return decoder, stop, prompts, sources
 
-    def _rows(self, name: str, rows: Prompts, config: ResolvedConfig, most: int | None) -> Rows:
+    def _rows(self, name: str, rows: Prompts, config: ResolvedConfig, most: int | None) -> PaddedTokens:
         """Rows of token ids as arrays of a common length, a power of two or the end of the table of
         positions.
         """
@@ -231,20 +233,20 @@ class Generator:
                 f"learned positions end at {most}: a {name} of {longest} tokens is too long"
                 + ("; without a cache its last tokens are read (zoo generate --no-cache)" if name == "prompt" else "")
             )
-        if stretches(config) and len(set(lengths.tolist())) > 1:
+        if has_dynamic_rope(config) and len(set(lengths.tolist())) > 1:
             raise ConfigError(
                 f"model.position.scaling.kind=dynamic follows the longest row of a batch; give one {name} at a time"
             )
-        tokens = np.zeros((len(lengths), bucket(longest, most)), np.int32)
+        tokens = np.zeros((len(lengths), padded_length(longest, most)), np.int32)
         for row, ids in zip(tokens, rows, strict=True):
             row[: len(ids)] = ids
         if tokens.min() < 0 or tokens.max() >= config.vocab_size:
             raise ConfigError(f"a {name} has a token id outside 0 .. {config.vocab_size - 1}")
-        return Rows(tokens, lengths)
+        return PaddedTokens(tokens, lengths)
 
 
 @contextmanager
-def _in_memory(steps: Steps, prompts: Rows, beams: int = 1) -> Iterator[None]:
+def _in_memory(decoder: IncrementalDecoder, prompts: PaddedTokens, beams: int = 1) -> Iterator[None]:
     """Says what is too large where the device's memory does not hold a request."""
     try:
         yield
@@ -253,25 +255,25 @@ def _in_memory(steps: Steps, prompts: Rows, beams: int = 1) -> Iterator[None]:
             raise
         rows = len(prompts.lengths) * beams
         raise ConfigError(
-            f"the device's memory does not hold {rows} texts of {steps.slots} tokens; ask for fewer new tokens, prompts or "
+            f"the device's memory does not hold {rows} texts of {decoder.slots} tokens; ask for fewer new tokens, prompts or "
             "beams"
         ) from error
 
 
-def bucket(length: int, most: int | None = None) -> int:
+def padded_length(length: int, most: int | None = None) -> int:
     """The next power of two, at least 16, but not above `most`."""
     size = max(SMALLEST_BUCKET, 1 << (length - 1).bit_length())
     return size if most is None else min(size, most)
 
 
-def table_length(config: ResolvedConfig) -> int | None:
+def max_positions(config: ResolvedConfig) -> int | None:
     """Tokens that a learned table of positions has rows for, None without one; `config` as a
     decoder or a side sees it.
     """
     return config.position.max_length if config.position.kind == "learned" else None
 
 
-def stretches(config: ResolvedConfig) -> bool:
+def has_dynamic_rope(config: ResolvedConfig) -> bool:
     """Whether any layer's RoPE depends on the length of the text."""
     kinds: Iterable[ResolvedConfig] = [layer_kind(config, name) for name in dict.fromkeys(config.layers.pattern)] or [
         config

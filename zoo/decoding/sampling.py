@@ -46,31 +46,33 @@ class Sampling:
         return self
 
 
-def choose(scores: Float[Array, "B V"], keys: Key[Array, " B"], sampling: Sampling) -> Int[Array, " B"]:
+def sample_tokens(scores: Float[Array, "B V"], keys: Key[Array, " B"], sampling: Sampling) -> Int[Array, " B"]:
     """Draws a token for every row, each with a key of its own. The temperature must not be 0: see
-    `likeliest`.
+    `argmax_token`.
     """
     scores = scores / sampling.temperature
     limited = (sampling.top_k > 0) | (sampling.top_p < 1)
-    kept = jax.lax.cond(limited, lambda: kept_tokens(scores, sampling), lambda: jnp.ones(scores.shape, bool))
+    kept = jax.lax.cond(limited, lambda: top_k_top_p_mask(scores, sampling), lambda: jnp.ones(scores.shape, bool))
     return jax.vmap(jax.random.categorical)(keys, jnp.where(kept, scores, -jnp.inf)).astype(jnp.int32)
 
 
-def likeliest(scores: Float[Array, "B V"]) -> Int[Array, " B"]:
+def argmax_token(scores: Float[Array, "B V"]) -> Int[Array, " B"]:
     """The token of the highest score, the first of equals."""
     return jnp.argmax(scores, axis=-1).astype(jnp.int32)
 
 
-def kept_tokens(scores: Float[Array, "B V"], sampling: Sampling) -> Bool[Array, "B V"]:
+def top_k_top_p_mask(scores: Float[Array, "B V"], sampling: Sampling) -> Bool[Array, "B V"]:
     """Which tokens `top_k` and then `top_p` keep of softmax(scores)."""
     wanted = jnp.where(sampling.top_k > 0, sampling.top_k, scores.shape[-1])
-    kept = best(scores, jnp.ones(scores.shape), wanted.astype(jnp.float32))
+    kept = highest_mass(scores, jnp.ones(scores.shape), wanted.astype(jnp.float32))
     probabilities = jax.nn.softmax(jnp.where(kept, scores, -jnp.inf), axis=-1)
     # All of them may add up to a little less than 1.
-    return kept & ((sampling.top_p >= 1) | best(scores, probabilities, sampling.top_p))
+    return kept & ((sampling.top_p >= 1) | highest_mass(scores, probabilities, sampling.top_p))
 
 
-def best(scores: Float[Array, "B V"], weights: Float[Array, "B V"], wanted: Float[Array, ""]) -> Bool[Array, "B V"]:
+def highest_mass(
+    scores: Float[Array, "B V"], weights: Float[Array, "B V"], wanted: Float[Array, ""]
+) -> Bool[Array, "B V"]:
     """The highest scores whose weights add up to at least `wanted`, as few as possible and all
     equals of the last.
 

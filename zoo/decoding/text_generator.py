@@ -13,8 +13,7 @@ import numpy as np
 from zoo.config import ResolvedConfig
 from zoo.config.fields import TASKS
 from zoo.config.side_lengths import side_lengths
-from zoo.data.tokenizers.base import Tokenizer
-from zoo.data.tokenizers.pretrained import SOURCE_FILE
+from zoo.data.tokenizers.tokenizer import SOURCE_TOKENIZER_FILE, Tokenizer
 from zoo.decoding.generator import Generator
 from zoo.decoding.sampling import Sampling
 from zoo.decoding.stop_strings import stop_table
@@ -27,7 +26,7 @@ BLANK = re.compile(r"<(\d+)>")
 
 
 @dataclass(frozen=True)
-class Answer:
+class Completion:
     """What was made of a prompt.
 
     Attributes:
@@ -94,7 +93,7 @@ class TextGenerator:
 
     def longest(self, prompts: Sequence[str], new_tokens: int) -> int:
         """Most tokens that the decoder would read of any text."""
-        return new_tokens - 1 + max(len(self._read(prompt)[1]) for prompt in prompts)
+        return new_tokens - 1 + max(len(self._encode_prompt(prompt)[1]) for prompt in prompts)
 
     def sample(
         self,
@@ -104,7 +103,7 @@ class TextGenerator:
         seed: int,
         stop: Sequence[str] = (),
         cache: bool = True,
-    ) -> list[Answer]:
+    ) -> list[Completion]:
         """Draws one text for each prompt.
 
         Args:
@@ -120,7 +119,7 @@ class TextGenerator:
         """
         request = self._request(prompts, new_tokens, stop)
         made = self.generator.generate(sampling=sampling, key=jax.random.key(seed), cache=cache, **request)
-        return [self._answer(*row, stop) for row in zip(prompts, made.tokens, made.lengths, strict=True)]
+        return [self._completion(*row, stop) for row in zip(prompts, made.tokens, made.lengths, strict=True)]
 
     def beam_search(
         self,
@@ -130,18 +129,18 @@ class TextGenerator:
         length_penalty: float,
         stop: Sequence[str] = (),
         cache: bool = True,
-    ) -> list[Answer]:
+    ) -> list[Completion]:
         """Looks for the likeliest text for each prompt, as `zoo.decoding.beam_search.search` says;
         see `sample` for the rest.
         """
         request = self._request(prompts, new_tokens, stop)
         found = self.generator.beam_search(beams=beams, length_penalty=length_penalty, cache=cache, **request)
         return [
-            self._answer(*row, stop, float(score))
+            self._completion(*row, stop, float(score))
             for *row, score in zip(prompts, found.tokens[:, 0], found.lengths[:, 0], found.scores[:, 0], strict=True)
         ]
 
-    def whole(self, prompt: str, answer: Answer) -> str:
+    def full_text(self, prompt: str, answer: Completion) -> str:
         """The text that was made, after its prompt where it continues that."""
         return prompt + answer.text if self._continues else answer.text
 
@@ -151,8 +150,8 @@ class TextGenerator:
         return self.objective.kind not in ("span", "denoising", "translation") and self.source_tokenizer is None
 
     def _request(self, prompts: Sequence[str], new_tokens: int, stop: Sequence[str]) -> dict[str, Any]:
-        read = [self._read(prompt) for prompt in prompts]
-        table = stop_table(self.vocab_size, self.tokenizer.specials, stop, self.tokenizer.pieces)
+        read = [self._encode_prompt(prompt) for prompt in prompts]
+        table = stop_table(self.vocab_size, self.tokenizer.special_ids, stop, self.tokenizer.pieces)
         return {
             "prompts": [row for _, row in read],
             "new_tokens": new_tokens,
@@ -161,31 +160,31 @@ class TextGenerator:
             "sources": [source for source, _ in read] if self.generator.has_encoder else None,
         }
 
-    def _read(self, prompt: str) -> tuple[list[int], list[int]]:
+    def _encode_prompt(self, prompt: str) -> tuple[list[int], list[int]]:
         """What the encoder reads of a prompt, if there is one, and what the decoder begins with."""
         if self.source_tokenizer is not None:
-            return self._source(prompt), self.tokenizer.encode(END).tolist()
+            return self._encode_source(prompt), self.tokenizer.encode(END).tolist()
         opens = self.tokenizer.document_id
         if self.objective.kind in ("span", "denoising"):
             text = prompt if self.objective.kind == "denoising" or BLANK.search(prompt) else prompt + "<0>"
             # Parts in turn: text, number of a blank, text, ...
             parts = [
-                self._blank(int(part)) if place % 2 else self._encoded(part)
+                self._blank_ids(int(part)) if place % 2 else self._encode(part)
                 for place, part in enumerate(BLANK.split(text))
             ]
             return [opens, *itertools.chain(*parts), opens], [opens]
         if self.objective.kind == "translation":
-            return [*self._encoded(prompt), opens], [opens]
-        tokens = [opens, *self._encoded(prompt)]
+            return [*self._encode(prompt), opens], [opens]
+        tokens = [opens, *self._encode(prompt)]
         return tokens, tokens[-1:] if self.generator.has_encoder else tokens
 
-    def _encoded(self, text: str) -> list[int]:
+    def _encode(self, text: str) -> list[int]:
         try:
             return self.tokenizer.encode(text).tolist()
         except (DataError, UnicodeEncodeError) as error:
             raise ConfigError(f"--prompt {text!r}: {' '.join(str(error).split())}") from error
 
-    def _source(self, prompt: str) -> list[int]:
+    def _encode_source(self, prompt: str) -> list[int]:
         """A text to be translated: tokens of a dictionary, which nobody but the model's makers can
         cut a plain text into.
         """
@@ -193,13 +192,13 @@ class TextGenerator:
         for token in prompt.split():
             if token != UNKNOWN and self.source_tokenizer.encode(token).tolist() == unknown:
                 raise ConfigError(
-                    f"--prompt {prompt!r}: {token!r} is no token of the run's {SOURCE_FILE}; this model reads tokens with "
+                    f"--prompt {prompt!r}: {token!r} is no token of the run's {SOURCE_TOKENIZER_FILE}; this model reads tokens with "
                     "spaces between, as it was trained on them, with @@ at the end of one that its word goes on after "
                     f"({UNKNOWN} stands for any other)"
                 )
         return self.source_tokenizer.encode(f"{prompt} {END}").tolist()
 
-    def _blank(self, number: int) -> list[int]:
+    def _blank_ids(self, number: int) -> list[int]:
         if self.objective.kind == "denoising":
             return [self.tokenizer.mask_id]
         if number >= self.sentinels:
@@ -208,24 +207,24 @@ class TextGenerator:
             )
         return [self.vocab_size - 1 - number]
 
-    def _answer(
+    def _completion(
         self, prompt: str, tokens: np.ndarray, length: int, stop: Sequence[str], score: float | None = None
-    ) -> Answer:
+    ) -> Completion:
         ids = tokens[:length].tolist()
-        text = self._continuation(prompt, ids) if self._continues else self._filling(ids)
+        text = self._continuation(prompt, ids) if self._continues else self._decode_blanks(ids)
         ends = [place for place in (text.find(each) for each in stop) if place >= 0]
-        over = bool(ids) and ids[-1] in self.tokenizer.specials
-        return Answer(text[: min(ends, default=len(text))], int(length), over or bool(ends), score)
+        over = bool(ids) and ids[-1] in self.tokenizer.special_ids
+        return Completion(text[: min(ends, default=len(text))], int(length), over or bool(ends), score)
 
     def _continuation(self, prompt: str, ids: list[int]) -> str:
         """What tokens say after a prompt: most published tokenizers leave out the space before the
         first token of a text.
         """
-        said = self._read(prompt)[0]
+        said = self._encode_prompt(prompt)[0]
         before, after = self.tokenizer.decode(said), self.tokenizer.decode([*said, *ids])
         return after[len(before) :] if after.startswith(before) else self.tokenizer.decode(ids)
 
-    def _filling(self, ids: list[int]) -> str:
+    def _decode_blanks(self, ids: list[int]) -> str:
         """What tokens say by themselves; sentinels are no tokens of the tokenizer."""
         text = ""
         for is_blank, group in itertools.groupby(ids, lambda id: id >= self.tokenizer.vocab_size):

@@ -6,14 +6,14 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from zoo.config import ResolvedConfig
-from zoo.data.tokenizers.base import Tokenizer
+from zoo.data.tokenizers.tokenizer import Tokenizer
 from zoo.decoding.generator import Generator
 from zoo.decoding.stop_strings import stop_table
 from zoo.errors import ConfigError
 from zoo.models.functional import Params, Stats
 
 
-class Scores(NamedTuple):
+class TranslationScores(NamedTuple):
     """How near translations are to references.
 
     Attributes:
@@ -35,7 +35,7 @@ class Scores(NamedTuple):
         return {"bleu": self.bleu, "chrf": self.chrf, "exact_match": self.exact_match}
 
 
-def metrics_of_sacrebleu() -> Any:
+def sacrebleu_metrics() -> Any:
     """The module `sacrebleu.metrics`.
 
     Raises:
@@ -50,13 +50,15 @@ def metrics_of_sacrebleu() -> Any:
     return metrics
 
 
-def scored(translations: Sequence[str], references: Sequence[str]) -> Scores:
+def score_translations(translations: Sequence[str], references: Sequence[str]) -> TranslationScores:
     """Compares each translation with its one reference. Raises ConfigError: no sacrebleu."""
-    metrics = metrics_of_sacrebleu()
+    metrics = sacrebleu_metrics()
     bleu, chrf = metrics.BLEU(), metrics.CHRF()
     values = [metric.corpus_score(list(translations), [list(references)]).score for metric in (bleu, chrf)]
     same = np.mean([one == other for one, other in zip(translations, references, strict=True)])
-    return Scores(*values, float(same), {"bleu": str(bleu.get_signature()), "chrf": str(chrf.get_signature())})
+    return TranslationScores(
+        *values, float(same), {"bleu": str(bleu.get_signature()), "chrf": str(chrf.get_signature())}
+    )
 
 
 def translate(
@@ -92,7 +94,7 @@ def translate(
     """
     generator = Generator(model, params, stats)
     end, longest, rows = tokenizer.document_id, config.data.sequence_length, config.data.batch_size
-    cache, stop = generator.why_not_cached() is None, stop_table(tokenizer.vocab_size, tokenizer.specials)
+    cache, stop = generator.why_uncacheable() is None, stop_table(tokenizer.vocab_size, tokenizer.special_ids)
     ids = [[*tokens[: longest - 1].tolist(), end] for tokens in tokenizer.encode_batch(list(sources))]
     order = sorted(range(len(ids)), key=lambda number: len(ids[number]))
     found = [""] * len(ids)
@@ -108,6 +110,6 @@ def translate(
         )
         for number, tokens, length in zip(numbers, made.tokens[:, 0], made.lengths[:, 0], strict=False):
             found[number] = tokenizer.decode(
-                [id for id in tokens[:length].tolist() if id not in tokenizer.specials]
+                [id for id in tokens[:length].tolist() if id not in tokenizer.special_ids]
             ).strip()
     return found

@@ -7,10 +7,10 @@ from typing import Any
 import jax
 import numpy as np
 
-from zoo.data.tokenizers.pretrained import SOURCE_FILE
+from zoo.data.tokenizers.tokenizer import SOURCE_TOKENIZER_FILE
 from zoo.errors import ConfigError
 from zoo.files import read_json, write_json
-from zoo.interop.importing import replacing
+from zoo.interop.output_folder import atomic_folder
 from zoo.training.checkpoints.checkpoint import Checkpoints
 from zoo.training.checkpoints.warm_start import read_weights
 from zoo.training.records.run_record import parameters_sha256
@@ -44,7 +44,7 @@ def average_run(run: Path, last: int, out: Path) -> list[int]:
             f"training.keep_checkpoints={max(last, 1)} a run keeps as many"
         )
     steps = there[-last:]
-    with replacing(out) as folder:
+    with atomic_folder(out) as folder:
         total = jax.tree.map(lambda leaf: np.zeros(leaf.shape, np.float64), trained.params)
         for step in steps:
             weights, _ = read_weights(run, trained.program.abstract_state, str(step))
@@ -52,7 +52,7 @@ def average_run(run: Path, last: int, out: Path) -> list[int]:
                 lambda sum_, leaf: sum_ + np.asarray(jax.device_get(leaf), np.float64), total, weights["params"]
             )
         params: Any = jax.tree.map(lambda sum_, leaf: (sum_ / last).astype(leaf.dtype), total, trained.params)
-        for name in ("config.json", "tokenizer.json", SOURCE_FILE):
+        for name in ("config.json", "tokenizer.json", SOURCE_TOKENIZER_FILE):
             if (run / name).is_file():
                 shutil.copyfile(run / name, folder / name)
         meta = read_json(run / "meta.json") if (run / "meta.json").is_file() else {}

@@ -4,7 +4,7 @@ import re
 from dataclasses import dataclass
 from pathlib import Path
 
-from zoo.data.tokenizers.pretrained import SENTENCEPIECE_NAMES
+from zoo.data.tokenizers.pretrained_files import SENTENCEPIECE_NAMES
 from zoo.errors import ConfigError, did_you_mean
 
 KINDS = {
@@ -22,7 +22,7 @@ NAME = re.compile(r"[\w.-]+(/[\w.-]+)?")
 
 
 @dataclass(frozen=True)
-class Source:
+class CheckpointSource:
     """A checkpoint's files.
 
     Attributes:
@@ -38,7 +38,7 @@ class Source:
     revision: str | None = None
 
 
-def find(spec: str) -> Source:
+def find_checkpoint(spec: str) -> CheckpointSource:
     """The files that "hf:...", "elmo:..." or "fairseq:..." means; a name on the hub is fetched, or
     taken from its cache.
 
@@ -50,9 +50,9 @@ def find(spec: str) -> Source:
         raise ConfigError([f"{spec!r} is no source{did_you_mean(kind, KINDS)}; expected one of:", *KINDS.values()])
     path = Path(text).expanduser()
     if kind == "elmo":
-        return Source(kind, spec, _elmo(text))
+        return CheckpointSource(kind, spec, _elmo(text))
     if path.is_dir():
-        return Source(kind, spec, path.resolve())
+        return CheckpointSource(kind, spec, path.resolve())
     if path.exists():
         raise ConfigError(f"{spec}: {path} is a file; expected the folder that it lies in")
     name, _, revision = text.partition("@")
@@ -60,10 +60,10 @@ def find(spec: str) -> Source:
     local = text.startswith((".", "/", "~")) or ("/" in text and Path(path.parts[0]).is_dir())
     if kind != "hf" or local or not NAME.fullmatch(name):
         raise ConfigError(f"{spec}: there is no folder {path}")
-    return fetch(name, revision or None)
+    return fetch_repository(name, revision or None)
 
 
-def fetch(name: str, revision: str | None = None) -> Source:
+def fetch_repository(name: str, revision: str | None = None) -> CheckpointSource:
     """A repository of the hub: its newest files of the wanted kinds, or, where the hub cannot be
     reached, what its cache has.
 
@@ -89,7 +89,7 @@ def fetch(name: str, revision: str | None = None) -> Source:
                 f"hf:{wanted} is no folder, is not in the hub's cache, and cannot be fetched: {reason}"
             ) from error
     # A snapshot's folder is called by its commit.
-    return Source("hf", f"hf:{name}", Path(folder), Path(folder).name)
+    return CheckpointSource("hf", f"hf:{name}", Path(folder), Path(folder).name)
 
 
 def _elmo(text: str) -> tuple[Path, Path]:

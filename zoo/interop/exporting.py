@@ -18,10 +18,10 @@ from zoo.data.tokenizers.tokenizer import Tokenizer
 from zoo.data.tokenizers.tokenizer_registry import load_tokenizer
 from zoo.errors import ConfigError
 from zoo.files import write_json
+from zoo.interop.class_registry import FAMILIES, importer_of
 from zoo.interop.config_export import ExportedConfig, choose_class
 from zoo.interop.model_weights import export_weights
 from zoo.interop.output_folder import atomic_folder
-from zoo.interop.class_registry import FAMILIES, importer_of
 from zoo.interop.tokenizer_files import write_tokenizer
 from zoo.interop.weights.tensor_files import write_tensors
 from zoo.models.architectures import make_model

@@ -10,18 +10,18 @@ import numpy as np
 
 from zoo import config as configs
 from zoo.config import ResolvedConfig
-from zoo.data.tokenizers.tokenizer import TOKENIZER_FILE, Tokenizer
 from zoo.data.tokenizers.byte_tokenizers import ByteTokenizer
 from zoo.data.tokenizers.pretrained_files import READABLE_FILES, SENTENCEPIECE_NAMES
+from zoo.data.tokenizers.tokenizer import TOKENIZER_FILE, Tokenizer
 from zoo.data.tokenizers.tokenizer_registry import read_pretrained
 from zoo.errors import ConfigError, did_you_mean
 from zoo.files import write_json
 from zoo.interop.checkpoint_source import CheckpointSource
+from zoo.interop.class_registry import FAMILIES, importer_of
 from zoo.interop.families.bilm import open_elmo
 from zoo.interop.families.fairseq import open_fairseq
 from zoo.interop.model_weights import import_weights
 from zoo.interop.output_folder import atomic_folder
-from zoo.interop.class_registry import FAMILIES, importer_of
 from zoo.interop.weights.checkpoint_contents import CheckpointContents, ParamsAndStats
 from zoo.interop.weights.tensor_files import open_tensors, read_object, weight_files
 from zoo.models import cost

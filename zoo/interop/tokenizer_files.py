@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import Any
 
 from zoo.config import ResolvedConfig
-from zoo.data.tokenizers.tokenizer import Tokenizer
 from zoo.data.tokenizers.byte_pair import byte_of_symbol
 from zoo.data.tokenizers.pretrained_files import SENTENCEPIECE_NAMES
+from zoo.data.tokenizers.tokenizer import Tokenizer
 from zoo.data.tokenizers.tokenizer_registry import PretrainedTokenizer
 from zoo.files import write_json
 

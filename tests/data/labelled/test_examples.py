@@ -9,7 +9,7 @@ import pytest
 
 from zoo import config as configs
 from zoo import data
-from zoo.data.labelled.example_rows import kept
+from zoo.data.labelled.example_rows import longest_first_lengths
 from zoo.data.labelled.examples import read_examples
 from zoo.errors import ConfigError, DataError
 
@@ -26,7 +26,7 @@ def config(source, kind="classification", **fields):
         "data.sequence_length": 32,
         "data.batch_size": 4,
     } | {name.replace("__", "."): value for name, value in fields.items()}
-    return data.with_labels(configs.resolve(configs.override(configs.default(), given)))
+    return data.with_num_classes(configs.resolve(configs.override(configs.default(), given)))
 
 
 @pytest.fixture
@@ -197,7 +197,7 @@ def test_the_longer_text_is_cut_token_by_token(sizes):
     first, second, room = sizes
     while first + second > room:
         first, second = (first - 1, second) if first > second else (first, second - 1)
-    assert kept(*sizes) == (first, second)
+    assert longest_first_lengths(*sizes) == (first, second)
 
 
 def test_every_example_once_and_epochs_of_all(files):

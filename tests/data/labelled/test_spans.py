@@ -10,23 +10,23 @@ import pytest
 from tests.data.labelled.test_examples import config
 from tests.every_field import vocabulary
 from zoo import data
-from zoo.data.labelled.examples import Tagged
+from zoo.data.labelled.examples import TaggedWords
 from zoo.data.labelled.question_windows import Extraction, best_span, window_starts
-from zoo.data.labelled.sequence_tasks import Encoded
-from zoo.data.labelled.task_scores import answer_scores, entity_scores, plain_answer
-from zoo.data.labelled.word_tags import Tagging, first_tokens
-from zoo.data.tokenizers.base import ByteTokenizer
-from zoo.data.tokenizers.pretrained import read_published
+from zoo.data.labelled.sequence_tasks import EncodedExamples
+from zoo.data.labelled.task_scores import answer_scores, entity_scores, normalise_answer
+from zoo.data.labelled.word_tags import Tagging, first_token_of_words
+from zoo.data.tokenizers.byte_tokenizers import ByteTokenizer
+from zoo.data.tokenizers.tokenizer_registry import read_pretrained
 from zoo.errors import ConfigError, DataError
 
 SENTENCE = ("Un", "naïve", "", "sheep", "x-y")
 CONLL = "-DOCSTART- O\n\nEU B-org\nsays I-org\nno O\n\n\ufeff\nOslo B-place\n\nEU O\nOslo O"
 
 
-@pytest.mark.parametrize("tokenizer", [ByteTokenizer(), read_published(vocabulary())], ids=["bytes", "wordpiece"])
+@pytest.mark.parametrize("tokenizer", [ByteTokenizer(), read_pretrained(vocabulary())], ids=["bytes", "wordpiece"])
 def test_tokens_know_their_place_in_a_text(tokenizer):
     text = " ".join(SENTENCE)
-    (located,) = tokenizer.located([text])
+    (located,) = tokenizer.encode_with_offsets([text])
     assert located.ids.tolist() == tokenizer.encode(text).tolist()
     pieces = [text[start:stop] for start, stop in zip(located.starts, located.stops, strict=True)]
     if tokenizer.kind == "bytes":
@@ -34,13 +34,13 @@ def test_tokens_know_their_place_in_a_text(tokenizer):
         assert "".join(pieces) == text.replace("ï", "ïï")
     else:
         assert "".join(pieces) == text.replace(" ", "")
-    first = first_tokens(SENTENCE, located.starts, located.stops)
+    first = first_token_of_words(SENTENCE, located.starts, located.stops)
     assert [text[located.starts[place]] if place >= 0 else None for place in first] == ["U", "n", None, "s", "x"]
 
 
 def test_a_word_may_begin_with_the_space_before_it():
     # As byte-level BPE cuts it: "ab", " c", "d", " ef".
-    assert first_tokens(("ab", "cd", "ef"), np.array([0, 2, 4, 5]), np.array([2, 4, 5, 8])).tolist() == [0, 1, 3]
+    assert first_token_of_words(("ab", "cd", "ef"), np.array([0, 2, 4, 5]), np.array([2, 4, 5, 8])).tolist() == [0, 1, 3]
 
 
 def test_columns_of_words_become_rows(tmp_path):
@@ -103,7 +103,7 @@ def test_entities_are_counted_as_conlleval_counts_them(true, predicted, right, t
 def test_tags_without_a_prefix_are_no_entities():
     made = Tagging(("O", "noun", "verb"))
     scores = made.measure(
-        {"predicted": np.array([[1, 2]])}, [Tagged(("a", "b"), ("noun", "noun"))], Encoded({}, {}, [np.array([0, 1])])
+        {"predicted": np.array([[1, 2]])}, [TaggedWords(("a", "b"), ("noun", "noun"))], EncodedExamples({}, {}, [np.array([0, 1])])
     )
     assert scores == {"word_accuracy": 0.5}
 
@@ -119,7 +119,7 @@ def test_entity_scores_by_hand():
 
 
 def test_answers_are_compared_as_squad_does():
-    assert plain_answer("The U.S.A., a  land") == ["usa", "land"]
+    assert normalise_answer("The U.S.A., a  land") == ["usa", "land"]
     assert answer_scores(["The cat!"], [["cat", "a dog"]]) == {"exact_match": 1.0, "answer_f1": 1.0}
     # 2 of 3 given words, 2 of 2 wanted ones.
     assert answer_scores(["big black cat", ""], [["black cat"], ["x"]]) == {
@@ -174,7 +174,7 @@ def test_the_best_span_of_all_rows_is_the_answer(tmp_path):
     dataset = data.load(questions(tmp_path, ["brown fox", "dog near", "bank"]))
     encoded = dataset.encoded("validation")
     # Bytes: 25 of the 68 characters in a row, each 8 after the last.
-    assert len(encoded.more) == 3 * 7
+    assert len(encoded.extra) == 3 * 7
     assert dataset.task.answers(oracle(encoded.arrays), dataset.examples.held_out, encoded) == [
         "brown fox",
         "dog near",
@@ -190,7 +190,7 @@ def test_an_answer_longer_than_any_row_and_a_question_without_one(tmp_path):
     dataset = data.load(questions(tmp_path, ["The quick brown fox jumps over the lazy dog", None, "fox"]))
     encoded = dataset.encoded("validation")
     assert encoded.cut == {"questions cut": 0, "answers in no row": 1}
-    first = [row for row, window in enumerate(encoded.more) if window.example < 2]
+    first = [row for row, window in enumerate(encoded.extra) if window.example < 2]
     assert (encoded.arrays["starts"][first] == 0).all()
     assert dataset.task.unanswerable
     # [CLS] is best in every row of the second; of the third in all rows but those that hold the

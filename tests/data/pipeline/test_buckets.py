@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from zoo.data.pipeline.buckets import PairBatches, TokenTexts, shapes
+from zoo.data.pipeline.buckets import PairBatches, TokenSequences, bucket_shapes
 from zoo.errors import ConfigError, DataError
 
 
@@ -18,10 +18,10 @@ def made(lengths, length, batch_size, count):
     which pairs it has.
     """
     sides = [
-        TokenTexts([np.full(size - 1, number) for number, size in enumerate(side)], 10**6)
+        TokenSequences([np.full(size - 1, number) for number, size in enumerate(side)], 10**6)
         for side in zip(*lengths, strict=True)
     ]
-    return PairBatches(*sides, shapes(length, batch_size, count))
+    return PairBatches(*sides, bucket_shapes(length, batch_size, count))
 
 
 def pairs_of(batch):
@@ -47,13 +47,13 @@ many = st.builds(lambda count, seed: np.random.default_rng(seed).integers(2, 41,
 
 
 def test_shapes_hold_about_as_many_tokens_each():
-    found = shapes(128, 64, 12)
+    found = bucket_shapes(128, 64, 12)
     assert found[0] == (10, 768)
     assert found[-1] == (128, 64)
     assert [bucket.width for bucket in found] == [10, 11, 12, 14, 16, 18, 21, 25, 32, 42, 64, 128]
     assert all(rows % 64 == 0 and 0.93 * 128 * 64 <= width * rows <= 128 * 64 for width, rows in found)
     # Equal widths are one shape.
-    assert shapes(5, 2, 9) == [(1, 10), (2, 4), (5, 2)]
+    assert bucket_shapes(5, 2, 9) == [(1, 10), (2, 4), (5, 2)]
 
 
 @settings(max_examples=30)

@@ -108,18 +108,18 @@ def test_random_tokens_are_uniform_over_all_but_the_mark():
 
 def test_no_border_is_predicted_or_drawn_and_what_else_there_is_passes_through():
     rows = random_rows(3000, 32)
-    borders = (3, MARK, V + 1)
+    boundary_ids = (3, MARK, V + 1)
     rows[:, 9] = V + 1
     others = {"next": np.arange(3000), "segments": rows % 2}
-    batch = Masking(0.5, 0.0, 1.0, V, borders, V).evaluation_batch({"tokens": rows, **others}, np.arange(3000))
+    batch = Masking(0.5, 0.0, 1.0, V, boundary_ids, V).evaluation_batch({"tokens": rows, **others}, np.arange(3000))
     shown = np.take_along_axis(batch["tokens"], batch["places"], axis=1)[batch["targets"] >= 0]
-    assert not np.isin(batch["targets"], borders).any()
+    assert not np.isin(batch["targets"], boundary_ids).any()
     counts = np.bincount(shown, minlength=V + 2)
-    assert counts[list(borders)].sum() == counts[V] == 0
+    assert counts[list(boundary_ids)].sum() == counts[V] == 0
     kept, expected = np.delete(counts, [3, MARK, V, V + 1]), len(shown) / (V - 2)
     assert ((kept - expected) ** 2 / expected).sum() < 80
     assert all(np.array_equal(batch[name], array) for name, array in others.items())
-    np.testing.assert_array_equal(batch["tokens"][np.isin(rows, borders)], rows[np.isin(rows, borders)])
+    np.testing.assert_array_equal(batch["tokens"][np.isin(rows, boundary_ids)], rows[np.isin(rows, boundary_ids)])
 
 
 def test_every_place_is_as_likely():
@@ -250,7 +250,7 @@ def test_evaluation_has_the_same_masks_every_time_for_every_seed_and_batch():
 def test_evaluation_can_hide_every_predicted_token():
     rows = random_rows(50, 32)
     indices = np.arange(50)
-    masking = dataclasses.replace(BERT, evaluate_hidden=True)
+    masking = dataclasses.replace(BERT, mask_all_in_evaluation=True)
     hidden, shown = (one.evaluation_batch({"tokens": rows}, indices) for one in (masking, BERT))
     for name in ("places", "targets"):
         np.testing.assert_array_equal(hidden[name], shown[name])

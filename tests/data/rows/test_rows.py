@@ -88,4 +88,4 @@ def test_a_mixture_evaluates_every_row_of_every_source():
 def test_a_mixture_with_a_source_too_short_says_which():
     mixed = MixedRows([counting(10, 0), PackedRows(np.arange(3), 8)], [1, 1])
     assert mixed.full == 0
-    assert "3 tokens" in mixed.why
+    assert "3 tokens" in mixed.shortage

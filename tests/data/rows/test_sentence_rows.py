@@ -3,11 +3,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from zoo.data.rows.sentence_rows import PairRows, SentenceRows, Sentences
-from zoo.data.rows.sentences import sentences_of
+from zoo.data.rows.sentence_rows import PairRows, SentenceIndex, SentenceRows
+from zoo.data.rows.sentences import split_sentences
 from zoo.data.rows.token_streams import Stream, tokenize
 from zoo.data.sources.documents import Documents, Piece
-from zoo.data.tokenizers.base import ByteTokenizer
+from zoo.data.tokenizers.byte_tokenizers import ByteTokenizer
 from zoo.errors import DataError
 
 CLS, SEP = 10_000, 10_001
@@ -22,7 +22,7 @@ def made(documents):
             starts.append(len(tokens))
             tokens += range(counter, counter + length)
             counter += length
-    return Sentences(Stream(np.array(tokens), np.array(starts)), CLS)
+    return SentenceIndex(Stream(np.array(tokens), np.array(starts)), CLS)
 
 
 def gathered(rows, epochs=None, seed=0):
@@ -44,7 +44,7 @@ lengths = st.lists(st.lists(st.integers(1, 12), min_size=1, max_size=8), min_siz
     ids=["marks", "lines", "spaced", "number", "quotes"],
 )
 def test_sentences(text, expected):
-    pieces = list(sentences_of([Piece(True, text)]))
+    pieces = list(split_sentences([Piece(True, text)]))
     assert [piece.text for piece in pieces] == expected
     assert [piece.opens for piece in pieces] == [True] + [False] * (len(expected) - 1)
 
@@ -52,7 +52,7 @@ def test_sentences(text, expected):
 @settings(deadline=None)
 @given(text=st.text(alphabet="aB .!?\n\t\"')é", min_size=1, max_size=60).filter(str.strip))
 def test_sentences_make_up_the_text_and_none_is_blank(text):
-    parts = [piece.text for piece in sentences_of([Piece(True, text)])]
+    parts = [piece.text for piece in split_sentences([Piece(True, text)])]
     assert "".join(parts) == text
     assert all(part.strip() for part in parts[:-1])
 
@@ -70,7 +70,7 @@ def test_tokens_of_sentences_are_those_of_the_text():
         "Four?",
         " Five.",
     ]
-    sentences = Sentences(cut, 256)
+    sentences = SentenceIndex(cut, 256)
     assert sentences.document.tolist() == [0, 0, 0, 1, 1]
     assert sentences.first.tolist() == [0, 3, 5]
     assert [bytes(cut.tokens[a:b].tolist()).decode() for a, b in zip(sentences.starts, sentences.stops, strict=True)][

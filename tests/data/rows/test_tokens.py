@@ -9,7 +9,8 @@ import pytest
 from zoo.data.rows import token_streams
 from zoo.data.rows.token_streams import cached_streams, tokenize
 from zoo.data.sources.documents import Documents
-from zoo.data.tokenizers.base import ByteTokenizer, CharacterTokenizer
+from zoo.data.tokenizers.byte_tokenizers import ByteTokenizer
+from zoo.data.tokenizers.character_level import CharacterTokenizer
 from zoo.errors import ConfigError
 
 TRAIN = Documents.of(("one text", "another text"), "train")
@@ -18,7 +19,7 @@ PROGRAM = """
 import numpy as np
 from zoo.data.rows import token_streams as tokens
 from zoo.data.sources.documents import Documents
-from zoo.data.tokenizers.base import ByteTokenizer
+from zoo.data.tokenizers.byte_tokenizers import ByteTokenizer
 parts = {"train": Documents.of(("one text", "another text"), "train")}
 parts["validation"] = Documents.of(("a third text",), "validation")
 """

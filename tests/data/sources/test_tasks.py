@@ -18,7 +18,7 @@ import pytest
 from tests.data.reading import texts_of
 from tests.data.sources.test_records import opened
 from zoo.data.sources import builtin_tasks
-from zoo.data.sources.standard_library import docstrings, paragraphs
+from zoo.data.sources.standard_library import library_docstrings, paragraphs
 from zoo.errors import ConfigError
 
 # Enough of the library for every kind of record, and read in a second.
@@ -227,7 +227,7 @@ def test_docstrings_as_text(library):
     )
     assert not any(">>>" in line or "  " in line for line in lines)
     # A document is a module, and nothing is in it twice over.
-    assert len(texts) <= len({docstring.module for docstring in docstrings(library)})
+    assert len(texts) <= len({docstring.module for docstring in library_docstrings(library)})
     with pytest.raises(ConfigError, match=r'takes no argument but "docstrings", got "stdlib:docs"'):
         opened("stdlib:docs")
 

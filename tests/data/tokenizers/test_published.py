@@ -12,8 +12,7 @@ import pytest
 
 from zoo import config as configs
 from zoo import data
-from zoo.data.tokenizers.base import load_tokenizer
-from zoo.data.tokenizers.pretrained import PublishedTokenizer, read_published
+from zoo.data.tokenizers.tokenizer_registry import PretrainedTokenizer, load_tokenizer, read_pretrained
 from zoo.errors import ConfigError, DataError
 
 SHARED = Path(os.environ.get("ZOO_TEST_DATA", Path(__file__).parents[4] / "shared" / "data"))
@@ -24,7 +23,7 @@ SEPARATOR = "\n__ggml_vocab_test__\n"
 def published(name):
     if not (folder := SHARED / "tokenizers" / name).is_dir():
         pytest.skip(f"needs {folder}; $ZOO_TEST_DATA says where the data is")
-    return read_published(folder)
+    return read_pretrained(folder)
 
 
 @pytest.mark.parametrize(("name", "cases"), [("bert-base-uncased", "bert-bge"), ("gpt2", "gpt-2")])
@@ -47,7 +46,7 @@ def test_gpt2_keeps_every_byte():
     assert tokenizer.decode(ids) == text
     assert tokenizer.token_bytes()[ids].sum() == len(text.encode())
     assert tokenizer.vocab_size == tokenizer.mask_id == 50257
-    assert (tokenizer.ids_needed(CAUSAL), tokenizer.ids_needed(MASKED)) == (50257, 50258)
+    assert (tokenizer.model_vocab_size(CAUSAL), tokenizer.model_vocab_size(MASKED)) == (50257, 50258)
 
 
 def test_bert_has_its_own_mask_and_no_bytes():
@@ -57,7 +56,7 @@ def test_bert_has_its_own_mask_and_no_bytes():
     assert tokenizer.token_bytes().sum() == 0
     assert (tokenizer.document_id, tokenizer.mask_id) == (101, 103)
     assert 103 not in ids
-    assert tokenizer.ids_needed(MASKED) == tokenizer.vocab_size == 30522
+    assert tokenizer.model_vocab_size(MASKED) == tokenizer.vocab_size == 30522
     assert (
         tokenizer.decode([101, *tokenizer.encode("Hello world"), 102, 101, *tokenizer.encode("Again")], "|")
         == "|hello world|again"
@@ -87,7 +86,7 @@ def test_sentencepiece_models(name, opens, size, tmp_path):
     for text in SENTENCES:
         ids = tokenizer.encode(text)
         assert again.encode(text).tolist() == ids.tolist()
-        assert not set(ids.tolist()) & (tokenizer.specials - {2})
+        assert not set(ids.tolist()) & (tokenizer.special_ids - {2})
     assert (
         tokenizer.decode([opens, *tokenizer.encode("Hello, world"), opens, *tokenizer.encode("Again")], "|")
         == "|Hello, world|Again"
@@ -123,24 +122,24 @@ def words(tmp_path):
 
 
 def test_case_is_kept_where_the_file_says_so(words):
-    assert read_published(words).encode("The Sheep").tolist() == [5, 6]
+    assert read_pretrained(words).encode("The Sheep").tolist() == [5, 6]
     (words / "tokenizer_config.json").write_text(json.dumps({"do_lower_case": False}))
     os.utime(words / "vocab.txt", ns=(1, 1))
-    assert read_published(words).encode("The sheep").tolist() == [1, 6]
+    assert read_pretrained(words).encode("The sheep").tolist() == [1, 6]
 
 
 def test_saved_and_loaded_it_is_the_same(words, tmp_path):
-    tokenizer = read_published(words)
+    tokenizer = read_pretrained(words)
     tokenizer.save(tmp_path / "run")
     for again in (
         load_tokenizer(tmp_path / "run"),
-        read_published(tmp_path / "run"),
-        read_published(tmp_path / "run" / "tokenizer.json"),
+        read_pretrained(tmp_path / "run"),
+        read_pretrained(tmp_path / "run" / "tokenizer.json"),
     ):
-        assert isinstance(again, PublishedTokenizer)
+        assert isinstance(again, PretrainedTokenizer)
         assert again.fingerprint == tokenizer.fingerprint
         assert again.encode("the sheeps and [MASK]").tolist() == tokenizer.encode("the sheeps and [MASK]").tolist()
-        assert (again.document_id, again.mask_id, again.specials) == (2, 4, frozenset(range(5)))
+        assert (again.document_id, again.mask_id, again.special_ids) == (2, 4, frozenset(range(5)))
 
 
 @pytest.mark.parametrize("objective", ["causal", "masked"])
@@ -173,10 +172,10 @@ def test_data_are_made_with_it(words, tmp_path, monkeypatch, objective):
 
 @pytest.mark.parametrize(("make", "problem"), [
     (lambda folder: folder / "nothing", "no such file"),
-    (lambda folder: folder, "no tokenizer that can be read"),
+    (lambda folder: folder, "no readable tokenizer"),
     (lambda folder: written(folder / "spiece.model", "x"), "not a SentencePiece model"),
-    (lambda folder: written(folder / "words.bin", "x"), "not a kind of file"),
-    (lambda folder: written(folder / "vocab.json", "{}"), "merges.txt is missing"),
+    (lambda folder: written(folder / "words.bin", "x"), "unknown kind of file"),
+    (lambda folder: written(folder / "vocab.json", "{}"), "has no merges.txt"),
     (lambda folder: written(folder / "tokenizer.json", "{"), "not a tokenizer file"),
     (lambda folder: written(folder / "tokenizer.json", json.dumps({"model": 1})), "not a tokenizer file"),
     (lambda folder: written(folder / "vocab.txt", "a\nb\n"), "no token that could open a document"),
@@ -185,7 +184,7 @@ def test_data_are_made_with_it(words, tmp_path, monkeypatch, objective):
 ])  # fmt: skip
 def test_files_that_cannot_be_read(tmp_path, make, problem):
     with pytest.raises((ConfigError, DataError), match=problem) as refused:
-        read_published(make(tmp_path))
+        read_pretrained(make(tmp_path))
     assert all("\n" not in line for line in refused.value.problems)
 
 

@@ -4,7 +4,7 @@ import pytest
 
 from zoo import config as configs
 from zoo import data
-from zoo.data.tokenizers.base import load_tokenizer
+from zoo.data.tokenizers.tokenizer_registry import load_tokenizer
 from zoo.errors import DataError
 
 WORDS = (
@@ -70,7 +70,7 @@ def test_a_trained_tokenizer_has_the_size_asked_for_and_reads_the_same_again(sou
     assert type(again) is type(tokenizer)
     assert again.fingerprint == tokenizer.fingerprint
     assert again.encode(text).tolist() == ids.tolist()
-    assert not set(ids.tolist()) & tokenizer.specials
+    assert not set(ids.tolist()) & tokenizer.special_ids
     # From the cache; another training text, size or case makes another one.
     assert dataset(source, kind, size)[0].tokenizer.fingerprint == tokenizer.fingerprint
     assert dataset(source, kind, size, lowercase=False)[0].tokenizer.fingerprint != tokenizer.fingerprint

@@ -9,14 +9,14 @@ import pytest
 
 from zoo import config as configs
 from zoo.data.sources.documents import Documents
-from zoo.data.tokenizers.base import tokenizer_class
+from zoo.data.tokenizers.tokenizer_registry import tokenizer_class
 from zoo.errors import DataError
 
 TRAIN = """
 import sys
 from types import SimpleNamespace
 from zoo.data.sources.source import read_text_file
-from zoo.data.tokenizers.base import tokenizer_class
+from zoo.data.tokenizers.tokenizer_registry import tokenizer_class
 documents = read_text_file(sys.argv[2], "\\n\\n")
 settings = SimpleNamespace(kind=sys.argv[1], vocab_size=int(sys.argv[3]), lowercase=True)
 print(tokenizer_class(sys.argv[1]).build(settings, documents, documents).fingerprint)
@@ -60,8 +60,8 @@ def test_every_process_trains_the_same(kind, size, tmp_path):
 def test_word_pieces_have_ids_by_rule():
     tokenizer = trained("wordpiece", 300, TEXT)
     names = [piece.decode() for piece in tokenizer.pieces]
-    specials = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
-    assert [name.encode() for name in specials if tokenizer._model.token_to_id(name) != specials.index(name)] == []
+    special_ids = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
+    assert [name.encode() for name in special_ids if tokenizer._model.token_to_id(name) != special_ids.index(name)] == []
     singles = [name for name in names[5:] if len(name) == 1]
     later = [name for name in names[5:] if len(name) == 3 and name.startswith("##")]
     assert names[5 : 5 + len(singles) + len(later)] == sorted(singles) + sorted(later)

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from zoo.data.sources.documents import Documents
-from zoo.data.tokenizers.base import load_tokenizer, tokenizer_class
+from zoo.data.tokenizers.tokenizer_registry import load_tokenizer, tokenizer_class
 from zoo.data.tokenizers.word_level import WordTokenizer
 from zoo.errors import DataError
 
@@ -16,7 +16,7 @@ def test_words_are_what_white_space_divides(tmp_path):
     made = tokenizer_class("words").build(None, texts, Documents.of(["the"], "here"))
     # Those of all texts, held-out ones included.
     assert made.words == (",", "cat", "mat", "naïve", "on", "one", "sat", "the")
-    (located,) = made.located([TEXT])
+    (located,) = made.encode_with_offsets([TEXT])
     assert located.ids.tolist() == [7, 1, 6, 4, 7, 2, 0, 3]
     assert [TEXT[start:stop] for start, stop in zip(located.starts, located.stops, strict=True)] == TEXT.split()
     assert made.encode("").tolist() == []

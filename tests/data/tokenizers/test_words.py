@@ -13,9 +13,11 @@ from hypothesis import strategies as st
 
 from zoo.data.rows.corruption import make_corruption
 from zoo.data.rows.masking import Masking
-from zoo.data.tokenizers.base import ByteTokenizer, CharacterTokenizer
-from zoo.data.tokenizers.pretrained import PublishedTokenizer, plain
-from zoo.data.tokenizers.word_boundaries import by_marks, by_white_space, choose_words, first_tokens
+from zoo.data.tokenizers.byte_tokenizers import ByteTokenizer
+from zoo.data.tokenizers.character_level import CharacterTokenizer
+from zoo.data.tokenizers.fast_tokenizer import keep_own_tokens
+from zoo.data.tokenizers.tokenizer_registry import PretrainedTokenizer
+from zoo.data.tokenizers.word_boundaries import choose_words, first_tokens, joins_by_marker, joins_by_white_space
 
 # Tokenizers, made here from lists
 
@@ -35,13 +37,13 @@ def model_of(model, pre=None):
             if made.token_to_id(name) is not None
         ]
     )
-    return PublishedTokenizer(plain(made))
+    return PretrainedTokenizer(keep_own_tokens(made))
 
 
-def wordpiece(*specials):
+def wordpiece(*special_ids):
     from tokenizers import models, pre_tokenizers
 
-    tokens = ["[UNK]", *specials, "the", "sheep", "wolf", "##s", "##ly", ".", "met"]
+    tokens = ["[UNK]", *special_ids, "the", "sheep", "wolf", "##s", "##ly", ".", "met"]
     return model_of(
         models.WordPiece({token: id for id, token in enumerate(tokens)}, unk_token="[UNK]"),
         pre_tokenizers.BertPreTokenizer(),
@@ -68,7 +70,7 @@ def with_ends():
 def words_of(tokenizer, ids):
     """The ids word by word, as `first_tokens` cuts them; those that are no candidates are left out."""
     rows = np.array([ids])
-    candidates = (rows >= 0) & ~np.isin(rows, list(tokenizer.specials))
+    candidates = (rows >= 0) & ~np.isin(rows, list(tokenizer.special_ids))
     first = first_tokens(rows, tokenizer.word_joins(), candidates)[0]
     found = []
     for id, begins, candidate in zip(ids, first, candidates[0], strict=True):
@@ -88,7 +90,7 @@ def test_white_space_ends_a_word_of_bytes_and_of_characters():
 
 
 def test_a_space_in_front_begins_a_word_of_pairs():
-    left, right = by_white_space([" the", "re", "\n", " ", "x ", "", "a"], {6})
+    left, right = joins_by_white_space([" the", "re", "\n", " ", "x ", "", "a"], {6})
     assert left.tolist() == [False, True, False, False, True, False, False]
     assert right.tolist() == [True, True, False, False, False, False, False]
 
@@ -101,7 +103,7 @@ def test_marks_of_word_pieces():
 
 def test_marks_of_pieces_with_their_spaces():
     assert words_of(unigram(), [0, 1, 5, 2, 3, 5, 6, 4, 5]) == [[1, 5], [2, 3, 5, 6], [4, 5]]
-    left, right = by_marks(["Ġthe", "re", "Ċ"], set())
+    left, right = joins_by_marker(["Ġthe", "re", "Ċ"], set())
     assert (left.tolist(), right.tolist()) == ([False, True, True], [True] * 3)
 
 
@@ -135,10 +137,10 @@ def test_what_separates_is_the_tokenizer_s_own_or_the_first_free_id():
 def test_ids_are_counted_where_they_are_needed(make, packed, pairs):
     tokenizer = make()
     for objective in (CAUSAL, MASKED, SPAN):
-        assert tokenizer.ids_needed(objective) == packed[objective.kind]
+        assert tokenizer.model_vocab_size(objective) == packed[objective.kind]
     for rows in ("full_sentences", "segment_pairs"):
-        assert tokenizer.ids_needed(MASKED, rows) == pairs
-    assert ByteTokenizer.ids_in_advance(None, MASKED, "segment_pairs") == 259
+        assert tokenizer.model_vocab_size(MASKED, rows) == pairs
+    assert ByteTokenizer.known_model_vocab_size(None, MASKED, "segment_pairs") == 259
 
 
 # Whole words hidden
@@ -265,4 +267,4 @@ def test_a_config_asks_for_them():
         )
         masking = make_corruption(config, ByteTokenizer())
         assert (masking.joins is not None) == whole
-        assert masking.borders == ((256,) if rows == "packed" else (256, 258))
+        assert masking.boundary_ids == ((256,) if rows == "packed" else (256, 258))

@@ -8,7 +8,7 @@ from typing import Any
 from tests.parity.systems.record import Published, System
 from zoo.config import ResolvedConfig
 from zoo.interop.settings.importer import Importer
-from zoo.interop.weights.mapping import TRANSPOSED, Rule, Rules, Skip, Transform, linear
+from zoo.interop.weights.mapping import TRANSPOSED, IgnoredTensors, Rule, Rules, Transform, linear
 
 # Settings of `tests.parity.references_torch.ELMo`.
 SETTINGS = {"vocab": 23, "dim": 16, "layers": 3, "cell": 24, "characters": 8, "character_dim": 5, "filters": [1, 4, 3, 6, 2, 5],
@@ -17,7 +17,7 @@ SETTINGS = {"vocab": 23, "dim": 16, "layers": 3, "cell": 24, "characters": 8, "c
 CONVOLUTION = Transform(lambda x: (x.T,), lambda parts: parts[0].T)
 
 
-def config_of(settings: Mapping[str, Any]) -> dict[str, Any]:
+def read_config(settings: Mapping[str, Any]) -> dict[str, Any]:
     """Overrides of `zoo.config.default()`."""
     return {
         "model.architecture": "elmo",
@@ -56,12 +56,12 @@ def rules(config: ResolvedConfig) -> Rules:
             Rule(f"{theirs}.weight_hh_l0", (f"{ours}/recurrent/kernel",), TRANSPOSED, layers),
             Rule(f"{theirs}.weight_hr_l0", (f"{ours}/projection/kernel",), TRANSPOSED, layers),
         ]
-    return [*found, Rule("head.weight", ("head/weights",)), Rule("head.bias", ("head/bias",)), Skip(r".*bias_hh_l0")]
+    return [*found, Rule("head.weight", ("head/weights",)), Rule("head.bias", ("head/bias",)), IgnoredTensors(r".*bias_hh_l0")]
 
 
 ELMO = (
     System("elmo", "convolutions over characters, highways, three LSTM layers in both directions, one softmax",
            "LSTM(proj_size), Conv1d, Linear of torch.nn", SETTINGS, length=9, library="torch-elmo",
-           importer=Importer(config_of, rules, SETTINGS), published=(
+           importer=Importer(read_config, rules, SETTINGS), published=(
                Published("configs/elmo.py:original", 93_600_848, without=("head",), note="published as 93.6 million"),)),
 )  # fmt: skip

@@ -2,6 +2,6 @@
 scored.
 """
 
-from zoo.data.labelled.labelled_dataset import LabelledDataset, label_count, load_labelled, read_task, training_text
+from zoo.data.labelled.labelled_dataset import LabelledDataset, label_count, load_labelled, read_task, task_documents
 
-__all__ = ["LabelledDataset", "label_count", "load_labelled", "read_task", "training_text"]
+__all__ = ["LabelledDataset", "label_count", "load_labelled", "read_task", "task_documents"]

@@ -12,8 +12,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from zoo.data.labelled.sequence_tasks import Encoded
-from zoo.data.pipeline.batches import TrainingBatches, numbered_batches, part_of
+from zoo.data.labelled.sequence_tasks import EncodedExamples
+from zoo.data.pipeline.batches import TrainingBatches, numbered_batches, process_slice
 from zoo.data.rows.packed_rows import PADDING, Arrays
 
 _NARROWEST = 16
@@ -55,7 +55,7 @@ class ExampleBatches:
         order: numbers of the rows in the order of evaluation.
     """
 
-    def __init__(self, encoded: Encoded, length: int, batch_size: int, count: int):
+    def __init__(self, encoded: EncodedExamples, length: int, batch_size: int, count: int):
         self._encoded, self._size, self._widths = encoded, batch_size, widths(length, count)
         self.lengths = (encoded.arrays["tokens"] != PADDING).sum(axis=1)
         self._fitting = np.searchsorted(self._widths, self.lengths)
@@ -88,7 +88,7 @@ class ExampleBatches:
         Raises:
             ConfigError: batches do not divide over the processes.
         """
-        mine = part_of(self._size, process_index, process_count)
+        mine = process_slice(self._size, process_index, process_count)
         return numbered_batches(
             lambda step: self._gathered(self.numbers(seed, step), self._size, mine), start_step, 1 << 40
         )
@@ -98,7 +98,7 @@ class ExampleBatches:
         multiple of `multiple_of`.
         """
         size = -(-self._size // multiple_of) * multiple_of
-        mine = part_of(size, process_index, process_count)
+        mine = process_slice(size, process_index, process_count)
         return (
             self._gathered(self.order[start : start + size], size, mine) for start in range(0, len(self.order), size)
         )

@@ -6,17 +6,17 @@ from typing import NamedTuple
 import numpy as np
 
 from zoo.data.rows.packed_rows import PADDING, Arrays
-from zoo.data.tokenizers.base import Tokenizer
+from zoo.data.tokenizers.tokenizer import Tokenizer
 
 
-class Marks(NamedTuple):
+class RowDelimiters(NamedTuple):
     """Ids that stand around texts: what opens a row, and what ends each text."""
 
     opening: int
     separator: int
 
     @classmethod
-    def of(cls, tokenizer: Tokenizer, ids: int) -> "Marks":
+    def of(cls, tokenizer: Tokenizer, ids: int) -> "RowDelimiters":
         """The tokenizer's, for a model of so many ids; where the model has none that separates,
         what opens documents does (GPT-2).
         """
@@ -24,8 +24,8 @@ class Marks(NamedTuple):
         return cls(tokenizer.document_id, tokenizer.separator_id if known else tokenizer.document_id)
 
 
-def assembled(
-    firsts: Sequence[np.ndarray], seconds: Sequence[np.ndarray] | None, marks: Marks, length: int
+def build_rows(
+    firsts: Sequence[np.ndarray], seconds: Sequence[np.ndarray] | None, delimiters: RowDelimiters, length: int
 ) -> tuple[Arrays, int]:
     """Rows of T = `length` tokens, padded with -1.
 
@@ -45,19 +45,21 @@ def assembled(
     for row in range(count):
         first = firsts[row]
         second = None if seconds is None else seconds[row]
-        a, b = kept(len(first), 0 if second is None else len(second), length - 2 - (second is not None))
+        a, b = longest_first_lengths(
+            len(first), 0 if second is None else len(second), length - 2 - (second is not None)
+        )
         cut += a < len(first) or (second is not None and b < len(second))
-        tokens[row, 0] = marks.opening
+        tokens[row, 0] = delimiters.opening
         tokens[row, 1 : a + 1] = first[:a]
-        tokens[row, a + 1] = marks.separator
+        tokens[row, a + 1] = delimiters.separator
         if second is not None:
             tokens[row, a + 2 : a + 2 + b] = second[:b]
-            tokens[row, a + 2 + b] = marks.separator
+            tokens[row, a + 2 + b] = delimiters.separator
             segments[row, a + 2 : a + b + 3] = 1
     return {"tokens": tokens} | ({} if seconds is None else {"segments": segments}), cut
 
 
-def kept(first: int, second: int, room: int) -> tuple[int, int]:
+def longest_first_lengths(first: int, second: int, room: int) -> tuple[int, int]:
     """How much of two texts fits into `room` when single tokens are cut off the longer one, of
     equally long ones off the second.
     """

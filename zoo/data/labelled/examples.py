@@ -13,12 +13,12 @@ from typing import Any, NamedTuple
 
 from zoo.data.labelled.task_files import LABELLED_TABLES
 from zoo.data.sources import builtin_tasks
-from zoo.data.sources.tables import Record, Table, label_text, text_at, value_at, with_held_out
-from zoo.data.sources.text_policy import TextPolicy
+from zoo.data.sources.tables import Record, Table, column_text, column_value, held_out_config, label_text
+from zoo.data.sources.text_policy import BadTextPolicy
 from zoo.errors import ConfigError, DataError, did_you_mean
 
 
-class Labelled(NamedTuple):
+class LabelledText(NamedTuple):
     """A text, or a pair, with a label's name or a number."""
 
     text: str
@@ -26,7 +26,7 @@ class Labelled(NamedTuple):
     label: str | float
 
 
-class Tagged(NamedTuple):
+class TaggedWords(NamedTuple):
     """Words, each with a tag."""
 
     words: tuple[str, ...]
@@ -43,11 +43,11 @@ class Question(NamedTuple):
     answers: tuple[tuple[str, int], ...]
 
 
-Example = Labelled | Tagged | Question
+Example = LabelledText | TaggedWords | Question
 
 
 @dataclass(frozen=True)
-class Examples:
+class ExampleSplit:
     """What a config's source holds.
 
     Attributes:
@@ -69,7 +69,7 @@ class Examples:
         return hashlib.sha256(json.dumps([self.train, self.held_out]).encode()).hexdigest()
 
 
-def read_examples(config: Any) -> Examples:
+def read_examples(config: Any) -> ExampleSplit:
     """Reads both parts of the source of a task.
 
     Args:
@@ -82,16 +82,16 @@ def read_examples(config: Any) -> Examples:
     data, objective = config.data, config.objective.kind
     kind, _, argument = data.source.partition(":")
     if kind == "stdlib":
-        examples = _own(argument, objective)
+        examples = _builtin(argument, objective)
     else:
-        policy = TextPolicy(data.bad_text)
+        policy = BadTextPolicy(data.bad_text)
         train, labels = _read(data, objective, policy)
         if data.held_out:
-            held_out, _ = _read(with_held_out(data), objective, policy)
+            held_out, _ = _read(held_out_config(data), objective, policy)
         else:
-            train, held_out = divided(train, data.validation_fraction)
+            train, held_out = split_by_hash(train, data.validation_fraction)
         described = data.source + (f", held out {data.held_out}" if data.held_out else "")
-        examples = Examples(tuple(train), tuple(held_out), labels, described, policy.counts)
+        examples = ExampleSplit(tuple(train), tuple(held_out), labels, described, policy.counts)
     for part, there in (("training", examples.train), ("held-out", examples.held_out)):
         if not there:
             raise DataError(
@@ -101,14 +101,14 @@ def read_examples(config: Any) -> Examples:
     return examples
 
 
-def _read(data: Any, objective: str, policy: TextPolicy) -> tuple[list[Example], tuple[str, ...]]:
+def _read(data: Any, objective: str, policy: BadTextPolicy) -> tuple[list[Example], tuple[str, ...]]:
     """The examples of a source, and the names of its labels in their order, where it has one."""
     kind, _, argument = data.source.partition(":")
     table = LABELLED_TABLES[kind](argument, data, kind)
     return list(CONVERTERS[objective](table, data, policy)), table.names.get(data.label_column, ())
 
 
-def divided(examples: Sequence[Example], fraction: float) -> tuple[list[Example], list[Example]]:
+def split_by_hash(examples: Sequence[Example], fraction: float) -> tuple[list[Example], list[Example]]:
     """(training, held out), by the hash of what is read: equal texts are in one part, and all
     questions about a context.
     """
@@ -120,7 +120,7 @@ def divided(examples: Sequence[Example], fraction: float) -> tuple[list[Example]
     return parts
 
 
-def drawn(examples: Sequence[Example], count: int) -> tuple[Example, ...]:
+def subsample(examples: Sequence[Example], count: int) -> tuple[Example, ...]:
     """The `count` examples with the smallest hashes, in their order: whatever the order of a file,
     more of them hold all of fewer.
     """
@@ -129,45 +129,49 @@ def drawn(examples: Sequence[Example], count: int) -> tuple[Example, ...]:
     return tuple(examples[place] for place in sorted(chosen))
 
 
-def _labelled(table: Table, data: Any, policy: TextPolicy) -> Iterator[Labelled]:
+def _labelled(table: Table, data: Any, policy: BadTextPolicy) -> Iterator[LabelledText]:
     """Texts, or pairs, with labels."""
     for where, record in table.records(policy):
         texts = _texts(record, data, where, policy)
-        value = value_at(record, data.label_column, "data.label_column", where)
+        value = column_value(record, data.label_column, "data.label_column", where)
         label = label_text(value, table.names.get(data.label_column, ()), data.label_column, where, policy)
         if texts is not None and label is not None:
-            yield Labelled(*texts, label)
+            yield LabelledText(*texts, label)
 
 
-def _scored(table: Table, data: Any, policy: TextPolicy) -> Iterator[Labelled]:
+def _numbers(table: Table, data: Any, policy: BadTextPolicy) -> Iterator[LabelledText]:
     """Texts, or pairs, with numbers."""
     for where, record in table.records(policy):
         texts = _texts(record, data, where, policy)
-        value = value_at(record, data.label_column, "data.label_column", where)
+        value = column_value(record, data.label_column, "data.label_column", where)
         try:
             number = float(value)
         except (TypeError, ValueError):
             number = math.nan
         if not math.isfinite(number):
-            policy.leave_out("without a number", where, f'what is at "{data.label_column}" is {value!r}, not a number')
+            policy.skip_record(
+                "without a number", where, f'what is at "{data.label_column}" is {value!r}, not a number'
+            )
         elif texts is not None:
-            yield Labelled(*texts, number)
+            yield LabelledText(*texts, number)
 
 
-def _texts(record: Record, data: Any, where: str, policy: TextPolicy) -> tuple[str, str | None] | None:
-    first = text_at(record, data.column, "data.column", where, policy)
-    second = text_at(record, data.second_column, "data.second_column", where, policy) if data.second_column else None
+def _texts(record: Record, data: Any, where: str, policy: BadTextPolicy) -> tuple[str, str | None] | None:
+    first = column_text(record, data.column, "data.column", where, policy)
+    second = (
+        column_text(record, data.second_column, "data.second_column", where, policy) if data.second_column else None
+    )
     return None if first is None or (data.second_column and second is None) else (first, second)
 
 
-def _tagged(table: Table, data: Any, policy: TextPolicy) -> Iterator[Tagged]:
+def _tagged(table: Table, data: Any, policy: BadTextPolicy) -> Iterator[TaggedWords]:
     """Lists of words and of tags."""
     named = data.source.startswith("conll:")
     column, label_column = ("words", "tags") if named else (data.column, data.label_column)
     for where, record in table.records(policy):
         words, tags = (
-            value_at(record, column, "data.column", where),
-            value_at(record, label_column, "data.label_column", where),
+            column_value(record, column, "data.column", where),
+            column_value(record, label_column, "data.label_column", where),
         )
         if (
             isinstance(words, str)
@@ -175,31 +179,31 @@ def _tagged(table: Table, data: Any, policy: TextPolicy) -> Iterator[Tagged]:
             or not hasattr(words, "__len__")
             or not hasattr(tags, "__len__")
         ):
-            policy.leave_out(
+            policy.skip_record(
                 "no lists",
                 where,
                 f'what is at "{column}" and "{label_column}" must be lists, of words and of their tags',
             )
         elif len(words) != len(tags) or not len(words):
-            policy.leave_out("not as many tags as words", where, f"{len(words)} words and {len(tags)} tags")
+            policy.skip_record("not as many tags as words", where, f"{len(words)} words and {len(tags)} tags")
         else:
             names = table.names.get(label_column, ())
             found = [label_text(tag, names, label_column, where, policy) for tag in tags]
             texts = [word.decode() if isinstance(word, bytes) else str(word) for word in words]
             if None not in found:
-                yield Tagged(tuple(texts), tuple(found))
+                yield TaggedWords(tuple(texts), tuple(found))
 
 
-def _asked(table: Table, data: Any, policy: TextPolicy) -> Iterator[Question]:
+def _questions(table: Table, data: Any, policy: BadTextPolicy) -> Iterator[Question]:
     """Contexts, questions and answers."""
     named = data.source.startswith("squad:")
     columns = ("context", "question", "answers") if named else (data.column, data.second_column, data.label_column)
     for where, record in table.records(policy):
-        context = text_at(record, columns[0], "data.column", where, policy)
-        question = text_at(record, columns[1], "data.second_column", where, policy)
-        answers = value_at(record, columns[2], "data.label_column", where)
+        context = column_text(record, columns[0], "data.column", where, policy)
+        question = column_text(record, columns[1], "data.second_column", where, policy)
+        answers = column_value(record, columns[2], "data.label_column", where)
         if not isinstance(answers, dict) or not {"text", "answer_start"} <= answers.keys():
-            policy.leave_out(
+            policy.skip_record(
                 "no answers", where, f'"{columns[2]}" must be {{"text": [...], "answer_start": [...]}}, as in SQuAD'
             )
             continue
@@ -211,7 +215,7 @@ def _asked(table: Table, data: Any, policy: TextPolicy) -> Iterator[Question]:
             if context and not (text and context[start : start + len(text)] == text)
         ]
         if wrong:
-            policy.leave_out(
+            policy.skip_record(
                 "answer not in its place",
                 where,
                 f'the answer "{wrong[0][0]}" does not stand at character {wrong[0][1]}',
@@ -220,15 +224,15 @@ def _asked(table: Table, data: Any, policy: TextPolicy) -> Iterator[Question]:
             yield Question(context, question, tuple(dict.fromkeys(pairs)))
 
 
-CONVERTERS: dict[str, Callable[[Table, Any, TextPolicy], Iterator[Example]]] = {
+CONVERTERS: dict[str, Callable[[Table, Any, BadTextPolicy], Iterator[Example]]] = {
     "classification": _labelled,
-    "regression": _scored,
+    "regression": _numbers,
     "tagging": _tagged,
-    "extraction": _asked,
+    "extraction": _questions,
 }
 
 # Tasks of the library's own by objective, the default first, and how their records become examples.
-OWN = {
+BUILTIN = {
     "classification": ("classification", "pairs"),
     "regression": ("similarity",),
     "tagging": ("tagging",),
@@ -237,23 +241,25 @@ OWN = {
 
 
 @functools.lru_cache(maxsize=4)
-def _own(argument: str, objective: str) -> Examples:
+def _builtin(argument: str, objective: str) -> ExampleSplit:
     """A task of `zoo.data.sources.builtin_tasks`."""
-    name = argument or OWN[objective][0]
-    if name not in OWN[objective]:
-        hint = did_you_mean(name, OWN[objective])
+    name = argument or BUILTIN[objective][0]
+    if name not in BUILTIN[objective]:
+        hint = did_you_mean(name, BUILTIN[objective])
         raise ConfigError(
             f'data.source: "stdlib:{argument}" is nothing for objective.kind={objective}{hint}; '
-            f"one of {', '.join(f'stdlib:{one}' for one in OWN[objective])}"
+            f"one of {', '.join(f'stdlib:{one}' for one in BUILTIN[objective])}"
         )
-    task = builtin_tasks.TASKS[name]()
-    train, held_out = (tuple(_of_own(record, objective) for record in part) for part in (task.train, task.validation))
-    return Examples(train, held_out, task.labels, f"stdlib:{name}", Counter())
+    task = builtin_tasks.BUILTIN_TASKS[name]()
+    train, held_out = (
+        tuple(_from_builtin(record, objective) for record in part) for part in (task.train, task.validation)
+    )
+    return ExampleSplit(train, held_out, task.labels, f"stdlib:{name}", Counter())
 
 
-def _of_own(record: Record, objective: str) -> Example:
+def _from_builtin(record: Record, objective: str) -> Example:
     if objective == "tagging":
-        return Tagged(tuple(record["tokens"]), tuple(record["tags"]))
+        return TaggedWords(tuple(record["tokens"]), tuple(record["tags"]))
     if objective == "extraction":
         return Question(record["context"], record["question"], ((record["answer"], record["start"]),))
-    return Labelled(record["text"], record.get("second"), record["label"])
+    return LabelledText(record["text"], record.get("second"), record["label"])

@@ -7,13 +7,13 @@ from typing import Any, NamedTuple, Self
 
 import numpy as np
 
-from zoo.data.labelled.example_rows import Marks
-from zoo.data.labelled.examples import Examples, Question
-from zoo.data.labelled.sequence_tasks import Encoded
+from zoo.data.labelled.example_rows import RowDelimiters
+from zoo.data.labelled.examples import ExampleSplit, Question
+from zoo.data.labelled.sequence_tasks import EncodedExamples
 from zoo.data.labelled.task_scores import answer_scores
-from zoo.data.pipeline.show import Shower, Shown
+from zoo.data.pipeline.show import BatchFormatter, DisplayToken
 from zoo.data.rows.packed_rows import PADDING, Arrays
-from zoo.data.tokenizers.base import Tokenizer
+from zoo.data.tokenizers.tokenizer import Tokenizer
 
 
 class Window(NamedTuple):
@@ -53,7 +53,7 @@ class Extraction:
         self.stride, self.longest, self.unanswerable = stride, longest, unanswerable
 
     @classmethod
-    def of(cls, config: Any, examples: Examples) -> Self:
+    def of(cls, config: Any, examples: ExampleSplit) -> Self:
         """That of a resolved config."""
         unanswerable = any(not example.answers for part in (examples.train, examples.held_out) for example in part)
         return cls(config.data.stride, config.objective.longest_answer, unanswerable)
@@ -72,17 +72,19 @@ class Extraction:
         """What a tokenizer is trained on."""
         return [example.question, example.context]
 
-    def encode(self, examples: Sequence[Question], tokenizer: Tokenizer, marks: Marks, length: int) -> Encoded:
+    def encode(
+        self, examples: Sequence[Question], tokenizer: Tokenizer, delimiters: RowDelimiters, length: int
+    ) -> EncodedExamples:
         """Rows with "segments", "context" [N, 2] (first place of the context and the one after its
         last), "starts" and "ends" [N].
 
-        A question may take half of a row; what is longer is cut off. `more` has a `Window` of each
+        A question may take half of a row; what is longer is cut off. `extra` has a `Window` of each
         row.
         """
         questions = tokenizer.encode_batch([example.question for example in examples])
         # The same context stands beside many questions.
         texts = list(dict.fromkeys(example.context for example in examples))
-        located = dict(zip(texts, tokenizer.located(texts), strict=True))
+        located = dict(zip(texts, tokenizer.encode_with_offsets(texts), strict=True))
         rows, windows, cut, lost = [], [], 0, 0
         for number, (example, question) in enumerate(zip(examples, questions, strict=True)):
             half = (length - 3) // 2
@@ -97,16 +99,24 @@ class Extraction:
                 start, end = span_in(window, example.answers[0]) if example.answers else (-1, -1)
                 held |= start >= 0
                 tokens = np.full(length, PADDING, np.int32)
-                tokens[: window.first + len(ids) + 1] = [marks.opening, *asked, marks.separator, *ids, marks.separator]
+                tokens[: window.first + len(ids) + 1] = [
+                    delimiters.opening,
+                    *asked,
+                    delimiters.separator,
+                    *ids,
+                    delimiters.separator,
+                ]
                 segments = (np.arange(length) >= window.first) & (tokens != PADDING)
                 rows.append((tokens, segments, (window.first, window.first + len(ids)), max(start, 0), max(end, 0)))
                 windows.append(window)
             lost += bool(example.answers) and not held
         names = ("tokens", "segments", "context", "starts", "ends")
         arrays = {name: np.array(column, np.int32) for name, column in zip(names, zip(*rows, strict=True), strict=True)}
-        return Encoded(arrays, {"questions cut": cut, "answers in no row": lost}, windows)
+        return EncodedExamples(arrays, {"questions cut": cut, "answers in no row": lost}, windows)
 
-    def answers(self, outputs: Mapping[str, np.ndarray], examples: Sequence[Question], encoded: Encoded) -> list[str]:
+    def answers(
+        self, outputs: Mapping[str, np.ndarray], examples: Sequence[Question], encoded: EncodedExamples
+    ) -> list[str]:
         """The answer to each question, from the scores of all its rows.
 
         Args:
@@ -115,7 +125,7 @@ class Extraction:
         """
         best = [(-np.inf, "") for _ in examples]
         empty = np.full(len(examples), np.inf)
-        for window, starts, ends in zip(encoded.more, outputs["start_scores"], outputs["end_scores"], strict=True):
+        for window, starts, ends in zip(encoded.extra, outputs["start_scores"], outputs["end_scores"], strict=True):
             inside = slice(window.first, window.first + len(window.starts))
             empty[window.example] = min(empty[window.example], float(starts[0]) + float(ends[0]))
             if not len(window.starts):
@@ -129,20 +139,20 @@ class Extraction:
         ]
 
     def measure(
-        self, outputs: Mapping[str, np.ndarray], examples: Sequence[Question], encoded: Encoded
+        self, outputs: Mapping[str, np.ndarray], examples: Sequence[Question], encoded: EncodedExamples
     ) -> dict[str, float]:
         """Scores of the answers, as `answer_scores` has them."""
         return answer_scores(
             self.answers(outputs, examples, encoded), [[text for text, _ in example.answers] for example in examples]
         )
 
-    def shown(self, row: Arrays, shower: Shower) -> Iterator[tuple[str, list[Shown]]]:
+    def format_row(self, row: Arrays, formatter: BatchFormatter) -> Iterator[tuple[str, list[DisplayToken]]]:
         """One row as named lines."""
-        tokens, (first, _) = shower.tokens(row["tokens"]), row["context"].tolist()
+        tokens, (first, _) = formatter.tokens(row["tokens"]), row["context"].tolist()
         yield "question", tokens[:first]
         yield "context", tokens[first:]
         start, end = int(row["starts"]), int(row["ends"])
-        yield "answer", tokens[start : end + 1] if start else [Shown("none in this row", special=True)]
+        yield "answer", tokens[start : end + 1] if start else [DisplayToken("none in this row", special=True)]
 
 
 def window_starts(tokens: int, room: int, stride: int) -> list[int]:

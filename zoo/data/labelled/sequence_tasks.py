@@ -8,16 +8,16 @@ from typing import NamedTuple
 
 import numpy as np
 
-from zoo.data.labelled.example_rows import Marks, assembled
-from zoo.data.labelled.examples import Labelled
+from zoo.data.labelled.example_rows import RowDelimiters, build_rows
+from zoo.data.labelled.examples import LabelledText
 from zoo.data.labelled.task_scores import class_scores, correlations
-from zoo.data.pipeline.show import Shower, Shown
+from zoo.data.pipeline.show import BatchFormatter, DisplayToken
 from zoo.data.rows.packed_rows import Arrays
-from zoo.data.tokenizers.base import Tokenizer
+from zoo.data.tokenizers.tokenizer import Tokenizer
 from zoo.errors import DataError
 
 
-class Encoded(NamedTuple):
+class EncodedExamples(NamedTuple):
     """Examples as arrays.
 
     Attributes:
@@ -29,7 +29,7 @@ class Encoded(NamedTuple):
 
     arrays: Arrays
     cut: dict[str, int]
-    more: object = None
+    extra: object = None
     by_token: tuple[str, ...] = ("tokens", "segments")
 
 
@@ -41,7 +41,7 @@ class Classification:
 
     @classmethod
     def labels_of(
-        cls, examples: Sequence[Labelled], given: tuple[str, ...], ordered: tuple[str, ...]
+        cls, examples: Sequence[LabelledText], given: tuple[str, ...], ordered: tuple[str, ...]
     ) -> tuple[str, ...]:
         """The labels in the order of their numbers.
 
@@ -55,7 +55,7 @@ class Classification:
         """
         return label_map([example.label for example in examples], given, ordered)
 
-    def check(self, examples: Sequence[Labelled], part: str) -> None:
+    def check(self, examples: Sequence[LabelledText], part: str) -> None:
         """Refuses examples with other labels.
 
         Raises:
@@ -63,33 +63,35 @@ class Classification:
         """
         check_known([example.label for example in examples], self.labels, part)
 
-    def texts(self, example: Labelled) -> list[str]:
+    def texts(self, example: LabelledText) -> list[str]:
         """What a tokenizer is trained on."""
         return [example.text, *([example.second] if example.second is not None else [])]
 
-    def encode(self, examples: Sequence[Labelled], tokenizer: Tokenizer, marks: Marks, length: int) -> Encoded:
+    def encode(
+        self, examples: Sequence[LabelledText], tokenizer: Tokenizer, delimiters: RowDelimiters, length: int
+    ) -> EncodedExamples:
         """Rows and "labels" [N]: numbers of labels, or where there are none, float32 numbers."""
         firsts = tokenizer.encode_batch([example.text for example in examples])
         pairs = examples[0].second is not None
         seconds = tokenizer.encode_batch([example.second for example in examples]) if pairs else None
-        arrays, cut = assembled(firsts, seconds, marks, length)
-        return Encoded(arrays | {"labels": self.targets(examples)}, {"rows cut to the sequence length": cut})
+        arrays, cut = build_rows(firsts, seconds, delimiters, length)
+        return EncodedExamples(arrays | {"labels": self.targets(examples)}, {"rows cut to the sequence length": cut})
 
-    def targets(self, examples: Sequence[Labelled]) -> np.ndarray:
+    def targets(self, examples: Sequence[LabelledText]) -> np.ndarray:
         """The numbers of the labels, int32 [N]."""
         number = {label: place for place, label in enumerate(self.labels)}
         return np.array([number[example.label] for example in examples], np.int32)
 
     def measure(
-        self, outputs: Mapping[str, np.ndarray], examples: Sequence[Labelled], encoded: Encoded
+        self, outputs: Mapping[str, np.ndarray], examples: Sequence[LabelledText], encoded: EncodedExamples
     ) -> dict[str, float]:
         """Scores that are no mean over examples: see `class_scores`."""
         return class_scores(outputs["predicted"], encoded.arrays["labels"], len(self.labels))
 
-    def shown(self, row: Arrays, shower: Shower) -> Iterator[tuple[str, list[Shown]]]:
+    def format_row(self, row: Arrays, formatter: BatchFormatter) -> Iterator[tuple[str, list[DisplayToken]]]:
         """One row as named lines."""
-        yield "reads", shower.tokens(row["tokens"])
-        yield "label", [Shown(self.label_name(row["labels"]))]
+        yield "reads", formatter.tokens(row["tokens"])
+        yield "label", [DisplayToken(self.label_name(row["labels"]))]
 
     def label_name(self, label: np.ndarray) -> str:
         """A label of a row, for people."""
@@ -101,20 +103,20 @@ class Regression(Classification):
 
     @classmethod
     def labels_of(
-        cls, examples: Sequence[Labelled], given: tuple[str, ...], ordered: tuple[str, ...]
+        cls, examples: Sequence[LabelledText], given: tuple[str, ...], ordered: tuple[str, ...]
     ) -> tuple[str, ...]:
         """None: numbers have no names."""
         return ()
 
-    def check(self, examples: Sequence[Labelled], part: str) -> None:
+    def check(self, examples: Sequence[LabelledText], part: str) -> None:
         """Nothing to check."""
 
-    def targets(self, examples: Sequence[Labelled]) -> np.ndarray:
+    def targets(self, examples: Sequence[LabelledText]) -> np.ndarray:
         """The numbers, float32 [N]."""
         return np.array([example.label for example in examples], np.float32)
 
     def measure(
-        self, outputs: Mapping[str, np.ndarray], examples: Sequence[Labelled], encoded: Encoded
+        self, outputs: Mapping[str, np.ndarray], examples: Sequence[LabelledText], encoded: EncodedExamples
     ) -> dict[str, float]:
         """Correlations with the true numbers."""
         return correlations(outputs["predicted"], encoded.arrays["labels"])

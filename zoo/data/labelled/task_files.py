@@ -8,7 +8,7 @@ from typing import Any
 from zoo.data.sources.records import numbered_lines
 from zoo.data.sources.tables import TABLES, Record, Table
 from zoo.data.sources.text_files import find_files
-from zoo.data.sources.text_policy import TextPolicy
+from zoo.data.sources.text_policy import BadTextPolicy
 from zoo.errors import ConfigError, DataError
 
 
@@ -23,14 +23,14 @@ def conll(argument: str, data: Any, kind: str) -> Table:
     """
     files = find_files(argument, kind, "train.conll", ("",))
 
-    def records(policy: TextPolicy) -> Iterator[tuple[str, Record]]:
+    def records(policy: BadTextPolicy) -> Iterator[tuple[str, Record]]:
         for path in files:
             yield from _sentences(path, data.conll, policy)
 
     return Table(records)
 
 
-def _sentences(path: Path, columns: Any, policy: TextPolicy) -> Iterator[tuple[str, Record]]:
+def _sentences(path: Path, columns: Any, policy: BadTextPolicy) -> Iterator[tuple[str, Record]]:
     words, tags, begin, width, whole = [], [], 0, 0, True
     for number, content, offset in [*numbered_lines(path), (0, b"", 0)]:
         where = f'"{path}": line {number}'
@@ -51,7 +51,7 @@ def _sentences(path: Path, columns: Any, policy: TextPolicy) -> Iterator[tuple[s
             )
         if not fields or len(fields) != width:
             if fields:
-                policy.leave_out(
+                policy.skip_record(
                     "other number of columns", where, f"{len(fields)} columns, and the first line has {width}"
                 )
             whole = False
@@ -70,7 +70,7 @@ def squad(argument: str, data: Any, kind: str) -> Table:
     """
     files = find_files(argument, kind, "train-v1.1.json", (".json",))
 
-    def records(policy: TextPolicy) -> Iterator[tuple[str, Record]]:
+    def records(policy: BadTextPolicy) -> Iterator[tuple[str, Record]]:
         for path in files:
             try:
                 articles = json.loads(path.read_bytes())["data"]

@@ -65,7 +65,7 @@ def entity_scores(true: Sequence[Sequence[str]], predicted: Sequence[Sequence[st
     return dict(zip(("entity_precision", "entity_recall", "entity_f1"), map(float, found), strict=False))
 
 
-def plain_answer(text: str) -> list[str]:
+def normalise_answer(text: str) -> list[str]:
     """An answer's words as SQuAD compares them: in small letters, without punctuation and articles."""
     letters = "".join(character for character in text.lower() if character not in string.punctuation)
     return re.sub(r"\b(a|an|the)\b", " ", letters).split()
@@ -85,7 +85,7 @@ def answer_scores(answers: Sequence[str], accepted: Sequence[Sequence[str]]) -> 
     """
     exact, f1 = [], []
     for answer, texts in zip(answers, accepted, strict=True):
-        given, wanted = plain_answer(answer), [plain_answer(text) for text in texts] or [[]]
+        given, wanted = normalise_answer(answer), [normalise_answer(text) for text in texts] or [[]]
         exact.append(max(given == words for words in wanted))
         f1.append(max(_overlap(given, words) for words in wanted))
     return {"exact_match": float(np.mean(exact)), "answer_f1": float(np.mean(f1))}

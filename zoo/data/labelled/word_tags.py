@@ -4,13 +4,13 @@ from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
 
-from zoo.data.labelled.example_rows import Marks, assembled
-from zoo.data.labelled.examples import Tagged
-from zoo.data.labelled.sequence_tasks import Encoded, check_known, label_map
+from zoo.data.labelled.example_rows import RowDelimiters, build_rows
+from zoo.data.labelled.examples import TaggedWords
+from zoo.data.labelled.sequence_tasks import EncodedExamples, check_known, label_map
 from zoo.data.labelled.task_scores import entity_scores
-from zoo.data.pipeline.show import Shower, Shown
+from zoo.data.pipeline.show import BatchFormatter, DisplayToken
 from zoo.data.rows.packed_rows import PADDING, Arrays
-from zoo.data.tokenizers.base import Tokenizer
+from zoo.data.tokenizers.tokenizer import Tokenizer
 
 OUTSIDE = "O"
 
@@ -27,13 +27,15 @@ class Tagging:
         self.labels = labels
 
     @classmethod
-    def labels_of(cls, examples: Sequence[Tagged], given: tuple[str, ...], ordered: tuple[str, ...]) -> tuple[str, ...]:
+    def labels_of(
+        cls, examples: Sequence[TaggedWords], given: tuple[str, ...], ordered: tuple[str, ...]
+    ) -> tuple[str, ...]:
         """The tags in the order of their numbers. Raises as
         `zoo.data.labelled.sequence_tasks.label_map`.
         """
         return label_map([tag for example in examples for tag in example.tags], given, ordered)
 
-    def check(self, examples: Sequence[Tagged], part: str) -> None:
+    def check(self, examples: Sequence[TaggedWords], part: str) -> None:
         """Refuses examples with other tags.
 
         Raises:
@@ -41,20 +43,22 @@ class Tagging:
         """
         check_known([tag for example in examples for tag in example.tags], self.labels, part)
 
-    def texts(self, example: Tagged) -> list[str]:
+    def texts(self, example: TaggedWords) -> list[str]:
         """What a tokenizer is trained on."""
         return [" ".join(example.words)]
 
-    def encode(self, examples: Sequence[Tagged], tokenizer: Tokenizer, marks: Marks, length: int) -> Encoded:
-        """Rows and "labels" [N, T], -1 where no word begins; `more` has the place of each word in
+    def encode(
+        self, examples: Sequence[TaggedWords], tokenizer: Tokenizer, delimiters: RowDelimiters, length: int
+    ) -> EncodedExamples:
+        """Rows and "labels" [N, T], -1 where no word begins; `extra` has the place of each word in
         its row, -1 where it has none.
         """
-        located = tokenizer.located([" ".join(example.words) for example in examples])
-        arrays, _ = assembled([tokens.ids for tokens in located], None, marks, length)
+        located = tokenizer.encode_with_offsets([" ".join(example.words) for example in examples])
+        arrays, _ = build_rows([tokens.ids for tokens in located], None, delimiters, length)
         number = {label: place for place, label in enumerate(self.labels)}
         labels, places, lost = np.full(arrays["tokens"].shape, PADDING, np.int32), [], 0
         for row, (example, tokens) in enumerate(zip(examples, located, strict=True)):
-            first = first_tokens(example.words, tokens.starts, tokens.stops)
+            first = first_token_of_words(example.words, tokens.starts, tokens.stops)
             # After [CLS], and with room for [SEP].
             place = np.where((first >= 0) & (first < length - 2), first + 1, -1)
             lost += int((place < 0).sum())
@@ -62,18 +66,20 @@ class Tagging:
                 number[tag] for tag, there in zip(example.tags, place >= 0, strict=True) if there
             ]
             places.append(place)
-        return Encoded(arrays | {"labels": labels}, {"words cut off or unseen": lost}, places, ("tokens", "labels"))
+        return EncodedExamples(
+            arrays | {"labels": labels}, {"words cut off or unseen": lost}, places, ("tokens", "labels")
+        )
 
-    def predicted(self, tags: np.ndarray, examples: Sequence[Tagged], encoded: Encoded) -> list[list[str]]:
+    def predicted(self, tags: np.ndarray, examples: Sequence[TaggedWords], encoded: EncodedExamples) -> list[list[str]]:
         """The tag of every word, from the numbers that are predicted at every place, [N, T]."""
         missing = OUTSIDE if OUTSIDE in self.labels else ""
         return [
             [self.labels[row[place]] if place >= 0 else missing for place in places.tolist()]
-            for row, places in zip(np.minimum(tags, len(self.labels) - 1), encoded.more, strict=True)
+            for row, places in zip(np.minimum(tags, len(self.labels) - 1), encoded.extra, strict=True)
         ]
 
     def measure(
-        self, outputs: Mapping[str, np.ndarray], examples: Sequence[Tagged], encoded: Encoded
+        self, outputs: Mapping[str, np.ndarray], examples: Sequence[TaggedWords], encoded: EncodedExamples
     ) -> dict[str, float]:
         """Over every word: "word_accuracy", and of tags that mark entities what `entity_scores`
         says.
@@ -85,14 +91,17 @@ class Tagging:
         entities = OUTSIDE in self.labels and all(tag == OUTSIDE or tag[1:2] == "-" for tag in self.labels)
         return scores | (entity_scores(true, predicted) if entities else {})
 
-    def shown(self, row: Arrays, shower: Shower) -> Iterator[tuple[str, list[Shown]]]:
+    def format_row(self, row: Arrays, formatter: BatchFormatter) -> Iterator[tuple[str, list[DisplayToken]]]:
         """One row as named lines."""
-        tokens = shower.tokens(row["tokens"])
+        tokens = formatter.tokens(row["tokens"])
         names = [self.labels[label] if label >= 0 else None for label in row["labels"].tolist()]
-        yield "reads", [Shown(token.text, name, token.special) for token, name in zip(tokens, names, strict=False)]
+        yield (
+            "reads",
+            [DisplayToken(token.text, name, token.special) for token, name in zip(tokens, names, strict=False)],
+        )
 
 
-def first_tokens(words: Sequence[str], starts: np.ndarray, stops: np.ndarray) -> np.ndarray:
+def first_token_of_words(words: Sequence[str], starts: np.ndarray, stops: np.ndarray) -> np.ndarray:
     """The first token of each word, int [words]; -1 where none stands for a part of it alone.
 
     Args:

@@ -75,10 +75,10 @@ def training_batches(
     """
     if rows.full == 0:
         raise DataError(
-            f"the training text is too short: {rows.why}; "
+            f"the training text is too short: {rows.shortage}; "
             "take a longer text, a smaller data.sequence_length or a smaller data.validation_fraction"
         )
-    mine = part_of(batch_size, process_index, process_count)
+    mine = process_slice(batch_size, process_index, process_count)
 
     def batch(step: int) -> Arrays:
         indices, epochs = rows.order(np.arange(step * batch_size + mine.start, step * batch_size + mine.stop), seed)
@@ -134,14 +134,14 @@ def evaluation_batches(
         ConfigError: the batch does not divide over the processes.
     """
     if rows.count == 0:
-        raise DataError(f"the evaluation text is too short: {rows.why}; nothing is predicted")
+        raise DataError(f"the evaluation text is too short: {rows.shortage}; nothing is predicted")
     count = min(rows.count, limit_rows) if limit_rows else rows.count
     chosen = np.arange(count) * rows.count // count
-    mine = part_of(batch_size, process_index, process_count)
+    mine = process_slice(batch_size, process_index, process_count)
 
     def batch(start: int) -> Arrays:
         part = chosen[start : start + batch_size][mine]
-        result, indices = rows.filler(mine.stop - mine.start), np.zeros(mine.stop - mine.start, np.int64)
+        result, indices = rows.padding_rows(mine.stop - mine.start), np.zeros(mine.stop - mine.start, np.int64)
         if len(part):
             indices[: len(part)] = part
             for name, array in rows.gather(part, None, 0).items():
@@ -151,7 +151,7 @@ def evaluation_batches(
     return (batch(start) for start in range(0, count, batch_size))
 
 
-def part_of(batch_size: int, process_index: int, process_count: int) -> slice:
+def process_slice(batch_size: int, process_index: int, process_count: int) -> slice:
     """The rows of a batch that are this process's. Raises ConfigError: the batch does not divide."""
     if batch_size % process_count:
         raise ConfigError(f"data.batch_size: {batch_size} does not divide over {process_count} processes")

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from zoo.data.pipeline.batches import TrainingBatches, numbered_batches, part_of
+from zoo.data.pipeline.batches import TrainingBatches, numbered_batches, process_slice
 from zoo.data.rows.packed_rows import PADDING, Arrays
 from zoo.errors import DataError
 
@@ -24,7 +24,7 @@ class Bucket(NamedTuple):
     rows: int
 
 
-def shapes(length: int, batch_size: int, count: int) -> list[Bucket]:
+def bucket_shapes(length: int, batch_size: int, count: int) -> list[Bucket]:
     """The shapes of batches from the narrowest to the widest, T // k with B * k rows; of equal
     widths the one with most rows.
     """
@@ -32,7 +32,7 @@ def shapes(length: int, batch_size: int, count: int) -> list[Bucket]:
     return [Bucket(width, rows[width]) for width in sorted(rows)]
 
 
-class TokenTexts:
+class TokenSequences:
     """Texts as tokens, one after the other.
 
     Args:
@@ -62,7 +62,7 @@ class TokenTexts:
         return np.where(there, self.tokens.take(self.starts[numbers][:, None] + places, mode="clip"), PADDING)
 
 
-class Plan(NamedTuple):
+class EpochPlan(NamedTuple):
     """The batches of an epoch.
 
     Attributes:
@@ -92,7 +92,7 @@ class PairBatches:
         per_epoch: number of training batches of an epoch.
     """
 
-    def __init__(self, source: TokenTexts, target: TokenTexts, buckets: list[Bucket]):
+    def __init__(self, source: TokenSequences, target: TokenSequences, buckets: list[Bucket]):
         self.source, self.target, self.buckets = source, target, buckets
         self._fitting = np.searchsorted(
             [bucket.width for bucket in buckets], np.maximum(source.lengths, target.lengths)
@@ -101,7 +101,7 @@ class PairBatches:
         self.per_epoch = len(self._plan(0, 0).first)
         self._plan = lru_cache(maxsize=2)(self._plan)
 
-    def _plan(self, seed: int, epoch: int) -> Plan:
+    def _plan(self, seed: int, epoch: int) -> EpochPlan:
         # Neighbouring seeds must not replay each other's epochs.
         random = np.random.default_rng(np.random.SeedSequence((seed, epoch)))
         shuffled = random.permutation(len(self._fitting))
@@ -115,7 +115,7 @@ class PairBatches:
         batches = [batches[place] for place in random.permutation(len(batches))]
         sizes = [len(part) for _, part in batches]
         order = np.concatenate([shuffled[:0], *(part for _, part in batches)])
-        return Plan(
+        return EpochPlan(
             order, np.cumsum([0, *sizes], dtype=np.int64)[:-1], np.array([number for number, _ in batches], np.int64)
         )
 
@@ -143,11 +143,11 @@ class PairBatches:
                 f"{self.fits.sum():,} pairs of up to {widest.width} tokens a side are too few for a batch of data.batch_size="
                 f"{widest.rows}; take more pairs, a smaller data.batch_size, or another data.sequence_length"
             )
-        part_of(self.buckets[-1].rows, process_index, process_count)
+        process_slice(self.buckets[-1].rows, process_index, process_count)
 
         def batch(step: int) -> Arrays:
             bucket, numbers = self.numbers(seed, step)
-            return self._gathered(numbers[part_of(bucket.rows, process_index, process_count)], bucket.width)
+            return self._gathered(numbers[process_slice(bucket.rows, process_index, process_count)], bucket.width)
 
         return numbered_batches(batch, start_step, 1 << 40)
 
@@ -171,12 +171,12 @@ class PairBatches:
             bucket, numbers = batches[place]
             filled = np.full(-(-bucket.rows // multiple_of) * multiple_of, -1)
             filled[: len(numbers)] = numbers
-            yield self._gathered(filled[part_of(len(filled), process_index, process_count)], bucket.width)
+            yield self._gathered(filled[process_slice(len(filled), process_index, process_count)], bucket.width)
 
     def _gathered(self, numbers: np.ndarray, width: int) -> Arrays:
         return {"source": self.source.rows(numbers, width), "targets": self.target.rows(numbers, width)}
 
-    def batches_of_each(self) -> list[tuple[Bucket, int]]:
+    def batches_per_bucket(self) -> list[tuple[Bucket, int]]:
         """Every shape, and its batches in an epoch."""
         return list(
             zip(self.buckets, np.bincount(self._plan(0, 0).bucket, minlength=len(self.buckets)).tolist(), strict=True)

@@ -6,13 +6,13 @@ from dataclasses import dataclass
 import numpy as np
 
 from zoo.data.rows.packed_rows import PADDING
-from zoo.data.tokenizers.base import Tokenizer
+from zoo.data.tokenizers.tokenizer import Tokenizer
 
 _VISIBLE = {"\n": "⏎", "\t": "⇥", "\r": "␍", "\0": "␀"}
 
 
 @dataclass(frozen=True)
-class Shown:
+class DisplayToken:
     """One token as a person reads it.
 
     Attributes:
@@ -29,7 +29,7 @@ class Shown:
         return self.text if self.target is None else f"[{self.text}→{self.target}]"
 
 
-class Shower:
+class BatchFormatter:
     """Turns the arrays of batches into tokens for people.
 
     Args:
@@ -42,25 +42,25 @@ class Shower:
         names = {tokenizer.document_id: "⟨document⟩", tokenizer.separator_id: "⟨separator⟩"}
         self._names = names | ({tokenizer.mask_id: "⟨mask⟩"} if has_masks else {})
 
-    def token(self, id: int, target: int | None = None) -> Shown:
+    def token(self, id: int, target: int | None = None) -> DisplayToken:
         """One id, and what is to be predicted there."""
         aim = None if target is None else self.token(target).text
         if id in self._names:
-            return Shown(self._names[id], aim, special=True)
+            return DisplayToken(self._names[id], aim, special=True)
         size = self._tokenizer.vocab_size
         if id >= size:
-            return Shown(f"⟨{size + self._sentinels - 1 - id}⟩", aim, special=True)
-        if id in self._tokenizer.specials:
-            return Shown(f"⟨{id}⟩", aim, special=True)
+            return DisplayToken(f"⟨{size + self._sentinels - 1 - id}⟩", aim, special=True)
+        if id in self._tokenizer.special_ids:
+            return DisplayToken(f"⟨{id}⟩", aim, special=True)
         text = self._tokenizer.pieces[id].decode(errors="backslashreplace")
-        return Shown("".join(_VISIBLE.get(character, character) for character in text), aim)
+        return DisplayToken("".join(_VISIBLE.get(character, character) for character in text), aim)
 
-    def tokens(self, ids: np.ndarray, targets: dict[int, int] | None = None) -> list[Shown]:
+    def tokens(self, ids: np.ndarray, targets: dict[int, int] | None = None) -> list[DisplayToken]:
         """The tokens of a row without its padding; `targets` by place."""
         targets = targets or {}
         return [self.token(id, targets.get(place)) for place, id in enumerate(ids.tolist()) if id != PADDING]
 
-    def row(self, batch: dict[str, np.ndarray], number: int) -> Iterator[tuple[str, list[Shown]]]:
+    def row(self, batch: dict[str, np.ndarray], number: int) -> Iterator[tuple[str, list[DisplayToken]]]:
         """One row of a batch as named lines."""
         if "source" in batch:
             yield "reads", self.tokens(batch["source"][number])
@@ -81,7 +81,7 @@ class Shower:
 
 
 @dataclass(frozen=True)
-class Measured:
+class RowStatistics:
     """What a sample of rows tells.
 
     Attributes:
@@ -102,7 +102,7 @@ class Measured:
         return 1 - float(self.lengths.mean()) / self.slots
 
     @classmethod
-    def of(cls, batches: list[dict[str, np.ndarray]], ahead: bool) -> "Measured":
+    def of(cls, batches: list[dict[str, np.ndarray]], ahead: bool) -> "RowStatistics":
         """Measures batches; `ahead` where a row's own tokens but the first are the targets."""
         read = [
             [batch[name] for name in (("source", "targets") if "source" in batch else ("tokens",))] for batch in batches

@@ -3,7 +3,7 @@
 from typing import Any
 
 
-class Unlabelled:
+class UnlabelledDataset:
     """Text: its losses are means over tokens, and no example has a label."""
 
     @property

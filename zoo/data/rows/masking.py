@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from zoo.data.rows.packed_rows import PADDING, Arrays
-from zoo.data.tokenizers.word_boundaries import Joins, choose_words, first_tokens
+from zoo.data.tokenizers.word_boundaries import WordJoins, choose_words, first_tokens
 
 EVALUATION, TRAINING = 0, 1
 _GOLDEN = np.uint64(0x9E3779B97F4A7C15)
@@ -48,11 +48,11 @@ class Masking:
     mask_fraction: float
     random_fraction: float
     vocab_size: int
-    borders: tuple[int, ...]
+    boundary_ids: tuple[int, ...]
     mask_id: int
     copies: int = 0
-    joins: Joins | None = field(default=None, compare=False, repr=False)
-    evaluate_hidden: bool = False
+    joins: WordJoins | None = field(default=None, compare=False, repr=False)
+    mask_all_in_evaluation: bool = False
 
     def training_batch(self, rows: Arrays, indices: np.ndarray, epochs: np.ndarray, seed: int) -> Arrays:
         """Corrupts rows for training.
@@ -70,14 +70,14 @@ class Masking:
             unused. N is the number of predicted tokens of a row in which all can be. Besides, all
             else that `rows` has.
         """
-        return self._corrupted(rows, keys_of(TRAINING, seed, epochs % self.copies if self.copies else epochs, indices))
+        return self._corrupted(rows, row_keys(TRAINING, seed, epochs % self.copies if self.copies else epochs, indices))
 
     def evaluation_batch(self, rows: Arrays, indices: np.ndarray) -> Arrays:
         """Corrupts rows for evaluation, the same way every time and for every seed; as
         `training_batch`.
         """
-        shown = replace(self, mask_fraction=1.0, random_fraction=0.0) if self.evaluate_hidden else self
-        return shown._corrupted(rows, keys_of(EVALUATION, indices))
+        shown = replace(self, mask_fraction=1.0, random_fraction=0.0) if self.mask_all_in_evaluation else self
+        return shown._corrupted(rows, row_keys(EVALUATION, indices))
 
     def _count(self, tokens: Any) -> Any:
         return np.minimum(tokens, np.maximum(1, np.floor(self.select_fraction * tokens + 0.5))).astype(np.int64)
@@ -86,9 +86,9 @@ class Masking:
         rows = named["tokens"]
         length = rows.shape[1]
         width = int(self._count(np.array(length)))
-        draws = uniform(keys, length + 2 * width)
+        draws = uniform_draws(keys, length + 2 * width)
         order, action, other = np.split(draws, [length, length + width], axis=1)
-        candidates = (rows != PADDING) & ~np.isin(rows, self.borders)
+        candidates = (rows != PADDING) & ~np.isin(rows, self.boundary_ids)
         count = self._count(candidates.sum(axis=1))
         if self.joins is not None:
             candidates = choose_words(first_tokens(rows, self.joins, candidates), candidates, order, count)
@@ -111,30 +111,30 @@ class Masking:
 
     def _random(self, draws: np.ndarray) -> np.ndarray:
         """Ids, uniform over the tokenizer's without those of borders."""
-        left_out = sorted(id for id in self.borders if id < self.vocab_size)
+        left_out = sorted(id for id in self.boundary_ids if id < self.vocab_size)
         ids = np.floor(draws * (self.vocab_size - len(left_out))).astype(np.int32)
         for id in left_out:
             ids += ids >= id
         return ids
 
 
-def _mixed(x: np.ndarray) -> np.ndarray:
+def _splitmix(x: np.ndarray) -> np.ndarray:
     x = (x ^ (x >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     x = (x ^ (x >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
     return x ^ (x >> np.uint64(31))
 
 
-def keys_of(*words: Any) -> np.ndarray:
+def row_keys(*words: Any) -> np.ndarray:
     """One key per row out of whole numbers, of which some are arrays [B]: uint64 [B]."""
     state = np.zeros(1, np.uint64)
     for word in words:
-        state = _mixed(state + np.asarray(word, np.uint64) + _GOLDEN)
+        state = _splitmix(state + np.asarray(word, np.uint64) + _GOLDEN)
     return state
 
 
-def uniform(keys: np.ndarray, count: int) -> np.ndarray:
+def uniform_draws(keys: np.ndarray, count: int) -> np.ndarray:
     """Numbers in [0, 1), [B, count]: SplitMix64 (Steele et al. 2014) from each key, which needs no
     loop over rows.
     """
     steps = np.arange(1, count + 1, dtype=np.uint64) * _GOLDEN
-    return (_mixed(keys[:, None] + steps) >> np.uint64(11)) * 2.0**-53
+    return (_splitmix(keys[:, None] + steps) >> np.uint64(11)) * 2.0**-53

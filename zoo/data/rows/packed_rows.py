@@ -29,7 +29,7 @@ class Rows(ABC):
 
     full: int
     count: int
-    why: str
+    shortage: str
 
     @abstractmethod
     def gather(self, indices: np.ndarray, epochs: np.ndarray | None, seed: int) -> Arrays:
@@ -47,7 +47,7 @@ class Rows(ABC):
         """
 
     @abstractmethod
-    def filler(self, count: int) -> Arrays:
+    def padding_rows(self, count: int) -> Arrays:
         """Rows without content, which fill up a batch."""
 
     def order(self, positions: np.ndarray, seed: int) -> tuple[np.ndarray, np.ndarray]:
@@ -72,7 +72,7 @@ class PackedRows(Rows):
         self.tokens, self.length, self.ahead = tokens, length, ahead
         targets = max(len(tokens) - ahead, 0)
         self.full, self.count = targets // length, -(-targets // length)
-        self.why = (
+        self.shortage = (
             f"there are {len(tokens)} tokens, and one row takes data.sequence_length{' + 1' * ahead} = {length + ahead}"
         )
 
@@ -82,7 +82,7 @@ class PackedRows(Rows):
         rows[positions >= len(self.tokens)] = PADDING
         return {"tokens": rows}
 
-    def filler(self, count: int) -> Arrays:
+    def padding_rows(self, count: int) -> Arrays:
         return {"tokens": np.full((count, self.length + self.ahead), PADDING, np.int32)}
 
 
@@ -104,7 +104,7 @@ class MixedRows(Rows):
         self.parts = list(parts)
         empty = [part for part in parts if part.full == 0]
         self.full, self.count = 0 if empty else sum(part.full for part in parts), sum(part.count for part in parts)
-        self.why = "; ".join(part.why for part in empty)
+        self.shortage = "; ".join(part.shortage for part in empty)
         self._first = np.cumsum([0, *(part.count for part in parts)])
         shares = np.array(weights) / np.sum(weights) * self.PERIOD
         # Largest remainders, so that they add up; and nobody is left out.
@@ -130,7 +130,7 @@ class MixedRows(Rows):
         return indices, epochs
 
     def gather(self, indices: np.ndarray, epochs: np.ndarray | None, seed: int) -> Arrays:
-        result = self.filler(len(indices))
+        result = self.padding_rows(len(indices))
         sources = np.searchsorted(self._first, indices, side="right") - 1
         for one in np.unique(sources):
             mine = np.flatnonzero(sources == one)
@@ -141,8 +141,8 @@ class MixedRows(Rows):
                 result[name][mine] = array
         return result
 
-    def filler(self, count: int) -> Arrays:
-        return self.parts[0].filler(count)
+    def padding_rows(self, count: int) -> Arrays:
+        return self.parts[0].padding_rows(count)
 
 
 def shuffled(places: np.ndarray, epochs: np.ndarray, rows: int, seed: int) -> np.ndarray:

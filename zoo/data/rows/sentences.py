@@ -11,7 +11,7 @@ from zoo.data.sources.documents import Piece
 _END = re.compile(r"""(?<=\S)(?=\s*\n)|(?<=[.!?])(?=\s)|(?<=[.!?]["'”’)\]])(?=\s)""")
 
 
-def sentences_of(pieces: Iterable[Piece]) -> Iterator[Piece]:
+def split_sentences(pieces: Iterable[Piece]) -> Iterator[Piece]:
     """Cuts pieces of documents into sentences; one by one they make up the same text.
 
     The rule is a plain one and knows no abbreviations; text with one sentence per line is cut at

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from zoo.config.side_lengths import SpanLengths
-from zoo.data.rows.masking import EVALUATION, TRAINING, keys_of, uniform
+from zoo.data.rows.masking import EVALUATION, TRAINING, row_keys, uniform_draws
 from zoo.data.rows.packed_rows import PADDING, Arrays
 
 
@@ -51,13 +51,13 @@ class SpanCorruption:
                 need. Besides, all else that
             `rows` has.
         """
-        return self._corrupted(rows, keys_of(TRAINING, seed, epochs, indices))
+        return self._corrupted(rows, row_keys(TRAINING, seed, epochs, indices))
 
     def evaluation_batch(self, rows: Arrays, indices: np.ndarray) -> Arrays:
         """Corrupts rows for evaluation, the same way every time and for every seed; as
         `training_batch`.
         """
-        return self._corrupted(rows, keys_of(EVALUATION, indices))
+        return self._corrupted(rows, row_keys(EVALUATION, indices))
 
     def _corrupted(self, named: Arrays, keys: np.ndarray) -> Arrays:
         rows, others = named["tokens"], {name: array for name, array in named.items() if name != "tokens"}
@@ -78,7 +78,7 @@ class SpanCorruption:
         """Sources and targets of rows without padding, [B, n]."""
         batch, length = rows.shape
         lengths = SpanLengths.of(length, self.density, self.mean)
-        draws = uniform(keys, length)
+        draws = uniform_draws(keys, length)
         staying = _parts(draws[:, : length - lengths.noise], lengths.spans)
         cut = _parts(draws[:, length - lengths.noise :], lengths.spans)
         # Each part that stays is followed by a span: [B, 2 spans] lengths in the order of the row.

@@ -16,9 +16,9 @@ from typing import BinaryIO
 
 import numpy as np
 
-from zoo.data.rows.sentences import sentences_of
+from zoo.data.rows.sentences import split_sentences
 from zoo.data.sources.documents import Documents, Piece
-from zoo.data.tokenizers.base import Tokenizer
+from zoo.data.tokenizers.tokenizer import Tokenizer
 from zoo.errors import ConfigError
 from zoo.files import cache_directory, read_json, write_json
 
@@ -78,7 +78,7 @@ def _arrays(
     """Tokens, and the places in the whole stream at which their sentences begin."""
     dtype = np.uint16 if tokenizer.vocab_size <= 1 << 16 else np.int32
     opening, done = np.array([tokenizer.document_id], dtype), 0
-    for batch in _batches(sentences_of(pieces) if with_sentences else pieces):
+    for batch in _batches(split_sentences(pieces) if with_sentences else pieces):
         arrays, starts = [], []
         for piece, ids in zip(batch, tokenizer.encode_batch([piece.text for piece in batch]), strict=True):
             if piece.opens:

@@ -30,7 +30,13 @@ from typing import Any
 
 import numpy as np
 
-from zoo.data.sources.standard_library import docstrings, library_root, paragraphs, parsed, sources
+from zoo.data.sources.standard_library import (
+    library_docstrings,
+    library_modules,
+    library_root,
+    paragraphs,
+    parse_or_none,
+)
 from zoo.errors import ConfigError
 
 Record = dict[str, Any]
@@ -44,7 +50,7 @@ _FIRST_DAY, _DAYS = datetime.date(1900, 1, 1), 73049  # to 2099-12-31
 
 
 @dataclass(frozen=True)
-class Task:
+class BuiltinTask:
     """Records in two parts that share none.
 
     Attributes:
@@ -58,7 +64,7 @@ class Task:
     labels: tuple[str, ...] = ()
 
 
-def classification(classes: int = 16) -> Task:
+def classification(classes: int = 16) -> BuiltinTask:
     """Which module a docstring is from: {"text", "label"}, of the `classes` modules with the most
     docstrings.
 
@@ -66,7 +72,7 @@ def classification(classes: int = 16) -> Task:
     have, are left out; which part one is in depends on its text.
     """
     modules: dict[str, set[str]] = {}
-    for module, text in docstrings(library_root()):
+    for module, text in library_docstrings(library_root()):
         modules.setdefault(" ".join(text.split()), set()).add(module.partition(".")[0])
     labelled = [(text, *names) for text, names in modules.items() if len(names) == 1 and text.count(" ") >= 4]
     counts = Counter(label for _, label in labelled)
@@ -75,19 +81,21 @@ def classification(classes: int = 16) -> Task:
             f"classes={classes}: there are {len(counts)} modules with docstrings; from 2 to that many can be told apart"
         )
     labels = tuple(sorted(sorted(counts, key=lambda label: (-counts[label], label))[:classes]))
-    return _divided(
+    return _split_by_key(
         ((text, {"text": text, "label": label}) for text, label in labelled if label in labels), ("text",), labels
     )
 
 
-def pairs(seed: int = 0) -> Task:
+def pairs(seed: int = 0) -> BuiltinTask:
     """Whether a paragraph follows another in a docstring: {"text", "second", "label"}, "follows" or
     "random", each of half of the pairs.
 
     A random second paragraph is one that follows somewhere else; which pairs have one is drawn.
     """
     found = dict.fromkeys(
-        (module, *pair) for module, text in docstrings(library_root()) for pair in itertools.pairwise(paragraphs(text))
+        (module, *pair)
+        for module, text in library_docstrings(library_root())
+        for pair in itertools.pairwise(paragraphs(text))
     )
     known = list(found)
     draws = np.random.PCG64(seed).random_raw(2 * len(known))
@@ -97,16 +105,16 @@ def pairs(seed: int = 0) -> Task:
         records.append(
             (module, {"text": first, "second": random, "label": "follows" if random == second else "random"})
         )
-    return _divided(records, ("text",), ("follows", "random"))
+    return _split_by_key(records, ("text",), ("follows", "random"))
 
 
-def similarity(seed: int = 0) -> Task:
+def similarity(seed: int = 0) -> BuiltinTask:
     """How many words two texts share: {"text", "second", "label"}, 5 * |A and B| / |A or B| of
     their sets of words A and B.
 
     The second text is the first with words in the place of others, from none to all.
     """
-    texts = dict.fromkeys(paragraph for _, text in docstrings(library_root()) for paragraph in paragraphs(text))
+    texts = dict.fromkeys(paragraph for _, text in library_docstrings(library_root()) for paragraph in paragraphs(text))
     words = [words for text in texts if 5 <= len(words := text.split()) <= 30]
     generator, records = np.random.PCG64(seed), []
     for first in words:
@@ -119,31 +127,34 @@ def similarity(seed: int = 0) -> Task:
         share = len(set(first) & set(second)) / len({*first, *second})
         text = " ".join(first)
         records.append((text, {"text": text, "second": " ".join(second), "label": round(5 * share, 3)}))
-    return _divided(records, ("text",))
+    return _split_by_key(records, ("text",))
 
 
-def tagging() -> Task:
+def tagging() -> BuiltinTask:
     """The kind of each token of a line of code: {"tokens", "tags"}, both lists of the same length;
     lines of 4 to 48 tokens.
     """
-    return _divided(
-        ((module, record) for module, code in sources(library_root()) for record in _lines(code)), ("tokens",), TAGS
+    return _split_by_key(
+        ((module, record) for module, code in library_modules(library_root()) for record in _lines(code)),
+        ("tokens",),
+        TAGS,
     )
 
 
-def extraction() -> Task:
+def extraction() -> BuiltinTask:
     """Where the answer to a question stands: {"context", "question", "answer", "start"}; `start`
     counts characters.
 
     A context is a function's head and docstring; asked for is the default of a parameter, or the
     docstring's first line.
     """
-    return _divided(
-        ((module, record) for module, code in sources(library_root()) for record in _questions(code)), ("context",)
+    return _split_by_key(
+        ((module, record) for module, code in library_modules(library_root()) for record in _questions(code)),
+        ("context",),
     )
 
 
-def translation(count: int = 20000, seed: int = 0) -> Task:
+def translation(count: int = 20000, seed: int = 0) -> BuiltinTask:
     """Dates from 1900 to 2099 in words and as ISO 8601 writes them: {"source", "target"}, e.g. "the
     third of May, two thousand and one" and "2001-05-03". Each is another date, in one of five
     spellings.
@@ -153,12 +164,12 @@ def translation(count: int = 20000, seed: int = 0) -> Task:
     draws = np.random.PCG64(seed).random_raw(2 * _DAYS)
     days, spellings = np.argsort(draws[:_DAYS], kind="stable")[:count], draws[_DAYS:] % 5
     dates = [(_FIRST_DAY + datetime.timedelta(days=day), int(spellings[day])) for day in days.tolist()]
-    return _divided(
+    return _split_by_key(
         ((str(date), {"source": spelled(date, spelling), "target": str(date)}) for date, spelling in dates), ("target",)
     )
 
 
-TASKS = {
+BUILTIN_TASKS = {
     "classification": classification,
     "pairs": pairs,
     "similarity": similarity,
@@ -168,7 +179,9 @@ TASKS = {
 }
 
 
-def _divided(records: Iterable[tuple[str, Record]], content: tuple[str, ...], labels: tuple[str, ...] = ()) -> Task:
+def _split_by_key(
+    records: Iterable[tuple[str, Record]], content: tuple[str, ...], labels: tuple[str, ...] = ()
+) -> BuiltinTask:
     """Divides records by the hash of their keys; `content` names what no two parts may share, and
     records come once.
     """
@@ -181,7 +194,7 @@ def _divided(records: Iterable[tuple[str, Record]], content: tuple[str, ...], la
     validation = [
         record for record in parts[1].values() if json.dumps([record[name] for name in content]) not in seen[0]
     ]
-    return Task(tuple(parts[0].values()), tuple(validation), labels)
+    return BuiltinTask(tuple(parts[0].values()), tuple(validation), labels)
 
 
 def _lines(code: str) -> Iterator[Record]:
@@ -222,7 +235,7 @@ def _questions(code: str) -> Iterator[Record]:
         # The syntax tree counts UTF-8 bytes.
         return starts[line - 1] + len(lines[line - 1].encode()[:column].decode())
 
-    tree = parsed(code)
+    tree = parse_or_none(code)
     # A form feed or a lone carriage return ends a line here, and not for Python.
     if tree is None or any(character in code for character in "\f\v\r\x1c\x1d\x1e\x85\u2028\u2029"):
         return

@@ -12,7 +12,7 @@ from typing import NamedTuple, Self
 
 import numpy as np
 
-from zoo.data.sources.text_policy import TextPolicy
+from zoo.data.sources.text_policy import BadTextPolicy
 from zoo.errors import ConfigError, DataError
 
 # From this many documents on, validation is made of whole documents.
@@ -27,7 +27,7 @@ class Piece(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Index:
+class DocumentIndex:
     """What one pass over documents tells of them.
 
     Attributes:
@@ -42,7 +42,7 @@ class Index:
     left_out: Counter[str]
 
     @classmethod
-    def of(cls, pieces: Iterable[Piece], policy: TextPolicy) -> Self:
+    def of(cls, pieces: Iterable[Piece], policy: BadTextPolicy) -> Self:
         """Goes through all pieces."""
         hashes, digests, characters, sizes = None, [], [], []
         for opens, text in pieces:
@@ -58,7 +58,7 @@ class Index:
         digests += [hashes.digest()] if hashes else []
         return cls(digests, np.array(characters, np.int64), np.array(sizes, np.int64), policy.counts)
 
-    def only(self, kept: np.ndarray) -> Self:
+    def select(self, kept: np.ndarray) -> Self:
         """The index of some of the documents; `kept` is bool [documents]."""
         digests = [digest for digest, keep in zip(self.digests, kept, strict=True) if keep]
         return type(self)(digests, self.characters[kept], self.bytes[kept], self.left_out)
@@ -77,10 +77,10 @@ class Documents:
             off may be blank.
     """
 
-    read: Callable[[TextPolicy], Iterator[Piece]]
+    read: Callable[[BadTextPolicy], Iterator[Piece]]
     name: str
     bad_text: str = "error"
-    shared: Index | None = field(default=None, repr=False)
+    known_index: DocumentIndex | None = field(default=None, repr=False)
     is_part: bool = False
 
     @classmethod
@@ -104,23 +104,23 @@ class Documents:
         """One pass over the texts: each document in one or more pieces, cut where no token spans
         the cut.
         """
-        return self._pass(TextPolicy(self.bad_text))
+        return self._pass(BadTextPolicy(self.bad_text))
 
-    def _pass(self, policy: TextPolicy) -> Iterator[Piece]:
+    def _pass(self, policy: BadTextPolicy) -> Iterator[Piece]:
         return self.read(policy) if self.is_part else _without_blank(self.read(policy))
 
     @cached_property
-    def index(self) -> Index:
+    def index(self) -> DocumentIndex:
         """Digests and sizes; takes a pass over the text.
 
         Raises:
             ConfigError: what is read does not exist.
             DataError: bad text, or none at all.
         """
-        if self.shared is not None:
-            return self.shared
-        policy = TextPolicy(self.bad_text)
-        index = Index.of(self._pass(policy), policy)
+        if self.known_index is not None:
+            return self.known_index
+        policy = BadTextPolicy(self.bad_text)
+        index = DocumentIndex.of(self._pass(policy), policy)
         if not index.digests:
             raise DataError(f'"{self.name}": the text is empty{policy.summary()}')
         return index
@@ -151,7 +151,7 @@ class Documents:
     def description(self) -> str:
         """One line for people: what this is, how much of it, and what was left out."""
         documents = f"{self.count:,} documents" if self.count != 1 else "1 document"
-        return f"{self.name}: {documents}, {self.characters:,} characters{TextPolicy.told(self.index.left_out)}"
+        return f"{self.name}: {documents}, {self.characters:,} characters{BadTextPolicy.describe_counts(self.index.left_out)}"
 
     def split(self, fraction: float) -> tuple["Documents", "Documents"]:
         """Divides documents into (training, validation), by their content alone.
@@ -182,7 +182,7 @@ class Documents:
             )
         return self._characters("training", 0, border), self._characters("validation", border, self.characters)
 
-    def share(self, fraction: float) -> "Documents":
+    def subset(self, fraction: float) -> "Documents":
         """About this share of the text, chosen as `split` does; a smaller share is, but for one
         document, a part of a larger one.
 
@@ -210,17 +210,17 @@ class Documents:
         return np.array([digest in chosen for digest in self.index.digests]) if 0 < len(chosen) < len(sizes) else None
 
     def _documents(self, part: str, kept: np.ndarray) -> "Documents":
-        def read(policy: TextPolicy) -> Iterator[Piece]:
+        def read(policy: BadTextPolicy) -> Iterator[Piece]:
             number = -1
             for piece in self._pass(policy):
                 number += piece.opens
                 if kept[number]:
                     yield piece
 
-        return Documents(read, f"{part} part of {self.name}", self.bad_text, self.index.only(kept), is_part=True)
+        return Documents(read, f"{part} part of {self.name}", self.bad_text, self.index.select(kept), is_part=True)
 
     def _characters(self, part: str, start: int, stop: int) -> "Documents":
-        def read(policy: TextPolicy) -> Iterator[Piece]:
+        def read(policy: BadTextPolicy) -> Iterator[Piece]:
             place, begun = 0, False
             for opens, text in self._pass(policy):
                 inside = text[max(start - place, 0) : max(stop - place, 0)]

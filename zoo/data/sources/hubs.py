@@ -8,9 +8,18 @@ from pathlib import Path
 from typing import Any
 
 from zoo.data.sources.documents import Documents, Piece
-from zoo.data.sources.records import BATCH, check_column, no_column, one_line, package, pieces_of, table_pieces, text_of
-from zoo.data.sources.text_files import suggestion
-from zoo.data.sources.text_policy import TextPolicy
+from zoo.data.sources.records import (
+    BATCH,
+    as_pieces,
+    check_column,
+    import_optional,
+    missing_column,
+    one_line_message,
+    record_text,
+    table_pieces,
+)
+from zoo.data.sources.text_files import path_suggestion
+from zoo.data.sources.text_policy import BadTextPolicy
 from zoo.errors import ConfigError, DataError, did_you_mean
 
 _COMMIT = re.compile("[0-9a-f]{40}")
@@ -26,7 +35,7 @@ def hugging_face(argument: str, data: Any) -> Documents:
     records = open_hugging_face(argument, data)
     hub = data.hub
 
-    def read(policy: TextPolicy) -> Iterator[Piece]:
+    def read(policy: BadTextPolicy) -> Iterator[Piece]:
         if records.features is not None:
             check_column(data.column, records.features.arrow_schema, f'"{data.source}"')
             tables = records.select_columns([data.column])
@@ -60,7 +69,7 @@ def open_hugging_face(argument: str, data: Any) -> Any:
     problems = list(_problems(argument, folder, saved, hub))
     if problems:
         raise ConfigError(problems)
-    library = package("datasets", "hf")
+    library = import_optional("datasets", "hf")
     try:
         if saved:
             return _of_split(library.load_from_disk(str(folder)), hub.split, argument)
@@ -74,9 +83,9 @@ def open_hugging_face(argument: str, data: Any) -> Any:
     except ConfigError:
         raise
     except library.exceptions.DatasetGenerationError as error:
-        raise DataError(f'"{data.source}": {one_line(error.__cause__ or error)}') from error
+        raise DataError(f'"{data.source}": {one_line_message(error.__cause__ or error)}') from error
     except Exception as error:  # whatever a library of many formats and transports raises
-        raise ConfigError(f'data.source: "{data.source}" cannot be opened: {one_line(error)}') from error
+        raise ConfigError(f'data.source: "{data.source}" cannot be opened: {one_line_message(error)}') from error
 
 
 def _problems(argument: str, folder: Path, saved: bool, hub: Any) -> Iterator[str]:
@@ -88,7 +97,7 @@ def _problems(argument: str, folder: Path, saved: bool, hub: Any) -> Iterator[st
         if saved and hub.streaming:
             yield f'data.hub.streaming: "{argument}" is on this disk already; leave it false'
     elif not _HUB_NAME.fullmatch(argument) or argument.startswith("."):
-        yield f'data.source: no such folder: "{folder}"{suggestion(folder)}'
+        yield f'data.source: no such folder: "{folder}"{path_suggestion(folder)}'
     elif not hub.revision:
         yield (
             f'data.hub.revision: "{argument}" on the hub may change; so that the same config is the same run, name a commit, '
@@ -117,7 +126,7 @@ def _checked(tables: Iterator[Any], data: Any) -> Iterator[Any]:
     except (ConfigError, DataError):
         raise
     except Exception as error:
-        raise DataError(f'"{data.source}": {one_line(error)}') from error
+        raise DataError(f'"{data.source}": {one_line_message(error)}') from error
 
 
 def tensorflow_datasets(argument: str, data: Any) -> Documents:
@@ -128,9 +137,9 @@ def tensorflow_datasets(argument: str, data: Any) -> Documents:
     """
     builder, records = open_tfds(argument, data, (data.column,))
 
-    def read(policy: TextPolicy) -> Iterator[Piece]:
+    def read(policy: BadTextPolicy) -> Iterator[Piece]:
         for where, record in tfds_rows(records, data.source):
-            yield from pieces_of([text_of(record[data.column], data.column, where, policy)])
+            yield from as_pieces([record_text(record[data.column], data.column, where, policy)])
 
     details = [builder.info.full_name, f"split {data.hub.split}", _other_column(data)]
     return Documents(read, f"{data.source} ({', '.join(filter(None, details))})", data.bad_text)
@@ -167,7 +176,7 @@ def open_tfds(argument: str, data: Any, needed: Sequence[str]) -> tuple[Any, Any
     folder, hub = Path(argument).expanduser(), data.hub
     if folder.is_dir() and hub.folder:
         raise ConfigError(f'data.hub.folder: "{argument}" is a folder itself; leave it empty')
-    library = package("tensorflow_datasets", "tfds", "tensorflow-datasets")
+    library = import_optional("tensorflow_datasets", "tfds", "tensorflow-datasets")
     try:
         builder = (
             library.builder_from_directory(str(folder)) if folder.is_dir() else _prepared(library, argument, hub.folder)
@@ -182,7 +191,7 @@ def open_tfds(argument: str, data: Any, needed: Sequence[str]) -> tuple[Any, Any
         columns = list(builder.info.features)
         for column in needed:
             if column not in columns:
-                raise ConfigError(f'data.column: "{data.source}": {no_column(column, columns)}')
+                raise ConfigError(f'data.column: "{data.source}": {missing_column(column, columns)}')
         return builder, builder.as_data_source(split=hub.split)
     except ConfigError:
         raise
@@ -192,7 +201,7 @@ def open_tfds(argument: str, data: Any, needed: Sequence[str]) -> tuple[Any, Any
         ) from error
     except Exception as error:  # whatever a library of many builders raises
         # Its list of all names it knows fills pages.
-        problem = one_line(error).partition(" Available datasets")[0]
+        problem = one_line_message(error).partition(" Available datasets")[0]
         raise ConfigError(f'data.source: "{data.source}" cannot be opened: {problem}') from error
 
 

@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from zoo.data.sources.documents import Documents, Piece
-from zoo.data.sources.text_files import find_files, lines_of
-from zoo.data.sources.text_policy import TextPolicy
+from zoo.data.sources.text_files import find_files, line_blocks
+from zoo.data.sources.text_policy import BadTextPolicy
 from zoo.errors import ConfigError, DataError, did_you_mean
 
 # Records of one Arrow batch: few enough that texts of a megabyte each are no burden.
@@ -37,19 +37,19 @@ def json_lines(argument: str, data: Any) -> Documents:
     """
     files = find_files(argument, "jsonl", "corpus/*.jsonl.gz", JSON_ENDINGS)
 
-    def read(policy: TextPolicy) -> Iterator[Piece]:
+    def read(policy: BadTextPolicy) -> Iterator[Piece]:
         for where, record in json_objects(files, policy):
             if data.column in record:
-                yield from pieces_of([text_of(record[data.column], data.column, where, policy)])
+                yield from as_pieces([record_text(record[data.column], data.column, where, policy)])
             else:
-                policy.leave_out(f'without "{data.column}"', where, no_column(data.column, record))
+                policy.skip_record(f'without "{data.column}"', where, missing_column(data.column, record))
 
-    return Documents(read, named(data, files), data.bad_text)
+    return Documents(read, source_name(data, files), data.bad_text)
 
 
 def numbered_lines(path: Path) -> Iterator[tuple[int, bytes, int]]:
     """(number, content, byte offset) of each line."""
-    for first, offset, block in lines_of(path):
+    for first, offset, block in line_blocks(path):
         start = 0
         # Not split(): a block is lines of many megabytes at most, but as many objects as it has
         # lines.
@@ -60,7 +60,7 @@ def numbered_lines(path: Path) -> Iterator[tuple[int, bytes, int]]:
             start = end + 1
 
 
-def json_objects(files: Iterable[Path], policy: TextPolicy) -> Iterator[tuple[str, dict[str, Any]]]:
+def json_objects(files: Iterable[Path], policy: BadTextPolicy) -> Iterator[tuple[str, dict[str, Any]]]:
     """(where it stands, the object) of each line of JSON that is not empty and not left out.
 
     Raises:
@@ -75,17 +75,17 @@ def json_objects(files: Iterable[Path], policy: TextPolicy) -> Iterator[tuple[st
             try:
                 record = json.loads(content)
             except (ValueError, RecursionError) as error:
-                policy.leave_out("not JSON", where, f"not JSON: {error}")
+                policy.skip_record("not JSON", where, f"not JSON: {error}")
                 continue
             if isinstance(record, dict):
                 yield where, record
             else:
-                policy.leave_out(
+                policy.skip_record(
                     "not an object", where, f"{_JSON_TYPES[type(record)]} instead of an object with named values"
                 )
 
 
-def text_of(value: Any, column: str, where: str, policy: TextPolicy) -> str | None:
+def record_text(value: Any, column: str, where: str, policy: BadTextPolicy) -> str | None:
     """A record's text, or None where it is left out; bytes are decoded.
 
     Raises:
@@ -95,12 +95,12 @@ def text_of(value: Any, column: str, where: str, policy: TextPolicy) -> str | No
         return policy.decode(value, where)
     if not isinstance(value, str):
         kind = _JSON_TYPES.get(type(value), f"of type {type(value).__name__}")
-        policy.leave_out(f'no text at "{column}"', where, f'what is at "{column}" is {kind}, not text')
+        policy.skip_record(f'no text at "{column}"', where, f'what is at "{column}" is {kind}, not text')
         return None
     return policy.check(value, where)
 
 
-def pieces_of(texts: Iterable[str | None]) -> Iterator[Piece]:
+def as_pieces(texts: Iterable[str | None]) -> Iterator[Piece]:
     """A document of each text that is not left out."""
     return (Piece(True, text) for text in texts if text is not None)
 
@@ -112,9 +112,9 @@ def parquet(argument: str, data: Any) -> Documents:
         ConfigError: no such files; no pyarrow.
     """
     files = find_files(argument, "parquet", "corpus/*.parquet", (".parquet", ".pq"))
-    package("pyarrow", "parquet")
+    import_optional("pyarrow", "parquet")
 
-    def read(policy: TextPolicy) -> Iterator[Piece]:
+    def read(policy: BadTextPolicy) -> Iterator[Piece]:
         for path in files:
             with parquet_file(path) as file:
                 check_column(data.column, file.schema_arrow, f'"{path}"')
@@ -123,7 +123,7 @@ def parquet(argument: str, data: Any) -> Documents:
                     tables, data.column, lambda number, path=path: f'"{path}": row {number}', policy
                 )
 
-    return Documents(read, named(data, files), data.bad_text)
+    return Documents(read, source_name(data, files), data.bad_text)
 
 
 @contextmanager
@@ -141,11 +141,11 @@ def parquet_file(path: Path) -> Iterator[Any]:
         with pyarrow.parquet.ParquetFile(path) as file:
             yield file
     except UnicodeDecodeError as error:
-        raise DataError(f'"{path}": a text in it is not UTF-8: {one_line(error)}') from error
+        raise DataError(f'"{path}": a text in it is not UTF-8: {one_line_message(error)}') from error
     except (pyarrow.ArrowException, OSError) as error:
         if isinstance(error, OSError) and error.strerror and error.errno:
             raise ConfigError(f'cannot read "{path}": {error.strerror}') from error
-        raise DataError(f'"{path}": not a complete Parquet file: {one_line(error)}') from error
+        raise DataError(f'"{path}": not a complete Parquet file: {one_line_message(error)}') from error
 
 
 def check_column(column: str, schema: Any, where: str) -> None:
@@ -155,7 +155,7 @@ def check_column(column: str, schema: Any, where: str) -> None:
         ConfigError: naming the columns there are.
     """
     if column not in schema.names:
-        raise ConfigError(f"data.column: {where}: {no_column(column, schema.names)}")
+        raise ConfigError(f"data.column: {where}: {missing_column(column, schema.names)}")
     if not _is_text(schema.field(column).type):
         texts = [name for name in schema.names if _is_text(schema.field(name).type)]
         others = f"; columns of text: {', '.join(texts)}" if texts else "; no column does"
@@ -163,7 +163,7 @@ def check_column(column: str, schema: Any, where: str) -> None:
 
 
 def table_pieces(
-    tables: Iterable[Any], column: str, where: Callable[[int], str], policy: TextPolicy
+    tables: Iterable[Any], column: str, where: Callable[[int], str], policy: BadTextPolicy
 ) -> Iterator[Piece]:
     """The documents of a column of Arrow tables or batches; `where` names the record of a number,
     counted from 1.
@@ -179,7 +179,7 @@ def table_pieces(
         # saying where.
         for value in values.cast(pyarrow.large_binary()).to_pylist():
             number += 1
-            yield from pieces_of([text_of(value, column, where(number), policy)])
+            yield from as_pieces([record_text(value, column, where(number), policy)])
 
 
 def _is_text(kind: Any) -> bool:
@@ -198,7 +198,7 @@ def _is_text(kind: Any) -> bool:
     return any(test(kind) for test in tests)
 
 
-def no_column(column: str, there: Iterable[str]) -> str:
+def missing_column(column: str, there: Iterable[str]) -> str:
     """That a column is missing, and which there are."""
     names = [str(name) for name in there]
     listed = ", ".join(names[:20]) + (f" and {len(names) - 20} more" if len(names) > 20 else "")
@@ -207,7 +207,7 @@ def no_column(column: str, there: Iterable[str]) -> str:
     )
 
 
-def named(data: Any, files: list[Path]) -> str:
+def source_name(data: Any, files: list[Path]) -> str:
     """A source of files, for people."""
     return (
         str(data.source)
@@ -216,7 +216,7 @@ def named(data: Any, files: list[Path]) -> str:
     )
 
 
-def package(module: str, kind: str, name: str = "") -> Any:
+def import_optional(module: str, kind: str, name: str = "") -> Any:
     """Imports an optional package.
 
     Raises:
@@ -229,7 +229,7 @@ def package(module: str, kind: str, name: str = "") -> Any:
         raise ConfigError(f'data.source: "{kind}" needs the package {missing}: pip install {missing}') from error
 
 
-def one_line(error: BaseException) -> str:
+def one_line_message(error: BaseException) -> str:
     """What another library says, in at most 300 characters of one line."""
     text = " ".join(str(error).split()) or type(error).__name__
     return text if len(text) <= 300 else text[:297] + "..."

@@ -14,12 +14,12 @@ from zoo.data.sources.hubs import hugging_face, tensorflow_datasets
 from zoo.data.sources.records import json_lines, parquet
 from zoo.data.sources.standard_library import standard_library
 from zoo.data.sources.synthetic import synthetic
-from zoo.data.sources.text_files import file_pieces, find_files, suggestion
-from zoo.data.sources.text_policy import TextPolicy
+from zoo.data.sources.text_files import file_pieces, find_files, path_suggestion
+from zoo.data.sources.text_policy import BadTextPolicy
 from zoo.errors import ConfigError, did_you_mean
 
 
-class Source(NamedTuple):
+class SourceReader(NamedTuple):
     """How `data.source` is written, and the function of (what follows the ":", `data`) that opens
     it.
     """
@@ -88,7 +88,7 @@ def read_text_file(path: str | Path, separator: str = "", bad_text: str = "error
     """
     path = Path(path).expanduser()
     if not path.is_file():
-        raise ConfigError(f'no such file: "{path}"{suggestion(path)}')
+        raise ConfigError(f'no such file: "{path}"{path_suggestion(path)}')
     return Documents(lambda policy: file_pieces(path, separator, policy), str(path), bad_text)
 
 
@@ -96,7 +96,7 @@ def _text(argument: str, data: Any) -> Documents:
     """A text file (plain or .gz), or every file of a folder or glob pattern, sorted by path."""
     files = find_files(argument, "text", "corpus/*.txt")
 
-    def read(policy: TextPolicy) -> Iterator[Piece]:
+    def read(policy: BadTextPolicy) -> Iterator[Piece]:
         for path in files:
             yield from file_pieces(path, data.document_separator, policy)
 
@@ -105,11 +105,11 @@ def _text(argument: str, data: Any) -> Documents:
 
 
 SOURCES = {
-    "stdlib": Source("stdlib", standard_library),
-    "text": Source("text:PATH", _text),
-    "jsonl": Source("jsonl:PATH", json_lines),
-    "parquet": Source("parquet:PATH", parquet),
-    "hf": Source("hf:NAME_OR_FOLDER", hugging_face),
-    "tfds": Source("tfds:NAME", tensorflow_datasets),
-    "synthetic": Source("synthetic:TASK", synthetic),
+    "stdlib": SourceReader("stdlib", standard_library),
+    "text": SourceReader("text:PATH", _text),
+    "jsonl": SourceReader("jsonl:PATH", json_lines),
+    "parquet": SourceReader("parquet:PATH", parquet),
+    "hf": SourceReader("hf:NAME_OR_FOLDER", hugging_face),
+    "tfds": SourceReader("tfds:NAME", tensorflow_datasets),
+    "synthetic": SourceReader("synthetic:TASK", synthetic),
 }

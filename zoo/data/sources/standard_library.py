@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 from zoo.data.sources.documents import Documents, Piece
 from zoo.data.sources.text_files import BYTE_ORDER_MARK
-from zoo.data.sources.text_policy import TextPolicy
+from zoo.data.sources.text_policy import BadTextPolicy
 from zoo.errors import ConfigError
 
 # Not the library itself, or (the second line) written when Python was built: the same Python
@@ -46,16 +46,16 @@ def standard_library(argument: str, data: Any) -> Documents:
     root = library_root()
     files = standard_library_files(root)
 
-    def code(policy: TextPolicy) -> Iterator[Piece]:
+    def code(policy: BadTextPolicy) -> Iterator[Piece]:
         for path in files:
             try:
                 yield Piece(True, path.read_bytes().removeprefix(BYTE_ORDER_MARK).decode())
             except UnicodeDecodeError:
                 policy.counts["files not UTF-8"] += 1
 
-    def prose(policy: TextPolicy) -> Iterator[Piece]:
+    def prose(policy: BadTextPolicy) -> Iterator[Piece]:
         modules: dict[str, list[str]] = {}
-        for module, text in docstrings(root):
+        for module, text in library_docstrings(root):
             modules.setdefault(module, []).extend(paragraphs(text))
         return (Piece(True, "\n".join(lines)) for lines in modules.values() if lines)
 
@@ -85,7 +85,7 @@ def standard_library_files(root: Path) -> list[Path]:
     return sorted(files, key=lambda path: path.relative_to(root).as_posix())
 
 
-def sources(root: Path) -> Iterator[tuple[str, str]]:
+def library_modules(root: Path) -> Iterator[tuple[str, str]]:
     """(module, code) of every file that is Python in UTF-8, sorted by path."""
     for path in standard_library_files(root):
         parts = path.relative_to(root).with_suffix("").parts
@@ -98,7 +98,7 @@ def sources(root: Path) -> Iterator[tuple[str, str]]:
             continue
 
 
-def parsed(code: str) -> ast.Module | None:
+def parse_or_none(code: str) -> ast.Module | None:
     """The syntax tree, or None where the running Python cannot read it; warnings about the code are
     not the user's.
     """
@@ -111,13 +111,13 @@ def parsed(code: str) -> ast.Module | None:
 
 
 @functools.cache
-def docstrings(root: Path) -> tuple[Docstring, ...]:
+def library_docstrings(root: Path) -> tuple[Docstring, ...]:
     """All docstrings, in the order of the files and of their lines (a few seconds, once in a
     process).
     """
     found = []
-    for module, code in sources(root):
-        nodes = ast.walk(parsed(code) or ast.Module([], []))
+    for module, code in library_modules(root):
+        nodes = ast.walk(parse_or_none(code) or ast.Module([], []))
         documented = [
             node
             for node in nodes

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from zoo.data.sources.documents import Documents, Piece
-from zoo.data.sources.text_policy import TextPolicy
+from zoo.data.sources.text_policy import BadTextPolicy
 from zoo.errors import ConfigError, did_you_mean
 
 LETTERS = np.frombuffer((string.ascii_lowercase + string.ascii_uppercase + string.digits).encode(), np.uint8)
@@ -26,7 +26,7 @@ _AT_ONCE = 4096
 
 
 @dataclass(frozen=True)
-class Task:
+class SyntheticTask:
     """A rule for documents that are all of one size.
 
     Attributes:
@@ -40,7 +40,7 @@ class Task:
         symbols: the largest value of `symbols`.
     """
 
-    meaning: str
+    description: str
     make: Callable[[np.ndarray, int, int], np.ndarray]
     draws: Callable[[int], int]
     entropy: Callable[[int, int], float]
@@ -48,12 +48,12 @@ class Task:
     symbols: int
 
 
-def _twice(reverse: bool) -> Task:
+def _copy_task(reverse: bool) -> SyntheticTask:
     def make(draws: np.ndarray, length: int, symbols: int) -> np.ndarray:
         word = LETTERS[draws % symbols]
         return _columns(word, "=", word[:, ::-1] if reverse else word, "\n")
 
-    return Task(
+    return SyntheticTask(
         "symbols, =, and the same " + ("backwards" if reverse else "again"),
         make,
         draws=lambda length: length,
@@ -63,7 +63,7 @@ def _twice(reverse: bool) -> Task:
     )
 
 
-def _recalled(draws: np.ndarray, length: int, symbols: int) -> np.ndarray:
+def _make_recall(draws: np.ndarray, length: int, symbols: int) -> np.ndarray:
     values, asked = DIGITS[draws[:, :length] % len(DIGITS)], draws[:, length : length + 1] % length
     # The first of all keys in a random order: none comes twice.
     keys = LETTERS[np.argsort(draws[:, length + 1 : length + 1 + symbols], axis=1, kind="stable")[:, :length]]
@@ -79,12 +79,12 @@ def _columns(*parts: np.ndarray | str) -> np.ndarray:
     )
 
 
-TASKS = {
-    "copy": _twice(reverse=False),
-    "reverse": _twice(reverse=True),
-    "recall": Task(
+SYNTHETIC_TASKS = {
+    "copy": _copy_task(reverse=False),
+    "reverse": _copy_task(reverse=True),
+    "recall": SyntheticTask(
         "pairs of a key and a digit, ?, one of the keys and its digit (associative recall)",
-        _recalled,
+        _make_recall,
         draws=lambda length: length + 1 + 52,
         entropy=lambda length, symbols: (
             math.log2(math.perm(symbols, length)) + length * math.log2(len(DIGITS)) + math.log2(length)
@@ -109,11 +109,11 @@ def synthetic(argument: str, data: Any) -> Documents:
         ConfigError: unknown task or argument, or a number out of range.
     """
     name, *settings = [part.strip() for part in re.split("[,;]", argument)]
-    if name not in TASKS:
+    if name not in SYNTHETIC_TASKS:
         raise ConfigError(
-            f'data.source: unknown task "{name}"{did_you_mean(name, TASKS)}; one of {", ".join(TASKS)}, e.g. "{USAGE}"'
+            f'data.source: unknown task "{name}"{did_you_mean(name, SYNTHETIC_TASKS)}; one of {", ".join(SYNTHETIC_TASKS)}, e.g. "{USAGE}"'
         )
-    task = TASKS[name]
+    task = SYNTHETIC_TASKS[name]
     numbers = {"documents": 20000, "length": task.length, "symbols": 26}
     most = {"documents": 10**8, "length": 10**4, "symbols": task.symbols}
     problems = []
@@ -137,7 +137,7 @@ def synthetic(argument: str, data: Any) -> Documents:
     if problems:
         raise ConfigError(problems)
 
-    def read(policy: TextPolicy) -> Iterator[Piece]:
+    def read(policy: BadTextPolicy) -> Iterator[Piece]:
         # The raw numbers of a bit generator are what NumPy promises never to change.
         bits = np.random.PCG64(zlib.crc32(name.encode()))
         for start in range(0, count, _AT_ONCE):

@@ -11,9 +11,17 @@ from typing import Any
 import ml_collections
 
 from zoo.data.sources.hubs import open_hugging_face, open_tfds, tfds_rows
-from zoo.data.sources.records import BATCH, JSON_ENDINGS, json_objects, numbered_lines, one_line, package, parquet_file
+from zoo.data.sources.records import (
+    BATCH,
+    JSON_ENDINGS,
+    import_optional,
+    json_objects,
+    numbered_lines,
+    one_line_message,
+    parquet_file,
+)
 from zoo.data.sources.text_files import find_files
-from zoo.data.sources.text_policy import TextPolicy
+from zoo.data.sources.text_policy import BadTextPolicy
 from zoo.errors import ConfigError, DataError, ZooError, did_you_mean
 
 Record = Mapping[str, Any]
@@ -28,11 +36,11 @@ class Table:
         names: of columns that hold numbers of named classes, the names.
     """
 
-    records: Callable[[TextPolicy], Iterator[tuple[str, Record]]]
+    records: Callable[[BadTextPolicy], Iterator[tuple[str, Record]]]
     names: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
 
-def separated(argument: str, data: Any, kind: str) -> Table:
+def delimited(argument: str, data: Any, kind: str) -> Table:
     """Lines of fields: `csv` with commas and quotes, `tsv` with tabs and nothing else; plain or
     .gz.
 
@@ -41,14 +49,14 @@ def separated(argument: str, data: Any, kind: str) -> Table:
     """
     files = find_files(argument, kind, f"train.{kind}", (f".{kind}", f".{kind}.gz"))
 
-    def records(policy: TextPolicy) -> Iterator[tuple[str, Record]]:
+    def records(policy: BadTextPolicy) -> Iterator[tuple[str, Record]]:
         for path in files:
             yield from _fields(path, kind, data.header, policy)
 
     return Table(records)
 
 
-def _fields(path: Path, kind: str, header: bool, policy: TextPolicy) -> Iterator[tuple[str, Record]]:
+def _fields(path: Path, kind: str, header: bool, policy: BadTextPolicy) -> Iterator[tuple[str, Record]]:
     def lines() -> Iterator[str]:
         for number, content, offset in numbered_lines(path):
             text = policy.decode(content, f'"{path}": line {number}', offset)
@@ -72,7 +80,7 @@ def _fields(path: Path, kind: str, header: bool, policy: TextPolicy) -> Iterator
                     continue
             where = f'"{path}": line {reader.line_num}'
             if len(row) != len(names):
-                policy.leave_out(
+                policy.skip_record(
                     "other number of fields", where, f"{len(row)} fields, and the first line has {len(names)}"
                 )
                 continue
@@ -98,9 +106,9 @@ def parquet_records(argument: str, data: Any, kind: str) -> Table:
         ConfigError: no such files; no pyarrow.
     """
     files = find_files(argument, kind, "train.parquet", (".parquet", ".pq"))
-    package("pyarrow", "parquet")
+    import_optional("pyarrow", "parquet")
 
-    def records(policy: TextPolicy) -> Iterator[tuple[str, Record]]:
+    def records(policy: BadTextPolicy) -> Iterator[tuple[str, Record]]:
         for path in files:
             with parquet_file(path) as file:
                 rows = (row for batch in file.iter_batches(BATCH) for row in batch.to_pylist())
@@ -118,14 +126,14 @@ def hub_records(argument: str, data: Any, kind: str) -> Table:
     """
     opened = open_hugging_face(argument, data)
 
-    def records(policy: TextPolicy) -> Iterator[tuple[str, Record]]:
+    def records(policy: BadTextPolicy) -> Iterator[tuple[str, Record]]:
         try:
             for number, record in enumerate(opened, 1):
                 yield f'"{data.source}": record {number}', record
         except ZooError:
             raise
         except Exception as error:  # whatever a library of many formats and transports raises
-            raise DataError(f'"{data.source}": {one_line(error)}') from error
+            raise DataError(f'"{data.source}": {one_line_message(error)}') from error
 
     return Table(records, dict(_class_names(opened.features or {})))
 
@@ -153,8 +161,8 @@ def _class_names(features: Mapping[str, Any], outer: str = "") -> Iterator[tuple
 
 # By what stands before the ":" of `data.source`.
 TABLES: dict[str, Callable[[str, Any, str], Table]] = {
-    "csv": separated,
-    "tsv": separated,
+    "csv": delimited,
+    "tsv": delimited,
     "jsonl": json_records,
     "parquet": parquet_records,
     "hf": hub_records,
@@ -162,7 +170,7 @@ TABLES: dict[str, Callable[[str, Any, str], Table]] = {
 }
 
 
-def with_held_out(data: Any) -> Any:
+def held_out_config(data: Any) -> Any:
     """The `data` part of a config whose source is what `data.held_out` names: a source, or
     `split:NAME` of the same.
     """
@@ -175,7 +183,7 @@ def with_held_out(data: Any) -> Any:
     return changed
 
 
-def value_at(record: Record, column: str, path: str, where: str) -> Any:
+def column_value(record: Record, column: str, path: str, where: str) -> Any:
     """What a record has in a column, or inside one: "translation.en" is at "en" of what is at
     "translation".
 
@@ -207,28 +215,30 @@ def columns_of(record: Record, outer: str = "") -> Iterator[str]:
             yield from columns_of(value, f"{outer}{name}.")
 
 
-def text_at(record: Record, column: str, path: str, where: str, policy: TextPolicy) -> str | None:
+def column_text(record: Record, column: str, path: str, where: str, policy: BadTextPolicy) -> str | None:
     """The text of a record, or None where the record is left out.
 
     Raises:
-        ConfigError: as `value_at`.
+        ConfigError: as `column_value`.
         DataError: no text, or an empty one, unless the policy is another.
     """
-    value = value_at(record, column, path, where)
+    value = column_value(record, column, path, where)
     if isinstance(value, bytes):
         value = policy.decode(value, where)
     elif isinstance(value, str):
         value = policy.check(value, where)
     else:
-        policy.leave_out(f'no text at "{column}"', where, f'what is at "{column}" is {type(value).__name__}, not text')
+        policy.skip_record(
+            f'no text at "{column}"', where, f'what is at "{column}" is {type(value).__name__}, not text'
+        )
         return None
     if value is not None and not value.strip():
-        policy.leave_out(f'nothing at "{column}"', where, f'the text at "{column}" is empty')
+        policy.skip_record(f'nothing at "{column}"', where, f'the text at "{column}" is empty')
         return None
     return value
 
 
-def label_text(value: Any, names: Iterable[str], column: str, where: str, policy: TextPolicy) -> str | None:
+def label_text(value: Any, names: Iterable[str], column: str, where: str, policy: BadTextPolicy) -> str | None:
     """A label as its name, or None where the record is left out; numbers of named classes become
     their names.
     """
@@ -239,9 +249,9 @@ def label_text(value: Any, names: Iterable[str], column: str, where: str, policy
         number = int(value)
         if 0 <= number < len(names):
             return names[number]
-        policy.leave_out("without a label", where, f'class {number} at "{column}" is none of {", ".join(names)}')
+        policy.skip_record("without a label", where, f'class {number} at "{column}" is none of {", ".join(names)}')
         return None
     if value is None or isinstance(value, list | dict) or not str(value).strip():
-        policy.leave_out("without a label", where, f'no label at "{column}"')
+        policy.skip_record("without a label", where, f'no label at "{column}"')
         return None
     return str(value).strip().lower() if isinstance(value, bool) else str(value).strip()

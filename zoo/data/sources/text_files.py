@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from zoo.data.sources.documents import Piece
-from zoo.data.sources.text_policy import TextPolicy
+from zoo.data.sources.text_policy import BadTextPolicy
 from zoo.errors import ConfigError, DataError
 
 BYTE_ORDER_MARK = b"\xef\xbb\xbf"
@@ -52,7 +52,7 @@ def find_files(argument: str, kind: str, example: str, endings: tuple[str, ...] 
         files, problem = [path], ""
     else:
         files = [Path(match) for match in glob.glob(str(path), recursive=True) if os.path.isfile(match)]
-        problem = f'data.source: no such file or folder: "{path}"{suggestion(path)}'
+        problem = f'data.source: no such file or folder: "{path}"{path_suggestion(path)}'
         if glob.has_magic(str(path)):
             problem = f'data.source: no file matches "{path}"'
     if not files:
@@ -60,7 +60,7 @@ def find_files(argument: str, kind: str, example: str, endings: tuple[str, ...] 
     return sorted(files, key=lambda file: file.as_posix())
 
 
-def suggestion(path: Path) -> str:
+def path_suggestion(path: Path) -> str:
     """A hint for the first part of `path` that does not exist."""
     missing, parent = path, path.parent
     while not parent.is_dir() and parent != parent.parent:
@@ -70,7 +70,7 @@ def suggestion(path: Path) -> str:
     return f' (did you mean "{parent / close[0]}"?)' if close else ""
 
 
-def lines_of(path: Path) -> Iterator[tuple[int, int, bytes]]:
+def line_blocks(path: Path) -> Iterator[tuple[int, int, bytes]]:
     """Blocks of whole lines, of a plain or .gz file: (number of the first line, byte offset,
     bytes); a long line is a block.
 
@@ -104,7 +104,7 @@ def _lines(file: BinaryIO) -> Iterator[tuple[int, int, bytes]]:
         yield line, offset, whole
 
 
-def file_pieces(path: Path, separator: str, policy: TextPolicy) -> Iterator[Piece]:
+def file_pieces(path: Path, separator: str, policy: BadTextPolicy) -> Iterator[Piece]:
     """The documents of a text file; `separator` divides them ("" = the file is one document).
     Newlines stay as they are.
 
@@ -140,8 +140,8 @@ def _cut(text: str, limit: int) -> int:
     return 0
 
 
-def _texts(path: Path, policy: TextPolicy) -> Iterator[str]:
-    for line, offset, block in lines_of(path):
+def _texts(path: Path, policy: BadTextPolicy) -> Iterator[str]:
+    for line, offset, block in line_blocks(path):
         try:
             text = block.decode()
             if "\0" not in text:

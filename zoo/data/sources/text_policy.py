@@ -9,7 +9,7 @@ REPLACEMENT = "\ufffd"
 _SURROGATES = re.compile("[\ud800-\udfff]")
 
 
-class TextPolicy:
+class BadTextPolicy:
     """Applies `data.bad_text` during one pass over a source, and counts.
 
     Attributes:
@@ -63,7 +63,7 @@ class TextPolicy:
             return text.replace("\0", REPLACEMENT) if self.policy == "replace" else None
         return text
 
-    def leave_out(self, why: str, where: str, problem: str) -> None:
+    def skip_record(self, why: str, where: str, problem: str) -> None:
         """Counts a record that cannot be read at all, for which nothing can stand.
 
         Raises:
@@ -79,12 +79,12 @@ class TextPolicy:
         return DataError(f"{where}: {problem}; convert it to UTF-8 text, or set data.bad_text to replace or skip")
 
     @staticmethod
-    def told(counts: Counter[str]) -> str:
+    def describe_counts(counts: Counter[str]) -> str:
         """The counts in brackets, for people; empty where nothing was left out."""
         parts = (f"{count:,} {what}" for what, count in sorted(counts.items()) if count)
         text = ", ".join(parts)
         return f" (bad text: {text})" if text else ""
 
     def summary(self) -> str:
-        """`told` of what was counted so far."""
-        return self.told(self.counts)
+        """`describe_counts` of what was counted so far."""
+        return self.describe_counts(self.counts)

@@ -10,8 +10,8 @@ from typing import Any, Self
 import numpy as np
 
 from zoo.data.sources.documents import Documents
-from zoo.data.tokenizers.base import Located, Tokenizer
-from zoo.data.tokenizers.word_boundaries import Joins, by_marks
+from zoo.data.tokenizers.tokenizer import Tokenizer, TokenOffsets
+from zoo.data.tokenizers.word_boundaries import WordJoins, joins_by_marker
 from zoo.errors import ConfigError, DataError
 
 
@@ -55,14 +55,14 @@ class SentencePieceTokenizer(Tokenizer):
             document_id,
             separator_id=ends if ends >= 0 and ends != document_id else None,
         )
-        self.specials = frozenset(unwritten)
+        self.special_ids = frozenset(unwritten)
 
     @classmethod
     def build(cls, settings: Any, source: Documents, training: Documents) -> Self:
         return read_sentencepiece(settings.path)
 
     @classmethod
-    def size_in_advance(cls, settings: Any) -> int:
+    def known_vocab_size(cls, settings: Any) -> int:
         return read_sentencepiece(settings.path).vocab_size
 
     def encode(self, text: str) -> np.ndarray:
@@ -71,32 +71,23 @@ class SentencePieceTokenizer(Tokenizer):
     def encode_batch(self, texts: Sequence[str]) -> list[np.ndarray]:
         return [np.array(ids, np.int32) for ids in self._model.Encode(list(texts))]
 
-    def located(self, texts: Sequence[str]) -> list[Located]:
+    def encode_with_offsets(self, texts: Sequence[str]) -> list[TokenOffsets]:
         found = []
         for text in texts:
             pieces = self._model.Encode(text, out_type="immutable_proto").pieces
             table = np.array([(piece.id, piece.begin, piece.end) for piece in pieces], np.int32).reshape(-1, 3)
-            found.append(Located(*table.T))
+            found.append(TokenOffsets(*table.T))
         return found
 
     def decode(self, ids: Iterable[int], document: str = "") -> str:
-        super().decode(
-            ids := np.asarray(ids if isinstance(ids, np.ndarray) else list(ids), np.int64).ravel()
-        )  # For the check of the ids.
-        parts: list[list[int]] = [[]]
-        for id in ids.tolist():
-            if id == self.document_id:
-                parts.append([])
-            else:
-                parts[-1].append(id)
-        return document.join(self._model.Decode(part) for part in parts)
+        return document.join(self._model.Decode(part) for part in self.documents_of(ids))
 
     def token_bytes(self) -> np.ndarray:
         return np.zeros(self.vocab_size, np.int64)
 
-    def word_joins(self) -> Joins:
+    def word_joins(self) -> WordJoins:
         """A piece with the mark of a space begins a word."""
-        return by_marks([piece.decode() for piece in self.pieces], self.specials)
+        return joins_by_marker([piece.decode() for piece in self.pieces], self.special_ids)
 
     def to_json(self) -> dict[str, Any]:
         return {"content": base64.b64encode(self._content).decode()}

@@ -7,7 +7,6 @@ WordPiece's is therefore told the order of its characters, and Unigram's is repl
 the `sentencepiece` library, which sorts.
 """
 
-import hashlib
 import io
 import itertools
 import re
@@ -16,10 +15,9 @@ from collections import Counter
 from typing import Any, ClassVar, Self
 
 from zoo.data.sources.documents import Documents
-from zoo.data.tokenizers.base import beside, load_tokenizer, training_chunks
-from zoo.data.tokenizers.pretrained import PublishedTokenizer, plain
-from zoo.errors import ConfigError, DataError
-from zoo.files import cache_directory
+from zoo.data.tokenizers.fast_tokenizer import FastTokenizer, keep_own_tokens
+from zoo.data.tokenizers.tokenizer import num_extra_ids, training_chunks
+from zoo.errors import DataError
 
 # Goes up when the same text gives another tokenizer than before, so that none is taken from an old
 # cache.
@@ -31,7 +29,7 @@ _HIDDEN = str.maketrans({"\t": "\U000f0000", "\n": "\U000f0001", "\r": "\U000f00
 _SHOWN = {ord(hidden): chr(shown) for shown, hidden in _HIDDEN.items()}
 
 
-class TrainedTokenizer(PublishedTokenizer):
+class TrainedTokenizer(FastTokenizer):
     """Trained on the training part only, once, and kept in the cache."""
 
     special_tokens: ClassVar[tuple[str, ...]]
@@ -39,7 +37,7 @@ class TrainedTokenizer(PublishedTokenizer):
     @classmethod
     @abstractmethod
     def train(cls, settings: Any, training: Documents) -> Any:
-        """A model of the `tokenizers` library."""
+        """Trains a model of the `tokenizers` library."""
 
     @classmethod
     def build(cls, settings: Any, source: Documents, training: Documents) -> Self:
@@ -47,28 +45,26 @@ class TrainedTokenizer(PublishedTokenizer):
         import tokenizers
 
         versions = f"{tokenizers.__version__} {sentencepiece.__version__} {_RECIPE}"
-        parts = f"{cls.kind} {settings.vocab_size} {settings.lowercase} {training.fingerprint} {versions}"
-        folder = cache_directory() / "tokenizers" / hashlib.sha256(parts.encode()).hexdigest()[:32]
-        try:
-            return load_tokenizer(folder)
-        except (ConfigError, DataError):
-            pass  # not there yet, or damaged
-        tokenizer = cls(plain(cls.train(settings, training)))
+        key = f"{settings.vocab_size} {settings.lowercase} {training.fingerprint} {versions}"
+        return cls.load_or_train(key, lambda: cls._trained(settings, training))
+
+    @classmethod
+    def _trained(cls, settings: Any, training: Documents) -> Self:
+        tokenizer = cls(keep_own_tokens(cls.train(settings, training)))
         if tokenizer.vocab_size != settings.vocab_size:
             raise DataError(
                 f"data.tokenizer.vocab_size: {settings.vocab_size} asked for, but {cls.kind} on the {training.description} "
                 f"yields {tokenizer.vocab_size}; ask for that, or take another text"
             )
-        tokenizer.save(folder)
         return tokenizer
 
     @classmethod
-    def size_in_advance(cls, settings: Any) -> int:
+    def known_vocab_size(cls, settings: Any) -> int:
         return int(settings.vocab_size)
 
     @classmethod
-    def ids_in_advance(cls, settings: Any, objective: Any, rows: str = "packed") -> int:
-        return int(settings.vocab_size) + beside(
+    def known_model_vocab_size(cls, settings: Any, objective: Any, rows: str = "packed") -> int:
+        return int(settings.vocab_size) + num_extra_ids(
             objective, rows, "[MASK]" in cls.special_tokens, "[SEP]" in cls.special_tokens
         )
 

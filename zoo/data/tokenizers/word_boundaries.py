@@ -4,7 +4,7 @@ from collections.abc import Collection, Sequence
 
 import numpy as np
 
-Joins = tuple[np.ndarray, np.ndarray]
+WordJoins = tuple[np.ndarray, np.ndarray]
 """(joins_left, joins_right), bool [V]: neighbours a and b belong to one word where joins_right[a]
 and joins_left[b].
 """
@@ -14,7 +14,7 @@ and joins_left[b].
 SPACES = ("▁", "Ġ")
 
 
-def by_white_space(texts: Sequence[str], specials: Collection[int]) -> Joins:
+def joins_by_white_space(texts: Sequence[str], special_ids: Collection[int]) -> WordJoins:
     """Tokens that hold their own white space: a word ends where that begins.
 
     Args:
@@ -23,10 +23,12 @@ def by_white_space(texts: Sequence[str], specials: Collection[int]) -> Joins:
     """
     left = [not text[:1].isspace() for text in texts]
     right = [not text[-1:].isspace() for text in texts]
-    return _without(left, right, texts, specials)
+    return _without(left, right, texts, special_ids)
 
 
-def by_marks(texts: Sequence[str], specials: Collection[int], continues: str = "", ends: str = "") -> Joins:
+def joins_by_marker(
+    texts: Sequence[str], special_ids: Collection[int], continues: str = "", ends: str = ""
+) -> WordJoins:
     """Tokens that tell by a mark where they stand in a word: `continues` ("##") or `ends` ("</w>"),
     else `SPACES` where one begins.
 
@@ -38,15 +40,17 @@ def by_marks(texts: Sequence[str], specials: Collection[int], continues: str = "
     """
     left = [text.startswith(continues) if continues else bool(ends) or not text.startswith(SPACES) for text in texts]
     right = [continues != "" or not ends or not text.endswith(ends) for text in texts]
-    return _without(left, right, texts, specials)
+    return _without(left, right, texts, special_ids)
 
 
-def _without(left: Sequence[bool], right: Sequence[bool], texts: Sequence[str], specials: Collection[int]) -> Joins:
-    written = np.array([text != "" and id not in specials for id, text in enumerate(texts)], bool)
+def _without(
+    left: Sequence[bool], right: Sequence[bool], texts: Sequence[str], special_ids: Collection[int]
+) -> WordJoins:
+    written = np.array([text != "" and id not in special_ids for id, text in enumerate(texts)], bool)
     return np.array(left, bool) & written, np.array(right, bool) & written
 
 
-def first_tokens(rows: np.ndarray, joins: Joins, candidates: np.ndarray) -> np.ndarray:
+def first_tokens(rows: np.ndarray, joins: WordJoins, candidates: np.ndarray) -> np.ndarray:
     """Where words begin, bool [B, T].
 
     Args:

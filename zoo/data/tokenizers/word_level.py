@@ -7,8 +7,8 @@ from typing import Any, Self
 import numpy as np
 
 from zoo.data.sources.documents import Documents
-from zoo.data.tokenizers.base import Located, Tokenizer
-from zoo.data.tokenizers.word_boundaries import Joins
+from zoo.data.tokenizers.tokenizer import Tokenizer, TokenOffsets
+from zoo.data.tokenizers.word_boundaries import WordJoins
 from zoo.errors import DataError
 
 _WORD = re.compile(r"\S+")
@@ -33,25 +33,25 @@ class WordTokenizer(Tokenizer):
         self._ids = {word: id for id, word in enumerate(self.words)}
         count = len(self.words)
         super().__init__([*(word.encode() for word in self.words), b"", b""], document_id=count, separator_id=count + 1)
-        self.specials = frozenset({count, count + 1})
+        self.special_ids = frozenset({count, count + 1})
 
     @classmethod
     def build(cls, settings: Any, source: Documents, training: Documents) -> Self:
         return cls(set().union(*(_WORD.findall(piece.text) for piece in source.pieces())))
 
     @classmethod
-    def size_in_advance(cls, settings: Any) -> None:
+    def known_vocab_size(cls, settings: Any) -> None:
         return None
 
     def encode(self, text: str) -> np.ndarray:
         """Raises DataError for a word that the vocabulary lacks."""
-        return self.located([text])[0].ids
+        return self.encode_with_offsets([text])[0].ids
 
-    def located(self, texts: Sequence[str]) -> list[Located]:
+    def encode_with_offsets(self, texts: Sequence[str]) -> list[TokenOffsets]:
         """As of any tokenizer. Raises as `encode`."""
         return [self._located(text) for text in texts]
 
-    def _located(self, text: str) -> Located:
+    def _located(self, text: str) -> TokenOffsets:
         found = list(_WORD.finditer(text))
         ids = [self._ids.get(match[0], -1) for match in found]
         if -1 in ids:
@@ -61,23 +61,18 @@ class WordTokenizer(Tokenizer):
                 "data.tokenizer.kind=bytes or bpe encodes any text"
             )
         starts, stops = ([place(match) for match in found] for place in (re.Match.start, re.Match.end))
-        return Located(*(np.array(column, np.int32) for column in (ids, starts, stops)))
+        return TokenOffsets(*(np.array(column, np.int32) for column in (ids, starts, stops)))
 
     def decode(self, ids: Any, document: str = "") -> str:
-        """The words with a space between two; as `Tokenizer.decode` otherwise."""
-        super().decode(ids)  # For the check of the ids.
-        parts: list[list[str]] = [[]]
-        for id in np.asarray(ids if isinstance(ids, np.ndarray) else list(ids), np.int64).ravel().tolist():
-            if id == self.document_id:
-                parts.append([])
-            elif id != self.separator_id:
-                parts[-1].append(self.words[id])
-        return document.join(map(" ".join, parts))
+        """Returns the words, separated by single spaces; otherwise as `Tokenizer.decode`."""
+        return document.join(
+            " ".join(self.words[id] for id in part if id != self.separator_id) for part in self.documents_of(ids)
+        )
 
     def token_bytes(self) -> np.ndarray:
         return np.zeros(self.vocab_size, np.int64)
 
-    def word_joins(self) -> Joins:
+    def word_joins(self) -> WordJoins:
         """None: every token is a word."""
         return np.zeros(self.vocab_size, bool), np.zeros(self.vocab_size, bool)
 

@@ -9,17 +9,18 @@ from functools import cached_property
 from typing import Any
 
 from zoo.data.pipeline.batches import TrainingBatches
-from zoo.data.pipeline.buckets import PairBatches, TokenTexts, shapes
-from zoo.data.pipeline.unlabelled import Unlabelled
+from zoo.data.pipeline.buckets import PairBatches, TokenSequences, bucket_shapes
+from zoo.data.pipeline.unlabelled import UnlabelledDataset
 from zoo.data.rows.packed_rows import Arrays
 from zoo.data.sources.documents import Documents
-from zoo.data.sources.text_policy import TextPolicy
-from zoo.data.tokenizers.base import Tokenizer, tokenizer_class
-from zoo.data.translation.text_pairs import TextPairs, read_parts
+from zoo.data.sources.text_policy import BadTextPolicy
+from zoo.data.tokenizers.tokenizer import Tokenizer
+from zoo.data.tokenizers.tokenizer_registry import tokenizer_class
+from zoo.data.translation.text_pairs import TextPairs, read_split_pairs
 
 
 @dataclass(frozen=True, eq=False)
-class Pairs(Unlabelled):
+class TranslationDataset(UnlabelledDataset):
     """Pairs to train on and to hold out, with the batches that a config takes from them.
 
     Both sides end with the token that opens documents, and are held in memory. Pairs of which a
@@ -50,9 +51,9 @@ class Pairs(Unlabelled):
     def _batches(self, pairs: TextPairs) -> PairBatches:
         data, end = self.config.data, self.tokenizer.document_id
         source, target = (
-            TokenTexts(self.tokenizer.encode_batch(texts), end) for texts in (pairs.sources, pairs.targets)
+            TokenSequences(self.tokenizer.encode_batch(texts), end) for texts in (pairs.sources, pairs.targets)
         )
-        return PairBatches(source, target, shapes(data.sequence_length, data.batch_size, data.buckets))
+        return PairBatches(source, target, bucket_shapes(data.sequence_length, data.batch_size, data.buckets))
 
     @property
     def train_tokens(self) -> int:
@@ -67,11 +68,11 @@ class Pairs(Unlabelled):
     @property
     def description(self) -> str:
         """One line for people."""
-        return f"{len(self.train):,} pairs of {self.train.name}" + "".join(self._told())
+        return f"{len(self.train):,} pairs of {self.train.name}" + "".join(self._notes())
 
-    def _told(self) -> Iterator[str]:
+    def _notes(self) -> Iterator[str]:
         length = self.config.data.sequence_length
-        yield TextPolicy.told(self.train.left_out)
+        yield BadTextPolicy.describe_counts(self.train.left_out)
         for what, batches in (("", self.training), ("held-out ", self.held_out)):
             if too_long := int((~batches.fits).sum()):
                 yield f" ({too_long:,} {what}pairs of more than {length} tokens a side left out)"
@@ -98,11 +99,6 @@ class Pairs(Unlabelled):
 
     def summary(self) -> dict[str, Any]:
         """What identifies and measures the data, as plain JSON."""
-        tokenizer = {
-            "kind": self.tokenizer.kind,
-            "vocab_size": self.tokenizer.vocab_size,
-            "fingerprint": self.tokenizer.fingerprint,
-        }
         both = self.train.fingerprint + self.validation.fingerprint
         return {
             "fingerprint": hashlib.sha256(both.encode()).hexdigest(),
@@ -117,7 +113,7 @@ class Pairs(Unlabelled):
             "bad_text": dict(self.train.left_out),
             "batches_per_epoch": self.training.per_epoch,
             "padding": round(self.training.padding(), 4),
-            "tokenizer": tokenizer,
+            "tokenizer": self.tokenizer.summary(),
         }
 
 
@@ -125,7 +121,7 @@ def _text_tokens(batches: PairBatches) -> int:
     return sum(int((side.lengths[batches.fits] - 1).sum()) for side in (batches.source, batches.target))
 
 
-def load_pairs(config: Any, tokenizer: Tokenizer | None = None) -> Pairs:
+def load_translation(config: Any, tokenizer: Tokenizer | None = None) -> TranslationDataset:
     """Reads the pairs of a config and trains one tokenizer on both sides of the training part
     (Vaswani et al. 2017, section 5.1).
 
@@ -137,24 +133,24 @@ def load_pairs(config: Any, tokenizer: Tokenizer | None = None) -> Pairs:
         ConfigError: a bad field, or a file that does not exist.
         DataError: no pairs, too few, or bad ones.
     """
-    train, validation = read_parts(config.data)
+    train, validation = read_split_pairs(config.data)
     if tokenizer is None:
         tokenizer = tokenizer_class(config.data.tokenizer.kind).build(
             config.data.tokenizer, _documents(train, validation), _documents(train)
         )
-    pairs = Pairs(config, tokenizer, train, validation)
+    pairs = TranslationDataset(config, tokenizer, train, validation)
     pairs.training_batches().close()
     return pairs
 
 
-def ids_of_pairs(config: Any) -> int:
+def translation_vocab_size(config: Any) -> int:
     """Number of ids that the pairs of a config need, where only they tell."""
-    train, validation = read_parts(config.data)
+    train, validation = read_split_pairs(config.data)
     source = _documents(train, validation)
     return (
         tokenizer_class(config.data.tokenizer.kind)
         .build(config.data.tokenizer, source, source)
-        .ids_needed(config.objective)
+        .model_vocab_size(config.objective)
     )
 
 

@@ -15,10 +15,10 @@ from pathlib import Path
 from typing import Any, Self
 
 from zoo.data.sources.builtin_tasks import translation
-from zoo.data.sources.records import numbered_lines, text_of
-from zoo.data.sources.tables import TABLES, Record, Table, value_at, with_held_out
-from zoo.data.sources.text_files import suggestion
-from zoo.data.sources.text_policy import TextPolicy
+from zoo.data.sources.records import numbered_lines, record_text
+from zoo.data.sources.tables import TABLES, Record, Table, column_value, held_out_config
+from zoo.data.sources.text_files import path_suggestion
+from zoo.data.sources.text_policy import BadTextPolicy
 from zoo.errors import ConfigError, DataError, did_you_mean
 
 _BOTH_SIDES = re.compile(r"([^{}]*)\{([^{},]+),([^{},]+)\}([^{}]*)")
@@ -81,7 +81,7 @@ class TextPairs:
         return train, validation
 
 
-def read_parts(data: Any) -> tuple[TextPairs, TextPairs]:
+def read_split_pairs(data: Any) -> tuple[TextPairs, TextPairs]:
     """The pairs of `data.source`, and those of `data.held_out`; where that is empty, those that the
     source holds out, or a share of it.
 
@@ -94,39 +94,39 @@ def read_parts(data: Any) -> tuple[TextPairs, TextPairs]:
     """
     kind, _, argument = str(data.source).partition(":")
     if kind == "stdlib":
-        task = _own(argument, data)
+        task = _builtin(argument, data)
         train, validation = (
-            _pairs(_numbered(part, data), data, TextPolicy(data.bad_text)) for part in (task.train, task.validation)
+            _pairs(_numbered(part, data), data, BadTextPolicy(data.bad_text)) for part in (task.train, task.validation)
         )
         return train, validation
     found = read_pairs(data)
     if not data.held_out:
         return found.split(data.validation_fraction)
     try:
-        return found, read_pairs(with_held_out(data))
+        return found, read_pairs(held_out_config(data))
     except ConfigError as error:
         raise ConfigError([problem.replace("data.source", "data.held_out", 1) for problem in error.problems]) from error
 
 
 def read_pairs(data: Any) -> TextPairs:
-    """All pairs of `data.source`. Raises as `read_parts`."""
+    """All pairs of `data.source`. Raises as `read_split_pairs`."""
     kind, _, argument = str(data.source).partition(":")
     if kind not in PAIR_TABLES:
         raise ConfigError(
             f'data.source: "{data.source}" has no pairs of texts for objective.kind=translation'
             f"{did_you_mean(kind, PAIR_TABLES)}; one of {', '.join(PAIR_TABLES)}"
         )
-    policy = TextPolicy(data.bad_text)
+    policy = BadTextPolicy(data.bad_text)
     return _pairs(PAIR_TABLES[kind](argument, data, kind).records(policy), data, policy)
 
 
-def _pairs(records: Iterable[tuple[str, Record]], data: Any, policy: TextPolicy) -> TextPairs:
+def _pairs(records: Iterable[tuple[str, Record]], data: Any, policy: BadTextPolicy) -> TextPairs:
     """The two columns of records, without what is left out."""
     columns = {f"data.{side}": data[side] for side in ("source_column", "target_column")}
     sources, targets = [], []
     for where, record in records:
-        values = {column: value_at(record, column, path, where) for path, column in columns.items()}
-        texts = [text_of(value, column, where, policy) for column, value in values.items()]
+        values = {column: column_value(record, column, path, where) for path, column in columns.items()}
+        texts = [record_text(value, column, where, policy) for column, value in values.items()]
         if None in texts:
             continue
         source, target = (text.strip() for text in texts)
@@ -140,7 +140,7 @@ def _pairs(records: Iterable[tuple[str, Record]], data: Any, policy: TextPolicy)
     return TextPairs(sources, targets, str(data.source), policy.counts)
 
 
-def _own(argument: str, data: Any) -> Any:
+def _builtin(argument: str, data: Any) -> Any:
     if argument not in ("", "translation"):
         raise ConfigError(f'data.source: of "stdlib" only "stdlib:translation" has pairs of texts, got "{data.source}"')
     return translation()
@@ -152,7 +152,7 @@ def _numbered(records: Iterable[Record], data: Any) -> Iterator[tuple[str, Recor
 
 def _dates(argument: str, data: Any, kind: str) -> Table:
     """Dates in words and as ISO 8601 writes them: {"source", "target"}."""
-    task = _own(argument, data)
+    task = _builtin(argument, data)
     return Table(lambda policy: _numbered((*task.train, *task.validation), data))
 
 
@@ -171,10 +171,12 @@ def _parallel(argument: str, data: Any, kind: str) -> Table:
         )
     before, *names, after = match.groups()
     paths = [Path(f"{before}{name}{after}").expanduser() for name in names]
-    if problems := [f'data.source: no such file: "{path}"{suggestion(path)}' for path in paths if not path.is_file()]:
+    if problems := [
+        f'data.source: no such file: "{path}"{path_suggestion(path)}' for path in paths if not path.is_file()
+    ]:
         raise ConfigError(problems)
 
-    def records(policy: TextPolicy) -> Iterator[tuple[str, Record]]:
+    def records(policy: BadTextPolicy) -> Iterator[tuple[str, Record]]:
         sides = [[line for _, line, _ in numbered_lines(path)] for path in paths]
         if len(sides[0]) != len(sides[1]):
             raise DataError(

@@ -10,9 +10,9 @@ from typing import Any
 
 from zoo.config import ResolvedConfig, side
 from zoo.interop.settings.equivalents import positions
-from zoo.interop.settings.importer import ACTIVATIONS, Importer, Settings
-from zoo.interop.settings.shared_settings import renamed
-from zoo.interop.weights.mapping import Copy, Rule, Rules, Skip, Transform, layers, linear, norm
+from zoo.interop.settings.importer import ACTIVATIONS, Importer, SettingsReader
+from zoo.interop.settings.shared_settings import rename_settings
+from zoo.interop.weights.mapping import IgnoredTensors, Rule, Rules, TiedTensor, Transform, layers, linear, norm
 
 BART = {
     "vocab_size": 50265, "max_position_embeddings": 1024, "encoder_layers": 12, "encoder_ffn_dim": 4096, "encoder_attention_heads": 16,
@@ -24,7 +24,7 @@ BART = {
 NAMES = {"hidden_size": "d_model", "num_attention_heads": "encoder_attention_heads"}
 # Dropout inside the feed-forward, the classifier's head, a copy of the encoder's depth, sizes that
 # no class reads, generation.
-INERT = (
+IGNORED_SETTINGS = (
     "activation_dropout",
     "classifier_dropout",
     "classif_dropout",
@@ -39,7 +39,7 @@ INERT = (
 ROW = Transform(lambda x: (x[0],), lambda parts: parts[0][None])
 
 
-def common(settings: Settings, placement: str, embedding_norm: bool, learned: bool) -> dict[str, Any]:
+def common(settings: SettingsReader, placement: str, embedding_norm: bool, learned: bool) -> dict[str, Any]:
     """What these classes and Marian's share.
 
     Args:
@@ -105,7 +105,7 @@ def common(settings: Settings, placement: str, embedding_norm: bool, learned: bo
 
 
 def _config(hf: Mapping[str, Any], placement: str) -> dict[str, Any]:
-    settings = Settings(renamed(hf, NAMES), BART, INERT)
+    settings = SettingsReader(rename_settings(hf, NAMES), BART, IGNORED_SETTINGS)
     length = settings["max_position_embeddings"]
     fields = common(settings, placement, embedding_norm=True, learned=True) | {
         "model.position.kind": "learned",
@@ -150,9 +150,9 @@ def rules(config: ResolvedConfig) -> Rules:
         positions = Rule(f"{at}.embed_positions.weight", (f"{name}/position/table",))
         if config.position.kind == "sinusoidal":
             # They are written into files too.
-            positions = Skip(rf"model\.{name}\.embed_positions\.weight")
+            positions = IgnoredTensors(rf"model\.{name}\.embed_positions\.weight")
         return [
-            Copy(f"{at}.embed_tokens.weight", table),
+            TiedTensor(f"{at}.embed_tokens.weight", table),
             positions,
             *(norm(f"{name}/embedding_norm", f"{at}.layernorm_embedding", seen) if config.embedding.norm else ()),
             *layers(seen, layer, f"{name}/stack/layers"),
@@ -163,21 +163,33 @@ def rules(config: ResolvedConfig) -> Rules:
         Rule(table, ("embedding",)),
         *side_rules("encoder"),
         *side_rules("decoder"),
-        Copy("lm_head.weight", table) if config.tie_embeddings else Rule("lm_head.weight", ("head/weights",)),
+        TiedTensor("lm_head.weight", table) if config.tie_embeddings else Rule("lm_head.weight", ("head/weights",)),
         Rule("final_logits_bias", ("head/bias",), ROW),
     ]
 
 
 # Written by the classes with a head, and not by those without, whose files hold all that is
 # learned.
-ZEROS = ("final_logits_bias",)
+ZERO_IF_MISSING = ("final_logits_bias",)
 # The two rows that no position has are not counted.
-WRITTEN = {"max_position_embeddings": lambda run: positions(run) - run.model.position.offset}
+CUSTOM_SETTINGS = {"max_position_embeddings": lambda view: positions(view) - view.model.position.offset}
 CLASSES = {
     "BartForConditionalGeneration": Importer(
-        bart_config, rules, BART, model_type="bart", prefix="model", zeros=ZEROS, written=WRITTEN
+        bart_config,
+        rules,
+        BART,
+        model_type="bart",
+        prefix="model",
+        zero_if_missing=ZERO_IF_MISSING,
+        custom_settings=CUSTOM_SETTINGS,
     ),
     "MBartForConditionalGeneration": Importer(
-        mbart_config, rules, BART, model_type="mbart", prefix="model", zeros=ZEROS, written=WRITTEN
+        mbart_config,
+        rules,
+        BART,
+        model_type="mbart",
+        prefix="model",
+        zero_if_missing=ZERO_IF_MISSING,
+        custom_settings=CUSTOM_SETTINGS,
     ),
 }

@@ -10,20 +10,19 @@ are not rules of gradients, and f's bias comes back to within its last digit.
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import jax
 import numpy as np
 
 from zoo.config import ResolvedConfig
 from zoo.errors import ConfigError, DataError
-from zoo.interop.settings.importer import Settings
-from zoo.interop.weights.mapping import SAME, Rule, Rules, Transform, from_zoo, fused, to_zoo
+from zoo.interop.settings.importer import SettingsReader
+from zoo.interop.weights.checkpoint_contents import CheckpointContents, ParamsAndStats
+from zoo.interop.weights.mapping import IDENTITY, Rule, Rules, Transform, from_zoo, fused, to_zoo
+from zoo.interop.weights.tensor_files import read_object
 from zoo.models.elmo import ELMo
 from zoo.models.functional import initialise, initialise_statistics, split
-
-if TYPE_CHECKING:
-    from zoo.interop.importing import Found
 
 NEGATED = Transform(lambda x: (-x,), lambda parts: -parts[0])
 # TensorFlow's convolutions have two spatial dimensions, the first of size 1.
@@ -33,7 +32,7 @@ FLAT = Transform(lambda x: (x[0],), lambda parts: parts[0][None])
 NUM_CHARACTERS = (261, 262)
 
 
-def config_of(options: Mapping[str, Any]) -> dict[str, Any]:
+def read_config(options: Mapping[str, Any]) -> dict[str, Any]:
     """Flat overrides of `zoo.config.default()` for an `options.json`; how the model was trained is
     not read.
 
@@ -45,9 +44,9 @@ def config_of(options: Mapping[str, Any]) -> dict[str, Any]:
     ]
     if absent:
         raise ConfigError(absent)
-    lstm = Settings(options["lstm"], {"n_layers": 1, "use_skip_connections": False}, prefix="lstm.")
-    cnn = Settings(options["char_cnn"], {"n_highway": 0}, prefix="char_cnn.")
-    character_dim = Settings(cnn.get("embedding") or {}, {}, prefix="char_cnn.embedding.")
+    lstm = SettingsReader(options["lstm"], {"n_layers": 1, "use_skip_connections": False}, prefix="lstm.")
+    cnn = SettingsReader(options["char_cnn"], {"n_highway": 0}, prefix="char_cnn.")
+    character_dim = SettingsReader(cnn.get("embedding") or {}, {}, prefix="char_cnn.embedding.")
     dim, cell_dim, filters = lstm.get("projection_dim"), lstm.get("dim"), cnn.get("filters") or ()
     fields = {
         "model.architecture": "elmo",
@@ -67,9 +66,9 @@ def config_of(options: Mapping[str, Any]) -> dict[str, Any]:
     cnn.expect(*NUM_CHARACTERS, n_characters="expected bytes and five marks, 261, or 262 with the empty slot")
     # Where nothing would be made narrower, bilm-tf leaves the projection out.
     if None not in (dim, cell_dim) and cell_dim <= dim:
-        lstm.refuse("dim", f"no wider than lstm.projection_dim={dim}: an LSTM without projection is not supported")
+        lstm.reject("dim", f"no wider than lstm.projection_dim={dim}: an LSTM without projection is not supported")
     if sum(fields["model.elmo.filters"][1::2]) == dim:
-        cnn.refuse("filters", f"as many as lstm.projection_dim={dim}: characters without projection are not supported")
+        cnn.reject("filters", f"as many as lstm.projection_dim={dim}: characters without projection are not supported")
     problems = [f"{path}: missing" for path, value in fields.items() if value is None or value == ()]
     for settings in (lstm, cnn, character_dim):
         try:
@@ -111,7 +110,7 @@ def rules(config: ResolvedConfig) -> Rules:
             Rule(f"CNN/b_cnn_{index}", (f"{cnn}/convolutions/{index}/bias",)),
         ]
     for index in range(config.elmo.highways):
-        for theirs, ours, transform in (("carry", "gate", NEGATED), ("transform", "transform", SAME)):
+        for theirs, ours, transform in (("carry", "gate", NEGATED), ("transform", "transform", IDENTITY)):
             found += [
                 Rule(f"CNN_high_{index}/W_{theirs}", (f"{cnn}/highways/{index}/{ours}/kernel",), transform),
                 Rule(f"CNN_high_{index}/b_{theirs}", (f"{cnn}/highways/{index}/{ours}/bias",), transform),
@@ -142,7 +141,7 @@ def read_weights(tensors: Mapping[str, Any], config: ResolvedConfig) -> dict[str
 
     Args:
         tensors: the file's arrays by path, from `read_hdf5`.
-        config: the `model` part of a resolved config that has the file's sizes, see `config_of`.
+        config: the `model` part of a resolved config that has the file's sizes, see `read_config`.
 
     Raises:
         DataError: naming all that is missing, of another shape, or left over.
@@ -186,25 +185,22 @@ def read_hdf5(path: str | Path) -> dict[str, np.ndarray]:
     return arrays
 
 
-def found(options: Path, weights: Path) -> "Found":
+def open_elmo(options: Path, weights: Path) -> CheckpointContents:
     """Recognises the model of two files, `options.json` and `weights.hdf5`.
 
     Raises:
         ConfigError: settings that cannot be expressed, or files that are not there.
         DataError: files with bad content.
     """
-    from zoo.interop.importing import Found
-    from zoo.interop.weights.tensor_files import read_object
-
     settings = read_object(options, "an ELMo's settings")
     try:
-        fields = config_of(settings)
+        fields = read_config(settings)
     except (TypeError, ValueError, AttributeError) as error:
         raise ConfigError(f"{options} has a value of a wrong type: {type(error).__name__}: {error}") from error
     if not weights.is_file():
         raise ConfigError(f"no such file: {weights}")
 
-    def read(config: ResolvedConfig) -> tuple[dict[str, Any], dict[str, Any]]:
+    def read(config: ResolvedConfig) -> ParamsAndStats:
         tensors = read_hdf5(weights)
         if wrong := [
             name for name, array in tensors.items() if array.dtype.kind != "f" or not np.isfinite(array).all()
@@ -220,4 +216,4 @@ def found(options: Path, weights: Path) -> "Found":
         return values | {"head": jax.tree.map(np.asarray, head)}, jax.tree.map(np.asarray, stats)
 
     notes = ("the softmax was never published: the head has its initial values",)
-    return Found("ELMo", settings, fields, read, (options, weights), None, notes=notes)
+    return CheckpointContents("ELMo", settings, fields, read, (options, weights), None, notes=notes)

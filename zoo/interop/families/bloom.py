@@ -8,9 +8,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from zoo.config import ResolvedConfig
-from zoo.interop.settings.importer import ACTIVATIONS, Importer, Settings
-from zoo.interop.settings.shared_settings import renamed
-from zoo.interop.weights.mapping import Copy, Rule, Rules, fused_linear, layers, linear, norm
+from zoo.interop.settings.importer import ACTIVATIONS, Importer, SettingsReader
+from zoo.interop.settings.shared_settings import rename_settings
+from zoo.interop.weights.mapping import Rule, Rules, TiedTensor, fused_linear, layers, linear, norm
 
 BLOOM = {
     "vocab_size": 250880, "hidden_size": 64, "n_layer": 2, "n_head": 8, "layer_norm_epsilon": 1e-5, "initializer_range": 0.02,
@@ -20,7 +20,7 @@ BLOOM = {
 # Names that the class reads as others.
 NAMES = {"n_embed": "hidden_size", "num_hidden_layers": "n_layer", "num_attention_heads": "n_head"}
 # How the training program computed the same thing, and its length, which no class reads.
-INERT = (
+IGNORED_SETTINGS = (
     "attention_softmax_in_fp32",
     "bias_dropout_fusion",
     "masked_softmax_fusion",
@@ -35,7 +35,7 @@ INERT = (
 
 def bloom_config(hf: Mapping[str, Any]) -> dict[str, Any]:
     """Overrides for BloomForCausalLM."""
-    settings = Settings(renamed(hf, NAMES), BLOOM, INERT)
+    settings = SettingsReader(rename_settings(hf, NAMES), BLOOM, IGNORED_SETTINGS)
     dim = settings["hidden_size"]
     fields = {
         "model.architecture": "decoder",
@@ -85,7 +85,7 @@ def rules(config: ResolvedConfig) -> Rules:
         *norm("embedding_norm", "transformer.word_embeddings_layernorm", config),
         *layers(config, layer),
         *norm("final_norm", "transformer.ln_f", config),
-        Copy("lm_head.weight", table) if config.tie_embeddings else Rule("lm_head.weight", ("head/weights",)),
+        TiedTensor("lm_head.weight", table) if config.tie_embeddings else Rule("lm_head.weight", ("head/weights",)),
     ]
 
 

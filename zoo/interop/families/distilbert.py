@@ -10,8 +10,8 @@ from typing import Any
 
 from zoo.config import ResolvedConfig
 from zoo.interop.families.bert import learned, output_rules
-from zoo.interop.settings.importer import ACTIVATIONS, Importer, Settings
-from zoo.interop.weights.mapping import Rule, Rules, Skip, layers, linear, norm
+from zoo.interop.settings.importer import ACTIVATIONS, Importer, SettingsReader
+from zoo.interop.weights.mapping import IgnoredTensors, Rule, Rules, layers, linear, norm
 
 DISTILBERT = {
     "vocab_size": 30522, "max_position_embeddings": 512, "sinusoidal_pos_embds": False, "n_layers": 6, "n_heads": 12, "dim": 768,
@@ -19,12 +19,12 @@ DISTILBERT = {
     "tie_word_embeddings": True,
 }  # fmt: skip
 # Heads for other tasks, and a setting of old files that no class reads.
-INERT = ("qa_dropout", "seq_classif_dropout", "tie_weights_")
+IGNORED_SETTINGS = ("qa_dropout", "seq_classif_dropout", "tie_weights_")
 
 
-def config_of(hf: Mapping[str, Any]) -> dict[str, Any]:
+def read_config(hf: Mapping[str, Any]) -> dict[str, Any]:
     """Overrides for DistilBertForMaskedLM."""
-    settings = Settings(hf, DISTILBERT, INERT)
+    settings = SettingsReader(hf, DISTILBERT, IGNORED_SETTINGS)
     rows = settings["max_position_embeddings"]
     position = learned(rows)
     if settings["sinusoidal_pos_embds"]:
@@ -83,16 +83,18 @@ def rules(config: ResolvedConfig) -> Rules:
     return [
         Rule(f"{at}.word_embeddings.weight", ("embedding",)),
         # Sines and cosines are stored too.
-        Rule(table, ("position/table",)) if config.position.kind == "learned" else Skip(table.replace(".", r"\.")),
+        Rule(table, ("position/table",))
+        if config.position.kind == "learned"
+        else IgnoredTensors(table.replace(".", r"\.")),
         *norm("embedding_norm", f"{at}.LayerNorm", config),
         *layers(config, layer),
         *linear("head/dense", "vocab_transform"),
         *norm("head/norm", "vocab_layer_norm", config),
         *output_rules(config, f"{at}.word_embeddings.weight", "vocab_projector"),
-        Skip(r"distilbert\.embeddings\.position_ids"),
+        IgnoredTensors(r"distilbert\.embeddings\.position_ids"),
     ]
 
 
 CLASSES = {
-    "DistilBertForMaskedLM": Importer(config_of, rules, DISTILBERT, model_type="distilbert", prefix="distilbert")
+    "DistilBertForMaskedLM": Importer(read_config, rules, DISTILBERT, model_type="distilbert", prefix="distilbert")
 }

@@ -20,13 +20,16 @@ from typing import Any
 import numpy as np
 
 from zoo.config import ResolvedConfig
-from zoo.data.tokenizers.pretrained import SOURCE_FILE, PublishedTokenizer
+from zoo.data.tokenizers.tokenizer import SOURCE_TOKENIZER_FILE
+from zoo.data.tokenizers.tokenizer_registry import PretrainedTokenizer
 from zoo.errors import ConfigError, DataError
 from zoo.interop.families import bart
-from zoo.interop.importing import Found, Weights
-from zoo.interop.settings.importer import ACTIVATIONS, Settings
-from zoo.interop.weights.mapping import SAME, Copy, Rule, Rules, Skip, Transform, to_zoo
+from zoo.interop.settings.importer import ACTIVATIONS, SettingsReader
+from zoo.interop.weights.checkpoint_contents import CheckpointContents, ParamsAndStats
+from zoo.interop.weights.mapping import IDENTITY, IgnoredTensors, Rule, Rules, TiedTensor, Transform, to_zoo
 from zoo.interop.weights.tensor_files import open_tensors, read_object, weight_files
+from zoo.models.architectures import make_model
+from zoo.models.functional import split
 from zoo.nested import flatten, unflatten
 
 ARGUMENTS = "fairseq_args.json"
@@ -40,7 +43,7 @@ DEFAULTS = {
 }  # fmt: skip
 # How it was trained, saved and batched. `activation_dropout` would drop units inside the
 # feed-forward, in training.
-INERT = (
+IGNORED_SETTINGS = (
     "activation_dropout", "adaptive_softmax_dropout", "best_bleu", "encoder_embed_path", "decoder_embed_path", "left_pad_source",
     "left_pad_target", "max_source_positions", "max_target_positions", "no_epoch_checkpoints", "no_last_checkpoints", "no_progress_bar",
     "no_reshard_after_forward", "no_save", "no_save_optimizer_state", "no_seed_provided", "source_lang", "target_lang", "task",
@@ -51,14 +54,14 @@ PADDING = SPECIALS.index("<pad>")
 EMBEDDINGS = "encoder.embed_tokens.weight", "decoder.embed_tokens.weight"
 
 
-def config_of(arguments: Mapping[str, Any]) -> dict[str, Any]:
+def read_config(arguments: Mapping[str, Any]) -> dict[str, Any]:
     """Flat overrides of `zoo.config.default()` for a model's arguments; the sizes of the
     dictionaries are not among them.
 
     Raises:
         ConfigError: with one line for each argument that cannot be expressed.
     """
-    settings = Settings(arguments, DEFAULTS, INERT)
+    settings = SettingsReader(arguments, DEFAULTS, IGNORED_SETTINGS)
     dim = settings.same("encoder_embed_dim", "decoder_embed_dim")
     everything = settings["share_all_embeddings"]
     fields = {
@@ -118,7 +121,7 @@ def config_of(arguments: Mapping[str, Any]) -> dict[str, Any]:
     )
     arch = settings.get("arch", "transformer")
     if not arch.startswith("transformer") or "_lm" in arch:
-        settings.refuse("arch", "expected transformer or one of its sizes")
+        settings.reject("arch", "expected transformer or one of its sizes")
     settings.finish()
     return fields
 
@@ -147,19 +150,19 @@ def rules(config: ResolvedConfig, source_rows: int) -> Rules:
     own = Rule(
         source,
         ("source_embedding",),
-        SAME if source_rows == config.vocab_size else _padded(source_rows, config.vocab_size),
+        IDENTITY if source_rows == config.vocab_size else _padded(source_rows, config.vocab_size),
     )
     head = "decoder.output_projection.weight"
     return [
         Rule(target, ("embedding",)),
-        Copy(source, target) if config.embedding.shared else own,
+        TiedTensor(source, target) if config.embedding.shared else own,
         *sides,
-        Copy(head, target) if config.tie_embeddings else Rule(head, ("head/weights",)),
-        Skip(r"(encoder|decoder)\.(version|embed_positions\._float_tensor)"),
+        TiedTensor(head, target) if config.tie_embeddings else Rule(head, ("head/weights",)),
+        IgnoredTensors(r"(encoder|decoder)\.(version|embed_positions\._float_tensor)"),
     ]
 
 
-def dictionary(path: Path) -> list[str]:
+def read_dictionary(path: Path) -> list[str]:
     """The tokens of a `dict.LANGUAGE.txt` in the order of their ids: fairseq's four, and those of
     its lines, "TOKEN COUNT".
 
@@ -180,7 +183,7 @@ def dictionary(path: Path) -> list[str]:
     return tokens
 
 
-def tokenizer_of(path: Path) -> PublishedTokenizer:
+def dictionary_tokenizer(path: Path) -> PretrainedTokenizer:
     """The tokenizer of a dictionary: what stands between spaces is a token, and what the dictionary
     lacks is <unk>.
 
@@ -189,21 +192,21 @@ def tokenizer_of(path: Path) -> PublishedTokenizer:
     from tokenizers import AddedToken, models, pre_tokenizers
     from tokenizers import Tokenizer as Model
 
-    model = Model(models.WordLevel({token: id for id, token in enumerate(dictionary(path))}, unk_token="<unk>"))
+    model = Model(models.WordLevel({token: id for id, token in enumerate(read_dictionary(path))}, unk_token="<unk>"))
     model.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
     model.add_special_tokens([AddedToken(name, special=True, normalized=False) for name in SPECIALS])
     model.encode_special_tokens = True
-    return PublishedTokenizer(model)
+    return PretrainedTokenizer(model)
 
 
-def _dictionaries(folder: Path, arguments: Mapping[str, Any], rows: tuple[int, int]) -> tuple[Path, Path]:
+def _find_dictionaries(folder: Path, arguments: Mapping[str, Any], rows: tuple[int, int]) -> tuple[Path, Path]:
     """The dictionaries of source and target: those of the languages that the arguments name, or
     those of the right lengths.
     """
     languages = [arguments.get(f"{side}_lang") for side in ("source", "target")]
     if all(languages):
         return tuple(folder / f"dict.{language}.txt" for language in languages)
-    tokens = {path: dictionary(path) for path in sorted(folder.glob("dict.*.txt"))}
+    tokens = {path: read_dictionary(path) for path in sorted(folder.glob("dict.*.txt"))}
     # Copies of one dictionary are one.
     found = [path for path in tokens if tokens[path] not in [tokens[other] for other in tokens if other < path]]
     fits = [[path for path in found if len(tokens[path]) == length] for length in rows]
@@ -216,7 +219,7 @@ def _dictionaries(folder: Path, arguments: Mapping[str, Any], rows: tuple[int, i
     return fits[0][0], fits[1][0]
 
 
-def found(folder: Path) -> Found:
+def open_fairseq(folder: Path) -> CheckpointContents:
     """Recognises the model of a folder.
 
     Raises:
@@ -228,7 +231,7 @@ def found(folder: Path) -> Found:
     if not isinstance(arguments, Mapping):
         raise DataError(f"{folder / ARGUMENTS} has no object args")
     try:
-        fields = config_of(arguments)
+        fields = read_config(arguments)
     except (TypeError, ValueError, AttributeError) as error:
         raise ConfigError(
             f"{folder / ARGUMENTS} has a value of a wrong type: {type(error).__name__}: {error}"
@@ -242,24 +245,21 @@ def found(folder: Path) -> Found:
         raise ConfigError(
             f"{folder}: a source of {rows[0]} tokens and a target of {rows[1]}: rows without a token would be predicted too"
         )
-    paths = _dictionaries(folder, arguments, rows)
-    tokenizers = [tokenizer_of(path) for path in paths]
+    paths = _find_dictionaries(folder, arguments, rows)
+    tokenizers = [dictionary_tokenizer(path) for path in paths]
     for path, tokenizer, length in zip(paths, tokenizers, rows, strict=True):
         if tokenizer.vocab_size != length:
             raise DataError(f"{path} has {tokenizer.vocab_size} tokens, its embedding {length} rows")
 
-    def weights(config: ResolvedConfig) -> Weights:
-        from zoo.models.architectures import make_model
-        from zoo.models.functional import split
-
+    def weights(config: ResolvedConfig) -> ParamsAndStats:
         _, params, stats = split(make_model(config))
         read = flatten(to_zoo(rules(config.model, rows[0]), tensors, params), "/")
         tensors.finish()
         return unflatten({path: read[path] for path in flatten(params, "/")}, "/"), stats
 
     files = (folder / ARGUMENTS, *weight_files(folder), *paths)
-    note = f"source tokens are those of {paths[0].name} ({SOURCE_FILE}), target tokens those of {paths[1].name} (tokenizer.json)"
-    return Found(
+    note = f"source tokens are those of {paths[0].name} ({SOURCE_TOKENIZER_FILE}), target tokens those of {paths[1].name} (tokenizer.json)"
+    return CheckpointContents(
         CLASS,
         arguments,
         fields | {"model.vocab_size": rows[1]},
@@ -267,5 +267,5 @@ def found(folder: Path) -> Found:
         files,
         tokenizers[1],
         notes=(note,),
-        more_tokenizers={SOURCE_FILE: tokenizers[0]},
+        extra_tokenizers={SOURCE_TOKENIZER_FILE: tokenizers[0]},
     )

@@ -10,9 +10,9 @@ from typing import Any
 
 from zoo.config import ResolvedConfig
 from zoo.interop.settings.equivalents import activation
-from zoo.interop.settings.importer import ACTIVATIONS, Importer, Settings
-from zoo.interop.settings.shared_settings import renamed
-from zoo.interop.weights.mapping import Copy, Rule, Rules, Skip, fused_linear, layers, linear, norm
+from zoo.interop.settings.importer import ACTIVATIONS, Importer, SettingsReader
+from zoo.interop.settings.shared_settings import rename_settings
+from zoo.interop.weights.mapping import IgnoredTensors, Rule, Rules, TiedTensor, fused_linear, layers, linear, norm
 
 GPT1 = {
     "vocab_size": 40478, "n_positions": 512, "n_embd": 768, "n_layer": 12, "n_head": 12, "afn": "gelu", "resid_pdrop": 0.1,
@@ -32,7 +32,7 @@ NAMES = {
 }
 # The classifier's head, a numerical detail of half precision, and a second name of n_positions in
 # old files.
-INERT = (
+IGNORED_SETTINGS = (
     "summary_activation",
     "summary_first_dropout",
     "summary_proj_to_labels",
@@ -45,7 +45,7 @@ INERT = (
 )
 
 
-def _common(settings: Settings) -> dict[str, Any]:
+def _common(settings: SettingsReader) -> dict[str, Any]:
     length = settings["n_positions"]
     return {
         "model.architecture": "decoder",
@@ -67,7 +67,7 @@ def _common(settings: Settings) -> dict[str, Any]:
 
 def gpt1_config(hf: Mapping[str, Any]) -> dict[str, Any]:
     """Overrides for OpenAIGPTLMHeadModel."""
-    settings = Settings(renamed(hf, NAMES), GPT1, INERT)
+    settings = SettingsReader(rename_settings(hf, NAMES), GPT1, IGNORED_SETTINGS)
     fields = _common(settings) | {"model.norm.placement": "post"}
     # These are all that the class has.
     names = {"gelu": "gelu_new", "relu": "relu", "silu": "silu", "swish": "silu"}
@@ -78,7 +78,7 @@ def gpt1_config(hf: Mapping[str, Any]) -> dict[str, Any]:
 
 def gpt2_config(hf: Mapping[str, Any]) -> dict[str, Any]:
     """Overrides for GPT2LMHeadModel."""
-    settings = Settings(renamed(hf, NAMES), GPT2, INERT)
+    settings = SettingsReader(rename_settings(hf, NAMES), GPT2, IGNORED_SETTINGS)
     fields = _common(settings) | {"model.norm.placement": "pre", "model.init.scale_residual": True}
     fields |= settings.choose("activation_function", ACTIVATIONS)
     if (hidden := settings["n_inner"]) is not None:
@@ -119,10 +119,10 @@ def rules(config: ResolvedConfig, tokens: str, positions: str) -> Rules:
         Rule(f"transformer.{positions}.weight", ("position/table",)),
         *layers(config, layer),
         *(norm("final_norm", "transformer.ln_f", config) if config.norm.placement == "pre" else ()),
-        Copy("lm_head.weight", table) if config.tie_embeddings else Rule("lm_head.weight", ("head/weights",)),
+        TiedTensor("lm_head.weight", table) if config.tie_embeddings else Rule("lm_head.weight", ("head/weights",)),
         # The causal mask, and in GPT-1 the numbers of the positions.
-        Skip(r"transformer\.h\.\d+\.attn\.(bias|masked_bias)"),
-        Skip(r"transformer\.position_ids"),
+        IgnoredTensors(r"transformer\.h\.\d+\.attn\.(bias|masked_bias)"),
+        IgnoredTensors(r"transformer\.position_ids"),
     ]
 
 
@@ -133,7 +133,7 @@ CLASSES = {
         GPT1,
         model_type="openai-gpt",
         prefix="transformer",
-        written={"afn": lambda run: activation(run, "gelu")},
+        custom_settings={"afn": lambda view: activation(view, "gelu")},
     ),
     "GPT2LMHeadModel": Importer(
         gpt2_config, lambda config: rules(config, "wte", "wpe"), GPT2, model_type="gpt2", prefix="transformer"

@@ -16,9 +16,9 @@ from typing import Any
 
 from zoo.config import ResolvedConfig
 from zoo.interop.settings.equivalents import SETTINGS
-from zoo.interop.settings.importer import GATED_ACTIVATIONS, Importer, Settings
-from zoo.interop.settings.shared_settings import kinds, rope, windows
-from zoo.interop.weights.mapping import Copy, Rule, Rules, Skip, layers, linear, norm
+from zoo.interop.settings.importer import GATED_ACTIVATIONS, Importer, SettingsReader
+from zoo.interop.settings.shared_settings import layer_kind_fields, rope_fields, window_layers
+from zoo.interop.weights.mapping import IgnoredTensors, Rule, Rules, TiedTensor, layers, linear, norm
 
 COMMON = {
     "vocab_size": 32000, "hidden_size": 4096, "intermediate_size": 11008, "num_hidden_layers": 32, "num_attention_heads": 32,
@@ -54,10 +54,10 @@ GEMMA3 = GEMMA2 | {
     "final_logit_softcapping": None, "attn_logit_softcapping": None, "use_bidirectional_attention": False,
     "sliding_window_pattern": 6}  # fmt: skip
 # Numerical details of training on many devices.
-INERT = ("pretraining_tp", "cache_implementation", "hybrid_cache_implementation")
+IGNORED_SETTINGS = ("pretraining_tp", "cache_implementation", "hybrid_cache_implementation")
 
 
-def _common(settings: Settings, activation: str = "hidden_act") -> dict[str, Any]:
+def _common(settings: SettingsReader, activation: str = "hidden_act") -> dict[str, Any]:
     """What all of them share; positions are the class's own, and a setting that a class does not
     have is plain in it.
     """
@@ -84,13 +84,15 @@ def _common(settings: Settings, activation: str = "hidden_act") -> dict[str, Any
     return fields
 
 
-def _rope(settings: Settings) -> dict[str, Any]:
-    return rope(settings, settings["rope_theta"], settings.get("rope_scaling"), settings["max_position_embeddings"])
+def _rope(settings: SettingsReader) -> dict[str, Any]:
+    return rope_fields(
+        settings, settings["rope_theta"], settings.get("rope_scaling"), settings["max_position_embeddings"]
+    )
 
 
 def llama_config(hf: Mapping[str, Any]) -> dict[str, Any]:
     """Overrides for LlamaForCausalLM."""
-    settings = Settings(hf, LLAMA, INERT)
+    settings = SettingsReader(hf, LLAMA, IGNORED_SETTINGS)
     fields = _common(settings) | _rope(settings)
     settings.finish()
     return fields
@@ -98,7 +100,7 @@ def llama_config(hf: Mapping[str, Any]) -> dict[str, Any]:
 
 def mistral_config(hf: Mapping[str, Any]) -> dict[str, Any]:
     """Overrides for MistralForCausalLM."""
-    settings = Settings(hf, MISTRAL, INERT)
+    settings = SettingsReader(hf, MISTRAL, IGNORED_SETTINGS)
     fields = _common(settings) | _rope(settings) | {"model.attention.window": settings["sliding_window"] or 0}
     settings.expect(False, None, attention_bias="this class has no such biases")
     settings.finish()
@@ -107,28 +109,28 @@ def mistral_config(hf: Mapping[str, Any]) -> dict[str, Any]:
 
 def smollm3_config(hf: Mapping[str, Any]) -> dict[str, Any]:
     """Overrides for SmolLM3ForCausalLM."""
-    settings = Settings(hf, SMOLLM3, INERT)
+    settings = SettingsReader(hf, SMOLLM3, IGNORED_SETTINGS)
     depth, window = settings["num_hidden_layers"], settings["sliding_window"]
     interval, turned = settings["no_rope_layer_interval"], settings["no_rope_layers"]
     turned = [(i + 1) % interval != 0 for i in range(depth)] if turned is None else turned
     local = settings["use_sliding_window"] and window is not None
     if len(turned) != depth:
-        settings.refuse("no_rope_layers", f"expected one for each of the {depth} layers")
+        settings.reject("no_rope_layers", f"expected one for each of the {depth} layers")
         turned = [True] * depth
-    types = windows(
+    types = window_layers(
         settings, ["sliding_attention" if local and not rotates else "full_attention" for rotates in turned], window
     )
     described = []
     for rotates, (name, changes) in zip(turned, types, strict=False):
         described.append((name, changes) if rotates else (f"{name}_nope", changes | {"position.kind": "none"}))
-    fields = _common(settings) | _rope(settings) | kinds(described)
+    fields = _common(settings) | _rope(settings) | layer_kind_fields(described)
     settings.finish()
     return fields
 
 
 def qwen3_config(hf: Mapping[str, Any]) -> dict[str, Any]:
     """Overrides for Qwen3ForCausalLM."""
-    settings = Settings(hf, QWEN3, INERT)
+    settings = SettingsReader(hf, QWEN3, IGNORED_SETTINGS)
     depth, window, first = settings["num_hidden_layers"], settings["sliding_window"], settings["max_window_layers"]
     window = window if settings["use_sliding_window"] else None
     types = [
@@ -137,7 +139,7 @@ def qwen3_config(hf: Mapping[str, Any]) -> dict[str, Any]:
     fields = (
         _common(settings)
         | _rope(settings)
-        | kinds(windows(settings, types, window))
+        | layer_kind_fields(window_layers(settings, types, window))
         | {"model.attention.qk_norm": "head"}
     )
     settings.finish()
@@ -146,7 +148,7 @@ def qwen3_config(hf: Mapping[str, Any]) -> dict[str, Any]:
 
 def olmo2_config(hf: Mapping[str, Any]) -> dict[str, Any]:
     """Overrides for Olmo2ForCausalLM."""
-    settings = Settings(hf, OLMO2, INERT)
+    settings = SettingsReader(hf, OLMO2, IGNORED_SETTINGS)
     fields = (
         _common(settings) | _rope(settings) | {"model.norm.placement": "reordered", "model.attention.qk_norm": "full"}
     )
@@ -156,7 +158,7 @@ def olmo2_config(hf: Mapping[str, Any]) -> dict[str, Any]:
 
 def gemma_config(hf: Mapping[str, Any]) -> dict[str, Any]:
     """Overrides for GemmaForCausalLM."""
-    settings = Settings(hf, GEMMA, INERT)
+    settings = SettingsReader(hf, GEMMA, IGNORED_SETTINGS)
     fields = _common(settings) | _rope(settings) | _gemma(settings)
     settings.expect(
         None, settings["hidden_act"], hidden_activation="differs from hidden_act, which is what the class reads"
@@ -165,12 +167,12 @@ def gemma_config(hf: Mapping[str, Any]) -> dict[str, Any]:
     return fields
 
 
-def _gemma(settings: Settings) -> dict[str, Any]:
+def _gemma(settings: SettingsReader) -> dict[str, Any]:
     settings.expect(None, False, use_bidirectional_attention="a decoder sees no later token")
     return {"model.norm.unit_offset": True, "model.embedding.scale": "sqrt_dim"}
 
 
-def _gemma2(settings: Settings) -> dict[str, Any]:
+def _gemma2(settings: SettingsReader) -> dict[str, Any]:
     return _gemma(settings) | {
         "model.norm.placement": "sandwich",
         "model.attention.scale": settings["query_pre_attn_scalar"] ** -0.5,
@@ -181,17 +183,17 @@ def _gemma2(settings: Settings) -> dict[str, Any]:
 
 def gemma2_config(hf: Mapping[str, Any]) -> dict[str, Any]:
     """Overrides for Gemma2ForCausalLM."""
-    settings = Settings(hf, GEMMA2, INERT)
+    settings = SettingsReader(hf, GEMMA2, IGNORED_SETTINGS)
     types = ["full_attention" if layer % 2 else "sliding_attention" for layer in range(settings["num_hidden_layers"])]
     fields = _common(settings, "hidden_activation") | _rope(settings) | _gemma2(settings)
-    fields |= kinds(windows(settings, types, settings["sliding_window"]))
+    fields |= layer_kind_fields(window_layers(settings, types, settings["sliding_window"]))
     settings.finish()
     return fields
 
 
 def gemma3_config(hf: Mapping[str, Any]) -> dict[str, Any]:
     """Overrides for Gemma3ForCausalLM of text."""
-    settings = Settings(hf, GEMMA3, INERT)
+    settings = SettingsReader(hf, GEMMA3, IGNORED_SETTINGS)
     # The class writes the setting under another name than the one it reads.
     period = settings["sliding_window_pattern"]
     period = settings.get("_sliding_window_pattern", period)
@@ -199,8 +201,8 @@ def gemma3_config(hf: Mapping[str, Any]) -> dict[str, Any]:
         "sliding_attention" if (layer + 1) % period else "full_attention"
         for layer in range(settings["num_hidden_layers"])
     ]
-    turned = {"global": _rope(settings), "local": rope(settings, settings["rope_local_base_freq"], None, 0)}
-    described = windows(settings, types, settings["sliding_window"])
+    turned = {"global": _rope(settings), "local": rope_fields(settings, settings["rope_local_base_freq"], None, 0)}
+    described = window_layers(settings, types, settings["sliding_window"])
     described = [
         (
             name,
@@ -223,7 +225,7 @@ def gemma3_config(hf: Mapping[str, Any]) -> dict[str, Any]:
         | {"model.position.kind": "rope", "model.attention.qk_norm": "head"}
     )
     settings.finish()
-    return fields | kinds(described)
+    return fields | layer_kind_fields(described)
 
 
 def rules(config: ResolvedConfig) -> Rules:
@@ -251,10 +253,10 @@ def rules(config: ResolvedConfig) -> Rules:
         Rule("model.embed_tokens.weight", ("embedding",)),
         *layers(config, layer),
         *norm("final_norm", "model.norm", config),
-        Copy("lm_head.weight", "model.embed_tokens.weight")
+        TiedTensor("lm_head.weight", "model.embed_tokens.weight")
         if config.tie_embeddings
         else Rule("lm_head.weight", ("head/weights",)),
-        Skip(r"model\.(layers\.\d+\.self_attn\.)?rotary_emb\.inv_freq"),
+        IgnoredTensors(r"model\.(layers\.\d+\.self_attn\.)?rotary_emb\.inv_freq"),
     ]
 
 
@@ -270,7 +272,7 @@ CLASSES = {
         GEMMA,
         model_type="gemma",
         prefix="model",
-        written={"hidden_act": SETTINGS["hidden_activation"]},
+        custom_settings={"hidden_act": SETTINGS["hidden_activation"]},
     ),
     "Gemma2ForCausalLM": Importer(gemma2_config, rules, GEMMA2, model_type="gemma2", prefix="model"),
     "Gemma3ForCausalLM": Importer(gemma3_config, rules, GEMMA3, model_type="gemma3_text", prefix="model"),

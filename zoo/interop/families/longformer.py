@@ -14,11 +14,11 @@ from collections.abc import Mapping
 from typing import Any
 
 from zoo.config import ResolvedConfig
-from zoo.interop.families.bert import INERT, encoder_rules
-from zoo.interop.families.roberta import ROBERTA, WRITTEN, common, head_rules
-from zoo.interop.settings.importer import Importer, Settings
-from zoo.interop.settings.shared_settings import kinds
-from zoo.interop.weights.mapping import Rules, Skip
+from zoo.interop.families.bert import IGNORED_SETTINGS, encoder_rules
+from zoo.interop.families.roberta import CUSTOM_SETTINGS, ROBERTA, common, head_rules
+from zoo.interop.settings.importer import Importer, SettingsReader
+from zoo.interop.settings.shared_settings import layer_kind_fields
+from zoo.interop.weights.mapping import IgnoredTensors, Rules
 
 LONGFORMER = {name: value for name, value in ROBERTA.items() if name != "position_embedding_type"} | {
     "vocab_size": 30522,
@@ -26,9 +26,9 @@ LONGFORMER = {name: value for name, value in ROBERTA.items() if name != "positio
 }
 
 
-def config_of(hf: Mapping[str, Any]) -> dict[str, Any]:
+def read_config(hf: Mapping[str, Any]) -> dict[str, Any]:
     """Overrides for LongformerForMaskedLM."""
-    settings = Settings(hf, LONGFORMER, (*INERT, "onnx_export"))
+    settings = SettingsReader(hf, LONGFORMER, (*IGNORED_SETTINGS, "onnx_export"))
     settings.expect("longformer", None, attention_mode="expected longformer, a window and global tokens")
     settings.expect(False, None, ignore_attention_mask="empty slots are never read")
     fields = (
@@ -40,18 +40,18 @@ def config_of(hf: Mapping[str, Any]) -> dict[str, Any]:
     return fields
 
 
-def _windows(settings: Settings) -> dict[str, Any]:
+def _windows(settings: SettingsReader) -> dict[str, Any]:
     """Fields of the windows; those of layers that differ become kinds of layers."""
     depth, windows = settings["num_hidden_layers"], settings["attention_window"]
     windows = [windows] * depth if isinstance(windows, int) else list(windows)
     if len(windows) != depth:
-        settings.refuse("attention_window", f"expected one for each of the {depth} layers")
+        settings.reject("attention_window", f"expected one for each of the {depth} layers")
     elif any(window <= 0 or window % 2 for window in windows):
-        settings.refuse("attention_window", "expected even numbers above 0, half on either side")
+        settings.reject("attention_window", "expected even numbers above 0, half on either side")
     if settings.problems:
         return {}
     keys = [window + 1 for window in windows]
-    return {"model.attention.window": keys[0]} | kinds(
+    return {"model.attention.window": keys[0]} | layer_kind_fields(
         [(f"window{window}", {"attention.window": window}) for window in keys]
     )
 
@@ -61,13 +61,13 @@ def rules(config: ResolvedConfig) -> Rules:
     unused = (
         ()
         if config.attention.global_projections
-        else (Skip(r"longformer\.encoder\.layer\.\d+\.attention\.self\.\w+_global\..*"),)
+        else (IgnoredTensors(r"longformer\.encoder\.layer\.\d+\.attention\.self\.\w+_global\..*"),)
     )
     return [*encoder_rules(config, "longformer"), *head_rules(config, "longformer"), *unused]
 
 
 CLASSES = {
     "LongformerForMaskedLM": Importer(
-        config_of, rules, LONGFORMER, model_type="longformer", prefix="longformer", written=WRITTEN
+        read_config, rules, LONGFORMER, model_type="longformer", prefix="longformer", custom_settings=CUSTOM_SETTINGS
     )
 }

@@ -9,9 +9,9 @@ cosines in the second, as in the authors' code; the paper has them in turn.
 from collections.abc import Mapping
 from typing import Any
 
-from zoo.interop.families.bart import BART, INERT, NAMES, ZEROS, common, rules
-from zoo.interop.settings.importer import Importer, Settings
-from zoo.interop.settings.shared_settings import renamed
+from zoo.interop.families.bart import BART, IGNORED_SETTINGS, NAMES, ZERO_IF_MISSING, common, rules
+from zoo.interop.settings.importer import Importer, SettingsReader
+from zoo.interop.settings.shared_settings import rename_settings
 
 MARIAN = BART | {"vocab_size": 58101, "decoder_vocab_size": None, "share_encoder_decoder_embeddings": True}
 
@@ -19,7 +19,7 @@ MARIAN = BART | {"vocab_size": 58101, "decoder_vocab_size": None, "share_encoder
 def marian_config(hf: Mapping[str, Any]) -> dict[str, Any]:
     """Overrides for MarianMTModel."""
     # The sinusoids have no end here, so the length of their table does not matter.
-    settings = Settings(renamed(hf, NAMES), MARIAN, (*INERT, "max_position_embeddings"))
+    settings = SettingsReader(rename_settings(hf, NAMES), MARIAN, (*IGNORED_SETTINGS, "max_position_embeddings"))
     fields = common(settings, "post", embedding_norm=False, learned=False) | {
         "model.position.kind": "sinusoidal",
         "model.position.layout": "half",
@@ -32,4 +32,8 @@ def marian_config(hf: Mapping[str, Any]) -> dict[str, Any]:
     return fields
 
 
-CLASSES = {"MarianMTModel": Importer(marian_config, rules, MARIAN, model_type="marian", prefix="model", zeros=ZEROS)}
+CLASSES = {
+    "MarianMTModel": Importer(
+        marian_config, rules, MARIAN, model_type="marian", prefix="model", zero_if_missing=ZERO_IF_MISSING
+    )
+}

@@ -10,10 +10,10 @@ from typing import Any
 
 from zoo.config import ResolvedConfig
 from zoo.interop.settings import importer as reading
-from zoo.interop.settings.equivalents import Described, scaled
-from zoo.interop.settings.importer import ACTIVATIONS, Importer, Settings
-from zoo.interop.settings.shared_settings import renamed
-from zoo.interop.weights.mapping import Copy, Rule, Rules, fused_linear, layers, linear, norm
+from zoo.interop.settings.equivalents import ConfigView, scales_scores
+from zoo.interop.settings.importer import ACTIVATIONS, Importer, SettingsReader
+from zoo.interop.settings.shared_settings import rename_settings
+from zoo.interop.weights.mapping import Rule, Rules, TiedTensor, fused_linear, layers, linear, norm
 
 MPT = {
     "vocab_size": 50368, "d_model": 2048, "n_heads": 16, "n_layers": 24, "expansion_ratio": 4, "resid_pdrop": 0.0, "emb_pdrop": 0.0,
@@ -28,15 +28,15 @@ ATTENTION = {
 NAMES = {"hidden_size": "d_model", "num_attention_heads": "n_heads", "num_hidden_layers": "n_layers"}
 # Where and how the original code builds and starts a model, the length of its tables, and learned
 # positions, which ALiBi displaces.
-INERT = ("init_device", "init_config", "verbose", "max_seq_len", "learned_pos_emb", "tokenizer_name")
+IGNORED_SETTINGS = ("init_device", "init_config", "verbose", "max_seq_len", "learned_pos_emb", "tokenizer_name")
 
 
-def _attention(settings: Settings) -> dict[str, Any]:
+def _attention(settings: SettingsReader) -> dict[str, Any]:
     """The fields that the config inside the config gives."""
-    inner = Settings(
+    inner = SettingsReader(
         settings["attn_config"] or {},
         ATTENTION,
-        (*reading.INERT, "attn_impl", "tie_word_embeddings"),
+        (*reading.IGNORED_SETTINGS, "attn_impl", "tie_word_embeddings"),
         prefix="attn_config.",
     )
     fields = {"model.attention.dropout": inner["attn_pdrop"]}
@@ -58,7 +58,7 @@ def _attention(settings: Settings) -> dict[str, Any]:
 
 def mpt_config(hf: Mapping[str, Any]) -> dict[str, Any]:
     """Overrides for MptForCausalLM."""
-    settings = Settings(renamed(hf, NAMES), MPT, INERT)
+    settings = SettingsReader(rename_settings(hf, NAMES), MPT, IGNORED_SETTINGS)
     fields = {
         "model.architecture": "decoder",
         "model.vocab_size": settings["vocab_size"],
@@ -109,17 +109,22 @@ def rules(config: ResolvedConfig) -> Rules:
         Rule(table, ("embedding",)),
         *layers(config, layer),
         *norm("final_norm", "transformer.norm_f", config),
-        Copy("lm_head.weight", table) if config.tie_embeddings else Rule("lm_head.weight", ("head/weights",)),
+        TiedTensor("lm_head.weight", table) if config.tie_embeddings else Rule("lm_head.weight", ("head/weights",)),
     ]
 
 
-def _written_attention(run: Described) -> dict[str, Any]:
-    scale = None if scaled(run) else run.model.attention.scale
-    return ATTENTION | {"attn_pdrop": run.model.attention.dropout, "softmax_scale": scale}
+def _written_attention(view: ConfigView) -> dict[str, Any]:
+    scale = None if scales_scores(view) else view.model.attention.scale
+    return ATTENTION | {"attn_pdrop": view.model.attention.dropout, "softmax_scale": scale}
 
 
 CLASSES = {
     "MptForCausalLM": Importer(
-        mpt_config, rules, MPT, model_type="mpt", prefix="transformer", written={"attn_config": _written_attention}
+        mpt_config,
+        rules,
+        MPT,
+        model_type="mpt",
+        prefix="transformer",
+        custom_settings={"attn_config": _written_attention},
     )
 }

@@ -10,9 +10,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from zoo.config import ResolvedConfig
-from zoo.interop.settings.importer import ACTIVATIONS, Importer, Settings
-from zoo.interop.settings.shared_settings import renamed, rope
-from zoo.interop.weights.mapping import Copy, Rule, Rules, Skip, fused_linear, layers, linear, norm
+from zoo.interop.settings.importer import ACTIVATIONS, Importer, SettingsReader
+from zoo.interop.settings.shared_settings import rename_settings, rope_fields
+from zoo.interop.weights.mapping import IgnoredTensors, Rule, Rules, TiedTensor, fused_linear, layers, linear, norm
 
 NEOX = {
     "vocab_size": 50432, "hidden_size": 6144, "num_hidden_layers": 44, "num_attention_heads": 64, "intermediate_size": 24576,
@@ -32,7 +32,7 @@ NAMES = {
     "num_attention_heads": "n_head",
     "num_hidden_layers": "n_layer",
 }
-INERT = (
+IGNORED_SETTINGS = (
     "classifier_dropout",
     "summary_activation",
     "summary_first_dropout",
@@ -45,7 +45,7 @@ INERT = (
 
 def neox_config(hf: Mapping[str, Any]) -> dict[str, Any]:
     """Overrides for GPTNeoXForCausalLM."""
-    settings = Settings(hf, NEOX, INERT)
+    settings = SettingsReader(hf, NEOX, IGNORED_SETTINGS)
     dim, heads, share, theta = (
         settings[name] for name in ("hidden_size", "num_attention_heads", "rotary_pct", "rotary_emb_base")
     )
@@ -70,7 +70,7 @@ def neox_config(hf: Mapping[str, Any]) -> dict[str, Any]:
         "model.ffn.hidden_dim": settings["intermediate_size"],
         "model.init.std": settings["initializer_range"],
     } | settings.choose("hidden_act", ACTIVATIONS)
-    fields |= rope(settings, float(theta), settings["rope_scaling"], settings["max_position_embeddings"])
+    fields |= rope_fields(settings, float(theta), settings["rope_scaling"], settings["max_position_embeddings"])
     settings.finish()
     return fields
 
@@ -100,18 +100,18 @@ def neox_rules(config: ResolvedConfig) -> Rules:
         Rule("gpt_neox.embed_in.weight", ("embedding",)),
         *layers(config, layer),
         *norm("final_norm", "gpt_neox.final_layer_norm", config),
-        Copy("embed_out.weight", "gpt_neox.embed_in.weight")
+        TiedTensor("embed_out.weight", "gpt_neox.embed_in.weight")
         if config.tie_embeddings
         else Rule("embed_out.weight", ("head/weights",)),
         # Masks and wavelengths of old files.
-        Skip(r"gpt_neox\.layers\.\d+\.attention\.(bias|masked_bias|rotary_emb\.inv_freq)"),
-        Skip(r"gpt_neox\.rotary_emb\.inv_freq"),
+        IgnoredTensors(r"gpt_neox\.layers\.\d+\.attention\.(bias|masked_bias|rotary_emb\.inv_freq)"),
+        IgnoredTensors(r"gpt_neox\.rotary_emb\.inv_freq"),
     ]
 
 
 def gptj_config(hf: Mapping[str, Any]) -> dict[str, Any]:
     """Overrides for GPTJForCausalLM."""
-    settings = Settings(renamed(hf, NAMES), GPTJ, INERT)
+    settings = SettingsReader(rename_settings(hf, NAMES), GPTJ, IGNORED_SETTINGS)
     dim, heads = settings["n_embd"], settings["n_head"]
     # Without a number of its own the class turns by the width of the model, and needs heads as
     # wide.
@@ -165,11 +165,11 @@ def gptj_rules(config: ResolvedConfig) -> Rules:
         Rule("transformer.wte.weight", ("embedding",)),
         *layers(config, layer),
         *norm("final_norm", "transformer.ln_f", config),
-        Copy("lm_head.weight", "transformer.wte.weight")
+        TiedTensor("lm_head.weight", "transformer.wte.weight")
         if config.tie_embeddings
         else Rule("lm_head.weight", ("head/weights",)),
         Rule("lm_head.bias", ("head/bias",)),
-        Skip(r"transformer\.h\.\d+\.attn\.(bias|masked_bias|embed_positions)"),
+        IgnoredTensors(r"transformer\.h\.\d+\.attn\.(bias|masked_bias|embed_positions)"),
     ]
 
 

@@ -10,9 +10,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from zoo.config import ResolvedConfig
-from zoo.interop.settings.equivalents import Described, hidden_dim
-from zoo.interop.settings.importer import Importer, Settings
-from zoo.interop.weights.mapping import Rule, Rules, Skip, fused_linear, layers, linear, norm
+from zoo.interop.settings.equivalents import ConfigView, hidden_dim
+from zoo.interop.settings.importer import Importer, SettingsReader
+from zoo.interop.weights.mapping import IgnoredTensors, Rule, Rules, fused_linear, layers, linear, norm
 
 # The sizes, for which the class has no defaults, are those of the library's own example.
 PERFORMER_LM = {
@@ -24,12 +24,12 @@ PERFORMER_LM = {
 }  # fmt: skip
 # How the work is cut up and when redrawing is looked at, and what belongs to settings that are
 # refused.
-INERT = ("ff_chunks", "auto_check_redraw", "kernel_fn", "local_window_size", "axial_position_shape")
+IGNORED_SETTINGS = ("ff_chunks", "auto_check_redraw", "kernel_fn", "local_window_size", "axial_position_shape")
 
 
-def config_of(arguments: Mapping[str, Any]) -> dict[str, Any]:
+def read_config(arguments: Mapping[str, Any]) -> dict[str, Any]:
     """Overrides for PerformerLM; `rotary_position_emb` is taken to be False where it is not given."""
-    settings = Settings(arguments, PERFORMER_LM, INERT)
+    settings = SettingsReader(arguments, PERFORMER_LM, IGNORED_SETTINGS)
     tied, gated, length = (settings[name] for name in ("tie_embed", "ff_glu", "max_seq_len"))
     architecture = {"model.architecture": "encoder", "objective.kind": "masked"}
     if settings["causal"]:
@@ -104,8 +104,8 @@ def rules(config: ResolvedConfig) -> Rules:
             else (Rule("to_out.weight", ("head/weights",)), Rule("to_out.bias", ("head/bias",)))
         ),
         # RoPE's angles, and the layers once more, with a counter of calls.
-        Skip(r"layer_pos_emb\.emb"),
-        Skip(r"performer\.proj_updater\..*"),
+        IgnoredTensors(r"layer_pos_emb\.emb"),
+        IgnoredTensors(r"performer\.proj_updater\..*"),
     ]
 
 
@@ -117,12 +117,16 @@ def statistics(config: ResolvedConfig) -> Rules:
     )
 
 
-def _multiple(run: Described) -> float:
+def _multiple(view: ConfigView) -> float:
     """The feed-forward's width in widths of the model."""
-    multiple = hidden_dim(run.model) / run.model.dim
+    multiple = hidden_dim(view.model) / view.model.dim
     return int(multiple) if multiple == int(multiple) else multiple
 
 
 # Its dropouts stand elsewhere than ours and are not written.
-WRITTEN = {"ff_mult": _multiple, "ff_glu": lambda run: run.model.ffn.kind == "geglu", "emb_dropout": lambda run: 0.0}
-CLASSES = {"PerformerLM": Importer(config_of, rules, PERFORMER_LM, statistics, written=WRITTEN)}
+CUSTOM_SETTINGS = {
+    "ff_mult": _multiple,
+    "ff_glu": lambda view: view.model.ffn.kind == "geglu",
+    "emb_dropout": lambda view: 0.0,
+}
+CLASSES = {"PerformerLM": Importer(read_config, rules, PERFORMER_LM, statistics, custom_settings=CUSTOM_SETTINGS)}

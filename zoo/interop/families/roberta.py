@@ -10,28 +10,28 @@ from collections.abc import Mapping
 from typing import Any
 
 from zoo.config import ResolvedConfig
-from zoo.interop.families.bert import BERT, INERT, encoder, encoder_rules, learned, output_rules
-from zoo.interop.settings.importer import ACTIVATIONS, Importer, Settings
-from zoo.interop.weights.mapping import Rules, Skip, linear, norm
+from zoo.interop.families.bert import BERT, IGNORED_SETTINGS, encoder, encoder_rules, learned, output_rules
+from zoo.interop.settings.importer import ACTIVATIONS, Importer, SettingsReader
+from zoo.interop.weights.mapping import IgnoredTensors, Rules, linear, norm
 
 ROBERTA = BERT | {"vocab_size": 50265, "pad_token_id": 1}
 
 
-def common(settings: Settings) -> dict[str, Any]:
+def common(settings: SettingsReader) -> dict[str, Any]:
     """Fields that RoBERTa and Longformer share."""
     table = {name: ACTIVATIONS[name] for name in ("gelu", "gelu_python")}
     fields = encoder(settings) | settings.choose("hidden_act", table)
     settings.expect("absolute", None, position_embedding_type="expected absolute: only BERT's importer has distances")
     padding, rows = settings["pad_token_id"], settings["max_position_embeddings"]
     if padding is None or padding < 0:
-        settings.refuse("pad_token_id", "expected the id of a token: positions count from the number after it")
+        settings.reject("pad_token_id", "expected the id of a token: positions count from the number after it")
         return fields
     return fields | learned(rows, padding + 1)
 
 
 def roberta_config(hf: Mapping[str, Any]) -> dict[str, Any]:
     """Overrides for RobertaForMaskedLM."""
-    settings = Settings(hf, ROBERTA, INERT)
+    settings = SettingsReader(hf, ROBERTA, IGNORED_SETTINGS)
     fields = common(settings)
     settings.finish()
     return fields
@@ -44,7 +44,7 @@ def head_rules(config: ResolvedConfig, at: str) -> Rules:
         *norm("head/norm", "lm_head.layer_norm", config),
         *output_rules(config, f"{at}.embeddings.word_embeddings.weight", "lm_head.decoder", "lm_head.bias"),
         # Published files hold a pooler that this class does not read.
-        Skip(rf"{at}\.pooler\..*"),
+        IgnoredTensors(rf"{at}\.pooler\..*"),
     ]
 
 
@@ -53,9 +53,9 @@ def rules(config: ResolvedConfig) -> Rules:
     return [*encoder_rules(config, "roberta"), *head_rules(config, "roberta")]
 
 
-WRITTEN = {"pad_token_id": lambda run: run.model.position.offset - 1}
+CUSTOM_SETTINGS = {"pad_token_id": lambda view: view.model.position.offset - 1}
 CLASSES = {
     "RobertaForMaskedLM": Importer(
-        roberta_config, rules, ROBERTA, model_type="roberta", prefix="roberta", written=WRITTEN
+        roberta_config, rules, ROBERTA, model_type="roberta", prefix="roberta", custom_settings=CUSTOM_SETTINGS
     )
 }

@@ -9,8 +9,8 @@ from typing import Any
 
 from zoo.config import ResolvedConfig
 from zoo.interop.families.bert import BERT, encoder, encoder_rules, masked_head_rules
-from zoo.interop.settings.importer import ACTIVATIONS, Importer, Settings
-from zoo.interop.weights.mapping import Rules, Skip
+from zoo.interop.settings.importer import ACTIVATIONS, Importer, SettingsReader
+from zoo.interop.weights.mapping import IgnoredTensors, Rules
 
 ROFORMER = {name: value for name, value in BERT.items() if name != "position_embedding_type"} | {
     "vocab_size": 50000,
@@ -18,12 +18,12 @@ ROFORMER = {name: value for name, value in BERT.items() if name != "position_emb
     "max_position_embeddings": 1536,
     "rotary_value": False,
 }
-INERT = ("classifier_dropout", "gradient_checkpointing")
+IGNORED_SETTINGS = ("classifier_dropout", "gradient_checkpointing")
 
 
-def config_of(hf: Mapping[str, Any]) -> dict[str, Any]:
+def read_config(hf: Mapping[str, Any]) -> dict[str, Any]:
     """Overrides for RoFormerForMaskedLM."""
-    settings = Settings(hf, ROFORMER, INERT)
+    settings = SettingsReader(hf, ROFORMER, IGNORED_SETTINGS)
     fields = (
         encoder(settings)
         | settings.choose("hidden_act", ACTIVATIONS)
@@ -50,8 +50,8 @@ def rules(config: ResolvedConfig) -> Rules:
     return [
         *encoder_rules(config, "roformer"),
         *masked_head_rules(config, "roformer"),
-        Skip(r"roformer\.encoder\.embed_positions\.weight"),
+        IgnoredTensors(r"roformer\.encoder\.embed_positions\.weight"),
     ]
 
 
-CLASSES = {"RoFormerForMaskedLM": Importer(config_of, rules, ROFORMER, model_type="roformer", prefix="roformer")}
+CLASSES = {"RoFormerForMaskedLM": Importer(read_config, rules, ROFORMER, model_type="roformer", prefix="roformer")}

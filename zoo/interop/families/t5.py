@@ -14,9 +14,9 @@ from typing import Any
 
 from zoo.config import GATED, ResolvedConfig, side
 from zoo.interop.settings.equivalents import activation
-from zoo.interop.settings.importer import ACTIVATIONS, GATED_ACTIVATIONS, Importer, Settings
-from zoo.interop.settings.shared_settings import renamed
-from zoo.interop.weights.mapping import Copy, Rule, Rules, Skip, layers, linear, norm
+from zoo.interop.settings.importer import ACTIVATIONS, GATED_ACTIVATIONS, Importer, SettingsReader
+from zoo.interop.settings.shared_settings import rename_settings
+from zoo.interop.weights.mapping import IgnoredTensors, Rule, Rules, TiedTensor, layers, linear, norm
 
 T5 = {
     "vocab_size": 32128, "d_model": 512, "d_kv": 64, "d_ff": 2048, "num_layers": 6, "num_decoder_layers": None, "num_heads": 8,
@@ -35,10 +35,16 @@ NAMES = {
 }
 # Initial values, the classifier's head, a length that no class reads, and what the training of umT5
 # was called.
-INERT = ("initializer_factor", "classifier_dropout", "n_positions", "gradient_checkpointing", "scalable_attention")
+IGNORED_SETTINGS = (
+    "initializer_factor",
+    "classifier_dropout",
+    "n_positions",
+    "gradient_checkpointing",
+    "scalable_attention",
+)
 
 
-def _feed_forward(settings: Settings) -> dict[str, Any]:
+def _feed_forward(settings: SettingsReader) -> dict[str, Any]:
     """The feed-forward's kind from "relu" or "gated-gelu", unless the two settings that follow from
     it are given themselves.
     """
@@ -49,14 +55,14 @@ def _feed_forward(settings: Settings) -> dict[str, Any]:
     gated, activation = settings.get("is_gated_act", gated), settings.get("dense_act_fn", activation)
     table = GATED_ACTIVATIONS if gated else ACTIVATIONS
     if activation not in table:
-        settings.refuse(
+        settings.reject(
             "feed_forward_proj", f"expected one of {', '.join(ACTIVATIONS)}, with or without gated- before it"
         )
     return table.get(activation, {})
 
 
 def _config(hf: Mapping[str, Any], defaults: Mapping[str, Any], shared: bool) -> dict[str, Any]:
-    settings = Settings(renamed(hf, NAMES), defaults, INERT)
+    settings = SettingsReader(rename_settings(hf, NAMES), defaults, IGNORED_SETTINGS)
     tied, depth = settings["tie_word_embeddings"], settings["num_layers"]
     decoder_depth = depth if settings["num_decoder_layers"] is None else settings["num_decoder_layers"]
     fields = {
@@ -133,7 +139,7 @@ def rules(config: ResolvedConfig) -> Rules:
             ]  # fmt: skip
 
         return [
-            Copy(f"{name}.embed_tokens.weight", "shared.weight"),
+            TiedTensor(f"{name}.embed_tokens.weight", "shared.weight"),
             *([Rule(f"{name}.block.0.{bias}", (f"{name}/position/table",))] if shared else []),
             *layers(seen, layer, f"{name}/stack/layers"),
             *norm(f"{name}/final_norm", f"{name}.final_layer_norm", seen),
@@ -143,17 +149,21 @@ def rules(config: ResolvedConfig) -> Rules:
         Rule("shared.weight", ("embedding",)),
         *side_rules("encoder"),
         *side_rules("decoder"),
-        Copy("lm_head.weight", "shared.weight") if config.tie_embeddings else Rule("lm_head.weight", ("head/weights",)),
+        TiedTensor("lm_head.weight", "shared.weight")
+        if config.tie_embeddings
+        else Rule("lm_head.weight", ("head/weights",)),
         # The first checkpoints hold a table for cross-attention, which nothing has ever read.
-        Skip(r"decoder\.block\.0\.layer\.1\.EncDecAttention\.relative_attention_bias\.weight"),
+        IgnoredTensors(r"decoder\.block\.0\.layer\.1\.EncDecAttention\.relative_attention_bias\.weight"),
     ]
 
 
 # What follows from the name of the feed-forward, unless it says otherwise: the gate's GELU may be
 # the exact one.
-WRITTEN = {"is_gated_act": lambda run: run.model.ffn.kind in GATED, "dense_act_fn": activation}
+CUSTOM_SETTINGS = {"is_gated_act": lambda view: view.model.ffn.kind in GATED, "dense_act_fn": activation}
 CLASSES = {
-    "T5ForConditionalGeneration": Importer(t5_config, rules, T5, model_type="t5", written=WRITTEN),
-    "MT5ForConditionalGeneration": Importer(mt5_config, rules, MT5, model_type="mt5", written=WRITTEN),
-    "UMT5ForConditionalGeneration": Importer(umt5_config, rules, UMT5, model_type="umt5", written=WRITTEN),
+    "T5ForConditionalGeneration": Importer(t5_config, rules, T5, model_type="t5", custom_settings=CUSTOM_SETTINGS),
+    "MT5ForConditionalGeneration": Importer(mt5_config, rules, MT5, model_type="mt5", custom_settings=CUSTOM_SETTINGS),
+    "UMT5ForConditionalGeneration": Importer(
+        umt5_config, rules, UMT5, model_type="umt5", custom_settings=CUSTOM_SETTINGS
+    ),
 }

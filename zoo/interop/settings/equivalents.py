@@ -14,7 +14,7 @@ from zoo.config import GATED, ResolvedConfig, layer_kind, side
 from zoo.config.fields import ACTIVATION_OF
 
 
-class Described:
+class ConfigView:
     """A resolved config as settings are made of it.
 
     Args:
@@ -71,34 +71,34 @@ def hidden_dim(model: ResolvedConfig) -> int:
     return built(model)
 
 
-def activation(run: Described, tanh: str = "gelu_new") -> str:
+def activation(view: ConfigView, tanh: str = "gelu_new") -> str:
     """The name of the activation inside the feed-forward; `tanh` is what the class calls GELU by
     tanh.
     """
-    name = ACTIVATION_OF[run.model.ffn.kind]
-    return tanh if name == "gelu" and run.model.ffn.gelu_approximation == "tanh" else name
+    name = ACTIVATION_OF[view.model.ffn.kind]
+    return tanh if name == "gelu" and view.model.ffn.gelu_approximation == "tanh" else name
 
 
-def positions(run: Described) -> int:
+def positions(view: ConfigView) -> int:
     """The number of positions: rows of a learned table, distances, or the length that a stretched
     RoPE counts from; where it changes nothing, what it was, and else the length of a row.
     """
-    position = run.model.position
+    position = view.model.position
     if position.kind == "learned":
         return position.max_length + position.offset
     if position.kind == "shaw":
         return position.clip + 1
-    if run.rotary().kind == "rope" and run.rotary().scaling.kind == "dynamic":
-        return run.rotary().scaling.original_length
+    if view.rotary().kind == "rope" and view.rotary().scaling.kind == "dynamic":
+        return view.rotary().scaling.original_length
     return next(
-        (run.given[name] for name in ("max_position_embeddings", "n_positions", "max_seq_len") if name in run.given),
-        run.length,
+        (view.given[name] for name in ("max_position_embeddings", "n_positions", "max_seq_len") if name in view.given),
+        view.length,
     )
 
 
-def stretched(run: Described) -> dict[str, Any] | None:
+def rope_scaling(view: ConfigView) -> dict[str, Any] | None:
     """`rope_scaling`."""
-    position = run.rotary()
+    position = view.rotary()
     if position.kind != "rope" or position.scaling.kind == "none":
         return None
     scaling = position.scaling
@@ -111,83 +111,83 @@ def stretched(run: Described) -> dict[str, Any] | None:
     return found
 
 
-def window(run: Described) -> int | None:
+def window(view: ConfigView) -> int | None:
     """The window of the layers that have one."""
-    return max(run.windows, default=0) or None
+    return max(view.windows, default=0) or None
 
 
-def query_scalar(run: Described) -> float:
+def query_scalar(view: ConfigView) -> float:
     """q in a scale of q^-0.5; whole where it can be."""
-    scalar = run.model.attention.scale**-2
-    return round(scalar) if math.isclose(round(scalar) ** -0.5, run.model.attention.scale, rel_tol=1e-15) else scalar
+    scalar = view.model.attention.scale**-2
+    return round(scalar) if math.isclose(round(scalar) ** -0.5, view.model.attention.scale, rel_tol=1e-15) else scalar
 
 
-def scaled(run: Described) -> bool:
+def scales_scores(view: ConfigView) -> bool:
     """Whether scores are divided by the root of a head's width."""
-    return math.isclose(run.model.attention.scale, run.model.attention.head_dim**-0.5)
+    return math.isclose(view.model.attention.scale, view.model.attention.head_dim**-0.5)
 
 
-def t5_feed_forward(run: Described) -> str:
+def feed_forward_proj(view: ConfigView) -> str:
     """T5's name of the feed-forward; its GELU in a gated one is by tanh."""
-    gated, name = run.model.ffn.kind in GATED, activation(run)
+    gated, name = view.model.ffn.kind in GATED, activation(view)
     return f"gated-{name.removesuffix('_new')}" if gated else name
 
 
-Setting = Callable[[Described], Any]
+Setting = Callable[[ConfigView], Any]
 
 SETTINGS: dict[str, Setting] = {
     # Sizes
-    **dict.fromkeys(("vocab_size", "num_tokens"), lambda run: run.model.vocab_size),
-    **dict.fromkeys(("hidden_size", "n_embd", "d_model", "dim"), lambda run: run.model.dim),
+    **dict.fromkeys(("vocab_size", "num_tokens"), lambda view: view.model.vocab_size),
+    **dict.fromkeys(("hidden_size", "n_embd", "d_model", "dim"), lambda view: view.model.dim),
     **dict.fromkeys(("num_hidden_layers", "n_layer", "n_layers", "num_layers", "encoder_layers", "depth"),
-                    lambda run: run.model.num_layers),
-    **dict.fromkeys(("decoder_layers", "num_decoder_layers"), lambda run: run.decoder.num_layers),
+                    lambda view: view.model.num_layers),
+    **dict.fromkeys(("decoder_layers", "num_decoder_layers"), lambda view: view.decoder.num_layers),
     **dict.fromkeys(("num_attention_heads", "n_head", "n_heads", "num_heads", "encoder_attention_heads", "heads"),
-                    lambda run: run.model.attention.num_heads),
-    "decoder_attention_heads": lambda run: run.decoder.attention.num_heads,
-    "num_key_value_heads": lambda run: run.model.attention.num_kv_heads,
-    **dict.fromkeys(("head_dim", "d_kv", "dim_head"), lambda run: run.model.attention.head_dim),
-    **dict.fromkeys(("intermediate_size", "hidden_dim", "d_ff", "n_inner", "encoder_ffn_dim"), lambda run: hidden_dim(run.model)),
-    "decoder_ffn_dim": lambda run: hidden_dim(run.decoder),
-    "type_vocab_size": lambda run: run.model.embedding.segments,
+                    lambda view: view.model.attention.num_heads),
+    "decoder_attention_heads": lambda view: view.decoder.attention.num_heads,
+    "num_key_value_heads": lambda view: view.model.attention.num_kv_heads,
+    **dict.fromkeys(("head_dim", "d_kv", "dim_head"), lambda view: view.model.attention.head_dim),
+    **dict.fromkeys(("intermediate_size", "hidden_dim", "d_ff", "n_inner", "encoder_ffn_dim"), lambda view: hidden_dim(view.model)),
+    "decoder_ffn_dim": lambda view: hidden_dim(view.decoder),
+    "type_vocab_size": lambda view: view.model.embedding.segments,
     # Feed-forward and norms
     **dict.fromkeys(("hidden_act", "activation_function", "activation"), activation),
-    "hidden_activation": lambda run: activation(run, "gelu_pytorch_tanh"),
-    "feed_forward_proj": t5_feed_forward,
-    **dict.fromkeys(("layer_norm_epsilon", "layer_norm_eps", "rms_norm_eps"), lambda run: run.model.norm.epsilon),
-    "use_parallel_residual": lambda run: run.model.parallel != "none",
-    **dict.fromkeys(("attention_bias", "qkv_bias", "attn_out_bias"), lambda run: run.model.attention.bias),
-    "mlp_bias": lambda run: run.model.ffn.bias,
+    "hidden_activation": lambda view: activation(view, "gelu_pytorch_tanh"),
+    "feed_forward_proj": feed_forward_proj,
+    **dict.fromkeys(("layer_norm_epsilon", "layer_norm_eps", "rms_norm_eps"), lambda view: view.model.norm.epsilon),
+    "use_parallel_residual": lambda view: view.model.parallel != "none",
+    **dict.fromkeys(("attention_bias", "qkv_bias", "attn_out_bias"), lambda view: view.model.attention.bias),
+    "mlp_bias": lambda view: view.model.ffn.bias,
     # Positions
     **dict.fromkeys(("max_position_embeddings", "n_positions", "max_seq_len"), positions),
-    **dict.fromkeys(("rope_theta", "rotary_emb_base"), lambda run: run.theta(local=False)),
-    "rope_local_base_freq": lambda run: run.theta(local=True),
-    "rope_scaling": stretched,
-    "rotary_pct": lambda run: run.model.position.fraction,
-    "rotary_dim": lambda run: round(run.model.position.fraction * run.model.attention.head_dim),
-    "no_rope_layers": lambda run: [int(layer.position.kind != "none") for layer in run.layers],
-    "position_embedding_type": lambda run: "relative_key" if run.model.position.kind == "shaw" else "absolute",
-    "sinusoidal_pos_embds": lambda run: run.model.position.kind == "sinusoidal",
-    "relative_attention_num_buckets": lambda run: run.model.position.buckets,
-    "relative_attention_max_distance": lambda run: run.model.position.max_distance,
+    **dict.fromkeys(("rope_theta", "rotary_emb_base"), lambda view: view.theta(local=False)),
+    "rope_local_base_freq": lambda view: view.theta(local=True),
+    "rope_scaling": rope_scaling,
+    "rotary_pct": lambda view: view.model.position.fraction,
+    "rotary_dim": lambda view: round(view.model.position.fraction * view.model.attention.head_dim),
+    "no_rope_layers": lambda view: [int(layer.position.kind != "none") for layer in view.layers],
+    "position_embedding_type": lambda view: "relative_key" if view.model.position.kind == "shaw" else "absolute",
+    "sinusoidal_pos_embds": lambda view: view.model.position.kind == "sinusoidal",
+    "relative_attention_num_buckets": lambda view: view.model.position.buckets,
+    "relative_attention_max_distance": lambda view: view.model.position.max_distance,
     # Attention
     "sliding_window": window,
-    "use_sliding_window": lambda run: window(run) is not None,
-    "layer_types": lambda run: ["sliding_attention" if keys else "full_attention" for keys in run.windows],
-    "attention_window": lambda run: [keys - 1 for keys in run.windows],
+    "use_sliding_window": lambda view: window(view) is not None,
+    "layer_types": lambda view: ["sliding_attention" if keys else "full_attention" for keys in view.windows],
+    "attention_window": lambda view: [keys - 1 for keys in view.windows],
     "query_pre_attn_scalar": query_scalar,
-    "scale_attn_weights": scaled,
-    "attn_logit_softcapping": lambda run: run.model.attention.softcap or None,
-    "nb_features": lambda run: None if run.model.attention.features == "auto" else run.model.attention.features,
-    "feature_redraw_interval": lambda run: run.model.attention.redraw_every or None,
-    "causal": lambda run: run.model.architecture == "decoder",
+    "scale_attn_weights": scales_scores,
+    "attn_logit_softcapping": lambda view: view.model.attention.softcap or None,
+    "nb_features": lambda view: None if view.model.attention.features == "auto" else view.model.attention.features,
+    "feature_redraw_interval": lambda view: view.model.attention.redraw_every or None,
+    "causal": lambda view: view.model.architecture == "decoder",
     # Embedding and head
-    **dict.fromkeys(("tie_word_embeddings", "tie_embed"), lambda run: run.model.tie_embeddings),
-    "scale_embedding": lambda run: run.model.embedding.scale == "sqrt_dim",
-    "final_logit_softcapping": lambda run: run.model.head.softcap or None,
+    **dict.fromkeys(("tie_word_embeddings", "tie_embed"), lambda view: view.model.tie_embeddings),
+    "scale_embedding": lambda view: view.model.embedding.scale == "sqrt_dim",
+    "final_logit_softcapping": lambda view: view.model.head.softcap or None,
     # Training
     **dict.fromkeys(("dropout", "dropout_rate", "hidden_dropout", "hidden_dropout_prob", "resid_pdrop", "embd_pdrop", "emb_pdrop"),
-                    lambda run: run.model.dropout),
-    **dict.fromkeys(("attention_dropout", "attn_pdrop", "attention_probs_dropout_prob"), lambda run: run.model.attention.dropout),
-    **dict.fromkeys(("initializer_range", "init_std"), lambda run: run.model.init.std if run.model.init.kernel == "normal" else 0.02),
+                    lambda view: view.model.dropout),
+    **dict.fromkeys(("attention_dropout", "attn_pdrop", "attention_probs_dropout_prob"), lambda view: view.model.attention.dropout),
+    **dict.fromkeys(("initializer_range", "init_std"), lambda view: view.model.init.std if view.model.init.kernel == "normal" else 0.02),
 }  # fmt: skip

@@ -32,20 +32,20 @@ class Importer:
             otherwise.
     """
 
-    config_of: Callable[[Mapping[str, Any]], dict[str, Any]]
+    read_config: Callable[[Mapping[str, Any]], dict[str, Any]]
     rules: Callable[[ResolvedConfig], Rules]
     defaults: Mapping[str, Any]
     statistics: Callable[[ResolvedConfig], Rules] = lambda config: ()
-    old_endings: Mapping[str, str] = field(default_factory=dict)
+    renamed_suffixes: Mapping[str, str] = field(default_factory=dict)
     model_type: str = ""
     prefix: str = ""
-    zeros: tuple[str, ...] = ()
-    written: Mapping[str, Setting] = field(default_factory=dict)
+    zero_if_missing: tuple[str, ...] = ()
+    custom_settings: Mapping[str, Setting] = field(default_factory=dict)
 
 
 # Settings of every config that do not change what a model computes: names, generation, outputs, the
 # numerical type of a file.
-INERT = frozenset({
+IGNORED_SETTINGS = frozenset({
     "_attn_implementation_autoset", "_name_or_path", "architectures", "bad_words_ids", "begin_suppress_tokens", "bos_token_id",
     "chunk_size_feed_forward", "decoder_start_token_id", "diversity_penalty", "do_sample", "dtype", "early_stopping",
     "encoder_no_repeat_ngram_size", "eos_token_id", "exponential_decay_length_penalty", "finetuning_task", "forced_bos_token_id",
@@ -58,7 +58,7 @@ INERT = frozenset({
 })  # fmt: skip
 # Settings of every config that change what a model computes, with the value that stands for nothing
 # unusual.
-PLAIN = {
+NEUTRAL_VALUES = {
     "add_cross_attention": False,
     "cross_attention_hidden_size": None,
     "is_decoder": False,
@@ -83,20 +83,24 @@ GATED_ACTIVATIONS = {
 }
 
 
-class Settings:
+class SettingsReader:
     """The settings of a `config.json`, which remembers what was read.
 
     Args:
         given: the file's content.
         defaults: values of settings that the file does not mention.
-        inert: further settings, beside `INERT`, that change nothing that a model computes.
+        inert: further settings, beside `IGNORED_SETTINGS`, that change nothing that a model computes.
         prefix: put before a setting's name in a message, for a config inside a config.
     """
 
     def __init__(
         self, given: Mapping[str, Any], defaults: Mapping[str, Any], inert: Collection[str] = (), prefix: str = ""
     ):
-        self.values, self.inert, self.prefix = {**defaults, **given}, {*inert, *(() if prefix else INERT)}, prefix
+        self.values, self.inert, self.prefix = (
+            {**defaults, **given},
+            {*inert, *(() if prefix else IGNORED_SETTINGS)},
+            prefix,
+        )
         self.read: set[str] = set()
         self.problems: list[str] = []
 
@@ -109,7 +113,7 @@ class Settings:
         self.read.add(name)
         return self.values.get(name, default)
 
-    def refuse(self, name: str, why: str) -> None:
+    def reject(self, name: str, why: str) -> None:
         """Notes that a setting cannot be expressed."""
         self.problems.append(f"{self.prefix}{name}={self.values.get(name)!r}: {why}")
 
@@ -117,12 +121,12 @@ class Settings:
         """Refuses every setting named, for the reason given, unless its value is one of `allowed`."""
         for name, why in names_and_reasons.items():
             if self.get(name) not in allowed:
-                self.refuse(name, why)
+                self.reject(name, why)
 
     def choose(self, name: str, table: Mapping[Any, Any]) -> Any:
         """What a table has for a setting's value; a value that it does not have is refused."""
         if self[name] not in table:
-            self.refuse(name, f"expected one of {', '.join(map(str, table))}")
+            self.reject(name, f"expected one of {', '.join(map(str, table))}")
         return table.get(self.values[name], next(iter(table.values())))
 
     def same(self, *names: str) -> Any:
@@ -139,8 +143,10 @@ class Settings:
         is refused, one line each.
         """
         for name, value in self.values.items():
-            if name not in self.read | self.inert and value is not None and value != PLAIN.get(name):
-                self.refuse(name, f"expected {PLAIN[name]}" if name in PLAIN else "not known to this importer")
+            if name not in self.read | self.inert and value is not None and value != NEUTRAL_VALUES.get(name):
+                self.reject(
+                    name, f"expected {NEUTRAL_VALUES[name]}" if name in NEUTRAL_VALUES else "not known to this importer"
+                )
         return self.problems
 
     def finish(self) -> None:

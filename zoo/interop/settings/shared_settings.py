@@ -4,10 +4,10 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from zoo.interop.settings.importer import Settings
+from zoo.interop.settings.importer import SettingsReader
 
 
-def renamed(hf: Mapping[str, Any], names: Mapping[str, str]) -> dict[str, Any]:
+def rename_settings(hf: Mapping[str, Any], names: Mapping[str, str]) -> dict[str, Any]:
     """The settings with other names under the class's own, e.g. {"num_attention_heads": "n_head"};
     where both are given, the other wins.
     """
@@ -16,7 +16,9 @@ def renamed(hf: Mapping[str, Any], names: Mapping[str, str]) -> dict[str, Any]:
     }
 
 
-def rope(settings: Settings, theta: float, scaling: Mapping[str, Any] | None, length: int) -> dict[str, Any]:
+def rope_fields(
+    settings: SettingsReader, theta: float, scaling: Mapping[str, Any] | None, length: int
+) -> dict[str, Any]:
     """Fields of rotary positions.
 
     Args:
@@ -30,16 +32,16 @@ def rope(settings: Settings, theta: float, scaling: Mapping[str, Any] | None, le
     if not scaling:
         return fields
     if not isinstance(scaling, Mapping):
-        settings.refuse("rope_scaling", "expected a dict")
+        settings.reject("rope_scaling", "expected a dict")
         return fields
-    inner = Settings(scaling, {}, prefix="rope_scaling.")
+    inner = SettingsReader(scaling, {}, prefix="rope_scaling.")
     kind = inner.get("type")
     kind = inner.get("rope_type", kind)
     at = "model.position.scaling."
     if kind in ("linear", "dynamic", "yarn", "llama3"):
         fields |= {f"{at}kind": kind, f"{at}factor": inner.get("factor")}
     elif kind != "default":
-        inner.refuse("rope_type", "expected one of default, linear, dynamic, yarn, llama3")
+        inner.reject("rope_type", "expected one of default, linear, dynamic, yarn, llama3")
     if kind == "dynamic":
         # It counts from max_position_embeddings, whatever else the file says.
         inner.get("original_max_position_embeddings")
@@ -64,7 +66,7 @@ def rope(settings: Settings, theta: float, scaling: Mapping[str, Any] | None, le
     return fields
 
 
-def _expect_yarn_s_factor(inner: Settings) -> None:
+def _expect_yarn_s_factor(inner: SettingsReader) -> None:
     """The scores are sharpened by (0.1 ln(factor) + 1)^2; a file may ask for something else."""
     factor, given = inner.get("factor") or 1.0, inner.get("attention_factor")
 
@@ -74,14 +76,14 @@ def _expect_yarn_s_factor(inner: Settings) -> None:
     m, m_all = inner.get("mscale"), inner.get("mscale_all_dim")
     expected = of_scale(1.0)
     if given is not None and not math.isclose(given, expected, rel_tol=1e-6):
-        inner.refuse("attention_factor", f"expected 0.1 ln(factor) + 1 = {expected:.6g}")
+        inner.reject("attention_factor", f"expected 0.1 ln(factor) + 1 = {expected:.6g}")
     if given is None and m and m_all and not math.isclose(of_scale(m) / of_scale(m_all), expected, rel_tol=1e-6):
-        inner.refuse("mscale", f"expected a sharpening of 0.1 ln(factor) + 1 = {expected:.6g}")
+        inner.reject("mscale", f"expected a sharpening of 0.1 ln(factor) + 1 = {expected:.6g}")
     if not inner.get("truncate", True):
-        inner.refuse("truncate", "expected true, the ramp's ends being whole numbers of pairs")
+        inner.reject("truncate", "expected true, the ramp's ends being whole numbers of pairs")
 
 
-def kinds(layers: Sequence[tuple[str, Mapping[str, Any]]]) -> dict[str, Any]:
+def layer_kind_fields(layers: Sequence[tuple[str, Mapping[str, Any]]]) -> dict[str, Any]:
     """Fields of layers that differ.
 
     Args:
@@ -102,8 +104,10 @@ def kinds(layers: Sequence[tuple[str, Mapping[str, Any]]]) -> dict[str, Any]:
     }
 
 
-def windows(settings: Settings, default: Sequence[str], window: int | None) -> list[tuple[str, dict[str, Any]]]:
-    """What `kinds` needs, from the setting `layer_types`.
+def window_layers(
+    settings: SettingsReader, default: Sequence[str], window: int | None
+) -> list[tuple[str, dict[str, Any]]]:
+    """What `layer_kind_fields` needs, from the setting `layer_types`.
 
     Args:
         settings: the config's.
@@ -116,7 +120,7 @@ def windows(settings: Settings, default: Sequence[str], window: int | None) -> l
     }
     types = settings.get("layer_types") or default
     if unknown := sorted(set(types) - set(table)):
-        settings.refuse("layer_types", f"{', '.join(unknown)} is not one of {', '.join(table)}")
+        settings.reject("layer_types", f"{', '.join(unknown)} is not one of {', '.join(table)}")
     if len(types) != settings["num_hidden_layers"]:
-        settings.refuse("layer_types", f"expected one for each of the {settings['num_hidden_layers']} layers")
+        settings.reject("layer_types", f"expected one for each of the {settings['num_hidden_layers']} layers")
     return [(name, dict(fields)) for name, fields in (table.get(kind, table["full_attention"]) for kind in types)]

@@ -41,7 +41,7 @@ class Transform:
         )
 
 
-SAME = Transform(lambda x: (x,), lambda parts: parts[0])
+IDENTITY = Transform(lambda x: (x,), lambda parts: parts[0])
 TRANSPOSED = Transform(lambda x: (x.T,), lambda parts: parts[0].T)
 REVERSED = Transform(lambda x: (x[::-1],), lambda parts: parts[0][::-1])
 
@@ -92,7 +92,7 @@ class Rule:
 
     name: str
     paths: tuple[str, ...]
-    transform: Transform = SAME
+    transform: Transform = IDENTITY
     layers: tuple[int, ...] | None = None
 
     def names(self) -> list[str]:
@@ -101,17 +101,17 @@ class Rule:
 
 
 @dataclass(frozen=True)
-class Copy:
+class TiedTensor:
     """A tensor that a checkpoint may hold beside the one it must be equal to, e.g. a tied head. It
     is read, not written.
     """
 
     name: str
-    of: str
+    tied_to: str
 
 
 @dataclass(frozen=True)
-class Skip:
+class IgnoredTensors:
     """Tensors that are no parameters, by a regular expression that matches the whole name, e.g.
     constant masks. They are not written.
     """
@@ -119,7 +119,7 @@ class Skip:
     pattern: str
 
 
-Rules = Sequence[Rule | Copy | Skip]
+Rules = Sequence[Rule | TiedTensor | IgnoredTensors]
 
 
 def linear(path: str, name: str, bias: bool = True, transposed: bool = True) -> list[Rule]:
@@ -130,7 +130,7 @@ def linear(path: str, name: str, bias: bool = True, transposed: bool = True) -> 
         bias: whether there is one.
         transposed: the weight is [out, in], as in torch.nn.Linear; else [in, out].
     """
-    rules = [Rule(f"{name}.weight", (f"{path}/kernel",), TRANSPOSED if transposed else SAME)]
+    rules = [Rule(f"{name}.weight", (f"{path}/kernel",), TRANSPOSED if transposed else IDENTITY)]
     return rules + [Rule(f"{name}.bias", (f"{path}/bias",))] * bias
 
 
@@ -180,7 +180,7 @@ def layers(config: ResolvedConfig, rules_of: Callable[[ResolvedConfig], Rules], 
     ]
 
 
-def from_zoo(rules: Rules, params: dict[str, Any], release: bool = False) -> dict[str, np.ndarray]:
+def from_zoo(rules: Rules, params: dict[str, Any], consume: bool = False) -> dict[str, np.ndarray]:
     """Writes parameters, or their gradients, under the other library's names.
 
     Args:
@@ -192,7 +192,7 @@ def from_zoo(rules: Rules, params: dict[str, Any], release: bool = False) -> dic
     """
     leaves = {path: np.asarray(leaf) for path, leaf in flatten(params, "/").items()}
     check_complete(rules, leaves)
-    if release:
+    if consume:
         params.clear()
     return {name: np.ascontiguousarray(tensor) for name, tensor in _written(rules, leaves)}
 
@@ -245,7 +245,7 @@ def to_zoo(rules: Rules, tensors: Mapping[str, Any], abstract: Mapping[str, Any]
             equal.
     """
     shapes = tensor_shapes(rules, abstract)
-    if problems := problems_of(rules, tensors, shapes):
+    if problems := tensor_problems(rules, tensors, shapes):
         raise DataError(problems)
     sizes, leaves = {path: leaf.shape for path, leaf in flatten(abstract, "/").items()}, {}
     for rule in rules:
@@ -263,7 +263,7 @@ def to_zoo(rules: Rules, tensors: Mapping[str, Any], abstract: Mapping[str, Any]
     return unflatten(leaves, "/")
 
 
-def problems_of(rules: Rules, tensors: Mapping[str, Any], shapes: Mapping[str, tuple[int, ...]]) -> list[str]:
+def tensor_problems(rules: Rules, tensors: Mapping[str, Any], shapes: Mapping[str, tuple[int, ...]]) -> list[str]:
     """What is wrong with a checkpoint, one line for each tensor, or for each kind of tensor that
     all layers miss.
 
@@ -284,12 +284,12 @@ def problems_of(rules: Rules, tensors: Mapping[str, Any], shapes: Mapping[str, t
             if name in tensors and tuple(tensors[name].shape) != shapes[name]:
                 problems.append(f"tensor {name} has shape {tuple(tensors[name].shape)}, expected {shapes[name]}")
     for rule in rules:
-        if isinstance(rule, Copy) and rule.name in tensors and rule.of in tensors:
-            one, other = np.asarray(tensors[rule.name]), np.asarray(tensors[rule.of])
+        if isinstance(rule, TiedTensor) and rule.name in tensors and rule.tied_to in tensors:
+            one, other = np.asarray(tensors[rule.name]), np.asarray(tensors[rule.tied_to])
             if one.shape != other.shape or not np.array_equal(one, other):
-                problems.append(f"tensor {rule.name} is not equal to {rule.of}, which it is tied to")
-    copies = {rule.name for rule in rules if isinstance(rule, Copy)}
-    skipped = [re.compile(rule.pattern) for rule in rules if isinstance(rule, Skip)]
+                problems.append(f"tensor {rule.name} is not equal to {rule.tied_to}, which it is tied to")
+    copies = {rule.name for rule in rules if isinstance(rule, TiedTensor)}
+    skipped = [re.compile(rule.pattern) for rule in rules if isinstance(rule, IgnoredTensors)]
     problems += [
         f"tensor {name} has no place in the model"
         for name in tensors

@@ -8,7 +8,7 @@ from typing import Any
 from zoo.errors import DataError
 
 
-class Renamed(Mapping[str, Any]):
+class RenamedTensors(Mapping[str, Any]):
     """Tensors under their present names, read one at a time.
 
     Args:

@@ -117,7 +117,7 @@ class ArmResolver:
             if key not in self._vocab_sizes:
                 self._vocab_sizes[key] = data.vocabulary_size(resolved)
             resolved = config.resolve(unresolved, vocab_size=self._vocab_sizes[key])
-        return data.with_labels(resolved)
+        return data.with_num_classes(resolved)
 
 
 def count_cost(resolved: config.ResolvedConfig) -> Any:
