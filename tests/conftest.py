@@ -3,6 +3,7 @@ command line with stand-ins for runs.
 """
 
 import functools
+import gc
 import json
 import os
 import resource
@@ -12,6 +13,7 @@ import sys
 import tempfile
 import time
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -32,18 +34,28 @@ def pytest_configure(config):
         # what a program is found by. Set before jax is imported.
         os.environ["JAX_COMPILATION_CACHE_DIR"] = os.path.join(config.zoo_cache, "compiled")
         os.environ["JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS"] = "0.2"
-        if "not slow" in config.option.markexpr:
-            compile_in_haste()
+        compile_in_haste("not slow" in config.option.markexpr)
+    # Tests leave few circles behind, and the heap of jax is large: a search through it takes long.
+    gc.set_threshold(50_000, 20, 50)
 
 
-def compile_in_haste():
-    """Lets XLA optimise little, which takes a quarter of the time: most of the time of tests is
-    compilation.
+def pytest_collection_finish(session):
+    gc.freeze()
 
-    For those that are run again and again. The programs of the slow ones are those that users get.
+
+def compile_in_haste(few_optimisations):
+    """Makes XLA compile faster, in this process and those that it starts: most of the time of tests
+    is compilation.
+
+    A program is compiled by one thread, which costs less than to cut it up, and with
+    `few_optimisations` to a slower program, in half the time. Only the default group is compiled
+    so: the slow tests run the programs that users get.
     """
-    os.environ["JAX_DISABLE_MOST_OPTIMIZATIONS"] = "1"
-    flags = " ".join(filter(None, [os.environ.get("XLA_FLAGS"), "--xla_cpu_use_fusion_emitters=false"]))
+    flags = ["--xla_cpu_parallel_codegen_split_count=1"]
+    if few_optimisations:
+        os.environ["JAX_DISABLE_MOST_OPTIMIZATIONS"] = "1"
+        flags.append("--xla_cpu_use_fusion_emitters=false")
+    flags = " ".join(filter(None, [os.environ.get("XLA_FLAGS"), *flags]))
     # A flag that a version of XLA does not know ends the process.
     program = [sys.executable, "-c", "import jax; jax.jit(lambda x: x + 1)(1.0)"]
     if subprocess.run(program, env=os.environ | {"XLA_FLAGS": flags}, capture_output=True).returncode == 0:
@@ -103,6 +115,7 @@ def command_line(tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(arm_resolution, "count_cost", fake.cost)
     monkeypatch.setattr(process_pool, "train_command", fake.command)
     monkeypatch.setattr(process_pool, "POLL_SECONDS", 0.01)
+    monkeypatch.setattr(process_pool, "subprocess", SimpleNamespace(**vars(subprocess) | {"Popen": fake.Popen}))
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("COLUMNS", "200")
     (tmp_path / "norms.py").write_text(fake.EXPERIMENT_FILE)
