@@ -1,11 +1,13 @@
 """The chunked cross-entropy and its own gradient against the plain one differentiated in float64."""
 
+import functools
+
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from tests.building import call, close, programs_inside
+from tests.building import call, close, compiled, programs_inside
 from zoo.models.head import Prediction
 from zoo.objectives.cross_entropy import cross_entropy, number_of_chunks
 
@@ -31,13 +33,14 @@ def inputs():
     )
 
 
-def plain(hidden, head, bias, targets, weights, kind="plain"):
-    """Both sums and the gradients of the first in `hidden`, `head` and `bias`, written out, in
-    float64.
+@functools.cache
+def plain_program(kind):
+    """A program: (hidden, head, bias, targets, weights) -> both sums and the gradients of the first
+    in the first three, written out.
     """
     with_bias, softcap, z_loss, smoothing = KINDS[kind]
 
-    def loss(hidden, head, bias):
+    def loss(hidden, head, bias, targets, weights):
         scores = hidden @ head.T + (bias if with_bias else 0)
         scores = softcap * jnp.tanh(scores / softcap) if softcap else scores
         largest = scores.max(axis=-1, keepdims=True)
@@ -47,23 +50,34 @@ def plain(hidden, head, bias, targets, weights, kind="plain"):
         smoothed = -(wanted * (scores - log_normalizer[..., None])).sum(axis=-1)
         return (smoothed * weights).sum() + z_loss * (weights * log_normalizer**2).sum(), entropy
 
+    return compiled(jax.value_and_grad(loss, (0, 1, 2), has_aux=True))
+
+
+def plain(hidden, head, bias, targets, weights, kind="plain"):
+    """Both sums and the gradients of the first in `hidden`, `head` and `bias` in float64."""
     with jax.enable_x64(True):
-        (total, entropy), gradients = call(
-            jax.value_and_grad(loss, (0, 1, 2), has_aux=True),
-            *(np.asarray(x, np.float64) for x in (hidden, head, bias)),
-        )
-    return (total, entropy), gradients[: 3 if with_bias else 2]
+        exact = (np.asarray(x, np.float64) for x in (hidden, head, bias))
+        (total, entropy), gradients = plain_program(kind)(*exact, targets, weights)
+    return (total, entropy), gradients[: 3 if KINDS[kind][0] else 2]
 
 
-def ours(hidden, head, bias, targets, weights, chunk, kind="plain", cotangent=1.0):
+@functools.cache
+def our_program(chunk, kind):
+    """A program: (hidden, head, bias or None, targets, weights, cotangent) -> both sums and the
+    gradients of the first.
+    """
     with_bias, softcap, *more = KINDS[kind]
 
-    def loss(hidden, head, bias=None):
+    def loss(hidden, head, bias, targets, weights, cotangent):
         total, entropy = cross_entropy(Prediction(hidden, head, bias, softcap), targets, weights, chunk, *more)
         return cotangent * total, entropy
 
-    arguments = (hidden, head, bias) if with_bias else (hidden, head)
-    return call(jax.value_and_grad(loss, tuple(range(len(arguments))), has_aux=True), *arguments)
+    return compiled(jax.value_and_grad(loss, (0, 1, 2) if with_bias else (0, 1), has_aux=True))
+
+
+def ours(hidden, head, bias, targets, weights, chunk, kind="plain", cotangent=1.0):
+    bias = bias if KINDS[kind][0] else None
+    return our_program(chunk, kind)(hidden, head, bias, targets, weights, np.float32(cotangent))
 
 
 # All at once, one column at a time, chunks that divide T, and sizes that neither T nor B T divides
