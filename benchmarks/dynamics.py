@@ -18,8 +18,9 @@ from zoo import data
 from zoo.models.architectures import make_model
 from zoo.objectives import make_objective
 from zoo.training.mesh import make_mesh
+from zoo.training.runtime.compilation_cache import use_compilation_cache
+from zoo.training.startup import resolve_with_vocabulary
 from zoo.training.step import make_program
-from zoo.training.trainer import resolve_with_vocabulary, use_compilation_cache
 
 
 def measure(name: str, overrides: list[str], rounds: int, steps: int, every: int) -> str:
@@ -44,7 +45,7 @@ def measure(name: str, overrides: list[str], rounds: int, steps: int, every: int
             observed = program.dynamics_step(state, batch, constants) if recorded else None
             state, metrics = program.train_step(state, batch, constants)
             if recorded:
-                program.dynamics_step.rows(observed)
+                program.dynamics_step.fetch(observed)
         jax.block_until_ready(metrics)
         return (time.perf_counter() - began) / steps
 

@@ -23,7 +23,7 @@ def scorer(folder: Path):
 
     trained = load_trained(folder)
     batch = trained.program.put_batch(
-        next(iter(data.load(trained.config).evaluation_batches(multiple_of=trained.rows)))
+        next(iter(data.load(trained.config).evaluation_batches(multiple_of=trained.program.data_parallel_size)))
     )
     constants = trained.program.constants(trained.config.seed)
 

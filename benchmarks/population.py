@@ -32,7 +32,7 @@ def steppers(size: str, executor: str) -> dict[str, tuple[int, Callable[[], None
     from zoo.lab.sizes import decoder
     from zoo.models.architectures import make_model
     from zoo.objectives import make_objective
-    from zoo.training.executor import make_crew
+    from zoo.training.executor import make_executor
     from zoo.training.mesh import make_mesh
     from zoo.training.step import make_program
 
@@ -48,14 +48,14 @@ def steppers(size: str, executor: str) -> dict[str, tuple[int, Callable[[], None
     shape = (len(resolved), resolved[0].data.batch_size, resolved[0].data.sequence_length + 1)
     rows = np.random.default_rng(0).integers(0, 256, shape, np.int32)
 
-    def stepper(members: int, executor: str) -> Callable[[], None]:
-        crew = make_crew(program, [program.constants(one.seed, one) for one in resolved[:members]], executor, mesh)
-        state = crew.together([program.initial_state(one.seed) for one in resolved[:members]])
+    def stepper(members: int, name: str) -> Callable[[], None]:
+        executor = make_executor(program, [program.constants(one.seed, one) for one in resolved[:members]], name)
+        state = executor.combine([program.initial_state(one.seed) for one in resolved[:members]])
         batches = [{"tokens": row} for row in rows[:members]]
 
         def step() -> None:
             nonlocal state
-            state, metrics = crew.step(state, batches, [True] * members)
+            state, metrics = executor.step(state, batches, [True] * members)
             jax.block_until_ready(metrics)
 
         return step

@@ -32,8 +32,8 @@ from zoo.models import cost
 from zoo.models.architectures import make_model
 from zoo.objectives import make_objective
 from zoo.training.mesh import make_mesh
+from zoo.training.startup import resolve_with_vocabulary
 from zoo.training.step import make_program
-from zoo.training.trainer import resolve_with_vocabulary
 
 WIDTH = {"model.dim": 128, "model.num_layers": 2, "data.tokenizer.kind": "bytes"}
 ATTENTION = WIDTH | {"model.attention.num_heads": 4, "model.position.kind": "rope"}

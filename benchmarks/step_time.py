@@ -73,8 +73,8 @@ def system_stepper(vocabulary: int, overrides: list[str]):
     from zoo.models.architectures import make_model
     from zoo.objectives import make_objective
     from zoo.training.mesh import make_mesh
+    from zoo.training.startup import resolve_with_vocabulary
     from zoo.training.step import make_program
-    from zoo.training.trainer import resolve_with_vocabulary
 
     config = resolve_with_vocabulary(configs.load(overrides[0]))
     dataset = data.load(config)

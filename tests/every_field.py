@@ -23,8 +23,9 @@ from zoo.models.architectures import make_model
 from zoo.models.functional import refresh, split
 from zoo.objectives import make_objective
 from zoo.training.mesh import make_mesh
-from zoo.training.step import drops, make_program
-from zoo.training.trainer import resolve_with_vocabulary
+from zoo.training.update import uses_dropout
+from zoo.training.step import make_program
+from zoo.training.startup import resolve_with_vocabulary
 
 # Small enough to be traced at once: one layer, where nothing needs two.
 BASE = {
@@ -439,7 +440,7 @@ def _fingerprint(config, forward_only):
 def forward(config, objective, state, batch, constants):
     """Loss, sums and statistics of a step in training, before anything is differentiated."""
     stats = refresh(make_model(config), state["stats"], constants["seed"], state["step"])
-    key = DropoutKey(jax.random.key(constants["seed"]), constants["hyperparameters"]) if drops(config) else None
+    key = DropoutKey(jax.random.key(constants["seed"]), constants["hyperparameters"]) if uses_dropout(config) else None
     return objective.sums(split(make_model(config))[0], state["params"], stats, batch, constants, key, training=True)
 
 

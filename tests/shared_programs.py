@@ -8,7 +8,7 @@ import pytest
 
 from zoo import config as configs
 from zoo.nested import flatten
-from zoo.training import run_training, step, trained_run
+from zoo.training import step, trained_run, trainer
 
 ORIGINAL, JIT, PROGRAMS = step.make_program, jax.jit, {}
 # A program depends on neither: the seed is an argument, the text makes batches.
@@ -35,6 +35,6 @@ def shared_program(config, model, objective, mesh):
 def sharing():
     """Lets `zoo.training` share programs."""
     with pytest.MonkeyPatch.context() as patch:
-        for module in (run_training, trained_run):
+        for module in (trainer, trained_run):
             patch.setattr(module, "make_program", shared_program)
         yield

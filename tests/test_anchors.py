@@ -8,7 +8,7 @@ import pytest
 from zoo import config as configs
 from zoo.files import read_json
 from zoo.lab.results.run_records import load_run
-from zoo.training.run_training import run
+from zoo.training.trainer import run
 
 ROOT = Path(__file__).parents[1]
 

@@ -22,7 +22,7 @@ from zoo.lab.planning.prerequisites import resolve_references
 from zoo.lab.results.run_records import load_run
 from zoo.lab.sizes import SIZES
 from zoo.nested import flatten
-from zoo.training.run_training import run
+from zoo.training.trainer import run
 
 ROOT = Path(__file__).parents[1]
 # Those that are told of a run that was trained before; see test_students_need_a_teacher.

@@ -21,7 +21,7 @@ from zoo.models.functional import logical_axes, split
 from zoo.objectives import make_objective
 from zoo.training.mesh import make_mesh
 from zoo.training.step import make_program
-from zoo.training.trainer import resolve_with_vocabulary
+from zoo.training.startup import resolve_with_vocabulary
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(3600)]
 RANDOM = settings(

@@ -11,7 +11,7 @@ from small_runs import OBJECTIVES, small
 
 from zoo import config as configs
 from zoo.cli import evaluate, main, train
-from zoo.training.run_training import run
+from zoo.training.trainer import run
 
 ROOT = Path(__file__).parents[2]
 SMOKE = str(ROOT / "configs" / "gpt2.py:smoke")

@@ -11,7 +11,7 @@ from zoo import config as configs
 from zoo.cli import evaluate
 from zoo.cli.main import main
 from zoo.files import read_json, write_json
-from zoo.training.run_training import run
+from zoo.training.trainer import run
 from zoo.training.trained_run import load_trained
 
 pytest.importorskip("sacrebleu")

@@ -19,7 +19,7 @@ from zoo.data.tokenizers.character_level import CharacterTokenizer
 from zoo.data.tokenizers.tokenizer_registry import PretrainedTokenizer, read_pretrained
 from zoo.interop.model_weights import export_weights
 from zoo.interop.tokenizer_files import to_fast_tokenizer, write_tokenizer
-from zoo.training.run_training import run as train
+from zoo.training.trainer import run as train
 from zoo.training.trained_run import load_trained
 
 TEXT = "Grüße, 你好\n\n  two  spaces\tand <|endoftext|> spelled out 🎉 the theatre"

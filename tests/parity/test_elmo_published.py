@@ -23,12 +23,12 @@ from zoo.interop.families.bilm import read_config, read_hdf5, read_weights
 from zoo.models.architectures import make_model
 from zoo.models.elmo import ELMo
 from zoo.objectives import make_objective
-from zoo.objectives.objective import Pass
+from zoo.objectives.objective import ForwardMode
 from zoo.training.checkpoints import warm_start
 from zoo.training.mesh import make_mesh
 from zoo.training.step import make_program
 from zoo.training.trained_run import load_trained
-from zoo.training.trainer import resolve_with_vocabulary
+from zoo.training.startup import resolve_with_vocabulary
 
 pytest.importorskip("h5py")
 pytestmark = pytest.mark.parity
@@ -145,13 +145,13 @@ def test_features_of_a_task_are_the_published_states(tmp_path):
     objective = make_objective(resolved, dataset.tokenizer)
     program = make_program(resolved, make_model(resolved), objective, make_mesh(resolved, jax.devices()[:1]))
     taken, _ = warm_start.read_weights(
-        tmp_path / "run", program.abstract_state, own=warm_start.heads_of_its_own(resolved, dataset.labels)
+        tmp_path / "run", program.abstract_state, replaceable=warm_start.replaceable_parts(resolved, dataset.labels)
     )
     values = random_values(make_model(resolved)) | taken["params"]
     values["mix"] = {"weights": np.array([-100, -100, 0], np.float32), "gamma": np.ones((), np.float32)}
     (batch,) = dataset.evaluation_batches()
-    model, how, constants = with_values(make_model(resolved), values), Pass(None, training=False), program.constants(0)
-    states = call(lambda batch: model.mix(objective.features(model, batch, constants, how)), batch)
+    model, mode, constants = with_values(make_model(resolved), values), ForwardMode(None, training=False), program.constants(0)
+    states = call(lambda batch: model.mix(objective.features(model, batch, constants, mode)), batch)
     for row, sentence in enumerate(dataset.batches(HELD_OUT).order):
         words, expected = sentences[sentence], read_hdf5(folder / f"lm_embeddings_{sentence}.hdf5")["0"]
         np.testing.assert_allclose(

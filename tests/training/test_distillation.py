@@ -21,11 +21,11 @@ from zoo.files import read_json
 from zoo.models.architectures import make_model
 from zoo.objectives import make_objective
 from zoo.training.checkpoints import checkpoint as checkpoint_module
-from zoo.training.checkpoints.checkpoint import file_hashes
+from zoo.training.checkpoints.integrity import file_hashes
 from zoo.training.mesh import make_mesh
-from zoo.training.run_training import run
 from zoo.training.step import make_program
 from zoo.training.trained_run import load_trained
+from zoo.training.trainer import run
 
 ROOT = Path(__file__).parents[2]
 TEACHER = {"model__dim": 16, "model__num_layers": 4, "model__dropout": 0.1, "training__eval_batches": 3}

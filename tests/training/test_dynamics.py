@@ -20,10 +20,10 @@ from zoo.layers.kernels import Scoring
 from zoo.models.architectures import make_model
 from zoo.objectives import make_objective
 from zoo.training import dynamics
-from zoo.training.dynamics import DynamicsFile, Spikes
+from zoo.training.dynamics import DynamicsFile, SpikeDetector
 from zoo.training.mesh import make_mesh
-from zoo.training.run_training import run
 from zoo.training.step import make_program
+from zoo.training.trainer import run
 
 TOKENS = np.random.default_rng(1).integers(0, 257, (4, 9), np.int32)
 # With a large epsilon Adam's first update is proportional to the gradient, not to its sign.
@@ -51,7 +51,7 @@ class Observed:
         self.state, self.constants = self.program.initial_state(0) | {"params": params}, self.program.constants(0)
         self.batch = self.program.put_batch({"tokens": TOKENS} if batch is None else batch)
         step = self.program.dynamics_step
-        self.rows = step.rows(step(self.state, self.batch, self.constants))
+        self.rows = step.fetch(step(self.state, self.batch, self.constants))
 
 
 def dying(params):
@@ -276,7 +276,7 @@ def test_a_loss_that_jumps_is_told():
     generator = np.random.default_rng(0)
     losses = 2 + 0.1 * generator.standard_normal(400)
     losses[[100, 250, 300]] = 9, 9, 2.7
-    spikes, found = Spikes(), {}
+    spikes, found = SpikeDetector(), {}
     for step, loss in enumerate(losses):
         if (value := spikes.add(loss)) is not None:
             found[step] = value
@@ -284,7 +284,7 @@ def test_a_loss_that_jumps_is_told():
     # Not before there are 128 to compare with; the third is under 6 deviations of losses that hold
     # the second.
     assert found == {250: pytest.approx((9 - before.mean()) / before.std())}
-    assert [value for value in map(Spikes([1.0] * 128).add, (1.0, 5.0))] == [None, None]
+    assert [value for value in map(SpikeDetector([1.0] * 128).add, (1.0, 5.0))] == [None, None]
 
 
 def test_the_file_says_nothing_that_json_cannot_hold(tmp_path):
@@ -311,8 +311,8 @@ def records(folder):
 def recorded(tmp_path_factory):
     folder = tmp_path_factory.mktemp("recorded") / "run"
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(dynamics, "WINDOW", 4)
-        patch.setattr(dynamics, "SIGMAS", -100.0)
+        patch.setattr(dynamics, "SPIKE_WINDOW", 4)
+        patch.setattr(dynamics, "SPIKE_SIGMAS", -100.0)
         run(small(**CONFIG), folder, lambda line: None)
     return folder
 
@@ -331,8 +331,8 @@ class Killed(BaseException):
 
 
 def test_a_run_that_goes_on_records_each_step_once(recorded, tmp_path, monkeypatch):
-    monkeypatch.setattr(dynamics, "WINDOW", 4)
-    monkeypatch.setattr(dynamics, "SIGMAS", -100.0)
+    monkeypatch.setattr(dynamics, "SPIKE_WINDOW", 4)
+    monkeypatch.setattr(dynamics, "SPIKE_SIGMAS", -100.0)
 
     def until_ten(line):
         if line.startswith("step 10/"):

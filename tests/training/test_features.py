@@ -17,10 +17,10 @@ from zoo.models.architectures import make_model
 from zoo.objectives import make_objective
 from zoo.training import frozen_features
 from zoo.training.mesh import make_mesh
-from zoo.training.run_training import run
+from zoo.training.startup import resolve_with_vocabulary
 from zoo.training.step import make_program
 from zoo.training.trained_run import load_trained
-from zoo.training.trainer import resolve_with_vocabulary
+from zoo.training.trainer import run
 
 FROZEN = {
     "training__trained_layers": 0,
@@ -70,10 +70,10 @@ def whole(request, tmp_path_factory):
 
 def test_the_curve_is_that_of_a_body_that_runs_in_every_step(whole, tmp_path, monkeypatch):
     fields, folder, said = whole
-    assert sum("once and for all" in line for line in said) == 1
-    monkeypatch.setattr(frozen_features, "LIMIT", 1000)
+    assert sum("computed once" in line for line in said) == 1
+    monkeypatch.setattr(frozen_features, "MAX_FEATURE_BYTES", 1000)
     run(small(**fields), tmp_path / "run", said.append)
-    assert any("the body runs in every step: what the head reads of" in line for line in said)
+    assert any("the body runs in every step: the features of" in line for line in said)
     for one, other in zip(curves(folder), curves(tmp_path / "run"), strict=True):
         assert dict(other) == pytest.approx(dict(one), rel=1e-4)
 
@@ -132,7 +132,7 @@ def test_a_step_runs_the_head_alone(fields):
         config, make_model(config), make_objective(config, dataset.tokenizer), make_mesh(config, jax.devices()[:1])
     )
     state, constants, flops = program.initial_state(0), program.constants(0), []
-    for one in (dataset, frozen_features.with_features(program, dataset, state, constants, 1, quiet)):
+    for one in (dataset, frozen_features.precompute_features(program, dataset, state, constants, quiet)):
         with one.training_batches() as batches:
             batch = next(batches)
         compiled = program.train_step.lower(state, program.put_batch(batch), constants).compile()

@@ -16,8 +16,8 @@ from zoo.cli import evaluate as command
 from zoo.cli.main import main
 from zoo.errors import ConfigError
 from zoo.files import read_json
-from zoo.training.run_training import run
 from zoo.training.trained_run import load_trained
+from zoo.training.trainer import run
 
 ROOT = Path(__file__).parents[2]
 BODY = {

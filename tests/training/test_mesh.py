@@ -26,7 +26,7 @@ import jax
 from small_runs import small, lines
 from zoo import config as configs
 from zoo.training.checkpoints import checkpoint
-from zoo.training.run_training import run
+from zoo.training.trainer import run
 stop_after = int(sys.argv[3])
 def poll(self, steps=[0], original=checkpoint.Checkpoints.poll):
     original(self)

@@ -29,11 +29,11 @@ from zoo.files import read_json, write_json
 from zoo.models.architectures import make_model
 from zoo.nested import flatten
 from zoo.objectives import make_objective
-from zoo.training import training_run as member_module
+from zoo.training import training_run
 from zoo.training.mesh import make_mesh
-from zoo.training.run_training import run, run_together
+from zoo.training.startup import RunRequest
 from zoo.training.step import make_program
-from zoo.training.trainer import Attempt
+from zoo.training.trainer import run, train_runs
 
 ROOT = Path(__file__).parents[2]
 DROPPING = {
@@ -60,13 +60,15 @@ def quiet(line):
 
 def together(members, top, executor="map"):
     """Trains the members, each in a folder of its own, and returns how they ended."""
-    return run_together([Attempt(small(**one), top / str(index), quiet) for index, one in enumerate(members)], executor)
+    return train_runs(
+        [RunRequest(small(**one), top / str(index), quiet) for index, one in enumerate(members)], executor
+    )
 
 
 @contextlib.contextmanager
 def told_to_stop_at(step, monkeypatch):
     """SIGTERM comes when the metrics of a step do."""
-    handle = member_module.Member.handle
+    handle = training_run.TrainingRun.handle_metrics
 
     def stop(self, number, *rest):
         handle(self, number, *rest)
@@ -74,7 +76,7 @@ def told_to_stop_at(step, monkeypatch):
             signal.raise_signal(signal.SIGTERM)
 
     with monkeypatch.context() as patch:
-        patch.setattr(member_module.Member, "handle", stop)
+        patch.setattr(training_run.TrainingRun, "handle_metrics", stop)
         yield
 
 
@@ -159,10 +161,10 @@ sys.path.insert(0, sys.argv[2])
 import jax
 jax.config.update("jax_num_cpu_devices", 2)
 from training.test_population import MEMBERS, together
-from zoo.training import executor as crew
+from zoo.training import executor
 seen = []
-original = crew.Population._each
-crew.Population._each = lambda self, *axes: seen.append(dict(self._mesh.shape)) or original(self, *axes)
+original = executor.PopulationExecutor._sharding
+executor.PopulationExecutor._sharding = lambda self, *axes: seen.append(dict(self._mesh.shape)) or original(self, *axes)
 outcomes = together(MEMBERS[:2], Path(sys.argv[1]), "vmap")
 assert seen[0] == {"population": 2, "data": 1, "fsdp": 1, "tensor": 1}, seen[0]
 assert all(outcome["state"] == "done" for outcome in outcomes), outcomes
@@ -186,10 +188,10 @@ def test_a_member_goes_on_in_other_company(alone, tmp_path, monkeypatch):
     assert steps[0] in (5, 6)
     run(small(**MEMBERS[0]), tmp_path / "0", quiet)
     company = [
-        Attempt(small(**MEMBERS[0]), tmp_path / "new", quiet),
-        Attempt(small(**MEMBERS[1]), tmp_path / "1", quiet),
+        RunRequest(small(**MEMBERS[0]), tmp_path / "new", quiet),
+        RunRequest(small(**MEMBERS[1]), tmp_path / "1", quiet),
     ]
-    assert [outcome["state"] for outcome in run_together(company, "map")] == ["done", "done"]
+    assert [outcome["state"] for outcome in train_runs(company, "map")] == ["done", "done"]
     for folder, index in (("new", 0), ("1", 1), ("0", 0)):
         assert sha256(tmp_path / folder) == sha256(alone / str(index))
         assert curves(tmp_path / folder) == curves(alone / str(index))
@@ -324,7 +326,8 @@ def traced(config):
         for name, _ in jax.tree_util.tree_leaves_with_path(arguments)
     ]
     values = {
-        name.partition("hyperparameters/")[2]: variable in read for name, variable in zip(names, jaxpr.invars, strict=True)
+        name.partition("hyperparameters/")[2]: variable in read
+        for name, variable in zip(names, jaxpr.invars, strict=True)
     }
     return re.sub(r"0x[0-9a-f]+", "", str(jaxpr)), values
 

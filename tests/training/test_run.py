@@ -18,7 +18,7 @@ from zoo import config as configs
 from zoo.errors import ConfigError, DataError, Diverged, ZooError
 from zoo.files import read_json, write_json
 from zoo.training.checkpoints import checkpoint as checkpoint_module
-from zoo.training.run_training import run
+from zoo.training.trainer import run
 
 ROOT = Path(__file__).parents[2]
 
@@ -76,7 +76,7 @@ import sys, time
 from pathlib import Path
 from small_runs import small
 from zoo.training.checkpoints import checkpoint
-from zoo.training.run_training import run
+from zoo.training.trainer import run
 folder, where = Path(sys.argv[1]), sys.argv[2]
 def freeze(*_, **__):
     (folder / "frozen").touch()

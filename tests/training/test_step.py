@@ -14,7 +14,8 @@ from zoo.models.architectures import make_model
 from zoo.models.functional import split
 from zoo.objectives import make_objective
 from zoo.training.mesh import make_mesh
-from zoo.training.step import accumulate, drops, make_program
+from zoo.training.step import make_program
+from zoo.training.update import accumulate_gradients, uses_dropout
 
 
 def program_of(**overrides):
@@ -161,7 +162,7 @@ def test_every_objective_s_sums_are_those_of_the_parts(kind):
             losses, rest = objective.sums(graph, params, stats, part, constants, None, training=True)
             return sum(losses.values()), rest
 
-        return compiled(lambda params, batch: accumulate(sums_of, params, {}, batch, parts))(
+        return compiled(lambda params, batch: accumulate_gradients(sums_of, params, {}, batch, parts))(
             random_values(make_model(config)), batch
         )
 
@@ -185,7 +186,7 @@ def test_statistics_go_from_part_to_part():
         )
 
     batch = {"x": jnp.arange(6.0)}
-    loss, sums, stats, gradient = jax.jit(accumulate, static_argnums=(0, 4))(
+    loss, sums, stats, gradient = jax.jit(accumulate_gradients, static_argnums=(0, 4))(
         sums_of, jnp.float32(2), {"seen": jnp.float32(0)}, batch, 3
     )
     assert (loss, sums["weight"], gradient) == (30, 15, 15)
@@ -296,4 +297,4 @@ def test_tokens_are_those_that_were_read():
     ({"model.layers.pattern": ("a",), "model.layers.kinds.a.attention.dropout": 0.1}, True),
 ])  # fmt: skip
 def test_whether_anything_is_dropped(changes, expected):
-    assert drops(configs.resolve(configs.override(configs.default(), changes))) is expected
+    assert uses_dropout(configs.resolve(configs.override(configs.default(), changes))) is expected

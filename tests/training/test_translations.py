@@ -12,6 +12,7 @@ from small_runs import OBJECTIVES, curves, lines, small
 from tests.building import random_values
 from zoo import data
 from zoo.config import resolve
+from zoo.decoding.beam_search import BeamSettings
 from zoo.decoding.generator import Generator
 from zoo.decoding.text_generator import TextGenerator
 from zoo.decoding.translate import score_translations, translate
@@ -19,8 +20,8 @@ from zoo.errors import ConfigError
 from zoo.files import read_json
 from zoo.models.architectures import make_model
 from zoo.training.checkpoints import checkpoint as checkpoint_module
-from zoo.training.run_training import run
-from zoo.training.translation_files import Translations
+from zoo.training.trainer import run
+from zoo.training.translation_evaluation import TranslationEvaluator
 
 sacrebleu = pytest.importorskip("sacrebleu")
 
@@ -101,7 +102,11 @@ def test_every_held_out_source_is_translated_once_and_scored_as_sacrebleu_does(s
 
 def test_scores_of_texts_that_are_right_and_wrong():
     right = ["the cat sat on the mat", "a dog ran far away"]
-    assert score_translations(right, right).values == {"bleu": pytest.approx(100), "chrf": pytest.approx(100), "exact_match": 1.0}
+    assert score_translations(right, right).values == {
+        "bleu": pytest.approx(100),
+        "chrf": pytest.approx(100),
+        "exact_match": 1.0,
+    }
     assert score_translations(["the cat sat on the mat", "no"], right).exact_match == 0.5
 
 
@@ -121,7 +126,7 @@ def test_texts_are_translated_together_as_each_alone(random_model):
     alone = TextGenerator(resolved, dataset.tokenizer, model, values, {})
     # The longest of them may have as many tokens as there is room for, and so may those beside it.
     assert 2 * max(map(len, sources)) + 12 >= 24
-    texts = translate(resolved, dataset.tokenizer, model, values, {}, sources, 3, 0.5)
+    texts = translate(resolved, dataset.tokenizer, model, values, {}, sources, BeamSettings(3, 0.5))
     for source, text in zip(sources, texts, strict=True):
         (answer,) = alone.beam_search([source], 24, 3, 0.5)
         assert answer.text.strip() == text
@@ -138,7 +143,7 @@ def test_how_it_searches_is_the_config_s(random_model, config, tmp_path, monkeyp
         return original(self, prompts, new_tokens, beams, length_penalty, *rest)
 
     monkeypatch.setattr(Generator, "beam_search", beam_search)
-    translations = Translations(resolved, dataset, model, tmp_path)
+    translations = TranslationEvaluator(resolved, dataset, model, tmp_path)
     assert set(translations(8, {"params": values, "stats": {}}, lambda: False)) == {
         "eval/bleu",
         "eval/chrf",
@@ -155,7 +160,14 @@ def test_a_search_that_is_stopped_gives_nothing(random_model):
     asked = itertools.count(1)
     assert (
         translate(
-            resolved, dataset.tokenizer, model, values, {}, dataset.validation.sources, 1, 1.0, lambda: next(asked) == 2
+            resolved,
+            dataset.tokenizer,
+            model,
+            values,
+            {},
+            dataset.validation.sources,
+            BeamSettings(1, 1.0),
+            lambda: next(asked) == 2,
         )
         is None
     )

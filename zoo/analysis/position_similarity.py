@@ -4,7 +4,7 @@ import numpy as np
 
 from zoo.config import side
 from zoo.errors import ConfigError
-from zoo.training.trained_run import TrainedRun, values_of
+from zoo.training.trained_run import TrainedRun, trained_and_initial
 
 
 def cosine_matrix(table: np.ndarray) -> np.ndarray:
@@ -29,7 +29,7 @@ def cosines_of_run(run: TrainedRun, length: int = 0) -> dict[str, dict[str, np.n
         config = side(model, where) if where else model
         if config.position.kind != "learned" or model.architecture == "elmo":
             continue
-        for which, (params, _) in values_of(run).items():
+        for which, (params, _) in trained_and_initial(run).items():
             table = np.asarray((params[where] if where else params)["position"]["table"], np.float64)[
                 config.position.offset :
             ]

@@ -39,7 +39,7 @@ from zoo.objectives import make_objective
 from zoo.training.mesh import make_mesh
 from zoo.training.step import make_program
 from zoo.training.trained_run import INITIAL as AT_INITIAL_VALUES
-from zoo.training.trained_run import TRAINED, TrainedRun, load_trained, values_of
+from zoo.training.trained_run import TRAINED, TrainedRun, load_trained, trained_and_initial
 
 ROWS, NEAR = 8, 4
 SUFFIX = {TRAINED: "", AT_INITIAL_VALUES: INITIAL_SUFFIX}
@@ -154,7 +154,13 @@ def offset_gap(measured: MeasuredRun) -> dict[str, float]:
     elsewhere = make_program(moved, make_model(moved), make_objective(moved, run.tokenizer), make_mesh(moved))
     constants, dataset = run.program.constants(run.config.seed), data.load(run.config)
     losses = [
-        evaluate(program, run.params, run.stats, dataset.evaluation_batches(multiple_of=run.rows), constants)["loss"]
+        evaluate(
+            program,
+            run.params,
+            run.stats,
+            dataset.evaluation_batches(multiple_of=run.program.data_parallel_size),
+            constants,
+        )["loss"]
         for program in (elsewhere, run.program)
     ]
     return {"": losses[0] - losses[1]}
@@ -170,7 +176,7 @@ def head_divergence(measured: MeasuredRun) -> dict[str, float]:
     inputs = np.concatenate([np.asarray(run.objective.inputs(batch)) for batch in batches])
     rows = inputs[:: max(1, len(inputs) // ROWS)][:ROWS]
     found = {}
-    for which, (params, stats) in values_of(run).items():
+    for which, (params, stats) in trained_and_initial(run).items():
         activations = record_activations(run.config, run.model, params, stats, rows)[""]
         layers = [
             pairwise_divergence(maps, rows >= 0) for maps in activations.probabilities["attention"] if maps is not None

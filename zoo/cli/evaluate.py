@@ -136,10 +136,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         scores = None
         if trained.objective.too_long(trained.model, length) is None:
             batches = (
-                pairs.evaluation_batches(length, trained.rows, limit_batches=args.batches)
+                pairs.evaluation_batches(length, trained.program.data_parallel_size, limit_batches=args.batches)
                 if pairs
                 else data.Batching(config, trained.tokenizer).evaluation(
-                    streams, length, trained.rows, limit_batches=args.batches
+                    streams, length, trained.program.data_parallel_size, limit_batches=args.batches
                 )
             )
             scores = evaluate(trained.program, trained.params, trained.stats, batches, constants)
@@ -235,7 +235,7 @@ def evaluate_task(trained, folder: Path, args: argparse.Namespace) -> dict:
         )
     dataset = data.load(config)
     check_same_data(folder, dataset)
-    batches = dataset.evaluation_batches(multiple_of=trained.rows)
+    batches = dataset.evaluation_batches(multiple_of=trained.program.data_parallel_size)
     scores = evaluate(
         trained.program,
         trained.params,
@@ -282,6 +282,7 @@ def pairs_to_score(trained, args: argparse.Namespace):
 
 def translations(trained, pairs) -> dict:
     """Scores of the translations of all pairs, as a run's end has them."""
+    from zoo.decoding.beam_search import BeamSettings
     from zoo.decoding.translate import score_translations, translate
 
     how, texts = trained.config.objective, pairs.validation
@@ -292,8 +293,7 @@ def translations(trained, pairs) -> dict:
         trained.params,
         trained.stats,
         texts.sources,
-        how.beams,
-        how.length_penalty,
+        BeamSettings(how.beams, how.length_penalty),
     )
     scores = score_translations(made, texts.targets)
     return {"pairs": len(texts), **scores.values, "signatures": scores.signatures}
@@ -320,12 +320,7 @@ def sampled_text(trained, args: argparse.Namespace) -> str:
     from zoo.decoding.text_generator import TextGenerator
 
     generator = TextGenerator(
-        trained.config,
-        trained.tokenizer,
-        trained.model,
-        trained.params,
-        trained.stats,
-        trained.source_tokenizer,
+        trained.config, trained.tokenizer, trained.model, trained.params, trained.stats, trained.source_tokenizer
     )
     fits = generator.longest([args.prompt], args.sample) <= generator.trained_length
     cache = fits and generator.generator.why_uncacheable() is None

@@ -65,9 +65,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     from zoo.training.runtime import processes
 
     processes.join(processes.from_flags(known.coordinator, known.processes, known.process) or processes.from_slurm())
-    from zoo.training.run_training import run
+    from zoo.training.trainer import run
 
-    run(config, known.workdir, (lambda line: print(line, flush=True)) if processes.is_main_process() else (lambda line: None))
+    run(
+        config,
+        known.workdir,
+        (lambda line: print(line, flush=True)) if processes.is_main_process() else (lambda line: None),
+    )
     return 0
 
 

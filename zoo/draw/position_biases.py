@@ -13,7 +13,7 @@ from zoo.errors import ConfigError
 from zoo.layers.position import Position
 from zoo.layers.position.relative import Alibi, RelativeBias
 from zoo.models.functional import split
-from zoo.training.trained_run import TRAINED, TrainedRun, load_trained, values_of
+from zoo.training.trained_run import TRAINED, TrainedRun, load_trained, trained_and_initial
 
 
 def bias_by_distance(position: Position, span: int, causal: bool) -> tuple[np.ndarray, np.ndarray]:
@@ -71,7 +71,7 @@ def load_biases(folder: Path, span: int, step: str = "latest") -> dict[str, dict
         if config.position.kind == "alibi":
             found[f"{before}ALiBi"] = {TRAINED: bias_by_distance(Alibi(config), span, causal)}
         elif config.position.kind == "relative_bias":
-            for which, (params, _) in values_of(run).items():
+            for which, (params, _) in trained_and_initial(run).items():
                 for name, position in learned_biases(run, config, where, params).items():
                     found.setdefault(f"{before}bias of {name}", {})[which] = bias_by_distance(position, span, causal)
     if not found:

@@ -9,7 +9,7 @@ import numpy as np
 from zoo.analysis.activations import StackActivations, encode_texts, record_activations
 from zoo.analysis.word_senses import SENSES
 from zoo.errors import ConfigError
-from zoo.training.trained_run import TrainedRun, load_trained, values_of
+from zoo.training.trained_run import TrainedRun, load_trained, trained_and_initial
 
 
 @dataclass(frozen=True)
@@ -72,7 +72,10 @@ def read_text(
             ids, names = [*ids, tokenizer.document_id], [*names, "[end]"]
         rows[side], labels[side] = np.array([ids], np.int32), names
     inputs = [rows[side] for side in sides]
-    stacks = {name: record_activations(config, run.model, *values, *inputs) for name, values in values_of(run).items()}
+    stacks = {
+        name: record_activations(config, run.model, *values, *inputs)
+        for name, values in trained_and_initial(run).items()
+    }
     return RunActivations(run, labels, stacks)
 
 

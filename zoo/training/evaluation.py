@@ -1,25 +1,28 @@
-"""A model is scored on what is held out, every example exactly once."""
+"""Scores a model on held-out data, every example exactly once."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from functools import partial
-from typing import Any
 
 import jax
 import numpy as np
 
 from zoo.config import ResolvedConfig
-from zoo.data import TextDataset
-from zoo.objectives import Objective
+from zoo.data import LabelledDataset, TextDataset, TranslationDataset
+from zoo.models.functional import Params, Stats
 from zoo.training.runtime.signals import StopSignal
-from zoo.training.step import Program, State
+from zoo.training.state import State
+from zoo.training.step import Program
+from zoo.training.update import Constants
+
+Dataset = TextDataset | LabelledDataset | TranslationDataset
 
 
 def evaluate(
     program: Program,
-    params: Any,
-    stats: Any,
-    batches: Iterator[dict[str, np.ndarray]],
-    constants: Any,
+    params: Params,
+    stats: Stats,
+    batches: Iterator[Mapping[str, np.ndarray]],
+    constants: Constants,
     stop: StopSignal | None = None,
     measure: Callable[[dict[str, np.ndarray]], dict[str, float]] | None = None,
 ) -> dict[str, float] | None:
@@ -27,36 +30,39 @@ def evaluate(
 
     Args:
         program, params, stats, constants: of the run.
-        batches: what is scored.
-        stop: asks to end before all is scored.
-        measure: makes further scores of the objective's outputs for all rows, in their order and
-            without those that only fill up.
+        batches: the examples.
+        stop: polled before each batch.
+        measure: computes further scores from the objective's outputs for all rows, in order and
+            without the rows that only fill up batches.
 
     Returns:
-        {"loss": nats per token, "perplexity": e^loss, "bits_per_byte": bits of information per
-        UTF-8 byte of text, and what else the objective reports}, of a task {"loss": its mean, what
-        the objective reports, and what `measure` makes}, or None if a stop was requested before the
-        end.
+        For text {"loss": nats per token, "perplexity": e^loss, "bits_per_byte": bits of information
+        per UTF-8 byte of text, and the objective's other means}; for a task {"loss": its mean, the
+        objective's other means, and the scores of `measure`}. None if a stop was requested.
     """
     sums, outputs = [], []
     for batch in batches:
         if stop is not None and stop.poll():
             return None
-        one, output = program.eval_step(params, stats, program.put_batch(batch), constants)
-        sums.append(one)
+        of_batch, output = program.eval_step(params, stats, program.put_batch(batch), constants)
+        sums.append(of_batch)
         outputs.append(output)
     total = {name: float(np.sum([np.float64(part[name]) for part in jax.device_get(sums)])) for name in sums[0]}
 
-    def ratio(one: str, other: str) -> float:
-        return total[one] / total[other] if total[other] else float("nan")
+    def ratio(numerator: str, denominator: str) -> float:
+        return total[numerator] / total[denominator] if total[denominator] else float("nan")
 
-    means = {name: ratio(*pair) for name, pair in program.means.items()}
+    means = {name: ratio(*pair) for name, pair in program.objective.means.items()}
     if "bytes" not in total:
         if measure is not None and outputs[0]:
             arrays = jax.device_get(outputs)
             real = np.concatenate([part["real"] for part in arrays])
             means |= measure(
-                {name: joined([part[name] for part in arrays])[real] for name in arrays[0] if name != "real"}
+                {
+                    name: concatenate_padded([part[name] for part in arrays])[real]
+                    for name in arrays[0]
+                    if name != "real"
+                }
             )
         return means
     return {
@@ -67,10 +73,8 @@ def evaluate(
     }
 
 
-def joined(parts: list[np.ndarray]) -> np.ndarray:
-    """The rows of all batches; where these differ in width, [B, T], the narrower ones are filled up
-    with zeros.
-    """
+def concatenate_padded(parts: list[np.ndarray]) -> np.ndarray:
+    """Concatenates batches [B, ...]; where widths [B, T] differ, narrower ones are padded with 0."""
     widest = max(part.shape[1:] for part in parts)
     return np.concatenate(
         [
@@ -80,36 +84,44 @@ def joined(parts: list[np.ndarray]) -> np.ndarray:
     )
 
 
-def evaluations(
+def evaluate_lengths(
     config: ResolvedConfig,
-    objective: Objective,
     program: Program,
-    dataset: TextDataset,
+    dataset: Dataset,
     state: State,
-    constants: Any,
-    rows: int,
+    constants: Constants,
     stop: StopSignal,
     last: bool,
     log: Callable[[str], None],
 ) -> dict[str, float] | None:
-    """Evaluates at the trained length and, when `last`, at `training.eval_lengths`.
+    """Evaluates at the training length and, after the last step, at `training.eval_lengths`.
 
-    Lengths beyond what the model or the objective can do are left out, with a line that says so.
-    Metrics at the trained length carry no suffix, those at `eval_lengths` carry "@" and the length.
-    Batches are filled up to a multiple of `rows`.
+    Lengths that the model or the objective cannot handle are skipped with a log line. Scores at the
+    training length have no suffix; those at `eval_lengths` end in "@" and the length.
+
+    Args:
+        config, program, dataset, state, constants: of the run.
+        stop: polled before each batch.
+        last: whether this is the evaluation after the last step.
+        log: takes a line for people.
+
+    Returns:
+        {"eval/NAME" or "eval/NAME@LENGTH": score}, or None if a stop was requested.
     """
     results: dict[str, float] = {}
-    trained, further = config.data.sequence_length, config.training.eval_lengths if last else ()
-    for length in dict.fromkeys((trained, *further)):
-        if (reason := objective.too_long(program.model, length)) is not None:
+    training_length, further = config.data.sequence_length, config.training.eval_lengths if last else ()
+    for length in dict.fromkeys((training_length, *further)):
+        if (reason := program.objective.too_long(program.model, length)) is not None:
             log(f"not evaluated at length {length}: {reason}")
             continue
-        batches = dataset.evaluation_batches(length, rows, jax.process_index(), jax.process_count())
-        scores = evaluate(
-            program, state["params"], state["stats"], batches, constants, stop, partial(dataset.measure, length=length)
+        batches = dataset.evaluation_batches(
+            length, program.data_parallel_size, jax.process_index(), jax.process_count()
         )
+        measure = partial(dataset.measure, length=length)
+        scores = evaluate(program, state["params"], state["stats"], batches, constants, stop, measure)
         if scores is None:
             return None
-        for suffix in ([""] if length == trained else []) + ([f"@{length}"] if length in further else []):
+        suffixes = ([""] if length == training_length else []) + ([f"@{length}"] if length in further else [])
+        for suffix in suffixes:
             results |= {f"eval/{name}{suffix}": value for name, value in scores.items()}
     return results

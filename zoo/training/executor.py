@@ -1,15 +1,16 @@
-"""How the runs of a loop are computed: one alone, or several as one program in which their states
-have a further axis, N, in front.
+"""How the steps of one or several runs are computed: alone, or as one program with a run axis.
 
-| executor | | |
+In a population, arrays of all runs are stacked along a leading axis N.
+
+| executor | computation | results |
 | --- | --- | --- |
 | `alone` | one run | |
-| `map` | `jax.lax.map`: one member after the other, within one program | each is bit-equal to the run alone, on a CPU |
-| `vmap` | `jax.vmap`: all members in every operation, on several devices spread over these | each equals the run alone but for rounding |
+| `map` | `jax.lax.map`: one run after the other, in one program | bit-equal to a lone run, on a CPU |
+| `vmap` | `jax.vmap`: all runs in every operation, spread over the devices | equal up to rounding |
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
 import jax
@@ -19,141 +20,119 @@ from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from zoo.errors import ConfigError
 from zoo.training.mesh import BATCH_AXES
-from zoo.training.step import Program, State
+from zoo.training.state import State, shardings_of
+from zoo.training.step import Program
+from zoo.training.update import Constants, Metrics
 
-# What differs between the members of a population; all else that a program takes as constants is
-# the same for all.
-OWN = ("seed", "hyperparameters")
+# Constants of a program that differ between the runs of a population; all others are the same.
+CONSTANTS_PER_RUN = ("seed", "hyperparameters")
 
-Batch = dict[str, np.ndarray]
+HostBatch = Mapping[str, np.ndarray]
 
 
-class Crew(Protocol):
-    """The state of one or more runs, and the step that they make together."""
+class StepExecutor(Protocol):
+    """Holds the states of one or more runs together and computes their steps."""
 
-    def together(self, states: Sequence[State]) -> State:
-        """One state out of those of all members, whose memory may be taken over."""
+    def combine(self, states: Sequence[State]) -> State:
+        """Returns one state made of those of all runs, whose memory may be reused."""
 
     def state_of(self, state: State, index: int) -> State:
-        """The state of one member, as a run alone has it."""
+        """Returns the state of one run, as if it were trained alone."""
 
-    def step(
-        self, state: State, batches: Sequence[Batch], active: Sequence[bool]
-    ) -> tuple[State, dict[str, jax.Array]]:
-        """An update of every active member, and metrics that are still on the device; takes over
-        the memory of `state`.
-        """
+    def step(self, state: State, batches: Sequence[HostBatch], active: Sequence[bool]) -> tuple[State, Metrics]:
+        """Updates every active run; metrics stay on the device. Reuses the memory of `state`."""
 
-    def read(self, metrics: dict[str, jax.Array]) -> list[dict[str, float]]:
-        """The metrics of every member."""
+    def fetch_metrics(self, metrics: Metrics) -> list[dict[str, float]]:
+        """Waits for the metrics of a step and returns those of every run."""
 
 
-class Alone:
-    """A single run: its program as it is."""
+class SingleExecutor:
+    """Runs the program of a single run as it is; implements `StepExecutor`."""
 
-    def __init__(self, program: Program, constants: dict[str, Any]):
+    def __init__(self, program: Program, constants: Constants):
         self._program, self._constants = program, constants
 
-    def together(self, states: Sequence[State]) -> State:
-        """See `Crew`."""
+    def combine(self, states: Sequence[State]) -> State:
         (state,) = states
         return state
 
     def state_of(self, state: State, index: int) -> State:
-        """See `Crew`."""
         return state
 
-    def step(
-        self, state: State, batches: Sequence[Batch], active: Sequence[bool]
-    ) -> tuple[State, dict[str, jax.Array]]:
-        """See `Crew`."""
+    def step(self, state: State, batches: Sequence[HostBatch], active: Sequence[bool]) -> tuple[State, Metrics]:
         (batch,) = batches
         return self._program.train_step(state, self._program.put_batch(batch), self._constants)
 
-    def read(self, metrics: dict[str, jax.Array]) -> list[dict[str, float]]:
-        """See `Crew`."""
+    def fetch_metrics(self, metrics: Metrics) -> list[dict[str, float]]:
         return [{name: value.item() for name, value in jax.device_get(metrics).items()}]
 
 
-class Population:
-    """N runs as one program.
+class PopulationExecutor:
+    """Trains N runs as one program; implements `StepExecutor`.
 
     Args:
-        program: of any of them.
-        constants: of each.
-        executor: "map" or "vmap".
-        mesh: that of the program. With vmap as many devices as divide N take members of their own;
-            the rest share a batch.
+        program: the program of any of them.
+        constants: of each run.
+        executor: "map" or "vmap". With vmap, runs are spread over as many devices of the data axis
+            as divide N; the devices of a run share its batches.
     """
 
-    def __init__(self, program: Program, constants: Sequence[dict[str, Any]], executor: str, mesh: Mesh):
+    def __init__(self, program: Program, constants: Sequence[Constants], executor: str):
         self._executor, self._program, self._size = executor, program, len(constants)
-        spread = math.gcd(self._size, mesh.shape["data"]) if executor == "vmap" else 1
-        self._mesh = Mesh(
-            mesh.devices.reshape(spread, mesh.shape["data"] // spread, *mesh.devices.shape[1:]),
-            ("population", *mesh.axis_names),
-            axis_types=(jax.sharding.AxisType.Auto,) * 4,
+        self._mesh = population_mesh(program.mesh, self._size if executor == "vmap" else 1)
+        own = [{name: constant[name] for name in CONSTANTS_PER_RUN} for constant in constants]
+        self._own = jax.device_put(
+            jax.tree.map(lambda *values: np.stack(jax.device_get(values)), *own), self._sharding()
         )
-        own = [{name: constant[name] for name in OWN} for constant in constants]
-        self._own = jax.device_put(jax.tree.map(lambda *values: np.stack(jax.device_get(values)), *own), self._each())
-        self._shared = {name: value for name, value in constants[0].items() if name not in OWN}
-        states = jax.tree.map(lambda leaf: self._each(*leaf.sharding.spec), program.abstract_state)
-        alone = jax.tree.map(lambda leaf: leaf.sharding, program.abstract_state)
-        self._together = jax.jit(
+        self._shared = {name: value for name, value in constants[0].items() if name not in CONSTANTS_PER_RUN}
+        states = jax.tree.map(lambda leaf: self._sharding(*leaf.sharding.spec), program.abstract_state)
+        self._combine = jax.jit(
             lambda *trees: jax.tree.map(lambda *leaves: jnp.stack(leaves), *trees), out_shardings=states
         )
-        self._take = jax.jit(lambda tree, index: jax.tree.map(lambda leaf: leaf[index], tree), out_shardings=alone)
+        self._select = jax.jit(
+            lambda tree, index: jax.tree.map(lambda leaf: leaf[index], tree),
+            out_shardings=shardings_of(program.abstract_state),
+        )
         self._step = jax.jit(
-            self._steps,
+            self._update_all,
             donate_argnums=0,
-            in_shardings=(states, self._each(BATCH_AXES), self._each(), None, None),
-            out_shardings=(states, self._each()),
+            in_shardings=(states, self._sharding(BATCH_AXES), self._sharding(), None, None),
+            out_shardings=(states, self._sharding()),
         )
 
-    def _each(self, *axes: Any) -> NamedSharding:
-        """Of an array with the members in front."""
+    def _sharding(self, *axes: Any) -> NamedSharding:
+        """Returns the sharding of an array with a leading run axis and these axes after it."""
         return NamedSharding(self._mesh, PartitionSpec("population", *axes))
 
-    def _steps(
-        self,
-        states: State,
-        batches: dict[str, jax.Array],
-        own: dict[str, Any],
-        shared: dict[str, Any],
-        active: jax.Array,
-    ):
+    def _update_all(
+        self, states: State, batches: dict[str, jax.Array], own: Constants, shared: Constants, active: jax.Array
+    ) -> tuple[State, Metrics]:
+        def update(run):
+            state, batch, constants, _ = run
+            return self._program.update(state, batch, {**shared, **constants})
 
-        def update(member):
-            state, batch, its, _ = member
-            return self._program.update(state, batch, {**shared, **its})
+        def skip(run):
+            # Metrics of an inactive run are never read.
+            metrics = jax.eval_shape(update, run)[1]
+            return run[0], jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), metrics)
 
-        def left_alone(member):
-            # What is reported of a member that takes no part is not read.
-            return member[0], jax.tree.map(
-                lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), jax.eval_shape(update, member)[1]
-            )
+        def update_if_active(run):
+            return jax.lax.cond(run[3], update, skip, run)
 
-        def one(member):
-            return jax.lax.cond(member[3], update, left_alone, member)
+        runs = (states, batches, own, active)
+        return jax.lax.map(update_if_active, runs) if self._executor == "map" else jax.vmap(update_if_active)(runs)
 
-        members = (states, batches, own, active)
-        return jax.lax.map(one, members) if self._executor == "map" else jax.vmap(one)(members)
-
-    def together(self, states: Sequence[State]) -> State:
-        """See `Crew`."""
-        return self._together(*states)
+    def combine(self, states: Sequence[State]) -> State:
+        return self._combine(*states)
 
     def state_of(self, state: State, index: int) -> State:
-        """See `Crew`."""
-        return self._take(state, np.int32(index))
+        return self._select(state, np.int32(index))
 
-    def step(
-        self, state: State, batches: Sequence[Batch], active: Sequence[bool]
-    ) -> tuple[State, dict[str, jax.Array]]:
-        """See `Crew`.
+    def step(self, state: State, batches: Sequence[HostBatch], active: Sequence[bool]) -> tuple[State, Metrics]:
+        """See `StepExecutor`.
 
         Raises:
-            ConfigError: the members' batches differ in shape.
+            ConfigError: the runs' batches differ in shape.
         """
         if len({tuple(array.shape for array in batch.values()) for batch in batches}) > 1:
             raise ConfigError(
@@ -161,15 +140,31 @@ class Population:
             )
         stacked = {name: np.stack([batch[name] for batch in batches]) for name in batches[0]}
         return self._step(
-            state, jax.device_put(stacked, self._each(BATCH_AXES)), self._own, self._shared, np.array(active)
+            state, jax.device_put(stacked, self._sharding(BATCH_AXES)), self._own, self._shared, np.array(active)
         )
 
-    def read(self, metrics: dict[str, jax.Array]) -> list[dict[str, float]]:
-        """See `Crew`."""
+    def fetch_metrics(self, metrics: Metrics) -> list[dict[str, float]]:
         host = jax.device_get(metrics)
         return [{name: value[index].item() for name, value in host.items()} for index in range(self._size)]
 
 
-def make_crew(program: Program, constants: Sequence[dict[str, Any]], executor: str, mesh: Mesh) -> Crew:
-    """The crew of an executor."""
-    return Alone(program, *constants) if executor == "alone" else Population(program, constants, executor, mesh)
+def population_mesh(mesh: Mesh, size: int) -> Mesh:
+    """Returns the mesh with a leading axis "population" that takes its devices from the data axis.
+
+    Args:
+        mesh: (data, fsdp, tensor).
+        size: the new axis is the greatest common divisor of this and the data axis.
+    """
+    spread = math.gcd(size, mesh.shape["data"])
+    return Mesh(
+        mesh.devices.reshape(spread, mesh.shape["data"] // spread, *mesh.devices.shape[1:]),
+        ("population", *mesh.axis_names),
+        axis_types=(jax.sharding.AxisType.Auto,) * 4,
+    )
+
+
+def make_executor(program: Program, constants: Sequence[Constants], executor: str) -> StepExecutor:
+    """Returns the executor of that name for runs with these constants."""
+    return (
+        SingleExecutor(program, *constants) if executor == "alone" else PopulationExecutor(program, constants, executor)
+    )

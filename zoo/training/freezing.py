@@ -1,4 +1,4 @@
-"""What of a model is trained: everything, or the head of a task and the last layers alone."""
+"""Which parameters are trained: all of them, or the head of a task and the last layers only."""
 
 from typing import Any
 
@@ -11,59 +11,60 @@ from zoo.config import AUTO, ResolvedConfig
 from zoo.models.functional import Params
 from zoo.nested import unflatten
 
-# Parts that only a task's head has; what normalises after the last layer goes with that layer.
+# Parts that only a task's head has; the norm after the last layer is trained with that layer.
 HEADS, AFTER_LAYERS = ("classifier", "pooler", "mix"), ("final_norm",)
 
 
-def trained_parts(config: ResolvedConfig, module: nnx.Module) -> Params | None:
-    """Which values of each parameter are trained, as `training.trained_layers` says: bool, for
-    stacked layers [layers].
+def trainable_mask(config: ResolvedConfig, module: nnx.Module) -> Params | None:
+    """Returns which parameters `training.trained_layers` leaves trainable.
 
-    With k layers these are the head's, and with k > 0 those of the last k blocks and of the norm
-    after them. Token and position embeddings are trained only with everything.
+    With k layers these are the head's parameters and, if k > 0, those of the last k layers and of
+    the norm after them. Embeddings of tokens and positions are trained only with everything.
 
     Args:
         config: resolved.
-        module: the model, abstract.
+        module: the abstract model.
 
     Returns:
-        A nested dict like the parameters', or None where everything is trained.
+        A nested dict like the parameters with a bool for each, an array [L] for stacked layers; or
+        None if everything is trained.
     """
     count = config.training.trained_layers
     if count == AUTO:
         return None
-    parts: dict[str, Any] = {}
+    mask: dict[str, Any] = {}
     for path, variable in nnx.state(module, nnx.Param).flat_state():
         if variable.get_metadata("axes")[:1] == ("layers",):
-            trained = np.array(variable.get_metadata("layers")) >= config.model.num_layers - count
+            trainable = np.array(variable.get_metadata("layers")) >= config.model.num_layers - count
         else:
-            trained = path[0] in HEADS or (path[0] in AFTER_LAYERS and count > 0)
-        parts["/".join(map(str, path))] = trained
-    return unflatten(parts, "/")
+            trainable = path[0] in HEADS or (path[0] in AFTER_LAYERS and count > 0)
+        mask["/".join(map(str, path))] = trainable
+    return unflatten(mask, "/")
 
 
-def held(params: Params, parts: Params | None) -> Params:
-    """The same parameters, through which no gradient reaches what is not trained; the compiler
-    leaves out what only that would need.
+def stop_gradient_where_frozen(params: Params, mask: Params | None) -> Params:
+    """Returns the same parameters; no gradient flows to those that are not trainable.
+
+    The compiler then drops the computations that only such gradients need.
     """
 
-    def hold(trained: Any, value: jax.Array) -> jax.Array:
-        if np.all(trained):
+    def stop(trainable: Any, value: jax.Array) -> jax.Array:
+        if np.all(trainable):
             return value
-        if not np.any(trained):
+        if not np.any(trainable):
             return jax.lax.stop_gradient(value)
         return jnp.stack(
-            [value[layer] if one else jax.lax.stop_gradient(value[layer]) for layer, one in enumerate(trained)]
+            [value[layer] if one else jax.lax.stop_gradient(value[layer]) for layer, one in enumerate(trainable)]
         )
 
-    return params if parts is None else jax.tree.map(hold, parts, params)
+    return params if mask is None else jax.tree.map(stop, mask, params)
 
 
-def only_trained(updates: Params, parts: Params | None) -> Params:
-    """Updates that are 0 for what is not trained, weight decay included."""
+def mask_updates(updates: Params, mask: Params | None) -> Params:
+    """Returns the updates with 0, weight decay included, where parameters are not trainable."""
 
-    def keep(trained: Any, value: jax.Array) -> jax.Array:
-        mask = np.reshape(np.asarray(trained), np.shape(trained) + (1,) * (value.ndim - np.ndim(trained)))
-        return value if np.all(trained) else jnp.where(mask, value, 0)
+    def keep(trainable: Any, value: jax.Array) -> jax.Array:
+        expanded = np.reshape(np.asarray(trainable), np.shape(trainable) + (1,) * (value.ndim - np.ndim(trainable)))
+        return value if np.all(trainable) else jnp.where(expanded, value, 0)
 
-    return updates if parts is None else jax.tree.map(keep, parts, updates)
+    return updates if mask is None else jax.tree.map(keep, mask, updates)

@@ -1,56 +1,54 @@
-"""Of a body that is not trained, what the head reads of each training example: computed once,
-before the first step.
-"""
+"""Features of a frozen body: computed once for each training example, before the first step."""
 
 import time
 from collections.abc import Callable
-from typing import Any
 
 import jax
 import numpy as np
 
 from zoo.data import LabelledDataset
-from zoo.training.step import Program, State
+from zoo.training.evaluation import Dataset
+from zoo.training.state import State
+from zoo.training.step import Program
+from zoo.training.update import Constants
 
-# Bytes of all examples' features up to which they are kept in the host's memory.
-LIMIT = 2 << 30
+# Features of all examples are kept in host memory up to this size.
+MAX_FEATURE_BYTES = 2 << 30
 
 
-def with_features(
-    program: Program, dataset: Any, state: State, constants: Any, rows: int, log: Callable[[str], None]
-) -> Any:
-    """The data set whose training batches have "features" beside their tokens, where the head alone
-    is trained; else the same one.
+def precompute_features(
+    program: Program, dataset: Dataset, state: State, constants: Constants, log: Callable[[str], None]
+) -> Dataset:
+    """Returns the data set with "features" in its training batches, if only the head is trained.
 
-    The body runs as in evaluation (see `zoo.objectives.tasks.task`), so that these are what it
-    would give in every step. Where they are too large to keep, it does run in every step, with the
-    same results.
+    The body runs as in evaluation (see `zoo.objectives.tasks.task`), so its features are the same
+    in every step. Where they are too large to keep, the same data set is returned and the body runs
+    in every step, with the same results.
 
     Args:
-        program, state, constants: of the run.
-        dataset: the run's.
-        rows: a batch's rows must be a multiple of this.
+        program, dataset, state, constants: of the run.
         log: takes a line for people.
     """
     if program.features is None or not isinstance(dataset, LabelledDataset):
         return dataset
-    begun, made, batches = time.monotonic(), None, dataset.rows_once(rows, jax.process_index(), jax.process_count())
+    start, features = time.monotonic(), None
+    batches = dataset.rows_once(program.data_parallel_size, jax.process_index(), jax.process_count())
     for numbers, batch in batches:
-        found = program.features(state["params"], state["stats"], program.put_batch(batch), constants)
-        if made is None:
-            shape = dataset.features_shape(found.shape)
-            size = int(np.prod(shape)) * found.dtype.itemsize
-            if size > LIMIT:
+        of_batch = program.features(state["params"], state["stats"], program.put_batch(batch), constants)
+        if features is None:
+            shape = dataset.features_shape(of_batch.shape)
+            size = int(np.prod(shape)) * of_batch.dtype.itemsize
+            if size > MAX_FEATURE_BYTES:
                 log(
-                    f"the body runs in every step: what the head reads of {shape[0]:,} rows takes {size / 1e9:.1f} GB, more than "
-                    f"{LIMIT / 1e9:.1f} GB"
+                    f"the body runs in every step: the features of {shape[0]:,} rows take {size / 1e9:.1f} GB, more "
+                    f"than {MAX_FEATURE_BYTES / 1e9:.1f} GB"
                 )
                 return dataset
-            made = np.zeros(shape, found.dtype)
-        part = np.asarray(jax.device_get(found))[: len(numbers)]
-        if part.shape[1:] == made.shape[1:]:
-            made[numbers] = part
+            features = np.zeros(shape, of_batch.dtype)
+        rows = np.asarray(jax.device_get(of_batch))[: len(numbers)]
+        if rows.shape[1:] == features.shape[1:]:
+            features[numbers] = rows
         else:
-            made[numbers, : part.shape[1]] = part
-    log(f"the body has read {len(made):,} rows, once and for all, in {time.monotonic() - begun:.1f} s")
-    return dataset.with_features(made)
+            features[numbers, : rows.shape[1]] = rows
+    log(f"features of {len(features):,} rows computed once, in {time.monotonic() - start:.1f} s")
+    return dataset.with_features(features)

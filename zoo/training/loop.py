@@ -1,129 +1,173 @@
-"""The one training loop."""
+"""The one training loop.
+
+The order of one iteration is a contract: evaluate (parameters as they are) -> save -> take the next
+batch -> dispatch the step -> handle the metrics of the *previous* step. A checkpoint at step n is
+therefore one moment: the state after n updates; the evaluation at n and every metric up to n are on
+disk before it; and batch n has not been taken. Metrics come one step late so that the device never
+waits for the host. Where statistics of dynamics are due, a program of its own computes them just
+before the step.
+"""
 
 from collections.abc import Sequence
-
-import jax
+from typing import Any, NamedTuple
 
 from zoo.errors import Preempted
-from zoo.training.executor import Crew
+from zoo.training.executor import StepExecutor
 from zoo.training.runtime.signals import StopSignal
-from zoo.training.step import Program, State
-from zoo.training.training_run import Member
+from zoo.training.state import State
+from zoo.training.training_run import TrainingRun
+from zoo.training.update import Metrics
 
 
-def train(crew: Crew, program: Program, members: Sequence[Member], state: State, stop: StopSignal) -> State:
-    """Trains to `training.steps`: one run, or several whose programs and cadences are the same.
+def train(executor: StepExecutor, runs: Sequence[TrainingRun], state: State, stop: StopSignal) -> State:
+    """Trains to `training.steps`: one run, or several with the same program and cadences.
 
-    A member takes part from the step on that it continues from, and no longer than its metrics are
-    finite: then it has an `error`, that update was not applied, nothing is saved after it, and the
-    others go on.
-
-    The order is a contract: evaluate (parameters as they are) -> save -> take the next batch ->
-    dispatch the step -> handle the metrics of the *previous* step. So what is saved at step n is
-    one moment: the state after n updates, the evaluation at n and every metric up to n are on disk
-    before the checkpoint is, and batch n has not been taken. Metrics come one step late so that the
-    device never waits for the host. Where statistics of dynamics are due, a program of its own
-    computes them just before the step.
+    A run takes part from its start step on and as long as its metrics are finite. A run that
+    diverges gets an `error`; that update is not applied, nothing is saved after it, and the other
+    runs go on. The module's docstring gives the order within an iteration.
 
     Args:
-        crew: makes the steps.
-        program: of every member.
-        members: the runs.
-        state: of all of them, by `crew.together`; its memory is taken over.
-        stop: asks to end.
+        executor: computes the steps.
+        runs: the runs.
+        state: of all runs, made by `executor.combine`; its memory is reused.
+        stop: polled in every iteration.
 
     Returns:
         The state at the end.
 
     Raises:
-        Preempted: a stop was requested; every member that takes part is saved at the current step.
+        Preempted: a stop was requested; every active run is saved at the current step.
     """
-    training = members[0].config.training
-    step = min(member.begun for member in members)
-    # Shapes that a program was compiled for.
-    compiled: set[tuple] = set()
-    # Number of the step, its metrics, what was observed of it, and whose step it was.
-    pending: tuple[int, dict[str, jax.Array], dict[int, dict[str, jax.Array]], list[int]] | None = None
-
-    def handle_pending() -> None:
-        nonlocal pending
-        if pending is None:
-            return
-        number, metrics, observed, took_part = pending
-        pending = None
-        values = crew.read(metrics)
-        for index in took_part:
-            if members[index].error is None:
-                members[index].handle(number, values[index], observed.get(index))
-
-    def taking_part() -> dict[int, Member]:
-        return {index: member for index, member in enumerate(members) if member.takes_part(step)}
-
-    def stop_clocks() -> None:
-        handle_pending()
-        for member in members:
-            member.progress.clock.stop()
-
+    loop = _Loop(executor, runs, stop)
+    step = min(run.start_step for run in runs)
     while True:
-        if not (here := taking_part()):
-            left = [member.begun for member in members if member.error is None]
-            if not left:
+        if not (active := loop.active_runs(step)):
+            waiting = [run.start_step for run in runs if run.error is None]
+            if not waiting:
                 return state
-            step = min(left)
+            step = min(waiting)
             continue
         stop.poll()
-        last = step == training.steps
-        eval_due = bool(last or (training.eval_every and step and step % training.eval_every == 0))
-        save_due = last or (training.checkpoint_every and step and step % training.checkpoint_every == 0)
-        eval_due = eval_due and any(not member.progress.evaluated for member in here.values())
-        if eval_due or save_due or stop.requested:
-            stop_clocks()
-            if not (here := taking_part()):
+        due = loop.due(step, active)
+        if due.evaluation or due.save or stop.requested:
+            loop.stop_clocks()
+            if not (active := loop.active_runs(step)):
                 continue
-            scores = {}
-            for index, member in here.items():
-                if eval_due and not member.progress.evaluated and not stop.requested:
-                    scores[index] = member.evaluate(step, crew.state_of(state, index), stop)
-            for index, member in here.items():
-                if save_due or stop.requested:
-                    member.save(step, crew.state_of(state, index), scores.get(index))
-            if stop.requested and not (last and all(member.progress.evaluated for member in here.values())):
-                raise Preempted(f"stopped at step {step} of {training.steps} and saved; the same command continues")
-            if last:
+            loop.evaluate_and_save(step, state, active, due)
+            if due.last:
                 return state
-        for member in here.values():
-            if pending is None and step > member.begun:
-                member.progress.clock.start()
-        batches = {index: next(member.batches) for index, member in here.items()}
-        filler = next(iter(batches.values()))
-        observe = next(iter(here.values())).dynamics.due(step + 1)
-        if (shape := (observe, *(array.shape for array in filler.values()))) not in compiled:
-            # The clock does not run while a program is compiled, as at the start.
-            stop_clocks()
-            # With the program that observes, the other one is compiled too.
-            compiled |= {shape, (False, *shape[1:])}
-        for member in here.values():
-            member.progress.evaluated = False
-        observed = (
-            {
-                index: program.dynamics_step(
-                    crew.state_of(state, index), program.put_batch(batches[index]), member.constants
-                )
-                for index, member in here.items()
-            }
-            if observe
-            else {}
-        )
-        state, metrics = crew.step(
-            state,
-            [batches.get(index, filler) for index in range(len(members))],
-            [index in here for index in range(len(members))],
-        )
-        handle_pending()
+        state = loop.dispatch_step(step, state, active)
         step += 1
-        for member in here.values():
-            if member.error is None:
-                member.progress.step = step
-        pending = (step, metrics, observed, list(here))
-        for member in members:
-            member.checkpoints.poll()
+
+
+class _Due(NamedTuple):
+    """What an iteration has to do before its step."""
+
+    evaluation: bool
+    save: bool
+    last: bool
+
+
+class _Pending(NamedTuple):
+    """A dispatched step whose metrics have not been handled.
+
+    Attributes:
+        step: number of the update.
+        metrics: still on the device.
+        observed: results of `Program.dynamics_step`, by index of the run.
+        indices: the runs that took part.
+    """
+
+    step: int
+    metrics: Metrics
+    observed: dict[int, dict[str, Any]]
+    indices: list[int]
+
+
+class _Loop:
+    """The parts of an iteration, and what they hand on to the next one."""
+
+    def __init__(self, executor: StepExecutor, runs: Sequence[TrainingRun], stop: StopSignal):
+        self._executor, self._runs, self._stop = executor, runs, stop
+        self._training, self._program = runs[0].config.training, runs[0].program
+        self._compiled_shapes: set[tuple] = set()
+        self._pending: _Pending | None = None
+
+    def active_runs(self, step: int) -> dict[int, TrainingRun]:
+        """Returns the runs that take part in the update after `step` updates, by index."""
+        return {index: run for index, run in enumerate(self._runs) if run.is_active(step)}
+
+    def due(self, step: int, active: dict[int, TrainingRun]) -> _Due:
+        """Returns what is due after `step` updates."""
+        training, last = self._training, step == self._training.steps
+        evaluation = bool(last or (training.eval_every and step and step % training.eval_every == 0))
+        save = last or (training.checkpoint_every and step and step % training.checkpoint_every == 0)
+        return _Due(evaluation and any(not run.progress.evaluated for run in active.values()), bool(save), last)
+
+    def evaluate_and_save(self, step: int, state: State, active: dict[int, TrainingRun], due: _Due) -> None:
+        """Evaluates and saves the active runs where that is due.
+
+        Raises:
+            Preempted: a stop was requested, and there is still something to do.
+        """
+        stop, scores = self._stop, {}
+        for index, run in active.items():
+            if due.evaluation and not run.progress.evaluated and not stop.requested:
+                scores[index] = run.evaluate(step, self._executor.state_of(state, index), stop)
+        for index, run in active.items():
+            if due.save or stop.requested:
+                run.save(step, self._executor.state_of(state, index), scores.get(index))
+        if stop.requested and not (due.last and all(run.progress.evaluated for run in active.values())):
+            raise Preempted(f"stopped at step {step} of {self._training.steps} and saved; the same command continues")
+
+    def dispatch_step(self, step: int, state: State, active: dict[int, TrainingRun]) -> State:
+        """Takes the next batches, dispatches the step, and handles the metrics of the previous one."""
+        for run in active.values():
+            if self._pending is None and step > run.start_step:
+                run.progress.clock.start()
+        batches = {index: next(run.batches) for index, run in active.items()}
+        any_batch = next(iter(batches.values()))
+        observe = next(iter(active.values())).files.dynamics.due(step + 1)
+        self._stop_clocks_to_compile((observe, *(array.shape for array in any_batch.values())))
+        for run in active.values():
+            run.progress.evaluated = False
+        observed = {index: self._observe(index, state, batches[index]) for index in active} if observe else {}
+        state, metrics = self._executor.step(
+            state,
+            [batches.get(index, any_batch) for index in range(len(self._runs))],
+            [index in active for index in range(len(self._runs))],
+        )
+        self._handle_pending()
+        for run in active.values():
+            if run.error is None:
+                run.progress.step = step + 1
+        self._pending = _Pending(step + 1, metrics, observed, list(active))
+        for run in self._runs:
+            run.files.checkpoints.poll()
+        return state
+
+    def _observe(self, index: int, state: State, batch: Any) -> dict[str, Any]:
+        program, constants = self._program, self._runs[index].constants
+        return program.dynamics_step(self._executor.state_of(state, index), program.put_batch(batch), constants)
+
+    def _stop_clocks_to_compile(self, shape: tuple) -> None:
+        """Stops the clocks if a program will be compiled for (observing or not, shapes of the batch)."""
+        if shape not in self._compiled_shapes:
+            self.stop_clocks()
+            # Observing also compiles the step itself.
+            self._compiled_shapes |= {shape, (False, *shape[1:])}
+
+    def stop_clocks(self) -> None:
+        """Handles the metrics of the previous step and stops the clocks of all runs."""
+        self._handle_pending()
+        for run in self._runs:
+            run.progress.clock.stop()
+
+    def _handle_pending(self) -> None:
+        if self._pending is None:
+            return
+        pending, self._pending = self._pending, None
+        values = self._executor.fetch_metrics(pending.metrics)
+        for index in pending.indices:
+            if self._runs[index].error is None:
+                self._runs[index].handle_metrics(pending.step, values[index], pending.observed.get(index))

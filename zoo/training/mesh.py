@@ -1,4 +1,4 @@
-"""Devices as a mesh, and the one table that maps a parameter's logical axes to it."""
+"""The device mesh, and the table that maps logical axes of parameters to mesh axes."""
 
 import jax
 import numpy as np
@@ -9,16 +9,23 @@ from zoo.errors import ConfigError
 from zoo.models.functional import Params
 
 # Logical axis of a parameter -> mesh axis that it is split over.
-RULES = {"vocab": "tensor", "embed": "fsdp", "mlp": "tensor", "heads": "tensor", "kv_heads": "tensor", "layers": None}
+LOGICAL_AXIS_RULES = {
+    "vocab": "tensor",
+    "embed": "fsdp",
+    "mlp": "tensor",
+    "heads": "tensor",
+    "kv_heads": "tensor",
+    "layers": None,
+}
 BATCH_AXES = ("data", "fsdp")
 
 
 def make_mesh(config: ResolvedConfig, devices: list[jax.Device] | None = None) -> Mesh:
-    """Lays the devices out as (data, fsdp, tensor).
+    """Arranges the devices as (data, fsdp, tensor).
 
     Raises:
-        ConfigError: if the devices do not fit the mesh, a process has parts of rows, or the batch
-            does not divide by them.
+        ConfigError: the devices do not fit the mesh, rows would be split over processes, or the
+            batch does not divide by the devices.
     """
     devices = jax.devices() if devices is None else devices
     data, fsdp, tensor = config.mesh.data, config.mesh.fsdp, config.mesh.tensor
@@ -33,14 +40,15 @@ def make_mesh(config: ResolvedConfig, devices: list[jax.Device] | None = None) -
         )
     if jax.process_count() > 1 and jax.local_device_count() % tensor:
         raise ConfigError(
-            f"mesh.tensor={tensor} does not divide the {jax.local_device_count()} devices of a process: rows of a batch are "
-            "those of one process"
+            f"mesh.tensor={tensor} does not divide the {jax.local_device_count()} devices of a process: a row of a "
+            "batch belongs to one process"
         )
     part = config.data.batch_size // config.training.accumulation_steps
     if part % (data * fsdp):
         raise ConfigError(
             f"data.batch_size={config.data.batch_size} in training.accumulation_steps="
-            f"{config.training.accumulation_steps} parts does not divide by {data * fsdp} devices (mesh.data x mesh.fsdp)"
+            f"{config.training.accumulation_steps} parts does not divide by {data * fsdp} devices "
+            "(mesh.data x mesh.fsdp)"
         )
     return Mesh(
         np.array(devices).reshape(data, fsdp, tensor),
@@ -50,12 +58,13 @@ def make_mesh(config: ResolvedConfig, devices: list[jax.Device] | None = None) -
 
 
 def parameter_shardings(mesh: Mesh, axes: Params, shapes: Params) -> Params:
-    """Returns the sharding of every parameter: its logical axes through `RULES`, whole where a
-    dimension does not divide.
+    """Returns the sharding of every parameter, from its logical axes by `LOGICAL_AXIS_RULES`.
+
+    A dimension that does not divide by its mesh axis is not split.
     """
 
     def sharding(names: tuple[str | None, ...], shape: jax.ShapeDtypeStruct) -> NamedSharding:
-        split = [RULES[name] if name else None for name in names]
+        split = [LOGICAL_AXIS_RULES[name] if name else None for name in names]
         return NamedSharding(
             mesh,
             PartitionSpec(
@@ -70,15 +79,15 @@ def parameter_shardings(mesh: Mesh, axes: Params, shapes: Params) -> Params:
 
 
 def batch_sharding(mesh: Mesh) -> NamedSharding:
-    """Rows of a batch are split over the data and fsdp axes."""
+    """Returns the sharding of a batch: its rows are split over the data and fsdp axes."""
     return NamedSharding(mesh, PartitionSpec(BATCH_AXES))
 
 
-def replicated(mesh: Mesh) -> NamedSharding:
-    """The whole array on every device."""
+def replicated_sharding(mesh: Mesh) -> NamedSharding:
+    """Returns the sharding of an array that every device holds as a whole."""
     return NamedSharding(mesh, PartitionSpec())
 
 
-def rows_per_device_group(mesh: Mesh) -> int:
-    """A batch's rows must be a multiple of this."""
+def data_parallel_size(mesh: Mesh) -> int:
+    """Returns the number of groups of devices that rows of a batch are split over."""
     return mesh.shape["data"] * mesh.shape["fsdp"]

@@ -1,4 +1,4 @@
-"""A trained run, loaded to be looked at: read-only, on whatever devices there are."""
+"""A trained run, loaded read-only on the devices of this machine."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,9 +17,9 @@ from zoo.models.architectures import make_model
 from zoo.models.functional import Params, Stats, initialise, initialise_statistics
 from zoo.objectives import Objective, make_objective
 from zoo.training.checkpoints.warm_start import read_weights
-from zoo.training.mesh import make_mesh, rows_per_device_group
+from zoo.training.mesh import make_mesh
+from zoo.training.runtime.compilation_cache import use_compilation_cache
 from zoo.training.step import Program, make_program
-from zoo.training.trainer import use_compilation_cache
 
 TRAINED, INITIAL = "trained", "at initial values"
 
@@ -32,12 +32,12 @@ class TrainedRun:
         config: resolved.
         step: updates that the parameters have had.
         params, stats: nested dicts of arrays.
-        model: abstract; it is called with `params` and `stats`.
-        objective, program: as in training.
-        tokenizer: the one that the run was trained with.
-        rows: a batch's rows must be a multiple of this.
-        source_tokenizer: that of what the encoder reads, where it is another one: the run is an
-            imported translation model.
+        model: abstract; called with `params` and `stats`.
+        objective: what the model predicts and how it is scored.
+        program: as in training.
+        tokenizer: the run's tokenizer.
+        source_tokenizer: of the encoder's texts, where it is another one: the run is an imported
+            translation model.
     """
 
     config: ResolvedConfig
@@ -48,21 +48,20 @@ class TrainedRun:
     objective: Objective
     program: Program
     tokenizer: Any
-    rows: int
     source_tokenizer: Any = None
 
 
 def load_trained(folder: Path, step: str = "latest") -> TrainedRun:
-    """Loads a run; a student without its teacher.
+    """Loads a run; a student is loaded without its teacher.
 
     Args:
-        folder: the run's workdir.
-        step: "latest", "best" (lowest evaluation loss among the checkpoints that were kept), or a
+        folder: the run's folder.
+        step: "latest", "best" (lowest evaluation loss of the checkpoints that were kept), or a
             number.
 
     Raises:
-        ConfigError: if there is no such run or checkpoint.
-        DataError: if the checkpoint is damaged.
+        ConfigError: there is no such run or checkpoint.
+        DataError: the checkpoint is damaged.
     """
     use_compilation_cache()
     if not (folder / "config.json").is_file():
@@ -81,7 +80,7 @@ def load_trained(folder: Path, step: str = "latest") -> TrainedRun:
     config = configs.resolve(config, needed)
     try:
         mesh = make_mesh(config)
-    except ConfigError:  # Trained on other devices than there are now: one is enough to look at it.
+    except ConfigError:  # Trained on other devices than this machine has: one is enough to read it.
         config = configs.resolve(configs.override(config, {"mesh.data": 1, "mesh.fsdp": 1, "mesh.tensor": 1}), needed)
         mesh = make_mesh(config, jax.devices()[:1])
     model, objective = make_model(config), make_objective(config, tokenizer)
@@ -97,12 +96,11 @@ def load_trained(folder: Path, step: str = "latest") -> TrainedRun:
         objective=objective,
         program=program,
         tokenizer=tokenizer,
-        rows=rows_per_device_group(mesh),
         source_tokenizer=source,
     )
 
 
-def values_of(run: TrainedRun) -> dict[str, tuple[Params, Stats]]:
-    """{TRAINED: (params, stats), INITIAL: those that the run's seed gives to a fresh model}."""
+def trained_and_initial(run: TrainedRun) -> dict[str, tuple[Params, Stats]]:
+    """Returns {TRAINED: (params, stats), INITIAL: the values that the run was initialised with}."""
     model, seed = run.model, run.config.seed
     return {TRAINED: (run.params, run.stats), INITIAL: (initialise(model, seed), initialise_statistics(model, seed))}

@@ -1,5 +1,6 @@
-"""A run in the loop: how far it is, its batches, and what it writes. Runs that are trained together
-differ in nothing else.
+"""One run during training: its progress, its batches, and what it writes.
+
+Runs that are trained together share a program and cadences.
 """
 
 from collections.abc import Callable
@@ -9,28 +10,28 @@ from typing import Any
 import jax
 
 from zoo.config import ResolvedConfig
-from zoo.data import TextDataset
 from zoo.errors import Diverged
-from zoo.objectives import Objective
 from zoo.training.checkpoints.checkpoint import Checkpoints
 from zoo.training.dynamics import DynamicsFile
-from zoo.training.evaluation import evaluations
+from zoo.training.evaluation import Dataset, evaluate_lengths
 from zoo.training.records.metrics_file import MetricsFile, TrainingClock
 from zoo.training.runtime.signals import StopSignal
-from zoo.training.step import Program, State
-from zoo.training.translation_files import Translations
+from zoo.training.state import State
+from zoo.training.step import Program
+from zoo.training.translation_evaluation import TranslationEvaluator
+from zoo.training.update import Constants
 
 
 @dataclass
 class Progress:
-    """Where a run stands on the host's side; saved and restored with the state.
+    """How far a run is, on the host's side; saved and restored with the state.
 
     Attributes:
         step: updates done.
         tokens: tokens read in all updates so far.
-        evaluated: the evaluation due at the current step is done.
+        evaluated: whether the evaluation due at the current step is done.
         clock: seconds of training.
-        losses: of the last steps before, where it continues a run that watches for spikes.
+        losses: the last losses, if the run records spikes of the loss.
     """
 
     step: int = 0
@@ -39,129 +40,146 @@ class Progress:
     clock: TrainingClock = field(default_factory=TrainingClock)
     losses: list[float] = field(default_factory=list)
 
+    @classmethod
+    def from_checkpoint(cls, step: int, metadata: dict[str, Any]) -> "Progress":
+        """Returns the progress at `step` from a checkpoint's metadata."""
+        return cls(
+            step,
+            metadata["tokens"],
+            metadata["evaluated"],
+            TrainingClock(metadata["seconds"]),
+            metadata.get("losses", []),
+        )
 
-@dataclass(eq=False)
-class Member:
-    """One of the runs that a loop trains together; a lone run is the only one.
+
+@dataclass(frozen=True)
+class RunFiles:
+    """Where a run is saved and where it writes: checkpoints, metrics.jsonl, dynamics.jsonl."""
+
+    checkpoints: Checkpoints
+    metrics: MetricsFile
+    dynamics: DynamicsFile
+
+    def close(self) -> None:
+        """Closes all files, once everything is on disk."""
+        for file in (self.metrics, self.dynamics, self.checkpoints):
+            file.close()
+
+
+@dataclass(eq=False, kw_only=True)
+class TrainingRun:
+    """A run in the training loop, which trains it alone or together with others.
 
     Attributes:
         config: resolved.
-        program, objective: those of the loop.
-        dataset: its batches.
-        constants: of its program.
-        progress: where it stands; its step at the start is that from which it takes part.
-        checkpoints, metrics, dynamics: where it is saved, and where it writes.
-        translations: scores what it translates, where it does.
-        rows: a batch's rows must be a multiple of this.
+        program: shared by all runs of the loop.
+        dataset: gives the batches.
+        constants: the program's constants for this run.
+        progress: where the run stands.
+        files: where it is saved and where it writes.
+        translation: translates and scores held-out pairs; None except for translation.
         log: takes a line for people.
-        diverged: told at once when it takes no further part.
-        error: why.
+        on_divergence: called as soon as the run diverges.
+        error: why the run takes no further part, if it diverged.
+        start_step: updates done before; the run takes part from there.
+        batches: the training batches from `start_step` on.
     """
 
     config: ResolvedConfig
     program: Program
-    objective: Objective
-    dataset: TextDataset
-    constants: dict[str, Any]
+    dataset: Dataset
+    constants: Constants
     progress: Progress
-    checkpoints: Checkpoints
-    metrics: MetricsFile
-    dynamics: DynamicsFile
-    translations: Translations | None
-    rows: int
+    files: RunFiles
+    translation: TranslationEvaluator | None
     log: Callable[[str], None]
-    diverged: Callable[[Diverged], None]
+    on_divergence: Callable[[Diverged], None]
     error: Diverged | None = None
 
     def __post_init__(self):
-        self.begun = self.progress.step
-        self.batches = self.dataset.training_batches(self.begun, jax.process_index(), jax.process_count())
+        self.start_step = self.progress.step
+        self.batches = self.dataset.training_batches(self.start_step, jax.process_index(), jax.process_count())
         self._logged = self.progress.tokens, self.progress.clock.seconds
 
-    def takes_part(self, step: int) -> bool:
-        """Whether the update after `step` updates is one of its own."""
-        return self.error is None and self.begun <= step
+    def is_active(self, step: int) -> bool:
+        """Returns whether the update after `step` updates belongs to this run."""
+        return self.error is None and self.start_step <= step
 
-    def handle(self, number: int, values: dict[str, float], observed: dict[str, Any] | None) -> None:
-        """Takes the metrics of an update, and what was observed of it; if they are not finite, it
-        takes no further part.
+    def handle_metrics(self, step: int, values: dict[str, float], observed: dict[str, Any] | None) -> None:
+        """Records the metrics of update number `step`; metrics that are not finite end the run.
+
+        Args:
+            step: number of the update.
+            values: metrics as `Program.train_step` returns them, on the host.
+            observed: result of `Program.dynamics_step` for the same update, if it was computed.
         """
         progress, training = self.progress, self.config.training
         progress.tokens += int(values.pop("tokens"))
         finite = values.pop("finite")
-        self.dynamics.write(
-            number, values["loss"], {} if observed is None else self.program.dynamics_step.rows(observed)
+        self.files.dynamics.write(
+            step, values["loss"], {} if observed is None else self.program.dynamics_step.fetch(observed)
         )
         if progress.clock.running:
             seconds = progress.clock.seconds
         else:
-            # The first step of a shape in a process compiles: the clock runs from its end.
+            # The first step of each batch shape compiles: the clock runs from its end.
             progress.clock.start()
             seconds = progress.clock.seconds
             self._logged = progress.tokens, seconds
-        if number % training.log_every == 0 or number in (1, training.steps) or not finite:
-            line = {f"train/{name}": value for name, value in values.items()}
-            tokens, before = self._logged
-            if seconds > before:
-                line["train/tokens_per_second"] = (progress.tokens - tokens) / (seconds - before)
-            self.metrics.write(number, progress.tokens, seconds, line)
-            self.log(progress_line(number, training.steps, progress.tokens / number, line))
-            self._logged = progress.tokens, seconds
+        if step % training.log_every == 0 or step in (1, training.steps) or not finite:
+            self._write_metrics(step, seconds, values)
         if not finite:
             self.error = Diverged(
-                f"step {number}: loss {values['loss']}, gradient norm {values['gradient_norm']}; the update was not applied"
+                f"step {step}: loss {values['loss']}, gradient norm {values['gradient_norm']}; "
+                "the update was not applied"
             )
-            self.diverged(self.error)
+            self.on_divergence(self.error)
+
+    def _write_metrics(self, step: int, seconds: float, values: dict[str, float]) -> None:
+        progress = self.progress
+        line = {f"train/{name}": value for name, value in values.items()}
+        tokens, before = self._logged
+        if seconds > before:
+            line["train/tokens_per_second"] = (progress.tokens - tokens) / (seconds - before)
+        self.files.metrics.write(step, progress.tokens, seconds, line)
+        self.log(progress_line(step, self.config.training.steps, progress.tokens / step, line))
+        self._logged = progress.tokens, seconds
 
     def evaluate(self, step: int, state: State, stop: StopSignal) -> dict[str, float] | None:
-        """Scores what is held out, and writes that down; returns the scores, or None if a stop was
-        requested before the end.
-        """
+        """Scores held-out data and writes the scores; returns None if a stop was requested."""
         last = step == self.config.training.steps
-        scores = evaluations(
-            self.config,
-            self.objective,
-            self.program,
-            self.dataset,
-            state,
-            self.constants,
-            self.rows,
-            stop,
-            last,
-            self.log,
-        )
-        if scores is not None and self.translations is not None and self.translations.due(step):
-            more = self.translations(step, state, stop.poll)
-            scores = None if more is None else scores | more
+        scores = evaluate_lengths(self.config, self.program, self.dataset, state, self.constants, stop, last, self.log)
+        if scores is not None and self.translation is not None and self.translation.is_due(step):
+            translation_scores = self.translation(step, state, stop.poll)
+            scores = None if translation_scores is None else scores | translation_scores
         if scores is not None:
-            self.metrics.write(step, self.progress.tokens, self.progress.clock.seconds, scores)
+            self.files.metrics.write(step, self.progress.tokens, self.progress.clock.seconds, scores)
             self.log(f"step {step}: " + ", ".join(f"{name} {value:.4f}" for name, value in scores.items()))
             self.progress.evaluated = True
         return scores
 
     def save(self, step: int, state: State, scores: dict[str, float] | None) -> None:
-        """Starts saving the state after `step` updates, unless it is the one that the run continues
-        from.
-        """
-        if step == self.begun and step in self.checkpoints.steps():
+        """Starts saving the state after `step` updates, unless it was restored from this checkpoint."""
+        checkpoints, dynamics = self.files.checkpoints, self.files.dynamics
+        if step == self.start_step and step in checkpoints.steps():
             return
-        beside = {
+        metadata = {
             "tokens": self.progress.tokens,
             "seconds": self.progress.clock.seconds,
             "evaluated": self.progress.evaluated,
         }
-        if self.dynamics.every:
-            beside["losses"] = self.dynamics.losses
-        self.checkpoints.save(step, state, beside, scores)
+        if dynamics.every:
+            metadata["losses"] = dynamics.losses
+        checkpoints.save(step, state, metadata, scores)
 
     def close(self) -> None:
-        """Closes its files, once everything is on disk."""
-        for part in (self.batches, self.metrics, self.dynamics, self.checkpoints):
-            part.close()
+        """Closes the batches and all files, once everything is on disk."""
+        self.batches.close()
+        self.files.close()
 
 
 def progress_line(step: int, steps: int, tokens_per_step: float, values: dict[str, float]) -> str:
-    """One line for people: step, loss, gradient norm, pace, and the time left at this pace."""
+    """Returns a line for people: step, loss, gradient norm, pace, and the time left at this pace."""
     text = f"step {step}/{steps}  loss {values['train/loss']:.4f}  gradient norm {values['train/gradient_norm']:.3g}"
     pace = values.get("train/tokens_per_second")
     if not pace:

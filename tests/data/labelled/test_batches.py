@@ -21,7 +21,7 @@ from zoo.objectives import make_objective
 from zoo.training.evaluation import evaluate
 from zoo.training.mesh import make_mesh
 from zoo.training.step import make_program
-from zoo.training.trainer import resolve_with_vocabulary
+from zoo.training.startup import resolve_with_vocabulary
 
 T = 80
 

@@ -18,7 +18,7 @@ from tests.small_runs import lines, small
 from zoo import config as configs
 from zoo.data import load
 from zoo.errors import ConfigError, DataError
-from zoo.training.run_training import run
+from zoo.training.trainer import run
 
 datasets = pytest.importorskip("datasets")
 tfds = pytest.importorskip("tensorflow_datasets")

@@ -11,7 +11,7 @@ from zoo import config as configs
 from zoo.data.rows.packed_rows import MixedRows
 from zoo.errors import ConfigError, DataError
 from zoo.training.checkpoints import checkpoint
-from zoo.training.run_training import run
+from zoo.training.trainer import run
 
 STARTS = "ab"
 

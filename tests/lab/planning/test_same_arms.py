@@ -7,7 +7,7 @@ import pytest
 from tests.small_runs import small
 from zoo.lab.report.build import build_report
 from zoo.lab.results.sweep_results import load_sweep
-from zoo.training.run_training import run
+from zoo.training.trainer import run
 
 SEEDS = (0, 1, 2, 3)
 

@@ -17,7 +17,7 @@ from zoo.lab.planning import arm_resolution
 from zoo.lab.planning.plan import make_plan
 from zoo.lab.planning.prerequisites import resolve_references
 from zoo.lab.results.sweep_results import load_sweep
-from zoo.training.run_training import run
+from zoo.training.trainer import run
 
 fake = config.import_file(Path(__file__).parents[1] / "fake_run.py", "helper")
 START = {"start": {"trained": {"training.start_from": "prepared:body"}, "fresh": {"training.start_from": ""}}}

@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 
 from zoo.errors import ConfigError, DataError
-from zoo.training.checkpoints.checkpoint import MANIFEST, Checkpoints
+from zoo.training.checkpoints.checkpoint import Checkpoints
+from zoo.training.checkpoints.integrity import MANIFEST
 
 
 def state(step):
@@ -70,10 +71,10 @@ def test_newest_and_best_are_kept(tmp_path):
     )
     checkpoints = Checkpoints(folder, 1)
     assert checkpoints.steps() == [2, 5]
-    assert checkpoints.find("best") == 2
-    assert checkpoints.find("latest") == 5
+    assert checkpoints.resolve_step("best") == 2
+    assert checkpoints.resolve_step("latest") == 5
     with pytest.raises(ConfigError, match="holds the steps 2, 5"):
-        checkpoints.find("3")
+        checkpoints.resolve_step("3")
     checkpoints.close()
 
 
@@ -92,7 +93,7 @@ def test_what_was_evaluated_later_can_be_the_best(tmp_path):
         )
     )
     checkpoints = Checkpoints(folder, 2, read_only=True)
-    assert checkpoints.find("best") == 2
+    assert checkpoints.resolve_step("best") == 2
     checkpoints.close()
 
 

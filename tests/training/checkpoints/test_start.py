@@ -14,8 +14,8 @@ from zoo.errors import ConfigError, DataError
 from zoo.files import read_json
 from zoo.models.architectures import make_model
 from zoo.models.functional import initialise_statistics
-from zoo.training.run_training import run
 from zoo.training.trained_run import load_trained
+from zoo.training.trainer import run
 
 BATCHNORM = {"model__norm__kind": "batchnorm", "model__norm__momentum": 0.5, "optimizer__learning_rate": 1e-2}
 

@@ -15,11 +15,11 @@ from zoo.models.architectures import make_model
 from zoo.models.functional import initialise
 from zoo.objectives import make_objective
 from zoo.training.checkpoints.layer_transfer import read_layers
-from zoo.training.checkpoints.warm_start import check_start, heads_of_its_own
+from zoo.training.checkpoints.warm_start import check_start_from, replaceable_parts
 from zoo.training.mesh import make_mesh
-from zoo.training.run_training import run
 from zoo.training.step import make_program
 from zoo.training.trained_run import load_trained
+from zoo.training.trainer import run
 
 BERT = {
     "model__architecture": "encoder",
@@ -53,11 +53,11 @@ def started(folder, layers, **fields):
     config = configs.resolve(
         small(**fields, model__num_layers=len(layers), training__start_from=str(folder), training__start_layers=layers)
     )
-    check_start(config)
+    check_start_from(config)
     program = make_program(
         config, make_model(config), make_objective(config, ByteTokenizer()), make_mesh(config, jax.devices()[:1])
     )
-    weights, step = read_layers(config, program.abstract_state, heads_of_its_own(config, ()))
+    weights, step = read_layers(config, program.abstract_state, replaceable_parts(config, ()))
     assert step == 2
     return weights, load_trained(folder)
 

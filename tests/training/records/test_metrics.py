@@ -2,7 +2,7 @@
 
 import json
 
-from zoo.training.records.metrics_file import TrainingClock, MetricsFile
+from zoo.training.records.metrics_file import MetricsFile, TrainingClock
 
 
 def test_lines_after_the_restored_step_and_torn_ones_are_cut(tmp_path):

@@ -14,7 +14,7 @@ from zoo.errors import ConfigError
 from zoo.training.records import trackers
 from zoo.training.records.metrics_file import MetricsFile
 from zoo.training.records.trackers import TRACKERS, RunTrackers, scalars
-from zoo.training.run_training import run
+from zoo.training.trainer import run
 
 # What each package has of its own, and one list of what was called for all.
 FAKES = {

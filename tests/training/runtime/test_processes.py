@@ -16,9 +16,9 @@ from small_runs import lines, small
 from zoo import config as configs
 from zoo.errors import ConfigError
 from zoo.files import write_json
-from zoo.training.run_training import run
 from zoo.training.runtime.processes import from_flags
 from zoo.training.runtime.signals import StopSignal
+from zoo.training.trainer import run
 
 STEPS = {
     "training__checkpoint_every": 0,

@@ -41,16 +41,17 @@ def main(arguments: Sequence[str] | None = None) -> int:
     configs.check_one_program([configs.resolve(config) for config in given], args.folders)
     import jax
 
-    from zoo.training.run_training import run_together
-    from zoo.training.trainer import Attempt
+    from zoo.training.startup import RunRequest
+    from zoo.training.trainer import train_runs
 
     executor = args.executor if args.executor != "auto" else "map" if jax.default_backend() == "cpu" else "vmap"
     print(f"a population of {len(given)} runs, by {executor}", flush=True)
     with ExitStack() as stack:
-        attempts = [
-            Attempt(config, folder, _writer(stack, folder)) for config, folder in zip(given, args.folders, strict=True)
+        requests = [
+            RunRequest(config, folder, _writer(stack, folder))
+            for config, folder in zip(given, args.folders, strict=True)
         ]
-        outcomes = run_together(attempts, executor)
+        outcomes = train_runs(requests, executor)
         for folder, outcome in zip(args.folders, outcomes, strict=True):
             if isinstance(outcome, Exception):
                 _writer(stack, folder)(f"error: {outcome}")

@@ -66,14 +66,14 @@ def incompatible_starts(
     # Imported here because they need JAX, and most mistakes in a plan are found without it.
     from zoo.models.architectures import make_model
     from zoo.models.functional import split
-    from zoo.training.checkpoints.checkpoint import differences
-    from zoo.training.checkpoints.warm_start import heads_of_its_own
+    from zoo.training.checkpoints.tree_differences import tree_differences
+    from zoo.training.checkpoints.warm_start import replaceable_parts
 
     bodies = [split(make_model(side))[1] for side in (source, resolved)]
-    own = heads_of_its_own(resolved, ())
+    own = replaceable_parts(resolved, ())
     for part in (*own.optional, *own.fresh):
-        if part in own.fresh or differences(*(body.get(part, {}) for body in bodies)):
+        if part in own.fresh or tree_differences(*(body.get(part, {}) for body in bodies)):
             bodies = [{key: value for key, value in body.items() if key != part} for body in bodies]
-    if lines := differences(*bodies):
+    if lines := tree_differences(*bodies):
         more = f" (and {len(lines) - 1} more)" if len(lines) > 1 else ""
         yield f"training.start_from={reference} has another body: {lines[0]}{more}"

@@ -1,16 +1,14 @@
-"""Checkpoints: Orbax's v1 API behind one thin class, with the integrity check that Orbax lacks.
+"""Checkpoints: Orbax's v1 API behind one thin class that also checks integrity.
 
 Orbax writes asynchronously and commits by renaming, so a kill leaves either a whole checkpoint or
-none. It does not notice damaged bytes: a sha256 of every file is kept beside each checkpoint and
-compared before one is trusted.
+none. It does not notice damaged bytes; `zoo.training.checkpoints.integrity` does.
 """
 
-import hashlib
 import json
 import math
 import shutil
 import threading
-from collections.abc import Callable, Collection
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -18,97 +16,27 @@ import jax
 from orbax.checkpoint import v1 as ocp
 
 from zoo.errors import ConfigError, DataError
-from zoo.files import read_json, write_json
+from zoo.training.checkpoints.integrity import find_damage, write_manifest
+from zoo.training.checkpoints.tree_differences import (
+    NOTHING_REPLACEABLE,
+    ReplaceableParts,
+    tree_differences,
+    without_replaceable,
+)
 from zoo.training.records.metrics_file import read_json_lines
 from zoo.training.runtime.processes import broadcast_from_main, is_main_process
 
-MANIFEST = "manifest.json"
-
-
-def file_hashes(folder: Path) -> dict[str, str]:
-    """Returns the sha256 of every file below `folder`, by relative path, the manifest itself left
-    out.
-    """
-    hashes = {}
-    for path in sorted(folder.rglob("*")):
-        if path.is_file() and path.name != MANIFEST:
-            with path.open("rb") as file:
-                hashes[path.relative_to(folder).as_posix()] = hashlib.file_digest(file, "sha256").hexdigest()
-    return hashes
-
-
-def damage(folder: Path) -> str | None:
-    """Says what is wrong with a checkpoint on disk, or None.
-
-    A checkpoint whose manifest was not written before a kill is trusted if its parts are there: the
-    commit itself is atomic.
-    """
-    if not (folder / "state").is_dir():
-        return "it holds no state"
-    if not (folder / MANIFEST).is_file():
-        return None
-    try:
-        expected = read_json(folder / MANIFEST)
-    except ValueError:
-        return "its manifest is not JSON"
-    found = file_hashes(folder)
-    for name, digest in expected.items():
-        if name not in found:
-            return f"{name} is missing"
-        if found[name] != digest:
-            return f"{name} has changed since it was written"
-    return None
-
-
-def differences(saved: Any, wanted: Any) -> list[str]:
-    """In what two trees of arrays differ, one line for each place."""
-    one, other = (
-        {
-            jax.tree_util.keystr(path, simple=True, separator="/"): (tuple(leaf.shape), str(leaf.dtype))
-            for path, leaf in jax.tree_util.tree_leaves_with_path(tree)
-        }
-        for tree in (saved, wanted)
-    )
-    lines = [f"{path} is not there" for path in other if path not in one]
-    lines += [f"{path} has no place in this model" for path in one if path not in other]
-    return lines + [
-        f"{path} has shape {one[path][0]} and type {one[path][1]}, expected {other[path][0]} and {other[path][1]}"
-        for path in other
-        if path in one and one[path] != other[path]
-    ]
-
-
-def without_own(
-    saved: dict[str, Any], wanted: dict[str, Any], optional: Collection[str] = (), fresh: Collection[str] = ()
-) -> tuple[dict[str, Any], dict[str, Any]]:
-    """What is saved and what is wanted, {"params", "stats"}, without the parts of a model that are
-    its own.
-
-    Args:
-        saved, wanted: trees of what has a shape and a type.
-        optional: parts, by the first name of their paths, that are left out where the two differ in
-            them.
-        fresh: parts that are left out in any case.
-    """
-    for name in (*optional, *fresh):
-        if name in fresh or any(differences(saved[kind].get(name, {}), wanted[kind].get(name, {})) for kind in wanted):
-            saved, wanted = (
-                {kind: {part: tree for part, tree in values.items() if part != name} for kind, values in trees.items()}
-                for trees in (saved, wanted)
-            )
-    return saved, wanted
-
 
 class Checkpoints:
-    """The checkpoints of one run: newest `keep` and the one with the lowest evaluation loss.
+    """The checkpoints of one run: the newest `keep` and the one with the lowest evaluation loss.
 
     Args:
-        folder: where they live, one sub-folder per step.
+        folder: where they are stored, one sub-folder per step.
         keep: how many of the newest to keep.
         log: called with one line about anything unusual.
-        read_only: look only; a run that is being trained meanwhile is left alone.
-        in_place: states stay as they are until `close`, so that they need not be copied; they are
-            written as they are, without compression.
+        read_only: changes nothing on disk, so that a run may be read while it is being trained.
+        in_place: states that are saved stay unchanged until `close`, so they are not copied; they
+            are written without compression.
     """
 
     def __init__(
@@ -146,34 +74,18 @@ class Checkpoints:
         return self._checkpointer
 
     def steps(self) -> list[int]:
-        """Returns the steps there are on disk, in order."""
+        """Returns the steps of the checkpoints on disk, in ascending order."""
         return sorted(int(path.name) for path in self.folder.iterdir() if path.is_dir() and path.name.isdigit())
 
-    def find(self, step: str) -> int:
-        """Turns "latest", "best" or a number into a step that there is.
+    def resolve_step(self, step: str) -> int:
+        """Returns the step that "latest", "best" or a number stands for.
 
         Raises:
-            ConfigError: if there is none.
+            ConfigError: there is no such checkpoint.
         """
         steps = self.steps()
         if step == "best":
-            scores = {
-                one.step: one.metrics["eval/loss"]
-                for one in self._open().checkpoints
-                if one.metrics and "eval/loss" in one.metrics
-            }
-            # One that was saved because the run was stopped is evaluated when the run goes on.
-            for _, line in read_json_lines(self.folder.parent / "metrics.jsonl"):
-                if (
-                    line.get("step") in steps
-                    and isinstance(line.get("eval/loss"), float)
-                    and math.isfinite(line["eval/loss"])
-                ):
-                    scores.setdefault(line["step"], line["eval/loss"])
-            scored = [(score, number) for number, score in scores.items()]
-            if not scored:
-                raise ConfigError(f"no checkpoint in {self.folder} was evaluated; take --step latest")
-            return min(scored)[1]
+            return self._best_step(steps)
         if step == "latest" and steps:
             return steps[-1]
         if step.isdecimal() and int(step) in steps:
@@ -182,56 +94,71 @@ class Checkpoints:
             f"--step {step}: {self.folder} holds the steps {', '.join(map(str, steps)) or '(none)'}; also: latest, best"
         )
 
-    def restore_latest(self, abstract_state: Any) -> tuple[Any, dict[str, Any]] | None:
-        """Restores the newest sound checkpoint onto the devices that `abstract_state` names,
-        whatever saved it.
+    def _best_step(self, steps: list[int]) -> int:
+        scores = {
+            one.step: one.metrics["eval/loss"]
+            for one in self._open().checkpoints
+            if one.metrics and "eval/loss" in one.metrics
+        }
+        # A checkpoint that was saved because the run was stopped is evaluated when the run resumes.
+        for _, line in read_json_lines(self.folder.parent / "metrics.jsonl"):
+            loss = line.get("eval/loss")
+            if line.get("step") in steps and isinstance(loss, float) and math.isfinite(loss):
+                scores.setdefault(line["step"], loss)
+        scored = [(score, number) for number, score in scores.items()]
+        if not scored:
+            raise ConfigError(f"no checkpoint in {self.folder} was evaluated; take --step latest")
+        return min(scored)[1]
 
-        A damaged one is moved to `quarantine/`, with its reason logged, and the one before it is
-        taken.
+    def restore_latest(self, abstract_state: Any) -> tuple[Any, dict[str, Any]] | None:
+        """Restores the newest sound checkpoint onto the devices that `abstract_state` names.
+
+        A damaged checkpoint is moved to `quarantine/`, with its reason logged, and the one before
+        it is tried. The checkpoint may have been saved on other devices.
 
         Returns:
-            (state, what was saved beside it), or None if there is no checkpoint.
+            (state, the metadata saved with it), or None if there is no checkpoint.
 
         Raises:
-            DataError: if there were checkpoints and none is sound.
+            DataError: there were checkpoints and none is sound.
         """
-        # Of several processes the first one looks for all.
+        # Of several processes the main one decides for all.
         while (step := broadcast_from_main(max(self.steps(), default=-1))) >= 0:
-            reason = damage(self.folder / str(step)) if is_main_process() else None
+            reason = find_damage(self.folder / str(step)) if is_main_process() else None
             if not broadcast_from_main(reason is not None):
                 try:
                     return self.restore(step, abstract_state)
                 except (ConfigError, MemoryError, jax.errors.JaxRuntimeError):
                     raise
-                except Exception as error:  # Orbax raises many types for unreadable files
+                except Exception as error:  # Orbax raises many types for unreadable files.
                     if jax.process_count() > 1:
-                        raise  # The others may have read it.
+                        raise  # The other processes may have read it.
                     if isinstance(error, OSError) and not isinstance(error, FileNotFoundError):
-                        raise  # The machine's trouble, not the checkpoint's.
+                        raise  # A problem of the machine, not of the checkpoint.
                     reason = " ".join(str(error.__cause__ or error).split())[:200]
             self._quarantine(step, reason)
-        if self._aside.is_dir() and any(self._aside.iterdir()):
-            # A fresh start would cut off the curves of the run that they belong to.
+        if self._quarantine_folder.is_dir() and any(self._quarantine_folder.iterdir()):
+            # A fresh start would truncate the curves of the run that the checkpoints belong to.
             raise DataError(
-                f"{self.folder.parent} has no sound checkpoint: the damaged ones are in {self._aside}; remove that folder "
-                "to start again from step 0"
+                f"{self.folder.parent} has no sound checkpoint: the damaged ones are in {self._quarantine_folder}; "
+                "remove that folder to start again from step 0"
             )
         return None
 
     @property
-    def _aside(self) -> Path:
+    def _quarantine_folder(self) -> Path:
         return self.folder.parent / "quarantine"
 
     def restore(self, step: int, abstract_state: Any) -> tuple[Any, dict[str, Any]]:
-        """Restores one checkpoint.
+        """Restores one checkpoint; returns (state, the metadata saved with it).
 
         Raises:
-            ConfigError: if it holds other types than `abstract_state`.
-            ValueError: if it holds no state at all; Orbax raises others.
+            ConfigError: it holds other types than `abstract_state`.
+            ValueError: it holds no state at all; Orbax raises others.
         """
         checkpointer = self._open()
-        metadata = checkpointer.checkpointables_metadata(step)
-        saved = jax.tree.leaves(metadata.metadata["state"])
+        contents = checkpointer.checkpointables_metadata(step)
+        saved = jax.tree.leaves(contents.metadata["state"])
         wanted = jax.tree.leaves(abstract_state)
         for one, other in zip(saved, wanted, strict=False):
             if one.dtype != other.dtype:
@@ -242,35 +169,33 @@ class Checkpoints:
         restored = checkpointer.load_checkpointables(step, {"state": abstract_state})
         if "state" not in restored:
             raise ValueError(f"checkpoint {step} holds no state")
-        return restored["state"], dict(metadata.custom_metadata)
+        return restored["state"], dict(contents.custom_metadata)
 
     def restore_weights(
-        self, step: int, abstract: dict[str, Any], optional: Collection[str] = (), fresh: Collection[str] = ()
+        self, step: int, abstract: dict[str, Any], replaceable: ReplaceableParts = NOTHING_REPLACEABLE
     ) -> dict[str, Any]:
         """Restores parts of a state, {"params", "stats"}, whatever else was saved.
 
         Args:
-            step: of the checkpoint.
-            abstract: what is wanted.
-            optional: parts of the model, by the first name of their paths, that may be left over,
-                missing or of another shape; those that are not what is wanted are left out of the
-                result.
-            fresh: parts that are left out, whatever they are.
+            step: number of the checkpoint.
+            abstract: shapes, types and shardings to restore.
+            replaceable: parts of the model that may be missing, unexpected or of another shape;
+                parts that are not taken over are missing in the result.
 
         Raises:
-            ConfigError: with a line for every array that is missing, left over or of another shape
-                or type.
+            ConfigError: one line for every array that is missing, unexpected or of another shape or
+                type.
         """
         checkpointer = self._open()
         saved = checkpointer.checkpointables_metadata(step).metadata["state"]
         saved = {name: dict(saved.get(name, {})) for name in abstract}
-        saved, abstract = without_own(saved, abstract, optional, fresh)
-        if problems := differences(saved, abstract):
+        saved, abstract = without_replaceable(saved, abstract, replaceable)
+        if problems := tree_differences(saved, abstract):
             raise ConfigError([f"checkpoint {step}: {problem}" for problem in problems])
         context = ocp.Context()
         context.pytree.loading.partial_load = True
-        # What is read lies in buffers before it becomes arrays: as much as the largest needs (which
-        # must be below the limit), not all.
+        # Limits the buffers that bytes pass through to what the largest array needs (which must be
+        # below the limit), instead of holding all arrays twice.
         context.memory.read_concurrent_bytes = 1 + max(
             (leaf.size * leaf.dtype.itemsize for leaf in jax.tree.leaves(abstract)), default=0
         )
@@ -281,28 +206,30 @@ class Checkpoints:
         self.close()
         if not is_main_process():
             return
-        aside = self._aside / str(step)
-        aside.parent.mkdir(exist_ok=True)
-        if aside.exists():
-            shutil.rmtree(aside)
-        (self.folder / str(step)).rename(aside)
-        self._log(f"warning: checkpoint {step} is damaged ({reason}); moved to {aside}, falling back to the one before")
+        target = self._quarantine_folder / str(step)
+        target.parent.mkdir(exist_ok=True)
+        if target.exists():
+            shutil.rmtree(target)
+        (self.folder / str(step)).rename(target)
+        self._log(
+            f"warning: checkpoint {step} is damaged ({reason}); moved to {target}, falling back to the one before"
+        )
 
-    def save(self, step: int, state: Any, beside: dict[str, Any], metrics: dict[str, float] | None) -> None:
+    def save(self, step: int, state: Any, metadata: dict[str, Any], metrics: dict[str, float] | None) -> None:
         """Starts saving; returns when the state is copied, so that its memory may be reused.
 
         Args:
             step: updates done.
-            state: arrays.
-            beside: plain JSON values of the same moment: clock, tokens.
-            metrics: evaluation at this very step, if there was one.
+            state: nested dict of arrays.
+            metadata: plain JSON values that belong to the state, such as clock and tokens.
+            metrics: results of the evaluation at this very step, if there was one.
         """
         self._finish()
         if metrics is not None and not math.isfinite(metrics["eval/loss"]):
-            metrics = None  # Orbax's ordering breaks on NaN: it would drop the best checkpoint there is.
+            metrics = None  # Orbax's ordering breaks on NaN: it would drop the best checkpoint.
         with self._context():
             response = self._open().save_checkpointables_async(
-                step, {"state": state}, force=True, metrics=metrics, custom_metadata=json.loads(json.dumps(beside))
+                step, {"state": state}, force=True, metrics=metrics, custom_metadata=json.loads(json.dumps(metadata))
             )
         if response is None:
             raise RuntimeError(f"checkpoint {step} was not written: {self.folder} already holds a later one")
@@ -312,15 +239,13 @@ class Checkpoints:
         context = ocp.Context()
         if self._in_place:
             context.memory.deepcopy_host_arrays = False
-            # Compressed arrays would all be held until the last is done; weights get hardly smaller
-            # by it.
+            # All compressed arrays would be held until the last one is done, and compression hardly
+            # shrinks weights.
             context.array.saving.use_compression = False
         return context
 
     def poll(self) -> None:
-        """Starts the manifest of a checkpoint that has been committed meanwhile; call it now and
-        then.
-        """
+        """Starts the manifest of a checkpoint once it is committed; to be called regularly."""
         if self._unhashed is not None and self._hashing is None and not self._checkpointer.is_saving_in_progress():
             self._hashing = threading.Thread(target=self._write_manifest, args=(self._unhashed,), daemon=True)
             self._hashing.start()
@@ -328,7 +253,7 @@ class Checkpoints:
     def _write_manifest(self, step: int) -> None:
         folder = self.folder / str(step)
         if folder.is_dir() and is_main_process():
-            write_json(folder / MANIFEST, file_hashes(folder))
+            write_manifest(folder)
 
     def _finish(self) -> None:
         if self._unhashed is None:
@@ -339,7 +264,7 @@ class Checkpoints:
         self._unhashed = self._hashing = None
 
     def close(self) -> None:
-        """Waits for everything to be on disk."""
+        """Waits until everything is on disk."""
         self._finish()
         if self._checkpointer is not None:
             self._checkpointer.close()

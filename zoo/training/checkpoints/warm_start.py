@@ -1,7 +1,7 @@
-"""What a run starts from: fresh values, or the parameters and statistics of another run."""
+"""Starting from the parameters and statistics of another run."""
 
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from zoo import config as configs
 from zoo import data
@@ -9,67 +9,69 @@ from zoo.config import ResolvedConfig
 from zoo.config.fields import TASKS
 from zoo.errors import ConfigError, DataError
 from zoo.files import read_json
-from zoo.training.checkpoints.checkpoint import Checkpoints, damage
+from zoo.training.checkpoints.checkpoint import Checkpoints
+from zoo.training.checkpoints.integrity import find_damage
+from zoo.training.checkpoints.tree_differences import NOTHING_REPLACEABLE, ReplaceableParts
 
 WEIGHTS = ("params", "stats")
 
 
-def check_start(config: ResolvedConfig) -> None:
-    """Refuses a folder that nothing can be started from; looks at names only, and at how many
-    layers there are.
+def check_start_from(config: ResolvedConfig) -> None:
+    """Checks that `training.start_from` is a run, and has the layers that are taken from it.
+
+    Reads only file names and the other run's config.
 
     Raises:
         ConfigError: naming what is missing.
     """
     if not (folder := config.training.start_from):
         return
-    check_run(folder, "training.start_from")
+    check_run_folder(folder, "training.start_from")
     if not (layers := config.training.start_layers):
         return
-    there = configs.load(folder).model
-    if there.architecture not in ("encoder", "decoder"):
+    source, listed = configs.load(folder).model, ",".join(map(str, layers))
+    if source.architecture not in ("encoder", "decoder"):
         raise ConfigError(
-            f"training.start_layers={','.join(map(str, layers))} are of one stack, and the model of training.start_from="
-            f"{folder} is {there.architecture}"
+            f"training.start_layers={listed} needs a model with one stack of layers, and training.start_from={folder} "
+            f"has model.architecture={source.architecture}"
         )
-    if max(layers) >= there.num_layers:
+    if max(layers) >= source.num_layers:
         raise ConfigError(
-            f"training.start_layers={','.join(map(str, layers))}: training.start_from={folder} has {there.num_layers} "
-            f"layers, 0 to {there.num_layers - 1}"
+            f"training.start_layers={listed}: training.start_from={folder} has {source.num_layers} layers, 0 to "
+            f"{source.num_layers - 1}"
         )
 
 
 def check_teacher(config: ResolvedConfig) -> None:
-    """Refuses a folder that nothing can be learnt from; looks at names only.
+    """Checks that `objective.distillation.teacher` is a run; reads only file names.
 
     Raises:
         ConfigError: naming what is missing.
     """
     if folder := config.objective.distillation.teacher:
-        check_run(folder, "objective.distillation.teacher")
+        check_run_folder(folder, "objective.distillation.teacher")
 
 
-def check_run(folder: str, field: str) -> None:
-    """Refuses a folder that is no run with parameters.
+def check_run_folder(folder: str, field: str) -> None:
+    """Checks that a folder holds a run with parameters.
 
     Raises:
-        ConfigError: naming what is missing.
+        ConfigError: naming the field and what is missing.
     """
-    for name, what in (
+    for name, problem in (
         ("config.json", "is not a run"),
         ("checkpoints", "has no checkpoints"),
         ("tokenizer.json", "has no tokenizer"),
     ):
         if not (Path(folder) / name).exists():
-            raise ConfigError(f"{field}={folder} {what}: there is no {Path(folder) / name}")
+            raise ConfigError(f"{field}={folder} {problem}: there is no {Path(folder) / name}")
 
 
-def check_tokenizer(folder: str, field: str, tokenizer: data.Tokenizer) -> None:
-    """Refuses other token ids than those that the parameters of the run in `folder` were trained
-    with.
+def check_same_tokenizer(folder: str, field: str, tokenizer: data.Tokenizer) -> None:
+    """Checks that the run in `folder`, if one is named, was trained with the same token ids.
 
     Raises:
-        ConfigError: saying how to take the other run's tokenizer.
+        ConfigError: saying how to use the other run's tokenizer.
     """
     if folder and data.load_tokenizer(folder).fingerprint != tokenizer.fingerprint:
         raise ConfigError(
@@ -78,71 +80,62 @@ def check_tokenizer(folder: str, field: str, tokenizer: data.Tokenizer) -> None:
         )
 
 
-class Heads(NamedTuple):
-    """Parts of a model that a run need not find in the run that it starts from.
+def replaceable_parts(config: ResolvedConfig, labels: tuple[str, ...]) -> ReplaceableParts:
+    """Returns the parts of the model that need not be found in the run that it starts from.
 
-    Attributes:
-        optional: taken from there where they fit, else fresh values.
-        fresh: fresh values, whatever is there.
-    """
-
-    optional: tuple[str, ...] = ()
-    fresh: tuple[str, ...] = ()
-
-
-NONE = Heads()
-
-
-def heads_of_its_own(config: ResolvedConfig, labels: tuple[str, ...]) -> Heads:
-    """What a run makes itself: a task takes the body of whatever it starts from, and the pooler
-    where there is one. It takes that run's classes too if that run has the same task with the same
-    labels.
+    A task takes over the body, and the pooler where there is one; it takes over the classifier too
+    if the other run has the same task with the same labels.
 
     Args:
         config: resolved.
-        labels: of the run's examples.
+        labels: names of the classes in this run's data.
     """
     if config.objective.kind not in TASKS:
-        # A student has no use for what only the next sentence was predicted by, nor for segments
-        # where its rows have one.
-        return Heads(("pooler", "next_sentence", "segments")) if config.training.start_layers else NONE
+        # A student may lack the head for the next sentence, and segments where its rows have one.
+        student = ReplaceableParts(optional=("pooler", "next_sentence", "segments"))
+        return student if config.training.start_layers else NOTHING_REPLACEABLE
     folder = Path(config.training.start_from)
     try:
-        same = (
+        same_task = (
             read_json(folder / "config.json")["objective"]["kind"] == config.objective.kind
             and tuple(read_json(folder / "meta.json")["data"].get("labels", ())) == labels
         )
     except (OSError, ValueError, KeyError, TypeError):
-        same = False
-    return Heads(("head", "next_sentence", "pooler", "mix"), () if same else ("classifier",))
+        same_task = False
+    return ReplaceableParts(
+        optional=("head", "next_sentence", "pooler", "mix"), fresh=() if same_task else ("classifier",)
+    )
 
 
 def read_weights(
-    folder: Path, abstract: dict[str, Any], step: str = "latest", own: Heads = NONE
+    folder: Path, abstract: dict[str, Any], step: str = "latest", replaceable: ReplaceableParts = NOTHING_REPLACEABLE
 ) -> tuple[dict[str, Any], int]:
-    """Parameters and statistics of a run, and the step that they are of.
+    """Reads the parameters and statistics of a run.
 
     Args:
-        folder: the run's.
-        abstract: {"params", "stats"} as they are wanted: shapes, types and shardings.
-        step: as in `Checkpoints.find`.
-        own: parts of the model that need not be there.
+        folder: the run's folder.
+        abstract: {"params", "stats"} to restore: shapes, types and shardings.
+        step: as in `Checkpoints.resolve_step`.
+        replaceable: parts of the model that need not be found.
+
+    Returns:
+        ({"params", "stats"}, the step of the checkpoint).
 
     Raises:
-        ConfigError: for every parameter that is there and not wanted, wanted and not there, or of
-            another shape.
+        ConfigError: for every parameter that is missing, unexpected or of another shape.
         DataError: the checkpoint is damaged.
     """
     checkpoints = Checkpoints(folder / "checkpoints", 1, read_only=True)
     try:
-        number = checkpoints.find(step)
-        if (reason := damage(checkpoints.folder / str(number))) is not None:
+        number = checkpoints.resolve_step(step)
+        if (reason := find_damage(checkpoints.folder / str(number))) is not None:
             raise DataError(f"checkpoint {number} of {folder} is damaged: {reason}")
         try:
-            return checkpoints.restore_weights(number, {name: abstract[name] for name in WEIGHTS}, *own), number
+            wanted = {name: abstract[name] for name in WEIGHTS}
+            return checkpoints.restore_weights(number, wanted, replaceable), number
         except ConfigError as error:
             raise ConfigError([f"{folder}: {problem}" for problem in error.problems]) from error
-        except Exception as error:  # Orbax raises many types for unreadable files
+        except Exception as error:  # Orbax raises many types for unreadable files.
             reason = " ".join(str(error.__cause__ or error).split())[:200]
             raise DataError(f"checkpoint {number} of {folder} cannot be read: {reason}") from error
     finally:

@@ -25,20 +25,22 @@ class StatusFile:
         records: where this process writes its records (see `zoo.training.startup.check`).
         steps: updates that the run is to have in the end.
         log: takes a line for people.
+
+    Attributes:
+        step: updates done before training goes on.
     """
 
     def __init__(self, workdir: Path, records: Path, steps: int, log: Callable[[str], None]):
-        self._workdir, self._path, self._log = workdir, records / STATUS_FILE, log
-        self._status = {"state": "running", "step": 0, "steps": steps, "reason": None}
+        self._workdir, self._path, self._steps, self._log = workdir, records / STATUS_FILE, steps, log
+        self.step = 0
 
-    def write_running(self, step: int) -> None:
-        """Records that training goes on from `step`."""
-        self._status["step"] = step
-        write_json(self._path, self._status)
+    def write_running(self) -> None:
+        """Records that training goes on from `self.step`."""
+        write_json(self._path, self._status("running", self.step))
 
     def write_done(self, step: int, parameters_sha256: str, seconds: float) -> dict[str, Any]:
         """Records that the run is done after `seconds` of training; returns the final status."""
-        status = self._status | {"state": "done", "step": step, "parameters_sha256": parameters_sha256}
+        status = self._status("done", step) | {"parameters_sha256": parameters_sha256}
         write_json(self._path, status)
         self._log(f"done: {step} steps in {seconds:.1f} s of training")
         return status
@@ -48,7 +50,7 @@ class StatusFile:
 
         Args:
             error: what ended it.
-            step: updates done; None for those from which training went on.
+            step: updates done; by default `self.step`.
 
         Returns:
             The error to report: of a full disk, one that says so.
@@ -64,10 +66,12 @@ class StatusFile:
             ).with_traceback(error.__traceback__)
         state = {Diverged: "diverged", Preempted: "preempted"}.get(type(error), "failed")
         reason = str(error) if state != "failed" else f"{type(error).__name__}: {error}"
-        changes = {"state": state, "step": self._status["step"] if step is None else step, "reason": reason}
         with contextlib.suppress(OSError):
-            write_json(self._path, self._status | changes)
+            write_json(self._path, self._status(state, self.step if step is None else step, reason))
         return error
+
+    def _status(self, state: str, step: int, reason: str | None = None) -> dict[str, Any]:
+        return {"state": state, "step": step, "steps": self._steps, "reason": reason}
 
 
 def final_status(workdir: Path) -> dict[str, Any] | None:

@@ -1,4 +1,4 @@
-"""What a run translates of its held-out pairs, and the files in which it keeps that."""
+"""Translates the held-out pairs of a run and scores the translations."""
 
 import json
 from collections.abc import Callable
@@ -9,44 +9,49 @@ from jax.experimental import multihost_utils
 
 from zoo.config import ResolvedConfig
 from zoo.data import TranslationDataset
+from zoo.decoding.beam_search import BeamSettings
 from zoo.decoding.translate import sacrebleu_metrics, score_translations, translate
 from zoo.files import write_atomic, write_json
-from zoo.training.step import State
+from zoo.training.state import State
 
 SCORES, TEXTS = "translations.json", "translations.jsonl"
 
 
-class Translations:
-    """Translates every held-out source once and scores what comes out; called with a step's state.
+class TranslationEvaluator:
+    """Translates every held-out source once and scores the translations.
 
-    The newest texts are in `translations.jsonl`, a line for each pair, and their scores with
+    The latest texts are in `translations.jsonl`, one line for each pair, and their scores with
     sacrebleu's signatures in `translations.json`.
 
     Args:
         config: resolved.
-        dataset: its held-out pairs.
+        dataset: has the held-out pairs.
         model: the abstract model.
-        workdir: the run's.
+        folder: where the two files go.
 
     Raises:
         ConfigError: sacrebleu is not installed.
     """
 
-    def __init__(self, config: ResolvedConfig, dataset: TranslationDataset, model: nnx.Module, workdir: Path):
+    def __init__(self, config: ResolvedConfig, dataset: TranslationDataset, model: nnx.Module, folder: Path):
         sacrebleu_metrics()
-        self._config, self._dataset, self._model, self._workdir = config, dataset, model, workdir
+        self._config, self._dataset, self._model, self._folder = config, dataset, model, folder
 
-    def due(self, step: int) -> bool:
-        """Whether the evaluation at a step translates."""
+    def is_due(self, step: int) -> bool:
+        """Returns whether the evaluation at a step includes translations."""
         every = self._config.training.translate_every
         return step == self._config.training.steps or bool(every and step % every == 0)
 
     def __call__(self, step: int, state: State, stopped: Callable[[], bool]) -> dict[str, float] | None:
-        """Returns {"eval/bleu", "eval/chrf", "eval/exact_match"}, or None if `stopped` said so
-        before the end.
+        """Returns {"eval/bleu", "eval/chrf", "eval/exact_match"}, or None if a stop was requested.
+
+        Args:
+            step: updates done.
+            state: with the weights to evaluate.
+            stopped: asked regularly whether to stop.
         """
-        how, pairs = self._config.objective, self._dataset.validation
-        # On one device, in every process: what is sharded comes together.
+        search, pairs = self._config.objective, self._dataset.validation
+        # Every process translates on one device, with the whole weights.
         params, stats = (multihost_utils.process_allgather(state[name], tiled=True) for name in ("params", "stats"))
         texts = translate(
             self._config,
@@ -55,8 +60,7 @@ class Translations:
             params,
             stats,
             pairs.sources,
-            how.beams,
-            how.length_penalty,
+            BeamSettings(search.beams, search.length_penalty),
             stopped,
         )
         if texts is None:
@@ -66,14 +70,14 @@ class Translations:
             {"source": source, "target": target, "translation": text}
             for source, target, text in zip(pairs.sources, pairs.targets, texts, strict=True)
         )
-        write_atomic(self._workdir / TEXTS, "".join(json.dumps(line, ensure_ascii=False) + "\n" for line in lines))
+        write_atomic(self._folder / TEXTS, "".join(json.dumps(line, ensure_ascii=False) + "\n" for line in lines))
         write_json(
-            self._workdir / SCORES,
+            self._folder / SCORES,
             {
                 "step": step,
                 "pairs": len(pairs),
-                "beams": how.beams,
-                "length_penalty": how.length_penalty,
+                "beams": search.beams,
+                "length_penalty": search.length_penalty,
                 **scores.values,
                 "signatures": scores.signatures,
             },

@@ -1,0 +1,61 @@
+"""Whether what a checkpoint holds fits a model, and the parts of a model that need not fit."""
+
+from typing import Any, NamedTuple
+
+import jax
+
+
+class ReplaceableParts(NamedTuple):
+    """Parts of a model that need not be found in the run whose weights it takes.
+
+    Parts are named by the first component of their parameters' paths.
+
+    Attributes:
+        optional: taken over where they fit, otherwise initialised.
+        fresh: always initialised.
+    """
+
+    optional: tuple[str, ...] = ()
+    fresh: tuple[str, ...] = ()
+
+
+NOTHING_REPLACEABLE = ReplaceableParts()
+
+
+def tree_differences(saved: Any, wanted: Any) -> list[str]:
+    """Returns one line for every array that is missing, unexpected, or of another shape or type."""
+    one, other = (
+        {
+            jax.tree_util.keystr(path, simple=True, separator="/"): (tuple(leaf.shape), str(leaf.dtype))
+            for path, leaf in jax.tree_util.tree_leaves_with_path(tree)
+        }
+        for tree in (saved, wanted)
+    )
+    lines = [f"{path} is not there" for path in other if path not in one]
+    lines += [f"{path} has no place in this model" for path in one if path not in other]
+    return lines + [
+        f"{path} has shape {one[path][0]} and type {one[path][1]}, expected {other[path][0]} and {other[path][1]}"
+        for path in other
+        if path in one and one[path] != other[path]
+    ]
+
+
+def without_replaceable(
+    saved: dict[str, Any], wanted: dict[str, Any], replaceable: ReplaceableParts
+) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Returns `saved` and `wanted` without the parts that are initialised instead of taken over.
+
+    Args:
+        saved, wanted: {"params", "stats"}, trees of anything with a shape and a dtype.
+        replaceable: optional parts are removed where the two trees differ in them, fresh parts in
+            any case.
+    """
+    for name in (*replaceable.optional, *replaceable.fresh):
+        if name in replaceable.fresh or any(
+            tree_differences(saved[kind].get(name, {}), wanted[kind].get(name, {})) for kind in wanted
+        ):
+            saved, wanted = (
+                {kind: {part: tree for part, tree in values.items() if part != name} for kind, values in trees.items()}
+                for trees in (saved, wanted)
+            )
+    return saved, wanted

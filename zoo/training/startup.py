@@ -1,0 +1,304 @@
+"""From a config to a run that is ready to train, in three steps: check, load, start.
+
+Each step returns what the next one needs:
+
+* `check`: the config, the run's folder and the runs that it refers to. No device work, and no data
+  but to count the vocabulary or the classes where the config leaves that open. Takes the folder's
+  lock.
+* `load`: data, tokenizer, model and objective.
+* `start`: state, records and files, given a program.
+"""
+
+import contextlib
+import tempfile
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import ml_collections
+from flax import nnx
+from jax.sharding import Mesh
+
+from zoo import config as configs
+from zoo import data
+from zoo.config import ResolvedConfig
+from zoo.config.fields import TASKS
+from zoo.models import cost
+from zoo.models.architectures import make_model
+from zoo.objectives import Objective, make_objective
+from zoo.training.checkpoints.checkpoint import Checkpoints
+from zoo.training.checkpoints.layer_transfer import read_layers
+from zoo.training.checkpoints.warm_start import (
+    check_same_tokenizer,
+    check_start_from,
+    check_teacher,
+    read_weights,
+    replaceable_parts,
+)
+from zoo.training.dynamics import DynamicsFile
+from zoo.training.evaluation import Dataset
+from zoo.training.frozen_features import precompute_features
+from zoo.training.mesh import make_mesh
+from zoo.training.records.metrics_file import MetricsFile
+from zoo.training.records.resume_checks import (
+    check_same_data,
+    check_same_executor,
+    check_same_origin,
+    check_same_run,
+    check_same_teacher,
+)
+from zoo.training.records.run_record import parameters_sha256, write_run_record
+from zoo.training.records.startup_summary import startup_summary
+from zoo.training.records.status_file import StatusFile, final_status
+from zoo.training.records.trackers import RunTrackers, check_trackers
+from zoo.training.runtime.folder_lock import lock_run_folder
+from zoo.training.runtime.platform_check import check_platform
+from zoo.training.runtime.processes import is_main_process
+from zoo.training.state import State
+from zoo.training.step import Program
+from zoo.training.training_run import Progress, RunFiles, TrainingRun
+from zoo.training.translation_evaluation import TranslationEvaluator
+from zoo.training.update import Constants
+
+
+@dataclass(frozen=True)
+class RunRequest:
+    """A run that is to be trained or resumed.
+
+    Attributes:
+        config: not resolved yet.
+        workdir: the run's folder.
+        log: takes a line for people.
+    """
+
+    config: ml_collections.ConfigDict
+    workdir: Path
+    log: Callable[[str], None] = print
+
+
+@dataclass(frozen=True, kw_only=True)
+class Checked:
+    """What `check` finds out.
+
+    Attributes:
+        request: the run.
+        config: resolved.
+        executor: how its steps are computed (`zoo.training.executor`).
+        resumed: whether the folder holds a checkpoint.
+        records: where this process writes the run's records: the run's folder in the main process,
+            elsewhere a folder that is deleted in the end.
+        status: the run's status.json.
+        final_status: of a run that is done already, else None.
+    """
+
+    request: RunRequest
+    config: ResolvedConfig
+    executor: str
+    resumed: bool
+    records: Path
+    status: StatusFile
+    final_status: dict[str, Any] | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Loaded:
+    """What `load` makes.
+
+    Attributes:
+        checked: the run.
+        mesh: the devices.
+        dataset: has the tokenizer too.
+        model: abstract.
+        objective: for this model.
+        translation: scores translations; None except for translation.
+    """
+
+    checked: Checked
+    mesh: Mesh
+    dataset: Dataset
+    model: nnx.Module
+    objective: Objective
+    translation: TranslationEvaluator | None
+
+
+@dataclass(frozen=True)
+class Started:
+    """A run that is ready to train, and the state to train from."""
+
+    run: TrainingRun
+    state: State
+
+
+def resolve_with_vocabulary(config: ml_collections.ConfigDict) -> ResolvedConfig:
+    """Resolves a config; reads data if only the data determine the vocabulary or the classes."""
+    resolved = configs.resolve(config)
+    if resolved.model.vocab_size == configs.AUTO:
+        resolved = configs.resolve(config, data.vocabulary_size(resolved))
+    return data.with_num_classes(resolved)
+
+
+def check(request: RunRequest, executor: str, resources: contextlib.ExitStack) -> Checked:
+    """Checks a config, its folder and the runs that it refers to; locks the folder.
+
+    Args:
+        request: the run.
+        executor: how its steps are computed.
+        resources: releases the lock when it is closed.
+
+    Raises:
+        ConfigError: a bad config, a folder that is in use or belongs to another run, or a run to
+            start from that is missing.
+    """
+    workdir = request.workdir
+    check_trackers(configs.resolve(request.config).training.trackers)
+    config = resolve_with_vocabulary(request.config)
+    resumed = any((workdir / "checkpoints").glob("[0-9]*"))
+    if not resumed:  # A resumed run reads nothing of the run that it started from.
+        check_start_from(config)
+    if final_status(workdir) is None:
+        check_teacher(config)
+    if is_main_process():
+        records = workdir
+        resources.callback(lock_run_folder(workdir).close)
+    else:
+        records = Path(resources.enter_context(tempfile.TemporaryDirectory(prefix="zoo-")))
+    check_same_run(workdir, config)
+    if (done := final_status(workdir)) is not None:
+        request.log(f"{workdir} is done already: {done['step']} steps")
+    else:
+        check_same_executor(workdir, executor)
+    return Checked(
+        request=request,
+        config=config,
+        executor=executor,
+        resumed=resumed,
+        records=records,
+        status=StatusFile(workdir, records, config.training.steps, request.log),
+        final_status=done,
+    )
+
+
+def load(checked: Checked) -> Loaded:
+    """Loads the data and makes model and objective.
+
+    Raises:
+        ConfigError: devices, tokenizer, text or a package do not fit the config or the run.
+        DataError: bad content of data.
+    """
+    config, workdir = checked.config, checked.request.workdir
+    mesh = make_mesh(config)
+    check_platform(config)
+    dataset = data.load(config)
+    teacher = config.objective.distillation.teacher
+    check_same_tokenizer(teacher, "objective.distillation.teacher", dataset.tokenizer)
+    model, objective = make_model(config), make_objective(config, dataset.tokenizer)
+    if teacher:
+        check_platform(configs.teacher_config(config))
+    translation = None
+    if isinstance(dataset, data.TranslationDataset):
+        translation = TranslationEvaluator(config, dataset, model, checked.records)
+    check_same_data(workdir, dataset)
+    # Only ELMo's softmax uses token ids, and task models do not have it.
+    reads_ids = config.model.architecture != "elmo" or config.objective.kind not in TASKS
+    if not checked.resumed and reads_ids:
+        check_same_tokenizer(config.training.start_from, "training.start_from", dataset.tokenizer)
+    return Loaded(
+        checked=checked, mesh=mesh, dataset=dataset, model=model, objective=objective, translation=translation
+    )
+
+
+def start(loaded: Loaded, program: Program) -> Started:
+    """Makes or restores the state, writes the records and opens the files of a run.
+
+    Args:
+        loaded: the run.
+        program: of this run, or of one with the same `zoo.config.program_key`.
+    """
+    checked, dataset = loaded.checked, loaded.dataset
+    config, workdir, log = checked.config, checked.request.workdir, checked.request.log
+    size = cost.summary(config)
+    for line in startup_summary(checked.request.config, size, dataset, loaded.mesh, workdir):
+        log(line)
+    constants = program.constants(config.seed, config)
+    teacher = _teacher_record(config, constants)
+    check_same_teacher(workdir, teacher)
+    checkpoints = Checkpoints(workdir / "checkpoints", config.training.keep_checkpoints, log)
+    state, progress, origin = restore_or_initialise(config, program, checkpoints, dataset.labels, log)
+    check_same_origin(workdir, origin)
+    checked.status.step = progress.step
+    related_runs = {role: record for role, record in (("started_from", origin), ("teacher", teacher)) if record}
+    write_run_record(checked.records, config, dataset, size, progress.step, checked.executor, related_runs)
+    checked.status.write_running()
+    run = TrainingRun(
+        config=config,
+        program=program,
+        dataset=precompute_features(program, dataset, state, constants, log),
+        constants=constants,
+        progress=progress,
+        files=_open_files(checked, checkpoints, progress),
+        translation=loaded.translation,
+        log=log,
+        on_divergence=lambda error: checked.status.write_failure(error, progress.step),
+    )
+    log("compiling ...")
+    return Started(run, state)
+
+
+def restore_or_initialise(
+    config: ResolvedConfig,
+    program: Program,
+    checkpoints: Checkpoints,
+    labels: tuple[str, ...],
+    log: Callable[[str], None],
+) -> tuple[State, Progress, dict[str, Any] | None]:
+    """Restores the newest sound checkpoint, or makes the state that a run starts from.
+
+    Args:
+        config: resolved. `training.start_from` names a run whose weights replace initial values.
+        program: of the run.
+        checkpoints: of the run.
+        labels: names of the classes in the run's data.
+        log: takes a line for people.
+
+    Returns:
+        (state, progress, record of the run that a new run started from, if any).
+    """
+    restored = checkpoints.restore_latest(program.abstract_state)
+    if restored is not None:
+        state, metadata = restored
+        progress = Progress.from_checkpoint(int(state["step"]), metadata)
+        log(f"continuing from step {progress.step} of {config.training.steps}")
+        return state, progress, None
+    state = program.initial_state(config.seed)
+    if not (folder := config.training.start_from):
+        return state, Progress(), None
+    replaceable = replaceable_parts(config, labels)
+    if config.training.start_layers:
+        weights, step = read_layers(config, program.abstract_state, replaceable)
+    else:
+        weights, step = read_weights(Path(folder), program.abstract_state, replaceable=replaceable)
+    fresh = [part for part in state["params"] if part not in weights["params"]]
+    log(
+        f"starting from the parameters of {folder} at step {step}"
+        + (f"; fresh values for {', '.join(fresh)}" if fresh else "")
+    )
+    origin = {"folder": folder, "step": step, "parameters_sha256": parameters_sha256(weights["params"])}
+    return state | {name: state[name] | values for name, values in weights.items()}, Progress(), origin
+
+
+def _teacher_record(config: ResolvedConfig, constants: Constants) -> dict[str, Any] | None:
+    if not (folder := config.objective.distillation.teacher):
+        return None
+    return {"folder": folder, "parameters_sha256": parameters_sha256(constants["teacher"]["params"])}
+
+
+def _open_files(checked: Checked, checkpoints: Checkpoints, progress: Progress) -> RunFiles:
+    """Opens metrics.jsonl and dynamics.jsonl for a run that goes on from `progress`."""
+    config, step = checked.config, progress.step
+    metrics = MetricsFile(checked.records / "metrics.jsonl", step, progress.evaluated)
+    if is_main_process():
+        request = checked.request
+        metrics.trackers.append(RunTrackers(config, request.workdir, step, metrics.kept, metrics.removed, request.log))
+    dynamics = DynamicsFile(checked.records / "dynamics.jsonl", step, config.training.dynamics_every, progress.losses)
+    return RunFiles(checkpoints, metrics, dynamics)
