@@ -20,7 +20,8 @@ def folder(tmp_path):
     """The working directory, with a config file in it."""
     (tmp_path / "small.py").write_text(
         "from zoo import config\ndef get_config(argument='x'):\n    return config.override("
-        "config.default(), {'training.steps': 40, 'data.batch_size': 2})\n"
+        "config.default(), {'training.steps': 40, 'data.batch_size': 2, "
+        f"'data.source': 'text:{HELPER}'}})\n"
     )
     return tmp_path
 
@@ -187,11 +188,11 @@ def test_the_budget_ends_it_undecided(zoo, folder, noise):
 
 def test_what_this_many_seeds_can_show_is_said_before(zoo, folder, noise):
     out = zoo("norms.py", "--seeds", "3", "--dry-run")[1]
-    assert "3 seeds show differences from 3.3 standard deviations of paired differences on" in out
+    assert "3 seeds detect a difference of 3.3 SD of the paired differences with 80 % power" in out
     zoo("norms.py", "--seeds", "3")
     out = zoo("norms.py", "--seeds", "4", "--dry-run")[1]
     # The three differences -0, -0.9, -0.5 vary by 0.451; four seeds detect 2.13 times that.
-    assert '"pre wins": they vary by 0.451 nats over the 3 seeds that are done, so differences from 0.96 nats on' in out
+    assert '"pre wins": the SD is 0.451 nats over the 3 finished seeds, so the detectable difference is 0.96 nats' in out
 
 
 def test_looks_that_come_too_late_are_told(zoo, folder, noise):
@@ -214,8 +215,8 @@ def test_looks_that_come_too_late_are_told(zoo, folder, noise):
             ["norms.py", "--seeds", "4", "--until-decided", "--most-seeds", "3"],
             "--most-seeds 3 is fewer than the 4 seeds",
         ),
-        (["norms.py", "--most-seeds", "3"], "--most-seeds goes with --until-decided"),
-        (["--config=small.py", "--seeds", "2", "--until-decided"], "states no contrast"),
+        (["norms.py", "--most-seeds", "3"], "--most-seeds needs --until-decided"),
+        (["--config=small.py", "--seeds", "2", "--until-decided"], "has no contrasts"),
     ],
 )
 def test_looks_that_cannot_be(zoo, folder, arguments, text):
@@ -262,7 +263,7 @@ def test_a_dry_run_writes_nothing(zoo, folder, before):
     files = tree(folder)
     code, out, err = zoo("norms.py", "--dry-run", "--jobs", "3")
     assert (code, err) == (0, "")
-    assert f"dry run: {4 if before else 8} of 8 runs would run, 3 at once, in runs/norms" in out
+    assert f"dry run: {4 if before else 8} of 8 runs would be trained, 3 at a time, in runs/norms" in out
     assert ("1 done, 1 new" in out) == before
     assert tree(folder) == files
 
@@ -281,7 +282,7 @@ def test_fresh_moves_the_earlier_sweep_aside(zoo, folder):
     zoo("norms.py", "--seeds", "1")
     code, out, _ = zoo("norms.py", "--seeds", "1", "--config.model.dim=128", "--fresh", "--dry-run")
     assert code == 0
-    assert "4 of 4 runs would run" in out
+    assert "4 of 4 runs would be trained" in out
     code, out, _ = zoo("norms.py", "--seeds", "1", "--config.model.dim=128", "--fresh")
     assert code == 0
     assert "the earlier sweep is in runs/norms.1" in out
@@ -333,7 +334,7 @@ def test_ad_hoc(zoo, folder):
         "parameters,flops",
     )
     assert (code, err) == (0, "")
-    assert "2 seeds show differences from 11.5 standard deviations" in out
+    assert "2 seeds detect a difference of 11.5 SD" in out
     assert "What does norm.kind and dim change in small.py:x?" in out
     sweep = folder / "runs/small-norm.kind-dim"
     assert len(list(sweep.glob("*/status.json"))) == 8
@@ -400,8 +401,8 @@ def test_seeds_alone_are_enough(zoo, folder):
     [
         ([], "give either an experiment file or --config=FILE"),
         (["norms.py", "--config=small.py"], "norms.py and small.py are both given"),
-        (["norms.py", "--vary", "model.dim=1,2"], "--vary goes with --config=FILE"),
-        (["norms.py", "--name", "x"], "--name goes with --config=FILE"),
+        (["norms.py", "--vary", "model.dim=1,2"], "--vary needs --config=FILE"),
+        (["norms.py", "--name", "x"], "--name needs --config=FILE"),
         (["--config=small.py"], "--config without --vary"),
         (["nroms.py"], 'nroms.py does not exist (did you mean "norms.py"?)'),
         (["norms.py", "--set", "model.dim"], "--set model.dim: expected PATH=VALUE"),
@@ -416,8 +417,8 @@ def test_seeds_alone_are_enough(zoo, folder):
         (["norms.py", "--set", "model.dim=abc"], "every arm: model.dim='abc': expected a whole number"),
         (["norms.py", "--seeds", "1,1"], "seeds: 1 is given more than once"),
         (["norms.py", "--seeds", "x"], "neither a number of seeds nor a list"),
-        (["norms.py", "--seeds", "0"], "not a whole number from 1 on"),
-        (["norms.py", "--jobs", "0"], "not a whole number from 1 on"),
+        (["norms.py", "--seeds", "0"], "not a positive integer"),
+        (["norms.py", "--jobs", "0"], "not a positive integer"),
         (["norms.py", "--job", "2"], "unknown argument --job"),
         (["norms.py", "--oops"], "unknown argument --oops"),
         (["--config=small.py", "--vary", "model.dim=64,64"], "level 64 is given more than once"),
@@ -474,8 +475,8 @@ def test_ctrl_c_of_the_whole_group_saves_and_says_how_to_go_on(zoo, folder):
     assert not (folder / "runs/norms" / PRE0 / "interrupted").exists()
     code, out, _ = zoo("norms.py")
     assert code == 0
-    assert "1 half-done at step 20, 1 new" in out
-    assert "norm=pre,warm-up=0 seed 0, continues: it was at step 20" in out
+    assert "1 unfinished at step 20, 1 new" in out
+    assert "norm=pre,warm-up=0 seed 0, continues from about step 20" in out
 
 
 def test_two_at_once_do_not_collide(zoo, folder):
@@ -502,7 +503,7 @@ def test_runs_that_outlive_a_killed_parent_are_not_started_twice(zoo, folder):
     process.communicate()
     code, _, err = zoo("norms.py")
     assert code == 2
-    assert "which is gone, are still training" in err
+    assert "which has ended, are still training" in err
     os.kill(int(err.split()[-1]), signal.SIGTERM)
     deadline = time.monotonic() + 120
     while (result := zoo("norms.py"))[0] == 2 and time.monotonic() < deadline:

@@ -7,9 +7,12 @@ repeats, and the default is to finish. $FAKE_LOSSES, {folder: loss}, says where 
 `fake_run.py zoo run ...` is the command line with these stand-ins in place of real runs.
 """
 
+import contextlib
+import io
 import json
 import os
 import signal
+import subprocess
 import sys
 import time
 from pathlib import Path
@@ -40,7 +43,13 @@ def experiment(**changes):
             "name": "norms",
             "question": "Which norm?",
             "base": config.override(
-                config.default(), {"training.steps": STEPS, "data.sequence_length": 8, "data.batch_size": 2}
+                config.default(),
+                {
+                    "training.steps": STEPS,
+                    "data.source": f"text:{Path(__file__)}",
+                    "data.sequence_length": 8,
+                    "data.batch_size": 2,
+                },
             ),
             "factors": {
                 "norm": levels("model.norm.placement", "pre", "post"),
@@ -173,10 +182,37 @@ class Child:
 
 
 def main(arguments):
-    folder = Path(arguments[arguments.index("--workdir") + 1])
-    child = Child(folder)
-    behaviours = json.loads(os.environ.get("FAKE_RUNS", "{}")).get(folder.name, ["finish"])
+    child = Child(Path(arguments[arguments.index("--workdir") + 1]))
+    behaviours = behaviours_of(child.folder)
     return getattr(child, behaviours[min(child.attempt, len(behaviours) - 1)])()
+
+
+def behaviours_of(folder):
+    return json.loads(os.environ.get("FAKE_RUNS", "{}")).get(folder.name, ["finish"])
+
+
+class Popen:
+    """Stands in for `subprocess.Popen`: what ends by itself runs in this process, which is faster."""
+
+    def __new__(cls, arguments, **options):
+        inside = str(Path(__file__)) in arguments and not SIGNALLED.intersection(behaviours_of(Path(arguments[-1])))
+        return super().__new__(cls) if inside else subprocess.Popen(arguments, **options)
+
+    def __init__(self, arguments, stdout, **options):
+        output = io.StringIO()
+        with contextlib.redirect_stdout(output):
+            self.returncode = main(arguments[2:])
+        stdout.write(output.getvalue().encode())
+        self.pid = os.getpid()
+
+    def poll(self):
+        return self.returncode
+
+    wait = poll
+
+
+# Behaviours that end by a signal or wait for one.
+SIGNALLED = {"kill", "wait", "ignore"}
 
 
 def zoo(arguments):
@@ -184,7 +220,7 @@ def zoo(arguments):
     from zoo.lab.launch import process_pool
     from zoo.lab.planning import arm_resolution
 
-    process_pool.command, arm_resolution.count_cost = command, cost
+    process_pool.train_command, arm_resolution.count_cost = command, cost
     return main(arguments)
 
 

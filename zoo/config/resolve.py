@@ -2,6 +2,7 @@
 once.
 """
 
+import functools
 import hashlib
 import json
 import math
@@ -231,7 +232,13 @@ def resolve(config: Mapping[str, Any], vocab_size: int | None = None) -> Resolve
     Raises:
         ConfigError: with one line for every problem there is.
     """
-    return ml_collections.FrozenConfigDict(unflatten(resolve_fields(flatten(config), vocab_size)))
+    return _frozen(tuple(resolve_fields(flatten(config), vocab_size).items()))
+
+
+@functools.lru_cache(maxsize=256)
+def _frozen(items: tuple[tuple[str, Any], ...]) -> ResolvedConfig:
+    # Making it takes longer than everything else, and a sweep resolves the same configs repeatedly.
+    return ml_collections.FrozenConfigDict(unflatten(dict(items)))
 
 
 def resolve_fields(given: Mapping[str, Any], vocab_size: int | None = None) -> dict[str, Any]:

@@ -28,10 +28,15 @@ NAMED = re.compile(
 UNREAD = re.compile(r".* has no effect: (.*?)(?: does not read it)?; leave it at .*")
 
 
-def _resolved(changes: Mapping[str, Any], sizes: Mapping[str, Any]) -> configs.ResolvedConfig:
+def _resolved_fields(changes: Mapping[str, Any], sizes: Mapping[str, Any]) -> dict[str, Any]:
     unread = IGNORED_BY.get(changes.get("model.architecture", ""), ())
     read = {path: value for path, value in sizes.items() if not path.startswith(unread)}
-    return configs.resolve(configs.override(configs.default(), {**read, **changes}))
+    defaults = {field.path: field.default for field in configs.FIELDS}
+    return configs.resolve_fields(configs.override_fields(defaults, {**read, **changes}))
+
+
+def _resolved(changes: Mapping[str, Any], sizes: Mapping[str, Any]) -> configs.ResolvedConfig:
+    return configs.resolve(configs.from_flat(_resolved_fields(changes, sizes)))
 
 
 def computes(variant: Variant) -> str:
@@ -183,7 +188,7 @@ def _together(one: Variant, other: Variant) -> dict[str, Any] | None:
 @functools.cache
 def _refusal(changes: tuple[tuple[str, Any], ...]) -> str:
     try:
-        _resolved(dict(changes), SIZE)
+        _resolved_fields(dict(changes), SIZE)
     except ConfigError as error:
         return error.problems[0]
     return ""
