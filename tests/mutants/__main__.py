@@ -1,4 +1,4 @@
-"""`python -m tests.mutants [WORD ...]` applies each fault, runs the tests named for it, and says which faults were caught.
+"""`python -m tests.mutants [WORD ...]` applies each fault and runs the tests named for it.
 
 Faults are applied to a copy of the repository: the working tree is never touched.
 """
@@ -39,7 +39,7 @@ def main() -> int:
             caught = is_caught(one, copy)
             left = (time.monotonic() - began) / number * (len(chosen) - number)
             print(
-                f"{number}/{len(chosen)} {'caught' if caught else 'MISSED'}: {one.name} (about {left / 60:.0f} min left)",
+                f"{number}/{len(chosen)} {'caught' if caught else 'MISSED'}: {one.name} ({left / 60:.0f} min left)",
                 flush=True,
             )
             if not caught:
