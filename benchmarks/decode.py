@@ -171,26 +171,30 @@ def heads_and_windows(model: str, batch: int, arguments: argparse.Namespace) -> 
     import jax
     import numpy as np
 
-    from zoo.decoding import Sampling, stop_table
     from zoo.decoding.decode_loop import prefill, sample
     from zoo.decoding.decode_step import IncrementalDecoder, PaddedTokens
+    from zoo.decoding.stop_strings import StoppingCriteria, stop_table
 
     shape, heads, new_tokens = MODELS[model], MODELS[model]["heads"], arguments.new_tokens
-    prompts, stop = PaddedTokens(np.ones((batch, 16), np.int32), np.full(batch, 16, np.int32)), stop_table(shape["vocabulary"])
-    rest = stop, Sampling(np.float32(1), np.int32(0), np.float32(1)), jax.random.key(0), np.int32(new_tokens)
+    prompts, stop = (
+        PaddedTokens(np.ones((batch, 16), np.int32), np.full(batch, 16, np.int32)),
+        stop_table(shape["vocabulary"]),
+    )
+    rest = StoppingCriteria(stop, np.int32(new_tokens)), None, jax.random.key(0)
     for window in (0, POSITIONS // 8):
         for name, kv_heads in (("MHA", heads), ("GQA", max(heads // 4, 2)), ("MQA", 1)):
             generator = zoo_generator(
                 shape, {"model.attention.num_kv_heads": kv_heads, "model.attention.window": window}
             )
-            steps, times = IncrementalDecoder(generator.graph, False, shape["layers"], POSITIONS, shape["vocabulary"], True), []
+            steps, times = (
+                IncrementalDecoder(generator.graph, False, shape["layers"], POSITIONS, shape["vocabulary"], True),
+                [],
+            )
             for _ in range(arguments.rounds + 1):
-                state, scores = jax.block_until_ready(prefill(steps, generator.weights, prompts))
+                state, logits = jax.block_until_ready(prefill(steps, generator.weights, prompts))
                 size = sum(x.nbytes for x in jax.tree.leaves(state.layers))
                 began = time.perf_counter()
-                jax.block_until_ready(
-                    sample(steps, generator.weights, state, scores, *rest, greedy=True, buffer_size=new_tokens)
-                )
+                jax.block_until_ready(sample(steps, generator.weights, state, logits, *rest, buffer_size=new_tokens))
                 times.append(1000 * (time.perf_counter() - began) / max(new_tokens - 1, 1))
             print(
                 f"{model:5s} B {batch:2d}  {name}, {kv_heads:2d} key heads, window {window or 'none':>4}: {size / 2**20:8.2f} MiB in the "

@@ -6,7 +6,7 @@ import pytest
 from tests.building import quick_compilation
 from zoo.decoding import beam_search, decode_loop, generator
 
-STATIC = {"prefill": ("decoder",), "sample": ("decoder", "greedy", "buffer_size"), "search": ("decoder", "beams", "buffer_size")}
+STATIC = {"prefill": ("decoder",), "sample": ("decoder", "buffer_size"), "search": ("decoder", "beams", "buffer_size")}
 
 
 @pytest.fixture(autouse=True, scope="package")

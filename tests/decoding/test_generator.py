@@ -35,7 +35,8 @@ def test_models_that_do_not_make_tokens(overrides, name):
 def test_what_cannot_be_cached(overrides):
     model, sources = generator(overrides), [SOURCES[0]] if "model.architecture" in overrides else None
     refused(
-        "scaling.kind=dynamic turns all keys anew .* --no-cache", lambda: model.generate([[1, 2]], 3, sources=sources)
+        "scaling.kind=dynamic rotates all keys anew as .* --no-cache",
+        lambda: model.generate([[1, 2]], 3, sources=sources),
     )
     refused("scaling.kind=dynamic", lambda: model.beam_search([[1, 2]], 3, sources=sources))
     assert model.generate([[1, 2]], 3, sources=sources, cache=False).tokens.shape == (1, 3)

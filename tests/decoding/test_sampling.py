@@ -12,6 +12,7 @@ from tests.decoding.making import PROMPTS, SOURCES, V, generator, made, rows
 from zoo.decoding import Sampling, decode_loop, stop_table
 from zoo.decoding.decode_step import IncrementalDecoder, unstack_layers
 from zoo.decoding.generator import Generator
+from zoo.decoding.stop_strings import StoppingCriteria
 from zoo.models.functional import split
 
 HOT = Sampling(temperature=1.5)
@@ -85,18 +86,14 @@ def loop(overrides=None, stop=None, limit=40, buffer_size=64):
     model = generator(overrides)
     steps = IncrementalDecoder(model.graph, False, 2, 64, V, True)
     state, scores = decode_loop.prefill(steps, model.weights, rows(PROMPTS))
-    zero = np.int32(0)
-    drawing = Sampling(np.float32(1), zero, np.float32(1))
     tokens, lengths, state = decode_loop.sample(
         steps,
         model.weights,
         state,
         scores,
-        stop_table(V) if stop is None else stop,
-        drawing,
+        StoppingCriteria(stop_table(V) if stop is None else stop, np.int32(limit)),
+        None,
         jax.random.key(0),
-        np.int32(limit),
-        greedy=True,
         buffer_size=buffer_size,
     )
     return np.asarray(tokens), np.asarray(lengths), np.asarray(state.newest) - [len(prompt) - 1 for prompt in PROMPTS]
@@ -175,11 +172,9 @@ def test_the_loop_is_one_program_on_the_device():
             model.weights,
             state,
             scores,
-            jnp.asarray(stop_table(V)),
-            Sampling(),
+            StoppingCriteria(jnp.asarray(stop_table(V)), np.int32(9)),
+            None,
             jax.random.key(0),
-            np.int32(9),
-            greedy=True,
             buffer_size=16,
         )
     )(state, scores)
@@ -202,7 +197,9 @@ def test_the_loop_is_one_program_on_the_device():
 )
 def test_the_size_of_a_cache(overrides, slots, heads):
     model = generator(overrides)
-    state, _ = decode_loop.prefill.eval_shape(IncrementalDecoder(model.graph, False, 2, 64, V, True), model.weights, rows(PROMPTS))
+    state, _ = decode_loop.prefill.eval_shape(
+        IncrementalDecoder(model.graph, False, 2, 64, V, True), model.weights, rows(PROMPTS)
+    )
     assert [x.shape for x in jax.tree.leaves(state.layers)] == [(3 * heads, slots, 4)] * 4
 
 
@@ -211,9 +208,9 @@ def test_a_performer_s_cache_does_not_grow():
     shapes = [
         jax.tree.map(
             jnp.shape,
-            decode_loop.prefill.eval_shape(IncrementalDecoder(model.graph, False, 2, slots, V, True), model.weights, rows(PROMPTS))[
-                0
-            ].layers,
+            decode_loop.prefill.eval_shape(
+                IncrementalDecoder(model.graph, False, 2, slots, V, True), model.weights, rows(PROMPTS)
+            )[0].layers,
         )
         for slots in (16, 1024)
     ]

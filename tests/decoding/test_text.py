@@ -40,19 +40,19 @@ def text_generator(objective="causal", always=None, learned=False, tokenizer=BYT
 
 def test_a_decoder_continues_a_document():
     generator = text_generator()
-    assert generator._read("aé") == ([OPENS, 97, 0xC3, 0xA9],) * 2
+    assert generator._encode_prompt("aé") == ([OPENS, 97, 0xC3, 0xA9],) * 2
     assert generator.longest(["a", "abc"], 10) == 13
     (answer,) = generator.sample(["ab"], 5, LIKELIEST, 0)
     made = generator.generator.generate([[OPENS, 97, 98]], 5, vocab_size=257)
     assert answer.text == BYTE_TOKENIZER.decode(made.tokens[0])
     assert (answer.tokens, answer.stopped, answer.score) == (5, False, None)
-    assert generator.whole("ab", answer) == "ab" + answer.text
+    assert generator.full_text("ab", answer) == "ab" + answer.text
 
 
 def test_an_encoder_decoder_goes_on_from_the_last_token_it_read():
     generator = text_generator("prefix")
-    assert generator._read("ab") == ([OPENS, 97, 98], [98])
-    assert generator._read("") == ([OPENS], [OPENS])
+    assert generator._encode_prompt("ab") == ([OPENS, 97, 98], [98])
+    assert generator._encode_prompt("") == ([OPENS], [OPENS])
     assert generator.longest(["a", "abc"], 10) == 10
     answers = generator.sample(["ab", ""], 5, LIKELIEST, 0)
     made = generator.generator.generate([[98], [OPENS]], 5, sources=[[OPENS, 97, 98], [OPENS]], vocab_size=257)
@@ -64,25 +64,25 @@ def test_an_encoder_decoder_goes_on_from_the_last_token_it_read():
 
 def test_blanks_are_filled():
     generator, first = text_generator("span"), 257 + 5 - 1
-    assert generator._read("a<0>b<2>") == ([OPENS, 97, first, 98, first - 2, OPENS], [OPENS])
-    assert generator._read("ab") == ([OPENS, 97, 98, first, OPENS], [OPENS])
+    assert generator._encode_prompt("a<0>b<2>") == ([OPENS, 97, first, 98, first - 2, OPENS], [OPENS])
+    assert generator._encode_prompt("ab") == ([OPENS, 97, 98, first, OPENS], [OPENS])
     answers = generator.sample(["a<0>b"] * 3, 200, FLAT, 1)
     said = {int(number) for answer in answers for number in BLANK.findall(answer.text)}
     assert said <= set(range(5))
     assert said
-    assert generator.whole("a<0>b", answers[0]) == answers[0].text
+    assert generator.full_text("a<0>b", answers[0]) == answers[0].text
     with pytest.raises(ConfigError, match=r"blank <5> is past the last of objective.sentinels=5, <4>"):
         generator.sample(["a<5>b"], 3, LIKELIEST, 0)
 
 
 def test_a_text_with_blanks_is_written_again():
     generator = text_generator("denoising")
-    assert generator._read("a<0>b<7>") == ([OPENS, 97, 257, 98, 257, OPENS], [OPENS])
-    assert generator._read("ab") == ([OPENS, 97, 98, OPENS], [OPENS])
+    assert generator._encode_prompt("a<0>b<7>") == ([OPENS, 97, 257, 98, 257, OPENS], [OPENS])
+    assert generator._encode_prompt("ab") == ([OPENS, 97, 98, OPENS], [OPENS])
     (answer,) = generator.sample(["a<0>b"], 5, LIKELIEST, 0)
     made = generator.generator.generate([[OPENS]], 5, sources=[[OPENS, 97, 257, 98, OPENS]], vocab_size=257)
     assert answer.text == BYTE_TOKENIZER.decode(made.tokens[0])
-    assert generator.whole("a<0>b", answer) == answer.text
+    assert generator.full_text("a<0>b", answer) == answer.text
 
 
 @pytest.mark.parametrize("objective", OBJECTIVES)
@@ -112,7 +112,7 @@ def test_a_space_before_the_first_new_word_is_kept():
     for objective in ("causal", "prefix"):
         generator = text_generator(objective, always=4, tokenizer=PretrainedTokenizer(model))
         (answer,) = generator.sample(["one two"], 2, LIKELIEST, 0)
-        assert (answer.text, generator.whole("one two", answer)) == (" three three", "one two three three")
+        assert (answer.text, generator.full_text("one two", answer)) == (" three three", "one two three three")
         assert generator.sample([""], 2, LIKELIEST, 0)[0].text == "three three"
 
 

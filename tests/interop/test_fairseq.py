@@ -196,7 +196,7 @@ def test_prompts_are_read_by_the_source_s_dictionary(tmp_path):
     code, out, errors = zoo(*command, "--prompt", "e1@@ f1@@")
     assert (code, out, len(errors)) == (2, "", 1)
     assert (
-        "--prompt 'e1@@ f1@@': 'f1@@' is no token of the run's source_tokenizer.json; this model reads tokens with spaces"
+        "--prompt 'e1@@ f1@@': 'f1@@' is not a token of the run's source_tokenizer.json; this model reads the tokens that it was"
         in errors[0]
     )
     text = tmp_path / "text.txt"

@@ -238,4 +238,4 @@ def test_the_command_translates_prepared_text(published):
         assert answer["text"].split()[1:] == segmented(published_lines("nqo")[number]).split()[1:]
     code, _, errors = zoo("generate", published[0], "--prompt", sources[0])
     assert (code, len(errors)) == (2, 1)
-    assert "is no token of the run's source_tokenizer.json" in errors[0]
+    assert "is not a token of the run's source_tokenizer.json" in errors[0]

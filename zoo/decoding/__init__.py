@@ -1,9 +1,9 @@
 """Cached generation.
 
-A prompt is read once, by one compiled program, and then one compiled loop makes token after token
-on the device: `Generator` is the way in. `zoo.decoding.decode_step` is the model as two functions,
-with the cache that attention keeps (`zoo.layers.cache`) or without; `sampling` and `beams` are the
-two loops over them, `choosing` and `stopping` how a token is chosen and when a row ends.
+One compiled program reads a prompt (prefill), then one compiled loop generates token after token on
+the device. `Generator` is the entry point. `decode_step` is the model as two functions, with the
+attention cache of `zoo.layers.cache` or without; `decode_loop` and `beam_search` are the two loops
+over them; `sampling` chooses tokens and `stop_strings` ends rows.
 """
 
 from zoo.decoding.generator import Generated, Generator

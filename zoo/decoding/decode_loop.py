@@ -1,4 +1,4 @@
-"""The loop that makes tokens one after the other, on the device."""
+"""The loop that samples token after token on the device."""
 
 from functools import partial
 from typing import NamedTuple
@@ -9,17 +9,17 @@ from jaxtyping import Array, Bool, Float, Int, Key
 
 from zoo.decoding.decode_step import IncrementalDecoder, PaddedTokens, State, UnstackedWeights
 from zoo.decoding.sampling import Sampling, argmax_token, sample_tokens
-from zoo.decoding.stop_strings import START, STOPPED
+from zoo.decoding.stop_strings import START, STOPPED, StoppingCriteria
 
 
 class GeneratedTokens(NamedTuple):
-    """Tokens as they are made.
+    """The tokens generated so far.
 
     Attributes:
         tokens: [B, N]; -1 after the end of a row.
-        lengths: [B], tokens of each row so far; the one that ended it counts.
-        reading: [B], state of the stopping automaton.
-        newest: [B], the token made last.
+        lengths: [B], tokens of each row so far, including the one that ended it.
+        stop_state: [B], state of the stopping automaton.
+        newest: [B], the latest token.
         count: tokens of the longest row.
     """
 
@@ -31,16 +31,16 @@ class GeneratedTokens(NamedTuple):
 
     @property
     def ended(self) -> Bool[Array, " B"]:
-        """Which rows have come to their end."""
+        """Which rows have ended."""
         return self.stop_state == STOPPED
 
-    def append(self, tokens: Int[Array, " B"], stop: Int[Array, "V Q"]) -> "GeneratedTokens":
-        """With one more token in every row that goes on."""
+    def append(self, tokens: Int[Array, " B"], table: Int[Array, "V Q"]) -> "GeneratedTokens":
+        """Adds one token to every row that has not ended."""
         written = jax.lax.dynamic_update_slice_in_dim(
             self.tokens, jnp.where(self.ended, -1, tokens)[:, None], self.count, axis=1
         )
         return GeneratedTokens(
-            written, self.lengths + ~self.ended, stop[tokens, self.stop_state], tokens, self.count + 1
+            written, self.lengths + ~self.ended, table[tokens, self.stop_state], tokens, self.count + 1
         )
 
 
@@ -48,63 +48,58 @@ class GeneratedTokens(NamedTuple):
 def prefill(
     decoder: IncrementalDecoder, weights: UnstackedWeights, prompts: PaddedTokens, sources: PaddedTokens | None = None
 ) -> tuple[State, Float[Array, "B V"]]:
-    """`IncrementalDecoder.prefill`, compiled."""
+    """Runs `IncrementalDecoder.prefill` as one compiled program."""
     return decoder.prefill(weights, prompts, sources)
 
 
-@partial(jax.jit, static_argnames=("decoder", "greedy", "buffer_size"), donate_argnames="state")
+@partial(jax.jit, static_argnames=("decoder", "buffer_size"), donate_argnames="state")
 def sample(
     decoder: IncrementalDecoder,
     weights: UnstackedWeights,
     state: State,
-    scores: Float[Array, "B V"],
-    stop: Int[Array, "V Q"],
-    sampling: Sampling,
+    logits: Float[Array, "B V"],
+    criteria: StoppingCriteria,
+    sampling: Sampling | None,
     key: Key[Array, ""],
-    new_tokens: Int[Array, ""],
-    greedy: bool,
     buffer_size: int,
 ) -> tuple[Int[Array, "B N"], Int[Array, " B"], State]:
-    """Makes tokens until every row has ended or has `new_tokens` of them.
+    """Generates tokens until every row has ended or has `new_tokens` of them.
 
-    Row b's token number n is drawn with the key fold_in(fold_in(key, b), n): it does not depend on
-    what else is in the batch.
+    Token n of row b is drawn with the key fold_in(fold_in(key, b), n), so it does not depend on the
+    rest of the batch.
 
     Args:
-        steps, weights: the model.
-        state, scores: of `prefill`; the state's memory is taken over.
-        stop: of `stop_table`.
-        sampling: the temperature is above 0.
-        key: of the random choices.
-        new_tokens: most tokens of a row.
-        greedy: take the likeliest token, whatever `sampling` says.
-        room: N, at least `new_tokens`.
+        decoder, weights: the model.
+        state, logits: of `prefill`; the state's memory is reused.
+        criteria: when a row ends.
+        sampling: how tokens are chosen, with a temperature above 0; None for the most probable one.
+        key: for the random choices.
+        buffer_size: N, at least `new_tokens`.
 
     Returns:
         (tokens, -1 after the end of a row; number of tokens of each row; the state without the
         newest tokens).
     """
-    B = scores.shape[0]
+    B = logits.shape[0]
     keys = jax.vmap(jax.random.fold_in, (None, 0))(key, jnp.arange(B))
 
-    def further(made: GeneratedTokens, scores: Float[Array, "B V"]) -> GeneratedTokens:
-        if greedy:
-            return made.append(argmax_token(scores), stop)
-        return made.append(
-            sample_tokens(scores, jax.vmap(jax.random.fold_in, (0, None))(keys, made.count), sampling), stop
-        )
+    def extend(generated: GeneratedTokens, logits: Float[Array, "B V"]) -> GeneratedTokens:
+        if sampling is None:
+            return generated.append(argmax_token(logits), criteria.table)
+        step_keys = jax.vmap(jax.random.fold_in, (0, None))(keys, generated.count)
+        return generated.append(sample_tokens(logits, step_keys, sampling), criteria.table)
 
     def unfinished(carry: tuple[State, GeneratedTokens]) -> Bool[Array, ""]:
-        return (carry[1].count < new_tokens) & ~carry[1].ended.all()
+        return (carry[1].count < criteria.new_tokens) & ~carry[1].ended.all()
 
     def body(carry: tuple[State, GeneratedTokens]) -> tuple[State, GeneratedTokens]:
-        state, made = carry
-        state, scores = decoder.step(weights, state, made.newest)
-        return state, further(made, scores)
+        state, generated = carry
+        state, logits = decoder.step(weights, state, generated.newest)
+        return state, extend(generated, logits)
 
     zero = jnp.zeros(B, jnp.int32)
-    made = GeneratedTokens(
+    empty = GeneratedTokens(
         jnp.full((B, buffer_size), -1, jnp.int32), zero, jnp.full(B, START, jnp.int32), zero, jnp.int32(0)
     )
-    state, made = jax.lax.while_loop(unfinished, body, (state, further(made, scores)))
-    return made.tokens, made.lengths, state
+    state, generated = jax.lax.while_loop(unfinished, body, (state, extend(empty, logits)))
+    return generated.tokens, generated.lengths, state

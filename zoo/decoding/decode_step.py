@@ -1,5 +1,6 @@
-"""One token more: what a model says after the tokens so far, with a cache, or by reading all of
-them again.
+"""A model as two functions: prefill reads the prompts, step reads one further token per row.
+
+Both return the logits of the next token. They use the attention cache, or read all tokens again.
 """
 
 from dataclasses import dataclass, replace
@@ -16,11 +17,11 @@ from zoo.models.functional import Params, Stats
 
 
 class PaddedTokens(NamedTuple):
-    """Token ids, filled up at the ends.
+    """Token ids, padded at the end.
 
     Attributes:
         tokens: [B, P].
-        lengths: [B], how many of them are there, at least 1.
+        lengths: [B], number of tokens without padding, at least 1.
     """
 
     tokens: Int[Array, "B P"]
@@ -28,22 +29,25 @@ class PaddedTokens(NamedTuple):
 
     @property
     def positions(self) -> Int[Array, "B P"]:
-        """Counted from 0; -1 in empty slots."""
+        """Positions, counted from 0; -1 for padding."""
         places = jnp.arange(self.tokens.shape[1])[None]
         return jnp.where(places < self.lengths[:, None], places, -1)
 
 
 class UnstackedWeights(NamedTuple):
-    """A model's parameters and statistics, layer by layer: an array of L layers is a tuple of L.
+    """A model's parameters and statistics with a tuple of L arrays for each array of L layers.
 
-    A stack cut up, or a matrix cast, for every token would be a copy of the model per token.
+    Slicing a stack, or casting a matrix, for every token would copy the model for every token.
     """
 
     params: Params
     stats: Stats
 
     def merged(self, graph: nnx.GraphDef) -> nnx.Module:
-        """The model. Layers are stacked only for the cutting up by the model to cancel it."""
+        """Returns the model.
+
+        Its layers are stacked only for the model to slice them again, which costs nothing.
+        """
 
         def stacked(tree):
             return jax.tree.map(
@@ -55,15 +59,14 @@ class UnstackedWeights(NamedTuple):
         return nnx.merge(graph, stacked(self.params), stacked(self.stats))
 
 
-# Parameters that every use casts to the type of the activations.
+# Parameters that are cast to the type of the activations wherever they are used.
 MATRICES = ("kernel", "embedding", "source_embedding", "weights")
 
 
 def unstack_layers(params: Params, stats: Stats, dtype: str) -> UnstackedWeights:
-    """Cuts the stacks of layers up, casts matrices to `dtype`, in which they are used, and puts
-    everything on the device.
+    """Unstacks the layers, casts matrices to `dtype` and moves everything to the device.
 
-    This is not one program, which would take seconds to compile.
+    This is not one compiled program, which would take seconds to compile.
     """
 
     def cut(path, leaf):
@@ -78,14 +81,13 @@ def unstack_layers(params: Params, stats: Stats, dtype: str) -> UnstackedWeights
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True)
 class UncachedState:
-    """Tokens so far, to be read again for every further one; when the buffer is full the oldest
-    leaves.
+    """The tokens so far, which are read again for every new token; a full buffer drops the oldest.
 
     Attributes:
         tokens: [B, S].
         lengths: [B].
         memory: what cross-attention reads.
-        memory_positions: and where.
+        memory_positions: positions of the memory.
     """
 
     tokens: Int[Array, "B S"]
@@ -103,12 +105,12 @@ class IncrementalDecoder:
 
     Attributes:
         graph: of the model.
-        has_encoder: whether it is an encoder-decoder.
+        has_encoder: the model is an encoder-decoder.
         depth: number of the decoder's layers.
-        slots: room for tokens of a row.
-        vocab_size: token ids that may be chosen.
-        cached: keep what layers need; else read everything again.
-        whole_prompts: tokens of a prompt see each other.
+        slots: capacity in tokens per row.
+        vocab_size: ids below it may be generated.
+        cached: use the attention cache, else read all tokens again.
+        whole_prompts: the tokens of a prompt see each other.
     """
 
     graph: nnx.GraphDef
@@ -126,12 +128,12 @@ class IncrementalDecoder:
 
         Args:
             weights: of `unstack_layers`.
-            prompts: the first tokens of every row; of an encoder-decoder, those that the decoder
+            prompts: the first tokens of every row; for an encoder-decoder, those that the decoder
                 reads.
-            sources: what its encoder reads.
+            sources: what the encoder reads.
 
         Returns:
-            The state after them, and the scores of the next token.
+            the state after the prompts, and the logits of the next token.
         """
         model, memory = weights.merged(self.graph), None
         if self.has_encoder:
@@ -140,7 +142,7 @@ class IncrementalDecoder:
         if not self.cached:
             tokens = jnp.pad(prompts.tokens, [(0, 0), (0, self.slots - prompts.tokens.shape[1])])
             state = UncachedState(tokens, prompts.lengths, None if memory is None else memory.hidden, positions)
-            return state, self._read(model, state)
+            return state, self._read_all(model, state)
         state = Cache(
             [{} for _ in range(self.depth)],
             prompts.lengths - 1,
@@ -149,23 +151,25 @@ class IncrementalDecoder:
             positions,
         )
         context = Context(prompts.positions, causal=not self.whole_prompts, in_order=True, cache=state)
-        return state, self._scores(model, prompts.tokens, memory, context, prompts.lengths - 1)
+        return state, self._logits(model, prompts.tokens, memory, context, prompts.lengths - 1)
 
     def step(
         self, weights: UnstackedWeights, state: State, tokens: Int[Array, " B"]
     ) -> tuple[State, Float[Array, "B V"]]:
-        """Reads one further token of every row; returns the state after it, and the scores of the
-        next one.
+        """Reads one further token of every row.
+
+        Returns:
+            the state after it, and the logits of the next token.
         """
         model = weights.merged(self.graph)
         if not self.cached:
             state = _appended(state, tokens)
-            return state, self._read(model, state)
+            return state, self._read_all(model, state)
         state = state.following()
         context = Context(state.newest[:, None], cache=state)
-        return state, self._scores(model, tokens[:, None], None, context, jnp.zeros_like(state.newest))
+        return state, self._logits(model, tokens[:, None], None, context, jnp.zeros_like(state.newest))
 
-    def _read(self, model: nnx.Module, state: UncachedState) -> Float[Array, "B V"]:
+    def _read_all(self, model: nnx.Module, state: UncachedState) -> Float[Array, "B V"]:
         memory = None
         if state.memory is not None:
             repeats = state.tokens.shape[0] // state.memory.shape[0]
@@ -173,9 +177,9 @@ class IncrementalDecoder:
                 jnp.repeat(state.memory, repeats, axis=0), jnp.repeat(state.memory_positions, repeats, axis=0)
             )
         context = Context(PaddedTokens(state.tokens, state.lengths).positions, in_order=True)
-        return self._scores(model, state.tokens, memory, context, state.lengths - 1)
+        return self._logits(model, state.tokens, memory, context, state.lengths - 1)
 
-    def _scores(self, model, tokens, memory, context, last) -> Float[Array, "B V"]:
+    def _logits(self, model, tokens, memory, context, last) -> Float[Array, "B V"]:
         hidden = model.decode(tokens, memory, context) if self.has_encoder else model(tokens, context)
         hidden = jnp.take_along_axis(hidden, last[:, None, None], axis=1)
         return model.logits(hidden, context)[:, 0, : self.vocab_size]
@@ -190,7 +194,7 @@ def _appended(state: UncachedState, tokens: Int[Array, " B"]) -> UncachedState:
 
 
 def select_rows(state: State, rows: Int[Array, " N"]) -> State:
-    """The state of rows with these numbers. What cross-attention reads stays as it is."""
+    """Returns the state of the given rows; the memory of cross-attention is unchanged."""
     if isinstance(state, UncachedState):
         return replace(state, tokens=state.tokens[rows], lengths=state.lengths[rows])
     return state.take(rows)

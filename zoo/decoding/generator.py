@@ -14,7 +14,7 @@ from zoo.decoding.beam_search import search
 from zoo.decoding.decode_loop import prefill, sample
 from zoo.decoding.decode_step import IncrementalDecoder, PaddedTokens, unstack_layers
 from zoo.decoding.sampling import Sampling
-from zoo.decoding.stop_strings import stop_table
+from zoo.decoding.stop_strings import StoppingCriteria, stop_table
 from zoo.errors import ConfigError
 from zoo.models.functional import Params, Stats, split
 
@@ -24,13 +24,13 @@ Prompts = Sequence[Sequence[int]]
 
 
 class Generated(NamedTuple):
-    """What was made of each prompt.
+    """What was generated for each prompt.
 
     Attributes:
-        tokens: [B, N], -1 after the end of a row; of beam search [B, beams, N], the best first.
-        lengths: number of new tokens of each row, the one that stopped it included: [B] or [B,
+        tokens: [B, N], -1 after the end of a row; of beam search [B, beams, N], best first.
+        lengths: number of new tokens of each row, including the one that stopped it: [B] or [B,
             beams].
-        scores: [B, beams], log p / length^alpha; None where tokens were drawn.
+        scores: [B, beams], log p / length^alpha; None for sampled tokens.
     """
 
     tokens: Int[np.ndarray, "*rows N"]
@@ -41,21 +41,21 @@ class Generated(NamedTuple):
 class Generator:
     """A model that continues texts, or translates them.
 
-    What stands in a compiled program is the size of buffers, and these are powers of two: a stream
-    of requests of all lengths compiles a handful of programs. Temperature, top-k, top-p, stop
-    tokens and the number of new tokens are arguments of these.
+    Compiled programs depend on buffer lengths, which are powers of two: a stream of requests of all
+    lengths compiles a handful of programs. Temperature, top-k, top-p, stop tokens and the number of
+    new tokens are run-time arguments.
 
     Args:
         model: abstract, a decoder or an encoder-decoder.
-        params, stats: its values. Layers are cut up and matrices cast once, here, which takes up to
-            as much memory again.
-        span: most tokens that are read at once without a cache; a longer text is read from its last
-            ones. By default what positions allow.
-        whole_prompts: a decoder's tokens of the prompt see each other, as prefix language modelling
-            has trained them.
+        params, stats: its values. Layers are unstacked and matrices cast once, here, which takes up
+            to as much memory again.
+        span: largest number of tokens that are read at once without a cache; of a longer text, the
+            last ones are read. Default: the positions decide.
+        whole_prompts: a decoder's prompt tokens see each other, as in training with prefix language
+            modelling.
 
     Raises:
-        ConfigError: for a model that does not generate token by token.
+        ConfigError: the model does not generate token by token.
     """
 
     def __init__(
@@ -71,11 +71,9 @@ class Generator:
         self.weights = unstack_layers(params, stats, config.dtype)
 
     def why_uncacheable(self) -> str | None:
-        """Says why nothing that this model reads can be kept for later tokens, or None where it
-        can.
-        """
+        """Returns why this model cannot use a cache, or None if it can."""
         if has_dynamic_rope(self.config):
-            return "model.position.scaling.kind=dynamic turns all keys anew whenever the text grows, so that none can be kept"
+            return "model.position.scaling.kind=dynamic rotates all keys anew as the text grows, so none can be cached"
         return None
 
     def generate(
@@ -92,37 +90,29 @@ class Generator:
         """Continues prompts.
 
         Args:
-            prompts: token ids, of any lengths; of an encoder-decoder, the first tokens of what the
-                decoder writes.
-            new_tokens: most tokens to make for each.
-            sampling: how they are chosen; by default the likeliest.
-            key: of the random choices; row b's depend on it and on b.
-            stop: of `stop_table`; by default nothing stops a row.
+            prompts: token ids, of any lengths; for an encoder-decoder, the first tokens of the
+                decoder.
+            new_tokens: largest number of new tokens per prompt.
+            sampling: how tokens are chosen; default: the most probable one.
+            key: for the random choices; those of row b depend on it and on b.
+            stop: of `stop_table`; default: nothing stops a row.
             sources: what an encoder-decoder reads.
-            vocab_size: only ids below this are chosen; by default all that the model has.
+            vocab_size: only ids below it are generated; default: all of the model's.
             cache: keep keys and values (or FAVOR+'s sums) of the tokens so far. Without it every
-                token reads all before it again, which also does what cannot be cached: RoPE that
-                stretches with the length, and texts past the end of a table of positions.
+                token reads all earlier ones again, which also works for what cannot be cached:
+                dynamic RoPE scaling, and texts longer than a table of positions.
 
         Raises:
-            ConfigError: for a request that cannot be met.
+            ConfigError: an impossible request.
         """
         sampling = (sampling or Sampling(temperature=0.0)).checked()
-        decoder, stop, prompts, sources = self._request(prompts, new_tokens, stop, sources, vocab_size, cache)
+        decoder, criteria, prompts, sources = self._request(prompts, new_tokens, stop, sources, vocab_size, cache)
         key = jax.random.key(0) if key is None else key
+        chosen = _as_arrays(sampling) if sampling.temperature > 0 else None
         with _in_memory(decoder, prompts):
-            state, scores = prefill(decoder, self.weights, prompts, sources)
+            state, logits = prefill(decoder, self.weights, prompts, sources)
             tokens, lengths, _ = sample(
-                decoder,
-                self.weights,
-                state,
-                scores,
-                stop,
-                _as_arrays(sampling),
-                key,
-                np.int32(new_tokens),
-                greedy=sampling.temperature == 0,
-                buffer_size=padded_length(new_tokens),
+                decoder, self.weights, state, logits, criteria, chosen, key, buffer_size=padded_length(new_tokens)
             )
             tokens, lengths = jax.device_get((tokens, lengths))
         return Generated(tokens[:, :new_tokens], lengths)
@@ -138,47 +128,38 @@ class Generator:
         vocab_size: int | None = None,
         cache: bool = True,
     ) -> Generated:
-        """Looks for the likeliest continuations: see `zoo.decoding.beam_search.search`.
+        """Searches the most probable continuations; see `zoo.decoding.beam_search.search`.
 
         Args:
             prompts, new_tokens, stop, sources, vocab_size, cache: as for `generate`.
-            beams: number of hypotheses that are kept for each prompt, and returned.
-            length_penalty: alpha; above 0 longer texts are favoured.
+            beams: number of hypotheses that are kept and returned for each prompt.
+            length_penalty: alpha; above 0 favours longer texts.
 
         Raises:
-            ConfigError: for a request that cannot be met.
+            ConfigError: an impossible request.
         """
         if beams < 1:
             raise ConfigError(f"beams={beams} must be at least 1")
         if not np.isfinite(length_penalty):
             raise ConfigError(f"length_penalty={length_penalty} must be a number")
-        decoder, stop, prompts, sources = self._request(prompts, new_tokens, stop, sources, vocab_size, cache)
+        decoder, criteria, prompts, sources = self._request(prompts, new_tokens, stop, sources, vocab_size, cache)
+        alpha, size = np.float32(length_penalty), padded_length(new_tokens)
         with _in_memory(decoder, prompts, beams):
-            state, scores = prefill(decoder, self.weights, prompts, sources)
-            found = search(
-                decoder,
-                self.weights,
-                state,
-                scores,
-                stop,
-                np.float32(length_penalty),
-                np.int32(new_tokens),
-                beams=beams,
-                buffer_size=padded_length(new_tokens),
-            )
+            state, logits = prefill(decoder, self.weights, prompts, sources)
+            found = search(decoder, self.weights, state, logits, criteria, alpha, beams=beams, buffer_size=size)
             tokens, lengths, totals = jax.device_get(found)
         return Generated(tokens[:, :, :new_tokens], lengths, totals)
 
     def _request(
         self, prompts: Prompts, new_tokens: int, stop, sources: Prompts | None, vocab_size: int | None, cache: bool
     ) -> tuple[Any, ...]:
-        """Checks a request; returns what the programs take."""
+        """Checks a request and returns the arguments of the compiled programs."""
         if cache and (why := self.why_uncacheable()) is not None:
             raise ConfigError(f"{why}; generate without a cache (zoo generate --no-cache)")
         if self.whole_prompts and not cache:
             raise ConfigError(
-                "a decoder trained with objective.kind=prefix reads a prompt as a whole once: it cannot generate without a "
-                "cache, nor past the end of learned positions"
+                "a decoder trained with objective.kind=prefix reads a prompt as a whole once: it cannot generate "
+                "without a cache, nor past the end of learned positions"
             )
         if new_tokens < 1:
             raise ConfigError(f"new_tokens={new_tokens} must be at least 1")
@@ -189,7 +170,8 @@ class Generator:
             raise ConfigError(f"vocab_size={size} must be from 1 to the model's {self.config.vocab_size}")
         if new_tokens > MAX_NEW_TOKENS:
             raise ConfigError(
-                f"new_tokens={new_tokens} must be at most {MAX_NEW_TOKENS}: positions are counted in float32, exactly up to there"
+                f"new_tokens={new_tokens} must be at most {MAX_NEW_TOKENS}: positions are counted in float32, "
+                "exactly up to there"
             )
         most = max_positions(self.config)
         if not cache:
@@ -216,12 +198,10 @@ class Generator:
         decoder = IncrementalDecoder(
             self.graph, self.has_encoder, self.config.num_layers, slots, size, cache, self.whole_prompts
         )
-        return decoder, stop, prompts, sources
+        return decoder, StoppingCriteria(stop, np.int32(new_tokens)), prompts, sources
 
     def _rows(self, name: str, rows: Prompts, config: ResolvedConfig, most: int | None) -> PaddedTokens:
-        """Rows of token ids as arrays of a common length, a power of two or the end of the table of
-        positions.
-        """
+        """Pads rows of token ids to a power of two or the length of the position table."""
         lengths = np.array([len(row) for row in rows], np.int32)
         if not len(lengths) or not lengths.min():
             raise ConfigError(
@@ -247,7 +227,7 @@ class Generator:
 
 @contextmanager
 def _in_memory(decoder: IncrementalDecoder, prompts: PaddedTokens, beams: int = 1) -> Iterator[None]:
-    """Says what is too large where the device's memory does not hold a request."""
+    """Reports what is too large if the device's memory does not hold a request."""
     try:
         yield
     except jax.errors.JaxRuntimeError as error:
@@ -255,26 +235,28 @@ def _in_memory(decoder: IncrementalDecoder, prompts: PaddedTokens, beams: int = 
             raise
         rows = len(prompts.lengths) * beams
         raise ConfigError(
-            f"the device's memory does not hold {rows} texts of {decoder.slots} tokens; ask for fewer new tokens, prompts or "
-            "beams"
+            f"the device's memory does not hold {rows} texts of {decoder.slots} tokens; ask for fewer new "
+            "tokens, prompts or beams"
         ) from error
 
 
 def padded_length(length: int, most: int | None = None) -> int:
-    """The next power of two, at least 16, but not above `most`."""
+    """Returns the next power of two of at least 16, limited to `most`."""
     size = max(SMALLEST_BUCKET, 1 << (length - 1).bit_length())
     return size if most is None else min(size, most)
 
 
 def max_positions(config: ResolvedConfig) -> int | None:
-    """Tokens that a learned table of positions has rows for, None without one; `config` as a
-    decoder or a side sees it.
+    """Returns the length of a learned position table, or None without one.
+
+    Args:
+        config: the `model` part, as a decoder or a side sees it.
     """
     return config.position.max_length if config.position.kind == "learned" else None
 
 
 def has_dynamic_rope(config: ResolvedConfig) -> bool:
-    """Whether any layer's RoPE depends on the length of the text."""
+    """Returns whether any layer's RoPE depends on the length of the text."""
     kinds: Iterable[ResolvedConfig] = [layer_kind(config, name) for name in dict.fromkeys(config.layers.pattern)] or [
         config
     ]
@@ -282,7 +264,7 @@ def has_dynamic_rope(config: ResolvedConfig) -> bool:
 
 
 def _as_arrays(sampling: Sampling) -> Sampling:
-    """As arguments of a program, of types that do not depend on how they were written."""
+    """Returns the numbers as arrays of fixed types, which do not change the compiled program."""
     return Sampling(
         np.float32(sampling.temperature), np.int32(min(sampling.top_k, 2**31 - 1)), np.float32(sampling.top_p)
     )

@@ -1,6 +1,4 @@
-"""How the next token is chosen from the scores: the likeliest, or drawn from a distribution that
-may be sharpened and cut.
-"""
+"""How the next token is chosen: greedily, or sampled with temperature, top-k and top-p."""
 
 from dataclasses import dataclass
 
@@ -14,21 +12,17 @@ from zoo.errors import ConfigError
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True)
 class Sampling:
-    """Draws from softmax(scores / temperature) cut to its likeliest tokens; at temperature 0 the
-    likeliest is taken.
+    """Samples from softmax(logits / temperature), truncated to its most probable tokens.
 
-    Of the `top_k` likeliest tokens (Fan et al. 2018, section 5.1), whose probabilities are made to
-    add up to 1 again, the fewest likeliest are kept that have a probability of at least `top_p`
-    together (Holtzman et al. 2020, section 3.1). Tokens as likely as the last that is kept are kept
-    too.
+    At temperature 0 the most probable token is taken. First the `top_k` most probable tokens are
+    kept (Fan et al. 2018, section 5.1) and their probabilities renormalised; of these, the fewest
+    that together have a probability of at least `top_p` (Holtzman et al. 2020, section 3.1). Ties
+    with the last token that is kept are kept too.
 
     Attributes:
-        temperature: divides the scores.
+        temperature: divides the logits.
         top_k: number of tokens; 0 for no limit.
         top_p: probability; 1 for no limit.
-
-    Raises:
-        ConfigError: for a number out of its range.
     """
 
     temperature: float = 1.0
@@ -36,9 +30,9 @@ class Sampling:
     top_p: float = 1.0
 
     def checked(self) -> "Sampling":
-        """Itself, if its numbers are in their ranges."""
+        """Returns self. Raises ConfigError for a number out of range."""
         if not 0 <= self.temperature < float("inf"):
-            raise ConfigError(f"temperature={self.temperature} must be a number from 0 on")
+            raise ConfigError(f"temperature={self.temperature} must be a finite number of at least 0")
         if self.top_k < 0:
             raise ConfigError(f"top_k={self.top_k} must be at least 1, or 0 for no limit")
         if not 0 < self.top_p <= 1:
@@ -46,41 +40,41 @@ class Sampling:
         return self
 
 
-def sample_tokens(scores: Float[Array, "B V"], keys: Key[Array, " B"], sampling: Sampling) -> Int[Array, " B"]:
-    """Draws a token for every row, each with a key of its own. The temperature must not be 0: see
-    `argmax_token`.
+def sample_tokens(logits: Float[Array, "B V"], keys: Key[Array, " B"], sampling: Sampling) -> Int[Array, " B"]:
+    """Samples a token for every row, each with its own key.
+
+    The temperature must not be 0; see `argmax_token`.
     """
-    scores = scores / sampling.temperature
+    logits = logits / sampling.temperature
     limited = (sampling.top_k > 0) | (sampling.top_p < 1)
-    kept = jax.lax.cond(limited, lambda: top_k_top_p_mask(scores, sampling), lambda: jnp.ones(scores.shape, bool))
-    return jax.vmap(jax.random.categorical)(keys, jnp.where(kept, scores, -jnp.inf)).astype(jnp.int32)
+    kept = jax.lax.cond(limited, lambda: top_k_top_p_mask(logits, sampling), lambda: jnp.ones(logits.shape, bool))
+    return jax.vmap(jax.random.categorical)(keys, jnp.where(kept, logits, -jnp.inf)).astype(jnp.int32)
 
 
-def argmax_token(scores: Float[Array, "B V"]) -> Int[Array, " B"]:
-    """The token of the highest score, the first of equals."""
-    return jnp.argmax(scores, axis=-1).astype(jnp.int32)
+def argmax_token(logits: Float[Array, "B V"]) -> Int[Array, " B"]:
+    """Returns the token of the highest logit, the first one if several are equal."""
+    return jnp.argmax(logits, axis=-1).astype(jnp.int32)
 
 
-def top_k_top_p_mask(scores: Float[Array, "B V"], sampling: Sampling) -> Bool[Array, "B V"]:
-    """Which tokens `top_k` and then `top_p` keep of softmax(scores)."""
-    wanted = jnp.where(sampling.top_k > 0, sampling.top_k, scores.shape[-1])
-    kept = highest_mass(scores, jnp.ones(scores.shape), wanted.astype(jnp.float32))
-    probabilities = jax.nn.softmax(jnp.where(kept, scores, -jnp.inf), axis=-1)
-    # All of them may add up to a little less than 1.
-    return kept & ((sampling.top_p >= 1) | highest_mass(scores, probabilities, sampling.top_p))
+def top_k_top_p_mask(logits: Float[Array, "B V"], sampling: Sampling) -> Bool[Array, "B V"]:
+    """Returns which tokens `top_k` and then `top_p` keep of softmax(logits)."""
+    wanted = jnp.where(sampling.top_k > 0, sampling.top_k, logits.shape[-1])
+    kept = highest_mass(logits, jnp.ones(logits.shape), wanted.astype(jnp.float32))
+    probabilities = jax.nn.softmax(jnp.where(kept, logits, -jnp.inf), axis=-1)
+    # All probabilities may add up to slightly less than 1.
+    return kept & ((sampling.top_p >= 1) | highest_mass(logits, probabilities, sampling.top_p))
 
 
 def highest_mass(
-    scores: Float[Array, "B V"], weights: Float[Array, "B V"], wanted: Float[Array, ""]
+    logits: Float[Array, "B V"], weights: Float[Array, "B V"], wanted: Float[Array, ""]
 ) -> Bool[Array, "B V"]:
-    """The highest scores whose weights add up to at least `wanted`, as few as possible and all
-    equals of the last.
+    """Returns the fewest highest logits whose weights add up to at least `wanted`, and ties.
 
-    The threshold is found bit by bit, which takes 32 sums where sorting a vocabulary takes longer,
-    and `wanted` may be traced.
+    The threshold is found bit by bit: 32 sums are faster than sorting a vocabulary, and `wanted`
+    may be traced.
     """
-    bits = jax.lax.bitcast_convert_type(scores.astype(jnp.float32), jnp.int32)
-    # As integers, the bits of negative numbers run the other way.
+    bits = jax.lax.bitcast_convert_type(logits.astype(jnp.float32), jnp.int32)
+    # As integers, the bits of negative numbers are in reverse order.
     order = jnp.where(bits < 0, bits ^ jnp.iinfo(jnp.int32).max, bits)
 
     def halve(_, ends):
@@ -89,6 +83,6 @@ def highest_mass(
         enough = jnp.where(order >= middle[:, None], weights, 0).sum(axis=-1) >= wanted
         return jnp.where(enough, middle, low), jnp.where(enough, high, middle - 1)
 
-    ends = jnp.full(scores.shape[0], jnp.iinfo(jnp.int32).min), jnp.full(scores.shape[0], jnp.iinfo(jnp.int32).max)
+    ends = jnp.full(logits.shape[0], jnp.iinfo(jnp.int32).min), jnp.full(logits.shape[0], jnp.iinfo(jnp.int32).max)
     threshold, _ = jax.lax.fori_loop(0, 32, halve, ends)
     return order >= threshold[:, None]

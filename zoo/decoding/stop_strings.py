@@ -1,37 +1,49 @@
-"""When a row ends: an automaton that reads the tokens as they are made, on the device."""
+"""When a row ends: an automaton that reads the generated tokens, on the device."""
 
 from collections.abc import Iterable, Sequence
+from typing import NamedTuple
 
 import numpy as np
-from jaxtyping import Int
+from jaxtyping import Array, Int
 
 from zoo.errors import ConfigError
 
 START, STOPPED = 0, 1
 
 
+class StoppingCriteria(NamedTuple):
+    """When a row ends.
+
+    Attributes:
+        table: the automaton of `stop_table`.
+        new_tokens: largest number of new tokens.
+    """
+
+    table: Int[Array, "V Q"]
+    new_tokens: Int[Array, ""]
+
+
 def stop_table(
     vocab_size: int, ids: Iterable[int] = (), texts: Iterable[str] = (), pieces: Sequence[bytes] = ()
 ) -> Int[np.ndarray, "V Q"]:
-    """The automaton that stops after any of some tokens, and as soon as the bytes of the tokens
-    contain any of some texts.
+    """Returns the automaton that stops after given tokens, or when the bytes contain given texts.
 
-    However a text is cut into tokens, and wherever in a token it begins or ends, it is found: the
-    states are how far each text has been read (Aho & Corasick 1975), and a token takes all its
-    bytes' steps at once.
+    A text is found however it is divided into tokens, and wherever in a token it begins or ends: a
+    state records how far each text has been matched (Aho & Corasick 1975), and a token makes the
+    transitions of all its bytes at once.
 
     Args:
         vocab_size: V.
         ids: tokens that stop.
         texts: texts that stop.
-        pieces: the bytes of each token, for `texts`.
+        pieces: the bytes of each token, needed for `texts`.
 
     Returns:
-        The state after a token (row) in a state (column); `START` and `STOPPED` are states. The
+        the state after a token (row) in a state (column); `START` and `STOPPED` are states. The
         number of states Q is a power of two, so that few programs are compiled.
 
     Raises:
-        ConfigError: for an empty text.
+        ConfigError: an empty text.
     """
     patterns = [text.encode() for text in texts]
     if not all(patterns):
@@ -40,7 +52,7 @@ def stop_table(
     table = np.broadcast_to(np.arange(len(of_byte), dtype=np.int32), (vocab_size, len(of_byte))).copy()
     if patterns:
         width = max(map(len, pieces), default=0)
-        # One byte further in all tokens that have one.
+        # The next byte of all tokens that have one.
         for place in range(width):
             long = [number for number, piece in enumerate(pieces[:vocab_size]) if len(piece) > place]
             table[long] = of_byte[table[long], np.array([pieces[number][place] for number in long])[:, None]]
@@ -49,7 +61,10 @@ def stop_table(
 
 
 def _byte_table(patterns: Sequence[bytes]) -> Int[np.ndarray, "Q 256"]:
-    """The state after a byte: how many first bytes of each text the bytes so far end with."""
+    """Returns the state after each byte.
+
+    A state is the length of the prefix of each text that the bytes so far end with.
+    """
     start = (0,) * len(patterns)
     numbers: dict[tuple[int, ...], int] = {start: START}
     rows: dict[int, list[int]] = {STOPPED: [STOPPED] * 256}
@@ -70,8 +85,6 @@ def _byte_table(patterns: Sequence[bytes]) -> Int[np.ndarray, "Q 256"]:
 
 
 def _read(pattern: bytes, length: int, byte: int) -> int:
-    """How many first bytes of the text the bytes end with after one more, if they ended with
-    `length` before.
-    """
+    """Returns the length of the matched prefix after one more byte, from `length` before it."""
     seen = pattern[:length] + bytes([byte])
     return next(size for size in range(len(seen), -1, -1) if pattern.startswith(seen[len(seen) - size :]))

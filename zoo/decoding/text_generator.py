@@ -1,4 +1,4 @@
-"""Text out of a trained run: prompts to tokens, tokens to text."""
+"""Text from a trained run: prompts to tokens, tokens to text."""
 
 import itertools
 import math
@@ -20,19 +20,19 @@ from zoo.decoding.stop_strings import stop_table
 from zoo.errors import ConfigError, DataError
 from zoo.models.functional import Params, Stats
 
-# fairseq's names of what ends a text and of what no other token stands for.
+# fairseq's names of the end token and the unknown token.
 END, UNKNOWN = "</s>", "<unk>"
 BLANK = re.compile(r"<(\d+)>")
 
 
 @dataclass(frozen=True)
 class Completion:
-    """What was made of a prompt.
+    """The text generated for a prompt.
 
     Attributes:
         text: the new text, without the token or text that stopped it.
-        tokens: number of new tokens, the one that stopped it included.
-        stopped: whether something stopped it, and not the number of tokens.
+        tokens: number of new tokens, including the one that stopped it.
+        stopped: whether a token or text stopped it, rather than the limit of new tokens.
         score: of beam search, else None.
     """
 
@@ -43,31 +43,31 @@ class Completion:
 
 
 class TextGenerator:
-    """A run's model and tokenizer, as the run's objective has trained it.
+    """A run's model and tokenizer, used as the run's objective trained them.
 
     causal: the model continues the prompt, which begins a document. prefix: the encoder reads the
-    prompt, and the decoder goes on from its last token; a decoder alone reads the prompt as a whole
-    and goes on. span: the encoder reads the prompt with a sentinel for every blank, "<0>", "<1>",
-    ..., and where there is none with one at the end; the decoder writes what belongs there, "<0>
-    ... <1> ...". denoising: the encoder reads the prompt with [MASK] for every blank, and the
+    prompt and the decoder continues from its last token; a decoder alone reads the prompt as a
+    whole and continues it. span: the encoder reads the prompt with a sentinel for each blank,
+    "<0>", "<1>", ..., or one at the end if there is none; the decoder writes their contents, "<0>
+    ... <1> ...". denoising: the encoder reads the prompt with [MASK] for each blank, and the
     decoder writes the whole text. translation: the encoder reads the prompt, and the decoder writes
-    its translation. A model with a tokenizer for its source translates: the encoder reads the
-    prompt and </s>, and the decoder begins with </s>, as fairseq's do. A text ends at the first
-    token that stands for no text: where the model opens another document, or where a published
-    tokenizer has an end of its own.
+    its translation. A model with a separate source tokenizer translates: the encoder reads the
+    prompt and </s>, and the decoder begins with </s>, as in fairseq. A text ends at the first
+    special token: where the model opens another document, or at a pretrained tokenizer's own end
+    token.
 
     Args:
         config: resolved, of the run.
         tokenizer: of the run.
-        model, params, stats: the model, abstract, and its values.
-        source_tokenizer: of what the encoder reads, where it is another one than the decoder's.
+        model, params, stats: the abstract model and its values.
+        source_tokenizer: of the encoder, if it differs from the decoder's.
 
     Attributes:
-        trained_length: most tokens that the decoder read at once in training; without a cache it
-            reads no more. Infinite if unknown.
+        trained_length: largest number of tokens that the decoder read at once in training; without
+            a cache it reads no more. Infinite if unknown.
 
     Raises:
-        ConfigError: for a model that does not generate.
+        ConfigError: the model does not generate.
     """
 
     def __init__(
@@ -76,8 +76,8 @@ class TextGenerator:
     ):  # fmt: skip
         if config.objective.kind in TASKS:
             raise ConfigError(
-                f"objective.kind={config.objective.kind}: the run has a head for its task and none for tokens, so that it "
-                "makes no text; eval.py scores it"
+                f"objective.kind={config.objective.kind}: the run has a head for its task and none for tokens, so it "
+                "generates no text; eval.py scores it"
             )
         self.tokenizer, self.source_tokenizer, self.objective = tokenizer, source_tokenizer, config.objective
         both, length = config.model.architecture == "encoder_decoder", config.data.sequence_length
@@ -92,7 +92,7 @@ class TextGenerator:
         )
 
     def longest(self, prompts: Sequence[str], new_tokens: int) -> int:
-        """Most tokens that the decoder would read of any text."""
+        """Returns the largest number of tokens that the decoder would read of any text."""
         return new_tokens - 1 + max(len(self._encode_prompt(prompt)[1]) for prompt in prompts)
 
     def sample(
@@ -104,18 +104,18 @@ class TextGenerator:
         stop: Sequence[str] = (),
         cache: bool = True,
     ) -> list[Completion]:
-        """Draws one text for each prompt.
+        """Samples one text for each prompt.
 
         Args:
             prompts: texts.
-            new_tokens: most tokens to make for each.
-            sampling: how they are chosen.
-            seed: of the random choices.
-            stop: texts before which it ends.
+            new_tokens: largest number of new tokens per prompt.
+            sampling: how tokens are chosen.
+            seed: for the random choices.
+            stop: texts that end a generated text, which does not include them.
             cache: as for `Generator.generate`.
 
         Raises:
-            ConfigError: for a prompt that the tokenizer cannot encode, or that is too long.
+            ConfigError: a prompt that the tokenizer cannot encode, or that is too long.
         """
         request = self._request(prompts, new_tokens, stop)
         made = self.generator.generate(sampling=sampling, key=jax.random.key(seed), cache=cache, **request)
@@ -130,8 +130,9 @@ class TextGenerator:
         stop: Sequence[str] = (),
         cache: bool = True,
     ) -> list[Completion]:
-        """Looks for the likeliest text for each prompt, as `zoo.decoding.beam_search.search` says;
-        see `sample` for the rest.
+        """Searches the most probable text for each prompt; see `zoo.decoding.beam_search.search`.
+
+        Other arguments and errors are those of `sample`.
         """
         request = self._request(prompts, new_tokens, stop)
         found = self.generator.beam_search(beams=beams, length_penalty=length_penalty, cache=cache, **request)
@@ -141,12 +142,12 @@ class TextGenerator:
         ]
 
     def full_text(self, prompt: str, answer: Completion) -> str:
-        """The text that was made, after its prompt where it continues that."""
+        """Returns the generated text, after its prompt if it continues the prompt."""
         return prompt + answer.text if self._continues else answer.text
 
     @property
     def _continues(self) -> bool:
-        """Whether the text goes on from its prompt, and does not fill blanks or translate."""
+        """Whether the text continues its prompt, rather than fills blanks or translates."""
         return self.objective.kind not in ("span", "denoising", "translation") and self.source_tokenizer is None
 
     def _request(self, prompts: Sequence[str], new_tokens: int, stop: Sequence[str]) -> dict[str, Any]:
@@ -161,13 +162,13 @@ class TextGenerator:
         }
 
     def _encode_prompt(self, prompt: str) -> tuple[list[int], list[int]]:
-        """What the encoder reads of a prompt, if there is one, and what the decoder begins with."""
+        """Returns what the encoder reads of a prompt, and what the decoder begins with."""
         if self.source_tokenizer is not None:
             return self._encode_source(prompt), self.tokenizer.encode(END).tolist()
         opens = self.tokenizer.document_id
         if self.objective.kind in ("span", "denoising"):
             text = prompt if self.objective.kind == "denoising" or BLANK.search(prompt) else prompt + "<0>"
-            # Parts in turn: text, number of a blank, text, ...
+            # Parts alternate: text, number of a blank, text, ...
             parts = [
                 self._blank_ids(int(part)) if place % 2 else self._encode(part)
                 for place, part in enumerate(BLANK.split(text))
@@ -185,16 +186,18 @@ class TextGenerator:
             raise ConfigError(f"--prompt {text!r}: {' '.join(str(error).split())}") from error
 
     def _encode_source(self, prompt: str) -> list[int]:
-        """A text to be translated: tokens of a dictionary, which nobody but the model's makers can
-        cut a plain text into.
+        """Encodes a text to translate.
+
+        It must already consist of the dictionary's tokens: the program that divided the training
+        text into them is not part of the model.
         """
         unknown = self.source_tokenizer.encode(UNKNOWN).tolist()
         for token in prompt.split():
             if token != UNKNOWN and self.source_tokenizer.encode(token).tolist() == unknown:
                 raise ConfigError(
-                    f"--prompt {prompt!r}: {token!r} is no token of the run's {SOURCE_TOKENIZER_FILE}; this model reads tokens with "
-                    "spaces between, as it was trained on them, with @@ at the end of one that its word goes on after "
-                    f"({UNKNOWN} stands for any other)"
+                    f"--prompt {prompt!r}: {token!r} is not a token of the run's {SOURCE_TOKENIZER_FILE}; "
+                    "this model reads the tokens that it was trained on, separated by spaces, with @@ at the end of a "
+                    f"token inside a word ({UNKNOWN} stands for any other)"
                 )
         return self.source_tokenizer.encode(f"{prompt} {END}").tolist()
 
@@ -217,15 +220,17 @@ class TextGenerator:
         return Completion(text[: min(ends, default=len(text))], int(length), over or bool(ends), score)
 
     def _continuation(self, prompt: str, ids: list[int]) -> str:
-        """What tokens say after a prompt: most published tokenizers leave out the space before the
-        first token of a text.
+        """Decodes tokens that follow a prompt.
+
+        Most pretrained tokenizers drop the space before the first token of a text, so prompt and
+        continuation are decoded together.
         """
         said = self._encode_prompt(prompt)[0]
         before, after = self.tokenizer.decode(said), self.tokenizer.decode([*said, *ids])
         return after[len(before) :] if after.startswith(before) else self.tokenizer.decode(ids)
 
     def _decode_blanks(self, ids: list[int]) -> str:
-        """What tokens say by themselves; sentinels are no tokens of the tokenizer."""
+        """Decodes tokens without their prompt; sentinels are not tokens of the tokenizer."""
         text = ""
         for is_blank, group in itertools.groupby(ids, lambda id: id >= self.tokenizer.vocab_size):
             run = list(group)

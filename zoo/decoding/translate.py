@@ -1,4 +1,4 @@
-"""Translations of many texts by beam search, and their scores."""
+"""Translation of many texts by beam search, and translation metrics."""
 
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
@@ -7,6 +7,7 @@ import numpy as np
 
 from zoo.config import ResolvedConfig
 from zoo.data.tokenizers.tokenizer import Tokenizer
+from zoo.decoding.beam_search import BeamSettings
 from zoo.decoding.generator import Generator
 from zoo.decoding.stop_strings import stop_table
 from zoo.errors import ConfigError
@@ -14,14 +15,14 @@ from zoo.models.functional import Params, Stats
 
 
 class TranslationScores(NamedTuple):
-    """How near translations are to references.
+    """How close translations are to references.
 
     Attributes:
-        bleu: corpus BLEU (Papineni et al. 2002) as sacrebleu computes it by default, on plain text,
-            0 to 100 (Post 2018).
+        bleu: corpus BLEU (Papineni et al. 2002) on plain text with sacrebleu's defaults, 0 to 100
+            (Post 2018).
         chrf: chrF2 (Popović 2015), likewise.
-        exact_match: share of translations that are their reference, 0 to 1.
-        signatures: what sacrebleu says of how it computed "bleu" and "chrf".
+        exact_match: share of translations that equal their reference, 0 to 1.
+        signatures: sacrebleu's description of how it computed "bleu" and "chrf".
     """
 
     bleu: float
@@ -36,7 +37,7 @@ class TranslationScores(NamedTuple):
 
 
 def sacrebleu_metrics() -> Any:
-    """The module `sacrebleu.metrics`.
+    """Returns the module `sacrebleu.metrics`.
 
     Raises:
         ConfigError: it is not installed.
@@ -51,7 +52,7 @@ def sacrebleu_metrics() -> Any:
 
 
 def score_translations(translations: Sequence[str], references: Sequence[str]) -> TranslationScores:
-    """Compares each translation with its one reference. Raises ConfigError: no sacrebleu."""
+    """Compares each translation with its single reference. Raises ConfigError without sacrebleu."""
     metrics = sacrebleu_metrics()
     bleu, chrf = metrics.BLEU(), metrics.CHRF()
     values = [metric.corpus_score(list(translations), [list(references)]).score for metric in (bleu, chrf)]
@@ -68,29 +69,29 @@ def translate(
     params: Params,
     stats: Stats,
     sources: Sequence[str],
-    beams: int,
-    length_penalty: float,
-    stopped: Callable[[], bool] = lambda: False,
+    settings: BeamSettings,
+    cancelled: Callable[[], bool] = lambda: False,
 ) -> list[str] | None:
     """Translates each text once, by `zoo.decoding.beam_search.search`.
 
     Texts of similar lengths are translated together, data.batch_size at a time. A translation ends
-    at the token that ends targets, or after twice as many tokens as the longest of them has and ten
-    more, at most data.sequence_length. Of a text of more tokens than that, the first are read.
+    at the token that ends targets, or after twice the tokens of the longest source of its batch
+    plus ten, at most data.sequence_length. Longer sources are truncated to data.sequence_length
+    tokens.
 
     Args:
         config: resolved, of a run with objective.kind=translation.
         tokenizer: of the run.
-        model, params, stats: the model, abstract, and its values.
+        model, params, stats: the abstract model and its values.
         sources: the texts.
-        beams, length_penalty: of the search.
-        stopped: asked between batches.
+        settings: of the search.
+        cancelled: polled between batches; True ends the translation.
 
     Returns:
-        the texts, or None if `stopped` said so before the end.
+        the translations, or None if cancelled.
 
     Raises:
-        ConfigError: for a model that does not generate.
+        ConfigError: the model does not generate.
     """
     generator = Generator(model, params, stats)
     end, longest, rows = tokenizer.document_id, config.data.sequence_length, config.data.batch_size
@@ -99,15 +100,13 @@ def translate(
     order = sorted(range(len(ids)), key=lambda number: len(ids[number]))
     found = [""] * len(ids)
     for start in range(0, len(order), rows):
-        if stopped():
+        if cancelled():
             return None
         numbers = order[start : start + rows]
-        # Filled up to one number of rows, for which programs are compiled.
+        # The batch is filled up to a fixed number of rows, for which programs are compiled.
         together = [ids[number] for number in numbers] + [ids[numbers[-1]]] * (rows - len(numbers))
         new_tokens = min(2 * len(together[-1]) + 10, longest)
-        made = generator.beam_search(
-            [[end]] * rows, new_tokens, beams, length_penalty, stop, together, tokenizer.vocab_size, cache
-        )
+        made = generator.beam_search([[end]] * rows, new_tokens, *settings, stop, together, tokenizer.vocab_size, cache)
         for number, tokens, length in zip(numbers, made.tokens[:, 0], made.lengths[:, 0], strict=False):
             found[number] = tokenizer.decode(
                 [id for id in tokens[:length].tolist() if id not in tokenizer.special_ids]
