@@ -44,8 +44,8 @@ def test_the_guide_does_what_it_says(tmp_path, monkeypatch, capsys):
         assert main([*shorter, *few]) == 0, command
         out = capsys.readouterr().out
         if "--dry-run" in command:
-            assert "8 of 8 runs would run" in out
-            assert "2 seeds show differences from 11.5 standard deviations" in out
+            assert "8 of 8 runs would be trained" in out
+            assert "2 seeds detect a difference of 11.5 SD" in out
             assert not (tmp_path / "runs").exists()
     for name in ("qk_norm", "qk_norm_judged", "qk_norm_until", "qk_norm_tuned"):
         assert (tmp_path / "runs" / name / "report.html").stat().st_size > 1000

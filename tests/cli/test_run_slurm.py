@@ -83,7 +83,7 @@ def test_what_is_in_the_queue_is_not_submitted_again(zoo, cluster, tmp_path):
     cluster.queue(*(f"100_{index}|PENDING|Priority" for index in range(8)))
     code, out, _ = zoo("run", "norms.py", "--slurm")
     assert code == 0
-    assert "what is left is in the queue already" in out
+    assert "all runs that are left are in the queue already" in out
     # One is done, one failed, the others wait.
     status(sweep / RUNS[0], state="done", step=40)
     status(sweep / RUNS[1], state="failed", step=3, reason="boom")
@@ -92,7 +92,7 @@ def test_what_is_in_the_queue_is_not_submitted_again(zoo, cluster, tmp_path):
     assert f"(\n    {RUNS[1]}\n)" in (sweep / "slurm/2.sh").read_text()
     assert len(cluster.calls()) == 2
     # Nor are its runs started here, or moved away.
-    line = "{} runs of runs/norms are in SLURM's queue: wait for them, or take them back with scancel {}"
+    line = "{} runs of runs/norms are in SLURM's queue: wait for them, or cancel them with scancel {}"
     cluster.queue("101_0|RUNNING|None", "100_4|PENDING|None")
     for arguments in ((), ("--fresh", "--slurm"), ("--fresh",)):
         assert zoo("run", "norms.py", *arguments)[::2] == (2, f"error: {line.format(2, '101 100')}\n")
@@ -149,19 +149,19 @@ def test_a_dry_run_needs_no_cluster_and_writes_nothing(zoo, tmp_path):
     [
         (
             ["--slurm"],
-            "--slurm: sbatch is not there: this is no machine of a SLURM cluster (--dry-run shows what would be submitted)",
+            "--slurm: sbatch not found: this machine is not part of a SLURM cluster (--dry-run shows what would be submitted)",
         ),
         (["--partition", "gpu", "--nodes", "2"], "--partition, --nodes: only with --slurm"),
         (["--sbatch=--exclusive"], "--sbatch: only with --slurm"),
         (
             ["--slurm", "--until-decided"],
-            "--until-decided waits for results before it adds seeds, and --slurm returns at once; leave out one of them",
+            "--until-decided waits for results before it adds seeds, and --slurm returns at once; use one of them",
         ),
-        (["--slurm", "--dry-run", "--nodes", "3"], "--nodes: data.batch_size=2 does not divide over 3 processes"),
+        (["--slurm", "--dry-run", "--nodes", "3"], "--nodes: data.batch_size=2 is not divisible by 3 processes"),
         (["--slurm", "--dry-run", "--sbatch=--array=3"], "--sbatch --array=3: --array is set by zoo run itself"),
         (
             ["--slurm", "--dry-run", "--output", "a\nb"],
-            "--output '{}/a\\nb': with --slurm a path has no line breaks and no \\",
+            "--output '{}/a\\nb': with --slurm a path must not contain line breaks or \\",
         ),
     ],
 )
@@ -214,7 +214,7 @@ def test_status_of_a_sweep_in_the_queue(zoo, cluster, tmp_path):
         "in SLURM's queue: BeginTime",
         "ValueError: boom",
         "",
-        "its job is gone without a word; zoo run continues it",
+        "its job ended without a status; zoo run continues it",
         "loss nan",
         "its job left the queue before it started; see runs/norms/slurm/100_7.txt",
     ]
@@ -264,7 +264,7 @@ def test_status_of_a_sweep_on_this_machine(zoo, tmp_path):
     (sweep / RUNS[3] / "status.json").unlink()
     found = stand(zoo)
     assert [found[run]["state"] for run in RUNS[:4]] == ["running", "preempted", "running", "waiting"]
-    assert found[RUNS[1]]["reason"] == "its process is gone without a word; zoo run continues it"
+    assert found[RUNS[1]]["reason"] == "its process ended without a status; zoo run continues it"
     assert found[RUNS[2]]["silent"] < 60
 
 
@@ -280,11 +280,11 @@ def test_status_of_what_is_no_sweep(zoo, cluster, tmp_path):
         (tmp_path / name / "experiment.json").write_text(text)
     for folder, line in (
         ("nowhere", "nowhere is not a folder"),
-        ("empty", "empty is no sweep: it has no experiment.json"),
+        ("empty", "empty is not a sweep: it has no experiment.json"),
         ("single", "single is a single run: it has no experiment.json"),
-        ("torn", "torn/experiment.json is not the record of a sweep"),
-        ("outside", "outside/experiment.json is not the record of a sweep"),
-        ("deep", "deep/experiment.json is not the record of a sweep"),
+        ("torn", "torn/experiment.json is not a record of a sweep"),
+        ("outside", "outside/experiment.json is not a record of a sweep"),
+        ("deep", "deep/experiment.json is not a record of a sweep"),
     ):
         assert zoo("status", folder)[::2] == (2, f"error: {line}\n")
     zoo("run", "norms.py", "--slurm")
@@ -311,7 +311,7 @@ def test_what_is_tuned_comes_first_and_the_arms_with_the_next_command(zoo, clust
     arguments = ("run", "norms.py", "--slurm", "--tune", "optimizer.learning_rate=0.001,0.002")
     code, out, err = zoo(*arguments)
     assert (code, err) == (0, "")
-    assert "once these are done, the same command submits the arms, each with its best value" in out
+    assert "when these are done, the same command submits the arms, each with its best value" in out
     assert [folder for folder, _ in cluster.calls()] == [str(tmp_path / "runs/norms/tuning")]
     trials = tmp_path / "runs/norms/tuning"
     cluster.queue("100_0|PENDING|None")

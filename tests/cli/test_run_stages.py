@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from zoo import config
-from zoo.lab.planning import plan
+from zoo.lab.planning.plan import make_plan
 
 fake = config.import_file(Path(__file__).parents[1] / "lab" / "fake_run.py", "helper")
 FILE = f"""
@@ -35,7 +35,7 @@ def zoo(command_line):
 
 
 def planned():
-    return plan.expand(config.import_file(Path("staged.py"), "experiment file").get_experiment())
+    return make_plan(config.import_file(Path("staged.py"), "experiment file").get_experiment())
 
 
 def folders():
@@ -62,7 +62,7 @@ def test_it_is_trained_once_before_what_starts_from_it(zoo):
         assert arm["training"]["start_from"] == f"runs/staged/{folders()[seed]}"
     page = Path("runs/staged/report.html").read_text()
     assert "Runs that others start from" in page
-    assert "differ in more than the seed" not in page
+    assert "differ in fields other than the seed" not in page
     assert "2 arms, 2 seeds, 4 runs: 4 done" in page
     # The same command again trains nothing.
     code, out, _ = zoo("staged.py")
@@ -80,10 +80,10 @@ def test_once_is_trained_once(zoo):
 def test_a_dry_run_shows_it_and_writes_nothing(zoo):
     code, out, err = zoo("staged.py", "--dry-run")
     assert (code, err) == (0, "")
-    assert "prepared first" in out
+    assert "trained first" in out
     rows = [line.split() for line in out.splitlines() if line.startswith("body ")]
     assert rows[0][-2:] == ["2", "new"]
-    assert "dry run: 6 of 6 runs would run" in out
+    assert "dry run: 6 of 6 runs would be trained" in out
     assert not Path("runs").exists()
 
 
@@ -94,11 +94,11 @@ def test_a_half_done_one_is_continued(zoo):
     code, out, _ = zoo("staged.py", behaviours={first: ["preempt", "preempt", "finish"]})
     assert code == 1
     assert status("start=trained-seed0")["state"] == "failed"
-    assert "it starts from body seed 0, which is half-done" in status("start=trained-seed0")["reason"]
+    assert "it starts from body seed 0, which is unfinished" in status("start=trained-seed0")["reason"]
     assert status("start=trained-seed1")["state"] == "done"
     code, out, _ = zoo("staged.py", behaviours={first: ["preempt", "preempt", "finish"]})
     assert code == 0
-    assert "start    body seed 0, continues: it was at step" in out
+    assert "start    body seed 0, continues from about step" in out
     assert attempts() == {first: 3} | {name: 1 for name in attempts() if name != first}
     assert status("start=trained-seed0")["state"] == "done"
 
@@ -123,7 +123,7 @@ def test_what_needs_a_failed_one_fails_with_the_reason(zoo, behaviour, reason):
         "start=fresh-seed1",
     }
     page = Path("runs/staged/report.html").read_text()
-    assert "1 prepared run not done, and what starts from there cannot start" in page
+    assert "1 prepared run not done, so the runs that start from them cannot start" in page
 
 
 def test_another_pre_training_is_refused_in_the_same_folder(zoo):

@@ -9,9 +9,9 @@ import pytest
 from rich.console import Console
 
 from zoo import config
-from zoo.lab.launch.display import LiveDisplay, PlainDisplay, clock, human, show_plan
+from zoo.lab.launch.display import LiveDisplay, PlainDisplay, format_duration, format_quantity, print_plan
 from zoo.lab.launch.progress import SweepProgress
-from zoo.lab.launch.sweep_folder import State
+from zoo.lab.launch.sweep_folder import FolderState
 from zoo.lab.planning import arm_resolution
 from zoo.lab.planning.plan import make_plan
 
@@ -62,7 +62,7 @@ def drama(display, time, tmp_path, run):
         write(tmp_path, run, step=40, **{"train/loss": 2.0})
         wait(16)
         write(tmp_path, run, step=40, **{"eval/loss": 1.98})
-        display.ended(run, State("done", 40))
+        display.ended(run, FolderState("done", 40))
 
 
 @pytest.mark.parametrize(
@@ -70,7 +70,7 @@ def drama(display, time, tmp_path, run):
     [(None, "–"), (0, "0:00"), (59.6, "1:00"), (61, "1:01"), (3661, "1:01:01"), (90000, "25:00:00")],
 )
 def test_clock(seconds, text):
-    assert clock(seconds) == text
+    assert format_duration(seconds) == text
 
 
 @pytest.mark.parametrize(
@@ -87,17 +87,17 @@ def test_clock(seconds, text):
     ],
 )
 def test_human(value, text):
-    assert human(value) == text
+    assert format_quantity(value) == text
 
 
 def test_plan_with_states(made):
-    screen = Console(file=io.StringIO(), width=140)
-    states = {run.folder: State("new") for run in made.runs}
-    states["norm=pre,warm-up=10-seed0"] = State("half-done", 1250)
-    states["norm=post,warm-up=0-seed0"] = State("done", 40)
-    states["norm=post,warm-up=0-seed1"] = State("done", 40)
-    states["norm=post,warm-up=10-seed0"] = State("failed", 3)
-    show_plan(screen, made, states)
+    screen = Console(file=io.StringIO(), width=160)
+    states = {run.folder: FolderState("new") for run in made.runs}
+    states["norm=pre,warm-up=10-seed0"] = FolderState("unfinished", 1250)
+    states["norm=post,warm-up=0-seed0"] = FolderState("done", 40)
+    states["norm=post,warm-up=0-seed1"] = FolderState("done", 40)
+    states["norm=post,warm-up=10-seed0"] = FolderState("failed", 3)
+    print_plan(screen, made, states)
     text = screen.file.getvalue()
     lines = text.splitlines()
     assert lines[0] == "norms (tiny): Which norm?"
@@ -105,7 +105,7 @@ def test_plan_with_states(made):
     assert "expected: pre ends below post" in text
     rows = [line.split("  ") for line in lines if line.startswith(("pre ", "post "))]
     assert [[cell.strip() for cell in row if cell.strip()] for row in rows] == [
-        ["pre", "0", "1.02 k", "0", "1.02 k", "6.14 k", "640", "40", "adamw 0.001 constant", "2 new"],
+        ["pre", "0", "1.02 k", "0", "1.02 k", "6.14 k", "640", "40", "adamw 0.001, constant", "2 new"],
         [
             "pre",
             "10",
@@ -115,10 +115,10 @@ def test_plan_with_states(made):
             "6.14 k",
             "640",
             "40",
-            "adamw 0.001 constant after 10",
-            "1 half-done at step 1,250, 1 new",
+            "adamw 0.001, constant, warm-up 10",
+            "1 unfinished at step 1,250, 1 new",
         ],
-        ["post", "0", "1.02 k", "0", "1.02 k", "6.14 k", "640", "40", "adamw 0.001 constant", "2 done"],
+        ["post", "0", "1.02 k", "0", "1.02 k", "6.14 k", "640", "40", "adamw 0.001, constant", "2 done"],
         [
             "post",
             "10",
@@ -128,11 +128,11 @@ def test_plan_with_states(made):
             "6.14 k",
             "640",
             "40",
-            "adamw 0.001 constant after 10",
+            "adamw 0.001, constant, warm-up 10",
             "1 failed at step 3, 1 new",
         ],
     ]
-    assert lines[lines.index("") + 6] == "data: stdlib, 2 rows of 8 in every arm"
+    assert lines[lines.index("") + 6] == "data of every arm: " + f"text:{fake.__file__}, batches of 2 rows x 8 tokens"
     assert "warning" not in text
 
 
@@ -147,7 +147,7 @@ def test_names_with_markup_are_shown_as_they_are(monkeypatch):
         )
     )
     screen = Console(file=io.StringIO(), width=140)
-    show_plan(screen, made, {run.folder: State("new") for run in made.runs})
+    print_plan(screen, made, {run.folder: FolderState("new") for run in made.runs})
     text = screen.file.getvalue()
     assert all(
         part in text for part in ("[bold]x", "[red]a", "[/]", "[blink]why[/]?", 'warning: factor "[bold]x" changes')
@@ -161,10 +161,10 @@ def test_plain_lines(made, tmp_path):
     assert "\x1b" not in text
     lines = text.splitlines()
     assert lines[0] == "start    norm=pre,warm-up=0 seed 0"
-    assert lines[1].strip().startswith("norm=pre,warm-up=0 seed 0: loads and compiles (0:1")
+    assert lines[1].strip().startswith("norm=pre,warm-up=0 seed 0: loading and compiling (0:1")
     assert "         norm=pre,warm-up=0 seed 0: step 10/40, loss 3.2500, 1,234 tokens/s" in lines
     assert any("step 20/40, loss not finite" in line and line.endswith("left") for line in lines)
-    assert any(line.endswith("step 40/40, loss 2.0000, evaluates and saves") for line in lines)
+    assert any(line.endswith("step 40/40, loss 2.0000, evaluating and saving") for line in lines)
     assert lines[-2] == "done     norm=pre,warm-up=0 seed 0: eval/loss 1.9800 (1:04)"
     assert lines[-1].strip().startswith("runs 1/8, 1:04 elapsed, about ")
     # A line about every fifteen seconds for the run and one for the whole, in a minute: a log file
@@ -176,9 +176,9 @@ def test_live_picture(made, tmp_path):
     display, time, file = display_of(LiveDisplay, made, tmp_path, force_terminal=True)
     drama(display, time, tmp_path, made.runs[0])
     text = file.getvalue()
-    assert "loads and compiles (0:10)" in text
+    assert "loading and compiling (0:10)" in text
     assert "step 10/40, loss 3.2500, 1,234 tokens/s" in text
-    assert "evaluates and saves" in text
+    assert "evaluating and saving" in text
     assert "runs 0/8" in text
     assert "━" in text
     # The line of a finished run stays, above a picture that is wiped.
@@ -192,24 +192,24 @@ def test_interruptions_and_bad_ends(made, tmp_path, kind):
     first, second, third = made.runs[:3]
     with display:
         display.started(first, 20)
-        display.again(first, State("half-done", 20, "killed by SIGKILL"))
+        display.retried(first, FolderState("unfinished", 20, "killed by SIGKILL"))
         display.started(first, 20)
-        display.ended(first, State("failed", 20, "ValueError: [boom]"))
+        display.ended(first, FolderState("failed", 20, "ValueError: [boom]"))
         display.started(second, 0)
-        display.ended(second, State("done", 40))
+        display.ended(second, FolderState("done", 40))
         display.started(third, 0)
         display.stopping()
-        display.ended(third, State("diverged", 5, "loss is not finite."))
+        display.ended(third, FolderState("diverged", 5, "loss is not finite."))
         display.started(made.runs[3], 0)
-        display.ended(made.runs[3], State("half-done", 7, "saved"))
+        display.ended(made.runs[3], FolderState("unfinished", 7, "saved"))
     text = file.getvalue()
-    assert "again    norm=pre,warm-up=0 seed 0: killed by SIGKILL" in text
+    assert "retry    norm=pre,warm-up=0 seed 0: killed by SIGKILL" in text
     assert "failed   norm=pre,warm-up=0 seed 0: step 20, ValueError: [boom] (0:00)" in text
     assert "done     norm=pre,warm-up=10 seed 0: eval/loss not written (0:00)" in text
-    assert "stopping: 1 run under way will save first; once more to kill" in text
+    assert "stopping: 1 active run will save first; a second signal kills" in text
     assert "diverged norm=post,warm-up=0 seed 0: step 5, loss is not finite (0:00)" in text
     assert "stopped  norm=post,warm-up=10 seed 0: step 7, saved (0:00)" in text
     assert "runs 3/8" in text
     assert "runs 4/8" not in text
     if kind is PlainDisplay:
-        assert text.startswith("start    norm=pre,warm-up=0 seed 0, continues: it was at step 20\n")
+        assert text.startswith("start    norm=pre,warm-up=0 seed 0, continues from about step 20\n")

@@ -17,7 +17,8 @@ from zoo import config
 from zoo.lab.launch import process_pool
 from zoo.lab.launch.display import PlainDisplay
 from zoo.lab.launch.progress import SweepProgress
-from zoo.lab.launch.sweep_folder import SweepLock, read_state
+from zoo.lab.launch.sweep_lock import SweepLock
+from zoo.lab.launch.sweep_folder import read_state
 from zoo.lab.planning import arm_resolution
 from zoo.lab.planning.plan import make_plan
 
@@ -35,7 +36,7 @@ def runs(monkeypatch):
 @pytest.fixture
 def run_all(monkeypatch, tmp_path, runs):
     """Runs the three runs with the given behaviours; returns (ends, output, pool)."""
-    monkeypatch.setattr(process_pool, "command", fake.command)
+    monkeypatch.setattr(process_pool, "train_command", fake.command)
     monkeypatch.setattr(process_pool, "POLL_SECONDS", 0.01)
 
     def go(behaviours, workers=1, wanted=None, during=None):
@@ -44,7 +45,7 @@ def run_all(monkeypatch, tmp_path, runs):
         console = Console(file=io.StringIO(), width=200)
         display = PlainDisplay(console, SweepProgress(tmp_path, runs, wanted, workers, "eval/loss"))
         lock = SweepLock(tmp_path)
-        made = process_pool.Pool(wanted, tmp_path, workers, lock, display)
+        made = process_pool.ProcessPool(wanted, tmp_path, workers, lock, display)
         thread = threading.Thread(target=during) if during else None
         if thread:
             thread.start()
@@ -82,7 +83,7 @@ def until(condition):
 
 
 def test_the_command_is_the_training_module():
-    assert process_pool.command(Path("runs/x/y")) == [
+    assert process_pool.train_command(Path("runs/x/y")) == [
         sys.executable,
         "-m",
         "zoo.cli.train",
@@ -162,7 +163,7 @@ def test_an_interrupted_run_is_continued_once(run_all, tmp_path, behaviour):
     assert attempts(tmp_path, A) == 2
     steps = [json.loads(line)["step"] for line in (tmp_path / A / "metrics.jsonl").read_text().splitlines()]
     assert steps == [10, 20, 30, 40, 40]
-    assert "again    x=a seed 0" in output
+    assert "retry    x=a seed 0" in output
     assert "runs 3/3" in output
 
 
@@ -177,7 +178,7 @@ def test_a_run_that_is_killed_twice_has_failed(run_all, tmp_path):
 
 def test_a_run_that_saves_and_ends_twice_is_left_half_done(run_all, tmp_path):
     ends, _, _ = run_all({A: ["preempt"]})
-    assert ends[A].name == "half-done"
+    assert ends[A].name == "unfinished"
     assert attempts(tmp_path, A) == 2
 
 
@@ -200,17 +201,17 @@ def test_a_signal_lets_runs_save_and_starts_no_others(run_all, tmp_path, number,
 
     ends, output, made = run_all({A: ["wait"]}, during=during)
     assert made.stopped
-    assert {folder: state.name for folder, state in ends.items()} == {A: "half-done"}
+    assert {folder: state.name for folder, state in ends.items()} == {A: "unfinished"}
     assert status(tmp_path, A)["state"] == "preempted"
     assert (tmp_path / A / "checkpoint").read_text() == "20"
     assert not (tmp_path / A / "interrupted").exists()
     assert not (tmp_path / B).exists()
-    assert "stopping: 1 run under way will save first" in output
+    assert "stopping: 1 active run will save first" in output
     assert signal.getsignal(number) is before
     # The same runs again: the half-done one goes on where it was.
     ends, output, _ = run_all({})
     assert [state.name for state in ends.values()] == ["done"] * 3
-    assert "start    x=a seed 0, continues: it was at step 20" in output
+    assert "start    x=a seed 0, continues from about step 20" in output
 
 
 def test_under_nohup_a_hangup_is_not_heard(run_all, tmp_path):
@@ -258,7 +259,7 @@ def test_a_second_signal_kills(run_all, tmp_path):
         os.kill(os.getpid(), signal.SIGINT)
 
     ends, _, _ = run_all({A: ["ignore"]}, during=during)
-    assert ends[A].name == "half-done"
+    assert ends[A].name == "unfinished"
     assert status(tmp_path, A)["state"] == "preempted"
     assert status(tmp_path, A)["reason"] == "killed by SIGKILL"
     assert attempts(tmp_path, A) == 1
@@ -272,13 +273,13 @@ def test_an_error_of_the_display_leaves_no_run_behind(run_all, tmp_path, monkeyp
     monkeypatch.setattr(PlainDisplay, "refresh", broken)
     with pytest.raises(RuntimeError, match="no terminal"):
         run_all({A: ["wait"]})
-    assert read_state(tmp_path / A).name == "half-done"
+    assert read_state(tmp_path / A).name == "unfinished"
     assert status(tmp_path, A)["state"] == "preempted"
 
 
 def test_a_command_that_cannot_be_started(run_all, tmp_path, monkeypatch):
     monkeypatch.setattr(
-        process_pool, "command", lambda folder: ["/nonexistent/python"] if folder.name == A else fake.command(folder)
+        process_pool, "train_command", lambda folder: ["/nonexistent/python"] if folder.name == A else fake.command(folder)
     )
     ends, _, _ = run_all({})
     assert ends[A].name == "failed"
@@ -308,5 +309,5 @@ def test_runs_at_once_share_the_memory_of_a_gpu(monkeypatch, tmp_path, workers, 
     for name, value in given.items():
         monkeypatch.setenv(name, value)
     assert (
-        process_pool.Pool([], tmp_path, workers, None, None)._environment().get("XLA_CLIENT_MEM_FRACTION") == fraction
+        process_pool.ProcessPool([], tmp_path, workers, None, None)._environment().get("XLA_CLIENT_MEM_FRACTION") == fraction
     )

@@ -16,10 +16,10 @@ from zoo import config
 from zoo.files import read_json, write_json
 from zoo.lab.experiment import levels
 from zoo.lab.launch.display import PlainDisplay
-from zoo.lab.launch.populations import Together, mixed_executors, populations
-from zoo.lab.launch.process_pool import Pool
+from zoo.lab.launch.populations import PopulationPolicy, mixed_numerics, group_runs
+from zoo.lab.launch.process_pool import ProcessPool
 from zoo.lab.launch.progress import SweepProgress
-from zoo.lab.launch.sweep_folder import SweepLock
+from zoo.lab.launch.sweep_lock import SweepLock
 from zoo.lab.planning import arm_resolution
 from zoo.lab.planning.plan import make_plan
 from zoo.lab.results.schema import numerics
@@ -56,12 +56,12 @@ def names(groups):
 
 def test_what_differs_in_numbers_and_seeds_is_one_population(runs):
     pre, post = ([(norm, rate, seed) for seed in (0, 1) for rate in ("0.001", "0.01")] for norm in ("pre", "post"))
-    assert names(populations(runs, Together())) == [pre, post]
-    assert names(populations(runs, Together(most=3))) == [pre[:3], post[:3], pre[3:], post[3:]]
+    assert names(group_runs(runs, PopulationPolicy())) == [pre, post]
+    assert names(group_runs(runs, PopulationPolicy(max_members=3))) == [pre[:3], post[:3], pre[3:], post[3:]]
 
 
 def test_the_command_names_every_folder():
-    assert Together("vmap").command([Path("a"), Path("b")]) == [
+    assert PopulationPolicy("vmap").command([Path("a"), Path("b")]) == [
         sys.executable,
         "-m",
         "zoo.cli.sweeps.population",
@@ -74,7 +74,7 @@ def test_the_command_names_every_folder():
 @pytest.fixture
 def run_all(monkeypatch, tmp_path, runs):
     monkeypatch.setattr(
-        Together, "command", lambda self, folders: [sys.executable, "-c", SCRIPT, fake.__file__, *map(str, folders)]
+        PopulationPolicy, "command", lambda self, folders: [sys.executable, "-c", SCRIPT, fake.__file__, *map(str, folders)]
     )
 
     def go(behaviours, **options):
@@ -82,13 +82,13 @@ def run_all(monkeypatch, tmp_path, runs):
         console = Console(file=io.StringIO(), width=200)
         lock = SweepLock(tmp_path)
         try:
-            pool = Pool(
+            pool = ProcessPool(
                 runs,
                 tmp_path,
                 1,
                 lock,
                 PlainDisplay(console, SweepProgress(tmp_path, runs, runs, 4, "eval/loss")),
-                Together(**options),
+                PopulationPolicy(**options),
             )
             return {folder: end.name for folder, end in pool.run().items()}, console.file.getvalue()
         finally:
@@ -110,12 +110,12 @@ def test_every_member_ends_in_its_own_way(run_all, tmp_path, runs):
     # Only what was interrupted is tried again.
     assert tried.pop(third) == 2
     assert set(tried.values()) == {1}
-    assert f"again    {next(run.name for run in runs if run.folder == third)}" in output
+    assert f"retry    {next(run.name for run in runs if run.folder == third)}" in output
 
 
 def test_a_population_that_dies_without_a_word_is_tried_again_once(run_all, tmp_path, runs, monkeypatch):
     monkeypatch.setattr(
-        Together,
+        PopulationPolicy,
         "command",
         lambda self, folders: [
             sys.executable,
@@ -132,17 +132,17 @@ def test_a_population_that_dies_without_a_word_is_tried_again_once(run_all, tmp_
 
 
 @pytest.mark.parametrize(("meta", "together", "mixed"), [
-    ({"executor": "vmap"}, None, True), ({"executor": "vmap"}, Together("vmap"), False), ({"executor": "vmap"}, Together("map"), True),
-    ({"executor": "alone"}, None, False), ({}, None, False), ({"executor": "map"}, None, False), ({"executor": "alone"}, Together(), False),
-    ({"executor": "alone"}, Together("vmap"), True), ({"executor": "map"}, Together(), False),
+    ({"executor": "vmap"}, None, True), ({"executor": "vmap"}, PopulationPolicy("vmap"), False), ({"executor": "vmap"}, PopulationPolicy("map"), True),
+    ({"executor": "alone"}, None, False), ({}, None, False), ({"executor": "map"}, None, False), ({"executor": "alone"}, PopulationPolicy(), False),
+    ({"executor": "alone"}, PopulationPolicy("vmap"), True), ({"executor": "map"}, PopulationPolicy(), False),
 ])  # fmt: skip
 def test_runs_that_round_differently_do_not_stand_in_one_sweep(tmp_path, runs, meta, together, mixed):
     (tmp_path / runs[0].folder).mkdir()
     write_json(tmp_path / runs[0].folder / "meta.json", meta | {"device": {"platform": "cpu"}})
     # What has no checkpoint begins anew.
-    assert mixed_executors(tmp_path, runs, together) == []
+    assert mixed_numerics(tmp_path, runs, together) == []
     (tmp_path / runs[0].folder / "checkpoints" / "3").mkdir(parents=True)
-    lines = mixed_executors(tmp_path, runs, together)
+    lines = mixed_numerics(tmp_path, runs, together)
     assert bool(lines) == mixed
     if mixed:
         assert runs[0].folder in lines[0]
@@ -207,10 +207,10 @@ def test_a_sweep_by_populations_is_the_sweep_without(tmp_path):
 
 
 @pytest.mark.parametrize(("arguments", "said"), [
-    (("--executor", "map"), "--executor: only with --population"),
-    (("--most-members", "3"), "--most-members: only with --population"),
-    (("--population", "--slurm"), "--population trains runs in one process here, and --slurm makes a job of each"),
-    (("--population", "--most-members", "0"), "'0' is not a whole number from 1 on"),
+    (("--executor", "map"), "--executor needs --population"),
+    (("--most-members", "3"), "--most-members needs --population"),
+    (("--population", "--slurm"), "--population trains runs in one process on this machine, and --slurm makes each run a job"),
+    (("--population", "--most-members", "0"), "'0' is not a positive integer"),
 ])  # fmt: skip
 def test_bad_flags(command_line, arguments, said):
     code, _, err = command_line("run", "norms.py", *arguments)
@@ -221,7 +221,7 @@ def test_bad_flags(command_line, arguments, said):
 def test_a_dry_run_tells_the_populations(command_line):
     code, out, err = command_line("run", "norms.py", "--population", "--dry-run")
     assert (code, err) == (0, "")
-    assert "8 of 8 runs would run, in 2 populations (4, 4)" in out
+    assert "8 of 8 runs would be trained, in 2 populations (4, 4)" in out
 
 
 @pytest.mark.parametrize("arguments", [
@@ -234,7 +234,7 @@ def test_with_tuning_and_added_seeds(command_line, monkeypatch, tmp_path, argume
         started.append(len(folders))
         return [sys.executable, "-c", SCRIPT, fake.__file__, *map(str, folders)]
 
-    monkeypatch.setattr(Together, "command", command)
+    monkeypatch.setattr(PopulationPolicy, "command", command)
     code, out, err = command_line("run", "norms.py", "--population", *arguments)
     assert (code, err) == (0, "")
     assert out.splitlines()[-1].startswith("Supported: ")

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from zoo import config
-from zoo.lab.launch.progress import RunProgress, SweepProgress, Tail, read_tail
+from zoo.lab.launch.progress import RunProgress, SweepProgress, MetricsTail, read_tail
 from zoo.lab.planning import arm_resolution
 from zoo.lab.planning.plan import make_plan
 
@@ -33,7 +33,7 @@ def at(folder, run, *steps, **values):
 
 
 def test_nothing_written_yet(tmp_path):
-    assert read_tail(tmp_path, "eval/loss") == Tail()
+    assert read_tail(tmp_path, "eval/loss") == MetricsTail()
 
 
 def test_newest_values_and_a_torn_line(tmp_path):
@@ -43,7 +43,7 @@ def test_newest_values_and_a_torn_line(tmp_path):
         {"step": 20, "eval/loss": 2.0},
     ]
     (tmp_path / "metrics.jsonl").write_text("\n".join(map(json.dumps, lines)) + '\n{"step": 30, "train/lo')
-    assert read_tail(tmp_path, "eval/loss") == Tail(20, 2.5, 5.0, 2.0)
+    assert read_tail(tmp_path, "eval/loss") == MetricsTail(20, 2.5, 5.0, 2.0)
 
 
 def test_a_value_that_was_not_finite(tmp_path):
@@ -54,7 +54,7 @@ def test_a_value_that_was_not_finite(tmp_path):
 def test_only_the_end_of_a_large_file_is_read(tmp_path):
     lines = [json.dumps({"step": step, "train/loss": step / 10}) for step in range(5000)]
     (tmp_path / "metrics.jsonl").write_text("\n".join(lines) + "\n")
-    assert read_tail(tmp_path, "eval/loss") == Tail(4999, 499.9, None, None)
+    assert read_tail(tmp_path, "eval/loss") == MetricsTail(4999, 499.9, None, None)
 
 
 @pytest.mark.parametrize("line", ["[1]", "3", '{"step": "x"}', '{"no": 1}', '{"step": null}', "\x00\x00"])
@@ -160,6 +160,6 @@ def test_a_dropped_attempt_waits_again(tmp_path, runs):
     sweep = SweepProgress(tmp_path, runs, runs, workers=1, metric="eval/loss")
     sweep.start(runs[0], 0)
     assert len(sweep.pending) == 3
-    sweep.drop(runs[0])
+    sweep.requeue(runs[0])
     assert sweep.pending == runs
     assert sweep.ended == 0

@@ -14,9 +14,17 @@ import pytest
 
 from zoo import config
 from zoo.errors import ConfigError
-from zoo.lab.launch.slurm import Array, Options, Slurm, arrays, divided, script, unwritable
-from zoo.lab.launch.slurm_queue import in_queue, note_job, read_jobs
-from zoo.lab.launch.slurm_task import settle
+from zoo.lab.launch.slurm import (
+    JobArray,
+    SlurmOptions,
+    SlurmLauncher,
+    group_into_arrays,
+    batch_size_problems,
+    batch_script,
+    path_problems,
+)
+from zoo.lab.launch.slurm_queue import queued_jobs, record_job, read_jobs
+from zoo.lab.launch.slurm_task import record_outcome
 from zoo.lab.planning import arm_resolution
 from zoo.lab.planning.plan import make_plan
 
@@ -42,7 +50,7 @@ def directives(text):
 
 
 def test_the_script_says_what_was_asked_for(runs, tmp_path):
-    options = Options(
+    options = SlurmOptions(
         partition="gpu",
         account="lab",
         qos="long",
@@ -51,11 +59,11 @@ def test_the_script_says_what_was_asked_for(runs, tmp_path):
         gpus_per_node="a100:4",
         cpus_per_task=8,
         nodes=2,
-        at_once=3,
+        max_parallel=3,
         grace=60,
         raw=("--constraint=ib", "--exclusive"),
     )
-    text = script(Array(tuple(runs)), tmp_path, "norms and more", options)
+    text = batch_script(JobArray(tuple(runs)), tmp_path, "norms and more", options)
     assert text.startswith("#!/bin/bash\n")
     assert directives(text) == [
         "--job-name=norms-and-more",
@@ -85,7 +93,7 @@ def test_the_script_says_what_was_asked_for(runs, tmp_path):
 
 
 def test_what_is_not_asked_for_is_left_to_the_cluster(runs, tmp_path):
-    text = script(Array(tuple(runs[:1])), tmp_path, "x", Options())
+    text = batch_script(JobArray(tuple(runs[:1])), tmp_path, "x", SlurmOptions())
     assert directives(text) == [
         "--job-name=x",
         "--array=0-0",
@@ -123,7 +131,7 @@ echo noise; echo "ValueError: boom" >&2; exit {code}""",
         for name in ("scontrol", "sleep"):
             program(bin, name, f'echo {name} "$@" >>{tmp_path}/calls.txt')
         path = tmp_path / "job.sh"
-        path.write_text(script(Array(tuple(runs)), sweep, "x", Options()))
+        path.write_text(batch_script(JobArray(tuple(runs)), sweep, "x", SlurmOptions()))
         assert subprocess.run(["bash", "-n", path], check=False).returncode == 0
         done = subprocess.run(
             ["bash", path],
@@ -188,7 +196,7 @@ def test_a_run_that_is_told_to_stop_before_it_listens_is_queued_again(task):
         ),
         (4, {"state": "diverged", "step": 3, "steps": 40, "reason": "loss nan"}, "diverged", "loss nan"),
         (1, {"state": "failed", "step": 3, "steps": 40, "reason": "the disk is full"}, "failed", "the disk is full"),
-        (0, {"state": "running", "step": 3, "steps": 40}, "failed", "ended without a word"),
+        (0, {"state": "running", "step": 3, "steps": 40}, "failed", "ended without a status"),
     ],
 )
 def test_other_ends_are_noted(task, code, status, state, reason):
@@ -216,13 +224,13 @@ def test_a_run_that_gets_nowhere_is_not_queued_for_ever(task):
 def test_a_run_that_comes_on_is_queued_again_and_again(tmp_path):
     for step in (5, 6, 7, 8, 9):
         (tmp_path / "checkpoints" / str(step)).mkdir(parents=True)
-        assert settle(tmp_path, 75) == 75
+        assert record_outcome(tmp_path, 75) == 75
 
 
 def test_arrays_wait_for_what_they_start_from(monkeypatch):
     monkeypatch.setattr(arm_resolution, "count_cost", fake.cost)
     staged = make_plan(fake.experiment(**staged_changes()))
-    grouped = arrays(staged.in_order)
+    grouped = group_into_arrays(staged.in_order)
     bodies = [run.folder for run in staged.prepared]
     assert [([run.folder for run in array.runs], array.needs) for array in grouped] == [
         ([bodies[0], "start=fresh-seed0", bodies[1], "start=fresh-seed1"], ()),
@@ -230,7 +238,7 @@ def test_arrays_wait_for_what_they_start_from(monkeypatch):
         (["start=trained-seed1"], (bodies[1],)),
     ]
     # What is done is waited for by nobody.
-    assert [array.needs for array in arrays(staged.runs)] == [()]
+    assert [array.needs for array in group_into_arrays(staged.runs)] == [()]
 
 
 def staged_changes():
@@ -251,23 +259,23 @@ def staged_changes():
 
 
 def test_long_arrays_are_cut(runs, monkeypatch):
-    monkeypatch.setattr("zoo.lab.launch.slurm.LONGEST", 3)
-    assert [len(array.runs) for array in arrays(runs)] == [3, 1]
+    monkeypatch.setattr("zoo.lab.launch.slurm.MAX_ARRAY_SIZE", 3)
+    assert [len(array.runs) for array in group_into_arrays(runs)] == [3, 1]
 
 
 @pytest.mark.parametrize(
     ("options", "line"),
     [
         (
-            Options(raw=("constraint=x",)),
+            SlurmOptions(raw=("constraint=x",)),
             "--sbatch 'constraint=x': expected one option of sbatch as --NAME or --NAME=VALUE, on one line",
         ),
-        (Options(raw=("--comment=a\n#SBATCH --uid=0",)), "on one line"),
-        (Options(raw=("--array=0-99",)), "--sbatch --array=0-99: --array is set by zoo run itself"),
-        (Options(raw=("--partition=x",)), "--sbatch --partition=x: use zoo run's own --partition"),
-        (Options(raw=("--ntasks-per-node=2",)), "--sbatch --ntasks-per-node=2: use zoo run's own --tasks-per-node"),
-        (Options(partition="a\nb"), "--partition 'a\\nb': expected a value on one line"),
-        (Options(time=""), "--time '': expected a value on one line"),
+        (SlurmOptions(raw=("--comment=a\n#SBATCH --uid=0",)), "on one line"),
+        (SlurmOptions(raw=("--array=0-99",)), "--sbatch --array=0-99: --array is set by zoo run itself"),
+        (SlurmOptions(raw=("--partition=x",)), "--sbatch --partition=x: use zoo run's own --partition"),
+        (SlurmOptions(raw=("--ntasks-per-node=2",)), "--sbatch --ntasks-per-node=2: use zoo run's own --tasks-per-node"),
+        (SlurmOptions(partition="a\nb"), "--partition 'a\\nb': expected a value on one line"),
+        (SlurmOptions(time=""), "--time '': expected a value on one line"),
     ],
 )
 def test_options_that_no_script_can_hold(options, line):
@@ -276,38 +284,38 @@ def test_options_that_no_script_can_hold(options, line):
 
 def test_good_options_have_no_problems():
     assert not list(
-        Options(partition="a", time="1-00:00", raw=("--exclusive", "--constraint=a&b", "--gres=gpu:1")).problems()
+        SlurmOptions(partition="a", time="1-00:00", raw=("--exclusive", "--constraint=a&b", "--gres=gpu:1")).problems()
     )
 
 
 def test_words_that_sbatch_would_cut_are_quoted(runs, tmp_path):
-    text = script(Array(tuple(runs)), tmp_path, "x", Options(raw=('--comment=it\'s "so" # \\ big',)))
+    text = batch_script(JobArray(tuple(runs)), tmp_path, "x", SlurmOptions(raw=('--comment=it\'s "so" # \\ big',)))
     assert directives(text)[-1] == '"--comment=it\'s \\"so\\" # \\\\ big"'
 
 
 def test_batches_have_to_divide(runs):
-    assert divided(runs, Options()) == divided(runs, Options(nodes=2)) == []
-    assert divided(runs, Options(nodes=2, tasks_per_node=2)) == [
-        "--nodes: data.batch_size=2 does not divide over 4 processes"
+    assert batch_size_problems(runs, SlurmOptions()) == batch_size_problems(runs, SlurmOptions(nodes=2)) == []
+    assert batch_size_problems(runs, SlurmOptions(nodes=2, tasks_per_node=2)) == [
+        "--nodes: data.batch_size=2 is not divisible by 4 processes"
     ]
 
 
 def test_paths_that_no_script_can_hold(tmp_path):
-    assert unwritable(tmp_path / "100 % it's") == []
-    assert len(unwritable(tmp_path / "a\nb")) == len(unwritable(tmp_path / "a\\b")) == 1
+    assert path_problems(tmp_path / "100 % it's") == []
+    assert len(path_problems(tmp_path / "a\nb")) == len(path_problems(tmp_path / "a\\b")) == 1
 
 
 def test_percent_signs_of_a_path_stay(runs, tmp_path):
-    assert f"#SBATCH --output={tmp_path}/%%j/slurm/%A_%a.txt" in script(
-        Array(tuple(runs)), tmp_path / "%j", "x", Options()
+    assert f"#SBATCH --output={tmp_path}/%%j/slurm/%A_%a.txt" in batch_script(
+        JobArray(tuple(runs)), tmp_path / "%j", "x", SlurmOptions()
     )
 
 
 def test_jobs_are_recorded_and_found_in_the_queue(tmp_path, monkeypatch):
-    assert read_jobs(tmp_path) == in_queue(tmp_path, {}) == {}
+    assert read_jobs(tmp_path) == queued_jobs(tmp_path, {}) == {}
     (tmp_path / "slurm").mkdir()
-    note_job(tmp_path, "12", tmp_path / "slurm/1.sh", ["a", "b", "c"], [])
-    note_job(tmp_path, "13", tmp_path / "slurm/2.sh", ["c"], ["a"])
+    record_job(tmp_path, "12", tmp_path / "slurm/1.sh", ["a", "b", "c"], [])
+    record_job(tmp_path, "13", tmp_path / "slurm/2.sh", ["c"], ["a"])
     jobs = read_jobs(tmp_path)
     assert {run: job.task for run, job in jobs.items()} == {"a": "12_0", "b": "12_1", "c": "13_0"}
     assert jobs["c"].needs == ("a",)
@@ -322,16 +330,16 @@ def test_jobs_are_recorded_and_found_in_the_queue(tmp_path, monkeypatch):
         "14|RUNNING|None",
     )
     program(bin, "squeue", f"echo \"$@\" >{tmp_path}/asked; printf '%s\\n' {' '.join(map(shlex.quote, lines))}")
-    assert {run: (job.state, job.reason) for run, job in in_queue(tmp_path, jobs).items()} == {
+    assert {run: (job.state, job.reason) for run, job in queued_jobs(tmp_path, jobs).items()} == {
         "a": ("RUNNING", ""),
         "c": ("PENDING", "Dependency"),
     }
     assert f"--user={os.getuid()}" in (tmp_path / "asked").read_text()
     program(bin, "squeue", "echo 'slurm_load_jobs error: Unable to contact slurm controller' >&2; exit 1")
     with pytest.raises(ConfigError, match=r"^squeue: slurm_load_jobs error: Unable to contact slurm controller$"):
-        in_queue(tmp_path, jobs)
+        queued_jobs(tmp_path, jobs)
     monkeypatch.setattr("shutil.which", lambda name: None)
-    assert in_queue(tmp_path, jobs) is None
+    assert queued_jobs(tmp_path, jobs) is None
 
 
 def test_a_record_that_is_none(tmp_path):
@@ -370,17 +378,17 @@ def test_what_was_submitted_before_an_error_is_said(runs, tmp_path, monkeypatch)
     bin = tmp_path / "bin"
     bin.mkdir()
     monkeypatch.setenv("PATH", f"{bin}:/usr/bin:/bin")
-    monkeypatch.setattr("zoo.lab.launch.slurm.LONGEST", 2)
+    monkeypatch.setattr("zoo.lab.launch.slurm.MAX_ARRAY_SIZE", 2)
     program(
         bin,
         "sbatch",
         "[ -e once ] && { echo 'sbatch: error: Batch job submission failed: Invalid qos' >&2; exit 1; }; >once; echo 12",
     )
     with pytest.raises(ConfigError) as caught:
-        Slurm("x", replace(Options(), qos="no")).launch(runs, tmp_path, None)
+        SlurmLauncher("x", replace(SlurmOptions(), qos="no")).launch(runs, tmp_path, None)
     assert caught.value.problems == [
         "sbatch: Batch job submission failed: Invalid qos",
-        "jobs 12 were submitted before; scancel takes them back",
+        "jobs 12 were submitted before; scancel cancels them",
     ]
     assert set(read_jobs(tmp_path)) == {run.folder for run in runs[:2]}
     assert [path.name for path in (tmp_path / "slurm").glob("*.sh")] == ["1.sh"]

@@ -12,7 +12,8 @@ import pytest
 from zoo import config
 from zoo.errors import ZooError
 from zoo.files import write_json
-from zoo.lab.launch.sweep_folder import SweepLock, conflicts, move_aside, read_state, write_status
+from zoo.lab.launch.sweep_lock import SweepLock
+from zoo.lab.launch.sweep_folder import find_conflicts, archive_folder, read_state, write_status
 from zoo.lab.planning import arm_resolution
 from zoo.lab.planning.plan import make_plan
 
@@ -40,9 +41,9 @@ def hold(folder, run, **changes):
         ({"state": "done", "step": 40}, "done", 40, True),
         ({"state": "diverged", "step": 7, "reason": "x"}, "diverged", 7, True),
         ({"state": "failed", "step": 7, "reason": "x"}, "failed", 7, False),
-        ({"state": "running", "step": 7, "reason": None}, "half-done", 7, False),
-        ({"state": "preempted", "step": 7}, "half-done", 7, False),
-        ({"state": "running", "step": None}, "half-done", 0, False),
+        ({"state": "running", "step": 7, "reason": None}, "unfinished", 7, False),
+        ({"state": "preempted", "step": 7}, "unfinished", 7, False),
+        ({"state": "running", "step": None}, "unfinished", 0, False),
         ([], "new", 0, False),
         ({"step": 3}, "new", 0, False),
     ],
@@ -81,12 +82,12 @@ def test_the_step_of_a_killed_run_is_that_of_its_metrics(tmp_path):
 def test_the_same_runs_are_no_conflict(tmp_path, runs):
     for run in runs:
         hold(tmp_path, run)
-    assert conflicts(tmp_path, runs) == []
+    assert find_conflicts(tmp_path, runs) == []
 
 
 def test_what_cannot_change_a_result_is_no_conflict(tmp_path, runs):
     hold(tmp_path, runs[0], training__log_every=1, training__checkpoint_every=3)
-    assert conflicts(tmp_path, runs) == []
+    assert find_conflicts(tmp_path, runs) == []
 
 
 def test_a_field_that_a_run_does_not_have_yet_is_at_its_default(tmp_path, runs):
@@ -95,13 +96,13 @@ def test_a_field_that_a_run_does_not_have_yet_is_at_its_default(tmp_path, runs):
     content = json.loads(path.read_text())
     del content["model"]["dropout"]
     write_json(path, content)
-    assert conflicts(tmp_path, runs) == []
+    assert find_conflicts(tmp_path, runs) == []
 
 
 def test_other_runs_are_told_once_with_what_differs(tmp_path, runs):
     for run in runs[:3]:
         hold(tmp_path, run, model__dim=128, training__steps=99)
-    (line,) = conflicts(tmp_path, runs)
+    (line,) = find_conflicts(tmp_path, runs)
     assert line.startswith(f"{runs[0].folder} and 2 more in {tmp_path}: another run: ")
     assert "model.dim=128 there and 256 here" in line
     assert "training.steps=99 there and 40 here" in line
@@ -115,7 +116,7 @@ def test_parts_of_a_model_that_one_run_has_and_the_other_has_not_are_told(tmp_pa
         model__layers__kinds__a__attention__num_kv_heads=2,
         model__layers__kinds__a__residual=False,
     )
-    (line,) = conflicts(tmp_path, runs)
+    (line,) = find_conflicts(tmp_path, runs)
     # What follows from the rest comes last.
     assert "model.layers.pattern=('a',) there and () here" in line
     assert line.index("model.layers.kinds.a.residual=False there and unset here") < line.index(
@@ -128,21 +129,21 @@ def test_a_run_without_a_readable_config_is_a_conflict(tmp_path, runs):
     write_status(tmp_path / runs[0].folder, "done", 40, "")
     hold(tmp_path, runs[1])
     (tmp_path / runs[1].folder / "config.json").write_text("{")
-    without, broken = conflicts(tmp_path, runs)
+    without, broken = find_conflicts(tmp_path, runs)
     assert "without its config.json" in without
-    assert "cannot be told" in broken
+    assert "cannot be read" in broken
 
 
 def test_an_empty_folder_is_no_conflict(tmp_path, runs):
     (tmp_path / runs[0].folder).mkdir()
-    assert conflicts(tmp_path, runs) == []
+    assert find_conflicts(tmp_path, runs) == []
 
 
 def test_moving_aside_takes_the_first_free_number(tmp_path):
     for number in (1, 2):
         (tmp_path / "s").mkdir()
         (tmp_path / "s" / "x").write_text(str(number))
-        assert move_aside(tmp_path / "s") == tmp_path / f"s.{number}"
+        assert archive_folder(tmp_path / "s") == tmp_path / f"s.{number}"
     assert [(tmp_path / f"s.{number}" / "x").read_text() for number in (1, 2)] == ["1", "2"]
 
 
@@ -159,18 +160,18 @@ def test_a_lock_outlives_its_process_in_the_runs_it_started(tmp_path):
     the run.
     """
     program = (
-        "import subprocess, sys, time; from pathlib import Path; from zoo.lab.launch.sweep_folder import SweepLock\n"
+        "import subprocess, sys, time; from pathlib import Path; from zoo.lab.launch.sweep_lock import SweepLock\n"
         f"lock = SweepLock(Path({str(tmp_path)!r}))\n"
         "child = subprocess.Popen([sys.executable, '-c', 'import time; time.sleep(60)'], pass_fds=(lock.descriptor,),"
         " stdout=subprocess.DEVNULL, start_new_session=True)\n"
-        "lock.note([child.pid]); print(child.pid, flush=True); time.sleep(60)\n"
+        "lock.record_children([child.pid]); print(child.pid, flush=True); time.sleep(60)\n"
     )
     with subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE, text=True) as parent:
         child = int(parent.stdout.readline())
         parent.kill()
         parent.wait()
         try:
-            with pytest.raises(ZooError, match=f"started by process {parent.pid}, which is gone, .* kill {child}$"):
+            with pytest.raises(ZooError, match=f"started by process {parent.pid}, which has ended, .* kill {child}$"):
                 SweepLock(tmp_path)
         finally:
             os.kill(child, 9)

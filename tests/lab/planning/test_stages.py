@@ -268,7 +268,7 @@ def test_an_arm_is_resolved_from_the_config_of_what_it_starts_from():
 def test_metrics_are_those_of_the_task():
     found = problems(tasks(metric="eval/perplexity"))
     assert found[0] == (
-        'arm "start=fresh": no metric eval/perplexity of objective.kind=classification, which has eval/loss, '
+        'arm "start=fresh": no metric eval/perplexity under objective.kind=classification, which writes eval/loss, '
         "eval/accuracy, eval/macro_f1, eval/matthews"
     )
     assert "no metric eval/f1" in problems(tasks(metric="eval/f1"))[0]

@@ -15,8 +15,8 @@ from zoo import config
 from zoo.cli.main import main
 from zoo.errors import ConfigError
 from zoo.lab.experiment import Tune, levels
-from zoo.lab.launch.launcher import Local
-from zoo.lab.launch.sweep_folder import SweepLock
+from zoo.lab.launch.launcher import LocalLauncher
+from zoo.lab.launch.sweep_lock import SweepLock
 from zoo.lab.planning import arm_resolution, tuning
 from zoo.lab.planning.plan import make_plan
 from zoo.lab.results.sweep_results import load_sweep
@@ -161,12 +161,12 @@ def test_nothing_is_decided_on_a_search_with_holes(zoo):
 def test_all_at_once_and_nothing_written(zoo):
     code, out, err = zoo(*FLAGS, "--dry-run")
     assert (code, err) == (0, "")
-    assert "24 of 24 runs would run" in out
-    assert "8 of 8 runs would run" in out
+    assert "24 of 24 runs would be trained" in out
+    assert "8 of 8 runs would be trained" in out
     assert not Path("runs").exists()
     for flags, text in [
         (("--tune", "learning_rate"), "expected FIELD=VALUE"),
-        (("--tune-seeds", "2"), "goes with --tune"),
+        (("--tune-seeds", "2"), "needs --tune"),
         (("--tune", f"{RATE}=1e-3,fast"), "not all numbers"),
         (("--tune", f"{RATE}=1e-3,2e-3", "--tune-seeds", "0,7"), "seed 0"),
         (("--tune", f"{RATE}=1e-3,2e-3", "--tune-seeds", "7,", "--until-decided"), "seed 7"),
@@ -206,7 +206,7 @@ def test_the_folder_is_seen_to_before_anything_is_tried(zoo):
 
 
 def test_nobody_begins_with_the_arms_while_they_are_tuned(zoo, monkeypatch):
-    launch, seen = Local.launch, []
+    launch, seen = LocalLauncher.launch, []
 
     def looked_at(self, runs, folder, lock):
         if folder.name == "tuning":
@@ -215,7 +215,7 @@ def test_nobody_begins_with_the_arms_while_they_are_tuned(zoo, monkeypatch):
             seen.append(folder)
         return launch(self, runs, folder, lock)
 
-    monkeypatch.setattr(Local, "launch", looked_at)
+    monkeypatch.setattr(LocalLauncher, "launch", looked_at)
     assert zoo(*FLAGS, losses=LOSSES)[0] == 0
     assert len(seen) == 1
 

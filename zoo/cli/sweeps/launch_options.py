@@ -1,159 +1,125 @@
-"""The flags of `zoo run` that say how runs are launched, and the launchers that they make."""
+"""The flags of `zoo run` for populations and for SLURM."""
 
 import argparse
 import shutil
-from pathlib import Path
 
 from zoo.errors import ConfigError
 
-# Flag -> (placeholder, help), in the order of the help; all of them go with --slurm.
-TEXTS = {
+# Flag -> (metavar, help), in the order of the help. All of them need --slurm.
+TEXT_FLAGS = {
     "--partition": ("P", "partition, or several with commas"),
     "--account": ("A", "account"),
     "--qos": ("Q", "quality of service"),
-    "--time": ("T", "time limit of a job; a run that takes longer is saved, and queued again"),
-    "--mem": ("SIZE", "memory of a node, e.g. 64G"),
-    "--gpus-per-node": ("N|KIND:N", "GPUs of a node"),
+    "--time": ("T", "time limit of a job; a longer run is saved and requeued"),
+    "--mem": ("SIZE", "memory per node, e.g. 64G"),
+    "--gpus-per-node": ("N|KIND:N", "GPUs per node"),
 }
-NUMBERS = {
-    "--nodes": ("N", "nodes of each run; several train it together"),
-    "--tasks-per-node": ("N", "processes on each node; one alone takes all its GPUs, of several each takes one"),
-    "--cpus-per-task": ("N", "CPUs of each process"),
-    "--grace": ("SECONDS", "how long before the end of its time a run is told to save (default: 120)"),
+NUMBER_FLAGS = {
+    "--nodes": ("N", "nodes per run; several train it together"),
+    "--tasks-per-node": ("N", "processes per node; a single one uses all its GPUs, several use one each"),
+    "--cpus-per-task": ("N", "CPUs per process"),
+    "--grace": ("SECONDS", "how long before its time limit a run is asked to save (default: 120)"),
 }
-# What changes nothing about jobs but how they are asked for: it goes with --slurm too.
-RAW = "--sbatch"
+# Further options of sbatch; it needs --slurm too.
+RAW_FLAG = "--sbatch"
 
 
 def add_options(parser: argparse.ArgumentParser, positive) -> None:
-    """Adds the flags; `positive` reads a whole number from 1 on."""
-    group = parser.add_argument_group("several runs as one program", "see docs/populations.md")
+    """Adds the flags.
+
+    Args:
+        parser: of `zoo run`.
+        positive: argparse type of positive integers.
+    """
+    group = parser.add_argument_group("several runs as one program (docs/populations.md)")
     group.add_argument(
         "--population",
         action="store_true",
-        help="train runs that differ only in seeds and in numbers (learning rate, decay, warm-up, dropout ...) as one "
-        "program; --jobs counts such programs",
+        help="train runs that differ only in seeds and numbers (learning rate, weight decay, warm-up, dropout ...) as one "
+        "program; --jobs counts programs",
     )
     group.add_argument(
         "--executor",
         choices=("map", "vmap"),
-        help="with --population: map trains one member after the other, bit-equal to runs alone on a CPU; vmap all in every "
-        "operation (default: map on a CPU, else vmap)",
+        help="with --population: map trains the members in turn, on a CPU bit-equal to separate runs; vmap vectorises over "
+        "them (default: map on a CPU, else vmap)",
     )
     group.add_argument(
-        "--most-members", metavar="N", type=positive, help="with --population: members of a program at most"
+        "--most-members", metavar="N", type=positive, help="with --population: maximum members of a program"
     )
-    group = parser.add_argument_group("on a SLURM cluster", "see docs/clusters.md")
+    group = parser.add_argument_group("SLURM cluster (docs/clusters.md)")
     group.add_argument(
         "--slurm",
         action="store_true",
-        help="submit the runs as job arrays and return; --jobs limits how many of an array run at once, zoo status tells "
-        "how far they are, and the same command submits what is left",
+        help="submit the runs as job arrays and return; --jobs limits the parallel tasks of an array, zoo status shows their "
+        "progress, and the same command submits the runs that are left",
     )
-    for flag, (placeholder, text) in TEXTS.items():
-        group.add_argument(flag, metavar=placeholder, help=text)
-    for flag, (placeholder, text) in NUMBERS.items():
-        group.add_argument(flag, metavar=placeholder, type=positive, help=text)
+    for flag, (metavar, text) in TEXT_FLAGS.items():
+        group.add_argument(flag, metavar=metavar, help=text)
+    for flag, (metavar, text) in NUMBER_FLAGS.items():
+        group.add_argument(flag, metavar=metavar, type=positive, help=text)
     group.add_argument(
-        RAW,
+        RAW_FLAG,
         metavar="OPTION",
         action="append",
         default=[],
-        help="any other option of sbatch, again for a second one: --sbatch=--constraint=a100",
+        help="any other option of sbatch, e.g. --sbatch=--constraint=a100; may be repeated",
     )
 
 
 def check(args: argparse.Namespace) -> None:
-    """Refuses flags that do not go together, before anything is read.
+    """Refuses flags that exclude each other, before any file is read.
 
     Raises:
-        ConfigError: with all of them.
+        ConfigError: with all problems.
     """
     if not args.population and (args.executor or args.most_members):
-        raise ConfigError(f"{'--executor' if args.executor else '--most-members'}: only with --population")
+        raise ConfigError(f"{'--executor' if args.executor else '--most-members'} needs --population")
     if args.population and args.slurm:
         raise ConfigError(
-            "--population trains runs in one process here, and --slurm makes a job of each; leave out one of them"
+            "--population trains runs in one process on this machine, and --slurm makes each run a job; use one of them"
         )
-    given = [flag for flag in (*TEXTS, *NUMBERS, RAW) if _value(args, flag) not in (None, [])]
+    given = [flag for flag in (*TEXT_FLAGS, *NUMBER_FLAGS, RAW_FLAG) if _value(args, flag) not in (None, [])]
     if given and not args.slurm:
         raise ConfigError(f"{', '.join(given)}: only with --slurm")
     if not args.slurm:
         return
     if args.until_decided:
         raise ConfigError(
-            "--until-decided waits for results before it adds seeds, and --slurm returns at once; leave out one of them"
+            "--until-decided waits for results before it adds seeds, and --slurm returns at once; use one of them"
         )
-    if problems := list(_options(args).problems()):
+    if problems := list(slurm_options(args).problems()):
         raise ConfigError(problems)
     if not args.dry_run and shutil.which("sbatch") is None:
         raise ConfigError(
-            "--slurm: sbatch is not there: this is no machine of a SLURM cluster (--dry-run shows what would be submitted)"
+            "--slurm: sbatch not found: this machine is not part of a SLURM cluster (--dry-run shows what would be submitted)"
         )
 
 
-def together(args: argparse.Namespace):
-    """How --population puts runs together; None without it."""
-    from zoo.lab.launch.populations import Together
+def population_policy(args: argparse.Namespace):
+    """Returns the `PopulationPolicy` of the flags; None without --population."""
+    if not args.population:
+        return None
+    from zoo.lab.launch.populations import PopulationPolicy
 
-    return Together(args.executor or "auto", args.most_members or 0) if args.population else None
-
-
-def _value(args: argparse.Namespace, flag: str):
-    return getattr(args, flag.removeprefix("--").replace("-", "_"))
+    return PopulationPolicy(args.executor or "auto", args.most_members or 0)
 
 
-def _options(args: argparse.Namespace):
-    from zoo.lab.launch.slurm import Options
+def slurm_options(args: argparse.Namespace):
+    """Returns the `SlurmOptions` of the flags."""
+    from zoo.lab.launch.slurm import SlurmOptions
 
-    values = {flag.removeprefix("--").replace("-", "_"): _value(args, flag) for flag in (*TEXTS, *NUMBERS)}
-    return Options(
-        at_once=args.jobs,
+    values = {_attribute(flag): _value(args, flag) for flag in (*TEXT_FLAGS, *NUMBER_FLAGS)}
+    return SlurmOptions(
+        max_parallel=args.jobs,
         raw=tuple(args.sbatch),
         **{name: value for name, value in values.items() if value is not None},
     )
 
 
-def queued(folder: Path) -> dict:
-    """Jobs of a sweep that are in SLURM's queue, by the run's folder; empty where there is no
-    SLURM.
-
-    Raises:
-        ConfigError: SLURM does not answer.
-    """
-    from zoo.lab.launch.slurm_queue import in_queue, read_jobs
-
-    jobs = read_jobs(folder)
-    return {run: jobs[run] for run in in_queue(folder, jobs) or {}}
+def _attribute(flag: str) -> str:
+    return flag.removeprefix("--").replace("-", "_")
 
 
-def check_queue(args: argparse.Namespace, folder: Path) -> dict:
-    """The jobs of a sweep that are in the queue, which --slurm leaves there.
-
-    Raises:
-        ConfigError: there are some, and the runs would be started here too, or their folder moved
-            away.
-    """
-    found = queued(folder)
-    if found and (args.fresh or not args.slurm):
-        jobs = ", ".join(dict.fromkeys(job.task.partition("_")[0] for job in found.values()))
-        raise ConfigError(
-            f"{len(found)} runs of {folder} are in SLURM's queue: wait for them, or take them back with scancel "
-            f"{jobs.replace(',', '')}"
-        )
-    return found
-
-
-def slurm(args: argparse.Namespace, plan, folder: Path, before: dict):
-    """The launcher of --slurm.
-
-    Raises:
-        ConfigError: batches that the processes of a run cannot share, or a path that no script can
-            hold.
-    """
-    from zoo.lab.launch.slurm import Slurm, divided, unwritable
-
-    options = _options(args)
-    if problems := [*unwritable(folder), *divided(plan.in_order, options)]:
-        raise ConfigError(problems)
-    return Slurm(plan.experiment.name, options, before)
+def _value(args: argparse.Namespace, flag: str):
+    return getattr(args, _attribute(flag))

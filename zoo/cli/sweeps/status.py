@@ -30,9 +30,9 @@ def add_parser(subparsers: argparse._SubParsersAction) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Prints the table, or JSON."""
-    from zoo.lab.launch.run_status import read_standings
+    from zoo.lab.launch.run_status import read_sweep_status
 
-    standings = read_standings(args.folder)
+    standings = read_sweep_status(args.folder)
     if args.json:
         print(json.dumps(standings.record(), indent=2))
         return 0

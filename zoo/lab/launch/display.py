@@ -1,4 +1,4 @@
-"""What `zoo run` shows: the table of arms before it starts, and the runs while they are under way."""
+"""Output of `zoo run`: the table of arms before it starts, then the progress of its runs."""
 
 import math
 import time
@@ -13,16 +13,16 @@ from rich.table import Table
 from rich.text import Text
 
 from zoo.lab.launch.progress import RunProgress, SweepProgress
-from zoo.lab.launch.sweep_folder import State
+from zoo.lab.launch.sweep_folder import FolderState
 from zoo.lab.planning.arm import PlannedArm, PlannedRun
 from zoo.lab.planning.plan import Plan
 
-LOOK_SECONDS = 0.5
-PLAIN_SECONDS = 15.0
+REFRESH_SECONDS = 0.5
+PLAIN_LINE_SECONDS = 15.0
 
 
-def clock(seconds: float | None) -> str:
-    """`1:05:09`, `3:20`, or a dash for None."""
+def format_duration(seconds: float | None) -> str:
+    """Formats as `1:05:09` or `3:20`; None is a dash."""
     if seconds is None:
         return "–"
     minutes, seconds = divmod(round(seconds), 60)
@@ -30,8 +30,8 @@ def clock(seconds: float | None) -> str:
     return f"{hours}:{minutes:02}:{seconds:02}" if hours else f"{minutes}:{seconds:02}"
 
 
-def human(value: float) -> str:
-    """Three digits and a unit: 532, 12.3 k, 1.25 M."""
+def format_quantity(value: float) -> str:
+    """Formats with three digits and a prefix: 532, 12.3 k, 1.25 M."""
     value = float(f"{value:.3g}")
     for power, letter in ((12, " T"), (9, " G"), (6, " M"), (3, " k")):
         if value >= 10**power:
@@ -40,12 +40,16 @@ def human(value: float) -> str:
     return f"{value:.0f}"
 
 
-def show_plan(console: Console, plan: Plan, states: Mapping[str, State]) -> None:
-    """Prints the question, the claim, the contrasts, what is prepared, the arms with their cost and
-    state, and the warnings.
+def print_line(console: Console, text: str, style: str = "") -> None:
+    """Prints one line without wrapping, so that a path can be copied and a log file searched."""
+    console.print(Text(text, style), soft_wrap=True)
+
+
+def print_plan(console: Console, plan: Plan, states: Mapping[str, FolderState]) -> None:
+    """Prints the question, the claim, the arms with their cost and state, and the warnings.
 
     Args:
-        states: the state of every run by its folder.
+        states: of every run, by its folder.
     """
     experiment = plan.experiment
 
@@ -61,29 +65,32 @@ def show_plan(console: Console, plan: Plan, states: Mapping[str, State]) -> None
         prepared = list({run.arm.name: run.arm for run in plan.prepared}.values())
         console.print()
         console.print(
-            _table(["prepared first"], [([arm.name], arm, _of(arm, plan.prepared, states)) for arm in prepared])
+            _table(["trained first"], [([arm.name], arm, _states(arm, plan.prepared, states)) for arm in prepared])
         )
     console.print()
     console.print(
         _table(
             list(experiment.factors),
-            [(list(arm.levels.values()), arm, _of(arm, plan.runs, states)) for arm in plan.arms],
+            [(list(arm.levels.values()), arm, _states(arm, plan.runs, states)) for arm in plan.arms],
         )
     )
     for what, text in _common(plan.arms).items():
-        line(f"{what}: {text}{' in every arm' if len(plan.arms) > 1 else ''}")
+        line(f"{what}{' of every arm' if len(plan.arms) > 1 else ''}: {text}")
     console.print()
     for warning in plan.warnings:
         line(f"warning: {warning}", "yellow")
 
 
-def _of(arm: PlannedArm, runs: list[PlannedRun], states: Mapping[str, State]) -> list[State]:
+def _states(arm: PlannedArm, runs: list[PlannedRun], states: Mapping[str, FolderState]) -> list[FolderState]:
     return [states[run.folder] for run in runs if run.arm is arm]
 
 
-def _table(names: list[str], rows: list[tuple[list[str], PlannedArm, list[State]]]) -> Table:
-    """What is trained, what it costs, and how far it is: a row of (what stands below `names`, the
-    arm, the states of its runs).
+def _table(names: list[str], rows: list[tuple[list[str], PlannedArm, list[FolderState]]]) -> Table:
+    """Returns the table of arms with their cost and the states of their runs.
+
+    Args:
+        names: headers of the first columns.
+        rows: (first cells, arm, states of its runs).
     """
     table = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 2, 0, 0))
     for name in names:
@@ -100,7 +107,7 @@ def _table(names: list[str], rows: list[tuple[list[str], PlannedArm, list[State]
         total, embedding = arm.parameters["total"], arm.parameters["embedding"]
         table.add_row(
             *map(Text, first),
-            *map(human, (total, embedding, total - embedding, arm.flops_per_token, arm.tokens)),
+            *map(format_quantity, (total, embedding, total - embedding, arm.flops_per_token, arm.tokens)),
             f"{arm.steps:,}",
             *(Text(_CONDITIONS[what](arm)) for what in differing),
             Text(_summary(states)),
@@ -110,28 +117,28 @@ def _table(names: list[str], rows: list[tuple[list[str], PlannedArm, list[State]
 
 def _optimizer(arm: PlannedArm) -> str:
     optimizer, schedule = arm.config.optimizer, arm.config.schedule
-    warmup = f" after {schedule.warmup_steps:,}" if schedule.warmup_steps else ""
-    return f"{optimizer.kind} {optimizer.learning_rate:g} {schedule.kind}{warmup}"
+    warmup = f", warm-up {schedule.warmup_steps:,}" if schedule.warmup_steps else ""
+    return f"{optimizer.kind} {optimizer.learning_rate:g}, {schedule.kind}{warmup}"
 
 
 def _data(arm: PlannedArm) -> str:
     data = arm.config.data
-    return f"{data.source}, {data.batch_size:,} rows of {data.sequence_length:,}"
+    return f"{data.source}, batches of {data.batch_size:,} rows x {data.sequence_length:,} tokens"
 
 
 _CONDITIONS: dict[str, Callable[[PlannedArm], str]] = {"optimizer": _optimizer, "data": _data}
 
 
 def _common(arms: list[PlannedArm]) -> dict[str, str]:
-    """Of what arms are trained with, that which is the same for all of them."""
+    """Returns the training conditions that all arms share."""
     found = {what: {text(arm) for arm in arms} for what, text in _CONDITIONS.items()}
     return {what: texts.pop() for what, texts in found.items() if len(texts) == 1}
 
 
-def _summary(states: list[State]) -> str:
-    """`2 done, 1 half-done at step 250`."""
+def _summary(states: list[FolderState]) -> str:
+    """Returns e.g. `2 done, 1 unfinished at step 250`."""
     words = [
-        f"{state.name} at step {state.step:,}" if state.name in ("half-done", "failed") else state.name
+        f"{state.name} at step {state.step:,}" if state.name in ("unfinished", "failed") else state.name
         for state in states
     ]
     counts = Counter(words)
@@ -143,35 +150,33 @@ def _loss(value: float) -> str:
 
 
 class Display(Protocol):
-    """What the pool tells of its runs."""
+    """Shows the progress of the runs of a pool."""
 
     def started(self, run: PlannedRun, step: int) -> None:
-        """A run has started, or continues; it had come to `step` updates."""
+        """A run has started, or continues from about `step` updates."""
 
-    def again(self, run: PlannedRun, state: State) -> None:
-        """A run was interrupted and will be tried once more."""
+    def retried(self, run: PlannedRun, state: FolderState) -> None:
+        """A run was interrupted and will be retried once."""
 
-    def ended(self, run: PlannedRun, state: State) -> None:
-        """A run has come to an end."""
+    def ended(self, run: PlannedRun, state: FolderState) -> None:
+        """A run has ended."""
 
     def stopping(self) -> None:
-        """A signal came: the runs under way were asked to save."""
+        """A signal arrived: the active runs were asked to save."""
 
     def refresh(self) -> None:
-        """Called often; decides itself when to look and to write."""
+        """Called often; reads files and prints at its own intervals."""
 
 
 class PlainDisplay:
-    """Lines for a log file: one when a run starts or ends, and one per run under way every quarter
-    of a minute.
-    """
+    """Lines for a log file: one when a run starts or ends, and one per active run every 15 seconds."""
 
     def __init__(self, console: Console, progress: SweepProgress, now: Callable[[], float] = time.monotonic):
         self.console, self.progress, self.now = console, progress, now
-        self._begun = self._looked = self._written = now()
+        self._started = self._refreshed = self._printed = now()
 
     def _line(self, text: str, style: str = "") -> None:
-        self.console.print(Text(text, style), soft_wrap=True)
+        print_line(self.console, text, style)
 
     def __enter__(self) -> Self:
         return self
@@ -181,17 +186,17 @@ class PlainDisplay:
 
     def started(self, run: PlannedRun, step: int) -> None:
         self.progress.start(run, self.now())
-        self._line(f"start    {run.name}" + (f", continues: it was at step {step:,}" if step else ""))
+        self._line(f"start    {run.name}" + (f", continues from about step {step:,}" if step else ""))
 
-    def again(self, run: PlannedRun, state: State) -> None:
-        self.progress.drop(run)
-        self._line(f"again    {run.name}: {state.reason or 'interrupted'}", "yellow")
+    def retried(self, run: PlannedRun, state: FolderState) -> None:
+        self.progress.requeue(run)
+        self._line(f"retry    {run.name}: {state.reason or 'interrupted'}", "yellow")
 
-    def ended(self, run: PlannedRun, state: State) -> None:
-        stopped = state.name == "half-done"
-        progress = self.progress.end(run, self.now(), for_good=not stopped)
+    def ended(self, run: PlannedRun, state: FolderState) -> None:
+        stopped = state.name == "unfinished"
+        progress = self.progress.end(run, self.now(), final=not stopped)
         style = {"done": "green", "failed": "red", "diverged": "magenta"}.get(state.name, "")
-        took = clock(self.now() - progress.started)
+        took = format_duration(self.now() - progress.started)
         self._line(
             f"{'stopped' if stopped else state.name:<8} {run.name}: {self._result(progress, state)} ({took})", style
         )
@@ -200,62 +205,63 @@ class PlainDisplay:
     def stopping(self) -> None:
         number = len(self.progress.running)
         self._line(
-            f"stopping: {number} run{'' if number == 1 else 's'} under way will save first; once more to kill", "yellow"
+            f"stopping: {number} active run{'' if number == 1 else 's'} will save first; a second signal kills",
+            "yellow",
         )
 
     def refresh(self) -> None:
-        if self.now() - self._looked >= LOOK_SECONDS:
-            self._looked = self.now()
+        if self.now() - self._refreshed >= REFRESH_SECONDS:
+            self._refreshed = self.now()
             self.progress.refresh(self.now())
             self._report()
 
     def _report(self) -> None:
-        if self.now() - self._written >= PLAIN_SECONDS:
+        if self.now() - self._printed >= PLAIN_LINE_SECONDS:
             for progress in self.progress.running.values():
-                self._line(f"         {progress.run.name}: {self._where(progress)}")
+                self._line(f"         {progress.run.name}: {self._describe(progress)}")
             self._show()
 
     def _show(self) -> None:
-        self._written = self.now()
+        self._printed = self.now()
         self._line(f"         {self._overall()}")
 
-    def _result(self, progress: RunProgress, state: State) -> str:
+    def _result(self, progress: RunProgress, state: FolderState) -> str:
         if state.name == "done":
             value = progress.tail.metric
             return f"{self.progress.metric} {'not written' if value is None else _loss(value)}"
         reason = state.reason.rstrip(".")
         return f"step {state.step:,}" + (f", {reason}" if reason else "")
 
-    def _where(self, progress: RunProgress) -> str:
-        waited = clock(self.now() - progress.started)
+    def _describe(self, progress: RunProgress) -> str:
+        waited = format_duration(self.now() - progress.started)
         if progress.phase == "starts":
-            return f"loads and compiles ({waited})"
+            return f"loading and compiling ({waited})"
         tail, steps = progress.tail, progress.run.arm.steps
         parts = [f"step {tail.step:,}/{steps:,}"]
         if tail.loss is not None:
             parts.append(f"loss {_loss(tail.loss)}")
         if progress.phase == "finishes":
-            return ", ".join([*parts, "evaluates and saves"])
+            return ", ".join([*parts, "evaluating and saving"])
         if tail.tokens_per_second:
             parts.append(f"{tail.tokens_per_second:,.0f} tokens/s")
         left = progress.remaining(self.now(), *self.progress.pace())
-        return ", ".join([*parts, f"{clock(left)} left"] if left is not None else parts)
+        return ", ".join([*parts, f"{format_duration(left)} left"] if left is not None else parts)
 
     def _overall(self) -> str:
         now, progress = self.now(), self.progress
         left = progress.remaining(now)
-        text = f"runs {progress.ended}/{progress.total}, {clock(now - self._begun)} elapsed"
-        return text + (f", about {clock(left)} left" if left is not None and progress.ended < progress.total else "")
+        text = f"runs {progress.ended}/{progress.total}, {format_duration(now - self._started)} elapsed"
+        return text + (
+            f", about {format_duration(left)} left" if left is not None and progress.ended < progress.total else ""
+        )
 
 
 class LiveDisplay(PlainDisplay):
-    """For a terminal: a line that stays for every run that ends, and below them the runs under way
-    and the whole.
-    """
+    """For a terminal: a permanent line for every ended run; below, bars of active runs and the sweep."""
 
     def __init__(self, console: Console, progress: SweepProgress, now: Callable[[], float] = time.monotonic):
         super().__init__(console, progress, now)
-        self._live = Live(console=console, auto_refresh=False, transient=True, get_renderable=self._picture)
+        self._live = Live(console=console, auto_refresh=False, transient=True, get_renderable=self._render)
 
     def __enter__(self) -> Self:
         self._live.start()
@@ -274,14 +280,13 @@ class LiveDisplay(PlainDisplay):
     def _show(self) -> None:
         self._live.refresh()
 
-    def _picture(self) -> Group:
+    def _render(self) -> Group:
         table = Table.grid(padding=(0, 2, 0, 0))
         for progress in self.progress.running.values():
             bar = ProgressBar(total=progress.run.arm.steps, completed=progress.tail.step, width=20)
-            table.add_row(Text(progress.run.name), bar, Text(self._where(progress)))
+            table.add_row(Text(progress.run.name), bar, Text(self._describe(progress)))
         whole = Table.grid(padding=(0, 2, 0, 0))
-        # Steps of the runs under way move the bar too: twelve runs of a minute each should not
-        # stand still for a minute.
+        # Active runs count in part, so that the bar moves between the ends of runs.
         parts = sum(progress.tail.step / progress.run.arm.steps for progress in self.progress.running.values())
         bar = ProgressBar(total=self.progress.total, completed=self.progress.ended + parts, width=40)
         whole.add_row(bar, Text(self._overall(), "bold"))

@@ -1,58 +1,58 @@
-"""How the runs of a sweep are launched: one interface, for processes on this machine and for jobs
-of SLURM (`zoo.lab.launch.slurm`).
-"""
+"""Launches the runs of a sweep: one interface for local processes and SLURM jobs."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
 
-from zoo.lab.launch.populations import Together
-from zoo.lab.launch.sweep_folder import State, SweepLock
+from zoo.lab.launch.display import PlainDisplay
+from zoo.lab.launch.populations import PopulationPolicy
+from zoo.lab.launch.process_pool import ProcessPool
+from zoo.lab.launch.sweep_folder import FolderState
+from zoo.lab.launch.sweep_lock import SweepLock
 from zoo.lab.planning.arm import PlannedRun
 
 
 @dataclass(frozen=True)
-class Launched:
+class LaunchResult:
     """What a launcher did.
 
     Attributes:
-        ends: how runs ended, by folder; empty where they only wait in a queue.
-        stopped: a signal asked for the end before all runs had ended.
-        queued: numbers of the jobs that were put into a queue for them.
+        final_states: how runs ended, by folder; empty for runs in a queue.
+        stopped: whether a signal ended the launch before all runs had ended.
+        job_ids: of the jobs that were submitted.
     """
 
-    ends: dict[str, State] = field(default_factory=dict)
+    final_states: dict[str, FolderState] = field(default_factory=dict)
     stopped: bool = False
-    queued: list[str] = field(default_factory=list)
+    job_ids: list[str] = field(default_factory=list)
 
 
 class Launcher(Protocol):
     """Has runs trained."""
 
-    def launch(self, runs: Sequence[PlannedRun], folder: Path, lock: SweepLock) -> Launched:
-        """Launches runs of the sweep in `folder`, which `lock` holds. Those that others need stand
-        before these.
+    def launch(self, runs: Sequence[PlannedRun], folder: Path, lock: SweepLock) -> LaunchResult:
+        """Launches runs of the sweep in `folder`, which `lock` holds.
+
+        Args:
+            runs: prerequisites before the runs that need them.
         """
 
 
-class Local:
-    """Processes on this machine, `workers` at once; returns when all have ended.
+class LocalLauncher:
+    """Trains runs in processes on this machine; returns when all have ended.
 
     Args:
         workers: processes at once.
-        display: shows how far they are.
-        together: puts runs into populations, a process each; None for a process for each run.
+        display: shows their progress.
+        population: groups runs into populations; None for one process per run.
     """
 
-    def __init__(self, workers: int, display, together: Together | None = None):
-        self._workers, self._display, self._together = workers, display, together
+    def __init__(self, workers: int, display: PlainDisplay, population: PopulationPolicy | None = None):
+        self._workers, self._display, self._population = workers, display, population
 
-    def launch(self, runs: Sequence[PlannedRun], folder: Path, lock: SweepLock) -> Launched:
-        """See `Launcher`."""
-        from zoo.lab.launch.process_pool import Pool
-
-        pool = Pool(runs, folder, self._workers, lock, self._display, self._together)
+    def launch(self, runs: Sequence[PlannedRun], folder: Path, lock: SweepLock) -> LaunchResult:
+        pool = ProcessPool(runs, folder, self._workers, lock, self._display, self._population)
         with self._display:
-            ends = pool.run()
-        return Launched(ends, pool.stopped)
+            final_states = pool.run()
+        return LaunchResult(final_states, pool.stopped)

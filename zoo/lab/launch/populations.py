@@ -1,5 +1,6 @@
-"""Runs of a sweep that differ only in numbers and seeds train as one program, in one process: a
-population (`zoo.training.executor`).
+"""Groups runs that differ only in numbers and seeds, to train each group as one program.
+
+A group is a population (`zoo.training.executor`) and has one process.
 """
 
 import sys
@@ -15,74 +16,76 @@ from zoo.lab.planning.arm import PlannedRun
 from zoo.lab.results.schema import numerics
 from zoo.nested import flatten
 
-AUTO = "auto"
-
 
 @dataclass(frozen=True)
-class Together:
-    """How runs are put together.
+class PopulationPolicy:
+    """How runs are grouped into populations.
 
     Attributes:
         executor: "map", "vmap", or "auto": map on a CPU, vmap elsewhere.
-        most: members of one population at most; 0 for no limit.
+        max_members: of one population; 0 for no limit.
     """
 
-    executor: str = AUTO
-    most: int = 0
+    executor: str = "auto"
+    max_members: int = 0
 
-    def key(self, run: PlannedRun) -> Any:
-        """Equal for runs that can be one population."""
+    def program_key(self, run: PlannedRun) -> Any:
+        """Returns a value that is equal for runs that can share a program."""
         return config.program_key(flatten(run.config))
 
-    def companions(self, run: PlannedRun, others: Iterable[PlannedRun]) -> list[PlannedRun]:
-        """The run, and those of the others that can train with it, in their order."""
-        key = self.key(run)
-        found = [run, *(other for other in others if other is not run and self.key(other) == key)]
-        return found[: self.most] if self.most else found
+    def batch(self, run: PlannedRun, others: Iterable[PlannedRun]) -> list[PlannedRun]:
+        """Returns the run and those of the others that can train with it, in their order."""
+        key = self.program_key(run)
+        members = [run, *(other for other in others if other is not run and self.program_key(other) == key)]
+        return members[: self.max_members] if self.max_members else members
 
     def command(self, folders: Sequence[Path]) -> list[str]:
-        """The command that trains, or continues, the runs in these folders."""
+        """Returns the command that trains, or continues, the runs in these folders."""
         return [sys.executable, "-m", "zoo.cli.sweeps.population", f"--executor={self.executor}", *map(str, folders)]
 
 
-def populations(runs: Iterable[PlannedRun], together: Together) -> Iterator[list[PlannedRun]]:
-    """How runs that are all ready would be put together."""
-    left = list(runs)
-    while left:
-        members = together.companions(left[0], left[1:])
+def group_runs(runs: Iterable[PlannedRun], policy: PopulationPolicy) -> Iterator[list[PlannedRun]]:
+    """Yields the populations of runs that are all ready to start."""
+    remaining = list(runs)
+    while remaining:
+        members = policy.batch(remaining[0], remaining[1:])
         yield members
-        left = [run for run in left if not any(run is member for member in members)]
+        remaining = [run for run in remaining if not any(run is member for member in members)]
 
 
-def mixed_executors(folder: Path, runs: Iterable[PlannedRun], together: Together | None) -> list[str]:
-    """A line where runs of a sweep were computed in another way than the ones to come would be."""
-    found: dict[str, list[str]] = {}
+def mixed_numerics(folder: Path, runs: Iterable[PlannedRun], policy: PopulationPolicy | None) -> list[str]:
+    """Returns lines if trained runs of a sweep round differently from the runs that would follow.
+
+    Args:
+        policy: of the runs that would follow; None for one process per run.
+    """
+    trained: dict[str, list[str]] = {}
+    platform = None
     for run in runs:
         try:
             meta = read_json(folder / run.folder / "meta.json")
         except (OSError, ValueError):
             continue
-        if not read_state(folder / run.folder).finished and not any(
-            (folder / run.folder / "checkpoints").glob("[0-9]*")
-        ):
-            continue  # It begins anew.
-        found.setdefault(numerics(meta), []).append(run.folder)
+        saved = any((folder / run.folder / "checkpoints").glob("[0-9]*"))
+        if not saved and not read_state(folder / run.folder).finished:
+            continue  # It will start from scratch.
+        trained.setdefault(numerics(meta), []).append(run.folder)
         platform = (meta.get("device") or {}).get("platform")
-    if not found:
+    if not trained:
         return []
-    if together is None:
-        wanted = "exact"
-    elif together.executor == AUTO:
-        wanted = "exact" if platform == "cpu" else "vmap"
+    if policy is None:
+        planned = "exact"
+    elif policy.executor == "auto":
+        planned = "exact" if platform == "cpu" else "vmap"
     else:
-        wanted = numerics({"executor": together.executor, "device": {"platform": platform}})
+        planned = numerics({"executor": policy.executor, "device": {"platform": platform}})
     return [
-        f"{names[0]}{f' and {len(names) - 1} more' if len(names) > 1 else ''} in {folder} trained {_how(kind)}, and the others would "
-        f"train {_how(wanted)}: they round differently, and are not compared"
-        for kind, names in found.items()
-        if kind != wanted
+        f"{names[0]}{f' and {len(names) - 1} more' if len(names) > 1 else ''} in {folder} trained {_describe(kind)}, "
+        f"and the others would train {_describe(planned)}: they round differently and cannot be compared"
+        for kind, names in trained.items()
+        if kind != planned
     ]
 
 
-def _how(kind: str) -> str:
+def _describe(kind: str) -> str:
     return "without --population" if kind == "exact" else f"with --population by {kind}"

@@ -1,8 +1,8 @@
-"""Runs that are processes on this machine: started in order, watched, retried once, and asked to
-save when we are to stop.
+"""A pool of local processes that train the runs of a sweep.
 
-A process trains one run, or a population of runs (`zoo.lab.launch.populations`) that all end with
-it.
+Runs start in order, each as soon as its prerequisites are done. A killed run is retried once. A
+signal asks all runs to save and stop. A process trains one run, or a population of runs
+(`zoo.lab.launch.populations`) that all end with it.
 """
 
 import os
@@ -16,20 +16,21 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from zoo.lab.launch.display import Display
-from zoo.lab.launch.populations import Together
-from zoo.lab.launch.sweep_folder import State, SweepLock, read_state, read_status, write_status
-from zoo.lab.launch.worker import command, last_line, meaning, write_config
+from zoo.lab.launch.populations import PopulationPolicy
+from zoo.lab.launch.sweep_folder import FolderState, read_state, read_status, write_status
+from zoo.lab.launch.sweep_lock import SweepLock
+from zoo.lab.launch.worker import classify_exit, last_line, train_command, write_config
 from zoo.lab.planning.arm import PlannedRun
 
 POLL_SECONDS = 0.1
-# Signals that come within this time are one.
+# Signals within this time count as one.
 REPEATED_SECONDS = 1.0
 STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 @dataclass(frozen=True)
-class _Begun:
-    """An attempt at a run: its folder, and what its files were before it."""
+class _Attempt:
+    """An attempt at a run: its folder, and the state of its files before it."""
 
     run: PlannedRun
     folder: Path
@@ -38,32 +39,33 @@ class _Begun:
 
 
 @dataclass
-class _Child:
-    """A process, and the runs that it attempts."""
+class _Worker:
+    """A process and the runs that it attempts."""
 
-    attempts: list[_Begun]
+    attempts: list[_Attempt]
     process: subprocess.Popen
-    told: bool = False
+    asked_to_stop: bool = False
 
     def stop(self) -> None:
-        """Asks the run to save and end, once. Only the process itself: its data workers have to
-        live until it has saved.
+        """Asks the process to save and end, once.
+
+        Only the process itself gets the signal: its data workers must live until it has saved.
         """
-        if not self.told:
-            self.told = True
+        if not self.asked_to_stop:
+            self.asked_to_stop = True
             self.process.terminate()
 
 
-class Pool:
-    """Runs a sweep's runs, each when those that it needs are done.
+class ProcessPool:
+    """Trains the runs of a sweep, each when its prerequisites are done.
 
     Args:
         runs: in the order in which they start.
         folder: the sweep's.
         workers: processes at once.
         lock: holds the folder.
-        display: is told of every run.
-        together: puts runs into populations; None for a process of its own for each.
+        display: is notified of every run.
+        population: groups runs into populations; None for one process per run.
     """
 
     def __init__(
@@ -73,61 +75,56 @@ class Pool:
         workers: int,
         lock: SweepLock,
         display: Display,
-        together: Together | None = None,
+        population: PopulationPolicy | None = None,
     ):
-        self._folder, self._workers, self._lock, self._display, self._together = (
-            folder,
-            workers,
-            lock,
-            display,
-            together,
-        )
+        self._folder, self._max_workers, self._lock = folder, workers, lock
+        self._display, self._population = display, population
         self._waiting = deque(runs)
-        self._children: list[_Child] = []
+        self._workers: list[_Worker] = []
         self._retried: set[str] = set()
-        self._ends: dict[str, State] = {}
-        self._asked: float | None = None
+        self._final_states: dict[str, FolderState] = {}
+        self._stop_time: float | None = None
 
     @property
     def stopped(self) -> bool:
-        """True if a signal asked for the end before all runs had ended."""
-        return self._asked is not None
+        """Whether a signal ended the pool before all runs had ended."""
+        return self._stop_time is not None
 
-    def run(self) -> dict[str, State]:
-        """Runs everything and returns how every run that was started ended, by folder.
+    def run(self) -> dict[str, FolderState]:
+        """Trains all runs and returns the final state of every run that was started, by folder.
 
-        The first SIGINT, SIGTERM or SIGHUP asks the runs under way to save and starts no others; a
+        The first SIGINT, SIGTERM or SIGHUP asks the active runs to save and starts no others; a
         second one kills them.
         """
-        with self._listening():
+        with self._handling_signals():
             try:
-                said = False
-                while self._children or (self._waiting and not self.stopped):
-                    if self.stopped and not said:
-                        said = True
+                announced = False
+                while self._workers or (self._waiting and not self.stopped):
+                    if self.stopped and not announced:
+                        announced = True
                         self._display.stopping()
-                    while len(self._children) < self._workers and not self.stopped and (runs := self._ready()):
+                    while len(self._workers) < self._max_workers and not self.stopped and (runs := self._next_batch()):
                         self._start(runs)
-                    for child in [child for child in self._children if child.process.poll() is not None]:
-                        self._end(child)
+                    for worker in [worker for worker in self._workers if worker.process.poll() is not None]:
+                        self._end(worker)
                     self._display.refresh()
                     time.sleep(POLL_SECONDS)
             finally:
-                # Only an error of our own leaves children here: they save and end, and the next
-                # `zoo run` continues them.
-                for child in self._children:
-                    child.stop()
-                for child in self._children:
-                    child.process.wait()
-        return self._ends
+                # Workers are left only after an error of the pool: they save and end, and the next
+                # `zoo run` continues their runs.
+                for worker in self._workers:
+                    worker.stop()
+                for worker in self._workers:
+                    worker.process.wait()
+        return self._final_states
 
     @contextmanager
-    def _listening(self) -> Iterator[None]:
-        # Under nohup the end of the terminal is no reason to stop.
-        heard = [
+    def _handling_signals(self) -> Iterator[None]:
+        # Under nohup, SIGHUP is ignored and must stay so.
+        handled = [
             number for number in STOP_SIGNALS if number != signal.SIGHUP or signal.getsignal(number) != signal.SIG_IGN
         ]
-        before = {number: signal.signal(number, self._on_signal) for number in heard}
+        before = {number: signal.signal(number, self._on_signal) for number in handled}
         try:
             yield
         finally:
@@ -135,51 +132,50 @@ class Pool:
                 signal.signal(number, handler)
 
     def _on_signal(self, number: int, frame: object) -> None:
-        # The end of a terminal, for one, is told twice within moments.
-        if self._asked is not None and time.monotonic() - self._asked < REPEATED_SECONDS:
+        # A closing terminal, for example, sends two signals within moments.
+        if self._stop_time is not None and time.monotonic() - self._stop_time < REPEATED_SECONDS:
             return
-        again, self._asked = self._asked is not None, time.monotonic()
-        for child in self._children:
+        again, self._stop_time = self._stop_time is not None, time.monotonic()
+        for worker in self._workers:
             if not again:
-                child.stop()
-            elif child.process.returncode is None:
+                worker.stop()
+            elif worker.process.returncode is None:
                 with suppress(ProcessLookupError):
-                    os.killpg(child.process.pid, signal.SIGKILL)
+                    os.killpg(worker.process.pid, signal.SIGKILL)
 
-    def _ready(self) -> list[PlannedRun]:
-        """Takes the first waiting run that nothing keeps from starting, with those that train with
-        it; such as never can start end here.
+    def _next_batch(self) -> list[PlannedRun]:
+        """Takes the first waiting run that can start, with the runs that train in its process.
+
+        Runs whose prerequisites failed are marked failed.
         """
         ready = []
         for run in list(self._waiting):
-            trained = {begun.run.folder for child in self._children for begun in child.attempts}
-            ahead = {other.folder for other in self._waiting} | trained
-            undone = [
-                (needed, read_state(self._folder / needed.folder)) for needed in run.needs if needed.folder not in ahead
-            ]
-            undone = [(needed, state) for needed, state in undone if state.name != "done"]
-            if undone:
+            active = {attempt.run.folder for worker in self._workers for attempt in worker.attempts}
+            unfinished = {other.folder for other in self._waiting} | active
+            ended = [needed for needed in run.needs if needed.folder not in unfinished]
+            states = [(needed, read_state(self._folder / needed.folder)) for needed in ended]
+            if failed := [(needed, state) for needed, state in states if state.name != "done"]:
                 self._waiting.remove(run)
-                self._give_up(run, *undone[0])
-            elif not any(needed.folder in ahead for needed in run.needs):
+                self._fail_without_prerequisite(run, *failed[0])
+            elif len(ended) == len(run.needs):
                 ready.append(run)
-                if self._together is None:
+                if self._population is None:
                     break
-        if ready and self._together is not None:
-            ready = self._together.companions(ready[0], ready)
+        if ready and self._population is not None:
+            ready = self._population.batch(ready[0], ready)
         for run in ready:
             self._waiting.remove(run)
         return ready
 
-    def _give_up(self, run: PlannedRun, needed: PlannedRun, state: State) -> None:
+    def _fail_without_prerequisite(self, run: PlannedRun, needed: PlannedRun, state: FolderState) -> None:
         why = f": {state.reason}" if state.reason else ""
-        reason = f"it starts from {needed.name}, which is {'not there' if state.name == 'new' else state.name}{why}"
+        reason = f"it starts from {needed.name}, which is {'missing' if state.name == 'new' else state.name}{why}"
         try:
             write_config(self._folder, run)
             write_status(self._folder / run.folder, "failed", run.arm.steps, reason)
         except OSError as error:
             reason = f"{reason}; and that could not be written: {error}"
-        self._finish(run, State("failed", read_state(self._folder / run.folder).step, reason))
+        self._finish(run, FolderState("failed", read_state(self._folder / run.folder).step, reason))
 
     def _start(self, runs: list[PlannedRun]) -> None:
         attempts, steps = [], {run.folder: read_state(self._folder / run.folder).step for run in runs}
@@ -188,11 +184,12 @@ class Pool:
                 folder = self._folder / run.folder
                 write_config(self._folder, run)
                 log = folder / "log.txt"
-                attempts.append(_Begun(run, folder, log.stat().st_size if log.exists() else 0, _stamp(folder)))
+                attempts.append(_Attempt(run, folder, log.stat().st_size if log.exists() else 0, _version(folder)))
             with open(attempts[0].folder / "log.txt", "ab") as log:
-                # Its own session: a Ctrl-C in the terminal reaches only us, and we pass it on once.
+                # A session of its own: Ctrl-C in the terminal reaches only the pool, which passes
+                # it on once.
                 process = subprocess.Popen(
-                    self._command([begun.folder for begun in attempts]),
+                    self._command([attempt.folder for attempt in attempts]),
                     stdin=subprocess.DEVNULL,
                     stdout=log,
                     stderr=subprocess.STDOUT,
@@ -203,78 +200,82 @@ class Pool:
         except OSError as error:
             for run in runs:
                 self._display.started(run, steps[run.folder])
-                self._finish(run, State("failed", steps[run.folder], f"could not be started: {error}"))
+                self._finish(run, FolderState("failed", steps[run.folder], f"could not be started: {error}"))
             return
-        self._children.append(child := _Child(attempts, process))
+        self._workers.append(worker := _Worker(attempts, process))
         if self.stopped:
-            # The signal came after the fork and before the list held the child.
-            child.stop()
-        self._lock.note(other.process.pid for other in self._children)
+            # The signal came between the fork and this line.
+            worker.stop()
+        self._record_workers()
         for run in runs:
             self._display.started(run, steps[run.folder])
 
+    def _record_workers(self) -> None:
+        self._lock.record_children(worker.process.pid for worker in self._workers)
+
     def _command(self, folders: list[Path]) -> list[str]:
-        return command(*folders) if self._together is None else self._together.command(folders)
+        return train_command(*folders) if self._population is None else self._population.command(folders)
 
     def _environment(self) -> dict[str, str]:
         environment = {**os.environ, "PYTHONUNBUFFERED": "1"}
-        if self._workers > 1 and not {"XLA_CLIENT_MEM_FRACTION", "XLA_PYTHON_CLIENT_MEM_FRACTION"} & environment.keys():
-            # JAX takes three quarters of a GPU's memory at the start unless told otherwise: two
-            # runs would not fit.
-            environment["XLA_CLIENT_MEM_FRACTION"] = f"{0.9 / self._workers:.3f}"
+        fractions = {"XLA_CLIENT_MEM_FRACTION", "XLA_PYTHON_CLIENT_MEM_FRACTION"}
+        if self._max_workers > 1 and not fractions & environment.keys():
+            # By default JAX preallocates three quarters of a GPU's memory: two runs would not fit.
+            environment["XLA_CLIENT_MEM_FRACTION"] = f"{0.9 / self._max_workers:.3f}"
         return environment
 
-    def _end(self, child: _Child) -> None:
-        self._children.remove(child)
-        self._lock.note(other.process.pid for other in self._children)
-        again = []
-        for begun in child.attempts:
-            state, is_tried_again = self._settle(child, begun)
-            if is_tried_again:
-                again.append(begun.run)
-                self._retried.add(begun.run.folder)
-                self._display.again(begun.run, state)
+    def _end(self, worker: _Worker) -> None:
+        self._workers.remove(worker)
+        self._record_workers()
+        retries = []
+        for attempt in worker.attempts:
+            state, retry = self._settle(worker, attempt)
+            if retry:
+                retries.append(attempt.run)
+                self._retried.add(attempt.run.folder)
+                self._display.retried(attempt.run, state)
             else:
-                self._finish(begun.run, state)
-        self._waiting.extendleft(reversed(again))
+                self._finish(attempt.run, state)
+        self._waiting.extendleft(reversed(retries))
 
-    def _finish(self, run: PlannedRun, state: State) -> None:
-        self._ends[run.folder] = state
+    def _finish(self, run: PlannedRun, state: FolderState) -> None:
+        self._final_states[run.folder] = state
         self._display.ended(run, state)
 
-    def _settle(self, child: _Child, begun: _Begun) -> tuple[State, bool]:
-        """What an attempt came to, and whether to try again. What the child could not say in
-        status.json is written there.
+    def _settle(self, worker: _Worker, attempt: _Attempt) -> tuple[FolderState, bool]:
+        """Returns (state of the run after the attempt, whether to retry it).
+
+        Writes status.json if the process could not.
         """
-        code, folder = child.process.returncode, begun.folder
-        said, changed = read_status(folder).get("state"), _stamp(folder) != begun.status_before
-        if (said == "done" and code == 0) or (changed and said in ("done", "diverged")):
+        code, folder = worker.process.returncode, attempt.folder
+        written, changed = read_status(folder).get("state"), _version(folder) != attempt.status_before
+        if (written == "done" and code == 0) or (changed and written in ("done", "diverged")):
             return read_state(folder), False
-        first = child.attempts[0]
-        line = last_line(folder / "log.txt", begun.log_offset) or last_line(first.folder / "log.txt", first.log_offset)
-        state, reason = meaning(code, line)
-        if changed and said in ("failed", "preempted"):
-            # Of a population it is not the code that tells.
-            state = said
-        again = state in ("killed", "preempted") and not self.stopped and begun.run.folder not in self._retried
+        first = worker.attempts[0]
+        line = last_line(folder / "log.txt", attempt.log_offset) or last_line(
+            first.folder / "log.txt", first.log_offset
+        )
+        state, reason = classify_exit(code, line)
+        if changed and written in ("failed", "preempted"):
+            # In a population the exit code is that of another member.
+            state = written
+        retry = state in ("killed", "preempted") and not self.stopped and attempt.run.folder not in self._retried
         if state == "killed":
-            # A run that is killed whenever it is tried has a fault of its own; one that was stopped
-            # with us has not.
-            state = "preempted" if again or self.stopped else "failed"
+            # A run that is killed twice is at fault itself, unless the pool was stopped.
+            state = "preempted" if retry or self.stopped else "failed"
             if -code == signal.SIGKILL and not self.stopped:
                 reason += ", as the system does when memory runs out"
-        if not changed or said != state:
+        if not changed or written != state:
             try:
-                write_status(folder, state, begun.run.arm.steps, reason)
-            except OSError as error:  # A full disk, most likely, which ended the run too.
-                return State(
-                    "failed", read_state(folder).step, f"{reason}; and status.json: {error.strerror or error}"
-                ), False
-        return read_state(folder), again
+                write_status(folder, state, attempt.run.arm.steps, reason)
+            except OSError as error:  # Probably a full disk, which ended the run too.
+                reason = f"{reason}; and status.json: {error.strerror or error}"
+                return FolderState("failed", read_state(folder).step, reason), False
+        return read_state(folder), retry
 
 
-def _stamp(folder: Path) -> tuple[int, int] | None:
-    """Changes whenever status.json is written anew."""
+def _version(folder: Path) -> tuple[int, int] | None:
+    """Returns a value that changes whenever status.json is rewritten."""
     try:
         found = os.stat(folder / "status.json")
     except OSError:

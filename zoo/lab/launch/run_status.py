@@ -1,6 +1,4 @@
-"""Where every run of a sweep stands, wherever it runs: from the files in the runs' folders, and
-from SLURM's queue where there is one.
-"""
+"""The status of every run of a sweep, from the runs' folders and from SLURM's queue."""
 
 import os
 import platform
@@ -14,27 +12,27 @@ from typing import Any
 
 from zoo.errors import ConfigError
 from zoo.files import read_json
-from zoo.lab.launch.slurm_queue import FOLDER, Queued, Submitted, in_queue, read_jobs
+from zoo.lab.launch.slurm_queue import SLURM_FOLDER, QueuedJob, SubmittedJob, queued_jobs, read_jobs
 from zoo.lab.launch.sweep_folder import read_state, read_status
 from zoo.lab.results.schema import is_inside
 
 STATES = ("running", "waiting", "preempted", "failed", "diverged", "done")
-# What a run writes while it lives.
-SIGNS = ("metrics.jsonl", "status.json", "log.txt")
+# Files that a run updates while it is active.
+ACTIVITY_FILES = ("metrics.jsonl", "status.json", "log.txt")
 
 
 @dataclass(frozen=True)
-class Standing:
-    """One run.
+class RunStatus:
+    """The status of one run.
 
     Attributes:
-        folder: in the sweep's.
-        state: one of `STATES`. A preempted run was stopped before its end, or its process is gone,
-            and can be continued.
-        step, steps: updates done, and all of them (0: not known yet).
-        silent: seconds since the last sign of life; None if there was none.
-        reason: of what is not running and not done.
-        job: that of SLURM, "ID_INDEX"; empty without one.
+        folder: relative to the sweep's.
+        state: one of `STATES`. A preempted run was stopped before its end, or its process has
+            ended without a status; it can be continued.
+        step, steps: updates applied, and updates in all (0 if not known yet).
+        silent: seconds since the run last wrote a file; None if it never did.
+        reason: why the run is not running and not done.
+        job: "ID_INDEX" of its SLURM job; empty without one.
     """
 
     folder: str
@@ -47,28 +45,28 @@ class Standing:
 
 
 @dataclass(frozen=True)
-class Standings:
-    """All runs of a sweep: those that are prepared for others first."""
+class SweepStatus:
+    """The status of all runs of a sweep, prerequisite runs first."""
 
     name: str
-    runs: list[Standing]
+    runs: list[RunStatus]
 
     @property
     def counts(self) -> dict[str, int]:
-        """Runs in each state that there is."""
+        """Number of runs by state, without states that no run is in."""
         found = Counter(run.state for run in self.runs)
         return {state: found[state] for state in STATES if found[state]}
 
     def record(self) -> dict[str, Any]:
-        """As plain JSON values."""
+        """Returns plain JSON values."""
         return {"name": self.name, "counts": self.counts, "runs": [asdict(run) for run in self.runs]}
 
 
-def read_standings(sweep: Path) -> Standings:
-    """Reads where all runs of a sweep stand.
+def read_sweep_status(sweep: Path) -> SweepStatus:
+    """Reads the status of all runs of a sweep.
 
     Raises:
-        ConfigError: no sweep, or one whose records cannot be read; SLURM does not answer.
+        ConfigError: the folder holds no sweep, its records cannot be read, or SLURM does not answer.
     """
     if not sweep.is_dir():
         raise ConfigError(f"{sweep} is not a folder")
@@ -77,38 +75,49 @@ def read_standings(sweep: Path) -> Standings:
         folders = [run["folder"] for kind in ("prepared", "runs") for run in experiment.get(kind, [])]
         name = str(experiment["name"])
         if not all(map(is_inside, folders)):
-            raise ValueError("a run's folder is none in the sweep's")
+            raise ValueError("a run's folder is outside the sweep's")
     except FileNotFoundError:
         a_run = (sweep / "status.json").exists() or (sweep / "config.json").exists()
-        raise ConfigError(f"{sweep} is {'a single run' if a_run else 'no sweep'}: it has no experiment.json") from None
+        raise ConfigError(
+            f"{sweep} is {'a single run' if a_run else 'not a sweep'}: it has no experiment.json"
+        ) from None
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
-        raise ConfigError(f"{sweep / 'experiment.json'} is not the record of a sweep") from error
+        raise ConfigError(f"{sweep / 'experiment.json'} is not a record of a sweep") from error
     jobs = read_jobs(sweep)
-    queue = in_queue(sweep, jobs)
-    return Standings(name, list(_all(sweep, folders, jobs, queue)))
+    queue = queued_jobs(sweep, jobs)
+    return SweepStatus(name, list(_all_runs(sweep, folders, jobs, queue)))
 
 
-def _all(
-    sweep: Path, folders: list[str], jobs: Mapping[str, Submitted], queue: Mapping[str, Queued] | None
-) -> Iterator[Standing]:
+def _all_runs(
+    sweep: Path, folders: list[str], jobs: Mapping[str, SubmittedJob], queue: Mapping[str, QueuedJob] | None
+) -> Iterator[RunStatus]:
     states: dict[str, str] = {}
     for name in folders:
-        standing = _standing(sweep, name, jobs.get(name), queue, states)
-        states[name] = standing.state
-        yield standing
+        status = _run_status(sweep, name, jobs.get(name), queue, states)
+        states[name] = status.state
+        yield status
 
 
-def _standing(
-    sweep: Path, name: str, job: Submitted | None, queue: Mapping[str, Queued] | None, before: Mapping[str, str]
-) -> Standing:
-    """One run; `before` has the states of those that it may need."""
+def _run_status(
+    sweep: Path, name: str, job: SubmittedJob | None, queue: Mapping[str, QueuedJob] | None, states: Mapping[str, str]
+) -> RunStatus:
+    """Returns the status of one run.
+
+    Args:
+        sweep: folder of the sweep.
+        name: folder of the run.
+        job: the last one that was submitted for it.
+        queue: None if there is no SLURM.
+        states: of the runs before it, among them those that it needs.
+    """
     folder = sweep / name
-    status, state, silent = read_status(folder), read_state(folder), _silent(folder)
+    status, state, silent = read_status(folder), read_state(folder), _seconds_since_activity(folder)
     steps = status.get("steps") if isinstance(status.get("steps"), int) else 0
     queued = (queue or {}).get(name)
+    left_queue = job is not None and queue is not None and queued is None
 
-    def found(what: str, reason: str = "") -> Standing:
-        return Standing(name, what, state.step, steps, silent, reason, job.task if job else "")
+    def found(state_name: str, reason: str = "") -> RunStatus:
+        return RunStatus(name, state_name, state.step, steps, silent, reason, job.task if job else "")
 
     if state.finished:
         return found(state.name, state.reason)
@@ -118,39 +127,36 @@ def _standing(
         )
     if queued is not None and queued.state != "COMPLETING":
         return found("running")
-    if state.name == "new" and job is not None and queue is not None and queued is None:
-        if bad := [
-            needed for needed in job.needs if before.get(needed) not in ("done", "running", "waiting", "preempted")
-        ]:
-            return found("failed", f"it starts from {bad[0]}, which is {before.get(bad[0], 'not there')}")
-        return found("failed", f"its job left the queue before it started; see {sweep / FOLDER / job.task}.txt")
+    if state.name == "new" and left_queue:
+        usable = ("done", "running", "waiting", "preempted")
+        if failed := [needed for needed in job.needs if states.get(needed) not in usable]:
+            return found("failed", f"it starts from {failed[0]}, which is {states.get(failed[0], 'missing')}")
+        return found("failed", f"its job left the queue before it started; see {sweep / SLURM_FOLDER / job.task}.txt")
     if state.name == "new":
         return found("waiting")
     if state.name == "failed":
         return found("failed", state.reason)
     if status.get("state") == "preempted":
         return found("preempted", state.reason)
-    gone = _gone(folder)
-    if gone or (gone is None and job is not None and queue is not None and queued is None):
-        return found("preempted", f"its {'process' if gone else 'job'} is gone without a word; zoo run continues it")
+    ended = _process_ended(folder)
+    if ended or (ended is None and left_queue):
+        return found("preempted", f"its {'process' if ended else 'job'} ended without a status; zoo run continues it")
     return found("running")
 
 
-def _silent(folder: Path) -> float | None:
+def _seconds_since_activity(folder: Path) -> float | None:
     times = []
-    for name in SIGNS:
+    for name in ACTIVITY_FILES:
         try:
             times.append(os.stat(folder / name).st_mtime)
         except OSError:
             continue
-    # Clocks of other machines may be ahead.
+    # The clock of another machine may be ahead.
     return max(0.0, time.time() - max(times)) if times else None
 
 
-def _gone(folder: Path) -> bool | None:
-    """Whether the process that had the run's lock has ended; None if that cannot be told from this
-    machine.
-    """
+def _process_ended(folder: Path) -> bool | None:
+    """Whether the process that held the run's lock has ended; None if it ran on another machine."""
     try:
         found = re.fullmatch(r"process (\d+) on (.*)", (folder / ".lock").read_text().strip())
     except (OSError, ValueError):

@@ -1,6 +1,4 @@
-"""What SLURM has of a sweep: the jobs that were submitted for its runs, and which of them are still
-in its queue.
-"""
+"""The SLURM jobs of a sweep: those that were submitted for its runs, and those still in the queue."""
 
 import os
 import shutil
@@ -13,17 +11,29 @@ from typing import Any
 from zoo.errors import ConfigError
 from zoo.files import read_json, write_json
 
-FOLDER, FILE = "slurm", "jobs.json"
-# States in which a job will not run any more. One that is COMPLETING may be about to be queued
-# again.
-OVER = ("BOOT_FAIL", "CANCELLED", "COMPLETED", "DEADLINE", "FAILED", "NODE_FAIL", "OUT_OF_MEMORY", "REVOKED", "TIMEOUT")
-SECONDS = 60
+SLURM_FOLDER, JOBS_FILE = "slurm", "jobs.json"
+# States of jobs that will not run again. A COMPLETING job may be about to be requeued.
+ENDED_STATES = (
+    "BOOT_FAIL",
+    "CANCELLED",
+    "COMPLETED",
+    "DEADLINE",
+    "FAILED",
+    "NODE_FAIL",
+    "OUT_OF_MEMORY",
+    "REVOKED",
+    "TIMEOUT",
+)
+TIMEOUT_SECONDS = 60
 
 
 @dataclass(frozen=True)
-class Submitted:
-    """The last job that was submitted for a run: "ID_INDEX", and the folders of the runs that it
-    waits for.
+class SubmittedJob:
+    """The last job that was submitted for a run.
+
+    Attributes:
+        task: "ID_INDEX".
+        needs: folders of the runs that it waits for.
     """
 
     task: str
@@ -31,38 +41,38 @@ class Submitted:
 
 
 @dataclass(frozen=True)
-class Queued:
-    """A job in the queue: its state and why it waits, in SLURM's words."""
+class QueuedJob:
+    """A job in the queue: its state and the reason why it waits, as SLURM names them."""
 
     state: str
     reason: str = ""
 
 
-def read_jobs(sweep: Path) -> dict[str, Submitted]:
-    """The jobs of a sweep's runs, by the run's folder.
+def read_jobs(sweep: Path) -> dict[str, SubmittedJob]:
+    """Returns the last job of every run that was submitted, by the run's folder.
 
     Raises:
-        ConfigError: a record that cannot be read.
+        ConfigError: the record of jobs cannot be read.
     """
-    found: dict[str, Submitted] = {}
+    found: dict[str, SubmittedJob] = {}
     for job in _entries(sweep):
         try:
             found |= {
-                run: Submitted(f"{job['id']}_{index}", tuple(job["needs"])) for index, run in enumerate(job["runs"])
+                run: SubmittedJob(f"{job['id']}_{index}", tuple(job["needs"])) for index, run in enumerate(job["runs"])
             }
         except (KeyError, TypeError) as error:
-            raise ConfigError(f"{sweep / FOLDER / FILE} is not a record of jobs") from error
+            raise ConfigError(f"{sweep / SLURM_FOLDER / JOBS_FILE} is not a record of jobs") from error
     return found
 
 
-def note_job(sweep: Path, job: str, script: Path, runs: Sequence[str], needs: Sequence[str]) -> None:
-    """Adds a job, whose task number i trains the i-th of `runs`."""
+def record_job(sweep: Path, job: str, script: Path, runs: Sequence[str], needs: Sequence[str]) -> None:
+    """Records a job array whose task i trains `runs[i]`."""
     entry = {"id": job, "script": script.name, "runs": list(runs), "needs": list(needs)}
-    write_json(sweep / FOLDER / FILE, {"jobs": [*_entries(sweep), entry]})
+    write_json(sweep / SLURM_FOLDER / JOBS_FILE, {"jobs": [*_entries(sweep), entry]})
 
 
 def _entries(sweep: Path) -> list[dict[str, Any]]:
-    path = sweep / FOLDER / FILE
+    path = sweep / SLURM_FOLDER / JOBS_FILE
     try:
         content = read_json(path)
     except FileNotFoundError:
@@ -75,8 +85,8 @@ def _entries(sweep: Path) -> list[dict[str, Any]]:
     return jobs
 
 
-def in_queue(sweep: Path, jobs: Mapping[str, Submitted]) -> dict[str, Queued] | None:
-    """Which of `jobs`, by the run's folder, are in the queue; None where there is no SLURM to ask.
+def queued_jobs(sweep: Path, jobs: Mapping[str, SubmittedJob]) -> dict[str, QueuedJob] | None:
+    """Returns those of `jobs` that are in the queue, by the run's folder; None without SLURM.
 
     Raises:
         ConfigError: SLURM does not answer.
@@ -85,23 +95,23 @@ def in_queue(sweep: Path, jobs: Mapping[str, Submitted]) -> dict[str, Queued] | 
         return {}
     if shutil.which("squeue") is None:
         return None
-    # Asked by who submitted them: of jobs that are gone squeue speaks as of an error.
-    owner = os.stat(sweep / FOLDER / FILE).st_uid
-    lines = ask(["squeue", "--noheader", "--array", f"--user={owner}", "--format=%i|%T|%r"]).splitlines()
+    # Asked by owner and not by job: squeue fails if it is asked for a job that it no longer knows.
+    owner = os.stat(sweep / SLURM_FOLDER / JOBS_FILE).st_uid
+    lines = run_slurm_command(["squeue", "--noheader", "--array", f"--user={owner}", "--format=%i|%T|%r"]).splitlines()
     queue = {}
     for line in lines:
         task, _, rest = line.strip().partition("|")
         state, _, reason = rest.partition("|")
-        if state not in OVER:
-            queue[task] = Queued(state, "" if reason == "None" else reason)
+        if state not in ENDED_STATES:
+            queue[task] = QueuedJob(state, "" if reason == "None" else reason)
     return {run: queue[job.task] for run, job in jobs.items() if job.task in queue}
 
 
-def ask(command: Sequence[str], folder: Path | None = None) -> str:
-    """The output of one of SLURM's commands.
+def run_slurm_command(command: Sequence[str], folder: Path | None = None) -> str:
+    """Returns the output of a SLURM command.
 
     Raises:
-        ConfigError: it is not there, fails or does not answer, with its last line.
+        ConfigError: the command is missing, fails (with its last line), or does not answer.
     """
     try:
         done = subprocess.run(
@@ -110,12 +120,12 @@ def ask(command: Sequence[str], folder: Path | None = None) -> str:
             capture_output=True,
             text=True,
             errors="replace",
-            timeout=SECONDS,
+            timeout=TIMEOUT_SECONDS,
             stdin=subprocess.DEVNULL,
         )
     except FileNotFoundError as error:
         raise ConfigError(
-            f"{command[0]} is not there: this is no machine of a SLURM cluster (--dry-run shows what would be submitted)"
+            f"{command[0]} not found: this machine is not part of a SLURM cluster (--dry-run shows what would be submitted)"
         ) from error
     except (OSError, subprocess.TimeoutExpired) as error:
         raise ConfigError(f"{command[0]} does not answer: {error}") from error

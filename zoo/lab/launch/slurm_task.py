@@ -1,9 +1,8 @@
-"""What a job does after its run has ended: `python -m zoo.lab.launch.slurm_task FOLDER CODE`, with
-the exit code of srun.
+"""The last step of a SLURM job: `python -m zoo.lab.launch.slurm_task FOLDER CODE`.
 
-Writes into status.json what the run could not say itself, and exits with the code that the job
-should have: 75 where it should be queued again. The job has written the length of the run's log
-before the attempt into the file `.attempt` of its folder.
+CODE is the exit code of srun. Writes status.json if the run could not, and exits with the exit code
+of the job: 75 if it should be requeued. Before the attempt the job has written the length of the
+run's log to the file `.attempt` in its folder.
 """
 
 import os
@@ -15,38 +14,36 @@ from pathlib import Path
 from zoo.errors import Preempted
 from zoo.files import read_json, write_json
 from zoo.lab.launch.sweep_folder import read_status, write_status
-from zoo.lab.launch.worker import last_line, meaning
+from zoo.lab.launch.worker import classify_exit, last_line
 
-START, ATTEMPTS = ".attempt", "attempts.json"
-# So often a run may be stopped at the same step before it counts as one that gets nowhere.
-FRUITLESS = 3
+ATTEMPT_FILE, STOPS_FILE = ".attempt", "attempts.json"
+# A run that is stopped this often without progress counts as failed.
+MAX_STOPS_WITHOUT_PROGRESS = 3
 
 
-def settle(folder: Path, code: int) -> int:
-    """Notes how the attempt that ended with srun's `code` came out; returns the exit code of the
-    job.
-    """
+def record_outcome(folder: Path, code: int) -> int:
+    """Records the outcome of an attempt that ended with srun's `code`; returns the job's exit code."""
     status, (fresh, offset) = read_status(folder), _since_start(folder)
     name = status.get("state")
     if code == 0 and name == "done":
         return 0
-    # srun ends the other processes with the first one that fails: what the run says of itself
-    # counts more than their codes.
-    said = name if fresh and name in ("preempted", "diverged", "failed") else None
-    # More than 128 is a shell's way of saying that a signal ended it.
-    state, why = meaning(128 - code if code > 128 else code, last_line(folder / "log.txt", offset))
+    # srun kills the other processes when one fails, so the status that the run wrote itself counts
+    # more than their exit codes.
+    written = name if fresh and name in ("preempted", "diverged", "failed") else None
+    # A shell reports signal N as exit code 128 + N.
+    state, why = classify_exit(128 - code if code > 128 else code, last_line(folder / "log.txt", offset))
     if state == "killed":
-        # What SLURM sends before it needs the nodes may come before the run listens to it.
+        # SIGTERM, which SLURM sends before it takes the nodes, may arrive before the run handles it.
         state = "preempted" if code == 128 + signal.SIGTERM else "failed"
         if code == 128 + signal.SIGKILL:
             why += ", as the system does when memory runs out"
     elif state == "failed" and code == 0:
-        why = "ended without a word"
-    state = said or state
-    if state == "preempted" and _fruitless(folder):
-        state, said = "failed", None
-        why = f"was stopped {FRUITLESS} times at the same step: more --time, or a longer --grace, would let it go on"
-    if said is None:
+        why = "ended without a status"
+    state = written or state
+    if state == "preempted" and _is_stuck(folder):
+        state, written = "failed", None
+        why = f"was stopped {MAX_STOPS_WITHOUT_PROGRESS} times at the same step; it may need more --time or a longer --grace"
+    if written is None:
         write_status(folder, state, status.get("steps") or _steps(folder), why)
     if state == "preempted":
         return Preempted.exit_code
@@ -54,10 +51,10 @@ def settle(folder: Path, code: int) -> int:
 
 
 def _since_start(folder: Path) -> tuple[bool, int]:
-    """(Whether status.json was written by this attempt, length of the log before it)."""
+    """Returns (whether this attempt wrote status.json, length of the log before it)."""
     try:
-        return os.stat(folder / "status.json").st_mtime_ns >= os.stat(folder / START).st_mtime_ns, int(
-            (folder / START).read_text() or 0
+        return os.stat(folder / "status.json").st_mtime_ns >= os.stat(folder / ATTEMPT_FILE).st_mtime_ns, int(
+            (folder / ATTEMPT_FILE).read_text() or 0
         )
     except (OSError, ValueError):
         return False, 0
@@ -70,20 +67,20 @@ def _steps(folder: Path) -> int:
         return 0
 
 
-def _fruitless(folder: Path) -> bool:
-    """Notes the step at which a run was stopped; says whether it was so too often in a row."""
-    path = folder / ATTEMPTS
+def _is_stuck(folder: Path) -> bool:
+    """Records the step at which a run was stopped; returns whether it makes no progress."""
+    path = folder / STOPS_FILE
     try:
         steps = read_json(path)
     except (OSError, ValueError):
         steps = []
-    steps = [*(steps if isinstance(steps, list) else []), _saved(folder)][-FRUITLESS:]
+    steps = [*(steps if isinstance(steps, list) else []), _saved(folder)][-MAX_STOPS_WITHOUT_PROGRESS:]
     write_json(path, steps)
-    return len(steps) == FRUITLESS and len(set(steps)) == 1
+    return len(steps) == MAX_STOPS_WITHOUT_PROGRESS and len(set(steps)) == 1
 
 
 def _saved(folder: Path) -> int:
-    """The step of the newest checkpoint."""
+    """Returns the step of the newest checkpoint."""
     try:
         return max((int(name) for name in os.listdir(folder / "checkpoints") if name.isdigit()), default=0)
     except OSError:
@@ -91,12 +88,12 @@ def _saved(folder: Path) -> int:
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Reads the arguments; an error of its own leaves the code as it is."""
+    """Reads the arguments and returns the job's exit code; after an error here, that of srun."""
     folder, code = Path(arguments[0]), int(arguments[1])
     try:
-        return settle(folder, code)
+        return record_outcome(folder, code)
     except OSError as error:
-        print(f"{folder}: its end could not be noted: {error}", file=sys.stderr)
+        print(f"{folder}: its outcome could not be recorded: {error}", file=sys.stderr)
         return code
 
 

@@ -1,6 +1,4 @@
-"""Runs that somebody else started, shown live in a terminal: which are under way, how far, and what
-their arms have come to.
-"""
+"""Terminal display of a sweep that another process runs: active runs and the results of the arms."""
 
 import time
 from collections.abc import Callable
@@ -13,11 +11,11 @@ from rich.table import Table
 from rich.text import Text
 
 from zoo.lab.formatting import number, plus_minus
-from zoo.lab.launch.display import LOOK_SECONDS, LiveDisplay, PlainDisplay, clock
+from zoo.lab.launch.display import REFRESH_SECONDS, LiveDisplay, PlainDisplay, format_duration
 from zoo.lab.launch.progress import SweepProgress
-from zoo.lab.launch.sweep_folder import State, read_status
+from zoo.lab.launch.sweep_folder import FolderState, read_status
 from zoo.lab.metrics import higher_is_better
-from zoo.lab.results.run_records import RunRecord as ReadRun
+from zoo.lab.results.run_records import RunRecord
 from zoo.lab.results.schema import as_dict
 from zoo.lab.results.sweep_results import SweepResults, load_any
 from zoo.lab.statistics.paired import spread
@@ -28,8 +26,8 @@ SILENT_SECONDS = 600
 
 
 @dataclass(frozen=True)
-class _Arm:
-    """What progress needs to know of an arm, as its runs' files say."""
+class _WatchedArm:
+    """The fields of `PlannedArm` that progress needs, from the files of the runs."""
 
     name: str
     steps: int
@@ -38,14 +36,14 @@ class _Arm:
 
 
 @dataclass(frozen=True)
-class _Run:
+class _WatchedRun:
     folder: str
     name: str
-    arm: _Arm
+    arm: _WatchedArm
 
 
-def _cost(run: ReadRun) -> tuple[int, int, float] | None:
-    """(steps, tokens of a step, FLOPs per token) of a run that has begun."""
+def _cost(run: RunRecord) -> tuple[int, int, float] | None:
+    """Returns (steps, tokens per step, FLOPs per token) of a run that has started, else None."""
     data, steps = as_dict(run.config.get("data")), run.status.get("steps")
     steps = steps if isinstance(steps, int) else as_dict(run.config.get("training")).get("steps")
     tokens, flops = (data.get("batch_size"), data.get("sequence_length")), run.meta.get("flops_per_token")
@@ -55,9 +53,10 @@ def _cost(run: ReadRun) -> tuple[int, int, float] | None:
     return steps, tokens_per_step, float(flops) if isinstance(flops, int | float) else 1.0
 
 
-def watched_runs(sweep: SweepResults) -> list[_Run]:
-    """All runs of a sweep. One that has not begun counts as another of its arm, or as any other,
-    until it has.
+def watched_runs(sweep: SweepResults) -> list[_WatchedRun]:
+    """Returns all runs of a sweep.
+
+    A run that has not started gets the cost of another run of its arm, or else of any run.
     """
     everything = [*sweep.prepared, *sweep.runs]
     known = {run.folder: cost for run in everything if (cost := _cost(run))}
@@ -68,24 +67,24 @@ def watched_runs(sweep: SweepResults) -> list[_Run]:
         of_arm = (known[other.folder] for other in everything if other.arm == run.arm and other.folder in known)
         cost = known.get(run.folder) or next(of_arm, any_cost)
         label = labels.get(run.arm, run.arm)
-        found.append(_Run(_inside(sweep, run), f"{label} seed {run.seed}", _Arm(label, *cost)))
+        found.append(_WatchedRun(_inside(sweep, run), f"{label} seed {run.seed}", _WatchedArm(label, *cost)))
     return found
 
 
-def _inside(sweep: SweepResults, run: ReadRun) -> str:
+def _inside(sweep: SweepResults, run: RunRecord) -> str:
     return str(run.folder.relative_to(sweep.folder)) if run.folder != sweep.folder else "."
 
 
-class _Seen:
-    """What the arms have come to: the metric of their finished runs, best first."""
+class _ArmResults:
+    """The final metric of the finished runs of each arm."""
 
-    def __init__(self, sweep: SweepResults, runs: list[_Run]):
+    def __init__(self, sweep: SweepResults, runs: list[_WatchedRun]):
         self.metric = sweep.metric
         self.finals: dict[str, list[float]] = {run.arm.name: [] for run in runs}
         self.totals = {name: sum(run.arm.name == name for run in runs) for name in self.finals}
         self.ended = dict.fromkeys(self.finals, 0)
 
-    def add(self, run: _Run, value: float | None) -> None:
+    def add(self, run: _WatchedRun, value: float | None) -> None:
         self.ended[run.arm.name] += 1
         if value is not None and value == value:
             self.finals[run.arm.name].append(value)
@@ -109,26 +108,26 @@ class _Seen:
 
 
 class WatchDisplay(LiveDisplay):
-    """The picture of `zoo run` with the arms above it."""
+    """The live display of `zoo run`, below a table of the arms' results."""
 
     def __init__(
-        self, console: Console, progress: SweepProgress, seen: _Seen, now: Callable[[], float] = time.monotonic
+        self, console: Console, progress: SweepProgress, seen: _ArmResults, now: Callable[[], float] = time.monotonic
     ):
         self.seen = seen
         super().__init__(console, progress, now)
 
-    def _where(self, progress) -> str:
-        text = super()._where(progress)
+    def _describe(self, progress) -> str:
+        text = super()._describe(progress)
         silent = self.now() - progress.newest
-        return f"{text}, no news for {clock(silent)}" if silent > SILENT_SECONDS else text
+        return f"{text}, no news for {format_duration(silent)}" if silent > SILENT_SECONDS else text
 
-    def _picture(self) -> Group:
+    def _render(self) -> Group:
         running = Table.grid(padding=(0, 2, 0, 0))
         for progress in self.progress.running.values():
             bar = ProgressBar(total=progress.run.arm.steps, completed=progress.tail.step, width=20)
-            running.add_row(Text(progress.run.name), bar, Text(self._where(progress)))
+            running.add_row(Text(progress.run.name), bar, Text(self._describe(progress)))
         if not self.progress.running:
-            running.add_row(Text("no run is under way", "dim"))
+            running.add_row(Text("no run is active", "dim"))
         parts = sum(
             min(1.0, progress.tail.step / progress.run.arm.steps) for progress in self.progress.running.values()
         )
@@ -149,16 +148,17 @@ def follow(
     Raises:
         ConfigError: the folder holds neither a sweep nor a run.
     """
-    planned, sweep = _planned(folder), load_any(folder)
+    version, sweep = _plan_version(folder), load_any(folder)
     console.print(Text(f"{sweep.name}: {sweep.question}" if sweep.question else sweep.name, "bold"), soft_wrap=True)
-    while not _follow(sweep, planned, console, now, sleep):
+    while not _follow_plan(sweep, version, console, now, sleep):
         # Seeds were added.
-        planned, sweep = _planned(folder), load_any(folder)
+        version, sweep = _plan_version(folder), load_any(folder)
 
 
-def _planned(folder: Path) -> int:
-    """Changes with the plan of a sweep; asked before the plan is read, so that no change falls
-    between the two.
+def _plan_version(folder: Path) -> int:
+    """Returns the version of a sweep's plan.
+
+    Callers read it before the plan, so that no change between the two is missed.
     """
     try:
         return (folder / "experiment.json").stat().st_mtime_ns
@@ -166,16 +166,16 @@ def _planned(folder: Path) -> int:
         return 0
 
 
-def _follow(
-    sweep: SweepResults, planned: int, console: Console, now: Callable[[], float], sleep: Callable[[float], None]
+def _follow_plan(
+    sweep: SweepResults, version: int, console: Console, now: Callable[[], float], sleep: Callable[[float], None]
 ) -> bool:
-    """False when the plan is no longer the one that was `planned`, True when all runs have ended."""
+    """Returns True when all runs have ended, False when the plan has changed."""
     runs = watched_runs(sweep)
     states = {run.folder: read_status(sweep.folder / run.folder).get("state") for run in runs}
     progress = SweepProgress(
         sweep.folder, runs, [run for run in runs if states[run.folder] not in ENDED], 1, sweep.metric
     )
-    seen = _Seen(sweep, runs)
+    seen = _ArmResults(sweep, runs)
     for run, read in zip(runs, [*sweep.prepared, *sweep.runs], strict=True):
         if states[run.folder] in ENDED:
             seen.add(run, read.final(sweep.metric))
@@ -184,22 +184,22 @@ def _follow(
     )
     ended = {folder for folder, state in states.items() if state in ENDED}
     with display:
-        while _planned(sweep.folder) == planned:
+        while _plan_version(sweep.folder) == version:
             for run in runs:
-                _look(sweep, run, display, seen, ended)
+                _update(sweep, run, display, seen, ended)
             progress.workers = max(progress.workers, len(progress.running))
             if len(ended) == len(runs):
                 break
             display.refresh()
-            sleep(LOOK_SECONDS)
+            sleep(REFRESH_SECONDS)
         else:
             return False
     console.print(seen.table())
     return True
 
 
-def _look(sweep: SweepResults, run: _Run, display: PlainDisplay, seen: _Seen, ended: set[str]) -> None:
-    """Tells the display of what has become of a run since the last look."""
+def _update(sweep: SweepResults, run: _WatchedRun, display: PlainDisplay, seen: _ArmResults, ended: set[str]) -> None:
+    """Shows how a run has changed since the last call."""
     status = read_status(sweep.folder / run.folder)
     state, progress = status.get("state"), display.progress
     if run.folder in progress.running:
@@ -207,22 +207,24 @@ def _look(sweep: SweepResults, run: _Run, display: PlainDisplay, seen: _Seen, en
             return
         tail = progress.running[run.folder]
         step, reason = status.get("step"), status.get("reason")
-        name = state if state in ENDED else "half-done"
-        display.ended(run, State(name, step if isinstance(step, int) else 0, reason if isinstance(reason, str) else ""))
+        name = state if state in ENDED else "unfinished"
+        display.ended(
+            run, FolderState(name, step if isinstance(step, int) else 0, reason if isinstance(reason, str) else "")
+        )
         if name in ENDED:
             ended.add(run.folder)
             seen.add(run, tail.tail.metric if state == "done" else None)
     elif state == "running":
         if run.folder in ended:
-            # A failed run that is tried again.
+            # A failed run is retried.
             ended.discard(run.folder)
             progress.ended -= 1
             seen.ended[run.arm.name] -= 1
         display.started(run, 0)
         found = progress.running[run.folder]
-        # It may have been going on for long.
+        # It may have been training for long.
         found.trains_since = display.now() if found.tail.step else None
     elif state in ENDED and run.folder not in ended:
-        # Began and ended between two looks.
+        # It started and ended between two calls.
         display.started(run, 0)
-        _look(sweep, run, display, seen, ended)
+        _update(sweep, run, display, seen, ended)

@@ -1,6 +1,4 @@
-"""One attempt at a run, whoever launches it: the command, the config that it reads, and what its
-end means.
-"""
+"""One attempt at a run under any launcher: its command, its config.json and the meaning of its exit."""
 
 import os
 import signal
@@ -14,37 +12,39 @@ from zoo.lab.planning.arm import PlannedRun
 from zoo.lab.planning.prerequisites import resolve_references
 
 
-def command(folder: Path) -> list[str]:
-    """The command that trains, or continues, the run in `folder`."""
+def train_command(folder: Path) -> list[str]:
+    """Returns the command that trains, or continues, the run in `folder`."""
     return [sys.executable, "-m", "zoo.cli.train", f"--config={folder / 'config.json'}", f"--workdir={folder}"]
 
 
 def write_config(sweep: Path, run: PlannedRun) -> None:
-    """Makes the run's folder in the sweep's, with the config.json that the attempt reads."""
+    """Creates the run's folder in the sweep's, with the config.json that the attempt reads."""
     (sweep / run.folder).mkdir(exist_ok=True)
-    write_json(sweep / run.folder / "config.json", config.to_plain(resolve_references(run.config, lambda name: str(sweep / name))))
+    resolved = resolve_references(run.config, lambda name: str(sweep / name))
+    write_json(sweep / run.folder / "config.json", config.to_plain(resolved))
 
 
-def meaning(code: int, last_line: str) -> tuple[str, str]:
-    """What the end of an attempt that is not done means: ("diverged", "preempted", "killed" or
-    "failed", why).
+def classify_exit(code: int, last_line: str) -> tuple[str, str]:
+    """Returns (state, reason) of an attempt that did not finish its run.
+
+    The state is "diverged", "preempted", "killed" or "failed".
 
     Args:
         code: as `subprocess` gives it: negative for a signal.
-        last_line: of what it printed.
+        last_line: of its output.
     """
     if code == Diverged.exit_code:
         return "diverged", "the loss or the gradient was not finite"
     if code == Preempted.exit_code:
-        return "preempted", "was told to stop, and saved"
+        return "preempted", "was stopped by a signal, and saved"
     if code < 0:
         return "killed", f"killed by {_signal_name(-code)}"
     return "failed", last_line or f"ended with exit code {code} and no message"
 
 
 def last_line(log: Path, offset: int = 0) -> str:
-    """The last line of a log from `offset` on, as a rule the message of an exception; empty if
-    there is none.
+    """Returns the last line of a log after `offset` bytes, usually the message of an exception;
+    empty if there is none.
     """
     try:
         with open(log, "rb") as file:

@@ -1,6 +1,4 @@
-"""A sweep to which seeds are added until its contrasts are decided: which look is next, planned
-before the first.
-"""
+"""Interim analyses: seeds are added until the contrasts are decided, at planned looks."""
 
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -12,27 +10,26 @@ from zoo.lab.results.schema import parse_looks
 from zoo.lab.results.sweep_results import SweepResults
 from zoo.lab.results.verdict import judge_contrast
 from zoo.lab.statistics.paired import ALPHA
-from zoo.lab.statistics.sequential import SequentialDesign, design_until_decided, detectable_effect
+from zoo.lab.statistics.sequential import POWER, SequentialDesign, design_until_decided, detectable_effect
 
 FEWEST = 2
 
 
-def plan_looks(folder: Path, seeds: tuple[int, ...], most: int) -> SequentialDesign:
-    """The looks of a sweep that begins with these seeds; those that its folder has planned already
-    are kept.
+def plan_interim_looks(folder: Path, seeds: tuple[int, ...], most: int) -> SequentialDesign:
+    """Returns the looks of a sweep that begins with these seeds; a folder keeps its planned looks.
 
     Raises:
-        ConfigError: too few seeds to begin with, a budget below them, or looks that were planned
-            otherwise before.
+        ConfigError: there are too few seeds, more than `most`, or the folder's looks were planned
+            for another maximum.
     """
     if len(seeds) < FEWEST:
-        raise ConfigError(f"--until-decided begins with {FEWEST} seeds or more, got {len(seeds)}; give --seeds")
+        raise ConfigError(f"--until-decided needs at least {FEWEST} seeds to begin with, got {len(seeds)}; use --seeds")
     before = _looks_of(folder)
     if before:
         if max(before) != most:
             raise ConfigError(
-                f"--most-seeds {most}: the looks of {folder} were planned for at most {max(before)} seeds, and their levels "
-                "hold for these alone; give the same number, or another --output"
+                f"--most-seeds {most}: the looks of {folder} were planned for at most {max(before)} seeds, and their "
+                "levels are valid only for this number; use it, or another --output"
             )
         return SequentialDesign(before)
     if most < len(seeds):
@@ -41,7 +38,7 @@ def plan_looks(folder: Path, seeds: tuple[int, ...], most: int) -> SequentialDes
 
 
 def seeds_so_far(folder: Path, seeds: tuple[int, ...]) -> tuple[int, ...]:
-    """The seeds at which a sweep in `folder` stands that began with these; else these."""
+    """Returns the seeds that a sweep in `folder` has reached if it began with these, else these."""
     found = _record(folder).get("seeds")
     begun = tuple(found) if isinstance(found, list) else ()
     return (
@@ -62,7 +59,7 @@ def _looks_of(folder: Path) -> Mapping[int, float]:
 
 
 def extend_seeds(seeds: tuple[int, ...], count: int) -> tuple[int, ...]:
-    """So many seeds: these, and the lowest numbers that are not among them."""
+    """Returns `count` seeds: these, and the lowest numbers that are not among them."""
     found, number = list(seeds), 0
     while len(found) < count:
         if number not in found:
@@ -72,24 +69,25 @@ def extend_seeds(seeds: tuple[int, ...], count: int) -> tuple[int, ...]:
 
 
 def detectable_effect_lines(seeds: int, alpha: float = ALPHA, earlier: SweepResults | None = None) -> Iterator[str]:
-    """Lines that tell how small a difference so many seeds can show; in the metric's unit where
-    runs are done that tell how it varies.
+    """Yields lines about the smallest difference that a number of seeds detects.
+
+    Where finished runs tell how much the differences vary, it is also given in the metric's unit.
 
     Args:
-        seeds: number of seeds that will be there.
+        seeds: number of seeds that the sweep will have.
         alpha: level of the interval.
-        earlier: the sweep as it is now.
+        earlier: the sweep so far.
     """
-    least = detectable_effect(seeds, alpha)
+    effect = detectable_effect(seeds, alpha)
     yield (
-        f"{seeds} seeds show differences from {least:.1f} standard deviations of paired differences on, in 4 of 5 cases"
+        f"{seeds} seeds detect a difference of {effect:.1f} SD of the paired differences with {100 * POWER:.0f} % power"
         if seeds > 1
-        else "1 seed shows no difference: there is no interval"
+        else "1 seed detects no difference: there is no interval"
     )
     for contrast in earlier.contrasts if earlier and seeds > 1 else ():
         found, unit = judge_contrast(earlier, contrast).difference, earlier.unit(contrast.a.metric)
         if found.n > 1 and found.sd > 0:
             yield (
-                f'  "{contrast.name}": they vary by {found.sd:.3g}{unit} over the {found.n} seeds that are done, so differences from '
-                f"{least * found.sd:.2g}{unit} on"
+                f'  "{contrast.name}": the SD is {found.sd:.3g}{unit} over the {found.n} finished seeds, so the '
+                f"detectable difference is {effect * found.sd:.2g}{unit}"
             )

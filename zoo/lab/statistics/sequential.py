@@ -1,10 +1,10 @@
-"""What a number of seeds can show, and how seeds may be added without finding what is not there.
+"""The smallest difference that a number of seeds detects, and group-sequential designs.
 
-Adding a seed and looking again, until the interval leaves zero out, finds a difference between two
-equal arms in 16 % of all cases at up to ten seeds. A design says beforehand at which numbers of
-seeds it looks, and spends its alpha over these looks (Lan and DeMets 1983) with a function of the
-Pocock type, alpha * ln(1 + (e - 1) t) at the share t of all seeds: with few seeds, the one of
-O'Brien and Fleming would spend next to nothing at the first looks.
+Adding seeds until the interval excludes zero finds a difference between two equal arms in 16 % of
+all cases at up to ten seeds. A design fixes in advance the numbers of seeds at which the contrasts
+are judged, and spends its alpha over these looks (Lan and DeMets 1983). The spending function is of
+the Pocock type, alpha * ln(1 + (e - 1) t) at the share t of all seeds, because with few seeds that
+of O'Brien and Fleming would spend almost nothing at the first looks.
 """
 
 import math
@@ -18,17 +18,16 @@ from scipy import optimize, special, stats
 from zoo.lab.statistics.paired import ALPHA
 
 POWER = 0.8
-# So many series make the spent alpha exact to 0.0004, one standard error.
+# Simulated series; the standard error of the spent alpha is 0.0004.
 SERIES = 300_000
 
 
 @lru_cache
 def detectable_effect(n: int, alpha: float = ALPHA, power: float = POWER) -> float:
-    """The smallest difference between two arms that n paired seeds detect, in standard deviations
-    of the paired differences.
+    """Returns the smallest difference that n paired seeds detect, in SDs of the paired differences.
 
-    "Detect" is that the t interval at the level `alpha` lies on the right side of 0, in the share
-    `power` of all cases; infinite for n < 2.
+    A difference is detected if the t interval at the level `alpha` lies on the right side of 0; it
+    is detectable if this happens with probability `power`. Infinite for n < 2.
     """
     if n < 2:
         return math.inf
@@ -45,48 +44,46 @@ def detectable_effect(n: int, alpha: float = ALPHA, power: float = POWER) -> flo
 
 @dataclass(frozen=True)
 class SequentialDesign:
-    """At which numbers of seeds a sweep is judged, and at what level each time.
+    """The numbers of seeds at which a sweep is judged, and the level of each look.
 
     Attributes:
         levels: {number of seeds: two-sided alpha of the intervals at that look}, in ascending
-            order; the last is the budget.
+            order; the last look is the maximum.
     """
 
     levels: Mapping[int, float]
 
     @property
-    def most(self) -> int:
+    def max_seeds(self) -> int:
         """Number of seeds at which it ends, decided or not."""
         return max(self.levels)
 
     def alpha(self, seeds: int) -> float:
-        """The level at so many seeds; at a number at which no look was planned, that of the
-        stricter neighbour.
-        """
+        """Returns the level at a number of seeds; the strictest if no look was planned there."""
         if seeds in self.levels:
             return self.levels[seeds]
         return min(self.levels.values())
 
-    def next(self, seeds: int) -> int | None:
-        """The number of seeds of the next look; None after the last."""
+    def next_look(self, seeds: int) -> int | None:
+        """Returns the number of seeds of the next look, or None after the last."""
         return min((look for look in self.levels if look > seeds), default=None)
 
 
 def single_look(seeds: int) -> SequentialDesign:
-    """One look, after all seeds."""
+    """Returns the design with one look, after all seeds."""
     return SequentialDesign({seeds: ALPHA})
 
 
 @lru_cache
 def design_until_decided(first: int, most: int, step: int = 1, alpha: float = ALPHA) -> SequentialDesign:
-    """Looks after `first` seeds, then after every `step` more, up to `most`; two equal arms are
-    told apart in at most `alpha` of all cases.
+    """Returns looks after `first` seeds and after every `step` more, up to `most`.
 
-    The bounds are found on simulated series of normal differences, always the same ones: at each
-    look the share of series that is spent there and was not before lies beyond the bound.
+    Two equal arms are found different in at most `alpha` of all cases. The bounds are found on
+    simulated series of normal differences, with fixed random numbers: at each look the share of
+    series beyond the bound is the alpha that is spent there.
 
     Raises:
-        ValueError: fewer than two seeds to begin with, or a budget below them.
+        ValueError: unless 2 <= first <= most.
     """
     if not 2 <= first <= most:
         raise ValueError(f"looks need 2 <= first <= most seeds, got {first} and {most}")

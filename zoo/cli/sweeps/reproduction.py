@@ -1,9 +1,9 @@
-"""How a sweep was asked for: the command that makes its results again."""
+"""The `zoo run` command that reproduces the results of a sweep."""
 
 import argparse
 
-# Attribute -> flag, of what shapes a result; not how runs are launched, where they go, or what is
-# moved aside for them.
+# Attribute -> flag of the options that can change a result; not of those that choose where runs are
+# trained and stored.
 FLAGS = {
     "vary": "--vary",
     "name": "--name",
@@ -20,10 +20,8 @@ FLAGS = {
 }
 
 
-def command(args: argparse.Namespace) -> list[str]:
-    """The words of a `zoo run` with the same results, for experiment.json: ["zoo", "run",
-    "experiments/x.py:full", "--seeds", "5"].
-    """
+def reproduction_command(args: argparse.Namespace) -> list[str]:
+    """Returns the words of the command, e.g. ["zoo", "run", "experiments/x.py:full", "--seeds", "5"]."""
     words = ["zoo", "run", args.experiment or f"--config={args.config}"]
     for attribute, flag in FLAGS.items():
         value = getattr(args, attribute)
@@ -37,7 +35,7 @@ def command(args: argparse.Namespace) -> list[str]:
 
 
 def _numbers(seeds: tuple[int, ...]) -> str:
-    """As `--seeds` reads it: "3" for 0, 1, 2, and "5," for 5 alone."""
+    """Formats seeds as `--seeds` reads them: "3" for 0, 1, 2, and "5," for seed 5 alone."""
     if seeds == tuple(range(len(seeds))):
         return str(len(seeds))
     return ",".join(map(str, seeds)) + ("," if len(seeds) == 1 else "")

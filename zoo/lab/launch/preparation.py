@@ -1,0 +1,69 @@
+"""Preparation of a sweep: its data, the jobs that are queued for it, and earlier sweeps in its folder."""
+
+import contextlib
+from pathlib import Path
+
+from zoo.config.fields import TASKS
+from zoo.lab.declarations import TUNING_FOLDER
+from zoo.lab.launch.slurm_queue import SubmittedJob, queued_jobs, read_jobs
+from zoo.lab.launch.sweep_folder import archive_folder
+from zoo.lab.launch.sweep_lock import SweepLock
+from zoo.lab.planning.plan import Plan
+from zoo.lab.planning.prerequisites import references
+from zoo.nested import flatten
+
+
+def load_data(plan: Plan, read_only: bool = False) -> None:
+    """Reads and tokenises each text of a plan once.
+
+    Bad data is found before any run starts, and runs share the result. A text whose tokenizer is
+    that of an untrained prerequisite is read but not tokenised.
+
+    Args:
+        plan: whose data are loaded.
+        read_only: read the texts and store nothing.
+    """
+    # Imported here because most mistakes in a plan are found without it.
+    from zoo import data
+
+    loaded = set()
+    for run in plan.in_order:
+        untrained = "data.tokenizer.path" in references(run.config)
+        # Without its tokenizer, a text is the same for all arms.
+        key = tuple(
+            (path, value)
+            for path, value in flatten(run.config).items()
+            if path.startswith("data.") and not (untrained and path == "data.tokenizer.path")
+        )
+        if key in loaded:
+            continue
+        loaded.add(key)
+        if untrained or (read_only and run.config.objective.kind not in TASKS):
+            data.check_sources(run.config)
+        else:
+            data.load(run.config)
+
+
+def submitted_jobs(folder: Path) -> dict[str, SubmittedJob]:
+    """Returns the jobs of a sweep in SLURM's queue, by the run's folder; empty without SLURM.
+
+    Raises:
+        ConfigError: SLURM does not answer.
+    """
+    jobs = read_jobs(folder)
+    return {run: jobs[run] for run in queued_jobs(folder, jobs) or {}}
+
+
+def archive_sweep(folder: Path) -> Path | None:
+    """Archives an earlier sweep in `folder`; returns its new path, or None if the folder is empty.
+
+    Raises:
+        ConfigError: another process holds the folder.
+    """
+    with contextlib.ExitStack() as locks:
+        locks.enter_context(contextlib.closing(SweepLock(folder)))
+        # Tuning runs that outlive a killed `zoo run` hold only the lock of their own folder.
+        if (folder / TUNING_FOLDER).is_dir():
+            locks.enter_context(contextlib.closing(SweepLock(folder / TUNING_FOLDER)))
+        has_content = any(entry.name != ".lock" for entry in folder.iterdir())
+        return archive_folder(folder) if has_content else None

@@ -1,0 +1,72 @@
+"""The lock of a sweep folder, which keeps a second `zoo run` out."""
+
+import fcntl
+import json
+import os
+import socket
+from collections.abc import Iterable
+from contextlib import suppress
+from pathlib import Path
+
+from zoo.errors import ConfigError
+
+
+class SweepLock:
+    """Holds a sweep folder while this process, or a run that it started, lives.
+
+    Child processes inherit the descriptor. The system releases the lock when the last of them has
+    ended, so runs that outlive a killed parent are not started a second time.
+
+    Raises:
+        ConfigError: another process holds the folder, or it cannot be written.
+    """
+
+    def __init__(self, folder: Path):
+        self.folder = folder
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+            self.descriptor = os.open(folder / ".lock", os.O_RDWR | os.O_CREAT, 0o644)
+        except OSError as error:
+            raise ConfigError(f"--output {folder} cannot be written: {error.strerror}") from error
+        try:
+            fcntl.flock(self.descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            holder = self._describe_holder()
+            os.close(self.descriptor)
+            raise ConfigError(holder) from error
+        self.record_children([])
+
+    def record_children(self, children: Iterable[int]) -> None:
+        """Records the process ids of the holder, for the error message of a second `zoo run`."""
+        content = {"host": socket.gethostname(), "process": os.getpid(), "runs": sorted(children)}
+        # On a full disk the folder is held without the record.
+        with suppress(OSError):
+            os.ftruncate(self.descriptor, 0)
+            os.pwrite(self.descriptor, json.dumps(content).encode(), 0)
+
+    def close(self) -> None:
+        os.close(self.descriptor)
+
+    def _describe_holder(self) -> str:
+        try:
+            content = json.loads(os.pread(self.descriptor, 10000, 0))
+            process, host, runs = content["process"], content["host"], content["runs"]
+        except (ValueError, KeyError, TypeError):
+            return f"{self.folder} is in use by another process"
+        if host == socket.gethostname() and not _is_alive(process):
+            alive = " ".join(str(child) for child in runs if _is_alive(child))
+            return (
+                f"{self.folder}: runs started by process {process}, which has ended, are still training; "
+                f"wait for them or stop them with: kill {alive}"
+            )
+        return f"{self.folder} is in use by process {process} on {host}; wait for it, or use another --output"
+
+
+def _is_alive(process: int) -> bool:
+    try:
+        os.kill(process, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        pass
+    return True

@@ -1,0 +1,301 @@
+"""The workflow of `zoo run`: tunes the arms, trains all runs, and adds seeds until it is decided."""
+
+import contextlib
+import dataclasses
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+from rich.console import Console
+
+from zoo.errors import ConfigError, Preempted
+from zoo.files import write_json
+from zoo.lab.declarations import TUNING_FOLDER
+from zoo.lab.experiment import Experiment
+from zoo.lab.launch.display import LiveDisplay, PlainDisplay, print_line, print_plan
+from zoo.lab.launch.launcher import LaunchResult, LocalLauncher
+from zoo.lab.launch.populations import PopulationPolicy, group_runs, mixed_numerics
+from zoo.lab.launch.preparation import archive_sweep, load_data, submitted_jobs
+from zoo.lab.launch.progress import SweepProgress
+from zoo.lab.launch.slurm import SlurmLauncher, SlurmOptions, batch_size_problems, path_problems
+from zoo.lab.launch.slurm_queue import SubmittedJob
+from zoo.lab.launch.sweep_folder import FolderState, carry_forward_warnings, find_conflicts, read_state
+from zoo.lab.launch.sweep_lock import SweepLock
+from zoo.lab.planning.arm import PlannedRun
+from zoo.lab.planning.plan import Plan, make_plan
+from zoo.lab.planning.tuning import tuning_experiment, with_tuned_values
+from zoo.lab.results.interim import detectable_effect_lines, extend_seeds, plan_interim_looks, seeds_so_far
+from zoo.lab.results.sweep_results import load_sweep
+from zoo.lab.results.tuning_choice import tuning_choices
+from zoo.lab.results.verdict import judge
+from zoo.lab.statistics.paired import ALPHA
+from zoo.lab.statistics.sequential import SequentialDesign
+
+
+@dataclasses.dataclass(frozen=True)
+class SweepOptions:
+    """How a sweep is run; the experiment is separate.
+
+    Attributes:
+        folder: of the sweep.
+        command: the words of a `zoo run` that reproduces the results.
+        jobs: processes at once (default 1), or with `slurm` tasks of an array at once.
+        fresh: archive an earlier sweep in the folder.
+        dry_run: check and show everything, write nothing.
+        max_seeds: add seeds until the contrasts are decided, up to this number; None for the
+            experiment's seeds.
+        population: groups runs into populations; None for one process per run.
+        slurm: submits runs as jobs; None for processes on this machine.
+    """
+
+    folder: Path
+    command: list[str]
+    jobs: int | None = None
+    fresh: bool = False
+    dry_run: bool = False
+    max_seeds: int | None = None
+    population: PopulationPolicy | None = None
+    slurm: SlurmOptions | None = None
+
+
+class SweepWorkflow:
+    """Runs an experiment as a sweep.
+
+    Args:
+        options: how.
+        console: shows the plan and the progress.
+        report: called with the folder of a sweep when its runs have ended.
+    """
+
+    def __init__(self, options: SweepOptions, console: Console, report: Callable[[Path], None]):
+        self._options, self._console, self._report = options, console, report
+        # Whether an earlier sweep in the folder still has to be archived.
+        self._fresh = options.fresh
+
+    def run(self, experiment: Experiment) -> int:
+        """Runs the experiment; returns the exit code, 1 if a run failed.
+
+        Raises:
+            ConfigError: the experiment, the options or the sweep's folder do not fit together.
+            Preempted: a signal stopped the sweep.
+        """
+        design = self._plan_looks(experiment) if self._options.max_seeds else None
+        if experiment.tune:
+            code, experiment = self._tune(experiment, design.max_seeds if design else 0)
+            if code or experiment is None:
+                return code
+        if design:
+            return self._run_until_decided(experiment, design)
+        return self._run_sweep(experiment, self._options.folder)
+
+    def _say(self, text: str, style: str = "") -> None:
+        print_line(self._console, text, style)
+
+    def _plan_looks(self, experiment: Experiment) -> SequentialDesign:
+        """Plans at which numbers of seeds the contrasts are judged, before anything runs."""
+        if not experiment.contrasts:
+            raise ConfigError("--until-decided: the experiment has no contrasts that could be decided")
+        folder = Path(os.devnull) if self._fresh else self._options.folder
+        return plan_interim_looks(folder, experiment.seeds, self._options.max_seeds)
+
+    def _tune(self, experiment: Experiment, max_seeds: int) -> tuple[int, Experiment | None]:
+        """Tunes the arms; returns (exit code, the experiment with the tuned values).
+
+        The arms are checked first, with the base's value. A dry run shows the tuning sweep, and
+        continues with the base's value if tuning has not been done. The experiment is None while
+        the tuning runs are in SLURM's queue.
+        """
+        options, folder = self._options, self._options.folder
+        all_seeds = extend_seeds(experiment.seeds, max_seeds)
+        self._check_folder(folder, make_plan(dataclasses.replace(experiment, seeds=all_seeds)))
+        if self._fresh and not options.dry_run:
+            for sweep in (folder, folder / TUNING_FOLDER):
+                self._check_queue(sweep)
+            self._archive(folder)
+        if code := self._run_sweep(tuning_experiment(experiment), folder / TUNING_FOLDER, parent=folder):
+            return code, experiment
+        try:
+            choices = tuning_choices(experiment, load_sweep(folder / TUNING_FOLDER))
+        except ConfigError:
+            if options.dry_run:
+                return 0, experiment
+            if options.slurm:
+                self._say("when these are done, the same command submits the arms, each with its best value")
+                return 0, None
+            raise
+        return 0, with_tuned_values(experiment, {arm: choice.value for arm, choice in choices.items()})
+
+    def _run_until_decided(self, experiment: Experiment, design: SequentialDesign) -> int:
+        """Runs the sweep and judges it, and adds seeds while a contrast is undecided."""
+        folder = self._options.folder
+        if not self._fresh:
+            experiment = dataclasses.replace(experiment, seeds=seeds_so_far(folder, experiment.seeds))
+        while True:
+            experiment = dataclasses.replace(experiment, looks=design.levels)
+            code = self._run_sweep(experiment, folder)
+            following = design.next_look(len(experiment.seeds))
+            if code or self._options.dry_run or following is None or judge(load_sweep(folder)).overall != "undecided":
+                return code
+            experiment = dataclasses.replace(experiment, seeds=extend_seeds(experiment.seeds, following))
+
+    def _run_sweep(self, experiment: Experiment, folder: Path, parent: Path | None = None) -> int:
+        """Runs the experiment with its seeds in `folder`. Holds the lock of `parent` while it runs."""
+        plan = make_plan(experiment)
+        self._check_folder(folder, plan)
+        continues = folder.exists() and not self._fresh
+        if continues and (problems := find_conflicts(folder, plan.in_order)):
+            raise ConfigError([*problems, _other_folder_hint(folder)])
+        if self._options.dry_run:
+            load_data(plan, read_only=True)
+            return self._show_dry_run(plan, folder, continues)
+        load_data(plan)
+        self._check_queue(folder)
+        if self._fresh:
+            self._archive(folder)
+        with contextlib.ExitStack() as locks:
+            if parent:
+                locks.enter_context(contextlib.closing(SweepLock(parent)))
+            lock = locks.enter_context(contextlib.closing(SweepLock(folder)))
+            submitted = self._check_queue(folder)
+            # Checked again, now that no other process can write here.
+            if problems := find_conflicts(folder, plan.in_order):
+                raise ConfigError(problems)
+            pending = self._begin(plan, folder)
+            if self._options.slurm:
+                result = self._slurm_launcher(plan, folder, submitted).launch(pending, folder, lock)
+            else:
+                result = self._local_launcher(plan, pending, folder).launch(pending, folder, lock)
+        if pending and self._options.slurm:
+            self._announce_jobs(folder, result, sum(run.folder not in submitted for run in pending))
+            return 0
+        return self._finish(plan, folder, result)
+
+    def _begin(self, plan: Plan, folder: Path) -> list[PlannedRun]:
+        """Shows the plan and writes experiment.json; returns the runs that are left."""
+        states = {run.folder: read_state(folder / run.folder) for run in plan.in_order}
+        print_plan(self._console, plan, states)
+        self._show_detectable_effect(plan, folder)
+        record = plan.record() | {"command": self._options.command}
+        write_json(folder / "experiment.json", carry_forward_warnings(folder, record))
+        pending = plan.pending(lambda run: states[run.folder].finished)
+        if done := len(states) - len(pending):
+            self._say(f"{done} of {len(states)} runs were done already")
+        return pending
+
+    def _show_dry_run(self, plan: Plan, folder: Path, continues: bool) -> int:
+        options, new = self._options, FolderState("new")
+        states = {run.folder: read_state(folder / run.folder) if continues else new for run in plan.in_order}
+        print_plan(self._console, plan, states)
+        self._show_detectable_effect(plan, folder if continues else None)
+        pending = plan.pending(lambda run: states[run.folder].finished)
+        if options.slurm:
+            submitted = submitted_jobs(folder) if continues else {}
+            for text in self._slurm_launcher(plan, folder, submitted).preview(pending, folder):
+                print(text)
+            count = len(pending) - sum(run.folder in submitted for run in pending)
+            self._say(f"dry run: {count} of {len(states)} runs would be submitted, in {folder}")
+            return 0
+        groups = f"in {_describe_groups(self._groups(pending))}, " if options.population else ""
+        self._say(
+            f"dry run: {len(pending)} of {len(states)} runs would be trained, {groups}{options.jobs or 1} at a time, in {folder}"
+        )
+        return 0
+
+    def _show_detectable_effect(self, plan: Plan, folder: Path | None) -> None:
+        """Shows how small a difference the seeds detect.
+
+        Args:
+            folder: of an earlier sweep, whose runs tell how differences vary; None without one.
+        """
+        looks, seeds = plan.experiment.looks, len(plan.experiment.seeds)
+        if len(plan.arms) < 2:
+            return
+        try:
+            earlier = load_sweep(folder) if folder else None
+        except ConfigError:
+            earlier = None
+        alpha = SequentialDesign(looks).alpha(seeds) if looks else ALPHA
+        for line in detectable_effect_lines(seeds, alpha, earlier):
+            self._say(line)
+
+    def _local_launcher(self, plan: Plan, pending: list[PlannedRun], folder: Path) -> LocalLauncher:
+        groups, jobs, population = self._groups(pending), self._options.jobs or 1, self._options.population
+        if population and pending:
+            self._say(f"{len(pending)} runs in {_describe_groups(groups)}")
+        at_once = jobs * max(map(len, groups), default=1)
+        progress = SweepProgress(folder, plan.in_order, pending, at_once, plan.experiment.metric)
+        display = (LiveDisplay if self._console.is_terminal else PlainDisplay)(self._console, progress)
+        return LocalLauncher(jobs, display, population)
+
+    def _slurm_launcher(self, plan: Plan, folder: Path, submitted: dict[str, SubmittedJob]) -> SlurmLauncher:
+        options = self._options.slurm
+        if problems := [*path_problems(folder), *batch_size_problems(plan.in_order, options)]:
+            raise ConfigError(problems)
+        return SlurmLauncher(plan.experiment.name, options, submitted)
+
+    def _groups(self, runs: list[PlannedRun]) -> list[list[PlannedRun]]:
+        """Returns the runs of each process, as if all runs were ready to start."""
+        policy = self._options.population
+        return [[run] for run in runs] if policy is None else list(group_runs(runs, policy))
+
+    def _announce_jobs(self, folder: Path, result: LaunchResult, count: int) -> None:
+        if count:
+            self._say(f"submitted: {count} runs as jobs {', '.join(result.job_ids)}")
+        else:
+            self._say("all runs that are left are in the queue already")
+        self._say(f"zoo status {folder} shows their progress; zoo report {folder} judges the results so far")
+
+    def _finish(self, plan: Plan, folder: Path, result: LaunchResult) -> int:
+        """Shows which runs failed and reports on the sweep; returns the exit code."""
+        ended = result.final_states
+        states = {run.folder: ended.get(run.folder) or read_state(folder / run.folder) for run in plan.in_order}
+        pending = plan.pending(lambda run: states[run.folder].finished)
+        for run in pending:
+            state, log = states[run.folder], folder / run.folder / "log.txt"
+            if run.folder in ended and not (result.stopped and state.name == "unfinished"):
+                self._say(f"failed: {run.name}: {state.reason}" + (f" (see {log})" if log.exists() else ""), "red")
+        if result.stopped and pending:
+            raise Preempted(
+                f"stopped: {len(states) - len(pending)} of {len(states)} runs are done, the others are saved in {folder}; "
+                "the same command (without --fresh) continues them"
+            )
+        self._report(folder)
+        return 1 if pending else 0
+
+    def _check_folder(self, folder: Path, plan: Plan) -> None:
+        """Refuses a folder that cannot be the sweep's, or whose runs round differently."""
+        if folder.exists() and not folder.is_dir():
+            raise ConfigError(f"--output {folder} is a file; name a folder")
+        if (folder / "status.json").exists():
+            raise ConfigError(f"{folder} is the folder of a single run; use another --output")
+        if not self._fresh and (mixed := mixed_numerics(folder, plan.in_order, self._options.population)):
+            raise ConfigError([*mixed, _other_folder_hint(folder)])
+
+    def _check_queue(self, folder: Path) -> dict[str, SubmittedJob]:
+        """Returns the sweep's jobs in SLURM's queue, which `SlurmLauncher` leaves there.
+
+        Raises:
+            ConfigError: there are such jobs, and the runs would also be started here, or their
+                folder would be archived.
+        """
+        submitted = submitted_jobs(folder)
+        if submitted and (self._fresh or not self._options.slurm):
+            jobs = " ".join(dict.fromkeys(job.task.partition("_")[0] for job in submitted.values()))
+            raise ConfigError(
+                f"{len(submitted)} runs of {folder} are in SLURM's queue: wait for them, or cancel them with scancel {jobs}"
+            )
+        return submitted
+
+    def _archive(self, folder: Path) -> None:
+        if archived := archive_sweep(folder):
+            self._say(f"the earlier sweep is in {archived}")
+        self._fresh = False
+
+
+def _other_folder_hint(folder: Path) -> str:
+    return f"use another --output, or --fresh to archive {folder}"
+
+
+def _describe_groups(groups: list[list[PlannedRun]]) -> str:
+    sizes = ", ".join(str(len(members)) for members in groups)
+    return f"{len(groups)} population{'' if len(groups) == 1 else 's'} ({sizes})"
