@@ -1,10 +1,15 @@
 """Objectives over thirteen token ids, with random models, as compiled functions of a batch."""
 
+import functools
+from typing import ClassVar
+
 import jax.numpy as jnp
 import numpy as np
 
+from tests import reference
 from tests.building import as_float64, compiled, random_values, tiny, with_values
-from zoo.data.tokenizers.base import Tokenizer
+from zoo.config import to_plain
+from zoo.data.tokenizers.tokenizer import Tokenizer
 from zoo.layers.context import DropoutKey
 from zoo.models.architectures import make_model
 from zoo.models.functional import initialise_statistics, split
@@ -31,25 +36,51 @@ class Made:
         values, stats: nested dicts; `exact` is `values` as float64 numpy.
     """
 
+    # By what they compute: tests that make the same objective share its compiled programs.
+    _programs: ClassVar = {}
+
     def __init__(self, overrides=None, seed=1):
-        self.config = tiny(overrides)
+        self.config = tiny({"model.num_layers": 1} | (overrides or {}))
         self.model, self.objective = make_model(self.config), make_objective(self.config, FewTokens())
         self.values, self.graph = random_values(self.model, seed), split(self.model)[0]
         self.stats, self.exact = initialise_statistics(self.model, seed), as_float64(self.values)
         self.constants = {name: jnp.asarray(table) for name, table in self.objective.constants.items()}
-        self._programs = {}
 
     def too_long(self, length):
         """Why rows of `length` tokens cannot be evaluated, or None."""
         return self.objective.too_long(self.model, length)
 
+    def hidden_alone(self, tokens, segments=None):
+        """The reference's hidden states of one row of tokens without padding, [T, D]."""
+        segments = None if segments is None else segments[None]
+        rows = reference.counting(1, len(tokens))
+        return reference.hidden_states(self.config.model, self.exact, np.asarray(tokens)[None], rows, segments)[0]
+
+    def logits_alone(self, tokens, segments=None):
+        """The reference's scores of one row of tokens without padding, [T, V]."""
+        return reference.head(self.config.model, self.exact, self.hidden_alone(tokens, segments))
+
+    def decoder_logits_alone(self, source, inputs):
+        """The reference's scores of one row that an encoder-decoder reads, [T, V]."""
+        rows = reference.counting(1, len(source), causal=False), reference.counting(1, len(inputs))
+        arrays = np.asarray(source)[None], np.asarray(inputs)[None]
+        return reference.encoder_decoder_logits(self.config.model, self.exact, *arrays, *rows)[0]
+
+    def program(self, name, make):
+        """The program of this config and name: the first time, the one that `make` returns."""
+        key = str(to_plain(self.config)), name
+        if key not in self._programs:
+            self._programs[key] = make()
+        return self._programs[key]
+
     def apply(self, function, *arrays):
-        """function(model, *arrays), compiled once for each shape of the arrays."""
-        if "apply" not in self._programs:
-            self._programs["apply"] = compiled(
-                lambda values, *arrays: function(with_values(self.model, values), *arrays)
-            )
-        return self._programs["apply"](self.values, *(jnp.asarray(array) for array in arrays))
+        """function(model, *arrays), compiled once for each function and shape of the arrays."""
+        model = self.model
+
+        def make():
+            return compiled(lambda values, *arrays: function(with_values(model, values), *arrays))
+
+        return self.program(function, make)(self.values, *(jnp.asarray(array) for array in arrays))
 
     def sums(self, batch, key=None, training=False):
         """(loss over tokens, sums) of a batch; an array is a batch of tokens alone."""
@@ -59,18 +90,16 @@ class Made:
     def terms(self, batch, key=None, training=False):
         """(summed losses by term, sums) of a batch."""
         batch = batch if isinstance(batch, dict) else {"tokens": batch}
-        program = self._programs.setdefault(
-            training,
-            compiled(
-                lambda values, stats, batch, key: self.objective.sums(
-                    self.graph, values, stats, batch, self.constants, key, training
-                )
-            ),
-        )
-        losses, (sums, _) = program(
+        objective, graph = self.objective, self.graph
+
+        def make():
+            return compiled(functools.partial(objective.sums, graph, training=training))
+
+        losses, (sums, _) = self.program(training, make)(
             self.values,
             self.stats,
             {name: jnp.asarray(rows) for name, rows in batch.items()},
+            self.constants,
             key if key is None else DropoutKey(key),
         )
         return losses, sums

@@ -2,7 +2,6 @@
 is pooled.
 """
 
-import jax.numpy as jnp
 import numpy as np
 import pytest
 
@@ -10,7 +9,6 @@ from tests.building import close
 from tests.objectives.making import Made, surprisal
 from zoo import config as configs
 from zoo.errors import ConfigError
-from zoo.layers.context import Context
 
 ENCODER = {"model.architecture": "encoder", "model.embedding.segments": 2}
 CLASSES = {"objective.kind": "classification", "model.head.classes": 3}
@@ -32,13 +30,9 @@ def row_scores(made, kind, pooler):
     padding: float64 [3, C].
     """
 
-    def hidden(model, tokens, segments):
-        context = Context(jnp.arange(tokens.shape[0])[None], causal=made.config.model.architecture == "decoder")
-        return model(tokens[None], context, segments[None])[0]
-
     found = []
     for tokens, segments in zip(ROWS["tokens"][:3], ROWS["segments"][:3], strict=True):
-        states = np.asarray(made.apply(hidden, tokens[tokens >= 0], segments[tokens >= 0]), np.float64)
+        states = made.hidden_alone(tokens[tokens >= 0], segments[tokens >= 0])
         vector = {"first": states[0], "last": states[-1], "mean": states.mean(axis=0)}[kind]
         if pooler:
             vector = np.tanh(vector @ made.exact["pooler"]["kernel"] + made.exact["pooler"]["bias"])

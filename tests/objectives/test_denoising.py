@@ -1,4 +1,4 @@
-"""A whole row written again from a corrupted one, against the model's own scores of each row alone."""
+"""A whole row written again from a corrupted one, against the reference's scores of each row alone."""
 
 import numpy as np
 import pytest
@@ -33,7 +33,7 @@ def expected(made, batch):
     for source, targets in zip(batch["source"], batch["targets"], strict=True):
         source, targets = source[source >= 0], targets[targets >= 0]
         if len(targets):
-            logits = made.apply(scores, source, np.array([OPENS, *targets[:-1]]))
+            logits = made.decoder_logits_alone(source, [OPENS, *targets[:-1]])
             total += surprisal(logits, targets).sum()
             squares += squared_normalizers(logits, targets)
     return total, squares

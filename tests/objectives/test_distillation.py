@@ -1,5 +1,5 @@
-"""Students beside their teacher, against both models' own scores and hidden states of each row
-alone.
+"""Students beside their teacher, against the reference's scores and hidden states of both
+models for each row alone.
 """
 
 import jax
@@ -7,12 +7,12 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from tests.building import programs_inside, random_values, tiny, with_values
+from tests import reference
+from tests.building import as_float64, compiled, programs_inside, random_values, tiny
 from tests.objectives.making import FewTokens, Made, surprisal
 from tests.objectives.test_masked import corrupted
 from zoo import config as configs
 from zoo.files import write_json
-from zoo.layers.context import Context
 from zoo.models.architectures import make_model
 from zoo.models.functional import initialise_statistics
 
@@ -53,14 +53,15 @@ class Pair(Made):
         self.its_values = random_values(teacher, 5)
         self.constants["teacher"] = {"params": self.its_values, "stats": initialise_statistics(teacher, 5)}
 
-    def both(self, tokens, causal):
-        """(hidden states, scores) of student and teacher for one row without padding."""
-        context = Context(jnp.arange(len(tokens))[None], causal=causal)
-        models = (with_values(self.model, self.values), with_values(self.objective.teacher, self.its_values))
-        found = []
-        for model in models:
-            hidden = model(jnp.asarray(tokens)[None], context)
-            found.append(tuple(np.asarray(x[0], np.float64) for x in (hidden, model.logits(hidden, context))))
+    def both(self, tokens):
+        """The reference's (hidden states, scores) of student and teacher for one row without padding."""
+        found, rows = [], reference.counting(1, len(tokens))
+        for config, values in (
+            (self.config.model, self.exact),
+            (self.objective.teacher_config.model, as_float64(self.its_values)),
+        ):
+            hidden = reference.hidden_states(config, values, tokens[None], rows)
+            found.append((hidden[0], reference.head(config, values, hidden, rows)[0]))
         return found
 
 
@@ -69,7 +70,7 @@ def softmax(scores):
     return exponents / exponents.sum(axis=-1, keepdims=True)
 
 
-def expected(pair, rows, causal):
+def expected(pair, rows):
     """(cross-entropy, KL at the temperature 3, cosine distance, predicted tokens, read tokens),
     summed over the rows.
 
@@ -79,7 +80,7 @@ def expected(pair, rows, causal):
     """
     sums = np.zeros(5)
     for tokens, places, targets in rows:
-        (h, scores), (its_h, its_scores) = pair.both(tokens, causal)
+        (h, scores), (its_h, its_scores) = pair.both(tokens)
         p, q = softmax(its_scores[places] / 3), softmax(scores[places] / 3)
         cosines = (h * its_h).sum(axis=-1) / np.linalg.norm(h, axis=-1) / np.linalg.norm(its_h, axis=-1)
         sums += (
@@ -115,7 +116,7 @@ def test_a_masked_student_s_loss_is_that_of_every_row_alone(tmp_path):
     for tokens, places, targets in zip(*(batch[name] for name in ("tokens", "places", "targets")), strict=True):
         if (tokens >= 0).any():
             rows.append((tokens[tokens >= 0], places[targets >= 0], targets[targets >= 0]))
-    check(pair, batch, expected(pair, rows, causal=False))
+    check(pair, batch, expected(pair, rows))
     # In training, where the student may drop something, its teacher does not: of the two only that
     # one is configured to.
     full = corrupted(ROWS[:2, :8])
@@ -127,7 +128,7 @@ def test_a_masked_student_s_loss_is_that_of_every_row_alone(tmp_path):
 def test_a_causal_student_s_loss_is_that_of_every_row_alone(tmp_path):
     pair = Pair(tmp_path, CAUSAL | {"objective.chunk_tokens": 5})
     rows = [(row[:8], np.arange(8), row[1:]) for row in ROWS[:2]] + [(ROWS[2][:5], np.arange(4), ROWS[2][1:5])]
-    check(pair, {"tokens": ROWS}, expected(pair, rows, causal=True))
+    check(pair, {"tokens": ROWS}, expected(pair, rows))
 
 
 @pytest.mark.parametrize("own", [CAUSAL, MASKED], ids=["causal", "masked"])
@@ -185,7 +186,7 @@ def test_the_teacher_gets_no_gradient_and_the_student_does(tmp_path):
         constants = pair.constants | {"teacher": {"params": its, "stats": {}}}
         return sum(pair.objective.sums(pair.graph, values, pair.stats, batch, constants)[0].values())
 
-    own, its = jax.jit(jax.grad(loss, (0, 1)))(pair.values, pair.its_values)
+    own, its = compiled(jax.grad(loss, (0, 1)))(pair.values, pair.its_values)
     assert all(np.any(leaf) for leaf in jax.tree.leaves(own))
     assert not any(np.any(leaf) for leaf in jax.tree.leaves(its))
 
@@ -208,5 +209,5 @@ def test_rows_that_the_teacher_cannot_read_are_not_evaluated(tmp_path):
 def test_models_of_a_student_and_of_its_teacher_are_two(tmp_path):
     pair = Pair(tmp_path, CAUSAL)
     assert type(pair.objective.teacher) is type(make_model(pair.config))
-    assert pair.objective.its_config.model.num_layers == 2
-    assert pair.objective.its_config.objective.distillation.teacher == ""
+    assert pair.objective.teacher_config.model.num_layers == 2
+    assert pair.objective.teacher_config.objective.distillation.teacher == ""

@@ -1,13 +1,11 @@
-"""Masked language modelling against the model's own scores of each row alone."""
+"""Masked language modelling against the reference's scores of each row alone."""
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 import pytest
 
 from tests.objectives.making import OPENS, TOKEN_BYTES, FewTokens, Made, squared_normalizers, surprisal
 from zoo.data.rows.masking import Masking
-from zoo.layers.context import Context
 
 ENCODER = {
     "model.architecture": "encoder",
@@ -24,16 +22,6 @@ def corrupted(rows=ROWS):
     return MASKING.evaluation_batch({"tokens": rows}, np.arange(len(rows)))
 
 
-def scores(model, tokens):
-    context = Context(jnp.arange(tokens.shape[0])[None], causal=False)
-    return model.logits(model(tokens[None], context), context)[0]
-
-
-def logits_of(made, tokens):
-    """The model's scores of one row without padding, on its own."""
-    return made.apply(scores, tokens)
-
-
 def expected(made, batch):
     """Surprisal of every predicted token, row by row, padding taken away; and the sum of squared
     normalisers.
@@ -42,7 +30,7 @@ def expected(made, batch):
     for tokens, places, targets in zip(*(batch[name] for name in ("tokens", "places", "targets")), strict=True):
         tokens = tokens[tokens >= 0]
         if len(tokens):
-            chosen = logits_of(made, tokens)[places]
+            chosen = made.logits_alone(tokens)[places]
             losses.append(surprisal(chosen, targets))
             squares += squared_normalizers(chosen, targets)
     return losses, squares
@@ -99,7 +87,7 @@ def test_isolated_documents_are_worlds_of_their_own():
     made = Made(ENCODER | {"data.isolate_documents": True})
     row = ROWS[:1]
     batch = {"tokens": row, "places": np.array([[1, 6]]), "targets": np.array([[1, 6]])}
-    first, second = logits_of(made, row[0, :4])[1], logits_of(made, row[0, 4:])[2]
+    first, second = made.logits_alone(row[0, :4])[1], made.logits_alone(row[0, 4:])[2]
     np.testing.assert_allclose(made.sums(batch)[0], surprisal([first, second], [1, 6]).sum(), rtol=1e-5)
     together = Made(ENCODER).sums(batch)[0]
     assert abs(made.sums(batch)[0] - together) > 1e-3

@@ -9,6 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from tests import reference
 from tests.building import close
 from tests.objectives.making import OPENS, FewTokens, Made, surprisal
 from tests.small_runs import SMALL
@@ -17,7 +18,6 @@ from zoo.data.rows.corruption import make_corruption
 from zoo.data.rows.masking import Masking
 from zoo.data.tokenizers.byte_tokenizers import ByteTokenizer
 from zoo.errors import ConfigError
-from zoo.layers.context import Context
 from zoo.models.architectures import make_model
 from zoo.models.functional import split
 from zoo.objectives import make_objective
@@ -55,10 +55,11 @@ def corrupted():
     return MASKING.evaluation_batch(ROWS, np.arange(4))
 
 
-def scores(model, tokens, segments):
-    context = Context(jnp.arange(tokens.shape[0])[None], causal=False)
-    hidden = model(tokens[None], context, segments[None])
-    return model.logits(hidden, context)[0], model.next_sentence_logits(hidden)[0]
+def scores(made, tokens, segments):
+    """The reference's scores of every token of one row, [T, V], and of its two segments, [2]."""
+    first = made.hidden_alone(tokens, segments)[0]
+    pooled = np.tanh(reference.linear(made.exact["pooler"], first))
+    return made.logits_alone(tokens, segments), reference.linear(made.exact["next_sentence"], pooled)
 
 
 def expected(made, batch):
@@ -68,7 +69,7 @@ def expected(made, batch):
     tokens_loss, pairs_loss, right = 0.0, 0.0, 0
     for row in range(3):
         filled = batch["tokens"][row] >= 0
-        logits, pair = made.apply(scores, batch["tokens"][row][filled], batch["segments"][row][filled])
+        logits, pair = scores(made, batch["tokens"][row][filled], batch["segments"][row][filled])
         tokens_loss += surprisal(logits[batch["places"][row]], batch["targets"][row]).sum()
         pairs_loss += surprisal(pair[None], batch["next"][row : row + 1])[0]
         right += pair.argmax() == batch["next"][row]

@@ -1,4 +1,4 @@
-"""Prefix language modelling against the model's own scores of each row alone."""
+"""Prefix language modelling against the reference's scores of each row alone."""
 
 import jax
 import jax.numpy as jnp
@@ -7,7 +7,6 @@ import pytest
 
 from tests.building import call
 from tests.objectives.making import TOKEN_BYTES, Made, squared_normalizers, surprisal
-from zoo.layers.context import Context
 
 PREFIX = {
     "model.architecture": "encoder_decoder",
@@ -26,18 +25,6 @@ ROWS = np.array(
 )
 
 
-def scores(model, source, inputs):
-    contexts = [
-        Context(jnp.arange(len(part))[None], causal=causal) for part, causal in ((source, False), (inputs, True))
-    ]
-    return model.logits(model(source[None], inputs[None], *contexts), contexts[1])[0]
-
-
-def logits_of(made, source, inputs):
-    """The model's scores of one row without padding, on its own."""
-    return made.apply(scores, source, inputs)
-
-
 def expected(made, rows, prefix=3):
     """Surprisal of the tokens after the prefix, row by row, padding taken away; and the sum of
     squared normalisers.
@@ -46,7 +33,7 @@ def expected(made, rows, prefix=3):
     for row in rows:
         row = row[row >= 0]
         if len(row) > prefix:
-            logits = logits_of(made, row[:prefix], row[prefix - 1 : -1])
+            logits = made.decoder_logits_alone(row[:prefix], row[prefix - 1 : -1])
             total += surprisal(logits, row[prefix:]).sum()
             squares += squared_normalizers(logits, row[prefix:])
     return total, squares

@@ -1,4 +1,4 @@
-"""Span corruption against the model's own scores of each row alone."""
+"""Span corruption against the reference's scores of each row alone."""
 
 import jax.numpy as jnp
 import numpy as np
@@ -42,7 +42,7 @@ def expected(made, batch):
     for source, targets in zip(batch["source"], batch["targets"], strict=True):
         source, targets = source[source >= 0], targets[targets >= 0]
         if len(targets):
-            logits = made.apply(scores, source, np.array([OPENS, *targets[:-1]]))
+            logits = made.decoder_logits_alone(source, [OPENS, *targets[:-1]])
             total += surprisal(logits, targets).sum()
             squares += squared_normalizers(logits, targets)
     return total, squares

@@ -8,7 +8,6 @@ from tests.building import close
 from tests.objectives.making import Made, surprisal
 from zoo import config as configs
 from zoo.errors import ConfigError
-from zoo.layers.context import Context
 
 ENCODER = {"model.architecture": "encoder", "model.embedding.segments": 2}
 TOKENS = np.array([[9, 1, 2, 0, 3, 5, 6, 0], [9, 4, 0, 8, 0, -1, -1, -1], [-1] * 8], np.int32)
@@ -24,13 +23,8 @@ SPANS = {
 
 def scores(made, row):
     """Scores of every token of a row that is read alone and without padding, float64 [tokens, C]."""
-
-    def hidden(model, tokens, segments):
-        context = Context(jnp.arange(tokens.shape[0])[None], causal=made.config.model.architecture == "decoder")
-        return model(tokens[None], context, segments[None])[0]
-
     real = TOKENS[row] >= 0
-    states = np.asarray(made.apply(hidden, TOKENS[row][real], SEGMENTS[row][real]), np.float64)
+    states = made.hidden_alone(TOKENS[row][real], SEGMENTS[row][real])
     return states @ made.exact["classifier"]["kernel"] + made.exact["classifier"]["bias"]
 
 

@@ -1,11 +1,9 @@
-"""Translation against the model's own scores of each pair alone."""
+"""Translation against the reference's scores of each pair alone."""
 
-import jax.numpy as jnp
 import numpy as np
 import pytest
 
 from tests.objectives.making import OPENS, TOKEN_BYTES, Made, surprisal
-from zoo.layers.context import Context
 
 TRANSLATION = {
     "model.architecture": "encoder_decoder",
@@ -20,19 +18,12 @@ BATCH = {
 }
 
 
-def scores(model, source, inputs):
-    contexts = [
-        Context(jnp.arange(len(part))[None], causal=causal) for part, causal in ((source, False), (inputs, True))
-    ]
-    return model.logits(model(source[None], inputs[None], *contexts), contexts[1])[0]
-
-
 def each(made):
     """Scores and targets of every pair, padding taken away."""
     for source, targets in zip(BATCH["source"], BATCH["targets"], strict=True):
         source, targets = source[source >= 0], targets[targets >= 0]
         if len(targets):
-            yield made.apply(scores, source, np.array([OPENS, *targets[:-1]])), targets
+            yield made.decoder_logits_alone(source, [OPENS, *targets[:-1]]), targets
 
 
 @pytest.mark.parametrize("training", [False, True])
