@@ -1,5 +1,10 @@
 """All deliberate faults."""
 
-from tests.mutants import faults_in_data, faults_in_layers, faults_in_statistics
+from tests.mutants import faults_in_data, faults_in_layers, faults_in_statistics, faults_in_training
 
-MUTANTS = (*faults_in_statistics.MUTANTS, *faults_in_layers.MUTANTS, *faults_in_data.MUTANTS)
+MUTANTS = (
+    *faults_in_statistics.MUTANTS,
+    *faults_in_layers.MUTANTS,
+    *faults_in_data.MUTANTS,
+    *faults_in_training.MUTANTS,
+)

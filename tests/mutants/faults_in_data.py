@@ -95,15 +95,15 @@ MUTANTS = (
     Mutant(
         "sampling: temperature multiplies",
         "zoo/decoding/sampling.py",
-        "scores = scores / sampling.temperature",
-        "scores = scores * sampling.temperature",
+        "logits = logits / sampling.temperature",
+        "logits = logits * sampling.temperature",
         SAMPLING_TESTS,
     ),
     Mutant(
         "sampling: top-p of all tokens",
         "zoo/decoding/sampling.py",
-        "jax.nn.softmax(jnp.where(kept, scores, -jnp.inf), axis=-1)",
-        "jax.nn.softmax(scores, axis=-1)",
+        "jax.nn.softmax(jnp.where(kept, logits, -jnp.inf), axis=-1)",
+        "jax.nn.softmax(logits, axis=-1)",
         SAMPLING_TESTS,
     ),
 )

@@ -1,0 +1,157 @@
+"""Faults in the loop, the update, the optimizer, checkpoints, the mesh and populations."""
+
+from tests.mutants.mutant import Mutant
+
+LOOP, UPDATE, OPTIMIZER = "zoo/training/loop.py", "zoo/training/update.py", "zoo/training/optimizer.py"
+EVALUATION, MESH = "zoo/training/evaluation.py", "zoo/training/mesh.py"
+INTEGRITY, CHECKPOINT = "zoo/training/checkpoints/integrity.py", "zoo/training/checkpoints/checkpoint.py"
+RUN, EXECUTOR = "zoo/training/training_run.py", "zoo/training/executor.py"
+RUN_TESTS, STEP_TESTS = ("tests/training/test_run.py",), ("tests/training/test_step.py",)
+OPTIMIZER_TESTS, MESH_TESTS = ("tests/training/test_optimizer.py",), ("tests/training/test_mesh.py",)
+CHECKPOINT_TESTS = ("tests/training/checkpoints/test_checkpoint.py",)
+POPULATION_TESTS = ("tests/training/test_population.py",)
+
+MUTANTS = (
+    Mutant("loop: no evaluation at the end", LOOP, "evaluation = bool(last or (", "evaluation = bool((", RUN_TESTS),
+    Mutant("loop: nothing is saved at the end", LOOP, "save = last or (", "save = (", RUN_TESTS),
+    Mutant("loop: a stop does not save", LOOP, "if due.save or stop.requested:", "if due.save:", RUN_TESTS),
+    Mutant(
+        "loop: metrics carry the number before",
+        LOOP,
+        "_Pending(step + 1, metrics,",
+        "_Pending(step, metrics,",
+        RUN_TESTS,
+    ),
+    Mutant(
+        "loop: the last metrics are lost",
+        LOOP,
+        "            self.stop_clocks()\n            # Observing",
+        "            pass\n            # Observing",
+        ("tests/training/test_run.py", "tests/training/test_dynamics.py"),
+    ),
+    Mutant(
+        "resume: batches begin again",
+        RUN,
+        "self.dataset.training_batches(self.start_step,",
+        "self.dataset.training_batches(0,",
+        RUN_TESTS,
+    ),
+    Mutant(
+        "resume: tokens are counted anew",
+        "zoo/training/training_run.py",
+        '"tokens": self.progress.tokens,\n            "seconds"',
+        '"tokens": 0,\n            "seconds"',
+        RUN_TESTS,
+    ),
+    Mutant(
+        "update: a diverged update is applied",
+        UPDATE,
+        "new = jax.tree.map(lambda after, before: jnp.where(finite, after, before), new, state)",
+        "new = dict(new)",
+        STEP_TESTS,
+    ),
+    Mutant(
+        "update: dropout is the same in every step",
+        UPDATE,
+        "key = jax.random.fold_in(jax.random.key(seed), step)",
+        "key = jax.random.fold_in(jax.random.key(seed), 0)",
+        STEP_TESTS,
+    ),
+    Mutant(
+        "accumulation: parts are means of their own",
+        UPDATE,
+        "return sum_of_means(losses, weights), (",
+        "return sum_of_means(losses, objective.weights(part)), (",
+        STEP_TESTS,
+    ),
+    Mutant(
+        "accumulation: the last part's statistics are lost",
+        UPDATE,
+        "(jax.tree.map(jnp.add, total, (loss, sums, gradient)), stats), None",
+        "(jax.tree.map(jnp.add, total, (loss, sums, gradient)), carry[1]), None",
+        STEP_TESTS,
+    ),
+    Mutant(
+        "freezing: decay moves frozen parameters",
+        UPDATE,
+        "return mask_updates(updates, self._mask), optimizer_state",
+        "return updates, optimizer_state",
+        ("tests/training/test_freezing.py",),
+    ),
+    Mutant("schedule: counts from 0", OPTIMIZER, "update = count + 1", "update = count", OPTIMIZER_TESTS),
+    Mutant(
+        "schedule: half a cosine",
+        OPTIMIZER,
+        "jnp.cos(jnp.pi * since / remaining)",
+        "jnp.cos(jnp.pi / 2 * since / remaining)",
+        OPTIMIZER_TESTS,
+    ),
+    Mutant("AdamW: vectors decay", OPTIMIZER, "ndim >= 2", "ndim >= 1", OPTIMIZER_TESTS),
+    Mutant(
+        "AdamW: decay before clipping",
+        OPTIMIZER,
+        "if optimizer.clip_norm:\n        stages",
+        "if optimizer.clip_norm and optimizer.clip_norm < 0:\n        stages",
+        OPTIMIZER_TESTS,
+    ),
+    Mutant(
+        "evaluation: mean of the batches' means",
+        EVALUATION,
+        "np.sum([np.float64(part[name]) for part",
+        "np.mean([np.float64(part[name] / max(part['weight'], 1)) for part",
+        ("tests/training/test_run.py", "tests/cli/test_single.py"),
+    ),
+    Mutant(
+        "evaluation: bits are nats",
+        EVALUATION,
+        " / float(np.log(2))",
+        " / 1.0",
+        ("tests/training/test_run.py", "tests/cli/test_single.py"),
+    ),
+    Mutant("mesh: tensor axis unused", MESH, '"mlp": "tensor"', '"mlp": None', MESH_TESTS),
+    Mutant("mesh: rows are not split", MESH, "PartitionSpec(BATCH_AXES)", "PartitionSpec()", MESH_TESTS),
+    Mutant(
+        "checkpoints: changed bytes pass",
+        INTEGRITY,
+        "if found[name] != digest:",
+        "if found[name] is None:",
+        CHECKPOINT_TESTS,
+    ),
+    Mutant("checkpoints: missing files pass", INTEGRITY, "if name not in found:", "if name is None:", CHECKPOINT_TESTS),
+    Mutant(
+        "checkpoints: a garbled manifest passes",
+        INTEGRITY,
+        'return "its manifest is not JSON"',
+        "return None",
+        CHECKPOINT_TESTS,
+    ),
+    Mutant("checkpoints: the worst is kept as the best", CHECKPOINT, "reverse=True", "reverse=False", CHECKPOINT_TESTS),
+    Mutant(
+        "checkpoints: NaN counts as a score",
+        CHECKPOINT,
+        'if metrics is not None and not math.isfinite(metrics["eval/loss"]):',
+        "if False:",
+        CHECKPOINT_TESTS,
+    ),
+    Mutant(
+        "populations: all runs read the first one's batch",
+        EXECUTOR,
+        "np.stack([batch[name] for batch in batches])",
+        "np.stack([batches[0][name] for batch in batches])",
+        POPULATION_TESTS,
+    ),
+    Mutant(
+        "populations: inactive runs go on",
+        EXECUTOR,
+        "jax.lax.cond(run[3], update, skip, run)",
+        "update(run)",
+        POPULATION_TESTS,
+    ),
+    Mutant(
+        "populations: all runs have the first one's seed",
+        EXECUTOR,
+        "for constant in constants]",
+        "for constant in [constants[0]] * len(constants)]",
+        POPULATION_TESTS,
+    ),
+)
