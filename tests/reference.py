@@ -227,7 +227,7 @@ def attention_row(config, params, x, source, queries, keys, seen, length, cross,
     if kind == "shaw":
         rows = np.array([[schemes.clipped(query, key, position.clip) for key in keys] for query in queries])
         added = {"relative_keys": params["position"]["keys"][rows]}
-        if position.values:
+        if position.relative_values:
             added["relative_values"] = params["position"]["values"][rows]
     return attention(
         q, k, v, seen, config.attention.scale, score, config.attention.softcap, params.get("sinks"), **added

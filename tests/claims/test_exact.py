@@ -20,7 +20,7 @@ from zoo.layers.norm import make_norm
 from zoo.layers.position import make_attention_position, sinusoid
 from zoo.models.architectures import make_model
 from zoo.models.head import Prediction
-from zoo.objectives.cross_entropy import cross_entropy, distilled_cross_entropy
+from zoo.objectives.cross_entropy import LossTerms, cross_entropy, distilled_cross_entropy
 
 T, D = 8, 16
 TOKENS = np.array([[3, 1, 12, 0, 7, 9, 2, 5]])
@@ -258,7 +258,12 @@ def test_o13_the_divergence_from_a_hard_label_is_the_cross_entropy(temperature):
 
     def divergence(hidden, head, bias):
         return distilled_cross_entropy(
-            Prediction(hidden, head, bias, 0.0), teacher, targets, ones, 5, 1.0, temperature, hard=0.0
+            Prediction(hidden, head, bias, 0.0),
+            teacher,
+            targets,
+            ones,
+            5,
+            LossTerms(hard=0.0, kl=1.0, temperature=temperature),
         )[0]
 
     def entropy(hidden, head, bias):

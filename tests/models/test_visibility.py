@@ -31,7 +31,7 @@ from zoo.layers.block import PLACEMENTS
 from zoo.layers.context import Context
 from zoo.layers.position import POSITIONS
 from zoo.models.architectures import make_model
-from zoo.objectives.causal import structure
+from zoo.objectives.causal import positions_and_documents
 
 DOCUMENT = 0
 # Three documents; the end of one and a second; and a row that starts in the middle of a document
@@ -67,7 +67,7 @@ def test_no_block_shows_more_than_its_attention(fields):
 
 @pytest.mark.parametrize(("kernel", "scan"), [("rows", False), ("einsum", True)])
 def test_documents_that_are_found_in_the_tokens_are_isolated(kernel, scan):
-    positions, documents = (np.array(x) for x in structure(jnp.asarray(PACKED), True, DOCUMENT))
+    positions, documents = (np.array(x) for x in positions_and_documents(jnp.asarray(PACKED), True, DOCUMENT))
     expected = SITUATIONS["causal documents, window 3"]
     np.testing.assert_array_equal(positions, expected.positions)
     found = of_model(
@@ -78,7 +78,7 @@ def test_documents_that_are_found_in_the_tokens_are_isolated(kernel, scan):
 
 
 def test_documents_see_each_other_unless_isolated():
-    positions, documents = structure(jnp.asarray(PACKED), False, DOCUMENT)
+    positions, documents = positions_and_documents(jnp.asarray(PACKED), False, DOCUMENT)
     assert documents is None
     np.testing.assert_array_equal(positions, COUNTING)
     check(of_model(SITUATIONS["causal"], ONE), SITUATIONS["causal"], np.tri(T, dtype=bool)[None].repeat(2, axis=0))

@@ -8,7 +8,7 @@ import pytest
 from tests import reference
 from tests.building import call
 from tests.objectives.making import OPENS, TOKEN_BYTES, Made, squared_normalizers
-from zoo.objectives.objective import structure
+from zoo.objectives.objective import positions_and_documents
 
 PACKED = np.array([[9, 1, 2, 3, 9, 5, 6, 9, 8], [4, 5, 9, 1, 2, 3, 4, 5, 6]])
 
@@ -32,7 +32,7 @@ def loop_structure(row):
     np.random.default_rng(0).integers(0, 13, (20, 17)),
 ], ids=["packed", "edge cases", "random"])  # fmt: skip
 def test_structure_is_a_loop_over_tokens(rows):
-    positions, documents = call(lambda rows: structure(rows, True, OPENS), rows)
+    positions, documents = call(lambda rows: positions_and_documents(rows, True, OPENS), rows)
     for row, row_positions, row_documents in zip(rows, positions, documents, strict=True):
         expected_positions, expected_documents = loop_structure(row)
         np.testing.assert_array_equal(row_positions, expected_positions)
@@ -40,12 +40,12 @@ def test_structure_is_a_loop_over_tokens(rows):
 
 
 def test_without_isolation_a_row_is_one_sequence():
-    shifted, none = structure(jnp.asarray(PACKED), False, OPENS, (0, 5))
+    shifted, none = positions_and_documents(jnp.asarray(PACKED), False, OPENS, (0, 5))
     assert none is None
     np.testing.assert_array_equal(
         shifted, np.arange(PACKED.shape[1]) + np.where(np.arange(len(PACKED)) % 2, 5, 0)[:, None]
     )
-    positions, documents = structure(jnp.asarray(PACKED), False, OPENS)
+    positions, documents = positions_and_documents(jnp.asarray(PACKED), False, OPENS)
     np.testing.assert_array_equal(positions, [np.arange(9)])
     assert documents is None
 

@@ -9,7 +9,7 @@ import pytest
 
 from tests.building import call, close, programs_inside
 from zoo.models.head import Prediction
-from zoo.objectives.cross_entropy import cross_entropy, distilled_cross_entropy
+from zoo.objectives.cross_entropy import LossTerms, cross_entropy, distilled_cross_entropy
 
 # The teacher is wider than the student.
 B, T, D, E, V = 3, 12, 5, 8, 11
@@ -85,11 +85,7 @@ def ours(inputs, kind, chunk, cotangent=1.0):
             targets,
             weights,
             chunk,
-            kl,
-            temperature,
-            hard,
-            z_loss,
-            smoothing,
+            LossTerms(z_loss, smoothing, hard, kl, temperature),
         )
         return cotangent * total, (entropy, divergence)
 
@@ -118,7 +114,7 @@ def test_a_teacher_that_agrees_adds_nothing(inputs):
         own = Prediction(hidden, arrays["head"], arrays["bias"], 0.0)
         its = Prediction(jax.lax.stop_gradient(hidden), *own[1:])
         return (
-            distilled_cross_entropy(own, its, targets, weights, 6, 5.0, 2.0)
+            distilled_cross_entropy(own, its, targets, weights, 6, LossTerms(kl=5.0, temperature=2.0))
             if with_teacher
             else cross_entropy(own, targets, weights, 6)
         )[0]
@@ -146,9 +142,7 @@ def test_the_gradient_does_not_shrink_with_the_temperature(inputs):
                 targets,
                 ones,
                 0,
-                1.0,
-                temperature,
-                0.0,
+                LossTerms(hard=0.0, kl=1.0, temperature=temperature),
             )[0]
 
         return call(jax.grad(loss), student)
@@ -190,8 +184,7 @@ def test_no_array_holds_the_scores_of_all_tokens(inputs):
             targets,
             weights,
             chunk,
-            1.0,
-            2.0,
+            LossTerms(kl=1.0, temperature=2.0),
         )[0]
         return max(np.prod(shape) for shape in sizes(jax.make_jaxpr(jax.grad(loss))(arrays).jaxpr) if V in shape)
 

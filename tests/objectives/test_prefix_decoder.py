@@ -88,7 +88,9 @@ def test_training_scores_the_same_and_adds_the_z_loss():
 @pytest.mark.parametrize("kernel", ["rows", "einsum", "xla"])
 def test_which_tokens_a_target_depends_on(kernel):
     """By gradients through a model of one layer: of each target, which inputs' vectors matter."""
-    made = Made(PREFIX | {"model.attention.implementation": kernel, "model.vocab_size": 30, "model.tie_embeddings": False})
+    made = Made(
+        PREFIX | {"model.attention.implementation": kernel, "model.vocab_size": 30, "model.tie_embeddings": False}
+    )
     row = np.arange(9)[None]
 
     def states(embedding):
@@ -119,7 +121,7 @@ REFUSED = {
     "documents": ({"data.isolate_documents": True}, "reads a row as one text"),
     "length": ({"objective.prefix_length": 8}, "leaves nothing of data.sequence_length=8 to predict"),
     "cudnn": ({"model.attention.implementation": "cudnn", "model.dtype": "bfloat16", "model.attention.head_dim": 8},
-              r"model\.attention\.kernel=cudnn does not support objective\.kind=prefix of a decoder"),
+              r"model\.attention\.implementation=cudnn does not support objective\.kind=prefix of a decoder"),
 }  # fmt: skip
 
 

@@ -10,7 +10,7 @@ import torch
 
 from tests.building import call
 from zoo.models.head import Prediction
-from zoo.objectives.cross_entropy import distilled_cross_entropy
+from zoo.objectives.cross_entropy import LossTerms, distilled_cross_entropy
 from zoo.objectives.distillation import cosine_distance
 
 pytestmark = pytest.mark.parity
@@ -36,9 +36,7 @@ def test_the_sum_of_both_losses_and_its_gradient(chunk):
             targets,
             ones,
             chunk,
-            KL,
-            TEMPERATURE,
-            HARD,
+            LossTerms(hard=HARD, kl=KL, temperature=TEMPERATURE),
         )[0]
 
     value, gradients = call(jax.value_and_grad(loss, (0, 1)), hidden, head)

@@ -22,7 +22,7 @@ from zoo.errors import ConfigError, DataError
 from zoo.layers.context import Context
 from zoo.models.functional import Params, Stats, split
 from zoo.models.language_model import embed
-from zoo.objectives.objective import past_the_table
+from zoo.objectives.objective import beyond_position_table
 
 Maps = tuple[Float[np.ndarray, "B H T S"] | None, ...]
 
@@ -113,7 +113,7 @@ def record_activations(
     inputs = {"encoder": tokens, "decoder": targets} if both else {"": tokens}
     for side, rows in inputs.items():
         owner = getattr(model, side) if side else model
-        if problem := past_the_table(config.model, owner, rows.shape[1]):
+        if problem := beyond_position_table(config.model, owner, rows.shape[1]):
             raise ConfigError(f"a text of {rows.shape[1]} tokens is too long: {problem}")
     # A prefix decoder sees the whole text as its prefix.
     prefix = tokens.shape[1] if config.objective.kind == "prefix" and not both else 0

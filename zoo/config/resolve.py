@@ -145,7 +145,9 @@ def unused_fields(flat: dict[str, Any], scopes: dict[str, dict[str, Any]]) -> It
 
 
 def _derive(flat: dict[str, Any], vocab_size: int | None) -> None:
-    """Fills `auto` values in place; a derivation that does not come out is left to `validate_combination`."""
+    """Fills `auto` values in place; a derivation that does not come out is left to
+    `validate_combination`.
+    """
 
     ignored = IGNORED_BY.get(flat["model.architecture"], ())
 
@@ -212,7 +214,8 @@ def _derive_scope(given: dict[str, Any], derived: dict[str, Any], changes: dict[
         if path.startswith("model.") and given[path] == AUTO and value != AUTO and value != derived[path]
     }
     if merged["model.attention.head_dim"] == AUTO:
-        # Heads that do not divide the width here: left to `validate_combination`, as for the whole model.
+        # Heads that do not divide the width here: left to `validate_combination`, as for the whole
+        # model.
         follows["model.attention.head_dim"] = AUTO
     return changes | {path: value for path, value in follows.items() if path not in ("model.vocab_size",)}
 

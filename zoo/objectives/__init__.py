@@ -1,4 +1,4 @@
-"""What is predicted and scored, one file per objective."""
+"""Objectives: what is predicted and scored, one file each."""
 
 from zoo.config import ResolvedConfig
 from zoo.data.tokenizers.tokenizer import Tokenizer

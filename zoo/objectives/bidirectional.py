@@ -1,4 +1,4 @@
-"""Two language models that read a row from both ends and share the token vectors and the softmax."""
+"""Forward and backward language modelling with shared token vectors and softmax (ELMo)."""
 
 import jax
 import jax.numpy as jnp
@@ -9,7 +9,7 @@ from zoo.config import ResolvedConfig
 from zoo.data.tokenizers.tokenizer import Tokenizer
 from zoo.layers.context import path_hash
 from zoo.models.head import Prediction
-from zoo.objectives.objective import Batch, Constants, Objective, Pass
+from zoo.objectives.objective import Batch, Constants, ForwardMode, Objective
 from zoo.objectives.sampled_softmax import Candidates, draw_candidates, sampled_cross_entropy
 
 
@@ -18,57 +18,59 @@ class BidirectionalObjective(Objective):
     et al. 2018, eq. 1).
 
     A batch is {"tokens": [B, T + 1]}: the forward model predicts the last T tokens of a row, the
-    backward one the first T. The loss is the mean of both, so that it compares with that of one
-    model. Tokens are read as the characters of "token_characters" [V, C].
+    backward one the first T. The loss is the mean of both, so that it compares with that of a
+    single model. Tokens are read as their characters, "token_characters" [V, C].
 
-    With `objective.sampled_softmax` training scores each target against so many sampled ids only,
-    the same ones for the whole batch (see `zoo.objectives.sampled_softmax`); its loss is then below
-    that of evaluation, which is always over all ids.
+    With `objective.sampled_softmax` training scores each target only against that number of sampled
+    ids, the same for the whole batch (see `zoo.objectives.sampled_softmax`). The training loss is
+    then below that of evaluation, which is always over all ids.
     """
 
-    share = 0.5
+    target_weight = 0.5
 
     def __init__(self, config: ResolvedConfig, tokenizer: Tokenizer):
         super().__init__(config, tokenizer)
-        self.constants["token_characters"] = self.per_id(tokenizer.token_characters(config.model.elmo.characters))
+        self.constants["token_characters"] = self.pad_to_vocab(tokenizer.token_characters(config.model.elmo.characters))
 
     def targets(self, batch: Batch) -> Int[Array, "B T"]:
-        """Each token's neighbours, the next ones first: [B, 2 T]."""
+        """Returns each token's neighbours, the next ones first: [B, 2 T]."""
         tokens = batch["tokens"]
-        # Padding stands at the end: it is no target, and its own state predicts nothing.
+        # Padding is at the end: it is no target, and its own state predicts nothing.
         before = jnp.where(tokens[:, 1:] >= 0, tokens[:, :-1], -1)
         return jnp.concatenate([tokens[:, 1:], before], axis=1)
 
-    def predict(self, model: nnx.Module, batch: Batch, constants: Constants, how: Pass) -> Prediction:
+    def predict(self, model: nnx.Module, batch: Batch, constants: Constants, mode: ForwardMode) -> Prediction:
         """Predicts each token's neighbours, the next one first: [B, 2 T]."""
         tokens = batch["tokens"]
         characters = constants["token_characters"][jnp.maximum(tokens, 0)]
-        forward, backward = model(characters, tokens >= 0, how.dropout_key)
+        forward, backward = model(characters, tokens >= 0, mode.dropout_key)
         return model.prediction(jnp.concatenate([forward[:, :-1], backward[:, 1:]], axis=1))
 
-    def drawn(self, seed: Int[Array, ""], step: Int[Array, ""]) -> dict[str, Candidates]:
-        """The ids that an update scores against, a function of (seed, step)."""
+    def per_step_constants(self, seed: Int[Array, ""], step: Int[Array, ""]) -> dict[str, Candidates]:
+        """Returns the ids that an update scores against, a function of (seed, step)."""
         size = self.config.objective.sampled_softmax
         if not size:
             return {}
         key = jax.random.fold_in(jax.random.fold_in(jax.random.key(seed), step), path_hash("objective/sampled_softmax"))
         return {"candidates": draw_candidates(key, size, self.config.model.vocab_size)}
 
-    def entropy(
+    def token_loss(
         self,
         prediction: Prediction,
         targets: Int[Array, "B T"],
         weights: Float[Array, "B T"],
         constants: Constants,
-        how: Pass,
+        mode: ForwardMode,
     ) -> tuple[Float[Array, ""], Float[Array, ""]]:
-        """As `Objective.entropy`; in training over the sampled ids where asked for."""
+        """Returns `Objective.token_loss`; in training with `objective.sampled_softmax` over the
+        sampled ids.
+        """
         objective = self.config.objective
-        if not (how.training and objective.sampled_softmax):
-            return super().entropy(prediction, targets, weights, constants, how)
+        if not (mode.training and objective.sampled_softmax):
+            return super().token_loss(prediction, targets, weights, constants, mode)
         loss = sampled_cross_entropy(prediction, targets, weights, constants["candidates"], objective.chunk_tokens)
         return loss, jax.lax.stop_gradient(loss)
 
     def too_long(self, model: nnx.Module, length: int) -> str | None:
-        """A recurrent model reads rows of any length."""
+        """Returns None: a recurrent model reads rows of any length."""
         return None

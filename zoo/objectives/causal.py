@@ -6,7 +6,7 @@ from jaxtyping import Array, Float, Int
 
 from zoo.layers.context import Context
 from zoo.models.head import Prediction
-from zoo.objectives.objective import Batch, Constants, Objective, Pass, context_of, structure
+from zoo.objectives.objective import Batch, Constants, ForwardMode, Objective, make_context, positions_and_documents
 
 
 class CausalObjective(Objective):
@@ -18,42 +18,44 @@ class CausalObjective(Objective):
     """
 
     def targets(self, batch: Batch) -> Int[Array, "B T"]:
-        """Every token but a row's first."""
+        """Returns every token but a row's first."""
         return batch["tokens"][:, 1:]
 
-    def scored(self, batch: Batch, how: Pass) -> Int[Array, "B T"]:
-        """In evaluation, the targets after the first `training.eval_context` tokens."""
+    def scored_targets(self, batch: Batch, mode: ForwardMode) -> Int[Array, "B T"]:
+        """Returns the targets; in evaluation those after `training.eval_context` tokens."""
         targets, context = self.targets(batch), self.config.training.eval_context
         return (
             targets
-            if how.training or not context
+            if mode.training or not context
             else jnp.where(jnp.arange(1, targets.shape[1] + 1) >= context, targets, -1)
         )
 
     def too_long(self, model: nnx.Module, length: int) -> str | None:
-        """Something must be left to score."""
+        """Returns why nothing is left to score, or why rows are too long."""
         if length <= (context := self.config.training.eval_context):
             return f"training.eval_context={context} leaves nothing of it to score"
         return super().too_long(model, length)
 
     def inputs(self, batch: Batch) -> Int[Array, "B T"]:
-        """Every token but a row's last, -1 for empty slots."""
+        """Returns every token but a row's last, -1 for padding."""
         return batch["tokens"][:, :-1]
 
-    def context(self, batch: Batch, how: Pass) -> Context:
-        """Where the tokens stand."""
+    def context(self, batch: Batch, mode: ForwardMode) -> Context:
+        """Returns the context of the rows."""
         data, tokens = self.config.data, jnp.maximum(self.inputs(batch), 0)
-        found = structure(tokens, data.isolate_documents, self.document_id, data.offsets)
-        return context_of(how, *found, in_order=not data.offsets)
+        found = positions_and_documents(tokens, data.isolate_documents, self.document_id, data.offsets)
+        return make_context(mode, *found, in_order=not data.offsets)
 
-    def hidden(self, model: nnx.Module, batch: Batch, how: Pass) -> Float[Array, "B T D"]:
+    def hidden(self, model: nnx.Module, batch: Batch, mode: ForwardMode) -> Float[Array, "B T D"]:
         """Reads the rows."""
-        return model(jnp.maximum(self.inputs(batch), 0), self.context(batch, how))
+        return model(jnp.maximum(self.inputs(batch), 0), self.context(batch, mode))
 
-    def predicted(self, model: nnx.Module, hidden: Float[Array, "B T D"], batch: Batch, how: Pass) -> Prediction:
-        """What is predicted in every place, from the hidden states of all."""
-        return model.prediction(hidden, self.context(batch, how))
+    def predicted(
+        self, model: nnx.Module, hidden: Float[Array, "B T D"], batch: Batch, mode: ForwardMode
+    ) -> Prediction:
+        """Returns the prediction of every token."""
+        return model.prediction(hidden, self.context(batch, mode))
 
-    def predict(self, model: nnx.Module, batch: Batch, constants: Constants, how: Pass) -> Prediction:
+    def predict(self, model: nnx.Module, batch: Batch, constants: Constants, mode: ForwardMode) -> Prediction:
         """Predicts every token from those before it."""
-        return self.predicted(model, self.hidden(model, batch, how), batch, how)
+        return self.predicted(model, self.hidden(model, batch, mode), batch, mode)

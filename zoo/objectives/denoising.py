@@ -1,11 +1,11 @@
-"""Denoising: an encoder-decoder writes a whole row, of which it reads a corrupted form."""
+"""Denoising: an encoder-decoder reads a corrupted row and writes the whole row."""
 
 from flax import nnx
 from jaxtyping import Array, Int
 
 from zoo.config import side
 from zoo.config.side_lengths import side_lengths
-from zoo.objectives.objective import Batch, past_the_table
+from zoo.objectives.objective import Batch, beyond_position_table
 from zoo.objectives.span_corruption import SpanObjective
 
 
@@ -16,20 +16,20 @@ class DenoisingObjective(SpanObjective):
 
     A batch is what `zoo.data.rows.row_denoising.Denoising` makes: {"source": [B, T + 1], "targets":
     [B, T + 1]}, padded with -1. The decoder reads the token that opens documents and the targets
-    but the last. Padding is an empty slot that no token sees.
+    but the last. No token sees padding.
     """
 
-    def read(self, batch: Batch) -> Int[Array, ""]:
-        """Number of tokens of text: those that are written, without the ends."""
+    def num_tokens(self, batch: Batch) -> Int[Array, ""]:
+        """Returns the number of tokens of text: the written ones, without the ends."""
         targets = batch["targets"]
         return (targets >= 0).sum() - (targets[:, 0] >= 0).sum()
 
     def too_long(self, model: nnx.Module, length: int) -> str | None:
-        """Both sides are one token longer than a row."""
+        """Returns why a side, one token longer than the row, does not fit."""
         sides = (("encoder", model.encoder), ("decoder", model.decoder))
         both = zip(sides, side_lengths(self.config.objective, length), strict=True)
         found = (
-            past_the_table(side(self.config.model, name), module, tokens, f"the {name}'s ")
+            beyond_position_table(side(self.config.model, name), module, tokens, f"the {name}'s ")
             for (name, module), tokens in both
         )
         return next((why for why in found if why), None)

@@ -1,4 +1,4 @@
-"""Distillation: a student learns what a larger, trained model predicts, beside what is true."""
+"""Distillation: a student learns the predictions of a larger, trained model besides the targets."""
 
 import jax
 import jax.numpy as jnp
@@ -11,104 +11,110 @@ from zoo.models.architectures import make_model
 from zoo.models.functional import split
 from zoo.models.head import Prediction
 from zoo.objectives.causal import CausalObjective
-from zoo.objectives.cross_entropy import distilled_cross_entropy
+from zoo.objectives.cross_entropy import LossTerms, distilled_cross_entropy
 from zoo.objectives.masked import MaskedObjective
-from zoo.objectives.objective import Batch, Constants, Objective, Pass, Sums, past_the_table, record_logits
+from zoo.objectives.objective import (
+    Batch,
+    Constants,
+    ForwardMode,
+    Objective,
+    Sums,
+    beyond_position_table,
+    record_logits,
+)
 
 
 class Distilled(Objective):
     """L = hard * H + kl * T^2 KL(p || q) + cosine * (1 - cos(h, h')) (Sanh et al. 2019, section 2;
     Hinton et al. 2015, section 2).
 
-    H is the objective's own loss: the cross-entropy, with what may be added to it. p and q are the
-    teacher's and the student's probabilities at the temperature T, softmax(scores / T). Both terms
-    are means over the tokens that the objective predicts: of masked language modelling those that
-    were chosen, whether the input shows them as [MASK], as another token or as they are, and of
-    causal language modelling all. h and h' are the last hidden states of student and teacher, after
-    their last norm and before their heads; the third term is a mean over all tokens that are read,
-    empty slots apart. A term of weight 0 is not computed.
+    H is the objective's own loss: the cross-entropy with its other terms. p and q are the teacher's
+    and the student's probabilities at the temperature T, softmax(logits / T). Both terms are means
+    over the tokens that the objective predicts: in masked language modelling the chosen ones,
+    whether the input shows them as [MASK], as another token or unchanged, and in causal language
+    modelling all. h and h' are the last hidden states of student and teacher, after their last norm
+    and before their heads; the third term is a mean over all tokens that are read, padding
+    excluded. A term of weight 0 is not computed.
 
     The teacher reads the same rows as the student, drops nothing, uses its running statistics, and
-    gets no gradient. Its values are constants of the program, and no part of the state that is
-    trained and saved.
+    gets no gradient. Its values are constants of the program, not part of the state that is trained
+    and saved.
 
-    Reported as "loss" is the cross-entropy alone, which compares with that of a model without a
-    teacher, and beside it "kl", T^2 KL, and "cosine_distance", each before its weight.
+    The metric "loss" is the cross-entropy alone, so that it compares with that of a model without a
+    teacher. "kl" is T^2 KL and "cosine_distance" the third term, each before its weight.
     """
 
     def __init__(self, config: ResolvedConfig, tokenizer: Tokenizer):
         super().__init__(config, tokenizer)
-        self.its_config = teacher_config(config)
-        self.teacher = make_model(self.its_config)
-        self.its_graph = split(self.teacher)[0]
+        self.teacher_config = teacher_config(config)
+        self.teacher = make_model(self.teacher_config)
+        self.teacher_graph = split(self.teacher)[0]
         distillation = config.objective.distillation
         self.means |= {"kl": ("kl", "weight")} if distillation.kl else {}
         self.means |= {"cosine_distance": ("cosine", "seen")} if distillation.cosine else {}
 
     def weights(self, batch: Batch) -> Sums:
-        """Predicted tokens, and those that are read."""
+        """Returns the numbers of predicted tokens and of tokens that are read."""
         seen = {"cosine": (self.inputs(batch) >= 0).sum()} if self.config.objective.distillation.cosine else {}
         return super().weights(batch) | seen
 
     def too_long(self, model: nnx.Module, length: int) -> str | None:
-        """Both must be able to read it."""
-        return super().too_long(model, length) or past_the_table(
-            self.its_config.model, self.teacher, length, "the teacher's "
+        """Returns why student or teacher cannot read such rows."""
+        return super().too_long(model, length) or beyond_position_table(
+            self.teacher_config.model, self.teacher, length, "the teacher's "
         )
 
-    def score(self, model: nnx.Module, batch: Batch, constants: Constants, how: Pass) -> tuple[Sums, Sums]:
-        """Scores the student's tokens and hidden states by the truth and by the teacher."""
-        distillation, its = self.config.objective.distillation, jax.lax.stop_gradient(constants["teacher"])
-        teacher = nnx.merge(self.its_graph, its["params"], its["stats"])
-        still = how._replace(dropout_key=None, training=False, record=None)
-        hidden, its_hidden = self.hidden(model, batch, how), self.hidden(teacher, batch, still)
-        its_prediction = self.predicted(teacher, its_hidden, batch, still) if distillation.kl else None
-        losses, sums = self.score_beside(
-            self.predicted(model, hidden, batch, how), its_prediction, batch, constants, how
+    def score(self, model: nnx.Module, batch: Batch, constants: Constants, mode: ForwardMode) -> tuple[Sums, Sums]:
+        """Scores the student against the targets and against the teacher."""
+        distillation, values = self.config.objective.distillation, jax.lax.stop_gradient(constants["teacher"])
+        teacher = nnx.merge(self.teacher_graph, values["params"], values["stats"])
+        teacher_mode = mode._replace(dropout_key=None, training=False, record=None)
+        hidden, teacher_hidden = self.hidden(model, batch, mode), self.hidden(teacher, batch, teacher_mode)
+        teacher_prediction = self.predicted(teacher, teacher_hidden, batch, teacher_mode) if distillation.kl else None
+        losses, sums = self.score_with_teacher(
+            self.predicted(model, hidden, batch, mode), teacher_prediction, batch, constants, mode
         )
         if distillation.cosine:
             seen = self.inputs(batch) >= 0
-            distance = jnp.where(seen, cosine_distance(hidden, its_hidden), 0).sum()
+            distance = jnp.where(seen, cosine_distance(hidden, teacher_hidden), 0).sum()
             losses |= {"cosine": distillation.cosine * distance}
             sums |= {"cosine": distance, "seen": seen.sum().astype(jnp.float32)}
         return losses, sums
 
-    def score_beside(
-        self, prediction: Prediction, teacher: Prediction | None, batch: Batch, constants: Constants, how: Pass
+    def score_with_teacher(
+        self, prediction: Prediction, teacher: Prediction | None, batch: Batch, constants: Constants, mode: ForwardMode
     ) -> tuple[Sums, Sums]:
-        """The term "loss" and the sums that go with it; without a teacher's prediction the
-        cross-entropy by its weight.
+        """Returns the term "loss" and its sums; without a teacher's prediction this is the weighted
+        cross-entropy.
         """
         if teacher is None:
-            losses, sums = self.score_tokens(prediction, batch, constants, how)
+            losses, sums = self.score_tokens(prediction, batch, constants, mode)
             hard = self.config.objective.distillation.hard
             return losses if hard == 1 else {"loss": hard * losses["loss"]}, sums
-        targets, weights, counts = self.counted(batch, constants, how)
-        record_logits(prediction, weights, how)
+        targets, weights, counts = self.prepare_targets(batch, constants, mode)
+        record_logits(prediction, weights, mode)
+        terms = LossTerms(
+            *self.regularisers(constants, mode),
+            hard=self.config.objective.distillation.hard,
+            kl=self.hyperparameter("objective.distillation.kl", constants),
+            temperature=self.hyperparameter("objective.distillation.temperature", constants),
+        )
         loss, entropy, divergence = distilled_cross_entropy(
-            prediction,
-            teacher,
-            targets,
-            weights,
-            self.config.objective.chunk_tokens,
-            self.number("objective.distillation.kl", constants),
-            self.number("objective.distillation.temperature", constants),
-            self.config.objective.distillation.hard,
-            *self.regularisers(constants, how),
+            prediction, teacher, targets, weights, self.config.objective.chunk_tokens, terms
         )
         return {"loss": loss}, {"loss": entropy, "kl": divergence, **counts}
 
 
 def cosine_distance(one: Float[Array, "B T D"], other: Float[Array, "B T D"]) -> Float[Array, "B T"]:
-    """1 - <h, h'> / (|h| |h'|), in float32; a vector of zeros is at a right angle to all."""
+    """1 - <h, h'> / (|h| |h'|), in float32; a vector of zeros is orthogonal to all."""
     one, other = one.astype(jnp.float32), other.astype(jnp.float32)
     first, second = (jnp.sqrt(jnp.maximum(jnp.square(x).sum(axis=-1), 1e-16)) for x in (one, other))
     return 1 - (one * other).sum(axis=-1) / (first * second)
 
 
 class DistilledMaskedObjective(Distilled, MaskedObjective):
-    """Masked language modelling beside a teacher."""
+    """Masked language modelling with a teacher."""
 
 
 class DistilledCausalObjective(Distilled, CausalObjective):
-    """Causal language modelling beside a teacher."""
+    """Causal language modelling with a teacher."""

@@ -1,5 +1,5 @@
-"""Masked language modelling: tokens that were hidden are predicted from all others; and whether two
-segments belong together.
+"""Masked language modelling: hidden tokens are predicted from all others. Optionally also whether
+two segments belong together.
 """
 
 import jax
@@ -10,7 +10,16 @@ from jaxtyping import Array, Float, Int
 from zoo.config import ResolvedConfig
 from zoo.data.tokenizers.tokenizer import Tokenizer
 from zoo.models.head import Prediction
-from zoo.objectives.objective import Batch, Constants, Objective, Pass, Sums, context_of, structure, without_padding
+from zoo.objectives.objective import (
+    Batch,
+    Constants,
+    ForwardMode,
+    Objective,
+    Sums,
+    make_context,
+    mark_padding,
+    positions_and_documents,
+)
 
 
 class MaskedObjective(Objective):
@@ -18,15 +27,15 @@ class MaskedObjective(Objective):
     Task 1).
 
     With `objective.next_sentence` the mean over pairs of -log p(does the second segment follow the
-    first | the row) is added (Task 2), so that the loss is the sum of two means. Reported as "loss"
-    is the first alone, which compares with that of a model without the second (Liu et al. 2019,
-    section 4.2), beside it "next_loss" and "next_accuracy".
+    first | the row) is added (Task 2), so that the loss is the sum of two means. The metric "loss"
+    is the first alone, so that it compares with that of a model without the second (Liu et al.
+    2019, section 4.2); the others are "next_loss" and "next_accuracy".
 
     A batch is what `zoo.data.rows.masking.Masking` makes: {"tokens": [B, T] after corruption,
-    "places": [B, N] of the chosen tokens in their row, "targets": [B, N] what stood there, -1 for
-    places that stay unused}, and of pairs {"segments": [B, T] 0 or 1, "next": [B] 0 where the
-    second segment follows, 1 where it is a random one, -1 for rows that only fill up}. Scores are
-    computed for the N chosen tokens only. Padding (-1) is an empty slot that no token sees.
+    "places": [B, N] of the chosen tokens in their row, "targets": [B, N] their original ids, -1 for
+    unused places}; pairs also have {"segments": [B, T] 0 or 1, "next": [B] 0 where the second
+    segment follows, 1 where it is a random one, -1 for rows of padding}. Scores are computed only
+    for the N chosen tokens. No token sees padding (-1).
     """
 
     def __init__(self, config: ResolvedConfig, tokenizer: Tokenizer):
@@ -35,52 +44,56 @@ class MaskedObjective(Objective):
             self.means |= {"next_loss": ("next_loss", "pairs"), "next_accuracy": ("next_right", "pairs")}
 
     def targets(self, batch: Batch) -> Int[Array, "B N"]:
-        """What stood at the chosen places."""
+        """Returns the original tokens at the chosen places."""
         return batch["targets"]
 
     def weights(self, batch: Batch) -> Sums:
-        """Chosen tokens, and pairs."""
+        """Returns the numbers of chosen tokens and of pairs."""
         pairs = {"next": (batch["next"] >= 0).sum()} if self.config.objective.next_sentence else {}
         return super().weights(batch) | pairs
 
-    def hidden(self, model: nnx.Module, batch: Batch, how: Pass) -> Float[Array, "B T D"]:
+    def hidden(self, model: nnx.Module, batch: Batch, mode: ForwardMode) -> Float[Array, "B T D"]:
         """Reads the corrupted rows."""
         tokens, data = batch["tokens"], self.config.data
-        positions, documents = structure(tokens, data.isolate_documents, self.document_id, data.offsets)
-        context = context_of(
-            how, without_padding(positions, tokens, how), documents, causal=False, in_order=not data.offsets
+        positions, documents = positions_and_documents(tokens, data.isolate_documents, self.document_id, data.offsets)
+        context = make_context(
+            mode, mark_padding(positions, tokens, mode), documents, causal=False, in_order=not data.offsets
         )
         return model(jnp.maximum(tokens, 0), context, batch.get("segments"))
 
-    def predicted(self, model: nnx.Module, hidden: Float[Array, "B T D"], batch: Batch, how: Pass) -> Prediction:
-        """What is predicted in the chosen places, from the hidden states of all."""
+    def predicted(
+        self, model: nnx.Module, hidden: Float[Array, "B T D"], batch: Batch, mode: ForwardMode
+    ) -> Prediction:
+        """Returns the prediction at the chosen places, from the hidden states of all."""
         places = batch["places"]
         chosen = jnp.take_along_axis(hidden, places[..., None], axis=1)
-        # What normalises over tokens inside the head counts those that are predicted.
-        return model.prediction(chosen, context_of(how, jnp.where(self.targets(batch) >= 0, places, -1), causal=False))
+        # A norm over tokens inside the head counts only the predicted ones.
+        return model.prediction(
+            chosen, make_context(mode, jnp.where(self.targets(batch) >= 0, places, -1), causal=False)
+        )
 
     def inputs(self, batch: Batch) -> Int[Array, "B T"]:
-        """The tokens that the model reads, -1 for empty slots."""
+        """Returns the tokens that the model reads, -1 for padding."""
         return batch["tokens"]
 
-    def score(self, model: nnx.Module, batch: Batch, constants: Constants, how: Pass) -> tuple[Sums, Sums]:
-        """Scores the chosen tokens, and the pairs where asked for."""
-        hidden = self.hidden(model, batch, how)
-        losses, sums = self.score_tokens(self.predicted(model, hidden, batch, how), batch, constants, how)
+    def score(self, model: nnx.Module, batch: Batch, constants: Constants, mode: ForwardMode) -> tuple[Sums, Sums]:
+        """Scores the chosen tokens, and pairs with `objective.next_sentence`."""
+        hidden = self.hidden(model, batch, mode)
+        losses, sums = self.score_tokens(self.predicted(model, hidden, batch, mode), batch, constants, mode)
         if not self.config.objective.next_sentence:
             return losses, sums
-        loss, right = score_pairs(model.next_sentence_logits(hidden), batch["next"])
+        loss, right = score_classes(model.next_sentence_logits(hidden), batch["next"])
         pairs = self.weights(batch)["next"].astype(jnp.float32)
         return losses | {"next": loss}, sums | {"next_loss": loss, "next_right": right, "pairs": pairs}
 
-    def read(self, batch: Batch) -> Int[Array, ""]:
-        """Number of tokens of text: a row shares none with the next."""
+    def num_tokens(self, batch: Batch) -> Int[Array, ""]:
+        """Returns the number of tokens of text; rows share none."""
         return (batch["tokens"] >= 0).sum()
 
 
-def score_pairs(logits: Float[Array, "B 2"], classes: Int[Array, " B"]) -> tuple[Float[Array, ""], Float[Array, ""]]:
-    """(-log softmax(logits)[class] summed over rows, number of rows whose largest logit is its
-    class), in float32.
+def score_classes(logits: Float[Array, "B 2"], classes: Int[Array, " B"]) -> tuple[Float[Array, ""], Float[Array, ""]]:
+    """Returns (-log softmax(logits)[class] summed over rows, number of rows whose largest logit is
+    their class), in float32.
 
     Args:
         logits: scores of the classes.

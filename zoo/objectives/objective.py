@@ -1,5 +1,5 @@
-"""What all objectives share: from a model's prediction and its targets to summed losses and the
-sums that turn them into metrics.
+"""The base of all objectives: from a model's prediction and its targets to summed losses, and to
+the sums behind the metrics.
 """
 
 from collections.abc import Mapping
@@ -17,24 +17,22 @@ from zoo.layers.activation_record import TOKENS, deviations, evenly
 from zoo.layers.context import Context, DropoutKey
 from zoo.models.functional import Params, Stats, statistics_of
 from zoo.models.head import Prediction, logits
-from zoo.objectives.cross_entropy import cross_entropy
+from zoo.objectives.cross_entropy import Scalar, cross_entropy
 
 Batch = Mapping[str, Int[Array, "B T"]]
 Constants = Mapping[str, Array]
 Sums = dict[str, Float[Array, ""]]
-Number = float | Float[Array, ""]
 
 
-class Pass(NamedTuple):
+class ForwardMode(NamedTuple):
     """How a forward pass runs.
 
     Attributes:
         dropout_key: None to drop nothing.
-        training: statistics are those of the batch.
-        full: known beforehand: every row is full. So positions are the same for all rows, and what
-            depends on them alone is computed once.
-        record: where the layers leave what `zoo.layers.activation_record` sums up; None for
-            nowhere.
+        training: norms use the statistics of the batch and update the running ones.
+        full: known before tracing: every row is full. Positions are then the same for all rows, and
+            what depends only on them is computed once.
+        record: dict that collects the sums of `zoo.layers.activation_record`; None disables it.
     """
 
     dropout_key: DropoutKey | None
@@ -44,111 +42,112 @@ class Pass(NamedTuple):
 
 
 class Objective:
-    """A sum of terms, each a mean of its own: sum over k of (L_k, summed over a batch) / (W_k, its
+    """A sum of terms, each with its own mean: sum over k of (L_k, summed over a batch) / (W_k, its
     weight in the whole batch).
 
     Every objective has the term "loss", -log p(target) over the W tokens that it scores.
 
     Args:
         config: resolved.
-        tokenizer: what made the tokens.
+        tokenizer: the tokenizer that made the tokens.
 
     Attributes:
         constants: arrays that stay the same for a whole run; `sums` takes them back from the
             device.
-        means: what is reported: by name, which of the sums is divided by which.
-        share: weight of one scored target; targets of one token add up to 1.
-        outputs: names of the arrays with the rows first that stand among the sums of an evaluation;
-            scores that are no mean are made of them.
-        full_rows: packed rows of training have no empty slot.
+        means: the metrics: by name, which of the sums is divided by which.
+        target_weight: weight of one scored target; the targets of one token add up to 1.
+        outputs: names of arrays with rows first that an evaluation returns among its sums, for
+            scores that are not means.
+        full_rows: packed rows of training have no padding.
         teacher: the model that this one learns from, abstract, or None. Its values are in the
             constants of a program as "teacher", a dict of its parameters and statistics.
     """
 
     teacher: nnx.Module | None = None
-    share = 1.0
+    target_weight = 1.0
     outputs: tuple[str, ...] = ()
     full_rows = True
 
     def __init__(self, config: ResolvedConfig, tokenizer: Tokenizer):
         self.config, self.document_id = config, tokenizer.document_id
         self.means: dict[str, tuple[str, str]] = {"loss": ("loss", "weight")}
-        self.constants: dict[str, np.ndarray] = {"token_bytes": self.per_id(tokenizer.token_bytes().astype(np.int32))}
+        self.constants: dict[str, np.ndarray] = {
+            "token_bytes": self.pad_to_vocab(tokenizer.token_bytes().astype(np.int32))
+        }
 
-    def per_id(self, table: np.ndarray) -> np.ndarray:
-        """Fills a table of the tokenizer's ids up with zeros to all ids of the model, of which
-        further ones stand for no text.
-        """
+    def pad_to_vocab(self, table: np.ndarray) -> np.ndarray:
+        """Pads a table over the tokenizer's ids with zeros to all ids of the model."""
         return np.pad(table, [(0, self.config.model.vocab_size - len(table))] + [(0, 0)] * (table.ndim - 1))
 
     def targets(self, batch: Batch) -> Int[Array, "B T"]:
-        """The tokens to predict, -1 where nothing is scored."""
+        """Returns the tokens to predict, -1 where nothing is scored."""
         raise NotImplementedError
 
-    def scored(self, batch: Batch, how: Pass) -> Int[Array, "B T"]:
-        """The targets that count in a pass: all of them, where evaluation is not about some."""
+    def scored_targets(self, batch: Batch, mode: ForwardMode) -> Int[Array, "B T"]:
+        """Returns the targets that count in this mode: all, unless evaluation leaves some out."""
         return self.targets(batch)
 
-    def predict(self, model: nnx.Module, batch: Batch, constants: Constants, how: Pass) -> Prediction:
-        """Runs the model: what it predicts in the targets' places."""
+    def predict(self, model: nnx.Module, batch: Batch, constants: Constants, mode: ForwardMode) -> Prediction:
+        """Runs the model and returns its prediction of the targets."""
         raise NotImplementedError
 
     def weights(self, batch: Batch) -> Sums:
-        """What each term of the loss is divided by, a function of the whole batch alone; its parts
-        add up to it.
-        """
-        return {"loss": (self.targets(batch) >= 0).sum() * self.share}
+        """Returns the number that each term of the loss is divided by, from the whole batch.
 
-    def score(self, model: nnx.Module, batch: Batch, constants: Constants, how: Pass) -> tuple[Sums, Sums]:
-        """Runs the model and sums what it did well or badly: (summed losses, one for each term; the
-        other sums), as `sums` has them.
+        The weights of the parts of a batch add up to it.
         """
-        return self.score_tokens(self.predict(model, batch, constants, how), batch, constants, how)
+        return {"loss": (self.targets(batch) >= 0).sum() * self.target_weight}
 
-    def score_tokens(self, prediction: Prediction, batch: Batch, constants: Constants, how: Pass) -> tuple[Sums, Sums]:
-        """The term "loss" and the sums that go with it, from a prediction of the targets."""
-        targets, weights, counts = self.counted(batch, constants, how)
-        record_logits(prediction, weights, how)
-        loss, entropy = self.entropy(prediction, targets, weights, constants, how)
+    def score(self, model: nnx.Module, batch: Batch, constants: Constants, mode: ForwardMode) -> tuple[Sums, Sums]:
+        """Runs the model and returns (the summed loss of each term, the other sums); see `sums`."""
+        return self.score_tokens(self.predict(model, batch, constants, mode), batch, constants, mode)
+
+    def score_tokens(
+        self, prediction: Prediction, batch: Batch, constants: Constants, mode: ForwardMode
+    ) -> tuple[Sums, Sums]:
+        """Returns the term "loss" and its sums, from a prediction of the targets."""
+        targets, weights, counts = self.prepare_targets(batch, constants, mode)
+        record_logits(prediction, weights, mode)
+        loss, entropy = self.token_loss(prediction, targets, weights, constants, mode)
         return {"loss": loss}, {"loss": entropy, **counts}
 
-    def counted(
-        self, batch: Batch, constants: Constants, how: Pass
+    def prepare_targets(
+        self, batch: Batch, constants: Constants, mode: ForwardMode
     ) -> tuple[Int[Array, "B T"], Float[Array, "B T"], Sums]:
-        """The targets as valid ids, the weight of each, and {"weight": their sum, "bytes": that of
-        what they stand for}.
+        """Returns the targets as valid ids, the weight of each, and {"weight": the sum of weights,
+        "bytes": weighted bytes of text that the targets stand for}.
         """
-        targets = self.scored(batch, how)
-        weights = (targets >= 0).astype(jnp.float32) * self.share
+        targets = self.scored_targets(batch, mode)
+        weights = (targets >= 0).astype(jnp.float32) * self.target_weight
         targets = jnp.maximum(targets, 0)
         return targets, weights, {"weight": weights.sum(), "bytes": (constants["token_bytes"][targets] * weights).sum()}
 
-    def entropy(
+    def token_loss(
         self,
         prediction: Prediction,
         targets: Int[Array, "B T"],
         weights: Float[Array, "B T"],
         constants: Constants,
-        how: Pass,
+        mode: ForwardMode,
     ) -> tuple[Float[Array, ""], Float[Array, ""]]:
-        """What a prediction of these targets loses, and its cross-entropy alone, as
-        `zoo.objectives.cross_entropy` has them.
-        """
+        """Returns the loss of a prediction, and its cross-entropy alone (see `cross_entropy`)."""
         return cross_entropy(
-            prediction, targets, weights, self.config.objective.chunk_tokens, *self.regularisers(constants, how)
+            prediction, targets, weights, self.config.objective.chunk_tokens, *self.regularisers(constants, mode)
         )
 
-    def regularisers(self, constants: Constants, how: Pass) -> tuple[Number, Number]:
-        """What training adds to the cross-entropy: the weight of the z-loss, and how far labels are
-        smoothed.
+    def regularisers(self, constants: Constants, mode: ForwardMode) -> tuple[Scalar, Scalar]:
+        """Returns what training adds to the cross-entropy: the weight of the z-loss, and the label
+        smoothing.
         """
-        if not how.training:
+        if not mode.training:
             return 0.0, 0.0
-        return self.number("objective.z_loss", constants), self.number("objective.label_smoothing", constants)
+        return self.hyperparameter("objective.z_loss", constants), self.hyperparameter(
+            "objective.label_smoothing", constants
+        )
 
-    def number(self, path: str, constants: Constants) -> Number:
-        """The value of a field that is an argument of the program, where it is one; 0 is always
-        known beforehand.
+    def hyperparameter(self, path: str, constants: Constants) -> Scalar:
+        """Returns the value of a field: the argument of the program where there is one, else that
+        of the config. A 0 is always known before tracing.
         """
         section, *names = path.split(".")
         value = self.config[section]
@@ -156,21 +155,21 @@ class Objective:
             value = value[name]
         return constants.get("hyperparameters", {}).get(path, value) if value else 0.0
 
-    def drawn(self, seed: Int[Array, ""], step: Int[Array, ""]) -> dict[str, Any]:
-        """Further constants of one update: what is drawn anew in every step and is the same for all
-        parts of its batch.
+    def per_step_constants(self, seed: Int[Array, ""], step: Int[Array, ""]) -> dict[str, Any]:
+        """Returns further constants of one update, drawn anew in every step and shared by all parts
+        of its batch.
         """
         return {}
 
-    def read(self, batch: Batch) -> Int[Array, ""]:
-        """Number of tokens of text that a batch goes through: by rows of T + 1 tokens that share
-        one with the next row, T each.
+    def num_tokens(self, batch: Batch) -> Int[Array, ""]:
+        """Returns the number of tokens of text that are read: T of each row of T + 1, whose last
+        token is also the next row's first.
         """
         return (batch["tokens"][:, 1:] >= 0).sum()
 
     def too_long(self, model: nnx.Module, length: int) -> str | None:
-        """Says why rows of `length` tokens cannot be evaluated, or None where they can."""
-        return past_the_table(self.config.model, model, length + max(self.config.data.offsets, default=0))
+        """Returns why rows of `length` tokens cannot be evaluated, or None if they can."""
+        return beyond_position_table(self.config.model, model, length + max(self.config.data.offsets, default=0))
 
     def sums(
         self,
@@ -188,36 +187,35 @@ class Objective:
         Args:
             graph, params, stats: the model, split.
             batch: arrays with the rows first, as `zoo.data` makes them.
-            constants: `self.constants`, on the device; in training with what `drawn` adds.
+            constants: `self.constants`, on the device; in training with `per_step_constants`.
             dropout_key: None to drop nothing.
-            training: statistics are updated, and the loss has all its terms; else its first term is
-                the cross-entropy alone.
-            record: a dict that is filled with what `zoo.layers.activation_record` sums up; None to
-                record nothing.
+            training: statistics are updated, and the loss has all its terms; otherwise its first
+                term is the cross-entropy alone.
+            record: dict that collects the sums of `zoo.layers.activation_record`; None disables it.
 
         Returns:
-            The terms that training minimises, each summed and not yet divided by its entry in
-            `weights`, and beside them: {"loss": cross-entropy in nats summed over scored tokens,
-            "weight": scored tokens, "bytes": bytes of text that they stand for, "tokens": tokens of
-            text that were read, and what else `means` and, in evaluation, `outputs` name}, and the
-            statistics after the call.
+            (losses, (sums, statistics)). The losses are the terms that training minimises, summed
+            and not yet divided by their entry in `weights`. The sums are {"loss": cross-entropy in
+            nats summed over scored tokens, "weight": scored tokens, "bytes": bytes of text that
+            they stand for, "tokens": tokens of text that were read, and everything else that
+            `means` and, in evaluation, `outputs` name}. The statistics are those after the call.
         """
         model = nnx.merge(graph, params, stats)
-        how = Pass(
+        mode = ForwardMode(
             dropout_key,
             training,
             full=training and self.full_rows and self.config.data.row_format == "packed",
             record=record,
         )
-        losses, sums = self.score(model, batch, constants, how)
+        losses, sums = self.score(model, batch, constants, mode)
         return losses, (
-            sums | {"tokens": self.read(batch).astype(jnp.float32)},
+            sums | {"tokens": self.num_tokens(batch).astype(jnp.float32)},
             statistics_of(model) if training else stats,
         )
 
 
 def sum_of_means(losses: Sums, weights: Sums) -> Float[Array, ""]:
-    """sum over k of L_k / W_k; a term of which a batch has nothing is 0.
+    """Returns the sum over k of L_k / W_k; a term that nothing in the batch belongs to is 0.
 
     With the weights of a whole batch, the results of its parts add up to that of the whole, and so
     do their gradients.
@@ -225,16 +223,16 @@ def sum_of_means(losses: Sums, weights: Sums) -> Float[Array, ""]:
     return sum(losses[name] / jnp.maximum(weight, 1) for name, weight in weights.items())
 
 
-def structure(
+def positions_and_documents(
     tokens: Int[Array, "B T"], isolate: bool, document_id: int, offsets: tuple[int, ...] = ()
 ) -> tuple[Int[Array, "B T"], Int[Array, "B T"] | None]:
-    """Positions and documents of packed rows.
+    """Returns positions and document numbers of packed rows.
 
     Args:
         tokens: rows in which `document_id` opens every document.
-        isolate: each document counts its positions from 0 and is a world of its own; else a row is
+        isolate: each document is a sequence of its own, with positions from 0; otherwise a row is
             one sequence.
-        offsets: where such rows begin, in turn; empty for 0.
+        offsets: first positions of such rows, in turn; empty for 0.
 
     Returns:
         (positions [B or 1, T], document numbers [B, T] or None).
@@ -247,52 +245,52 @@ def structure(
     return index - start, jnp.cumsum(opens, axis=1)
 
 
-def without_padding(positions: Int[Array, "B T"], tokens: Int[Array, "B T"], how: Pass) -> Int[Array, "B T"]:
-    """Marks the empty slots of rows that a model sees as a whole."""
-    return positions if how.full else jnp.where(tokens >= 0, positions, -1)
+def mark_padding(positions: Int[Array, "B T"], tokens: Int[Array, "B T"], mode: ForwardMode) -> Int[Array, "B T"]:
+    """Sets the positions of padding to -1, in rows that a model reads as a whole."""
+    return positions if mode.full else jnp.where(tokens >= 0, positions, -1)
 
 
-def context_of(
-    how: Pass,
+def make_context(
+    mode: ForwardMode,
     positions: Int[Array, "B T"],
     documents: Int[Array, "B T"] | None = None,
     causal: bool = True,
     prefix: int = 0,
     in_order: bool = True,
 ) -> Context:
-    """The context of rows whose tokens stand in order, by default from 0 on."""
+    """Returns the context of rows; see `Context` for the arguments."""
     return Context(
         positions,
         documents,
         causal,
         in_order=in_order,
-        dropout_key=how.dropout_key,
-        training=how.training,
+        dropout_key=mode.dropout_key,
+        training=mode.training,
         prefix=prefix,
-        record=how.record,
+        record=mode.record,
     )
 
 
-def record_logits(prediction: Prediction, weights: Float[Array, "B T"], how: Pass) -> None:
-    """Records how far the scores of up to `TOKENS` scored tokens, evenly spread over a batch, are
-    from their mean.
+def record_logits(prediction: Prediction, weights: Float[Array, "B T"], mode: ForwardMode) -> None:
+    """Records the deviation of the logits from their mean, for up to `TOKENS` scored tokens spread
+    evenly over a batch.
     """
-    if how.record is not None:
+    if mode.record is not None:
         places = evenly(weights.size, TOKENS)
         hidden = prediction.hidden.reshape(weights.size, -1)[places]
-        how.record["logits"] = deviations(
+        mode.record["logits"] = deviations(
             logits(prediction._replace(hidden=hidden[None]))[0], weights.reshape(-1)[places] > 0
         )
 
 
-def past_the_table(config: ResolvedConfig, module: nnx.Module, length: int, whose: str = "") -> str | None:
-    """Says that rows of `length` tokens are longer than a table of positions, or None.
+def beyond_position_table(config: ResolvedConfig, module: nnx.Module, length: int, whose: str = "") -> str | None:
+    """Returns a line if rows of `length` tokens are longer than a table of positions, else None.
 
     Args:
         config: the `model` part of a config as the module sees it.
-        module: what holds the positions.
+        module: the module with the positions.
         length: number of tokens.
-        whose: whose positions these are, for the line.
+        whose: owner of the positions, for the line, e.g. "the decoder's ".
     """
     most = module.position.max_length
     return None if most is None or length <= most else f"{whose}{config.position.kind} positions end at {most}"

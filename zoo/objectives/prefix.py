@@ -1,6 +1,4 @@
-"""Prefix language modelling: the second part of a row is predicted, token by token, from the first
-part.
-"""
+"""Prefix language modelling: an encoder-decoder predicts the end of a row from its beginning."""
 
 import jax.numpy as jnp
 from flax import nnx
@@ -8,7 +6,15 @@ from jaxtyping import Array, Int
 
 from zoo.config import side
 from zoo.models.head import Prediction
-from zoo.objectives.objective import Batch, Constants, Objective, Pass, context_of, past_the_table, without_padding
+from zoo.objectives.objective import (
+    Batch,
+    Constants,
+    ForwardMode,
+    Objective,
+    beyond_position_table,
+    make_context,
+    mark_padding,
+)
 
 
 class PrefixObjective(Objective):
@@ -16,26 +22,26 @@ class PrefixObjective(Objective):
     that reads the prefix).
 
     A batch is {"tokens": [B, T + 1]}. The encoder reads the P = `objective.prefix_length` first
-    tokens of a row, the decoder the last of these and all after it but the row's last; targets are
-    the T + 1 - P tokens from P on. Both sides count positions from 0.
+    tokens of a row, the decoder the last of these and all later ones except the row's last; targets
+    are the T + 1 - P tokens from P on. Both sides count positions from 0.
     """
 
     def targets(self, batch: Batch) -> Int[Array, "B N"]:
-        """What comes after the prefix."""
+        """Returns the tokens after the prefix."""
         return batch["tokens"][:, self.config.objective.prefix_length :]
 
-    def predict(self, model: nnx.Module, batch: Batch, constants: Constants, how: Pass) -> Prediction:
+    def predict(self, model: nnx.Module, batch: Batch, constants: Constants, mode: ForwardMode) -> Prediction:
         """Predicts the second part of every row."""
         tokens, prefix = batch["tokens"], self.config.objective.prefix_length
         source, inputs = tokens[:, :prefix], tokens[:, prefix - 1 : -1]
-        source_context = context_of(how, without_padding(jnp.arange(prefix)[None], source, how), causal=False)
-        context = context_of(how, jnp.arange(inputs.shape[1])[None])
+        source_context = make_context(mode, mark_padding(jnp.arange(prefix)[None], source, mode), causal=False)
+        context = make_context(mode, jnp.arange(inputs.shape[1])[None])
         hidden = model(jnp.maximum(source, 0), jnp.maximum(inputs, 0), source_context, context)
         return model.prediction(hidden, context)
 
     def too_long(self, model: nnx.Module, length: int) -> str | None:
-        """The prefix is as long at every length, and the rest is for the decoder."""
+        """Returns why the rest after a prefix of the same length does not fit the decoder."""
         prefix, config = self.config.objective.prefix_length, self.config.model
         if prefix >= length:
             return f"objective.prefix_length={prefix} leaves nothing of it to predict"
-        return past_the_table(side(config, "decoder"), model.decoder, length + 1 - prefix, "the decoder's ")
+        return beyond_position_table(side(config, "decoder"), model.decoder, length + 1 - prefix, "the decoder's ")

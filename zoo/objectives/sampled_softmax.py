@@ -1,4 +1,4 @@
-"""A softmax over a few sampled ids in place of all of them, for training with large vocabularies."""
+"""Sampled softmax, over a few ids instead of all, for training with large vocabularies."""
 
 from typing import NamedTuple
 
@@ -15,9 +15,8 @@ class Candidates(NamedTuple):
     """Ids that all tokens of a batch are scored against.
 
     Attributes:
-        ids: [S], no two alike.
-        threshold: the largest perturbed log p that was not enough to be sampled; -inf where all ids
-            are.
+        ids: [S], all different.
+        threshold: the largest perturbed log p that was not sampled; -inf where all ids are.
     """
 
     ids: Int[Array, " S"]
@@ -25,20 +24,20 @@ class Candidates(NamedTuple):
 
 
 def log_uniform(ids: Int[Array, "..."], vocab_size: int) -> Float[Array, "..."]:
-    """log p(k), p(k) = (log(k + 2) - log(k + 1)) / log(V + 1): Zipf's law where ids are sorted by
-    frequency, the most frequent first.
+    """Returns log p(k), p(k) = (log(k + 2) - log(k + 1)) / log(V + 1): Zipf's law where ids are
+    sorted by frequency, the most frequent first.
     """
     return jnp.log(jnp.log1p(1 / (ids + 1.0)) / np.log(vocab_size + 1.0))
 
 
 def draw_candidates(key: Key[Array, ""], size: int, vocab_size: int) -> Candidates:
-    """Draws S different ids, as by drawing from p again and again until S are found.
+    """Draws S different ids, distributed like draws from p until S different ones are found.
 
-    They are those with the largest log p(k) + Gumbel noise, which has the same distribution (Kool
+    They are the ids with the largest log p(k) + Gumbel noise, which has the same distribution (Kool
     et al. 2019, section 2).
 
     Args:
-        key: of this draw.
+        key: random key.
         size: S, at most V.
         vocab_size: V.
     """
@@ -50,12 +49,12 @@ def draw_candidates(key: Key[Array, ""], size: int, vocab_size: int) -> Candidat
 
 
 def log_expected_count(ids: Int[Array, "..."], candidates: Candidates, vocab_size: int) -> Float[Array, "..."]:
-    """log q(k), q(k) = 1 - exp(-exp(log p(k) - threshold)): the probability that an id passes the
-    threshold.
+    """Returns log q(k), q(k) = 1 - exp(-exp(log p(k) - threshold)): the probability that an id
+    passes the threshold.
 
-    The sum of f(k) / q(k) over the candidates is in the mean that of f(k) over all ids (Kool et al.
-    2019, section 4.1). With n = exp(-threshold) it is 1 - exp(-n p(k)), about what 1 - (1 - p(k))^n
-    is of n draws with replacement.
+    The sum of f(k) / q(k) over the candidates has the expectation of the sum of f(k) over all ids
+    (Kool et al. 2019, section 4.1). With n = exp(-threshold) q is 1 - exp(-n p(k)), close to 1 - (1
+    - p(k))^n of n draws with replacement.
     """
     return jnp.log(-jnp.expm1(-jnp.exp(log_uniform(ids, vocab_size) - candidates.threshold)))
 
@@ -70,13 +69,13 @@ def sampled_cross_entropy(
     """Sums over tokens of weight * (-log softmax(s)[target]) over the target and the candidates, in
     nats and float32.
 
-    s_k = logit_k - log q(k), the target's too; a candidate that is the target is left out (Jean et
-    al. 2015; Jozefowicz et al. 2016, section 3.1; Peters et al. 2018). With all ids as candidates
-    this is the full softmax.
+    s_k = logit_k - log q(k), for the target too; a candidate that is the target is left out (Jean
+    et al. 2015; Jozefowicz et al. 2016, section 3.1; Peters et al. 2018). With all ids as
+    candidates this is the full softmax.
 
     Args:
         prediction: hidden states and the head, which has no cap.
-        targets, weights: as in `cross_entropy`.
+        targets, weights: see `cross_entropy`.
         candidates: shared by all tokens.
         chunk_tokens: about how many tokens' scores exist at once; 0 for all of them.
     """

@@ -1,4 +1,4 @@
-"""Span corruption: an encoder-decoder writes the spans that were cut out of the text that it reads."""
+"""Span corruption: an encoder-decoder writes the spans that were cut out of the text it reads."""
 
 import jax.numpy as jnp
 from flax import nnx
@@ -8,7 +8,15 @@ from zoo.config import ResolvedConfig, side
 from zoo.config.side_lengths import SpanLengths
 from zoo.data.tokenizers.tokenizer import Tokenizer
 from zoo.models.head import Prediction
-from zoo.objectives.objective import Batch, Constants, Objective, Pass, context_of, past_the_table, without_padding
+from zoo.objectives.objective import (
+    Batch,
+    Constants,
+    ForwardMode,
+    Objective,
+    beyond_position_table,
+    make_context,
+    mark_padding,
+)
 
 
 class SpanObjective(Objective):
@@ -18,7 +26,7 @@ class SpanObjective(Objective):
 
     A batch is what `zoo.data.rows.spans.SpanCorruption` makes: {"source": [B, S], "targets": [B,
     N]}, padded with -1. The decoder reads the token that opens documents and the targets but the
-    last. Padding is an empty slot that no token sees.
+    last. No token sees padding.
     """
 
     def __init__(self, config: ResolvedConfig, tokenizer: Tokenizer):
@@ -26,27 +34,25 @@ class SpanObjective(Objective):
         self.text_ids = tokenizer.vocab_size
 
     def targets(self, batch: Batch) -> Int[Array, "B N"]:
-        """The spans, their sentinels and the end."""
+        """Returns the spans, their sentinels and the end."""
         return batch["targets"]
 
-    def predict(self, model: nnx.Module, batch: Batch, constants: Constants, how: Pass) -> Prediction:
+    def predict(self, model: nnx.Module, batch: Batch, constants: Constants, mode: ForwardMode) -> Prediction:
         """Predicts the targets."""
         source, targets = batch["source"], batch["targets"]
         inputs = jnp.concatenate([jnp.full_like(targets[:, :1], self.document_id), targets[:, :-1]], axis=1)
-        source_context = context_of(how, without_padding(jnp.arange(source.shape[1])[None], source, how), causal=False)
-        context = context_of(how, without_padding(jnp.arange(inputs.shape[1])[None], inputs, how))
+        source_context = make_context(mode, mark_padding(jnp.arange(source.shape[1])[None], source, mode), causal=False)
+        context = make_context(mode, mark_padding(jnp.arange(inputs.shape[1])[None], inputs, mode))
         hidden = model(jnp.maximum(source, 0), jnp.maximum(inputs, 0), source_context, context)
         return model.prediction(hidden, context)
 
-    def read(self, batch: Batch) -> Int[Array, ""]:
-        """Number of tokens of text: all that is on either side and is neither a sentinel nor an
-        end.
-        """
+    def num_tokens(self, batch: Batch) -> Int[Array, ""]:
+        """Returns the number of tokens of text on both sides, without sentinels and ends."""
         ends = 2 * (batch["targets"][:, 0] >= 0).sum()
         return sum(((part >= 0) & (part < self.text_ids)).sum() for part in (batch["source"], batch["targets"])) - ends
 
     def too_long(self, model: nnx.Module, length: int) -> str | None:
-        """Each side has a length of its own."""
+        """Returns why a row or one of its sides, which have their own lengths, does not fit."""
         if length < 2:
             return "a row needs two tokens, one to stay and one to go"
         lengths = SpanLengths.of(length, self.config.objective.noise_density, self.config.objective.mean_span_length)
@@ -54,7 +60,7 @@ class SpanObjective(Objective):
             return f"objective.sentinels={self.config.objective.sentinels} are too few for {lengths.spans} spans"
         sides = (("encoder", model.encoder, lengths.source), ("decoder", model.decoder, lengths.targets))
         found = (
-            past_the_table(side(self.config.model, name), module, tokens, f"the {name}'s ")
+            beyond_position_table(side(self.config.model, name), module, tokens, f"the {name}'s ")
             for name, module, tokens in sides
         )
         return next((why for why in found if why), None)

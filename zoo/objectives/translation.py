@@ -1,11 +1,9 @@
-"""Translation: an encoder-decoder writes a text in another language, of which it reads the
-original.
-"""
+"""Translation: an encoder-decoder reads a text and writes it in another language."""
 
 from flax import nnx
 
 from zoo.config import side
-from zoo.objectives.objective import past_the_table
+from zoo.objectives.objective import beyond_position_table
 from zoo.objectives.span_corruption import SpanObjective
 
 
@@ -16,19 +14,20 @@ class TranslationObjective(SpanObjective):
 
     A batch is what `zoo.data.pipeline.buckets.PairBatches` makes: {"source": [B, S], "targets": [B,
     S]}, padded with -1; B and S differ from batch to batch. The decoder reads the token that opens
-    documents and the targets but the last. Padding is an empty slot that no token sees.
+    documents and the targets but the last. No token sees padding.
     """
 
     full_rows = False
 
     def too_long(self, model: nnx.Module, length: int) -> str | None:
-        """Pairs are as long as they are: there is no other length to evaluate them at, and a table
-        must reach to the longest.
+        """Returns why pairs cannot be evaluated; they have their own lengths, so that only the
+        length of training is possible.
         """
         if length != (trained := self.config.data.sequence_length):
             return f"pairs of texts have lengths of their own, of up to data.sequence_length={trained} tokens"
         sides = (("encoder", model.encoder), ("decoder", model.decoder))
         found = (
-            past_the_table(side(self.config.model, name), module, length, f"the {name}'s ") for name, module in sides
+            beyond_position_table(side(self.config.model, name), module, length, f"the {name}'s ")
+            for name, module in sides
         )
         return next((why for why in found if why), None)

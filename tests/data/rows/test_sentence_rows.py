@@ -179,7 +179,7 @@ def test_pairs_go_through_every_sentence_but_lone_ones():
 
 
 def test_pairs_of_one_document():
-    with pytest.raises(DataError, match=r"data\.rows: pairs need at least two documents.*document_separator"):
+    with pytest.raises(DataError, match=r"data\.row_format: pairs need at least two documents.*document_separator"):
         PairRows(made([[1, 2, 3]]), 20, SEP, segments=True)
 
 

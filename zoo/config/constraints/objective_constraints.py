@@ -92,26 +92,30 @@ def _check_sampled_softmax(flat: dict[str, Any]) -> Iterator[str]:
 
 
 def _check_sentence_rows(flat: dict[str, Any]) -> Iterator[str]:
-    """Yields the problems of rows of sentences and pairs: too short, or with what other rows have."""
+    """Yields the problems of rows of sentences and pairs."""
     rows, length, segments = flat["data.row_format"], flat["data.sequence_length"], flat["model.embedding.segments"]
     pairs = rows in ("segment_pairs", "sentence_pairs")
     if flat["objective.next_sentence"] and not pairs:
         yield (
-            f"objective.next_sentence=true needs pairs, and data.row_format is {rows}; set data.row_format to segment_pairs or "
+            f"objective.next_sentence=true needs pairs, and data.row_format is {rows}; set data.row_format to "
+            "segment_pairs or "
             "sentence_pairs"
         )
     if rows != "packed" and length < 8:
         yield (
-            f"data.sequence_length={length} is too short for data.row_format={rows}, where up to three tokens are [CLS] and "
+            f"data.sequence_length={length} is too short for data.row_format={rows}, where up to three tokens are "
+            "[CLS] and "
             "[SEP]; at least 8"
         )
     if rows != "packed" and flat["data.isolate_documents"]:
         yield (
-            f"data.isolate_documents=true is for packed rows, and data.row_format is {rows}; rows of doc_sentences hold one "
+            f"data.isolate_documents=true is for packed rows, and data.row_format is {rows}; rows of doc_sentences "
+            "hold one "
             "document"
         )
     if pairs and flat["model.architecture"] == "encoder" and segments == 1:
         yield (
-            f"model.embedding.segments=1: data.row_format={rows} has two segments; set it to 2, or to 0 to distinguish them "
+            f"model.embedding.segments=1: data.row_format={rows} has two segments; set it to 2, or to 0 to "
+            "distinguish them "
             "by [SEP] alone"
         )

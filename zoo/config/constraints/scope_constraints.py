@@ -8,7 +8,7 @@ from zoo.config.parts import KINDS, SIDES, scoped
 
 
 def check_scopes(flat: dict[str, Any], scopes: dict[str, dict[str, Any]]) -> Iterator[str]:
-    """Yields the problems of scopes that the architecture or the pattern of layers does not have."""
+    """Yields the problems of scopes that the architecture or the layer pattern does not have."""
     architecture, pattern = flat["model.architecture"], flat["model.layers.pattern"]
     defined = {scope.removeprefix(KINDS + ".") for scope in scopes if scope.startswith(KINDS)}
     for scope in SIDES:

@@ -1,4 +1,4 @@
-"""One label, or one number, for a text or a pair of texts."""
+"""Classification and regression: one label or one number for a text or a pair of texts."""
 
 import jax.numpy as jnp
 from flax import nnx
@@ -6,8 +6,8 @@ from flax import nnx
 from zoo.config import ResolvedConfig
 from zoo.data.tokenizers.tokenizer import Tokenizer
 from zoo.layers.activation_record import deviations
-from zoo.objectives.masked import score_pairs
-from zoo.objectives.objective import Batch, Constants, Pass, Sums
+from zoo.objectives.masked import score_classes
+from zoo.objectives.objective import Batch, Constants, ForwardMode, Sums
 from zoo.objectives.tasks.task import RowObjective
 
 
@@ -15,8 +15,8 @@ class ClassificationObjective(RowObjective):
     """-log softmax(s)[c], the mean over examples: s the scores of a row's C labels, c its own
     (Devlin et al. 2019, section 4.1).
 
-    Labels are "labels" [B], -1 in rows that only fill up. Reported are the loss and "accuracy";
-    `zoo.data.labelled.task_scores.class_scores` makes more of the predicted labels.
+    Labels are "labels" [B], -1 in rows of padding. Metrics are the loss and "accuracy";
+    `zoo.data.labelled.task_scores.class_scores` computes further ones from the predicted labels.
     """
 
     outputs = ("real", "predicted")
@@ -25,14 +25,14 @@ class ClassificationObjective(RowObjective):
         super().__init__(config, tokenizer)
         self.means |= {"accuracy": ("right", "weight")}
 
-    def score(self, model: nnx.Module, batch: Batch, constants: Constants, how: Pass) -> tuple[Sums, Sums]:
+    def score(self, model: nnx.Module, batch: Batch, constants: Constants, mode: ForwardMode) -> tuple[Sums, Sums]:
         """Scores every row's label."""
-        scores = self.scores(model, batch, constants, how)
-        if how.record is not None:
-            how.record["logits"] = deviations(scores, self.real(batch))
-        loss, right = score_pairs(scores, batch["labels"])
+        scores = self.scores(model, batch, constants, mode)
+        if mode.record is not None:
+            mode.record["logits"] = deviations(scores, self.real(batch))
+        loss, right = score_classes(scores, batch["labels"])
         sums = {"loss": loss, "weight": self.real(batch).sum().astype(jnp.float32), "right": right}
-        outputs = {} if how.training else {"real": self.real(batch), "predicted": scores.argmax(axis=1)}
+        outputs = {} if mode.training else {"real": self.real(batch), "predicted": scores.argmax(axis=1)}
         return {"loss": loss}, sums | outputs
 
 
@@ -40,15 +40,15 @@ class RegressionObjective(RowObjective):
     """(s - y)^2, the mean over examples: s the one score of a row, y its number (Devlin et al.
     2019, section 4.1: STS-B).
 
-    Numbers are "labels" [B], float32. `zoo.data.labelled.task_scores.correlations` makes more of
-    the predicted numbers.
+    Numbers are "labels" [B], float32. `zoo.data.labelled.task_scores.correlations`
+    computes further metrics from the predicted numbers.
     """
 
     outputs = ("real", "predicted")
 
-    def score(self, model: nnx.Module, batch: Batch, constants: Constants, how: Pass) -> tuple[Sums, Sums]:
+    def score(self, model: nnx.Module, batch: Batch, constants: Constants, mode: ForwardMode) -> tuple[Sums, Sums]:
         """Scores every row's number."""
-        scores, real = self.scores(model, batch, constants, how)[:, 0], self.real(batch)
+        scores, real = self.scores(model, batch, constants, mode)[:, 0], self.real(batch)
         loss = jnp.where(real, (scores - batch["labels"]) ** 2, 0.0).sum()
-        outputs = {} if how.training else {"real": real, "predicted": scores}
+        outputs = {} if mode.training else {"real": real, "predicted": scores}
         return {"loss": loss}, {"loss": loss, "weight": real.sum().astype(jnp.float32)} | outputs

@@ -1,6 +1,4 @@
-"""What the objectives of tasks share: rows of single examples, read by a model with a head for the
-task.
-"""
+"""The base of task objectives: one example a row, read by a model with a head for the task."""
 
 import jax.numpy as jnp
 from flax import nnx
@@ -10,19 +8,18 @@ from zoo.config import ResolvedConfig
 from zoo.data.tokenizers.tokenizer import Tokenizer
 from zoo.layers.context import Context
 from zoo.models.head import pool
-from zoo.objectives.objective import Batch, Constants, Objective, Pass, Sums, context_of
+from zoo.objectives.objective import Batch, Constants, ForwardMode, Objective, Sums, make_context
 
 
 class TaskObjective(Objective):
     """The mean of a loss over examples.
 
-    A batch is what `zoo.data.labelled` makes: {"tokens": [B, T], -1 behind the row's end and
-    everywhere in rows that only fill up, "segments": [B, T] 0 or 1 where rows are pairs, and the
-    labels}. An ELMo reads tokens as the characters of "token_characters" [V, C], each row from zero
-    states.
+    A batch is what `zoo.data.labelled` makes: {"tokens": [B, T], -1 after the row's end and in all
+    of a row of padding, "segments": [B, T] 0 or 1 where rows are pairs, and the labels}. An ELMo
+    reads tokens as their characters, "token_characters" [V, C], each row from zero states.
 
-    Where the head alone is trained, the body runs as in evaluation: it drops nothing, and its
-    statistics stay as they are.
+    Where only the head is trained, the body runs as in evaluation: without dropout, and with its
+    statistics unchanged.
     """
 
     full_rows = False
@@ -33,53 +30,63 @@ class TaskObjective(Objective):
         self.frozen = config.training.trained_layers == 0
         self.constants = {}
         if self.reads_characters:
-            self.constants["token_characters"] = self.per_id(tokenizer.token_characters(config.model.elmo.characters))
+            self.constants["token_characters"] = self.pad_to_vocab(
+                tokenizer.token_characters(config.model.elmo.characters)
+            )
 
     def real(self, batch: Batch) -> Bool[Array, " B"]:
-        """Which rows are examples; the others only fill up."""
+        """Returns which rows are examples; the others are padding."""
         return batch["tokens"][:, 0] >= 0
 
     def weights(self, batch: Batch) -> Sums:
-        """The examples."""
+        """Returns the number of examples."""
         return {"loss": self.real(batch).sum()}
 
-    def features(self, model: nnx.Module, batch: Batch, constants: Constants, how: Pass) -> Float[Array, "B T ... D"]:
-        """Runs the body: what the head reads, of every token [B, T, D]; of an ELMo all its layers."""
-        how = how._replace(dropout_key=None, training=False) if self.frozen else how
-        tokens, context = batch["tokens"], self.context(batch, how)
+    def features(
+        self, model: nnx.Module, batch: Batch, constants: Constants, mode: ForwardMode
+    ) -> Float[Array, "B T ... D"]:
+        """Runs the body and returns what the head reads: every token [B, T, D]; all layers of an
+        ELMo.
+        """
+        mode = mode._replace(dropout_key=None, training=False) if self.frozen else mode
+        tokens, context = batch["tokens"], self.context(batch, mode)
         ids = jnp.maximum(tokens, 0)
         if self.reads_characters:
-            return model.states(constants["token_characters"][ids], tokens >= 0, how.dropout_key)
+            return model.states(constants["token_characters"][ids], tokens >= 0, mode.dropout_key)
         return model(ids, context, batch.get("segments"))
 
-    def scores(self, model: nnx.Module, batch: Batch, constants: Constants, how: Pass) -> Float[Array, "B *T C"]:
-        """The head's scores, float32: of the "features" of a batch where these were computed
-        before, else of what the body gives.
+    def scores(
+        self, model: nnx.Module, batch: Batch, constants: Constants, mode: ForwardMode
+    ) -> Float[Array, "B *T C"]:
+        """Returns the head's scores, float32: of the batch's "features" if these were computed
+        before, otherwise of `features`.
         """
-        features = batch["features"] if "features" in batch else self.features(model, batch, constants, how)
-        return model.task_scores(features, self.context(batch, how))
+        features = batch["features"] if "features" in batch else self.features(model, batch, constants, mode)
+        return model.task_scores(features, self.context(batch, mode))
 
-    def context(self, batch: Batch, how: Pass) -> Context:
-        """The context that rows are read in."""
+    def context(self, batch: Batch, mode: ForwardMode) -> Context:
+        """Returns the context of the rows."""
         tokens = batch["tokens"]
         positions = jnp.where(tokens >= 0, jnp.arange(tokens.shape[1])[None], -1)
-        return context_of(how, positions, causal=self.config.model.architecture == "decoder")
+        return make_context(mode, positions, causal=self.config.model.architecture == "decoder")
 
-    def read(self, batch: Batch) -> Int[Array, ""]:
-        """Number of tokens, those that stand around texts included."""
+    def num_tokens(self, batch: Batch) -> Int[Array, ""]:
+        """Returns the number of tokens, special tokens included."""
         return (batch["tokens"] >= 0).sum()
 
     def too_long(self, model: nnx.Module, length: int) -> str | None:
-        """As for text; a recurrent model reads rows of any length."""
+        """Returns why rows are too long; a recurrent model reads rows of any length."""
         return None if self.reads_characters else super().too_long(model, length)
 
 
 class RowObjective(TaskObjective):
-    """A task that reads one vector of each row, which `model.head.pooling` takes (see
-    `zoo.models.head.pool`).
+    """A task that reads one vector of each row, chosen by `model.head.pooling`
+    (`zoo.models.head.pool`).
     """
 
-    def features(self, model: nnx.Module, batch: Batch, constants: Constants, how: Pass) -> Float[Array, "B ... D"]:
-        """The vectors, [B, D]; of an ELMo those of all layers."""
-        states = super().features(model, batch, constants, how)
-        return pool(states, self.context(batch, how).positions, self.config.model.head.pooling)
+    def features(
+        self, model: nnx.Module, batch: Batch, constants: Constants, mode: ForwardMode
+    ) -> Float[Array, "B ... D"]:
+        """Returns the vectors, [B, D]; for an ELMo those of all layers."""
+        states = super().features(model, batch, constants, mode)
+        return pool(states, self.context(batch, mode).positions, self.config.model.head.pooling)
