@@ -41,6 +41,10 @@ TINY_ELMO = {
 }
 
 
+# Marks of a slow test that guards a promise made to users.
+PROMISE = (pytest.mark.slow, pytest.mark.promise)
+
+
 def slow_but(kept, cases):
     """Cases of a test, those that are not among `kept` for the slow group."""
     assert set(kept) <= set(cases)

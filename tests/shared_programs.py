@@ -11,7 +11,7 @@ from zoo.nested import flatten
 from zoo.training import step, trained_run, trainer
 
 ORIGINAL, JIT, PROGRAMS = step.make_program, jax.jit, {}
-# A program depends on neither: the seed is an argument, the text makes batches.
+# No program depends on these: the seed is an argument, as hyperparameters are, and the text makes batches.
 IRRELEVANT = {*configs.NOT_RESULT_RELEVANT, "seed", "data.source", "data.held_out"}
 
 
@@ -22,7 +22,11 @@ def shared_program(config, model, objective, mesh):
     """
     if objective.teacher is not None or jax.jit is not JIT:
         return ORIGINAL(config, model, objective, mesh)
-    fields = tuple((path, value) for path, value in flatten(config).items() if path not in IRRELEVANT)
+    fields = tuple(
+        (path, bool(value) if configs.is_traced(path) else value)
+        for path, value in flatten(config).items()
+        if path not in IRRELEVANT
+    )
     ids = tuple((name, value) for name, value in vars(objective).items() if isinstance(value, int | str))
     tables = tuple((name, np.asarray(table).tobytes()) for name, table in objective.constants.items())
     key = fields, ids, tables, mesh

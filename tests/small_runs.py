@@ -1,13 +1,15 @@
 """A small run for the training tests."""
 
+import contextlib
 import json
+import signal
 from pathlib import Path
 
 from zoo import config as configs
 
 SMALL = {
     "model.dim": 32,
-    "model.num_layers": 2,
+    "model.num_layers": 1,
     "data.sequence_length": 16,
     "data.batch_size": 8,
     "training.steps": 12,
@@ -51,3 +53,21 @@ def curves(workdir: Path) -> list[tuple]:
     """What has to be equal between two runs of the same thing: everything but the clock."""
     timed = ("seconds", "train/tokens_per_second")
     return [tuple(sorted((key, value) for key, value in line.items() if key not in timed)) for line in lines(workdir)]
+
+
+@contextlib.contextmanager
+def told_to_stop_at(step, monkeypatch):
+    """SIGTERM comes when the metrics of a step do."""
+    # Imported here: not everything that makes a config needs JAX.
+    from zoo.training.training_run import TrainingRun
+
+    handle = TrainingRun.handle_metrics
+
+    def stop(self, number, *rest):
+        handle(self, number, *rest)
+        if number == step:
+            signal.raise_signal(signal.SIGTERM)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(TrainingRun, "handle_metrics", stop)
+        yield

@@ -5,8 +5,6 @@ haste (tests/conftest.py), and then a step inside `map` may round otherwise than
 what compares bits is slow, and all else compares but for rounding.
 """
 
-import contextlib
-import functools
 import os
 import re
 import shutil
@@ -19,7 +17,7 @@ from pathlib import Path
 import jax
 import numpy as np
 import pytest
-from small_runs import OBJECTIVES, curves, lines, small
+from small_runs import OBJECTIVES, curves, lines, small, told_to_stop_at
 
 from tests.untrained import untrained
 from zoo import config as configs
@@ -29,7 +27,6 @@ from zoo.files import read_json, write_json
 from zoo.models.architectures import make_model
 from zoo.nested import flatten
 from zoo.objectives import make_objective
-from zoo.training import training_run
 from zoo.training.mesh import make_mesh
 from zoo.training.startup import RunRequest
 from zoo.training.step import make_program
@@ -63,21 +60,6 @@ def together(members, top, executor="map"):
     return train_runs(
         [RunRequest(small(**one), top / str(index), quiet) for index, one in enumerate(members)], executor
     )
-
-
-@contextlib.contextmanager
-def told_to_stop_at(step, monkeypatch):
-    """SIGTERM comes when the metrics of a step do."""
-    handle = training_run.TrainingRun.handle_metrics
-
-    def stop(self, number, *rest):
-        handle(self, number, *rest)
-        if number == step:
-            signal.raise_signal(signal.SIGTERM)
-
-    with monkeypatch.context() as patch:
-        patch.setattr(training_run.TrainingRun, "handle_metrics", stop)
-        yield
 
 
 def sha256(folder):
@@ -251,22 +233,18 @@ def test_killed_and_continued_is_bit_identical(alone, tmp_path):
         assert "done: 12 steps" in (tmp_path / str(index) / "log.txt").read_text()
 
 
-def test_what_is_done_is_left_alone(mapped, tmp_path):
-    shutil.copytree(mapped[0] / "0", tmp_path / "0")
+def test_what_is_done_is_left_alone_and_what_cannot_begin_does_not_keep_the_others(mapped, tmp_path):
+    for name in ("0", "1"):
+        shutil.copytree(mapped[0] / "0", tmp_path / name)
     before = (tmp_path / "0" / "metrics.jsonl").read_bytes()
-    outcomes = together(MEMBERS[:2], tmp_path)
-    assert [outcome["state"] for outcome in outcomes] == ["done", "done"]
-    assert (tmp_path / "0" / "metrics.jsonl").read_bytes() == before
-    np.testing.assert_allclose(losses(tmp_path / "1"), losses(mapped[0] / "1"), rtol=1e-4)
-
-
-def test_a_member_that_cannot_begin_does_not_keep_the_others(mapped, tmp_path):
-    shutil.copytree(mapped[0] / "0", tmp_path / "0")
-    outcomes = together([MEMBERS[1], MEMBERS[0] | {"seed": 5}], tmp_path)
-    assert isinstance(outcomes[0], ConfigError)
-    assert "holds a run with seed=0" in str(outcomes[0]) or "seed=0" in str(outcomes[0])
-    assert outcomes[1]["state"] == "done"
-    assert read_json(tmp_path / "0" / "status.json")["state"] == "done"
+    outcomes = together([MEMBERS[0], MEMBERS[0] | {"seed": 5}, MEMBERS[1]], tmp_path)
+    assert [outcomes[index]["state"] for index in (0, 2)] == ["done", "done"]
+    assert isinstance(outcomes[1], ConfigError)
+    assert "seed=0" in str(outcomes[1])
+    for name in ("0", "1"):
+        assert (tmp_path / name / "metrics.jsonl").read_bytes() == before
+        assert read_json(tmp_path / name / "status.json")["state"] == "done"
+    np.testing.assert_allclose(losses(tmp_path / "2"), losses(mapped[0] / "1"), rtol=1e-4)
 
 
 @pytest.mark.slow
@@ -298,17 +276,12 @@ NUMBERS = {
 }
 WITH_ALL = DROPPING | {
     "objective__z_loss": 1e-3,
+    "model__num_layers": 2,
     "model__layers__pattern": ("other", "plain"),
     "data__sequence_length": 8,
     "model__layers__kinds__other__attention__dropout": 0.1,
     "model__layers__kinds__plain__attention__bias": False,
 }
-
-
-@functools.cache
-def step_of(path=None):
-    """As `traced`, of a run with all numbers but those of a teacher, one of which may be another."""
-    return traced(configs.override(small(**WITH_ALL), {path: NUMBERS[path]} if path else {}))
 
 
 def traced(config):
@@ -332,39 +305,21 @@ def traced(config):
     return re.sub(r"0x[0-9a-f]+", "", str(jaxpr)), values
 
 
-@pytest.mark.parametrize("path", NUMBERS)
-def test_a_number_is_an_argument_and_not_part_of_the_program(path):
-    assert configs.is_traced(path)
-    (text, read), (other, _) = step_of(), step_of(path)
+def test_a_number_is_an_argument_and_not_part_of_the_program():
+    base = small(**WITH_ALL)
+    (text, _), (other, read) = traced(base), traced(configs.override(base, NUMBERS))
+    # Else one of them is: which one, NUMBERS reduced to it tells.
     assert text == other
-    assert read[path]
+    assert all(read[path] for path in NUMBERS)
 
 
-@pytest.mark.parametrize(("name", "value"), [("kl", 0.3), ("temperature", 4.0)])
-def test_so_are_those_of_a_teacher(tmp_path, name, value):
+def test_so_are_those_of_a_teacher(tmp_path):
     teacher = untrained(tmp_path / "teacher", small(data__sequence_length=8))
-    base, path = (
-        small(data__sequence_length=8, objective__distillation__teacher=str(teacher)),
-        f"objective.distillation.{name}",
-    )
-    (text, read), (other, _) = traced(base), traced(configs.override(base, {path: value}))
+    base = small(data__sequence_length=8, objective__distillation__teacher=str(teacher))
+    numbers = {"objective.distillation.kl": 0.3, "objective.distillation.temperature": 4.0}
+    (text, _), (other, read) = traced(base), traced(configs.override(base, numbers))
     assert text == other
-    assert read[path]
-
-
-@pytest.mark.parametrize("path", ["model.dropout", "model.decoder.dropout", "model.encoder.attention.dropout"])
-def test_so_are_dropout_rates_of_a_side(path):
-    base = small(
-        model__architecture="encoder_decoder",
-        objective__kind="prefix",
-        data__sequence_length=8,
-        model__dropout=0.1,
-        model__decoder__dropout=0.2,
-        model__encoder__attention__dropout=0.3,
-    )
-    (text, read), (other, _) = traced(base), traced(configs.override(base, {path: 0.5}))
-    assert text == other
-    assert read[path]
+    assert all(read[path] for path in numbers)
 
 
 def test_there_are_no_other_numbers_but_of_a_teacher():
