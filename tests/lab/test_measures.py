@@ -165,7 +165,7 @@ def test_rows_that_begin_elsewhere(tmp_path):
         return total / len(rows)
 
     assert losses["learned"] == pytest.approx(loss([8] * 4) - loss([0, 16, 0, 16]), rel=1e-3, abs=1e-5)
-    with pytest.raises(ConfigError, match="nothing between its entries"):
+    with pytest.raises(ConfigError, match="no positions between its entries"):
         measure_run(untrained(tmp_path / "plain", small()), ["offset_gap"])
 
 
@@ -191,7 +191,7 @@ def test_it_is_read_of_the_run_that_it_was_computed_from_alone(learned, monkeypa
     assert load_run(learned).final("measured/near_and_far") is None
     write_json(learned / "status.json", status | {"state": "preempted"})
     assert missing_measures(learned, ["near_and_far"]) == []
-    with pytest.raises(ConfigError, match="preempted, and what is measured is a run that is done"):
+    with pytest.raises(ConfigError, match="preempted; only runs that are done can be measured"):
         measure_run(learned, ["near_and_far"])
     write_json(learned / "status.json", status)
 

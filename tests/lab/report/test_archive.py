@@ -75,7 +75,7 @@ def test_folders_of_this_machine_are_told_by_their_name(writer):
 
 def test_a_name_that_leads_elsewhere_is_refused(writer):
     (writer.root / "precious.csv").write_text("kept")
-    with pytest.raises(ConfigError, match="is to be that of a folder"):
+    with pytest.raises(ConfigError, match="is used as a folder name"):
         publish(load_sweep(writer.sweep(name="..")), writer.root / "docs")
     assert (writer.root / "precious.csv").exists()
 
@@ -96,12 +96,12 @@ def test_the_page_says_how_it_was_asked_for(writer):
     folder = publish(load_sweep(writer.sweep(name="norms", command=asked)), output)
     page = build(output).read_text()
     assert (
-        "Again: `zoo run x.py:teacher=teacher --set 'data.source=text:a b.txt' --set data.tokenizer.path=runs/x "
+        "To repeat: `zoo run x.py:teacher=teacher --set 'data.source=text:a b.txt' --set data.tokenizer.path=runs/x "
         "--set data.source=https://a.org/x`, on 1 x cpu.\n"
     ) in page
     assert str(writer.root) not in page + (folder / "result.json").read_text()
     report = write_report(writer.root / "sweep").read_text()
-    assert f"All of it: <code>zoo run {writer.root}/experiments/x.py" in report
+    assert f"The whole sweep: <code>zoo run {writer.root}/experiments/x.py" in report
 
 
 def test_what_was_not_recorded_is_not_told(writer, output):

@@ -162,7 +162,7 @@ def test_smoothing_is_drawn_over_the_raw_line_and_spikes_are_marked(shown):
     choose(shown, "curves-window", 10)
     faint = "document.querySelectorAll('#curves-plot [data-line][opacity]').length"
     assert shown.run(faint) == 11
-    assert any("loss spike at step 100 (7.3 deviations)" in text for text in texts(shown, "#curves-plot title"))
+    assert any("loss spike at step 100 (7.3 SD)" in text for text in texts(shown, "#curves-plot title"))
     rough = "document.querySelector('#curves-plot [data-line]:not([opacity])').getAttribute('d')"
     smooth = shown.run(rough)
     choose(shown, "curves-window", 0)
@@ -382,5 +382,5 @@ def test_a_page_that_is_followed(browser, writer):
         assert texts(browser, "#dynamics h3") == ["norm=pre, warm-up=100, seed 1"]
         server.shutdown()
         thread.join()
-    browser.until("document.getElementById('live').textContent === 'no longer connected'")
+    browser.until("document.getElementById('live').textContent === 'disconnected'")
     assert browser.run("[...document.querySelectorAll('#runs tbody tr')].length") == 12

@@ -37,7 +37,7 @@ def test_compare(run, writer, tmp_path, capsys, monkeypatch):
     other = writer.run("b", final=2.0, config={"model": {"dim": 128}})
     assert run("compare", writer.run("a"), other) == 0
     assert (tmp_path / "comparison.html").exists()
-    assert "lowest final eval/loss is 2, of" in capsys.readouterr().out
+    assert "lowest final eval/loss is 2, reached by" in capsys.readouterr().out
 
 
 def test_bad_folders(run, tmp_path):

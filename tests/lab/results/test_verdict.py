@@ -167,7 +167,7 @@ def test_the_same_arm_at_two_lengths(writer):
 def test_without_a_claim_the_best_arm_is_named(writer):
     verdict = judge(load_sweep(writer.sweep(contrasts=[])))
     assert verdict.overall == "no claim"
-    assert verdict.paragraph.endswith("is 2.468, of norm=pre, warm-up=100 (mean of 3 seeds).")
+    assert verdict.paragraph.endswith("is 2.468, reached by norm=pre, warm-up=100 (mean of 3 seeds).")
 
 
 def accuracies(a: list, b: list, rule: str = "superiority", margin: float = 0.0) -> SweepResults:
@@ -218,7 +218,7 @@ def test_accuracies_are_told_as_they_are():
     without = SweepResults(sweep.folder, sweep.name, sweep.metric, sweep.arms, sweep.runs, sweep.seeds)
     assert (
         judge(without).paragraph
-        == "No claim is tested here. The highest final eval/next_accuracy is 0.8100, of A (mean of 3 seeds)."
+        == "No claim is tested here. The highest final eval/next_accuracy is 0.8100, reached by A (mean of 3 seeds)."
     )
     rows = [{"step": step, "eval/next_accuracy": value} for step, value in enumerate((0.5, 0.9, 0.7))]
     assert RunRecord(Path("r"), "A", 0, rows=rows).best("eval/next_accuracy") == 0.9
@@ -233,4 +233,4 @@ def test_runs_that_round_differently_are_not_compared():
         assert found.outcome == outcome
         told = [line for line in sweep_caveats(replace(sweep, runs=runs)) if "round differently" in line]
         assert bool(told) == (outcome == "undecided")
-    assert "its runs were computed in ways that round differently (exact, vmap), and are not compared" in found.notes
+    assert "its runs round differently (exact, vmap) and are not compared" in found.notes

@@ -45,7 +45,7 @@ def test_all_looks_together_err_in_five_cases_of_a_hundred(first, most, step):
 def test_the_last_look_is_the_budget():
     design = design_until_decided(3, 10, 4)
     assert list(design.levels) == [3, 7, 10]
-    assert (design.most, design.next(3), design.next(4), design.next(10)) == (10, 7, 7, None)
+    assert (design.max_seeds, design.next_look(3), design.next_look(4), design.next_look(10)) == (10, 7, 7, None)
     assert all(0 < level < 0.05 for level in design.levels.values())
     assert design.alpha(7) == design.levels[7]
     # Nobody may gain by stopping between looks.

@@ -1,14 +1,14 @@
-"""Results that stay when run folders are gone: tables and pictures of a sweep.
+"""Saves the results of a sweep as tables and pictures that outlive its run folders.
 
 A sweep becomes a folder of its name with
 
-    result.json    what was asked, the rules, the verdict, the arms, what it ran on
-    runs.csv       a line for each run: arm, seed, state, updates, tokens, seconds, every metric at the end
-    contrasts.csv  a line for each contrast: the difference, its interval, the rule, what it came to
-    rates.csv      a line for each value that was tried with each seed, where something was tuned
+    result.json    question, rules, verdict, arms, and what it ran on
+    runs.csv       a line per run: arm, seed, state, updates, tokens, seconds, every final metric
+    contrasts.csv  a line per contrast: the difference, its interval, the rule, the outcome
+    rates.csv      a line per tuned value and seed, if something was tuned
     *.png          the report's plots
 
-`zoo.lab.report.results_page` makes one page of what is there.
+`zoo.lab.report.results_page` makes one page of all such folders.
 """
 
 import csv
@@ -31,27 +31,31 @@ from zoo.lab.results.tuning_grid import load_tuning_grid
 from zoo.lab.results.verdict import judge, rule_text
 from zoo.lab.statistics.paired import spread
 
-# What begins with a slash, at the start or behind what separates; "://" belongs to an address.
+# A path that begins with a slash, at the start or after a separator; "://" belongs to an address.
 ABSOLUTE = re.compile(r"(?:^|(?<=[=,])|(?<=:)(?!//))/[^=,:]*")
 TABLES = ("runs.csv", "contrasts.csv", "rates.csv")
 
 
 def publish(sweep: SweepResults, output: Path) -> Path:
-    """Writes a finished sweep's tables and pictures into a folder of its name in `output`, and
-    returns that folder.
+    """Writes a finished sweep's tables and pictures into a folder of its name, and returns it.
+
+    Args:
+        sweep: with all runs ended.
+        output: parent of the folder.
 
     Raises:
-        ConfigError: a run of the sweep has not ended, its name is none for a folder, or nothing can
-            be written there.
+        ConfigError: a run has not ended, the sweep's name cannot be a folder name, or the folder
+            cannot be written.
     """
     if left := [run.folder.name for run in sweep.runs if not run.finished]:
         raise ConfigError(
-            f"{sweep.folder}: {len(left)} of {len(sweep.runs)} runs have not ended, {left[0]} first; zoo run continues them"
+            f"{sweep.folder}: {len(left)} of {len(sweep.runs)} runs have not ended, beginning with {left[0]}; "
+            "zoo run resumes them"
         )
     if not EXPERIMENT_NAME.fullmatch(sweep.name):
         raise ConfigError(
-            f"{sweep.folder}: its name {sweep.name!r} is to be that of a folder: up to 100 letters, digits and ._=-, "
-            "no dot in front"
+            f"{sweep.folder}: its name {sweep.name!r} is used as a folder name: up to 100 letters, digits and ._=-, "
+            "not beginning with a dot"
         )
     folder = output / sweep.name
     try:
@@ -67,14 +71,14 @@ def publish(sweep: SweepResults, output: Path) -> Path:
                 _csv(
                     {
                         "arm": arm,
-                        rates.field: one.value,
+                        rates.field: point.value,
                         "seed": seed,
                         rates.metric: score,
-                        "chosen": one.value == rates.chosen.get(arm),
+                        "chosen": point.value == rates.chosen.get(arm),
                     }
-                    for arm, tries in rates.arms.items()
-                    for one in tries
-                    for seed, score in one.scores.items()
+                    for arm, points in rates.arms.items()
+                    for point in points
+                    for seed, score in point.scores.items()
                 ),
             )
         pictures = [path.name for path in write_figures(sweep, folder) if path.suffix == ".png"]
@@ -88,7 +92,7 @@ def publish(sweep: SweepResults, output: Path) -> Path:
 
 
 def _finite(value: Any) -> Any:
-    """As JSON can hold it: numbers that are not finite become None."""
+    """Replaces numbers that are not finite by None, which JSON can hold."""
     if isinstance(value, dict):
         return {key: _finite(each) for key, each in value.items()}
     if isinstance(value, list):
@@ -96,9 +100,10 @@ def _finite(value: Any) -> Any:
     return value if not isinstance(value, float) or math.isfinite(value) else None
 
 
-def _placeless(value: Any) -> Any:
-    """Where a folder lies on the machine of a sweep means nothing elsewhere: of an absolute path,
-    by itself or as in "text:/data/x.txt" and "bert.py:from=/runs/a", its last name is kept.
+def _strip_paths(value: Any) -> Any:
+    """Reduces absolute paths to their last part, because they mean nothing on another machine.
+
+    They may be part of a value, as in "text:/data/x.txt" and "bert.py:from=/runs/a".
     """
     return ABSOLUTE.sub(lambda path: Path(path[0]).name, value) if isinstance(value, str) else value
 
@@ -115,8 +120,8 @@ def _csv(rows: Iterable[dict[str, Any]]) -> str:
     return file.getvalue()
 
 
-def _end(run: RunRecord) -> dict[str, float]:
-    """Everything evaluated or measured at the end of a run."""
+def _final_metrics(run: RunRecord) -> dict[str, float]:
+    """Returns all final metrics of a run, evaluated and measured."""
     names = sorted({name for row in run.rows for name in row if name.startswith(("eval/", MEASURE_PREFIX))})
     return {name: value for name in names if (value := run.final(name)) is not None}
 
@@ -131,7 +136,7 @@ def _runs(sweep: SweepResults) -> Iterable[dict[str, Any]]:
             "step": run.step,
             "tokens": int(last.get("tokens", 0)),
             "seconds": run.seconds,
-            **_end(run),
+            **_final_metrics(run),
         }
 
 
@@ -154,9 +159,7 @@ def _contrasts(sweep: SweepResults) -> Iterable[dict[str, Any]]:
 
 
 def _measured(sweep: SweepResults, arm: str) -> dict[str, Any]:
-    """{metric: mean and standard deviation over the seeds} of what was measured on an arm's trained
-    runs.
-    """
+    """Returns {metric: mean and standard deviation over seeds} of the measures of an arm."""
     found = {
         metric: spread(final_values(sweep, arm, metric).values())
         for name in sweep.measures
@@ -176,7 +179,7 @@ def _result(sweep: SweepResults) -> dict[str, Any]:
         arms.append(
             {
                 "name": arm.label,
-                "overrides": {path: _placeless(value) for path, value in arm.overrides.items()},
+                "overrides": {path: _strip_paths(value) for path, value in arm.overrides.items()},
                 "parameters": arm.parameters.get("total"),
                 "mean": found and found.mean,
                 "sd": found and found.sd,
@@ -198,7 +201,7 @@ def _result(sweep: SweepResults) -> dict[str, Any]:
         "arms": arms,
         "warnings": sweep.warnings,
         "tuning": sweep.tuning or None,
-        "command": [_placeless(word) for word in sweep.command],
+        "command": [_strip_paths(word) for word in sweep.command],
         "device": meta.get("device"),
         "versions": meta.get("versions"),
     }

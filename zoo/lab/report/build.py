@@ -1,4 +1,4 @@
-"""Writes a report: one self-contained HTML page, and its main plots as PNG and SVG files beside it."""
+"""Writes a report: one self-contained HTML page, and its main plots as PNG and SVG files."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,15 +13,21 @@ from zoo.lab.results.verdict import Verdict, judge
 
 @dataclass(frozen=True)
 class BuiltReport:
-    """Where the page lies, and the verdict it shows."""
+    """The path of the page, and the verdict it shows."""
 
     path: Path
     verdict: Verdict
 
 
 def build_report(sweep: SweepResults, output: str | Path) -> BuiltReport:
-    """Judges a sweep and writes `output` (an .html file) and a folder of the same name with the
-    figures.
+    """Judges a sweep, and writes its page and a folder of the same name with the figures.
+
+    Args:
+        sweep: from `zoo.lab.results`.
+        output: an .html file.
+
+    Raises:
+        ConfigError: `output` is not an HTML file or cannot be written.
     """
     output = Path(output)
     if output.suffix.lower() not in (".html", ".htm"):

@@ -1,4 +1,4 @@
-"""The report's plots as PNG and SVG files, for pages that cannot hold a script and for papers."""
+"""The report's plots as PNG and SVG files, for papers and for pages without scripts."""
 
 import io
 import os
@@ -19,13 +19,13 @@ from zoo.lab.results.tuning_grid import load_tuning_grid
 
 LINE_STYLES = ("-", (0, (6, 3)), (0, (1, 2)), (0, (6, 2, 1, 2)), (0, (10, 3)), (0, (10, 2, 1, 2)))
 LONGEST_LABEL = 48
-# Names are data: without this a "$" in one of them would start a formula.
+# Names are data: without this setting a "$" in a name would start a formula.
 SETTINGS = {
     "text.parse_math": False,
     "axes.spines.top": False,
     "axes.spines.right": False,
     "font.size": 10,
-    # Without it every file of the same plot would have other identifiers.
+    # Without it, identifiers would change each time the same plot is written.
     "svg.hashsalt": "zoo",
 }
 
@@ -45,7 +45,7 @@ def _legend(axes: Axes, sweep: SweepResults, look: dict[str, tuple[str, object]]
         borderaxespad=0,
         handlelength=3.6,
     )
-    # Set afterwards: a label that begins with "_" would be left out of the legend.
+    # Set afterwards, because Matplotlib leaves out labels that begin with "_".
     for text, arm in zip(legend.get_texts(), sweep.arms, strict=True):
         text.set_text(_label(arm.label))
 
@@ -55,7 +55,7 @@ def _save(figure: Figure, path: Path) -> Path:
     nothing = {"Software": None} if kind == "png" else {"Date": None, "Creator": None}
     buffer = io.BytesIO()
     with warnings.catch_warnings():
-        # A name in a script that the default font lacks is drawn as boxes.
+        # Names in scripts that the default font lacks are drawn as boxes.
         warnings.filterwarnings("ignore", message="Glyph")
         figure.savefig(buffer, format=kind, dpi=150, bbox_inches="tight", metadata=nothing)
     temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
@@ -95,7 +95,7 @@ def _curves(sweep: SweepResults, look: dict[str, tuple[str, object]]) -> Axes | 
 
 
 def _cut(axes: Axes) -> None:
-    """Ends the axis a little above the highest start where a run blew up far beyond it."""
+    """Limits the axis to a little above the highest start if a run blew up far beyond it."""
     lines = [values for line in axes.get_lines() if len(values := line.get_ydata()) and np.isfinite(values).any()]
     if not lines:
         return
@@ -106,7 +106,7 @@ def _cut(axes: Axes) -> None:
         axes.text(
             0.99,
             0.98,
-            "values far above the start are cut off",
+            "values far above the start are not shown",
             ha="right",
             va="top",
             fontsize=7,
@@ -166,31 +166,31 @@ def _differences(sweep: SweepResults, look: dict[str, tuple[str, object]]) -> Ax
     return axes
 
 
-def _rates(sweep: SweepResults, look: dict[str, tuple[str, object]]) -> Axes | None:
+def _tuning(sweep: SweepResults, look: dict[str, tuple[str, object]]) -> Axes | None:
     found = load_tuning_grid(sweep.folder, sweep.tuning)
     if found is None:
         return None
     axes = _axes(found.field, _with_unit(sweep, found.metric))
-    for arm, tries in found.arms.items():
+    for arm, points in found.arms.items():
         colour, dash = look.get(arm, look[sweep.arms[0].name])
-        there = [one for one in tries if np.isfinite(one.mean)]
+        there = [point for point in points if np.isfinite(point.mean)]
         axes.plot(
-            [one.value for one in there],
-            [one.mean for one in there],
+            [point.value for point in there],
+            [point.mean for point in there],
             color=colour,
             linestyle=dash,
             marker="o",
             markersize=4,
         )
         axes.plot(
-            [one.value for one in there if one.value == found.chosen.get(arm)],
-            [one.mean for one in there if one.value == found.chosen.get(arm)],
+            [point.value for point in there if point.value == found.chosen.get(arm)],
+            [point.mean for point in there if point.value == found.chosen.get(arm)],
             "o",
             color=colour,
             markersize=9,
             fillstyle="none",
         )
-    values = sorted({one.value for tries in found.arms.values() for one in tries})
+    values = sorted({point.value for points in found.arms.values() for point in points})
     if values[0] > 0:
         axes.set_xscale("log")
         axes.xaxis.set_minor_locator(NullLocator())
@@ -200,8 +200,9 @@ def _rates(sweep: SweepResults, look: dict[str, tuple[str, object]]) -> Axes | N
 
 
 def write_figures(sweep: SweepResults, folder: Path) -> list[Path]:
-    """Writes loss_by_step, loss_by_length, loss_by_rate and differences, as .png and .svg, into
-    `folder`, where there are data for them.
+    """Writes the plots that have data into `folder`, as .png and .svg, and returns the paths.
+
+    They are loss_by_step, loss_by_length, loss_by_rate and differences.
     """
     folder.mkdir(parents=True, exist_ok=True)
     look = {
@@ -209,7 +210,7 @@ def write_figures(sweep: SweepResults, folder: Path) -> list[Path]:
         for name, (colour, dash) in arm_styles(sweep).items()
     }
     written = []
-    drawn = {"loss_by_step": _curves, "loss_by_length": _lengths, "loss_by_rate": _rates, "differences": _differences}
+    drawn = {"loss_by_step": _curves, "loss_by_length": _lengths, "loss_by_rate": _tuning, "differences": _differences}
     with rc_context(SETTINGS):
         for name, draw in drawn.items():
             axes = draw(sweep, look)

@@ -1,6 +1,4 @@
-"""What runs recorded of their layers, packed for the page's heat maps: a row for each part of the
-model, a column for each step.
-"""
+"""Layer statistics of runs, packed for the page's heat maps: parts of the model by update."""
 
 import base64
 import json
@@ -15,15 +13,16 @@ import numpy as np
 from zoo.lab.results.sweep_results import SweepResults
 
 FILE = "dynamics.jsonl"
-# Two bytes and two thirds each in the page, whatever the sweep.
+# In all heat maps of a page; each takes 2.7 bytes.
 MAXIMUM_CELLS = 600_000
 FEWEST_COLUMNS, MOST_COLUMNS = 12, 100
 NO_VALUE, LARGEST_CODE = 65535, 65534
 
 
 def _rows(folder: Path) -> list[dict[str, Any]]:
-    """The lines of a run's file by step; a line that cannot be read is left out, and of two lines
-    of a step the later one counts.
+    """Returns the lines of a run's file by step; unreadable lines are skipped.
+
+    Of several lines for a step the later values win.
     """
     try:
         lines = (folder / FILE).read_text(encoding="utf-8", errors="replace").split("\n")
@@ -46,14 +45,12 @@ def _number(value: Any) -> float:
 
 
 def read_spikes(folder: Path) -> list[list[float | None]]:
-    """[step, how many deviations] of each loss spike that a run recorded."""
+    """Returns [step, standard deviations] of each loss spike that a run recorded."""
     return _recorded(folder)[1]
 
 
 def read_statistics(folder: Path) -> dict[str, tuple[list[str], list[int], np.ndarray]]:
-    """Of each statistic the names of its rows, its steps, and its values [row, step]; NaN where
-    there is none.
-    """
+    """Returns {statistic: (row names, steps, values [row, step])}; missing values are NaN."""
     return _recorded(folder)[0]
 
 
@@ -65,7 +62,7 @@ def _recorded(folder: Path):
     return _recorded_at(folder, stat.st_mtime_ns, stat.st_size)
 
 
-# Whoever follows a sweep reads most of its files once.
+# While a sweep is followed, most of its files do not change and are read only once.
 @lru_cache(maxsize=1024)
 def _recorded_at(folder: Path, changed: int, size: int):
     del changed, size
@@ -92,10 +89,11 @@ def _recorded_at(folder: Path, changed: int, size: int):
 
 
 def pack_heatmap(labels: list[str], steps: list[int], values: np.ndarray, columns: int) -> dict[str, Any]:
-    """16-bit codes, little endian, in base64: 0 is `low`, 65534 `high`, 65535 no value; of
-    logarithms (base 10) where they span much.
+    """Packs values as 16-bit codes, little endian, in base64.
 
-    Of more than `columns` steps every second, third ... is kept, and the last.
+    The codes 0 to 65534 go from `low` to `high`, linearly or in log10 if the values span more than
+    a factor of 50; 65535 is a missing value. If there are more than `columns` steps, every second,
+    third, ... step is kept, and the last one.
     """
     every = math.ceil(len(steps) / columns)
     chosen = sorted({*range(0, len(steps), every), len(steps) - 1})
@@ -120,8 +118,9 @@ def pack_heatmap(labels: list[str], steps: list[int], values: np.ndarray, column
 
 
 def heatmaps(sweep: SweepResults) -> dict[str, Any] | None:
-    """{"statistics": names, "runs": [{"arm", "label", "statistics": {name: packed}}]}; None where
-    no run recorded anything.
+    """Returns the heat maps of all runs, or None if no run recorded statistics.
+
+    The form is {"statistics": names, "runs": [{"arm", "label", "statistics": {name: packed}}]}.
     """
     found = [(run, statistics) for run in (*sweep.runs, *sweep.prepared) if (statistics := read_statistics(run.folder))]
     if not found:

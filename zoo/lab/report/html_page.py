@@ -1,9 +1,8 @@
 """One HTML file that needs nothing else: no network, no server, no other file.
 
-The page's content policy lets only the one script run whose hash it states, so text that slipped
-through as markup would still do nothing. The charts are drawn by the scripts in `web/`, 60 kB
-together: Plotly alone would make every page 4.8 MB, and would bring its own ideas of how a figure
-looks when it is saved.
+The page's content security policy allows only the one script with the given hash, so text that was
+not escaped still could not run. The scripts in `web/` that draw the charts have 60 kB together;
+Plotly alone would make every page 4.8 MB, and lays out saved figures in its own way.
 """
 
 import base64
@@ -25,15 +24,13 @@ NOSCRIPT = '<p class="without-script note">The charts and tabs need JavaScript; 
 
 
 def embed_json(value: Any) -> str:
-    """JSON that is safe inside a script element: no character in it can end the element or open
-    another.
-    """
+    """Returns JSON that cannot end or open an element when it is inside a script element."""
     text = json.dumps(value, allow_nan=False, separators=(",", ":"))
     return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
 
 
 def _script() -> str:
-    """The scripts as one, in a scope of their own."""
+    """Returns all scripts as one, in a scope of its own."""
     web = files("zoo.lab.report") / "web"
     parts = "\n".join((web / name).read_text(encoding="utf-8") for name in SCRIPTS)
     return f"(function () {{\n'use strict';\n{parts}}})();"
@@ -53,13 +50,15 @@ def _panels(sweep: SweepResults, verdict: Verdict, folder: Path | None) -> str:
 
 
 def render(sweep: SweepResults, verdict: Verdict, folder: Path | None, version: str | None = None) -> str:
-    """The whole page.
+    """Returns the whole page.
 
     Args:
-        folder: where the page will lie: links to run folders are relative to it. None for a page
-            without such links.
-        version: of a page that is served while runs go on: it asks `version` for a newer one, and
-            `.` for its contents.
+        sweep: from `zoo.lab.results`.
+        verdict: on the sweep.
+        folder: where the page will be saved, because links to run folders are relative; None for a
+            page without such links.
+        version: for a page that is served while runs continue: it polls `version` for a newer one,
+            and loads its contents from `.`.
     """
     script = _script()
     style = (files("zoo.lab.report") / "web" / "report.css").read_text(encoding="utf-8")
@@ -71,7 +70,8 @@ def render(sweep: SweepResults, verdict: Verdict, folder: Path | None, version: 
     live = "" if version is None else '<span id="live" role="status">live</span>'
     content = "".join(
         [
-            f'<header><div class="head"><h1>{escape(sweep.name)}</h1>{question}<p class="soft">{escape(run_tables.summary(sweep))}</p></div>',
+            f'<header><div class="head"><h1>{escape(sweep.name)}</h1>{question}',
+            f'<p class="soft">{escape(run_tables.summary(sweep))}</p></div>',
             f'<div class="corner">{live}<button type="button" id="theme" hidden></button></div></header>',
             '<nav aria-label="parts of the report"><div class="tabs" role="tablist" hidden></div></nav>',
             f"{NOSCRIPT}<main>{_panels(sweep, verdict, folder)}</main>",
@@ -86,5 +86,5 @@ def render(sweep: SweepResults, verdict: Verdict, folder: Path | None, version: 
         f'<script type="application/json" id="report-data">{embed_json(plot_data(sweep))}</script>\n'
         f"<script>{script}</script>\n</body></html>\n"
     )
-    # Lone surrogates are valid in JSON files and folder names but not in UTF-8.
+    # JSON files and folder names may contain lone surrogates, which UTF-8 cannot hold.
     return page.encode("utf-8", "replace").decode("utf-8")

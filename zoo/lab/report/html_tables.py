@@ -1,4 +1,4 @@
-"""Builds the tables of a report as HTML. All text from files passes through `html.escape`."""
+"""Tables as HTML. All text from files passes through `html.escape`."""
 
 import html
 import json
@@ -11,7 +11,7 @@ from zoo.nested import flatten
 
 @dataclass(frozen=True)
 class Cell:
-    """One table cell: text to be escaped, or ready HTML in `markup`."""
+    """One table cell: text to be escaped, or escaped HTML in `markup`."""
 
     text: str = ""
     kind: str = ""
@@ -23,12 +23,12 @@ def escape(value: Any) -> str:
 
 
 def numeric(text: str) -> Cell:
-    """A right-aligned cell with real minus signs."""
+    """Returns a right-aligned cell with real minus signs."""
     return Cell(text.replace("-", "−") if text[:1] == "-" or " -" in text else text, "number")
 
 
 def arm_cell(label: str) -> Cell:
-    """An arm's label, which may break between factors but not at a hyphen within one."""
+    """Returns an arm's label that may break between factors but not at a hyphen within one."""
     parts = label.split(", ")
     shown = [part + ("," if index < len(parts) - 1 else "") for index, part in enumerate(parts)]
     return Cell(
@@ -43,7 +43,7 @@ def state_cell(word: str) -> Cell:
 
 
 def table(caption: str, header: list[str], rows: Iterable[list[Cell]], numeric_columns: Iterable[int] = ()) -> str:
-    """A table whose first column names the row. `caption` is read out and shown."""
+    """Returns a table whose first column names the row. `caption` is read out and shown."""
     right = set(numeric_columns)
     head = "".join(
         f'<th scope="col"{" class=number" if i in right else ""}>{escape(text)}</th>' for i, text in enumerate(header)
@@ -64,7 +64,7 @@ def table(caption: str, header: list[str], rows: Iterable[list[Cell]], numeric_c
 
 
 def facts_table(caption: str, facts: dict[str, Any]) -> str:
-    """A flat key and value table."""
+    """Returns a table of keys and values."""
     rows = [
         [Cell(key), Cell(value if isinstance(value, str) else json.dumps(value))]
         for key, value in flatten(facts).items()
@@ -73,7 +73,7 @@ def facts_table(caption: str, facts: dict[str, Any]) -> str:
 
 
 def samples_table(caption: str, rows: list[dict[str, str]]) -> str:
-    """Texts as they were written, line breaks included."""
+    """Returns a table of generated texts, line breaks included."""
     header = list(dict.fromkeys(key for row in rows for key in row))
     cells = [
         [Cell(str(index)), *(Cell(row.get(key, "–"), "sample") for key in header)]

@@ -1,6 +1,4 @@
-"""The parts of the page, one tab each: from a sweep and its verdict to HTML. A part that has
-nothing to show is an empty string.
-"""
+"""The tabs of the page as HTML. A tab without content is an empty string."""
 
 import json
 import shlex
@@ -20,32 +18,32 @@ from zoo.lab.results.sweep_results import SweepResults
 from zoo.lab.results.tuning_grid import load_tuning_grid
 from zoo.lab.results.verdict import Verdict
 
-LEGEND = '<ul class="legend" aria-label="arms; press to hide"></ul>'
-CUT = '<p class="note" id="{}-cut" hidden>Values far above the start are cut off.</p>'
+LEGEND = '<ul class="legend" aria-label="arms; press to hide one"></ul>'
+CUT = '<p class="note" id="{}-cut" hidden>Values far above the start are not shown.</p>'
 CONTROLS = """<div class="controls">
 <label>metric <select id="curves-metric"></select></label>
 <span class="choice" id="curves-x" role="group" aria-label="horizontal axis"></span>
-<label>difference to <select id="curves-minus"></select></label>
+<label>difference from <select id="curves-minus"></select></label>
 <label id="curves-smoothing" hidden>smoothing
 <select id="curves-window"><option value="0">none</option><option value="1">1 %</option><option value="3">3 %</option>
 <option value="10">10 %</option></select></label>
-<label><input type="checkbox" id="curves-log-x"> log horizontal</label>
-<label><input type="checkbox" id="curves-log-y"> log vertical</label>
+<label><input type="checkbox" id="curves-log-x"> log x axis</label>
+<label><input type="checkbox" id="curves-log-y"> log y axis</label>
 <label><input type="checkbox" id="curves-late"> second half</label>
-<label><input type="checkbox" id="curves-seeds"> every seed</label>
+<label><input type="checkbox" id="curves-seeds"> single seeds</label>
 </div>"""
 
 
 def section(title: str, *parts: str) -> str:
-    """A headed part of a panel."""
+    """Returns a part of a tab with a heading."""
     return f"<section><h2>{escape(title)}</h2>{''.join(parts)}</section>"
 
 
 def plot(name: str, description: str) -> str:
-    """The place of the chart `name`, one of those that `zoo.lab.report.plot_data` describes."""
+    """Returns the element of the chart `name`, one of those in `zoo.lab.report.plot_data`."""
     return (
         f'<div class="plot" id="{name}-plot" data-about="{escape(description)}">'
-        '<p class="without-script">This plot needs JavaScript; the tables hold its numbers.</p></div>'
+        '<p class="without-script">This plot needs JavaScript; the tables contain its numbers.</p></div>'
     )
 
 
@@ -53,12 +51,12 @@ def _note(text: str) -> str:
     return f'<p class="note">{text}</p>'
 
 
-def _looked(sweep: SweepResults) -> str:
+def _looks(sweep: SweepResults) -> str:
     if not sweep.looks:
         return ""
     return (
-        f"Seeds were added until it was decided, {min(sweep.looks)} to at most {max(sweep.looks)}; the intervals are wider for it, so "
-        "that all looks together err in at most 5 %. "
+        f"Seeds were added until the contrasts were decided, from {min(sweep.looks)} to at most {max(sweep.looks)}. "
+        "The intervals are wider for it, so that the error rate of all looks together is at most 5 %. "
     )
 
 
@@ -81,15 +79,16 @@ def _contrasts(sweep: SweepResults, verdict: Verdict) -> str:
         "Contrasts",
         result_tables.contrast_table(sweep, verdict),
         _note(
-            "Differences are paired by seed. Intervals are Student t intervals, each on its own; that any contrast is refuted is corrected for "
-            f"their number (Holm). {_looked(sweep)}Effect: Hedges' g of paired differences. A negative difference means that a has the lower "
-            "value, which is the better one of losses and the worse one of scores."
+            "Differences are paired by seed. Each interval is a Student t interval for its contrast alone; "
+            f"refutations are corrected for the number of contrasts (Holm). {_looks(sweep)}Effect: Hedges' g of "
+            "paired differences. A negative difference means that a has the lower value, which is better for losses "
+            "and worse for scores."
         ),
     )
 
 
 def overview(sweep: SweepResults, verdict: Verdict, folder: Path | None) -> str:
-    """The verdict, what makes it doubtful, the curves at a glance, and the arms."""
+    """Returns the verdict and its caveats, the main curves, the arms and the contrasts."""
     warnings = "".join(f"<li>{escape(text)}</li>" for text in sweep_caveats(sweep))
     metrics = main_metrics(sweep)
     cut = CUT.format("overview")
@@ -97,7 +96,7 @@ def overview(sweep: SweepResults, verdict: Verdict, folder: Path | None) -> str:
     return "".join(
         [
             _verdict(sweep, verdict),
-            f'<section class="warnings"><h2>To keep in mind</h2><ul>{warnings}</ul></section>' if warnings else "",
+            f'<section class="warnings"><h2>Caveats</h2><ul>{warnings}</ul></section>' if warnings else "",
             drawn,
             section("Arms", result_tables.arms_table(sweep)),
             _measured(sweep),
@@ -110,21 +109,22 @@ def _measured(sweep: SweepResults) -> str:
     measured = result_tables.measured_table(sweep)
     notes = [f"{name.replace('_', ' ')}: {MEASURES[name].definition}." for name in sweep.measures]
     return (
-        section("Measured", measured, _note(escape(" ".join([*notes, "@initial: of the initial values."]))))
+        section("Measures", measured, _note(escape(" ".join([*notes, "@initial: at the initial values."]))))
         if measured
         else ""
     )
 
 
 def learning_curves(sweep: SweepResults, verdict: Verdict, folder: Path | None) -> str:
-    """Every metric over steps, tokens, FLOPs or seconds, and the loss by evaluation length."""
+    """Returns every metric over steps, tokens, FLOPs or seconds, and the loss by length."""
     if not main_metrics(sweep):
         return section("Learning curves", "<p>No run has written a metric yet.</p>")
     note = _note(
-        "Line: mean over seeds; band: lowest to highest seed; faint: single seeds, and what is behind a smoothed line. A mean ends where "
-        "the first of its runs ends. A cross marks where a run diverged, an open circle where one failed, a triangle a spike of the loss. "
-        "Differences to an arm are taken at the same place of the axis, seed by seed. Drag to enlarge, double-click for the whole; with "
-        "the keyboard: arrows to read, + and − to enlarge, Escape for the whole."
+        "Line: mean over seeds; band: lowest to highest seed; faint lines: single seeds, and raw values behind a "
+        "smoothed line. A mean ends where the first of its runs ends. A cross marks where a run diverged, an open "
+        "circle where one failed, a triangle a loss spike. Differences from an arm are taken at equal values of the "
+        "x axis, seed by seed. Drag to zoom, double-click to reset; with the keyboard: arrows read values, + and − "
+        "zoom, Escape resets."
     )
     cut = CUT.format("curves")
     lengths = (
@@ -143,19 +143,21 @@ def learning_curves(sweep: SweepResults, verdict: Verdict, folder: Path | None) 
 
 
 def differences(sweep: SweepResults, verdict: Verdict, folder: Path | None) -> str:
-    """Every arm against the first one."""
+    """Returns every arm against the first one."""
     if len(sweep.arms) < 2:
         return ""
     baseline = escape(sweep.arms[0].label)
     if not any(difference.n for difference in baseline_differences(sweep).values()):
-        return section("Differences from the baseline", f"<p>No seed is done in {baseline} and another arm yet.</p>")
+        return section(
+            "Differences from the baseline", f"<p>No seed is finished in {baseline} and another arm yet.</p>"
+        )
     better = "Right" if higher_is_better(sweep.metric) else "Left"
     return section(
         "Differences from the baseline",
         _note(
             f"Baseline: {baseline}. Diamond: mean difference over paired seeds; line: t interval; dots: "
-            f"single seeds. {better} of zero is better than the baseline. These comparisons are a description, not a test stated "
-            "beforehand; their intervals stand alone, p (Holm) is corrected for their number."
+            f"single seeds. {better} of zero is better than the baseline. These comparisons are descriptive, not tests "
+            "stated before the runs. Each interval is for its comparison alone; p (Holm) is corrected for their number."
         ),
         plot("differences", "differences from the baseline"),
         result_tables.differences_table(sweep),
@@ -163,43 +165,44 @@ def differences(sweep: SweepResults, verdict: Verdict, folder: Path | None) -> s
 
 
 def factors(sweep: SweepResults, verdict: Verdict, folder: Path | None) -> str:
-    """Main effects and interactions, of a sweep with two factors or more."""
+    """Returns main effects and interactions, if a sweep has at least two factors."""
     found = estimate_effects(sweep)
     if not any(effect.difference.n for effect in found):
         return ""
     return section(
         "Factors",
         _note(
-            "A main effect is the mean difference that a level makes over all levels of the other factors; an interaction is "
-            "how far the difference that one factor makes differs between two levels of the other. Both are paired by seed. Diamond: "
-            "mean; line: t interval; dots: single seeds."
+            "A main effect is the difference that a level makes, averaged over all levels of the other factors; an "
+            "interaction is how much this difference varies between two levels of another factor. Both are paired by "
+            "seed. Diamond: mean; line: t interval; dots: single seeds."
         ),
         plot("effects", "main effects and interactions"),
         result_tables.effects_table(sweep, found),
     )
 
 
-def rates(sweep: SweepResults, verdict: Verdict, folder: Path | None) -> str:
-    """From which values each arm's own was chosen, and what all arms come to at the same one."""
+def tuning(sweep: SweepResults, verdict: Verdict, folder: Path | None) -> str:
+    """Returns the tuning grid of each arm, and all arms at equal values."""
     found = load_tuning_grid(sweep.folder, sweep.tuning)
     if found is None:
         return ""
     same = tuning_tables.same_value_table(sweep, found)
     return section(
-        "Rates",
+        "Tuning",
         _note(
-            f"Each arm was trained with the {escape(found.field)} that was best of the same grid, tried with seeds that decide "
-            "nothing. Points: means over these seeds; bars: lowest to highest seed; a run that diverged has none."
+            f"Each arm was trained with its best {escape(found.field)} from the same grid, found with seeds that do "
+            "not count otherwise. Points: means over these seeds; bars: lowest to highest seed; values at which a "
+            "run diverged have no point."
         ),
         LEGEND,
-        plot("rates", f"{found.metric} by {found.field}"),
+        plot("tuning", f"{found.metric} by {found.field}"),
         tuning_tables.grid_table(sweep, found),
-        _note("At the same value for all arms, these runs say:") + same if same else "",
+        _note("The arms of the tuning runs at equal values:") + same if same else "",
     )
 
 
 def dynamics(sweep: SweepResults, verdict: Verdict, folder: Path | None) -> str:
-    """Heat maps of what runs recorded of their layers."""
+    """Returns heat maps of recorded layer statistics."""
     if not any((run.folder / DYNAMICS_FILE).exists() for run in (*sweep.runs, *sweep.prepared)):
         return ""
     return section(
@@ -207,20 +210,20 @@ def dynamics(sweep: SweepResults, verdict: Verdict, folder: Path | None) -> str:
         '<div class="controls"><span class="choice" id="dynamics-statistic" role="group" aria-label="statistic"></span>'
         '<span class="controls" id="dynamics-runs"></span></div><div id="dynamics-maps"></div>',
         _note(
-            "A row for each part of the model, a column for each recorded update; blank: no finite value. Two runs beside each other "
-            "share one scale, from the 1st to the 99th percentile, logarithmic where that is more than a factor of 50."
+            "Rows: parts of the model; columns: recorded updates; blank: no finite value. Two runs share one scale, "
+            "from the 1st to the 99th percentile, logarithmic if that is more than a factor of 50."
         ),
     )
 
 
 def runs(sweep: SweepResults, verdict: Verdict, folder: Path | None) -> str:
-    """Every run, whatever became of it."""
+    """Returns every run, including failed and unfinished ones."""
     prepared = section("Prepared runs", run_tables.prepared_table(sweep, folder)) if sweep.prepared else ""
     return section("Runs", run_tables.runs_table(sweep, folder)) + prepared
 
 
 def configs(sweep: SweepResults, verdict: Verdict, folder: Path | None) -> str:
-    """In what the configs differ, and one of them in full."""
+    """Returns the fields in which the configs differ, and one config in full."""
     first = next((run for run in sweep.runs if run.config), None)
     full = (
         ""
@@ -234,7 +237,7 @@ def configs(sweep: SweepResults, verdict: Verdict, folder: Path | None) -> str:
 
 
 def samples(sweep: SweepResults, verdict: Verdict, folder: Path | None) -> str:
-    """The first texts that each arm's first run with any has written."""
+    """Returns the first texts of each arm, from its first run that has any."""
     parts = []
     for arm in sweep.arms:
         for run in sweep.runs_of(arm.name):
@@ -245,23 +248,25 @@ def samples(sweep: SweepResults, verdict: Verdict, folder: Path | None) -> str:
 
 
 def reproduce(sweep: SweepResults, verdict: Verdict, folder: Path | None) -> str:
-    """The command of the sweep and of every run, and what the runs ran on."""
+    """Returns the commands of the sweep and of every run, and what the runs ran on."""
     rows = [
         [html_tables.Cell(run.folder.name), html_tables.Cell(markup=f"<code>{escape(run.meta['command'])}</code>")]
         for run in (*sweep.prepared, *sweep.runs)
         if run.meta.get("command")
     ]
-    whole = f"<p>All of it: <code>{escape(shlex.join(sweep.command))}</code></p>" if sweep.command else ""
+    whole = f"<p>The whole sweep: <code>{escape(shlex.join(sweep.command))}</code></p>" if sweep.command else ""
     each = (
         ""
         if not rows
-        else _note(f"The exact command of {count(len(rows), 'run')}, from the folder in which the sweep was started.")
+        else _note(
+            f"The exact command of {count(len(rows), 'run')}, to be run in the folder in which the sweep was started."
+        )
         + (html_tables.table("Command of each run", ["run", "command"], rows))
     )
-    commands = section("Running it again", whole, each) if whole or each else ""
+    commands = section("Commands", whole, each) if whole or each else ""
     run = next((run for run in sweep.runs if run.meta), None)
     if run is None:
-        return commands + section("Conditions", "<p>No run has written what it ran on yet.</p>")
+        return commands + section("Conditions", "<p>No run has recorded its device and software yet.</p>")
     shown = {key: run.meta[key] for key in ("device", "versions", "commit", "data") if run.meta.get(key) is not None}
     return commands + section(
         "Conditions", html_tables.facts_table(f"Device, versions and data of {run.folder.name}", shown)
@@ -273,7 +278,7 @@ PANELS = (
     ("curves", "Curves", learning_curves),
     ("differences", "Differences", differences),
     ("factors", "Factors", factors),
-    ("rates", "Rates", rates),
+    ("tuning", "Tuning", tuning),
     ("dynamics", "Dynamics", dynamics),
     ("runs", "Runs", runs),
     ("configs", "Configs", configs),

@@ -1,7 +1,7 @@
-"""What the page's charts are drawn from, as plain JSON values.
+"""The data of the page's charts as plain JSON values.
 
-Names stay raw here: the scripts treat them as text. ColumnStore that curves share (the steps of all
-runs are mostly the same) are kept once.
+Names are not escaped here: the scripts treat them as text. Columns that several curves share, such
+as the steps of all runs, are stored once.
 """
 
 import math
@@ -30,13 +30,13 @@ from zoo.lab.results.sweep_results import SweepResults
 from zoo.lab.results.tuning_grid import load_tuning_grid
 from zoo.lab.statistics.paired import PairedDifference
 
-# All curves together; eight bytes each in the file.
+# In all curves of a page; each takes eight bytes.
 MAXIMUM_NUMBERS = 350_000
 FEWEST_POINTS, MOST_POINTS = 60, 600
 
 
 def _numbers(values: np.ndarray) -> list[float | None]:
-    # Six digits are more than a plot can show and halve the file.
+    # Six digits are more than a plot can show, and halve the size of the file.
     return [_short(value) if math.isfinite(value) else None for value in values]
 
 
@@ -46,13 +46,13 @@ def _short(value: float) -> float | int:
 
 
 class ColumnStore:
-    """ColumnStore of numbers, each kept once."""
+    """Columns of numbers, equal ones stored once."""
 
     def __init__(self, most: int):
         self.most, self.kept, self._places = most, [], {}
 
-    def keep(self, *columns: np.ndarray) -> list[int]:
-        """Keeps columns and returns their places."""
+    def add(self, *columns: np.ndarray) -> list[int]:
+        """Stores columns and returns their indices."""
         found = []
         for column in columns:
             numbers = _numbers(column)
@@ -64,17 +64,17 @@ class ColumnStore:
         return found
 
     def curve(self, run: RunRecord, metric: str) -> dict[str, Any] | None:
-        """{"x": places of step, tokens and seconds, "value": numbers}."""
+        """Returns {"x": indices of step, tokens and seconds, "value": numbers} of a run."""
         series = run.series(metric)
         if not len(series.step):
             return None
         step, tokens, seconds, value = downsample(
             series.step, series.tokens, series.seconds, series.value, most=self.most
         )
-        return {"x": self.keep(step, tokens, seconds), "value": _numbers(value)}
+        return {"x": self.add(step, tokens, seconds), "value": _numbers(value)}
 
     def band(self, sweep: SweepResults, arm: Arm, metric: str) -> dict[str, Any] | None:
-        """{"x": ..., "mean", "low", "high"}; None for a single run, which is its own mean."""
+        """Returns {"x", "mean", "low", "high"} of an arm; None for a single run."""
         found = seed_band(sweep, arm, metric)
         if found is None or not len(found.step) or found.n < 2:
             return None
@@ -82,7 +82,7 @@ class ColumnStore:
             found.step, found.tokens, found.seconds, found.mean, found.low, found.high, most=self.most
         )
         return {
-            "x": self.keep(step, tokens, seconds),
+            "x": self.add(step, tokens, seconds),
             "mean": _numbers(mean),
             "low": _numbers(low),
             "high": _numbers(high),
@@ -90,9 +90,7 @@ class ColumnStore:
 
 
 def flops_per_update(run: RunRecord) -> float | None:
-    """Training FLOPs of one update: those per token of a row, times the tokens of its rows; None
-    where nobody wrote them down.
-    """
+    """Returns the training FLOPs of one update (per token, times its tokens); None if unknown."""
     per_token = run.meta.get("flops_per_token")
     if not isinstance(per_token, int | float) or not 0 < per_token < math.inf:
         return None
@@ -156,7 +154,7 @@ def _rows(title: str, rows: list[dict[str, Any]]) -> dict[str, Any] | None:
 
 
 def with_unit(sweep: SweepResults, metric: str) -> str:
-    """`eval/loss, nats`."""
+    """Returns e.g. `eval/loss, nats`."""
     return metric + sweep.unit(metric).replace(" ", ", ", 1)
 
 
@@ -194,33 +192,33 @@ def _lengths(sweep: SweepResults) -> list[dict[str, Any]]:
     ]
 
 
-def _rates(sweep: SweepResults) -> list[dict[str, Any]]:
-    """Each arm over the values that were tried in it."""
+def _tuning(sweep: SweepResults) -> list[dict[str, Any]]:
+    """Returns each arm's curve over the values of the tuning grid."""
     found = load_tuning_grid(sweep.folder, sweep.tuning)
     if found is None:
         return []
     names = [arm.name for arm in sweep.arms]
     lines = []
-    for arm, tries in found.arms.items():
-        kept = [(one, [score for score in one.scores.values() if math.isfinite(score)]) for one in tries]
-        kept = [(one, scores) for one, scores in kept if len(scores) == len(one.scores)]
+    for arm, points in found.arms.items():
+        kept = [(point, [score for score in point.scores.values() if math.isfinite(score)]) for point in points]
+        kept = [(point, scores) for point, scores in kept if len(scores) == len(point.scores)]
         lines.append(
             {
                 "arm": names.index(arm) if arm in names else 0,
-                "x": [one.value for one, _ in kept],
-                "mean": [one.mean for one, _ in kept],
+                "x": [point.value for point, _ in kept],
+                "mean": [point.mean for point, _ in kept],
                 "low": [min(scores) for _, scores in kept],
                 "high": [max(scores) for _, scores in kept],
             }
         )
     return [
         {
-            "id": "rates",
+            "id": "tuning",
             "title": f"{found.metric} by {found.field}",
             "x": {
                 "title": found.field,
                 "log": all(x > 0 for line in lines for x in line["x"]),
-                "ticks": sorted({one.value for tries in found.arms.values() for one in tries}),
+                "ticks": sorted({point.value for points in found.arms.values() for point in points}),
             },
             "y": {"title": with_unit(sweep, found.metric), "log": False},
             "lines": lines,
@@ -230,9 +228,9 @@ def _rates(sweep: SweepResults) -> list[dict[str, Any]]:
 
 
 def plot_data(sweep: SweepResults) -> dict[str, Any]:
-    """Everything the charts need.
+    """Returns the data of all charts.
 
-    `plots` holds charts that are described on their own: {"id" (drawn into #ID-plot), "title", "x"
+    `plots` holds charts with a description of their own: {"id" (drawn into #ID-plot), "title", "x"
     and "y": {"title", "log", "ticks"}, "lines": [{"arm": index, or "label", "x", "mean", and "low"
     and "high" or neither}], "mark": {"x", "text"} or None}.
     """
@@ -260,6 +258,6 @@ def plot_data(sweep: SweepResults) -> dict[str, Any]:
         "arms": arms,
         "differences": _rows(f"difference in final {with_unit(sweep, sweep.metric)}", against),
         "effects": _rows(f"effect on final {with_unit(sweep, sweep.metric)}", factors),
-        "plots": [*_lengths(sweep), *_rates(sweep)],
+        "plots": [*_lengths(sweep), *_tuning(sweep)],
         "dynamics": heatmaps(sweep),
     }

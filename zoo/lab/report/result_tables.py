@@ -17,9 +17,7 @@ from zoo.lab.statistics.paired import PairedDifference, holm, spread
 
 
 def contrast_table(sweep: SweepResults, verdict: Verdict) -> str:
-    """Each contrast: its sides, the difference with its interval, the rule stated beforehand, the
-    outcome.
-    """
+    """Returns a table of the contrasts: sides, difference, interval, rule and outcome."""
     rows = []
     for outcome in verdict.outcomes:
         contrast, difference = outcome.contrast, outcome.difference
@@ -59,9 +57,9 @@ def _effect(difference: PairedDifference) -> str:
 
 
 def arms_table(sweep: SweepResults) -> str:
-    """One row per arm: what it is, what it costs, what it reached."""
+    """Returns a table of the arms: parameters, speed and results."""
     factors = list(dict.fromkeys(key for arm in sweep.arms for key in arm.factors))
-    # A single factor is the label already.
+    # The label of an arm names a single factor already.
     factors = factors if len(factors) > 1 else []
     best, seen_is = (max, "highest seen") if higher_is_better(sweep.metric) else (min, "lowest seen")
     rows = []
@@ -84,7 +82,7 @@ def arms_table(sweep: SweepResults) -> str:
         )
     header = ["arm", *factors, "parameters", "tokens/s", f"final {sweep.metric}", seen_is, "runs"]
     n = len(factors)
-    caption = f"Arms (tokens/s: median; final: mean ± sd over the seeds that are done; {seen_is}: over all runs)"
+    caption = f"Arms (tokens/s: median; final: mean ± SD over finished seeds; {seen_is}: over all runs)"
     return table(caption, header, rows, range(1 + n, 5 + n))
 
 
@@ -95,7 +93,7 @@ def _parameters(sweep: SweepResults, arm_name: str) -> int | float | None:
 
 
 def measured_table(sweep: SweepResults) -> str:
-    """What was measured of the trained runs, by arm; empty where nothing was."""
+    """Returns a table of the measures of the trained runs by arm; empty without measures."""
     metrics = [metric for name in sweep.measures for metric in measure_metrics(name) if metric in sweep.metrics()]
     if not metrics:
         return ""
@@ -110,13 +108,16 @@ def measured_table(sweep: SweepResults) -> str:
         )
     header = [
         "arm",
-        *(metric.removeprefix(MEASURE_PREFIX).replace("_", " ") + unit_suffix(metric).replace(" ", ", ", 1) for metric in metrics),
+        *(
+            metric.removeprefix(MEASURE_PREFIX).replace("_", " ") + unit_suffix(metric).replace(" ", ", ", 1)
+            for metric in metrics
+        ),
     ]
-    return table("Measured on the trained runs (mean ± sd over seeds)", header, rows, range(1, len(header)))
+    return table("Measures of the trained runs (mean ± SD over seeds)", header, rows, range(1, len(header)))
 
 
 def lengths_table(sweep: SweepResults) -> str:
-    """Final loss at each evaluation length, and where an arm cannot be evaluated."""
+    """Returns a table of the final loss at each evaluation length; empty without other lengths."""
     found = loss_by_length(sweep)
     if found is None:
         return ""
@@ -140,15 +141,16 @@ def lengths_table(sweep: SweepResults) -> str:
                 )
         rows.append(cells)
     header = ["arm", *(f"{length:,}" + (" (trained)" if length == found.trained else "") for length in found.lengths)]
-    caption = f"Final {found.metric}{sweep.unit(found.metric).replace(' ', ', ', 1)}, by evaluation length (mean ± sd over seeds)"
+    metric = found.metric + sweep.unit(found.metric).replace(" ", ", ", 1)
+    caption = f"Final {metric}, by evaluation length (mean ± SD over seeds)"
     return table(caption, header, rows, range(1, len(header)))
 
 
 def differences_table(sweep: SweepResults) -> str:
-    """Every arm against the first one, paired by seed."""
+    """Returns a table of every arm against the first one, paired by seed."""
     rows = []
     against = baseline_differences(sweep)
-    # Ten seeds and more are enough for an interval that assumes no normal distribution.
+    # With at least ten seeds there is also an interval that assumes no normal distribution.
     resampled = any(difference.bootstrap() for difference in against.values())
     for (name, difference), p in zip(against.items(), holm([found.p for found in against.values()]), strict=True):
         seeds = ", ".join(f"{seed}: {value:+.4f}".replace("-", "−") for seed, value in difference.differences.items())
@@ -187,7 +189,7 @@ def differences_table(sweep: SweepResults) -> str:
 
 
 def effects_table(sweep: SweepResults, found: list[FactorEffect]) -> str:
-    """Main effects and interactions."""
+    """Returns a table of main effects and interactions."""
     rows = []
     for effect, p in zip(found, holm([effect.difference.p for effect in found]), strict=True):
         difference = effect.difference
@@ -202,10 +204,18 @@ def effects_table(sweep: SweepResults, found: list[FactorEffect]) -> str:
                 numeric(str(difference.n)),
             ]
         )
-    header = ["factor", "levels", "difference", f"{confidence_level(sweep.alpha)} interval", "p (Holm)", "effect", "pairs"]
+    header = [
+        "factor",
+        "levels",
+        "difference",
+        f"{confidence_level(sweep.alpha)} interval",
+        "p (Holm)",
+        "effect",
+        "pairs",
+    ]
     return table(f"Main effects and interactions in {sweep.metric}", header, rows, range(2, 7))
 
 
 def effect_levels(effect: FactorEffect) -> str:
-    """`post against pre × 100 against 0`."""
+    """Returns e.g. `post against pre × 100 against 0`."""
     return " × ".join(f"{level} against {first}" for level, first in effect.levels)

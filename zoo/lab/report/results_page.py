@@ -1,6 +1,4 @@
-"""One page over what sweeps came to, made of the files that `zoo.lab.report.archive` wrote, so
-that it can be made again from them alone.
-"""
+"""Writes one page about all saved results, from the files of `zoo.lab.report.archive` alone."""
 
 import json
 import math
@@ -18,22 +16,22 @@ from zoo.lab.formatting import plus_minus
 HEAD = [
     "# Results",
     "",
-    "Written by `zoo results` from the tables in these folders. What is stated beforehand stands in the experiment files;",
-    "how it is judged, in [comparisons.md](../comparisons.md).",
+    "Written by `zoo results` from the tables in these folders. The experiment files state the rules before any run;",
+    "[comparisons.md](../comparisons.md) explains how they are judged.",
     "",
-    "| claim | verdict | found | size |",
+    "| claim | verdict | result | size |",
     "| --- | --- | --- | --- |",
 ]
 
 
 def build(output: Path, tests: Path | None = None) -> Path:
-    """Writes `output`/README.md over everything that is published there, and returns its path.
+    """Writes `output`/README.md about all saved results in `output`, and returns its path.
 
     Args:
-        output: the folder that `publish` wrote to; other Markdown files in it are listed by their
+        output: the folder that `publish` wrote to. Other Markdown files in it are listed by their
             titles.
-        tests: folder of the tests of exact claims, which are listed too; a function `test_a4_...`
-            is of the claim A4.
+        tests: folder of the tests of exact claims, which are listed too; `test_a4_...` tests the
+            claim A4.
 
     Raises:
         ConfigError: there is no such folder, or a result in it cannot be read.
@@ -75,7 +73,7 @@ def build(output: Path, tests: Path | None = None) -> Path:
 
 
 def _order(claim: str) -> tuple[str, int]:
-    """N2 comes before N10."""
+    """Returns a sort key that puts N2 before N10."""
     found = re.match(r"([A-Z]+)(\d+)", claim)
     return (found[1], int(found[2])) if found else (claim, 0)
 
@@ -99,18 +97,18 @@ def _anchor(name: str) -> str:
 
 
 def _other(output: Path) -> list[str]:
-    """Pages that people wrote."""
+    """Lists the pages that were written by hand."""
     lines = []
     for path in sorted(output.glob("*.md")):
         if path.name != "README.md" and (
             title := path.read_text(encoding="utf-8").partition("\n")[0].lstrip("# ").strip()
         ):
             lines.append(f"* [{title}]({path.name})")
-    return ["Other runs, written up by hand:", "", *lines, ""] if lines else []
+    return ["Other results, written by hand:", "", *lines, ""] if lines else []
 
 
 def _exact(output: Path, tests: Path | None) -> list[str]:
-    """Claims that hold or do not, each with its tests."""
+    """Lists the exact claims with their tests."""
     found: dict[str, list[str]] = {}
     for path in sorted(tests.glob("test_*.py")) if tests else []:
         for line in path.read_text(encoding="utf-8").splitlines():
@@ -122,14 +120,7 @@ def _exact(output: Path, tests: Path | None) -> list[str]:
     rows = [
         f"| {claim} | {'; '.join(links)} |" for claim, links in sorted(found.items(), key=lambda item: _order(item[0]))
     ]
-    return [
-        "Claims that are exact need no training: they are tests.",
-        "",
-        "| claim | tests |",
-        "| --- | --- |",
-        *rows,
-        "",
-    ]
+    return ["Exact claims need no training; they are tests.", "", "| claim | tests |", "| --- | --- |", *rows, ""]
 
 
 def _section(name: str, result: dict[str, Any]) -> list[str]:
@@ -138,7 +129,7 @@ def _section(name: str, result: dict[str, Any]) -> list[str]:
     if claim:
         lines += [f"Claim {claim.get('id')}: {claim.get('statement')} ({claim.get('source')}).", ""]
     lines += [f"> {result['paragraph']}", ""]
-    lines += [f"Expected beforehand: {'; '.join(result['expected'])}.", ""] if result["expected"] else []
+    lines += [f"Expected before the runs: {'; '.join(result['expected'])}.", ""] if result["expected"] else []
     tuned = (result.get("tuning") or {}).get("field")
     measured = list(dict.fromkeys(metric for arm in result["arms"] for metric in arm.get("measured", {})))
     header = [
@@ -173,10 +164,10 @@ def _section(name: str, result: dict[str, Any]) -> list[str]:
 
 
 def _made(result: dict[str, Any]) -> Iterable[str]:
-    """With which command, where that was recorded, and on what."""
+    """Yields the command, if it was recorded, and the device."""
     device = f"on {_device(result['device'])}" if result.get("device") else ""
     if result.get("command"):
-        yield f"Again: {_code(shlex.join(result['command']))}{device and ', ' + device}."
+        yield f"To repeat: {_code(shlex.join(result['command']))}{device and ', ' + device}."
     elif device:
         yield f"Trained {device}."
 
@@ -186,7 +177,7 @@ def _code(text: str) -> str:
 
 
 def _spread(found: dict[str, Any] | None) -> str:
-    """Mean and standard deviation."""
+    """Returns the mean and standard deviation as text."""
     return (
         "not finite"
         if found is None
@@ -195,7 +186,7 @@ def _spread(found: dict[str, Any] | None) -> str:
 
 
 def _device(device: Any) -> str:
-    """`1 x cpu`."""
+    """Returns e.g. `1 x cpu`."""
     if isinstance(device, dict) and {"count", "kind"} <= set(device):
         return f"{device['count']} x {device['kind']}"
     return device if isinstance(device, str) else json.dumps(device)

@@ -1,4 +1,4 @@
-"""Tables of the single runs of a sweep: their states, configs and folders."""
+"""Tables of the single runs of a sweep: their states, folders and configs."""
 
 import json
 import os
@@ -15,7 +15,7 @@ from zoo.nested import flatten
 
 
 def runs_table(sweep: SweepResults, page_folder: Path | None) -> str:
-    """One row per run, whatever became of it. Without `page_folder` their folders are not linked."""
+    """Returns a table of all runs; without `page_folder` their folders are not linked."""
     rows = []
     for run in sweep.runs:
         speed = run.series("train/tokens_per_second").value
@@ -41,7 +41,7 @@ def runs_table(sweep: SweepResults, page_folder: Path | None) -> str:
 
 
 def prepared_table(sweep: SweepResults, page_folder: Path | None) -> str:
-    """One row per run that others start from."""
+    """Returns a table of the runs that others start from."""
     rows = [
         [
             _folder_cell(run, page_folder),
@@ -56,7 +56,7 @@ def prepared_table(sweep: SweepResults, page_folder: Path | None) -> str:
         for run in sweep.prepared
     ]
     header = ["run", "prepared as", "seed", "state", "final eval/loss", "step", "seconds", "reason"]
-    return table("Runs that others start from (no arms: nothing is judged by them)", header, rows, (2, 4, 5, 6))
+    return table("Runs that others start from (not part of any comparison)", header, rows, (2, 4, 5, 6))
 
 
 def _folder_cell(run: RunRecord, page_folder: Path | None) -> Cell:
@@ -69,27 +69,23 @@ def _folder_cell(run: RunRecord, page_folder: Path | None) -> Cell:
 
 
 def config_table(sweep: SweepResults) -> str:
-    """Config keys in which arms differ; those that the experiment does not name follow from others."""
+    """Returns a table of the config keys in which arms differ, marking keys derived from others."""
     started = [run for run in sweep.runs if run.config]
     keys = differing_keys([run.config for run in started])
     named = {key for arm in sweep.arms for key in arm.overrides}
     if not keys:
-        return (
-            "<p>The configs differ in nothing but the seed.</p>"
-            if started
-            else "<p>No run has written its config yet.</p>"
-        )
+        return "<p>The configs differ only in the seed.</p>" if started else "<p>No run has written its config yet.</p>"
     rows = []
     for arm in sweep.arms:
         flat = [flatten(run.config) for run in started if run.arm == arm.name]
         values = [dict.fromkeys(json.dumps(c[key]) if key in c else "–" for c in flat) for key in keys]
         rows.append([arm_cell(arm.label), *(Cell(" | ".join(value) or "–") for value in values)])
     header = ["arm", *(key + (" (derived)" if named and key not in named else "") for key in keys)]
-    return table("Config keys that differ (the seed aside)", header, rows)
+    return table("Config keys that differ (except the seed)", header, rows)
 
 
 def summary(sweep: SweepResults) -> str:
-    """`4 arms, 3 seeds, 12 runs: 10 done, 1 diverged, 1 missing`."""
+    """Returns e.g. `4 arms, 3 seeds, 12 runs: 10 done, 1 diverged, 1 missing`."""
     size = [f"size {sweep.size}"] if sweep.size else []
     runs = f"{count(len(sweep.runs), 'run')}: {count_states(sweep.runs)}"
     return ", ".join([*size, count(len(sweep.arms), "arm"), count(len(sweep.seeds), "seed"), runs])

@@ -1,6 +1,4 @@
-"""The report of runs that go on, served to this machine alone: the page asks for a newer version of
-itself and exchanges its contents.
-"""
+"""Serves the report of running sweeps to this machine; the page polls for newer versions."""
 
 import errno
 import hashlib
@@ -29,15 +27,12 @@ FILES = (
     "translations.jsonl",
     MEASURED_FILE,
 )
-# Of the time, the share that making pages may take: sweeps of hundreds of runs take seconds to
-# read.
+# Share of the time that making pages may take: sweeps of hundreds of runs take seconds to read.
 SHARE = 0.2
 
 
 def signature(folder: Path) -> str:
-    """Changes when a file that a report reads does: from the times and sizes of files, without
-    reading them.
-    """
+    """Returns a hash of the modification times and sizes of all files that a report reads."""
     found = []
     places = (
         [folder, *sorted(entry.path for entry in os.scandir(folder) if entry.is_dir())] if folder.is_dir() else [folder]
@@ -53,11 +48,11 @@ def signature(folder: Path) -> str:
 
 
 class Pages:
-    """The newest page of a folder. Files that cannot be read while they are written leave the page
-    before them.
+    """The newest page of a folder; while files cannot be read, the last page stays.
 
     Args:
         folder: of a sweep or of a single run.
+        now: a clock in seconds.
 
     Raises:
         ConfigError: the folder is neither, or files in it are damaged from the start.
@@ -75,7 +70,7 @@ class Pages:
         self._next = self._now() + (self._now() - begun) / SHARE
 
     def newest(self) -> tuple[str, bytes]:
-        """(version, page), made anew if files have changed and the last one is not too young."""
+        """Returns (version, page), rendered anew if files changed and the last is old enough."""
         with self._lock:
             if self._now() >= self._next and (version := signature(self.folder)) != self._seen:
                 self._seen = version
@@ -90,11 +85,10 @@ class _Handler(BaseHTTPRequestHandler):
     server: "Server"
 
     def do_GET(self) -> None:
-        # Another name for this machine would let a page from elsewhere read this one (DNS
-        # rebinding).
+        # With any other name of this machine a foreign page could read this one (DNS rebinding).
         name = self.headers.get("Host", "").partition(":")[0]
         if name not in (HOST, "localhost"):
-            return self._answer(403, "text/plain", b"only 127.0.0.1 and localhost are answered\n")
+            return self._answer(403, "text/plain", b"the host must be 127.0.0.1 or localhost\n")
         path = self.path.partition("?")[0]
         if path == "/":
             return self._answer(200, "text/html", self.server.pages.newest()[1])
@@ -102,7 +96,7 @@ class _Handler(BaseHTTPRequestHandler):
             return self._answer(200, "text/plain", self.server.pages.newest()[0].encode())
         if path == "/favicon.ico":
             return self._answer(204, "image/x-icon", b"")
-        return self._answer(404, "text/plain", b"there is only /\n")
+        return self._answer(404, "text/plain", b"not found; the report is at /\n")
 
     def _answer(self, status: int, kind: str, content: bytes) -> None:
         self.send_response(status)
@@ -119,7 +113,7 @@ class _Handler(BaseHTTPRequestHandler):
         self.wfile.write(content)
 
     def log_message(self, *arguments: object) -> None:
-        """Requests are nobody's news."""
+        """Requests are not logged."""
 
 
 class Server(ThreadingHTTPServer):
@@ -137,11 +131,11 @@ class Server(ThreadingHTTPServer):
             super().__init__((HOST, port), _Handler)
         except OSError as error:
             why = "is in use" if error.errno == errno.EADDRINUSE else f"cannot be used ({error.strerror})"
-            raise ConfigError(f"--port {port} {why}; give another one, or 0 for any that is free") from error
+            raise ConfigError(f"--port {port} {why}; choose another one, or 0 for any free port") from error
 
     @property
     def address(self) -> str:
         return f"http://{HOST}:{self.server_address[1]}/"
 
     def handle_error(self, request: object, client_address: object) -> None:
-        """A reader that has gone is no error of ours."""
+        """A reader that disconnects is not an error."""

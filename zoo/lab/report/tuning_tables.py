@@ -1,4 +1,4 @@
-"""The tables of the grid that each arm's value was chosen from."""
+"""Tables of the tuning grid from which each arm's value was chosen."""
 
 import math
 
@@ -10,39 +10,35 @@ from zoo.lab.statistics.paired import ALPHA, spread
 
 
 def label_of(sweep: SweepResults, arm: str) -> str:
-    """The label of an arm that rates name, which in a sweep without factors is the sweep itself."""
+    """Returns the label of an arm of a tuning grid, whose name is empty without factors."""
     return next((found.label for found in sweep.arms if found.name == arm), arm or sweep.arms[0].label)
 
 
-def grid_table(sweep: SweepResults, rates: TuningGrid) -> str:
-    """What each value came to in each arm, and which one was taken."""
-    values = sorted({one.value for tries in rates.arms.values() for one in tries})
+def grid_table(sweep: SweepResults, grid: TuningGrid) -> str:
+    """Returns a table of the result of each value in each arm, and the chosen one."""
+    values = sorted({point.value for points in grid.arms.values() for point in points})
     rows = []
-    for arm, tries in rates.arms.items():
+    for arm, points in grid.arms.items():
         cells = [arm_cell(label_of(sweep, arm))]
-        by_value = {one.value: one for one in tries}
+        by_value = {point.value: point for point in points}
         for value in values:
-            one = by_value.get(value)
-            found = spread(score for score in one.scores.values() if math.isfinite(score)) if one else None
-            lost = sum(not math.isfinite(score) for score in one.scores.values()) if one else 0
+            point = by_value.get(value)
+            found = spread(score for score in point.scores.values() if math.isfinite(score)) if point else None
+            lost = sum(not math.isfinite(score) for score in point.scores.values()) if point else 0
             text = (plus_minus(found.mean, found.sd) if found else "") + (f" ({lost} diverged)" if lost else "")
             cells.append(numeric(text.strip() or "–"))
-        cells.append(numeric(f"{rates.chosen[arm]:g}" if arm in rates.chosen else "–"))
+        cells.append(numeric(f"{grid.chosen[arm]:g}" if arm in grid.chosen else "–"))
         rows.append(cells)
     header = ["arm", *(f"{value:g}" for value in values), "chosen"]
-    seeds = ", ".join(map(str, rates.seeds))
-    return table(
-        f"{rates.metric} by {rates.field}, over the seeds that choose ({seeds})", header, rows, range(1, len(header))
-    )
+    seeds = ", ".join(map(str, grid.seeds))
+    return table(f"{grid.metric} by {grid.field}, over the tuning seeds ({seeds})", header, rows, range(1, len(header)))
 
 
-def same_value_table(sweep: SweepResults, rates: TuningGrid) -> str:
-    """Every arm against the first one at each value, as if all had been trained at that one; empty
-    for a single arm.
-    """
-    first = next(iter(rates.arms))
+def same_value_table(sweep: SweepResults, grid: TuningGrid) -> str:
+    """Returns a table of every arm against the first one at each value; empty for a single arm."""
+    first = next(iter(grid.arms))
     rows = []
-    for arm, by_value in rates.at_the_same(first).items():
+    for arm, by_value in grid.differences_at_same_value(first).items():
         for value, difference in by_value.items():
             if difference.n:
                 rows.append(
@@ -60,6 +56,6 @@ def same_value_table(sweep: SweepResults, rates: TuningGrid) -> str:
                 )
     if not rows:
         return ""
-    header = ["arm", rates.field, "difference", f"{confidence_level(ALPHA)} interval", "pairs"]
-    caption = f"{rates.metric} at the same {rates.field}, minus that of {label_of(sweep, first)}"
+    header = ["arm", grid.field, "difference", f"{confidence_level(ALPHA)} interval", "pairs"]
+    caption = f"{grid.metric} at the same {grid.field}, minus that of {label_of(sweep, first)}"
     return table(caption, header, rows, range(1, 5))

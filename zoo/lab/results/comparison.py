@@ -1,4 +1,4 @@
-"""Runs picked by hand, arranged as a sweep: grouped by the config keys in which they differ."""
+"""Runs picked by hand as a sweep: grouped into arms by the config keys in which they differ."""
 
 import json
 from dataclasses import replace
@@ -14,14 +14,15 @@ from zoo.nested import flatten
 
 
 def _short_keys(keys: list[str]) -> dict[str, str]:
-    """The last part of a dotted key where that is unambiguous."""
+    """Maps each dotted key to its last part where that is unambiguous."""
     leaves = [key.rsplit(".", 1)[-1] for key in keys]
     return {key: leaf if leaves.count(leaf) == 1 else key for key, leaf in zip(keys, leaves, strict=True)}
 
 
-def _telling_keys(runs: list[RunRecord]) -> list[str]:
-    """The differing keys that can change a result; without those that follow from others, where the
-    others tell all runs apart.
+def _distinguishing_keys(runs: list[RunRecord]) -> list[str]:
+    """Returns the differing keys that can change a result.
+
+    Keys that are derived from others are left out if the others distinguish all runs.
     """
     keys = [key for key in differing_keys([run.config for run in runs]) if key not in NOT_RESULT_RELEVANT]
     chosen = [key for key in keys if not derivable(key)]
@@ -38,13 +39,13 @@ def _text(value: Any) -> str:
 
 
 def load_comparison(folders: list[str | Path]) -> SweepResults:
-    """Reads any runs and groups them into arms that differ in their configs, the seed aside.
+    """Reads any runs and groups those that differ only in the seed into arms.
 
     A second run of the same config and seed becomes an arm of its own, so that a repetition can be
     compared.
 
     Raises:
-        ConfigError: folders that are missing, damaged or named twice; one line per problem.
+        ConfigError: folders are missing, damaged or named twice; one line per problem.
     """
     runs: list[RunRecord] = []
     problems: list[str] = []
@@ -63,7 +64,7 @@ def load_comparison(folders: list[str | Path]) -> SweepResults:
     if problems:
         raise ConfigError(problems)
 
-    names = _short_keys(_telling_keys(runs))
+    names = _short_keys(_distinguishing_keys(runs))
     groups: list[tuple[dict[str, str], list[RunRecord]]] = []
     for run in runs:
         flat = flatten(run.config)
@@ -79,7 +80,7 @@ def load_comparison(folders: list[str | Path]) -> SweepResults:
     fallback = [members[0].folder.resolve().name for _, members in groups]
     labels = factor_labels([factors for factors, _ in groups], fallback)
     for (factors, members), label in zip(groups, labels, strict=True):
-        # Folder names may repeat under different parents, so the position makes the name unique.
+        # Folders in different places may have one name, so the index makes the arm's name unique.
         name = f"{len(arms) + 1}: {label}"
         total = members[0].meta.get("parameters")
         arms.append(Arm(name, label, factors, parameters=total if isinstance(total, dict) else {}))

@@ -1,5 +1,5 @@
-"""What the plots show, as plain numbers: lines, bands over seeds, lengths, differences, and their
-styles.
+"""The numbers behind the plots: seed bands, losses by length, differences, and the style of each
+arm.
 """
 
 import math
@@ -16,7 +16,7 @@ from zoo.lab.statistics.paired import PairedDifference, Spread, paired_differenc
 
 MAXIMUM_POINTS = 600
 
-# Ten hues that stay apart from each other on white (first) and on near-black (second).
+# Ten hues that remain distinguishable on white (first) and on near-black (second).
 COLOURS = ("#2b6cb8", "#d5690a", "#23855a", "#c0364a", "#7852b5", "#0f8a99", "#8a7a12", "#bb4a98", "#7b5d48", "#55606e")
 DARK_COLOURS = (
     "#6ea8fe",
@@ -48,9 +48,12 @@ class SeedBand:
 
 @dataclass(frozen=True)
 class LossByLength:
-    """Final loss by evaluation length: `values[arm][length]`, None where no run of the arm has one.
+    """Final loss by evaluation length.
 
-    `impossible` holds the (arm, length) pairs that finished runs could not evaluate.
+    Attributes:
+        trained: length of the training rows; None if unknown or not the same in all runs.
+        values: `values[arm][length]`, None where no run of the arm has a value.
+        impossible: (arm, length) pairs that finished runs could not evaluate.
     """
 
     metric: str
@@ -61,13 +64,13 @@ class LossByLength:
 
 
 def arm_styles(sweep: SweepResults) -> dict[str, tuple[int, int]]:
-    """(colour, dash) per arm: colour by the first factor that varies, dash by the remaining ones
+    """Returns (colour, dash) by arm: colour by the first varying factor, dash by the others
     together.
     """
     keys = list(dict.fromkeys(key for arm in sweep.arms for key in arm.factors))
     keys = [key for key in keys if len({arm.factors.get(key) for arm in sweep.arms}) > 1]
     if not keys:
-        return _in_turn(sweep)
+        return _styles_in_turn(sweep)
     rest = {arm.name: tuple(arm.factors.get(key) for key in keys[1:]) for arm in sweep.arms}
     colours = list(dict.fromkeys(arm.factors.get(keys[0]) for arm in sweep.arms))
     dashes = list(dict.fromkeys(rest.values()))
@@ -75,13 +78,13 @@ def arm_styles(sweep: SweepResults) -> dict[str, tuple[int, int]]:
         arm.name: (colours.index(arm.factors.get(keys[0])) % len(COLOURS), dashes.index(rest[arm.name]) % len(DASHES))
         for arm in sweep.arms
     }
-    # Two arms with one look would be one line to the eye.
-    return found if len(set(found.values())) == len(found) else _in_turn(sweep)
+    # Two arms of the same style could not be told apart.
+    return found if len(set(found.values())) == len(found) else _styles_in_turn(sweep)
 
 
-def _in_turn(sweep: SweepResults) -> dict[str, tuple[int, int]]:
-    """A look for each arm, without regard to its factors: all colours with the first dash, then
-    with the next.
+def _styles_in_turn(sweep: SweepResults) -> dict[str, tuple[int, int]]:
+    """Assigns styles without regard to factors: all colours with the first dash, then with the
+    next.
     """
     return {
         arm.name: (index % len(COLOURS), index // len(COLOURS) % len(DASHES)) for index, arm in enumerate(sweep.arms)
@@ -89,23 +92,23 @@ def _in_turn(sweep: SweepResults) -> dict[str, tuple[int, int]]:
 
 
 def main_metrics(sweep: SweepResults) -> list[str]:
-    """Metrics worth a curve: the sweep's own, then losses, then the rest; other lengths have their
-    own plot, measures a table.
+    """Returns the metrics that get a curve: the sweep's own, then losses, then the rest.
+
+    Metrics at other lengths have a plot of their own, and measures a table.
     """
     metrics = [metric for metric in sweep.metrics() if "@" not in metric and not measure_name(metric)]
     order = [sweep.metric, "eval/loss", "train/loss"]
 
     def rank(metric: str) -> tuple[bool, int]:
-        # One point is no curve: what was evaluated at the end only is shown after what has a
-        # course.
-        course = any(len(run.series(metric).step) > 1 for run in sweep.runs)
-        return not course, order.index(metric) if metric in order else len(order)
+        # Metrics with a single point come last.
+        has_curve = any(len(run.series(metric).step) > 1 for run in sweep.runs)
+        return not has_curve, order.index(metric) if metric in order else len(order)
 
     return sorted(metrics, key=rank)
 
 
 def downsample(*columns: np.ndarray, most: int = MAXIMUM_POINTS) -> tuple[np.ndarray, ...]:
-    """Replaces runs of neighbouring points by their means until at most `most` remain."""
+    """Averages neighbouring points until at most `most` remain."""
     size = math.ceil(len(columns[0]) / most)
     if size <= 1:
         return columns
@@ -115,10 +118,10 @@ def downsample(*columns: np.ndarray, most: int = MAXIMUM_POINTS) -> tuple[np.nda
 
 
 def seed_band(sweep: SweepResults, arm: Arm, metric: str) -> SeedBand | None:
-    """Mean and range over the finished runs of an arm, or over all that have begun while none has
-    finished.
+    """Returns the mean and range over an arm's finished runs, or over all runs if none finished.
 
-    The band ends where the first of its runs ends: a mean that loses a member midway would jump.
+    The band ends where the first of its runs ends, because a mean jumps when a run drops out.
+    Failed runs are left out.
     """
     runs = [run for run in sweep.runs_of(arm.name) if run.state != "failed"]
     runs = [run for run in runs if run.finished] or runs
@@ -145,14 +148,15 @@ def seed_band(sweep: SweepResults, arm: Arm, metric: str) -> SeedBand | None:
 
 
 def final_values(sweep: SweepResults, arm: str, metric: str) -> dict[int, float]:
-    """Finite final values of the done runs of an arm, by seed."""
+    """Returns the finite final values of an arm's finished runs, by seed."""
     finals = {run.seed: run.final(metric) for run in sweep.runs_of(arm)}
     return {seed: value for seed, value in finals.items() if value is not None and math.isfinite(value)}
 
 
 def loss_by_length(sweep: SweepResults) -> LossByLength | None:
-    """Collects `metric@length`; the metric itself stands at the trained length. None without other
-    lengths.
+    """Collects `metric@length`; None if there are no other lengths.
+
+    The metric without a length is the value at the length of the training rows.
     """
     base = sweep.metric.split("@")[0]
     pattern = re.compile(re.escape(base) + r"@([1-9]\d{0,8})")
@@ -170,7 +174,7 @@ def loss_by_length(sweep: SweepResults) -> LossByLength | None:
             key: spread(final_values(sweep, arm.name, metrics[key]).values()) for key in sorted(metrics)
         }
         done = [run for run in sweep.runs_of(arm.name) if run.state == "done"]
-        # What was evaluated and is not finite has a value that is none.
+        # A value that was evaluated and is not finite is NaN, not None.
         impossible |= {
             (arm.name, key) for key in metrics if done and all(run.final(metrics[key]) is None for run in done)
         }
@@ -178,7 +182,7 @@ def loss_by_length(sweep: SweepResults) -> LossByLength | None:
 
 
 def baseline_differences(sweep: SweepResults) -> dict[str, PairedDifference]:
-    """Final metric of every further arm minus that of the first one, paired by seed."""
+    """Returns the final metric of every other arm minus that of the first one, paired by seed."""
     baseline = final_values(sweep, sweep.arms[0].name, sweep.metric)
     return {
         arm.name: paired_difference(final_values(sweep, arm.name, sweep.metric), baseline, sweep.alpha)

@@ -1,4 +1,4 @@
-"""What each factor does on its own, over the levels of the others, and how far it depends on them."""
+"""Main effects of factors, averaged over the levels of the others, and their interactions."""
 
 import itertools
 from collections.abc import Iterator, Mapping
@@ -11,13 +11,16 @@ from zoo.lab.statistics.paired import PairedDifference, interaction, mean_differ
 
 @dataclass(frozen=True)
 class FactorEffect:
-    """A level of a factor against its first level, or, with a second factor, how far that
-    difference differs between levels of the second.
+    """A main effect or an interaction.
+
+    A main effect compares a level of a factor with its first level. An interaction is how much this
+    difference varies between two levels of a second factor.
 
     Attributes:
-        what: the factor, or both.
+        what: the factor, or both factors.
         levels: (level, first level) of each factor in `what`.
-        difference: in the metric, paired by seed; the mean over all levels of the other factors.
+        difference: in the unit of the metric, paired by seed; the mean over all levels of the other
+            factors.
     """
 
     what: tuple[str, ...]
@@ -26,12 +29,13 @@ class FactorEffect:
 
 
 def estimate_effects(sweep: SweepResults) -> list[FactorEffect]:
-    """Main effects and interactions of pairs of factors in a sweep with two factors or more, which
-    has every combination of levels.
+    """Estimates main effects and pairwise interactions.
 
-    Main effect of level i of a factor: the mean over the other factors' levels of x_i - x_0.
-    Interaction of levels i and j of two factors: the mean over the others of (x_ij - x_0j) - (x_i0
-    - x_00). Each is taken seed by seed; a seed that lacks a combination is left out.
+    The main effect of level i of a factor is the mean over the other factors' levels of x_i - x_0.
+    The interaction of levels i and j of two factors is the mean over the others of
+    (x_ij - x_0j) - (x_i0 - x_00). Each is computed seed by seed; seeds that lack a combination are
+    left out. Returns an empty list unless there are at least two factors and every combination of
+    their levels.
     """
     names = list(dict.fromkeys(name for arm in sweep.arms for name in arm.factors))
     names = [name for name in names if len({arm.factors.get(name) for arm in sweep.arms}) > 1]
@@ -90,7 +94,7 @@ def _with(levels: list[list[str]], fixed: Mapping[int, str]) -> Iterator[tuple[s
 
 
 def _average(cells: Cells, keys: Iterator[tuple[str, ...]]) -> dict[int, float]:
-    """Mean over some cells, of the seeds that all of them have."""
+    """Returns the mean over cells, for the seeds that all of them have."""
     values = [cells[key] for key in keys]
     seeds = set.intersection(*(set(value) for value in values))
     return {seed: sum(value[seed] for value in values) / len(values) for seed in seeds}

@@ -31,7 +31,7 @@ class Series:
 
 @dataclass(frozen=True)
 class RunRecord:
-    """What a run folder holds. `rows` are the lines of metrics.jsonl merged by step, null as NaN."""
+    """The contents of a run folder. `rows` are the lines of metrics.jsonl by step, null as NaN."""
 
     folder: Path
     arm: str
@@ -79,14 +79,14 @@ class RunRecord:
     def best(self, metric: str) -> float | None:
         """Returns the best finite value of `metric` over all steps, or None if there is none.
 
-        The best loss is the lowest, the best score the highest. The state of the run does not matter.
+        The best loss is the lowest, the best score the highest. The state of the run is ignored.
         """
         values = [row[metric] for row in self.rows if math.isfinite(row.get(metric, math.nan))]
         return (max if higher_is_better(metric) else min)(values, default=None)
 
 
 def run_step(status: dict[str, Any], rows: list[dict[str, float]]) -> int:
-    """Returns the number of updates applied, from the status or else the last line of metrics."""
+    """Returns the number of updates applied, from the status or else the last row."""
     step = status.get("step")
     return step if isinstance(step, int) else int(rows[-1]["step"]) if rows else 0
 

@@ -1,27 +1,27 @@
-"""The texts that a run has written, as far as a page shows them."""
+"""The texts that a run has generated, shortened for the report."""
 
 import json
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 
-# The first is what `zoo generate --json` prints, kept in the run's folder; the second is what
-# translation writes at its evaluations.
+# The output of `zoo generate --json`, saved in the run's folder, and the translations written at
+# evaluations.
 FILES = ("samples.jsonl", "translations.jsonl")
 MOST_ROWS, MOST_CHARACTERS = 8, 1500
 
 
 @dataclass(frozen=True)
 class Samples:
-    """Rows of a file of texts: what is there under which name."""
+    """Rows of a file of texts, as {column: text}."""
 
     file: str
     rows: list[dict[str, str]]
 
 
 def read_samples(folder: Path) -> Samples | None:
-    """The first rows of the first file that a run's folder has; None where there is none, or none
-    with a readable line.
+    """Returns the first rows of the first file in a run's folder that has any readable line, or
+    None.
     """
     for name in FILES:
         try:

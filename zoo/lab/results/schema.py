@@ -1,4 +1,4 @@
-"""What an experiment states beforehand: its arms and its contrasts, as experiment.json holds them."""
+"""Parses the arms, contrasts and looks in experiment.json."""
 
 import math
 from collections.abc import Mapping
@@ -11,8 +11,11 @@ from zoo.lab.declarations import PREPARED_PREFIX, RULES, Contrast, Side
 
 
 def restore_prepared_names(settings: Mapping[str, Any], folders: Mapping[str, str]) -> dict[str, Any]:
-    """A config, flat or nested, in which paths that end in a key of `folders` became `prepared:`
-    and its value.
+    """Returns a config with the folders of prepared runs replaced by `prepared:NAME`.
+
+    Args:
+        settings: a config, flat or nested.
+        folders: {folder name: name of the prepared run}.
     """
     found = {}
     for key, value in settings.items():
@@ -29,7 +32,7 @@ def restore_prepared_names(settings: Mapping[str, Any], folders: Mapping[str, st
 
 @dataclass(frozen=True)
 class Arm:
-    """One variant. `label` names it by the factors that differ within the sweep."""
+    """An arm of a sweep. `label` names it by the factors that differ within the sweep."""
 
     name: str
     label: str
@@ -39,7 +42,7 @@ class Arm:
 
 
 def factor_labels(arms: list[dict[str, str]], names: list[str]) -> list[str]:
-    """One label per arm that mentions only the factors in which arms differ."""
+    """Returns one label per arm, which mentions only the factors in which the arms differ."""
     keys = list(dict.fromkeys(key for factors in arms for key in factors))
     varying = [key for key in keys if len({factors.get(key) for factors in arms}) > 1]
     labels = [", ".join(f"{key}={factors[key]}" for key in varying if key in factors) for factors in arms]
@@ -47,17 +50,17 @@ def factor_labels(arms: list[dict[str, str]], names: list[str]) -> list[str]:
 
 
 def as_text(value: Any) -> str:
-    """The value if it is a string, else an empty one."""
+    """Returns the value if it is a string, else an empty one."""
     return value if isinstance(value, str) else ""
 
 
 def as_dict(value: Any) -> dict[str, Any]:
-    """The value if it is a dict, else an empty one."""
+    """Returns the value if it is a dict, else an empty one."""
     return value if isinstance(value, dict) else {}
 
 
 def is_inside(folder: Any) -> bool:
-    """Whether the value names a folder in another, and no place outside of that."""
+    """Whether the value is a relative path of a folder that does not leave its parent."""
     return (
         isinstance(folder, str)
         and bool(folder)
@@ -68,16 +71,16 @@ def is_inside(folder: Any) -> bool:
 
 
 def as_words(value: Any) -> list[str]:
-    """The value if it is a list of strings, else an empty one."""
+    """Returns the value if it is a list of strings, else an empty one."""
     return value if isinstance(value, list) and all(isinstance(word, str) for word in value) else []
 
 
 def parse_arms(entries: list[Any], where: str, problems: list[str]) -> list[Arm]:
-    """Arms from JSON; what is wrong is appended to `problems`."""
+    """Parses arms from JSON; appends what is wrong to `problems`."""
     entries = [entry if isinstance(entry, dict) else {} for entry in entries]
     names = [entry.get("name") for entry in entries]
     if not names or not all(isinstance(name, str) and name for name in names) or len(set(names)) < len(names):
-        problems.append(f"{where}: arms need to be one or more, each with a name of its own")
+        problems.append(f"{where}: at least one arm is needed, and arms need different names")
         return []
     factors = [{str(k): str(v) for k, v in as_dict(entry.get("factors")).items()} for entry in entries]
     return [
@@ -87,7 +90,7 @@ def parse_arms(entries: list[Any], where: str, problems: list[str]) -> list[Arm]
 
 
 def parse_contrast(entry: Any, where: str, arms: list[str], problems: list[str]) -> Contrast | None:
-    """One contrast from JSON, or None with what is wrong appended to `problems`."""
+    """Parses one contrast from JSON; returns None and appends to `problems` if it is wrong."""
     entry = as_dict(entry)
     name, rule, margin = as_text(entry.get("name")), entry.get("rule"), entry.get("margin")
     where = f'{where}: contrast "{name}"'
@@ -111,24 +114,23 @@ def parse_contrast(entry: Any, where: str, arms: list[str], problems: list[str])
 
 
 def parse_looks(value: Any, where: str, problems: list[str]) -> dict[int, float]:
-    """{number of seeds: level} of a sweep that is judged more than once, from JSON; empty for one
-    that is judged once.
-    """
+    """Parses {number of seeds: level} from JSON; empty for a sweep that is judged only once."""
     if value is None:
         return {}
     entries = as_dict(value).items()
     if not entries or any(
         not seeds.isdecimal() or type(level) is not float or not 0 < level < 1 for seeds, level in entries
     ):
-        problems.append(f"{where}: looks need to be levels between 0 and 1 by number of seeds")
+        problems.append(f"{where}: looks need to map numbers of seeds to levels between 0 and 1")
         return {}
     return {int(seeds): level for seeds, level in entries}
 
 
 def numerics(meta: Mapping[str, Any]) -> str:
-    """What computed the steps of a run, by its meta.json, as far as it changes how they are
-    rounded: "exact" for a run alone, and for map on a CPU, which equals it bit for bit; else the
-    executor.
+    """Returns how the steps of a run were rounded, from its meta.json; unequal ones do not compare.
+
+    It is "exact" for a run alone, and for the executor map on a CPU, which equals it bit for bit;
+    otherwise the name of the executor.
     """
     executor, device = meta.get("executor", "alone"), meta.get("device")
     exact = executor == "alone" or (

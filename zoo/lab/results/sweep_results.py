@@ -190,8 +190,8 @@ def _read_prepared(folder: Path, entries: Any, problems: list[str]) -> list[RunR
         inside, name, seed = entry.get("folder"), as_text(entry.get("name")), entry.get("seed")
         if not is_inside(inside) or not name or type(seed) is not int:
             problems.append(
-                f"{folder / 'experiment.json'}: prepared run {json.dumps(entry)[:120]} needs a folder inside the sweep, a name "
-                "and a seed"
+                f"{folder / 'experiment.json'}: prepared run {json.dumps(entry)[:120]} needs a folder inside the "
+                "sweep, a name and a seed"
             )
         else:
             runs.append(replace(read_run(folder / inside, problems), arm=name, seed=seed))

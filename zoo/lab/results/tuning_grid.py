@@ -1,6 +1,4 @@
-"""What a grid of learning rates, or of another number, came to in each arm: read from the sweep in
-which it was tried.
-"""
+"""The results of a tuning grid in each arm, read from the tuning sweep."""
 
 import math
 from dataclasses import dataclass
@@ -16,7 +14,12 @@ from zoo.lab.statistics.paired import PairedDifference, paired_difference
 
 @dataclass(frozen=True)
 class GridPoint:
-    """One value in one arm: the metric of each seed; a run that diverged is infinitely bad."""
+    """One value of the grid in one arm.
+
+    Attributes:
+        value: of the tuned field.
+        scores: {seed: metric}; infinitely bad for a run that diverged.
+    """
 
     value: float
     scores: dict[int, float]
@@ -28,13 +31,13 @@ class GridPoint:
 
 @dataclass(frozen=True)
 class TuningGrid:
-    """A grid and what it came to.
+    """A tuning grid and its results.
 
     Attributes:
-        field: the path of what was tuned.
-        metric: by which.
-        seeds: those that chose.
-        arms: by the arm's name, from the smallest value on.
+        field: path of the tuned field.
+        metric: that chose the values.
+        seeds: of the tuning runs.
+        arms: the points of each arm, by its name, in ascending order of the values.
         chosen: the value that each arm was then trained with.
     """
 
@@ -44,18 +47,16 @@ class TuningGrid:
     arms: dict[str, list[GridPoint]]
     chosen: dict[str, float]
 
-    def at_the_same(self, baseline: str) -> dict[str, dict[float, PairedDifference]]:
-        """Of every other arm its difference from the baseline at each value, as if all had been
-        trained at that one; paired by seed.
-        """
-        theirs = {tried.value: tried.scores for tried in self.arms[baseline]}
+    def differences_at_same_value(self, baseline: str) -> dict[str, dict[float, PairedDifference]]:
+        """Returns {arm: {value: difference from the baseline}} at equal values, paired by seed."""
+        theirs = {point.value: point.scores for point in self.arms[baseline]}
         return {
             arm: {
-                tried.value: paired_difference(_finite(tried.scores), _finite(theirs[tried.value]))
-                for tried in tries
-                if tried.value in theirs
+                point.value: paired_difference(_finite(point.scores), _finite(theirs[point.value]))
+                for point in points
+                if point.value in theirs
             }
-            for arm, tries in self.arms.items()
+            for arm, points in self.arms.items()
             if arm != baseline
         }
 
@@ -65,15 +66,15 @@ def _finite(scores: dict[int, float]) -> dict[int, float]:
 
 
 def grid_points(sweep: SweepResults, field: str, factor: str) -> dict[str, list[GridPoint]]:
-    """What each value came to in each arm, from the smallest value on.
+    """Returns the points of each arm, in ascending order of the values.
 
     Args:
-        sweep: every arm with every value.
-        field: the path of what is tuned.
-        factor: what its values are called as a factor.
+        sweep: the tuning sweep, with every value in every arm.
+        field: path of the tuned field.
+        factor: name of the factor of its values.
 
     Raises:
-        ConfigError: runs that have not ended, or have not written the metric.
+        ConfigError: runs have not ended, or have not written the metric.
     """
     worst = -math.inf if higher_is_better(sweep.metric) else math.inf
     found: dict[str, list[GridPoint]] = {}
@@ -89,12 +90,15 @@ def grid_points(sweep: SweepResults, field: str, factor: str) -> dict[str, list[
         found.setdefault(name, []).append(GridPoint(arm.overrides[field], scores))
     if missing:
         raise ConfigError(missing)
-    return {name: sorted(tries, key=lambda one: one.value) for name, tries in found.items()}
+    return {name: sorted(points, key=lambda point: point.value) for name, points in found.items()}
 
 
 def load_tuning_grid(folder: str | Path, tuning: dict[str, Any]) -> TuningGrid | None:
-    """The rates of a sweep in `folder` whose experiment.json says `tuning`; None where nothing was
-    tuned, or nothing can be read of it.
+    """Returns the tuning grid of a sweep in `folder`, or None if there is none that can be read.
+
+    Args:
+        folder: the sweep's folder.
+        tuning: the entry of its experiment.json.
     """
     field, factor, chosen = tuning.get("field"), tuning.get("factor"), tuning.get("chosen")
     if not isinstance(field, str) or not isinstance(factor, str) or not isinstance(chosen, dict):
@@ -102,7 +106,7 @@ def load_tuning_grid(folder: str | Path, tuning: dict[str, Any]) -> TuningGrid |
     try:
         sweep = load_sweep(Path(folder) / TUNING_FOLDER)
         arms = grid_points(sweep, field, factor)
-        if list(arms) == [""] and len(chosen) == 1:  # The only arm has a name among values alone.
+        if list(arms) == [""] and len(chosen) == 1:  # A single arm has no factors and no name.
             chosen = {"": next(iter(chosen.values()))}
         return TuningGrid(field, sweep.metric, sweep.seeds, arms, chosen)
     except (ConfigError, KeyError):

@@ -1,23 +1,23 @@
-"""From contrasts stated beforehand to a verdict.
+"""Judges the contrasts of an experiment, which were stated before any run.
 
-With d = a - b of losses, where lower is better, or b - a of accuracies and other scores, where
-higher is, paired by seed, and its t interval [low, high] at the level of the sweep's design, 95 %
-for one look:
+Let d = a - b for losses (lower is better), or b - a for accuracies and other scores (higher is
+better), paired by seed, and [low, high] its t interval at the level of the sweep's design (95 %
+for a single look). Then
 
-    superiority      holds if high < -margin,               refuted if low > -margin
-    non_inferiority  holds if high < margin,                refuted if low > margin
-    equivalence      holds if -margin < low, high < margin, refuted if low > margin or high < -margin
+    superiority     holds if high < -margin,               refuted if low > -margin
+    non_inferiority holds if high < margin,                refuted if low > margin
+    equivalence     holds if -margin < low, high < margin, refuted if low > margin or high < -margin
 
-and undecided otherwise. The experiment is supported if every contrast holds, not supported if any
-is refuted. That all hold by chance is less likely than that one does, which needs no correction (an
-intersection-union test); that any is refuted by chance grows with their number, so refutations are
-corrected by Holm's procedure.
+and undecided otherwise. An experiment is supported if every contrast holds, and not supported if
+one is refuted. All contrasts hold by chance less often than a single one, so this needs no
+correction (an intersection-union test). The probability that one is refuted by chance grows with
+their number, so refutations are corrected by Holm's procedure.
 
 A run that diverged, or that is done without a finite value of the metric, counts as an infinite
-loss, or as a score of -infinity. Pairs with one infinite side have no place in an interval, so they
-decide an order only where nothing speaks against it: all pairs are infinite on the same side, or
-the remaining pairs decide by their interval and the infinite ones point the same way. A run that
-failed or has not finished leaves its contrast undecided: dropping it could choose the result.
+loss, or as a score of -infinity. An interval cannot contain such pairs. They decide an order only
+if nothing contradicts them: either all pairs are infinite on the same side, or the finite pairs
+decide by their interval and the infinite ones point the same way. A run that failed or has not
+finished leaves its contrast undecided: leaving it out could select the result.
 """
 
 import math
@@ -38,25 +38,33 @@ MINIMUM_PAIRS = 2
 
 @dataclass(frozen=True)
 class ContrastVerdict:
-    """What one contrast came to: "holds", "refuted" or "undecided", the numbers, and why in words.
+    """The outcome of one contrast.
 
     Attributes:
-        refuting: two-sided p of the refutation: at any level above it the interval would refute;
-            NaN where no interval decides.
+        outcome: "holds", "refuted" or "undecided".
+        difference: a - b over the finite pairs.
+        sentence: the difference in words.
+        refutation_p: two-sided p of the refutation: at any higher level the interval would refute;
+            NaN if no interval decides.
+        notes: why the outcome is not the interval's alone.
     """
 
     contrast: Contrast
     outcome: str
     difference: PairedDifference
     sentence: str
-    refuting: float = math.nan
+    refutation_p: float = math.nan
     notes: list[str] = field(default_factory=list)
 
 
 @dataclass(frozen=True)
 class Verdict:
-    """`overall` is "supported", "not supported", "undecided", or "no claim" where no contrast is
-    stated.
+    """The verdict on an experiment.
+
+    Attributes:
+        overall: "supported", "not supported", "undecided", or "no claim" without contrasts.
+        outcomes: one for each contrast.
+        paragraph: all of it in words.
     """
 
     overall: str
@@ -65,9 +73,7 @@ class Verdict:
 
 
 def decide(rule: str, margin: float, low: float, high: float) -> str:
-    """Applies a rule to the interval of a - b; infinite bounds are allowed, NaN bounds decide
-    nothing.
-    """
+    """Applies a rule to the interval of d; infinite bounds are allowed, NaN decides nothing."""
     if rule == "equivalence":
         holds, refuted = -margin < low and high < margin, low > margin or high < -margin
     else:
@@ -76,17 +82,15 @@ def decide(rule: str, margin: float, low: float, high: float) -> str:
     return "holds" if holds else "refuted" if refuted else "undecided"
 
 
-def refutation(rule: str, margin: float, difference: PairedDifference) -> float:
-    """Two-sided p of a - b against what a rule states: `decide` refutes just where it is below the
-    level of the interval.
-    """
+def refutation_p(rule: str, margin: float, difference: PairedDifference) -> float:
+    """Returns the two-sided p of d against a rule; `decide` refutes at every level above it."""
     above = difference.tail({"superiority": -margin}.get(rule, margin), above=True)
     tail = min(above, difference.tail(-margin, above=False)) if rule == "equivalence" else above
     return min(1.0, 2 * tail)
 
 
 def rule_text(contrast: Contrast, unit_of: Callable[[str], str] = unit_suffix) -> str:
-    """The rule as a condition on the difference a - b."""
+    """Returns the rule as a condition on a and b."""
     margin = f"{contrast.margin:g}{unit_of(contrast.a.metric)}"
     better, worse = ("above", "below") if higher_is_better(contrast.a.metric) else ("below", "above")
     return {
@@ -96,21 +100,80 @@ def rule_text(contrast: Contrast, unit_of: Callable[[str], str] = unit_suffix) -
     }[contrast.rule]
 
 
-def _rule_name(contrast: Contrast, unit_of: Callable[[str], str]) -> str:
-    if not contrast.margin:
-        return contrast.rule.replace("_", "-")
-    relation = "by more than" if contrast.rule == "superiority" else "within"
-    return f"{contrast.rule.replace('_', '-')} {relation} {contrast.margin:g}{unit_of(contrast.a.metric)}"
+def judge(sweep: SweepResults) -> Verdict:
+    """Judges every contrast and the experiment as a whole, on the runs as they are now."""
+    if not sweep.contrasts:
+        return Verdict("no claim", [], _without_claim(sweep))
+    outcomes = correct_refutations([judge_contrast(sweep, contrast) for contrast in sweep.contrasts], sweep.alpha)
+    found = {outcome.outcome for outcome in outcomes}
+    overall = "not supported" if "refuted" in found else "undecided" if "undecided" in found else "supported"
+    words = {"holds": "holds", "refuted": "is refuted", "undecided": "is undecided"}
+    parts = [
+        f"{'; '.join([outcome.sentence, *outcome.notes])}: "
+        f"{_rule_name(outcome.contrast, sweep.unit)} {words[outcome.outcome]}"
+        for outcome in outcomes
+    ]
+    return Verdict(overall, outcomes, f"{overall.capitalize()}: " + ". ".join(parts) + ".")
 
 
-def _name(run: RunRecord) -> str:
-    return f'"{run.folder.name}" ({run.state})'
+def correct_refutations(outcomes: list[ContrastVerdict], alpha: float) -> list[ContrastVerdict]:
+    """Makes refutations undecided that do not survive Holm's correction (Holm 1979)."""
+    found = []
+    for outcome, p in zip(outcomes, holm([outcome.refutation_p for outcome in outcomes]), strict=True):
+        if outcome.outcome == "refuted" and p >= alpha:
+            note = (
+                f"refuted on its own (p = {outcome.refutation_p:.2g}), but not after Holm's correction for "
+                f"{len(outcomes)} contrasts (p = {p:.2g})"
+            )
+            outcome = replace(outcome, outcome="undecided", notes=[*outcome.notes, note])
+        found.append(outcome)
+    return found
 
 
-def _side(sweep: SweepResults, side: Side) -> tuple[dict[int, float], list[str], dict[str, list[int]]]:
-    """Values by seed (infinity included), the runs that are missing, and the seeds behind each
-    infinity.
+def judge_contrast(sweep: SweepResults, contrast: Contrast) -> ContrastVerdict:
+    """Judges one contrast on the runs as they are now."""
+    a, b = _read_side(sweep, contrast.a), _read_side(sweep, contrast.b)
+    difference = paired_difference(a.finite, b.finite, sweep.alpha)
+    sentence = _sentence(sweep, contrast, difference)
+    unknown = _unknown_metric(sweep, contrast)
+    notes = [
+        f"{sweep.arm(side.arm).label} {why} in {len(seeds)} of {count(len(sweep.seeds), 'seed')} "
+        f"(counted as {'the worst ' + base_name(side.metric) if higher_is_better(side.metric) else 'an infinite loss'})"
+        for side, values in ((contrast.a, a), (contrast.b, b))
+        for why, seeds in values.infinite.items()
+        if not unknown
+    ]
+    outcome, refuting = "undecided", math.nan
+    if reason := unknown or _why_incomparable(sweep, contrast, a, b):
+        notes.append(reason)
+    else:
+        outcome, refuting, reasons = _decide_pairs(sweep, contrast, a, b, difference)
+        notes += reasons
+    if difference.n >= MINIMUM_PAIRS and difference.sd == 0:
+        notes.append("the difference is exactly the same in every seed")
+    return ContrastVerdict(contrast, outcome, difference, sentence, refuting, notes)
+
+
+@dataclass(frozen=True)
+class _SideValues:
+    """The final values of one side of a contrast.
+
+    Attributes:
+        values: by seed; infinite for runs that diverged or ended without a finite value.
+        missing: descriptions of the runs without a value.
+        infinite: {reason: seeds} of the infinite values.
     """
+
+    values: dict[int, float]
+    missing: list[str]
+    infinite: dict[str, list[int]]
+
+    @property
+    def finite(self) -> dict[int, float]:
+        return {seed: value for seed, value in self.values.items() if math.isfinite(value)}
+
+
+def _read_side(sweep: SweepResults, side: Side) -> _SideValues:
     worst = -math.inf if higher_is_better(side.metric) else math.inf
     values: dict[int, float] = {}
     missing: list[str] = []
@@ -125,13 +188,84 @@ def _side(sweep: SweepResults, side: Side) -> tuple[dict[int, float], list[str],
             values[seed] = value
             continue
         if value is None and run.state != "diverged":
-            # Nothing was measured, which says nothing about the loss.
+            # The metric was not evaluated, which says nothing about its value.
             missing.append(f'"{run.folder.name}" (has no {side.metric})')
             continue
         values[seed] = worst
         why = "diverged" if run.state == "diverged" else f"ends with a {side.metric} that is not finite"
         infinite.setdefault(why, []).append(seed)
-    return values, missing, infinite
+    return _SideValues(values, missing, infinite)
+
+
+def _name(run: RunRecord) -> str:
+    return f'"{run.folder.name}" ({run.state})'
+
+
+def _unknown_metric(sweep: SweepResults, contrast: Contrast) -> str | None:
+    """Returns what is wrong with a metric that no run has written.
+
+    Without it a misspelt metric would look like an arm that cannot be evaluated.
+    """
+    written = sweep.metrics()
+    for metric in (contrast.a.metric, contrast.b.metric):
+        if metric not in written and any(run.state == "done" for run in sweep.runs):
+            return f"no run has written {metric}{did_you_mean(metric, written)}"
+    return None
+
+
+def _why_incomparable(sweep: SweepResults, contrast: Contrast, a: _SideValues, b: _SideValues) -> str | None:
+    """Returns why the values of two sides cannot be compared, or None if they can."""
+    # The same run can be on both sides, for example one arm at two lengths.
+    if missing := list(dict.fromkeys(a.missing + b.missing)):
+        return f"not finished: {first_few(missing)}"
+    runs = [run for side in (contrast.a, contrast.b) for run in sweep.runs_of(side.arm)]
+    if len(kinds := {numerics(run.meta) for run in runs if run.meta}) > 1:
+        return f"its runs round differently ({', '.join(sorted(kinds))}) and are not compared"
+    both = a.values.keys() & b.values.keys()
+    if len(both) < MINIMUM_PAIRS:
+        return f"{count(len(both), 'paired seed')}; at least {MINIMUM_PAIRS} are needed"
+    if both_infinite := sum(math.isinf(a.values[seed]) and math.isinf(b.values[seed]) for seed in both):
+        return f"both sides are infinite in {count(both_infinite, 'seed')}, which says nothing about their order"
+    return None
+
+
+def _decide_pairs(
+    sweep: SweepResults, contrast: Contrast, a: _SideValues, b: _SideValues, difference: PairedDifference
+) -> tuple[str, float, list[str]]:
+    """Returns the outcome, the p of its refutation, and notes."""
+    sign = -1 if higher_is_better(contrast.a.metric) else 1
+    low, high = sorted((sign * difference.low, sign * difference.high))
+    pairs = [(a.values[seed], b.values[seed]) for seed in sweep.seeds if seed in a.values and seed in b.values]
+    directions = {math.copysign(1, sign * (x - y)) for x, y in pairs if math.isinf(x) != math.isinf(y)}
+    if not directions:
+        first, second = (a, b) if sign > 0 else (b, a)
+        d = paired_difference(first.finite, second.finite, sweep.alpha)
+        p = refutation_p(contrast.rule, contrast.margin, d)
+        return decide(contrast.rule, contrast.margin, low, high), p, []
+    if len(directions) == 2:
+        return "undecided", math.nan, ["each side is infinite in some seed, so the seeds contradict each other"]
+    far = directions.pop() * math.inf
+    outcome = decide(contrast.rule, contrast.margin, far, far)
+    finite_outcome = decide(contrast.rule, contrast.margin, low, high)
+    if difference.n and (difference.n < MINIMUM_PAIRS or finite_outcome != outcome):
+        reason = f"the {count(difference.n, 'finite pair')} alone would not lead to the same outcome"
+        return "undecided", math.nan, [reason]
+    return outcome, math.nan, []
+
+
+def _sentence(sweep: SweepResults, contrast: Contrast, difference: PairedDifference) -> str:
+    a, b = _subjects(sweep, contrast)
+    if difference.n == 0:
+        return f"{a} against {b}: no pair of finite values"
+    # The distance is positive, above or below, and the interval has the same sign.
+    sign, place = (1, "above") if difference.mean >= 0 else (-1, "below")
+    low, high = sorted((sign * difference.low, sign * difference.high))
+    distance = rounded_mean(abs(difference.mean), low, high) + sweep.unit(contrast.a.metric)
+    text = f"{a} ends {distance} {place} {b}"
+    if difference.n < MINIMUM_PAIRS:
+        return f"{text} ({count(difference.n, 'seed')}, so no interval)"
+    level, seeds = confidence_level(difference.alpha), count(difference.n, "seed")
+    return f"{text} ({level} interval {interval(low, high)}, {seeds})"
 
 
 def _subjects(sweep: SweepResults, contrast: Contrast) -> tuple[str, str]:
@@ -142,87 +276,11 @@ def _subjects(sweep: SweepResults, contrast: Contrast) -> tuple[str, str]:
     return f"{a} at {contrast.a.metric}", f"{b} at {contrast.b.metric}"
 
 
-def _sentence(sweep: SweepResults, contrast: Contrast, difference: PairedDifference) -> str:
-    a, b = _subjects(sweep, contrast)
-    if difference.n == 0:
-        return f"{a} against {b}: no pair of finite values"
-    # Said as a distance above or below, so the interval is turned round with it.
-    sign, place = (1, "above") if difference.mean >= 0 else (-1, "below")
-    low, high = sorted((sign * difference.low, sign * difference.high))
-    distance = rounded_mean(abs(difference.mean), low, high) + sweep.unit(contrast.a.metric)
-    text = f"{a} ends {distance} {place} {b}"
-    if difference.n < MINIMUM_PAIRS:
-        return f"{text} ({count(difference.n, 'seed')}, so no interval)"
-    return f"{text} ({confidence_level(difference.alpha)} interval {interval(low, high)}, {count(difference.n, 'seed')})"
-
-
-def _unknown_metric(sweep: SweepResults, contrast: Contrast) -> str | None:
-    """A misspelt metric must not read as an arm that cannot be evaluated."""
-    written = sweep.metrics()
-    for metric in (contrast.a.metric, contrast.b.metric):
-        if metric not in written and any(run.state == "done" for run in sweep.runs):
-            return f"no run has written {metric}{did_you_mean(metric, written)}"
-    return None
-
-
-def judge_contrast(sweep: SweepResults, contrast: Contrast) -> ContrastVerdict:
-    """Judges one contrast on the runs as they are now."""
-    sign = -1 if higher_is_better(contrast.a.metric) else 1
-    values_a, missing_a, infinite_a = _side(sweep, contrast.a)
-    values_b, missing_b, infinite_b = _side(sweep, contrast.b)
-    pairs = [(values_a[seed], values_b[seed]) for seed in sweep.seeds if seed in values_a and seed in values_b]
-    finite_a = {seed: value for seed, value in values_a.items() if math.isfinite(value)}
-    finite_b = {seed: value for seed, value in values_b.items() if math.isfinite(value)}
-    difference = paired_difference(finite_a, finite_b, sweep.alpha)
-    unknown = _unknown_metric(sweep, contrast)
-    notes = [
-        f"{sweep.arm(side.arm).label} {why} in {len(seeds)} of {count(len(sweep.seeds), 'seed')} "
-        f"(counted as {'the worst ' + base_name(side.metric) if higher_is_better(side.metric) else 'an infinite loss'})"
-        for side, infinite in ((contrast.a, infinite_a), (contrast.b, infinite_b))
-        for why, seeds in infinite.items()
-        if not unknown
-    ]
-    outcome, refuting = "undecided", math.nan
-    # The same run can stand on both sides (one arm at two lengths): name it once.
-    missing = list(dict.fromkeys(missing_a + missing_b))
-    directions = {math.copysign(1, sign * (a - b)) for a, b in pairs if math.isinf(a) != math.isinf(b)}
-    low, high = sorted((sign * difference.low, sign * difference.high))
-    both = sum(math.isinf(a) and math.isinf(b) for a, b in pairs)
-    if unknown:
-        notes.append(unknown)
-    elif missing:
-        notes.append(f"not finished: {first_few(missing)}")
-    elif (
-        len(
-            kinds := {
-                numerics(run.meta) for side in (contrast.a, contrast.b) for run in sweep.runs_of(side.arm) if run.meta
-            }
-        )
-        > 1
-    ):
-        notes.append(
-            f"its runs were computed in ways that round differently ({', '.join(sorted(kinds))}), and are not compared"
-        )
-    elif len(pairs) < MINIMUM_PAIRS:
-        notes.append(f"{count(len(pairs), 'paired seed')}; at least {MINIMUM_PAIRS} are needed")
-    elif both:
-        notes.append(f"both sides are infinite in {count(both, 'seed')}, which says nothing about their order")
-    elif not directions:
-        outcome = decide(contrast.rule, contrast.margin, low, high)
-        better = paired_difference(*((finite_a, finite_b) if sign > 0 else (finite_b, finite_a)), sweep.alpha)
-        refuting = refutation(contrast.rule, contrast.margin, better)
-    elif len(directions) == 2:
-        notes.append("each side is infinite in some seed, so the seeds contradict each other")
-    else:
-        far = directions.pop() * math.inf
-        outcome = decide(contrast.rule, contrast.margin, far, far)
-        rest = decide(contrast.rule, contrast.margin, low, high)
-        if difference.n and (difference.n < MINIMUM_PAIRS or rest != outcome):
-            outcome = "undecided"
-            notes.append(f"the {count(difference.n, 'finite pair')} alone would not decide the same")
-    if difference.n >= MINIMUM_PAIRS and difference.sd == 0:
-        notes.append("the difference is exactly the same in every seed")
-    return ContrastVerdict(contrast, outcome, difference, _sentence(sweep, contrast, difference), refuting, notes)
+def _rule_name(contrast: Contrast, unit_of: Callable[[str], str]) -> str:
+    if not contrast.margin:
+        return contrast.rule.replace("_", "-")
+    relation = "by more than" if contrast.rule == "superiority" else "within"
+    return f"{contrast.rule.replace('_', '-')} {relation} {contrast.margin:g}{unit_of(contrast.a.metric)}"
 
 
 def _without_claim(sweep: SweepResults) -> str:
@@ -238,33 +296,4 @@ def _without_claim(sweep: SweepResults) -> str:
     mean, n, label = max(finals) if highest else min(finals)
     seeds = f"mean of {count(n, 'seed')}" if n > 1 else "1 seed"
     end = "highest" if highest else "lowest"
-    return f"No claim is tested here. The {end} final {sweep.metric} is {number(mean)}, of {label} ({seeds})."
-
-
-def corrected(outcomes: list[ContrastVerdict], alpha: float) -> list[ContrastVerdict]:
-    """Outcomes of which refutations that do not stand beside the others' are undecided (Holm 1979)."""
-    found = []
-    for outcome, p in zip(outcomes, holm([outcome.refuting for outcome in outcomes]), strict=True):
-        if outcome.outcome == "refuted" and p >= alpha:
-            note = (
-                f"refuted on its own (p = {outcome.refuting:.2g}), but not after Holm's correction for {len(outcomes)} contrasts "
-                f"(p = {p:.2g})"
-            )
-            outcome = replace(outcome, outcome="undecided", notes=[*outcome.notes, note])
-        found.append(outcome)
-    return found
-
-
-def judge(sweep: SweepResults) -> Verdict:
-    """Judges every contrast and the experiment as a whole."""
-    if not sweep.contrasts:
-        return Verdict("no claim", [], _without_claim(sweep))
-    outcomes = corrected([judge_contrast(sweep, contrast) for contrast in sweep.contrasts], sweep.alpha)
-    found = {outcome.outcome for outcome in outcomes}
-    overall = "not supported" if "refuted" in found else "undecided" if "undecided" in found else "supported"
-    words = {"holds": "holds", "refuted": "is refuted", "undecided": "is undecided"}
-    parts = [
-        f"{'; '.join([outcome.sentence, *outcome.notes])}: {_rule_name(outcome.contrast, sweep.unit)} {words[outcome.outcome]}"
-        for outcome in outcomes
-    ]
-    return Verdict(overall, outcomes, f"{overall.capitalize()}: " + ". ".join(parts) + ".")
+    return f"No claim is tested here. The {end} final {sweep.metric} is {number(mean)}, reached by {label} ({seeds})."

@@ -1,6 +1,4 @@
-"""Differences paired by seed: Student's t interval, which is right at three seeds, and what goes
-with it.
-"""
+"""Differences paired by seed: Student's t interval, exact for three seeds, and p values."""
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
@@ -10,15 +8,17 @@ import numpy as np
 from scipy import special, stats
 
 ALPHA = 0.05
-# Of fewer values the percentile bootstrap's interval is too narrow: at three it holds the truth in
-# 75 % of all cases.
+# With fewer values the percentile bootstrap's interval is too narrow: with three it contains the
+# true mean in 75 % of all cases.
 BOOTSTRAP_FROM = 10
 RESAMPLES = 9999
 
 
 @dataclass(frozen=True)
 class PairedDifference:
-    """Difference a - b over the seeds that both have.
+    """The difference a - b over the seeds that both sides have.
+
+    All attributes but the mean are NaN with fewer than two pairs, and the mean without any.
 
     Attributes:
         mean: of the differences.
@@ -26,12 +26,10 @@ class PairedDifference:
         n: number of pairs.
         sd: sample standard deviation of the differences.
         p: two-sided p of the paired t test.
-        effect: Hedges' g of paired differences, mean / sd with the correction 1 - 3 / (4 n - 5) for
-            few pairs (Hedges 1981).
         differences: by seed.
+        effect: Hedges' g of paired differences, mean / sd with the small-sample correction
+            1 - 3 / (4 n - 5) (Hedges 1981).
         alpha: 0.05 for a 95 % interval.
-
-    All but the mean are NaN with fewer than two pairs, and the mean without any.
     """
 
     mean: float
@@ -45,8 +43,9 @@ class PairedDifference:
     alpha: float = ALPHA
 
     def tail(self, bound: float, above: bool) -> float:
-        """One-sided p against "the mean is not above (below) `bound`": small where the differences
-        say it is. NaN without an interval.
+        """Returns the one-sided p for a mean above (or below) `bound`; NaN without an interval.
+
+        It is small if the differences lie on that side.
         """
         if self.n < 2:
             return math.nan
@@ -56,8 +55,9 @@ class PairedDifference:
         return float(special.stdtr(self.n - 1, -distance / (self.sd / math.sqrt(self.n))))
 
     def bootstrap(self) -> tuple[float, float] | None:
-        """Bounds of the percentile bootstrap's interval of the mean, the same on every call; None
-        of fewer than ten pairs.
+        """Returns the percentile bootstrap interval of the mean, the same on every call.
+
+        None with fewer than ten pairs.
         """
         if self.n < BOOTSTRAP_FROM:
             return None
@@ -86,14 +86,14 @@ class Spread:
 def paired_difference(a: Mapping[int, float], b: Mapping[int, float], alpha: float = ALPHA) -> PairedDifference:
     """Compares two arms given as {seed: value}; seeds that only one of them has are left out.
 
-    All values must be finite. Differences that do not vary at all (bit-equal runs) give an interval
-    of no width.
+    All values must be finite. If the differences do not vary at all (bit-equal runs), the interval
+    has no width.
     """
     return mean_difference({seed: a[seed] - b[seed] for seed in sorted(a.keys() & b.keys())}, alpha)
 
 
 def mean_difference(differences: Mapping[int, float], alpha: float = ALPHA) -> PairedDifference:
-    """The mean of differences {seed: value}, with its interval at the level `alpha`."""
+    """Returns the mean of differences {seed: value}, with its interval at the level `alpha`."""
     differences = dict(differences)
     values = np.array(list(differences.values()), dtype=float)
     n = len(values)
@@ -124,11 +124,11 @@ def spread(values: Iterable[float]) -> Spread | None:
 
 
 def holm(p: Sequence[float]) -> list[float]:
-    """p of several tests so corrected that any of them below alpha is wrong in at most alpha of all
-    cases (Holm 1979).
+    """Returns p values corrected for multiple tests, in the same order (Holm 1979).
 
-    With p_(1) <= ... <= p_(m) the corrected p_(k) is max over j <= k of min(1, (m - j + 1) p_(j)).
-    NaN, a test that was not made, counts for nothing and stays NaN.
+    The probability that any corrected p of a true null hypothesis is below alpha is at most alpha.
+    With p_(1) <= ... <= p_(m) the corrected p_(k) is the maximum over j <= k of
+    min(1, (m - j + 1) p_(j)). NaN, a test that was not made, does not count and stays NaN.
     """
     made = sorted((value, place) for place, value in enumerate(p) if not math.isnan(value))
     corrected, highest = [math.nan] * len(p), 0.0
@@ -139,13 +139,12 @@ def holm(p: Sequence[float]) -> list[float]:
 
 
 def interaction(cells: Sequence[Sequence[Mapping[int, float]]], alpha: float = ALPHA) -> PairedDifference:
-    """How far the effect of one choice depends on another: (x11 - x01) - (x10 - x00), paired by
-    seed.
+    """Returns the interaction of two factors, (x11 - x01) - (x10 - x00), paired by seed.
 
     Args:
         cells: cells[i][j] is {seed: value} of level i of the first factor and level j of the
             second.
-        alpha: the interval's level.
+        alpha: level of the interval.
     """
     (x00, x01), (x10, x11) = cells
     seeds = sorted(x00.keys() & x01.keys() & x10.keys() & x11.keys())

@@ -1,8 +1,8 @@
-/* Charts as SVG: axes, lines, bands, marks and notes from a plain description. A chart is painted twice, into the page in its colours
-   and into a file on white, so every colour is an attribute of the element that has it and no style sheet is needed.
+/* Charts as SVG: axes, lines, bands, marks and notes from a plain description. A chart is painted twice, in the colours of the page
+   and for a file on white, so every colour is an attribute of its element and no style sheet is needed.
 
    A description: {title, x, y, series, marks, rules, notes, legend, image, height}. An axis is {title, log, range, ticks}; a series has
-   x, y, or low and high for a band, and {colour, dash, width, opacity, points, label, hover}. Colours are numbers of the palette. */
+   x, y, or low and high for a band, and {colour, dash, width, opacity, points, label, hover}. Colours are indices of the palette. */
 const SVG = 'http://www.w3.org/2000/svg';
 const FONT = 'system-ui, -apple-system, "Segoe UI", Roboto, "Helvetica Neue", "Liberation Sans", Arial, sans-serif';
 const DASHES = { solid: null, dash: '8 4', dot: '1.5 3.5', dashdot: '8 3 2 3', longdash: '13 4', longdashdot: '13 3 2 3' };
@@ -27,7 +27,7 @@ function shorten(text, room, size) {
   return text.slice(0, end) + '…';
 }
 
-/* 1.25 M, 3×10¹⁵, 0.0012: short on an axis, with as many digits as neighbouring ticks need. */
+/* Formats a number for an axis: 1.25 M, 3×10¹⁵, 0.0012. Neighbouring ticks may need more digits. */
 const SUPERSCRIPT = { '-': '⁻', 0: '⁰', 1: '¹', 2: '²', 3: '³', 4: '⁴', 5: '⁵', 6: '⁶', 7: '⁷', 8: '⁸', 9: '⁹' };
 const trimmed = (text) => (text.includes('.') ? text.replace(/\.?0+$/, '') : text);
 function shown(value, digits) {
@@ -157,7 +157,7 @@ function symbolNode(mark, x, y, colour, theme) {
   return node;
 }
 
-/* Entries of a legend in rows below the plot; returns its group and its height. */
+/* Draws a legend in rows below the plot; returns its group and its height. */
 function legendNode(entries, theme, left, width, size) {
   const group = svgNode('g', { 'data-part': 'legend' });
   let [x, y] = [left, 0];
@@ -176,7 +176,7 @@ function legendNode(entries, theme, left, width, size) {
 
 let painted = 0;
 
-/* Returns {svg, x, y, box}: the picture, its two scales, and the place of the plot in it. */
+/* Returns {svg, x, y, box}: the picture, its two scales, and the area of the plot in it. */
 function paint(spec, width, height, theme, withLegend) {
   const size = width < 480 ? 11 : 12;
   const rangeX = extent(spec, 'x'), rangeY = extent(spec, 'y');
@@ -256,7 +256,7 @@ function paint(spec, width, height, theme, withLegend) {
     if ((spec.x.log && mark.x <= 0) || (spec.y.log && mark.y <= 0)) return;
     const [at, level] = [x(mark.x), y(mark.y)];
     if (!(at >= box.left - 1 && at <= box.right + 1)) return;
-    // The mark of a run that left the plot stays on its edge.
+    // The mark of a run that left the plot is drawn on its edge.
     svg.append(symbolNode(mark, at, Math.max(box.top, Math.min(box.bottom, level)), theme.colour(mark.colour), theme));
   });
   (spec.notes || []).forEach((note) => svg.append(text(shorten(note.text, box.right - box.left, size), {

@@ -1,4 +1,4 @@
-/* What the charts of curves, lengths and differences show. Names reach the page as text only. */
+/* Describes the charts of curves, lengths and differences. Names enter the page as text only. */
 const AXES = [
   { key: 'step', name: 'steps', title: 'updates', unit: 'updates' }, { key: 'tokens', name: 'tokens', title: 'tokens', unit: 'tokens' },
   { key: 'flops', name: 'FLOPs', title: 'training FLOPs', unit: 'FLOPs' },
@@ -13,14 +13,14 @@ const legendOf = (arms) => arms.map((arm) => ({ label: arm.label, colour: arm.co
 const dashOf = (arm) => data.dashes[arm.dash % data.dashes.length];
 const knowsFlops = () => data.arms.some((arm) => arm.work);
 
-/* The horizontal places of a curve of a run, or of a band of an arm. */
+/* Returns the x values of a run's curve or an arm's band. */
 function places(curve, work, axis) {
   if (axis !== 'flops') return data.columns[curve.x[['step', 'tokens', 'seconds'].indexOf(axis)]];
   return work ? data.columns[curve.x[0]].map((step) => step * work) : [];
 }
 
 /* Centred moving mean over a share of the points. The window shrinks symmetrically at the start, where the curve is steep,
-   and is cut off at the end, where it is flat. */
+   and is truncated at the end, where it is flat. */
 function smooth(values, percent) {
   const half = Math.round(values.length * percent / 200);
   if (!half) return values;
@@ -42,7 +42,7 @@ function interpolated(xs, ys, at) {
   return ys[low] === null || ys[high] === null ? (share === 0 ? ys[low] : share === 1 ? ys[high] : null) : ys[low] + share * (ys[high] - ys[low]);
 }
 
-/* {mean, low, high, x, singles} of an arm, or of its differences from another at the same place of the axis, seed by seed. */
+/* Returns {mean, low, high, x, singles} of an arm, or of its differences from another arm at equal x, seed by seed. */
 function lines(arm, index, axis, minus) {
   const band = arm.bands[index];
   const runs = arm.runs.filter((run) => run.curves[index]);
@@ -93,7 +93,7 @@ function curveSeries(arm, view, seen, many) {
         const place = interpolated(steps, x, step);
         const value = interpolated(steps, smooth(y, percent), step);
         if (place !== null && value !== null) marks.push({ x: place, y: value, symbol: 'spike', size: 4.5, colour: arm.colour, faint: true,
-          text: `${arm.label}, ${run.label}: loss spike at step ${step}` + (score === null ? '' : ` (${score.toFixed(1)} deviations)`) });
+          text: `${arm.label}, ${run.label}: loss spike at step ${step}` + (score === null ? '' : ` (${score.toFixed(1)} SD)`) });
       });
     }
   });
@@ -104,7 +104,7 @@ function curveSeries(arm, view, seen, many) {
   return { series, marks };
 }
 
-/* A run that blows up must not flatten all others: of what should fall, the axis ends a little above the highest start. */
+/* A run that blows up must not flatten all others: the axis of a loss ends a little above the highest start. */
 function verticalRange(seen, view) {
   const log = view.logY && view.minus < 0;
   let low = Infinity, high = -Infinity, limit = -Infinity;
@@ -146,7 +146,7 @@ function curvesSpec(view) {
   };
 }
 
-/* A plot that is described on its own: a line for each arm, with its range over seeds. */
+/* A plot with a description of its own: a line for each arm, with its range over seeds. */
 function plainSpec(plot) {
   const shownLines = plot.lines.filter((line) => line.arm === undefined || !state.hidden.has(line.arm));
   const look = (line, index) => (line.arm === undefined ? { colour: index, dash: 'solid', label: line.label }
@@ -161,7 +161,7 @@ function plainSpec(plot) {
   };
 }
 
-/* Each arm has its name on a line of its own above its interval, so that long names need no left margin. */
+/* The name of each arm is above its interval, so that long names need no left margin. */
 function differencesSpec(found) {
   const rows = found.rows.filter((row) => row.arm === undefined || !state.hidden.has(row.arm));
   const series = [], marks = [], notes = [];

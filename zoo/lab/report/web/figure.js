@@ -1,4 +1,4 @@
-/* A chart in the page: drawn as wide as there is room, read by pointer or arrow keys, enlarged by dragging, saved as PNG or SVG. */
+/* A chart in the page: as wide as the page, read by pointer or arrow keys, zoomed by dragging, saved as PNG or SVG. */
 const SAVED = { width: 760, height: 470, scale: 3 };
 
 function save(content, name, type) {
@@ -61,7 +61,7 @@ class Figure {
     this.said.setAttribute('aria-live', 'polite');
     this.tools = document.createElement('div');
     this.tools.className = 'tools';
-    this.back = button('whole', 'show the whole plot', () => { this.zoom = null; this.draw(); });
+    this.back = button('reset', 'show the whole plot', () => { this.zoom = null; this.draw(); });
     this.back.hidden = true;
     this.tools.append(this.back, button('PNG', 'save this figure as PNG', () => saveFigure(this.now(), 'png')),
       button('SVG', 'save this figure as SVG', () => saveFigure(this.now(), 'svg')));
@@ -77,7 +77,7 @@ class Figure {
   }
 
   show(spec) {
-    // Another axis or metric has no place for what was enlarged.
+    // The zoom is lost if the axis or metric changes.
     const same = this.spec && ['x', 'y'].every((name) => this.spec[name].title === spec[name].title && this.spec[name].log === spec[name].log);
     if (!same) this.zoom = null;
     this.spec = spec;
@@ -126,7 +126,7 @@ class Figure {
       const index = nearest(series.x, at);
       const value = series.y[index];
       const place = value === null || value === undefined ? NaN : x(series.x[index]);
-      // A line that ends elsewhere has nothing to say here.
+      // A line that has no point near here is left out.
       if (!(Math.abs(place - across) < Math.max(24, (box.right - box.left) / series.x.length))) return;
       found.push({ series, value, x: series.x[index], away: Math.abs(y(value) - down) });
     });

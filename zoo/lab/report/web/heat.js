@@ -1,4 +1,4 @@
-/* What the layers did over the steps of a run, as heat maps: a row for each part of the model, a column for each step. */
+/* Layer statistics of runs as heat maps: a row for each part of the model, a column for each step. */
 const SHADES = ['#440154', '#482878', '#3e4a89', '#31688e', '#26828e', '#1f9e89', '#35b779', '#6dcd59', '#b4de2c', '#fde725'].map(
   (hex) => [1, 3, 5].map((at) => parseInt(hex.slice(at, at + 2), 16)));
 
@@ -8,7 +8,7 @@ function shade(share) {
   return 'rgb(' + SHADES[low].map((value, index) => Math.round(value + (at - low) * (SHADES[low + 1][index] - value))).join(',') + ')';
 }
 
-/* Numbers come as 16-bit codes between the lowest and the highest; the last code stands for none. */
+/* Decodes 16-bit codes between the lowest and the highest value; the last code is a missing value. */
 function decoded(packed) {
   const bytes = Uint8Array.from(atob(packed.codes), (sign) => sign.charCodeAt(0));
   const codes = new Uint16Array(bytes.length / 2).map((_, index) => bytes[2 * index] + 256 * bytes[2 * index + 1]);
@@ -19,7 +19,7 @@ function decoded(packed) {
 
 const heatState = { statistic: 0, runs: [] };
 
-/* What is chosen, by name: a newer page has more runs and statistics, and numbers them anew. */
+/* Returns the selection by name, because a newer page may have other indices. */
 function heatChoice() {
   if (!data.dynamics) return null;
   return { statistic: data.dynamics.statistics[heatState.statistic], runs: heatState.runs.map((index) => (data.dynamics.runs[index] || {}).label) };
@@ -35,7 +35,7 @@ function heatSpec(statistic, run, low, high, log) {
   const packed = run.statistics[statistic];
   const values = decoded(packed);
   const [rows, columns] = [packed.rows.length, packed.steps.length];
-  // Below the 1st percentile there may be zeros and, by rounding, less.
+  // Below the 1st percentile there may be zeros, and by rounding negative values.
   const share = (value) => (high === low ? 0.5 : !log ? (value - low) / (high - low) : value > 0 ? Math.log(value / low) / Math.log(high / low) : 0);
   const height = Math.max(150, Math.min(640, 76 + 17 * rows));
   const every = Math.max(1, Math.ceil(rows * 13 / (height - 56)));
@@ -85,13 +85,13 @@ function drawHeat() {
   if (!box || !data.dynamics) return;
   const statistic = data.dynamics.statistics[heatState.statistic];
   const runs = heatState.runs.map((index) => data.dynamics.runs[index]).filter((run) => run && run.statistics[statistic]);
-  // One scale for what stands side by side.
+  // Maps next to each other share one scale.
   const all = runs.flatMap((run) => decoded(run.statistics[statistic]).flat()).filter((value) => value !== null).sort((a, b) => a - b);
-  // One value far from all others must not take the colours from them.
+  // A single outlier must not use up the colours.
   const [low, high] = [all[Math.floor(all.length * 0.01)], all[Math.ceil(all.length * 0.99) - 1]];
   const log = low > 0 && high / low > 50;
   box.replaceChildren();
-  if (!all.length) box.textContent = 'No run that is chosen has this statistic.';
+  if (!all.length) box.textContent = 'No selected run has this statistic.';
   (all.length ? runs : []).forEach((run) => {
     const [title, holder] = [document.createElement('h3'), document.createElement('div')];
     title.textContent = run.label;
@@ -113,7 +113,7 @@ function buildHeat() {
   const box = document.getElementById('dynamics-runs');
   box.replaceChildren(...[0, 1].map((place) => {
     const [label, select] = [document.createElement('label'), document.createElement('select')];
-    label.append(place ? 'beside ' : 'run ', select);
+    label.append(place ? 'next to ' : 'run ', select);
     const names = data.dynamics.runs.map((run, index) => new Option(run.label, index));
     select.append(...(place ? [new Option('none', -1)] : []), ...names);
     select.value = String(heatState.runs[place] ?? -1);

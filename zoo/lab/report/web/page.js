@@ -1,4 +1,4 @@
-/* Tabs, the choice of colours, the controls, and what goes on while runs are followed. */
+/* Tabs, colours, controls, and the updates while runs are followed. */
 const themes = {
   light: { paper: '#ffffff', ink: '#1b2027', soft: '#58626e', line: '#b9c1ca', grid: '#e6e9ee' },
   dark: { paper: '#14181d', ink: '#e4e8ed', soft: '#a0abb8', line: '#4a5561', grid: '#29313a' },
@@ -12,9 +12,9 @@ const theme = () => themes[(root.dataset.theme || (darkScheme.matches ? 'dark' :
 const narrow = () => window.innerWidth < 620;
 const figures = {};
 
-// A page that is opened from a file may have no storage.
+// A page opened from a file may have no storage.
 const remembered = { get: (key) => { try { return localStorage.getItem(key); } catch { return null; } },
-  set: (key, value) => { try { localStorage.setItem(key, value); } catch { /* nothing is kept */ } } };
+  set: (key, value) => { try { localStorage.setItem(key, value); } catch { /* not saved */ } } };
 
 function choice(id, labels, selected, onSelect) {
   const box = document.getElementById(id);
@@ -32,7 +32,7 @@ function figure(id, height, spec) {
   const before = figures[id];
   if (!before || before.holder !== holder) {
     figures[id] = new Figure(holder, height);
-    // What was enlarged stays so when a newer page takes this one's place.
+    // The zoom is kept when a newer page replaces this one.
     if (before) Object.assign(figures[id], { spec: before.spec, zoom: before.zoom });
   }
   figures[id].show(spec);
@@ -138,7 +138,7 @@ function buildControls() {
   });
 }
 
-/* Tabs: one is reached by Tab, the others by the arrow keys. */
+/* The Tab key reaches the selected tab, arrow keys the others. */
 function select(name, focus) {
   const panels = [...document.querySelectorAll('main > [role=tabpanel]')];
   const chosen = panels.find((panel) => panel.id === name) || panels[0];
@@ -182,7 +182,7 @@ function go(name, focus) {
 
 function buildTheme() {
   const toggle = document.getElementById('theme');
-  const names = { '': 'colours: as the system', light: 'colours: light', dark: 'colours: dark' };
+  const names = { '': 'colours: system', light: 'colours: light', dark: 'colours: dark' };
   const apply = (name) => {
     if (name) root.dataset.theme = name; else delete root.dataset.theme;
     toggle.textContent = names[name];
@@ -210,10 +210,10 @@ function build() {
   buildHeat();
 }
 
-/* While runs go on, the page is asked for again and its contents are exchanged; what was chosen and filtered stays. */
+/* While runs continue, polls for a newer page and replaces the contents; selections and filters stay. */
 async function follow(version) {
-  const told = document.getElementById('live');
-  const say = (text) => { told.textContent = text; };
+  const status = document.getElementById('live');
+  const say = (text) => { status.textContent = text; };
   for (;;) {
     await new Promise((resolve) => { setTimeout(resolve, 2000); });
     try {
@@ -222,9 +222,9 @@ async function follow(version) {
       const fresh = new DOMParser().parseFromString(await (await fetch('.', { cache: 'no-store' })).text(), 'text/html');
       exchange(fresh);
       version = fresh.body.dataset.version;
-      say('live, new at ' + new Date().toLocaleTimeString());
+      say('live, updated at ' + new Date().toLocaleTimeString());
     } catch (error) {
-      say('no longer connected');
+      say('disconnected');
     }
   }
 }

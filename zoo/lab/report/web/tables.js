@@ -1,4 +1,4 @@
-/* Tables are sorted by a press on a column's name, filtered by words, and saved as CSV, Markdown and LaTeX, as they are shown. */
+/* Tables are sorted by clicking a column's name, filtered by words, and saved as CSV, Markdown and LaTeX, as shown. */
 const cellText = (cell) => (cell.dataset.text ?? cell.textContent).replace(/\s+/g, ' ').trim();
 
 function sortKey(text) {
@@ -34,7 +34,7 @@ function contentOf(table) {
 }
 
 function asCsv({ rows }) {
-  // A spreadsheet would take "=..." for a formula; a number may begin with a sign.
+  // A spreadsheet would treat "=..." as a formula; a number may begin with a sign.
   const isNumeric = (text) => /^[+-]?[\d.,]+(e[+-]?\d+)?( ?%)?( (±|to) [+-]?[\d.,]+(e[+-]?\d+)?( ?%)?)?$/i.test(text);
   const safe = (text) => (/^[=+@\t\r-]/.test(text) && !isNumeric(text) && text.length > 1 ? "'" + text : text);
   const quoted = (text) => (/[",\n]/.test(text) ? `"${text.replaceAll('"', '""')}"` : text);
@@ -59,7 +59,7 @@ function asLatex({ caption, rows, right }) {
 
 const FORMATS = [['CSV', 'csv', 'text/csv', asCsv], ['Markdown', 'md', 'text/markdown', asMarkdown], ['LaTeX', 'tex', 'text/x-tex', asLatex]];
 
-function filterRows(table, text, told) {
+function filterRows(table, text, status) {
   const words = text.toLowerCase().split(/\s+/).filter(Boolean);
   const rows = [...table.tBodies[0].rows];
   rows.forEach((row) => {
@@ -67,7 +67,7 @@ function filterRows(table, text, told) {
     row.hidden = !words.every((word) => content.includes(word));
   });
   const left = rows.filter((row) => !row.hidden).length;
-  told.textContent = words.length ? `${left} of ${rows.length} rows` : '';
+  status.textContent = words.length ? `${left} of ${rows.length} rows` : '';
 }
 
 function buildTable(scroll) {
@@ -76,13 +76,13 @@ function buildTable(scroll) {
   const tools = document.createElement('div');
   tools.className = 'tools of-table';
   if (table.tBodies[0].rows.length > 5) {
-    const [field, told] = [document.createElement('input'), document.createElement('span')];
+    const [field, status] = [document.createElement('input'), document.createElement('span')];
     field.type = 'search';
     field.placeholder = 'filter rows';
     field.setAttribute('aria-label', 'filter rows of: ' + table.caption.textContent);
-    told.setAttribute('aria-live', 'polite');
-    field.addEventListener('input', () => filterRows(table, field.value, told));
-    tools.append(field, told);
+    status.setAttribute('aria-live', 'polite');
+    field.addEventListener('input', () => filterRows(table, field.value, status));
+    tools.append(field, status);
   }
   tools.append(...FORMATS.map(([label, ending, type, written]) => button(label, `save this table as ${label}`, () => {
     save(written(contentOf(table)), fileName(table.caption.textContent.replace(/[(,].*/, '')) + '.' + ending, type);
