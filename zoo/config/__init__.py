@@ -1,4 +1,4 @@
-"""Configs: the field table, validation, files and presets. Imports no accelerator library."""
+"""Configs: the field table, validation, files and presets; imports neither JAX nor Flax."""
 
 from zoo.config.distillation_configs import distilled, spaced_layers, teacher_config, without_teacher
 from zoo.config.fields import ATTENTION_SUPPORT, AUTO, BY_PATH, FIELDS, GATED, NOT_RESULT_RELEVANT, Field
@@ -69,8 +69,8 @@ __all__ = [
     "split_spec",
     "teacher_config",
     "to_plain",
-    "unknown_field",
     "traced_hyperparameters",
+    "unknown_field",
     "with_body_of",
     "without_teacher",
 ]

@@ -1,4 +1,4 @@
-"""The config of a teacher as its student runs it, and the config of a student of a run."""
+"""Configs of distillation: the teacher's model on the student's rows, and a student of a run."""
 
 from pathlib import Path
 from typing import Any
@@ -12,7 +12,7 @@ from zoo.config.resolve import ResolvedConfig, default, from_flat, resolve
 from zoo.errors import ConfigError
 from zoo.nested import flatten
 
-# As DistilBERT was trained (Sanh et al. 2019, and the authors' training script, see
+# DistilBERT's training (Sanh et al. 2019, and the authors' training script, see
 # configs/distilbert.py), for fewer steps.
 _TUNED = {
     "optimizer.learning_rate": 5e-4,
@@ -22,8 +22,7 @@ _TUNED = {
     "schedule.warmup_steps": 50,
     "training.steps": 1000,
 }
-# What of a teacher's config its student shares beside the model, the objective and the data: how it
-# is scored.
+# Fields of evaluation that a student shares with its teacher.
 _SCORED = ("training.eval_batches", "training.eval_masks", "training.eval_context")
 _OF_ANOTHER_START = (
     TEACHER,
@@ -35,12 +34,11 @@ _OF_ANOTHER_START = (
 
 
 def teacher_config(config: ResolvedConfig) -> ResolvedConfig:
-    """A student's config with the model of its teacher: on the student's rows, which are what it
-    reads.
+    """Returns a student's config with the model of its teacher, which reads the student's rows.
 
     Raises:
-        ConfigError: a folder that is no run; a teacher of another objective, of another vocabulary,
-            or that cannot read such rows; another width, where hidden states are compared.
+        ConfigError: the folder is not a run; the teacher has another objective or vocabulary, or
+            cannot read such rows; hidden states are compared and have another width.
     """
     distillation, folder = config.objective.distillation, Path(config.objective.distillation.teacher)
     its, ours = flatten(_read(folder, TEACHER)), flatten(config)
@@ -48,7 +46,7 @@ def teacher_config(config: ResolvedConfig) -> ResolvedConfig:
     if its["objective.kind"] != ours["objective.kind"]:
         problems.append(
             f"was trained with objective.kind={its['objective.kind']}, and this run's is {ours['objective.kind']}; "
-            "a teacher predicts what its student does"
+            "teacher and student need the same objective"
         )
     if its["model.vocab_size"] != ours["model.vocab_size"]:
         problems.append(
@@ -72,30 +70,30 @@ def teacher_config(config: ResolvedConfig) -> ResolvedConfig:
 
 
 def without_teacher(config: ResolvedConfig) -> ml_collections.ConfigDict:
-    """The config of a student that is looked at, for which its teacher need not be there."""
+    """Returns a student's config without its teacher, whose run may be gone."""
     return override(config, {path: BY_PATH[path].default for path in (TEACHER, *TEACHER_FIELDS)})
 
 
 def spaced_layers(there: int, wanted: int) -> tuple[int, ...]:
-    """Which of `there` layers `wanted` ones start from: floor(i * there / wanted), of twice as many
-    every other one, 0, 2, 4, ...
+    """Returns the layers of a model of `there` layers that `wanted` layers start from.
+
+    Layer i starts from floor(i * there / wanted); with half as many layers these are 0, 2, 4, ...
     """
     return tuple(i * there // wanted for i in range(wanted))
 
 
 def distilled(argument: str) -> ml_collections.ConfigDict:
-    """What `get_config` of a config file of students returns: half of a run's layers, its
-    embeddings and its head, taught by that run.
+    """Returns the config of a student of a run: half of its layers, its embeddings and its head.
 
-    The model, the objective, the data and the tokenizer are the run's own. What only predicts the
-    next sentence is left out, and pairs of texts become rows of full sentences.
+    The model, the objective, the data and the tokenizer are the run's own. Next-sentence prediction
+    is left out, and pairs of texts become rows of full sentences.
 
     Args:
-        argument: "from=RUN", and behind commas "field=value" as often as wanted. Layers are spaced
-            evenly for `model.num_layers`.
+        argument: "from=RUN,field=value,...", with any number of fields. Layers are spaced evenly
+            for `model.num_layers`.
 
     Raises:
-        ConfigError: another argument; a folder that is no run; a run that predicts no tokens.
+        ConfigError: another argument; the folder is not a run; the run predicts no tokens.
     """
     start, *options = argument.split(",")
     if not start.startswith("from=") or start == "from=":

@@ -1,4 +1,4 @@
-"""The configs of tasks: from scratch at the size of a toy, or with the body of a run."""
+"""Configs of tasks: small and from scratch, or with the body of a trained run."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -13,7 +13,7 @@ from zoo.errors import ConfigError
 from zoo.files import read_json
 from zoo.nested import flatten
 
-# A small encoder that a CPU trains in a minute, on data that need no download.
+# A small encoder that a CPU trains in a minute on built-in data.
 TINY = {
     "model.architecture": "encoder",
     "model.dim": 64,
@@ -31,8 +31,8 @@ TINY = {
     "training.eval_every": 100,
     "training.checkpoint_every": 100,
 }
-# As BERT is fine-tuned (Devlin et al. 2019, appendix A.3: batches of 16 or 32, rates of 2e-5 to
-# 5e-5, a tenth of the steps warm-up).
+# BERT's fine-tuning (Devlin et al. 2019, appendix A.3: batches of 16 or 32, rates of 2e-5 to 5e-5,
+# warm-up over a tenth of the steps).
 TUNED = {
     "data.sequence_length": 128,
     "data.batch_size": 32,
@@ -44,26 +44,25 @@ TUNED = {
     "schedule.warmup_steps": 100,
     "training.steps": 1000,
 }
-# An ELMo stays as it is: what a task learns is a mixture of its layers and a head over that (Peters
-# et al. 2018, section 3.3).
+# An ELMo is frozen: a task learns a mixture of its layers and a head over it (Peters et al. 2018,
+# section 3.3).
 FEATURES = {"training.trained_layers": 0, "optimizer.learning_rate": 1e-3, "optimizer.weight_decay": 0.0}
-# What only the head of another objective had.
+# Fields of the head of another objective.
 _HEADS = ("model.head.classes", "model.head.pooling", "model.head.next_sentence")
 
 
 def finetuned(
     argument: str, task: Mapping[str, Any], tuned: Mapping[str, Any] | None = None
 ) -> ml_collections.ConfigDict:
-    """What `get_config` of a task's config file returns.
+    """Returns the config of a task, for the `get_config` of its config file.
 
     Args:
-        argument: "tiny" or "from=RUN", and behind commas "field=value" as often as wanted.
+        argument: "tiny" or "from=RUN", each followed by any number of ",field=value".
         task: fields of the task.
-        tuned: further fields where a run is fine-tuned.
+        tuned: further fields for fine-tuning a run.
 
     Raises:
-        ConfigError: an argument that is neither; a folder that is no run; a body that tasks cannot
-            have.
+        ConfigError: another argument; the folder is not a run; tasks do not support its body.
     """
     start, *options = argument.split(",")
     if wrong := [option for option in options if "=" not in option]:
@@ -78,17 +77,16 @@ def finetuned(
 
 
 def with_body_of(trained: Mapping[str, Any], start: str, changes: Mapping[str, Any]) -> ml_collections.ConfigDict:
-    """The config of a task for a run that starts from another: with its model, head left out, and
+    """Returns the config of a task that starts from another run: its model without the head, and
     its tokenizer.
 
     Args:
-        trained: the config of the run that it starts from, which need not be there yet.
+        trained: the config of that run, which need not exist yet.
         start: the folder of that run; in an experiment `prepared:NAME`.
-        changes: fields of the task, and how it is trained; what BERT is fine-tuned with where they
-            say nothing.
+        changes: fields of the task and of training; the defaults are BERT's fine-tuning.
 
     Raises:
-        ConfigError: `trained` cannot be, or has a body that tasks cannot have.
+        ConfigError: `trained` is refused, or tasks do not support its body.
     """
     return _with_body_of(Path(start), {**TUNED, **changes}, trained)
 
@@ -96,8 +94,8 @@ def with_body_of(trained: Mapping[str, Any], start: str, changes: Mapping[str, A
 def _with_body_of(
     folder: Path, changes: dict[str, Any], trained: Mapping[str, Any] | None = None
 ) -> ml_collections.ConfigDict:
-    """The model and the tokenizer of a run, its head left out, and that it is started from; rows no
-    longer than its positions.
+    """Returns the config of a task with the body and tokenizer of a run; rows are cut to its
+    positions.
 
     An imported ELMo has no tokenizer: it was trained on words.
     """

@@ -1,8 +1,7 @@
-"""Numbers of a config that a program takes as arguments, so that runs which differ in nothing else
+"""Hyperparameters that a program takes as traced arguments, so that runs that differ only in these
 share one program.
 
-A program depends on whether such a number is 0, where that leaves a part out, and on nothing else
-of it.
+A program depends only on whether such a number is 0, where a 0 leaves a part out.
 """
 
 import math
@@ -13,8 +12,7 @@ from zoo.config.fields import TASKS
 from zoo.errors import ConfigError
 from zoo.nested import flatten
 
-# Beside these, every dropout rate there is. Those of the schedule leave nothing out where they are
-# 0.
+# Dropout rates are traced too. A 0 of the schedule leaves nothing out.
 TRACED = (
     "optimizer.learning_rate",
     "optimizer.weight_decay",
@@ -32,22 +30,22 @@ TRACED = (
 
 
 def is_dropout_rate(path: str) -> bool:
-    """Whether a field is a dropout rate of a model."""
+    """Returns whether a field is a dropout rate of the model."""
     return path.startswith("model.") and path.endswith(".dropout")
 
 
 def is_traced(path: str) -> bool:
-    """Whether a program takes the field's value as an argument."""
+    """Returns whether a program takes the value of a field as an argument."""
     return path in TRACED or is_dropout_rate(path)
 
 
 def traced_hyperparameters(flat: Mapping[str, Any]) -> dict[str, float]:
-    """{path: value} of the numbers in a flat config, in its order."""
+    """Returns {path: value} of the traced hyperparameters of a flat config, in its order."""
     return {path: float(value) for path, value in flat.items() if is_traced(path)}
 
 
-# What changes the values in batches or the first state of a run, but neither its program nor the
-# shape of a batch.
+# Fields that change the values in batches or the initial state of a run, but neither its program
+# nor the shape of a batch.
 BATCH_FIELDS = (
     "seed",
     "training.start_from",
@@ -60,15 +58,14 @@ BATCH_FIELDS = (
 
 
 def program_key(flat: Mapping[str, Any]) -> tuple[tuple[str, Any], ...]:
-    """What runs have to have in common to be trained by one program, in one loop with the same
-    cadences.
+    """Returns what runs must have in common to be trained by one program in one loop.
 
-    They may differ in their seed, in numbers, in whose parameters they start from, and in what only
-    changes the tokens of a batch. Where batches are of several widths, which of them comes when
-    depends on the seed, and they may differ in numbers alone.
+    They may differ in their seed, in traced hyperparameters, in the run that they start from, and
+    in fields that only change the tokens of a batch. Where batches have several widths, whose order
+    depends on the seed, they may differ only in traced hyperparameters.
 
     Args:
-        flat: of a resolved config.
+        flat: flat values of a resolved config.
     """
     tokens = flat["objective.kind"] not in (*TASKS, "translation")
     key = dict(flat)
@@ -78,7 +75,7 @@ def program_key(flat: Mapping[str, Any]) -> tuple[tuple[str, Any], ...]:
         elif (tokens and path in BATCH_FIELDS) or path.startswith("training.start_"):
             del key[path]
     if tokens and "objective.select_fraction" in key:
-        # As many places of a row as `zoo.data.rows.masking` makes.
+        # The number of places of a row that `zoo.data.rows.masking` chooses.
         key["objective.select_fraction"] = max(
             1, math.floor(flat["objective.select_fraction"] * flat["data.sequence_length"] + 0.5)
         )
@@ -86,14 +83,14 @@ def program_key(flat: Mapping[str, Any]) -> tuple[tuple[str, Any], ...]:
 
 
 def check_one_program(resolved: Sequence[Any], names: Sequence[Any]) -> None:
-    """Refuses configs that are not of one program.
+    """Refuses configs that cannot share one program.
 
     Args:
         resolved: the configs.
-        names: what each is called.
+        names: their names, for the message.
 
     Raises:
-        ConfigError: a line for each that differs from the first, with what differs.
+        ConfigError: one line for each config that differs from the first, with the fields.
     """
     first, *others = (dict(program_key(flatten(one))) for one in resolved)
     problems = []

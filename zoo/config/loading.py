@@ -22,10 +22,10 @@ from zoo.nested import flatten
 
 
 def import_file(path: Path, what: str) -> Any:
-    """Imports a Python file by path. It is a program: it gets the trust of a script that one runs.
+    """Imports a Python file by path. It is executed, so it must be trusted like any script.
 
     Raises:
-        ConfigError: if there is no such file, or it fails while it is imported.
+        ConfigError: the file does not exist, or its import fails.
     """
     if not path.is_file():
         near = did_you_mean(
@@ -58,7 +58,7 @@ def call_with_argument(function: Callable[..., Any], argument: str | None, what:
         raise ConfigError([f"{what}: {problem}" for problem in error.problems]) from error
     except Exception as error:
         text = " ".join(str(error).split())
-        # ml_collections lists the whole config between the unknown name and what was meant.
+        # ml_collections lists the whole config between the unknown name and its suggestion.
         text = re.sub(r" Other fields present: .*?(Did you mean .*)?$", r" \1", text)
         raise ConfigError(f"{what} fails: {type(error).__name__}: {text}{_renamed_hint(error)}") from error
 
@@ -84,11 +84,11 @@ def load(spec: str) -> ml_collections.ConfigDict:
     """Loads an unresolved config from `FILE.py[:argument]` or from a run's `config.json` (which
     executes nothing).
 
-    In the latter a `data.tokenizer.path` of "." is the run's own folder, wherever that is now, and
-    so is one that is no longer there.
+    In a `config.json` a `data.tokenizer.path` that is "." or no longer exists becomes the run's own
+    folder, wherever that is now.
 
     Raises:
-        ConfigError: if the file is missing, broken, or has no `get_config`.
+        ConfigError: the file is missing or broken, has no `get_config`, or has unknown fields.
     """
     path, argument = split_spec(spec)
     if path.is_dir() and (path / "config.json").is_file():
@@ -116,7 +116,7 @@ def load(spec: str) -> ml_collections.ConfigDict:
 
 
 def _with_own_tokenizer(flat: dict[str, Any], folder: Path) -> dict[str, Any]:
-    """Every run keeps its tokenizer, so that it can be moved, and what it was made of may go."""
+    """Replaces a tokenizer path by the run's folder, which keeps a copy of the tokenizer."""
     path = flat["data.tokenizer.path"]
     if flat["data.tokenizer.kind"] != "file" or not isinstance(path, str) or not path:
         return flat
@@ -128,7 +128,7 @@ def override(config: Mapping[str, Any], changes: Mapping[str, Any]) -> ml_collec
     """Returns a copy of `config` with `changes`, a flat dict of values or of texts as typed on a
     command line.
 
-    Where a change makes another choice (`model.position.kind`), fields that only the old choice
+    Where a change makes another choice (say `model.position.kind`), fields that only the old choice
     reads return to their defaults.
 
     Raises:
@@ -146,13 +146,12 @@ def override_fields(given: Mapping[str, Any], changes: Mapping[str, Any]) -> dic
     for path, value in changes.items():
         flat[path] = parse_value(field_at(path), value) if isinstance(value, str) else value
     for field in FIELDS:
-        # What was set for a choice goes with that choice: another position scheme has no use for
-        # the length of a learned table.
+        # Another position scheme, for example, has no use for the length of a learned table.
         if field.when and field.when[0] in changes and field.path not in changes and not field.is_read(flat):
             flat[field.path] = field.default
     flat = {path: value for path, value in flat.items() if path in changes or not _stale(path, flat, changes)}
     if "model.layers.pattern" in changes and isinstance(flat["model.layers.pattern"], tuple | list):
-        # Kinds of layers that the new pattern does not name go with the old one.
+        # Kinds of layers that the new pattern does not name are removed with the old pattern.
         named = {f"{KINDS}.{name}" for name in flat["model.layers.pattern"]}
         flat = {
             path: value
@@ -167,7 +166,7 @@ def override_fields(given: Mapping[str, Any], changes: Mapping[str, Any]) -> dic
 
 
 def _stale(path: str, flat: Mapping[str, Any], changes: Mapping[str, Any]) -> bool:
-    """Whether a scope's field was set for a choice that `changes` has replaced, there or in the
+    """Returns whether a scope's field was set for a choice that `changes` replaces, there or in the
     whole model.
     """
     if path in BY_PATH or (found := split_path(path)) is None or (condition := BY_PATH[found[1]].when) is None:
@@ -177,11 +176,11 @@ def _stale(path: str, flat: Mapping[str, Any], changes: Mapping[str, Any]) -> bo
 
 
 def parse_overrides(arguments: Sequence[str]) -> dict[str, str]:
-    """Reads `--config.a.b=value`, `--config.a.b value` and `--noconfig.a.b`; the last of equal
-    paths wins.
+    """Parses `--config.a.b=value`, `--config.a.b value` and `--noconfig.a.b`; the last value of a
+    path wins.
 
     Raises:
-        ConfigError: naming every argument that is none of these.
+        ConfigError: naming every other argument.
     """
     changes: dict[str, str] = {}
     problems = []
@@ -207,14 +206,14 @@ def parse_overrides(arguments: Sequence[str]) -> dict[str, str]:
 
 
 def parse_argument(argument: str, sizes: Mapping[str, Mapping[str, Any]]) -> tuple[str, dict[str, str]]:
-    """Reads a config file's argument "size,field=value,...".
+    """Parses a config file's argument "size,field=value,...".
 
     Args:
         argument: text after the ":" of `FILE.py:argument`.
-        sizes: the published sizes; `tiny` and `smoke` are always there (see `zoo.config.presets`).
+        sizes: the published sizes; `tiny` and `smoke` always exist (see `zoo.config.presets`).
 
     Returns:
-        The size's name and the overrides.
+        The name of the size and the overrides.
     """
     size, *options = argument.split(",")
     names = [*sizes, "tiny", "smoke"]

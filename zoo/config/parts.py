@@ -1,12 +1,11 @@
-"""Parts of a model that differ from the rest: the two sides of an encoder-decoder, and kinds of
-layers.
+"""Scopes: parts of a model that differ from the rest, i.e. the two sides of an encoder-decoder and
+kinds of layers.
 
-    model.decoder.num_layers=2                    the decoder's depth, where the encoder keeps model.num_layers
+    model.decoder.num_layers=2                    depth of the decoder alone
     model.layers.pattern=local,global             which layers are of which kind
-    model.layers.kinds.local.attention.window=64  what a kind changes
+    model.layers.kinds.local.attention.window=64  a field that differs in a kind
 
-A scope holds overrides of the fields below `model`; what it does not mention is that of the whole
-model.
+A scope holds overrides of the fields below `model`; all other fields are those of the whole model.
 """
 
 from collections.abc import Mapping
@@ -37,19 +36,20 @@ def split_path(path: str) -> tuple[str, str] | None:
 
 
 def scoped(scope: str, path: str) -> str:
-    """The path of the override of "model.num_layers" in a scope, e.g. "model.decoder.num_layers"."""
+    """Returns the path that overrides a field in a scope, e.g. "model.decoder.num_layers"."""
     return scope + path.removeprefix("model")
 
 
 def overridable(scope: str) -> list[str]:
-    """Paths of the fields that a scope may override."""
+    """Returns the paths of the fields that a scope may override."""
     allowed = tuple(f"model.{name}" for name in (SIDE_FIELDS if scope in SIDES else KIND_FIELDS))
     return [path for path in BY_PATH if path.startswith(allowed)]
 
 
 def field_at(path: str) -> Field | None:
-    """The field at a path, inside a scope or not; None if there is none. A scope's value is never
-    `auto`.
+    """Returns the field at a path, inside a scope or not, or None.
+
+    A field inside a scope is never `auto`.
     """
     if path in BY_PATH:
         return BY_PATH[path]
@@ -59,7 +59,7 @@ def field_at(path: str) -> Field | None:
 
 
 def derivable(path: str) -> bool:
-    """Whether the value at a path, inside a scope or not, may only follow from other fields."""
+    """Returns whether the value at a path, inside a scope or not, can be derived from others."""
     path = found[1] if (found := split_path(path)) else path
     return path in BY_PATH and bool(BY_PATH[path].auto)
 
@@ -83,7 +83,7 @@ def unknown_field(path: str) -> str:
 
 
 def scopes_in(flat: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
-    """The overrides of every scope of a flat config: {"model.decoder": {"model.num_layers": 2}}."""
+    """Returns the overrides of a flat config by scope: {"model.decoder": {"model.dropout": 0.1}}."""
     found: dict[str, dict[str, Any]] = {}
     for path, value in flat.items():
         if path not in BY_PATH and (parts := split_path(path)) is not None:
@@ -92,7 +92,7 @@ def scopes_in(flat: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
 
 
 def values_in(scope: str, flat: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns flat values as they hold inside a scope: its overrides in place of the whole model's."""
+    """Returns flat values as they hold inside a scope, with its overrides applied."""
     return {path: value for path, value in flat.items() if path in BY_PATH} | scopes_in(flat).get(scope, {})
 
 
@@ -103,12 +103,10 @@ def _model_in(scope: str, model: Mapping[str, Any], **more: Any) -> ml_collectio
 
 
 def side(model: Mapping[str, Any], name: str) -> ml_collections.FrozenConfigDict:
-    """The `model` part of a resolved config as the "encoder" or the "decoder" of an encoder-decoder
-    sees it.
-    """
+    """Returns the `model` part of a resolved config as the "encoder" or the "decoder" sees it."""
     return _model_in(f"model.{name}", model, architecture=name)
 
 
 def layer_kind(model: Mapping[str, Any], name: str) -> ml_collections.FrozenConfigDict:
-    """The `model` part of a resolved config as layers of the kind `name` see it."""
+    """Returns the `model` part of a resolved config as layers of the kind `name` see it."""
     return _model_in(f"{KINDS}.{name}", model)

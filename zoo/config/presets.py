@@ -1,4 +1,4 @@
-"""Any config, shrunk: the same choices at a size that a CPU trains in seconds."""
+"""Small versions of any config: the same choices at a size that a CPU trains in seconds."""
 
 import math
 from collections.abc import Mapping
@@ -22,10 +22,9 @@ STRETCHED = ("dynamic", "yarn", "llama3")
 def shrink(config: ml_collections.ConfigDict, preset: str) -> ml_collections.ConfigDict:
     """Returns `config` at the size of `preset` ("tiny" or "smoke").
 
-    What a variant is stays (kinds, placement, biases, whether heads share keys, whether there is a
-    window, which kinds of layers there are, which side is deeper); how large it is changes: width,
-    depth, heads, hidden width in proportion, windows, sequence, batch and budget. The text is
-    `stdlib` as bytes.
+    Choices stay: kinds, placement, biases, whether heads share keys, whether there is a window,
+    which kinds of layers there are, which side is deeper. Sizes change: width, depth, heads, hidden
+    width in proportion, windows, sequence, batch and budget. The text is `stdlib` as bytes.
     """
     size, flat = PRESETS[preset], flatten(config)
     scopes = scopes_in(flat)
@@ -92,8 +91,9 @@ def _scope(
     scope: str,
     size: dict[str, int],
 ) -> dict[str, Any]:
-    """The overrides of a scope at the new size. A value that a scope holds is never `auto`: it is
-    what would be derived there.
+    """Returns the overrides of a scope at the new size.
+
+    A value in a scope is never `auto`, so that derived values are computed here.
     """
     seen = whole | overrides
     small = _layers(seen, whole, scopes, scope, size)
@@ -109,21 +109,21 @@ def _scope(
     }
     kept = {path: small.get(path, value) for path, value in overrides.items()}
     kept = {path: derived.get(path, value) if value == AUTO else value for path, value in kept.items()}
-    # An implementation is chosen for the device: for a CPU, it chooses itself.
+    # The implementation was chosen for another device.
     kept.pop("model.attention.implementation", None)
-    # A kind of layers must say something all the same.
+    # A kind of layers needs at least one override.
     return kept or {"model.residual": seen["model.residual"]}
 
 
 def _layers(
     seen: dict[str, Any], whole: dict[str, Any], scopes: dict[str, dict[str, Any]], scope: str, size: dict[str, int]
 ) -> dict[str, Any]:
-    """The fields of layers at the new size, `auto` where nothing else is to be kept.
+    """Returns the fields of layers at the new size, `auto` unless a choice must be kept.
 
     Args:
         seen: the flat config as these layers see it.
-        whole: that of the whole model, whose heads the others are in proportion to.
-        scopes: all overrides, for the order of their windows.
+        whole: the flat config of the whole model; head counts are scaled in proportion to it.
+        scopes: all overrides, which determine the order of windows by width.
         scope: "model", a side, or a kind.
     """
     length, heads = size["length"], seen["model.attention.num_heads"]
@@ -173,8 +173,8 @@ def _head_dim(seen: dict[str, Any]) -> float:
 
 
 def _window(window: int, whole: dict[str, Any], scopes: dict[str, dict[str, Any]], scope: str, length: int) -> int:
-    """A quarter of the sequence for the widest window of a config, half of that for the next; odd
-    where it reaches to both sides.
+    """Returns a quarter of the sequence for the widest window of a config, half of that for the
+    next; odd where it reaches to both sides.
     """
     if not window:
         return 0
@@ -189,7 +189,7 @@ def _window(window: int, whole: dict[str, Any], scopes: dict[str, dict[str, Any]
 
 
 def _position(seen: dict[str, Any], width: int, length: int) -> dict[str, Any]:
-    """The fields of positions, for heads of `width` and rows of `length`."""
+    """Returns the fields of positions, for heads of `width` and rows of `length`."""
     kind, changes = seen["model.position.kind"], {}
     changes["model.position.max_length"] = (
         length if kind == "learned" and seen["model.position.max_length"] != AUTO else AUTO
@@ -207,8 +207,7 @@ def _position(seen: dict[str, Any], width: int, length: int) -> dict[str, Any]:
 def sized(
     argument: str, base: ml_collections.ConfigDict, sizes: Mapping[str, Mapping[str, Any]]
 ) -> ml_collections.ConfigDict:
-    """What a config file's `get_config` returns: `base` at the size its argument names, with the
-    argument's overrides.
+    """Returns `base` at the size that the argument of a config file names, with its overrides.
 
     Args:
         argument: "size,field=value,...".

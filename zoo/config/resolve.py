@@ -1,6 +1,4 @@
-"""From a config to a resolved one: defaults, types, derived values, and every problem found at
-once.
-"""
+"""Resolution of a config: defaults, types, derived values, and all problems reported at once."""
 
 import functools
 import hashlib
@@ -43,8 +41,9 @@ def to_plain(config: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def parse_value(field: Field, text: str) -> Any:
-    """Reads a value as typed on a command line; what cannot be read stays text and is refused by
-    `resolve`.
+    """Parses a value as typed on a command line.
+
+    A text that cannot be parsed is returned unchanged, and `resolve` refuses it.
     """
     text = text.strip() if field.kind is not str else text
     if field.auto and text == AUTO:
@@ -112,7 +111,7 @@ def _checked(field: Field, value: Any) -> tuple[Any, str | None]:
 
 
 def unused_fields(flat: dict[str, Any], scopes: dict[str, dict[str, Any]]) -> Iterator[str]:
-    """Fields that were changed although nothing reads them."""
+    """Yields a line for each field that was changed although nothing reads it."""
     architecture = flat["model.architecture"]
     for field in FIELDS:
         if flat[field.path] == field.default:
@@ -145,9 +144,7 @@ def unused_fields(flat: dict[str, Any], scopes: dict[str, dict[str, Any]]) -> It
 
 
 def _derive(flat: dict[str, Any], vocab_size: int | None) -> None:
-    """Fills `auto` values in place; a derivation that does not come out is left to
-    `validate_combination`.
-    """
+    """Replaces `auto` values in place; `validate_combination` reports what cannot be derived."""
 
     ignored = IGNORED_BY.get(flat["model.architecture"], ())
 
@@ -161,7 +158,7 @@ def _derive(flat: dict[str, Any], vocab_size: int | None) -> None:
     if flat["objective.kind"] == "prefix":
         fill("objective.prefix_length", max(1, length // 2))
     if position == "learned":
-        # Of a short row both sides together are longer than the row.
+        # A side of an encoder-decoder can be longer than a short row.
         objective = {
             path.removeprefix("objective."): value for path, value in flat.items() if path.startswith("objective.")
         }
@@ -199,12 +196,13 @@ def _derive(flat: dict[str, Any], vocab_size: int | None) -> None:
 
 
 def _derive_scope(given: dict[str, Any], derived: dict[str, Any], changes: dict[str, Any]) -> dict[str, Any]:
-    """The overrides of a scope, and what follows from them where it is not what follows for the
-    whole model.
+    """Returns the overrides of a scope and the values derived from them that differ from those of
+    the whole model.
 
     Args:
-        given: the flat config before derivation; derived: after it.
-        changes: the scope's overrides.
+        given: the flat config before derivation.
+        derived: the flat config after it.
+        changes: the overrides of the scope.
     """
     merged = given | changes
     _derive(merged, None)
@@ -221,19 +219,19 @@ def _derive_scope(given: dict[str, Any], derived: dict[str, Any], changes: dict[
 
 
 def resolve(config: Mapping[str, Any], vocab_size: int | None = None) -> ResolvedConfig:
-    """Checks a config as a whole and derives what is `auto`.
+    """Checks a whole config and derives its `auto` values.
 
     Args:
         config: nested config; missing fields take their defaults.
-        vocab_size: ids that the data need, where that is only known from them (`characters`,
-            `file`); without it `model.vocab_size` stays `auto` for such a tokenizer.
+        vocab_size: ids that the data need, for tokenizers where only the data know (`characters`,
+            `file`); without it `model.vocab_size` stays `auto` for them.
 
     Returns:
-        A frozen config with every field, in the order of the field table. `resolve` of a resolved
-        config is itself.
+        A frozen config with every field, in the order of the field table. Resolving a resolved
+        config returns the same values.
 
     Raises:
-        ConfigError: with one line for every problem there is.
+        ConfigError: with one line for every problem.
     """
     return _frozen(tuple(resolve_fields(flatten(config), vocab_size).items()))
 
@@ -264,7 +262,7 @@ def resolve_fields(given: Mapping[str, Any], vocab_size: int | None = None) -> d
     problems += unused_fields(flat, scopes)
     if not vocab_size:
         ids = {"bytes": 257, "bpe": flat["data.tokenizer.vocab_size"]}.get(flat["data.tokenizer.kind"])
-        # [MASK], and after it what separates sentences.
+        # [MASK] and the separator of sentences.
         more = (
             2 if flat["data.row_format"] != "packed" else 1 if flat["objective.kind"] in ("masked", "denoising") else 0
         )

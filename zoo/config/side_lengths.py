@@ -1,20 +1,19 @@
-"""How long both sides of an encoder-decoder are, for a row of text."""
+"""Lengths of both sides of an encoder-decoder, for a row of text."""
 
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 
 class SpanLengths(NamedTuple):
-    """How many tokens of a row of n are cut out, in how many spans, and how long that makes both
-    sides (Raffel et al. 2020, section 3.1.4).
+    """Numbers of span corruption for a row of n tokens (Raffel et al. 2020, section 3.1.4).
 
-    round(n * density) tokens in round(that / mean) spans, of each at least one, and at least one
-    token stays before each. Both sides end with a token that says so. With n = 568, density 0.15
-    and mean 3 these are T5's 512 and 114.
+    round(n * density) tokens are cut out, in round(that / mean) spans, at least one of each, and at
+    least one token stays before each span. Both sides end with an end token. With n = 568, density
+    0.15 and mean 3 these are T5's 512 and 114.
 
     Attributes:
         noise: tokens that are cut out.
-        spans: into which they fall.
+        spans: number of spans.
         source: tokens that the encoder reads.
         targets: tokens that the decoder writes.
     """
@@ -26,18 +25,17 @@ class SpanLengths(NamedTuple):
 
     @classmethod
     def of(cls, tokens: int, density: float, mean: float) -> "SpanLengths":
-        """Those of a row of `tokens`, at least 2."""
+        """Returns the numbers for a row of `tokens`, at least 2."""
         noise = min(max(round(tokens * density), 1), tokens - 1)
         spans = min(max(round(noise / mean), 1), noise, tokens - noise)
         return cls(noise, spans, tokens - noise + spans + 1, noise + spans + 1)
 
 
 def side_lengths(objective: Mapping[str, Any], tokens: int) -> tuple[int, int]:
-    """Tokens that the encoder reads and the decoder writes of a row of `tokens`, for an objective
-    of an encoder-decoder.
+    """Returns how many tokens the encoder reads and the decoder writes of a row of `tokens`.
 
     Args:
-        objective: the `objective` part of a resolved config.
+        objective: the `objective` part of a resolved config, of an encoder-decoder.
         tokens: T.
     """
     if objective["kind"] == "span":

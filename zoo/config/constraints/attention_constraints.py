@@ -101,7 +101,7 @@ def check_implementation(flat: dict[str, Any]) -> Iterator[str]:
 
 
 def _features(flat: dict[str, Any]) -> dict[str, tuple[bool, str]]:
-    """Returns by feature of `AttentionSupport` whether a config needs it, and the field that does."""
+    """Returns by feature whether a config needs it, and the field that does."""
     position, dilations = flat["model.position.kind"], flat["model.attention.dilations"]
     dropout, softcap = flat["model.attention.dropout"], flat["model.attention.softcap"]
     architecture = flat["model.architecture"]
