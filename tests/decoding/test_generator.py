@@ -123,7 +123,7 @@ def test_more_tokens_than_anything_holds(monkeypatch):
     def full(*arguments, **keywords):
         raise jax.errors.JaxRuntimeError(f"{reason}: Out of memory allocating 9 bytes.")
 
-    monkeypatch.setattr("zoo.decoding.generator.begin", full)
+    monkeypatch.setattr("zoo.decoding.generator.prefill", full)
     reason = "RESOURCE_EXHAUSTED"
     with pytest.raises(
         ConfigError, match="the device's memory does not hold 3 texts of 1024 tokens; ask for fewer new tokens"

@@ -205,5 +205,5 @@ def test_an_answer_that_is_not_where_it_is_said_to_be_is_refused(tmp_path):
     with pytest.raises(DataError, match=r'question 0: the answer "fox" does not stand at character 17'):
         data.load(made)
     path.write_text('{"version": 1}')
-    with pytest.raises(DataError, match="not as SQuAD has it"):
+    with pytest.raises(DataError, match="not in the format of SQuAD"):
         data.load(made)

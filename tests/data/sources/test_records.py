@@ -112,7 +112,7 @@ def test_a_record_without_text(tmp_path, content):
     source = f"jsonl:{write_lines(tmp_path / 'a.jsonl', [{'text': 'before'}, line, {'text': 'after'}])}"
     for policy in ("error", "replace"):
         with pytest.raises(
-            DataError, match=problem + ".*; mend it, or leave such records out with data.bad_text=skip"
+            DataError, match=problem + ".*; fix it, or skip such records with data.bad_text=skip"
         ) as error:
             opened(source, bad_text=policy).index  # noqa: B018
         assert "\n" not in str(error.value)

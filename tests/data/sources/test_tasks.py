@@ -17,7 +17,7 @@ import pytest
 
 from tests.data.reading import texts_of
 from tests.data.sources.test_records import opened
-from zoo.data.sources import builtin_tasks
+from zoo.data.sources import builtin_tasks, spelled_dates
 from zoo.data.sources.standard_library import library_docstrings, paragraphs
 from zoo.errors import ConfigError
 
@@ -176,7 +176,7 @@ def test_dates_in_words():
         (datetime.date(2013, 8, 20), 3): "August the twentieth twenty thirteen",
     }
     for (date, spelling), text in words.items():
-        assert builtin_tasks.spelled(date, spelling) == text
+        assert spelled_dates.spell_date(date, spelling) == text
 
 
 def test_every_date_is_another_and_seeds_differ(made):

@@ -262,7 +262,7 @@ def test_a_config_asks_for_them():
     for whole, rows in ((False, "packed"), (True, "segment_pairs")):
         config = SimpleNamespace(
             objective=SimpleNamespace(**objective, whole_words=whole),
-            data=SimpleNamespace(rows=rows),
+            data=SimpleNamespace(row_format=rows),
             training=SimpleNamespace(eval_masks="as_trained"),
         )
         masking = make_corruption(config, ByteTokenizer())

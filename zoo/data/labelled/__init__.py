@@ -1,6 +1,4 @@
-"""Labelled examples: where they come from, how they become rows, and how predictions of them are
-scored.
-"""
+"""Labelled examples: sources, rows, and the scores of predictions."""
 
 from zoo.data.labelled.labelled_dataset import LabelledDataset, label_count, load_labelled, read_task, task_documents
 

@@ -1,9 +1,8 @@
 """Batches of rows of similar lengths, in a few widths.
 
-A row of T places is read in the narrowest of the widths T, T // 2, T // 4, ..., T // K that holds
-its tokens; a batch is as wide as its longest row needs, and has B rows whatever its width. Each
-width is a shape, for which a program is compiled once; none is below 16, where little is left to
-save.
+A row of at most T tokens is read in the narrowest of the widths T, T // 2, T // 4, ..., T // K that
+holds it. A batch is as wide as its longest row needs and has B rows, whatever its width. A program
+is compiled once for each width; none is below 16, where little can be saved.
 """
 
 from collections.abc import Iterator
@@ -20,17 +19,16 @@ _NARROWEST = 16
 
 
 def widths(length: int, count: int) -> np.ndarray:
-    """Widths of batches of rows of `length` tokens, from the narrowest on: of length // k, k = 1,
-    2, 4 .. count, those of 16 or more.
+    """Returns the widths of batches of rows of `length` tokens, narrowest first.
+
+    They are length // k for k = 1, 2, 4 .. count, as far as they are at least 16.
     """
     halves = (length >> power for power in range(count.bit_length()))
     return np.unique([length, *(width for width in halves if width >= _NARROWEST)])
 
 
 class _Plan(NamedTuple):
-    """The batches of an epoch: numbers of rows, batch after batch, and where each batch begins and
-    ends in them.
-    """
+    """The batches of an epoch: row numbers, and where each batch begins and ends in them."""
 
     order: np.ndarray
     begins: np.ndarray
@@ -38,21 +36,21 @@ class _Plan(NamedTuple):
 
 
 class ExampleBatches:
-    """Batches of examples; number n is a function of (seed, n) alone.
+    """Batches of examples; batch n is a function of (seed, n) alone.
 
-    In an epoch every row comes once. Its rows are shuffled, put in the order of their widths and
-    cut into batches, which are shuffled again. Where B does not divide the rows, one batch of the
-    epoch, any of them, has fewer, and is filled up with rows of -1.
+    In an epoch every row occurs once. The rows are shuffled, sorted by width and cut into batches,
+    which are shuffled again. If B does not divide the number of rows, one random batch of the epoch
+    is smaller and is filled up with padding.
 
     Args:
         encoded: the rows.
-        length: T, places of a row.
+        length: T, capacity of a row.
         batch_size: B, over all processes.
         count: K.
 
     Attributes:
-        per_epoch: number of batches of an epoch.
-        order: numbers of the rows in the order of evaluation.
+        per_epoch: number of batches per epoch.
+        order: row numbers in the order of evaluation.
     """
 
     def __init__(self, encoded: EncodedExamples, length: int, batch_size: int, count: int):
@@ -64,7 +62,7 @@ class ExampleBatches:
         self._plan = lru_cache(maxsize=2)(self._planned)
 
     def _planned(self, seed: int, epoch: int) -> _Plan:
-        # Neighbouring seeds must not replay each other's epochs.
+        # Not seed + epoch: neighbouring seeds must not replay each other's epochs.
         random = np.random.default_rng(np.random.SeedSequence((seed, epoch)))
         shuffled = random.permutation(len(self._fitting))
         sizes = np.full(self.per_epoch, self._size)
@@ -73,7 +71,7 @@ class ExampleBatches:
         return _Plan(shuffled[np.argsort(self._fitting[shuffled], kind="stable")], (ends - sizes)[places], ends[places])
 
     def numbers(self, seed: int, step: int) -> np.ndarray:
-        """The rows of training batch number `step`."""
+        """Returns the row numbers of training batch number `step`."""
         epoch, place = divmod(step, self.per_epoch)
         plan = self._plan(seed, epoch)
         return plan.order[plan.begins[place] : plan.ends[place]]
@@ -81,9 +79,10 @@ class ExampleBatches:
     def training(
         self, seed: int, start_step: int = 0, process_index: int = 0, process_count: int = 1
     ) -> TrainingBatches:
-        """The training batches from number `start_step` on, without end.
+        """Returns the training batches from number `start_step` on, without end.
 
-        Of each batch this process gets the `process_index`-th of `process_count` consecutive parts.
+        This process gets part number `process_index` of `process_count` consecutive parts of each
+        batch.
 
         Raises:
             ConfigError: batches do not divide over the processes.
@@ -94,8 +93,9 @@ class ExampleBatches:
         )
 
     def evaluation(self, multiple_of: int = 1, process_index: int = 0, process_count: int = 1) -> Iterator[Arrays]:
-        """Every row once, in `order`; batches are filled up with rows of -1, to B and on to a
-        multiple of `multiple_of`.
+        """Yields every row once, in `order`.
+
+        Batches are filled up with padding, to B rows and to a multiple of `multiple_of`.
         """
         size = -(-self._size // multiple_of) * multiple_of
         mine = process_slice(size, process_index, process_count)
@@ -113,7 +113,7 @@ class ExampleBatches:
         return batch
 
     def padding(self) -> float:
-        """Share of the places of an epoch's batches that are empty."""
+        """Returns the share of padding in an epoch's batches."""
         plan = self._plan(0, 0)
         wide = [
             self._widths[self._fitting[plan.order[begin:end]].max()]

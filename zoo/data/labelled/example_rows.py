@@ -1,4 +1,4 @@
-"""Rows of examples: [CLS] A [SEP] and [CLS] A [SEP] B [SEP], held in memory."""
+"""Rows of examples, [CLS] A [SEP] and [CLS] A [SEP] B [SEP], in memory."""
 
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -10,15 +10,16 @@ from zoo.data.tokenizers.tokenizer import Tokenizer
 
 
 class RowDelimiters(NamedTuple):
-    """Ids that stand around texts: what opens a row, and what ends each text."""
+    """Ids around texts: `opening` begins a row, `separator` ends each text."""
 
     opening: int
     separator: int
 
     @classmethod
     def of(cls, tokenizer: Tokenizer, ids: int) -> "RowDelimiters":
-        """The tokenizer's, for a model of so many ids; where the model has none that separates,
-        what opens documents does (GPT-2).
+        """Returns the tokenizer's delimiters, for a model of `ids` ids.
+
+        If the model has no separator, the token that opens documents replaces it (GPT-2).
         """
         known = tokenizer.separator_id < ids
         return cls(tokenizer.document_id, tokenizer.separator_id if known else tokenizer.document_id)
@@ -27,18 +28,19 @@ class RowDelimiters(NamedTuple):
 def build_rows(
     firsts: Sequence[np.ndarray], seconds: Sequence[np.ndarray] | None, delimiters: RowDelimiters, length: int
 ) -> tuple[Arrays, int]:
-    """Rows of T = `length` tokens, padded with -1.
+    """Builds rows of T = `length` tokens, padded with -1.
 
-    What does not fit is cut off the end of the longer text, token by token (BERT's code).
+    What does not fit is truncated from the end of the longer text, token by token (as in BERT's
+    code).
 
     Args:
-        firsts, seconds: ids of the texts; `seconds` None where there are no pairs.
-        marks: what stands around them.
+        firsts, seconds: ids of the texts; `seconds` is None without pairs.
+        delimiters: ids around them.
         length: T.
 
     Returns:
-        ({"tokens" [N, T], and of pairs "segments" [N, T], 0 or 1}, number of rows that were cut),
-        int32.
+        ({"tokens" [N, T], and for pairs "segments" [N, T], 0 or 1}, number of truncated rows);
+            arrays are int32.
     """
     count, cut = len(firsts), 0
     tokens, segments = np.full((count, length), PADDING, np.int32), np.zeros((count, length), np.int32)
@@ -60,8 +62,9 @@ def build_rows(
 
 
 def longest_first_lengths(first: int, second: int, room: int) -> tuple[int, int]:
-    """How much of two texts fits into `room` when single tokens are cut off the longer one, of
-    equally long ones off the second.
+    """Returns the lengths of two texts after truncation to `room` tokens in total.
+
+    Single tokens are removed from the longer text; from the second, if both are equally long.
     """
     if first + second <= room:
         return first, second

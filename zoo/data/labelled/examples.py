@@ -1,6 +1,4 @@
-"""Examples as they are before any tokens, and where they come from: the two parts that a config
-names.
-"""
+"""Examples before tokenisation, and where they come from: the two parts that a config names."""
 
 import functools
 import hashlib
@@ -34,8 +32,9 @@ class TaggedWords(NamedTuple):
 
 
 class Question(NamedTuple):
-    """A question about a context, with every answer that counts as right and the character where it
-    begins; none where there is none.
+    """A question about a context.
+
+    `answers` are all accepted answers with the character where each begins; empty if there is none.
     """
 
     context: str
@@ -48,13 +47,13 @@ Example = LabelledText | TaggedWords | Question
 
 @dataclass(frozen=True)
 class ExampleSplit:
-    """What a config's source holds.
+    """The examples of a config's source.
 
     Attributes:
         train, held_out: the two parts.
-        labels: names in their order where the source has one; else empty.
+        labels: names in their order, if the source has one; else empty.
         description: one line for people.
-        left_out: how many records were left out, and why.
+        left_out: how many records were skipped, and why.
     """
 
     train: tuple[Example, ...]
@@ -77,7 +76,7 @@ def read_examples(config: Any) -> ExampleSplit:
 
     Raises:
         ConfigError: a source, file or column that does not exist.
-        DataError: bad records, or a part without any.
+        DataError: bad records, or an empty part.
     """
     data, objective = config.data, config.objective.kind
     kind, _, argument = data.source.partition(":")
@@ -102,15 +101,16 @@ def read_examples(config: Any) -> ExampleSplit:
 
 
 def _read(data: Any, objective: str, policy: BadTextPolicy) -> tuple[list[Example], tuple[str, ...]]:
-    """The examples of a source, and the names of its labels in their order, where it has one."""
+    """Returns the examples of a source, and the names of its labels in order, if it has one."""
     kind, _, argument = data.source.partition(":")
     table = LABELLED_TABLES[kind](argument, data, kind)
     return list(CONVERTERS[objective](table, data, policy)), table.names.get(data.label_column, ())
 
 
 def split_by_hash(examples: Sequence[Example], fraction: float) -> tuple[list[Example], list[Example]]:
-    """(training, held out), by the hash of what is read: equal texts are in one part, and all
-    questions about a context.
+    """Splits examples into (training, held out) by the hash of what a model reads.
+
+    So equal texts, and all questions about a context, are in one part.
     """
     parts: tuple[list[Example], list[Example]] = [], []
     for example in examples:
@@ -121,8 +121,9 @@ def split_by_hash(examples: Sequence[Example], fraction: float) -> tuple[list[Ex
 
 
 def subsample(examples: Sequence[Example], count: int) -> tuple[Example, ...]:
-    """The `count` examples with the smallest hashes, in their order: whatever the order of a file,
-    more of them hold all of fewer.
+    """Returns the `count` examples with the smallest hashes, in their order.
+
+    A larger subsample contains a smaller one, whatever the order of the file.
     """
     hashes = [hashlib.sha256(json.dumps(example).encode()).digest() for example in examples]
     chosen = sorted(range(len(examples)), key=lambda place: (hashes[place], place))[:count]
@@ -130,7 +131,7 @@ def subsample(examples: Sequence[Example], count: int) -> tuple[Example, ...]:
 
 
 def _labelled(table: Table, data: Any, policy: BadTextPolicy) -> Iterator[LabelledText]:
-    """Texts, or pairs, with labels."""
+    """Yields texts, or pairs, with labels."""
     for where, record in table.records(policy):
         texts = _texts(record, data, where, policy)
         value = column_value(record, data.label_column, "data.label_column", where)
@@ -140,7 +141,7 @@ def _labelled(table: Table, data: Any, policy: BadTextPolicy) -> Iterator[Labell
 
 
 def _numbers(table: Table, data: Any, policy: BadTextPolicy) -> Iterator[LabelledText]:
-    """Texts, or pairs, with numbers."""
+    """Yields texts, or pairs, with numbers."""
     for where, record in table.records(policy):
         texts = _texts(record, data, where, policy)
         value = column_value(record, data.label_column, "data.label_column", where)
@@ -165,7 +166,7 @@ def _texts(record: Record, data: Any, where: str, policy: BadTextPolicy) -> tupl
 
 
 def _tagged(table: Table, data: Any, policy: BadTextPolicy) -> Iterator[TaggedWords]:
-    """Lists of words and of tags."""
+    """Yields lists of words and of tags."""
     named = data.source.startswith("conll:")
     column, label_column = ("words", "tags") if named else (data.column, data.label_column)
     for where, record in table.records(policy):
@@ -195,7 +196,7 @@ def _tagged(table: Table, data: Any, policy: BadTextPolicy) -> Iterator[TaggedWo
 
 
 def _questions(table: Table, data: Any, policy: BadTextPolicy) -> Iterator[Question]:
-    """Contexts, questions and answers."""
+    """Yields contexts, questions and answers."""
     named = data.source.startswith("squad:")
     columns = ("context", "question", "answers") if named else (data.column, data.second_column, data.label_column)
     for where, record in table.records(policy):
@@ -231,7 +232,7 @@ CONVERTERS: dict[str, Callable[[Table, Any, BadTextPolicy], Iterator[Example]]] 
     "extraction": _questions,
 }
 
-# Tasks of the library's own by objective, the default first, and how their records become examples.
+# Built-in tasks by objective, the default first.
 BUILTIN = {
     "classification": ("classification", "pairs"),
     "regression": ("similarity",),
@@ -242,12 +243,12 @@ BUILTIN = {
 
 @functools.lru_cache(maxsize=4)
 def _builtin(argument: str, objective: str) -> ExampleSplit:
-    """A task of `zoo.data.sources.builtin_tasks`."""
+    """Makes a task of `zoo.data.sources.builtin_tasks`."""
     name = argument or BUILTIN[objective][0]
     if name not in BUILTIN[objective]:
         hint = did_you_mean(name, BUILTIN[objective])
         raise ConfigError(
-            f'data.source: "stdlib:{argument}" is nothing for objective.kind={objective}{hint}; '
+            f'data.source: "stdlib:{argument}" is no task for objective.kind={objective}{hint}; '
             f"one of {', '.join(f'stdlib:{one}' for one in BUILTIN[objective])}"
         )
     task = builtin_tasks.BUILTIN_TASKS[name]()

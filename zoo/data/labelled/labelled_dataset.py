@@ -1,6 +1,4 @@
-"""The data set of a task: examples in two parts, their labels, the batches of their rows, and the
-scores of what is predicted.
-"""
+"""The data set of a task: examples in two parts, labels, batches, and scores of predictions."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
@@ -33,14 +31,14 @@ TRAINING, HELD_OUT = "train", "validation"
 
 @dataclass(frozen=True, eq=False)
 class LabelledDataset:
-    """Examples with their fixed split, and the batches a config takes from them.
+    """Examples with their fixed split, and the batches that a config takes from them.
 
     Attributes:
         config: resolved.
-        tokenizer: what makes the tokens.
-        examples: both parts, whole.
-        train: those of training that are learned from.
-        task: what the objective asks of them, with the labels.
+        tokenizer: makes the tokens.
+        examples: both parts, complete.
+        train: the training examples in use.
+        task: of the objective, with the labels.
     """
 
     config: Any
@@ -57,12 +55,15 @@ class LabelledDataset:
         return self.task.labels
 
     def part(self, name: str) -> tuple[Example, ...]:
-        """The examples of "train" or "validation"."""
+        """Returns the examples of "train" or "validation"."""
         return self.train if name == TRAINING else self.examples.held_out
 
     def encoded(self, name: str, length: int | None = None) -> EncodedExamples:
-        """A part as arrays of rows of T = `length` tokens, by default those trained with; made
-        once.
+        """Returns a part as arrays of rows of T = `length` tokens, computed once.
+
+        Args:
+            name: "train" or "validation".
+            length: T; default: that of training.
         """
         length = length or self.config.data.sequence_length
         if (name, length) not in self._made:
@@ -75,7 +76,7 @@ class LabelledDataset:
 
     @property
     def train_tokens(self) -> int:
-        """Number of tokens of the training rows, each once."""
+        """Number of distinct tokens of the training rows."""
         return self._tokens(TRAINING)
 
     @property
@@ -89,14 +90,14 @@ class LabelledDataset:
         return self.examples.description
 
     def batches(self, name: str, length: int | None = None) -> ExampleBatches:
-        """A part's batches of similar lengths; made once."""
+        """Returns a part's batches of similar lengths, computed once."""
         data, key = self.config.data, (name, length or self.config.data.sequence_length)
         if key not in self._batches:
             self._batches[key] = ExampleBatches(self.encoded(*key), key[1], data.batch_size, data.buckets)
         return self._batches[key]
 
     def training_batches(self, start_step: int = 0, process_index: int = 0, process_count: int = 1) -> TrainingBatches:
-        """The training batches from number `start_step` on; see `ExampleBatches`."""
+        """Returns the training batches from number `start_step` on; see `ExampleBatches`."""
         return self.batches(TRAINING).training(self.config.seed, start_step, process_index, process_count)
 
     def evaluation_batches(
@@ -107,22 +108,21 @@ class LabelledDataset:
         process_count: int = 1,
         limit_batches: int | None = None,
     ) -> Iterator[Arrays]:
-        """Every held-out row once; batches are filled up with rows of -1 to a multiple of
-        `multiple_of`.
+        """Yields every held-out row once; batches are padded to a multiple of `multiple_of` rows.
 
         Raises:
-            ConfigError: a limit, with which no score would be that of the data.
+            ConfigError: a limit, with which scores would not be those of the data.
         """
         if limit_batches:
             raise ConfigError("a task is scored on all of its examples; leave the number of batches at 0")
         return self.batches(HELD_OUT, length).evaluation(multiple_of, process_index, process_count)
 
     def measure(self, outputs: Mapping[str, np.ndarray], length: int | None = None) -> dict[str, float]:
-        """Scores of all predictions of the held-out rows.
+        """Returns the scores of all predictions of the held-out rows.
 
         Args:
-            outputs: what the objective puts out of each row, in the order of `evaluation_batches`,
-                without what only fills up.
+            outputs: the objective's outputs for each row, in the order of `evaluation_batches`,
+                without padding rows.
             length: T of those rows.
         """
         encoded, order = self.encoded(HELD_OUT, length), self.batches(HELD_OUT, length).order
@@ -137,9 +137,7 @@ class LabelledDataset:
     def rows_once(
         self, multiple_of: int = 1, process_index: int = 0, process_count: int = 1
     ) -> Iterator[tuple[np.ndarray, Arrays]]:
-        """Every training row once, in batches as of an evaluation: (numbers of a batch's rows, over
-        all processes; the batch).
-        """
+        """Yields every training row once, in batches: (row numbers over all processes, batch)."""
         batches, done = self.batches(TRAINING), 0
         for batch in batches.evaluation(multiple_of, process_index, process_count):
             size = len(batch["tokens"]) * process_count
@@ -147,17 +145,17 @@ class LabelledDataset:
             done += size
 
     def features_shape(self, batch: tuple[int, ...]) -> tuple[int, ...]:
-        """The shape of what the head reads of all training rows, from that of a batch: [B, ...] or,
-        of tokens, [B, T, ...].
+        """Returns the shape of the head's inputs for all training rows.
+
+        Args:
+            batch: their shape for one batch: [B, ...] or, per token, [B, T, ...].
         """
         whole = len(self.encoded(TRAINING).arrays["tokens"])
         by_token = self.config.objective.kind not in SEQUENCE_TASKS
         return (whole, self.config.data.sequence_length, *batch[2:]) if by_token else (whole, *batch[1:])
 
     def with_features(self, features: np.ndarray) -> Self:
-        """The same, with what the head reads of every training row, in their order, as "features"
-        in the training batches.
-        """
+        """Adds the head's inputs for all training rows to the training batches, as "features"."""
         encoded = self.encoded(TRAINING)
         by_token = () if self.config.objective.kind in SEQUENCE_TASKS else ("features",)
         key = TRAINING, self.config.data.sequence_length
@@ -165,7 +163,7 @@ class LabelledDataset:
         return replace(self, _made=self._made | {key: made}, _batches={})
 
     def summary(self) -> dict[str, Any]:
-        """What identifies and measures the data, as plain JSON."""
+        """Returns what identifies and measures the data, as plain JSON."""
         counts = {
             f"{name}_{what}": count
             for name in (TRAINING, HELD_OUT)
@@ -186,11 +184,11 @@ class LabelledDataset:
 
 
 def load_labelled(config: Any) -> LabelledDataset:
-    """Reads the examples that a resolved config names, and makes or takes the tokenizer.
+    """Reads the examples of a resolved config, and builds or loads the tokenizer.
 
     Raises:
         ConfigError: a bad field, or a file or column that does not exist.
-        DataError: bad records; labels that training does not have; a single label.
+        DataError: bad records; labels that do not occur in training; a single label.
     """
     examples, task = read_task(config)
     count = config.data.examples
@@ -201,8 +199,9 @@ def load_labelled(config: Any) -> LabelledDataset:
 
 
 def read_task(config: Any) -> tuple[ExampleSplit, Any]:
-    """The examples that a resolved config names, and what its objective asks of them: all that
-    needs no tokenizer. Raises as `load_labelled`.
+    """Returns the examples of a resolved config and its task: all that needs no tokenizer.
+
+    Raises as `load_labelled`.
     """
     examples = read_examples(config)
     task = _task(config, examples)
@@ -215,18 +214,25 @@ def read_task(config: Any) -> tuple[ExampleSplit, Any]:
         )
     if count > len(examples.train):
         raise ConfigError(
-            f"data.examples={count}: {examples.description} has {len(examples.train)} training examples; 0 takes all of them"
+            f"data.examples={count}: {examples.description} has {len(examples.train)} training examples; 0 takes all "
+            "of them"
         )
     return examples, task
 
 
 def label_count(config: Any) -> int:
-    """C, the number of labels of a resolved config's training examples. Raises as `load_labelled`."""
+    """Returns C, the number of labels in a resolved config's training examples.
+
+    Raises as `load_labelled`.
+    """
     return len(_task(config, read_examples(config)).labels)
 
 
 def task_documents(config: Any) -> tuple[Documents, Documents]:
-    """All texts, and those of training, that a tokenizer is made from. Raises as `load_labelled`."""
+    """Returns the texts that a tokenizer is made from: all, and those of training.
+
+    Raises as `load_labelled`.
+    """
     examples = read_examples(config)
     return _documents(_task(config, examples), examples)
 

@@ -1,6 +1,4 @@
-"""Answers that are spans of a context: rows of long contexts, the spans in them, and what is read
-out of scores.
-"""
+"""Extractive question answering: windows of long contexts, and answers from scores."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple, Self
@@ -21,8 +19,8 @@ class Window(NamedTuple):
 
     Attributes:
         example: number of the question.
-        first: place of its first token of the context in the row.
-        starts, stops: characters that these tokens stand for, [tokens].
+        first: position in the row of its first context token.
+        starts, stops: character offsets of these tokens, [tokens].
     """
 
     example: int
@@ -32,19 +30,18 @@ class Window(NamedTuple):
 
 
 class Extraction:
-    """Where the answer begins and ends (Devlin et al. 2019, sections 4.2 and 4.3): [CLS] question
-    [SEP] context [SEP].
+    """Where the answer begins and ends, in rows [CLS] question [SEP] context [SEP].
 
-    A context that is too long is read in rows of which each begins `stride` tokens after the one
-    before. A row that does not hold the whole answer has the answer [CLS], as has every row of a
-    question without one. The answer of a question is the best span of all its rows. Where some
-    question of the data has no answer, an empty one is given if [CLS] scores higher than that in
-    every row.
+    The formulation is that of Devlin et al. 2019, sections 4.2 and 4.3. A long context is read in
+    several rows, each beginning `stride` tokens after the previous one. A row that does not hold
+    the whole answer has the answer [CLS], as does every row of a question without an answer. The
+    answer to a question is the best span of all its rows. If some question of the data has no
+    answer, an empty answer is given when [CLS] scores higher than the best span in every row.
 
     Args:
         stride: tokens.
-        longest: most tokens of an answer that is given.
-        unanswerable: whether an empty answer is one.
+        longest: largest number of tokens of an answer.
+        unanswerable: whether answers may be empty.
     """
 
     labels: tuple[str, ...] = ()
@@ -54,7 +51,7 @@ class Extraction:
 
     @classmethod
     def of(cls, config: Any, examples: ExampleSplit) -> Self:
-        """That of a resolved config."""
+        """Returns the task of a resolved config."""
         unanswerable = any(not example.answers for part in (examples.train, examples.held_out) for example in part)
         return cls(config.data.stride, config.objective.longest_answer, unanswerable)
 
@@ -62,27 +59,27 @@ class Extraction:
     def labels_of(
         cls, examples: Sequence[Question], given: tuple[str, ...], ordered: tuple[str, ...]
     ) -> tuple[str, ...]:
-        """None: answers are text."""
+        """Returns no labels: answers are text."""
         return ()
 
     def check(self, examples: Sequence[Question], part: str) -> None:
         """Nothing to check."""
 
     def texts(self, example: Question) -> list[str]:
-        """What a tokenizer is trained on."""
+        """Returns the texts that a tokenizer is trained on."""
         return [example.question, example.context]
 
     def encode(
         self, examples: Sequence[Question], tokenizer: Tokenizer, delimiters: RowDelimiters, length: int
     ) -> EncodedExamples:
-        """Rows with "segments", "context" [N, 2] (first place of the context and the one after its
-        last), "starts" and "ends" [N].
+        """Encodes rows with "segments", "context", "starts" and "ends".
 
-        A question may take half of a row; what is longer is cut off. `extra` has a `Window` of each
-        row.
+        "context" [N, 2] holds the position of the first context token and the one after the last;
+        "starts" and "ends" are [N]. A question may take half of a row and is truncated beyond that.
+        `extra` holds a `Window` per row.
         """
         questions = tokenizer.encode_batch([example.question for example in examples])
-        # The same context stands beside many questions.
+        # Many questions share a context.
         texts = list(dict.fromkeys(example.context for example in examples))
         located = dict(zip(texts, tokenizer.encode_with_offsets(texts), strict=True))
         rows, windows, cut, lost = [], [], 0, 0
@@ -117,11 +114,11 @@ class Extraction:
     def answers(
         self, outputs: Mapping[str, np.ndarray], examples: Sequence[Question], encoded: EncodedExamples
     ) -> list[str]:
-        """The answer to each question, from the scores of all its rows.
+        """Returns the answer to each question, from the scores of all its rows.
 
         Args:
             outputs: "start_scores" and "end_scores" [N, T].
-            examples, encoded: what was scored.
+            examples, encoded: the questions and their rows.
         """
         best = [(-np.inf, "") for _ in examples]
         empty = np.full(len(examples), np.inf)
@@ -141,13 +138,13 @@ class Extraction:
     def measure(
         self, outputs: Mapping[str, np.ndarray], examples: Sequence[Question], encoded: EncodedExamples
     ) -> dict[str, float]:
-        """Scores of the answers, as `answer_scores` has them."""
+        """Returns the scores of the answers; see `answer_scores`."""
         return answer_scores(
             self.answers(outputs, examples, encoded), [[text for text, _ in example.answers] for example in examples]
         )
 
     def format_row(self, row: Arrays, formatter: BatchFormatter) -> Iterator[tuple[str, list[DisplayToken]]]:
-        """One row as named lines."""
+        """Yields one row as (name, tokens)."""
         tokens, (first, _) = formatter.tokens(row["tokens"]), row["context"].tolist()
         yield "question", tokens[:first]
         yield "context", tokens[first:]
@@ -156,9 +153,7 @@ class Extraction:
 
 
 def window_starts(tokens: int, room: int, stride: int) -> list[int]:
-    """First tokens of the rows of a context: every `stride` tokens, and never leaving one out,
-    until its end is read.
-    """
+    """Returns the first tokens of the rows of a context: every `stride` tokens, without gaps."""
     step, starts = min(stride, room), [0]
     while starts[-1] + room < tokens:
         starts.append(starts[-1] + step)
@@ -166,8 +161,9 @@ def window_starts(tokens: int, room: int, stride: int) -> list[int]:
 
 
 def span_in(window: Window, answer: tuple[str, int]) -> tuple[int, int]:
-    """Places in the row of the first and the last token of an answer; (-1, -1) where the row does
-    not hold all of it.
+    """Returns the positions in the row of an answer's first and last token.
+
+    They are (-1, -1) if the row does not hold the whole answer.
     """
     text, begin = answer
     end = begin + len(text)
@@ -178,8 +174,9 @@ def span_in(window: Window, answer: tuple[str, int]) -> tuple[int, int]:
 
 
 def best_span(starts: np.ndarray, ends: np.ndarray, longest: int) -> tuple[float, int, int]:
-    """(score, first, last) of the span with the largest starts[first] + ends[last], first <= last <
-    first + longest.
+    """Returns (score, first, last) of the span with the largest starts[first] + ends[last].
+
+    Spans satisfy first <= last < first + longest.
     """
     count = len(starts)
     sums = starts[:, None].astype(np.float64) + ends[None]

@@ -1,6 +1,4 @@
-"""Classification and regression of texts and pairs: labels as numbers, rows, and what is told of
-predictions.
-"""
+"""Classification and regression of texts and pairs: labels as numbers, rows and scores."""
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
@@ -21,10 +19,10 @@ class EncodedExamples(NamedTuple):
     """Examples as arrays.
 
     Attributes:
-        arrays: what rows are gathered from, [N, ...].
-        cut: what did not fit, by its name, counted.
-        more: what measuring needs beside the examples.
-        by_token: names of the arrays with the tokens second, [N, T, ...].
+        arrays: rows are gathered from these, [N, ...].
+        cut: counts of what did not fit, by name.
+        extra: what scoring needs in addition to the examples.
+        by_token: names of the arrays with a token dimension, [N, T, ...].
     """
 
     arrays: Arrays
@@ -43,20 +41,20 @@ class Classification:
     def labels_of(
         cls, examples: Sequence[LabelledText], given: tuple[str, ...], ordered: tuple[str, ...]
     ) -> tuple[str, ...]:
-        """The labels in the order of their numbers.
+        """Returns the labels in the order of their numbers.
 
         Args:
             examples: those of training.
             given: `data.labels`.
-            ordered: the order of the source, where it has one.
+            ordered: the order of the source, if it has one.
 
         Raises:
-            DataError: one label, which leaves nothing to tell apart; a label that `given` lacks.
+            DataError: a single label; a label that `given` lacks.
         """
         return label_map([example.label for example in examples], given, ordered)
 
     def check(self, examples: Sequence[LabelledText], part: str) -> None:
-        """Refuses examples with other labels.
+        """Checks that examples have no other labels.
 
         Raises:
             DataError: naming one.
@@ -64,13 +62,13 @@ class Classification:
         check_known([example.label for example in examples], self.labels, part)
 
     def texts(self, example: LabelledText) -> list[str]:
-        """What a tokenizer is trained on."""
+        """Returns the texts that a tokenizer is trained on."""
         return [example.text, *([example.second] if example.second is not None else [])]
 
     def encode(
         self, examples: Sequence[LabelledText], tokenizer: Tokenizer, delimiters: RowDelimiters, length: int
     ) -> EncodedExamples:
-        """Rows and "labels" [N]: numbers of labels, or where there are none, float32 numbers."""
+        """Encodes rows and "labels" [N]: int32 label numbers, or float32 values for regression."""
         firsts = tokenizer.encode_batch([example.text for example in examples])
         pairs = examples[0].second is not None
         seconds = tokenizer.encode_batch([example.second for example in examples]) if pairs else None
@@ -78,23 +76,23 @@ class Classification:
         return EncodedExamples(arrays | {"labels": self.targets(examples)}, {"rows cut to the sequence length": cut})
 
     def targets(self, examples: Sequence[LabelledText]) -> np.ndarray:
-        """The numbers of the labels, int32 [N]."""
+        """Returns the numbers of the labels, int32 [N]."""
         number = {label: place for place, label in enumerate(self.labels)}
         return np.array([number[example.label] for example in examples], np.int32)
 
     def measure(
         self, outputs: Mapping[str, np.ndarray], examples: Sequence[LabelledText], encoded: EncodedExamples
     ) -> dict[str, float]:
-        """Scores that are no mean over examples: see `class_scores`."""
+        """Returns the scores that are not means over examples; see `class_scores`."""
         return class_scores(outputs["predicted"], encoded.arrays["labels"], len(self.labels))
 
     def format_row(self, row: Arrays, formatter: BatchFormatter) -> Iterator[tuple[str, list[DisplayToken]]]:
-        """One row as named lines."""
+        """Yields one row as (name, tokens)."""
         yield "reads", formatter.tokens(row["tokens"])
         yield "label", [DisplayToken(self.label_name(row["labels"]))]
 
     def label_name(self, label: np.ndarray) -> str:
-        """A label of a row, for people."""
+        """Returns the label of a row, for people."""
         return self.labels[int(label)]
 
 
@@ -105,39 +103,40 @@ class Regression(Classification):
     def labels_of(
         cls, examples: Sequence[LabelledText], given: tuple[str, ...], ordered: tuple[str, ...]
     ) -> tuple[str, ...]:
-        """None: numbers have no names."""
+        """Returns no labels: numbers have no names."""
         return ()
 
     def check(self, examples: Sequence[LabelledText], part: str) -> None:
         """Nothing to check."""
 
     def targets(self, examples: Sequence[LabelledText]) -> np.ndarray:
-        """The numbers, float32 [N]."""
+        """Returns the numbers, float32 [N]."""
         return np.array([example.label for example in examples], np.float32)
 
     def measure(
         self, outputs: Mapping[str, np.ndarray], examples: Sequence[LabelledText], encoded: EncodedExamples
     ) -> dict[str, float]:
-        """Correlations with the true numbers."""
+        """Returns correlations with the true numbers."""
         return correlations(outputs["predicted"], encoded.arrays["labels"])
 
     def label_name(self, label: np.ndarray) -> str:
-        """The number of a row, for people."""
+        """Returns the number of a row, for people."""
         return f"{float(label):g}"
 
 
 def in_order(labels: Sequence[str] | Mapping[str, int]) -> tuple[str, ...]:
-    """Labels sorted: whole numbers by size, else by their characters."""
+    """Sorts labels: whole numbers by value, else by characters."""
     numeric = all(label.removeprefix("-").isdecimal() for label in labels)
     return tuple(sorted(labels, key=(lambda label: (int(label), label)) if numeric else None))
 
 
 def label_map(found: Sequence[str], given: tuple[str, ...], ordered: tuple[str, ...]) -> tuple[str, ...]:
-    """Labels in the order of their numbers: those that are given, else the source's, else all that
-    there are, sorted.
+    """Returns labels in the order of their numbers.
+
+    The order is the given one, else the source's, else sorted.
 
     Raises:
-        DataError: one label alone, or one that is not given.
+        DataError: a single label, or one that is not given.
     """
     there = tuple(dict.fromkeys(found))
     check_known(found, given or ordered or there, "training")
@@ -149,7 +148,7 @@ def label_map(found: Sequence[str], given: tuple[str, ...], ordered: tuple[str, 
 
 
 def check_known(found: Sequence[str], labels: tuple[str, ...], part: str) -> None:
-    """Refuses labels that are none of `labels`: no model could predict them.
+    """Checks that there are no labels besides `labels`: no model could predict them.
 
     Raises:
         DataError: naming one of them.

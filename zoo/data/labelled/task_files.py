@@ -1,4 +1,4 @@
-"""Files of one task each: sentences of words with tags, and questions about contexts."""
+"""File formats of single tasks: CoNLL (words with tags) and SQuAD (questions about contexts)."""
 
 import json
 from collections.abc import Callable, Iterator
@@ -13,13 +13,13 @@ from zoo.errors import ConfigError, DataError
 
 
 def conll(argument: str, data: Any, kind: str) -> Table:
-    """Words in lines, with columns between tabs or spaces, and an empty line after each sentence:
-    {"words", "tags"}.
+    """Reads words in lines, one sentence after another: {"words", "tags"}.
 
-    Lines that begin with -DOCSTART- are left out.
+    Columns are separated by tabs or spaces, sentences by an empty line. Lines that begin with
+    -DOCSTART- are skipped.
 
     Raises:
-        ConfigError: no such files; a column that there is not.
+        ConfigError: no such files; a column that does not exist.
     """
     files = find_files(argument, kind, "train.conll", ("",))
 
@@ -35,7 +35,7 @@ def _sentences(path: Path, columns: Any, policy: BadTextPolicy) -> Iterator[tupl
     for number, content, offset in [*numbered_lines(path), (0, b"", 0)]:
         where = f'"{path}": line {number}'
         line = policy.decode(content, where, offset)
-        # A byte order mark may stand where files were put together.
+        # Concatenated files may contain byte order marks.
         fields = None if line is None else line.strip("\ufeff\r\n ")
         if fields is not None and (not fields.strip() or fields.startswith("-DOCSTART-")):
             if words and whole:
@@ -62,8 +62,9 @@ def _sentences(path: Path, columns: Any, policy: BadTextPolicy) -> Iterator[tupl
 
 
 def squad(argument: str, data: Any, kind: str) -> Table:
-    """Files as SQuAD has them (Rajpurkar et al. 2016; 2018): {"context", "question", "answers":
-    {"text", "answer_start"}}.
+    """Reads SQuAD files: {"context", "question", "answers": {"text", "answer_start"}}.
+
+    The format is that of Rajpurkar et al. 2016; 2018.
 
     Raises:
         ConfigError: no such files.
@@ -90,7 +91,8 @@ def squad(argument: str, data: Any, kind: str) -> Table:
                             )
             except (ValueError, KeyError, TypeError, RecursionError) as error:
                 raise DataError(
-                    f'"{path}": not as SQuAD has it: {type(error).__name__}: {" ".join(str(error).split())[:100]}'
+                    f'"{path}": not in the format of SQuAD: {type(error).__name__}: '
+                    f"{' '.join(str(error).split())[:100]}"
                 ) from error
 
     return Table(records)

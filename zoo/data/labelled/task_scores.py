@@ -1,4 +1,4 @@
-"""Scores of predictions, as each field has them; those that need all predictions at once."""
+"""Scores that need all predictions at once, as defined by the benchmarks."""
 
 import re
 import string
@@ -9,18 +9,18 @@ import numpy as np
 
 
 def class_scores(predicted: np.ndarray, labels: np.ndarray, classes: int) -> dict[str, float]:
-    """Scores of predicted classes, as scikit-learn has them.
+    """Returns scores of predicted classes, as in scikit-learn.
 
-    F1 of a class is 2 tp / (2 tp + fp + fn), 0 where it neither is there nor is predicted.
+    F1 of a class is 2 tp / (2 tp + fp + fn), and 0 if it neither occurs nor is predicted.
 
     Args:
-        predicted, labels: numbers of classes, [N].
+        predicted, labels: class numbers, [N].
         classes: C.
 
     Returns:
         {"macro_f1": the mean of F1 over the classes, "matthews": Matthews' correlation, for C
-        classes as Gorodkin 2004 has it, 0 where one side is constant (GLUE's CoLA)}, and of two
-        classes "f1", that of the second (GLUE's MRPC and QQP).
+            classes after Gorodkin 2004, 0 if one side is constant (GLUE's CoLA)}, and for two
+            classes "f1", that of the second (GLUE's MRPC and QQP).
     """
     from sklearn.metrics import f1_score, matthews_corrcoef
 
@@ -31,8 +31,9 @@ def class_scores(predicted: np.ndarray, labels: np.ndarray, classes: int) -> dic
 
 
 def correlations(predicted: np.ndarray, numbers: np.ndarray) -> dict[str, float]:
-    """{"pearson", "spearman"} of two lists of numbers (GLUE's STS-B); not a number where one of
-    them is constant.
+    """Returns {"pearson", "spearman"} of two lists of numbers (GLUE's STS-B).
+
+    Both are NaN if one of the lists is constant.
     """
     if len(numbers) < 2 or np.ptp(predicted) == 0 or np.ptp(numbers) == 0:
         return {"pearson": float("nan"), "spearman": float("nan")}
@@ -46,19 +47,19 @@ def correlations(predicted: np.ndarray, numbers: np.ndarray) -> dict[str, float]
 
 
 def entity_scores(true: Sequence[Sequence[str]], predicted: Sequence[Sequence[str]]) -> dict[str, float]:
-    """{"entity_precision", "entity_recall", "entity_f1"} over all entities, of which one is right
-    if its type and both ends are (Tjong Kim Sang & De Meulder 2003, section 3), as seqeval counts
-    them; 0 where there is nothing to divide by.
+    """Returns {"entity_precision", "entity_recall", "entity_f1"} over all entities.
 
-    Its default is conlleval's reading: an entity begins with B or S, after O, E or S, or where the
-    type changes, also when its tag is I.
+    An entity is correct if its type and both ends are (Tjong Kim Sang & De Meulder 2003, section
+    3), as counted by seqeval; a score without anything to divide by is 0. seqeval's default follows
+    conlleval: an entity begins with B or S, after O, E or S, or where the type changes, even if its
+    tag is I.
 
     Args:
         true, predicted: tags of the words of each sentence: B-, I-, E-, S- and a type, or O.
     """
     from seqeval.metrics.sequence_labeling import precision_recall_fscore_support
 
-    # Its line of warning, that there is nothing to divide by, is what the zero says.
+    # seqeval would warn about a division by zero, which the 0 shows.
     found = precision_recall_fscore_support(
         [*map(list, true)], [*map(list, predicted)], average="micro", zero_division=0
     )
@@ -66,22 +67,25 @@ def entity_scores(true: Sequence[Sequence[str]], predicted: Sequence[Sequence[st
 
 
 def normalise_answer(text: str) -> list[str]:
-    """An answer's words as SQuAD compares them: in small letters, without punctuation and articles."""
+    """Returns an answer's words as SQuAD compares them.
+
+    They are in lower case, without punctuation and articles.
+    """
     letters = "".join(character for character in text.lower() if character not in string.punctuation)
     return re.sub(r"\b(a|an|the)\b", " ", letters).split()
 
 
 def answer_scores(answers: Sequence[str], accepted: Sequence[Sequence[str]]) -> dict[str, float]:
-    """{"exact_match", "answer_f1"}, the means over questions of the best score by any accepted
-    answer (Rajpurkar et al. 2016, section 6.1).
+    """Returns {"exact_match", "answer_f1"}, means over questions.
 
-    An exact match has the same words in the same order; F1 is that of the bags of words. Of a
-    question without an answer only the empty one is right, and an answer of articles and
-    punctuation alone counts as empty (Rajpurkar et al. 2018).
+    A question's score is the best score of any accepted answer (Rajpurkar et al. 2016, section
+    6.1). An exact match has the same words in the same order; F1 compares bags of words. For a
+    question without an answer only the empty answer is correct, and an answer of only articles and
+    punctuation counts as empty (Rajpurkar et al. 2018).
 
     Args:
-        answers: one of each question.
-        accepted: texts; none where there is no answer.
+        answers: one per question.
+        accepted: accepted texts per question; none if there is no answer.
     """
     exact, f1 = [], []
     for answer, texts in zip(answers, accepted, strict=True):

@@ -1,4 +1,4 @@
-"""Tags of words: the first token of each word is the one that predicts."""
+"""Word tagging: the first token of each word predicts its tag."""
 
 from collections.abc import Iterator, Mapping, Sequence
 
@@ -18,9 +18,8 @@ OUTSIDE = "O"
 class Tagging:
     """Which of C tags each word has.
 
-    A sentence is read as its words with spaces between. Of a word that was cut off, or that the
-    tokenizer does not see at all, nothing is predicted: it counts as "O", where there is that tag,
-    else as wrong.
+    A sentence is read as its words separated by spaces. A word that was truncated, or that has no
+    token, has no prediction: it counts as "O" if that tag exists, else as wrong.
     """
 
     def __init__(self, labels: tuple[str, ...]):
@@ -30,13 +29,11 @@ class Tagging:
     def labels_of(
         cls, examples: Sequence[TaggedWords], given: tuple[str, ...], ordered: tuple[str, ...]
     ) -> tuple[str, ...]:
-        """The tags in the order of their numbers. Raises as
-        `zoo.data.labelled.sequence_tasks.label_map`.
-        """
+        """Returns the tags in the order of their numbers; see `label_map`."""
         return label_map([tag for example in examples for tag in example.tags], given, ordered)
 
     def check(self, examples: Sequence[TaggedWords], part: str) -> None:
-        """Refuses examples with other tags.
+        """Checks that examples have no other tags.
 
         Raises:
             DataError: naming one.
@@ -44,14 +41,15 @@ class Tagging:
         check_known([tag for example in examples for tag in example.tags], self.labels, part)
 
     def texts(self, example: TaggedWords) -> list[str]:
-        """What a tokenizer is trained on."""
+        """Returns the texts that a tokenizer is trained on."""
         return [" ".join(example.words)]
 
     def encode(
         self, examples: Sequence[TaggedWords], tokenizer: Tokenizer, delimiters: RowDelimiters, length: int
     ) -> EncodedExamples:
-        """Rows and "labels" [N, T], -1 where no word begins; `extra` has the place of each word in
-        its row, -1 where it has none.
+        """Encodes rows and "labels" [N, T], -1 where no word begins.
+
+        `extra` holds the position of each word in its row, -1 if it has none.
         """
         located = tokenizer.encode_with_offsets([" ".join(example.words) for example in examples])
         arrays, _ = build_rows([tokens.ids for tokens in located], None, delimiters, length)
@@ -59,7 +57,7 @@ class Tagging:
         labels, places, lost = np.full(arrays["tokens"].shape, PADDING, np.int32), [], 0
         for row, (example, tokens) in enumerate(zip(examples, located, strict=True)):
             first = first_token_of_words(example.words, tokens.starts, tokens.stops)
-            # After [CLS], and with room for [SEP].
+            # After [CLS], leaving room for [SEP].
             place = np.where((first >= 0) & (first < length - 2), first + 1, -1)
             lost += int((place < 0).sum())
             labels[row, place[place >= 0]] = [
@@ -71,7 +69,7 @@ class Tagging:
         )
 
     def predicted(self, tags: np.ndarray, examples: Sequence[TaggedWords], encoded: EncodedExamples) -> list[list[str]]:
-        """The tag of every word, from the numbers that are predicted at every place, [N, T]."""
+        """Returns the tag of every word, from the predicted numbers at every position, [N, T]."""
         missing = OUTSIDE if OUTSIDE in self.labels else ""
         return [
             [self.labels[row[place]] if place >= 0 else missing for place in places.tolist()]
@@ -81,9 +79,7 @@ class Tagging:
     def measure(
         self, outputs: Mapping[str, np.ndarray], examples: Sequence[TaggedWords], encoded: EncodedExamples
     ) -> dict[str, float]:
-        """Over every word: "word_accuracy", and of tags that mark entities what `entity_scores`
-        says.
-        """
+        """Returns "word_accuracy" over all words, and for entity tags also `entity_scores`."""
         predicted = self.predicted(outputs["predicted"], examples, encoded)
         true = [list(example.tags) for example in examples]
         right = sum(one == other for a, b in zip(true, predicted, strict=True) for one, other in zip(a, b, strict=True))
@@ -92,7 +88,7 @@ class Tagging:
         return scores | (entity_scores(true, predicted) if entities else {})
 
     def format_row(self, row: Arrays, formatter: BatchFormatter) -> Iterator[tuple[str, list[DisplayToken]]]:
-        """One row as named lines."""
+        """Yields one row as (name, tokens)."""
         tokens = formatter.tokens(row["tokens"])
         names = [self.labels[label] if label >= 0 else None for label in row["labels"].tolist()]
         yield (
@@ -102,16 +98,18 @@ class Tagging:
 
 
 def first_token_of_words(words: Sequence[str], starts: np.ndarray, stops: np.ndarray) -> np.ndarray:
-    """The first token of each word, int [words]; -1 where none stands for a part of it alone.
+    """Returns the first token of each word, int [words].
+
+    It is -1 if no token stands for a part of that word alone.
 
     Args:
-        words: which stand in a text with a space between two.
-        starts, stops: characters that the tokens stand for.
+        words: of a text with single spaces between them.
+        starts, stops: character offsets of the tokens.
     """
     begins = np.cumsum([0, *(len(word) + 1 for word in words)])
     found = np.full(len(words), -1)
     for token in np.flatnonzero(stops > starts)[::-1].tolist():
-        # A token may take the space before a word with it: then it begins there.
+        # A token may include the space before a word.
         word = int(np.searchsorted(begins, int(stops[token]) - 1, side="right")) - 1
         if (
             0 <= word < len(words)

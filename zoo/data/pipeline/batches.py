@@ -1,8 +1,8 @@
-"""Rows -> batches: an endless shuffled sequence for training, a fixed list for evaluation.
+"""From rows to batches: an endless shuffled sequence for training, a fixed list for evaluation.
 
-Training batch n is a function of (seed, n) alone, so every arm of an experiment sees the same
-batches, a run resumes by giving a number, and the number of processes changes nothing. Masks are
-made here too, row by row.
+Training batch n is a function of (seed, n) alone. So all arms of an experiment see the same
+batches, a run resumes from a step number, and the number of processes changes nothing. Rows are
+also corrupted here, one by one.
 """
 
 import sys
@@ -19,7 +19,7 @@ _PREFETCHED_BATCHES = 4
 
 
 class TrainingBatches:
-    """What `training_batches` returns: an endless iterator with a thread behind it."""
+    """An endless iterator with a background thread."""
 
     def __init__(self, iterator):
         self._iterator = iterator
@@ -37,7 +37,7 @@ class TrainingBatches:
         self.close()
 
     def close(self) -> None:
-        """Ends the background thread. Closing twice is fine."""
+        """Ends the background thread. Closing twice is allowed."""
         self._iterator.close()
 
 
@@ -50,24 +50,23 @@ def training_batches(
     process_count: int = 1,
     corruption: Corruption | None = None,
 ) -> TrainingBatches:
-    """Shuffled rows, without end.
+    """Yields batches of shuffled rows, without end.
 
-    Each epoch is a new permutation of all full rows; a batch may straddle two epochs. Of each batch
-    this process gets the `process_index`-th of `process_count` consecutive parts, so the parts of
-    all processes, one after the other, are the same batch for any number of processes.
+    Each epoch is a new permutation of all full rows; a batch may span two epochs. This process gets
+    part number `process_index` of `process_count` consecutive parts of each batch, so the
+    concatenated parts of all processes are the same batch for any number of processes.
 
     Args:
-        rows: what is read.
+        rows: the rows.
         batch_size: B, over all processes.
-        seed: chooses the order.
-        start_step: number of the first batch; no earlier batch is made.
-        process_index: which part of each batch, 0 .. process_count - 1.
+        seed: determines the order.
+        start_step: number of the first batch; no earlier batch is computed.
+        process_index: part of each batch, 0 .. process_count - 1.
         process_count: number of parts.
-        corruption: corrupts each row, by the seed, its number and the epoch.
+        corruption: corrupts each row, depending on the seed, its number and the epoch.
 
     Returns:
-        iterator of what `rows.gather` gives, [B / process_count, ...], or with `corruption` of what
-        that makes of it.
+        iterator of the arrays of `rows.gather`, [B / process_count, ...], after the corruption.
 
     Raises:
         DataError: there is no full row.
@@ -89,13 +88,11 @@ def training_batches(
 
 
 def numbered_batches(batch: Callable[[int], Arrays], start_step: int, count: int) -> TrainingBatches:
-    """The batches number `start_step`, `start_step` + 1, ... below `count`, made in a thread ahead
-    of time.
-    """
+    """Yields batches number `start_step` .. `count` - 1, which a thread prepares ahead of time."""
     import grain
 
-    # An element is a whole batch: with one per row, calls between stages cost two to three times as
-    # much.
+    # An element is a whole batch: with one row per element, calls between stages cost two to three
+    # times as much.
     batches = grain.MapDataset.range(count).map(batch)
     # One thread: batches are cheap to make, and more threads would only compete for the interpreter
     # lock.
@@ -113,21 +110,20 @@ def evaluation_batches(
     process_count: int = 1,
     corruption: Corruption | None = None,
 ) -> Iterator[Arrays]:
-    """Rows in order, all of them or an evenly spaced sample; the same on every call.
+    """Yields rows in order, all of them or an evenly spaced sample; the same on every call.
 
-    Every batch has the same shape: the last one is filled up with rows of -1.
+    All batches have the same shape: the last one is filled up with rows of padding.
 
     Args:
-        rows: what is read.
+        rows: the rows.
         batch_size: B, over all processes.
-        limit_rows: at most this many rows; 0 = all of them. Which rows are taken does not depend on
-            B.
-        process_index: which part of each batch, as in `training_batches`.
+        limit_rows: largest number of rows; 0 = all. The choice of rows does not depend on B.
+        process_index: part of each batch, as in `training_batches`.
         process_count: number of parts.
-        corruption: corrupts each row, by its number alone.
+        corruption: corrupts each row, depending on its number alone.
 
     Returns:
-        finite iterator of what `training_batches` gives.
+        finite iterator of arrays as in `training_batches`.
 
     Raises:
         DataError: there is no row.
@@ -152,7 +148,7 @@ def evaluation_batches(
 
 
 def process_slice(batch_size: int, process_index: int, process_count: int) -> slice:
-    """The rows of a batch that are this process's. Raises ConfigError: the batch does not divide."""
+    """Returns this process's rows of a batch. Raises ConfigError if the batch does not divide."""
     if batch_size % process_count:
         raise ConfigError(f"data.batch_size: {batch_size} does not divide over {process_count} processes")
     size = batch_size // process_count

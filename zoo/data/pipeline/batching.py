@@ -1,4 +1,4 @@
-"""From token streams to the batches that a config asks for."""
+"""From token streams to the batches of a config."""
 
 from collections.abc import Iterator, Sequence
 from typing import Any
@@ -13,16 +13,15 @@ from zoo.errors import DataError
 
 
 class Batching:
-    """How a resolved config turns streams into batches; a pure function of them, the seed and the
-    number of a batch.
+    """Turns streams into batches: a pure function of config, streams and batch number.
 
     Args:
-        config: resolved; `data`, `objective`, `seed` and `training.eval_batches` are read.
-        tokenizer: what made the tokens.
+        config: resolved; `data`, `objective`, `seed` and `training.eval_batches` are used.
+        tokenizer: made the tokens.
 
     Attributes:
-        with_sentences: whether streams must tell where sentences begin.
-        corruption: what the objective does to rows; None where it does nothing.
+        with_sentences: streams must hold where sentences begin.
+        corruption: of the objective; None if it has none.
     """
 
     def __init__(self, config: Any, tokenizer: Tokenizer):
@@ -32,10 +31,10 @@ class Batching:
         self._made: dict[tuple[Stream, int], Rows] = {}
 
     def check(self, training: Sequence[Stream], validation: Sequence[Stream]) -> None:
-        """Says before anything is trained that there is too little text.
+        """Checks that there is enough text, before anything is trained.
 
         Raises:
-            DataError: naming the part.
+            DataError: naming the part that is too short.
         """
         for part, streams in (("training", training), ("held-out", validation)):
             try:
@@ -44,25 +43,25 @@ class Batching:
                 raise DataError([f"the {part} text: {problem}" for problem in error.problems]) from error
             if not (rows.full if part == "training" else rows.count):
                 raise DataError(
-                    f"the {part} text is too short: {rows.shortage}; take a longer text, a smaller data.sequence_length or "
-                    "another data.validation_fraction"
+                    f"the {part} text is too short: {rows.shortage}; take a longer text, a smaller "
+                    "data.sequence_length or another data.validation_fraction"
                 )
 
     def rows(self, streams: Sequence[Stream], length: int, weights: Sequence[float] | None = None) -> Rows:
-        """The rows of T = `length` tokens of some streams, which training takes with these weights.
+        """Returns the rows of T = `length` tokens of some streams; `weights` are those of training.
 
         Raises:
-            DataError: pairs of a single document.
+            DataError: pairs from a single document.
         """
         parts = [self._rows_of(stream, length) for stream in streams]
         return parts[0] if len(parts) == 1 else MixedRows(parts, weights or [1.0] * len(parts))
 
     def row_count(self, streams: Sequence[Stream]) -> int:
-        """Number of training rows of some streams, each once."""
+        """Returns the number of distinct training rows of some streams."""
         return sum(self._rows_of(stream, self._config.data.sequence_length).full for stream in streams)
 
     def _rows_of(self, stream: Stream, length: int) -> Rows:
-        # Rows of sentences take a pass over these to be found.
+        # Rows of sentences take a pass over the stream, so rows are kept.
         if (stream, length) not in self._made:
             self._made[stream, length] = self._make_rows(stream, length)
         return self._made[stream, length]
@@ -84,9 +83,7 @@ class Batching:
         process_index: int = 0,
         process_count: int = 1,
     ) -> batches.TrainingBatches:
-        """The training batches from number `start_step` on, without end; see
-        `pipeline.training_batches`.
-        """
+        """Returns the training batches from `start_step` on; see `batches.training_batches`."""
         config = self._config
         rows = self.rows(streams, config.data.sequence_length, weights)
         return batches.training_batches(
@@ -102,19 +99,18 @@ class Batching:
         process_count: int = 1,
         limit_batches: int | None = None,
     ) -> Iterator[Arrays]:
-        """Evaluation batches at any length, all with about as many tokens as a training batch; see
-        `pipeline.evaluation_batches`.
+        """Returns evaluation batches of any length, with about as many tokens as training batches.
 
-        Which rows are scored depends on the streams, the length and the limit, and not on the
-        devices: `multiple_of` only fills up.
+        See `batches.evaluation_batches`. The choice of rows depends on the streams, the length and
+        the limit, not on the devices: `multiple_of` only adds padding.
 
         Args:
             streams: the text.
-            length: T; by default the one trained with.
-            multiple_of: rows of a batch are filled up with padding to a multiple of this.
+            length: T; default: that of training.
+            multiple_of: the rows of a batch are padded to a multiple of this.
             process_index, process_count: this process's part of each batch.
-            limit_batches: at most as many rows as this many batches have; 0 = all; by default
-                `training.eval_batches`.
+            limit_batches: limits the number of rows to those of this many batches; 0 = all;
+                default: `training.eval_batches`.
         """
         config = self._config
         limit = config.training.eval_batches if limit_batches is None else limit_batches

@@ -1,9 +1,8 @@
 """Batches of pairs of similar lengths, in a few shapes.
 
-A pair is as wide as its longer side, the token that ends it included. Batches have the widths T, T
-// 2, ..., T // K, and of width T // k they have B * k rows: about as many places on either side as
-B rows of T, and rows that divide by whatever B divides by. Each width is a shape, for which a
-program is compiled once.
+The width of a pair is the length of its longer side, including the end token. Batches have the
+widths T, T // 2, ..., T // K; one of width T // k has B * k rows: about as many tokens per side as
+B rows of T, and a number of rows with the divisors of B. A program is compiled once for each shape.
 """
 
 from collections.abc import Iterator, Sequence
@@ -18,31 +17,32 @@ from zoo.errors import DataError
 
 
 class Bucket(NamedTuple):
-    """The shape of a batch: `rows` pairs, either side of up to `width` tokens."""
+    """The shape of a batch: `rows` pairs with sides of up to `width` tokens."""
 
     width: int
     rows: int
 
 
 def bucket_shapes(length: int, batch_size: int, count: int) -> list[Bucket]:
-    """The shapes of batches from the narrowest to the widest, T // k with B * k rows; of equal
-    widths the one with most rows.
+    """Returns the shapes of batches, narrowest first: T // k with B * k rows.
+
+    Of equal widths, the one with most rows is kept.
     """
     rows = {length // k: batch_size * k for k in range(1, min(count, length) + 1)}
     return [Bucket(width, rows[width]) for width in sorted(rows)]
 
 
 class TokenSequences:
-    """Texts as tokens, one after the other.
+    """Tokenised texts, concatenated.
 
     Args:
         texts: int arrays [tokens].
-        end_id: what ends each of them.
+        end_id: appended to each of them.
 
     Attributes:
-        tokens: all of them, int32 [tokens].
-        starts: where each text begins, and the end of the last, int64 [texts + 1].
-        lengths: tokens of each text, the end included, int64 [texts].
+        tokens: all tokens, int32 [tokens].
+        starts: start of each text, and the end of the last, int64 [texts + 1].
+        lengths: tokens of each text, including the end token, int64 [texts].
     """
 
     def __init__(self, texts: Sequence[np.ndarray], end_id: int):
@@ -53,8 +53,9 @@ class TokenSequences:
             self.tokens[start : start + len(text)] = text
 
     def rows(self, indices: np.ndarray, width: int) -> np.ndarray:
-        """Texts of at most `width` tokens by their numbers, int32 [rows, width], padded with -1; a
-        number of -1 is an empty row.
+        """Returns texts of at most `width` tokens by number, int32 [rows, width], padded with -1.
+
+        A number of -1 gives a row of padding.
         """
         numbers = np.maximum(indices, 0)
         places = np.arange(width)[None]
@@ -67,7 +68,7 @@ class EpochPlan(NamedTuple):
 
     Attributes:
         order: numbers of the pairs, batch after batch.
-        first: where each batch begins in `order`, int64 [batches].
+        first: start of each batch in `order`, int64 [batches].
         bucket: number of each batch's shape, [batches].
     """
 
@@ -77,19 +78,19 @@ class EpochPlan(NamedTuple):
 
 
 class PairBatches:
-    """Batches of pairs; number n is a function of (seed, n) alone.
+    """Batches of pairs; batch n is a function of (seed, n) alone.
 
-    In an epoch every pair comes once, but for fewer than B that are left over. Pairs of a width are
-    in a new order each epoch; those that fill no batch go with the next wider ones, the last of
-    them wait for another epoch; then batches are put in a new order.
+    In an epoch every pair occurs once, except for fewer than B that are left over. Pairs of a width
+    are shuffled in each epoch; those that do not fill a batch join the next wider ones, and the
+    last of them are left out. Then the batches are shuffled.
 
     Args:
-        source, target: both sides, as many of each.
-        buckets: shapes of batches, from the narrowest to the widest.
+        source, target: both sides, of equal number.
+        buckets: shapes of batches, narrowest first.
 
     Attributes:
-        fits: which pairs are no wider than the widest shape, bool [pairs]; the others are left out.
-        per_epoch: number of training batches of an epoch.
+        fits: which pairs fit into the widest shape, bool [pairs]; the others are left out.
+        per_epoch: number of training batches per epoch.
     """
 
     def __init__(self, source: TokenSequences, target: TokenSequences, buckets: list[Bucket]):
@@ -102,7 +103,7 @@ class PairBatches:
         self._plan = lru_cache(maxsize=2)(self._plan)
 
     def _plan(self, seed: int, epoch: int) -> EpochPlan:
-        # Neighbouring seeds must not replay each other's epochs.
+        # Not seed + epoch: neighbouring seeds must not replay each other's epochs.
         random = np.random.default_rng(np.random.SeedSequence((seed, epoch)))
         shuffled = random.permutation(len(self._fitting))
         fitting = self._fitting[shuffled]
@@ -120,7 +121,7 @@ class PairBatches:
         )
 
     def numbers(self, seed: int, step: int) -> tuple[Bucket, np.ndarray]:
-        """The shape of training batch number `step`, and the numbers of its pairs."""
+        """Returns the shape of training batch number `step`, and the numbers of its pairs."""
         epoch, place = divmod(step, self.per_epoch)
         plan = self._plan(seed, epoch)
         bucket = self.buckets[plan.bucket[place]]
@@ -129,9 +130,10 @@ class PairBatches:
     def training(
         self, seed: int, start_step: int = 0, process_index: int = 0, process_count: int = 1
     ) -> TrainingBatches:
-        """The training batches from number `start_step` on, without end.
+        """Returns the training batches from number `start_step` on, without end.
 
-        Of each batch this process gets the `process_index`-th of `process_count` consecutive parts.
+        This process gets part number `process_index` of `process_count` consecutive parts of each
+        batch.
 
         Raises:
             DataError: there are too few pairs for one batch.
@@ -140,8 +142,9 @@ class PairBatches:
         if not self.per_epoch:
             widest = self.buckets[-1]
             raise DataError(
-                f"{self.fits.sum():,} pairs of up to {widest.width} tokens a side are too few for a batch of data.batch_size="
-                f"{widest.rows}; take more pairs, a smaller data.batch_size, or another data.sequence_length"
+                f"{self.fits.sum():,} pairs of up to {widest.width} tokens a side are too few for a batch of "
+                f"data.batch_size={widest.rows}; take more pairs, a smaller data.batch_size, or another "
+                "data.sequence_length"
             )
         process_slice(self.buckets[-1].rows, process_index, process_count)
 
@@ -154,11 +157,10 @@ class PairBatches:
     def evaluation(
         self, multiple_of: int = 1, process_index: int = 0, process_count: int = 1, limit: int = 0
     ) -> Iterator[Arrays]:
-        """Every pair that fits exactly once, in batches of the same shapes, or an even sample of
-        `limit` batches; the same on every call.
+        """Yields every pair that fits exactly once, or an even sample of `limit` batches.
 
-        Which pairs are scored does not depend on `multiple_of`, to which rows of every batch are
-        filled up with empty ones.
+        Batches have the shapes of training, and are the same on every call. The choice of pairs
+        does not depend on `multiple_of`, to a multiple of which the rows of each batch are padded.
         """
         batches = []
         for number, bucket in enumerate(self.buckets):
@@ -177,13 +179,13 @@ class PairBatches:
         return {"source": self.source.rows(numbers, width), "targets": self.target.rows(numbers, width)}
 
     def batches_per_bucket(self) -> list[tuple[Bucket, int]]:
-        """Every shape, and its batches in an epoch."""
+        """Returns every shape with its number of batches per epoch."""
         return list(
             zip(self.buckets, np.bincount(self._plan(0, 0).bucket, minlength=len(self.buckets)).tolist(), strict=True)
         )
 
     def padding(self) -> float:
-        """Share of the places of an epoch's training batches that are empty."""
+        """Returns the share of padding in an epoch's training batches."""
         plan = self._plan(0, 0)
         filled = (self.source.lengths + self.target.lengths)[plan.order].sum()
         places = 2 * sum(self.buckets[number].width * self.buckets[number].rows for number in plan.bucket.tolist())

@@ -1,4 +1,4 @@
-"""Batches in words: what a model reads and what it is to predict, token by token."""
+"""Batches for people: what a model reads and predicts, token by token."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -13,11 +13,11 @@ _VISIBLE = {"\n": "⏎", "\t": "⇥", "\r": "␍", "\0": "␀"}
 
 @dataclass(frozen=True)
 class DisplayToken:
-    """One token as a person reads it.
+    """One token for display.
 
     Attributes:
-        text: what the model sees, white space made visible.
-        target: what it is to predict there; None where nothing.
+        text: what the model sees, with white space made visible.
+        target: what the model predicts there; None if nothing.
         special: it stands for no text.
     """
 
@@ -30,11 +30,12 @@ class DisplayToken:
 
 
 class BatchFormatter:
-    """Turns the arrays of batches into tokens for people.
+    """Turns the arrays of batches into tokens for display.
 
     Args:
-        tokenizer: what made the tokens.
-        has_masks, has_sentinels: which ids after the tokenizer's stand for what.
+        tokenizer: made the tokens.
+        has_masks, has_sentinels: meaning of the ids after the tokenizer's: [MASK], and the number
+            of sentinels.
     """
 
     def __init__(self, tokenizer: Tokenizer, has_masks: bool, has_sentinels: int):
@@ -43,7 +44,7 @@ class BatchFormatter:
         self._names = names | ({tokenizer.mask_id: "⟨mask⟩"} if has_masks else {})
 
     def token(self, id: int, target: int | None = None) -> DisplayToken:
-        """One id, and what is to be predicted there."""
+        """Formats one id, and the id to predict there."""
         aim = None if target is None else self.token(target).text
         if id in self._names:
             return DisplayToken(self._names[id], aim, special=True)
@@ -56,12 +57,12 @@ class BatchFormatter:
         return DisplayToken("".join(_VISIBLE.get(character, character) for character in text), aim)
 
     def tokens(self, ids: np.ndarray, targets: dict[int, int] | None = None) -> list[DisplayToken]:
-        """The tokens of a row without its padding; `targets` by place."""
+        """Formats the tokens of a row without padding; `targets` maps positions to ids."""
         targets = targets or {}
         return [self.token(id, targets.get(place)) for place, id in enumerate(ids.tolist()) if id != PADDING]
 
     def row(self, batch: dict[str, np.ndarray], number: int) -> Iterator[tuple[str, list[DisplayToken]]]:
-        """One row of a batch as named lines."""
+        """Yields one row of a batch as (name, tokens)."""
         if "source" in batch:
             yield "reads", self.tokens(batch["source"][number])
             yield "writes", self.tokens(batch["targets"][number])
@@ -82,13 +83,13 @@ class BatchFormatter:
 
 @dataclass(frozen=True)
 class RowStatistics:
-    """What a sample of rows tells.
+    """Statistics of a sample of rows.
 
     Attributes:
-        rows: number of them.
-        lengths: tokens without padding, [rows], all arrays that a model reads or writes together.
-        slots: places for tokens of one row.
-        predicted: mean number of targets of a row.
+        rows: their number.
+        lengths: tokens without padding, [rows], over all arrays that a model reads or writes.
+        slots: capacity of a row in tokens.
+        predicted: mean number of targets per row.
     """
 
     rows: int
@@ -98,12 +99,12 @@ class RowStatistics:
 
     @property
     def padding(self) -> float:
-        """Share of the places that are empty."""
+        """Share of padding."""
         return 1 - float(self.lengths.mean()) / self.slots
 
     @classmethod
     def of(cls, batches: list[dict[str, np.ndarray]], ahead: bool) -> "RowStatistics":
-        """Measures batches; `ahead` where a row's own tokens but the first are the targets."""
+        """Measures batches; with `ahead`, the targets are a row's own tokens without the first."""
         read = [
             [batch[name] for name in (("source", "targets") if "source" in batch else ("tokens",))] for batch in batches
         ]
@@ -117,8 +118,9 @@ class RowStatistics:
 
 
 def histogram(lengths: np.ndarray, bins: int = 12) -> list[tuple[int, int, int]]:
-    """(least, most, how many) of lengths in bins of equal ratio, as few as there are different
-    lengths.
+    """Returns (smallest, largest, count) of lengths in bins of equal ratio.
+
+    There are no more bins than different lengths.
     """
     low, high = max(int(lengths.min()), 1), int(lengths.max())
     edges = np.unique(np.geomspace(low, high + 1, bins + 1).round().astype(np.int64))

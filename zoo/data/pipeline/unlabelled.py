@@ -1,16 +1,16 @@
-"""What data sets of text answer where those with labels have more to say."""
+"""Defaults of data sets without labels."""
 
 from typing import Any
 
 
 class UnlabelledDataset:
-    """Text: its losses are means over tokens, and no example has a label."""
+    """A data set of text: losses are means over tokens, and no example has a label."""
 
     @property
     def labels(self) -> tuple[str, ...]:
-        """Names of classes: text has none."""
+        """Names of the classes: none."""
         return ()
 
     def measure(self, outputs: Any, length: int | None = None) -> dict[str, float]:
-        """No scores of predictions: of text all are means over tokens."""
+        """Returns no scores beyond the losses."""
         return {}

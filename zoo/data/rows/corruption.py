@@ -1,4 +1,4 @@
-"""What an objective does to rows before a model sees them."""
+"""How an objective corrupts rows before a model sees them."""
 
 from typing import Any, Protocol
 
@@ -12,19 +12,17 @@ from zoo.data.tokenizers.tokenizer import Tokenizer
 
 
 class Corruption(Protocol):
-    """Makes batches out of rows; a row's corruption depends on the seed, the epoch and its number
-    alone.
-    """
+    """Makes batches of rows; the corruption of a row depends only on seed, epoch and row number."""
 
     def training_batch(self, rows: Arrays, indices: np.ndarray, epochs: np.ndarray, seed: int) -> Arrays:
         """Corrupts rows for training."""
 
     def evaluation_batch(self, rows: Arrays, indices: np.ndarray) -> Arrays:
-        """Corrupts rows for evaluation, the same way every time and for every seed."""
+        """Corrupts rows for evaluation: the same way every time and for every seed."""
 
 
 def make_corruption(config: Any, tokenizer: Tokenizer) -> Corruption | None:
-    """The corruption that a resolved config asks for; None where its objective corrupts nothing."""
+    """Returns the corruption of a resolved config, or None if its objective has none."""
     objective = config.objective
     boundary_ids = (tokenizer.document_id, *((tokenizer.separator_id,) if config.data.row_format != "packed" else ()))
     if objective.kind in ("masked", "denoising"):

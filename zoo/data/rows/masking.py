@@ -1,8 +1,7 @@
-"""Corruption of rows for masked language modelling: which tokens are hidden, and behind what.
+"""Masking for masked language modelling.
 
-What happens to a row is a function of the seed, the epoch and the row's number alone, and of
-nothing that varies with batches, hosts or a restart. So every arm of an experiment sees the same
-masks, and each epoch has new ones.
+The corruption of a row depends only on the seed, the epoch and the row number, not on batches,
+hosts or restarts. So all arms of an experiment see the same masks, and each epoch has new ones.
 """
 
 from dataclasses import dataclass, field, replace
@@ -19,29 +18,31 @@ _GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 
 @dataclass(frozen=True)
 class Masking:
-    """Devlin et al. 2019, section 3.1, Task 1, with new masks in every epoch, or the same ones
-    again (Liu et al. 2019, section 4.1).
+    """Masking of Devlin et al. 2019, section 3.1, Task 1.
 
-    `select_fraction` of a row's tokens are predicted, rounded, and at least one: never padding,
-    never a token that only tells of a border ("[CLS]", "[SEP]"). Of those each is shown as [MASK]
-    with probability `mask_fraction`, as a random token with `random_fraction`, and else as it is.
-    Random tokens are uniform over the tokenizer's ids without those of borders, which would tell of
-    one that is not there.
+    Masks are new in every epoch (dynamic masking), or repeat (Liu et al. 2019, section 4.1).
 
-    With `joins` whole words are chosen: in random order until that many tokens are, and a word that
-    would be too many is passed over (whole-word masking, as BERT's later models have it), so that
-    long words are chosen a little less often. Of each word all tokens are predicted, each with a
-    draw of its own of how it is shown. A row in which no word is short enough predicts nothing.
+    `select_fraction` of a row's tokens are predicted, rounded, and at least one: never padding and
+    never a boundary token ("[CLS]", "[SEP]"). Each of them is replaced by [MASK] with probability
+    `mask_fraction`, by a random token with probability `random_fraction`, and else left unchanged.
+    Random tokens are uniform over the tokenizer's ids without boundary tokens, which would mark a
+    boundary that is not there.
+
+    With `joins` whole words are selected, in random order, until that many tokens are selected; a
+    word that would exceed the number is skipped (whole-word masking, as in BERT's later models), so
+    long words are selected slightly less often. All tokens of a selected word are predicted; each
+    is replaced independently. A row in which every word is too long predicts nothing.
 
     Attributes:
         select_fraction, mask_fraction, random_fraction: as in `objective`.
         vocab_size: number of the tokenizer's ids.
-        borders: ids that are never predicted and never drawn: what opens a document, and what ends
-            a sentence where rows have that.
+        boundary_ids: ids that are never predicted and never drawn: the token that opens a document,
+            and the separator if rows have one.
         mask_id: id of [MASK].
-        copies: masks of a row, which its epochs take in turn; 0 for new ones in every epoch.
-        joins: which tokens form words, where whole words are chosen.
-        evaluate_hidden: evaluation shows all predicted tokens as [MASK].
+        copies: number of masks per row, which its epochs use in turn; 0 for new ones in every
+            epoch.
+        joins: which tokens form words, if whole words are selected.
+        mask_all_in_evaluation: evaluation shows all predicted tokens as [MASK].
     """
 
     select_fraction: float
@@ -58,23 +59,23 @@ class Masking:
         """Corrupts rows for training.
 
         Args:
-            rows: "tokens" [B, T], padded with -1; what else there is stays as it is.
+            rows: "tokens" [B, T], padded with -1; all other arrays are passed on unchanged.
             indices: number of each row, [B].
             epochs: epoch of each row, [B].
-            seed: the run's.
+            seed: of the run.
 
         Returns:
-            int32 arrays: "tokens" [B, T], what the model sees, padding still -1; "places" [B, N],
-                the predicted tokens' places in the
-            row, in no order; "targets" [B, N], the tokens that were there, -1 for places that stay
-            unused. N is the number of predicted tokens of a row in which all can be. Besides, all
-            else that `rows` has.
+            int32 arrays: "tokens" [B, T], which the model sees, padding still -1; "places" [B, N],
+                the positions of the predicted tokens in their row, in no order; "targets" [B, N],
+                the original tokens, -1 for unused entries; and all other arrays of `rows`. N is the
+                number of predicted tokens of a row without padding and boundaries.
         """
         return self._corrupted(rows, row_keys(TRAINING, seed, epochs % self.copies if self.copies else epochs, indices))
 
     def evaluation_batch(self, rows: Arrays, indices: np.ndarray) -> Arrays:
-        """Corrupts rows for evaluation, the same way every time and for every seed; as
-        `training_batch`.
+        """Corrupts rows for evaluation: the same way every time and for every seed.
+
+        Arguments and result are those of `training_batch`.
         """
         shown = replace(self, mask_fraction=1.0, random_fraction=0.0) if self.mask_all_in_evaluation else self
         return shown._corrupted(rows, row_keys(EVALUATION, indices))
@@ -93,8 +94,8 @@ class Masking:
         if self.joins is not None:
             candidates = choose_words(first_tokens(rows, self.joins, candidates), candidates, order, count)
             count = candidates.sum(axis=1)
-        # The candidates with the smallest draws: a uniform choice without replacement, where they
-        # are not the choice already.
+        # The candidates with the smallest draws: a uniform choice without replacement. Whole words
+        # are already chosen.
         places = np.argsort(np.where(candidates, order, 2.0), axis=1, kind="stable")[:, :width]
         used = np.arange(width) < count[:, None]
         targets = np.where(used, np.take_along_axis(rows, places, axis=1), PADDING)
@@ -110,7 +111,7 @@ class Masking:
         return {name: array.astype(np.int32) for name, array in batch.items()}
 
     def _random(self, draws: np.ndarray) -> np.ndarray:
-        """Ids, uniform over the tokenizer's without those of borders."""
+        """Ids that are uniform over the tokenizer's without boundary tokens."""
         left_out = sorted(id for id in self.boundary_ids if id < self.vocab_size)
         ids = np.floor(draws * (self.vocab_size - len(left_out))).astype(np.int32)
         for id in left_out:
@@ -125,7 +126,7 @@ def _splitmix(x: np.ndarray) -> np.ndarray:
 
 
 def row_keys(*words: Any) -> np.ndarray:
-    """One key per row out of whole numbers, of which some are arrays [B]: uint64 [B]."""
+    """Hashes whole numbers, some of which are arrays [B], into one key per row: uint64 [B]."""
     state = np.zeros(1, np.uint64)
     for word in words:
         state = _splitmix(state + np.asarray(word, np.uint64) + _GOLDEN)
@@ -133,8 +134,9 @@ def row_keys(*words: Any) -> np.ndarray:
 
 
 def uniform_draws(keys: np.ndarray, count: int) -> np.ndarray:
-    """Numbers in [0, 1), [B, count]: SplitMix64 (Steele et al. 2014) from each key, which needs no
-    loop over rows.
+    """Returns numbers in [0, 1), [B, count], by SplitMix64 (Steele et al. 2014) from each key.
+
+    There is no loop over rows.
     """
     steps = np.arange(1, count + 1, dtype=np.uint64) * _GOLDEN
     return (_splitmix(keys[:, None] + steps) >> np.uint64(11)) * 2.0**-53

@@ -1,8 +1,8 @@
-"""Rows: the pieces of a token stream that a model reads one at a time, by their number.
+"""Rows: the pieces of a token stream that a model reads one at a time, by number.
 
-A packed row i of T tokens is stream[i*T : i*T + T + 1] where the next token is a target: neighbours
+Packed row i of T tokens is stream[i*T : i*T + T + 1] if the next token is the target: neighbours
 share one token (the target of one is the input of the next), and every token but the first is a
-target exactly once. Where nothing is predicted ahead, it is stream[i*T : i*T + T].
+target exactly once. If nothing is predicted ahead, it is stream[i*T : i*T + T].
 """
 
 import functools
@@ -11,8 +11,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
-PADDING = -1  # stands where a row has no token
-# Up to here a whole permutation is cheap to keep: 8 MB.
+PADDING = -1
+# Up to this number a permutation is kept in memory: 8 MB.
 _LISTED_ROWS = 1 << 20
 
 Arrays = dict[str, np.ndarray]
@@ -22,9 +22,9 @@ class Rows(ABC):
     """Rows of one length.
 
     Attributes:
-        full: number of rows that training takes; 0 where there are too few.
-        count: number of all rows, which evaluation takes.
-        why: why there are so few, for errors.
+        full: number of rows for training; 0 if there are too few.
+        count: number of all rows, for evaluation.
+        shortage: why there are so few, for error messages.
     """
 
     full: int
@@ -33,39 +33,40 @@ class Rows(ABC):
 
     @abstractmethod
     def gather(self, indices: np.ndarray, epochs: np.ndarray | None, seed: int) -> Arrays:
-        """Rows by their number.
+        """Returns rows by number.
 
         Args:
             indices: row numbers, [B].
             epochs: epoch of each row, [B]; None in evaluation, where a row is the same every time
                 and for every seed.
-            seed: the run's.
+            seed: of the run.
 
         Returns:
-            int32 arrays with the rows first: "tokens" [B, ...], padded with -1, and what the kind
-                of rows has beside it.
+            int32 arrays with the rows first: "tokens" [B, ...], padded with -1, and further arrays
+                of this kind of rows.
         """
 
     @abstractmethod
     def padding_rows(self, count: int) -> Arrays:
-        """Rows without content, which fill up a batch."""
+        """Returns rows of padding, which fill up a batch."""
 
     def order(self, positions: np.ndarray, seed: int) -> tuple[np.ndarray, np.ndarray]:
-        """Row numbers at these positions of training's endless order, epoch after epoch, each its
-        own permutation; and the epochs.
+        """Returns (row numbers, epochs) at these positions of the endless training order.
+
+        Each epoch is a permutation of its own.
         """
         epochs, places = np.divmod(positions, self.full)
         return shuffled(places, epochs, self.full, seed), epochs
 
 
 class PackedRows(Rows):
-    """Consecutive tokens of the stream, across the borders of documents.
+    """Consecutive tokens of the stream, across document boundaries.
 
     Args:
         tokens: the stream, [tokens].
         length: T.
-        ahead: tokens of a row past its T: 1 where the next token is a target, 0 where targets are
-            the row's own.
+        ahead: number of tokens of a row beyond T: 1 if the next token is the target, 0 if targets
+            are within the row.
     """
 
     def __init__(self, tokens: np.ndarray, length: int, ahead: int = 1):
@@ -87,10 +88,10 @@ class PackedRows(Rows):
 
 
 class MixedRows(Rows):
-    """Rows of several sources, taken in training with given weights.
+    """Rows of several sources, sampled in training with given weights.
 
-    Of every `PERIOD` rows each source gives its share, spread evenly, and goes through its own rows
-    epoch by epoch, each epoch a new permutation; so a small source with a large weight is repeated
+    Of every `PERIOD` rows each source gets its share, evenly spread. A source goes through its own
+    rows epoch by epoch, each a new permutation, so a small source with a large weight is repeated
     more often. Rows are numbered source after source.
 
     Args:
@@ -107,7 +108,7 @@ class MixedRows(Rows):
         self.shortage = "; ".join(part.shortage for part in empty)
         self._first = np.cumsum([0, *(part.count for part in parts)])
         shares = np.array(weights) / np.sum(weights) * self.PERIOD
-        # Largest remainders, so that they add up; and nobody is left out.
+        # Largest remainders, so that the shares add up; every source gets at least one row.
         counts = np.maximum(1, np.floor(shares)).astype(np.int64)
         for one in np.argsort(counts - shares, kind="stable")[: max(self.PERIOD - counts.sum(), 0)]:
             counts[one] += 1
@@ -146,7 +147,7 @@ class MixedRows(Rows):
 
 
 def shuffled(places: np.ndarray, epochs: np.ndarray, rows: int, seed: int) -> np.ndarray:
-    """The row at each place of each epoch's permutation of 0 .. rows - 1."""
+    """Returns the row at each place of each epoch's permutation of 0 .. rows - 1."""
     result = np.empty(len(places), np.int64)
     for epoch in np.unique(epochs).tolist():
         mine = epochs == epoch
@@ -163,8 +164,9 @@ def _permutation(rows: int, seed: int, epoch: int) -> np.ndarray:
 
 
 def _computed(places: np.ndarray, rows: int, seed: int, epoch: int) -> list[int]:
-    """Places of a permutation that is never written down; its cost per place grows as the rows
-    become few.
+    """Computes entries of a permutation without storing it.
+
+    The cost per entry grows as the number of rows shrinks.
     """
     from grain.experimental import index_shuffle
 
@@ -173,6 +175,6 @@ def _computed(places: np.ndarray, rows: int, seed: int, epoch: int) -> list[int]
 
 
 def _epoch_sequence(seed: int, epoch: int) -> np.random.SeedSequence:
-    # Not seed + epoch, as Grain's own shuffle does it: neighbouring seeds would replay each other's
+    # Not seed + epoch, as in Grain's own shuffle: neighbouring seeds would replay each other's
     # epochs.
     return np.random.SeedSequence((seed, epoch))

@@ -1,6 +1,4 @@
-"""Corruption of rows for an encoder-decoder that writes the whole row again: what masked language
-modelling hides, with other targets.
-"""
+"""Corruption for an encoder-decoder that reconstructs the whole row from a masked one."""
 
 from dataclasses import dataclass
 
@@ -12,15 +10,15 @@ from zoo.data.rows.packed_rows import PADDING, Arrays
 
 @dataclass(frozen=True)
 class Denoising:
-    """Tokens of a row are hidden as masks do it; the target is the row as it was (Raffel et al.
-    2020, section 3.3.1, "BERT-style").
+    """Tokens of a row are masked; the target is the original row.
 
-    text "a b c d", chosen "b" and "d": the encoder reads "a [MASK] c x <end>", the decoder writes
-    "a b c d <end>".
+    This is "BERT-style" denoising (Raffel et al. 2020, section 3.3.1). For the text "a b c d" with
+    "b" and "d" selected, the encoder reads "a [MASK] c x <end>" and the decoder writes "a b c d
+    <end>".
 
     Attributes:
-        masking: which tokens are hidden, and behind what.
-        end_id: what ends both sides: the token that opens documents.
+        masking: selects and replaces tokens.
+        end_id: ends both sides: the token that opens documents.
     """
 
     masking: Masking
@@ -30,20 +28,21 @@ class Denoising:
         """Corrupts rows for training.
 
         Args:
-            rows: "tokens" [B, T], padded with -1; what else there is stays as it is.
+            rows: "tokens" [B, T], padded with -1; all other arrays are passed on unchanged.
             indices: number of each row, [B].
             epochs: epoch of each row, [B].
-            seed: the run's.
+            seed: of the run.
 
         Returns:
-            int32 arrays, padded with -1: "source" and "targets" [B, T + 1]. Besides, all else that
-                `rows` has.
+            int32 arrays, padded with -1: "source" and "targets" [B, T + 1]; and all other arrays of
+                `rows`.
         """
         return self._sides(rows, self.masking.training_batch(rows, indices, epochs, seed))
 
     def evaluation_batch(self, rows: Arrays, indices: np.ndarray) -> Arrays:
-        """Corrupts rows for evaluation, the same way every time and for every seed; as
-        `training_batch`.
+        """Corrupts rows for evaluation: the same way every time and for every seed.
+
+        Arguments and result are those of `training_batch`.
         """
         return self._sides(rows, self.masking.evaluation_batch(rows, indices))
 
@@ -52,7 +51,7 @@ class Denoising:
         return {**others, "source": self._ended(masked["tokens"]), "targets": self._ended(rows["tokens"])}
 
     def _ended(self, rows: np.ndarray) -> np.ndarray:
-        """Rows with what ends them after their last token; rows of padding alone stay so."""
+        """Appends the end token to each row; rows of padding stay unchanged."""
         ended = np.pad(rows, [(0, 0), (0, 1)], constant_values=PADDING).astype(np.int32)
         lengths = (rows != PADDING).sum(axis=1)
         filled = np.flatnonzero(lengths)

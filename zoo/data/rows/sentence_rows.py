@@ -1,8 +1,7 @@
-"""Rows of whole sentences and of pairs: [CLS] A [SEP], and [CLS] A [SEP] B [SEP] with the question
-whether B follows A.
+"""Rows of whole sentences, [CLS] A [SEP], and of sentence pairs, [CLS] A [SEP] B [SEP].
 
-The kinds are those of Liu et al. 2019, section 4.2. [CLS] is the token that opens documents, [SEP]
-the tokenizer's separator.
+The kinds are those of Liu et al. 2019, section 4.2. For pairs, the model predicts whether B follows
+A. [CLS] is the token that opens documents, [SEP] the tokenizer's separator.
 """
 
 from dataclasses import dataclass
@@ -16,13 +15,13 @@ from zoo.data.rows.token_streams import Stream
 from zoo.errors import DataError
 
 FOLLOWS, RANDOM = 0, 1
-# Draws of a pair must not be those of its masks, which have the same seed, epoch and row.
+# The draws of a pair must differ from those of its masks, which have the same seed, epoch and row.
 _PAIRS = 7919
 
 
 @dataclass(frozen=True, eq=False)
 class SentenceIndex:
-    """The places of sentences and documents in a stream.
+    """Positions of sentences and documents in a stream.
 
     Attributes:
         stream: with `sentences`.
@@ -39,9 +38,9 @@ class SentenceIndex:
 
     @cached_property
     def stops(self) -> np.ndarray:
-        """The place after the last token of each sentence, int64 [sentences]."""
+        """Position after the last token of each sentence, int64 [sentences]."""
         following = np.append(self.starts[1:], len(self.stream.tokens))
-        # The token that opens the next document is no part of the last sentence.
+        # The token that opens the next document is not part of the last sentence.
         last = np.append(self.document[1:] != self.document[:-1], False)
         return following - last
 
@@ -54,21 +53,19 @@ class SentenceIndex:
 
     @cached_property
     def first(self) -> np.ndarray:
-        """First sentence of each document, and the number of sentences at the end: int64 [documents
-        + 1].
-        """
+        """First sentence of each document, and the number of sentences: int64 [documents + 1]."""
         return np.append(np.flatnonzero(np.diff(self.document, prepend=-1)), len(self.starts))
 
 
 class SentenceRows(Rows):
-    """[CLS] sentences [SEP]: as many whole sentences in a row as fit, and a longer one in parts.
+    """[CLS] sentences [SEP]: as many whole sentences as fit; longer sentences are split.
 
     Args:
         sentences: the text.
         length: T.
-        separator: id of [SEP], which also stands between documents.
-        across: rows go on into the next document (full sentences), else each document begins a row
-            of its own (doc sentences).
+        separator: id of [SEP], which also separates documents.
+        across: rows continue into the next document (full sentences), else each document begins a
+            new row (doc sentences).
     """
 
     def __init__(self, sentences: SentenceIndex, length: int, separator: int, across: bool):
@@ -102,32 +99,32 @@ class SentenceRows(Rows):
 
 
 class PairRows(Rows):
-    """[CLS] A [SEP] B [SEP]: B follows A in its document, or with probability 1/2 comes from
-    another one (Devlin et al. 2019, section 3.1).
+    """[CLS] A [SEP] B [SEP]: B follows A, or with probability 1/2 is from another document.
 
-    With segments, a row is a run of sentences that fills T, at least two, and A ends after one of
-    them, each equally likely; a random B is as many sentences from a random place of a random other
-    document as fill the row. What does not fit is cut off the longer of the two, A's beginning or
-    B's end. Without, A and B are one sentence each. Which it is, and where A ends, is drawn anew
-    every epoch; text that a random B displaces is not read in that epoch. Documents of one sentence
-    give no pair.
+    This is next-sentence prediction (Devlin et al. 2019, section 3.1). With segments, a row is a
+    run of at least two sentences that fills T, and A ends after one of them, each equally likely; a
+    random B consists of as many sentences as fill the row, from a random place of a random other
+    document. What does not fit is truncated from the longer of the two: A's beginning or B's end.
+    Without segments, A and B are one sentence each. The kind of pair and the end of A are drawn
+    anew in every epoch; text that a random B replaces is not read in that epoch. Documents of one
+    sentence yield no pair.
 
     Args:
         sentences: the text.
         length: T.
         separator: id of [SEP].
-        segments: runs of sentences, else single ones.
+        segments: A and B are runs of sentences, else single ones.
 
     Raises:
-        DataError: no second document to draw from.
+        DataError: there is no second document to draw from.
     """
 
     def __init__(self, sentences: SentenceIndex, length: int, separator: int, segments: bool):
         self._sentences, self._length, self._separator, self._segments = sentences, length, separator, segments
         if len(sentences.first) < 3:
             raise DataError(
-                "data.row_format: pairs need at least two documents, for a random second one; set data.document_separator, take "
-                "another data.source, or data.row_format=full_sentences"
+                "data.row_format: pairs need at least two documents, for a random second one; set "
+                "data.document_separator, take another data.source, or data.row_format=full_sentences"
             )
         self._first, self._last = self._runs() if segments else self._neighbours()
         self.full = self.count = len(self._first)
@@ -139,7 +136,7 @@ class PairRows(Rows):
         return first, first + 2
 
     def _runs(self) -> tuple[np.ndarray, np.ndarray]:
-        """Runs of sentences that fill a row: the first of each and the one after its last."""
+        """Returns runs of sentences that fill a row: first sentence, and the one after the last."""
         sentences, room = self._sentences, self._length - 3
         first, last = [], []
         for begin, end in zip(sentences.first[:-1].tolist(), sentences.first[1:].tolist(), strict=True):
@@ -147,7 +144,7 @@ class PairRows(Rows):
             while end - at >= 2:
                 full = int(np.searchsorted(sentences.stops, sentences.starts[at] + room)) + 1
                 stop = min(max(full, at + 2), end)
-                # A sentence that would be left alone goes with these.
+                # A last single sentence joins this run.
                 stop = end if end - stop == 1 else stop
                 first.append(at)
                 last.append(stop)
@@ -180,7 +177,7 @@ class PairRows(Rows):
         b_start, b_stop = np.where(random, text.starts[chosen], b_start), np.where(random, until, b_stop)
         a_length, b_length = a_stop - a_start, b_stop - b_start
         if self._segments:
-            # A random second segment fills the row, as a true one does.
+            # A random second segment fills the row, as the true one does.
             b_length = np.where(random, np.minimum(b_length, np.maximum(room - a_length, 1)), b_length)
         half = room // 2
         a_kept = np.minimum(a_length, np.maximum(room - b_length, room - half))

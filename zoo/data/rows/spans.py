@@ -1,7 +1,6 @@
-"""Corruption of rows for span corruption: which spans are cut out, and what an encoder-decoder
-reads and writes instead.
+"""Span corruption: which spans are removed, and what an encoder-decoder reads and writes instead.
 
-As masks do, spans depend on the seed, the epoch and the row's number alone.
+Like masks, spans depend only on the seed, the epoch and the row number.
 """
 
 from dataclasses import dataclass
@@ -15,20 +14,19 @@ from zoo.data.rows.packed_rows import PADDING, Arrays
 
 @dataclass(frozen=True)
 class SpanCorruption:
-    """Spans of a row are each replaced by a sentinel of its own; the target is the spans, each
-    after its sentinel.
+    """Replaces spans of a row by sentinels; the target is the spans, each after its sentinel.
 
-    text "a b c d e f", spans "b c" and "e": the encoder reads "a <0> d <1> f <end>", the decoder
-    writes "<0> b c <1> e <end>". Where the spans begin and how long they are is uniform over all
-    ways to cut the row into as many parts, beginning with one that stays.
+    For the text "a b c d e f" with the spans "b c" and "e", the encoder reads "a <0> d <1> f <end>"
+    and the decoder writes "<0> b c <1> e <end>". Positions and lengths of the spans are uniform
+    over all ways to cut the row into the same number of parts, the first of which is not removed.
 
     Attributes:
-        density: share of the tokens that are cut out.
+        density: share of the tokens that are removed.
         mean: mean length of a span.
-        vocab_size: number of the tokenizer's ids; sentinels are those after them, number i is
-            vocab_size + sentinels - 1 - i.
-        sentinels: how many there are.
-        end_id: what ends both sides: the token that opens documents.
+        vocab_size: number of the tokenizer's ids; sentinels follow them, number i is vocab_size +
+            sentinels - 1 - i.
+        sentinels: number of sentinels.
+        end_id: ends both sides: the token that opens documents.
     """
 
     density: float
@@ -41,21 +39,21 @@ class SpanCorruption:
         """Corrupts rows for training.
 
         Args:
-            rows: "tokens" [B, T], padded with -1; what else there is stays as it is.
+            rows: "tokens" [B, T], padded with -1; all other arrays are passed on unchanged.
             indices: number of each row, [B].
             epochs: epoch of each row, [B].
-            seed: the run's.
+            seed: of the run.
 
         Returns:
-            int32 arrays, padded with -1: "source" [B, S] and "targets" [B, N], as long as full rows
-                need. Besides, all else that
-            `rows` has.
+            int32 arrays, padded with -1: "source" [B, S] and "targets" [B, N], as long as rows
+                without padding need; and all other arrays of `rows`.
         """
         return self._corrupted(rows, row_keys(TRAINING, seed, epochs, indices))
 
     def evaluation_batch(self, rows: Arrays, indices: np.ndarray) -> Arrays:
-        """Corrupts rows for evaluation, the same way every time and for every seed; as
-        `training_batch`.
+        """Corrupts rows for evaluation: the same way every time and for every seed.
+
+        Arguments and result are those of `training_batch`.
         """
         return self._corrupted(rows, row_keys(EVALUATION, indices))
 
@@ -66,8 +64,8 @@ class SpanCorruption:
         full = SpanLengths.of(rows.shape[1], self.density, self.mean)
         source = np.full((len(rows), full.source), PADDING, np.int32)
         targets = np.full((len(rows), full.targets), PADDING, np.int32)
-        # Rows of one length at once: all but the last of a text are full. Of less than two tokens
-        # none could both stay and go.
+        # Rows of one length at a time: all but the last of a text have no padding. A row of fewer
+        # than two tokens has no span.
         for length in np.unique(lengths[lengths > 1]):
             chosen = np.flatnonzero(lengths == length)
             one, other = self._cut(rows[chosen, :length], keys[chosen])
@@ -75,20 +73,20 @@ class SpanCorruption:
         return {**others, "source": source, "targets": targets}
 
     def _cut(self, rows: np.ndarray, keys: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Sources and targets of rows without padding, [B, n]."""
+        """Returns the sources and targets of rows without padding, [B, n]."""
         batch, length = rows.shape
         lengths = SpanLengths.of(length, self.density, self.mean)
         draws = uniform_draws(keys, length)
         staying = _parts(draws[:, : length - lengths.noise], lengths.spans)
         cut = _parts(draws[:, length - lengths.noise :], lengths.spans)
-        # Each part that stays is followed by a span: [B, 2 spans] lengths in the order of the row.
+        # Parts alternate between text that stays and spans: [B, 2 spans] lengths in the order of
+        # the row.
         ends = np.stack([staying, cut], axis=2).reshape(batch, -1).cumsum(axis=1)
         part = (np.arange(length)[None, :, None] >= ends[:, None, :]).sum(axis=2)
         is_cut = part % 2 == 1
         sentinel = self.vocab_size + self.sentinels - 1 - np.arange(lengths.spans)
         end = np.full((batch, 1), self.end_id)
-        # A sentinel stands before the first token of its span; sorting by (place, sentinel first)
-        # puts it there.
+        # A sentinel precedes the first token of its span: sort by (position, sentinel first).
         starts = ends[:, 0::2]
         return (
             np.concatenate([_merged(rows, ~is_cut, starts, sentinel), end], axis=1),
@@ -96,7 +94,7 @@ class SpanCorruption:
         )
 
     def inverse(self, source: np.ndarray, targets: np.ndarray) -> np.ndarray:
-        """The row that a source and its targets were made of, [n]; both without padding."""
+        """Returns the original row of a source and its targets, [n]; all without padding."""
         first = self.vocab_size + self.sentinels - 1
         spans: dict[int, list[int]] = {}
         for token in targets[:-1].tolist():
@@ -109,8 +107,9 @@ class SpanCorruption:
 
 
 def _parts(draws: np.ndarray, parts: int) -> np.ndarray:
-    """Lengths [B, parts] of n things cut into so many parts, none empty, all ways equally likely;
-    `draws` [B, n] decides.
+    """Divides n things into parts, none empty, all ways equally likely; returns lengths [B, parts].
+
+    `draws` [B, n] are the random numbers.
     """
     borders = np.sort(np.argsort(draws[:, 1:], axis=1, kind="stable")[:, : parts - 1], axis=1) + 1
     ends = np.concatenate(
@@ -120,7 +119,7 @@ def _parts(draws: np.ndarray, parts: int) -> np.ndarray:
 
 
 def _merged(rows: np.ndarray, kept: np.ndarray, starts: np.ndarray, sentinel: np.ndarray) -> np.ndarray:
-    """The kept tokens of every row with the sentinels at their places, in order."""
+    """Returns the kept tokens of every row with the sentinels at their positions."""
     batch, length = rows.shape
     tokens = np.concatenate([np.broadcast_to(sentinel, (batch, len(sentinel))), rows], axis=1)
     places = np.concatenate([starts * 2, np.broadcast_to(2 * np.arange(length) + 1, (batch, length))], axis=1)

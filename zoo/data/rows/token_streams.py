@@ -1,7 +1,7 @@
-"""Documents -> one flat array of tokens, made in one pass and kept in the cache.
+"""From documents to one flat array of tokens, which is cached.
 
-The stream is [document] text [document] text ...; where rows are made of sentences, a second array
-tells where each begins.
+The stream is [document] text [document] text ...; if rows consist of sentences, a second array
+holds where each sentence begins.
 """
 
 import hashlib
@@ -22,19 +22,18 @@ from zoo.data.tokenizers.tokenizer import Tokenizer
 from zoo.errors import ConfigError
 from zoo.files import cache_directory, read_json, write_json
 
-# What a tokenizer gets at once: enough to keep its threads busy, little enough to bound its memory.
+# Batch of a tokenizer: large enough to keep its threads busy, small enough to bound its memory.
 _CHARACTERS_AT_ONCE, _PIECES_AT_ONCE = 1 << 22, 1 << 14
 _HEADER_BYTES = 128
 
 
 @dataclass(frozen=True, eq=False)
 class Stream:
-    """Tokens of documents, one after the other.
+    """Tokens of documents, concatenated.
 
     Attributes:
         tokens: [tokens].
-        sentences: where each sentence begins in `tokens`, [sentences]; None where that was not
-            asked for.
+        sentences: index of each sentence's first token, [sentences]; None if not requested.
     """
 
     tokens: np.ndarray
@@ -45,7 +44,7 @@ class Stream:
 
 
 def tokenize(tokenizer: Tokenizer, documents: Documents, with_sentences: bool = False) -> Stream:
-    """The token stream of documents, in memory: uint16 if V <= 65536, else int32."""
+    """Returns the token stream of documents, in memory: uint16 if V <= 65536, else int32."""
     parts = list(_arrays(tokenizer, documents.pieces(), with_sentences))
     tokens = np.concatenate([ids for ids, _ in parts])
     return Stream(tokens, np.concatenate([starts for _, starts in parts]) if with_sentences else None)
@@ -54,16 +53,20 @@ def tokenize(tokenizer: Tokenizer, documents: Documents, with_sentences: bool = 
 def cached_streams(
     tokenizer: Tokenizer, parts: dict[str, Documents], with_sentences: bool = False
 ) -> dict[str, Stream]:
-    """The token streams of named parts, memory-mapped from the cache; what is missing or damaged is
-    rebuilt.
+    """Returns the token streams of named parts, memory-mapped from the cache.
 
-    The cache folder is named by the content of all parts and the tokenizer's definition. Files
-    appear whole or not at all, so processes may race and may be killed at any instant. Neither text
-    nor tokens are ever in memory as a whole.
+    Missing or damaged files are rebuilt. The cache folder is named by the content of all parts and
+    the tokenizer's definition. Files are written atomically, so processes may race and may be
+    killed at any time. Neither text nor tokens are ever in memory as a whole.
+
+    Args:
+        tokenizer: the tokenizer.
+        parts: documents by name.
+        with_sentences: also find sentences.
 
     Raises:
         ConfigError: the cache folder cannot be written.
-        DataError: the text is bad.
+        DataError: bad text.
     """
     content = " ".join(
         [*(part.fingerprint for part in parts.values()), tokenizer.fingerprint, "sentences" * with_sentences]
@@ -75,7 +78,7 @@ def cached_streams(
 def _arrays(
     tokenizer: Tokenizer, pieces: Iterable[Piece], with_sentences: bool
 ) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-    """Tokens, and the places in the whole stream at which their sentences begin."""
+    """Yields tokens, and the positions in the whole stream at which their sentences begin."""
     dtype = np.uint16 if tokenizer.vocab_size <= 1 << 16 else np.int32
     opening, done = np.array([tokenizer.document_id], dtype), 0
     for batch in _batches(split_sentences(pieces) if with_sentences else pieces):
@@ -120,7 +123,7 @@ def _cached(folder: Path, name: str, tokenizer: Tokenizer, documents: Documents,
 
 
 def _read(path: Path) -> np.ndarray | None:
-    """The array in `path`, or None if it is missing or not what was written."""
+    """Returns the array in `path`, or None if it is missing or damaged."""
     try:
         checksum = read_json(path.with_suffix(".json"))["sha256"]
         # Hashed through a buffer: reading the mapping would count the whole file as memory.
@@ -143,8 +146,9 @@ def _write(paths: list[Path], tokenizer: Tokenizer, documents: Documents) -> Non
 
 @contextmanager
 def _array_file(path: Path, dtype: np.dtype) -> Iterator[BinaryIO]:
-    """A `.npy` file of one dimension to which values are appended; it appears under its name when
-    all are there, with its checksum.
+    """Opens a one-dimensional `.npy` file for appending values.
+
+    It gets its name, and a checksum file, when it is complete.
     """
     temporary = path.with_name(f".{path.name}.{secrets.token_hex(8)}.tmp")
     try:

@@ -1,18 +1,17 @@
-"""Tasks with labels, made from what every Python brings along: data for fine-tuning without a
-download.
+"""Tasks with labels made from the standard library: data for fine-tuning without a download.
 
-| task | a record | of Python 3.11.7: training / validation |
-| --- | --- | --- |
-| classification | text: a docstring, label: the module it is from (16 largest) | 3,200 / 368 |
-| pairs | text, second: two paragraphs, label: whether they follow each other in a docstring (2) | 1,718 / 351 |
-| similarity | text, second: two texts, label: the share of words they have in common, from 0 to 5 | 5,683 / 661 |
-| tagging | tokens of a line of code, tags: their kinds (6) | 21,595 / 2,992 |
-| extraction | context: head of a function, question, answer, start | 6,300 / 1,866 |
-| translation | source: a date in words, target: the date as 1992-03-05 | 18,032 / 1,968 |
+With Python 3.11.7 there are (training / validation):
 
-What comes from the standard library differs between versions of Python, and is the same in every
-process. A module's code is in one of the two parts, and what training holds is taken out of
-validation; dates are in one of the two parts, however they are written.
+    classification   {text: a docstring, label: its module (the 16 largest)}       3,200 / 368
+    pairs            {text, second: paragraphs, label: follows or random}          1,718 / 351
+    similarity       {text, second, label: share of common words, 0 to 5}          5,683 / 661
+    tagging          {tokens of a line of code, tags: their kinds (6)}             21,595 / 2,992
+    extraction       {context: head of a function, question, answer, start}        6,300 / 1,866
+    translation      {source: a date in words, target: the date as 1992-03-05}     18,032 / 1,968
+
+Records from the standard library depend on the version of Python, but are the same in every
+process. A module's code is in one of the two parts, and texts of the training part are removed from
+validation. A date is in one of the two parts, however it is written.
 """
 
 import ast
@@ -30,6 +29,7 @@ from typing import Any
 
 import numpy as np
 
+from zoo.data.sources.spelled_dates import spell_date
 from zoo.data.sources.standard_library import (
     library_docstrings,
     library_modules,
@@ -55,8 +55,7 @@ class BuiltinTask:
 
     Attributes:
         train, validation: the records.
-        labels: what labels or tags there are, in the order of their numbers; empty where answers
-            are text.
+        labels: all labels or tags, in the order of their numbers; empty if answers are text.
     """
 
     train: tuple[Record, ...]
@@ -65,11 +64,11 @@ class BuiltinTask:
 
 
 def classification(classes: int = 16) -> BuiltinTask:
-    """Which module a docstring is from: {"text", "label"}, of the `classes` modules with the most
-    docstrings.
+    """Makes records of a docstring and its module: {"text", "label"}.
 
-    A package counts as one module. Docstrings of fewer than five words, and such as several modules
-    have, are left out; which part one is in depends on its text.
+    Labels are the `classes` modules with the most docstrings; a package counts as one module.
+    Docstrings of fewer than five words, and those that several modules share, are left out. The
+    text decides which part a record is in.
     """
     modules: dict[str, set[str]] = {}
     for module, text in library_docstrings(library_root()):
@@ -87,10 +86,10 @@ def classification(classes: int = 16) -> BuiltinTask:
 
 
 def pairs(seed: int = 0) -> BuiltinTask:
-    """Whether a paragraph follows another in a docstring: {"text", "second", "label"}, "follows" or
-    "random", each of half of the pairs.
+    """Makes pairs of paragraphs: {"text", "second", "label"}, "follows" or "random".
 
-    A random second paragraph is one that follows somewhere else; which pairs have one is drawn.
+    Each label has half of the pairs. A random second paragraph is one that follows another
+    paragraph elsewhere; which pairs have one is drawn.
     """
     found = dict.fromkeys(
         (module, *pair)
@@ -109,10 +108,10 @@ def pairs(seed: int = 0) -> BuiltinTask:
 
 
 def similarity(seed: int = 0) -> BuiltinTask:
-    """How many words two texts share: {"text", "second", "label"}, 5 * |A and B| / |A or B| of
-    their sets of words A and B.
+    """Makes pairs of texts and the share of their words in common: {"text", "second", "label"}.
 
-    The second text is the first with words in the place of others, from none to all.
+    The label is 5 |A and B| / |A or B| for the sets of words A and B. The second text is the first
+    with some words replaced, from none to all.
     """
     texts = dict.fromkeys(paragraph for _, text in library_docstrings(library_root()) for paragraph in paragraphs(text))
     words = [words for text in texts if 5 <= len(words := text.split()) <= 30]
@@ -131,8 +130,9 @@ def similarity(seed: int = 0) -> BuiltinTask:
 
 
 def tagging() -> BuiltinTask:
-    """The kind of each token of a line of code: {"tokens", "tags"}, both lists of the same length;
-    lines of 4 to 48 tokens.
+    """Makes lines of code and the kind of each token: {"tokens", "tags"}, lists of equal length.
+
+    Lines have 4 to 48 tokens.
     """
     return _split_by_key(
         ((module, record) for module, code in library_modules(library_root()) for record in _lines(code)),
@@ -142,11 +142,10 @@ def tagging() -> BuiltinTask:
 
 
 def extraction() -> BuiltinTask:
-    """Where the answer to a question stands: {"context", "question", "answer", "start"}; `start`
-    counts characters.
+    """Makes questions with answers in a context: {"context", "question", "answer", "start"}.
 
-    A context is a function's head and docstring; asked for is the default of a parameter, or the
-    docstring's first line.
+    `start` counts characters. A context is a function's head and docstring; questions ask for the
+    default of a parameter, or the docstring's first line.
     """
     return _split_by_key(
         ((module, record) for module, code in library_modules(library_root()) for record in _questions(code)),
@@ -155,9 +154,10 @@ def extraction() -> BuiltinTask:
 
 
 def translation(count: int = 20000, seed: int = 0) -> BuiltinTask:
-    """Dates from 1900 to 2099 in words and as ISO 8601 writes them: {"source", "target"}, e.g. "the
-    third of May, two thousand and one" and "2001-05-03". Each is another date, in one of five
-    spellings.
+    """Makes dates from 1900 to 2099 in words and in ISO 8601: {"source", "target"}.
+
+    An example is "the third of May, two thousand and one" and "2001-05-03". No date occurs twice;
+    each is in one of five spellings.
     """
     if not 0 < count <= _DAYS:
         raise ConfigError(f"count={count}: there are {_DAYS} dates, from 1900 to 2099")
@@ -165,7 +165,8 @@ def translation(count: int = 20000, seed: int = 0) -> BuiltinTask:
     days, spellings = np.argsort(draws[:_DAYS], kind="stable")[:count], draws[_DAYS:] % 5
     dates = [(_FIRST_DAY + datetime.timedelta(days=day), int(spellings[day])) for day in days.tolist()]
     return _split_by_key(
-        ((str(date), {"source": spelled(date, spelling), "target": str(date)}) for date, spelling in dates), ("target",)
+        ((str(date), {"source": spell_date(date, spelling), "target": str(date)}) for date, spelling in dates),
+        ("target",),
     )
 
 
@@ -182,8 +183,12 @@ BUILTIN_TASKS = {
 def _split_by_key(
     records: Iterable[tuple[str, Record]], content: tuple[str, ...], labels: tuple[str, ...] = ()
 ) -> BuiltinTask:
-    """Divides records by the hash of their keys; `content` names what no two parts may share, and
-    records come once.
+    """Splits records by the hash of their keys and drops duplicates.
+
+    Args:
+        records: (key, record).
+        content: names of the values that the two parts must not share.
+        labels: of the task.
     """
     parts: tuple[dict[str, Record], dict[str, Record]] = {}, {}
     seen: tuple[set[str], set[str]] = set(), set()
@@ -198,7 +203,7 @@ def _split_by_key(
 
 
 def _lines(code: str) -> Iterator[Record]:
-    """The first lines of a file, in the sense of Python's grammar, with the kinds of their tokens."""
+    """Yields the first logical lines of a file with the kinds of their tokens."""
     tokens, tags, found = [], [], 0
     try:
         for token in tokenize.generate_tokens(io.StringIO(code).readline):
@@ -217,17 +222,17 @@ def _lines(code: str) -> Iterator[Record]:
 
 
 def _tag(token: tokenize.TokenInfo) -> str | None:
-    """One of `TAGS`, or None for what is no token to a reader."""
+    """Returns one of `TAGS`, or None if a reader would not see a token."""
     name = tokenize.tok_name[token.type]
     if name == "NAME":
         return "keyword" if keyword.iskeyword(token.string) else "name"
-    # Since Python 3.12 a formatted string comes in parts.
+    # Since Python 3.12 the tokenizer returns a formatted string in parts.
     kinds = {"NUMBER": "number", "OP": "operator", "COMMENT": "comment"}
     return "string" if name == "STRING" or "STRING_" in name else kinds.get(name)
 
 
 def _questions(code: str) -> Iterator[Record]:
-    """Questions about each function of a file that has a docstring and is short enough."""
+    """Yields questions about each function of a file that has a docstring and is short enough."""
     lines = code.splitlines(keepends=True)
     starts = np.cumsum([0, *map(len, lines)]).tolist()
 
@@ -236,7 +241,7 @@ def _questions(code: str) -> Iterator[Record]:
         return starts[line - 1] + len(lines[line - 1].encode()[:column].decode())
 
     tree = parse_or_none(code)
-    # A form feed or a lone carriage return ends a line here, and not for Python.
+    # splitlines() ends a line at a form feed or a lone carriage return, and Python does not.
     if tree is None or any(character in code for character in "\f\v\r\x1c\x1d\x1e\x85\u2028\u2029"):
         return
     functions = [
@@ -269,87 +274,3 @@ def _defaults(arguments: ast.arguments) -> Iterator[tuple[str, ast.expr]]:
         *zip(arguments.kwonlyargs, arguments.kw_defaults, strict=True),
     ]
     return ((argument.arg, default) for argument, default in pairs if default is not None)
-
-
-_MONTHS = (
-    "January",
-    "February",
-    "March",
-    "April",
-    "May",
-    "June",
-    "July",
-    "August",
-    "September",
-    "October",
-    "November",
-    "December",
-)
-_WEEKDAYS = ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday")
-_ONES = (
-    "",
-    "one",
-    "two",
-    "three",
-    "four",
-    "five",
-    "six",
-    "seven",
-    "eight",
-    "nine",
-    "ten",
-    "eleven",
-    "twelve",
-    "thirteen",
-    "fourteen",
-    "fifteen",
-    "sixteen",
-    "seventeen",
-    "eighteen",
-    "nineteen",
-)
-_TENS = ("", "", "twenty", "thirty", "forty", "fifty", "sixty", "seventy", "eighty", "ninety")
-_ORDINALS = {
-    "one": "first",
-    "two": "second",
-    "three": "third",
-    "five": "fifth",
-    "eight": "eighth",
-    "nine": "ninth",
-    "twelve": "twelfth",
-    "twenty": "twentieth",
-    "thirty": "thirtieth",
-}
-
-
-def spelled(date: datetime.date, spelling: int) -> str:
-    """A date in one of five spellings, 0 .. 4."""
-    month, year, weekday = _MONTHS[date.month - 1], _year(date.year), _WEEKDAYS[date.weekday()]
-    suffix = "th" if 10 < date.day < 20 else {1: "st", 2: "nd", 3: "rd"}.get(date.day % 10, "th")
-    return (
-        f"the {_ordinal(date.day)} of {month}, {year}",
-        f"{weekday}, {month} {date.day}{suffix}, {date.year}",
-        f"{date.day} {month[:3]} {date.year}",
-        f"{month} the {_ordinal(date.day)} {year}",
-        f"{weekday} the {date.day}{suffix} of {month} {year}",
-    )[spelling]
-
-
-def _cardinal(number: int) -> str:
-    """A number from 1 to 99 in words."""
-    tens, ones = divmod(number, 10)
-    return _ONES[number] if number < 20 else "-".join(filter(None, (_TENS[tens], _ONES[ones])))
-
-
-def _ordinal(number: int) -> str:
-    head, dash, last = _cardinal(number).rpartition("-")
-    return head + dash + _ORDINALS.get(last, f"{last}th")
-
-
-def _year(year: int) -> str:
-    century, rest = divmod(year, 100)
-    if 2000 <= year < 2010:
-        return "two thousand" + (f" and {_cardinal(rest)}" if rest else "")
-    return f"{_cardinal(century)} " + (
-        "hundred" if not rest else f"oh {_cardinal(rest)}" if rest < 10 else _cardinal(rest)
-    )

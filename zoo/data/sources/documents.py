@@ -1,6 +1,4 @@
-"""Texts that are read anew at every pass, so that a corpus need not fit into memory, and their
-fixed split in two.
-"""
+"""Texts that are read anew at every pass, so that a corpus need not fit into memory."""
 
 import hashlib
 import math
@@ -15,12 +13,12 @@ import numpy as np
 from zoo.data.sources.text_policy import BadTextPolicy
 from zoo.errors import ConfigError, DataError
 
-# From this many documents on, validation is made of whole documents.
+# From this many documents on, validation consists of whole documents.
 _WHOLE_DOCUMENTS_FROM = 20
 
 
 class Piece(NamedTuple):
-    """Consecutive text of one document; `opens` says that it is the document's first."""
+    """Consecutive text of one document; `opens` marks the document's first piece."""
 
     opens: bool
     text: str
@@ -28,12 +26,12 @@ class Piece(NamedTuple):
 
 @dataclass(frozen=True)
 class DocumentIndex:
-    """What one pass over documents tells of them.
+    """Digests and sizes of documents, found in one pass.
 
     Attributes:
         digests: sha256 of each document's UTF-8 text, bytes [documents].
         characters, bytes: size of each document, int64 [documents].
-        left_out: how much of what kind of text was left out or replaced.
+        left_out: how often each kind of bad text was skipped or replaced.
     """
 
     digests: Sequence[bytes]
@@ -43,7 +41,7 @@ class DocumentIndex:
 
     @classmethod
     def of(cls, pieces: Iterable[Piece], policy: BadTextPolicy) -> Self:
-        """Goes through all pieces."""
+        """Indexes all pieces."""
         hashes, digests, characters, sizes = None, [], [], []
         for opens, text in pieces:
             if opens:
@@ -59,7 +57,7 @@ class DocumentIndex:
         return cls(digests, np.array(characters, np.int64), np.array(sizes, np.int64), policy.counts)
 
     def select(self, kept: np.ndarray) -> Self:
-        """The index of some of the documents; `kept` is bool [documents]."""
+        """Returns the index of some of the documents; `kept` is bool [documents]."""
         digests = [digest for digest, keep in zip(self.digests, kept, strict=True) if keep]
         return type(self)(digests, self.characters[kept], self.bytes[kept], self.left_out)
 
@@ -69,12 +67,12 @@ class Documents:
     """Texts in a fixed order, none of them blank.
 
     Attributes:
-        read: begins a pass over the texts; it tells the policy of all text that is bad.
-        name: what this is, for people.
-        bad_text: what happens to bad text, as `data.bad_text`.
-        shared: index of the documents where it is known without a pass.
-        is_part: the text is that of other documents, of which blank ones were left out; what is cut
-            off may be blank.
+        read: starts a pass over the texts; it passes all bad text to the policy.
+        name: description for people.
+        bad_text: what happens to bad text: `data.bad_text`.
+        known_index: the index, if known without a pass.
+        is_part: the text is part of other documents, from which blank ones were removed already; a
+            part may itself be blank.
     """
 
     read: Callable[[BadTextPolicy], Iterator[Piece]]
@@ -85,12 +83,12 @@ class Documents:
 
     @classmethod
     def of(cls, texts: Sequence[str], name: str) -> Self:
-        """Documents that are in memory already."""
+        """Wraps texts that are in memory."""
         return cls(lambda policy: (Piece(True, text) for text in texts), name)
 
     @classmethod
     def joined(cls, parts: Sequence[Self]) -> Self:
-        """Several of them, one after the other."""
+        """Concatenates several sets of documents."""
         if len(parts) == 1:
             return parts[0]
         return cls(
@@ -101,8 +99,9 @@ class Documents:
         )
 
     def pieces(self) -> Iterator[Piece]:
-        """One pass over the texts: each document in one or more pieces, cut where no token spans
-        the cut.
+        """Starts a pass over the texts.
+
+        Each document comes in one or more pieces; no token spans two of them.
         """
         return self._pass(BadTextPolicy(self.bad_text))
 
@@ -111,10 +110,10 @@ class Documents:
 
     @cached_property
     def index(self) -> DocumentIndex:
-        """Digests and sizes; takes a pass over the text.
+        """Digests and sizes; the first access takes a pass over the text.
 
         Raises:
-            ConfigError: what is read does not exist.
+            ConfigError: a file that does not exist.
             DataError: bad text, or none at all.
         """
         if self.known_index is not None:
@@ -127,9 +126,7 @@ class Documents:
 
     @property
     def fingerprint(self) -> str:
-        """sha256 (hex) over the content: the same texts in the same order, whatever files they came
-        from.
-        """
+        """sha256 (hex) of the content: the same texts in the same order, whatever their files."""
         return hashlib.sha256(b"".join(self.index.digests)).hexdigest()
 
     @property
@@ -149,24 +146,25 @@ class Documents:
 
     @property
     def description(self) -> str:
-        """One line for people: what this is, how much of it, and what was left out."""
+        """One line for people: name, size, and how much was skipped."""
         documents = f"{self.count:,} documents" if self.count != 1 else "1 document"
-        return f"{self.name}: {documents}, {self.characters:,} characters{BadTextPolicy.describe_counts(self.index.left_out)}"
+        left_out = BadTextPolicy.describe_counts(self.index.left_out)
+        return f"{self.name}: {documents}, {self.characters:,} characters{left_out}"
 
     def split(self, fraction: float) -> tuple["Documents", "Documents"]:
-        """Divides documents into (training, validation), by their content alone.
+        """Splits documents into (training, validation), by their content alone.
 
         With 20 documents or more, validation takes whole documents in the order of the sha256 of
-        their text, passing over one that would take it further from the wanted size than it already
-        is; equal documents stay together. With fewer documents, or when none is small enough, the
-        last `fraction` of the characters is cut off the end of the text, as nanoGPT does for tiny
+        their text; a document that would take it further from the wanted size is passed over. Equal
+        documents stay together. With fewer documents, or if none is small enough, the last
+        `fraction` of the characters is cut off the end of the text, as nanoGPT does for tiny
         Shakespeare.
 
         Args:
-            fraction: part of the characters that validation gets, between 0 and 1 (both excluded).
+            fraction: share of the characters for validation, above 0 and below 1.
 
         Raises:
-            ConfigError: a fraction outside that range.
+            ConfigError: a fraction out of range.
             DataError: one side would be empty.
         """
         if not 0 < fraction < 1:
@@ -183,8 +181,9 @@ class Documents:
         return self._characters("training", 0, border), self._characters("validation", border, self.characters)
 
     def subset(self, fraction: float) -> "Documents":
-        """About this share of the text, chosen as `split` does; a smaller share is, but for one
-        document, a part of a larger one.
+        """Returns about this share of the text, chosen as `split` does.
+
+        A smaller share is part of a larger one, except for one document.
 
         Raises:
             DataError: nothing would be left.
@@ -234,7 +233,7 @@ class Documents:
 
 
 def _without_blank(pieces: Iterable[Piece]) -> Iterator[Piece]:
-    """Leaves out documents that are white space from end to end, and empty pieces."""
+    """Drops empty pieces, and documents that consist of white space."""
     waiting: list[Piece] = []
     for piece in pieces:
         if piece.opens:

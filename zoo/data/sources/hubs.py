@@ -1,6 +1,4 @@
-"""Data sets of other libraries: Hugging Face `datasets` and TensorFlow Datasets, the latter without
-TensorFlow.
-"""
+"""Data sets of Hugging Face `datasets` and of TensorFlow Datasets (without TensorFlow)."""
 
 import re
 from collections.abc import Iterator, Sequence
@@ -27,10 +25,10 @@ _HUB_NAME = re.compile(r"[\w.-]+(/[\w.-]+)?")
 
 
 def hugging_face(argument: str, data: Any) -> Documents:
-    """The text in the column `data.column` of what `open_hugging_face` opens.
+    """Returns the text in column `data.column` of a data set of Hugging Face.
 
     Raises:
-        ConfigError: as that.
+        ConfigError: as `open_hugging_face`.
     """
     records = open_hugging_face(argument, data)
     hub = data.hub
@@ -54,8 +52,7 @@ def hugging_face(argument: str, data: Any) -> Documents:
 
 
 def open_hugging_face(argument: str, data: Any) -> Any:
-    """A data set of the Hugging Face hub at a commit, a folder of data files, or one that
-    `save_to_disk` wrote.
+    """Opens a data set of the hub, a folder of data files, or a data set that was saved to disk.
 
     Code that comes with a data set is never run.
 
@@ -100,25 +97,27 @@ def _problems(argument: str, folder: Path, saved: bool, hub: Any) -> Iterator[st
         yield f'data.source: no such folder: "{folder}"{path_suggestion(folder)}'
     elif not hub.revision:
         yield (
-            f'data.hub.revision: "{argument}" on the hub may change; so that the same config is the same run, name a commit, '
+            f'data.hub.revision: "{argument}" on the hub may change; to make the run reproducible, name a commit, '
             "40 hex digits (on its page: Files, History)"
         )
     elif not _COMMIT.fullmatch(hub.revision):
-        yield f'data.hub.revision: "{hub.revision}" may move; name a commit, 40 hex digits (on the page of "{argument}": Files, History)'
+        page = f'on the page of "{argument}": Files, History'
+        yield f'data.hub.revision: "{hub.revision}" may move; name a commit, 40 hex digits ({page})'
 
 
 def _of_split(records: Any, split: str, argument: str) -> Any:
-    """The split of what `load_from_disk` gives."""
+    """Returns one split of what `load_from_disk` returned."""
     splits = records if isinstance(records, dict) else {str(records.split or "train"): records}
     if split not in splits:
         raise ConfigError(
-            f'data.hub.split: "{argument}" has no split "{split}"{did_you_mean(split, splits)}; one of {", ".join(splits)}'
+            f'data.hub.split: "{argument}" has no split "{split}"{did_you_mean(split, splits)}; one of '
+            f"{', '.join(splits)}"
         )
     return splits[split]
 
 
 def _checked(tables: Iterator[Any], data: Any) -> Iterator[Any]:
-    """Tables whose column is checked, and whose library fails in one line."""
+    """Checks the column of each table; an error of the library becomes one line."""
     try:
         for table in tables:
             check_column(data.column, table.schema, f'"{data.source}"')
@@ -130,10 +129,10 @@ def _checked(tables: Iterator[Any], data: Any) -> Iterator[Any]:
 
 
 def tensorflow_datasets(argument: str, data: Any) -> Documents:
-    """The text in the column `data.column` of what `open_tfds` opens.
+    """Returns the text in column `data.column` of a data set of TFDS.
 
     Raises:
-        ConfigError: as that.
+        ConfigError: as `open_tfds`.
     """
     builder, records = open_tfds(argument, data, (data.column,))
 
@@ -146,7 +145,7 @@ def tensorflow_datasets(argument: str, data: Any) -> Documents:
 
 
 def tfds_rows(records: Any, source: str) -> Iterator[tuple[str, Any]]:
-    """(where it stands, the record) of each record that `open_tfds` gives, read a batch at a time."""
+    """Yields (location, record) for the records of `open_tfds`, which are read in batches."""
     for start in range(0, len(records), BATCH):
         numbers = range(start, min(start + BATCH, len(records)))
         for number, record in zip(numbers, records.__getitems__(list(numbers)), strict=True):
@@ -154,22 +153,22 @@ def tfds_rows(records: Any, source: str) -> Iterator[tuple[str, Any]]:
 
 
 def open_tfds(argument: str, data: Any, needed: Sequence[str]) -> tuple[Any, Any]:
-    """A data set of TFDS in ArrayRecord or Parquet files, by name (prepared on first use) or by the
-    folder of a prepared one.
+    """Opens a data set of TFDS by name (prepared on first use) or by the folder of a prepared one.
 
-    TensorFlow is not imported, unless the builder of a data set that is not prepared yet does that.
+    Files are ArrayRecord or Parquet. TensorFlow is not imported, unless the builder of an
+    unprepared data set does so.
 
     Args:
         argument: what follows the ":" of the source.
         data: the `data` part of a config.
-        needed: columns that it must have.
+        needed: required columns.
 
     Returns:
         (builder, records).
 
     Raises:
-        ConfigError: no such data set, split or column; prepared as TFRecord, which only TensorFlow
-            reads.
+        ConfigError: no such data set, split or column; prepared as TFRecord, which needs
+            TensorFlow.
     """
     if not argument:
         raise ConfigError('data.source: "tfds" needs a name or a prepared folder, e.g. "tfds:lm1b:1.1.0"')
@@ -200,7 +199,7 @@ def open_tfds(argument: str, data: Any, needed: Sequence[str]) -> tuple[Any, Any
             f'data.source: preparing "{argument}" needs the package {error.name}: pip install {error.name}'
         ) from error
     except Exception as error:  # whatever a library of many builders raises
-        # Its list of all names it knows fills pages.
+        # The library appends a list of all known names, which fills pages.
         problem = one_line_message(error).partition(" Available datasets")[0]
         raise ConfigError(f'data.source: "{data.source}" cannot be opened: {problem}') from error
 
@@ -208,7 +207,7 @@ def open_tfds(argument: str, data: Any, needed: Sequence[str]) -> tuple[Any, Any
 def _prepared(library: Any, name: str, folder: str) -> Any:
     builder = library.builder(name, data_dir=folder or None)
     if not builder.is_prepared():
-        # Its own default is TFRecord, which only TensorFlow reads.
+        # The library's default is TFRecord, which needs TensorFlow.
         builder = library.builder(name, data_dir=folder or None, file_format="array_record")
         builder.download_and_prepare()
     return builder

@@ -1,6 +1,4 @@
-"""Documents that are one column of records: lines of JSON, Parquet files, and whatever comes as
-Arrow tables.
-"""
+"""Documents from one column of records: lines of JSON, Parquet files and other Arrow tables."""
 
 import json
 from collections.abc import Callable, Iterable, Iterator
@@ -14,7 +12,7 @@ from zoo.data.sources.text_files import find_files, line_blocks
 from zoo.data.sources.text_policy import BadTextPolicy
 from zoo.errors import ConfigError, DataError, did_you_mean
 
-# Records of one Arrow batch: few enough that texts of a megabyte each are no burden.
+# Records per Arrow batch: few enough for texts of a megabyte each.
 BATCH = 256
 JSON_ENDINGS = (".jsonl", ".jsonl.gz", ".ndjson", ".ndjson.gz", ".json", ".json.gz")
 _JSON_TYPES = {
@@ -29,8 +27,9 @@ _JSON_TYPES = {
 
 
 def json_lines(argument: str, data: Any) -> Documents:
-    """The text at `data.column` of each line's JSON object; files are plain or .gz, and of a folder
-    those that end like JSON lines.
+    """Returns the text at `data.column` of each line's JSON object.
+
+    Files are plain or .gz; of a folder, those with an ending of JSON lines.
 
     Raises:
         ConfigError: no such files.
@@ -48,11 +47,10 @@ def json_lines(argument: str, data: Any) -> Documents:
 
 
 def numbered_lines(path: Path) -> Iterator[tuple[int, bytes, int]]:
-    """(number, content, byte offset) of each line."""
+    """Yields (number, content, byte offset) of each line."""
     for first, offset, block in line_blocks(path):
         start = 0
-        # Not split(): a block is lines of many megabytes at most, but as many objects as it has
-        # lines.
+        # Not split(): it would make an object per line of a block of many megabytes.
         for number in range(first, first + block.count(b"\n") + (not block.endswith(b"\n"))):
             end = block.find(b"\n", start)
             end = len(block) if end < 0 else end
@@ -61,10 +59,10 @@ def numbered_lines(path: Path) -> Iterator[tuple[int, bytes, int]]:
 
 
 def json_objects(files: Iterable[Path], policy: BadTextPolicy) -> Iterator[tuple[str, dict[str, Any]]]:
-    """(where it stands, the object) of each line of JSON that is not empty and not left out.
+    """Yields (location, object) for each line of JSON that is neither empty nor skipped.
 
     Raises:
-        DataError: a line that is no UTF-8, no JSON or no object, unless the policy is another.
+        DataError: a line that is not UTF-8, not JSON or not an object, unless the policy skips it.
     """
     for path in files:
         for number, line, offset in numbered_lines(path):
@@ -86,10 +84,10 @@ def json_objects(files: Iterable[Path], policy: BadTextPolicy) -> Iterator[tuple
 
 
 def record_text(value: Any, column: str, where: str, policy: BadTextPolicy) -> str | None:
-    """A record's text, or None where it is left out; bytes are decoded.
+    """Returns a record's text, or None if it is skipped; bytes are decoded.
 
     Raises:
-        DataError: no text, or a bad one, unless the policy is another.
+        DataError: not text, or bad text, unless the policy allows it.
     """
     if isinstance(value, bytes):
         return policy.decode(value, where)
@@ -101,12 +99,12 @@ def record_text(value: Any, column: str, where: str, policy: BadTextPolicy) -> s
 
 
 def as_pieces(texts: Iterable[str | None]) -> Iterator[Piece]:
-    """A document of each text that is not left out."""
+    """Makes a document of each text that is not skipped."""
     return (Piece(True, text) for text in texts if text is not None)
 
 
 def parquet(argument: str, data: Any) -> Documents:
-    """The text in the column `data.column` of Parquet files, read a batch of rows at a time.
+    """Returns the text in column `data.column` of Parquet files, which are read in batches of rows.
 
     Raises:
         ConfigError: no such files; no pyarrow.
@@ -128,11 +126,11 @@ def parquet(argument: str, data: Any) -> Documents:
 
 @contextmanager
 def parquet_file(path: Path) -> Iterator[Any]:
-    """A Parquet file, open; what goes wrong while it is read is one line.
+    """Opens a Parquet file; errors while it is read become one line.
 
     Raises:
         ConfigError: it cannot be opened.
-        DataError: it is none, or damaged.
+        DataError: not a Parquet file, or a damaged one.
     """
     import pyarrow
     import pyarrow.parquet
@@ -149,10 +147,10 @@ def parquet_file(path: Path) -> Iterator[Any]:
 
 
 def check_column(column: str, schema: Any, where: str) -> None:
-    """Refuses a column that an Arrow schema lacks or that holds no text.
+    """Checks that an Arrow schema has a column of text.
 
     Raises:
-        ConfigError: naming the columns there are.
+        ConfigError: naming the columns that exist.
     """
     if column not in schema.names:
         raise ConfigError(f"data.column: {where}: {missing_column(column, schema.names)}")
@@ -165,8 +163,13 @@ def check_column(column: str, schema: Any, where: str) -> None:
 def table_pieces(
     tables: Iterable[Any], column: str, where: Callable[[int], str], policy: BadTextPolicy
 ) -> Iterator[Piece]:
-    """The documents of a column of Arrow tables or batches; `where` names the record of a number,
-    counted from 1.
+    """Yields the documents of a column of Arrow tables or batches.
+
+    Args:
+        tables: all with the column.
+        column: its name.
+        where: describes the record of a number, counted from 1.
+        policy: for bad text.
     """
     import pyarrow
 
@@ -175,8 +178,7 @@ def table_pieces(
         values = table.column(column)
         if pyarrow.types.is_dictionary(values.type):
             values = values.cast(values.type.value_type)
-        # As bytes: Arrow takes a writer's word that text is UTF-8, and fails on a lie without
-        # saying where.
+        # As bytes: Arrow does not check that text is UTF-8, and would fail without saying where.
         for value in values.cast(pyarrow.large_binary()).to_pylist():
             number += 1
             yield from as_pieces([record_text(value, column, where(number), policy)])
@@ -199,7 +201,7 @@ def _is_text(kind: Any) -> bool:
 
 
 def missing_column(column: str, there: Iterable[str]) -> str:
-    """That a column is missing, and which there are."""
+    """Describes a missing column and those that exist."""
     names = [str(name) for name in there]
     listed = ", ".join(names[:20]) + (f" and {len(names) - 20} more" if len(names) > 20 else "")
     return f'no column "{column}"{did_you_mean(column, names)}; ' + (
@@ -208,7 +210,7 @@ def missing_column(column: str, there: Iterable[str]) -> str:
 
 
 def source_name(data: Any, files: list[Path]) -> str:
-    """A source of files, for people."""
+    """Describes a source of files for people."""
     return (
         str(data.source)
         + (f" in {len(files)} files" if len(files) > 1 else "")
@@ -218,6 +220,11 @@ def source_name(data: Any, files: list[Path]) -> str:
 
 def import_optional(module: str, kind: str, name: str = "") -> Any:
     """Imports an optional package.
+
+    Args:
+        module: name of the module.
+        kind: of the source that needs it.
+        name: of the package, if it differs.
 
     Raises:
         ConfigError: it is not installed.
@@ -230,6 +237,6 @@ def import_optional(module: str, kind: str, name: str = "") -> Any:
 
 
 def one_line_message(error: BaseException) -> str:
-    """What another library says, in at most 300 characters of one line."""
+    """Returns another library's error message in one line of at most 300 characters."""
     text = " ".join(str(error).split()) or type(error).__name__
     return text if len(text) <= 300 else text[:297] + "..."

@@ -1,6 +1,6 @@
-"""Where text comes from: `data.source` -> documents.
+"""From `data.source` to documents.
 
-A source is one function in `SOURCES`, looked up by what stands before the ":" of `data.source`.
+A source is one function in `SOURCES`, found by the part of `data.source` before the ":".
 """
 
 from collections.abc import Callable, Iterator
@@ -20,8 +20,11 @@ from zoo.errors import ConfigError, did_you_mean
 
 
 class SourceReader(NamedTuple):
-    """How `data.source` is written, and the function of (what follows the ":", `data`) that opens
-    it.
+    """How `data.source` is written, and the function that opens it.
+
+    Attributes:
+        usage: the notation.
+        read: takes the part after the ":" and the `data` part of a config.
     """
 
     usage: str
@@ -29,7 +32,7 @@ class SourceReader(NamedTuple):
 
 
 def read_documents(data: Any) -> Documents:
-    """Opens the source that `data.source` names; its text is read when it is asked for.
+    """Opens the source that `data.source` names; its text is not read yet.
 
     Args:
         data: the `data` part of a config.
@@ -46,8 +49,7 @@ def read_documents(data: Any) -> Documents:
 
 
 def read_components(data: Any) -> list[tuple[float, Documents]]:
-    """The sources of the `data` part of a config with their weights: those of `data.mixture`, or
-    the one of `data.source`.
+    """Opens the sources of a config, with weights: those of `data.mixture`, or `data.source`.
 
     Raises:
         ConfigError: as `read_documents`; an entry that is not a weight and a source.
@@ -65,13 +67,15 @@ def read_components(data: Any) -> list[tuple[float, Documents]]:
             )
         except ValueError:
             problems.append(
-                f'data.mixture: "{entry}" is not a positive weight and a source; e.g. "0.7*text:corpus.txt","0.3*stdlib"'
+                f'data.mixture: "{entry}" is not a positive weight and a source; e.g. '
+                '"0.7*text:corpus.txt","0.3*stdlib"'
             )
         except ConfigError as error:
             problems += [problem.replace("data.source", "data.mixture", 1) for problem in error.problems]
     if not data.mixture:
         problems.append(
-            'data.mixture: empty; data.source=mixture needs weights and sources, e.g. "0.7*text:corpus.txt","0.3*stdlib"'
+            "data.mixture: empty; data.source=mixture needs weights and sources, e.g. "
+            '"0.7*text:corpus.txt","0.3*stdlib"'
         )
     if problems:
         raise ConfigError(problems)
@@ -79,9 +83,14 @@ def read_components(data: Any) -> list[tuple[float, Documents]]:
 
 
 def read_text_file(path: str | Path, separator: str = "", bad_text: str = "error") -> Documents:
-    """One text file, plain or `.gz`; `separator` divides it into documents ("" = one document).
+    """Opens one text file, plain or .gz.
 
-    A byte order mark is removed; newlines stay as they are.
+    A byte order mark is removed; newlines are preserved.
+
+    Args:
+        path: of the file.
+        separator: divides it into documents; "" for one document.
+        bad_text: as `data.bad_text`.
 
     Raises:
         ConfigError: no such file.
@@ -93,7 +102,7 @@ def read_text_file(path: str | Path, separator: str = "", bad_text: str = "error
 
 
 def _text(argument: str, data: Any) -> Documents:
-    """A text file (plain or .gz), or every file of a folder or glob pattern, sorted by path."""
+    """Opens a text file, plain or .gz, or all files of a folder or glob pattern, sorted by path."""
     files = find_files(argument, "text", "corpus/*.txt")
 
     def read(policy: BadTextPolicy) -> Iterator[Piece]:

@@ -1,4 +1,4 @@
-"""The running Python's own standard library as text: its code, or the prose of its docstrings."""
+"""The running Python's standard library as text: its code, or the prose of its docstrings."""
 
 import ast
 import functools
@@ -16,30 +16,31 @@ from zoo.data.sources.text_files import BYTE_ORDER_MARK
 from zoo.data.sources.text_policy import BadTextPolicy
 from zoo.errors import ConfigError
 
-# Not the library itself, or (the second line) written when Python was built: the same Python
-# version should give the same text on every machine.
+# Not part of the library, or (second line) written when Python was built: the same version of
+# Python should give the same text on every machine.
 _SKIPPED = re.compile(
     r"(site-packages|dist-packages|test|tests|idlelib|lib2to3|__pycache__)$"
     r"|_sysconfigdata|config-"
 )
-# A line of a list, a table, a heading or an example.
+# Lines of lists, tables, headings and examples.
 _NO_PROSE = re.compile(r"\s|>>>|\.\.|[-*+=~#|:@]|\d+[.)]|\(?[a-z]\)|[\w.]+\(|[\w, -]+:$|.*(  |\t|--|->)")
 _PROSE = re.compile(r"[\"'(]?[A-Z].*[.!?][\"')]*", re.DOTALL)
 
 
 class Docstring(NamedTuple):
-    """A docstring and the module that it is in, e.g. "json.decoder"."""
+    """A docstring and its module, e.g. "json.decoder"."""
 
     module: str
     text: str
 
 
 def standard_library(argument: str, data: Any) -> Documents:
-    """Every .py file of the standard library, one document per file, sorted by path; or the prose
-    of each module's docstrings.
+    """Returns the .py files of the standard library, or the prose of its docstrings.
+
+    Code is one document per file, sorted by path; prose is one document per module.
 
     Raises:
-        ConfigError: an argument other than "docstrings"; no library there.
+        ConfigError: an argument other than "docstrings"; the library has no files.
     """
     if argument not in ("", "docstrings"):
         raise ConfigError(f'data.source: "stdlib" takes no argument but "docstrings", got "{data.source}"')
@@ -64,7 +65,7 @@ def standard_library(argument: str, data: Any) -> Documents:
 
 
 def library_root() -> Path:
-    """The folder of the standard library.
+    """Returns the folder of the standard library.
 
     Raises:
         ConfigError: it has no files.
@@ -76,7 +77,7 @@ def library_root() -> Path:
 
 
 def standard_library_files(root: Path) -> list[Path]:
-    """The .py files of the library under `root`, sorted by path."""
+    """Returns the .py files of the library under `root`, sorted by path."""
     files = []
     for folder, subfolders, names in os.walk(root):
         subfolders[:] = [name for name in subfolders if not _SKIPPED.match(name)]
@@ -86,7 +87,7 @@ def standard_library_files(root: Path) -> list[Path]:
 
 
 def library_modules(root: Path) -> Iterator[tuple[str, str]]:
-    """(module, code) of every file that is Python in UTF-8, sorted by path."""
+    """Yields (module, code) of every file in UTF-8, sorted by path."""
     for path in standard_library_files(root):
         parts = path.relative_to(root).with_suffix("").parts
         try:
@@ -99,8 +100,9 @@ def library_modules(root: Path) -> Iterator[tuple[str, str]]:
 
 
 def parse_or_none(code: str) -> ast.Module | None:
-    """The syntax tree, or None where the running Python cannot read it; warnings about the code are
-    not the user's.
+    """Returns the syntax tree, or None if the running Python cannot parse the code.
+
+    Warnings about the code are suppressed.
     """
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
@@ -112,8 +114,9 @@ def parse_or_none(code: str) -> ast.Module | None:
 
 @functools.cache
 def library_docstrings(root: Path) -> tuple[Docstring, ...]:
-    """All docstrings, in the order of the files and of their lines (a few seconds, once in a
-    process).
+    """Returns all docstrings, in the order of files and lines.
+
+    This takes a few seconds, once per process.
     """
     found = []
     for module, code in library_modules(root):
@@ -130,8 +133,9 @@ def library_docstrings(root: Path) -> tuple[Docstring, ...]:
 
 
 def paragraphs(docstring: str) -> list[str]:
-    """The paragraphs that are English prose, each as one line: no examples, lists, tables, headings
-    or signatures.
+    """Returns the paragraphs of English prose, each as one line.
+
+    Examples, lists, tables, headings and signatures are left out.
     """
     kept = []
     for paragraph in re.split(r"\n\s*\n", docstring):

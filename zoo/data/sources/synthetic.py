@@ -1,8 +1,7 @@
-"""Texts made by rule, of which the best possible loss is known: `synthetic:copy`,
-`synthetic:reverse`, `synthetic:recall`.
+"""Texts made by rule, whose entropy is known.
 
-What a document holds is drawn with a seed of the task's own, so that it is the same everywhere;
-`seed` has no part in it.
+Sources are `synthetic:copy`, `synthetic:reverse` and `synthetic:recall`. Documents are drawn with a
+seed of the task's own and are the same everywhere, whatever `seed` is.
 """
 
 import math
@@ -21,23 +20,23 @@ from zoo.errors import ConfigError, did_you_mean
 
 LETTERS = np.frombuffer((string.ascii_lowercase + string.ascii_uppercase + string.digits).encode(), np.uint8)
 DIGITS = np.frombuffer(string.digits.encode(), np.uint8)
-# Documents made at once. Another number would draw other documents.
+# Documents made at once. Another number would change the documents.
 _AT_ONCE = 4096
 
 
 @dataclass(frozen=True)
 class SyntheticTask:
-    """A rule for documents that are all of one size.
+    """A rule for documents that all have the same size.
 
     Attributes:
-        meaning: a document, in words.
+        description: of a document.
         make: (raw draws, uint64 [documents, ...]; length; symbols) -> the documents' bytes, uint8
             [documents, bytes].
-        draws: (length) -> number of draws that a document takes.
-        entropy: (length, symbols) -> bits of information in a document; all documents are equally
+        draws: (length) -> number of draws per document.
+        entropy: (length, symbols) -> bits of information per document; all documents are equally
             likely.
         length: default of `length`.
-        symbols: the largest value of `symbols`.
+        symbols: maximum of `symbols`.
     """
 
     description: str
@@ -65,7 +64,7 @@ def _copy_task(reverse: bool) -> SyntheticTask:
 
 def _make_recall(draws: np.ndarray, length: int, symbols: int) -> np.ndarray:
     values, asked = DIGITS[draws[:, :length] % len(DIGITS)], draws[:, length : length + 1] % length
-    # The first of all keys in a random order: none comes twice.
+    # The first keys of a random order: no key occurs twice.
     keys = LETTERS[np.argsort(draws[:, length + 1 : length + 1 + symbols], axis=1, kind="stable")[:, :length]]
     pairs = np.stack([keys, values], axis=2)
     answer = np.take_along_axis(pairs, asked.astype(np.int64)[:, :, None], 1)
@@ -98,12 +97,12 @@ USAGE = "synthetic:TASK,documents=20000,length=16,symbols=26"
 
 
 def synthetic(argument: str, data: Any) -> Documents:
-    """Documents of a task: TASK or TASK,documents=N,length=N,symbols=N (";" will do for ",").
+    """Makes documents of a task: TASK or TASK,documents=N,length=N,symbols=N (or ";" for ",").
 
     `length` counts the symbols that are copied or reversed, or the pairs that are recalled;
-    `symbols` is how many different ones (keys) there are. The description tells the best possible
-    loss: bits of information in a document by its bytes. No model gets below that, and one reaches
-    it that always sees its document from the beginning.
+    `symbols` is the number of different symbols (keys). The description gives the lowest possible
+    loss: bits of information per document, divided by its bytes. A model reaches it only if it
+    always sees its document from the beginning.
 
     Raises:
         ConfigError: unknown task or argument, or a number out of range.
@@ -111,7 +110,8 @@ def synthetic(argument: str, data: Any) -> Documents:
     name, *settings = [part.strip() for part in re.split("[,;]", argument)]
     if name not in SYNTHETIC_TASKS:
         raise ConfigError(
-            f'data.source: unknown task "{name}"{did_you_mean(name, SYNTHETIC_TASKS)}; one of {", ".join(SYNTHETIC_TASKS)}, e.g. "{USAGE}"'
+            f'data.source: unknown task "{name}"{did_you_mean(name, SYNTHETIC_TASKS)}; one of '
+            f'{", ".join(SYNTHETIC_TASKS)}, e.g. "{USAGE}"'
         )
     task = SYNTHETIC_TASKS[name]
     numbers = {"documents": 20000, "length": task.length, "symbols": 26}
@@ -121,11 +121,13 @@ def synthetic(argument: str, data: Any) -> Documents:
         key, _, value = setting.partition("=")
         if key not in numbers:
             problems.append(
-                f'data.source: "{name}" has no argument "{key}"{did_you_mean(key, numbers)}; one of {", ".join(numbers)}'
+                f'data.source: "{name}" has no argument "{key}"{did_you_mean(key, numbers)}; one of '
+                f"{', '.join(numbers)}"
             )
         elif not value.isdecimal() or not _LEAST[key] <= int(value) <= most[key]:
             problems.append(
-                f'data.source: {key} of "{name}" must be a whole number from {_LEAST[key]} to {most[key]}, got "{value}"'
+                f'data.source: {key} of "{name}" must be a whole number from {_LEAST[key]} to {most[key]}, got '
+                f'"{value}"'
             )
         else:
             numbers[key] = int(value)
@@ -138,7 +140,7 @@ def synthetic(argument: str, data: Any) -> Documents:
         raise ConfigError(problems)
 
     def read(policy: BadTextPolicy) -> Iterator[Piece]:
-        # The raw numbers of a bit generator are what NumPy promises never to change.
+        # NumPy guarantees the raw numbers of a bit generator.
         bits = np.random.PCG64(zlib.crc32(name.encode()))
         for start in range(0, count, _AT_ONCE):
             draws = bits.random_raw((_AT_ONCE, task.draws(length)))

@@ -1,6 +1,4 @@
-"""Records with named columns: lines of tsv, csv and JSON, Parquet files, and the data sets of other
-libraries.
-"""
+"""Records with named columns: csv, tsv, lines of JSON, Parquet and data sets of other libraries."""
 
 import csv
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -32,8 +30,8 @@ class Table:
     """Records in a fixed order.
 
     Attributes:
-        records: begins a pass over (where one stands, the record).
-        names: of columns that hold numbers of named classes, the names.
+        records: starts a pass that yields (location, record).
+        names: the class names of columns that hold class numbers.
     """
 
     records: Callable[[BadTextPolicy], Iterator[tuple[str, Record]]]
@@ -41,8 +39,7 @@ class Table:
 
 
 def delimited(argument: str, data: Any, kind: str) -> Table:
-    """Lines of fields: `csv` with commas and quotes, `tsv` with tabs and nothing else; plain or
-    .gz.
+    """Reads lines of fields: csv with commas and quotes, tsv with tabs only; plain or .gz.
 
     Raises:
         ConfigError: no such files.
@@ -61,7 +58,7 @@ def _fields(path: Path, kind: str, header: bool, policy: BadTextPolicy) -> Itera
         for number, content, offset in numbered_lines(path):
             text = policy.decode(content, f'"{path}": line {number}', offset)
             if text is not None:
-                # In quotes a field goes on in the next line.
+                # A quoted field may continue in the next line.
                 yield text.removesuffix("\r") + "\n"
 
     style = {"quoting": csv.QUOTE_NONE, "delimiter": "\t"} if kind == "tsv" else {"strict": True}
@@ -74,7 +71,8 @@ def _fields(path: Path, kind: str, header: bool, policy: BadTextPolicy) -> Itera
                 names = row if header else [str(number) for number in range(len(row))]
                 if len(set(names)) < len(names):
                     raise ConfigError(
-                        f'"{path}": two columns of one name in its first line; if that is no header, set data.header=false'
+                        f'"{path}": two columns of one name in its first line; if that is no header, set '
+                        "data.header=false"
                     )
                 if header:
                     continue
@@ -90,7 +88,7 @@ def _fields(path: Path, kind: str, header: bool, policy: BadTextPolicy) -> Itera
 
 
 def json_records(argument: str, data: Any, kind: str) -> Table:
-    """One JSON object per line; files are plain or .gz.
+    """Reads one JSON object per line; files are plain or .gz.
 
     Raises:
         ConfigError: no such files.
@@ -100,7 +98,7 @@ def json_records(argument: str, data: Any, kind: str) -> Table:
 
 
 def parquet_records(argument: str, data: Any, kind: str) -> Table:
-    """The rows of Parquet files.
+    """Reads the rows of Parquet files.
 
     Raises:
         ConfigError: no such files; no pyarrow.
@@ -119,7 +117,7 @@ def parquet_records(argument: str, data: Any, kind: str) -> Table:
 
 
 def hub_records(argument: str, data: Any, kind: str) -> Table:
-    """A data set of Hugging Face's `datasets`, whose classes have names.
+    """Reads a data set of Hugging Face `datasets`, with its class names.
 
     Raises:
         ConfigError: as `zoo.data.sources.hubs.open_hugging_face`.
@@ -139,7 +137,7 @@ def hub_records(argument: str, data: Any, kind: str) -> Table:
 
 
 def tfds_records(argument: str, data: Any, kind: str) -> Table:
-    """A data set of TFDS, whose classes have names.
+    """Reads a data set of TFDS, with its class names.
 
     Raises:
         ConfigError: as `zoo.data.sources.hubs.open_tfds`.
@@ -159,7 +157,7 @@ def _class_names(features: Mapping[str, Any], outer: str = "") -> Iterator[tuple
             yield outer + name, tuple(names)
 
 
-# By what stands before the ":" of `data.source`.
+# By the part of `data.source` before the ":".
 TABLES: dict[str, Callable[[str, Any, str], Table]] = {
     "csv": delimited,
     "tsv": delimited,
@@ -171,8 +169,9 @@ TABLES: dict[str, Callable[[str, Any, str], Table]] = {
 
 
 def held_out_config(data: Any) -> Any:
-    """The `data` part of a config whose source is what `data.held_out` names: a source, or
-    `split:NAME` of the same.
+    """Returns the `data` part of a config with `data.held_out` as its source.
+
+    `data.held_out` is a source, or `split:NAME` of the same source.
     """
     kind, _, argument = data.held_out.partition(":")
     changed = ml_collections.ConfigDict(data)
@@ -184,17 +183,18 @@ def held_out_config(data: Any) -> Any:
 
 
 def column_value(record: Record, column: str, path: str, where: str) -> Any:
-    """What a record has in a column, or inside one: "translation.en" is at "en" of what is at
-    "translation".
+    """Returns a record's value in a column, which may be nested.
+
+    "translation.en" is the value at "en" of the value at "translation".
 
     Args:
-        record: one.
+        record: the record.
         column: its name.
-        path: the field of the config that names it, for errors.
-        where: where the record stands.
+        path: the config field that names the column, for errors.
+        where: location of the record.
 
     Raises:
-        ConfigError: there is no such column, naming those that there are.
+        ConfigError: there is no such column; names those that exist.
     """
     value: Any = record
     for name in (column,) if column in record else column.split("."):
@@ -208,7 +208,7 @@ def column_value(record: Record, column: str, path: str, where: str) -> Any:
 
 
 def columns_of(record: Record, outer: str = "") -> Iterator[str]:
-    """The columns of a record, and those inside of them."""
+    """Yields the columns of a record, including nested ones."""
     for name, value in record.items():
         yield f"{outer}{name}"
         if isinstance(value, Mapping):
@@ -216,11 +216,11 @@ def columns_of(record: Record, outer: str = "") -> Iterator[str]:
 
 
 def column_text(record: Record, column: str, path: str, where: str, policy: BadTextPolicy) -> str | None:
-    """The text of a record, or None where the record is left out.
+    """Returns the text of a record, or None if the record is skipped.
 
     Raises:
         ConfigError: as `column_value`.
-        DataError: no text, or an empty one, unless the policy is another.
+        DataError: no text, or an empty one, unless the policy skips it.
     """
     value = column_value(record, column, path, where)
     if isinstance(value, bytes):
@@ -239,8 +239,9 @@ def column_text(record: Record, column: str, path: str, where: str, policy: BadT
 
 
 def label_text(value: Any, names: Iterable[str], column: str, where: str, policy: BadTextPolicy) -> str | None:
-    """A label as its name, or None where the record is left out; numbers of named classes become
-    their names.
+    """Returns a label as its name, or None if the record is skipped.
+
+    Numbers of named classes become their names.
     """
     names = tuple(names)
     if isinstance(value, bytes):

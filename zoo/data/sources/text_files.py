@@ -1,4 +1,4 @@
-"""Files of a source: which they are, and their text, a block at a time."""
+"""Files of a source, and their text in blocks."""
 
 import difflib
 import glob
@@ -15,22 +15,21 @@ from zoo.data.sources.text_policy import BadTextPolicy
 from zoo.errors import ConfigError, DataError
 
 BYTE_ORDER_MARK = b"\xef\xbb\xbf"
-# Enough to keep a tokenizer's threads busy, little enough that memory does not notice.
+# Large enough to keep a tokenizer's threads busy, small enough not to matter for memory.
 BLOCK_BYTES = 1 << 22
-# Byte-level BPE and WordPiece never merge across the border between a visible character and the
-# space or newline after it, so cutting there changes no token.
+# Byte-level BPE and WordPiece never merge across the boundary of a visible character and the space
+# or newline after it, so cutting there changes no token.
 SAFE_CUT = re.compile(r"(?<=\S)(?=[ \n])")
 
 
 def find_files(argument: str, kind: str, example: str, endings: tuple[str, ...] = ("",)) -> list[Path]:
-    """The files that a source names: one file, the files of a folder, or those that match a
-    pattern; sorted by path.
+    """Returns the files that a source names, sorted by path.
 
     Args:
-        argument: what follows the ":" of `data.source`.
-        kind: what stands before it.
-        example: a path as it could be, for the error.
-        endings: of a folder, only files whose names end so.
+        argument: what follows the ":" of `data.source`: a file, a folder or a glob pattern.
+        kind: what precedes it.
+        example: a path for the error message.
+        endings: of a folder, only files with these endings.
 
     Raises:
         ConfigError: there are none.
@@ -61,23 +60,22 @@ def find_files(argument: str, kind: str, example: str, endings: tuple[str, ...] 
 
 
 def path_suggestion(path: Path) -> str:
-    """A hint for the first part of `path` that does not exist."""
+    """Suggests a name for the first part of `path` that does not exist."""
     missing, parent = path, path.parent
     while not parent.is_dir() and parent != parent.parent:
         missing, parent = parent, parent.parent
-    # Not did_you_mean: it takes what follows a dot for a field's name, here it is a file's ending.
+    # Not did_you_mean: it treats what follows a dot as a field's name; here it is a file's ending.
     close = difflib.get_close_matches(missing.name, sorted(os.listdir(parent)), n=1)
     return f' (did you mean "{parent / close[0]}"?)' if close else ""
 
 
 def line_blocks(path: Path) -> Iterator[tuple[int, int, bytes]]:
-    """Blocks of whole lines, of a plain or .gz file: (number of the first line, byte offset,
-    bytes); a long line is a block.
+    """Yields whole lines of a plain or .gz file: (number of the first line, byte offset, bytes).
 
-    A byte order mark is left out.
+    A long line is a block of its own. A byte order mark is removed.
 
     Raises:
-        ConfigError: it cannot be read.
+        ConfigError: the file cannot be read.
         DataError: a broken .gz.
     """
     try:
@@ -105,12 +103,16 @@ def _lines(file: BinaryIO) -> Iterator[tuple[int, int, bytes]]:
 
 
 def file_pieces(path: Path, separator: str, policy: BadTextPolicy) -> Iterator[Piece]:
-    """The documents of a text file; `separator` divides them ("" = the file is one document).
-    Newlines stay as they are.
+    """Yields the documents of a text file; newlines are preserved.
+
+    Args:
+        path: of the file.
+        separator: divides documents; "" for one document.
+        policy: for bad text.
 
     Raises:
         ConfigError: it cannot be read.
-        DataError: bad text, where the policy is `error`; a broken .gz.
+        DataError: bad text, if the policy is `error`; a broken .gz.
     """
     opens, text = True, ""
     for block in _texts(path, policy):
@@ -119,7 +121,7 @@ def file_pieces(path: Path, separator: str, policy: BadTextPolicy) -> Iterator[P
         for document in ended:
             yield Piece(opens, document)
             opens = True
-        # What may be the beginning of a separator stays.
+        # A possible beginning of a separator stays in the buffer.
         end = _cut(text, len(text) - len(separator))
         if end:
             yield Piece(opens, text[:end])
@@ -128,8 +130,9 @@ def file_pieces(path: Path, separator: str, policy: BadTextPolicy) -> Iterator[P
 
 
 def _cut(text: str, limit: int) -> int:
-    """The last place up to `limit` where no token can span the cut; 0 where there is none, or the
-    text is short.
+    """Returns the last place up to `limit` that no token spans.
+
+    The result is 0 if there is none, or the text is short.
     """
     if limit < BLOCK_BYTES // 4:
         return 0

@@ -1,4 +1,4 @@
-"""What becomes of text that is no text: bytes that are not UTF-8, and NUL characters."""
+"""What happens to bad text: bytes that are not UTF-8, and NUL characters."""
 
 import re
 from collections import Counter
@@ -13,8 +13,8 @@ class BadTextPolicy:
     """Applies `data.bad_text` during one pass over a source, and counts.
 
     Attributes:
-        policy: a key of `POLICIES`.
-        counts: how often each kind of bad text was replaced or left out.
+        policy: a value of `data.bad_text`.
+        counts: how often each kind of bad text was replaced or skipped.
     """
 
     def __init__(self, policy: str):
@@ -22,11 +22,11 @@ class BadTextPolicy:
         self.counts: Counter[str] = Counter()
 
     def decode(self, content: bytes, where: str, offset: int = 0) -> str | None:
-        """The text of bytes, or None where it is left out.
+        """Decodes bytes; returns None for text that is skipped.
 
         Args:
             content: the bytes.
-            where: what they are; begins the line of an error.
+            where: their location, which begins the error message.
             offset: number of bytes before them in their file.
 
         Raises:
@@ -43,8 +43,9 @@ class BadTextPolicy:
             return self.check(content.decode(errors="replace"), where) if self.policy == "replace" else None
 
     def check(self, text: str, where: str) -> str | None:
-        """The text as it is kept, or None where it is left out. Raises as `decode`; a lone
-        surrogate is not UTF-8 either.
+        """Returns a text as it is kept, or None if it is skipped.
+
+        Raises as `decode`; a lone surrogate is not UTF-8 either.
         """
         if not text.isascii():
             try:
@@ -64,27 +65,27 @@ class BadTextPolicy:
         return text
 
     def skip_record(self, why: str, where: str, problem: str) -> None:
-        """Counts a record that cannot be read at all, for which nothing can stand.
+        """Counts a record that cannot be read and has no replacement.
 
         Raises:
             DataError: the policy is not `skip`.
         """
         if self.policy != "skip":
-            raise DataError(f"{where}: {problem}; mend it, or leave such records out with data.bad_text=skip")
+            raise DataError(f"{where}: {problem}; fix it, or skip such records with data.bad_text=skip")
         self.counts[why] += 1
 
     @staticmethod
     def error(where: str, problem: str) -> DataError:
-        """One line with a way out."""
+        """Returns an error of one line that says what to do."""
         return DataError(f"{where}: {problem}; convert it to UTF-8 text, or set data.bad_text to replace or skip")
 
     @staticmethod
     def describe_counts(counts: Counter[str]) -> str:
-        """The counts in brackets, for people; empty where nothing was left out."""
+        """Returns counts in brackets, for people; "" if nothing was skipped or replaced."""
         parts = (f"{count:,} {what}" for what, count in sorted(counts.items()) if count)
         text = ", ".join(parts)
         return f" (bad text: {text})" if text else ""
 
     def summary(self) -> str:
-        """`describe_counts` of what was counted so far."""
+        """Describes what was counted so far."""
         return self.describe_counts(self.counts)

@@ -31,7 +31,7 @@ class BytePairTokenizer(Tokenizer):
 
     @classmethod
     def build(cls, settings: Any, source: Documents, training: Documents) -> Self:
-        """Loads the cached tokenizer of this training text, or trains it (a few seconds for 10 MB)."""
+        """Loads the cached tokenizer of this training text, or trains it (seconds for 10 MB)."""
         import tokenizers
 
         size = cls.known_vocab_size(settings)

@@ -34,7 +34,11 @@ class CharacterTokenizer(Tokenizer):
         return None
 
     def encode(self, text: str) -> np.ndarray:
-        """Returns the ids of one text, int32 [tokens]. Raises DataError for an unknown character."""
+        """Returns the ids of one text, int32 [tokens].
+
+        Raises:
+            DataError: a character that the vocabulary lacks.
+        """
         code_points = _code_points(text)
         ids = np.searchsorted(self._code_points, code_points)
         found = np.append(self._code_points, 0)[ids] if len(ids) else code_points

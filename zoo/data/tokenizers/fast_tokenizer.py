@@ -111,7 +111,7 @@ class FastTokenizer(Tokenizer):
 
 
 def _is_byte_level(model: Any) -> bool:
-    """Whether tokens are written in the 256 byte symbols and the text is not changed before that."""
+    """Whether tokens are written in the 256 byte symbols and the text is not changed before."""
     settings = json.loads(model.to_str())
     before = settings["pre_tokenizer"] or {}
     steps = before.get("pretokenizers", [before])

@@ -1,5 +1,6 @@
-"""Tokenizers in SentencePiece's own format (Kudo & Richardson 2018): the `.model` files of T5, mT5,
-LLaMA, Mistral and Gemma.
+"""Tokenizers in SentencePiece's format (Kudo & Richardson 2018).
+
+These are the `.model` files of T5, mT5, LLaMA, Mistral and Gemma.
 """
 
 import base64
@@ -18,16 +19,16 @@ from zoo.errors import ConfigError, DataError
 class SentencePieceTokenizer(Tokenizer):
     """The tokenizer of a `.model` file, run by the `sentencepiece` library.
 
-    A document is opened by the model's token for the beginning of a sentence, or where it has none
-    (T5) by that for the end. A space is part of the token after it, the text is normalised, and a
-    space is put in front of it, so that no loss per byte of text can be told: `token_bytes` is 0
+    A document is opened by the model's token for the beginning of a sentence, or, if it has none
+    (T5), by the token for the end. A space is part of the token after it, the text is normalised
+    and prefixed with a space, so no loss per byte of text is defined: `token_bytes` is 0
     everywhere.
 
     Args:
         content: the bytes of the file.
 
     Raises:
-        DataError: it is no such file, or has neither of the two tokens.
+        DataError: not such a file, or one with neither of the two tokens.
     """
 
     kind = "sentencepiece"
@@ -86,7 +87,7 @@ class SentencePieceTokenizer(Tokenizer):
         return np.zeros(self.vocab_size, np.int64)
 
     def word_joins(self) -> WordJoins:
-        """A piece with the mark of a space begins a word."""
+        """Returns joins by the mark of a space, which begins a word."""
         return joins_by_marker([piece.decode() for piece in self.pieces], self.special_ids)
 
     def to_json(self) -> dict[str, Any]:
@@ -98,7 +99,7 @@ class SentencePieceTokenizer(Tokenizer):
 
 
 def read_sentencepiece(path: str | Path) -> SentencePieceTokenizer:
-    """The tokenizer of a `.model` file.
+    """Reads the tokenizer of a `.model` file.
 
     Raises:
         DataError: it is damaged.

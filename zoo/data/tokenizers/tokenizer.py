@@ -161,23 +161,26 @@ class Tokenizer(ABC):
         return np.array([len(piece) for piece in self.pieces], np.int64)
 
     def word_joins(self) -> WordJoins:
-        """Returns which neighbouring tokens belong to one word: here, all without white space between.
+        """Returns which neighbouring tokens belong to one word; special tokens belong to none.
 
-        Special tokens belong to no word.
+        By default, white space separates words.
         """
         return joins_by_white_space([piece.decode(errors="replace") for piece in self.pieces], self.special_ids)
 
     def token_characters(self, width: int) -> np.ndarray:
-        """Returns the character ids of each token, for models that read characters: int32 [V, width].
+        """Returns the character ids of each token, for models that read characters.
 
-        The ids are those of the published models (Peters et al. 2018), so that their weights fit:
-        1 .. 256 are the bytes 0 .. 255, 259 and 260 begin and end a token, 261 fills up the row.
-        0 is padding and occurs in no token. A token of more than `width` - 2 bytes is truncated and
+        The ids are those of the published models (Peters et al. 2018), so that their weights fit: 1
+        .. 256 are the bytes 0 .. 255, 259 and 260 begin and end a token, 261 fills up the row. 0 is
+        padding and occurs in no token. A token of more than `width` - 2 bytes is truncated and
         keeps its end marker. The token that opens documents has the single character 257, which
         begins a sentence in those models; the separator, if the tokenizer has one, has 258.
 
         Args:
             width: at least 3.
+
+        Returns:
+            int32 [V, width].
         """
         table = np.full((self.vocab_size, width), _TOKEN_PADDING, np.int32)
         for id, (row, piece) in enumerate(zip(table, self.pieces, strict=True)):
@@ -265,7 +268,10 @@ def num_extra_ids(objective: Any, rows: str, has_mask: bool, has_separator: bool
 
 
 def _offsets_of_bytes(text: str, ids: np.ndarray, sizes: Sequence[int]) -> TokenOffsets:
-    """Offsets of consecutive tokens of `sizes` bytes; part of a character counts as the character."""
+    """Returns offsets of consecutive tokens of `sizes` bytes.
+
+    Part of a character counts as the character.
+    """
     content = np.frombuffer(text.encode(), np.uint8)
     # The number of each byte's character.
     character = np.append(np.cumsum((content & 0xC0) != 0x80) - 1, len(text))

@@ -1,10 +1,9 @@
-"""Tokenizers with special tokens of their own that are trained on the source: WordPiece as BERT has
-it, Unigram as T5 has it.
+"""Tokenizers trained on the source, with special tokens: WordPiece as in BERT, Unigram as in T5.
 
-What comes out depends on the text and the settings alone. The trainers of the `tokenizers` library
-go through hash tables in an order that differs from process to process, which decides ties:
-WordPiece's is therefore told the order of its characters, and Unigram's is replaced by the one of
-the `sentencepiece` library, which sorts.
+The result depends only on the text and the settings. The trainers of the `tokenizers` library
+iterate over hash tables in an order that differs between processes and decides ties. So WordPiece's
+trainer is given the order of its characters, and Unigram's is replaced by that of the
+`sentencepiece` library, which sorts.
 """
 
 import io
@@ -19,12 +18,11 @@ from zoo.data.tokenizers.fast_tokenizer import FastTokenizer, keep_own_tokens
 from zoo.data.tokenizers.tokenizer import num_extra_ids, training_chunks
 from zoo.errors import DataError
 
-# Goes up when the same text gives another tokenizer than before, so that none is taken from an old
-# cache.
+# Increased whenever the same text yields another tokenizer, so that no old cache is used.
 _RECIPE = 2
-# WordPiece's alphabet; a word with a rarer character is [UNK].
+# Size of WordPiece's alphabet; a word with a rarer character is [UNK].
 _ALPHABET = 1000
-# Stand in words for what SentencePiece's trainer takes for the end of a word or of a field.
+# Replace characters that SentencePiece's trainer takes for the end of a word or of a field.
 _HIDDEN = str.maketrans({"\t": "\U000f0000", "\n": "\U000f0001", "\r": "\U000f0002"})
 _SHOWN = {ord(hidden): chr(shown) for shown, hidden in _HIDDEN.items()}
 
@@ -53,8 +51,8 @@ class TrainedTokenizer(FastTokenizer):
         tokenizer = cls(keep_own_tokens(cls.train(settings, training)))
         if tokenizer.vocab_size != settings.vocab_size:
             raise DataError(
-                f"data.tokenizer.vocab_size: {settings.vocab_size} asked for, but {cls.kind} on the {training.description} "
-                f"yields {tokenizer.vocab_size}; ask for that, or take another text"
+                f"data.tokenizer.vocab_size: {settings.vocab_size} asked for, but {cls.kind} on the "
+                f"{training.description} yields {tokenizer.vocab_size}; ask for that, or take another text"
             )
         return tokenizer
 
@@ -70,8 +68,9 @@ class TrainedTokenizer(FastTokenizer):
 
 
 class WordPieceTokenizer(TrainedTokenizer):
-    """WordPiece (Schuster & Nakajima 2012; Devlin et al. 2019): the longest piece of the
-    vocabulary, again and again, word by word.
+    """WordPiece: greedy longest match, word by word.
+
+    Sources: Schuster & Nakajima 2012; Devlin et al. 2019.
     """
 
     kind = "wordpiece"
@@ -92,7 +91,7 @@ class WordPieceTokenizer(TrainedTokenizer):
         model = untrained()
         first, later = _characters(model, training)
         # Special tokens get the first ids in the given order; any other order would be that of a
-        # hash table, and so would ties.
+        # hash table, which would also decide ties.
         trainer = trainers.WordPieceTrainer(
             vocab_size=settings.vocab_size,
             special_tokens=[*cls.special_tokens, *first, *(f"##{character}" for character in later)],
@@ -107,8 +106,9 @@ class WordPieceTokenizer(TrainedTokenizer):
 
 
 def _characters(model: Any, training: Documents) -> tuple[list[str], list[str]]:
-    """The characters of the words, the most frequent ones, and those of them that stand inside a
-    word; both sorted.
+    """Returns the most frequent characters of words, and those of them that occur within a word.
+
+    Both lists are sorted.
     """
     counts, pairs = Counter(), set()
     for chunk in training_chunks(training):
@@ -123,8 +123,9 @@ def _characters(model: Any, training: Documents) -> tuple[list[str], list[str]]:
 
 
 class UnigramTokenizer(TrainedTokenizer):
-    """The likeliest cut under a unigram model of pieces (Kudo 2018); characters that the vocabulary
-    lacks are spelled in bytes.
+    """The most probable segmentation under a unigram model of pieces (Kudo 2018).
+
+    Characters that the vocabulary lacks are spelled in bytes.
     """
 
     kind = "unigram"
@@ -140,7 +141,7 @@ class UnigramTokenizer(TrainedTokenizer):
         pieces = _unigram_pieces(
             _words(changes, training), settings.vocab_size - len(spelled) - len(cls.special_tokens)
         )
-        # Bytes spell what the pieces cannot write; they are less likely than any piece.
+        # Bytes spell what the pieces cannot; they are less probable than any piece.
         lowest = min(score for _, score in pieces) - 10.0
         vocabulary = [*((name, 0.0) for name in cls.special_tokens), *pieces, *((piece, lowest) for piece in spelled)]
         model = Model(models.Unigram(vocabulary, unk_id=cls.special_tokens.index("<unk>"), byte_fallback=True))
@@ -152,7 +153,7 @@ class UnigramTokenizer(TrainedTokenizer):
 
 
 def _words(normalizer: Any, training: Documents) -> Counter[str]:
-    """How often each word occurs: what stands between two spaces."""
+    """Counts each word: the text between two spaces."""
     counts: Counter[str] = Counter()
     for chunk in training_chunks(training):
         counts.update(normalizer.normalize_str(chunk).removeprefix(" ").split(" "))
@@ -160,11 +161,12 @@ def _words(normalizer: Any, training: Documents) -> Counter[str]:
 
 
 def _unigram_pieces(words: Counter[str], size: int) -> list[tuple[str, float]]:
-    """Pieces of words and their log probabilities, the likeliest first; fewer than asked for where
-    the words have no more.
+    """Returns pieces of words with their log probabilities, most probable first.
+
+    There are fewer than `size` if the words have no more.
 
     Raises:
-        DataError: too few are asked for to write the characters of the words.
+        DataError: `size` is too small for the characters of the words.
     """
     import sentencepiece
 
@@ -194,5 +196,5 @@ def _unigram_pieces(words: Counter[str], size: int) -> list[tuple[str, float]]:
             problem = f"the characters of the text alone need {int(needed[1]) - 1 - size} more"
         raise DataError(f"data.tokenizer.vocab_size: too few for unigram: {problem}") from error
     read = sentencepiece.SentencePieceProcessor(model_proto=model.getvalue())
-    # Rounded, so that the last bit of a machine's logarithm makes no other tokenizer.
+    # Rounded, so that the last bit of a machine's logarithm does not change the tokenizer.
     return [(read.IdToPiece(id).translate(_SHOWN), round(read.GetScore(id), 4)) for id in range(1, read.GetPieceSize())]

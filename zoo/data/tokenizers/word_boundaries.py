@@ -1,4 +1,4 @@
-"""Words in rows of tokens: which tokens form one, and a random choice of whole ones."""
+"""Which tokens form words, and the choice of whole words in rows."""
 
 from collections.abc import Collection, Sequence
 
@@ -9,13 +9,13 @@ WordJoins = tuple[np.ndarray, np.ndarray]
 and joins_left[b].
 """
 
-# What a token begins with where a space stands before it: in SentencePiece, and in byte-level BPE's
+# The first character of a token that follows a space: in SentencePiece, and in byte-level BPE's
 # symbols.
 SPACES = ("▁", "Ġ")
 
 
 def joins_by_white_space(texts: Sequence[str], special_ids: Collection[int]) -> WordJoins:
-    """Tokens that hold their own white space: a word ends where that begins.
+    """Returns the joins of tokens that contain their white space: a word ends where it begins.
 
     Args:
         texts: what each id stands for.
@@ -29,14 +29,16 @@ def joins_by_white_space(texts: Sequence[str], special_ids: Collection[int]) -> 
 def joins_by_marker(
     texts: Sequence[str], special_ids: Collection[int], continues: str = "", ends: str = ""
 ) -> WordJoins:
-    """Tokens that tell by a mark where they stand in a word: `continues` ("##") or `ends` ("</w>"),
-    else `SPACES` where one begins.
+    """Returns the joins of tokens that mark their place in a word.
+
+    Markers are `continues` ("##") or `ends` ("</w>"); without both, `SPACES` mark the beginning of
+    a word.
 
     Args:
-        texts: as the vocabulary writes each id.
+        texts: each id as the vocabulary writes it.
         specials: ids that join nothing.
-        continues: what a token begins with that is not a word's first.
-        ends: what a word's last token ends with.
+        continues: prefix of tokens that do not begin a word.
+        ends: suffix of a word's last token.
     """
     left = [text.startswith(continues) if continues else bool(ends) or not text.startswith(SPACES) for text in texts]
     right = [continues != "" or not ends or not text.endswith(ends) for text in texts]
@@ -51,13 +53,12 @@ def _without(
 
 
 def first_tokens(rows: np.ndarray, joins: WordJoins, candidates: np.ndarray) -> np.ndarray:
-    """Where words begin, bool [B, T].
+    """Returns where words begin, bool [B, T].
 
     Args:
         rows: ids, [B, T].
         joins: which of them join.
-        candidates: bool [B, T]; a token that is none is no part of a word and separates its
-            neighbours.
+        candidates: bool [B, T]; other tokens are not part of a word and separate their neighbours.
     """
     left, right = (table.take(rows, mode="clip") & candidates for table in joins)
     first = candidates.copy()
@@ -66,16 +67,16 @@ def first_tokens(rows: np.ndarray, joins: WordJoins, candidates: np.ndarray) -> 
 
 
 def choose_words(first: np.ndarray, candidates: np.ndarray, draws: np.ndarray, budget: np.ndarray) -> np.ndarray:
-    """Whole words in random order, as long as their tokens are within a budget; a word that would
-    exceed it is passed over.
+    """Chooses whole words in random order within a budget of tokens.
 
-    A row none of whose words is within it has nothing chosen.
+    A word that would exceed the budget is skipped. If every word of a row exceeds it, nothing is
+    chosen.
 
     Args:
         first, candidates: of `first_tokens`.
-        draws: random numbers in [0, 1), [B, T]; the order is that of the draws of the words' first
-            tokens.
-        budget: most tokens of each row, [B].
+        draws: random numbers in [0, 1), [B, T]; those of the words' first tokens determine the
+            order.
+        budget: largest number of tokens per row, [B].
 
     Returns:
         the tokens of the chosen words, bool [B, T].
@@ -87,8 +88,8 @@ def choose_words(first: np.ndarray, candidates: np.ndarray, draws: np.ndarray, b
     order = np.argsort(np.where(first, draws, 2.0), axis=1, kind="stable")
     sizes = np.take_along_axis(np.where(first, sizes, 0), order, axis=1)
     waiting, chosen, left = sizes > 0, np.zeros_like(first), budget.copy()
-    # What is left only shrinks, so a word that does not fit never will. Each turn takes all words
-    # up to the next that does not fit.
+    # The budget only shrinks, so a word that does not fit never will. Each iteration takes all
+    # words up to the next that does not fit.
     while (waiting := waiting & (sizes <= left[:, None])).any():
         taken = waiting & (np.where(waiting, sizes, 0).cumsum(axis=1) <= left[:, None])
         left = left - np.where(taken, sizes, 0).sum(axis=1)

@@ -1,4 +1,4 @@
-"""Whole words as tokens, for models that read their characters."""
+"""Whole words as tokens, for models that read characters."""
 
 import re
 from collections.abc import Iterable, Sequence
@@ -15,15 +15,15 @@ _WORD = re.compile(r"\S+")
 
 
 class WordTokenizer(Tokenizer):
-    """One token per word of the source: what stands between white space. The last two ids open a
-    document and end a sentence.
+    """One token per word of the source, separated by white space; the last two ids are special.
 
-    An ELMo reads every word by its characters (Peters et al. 2018), so that to it an id is no more
-    than a place in a list; punctuation is a word where the text has white space around it, as that
-    of the published models had. White space is lost: no loss per byte of text can be told.
+    They open a document and end a sentence. An ELMo reads the characters of each word (Peters et
+    al. 2018), so to it an id is only an index; punctuation is a word if the text has white space
+    around it, as the text of the published models had. White space is lost, so no loss per byte of
+    text is defined.
 
     Args:
-        words: the vocabulary; sorted here.
+        words: the vocabulary, in any order.
     """
 
     kind = "words"
@@ -44,11 +44,11 @@ class WordTokenizer(Tokenizer):
         return None
 
     def encode(self, text: str) -> np.ndarray:
-        """Raises DataError for a word that the vocabulary lacks."""
+        """Returns the ids of one text, int32 [tokens]. Raises DataError for an unknown word."""
         return self.encode_with_offsets([text])[0].ids
 
     def encode_with_offsets(self, texts: Sequence[str]) -> list[TokenOffsets]:
-        """As of any tokenizer. Raises as `encode`."""
+        """Returns the ids of each text with their character offsets. Raises as `encode`."""
         return [self._located(text) for text in texts]
 
     def _located(self, text: str) -> TokenOffsets:
@@ -73,7 +73,7 @@ class WordTokenizer(Tokenizer):
         return np.zeros(self.vocab_size, np.int64)
 
     def word_joins(self) -> WordJoins:
-        """None: every token is a word."""
+        """Returns no joins: every token is a word."""
         return np.zeros(self.vocab_size, bool), np.zeros(self.vocab_size, bool)
 
     def to_json(self) -> dict[str, Any]:

@@ -1,6 +1,4 @@
-"""Pairs of texts as a data set: one tokenizer for both sides, and batches of pairs of similar
-lengths.
-"""
+"""The data set of translation: one tokenizer for both sides, pairs batched by length."""
 
 import hashlib
 from collections.abc import Iterator
@@ -21,15 +19,15 @@ from zoo.data.translation.text_pairs import TextPairs, read_split_pairs
 
 @dataclass(frozen=True, eq=False)
 class TranslationDataset(UnlabelledDataset):
-    """Pairs to train on and to hold out, with the batches that a config takes from them.
+    """Pairs for training and held-out pairs, and the batches that a config takes from them.
 
-    Both sides end with the token that opens documents, and are held in memory. Pairs of which a
-    side has more than data.sequence_length tokens are left out of training and of the held-out
-    loss, and counted.
+    Both sides end with the token that opens documents, and are held in memory. Pairs with a side of
+    more than data.sequence_length tokens are left out of training and of the held-out loss, and
+    counted.
 
     Attributes:
         config: resolved.
-        tokenizer: what makes tokens of both sides.
+        tokenizer: of both sides.
         train, validation: the texts.
     """
 
@@ -40,12 +38,12 @@ class TranslationDataset(UnlabelledDataset):
 
     @cached_property
     def training(self) -> PairBatches:
-        """What is trained on."""
+        """Batches of the training pairs."""
         return self._batches(self.train)
 
     @cached_property
     def held_out(self) -> PairBatches:
-        """What is held out."""
+        """Batches of the held-out pairs."""
         return self._batches(self.validation)
 
     def _batches(self, pairs: TextPairs) -> PairBatches:
@@ -57,12 +55,12 @@ class TranslationDataset(UnlabelledDataset):
 
     @property
     def train_tokens(self) -> int:
-        """Number of tokens to train on, of both sides and without ends, before any is repeated."""
+        """Number of distinct training tokens of both sides, without end tokens."""
         return _text_tokens(self.training)
 
     @property
     def validation_tokens(self) -> int:
-        """Number of tokens held out."""
+        """Number of held-out tokens."""
         return _text_tokens(self.held_out)
 
     @property
@@ -78,7 +76,7 @@ class TranslationDataset(UnlabelledDataset):
                 yield f" ({too_long:,} {what}pairs of more than {length} tokens a side left out)"
 
     def training_batches(self, start_step: int = 0, process_index: int = 0, process_count: int = 1) -> TrainingBatches:
-        """The config's training batches from number `start_step` on; see `PairBatches.training`."""
+        """Returns the training batches from number `start_step` on; see `PairBatches.training`."""
         return self.training.training(self.config.seed, start_step, process_index, process_count)
 
     def evaluation_batches(
@@ -89,8 +87,9 @@ class TranslationDataset(UnlabelledDataset):
         process_count: int = 1,
         limit_batches: int | None = None,
     ) -> Iterator[Arrays]:
-        """Batches of what is held out; see `PairBatches.evaluation`. Pairs have the lengths they
-        have: `length` is that of the config.
+        """Returns batches of held-out pairs; see `PairBatches.evaluation`.
+
+        Pairs are not truncated: `length` must be that of the config.
         """
         if length not in (None, self.config.data.sequence_length):
             raise ValueError(f"pairs are not cut to a length of {length}")
@@ -98,7 +97,7 @@ class TranslationDataset(UnlabelledDataset):
         return self.held_out.evaluation(multiple_of, process_index, process_count, limit)
 
     def summary(self) -> dict[str, Any]:
-        """What identifies and measures the data, as plain JSON."""
+        """Returns what identifies and measures the data, as plain JSON."""
         both = self.train.fingerprint + self.validation.fingerprint
         return {
             "fingerprint": hashlib.sha256(both.encode()).hexdigest(),
@@ -122,12 +121,13 @@ def _text_tokens(batches: PairBatches) -> int:
 
 
 def load_translation(config: Any, tokenizer: Tokenizer | None = None) -> TranslationDataset:
-    """Reads the pairs of a config and trains one tokenizer on both sides of the training part
-    (Vaswani et al. 2017, section 5.1).
+    """Reads the pairs of a config and trains one tokenizer on both sides of the training part.
+
+    The shared tokenizer is that of Vaswani et al. 2017, section 5.1.
 
     Args:
         config: resolved.
-        tokenizer: takes the place of the one that the config asks for.
+        tokenizer: replaces the one that the config asks for.
 
     Raises:
         ConfigError: a bad field, or a file that does not exist.
@@ -144,7 +144,7 @@ def load_translation(config: Any, tokenizer: Tokenizer | None = None) -> Transla
 
 
 def translation_vocab_size(config: Any) -> int:
-    """Number of ids that the pairs of a config need, where only they tell."""
+    """Returns the number of ids that a config needs, if its pairs determine it."""
     train, validation = read_split_pairs(config.data)
     source = _documents(train, validation)
     return (
@@ -155,7 +155,7 @@ def translation_vocab_size(config: Any) -> int:
 
 
 def _documents(*parts: TextPairs) -> Documents:
-    """Every text of either side as a document."""
+    """Makes a document of every text of either side."""
     return Documents.of(
         [text for pairs in parts for side in (pairs.sources, pairs.targets) for text in side],
         f"both sides of {parts[0].name}",

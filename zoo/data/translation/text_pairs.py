@@ -1,8 +1,8 @@
-"""Pairs of texts, a source and what it is to become: where they come from.
+"""Pairs of texts, source and target, and where they come from.
 
-They are two columns of the tables of `zoo.data.sources.tables`, or two files of lines. Whatever is
-read goes through `data.bad_text`, side by side; a pair of which a side is left out, or is blank, is
-left out as a whole and counted.
+They are two columns of the tables of `zoo.data.sources.tables`, or two files of lines.
+`data.bad_text` applies to each side; a pair with a skipped or blank side is left out as a whole and
+counted.
 """
 
 import hashlib
@@ -30,8 +30,8 @@ class TextPairs:
 
     Attributes:
         sources, targets: texts, none of them blank, without white space at their ends.
-        name: where they are from, for people.
-        left_out: how many pairs were left out or mended, and why.
+        name: description for people.
+        left_out: how many pairs were skipped or repaired, and why.
     """
 
     sources: list[str]
@@ -44,9 +44,7 @@ class TextPairs:
 
     @cached_property
     def fingerprint(self) -> str:
-        """sha256 (hex) over the content: the same pairs in the same order, whatever files they came
-        from.
-        """
+        """sha256 (hex) of the content: the same pairs in the same order, whatever their files."""
         digest = hashlib.sha256()
         for text in (*self.sources, *self.targets):
             digest.update(hashlib.sha256(text.encode()).digest())
@@ -58,8 +56,9 @@ class TextPairs:
         return sum(len(text.encode()) for text in (*self.sources, *self.targets))
 
     def split(self, fraction: float) -> tuple[Self, Self]:
-        """The pairs to train on and about this share of them to hold out; a source text decides by
-        its hash, so that none is in both.
+        """Returns the training pairs and about this share of held-out pairs.
+
+        The hash of the source text decides, so no source text is in both.
 
         Raises:
             DataError: one of the parts is empty.
@@ -71,7 +70,8 @@ class TextPairs:
             parts[held_out][1].append(target)
         if not all(sources for sources, _ in parts):
             raise DataError(
-                f'"{self.name}": {len(self)} pairs are too few to hold out {fraction:g} of them; take more, or name others in '
+                f'"{self.name}": {len(self)} pairs are too few to hold out {fraction:g} of them; take more, or name '
+                "others in "
                 "data.held_out"
             )
         train, validation = (
@@ -82,8 +82,10 @@ class TextPairs:
 
 
 def read_split_pairs(data: Any) -> tuple[TextPairs, TextPairs]:
-    """The pairs of `data.source`, and those of `data.held_out`; where that is empty, those that the
-    source holds out, or a share of it.
+    """Returns the training pairs and the held-out pairs of a config.
+
+    Held-out pairs are those of `data.held_out`; if that is empty, those that the source holds out,
+    or a share of it.
 
     Args:
         data: the `data` part of a config.
@@ -109,7 +111,7 @@ def read_split_pairs(data: Any) -> tuple[TextPairs, TextPairs]:
 
 
 def read_pairs(data: Any) -> TextPairs:
-    """All pairs of `data.source`. Raises as `read_split_pairs`."""
+    """Reads all pairs of `data.source`. Raises as `read_split_pairs`."""
     kind, _, argument = str(data.source).partition(":")
     if kind not in PAIR_TABLES:
         raise ConfigError(
@@ -121,7 +123,7 @@ def read_pairs(data: Any) -> TextPairs:
 
 
 def _pairs(records: Iterable[tuple[str, Record]], data: Any, policy: BadTextPolicy) -> TextPairs:
-    """The two columns of records, without what is left out."""
+    """Returns the two columns of records, without what is skipped."""
     columns = {f"data.{side}": data[side] for side in ("source_column", "target_column")}
     sources, targets = [], []
     for where, record in records:
@@ -151,14 +153,13 @@ def _numbered(records: Iterable[Record], data: Any) -> Iterator[tuple[str, Recor
 
 
 def _dates(argument: str, data: Any, kind: str) -> Table:
-    """Dates in words and as ISO 8601 writes them: {"source", "target"}."""
+    """Returns dates in words and in ISO 8601: {"source", "target"}."""
     task = _builtin(argument, data)
     return Table(lambda policy: _numbered((*task.train, *task.validation), data))
 
 
 def _parallel(argument: str, data: Any, kind: str) -> Table:
-    """Two text files, plain or .gz, of which line n of the one belongs to line n of the other:
-    "train.{en,de}.gz", the source first.
+    """Reads two text files, plain or .gz, whose lines correspond: "train.{en,de}.gz", source first.
 
     Raises:
         ConfigError: no such files.
@@ -180,7 +181,8 @@ def _parallel(argument: str, data: Any, kind: str) -> Table:
         sides = [[line for _, line, _ in numbered_lines(path)] for path in paths]
         if len(sides[0]) != len(sides[1]):
             raise DataError(
-                f'"{paths[0]}" has {len(sides[0]):,} lines and "{paths[1]}" {len(sides[1]):,}; line n of one must belong to '
+                f'"{paths[0]}" has {len(sides[0]):,} lines and "{paths[1]}" {len(sides[1]):,}; line n of one must '
+                "belong to "
                 "line n of the other"
             )
         for number, (source, target) in enumerate(zip(*sides, strict=True), 1):
