@@ -17,7 +17,7 @@ from zoo.nested import flatten
 from zoo.variants import PARITY, VARIANTS
 from zoo.variants.__main__ import main, pages
 from zoo.variants.variant import BASELINES
-from zoo.variants.variant_page import NAMED, SECTIONS, UNREAD, _together, computes, sections
+from zoo.variants.variant_page import NAMED, SECTIONS, UNREAD, combined_changes, computes, sections
 
 ROOT = Path(__file__).parents[2]
 CONTROL = "a control"
@@ -144,7 +144,7 @@ def test_what_a_page_excludes_is_refused_and_the_rest_is_not():
         ("window", "alibi", False),
         ("global-tokens", "shaw", True),
     ):
-        changes = _together(by_name[one], by_name[other])
+        changes = combined_changes(by_name[one], by_name[other])
         named = any(
             other in line.split(":")[0].split(", ") for line in sections(by_name[one])["Cannot be combined with"]
         )

@@ -1,4 +1,4 @@
-"""`zoo describe`: what can be varied, from the tables of fields and of variants."""
+"""`zoo describe`: lists and explains variants and config fields."""
 
 import argparse
 import ast
@@ -8,9 +8,9 @@ from zoo.config import BY_PATH, FIELDS, Field
 from zoo.errors import ConfigError, did_you_mean
 
 EXAMPLES = """examples:
-  zoo describe               every variant there is, one line each
-  zoo describe rope          one variant: equation, paper, shapes, cost, what excludes it, what it is checked against
-  zoo describe position      the fields of positions and their choices
+  zoo describe               all variants, one line each
+  zoo describe rope          one variant: equation, paper, shapes, cost, exclusions, reference tests
+  zoo describe position      the fields of position encodings and their choices
   zoo describe schedule.warmup_steps
   zoo describe configs/bert.py"""
 
@@ -19,10 +19,10 @@ def add_parser(subparsers: argparse._SubParsersAction) -> None:
     """Registers the subcommand."""
     parser = subparsers.add_parser(
         "describe",
-        help="tell about variants and fields",
+        help="list and explain variants and config fields",
         epilog=EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
-        description="Tells what can be varied: all variants, one of them, a part's fields, or a config file.",
+        description="Lists all variants, or explains one of them, the fields of a part, or a config file.",
     )
     parser.add_argument(
         "name", nargs="?", help="a variant, a part of a field's path (norm, position, optimizer ...), or a config file"
@@ -31,7 +31,7 @@ def add_parser(subparsers: argparse._SubParsersAction) -> None:
 
 
 def describe_field(field: Field) -> list[str]:
-    """Lines about one field: path, default, meaning, and its choices."""
+    """Returns lines about one field: path, default, meaning and choices."""
     default = f"{field.default}" + (f": {field.auto}" if field.auto else "") if field.default != () else "none"
     lines = [f"{field.path} ({default})", f"    {field.meaning}"]
     if field.when:
@@ -44,25 +44,25 @@ def describe_field(field: Field) -> list[str]:
 
 
 def _fields(name: str) -> list[Field]:
-    """The fields that a name means: a whole path, or a part of paths."""
+    """Returns the fields that have the name as their path or as a part of it."""
     return [field for field in FIELDS if name in field.path.split(".") or field.path == name]
 
 
 def _config_file(name: str) -> str | None:
-    """The docstring of a config file; read, never executed."""
+    """Returns the docstring of a config file, which is not executed; None without such a file."""
     path = Path(name if name.endswith(".py") else f"configs/{name}.py")
     if not path.is_file():
         return None
     try:
         return ast.get_docstring(ast.parse(path.read_text(encoding="utf-8")))
     except (SyntaxError, UnicodeDecodeError) as error:
-        raise ConfigError(f"{path} is no Python file: {error}") from None
+        raise ConfigError(f"{path} is not a Python file: {error}") from None
 
 
 def run(args: argparse.Namespace) -> int:
-    """Prints what the name means; without one, every variant in a line."""
+    """Prints a description of the name; without a name, one line per variant."""
     from zoo.variants import VARIANTS
-    from zoo.variants.variant_page import line, render
+    from zoo.variants.variant_page import render, summary_line
 
     if args.name is None:
         width = max(len(variant.name) for variant in VARIANTS)
@@ -70,14 +70,16 @@ def run(args: argparse.Namespace) -> int:
             print(part)
             print(
                 "\n".join(
-                    f"    {variant.name:{width}s}  {line(variant)}" for variant in VARIANTS if variant.part == part
+                    f"    {variant.name:{width}s}  {summary_line(variant)}"
+                    for variant in VARIANTS
+                    if variant.part == part
                 )
             )
-        print("\nfields that choose")
+        print("\nfields with choices")
         chosen = [field for field in FIELDS if field.choices]
         print("\n".join(f"    {field.path}: {', '.join(field.choices)}" for field in chosen))
         print(
-            "\nzoo describe NAME tells all about one of these; zoo describe model, objective, data, optimizer, schedule lists fields."
+            "\nzoo describe NAME explains one of these; zoo describe model (or objective, data, optimizer, schedule) lists the fields."
         )
         return 0
     wanted = args.name.lower().replace("_", "-")
@@ -94,14 +96,12 @@ def run(args: argparse.Namespace) -> int:
         print("\n".join(text for field in fields for text in describe_field(field)))
     else:
         names = {variant.name for variant in VARIANTS} | {part for path in BY_PATH for part in path.split(".")}
-        raise ConfigError(
-            f"nothing is called {args.name!r}{did_you_mean(wanted, names)}; zoo describe lists everything"
-        )
+        raise ConfigError(f"nothing is called {args.name!r}{did_you_mean(wanted, names)}; zoo describe lists all names")
     return 0
 
 
 def _show(markdown: str) -> None:
-    """Prints a page, set in a terminal and as it is anywhere else."""
+    """Prints a Markdown page, rendered in a terminal and plain elsewhere."""
     from rich.console import Console
     from rich.markdown import Markdown
 

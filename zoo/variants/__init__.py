@@ -1,7 +1,6 @@
-"""What can be varied in a model: a table of the variants, and a page about each, computed from the
-code.
+"""The variants of a model's parts: a table of them, and a page about each, computed from the code.
 
-`zoo describe NAME` prints a page; `python -m zoo.variants docs/variants` writes them all.
+`zoo describe NAME` prints a page; `python -m zoo.variants docs/variants` writes all pages.
 """
 
 from zoo.variants.table import VARIANTS

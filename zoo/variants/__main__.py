@@ -8,12 +8,12 @@ from zoo.variants.variant_page import index, render
 
 
 def pages() -> dict[str, str]:
-    """{file name: text} of all pages and of the index."""
+    """Returns {file name: text} of all pages and the index."""
     return {f"{variant.name}.md": render(variant) for variant in VARIANTS} | {"README.md": index()}
 
 
 def main(folder: str) -> None:
-    """Writes the pages, and removes those of variants that are no more."""
+    """Writes the pages, and removes pages of variants that no longer exist."""
     directory = Path(folder)
     directory.mkdir(parents=True, exist_ok=True)
     written = pages()

@@ -1,21 +1,21 @@
-"""What the table of variants says of each, and what all of them are measured against."""
+"""What the table of variants records about each, and the models and references it refers to."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-# Largest difference from a reference library that is accepted, relative to the largest output or
-# gradient (docs/parity.md).
+# Largest accepted difference from a reference library, relative to the largest output or gradient
+# (docs/parity.md).
 TOLERANCE = 1e-4
 
-# The models that variants change, by name: a GPT, and the same modules in the other architectures.
+# The models that variants change: a GPT, and the same modules in the other architectures.
 BASELINES: dict[str, dict[str, Any]] = {
     "decoder": {},
     "encoder": {"model.architecture": "encoder", "objective.kind": "masked"},
     "encoder_decoder": {"model.architecture": "encoder_decoder", "objective.kind": "prefix"},
     "elmo": {"model.architecture": "elmo", "objective.kind": "bidirectional"},
 }
-# The size at which costs are counted: that of GPT-2 small.
+# The size at which costs are counted, that of GPT-2 small.
 SIZE = {
     "model.dim": 768,
     "model.num_layers": 12,
@@ -23,7 +23,7 @@ SIZE = {
     "model.vocab_size": 50257,
     "data.sequence_length": 1024,
 }
-# The size at which shapes are read: no two dimensions are equal, so that a number tells its letter.
+# The size at which shapes are read. No two dimensions are equal, so that a number has one letter.
 SHAPES = {
     "model.dim": 40,
     "model.num_layers": 4,
@@ -34,24 +34,48 @@ SHAPES = {
     "data.sequence_length": 28,
 }
 
-# Systems of docs/parity.md, by the class of the library that each is compared with.
+# The systems of docs/parity.md, and the class of the library that each is compared with.
 PARITY: dict[str, str] = {
-    "gpt1": "OpenAIGPTLMHeadModel", "gpt2": "GPT2LMHeadModel", "gpt2-unscaled-relu": "GPT2LMHeadModel", "gpt-neox": "GPTNeoXForCausalLM",
-    "gpt-j": "GPTJForCausalLM", "llama": "LlamaForCausalLM", "llama-grouped": "LlamaForCausalLM", "llama-multi-query": "LlamaForCausalLM",
-    "llama-linear": "LlamaForCausalLM", "llama-dynamic": "LlamaForCausalLM", "llama-yarn": "LlamaForCausalLM",
-    "llama-3.1": "LlamaForCausalLM", "mistral": "MistralForCausalLM", "smollm3": "SmolLM3ForCausalLM", "qwen3": "Qwen3ForCausalLM",
-    "olmo2": "Olmo2ForCausalLM", "gemma": "GemmaForCausalLM", "gemma2": "Gemma2ForCausalLM", "gemma3": "Gemma3ForCausalLM",
-    "bert": "BertForPreTraining", "bert-untied": "BertForMaskedLM", "roberta": "RobertaForMaskedLM", "shaw-keys": "BertForMaskedLM",
-    "distilbert-sinusoidal": "DistilBertForMaskedLM", "roformer": "RoFormerForMaskedLM", "longformer": "LongformerForMaskedLM",
-    "longformer-local": "LongformerForMaskedLM", "bloom": "BloomForCausalLM", "mpt-6-heads": "MptForCausalLM",
-    "transformer": "MarianMTModel", "marian-uneven": "MarianMTModel", "t5": "T5ForConditionalGeneration",
-    "t5-1.1": "T5ForConditionalGeneration", "umt5": "UMT5ForConditionalGeneration",
-}  # fmt: skip
+    "gpt1": "OpenAIGPTLMHeadModel",
+    "gpt2": "GPT2LMHeadModel",
+    "gpt2-unscaled-relu": "GPT2LMHeadModel",
+    "gpt-neox": "GPTNeoXForCausalLM",
+    "gpt-j": "GPTJForCausalLM",
+    "llama": "LlamaForCausalLM",
+    "llama-grouped": "LlamaForCausalLM",
+    "llama-multi-query": "LlamaForCausalLM",
+    "llama-linear": "LlamaForCausalLM",
+    "llama-dynamic": "LlamaForCausalLM",
+    "llama-yarn": "LlamaForCausalLM",
+    "llama-3.1": "LlamaForCausalLM",
+    "mistral": "MistralForCausalLM",
+    "smollm3": "SmolLM3ForCausalLM",
+    "qwen3": "Qwen3ForCausalLM",
+    "olmo2": "Olmo2ForCausalLM",
+    "gemma": "GemmaForCausalLM",
+    "gemma2": "Gemma2ForCausalLM",
+    "gemma3": "Gemma3ForCausalLM",
+    "bert": "BertForPreTraining",
+    "bert-untied": "BertForMaskedLM",
+    "roberta": "RobertaForMaskedLM",
+    "shaw-keys": "BertForMaskedLM",
+    "distilbert-sinusoidal": "DistilBertForMaskedLM",
+    "roformer": "RoFormerForMaskedLM",
+    "longformer": "LongformerForMaskedLM",
+    "longformer-local": "LongformerForMaskedLM",
+    "bloom": "BloomForCausalLM",
+    "mpt-6-heads": "MptForCausalLM",
+    "transformer": "MarianMTModel",
+    "marian-uneven": "MarianMTModel",
+    "t5": "T5ForConditionalGeneration",
+    "t5-1.1": "T5ForConditionalGeneration",
+    "umt5": "UMT5ForConditionalGeneration",
+}
 
 
 @dataclass(frozen=True)
 class ReferenceTest:
-    """A comparison in the test suite.
+    """A comparison with a reference in the test suite.
 
     Attributes:
         reference: what the code is compared with.
@@ -59,7 +83,7 @@ class ReferenceTest:
         tolerance: largest accepted difference, relative; 0 for exact equality.
     """
 
-    __test__ = False  # Not one of pytest's.
+    __test__ = False  # pytest must not collect it.
 
     reference: str
     where: str
@@ -71,14 +95,13 @@ class Variant:
     """One way to build a part of a model.
 
     Attributes:
-        name: as people ask for it.
+        name: in commands and file names.
         part: heading under which it is listed.
-        changes: fields that make it out of its baseline; empty for what the baseline is.
-        chosen: the fields whose choice it is, also where that is the baseline's.
-        source: class or function that computes it, whose docstring gives the equation and the
-            paper.
-        equation: the equation, where no docstring of a class is about this variant alone.
-        paper: where it comes from, where neither docstring nor field says so.
+        changes: fields that turn its baseline into it; empty for a choice of the baseline itself.
+        chosen: the fields that choose it, including the baseline's own choices.
+        source: class or function that computes it; its docstring gives the equation and the paper.
+        equation: needed if no docstring is about this variant alone.
+        paper: needed if neither docstring nor field names it.
         baseline: which of `BASELINES` it changes.
         systems: systems of docs/parity.md that have it.
         tests: further comparisons.

@@ -1,6 +1,4 @@
-"""The page about a variant: what it computes, how it is chosen, what it costs, what it excludes,
-what it is checked against.
-"""
+"""The page about a variant: equation, paper, config, shapes, cost, exclusions and tests."""
 
 import functools
 import inspect
@@ -19,12 +17,12 @@ from zoo.models.architectures import make_model
 from zoo.variants.table import VARIANTS
 from zoo.variants.variant import BASELINES, PARITY, SHAPES, SIZE, TOLERANCE, Variant
 
-# "Su et al. 2021, eq. 34" inside brackets; what is a reference has a year.
+# "Su et al. 2021, eq. 34" in parentheses; a reference contains a year.
 REFERENCE = re.compile(r"\(([^()]*?[A-Z][^()]*?\b(?:19|20)\d\d\b[^()]*)\)")
 NAMED = re.compile(
     r"[A-Z][\w'-]+(?: et al\.| & [A-Z][\w'-]+)? (?:19|20)\d\d(?:, (?:section|eq\.|figure|table) \d(?:[\d.]*\d)?)?"
 )
-# A refusal of what nothing reads, without the field that this is about.
+# The error for a field without effect; the group is the reason.
 UNREAD = re.compile(r".* has no effect: (.*?)(?: does not read it)?; leave it at .*")
 
 
@@ -40,9 +38,7 @@ def _resolved(changes: Mapping[str, Any], sizes: Mapping[str, Any]) -> configs.R
 
 
 def computes(variant: Variant) -> str:
-    """The equation and what goes with it: the docstring of what computes the variant, or the
-    table's own line.
-    """
+    """Returns the equation and its explanation: the table's own, or the docstring of the source."""
     if variant.equation:
         return variant.equation
     described = inspect.getdoc(variant.source).split("\n\nArgs:")[0].split("\n\nAttributes:")[0]
@@ -52,7 +48,7 @@ def computes(variant: Variant) -> str:
 
 
 def chosen_by(variant: Variant) -> list[str]:
-    """One line for each field that makes the variant, those that the baseline has already included."""
+    """Returns a line for each field that makes the variant, including those of the baseline."""
     changes = {**BASELINES[variant.baseline], **variant.changes, **dict(variant.chosen)}
     lines = []
     for path, value in changes.items():
@@ -63,9 +59,7 @@ def chosen_by(variant: Variant) -> list[str]:
 
 
 def papers(variant: Variant) -> list[str]:
-    """Where the variant comes from: as the table says, else what the docstring and the field's
-    choice refer to.
-    """
+    """Returns the references: the table's own, or those in the docstring and the field's choice."""
     if variant.paper:
         return [variant.paper]
     text = " ".join([*chosen_by(variant), computes(variant)])
@@ -86,7 +80,7 @@ def _text(value: Any) -> str:
 
 
 def _letters(config: configs.ResolvedConfig) -> dict[int, str]:
-    """Which dimension a number of the small model is."""
+    """Returns {size: letter of the dimension} of the small model."""
     model, attention = config.model, config.model.attention
     if model.architecture == "elmo":
         return {model.vocab_size: "V", 4 * model.elmo.cell_dim: "4 M", model.elmo.cell_dim: "M", model.dim: "D"}
@@ -107,9 +101,7 @@ def _letters(config: configs.ResolvedConfig) -> dict[int, str]:
 
 
 def _variables(config: configs.ResolvedConfig) -> dict[str, str]:
-    """{path within a layer: shape in letters} of everything that a model holds; statistics are
-    marked.
-    """
+    """Returns {path within a layer: shape in letters} of all parameters, and marks statistics."""
     letters, found = _letters(config), {}
     for path, variable in nnx.state(make_model(config), (nnx.Param, Statistic)).flat_state():
         shape, parts = variable.get_value().shape, [str(part) for part in path]
@@ -131,17 +123,18 @@ def _variables(config: configs.ResolvedConfig) -> dict[str, str]:
 
 
 def shapes(variant: Variant) -> list[str]:
-    """What the model holds beside, instead of, or no more than its baseline; for a baseline's own
-    part, all that it holds of it.
+    """Returns what the model holds in addition to its baseline, or lacks, or holds in other shapes.
+
+    A choice of the baseline itself lists everything that the model holds.
     """
     base = dict(BASELINES[variant.baseline])
     after = _variables(_resolved({**base, **variant.changes}, SHAPES))
     if not variant.changes:
         named = [f"`{path}` {shape}" for path, shape in after.items()]
-        return [f"The baseline itself. It holds {'; '.join(named)}."]
+        return [f"This is the baseline. It holds {'; '.join(named)}."]
     before = _variables(_resolved(BASELINES["decoder"] if _is_architecture(variant) else base, SHAPES))
     lines = []
-    for title, one, other in (("adds", after, before), ("leaves out", before, after)):
+    for title, one, other in (("adds", after, before), ("removes", before, after)):
         named = [f"`{path}` {shape}" for path, shape in one.items() if path not in other]
         if named:
             lines.append(f"It {title} {'; '.join(named)}.")
@@ -152,7 +145,7 @@ def shapes(variant: Variant) -> list[str]:
     ]
     if changed:
         lines.append(f"{'; '.join(changed)}.")
-    return lines or ["It holds what the baseline holds: x [B, T, D] goes in, and [B, T, D] comes out."]
+    return lines or ["It holds the same parameters as the baseline: x [B, T, D] goes in, and [B, T, D] comes out."]
 
 
 def _is_architecture(variant: Variant) -> bool:
@@ -166,7 +159,7 @@ def _cost(changes: tuple[tuple[str, Any], ...]) -> tuple[int, float]:
 
 
 def costs(variant: Variant) -> str:
-    """Parameters and training FLOPs against the baseline, at GPT-2 small's size."""
+    """Returns parameters and training FLOPs compared with the baseline, at GPT-2 small's size."""
     base = {} if _is_architecture(variant) else BASELINES[variant.baseline]
     before, after = (_cost(tuple(changes.items())) for changes in (base, {**base, **variant.changes}))
 
@@ -176,8 +169,8 @@ def costs(variant: Variant) -> str:
     return f"Parameters {against(before[0], after[0])}; training FLOPs per token {against(before[1], after[1])}."
 
 
-def _together(one: Variant, other: Variant) -> dict[str, Any] | None:
-    """The changes of both, or None where they are choices of one thing."""
+def combined_changes(one: Variant, other: Variant) -> dict[str, Any] | None:
+    """Returns the changes of both variants, or None if they set one field to different values."""
     changes = {**BASELINES[one.baseline], **one.changes}
     further = {**BASELINES[other.baseline], **other.changes}
     if any(changes[path] != value for path, value in further.items() if path in changes):
@@ -195,7 +188,7 @@ def _refusal(changes: tuple[tuple[str, Any], ...]) -> str:
 
 
 def alternatives(variant: Variant) -> list[str]:
-    """Variants that are other choices of the same field."""
+    """Returns the names of variants that are other choices of the same field."""
     mine = variant.changes or {}
     return [
         other.name
@@ -208,12 +201,14 @@ def alternatives(variant: Variant) -> list[str]:
 
 
 def exclusions(variant: Variant) -> Iterator[tuple[list[str], str]]:
-    """(names of variants, why they cannot be combined with this one), as configs are refused."""
+    """Yields (names of variants, why they cannot be combined with this one), as configs are
+    rejected.
+    """
     reasons: dict[str, list[str]] = {}
     for other in VARIANTS:
-        if other is variant or (changes := _together(variant, other)) is None:
+        if other is variant or (changes := combined_changes(variant, other)) is None:
             continue
-        # Sorted, because a pair is asked for from both sides.
+        # Sorted, because each pair is looked up from both sides.
         if reason := _refusal(tuple(sorted(changes.items()))):
             unread = UNREAD.fullmatch(reason)
             reason = (
@@ -227,9 +222,10 @@ def exclusions(variant: Variant) -> Iterator[tuple[list[str], str]]:
 
 
 def checks(variant: Variant) -> list[str]:
-    """What the variant is compared with, and how close it has to be."""
+    """Returns what the variant is compared with, and the tolerance."""
     lines = [
-        f"`{PARITY[system]}` of transformers, row `{system}` of docs/parity.md: outputs and gradients within {TOLERANCE:g}"
+        f"`{PARITY[system]}` of transformers, row `{system}` of docs/parity.md: outputs and gradients within "
+        f"{TOLERANCE:g}"
         for system in variant.systems
     ]
     return lines + [f"{test.reference}, `{test.where}`: within {test.tolerance:g}" for test in variant.tests]
@@ -239,7 +235,7 @@ SECTIONS = ("What it computes", "Paper", "Config", "Shapes", "Cost", "Cannot be 
 
 
 def sections(variant: Variant) -> dict[str, list[str]]:
-    """Every section of the page, as lines."""
+    """Returns the lines of every section of the page."""
     instead = alternatives(variant)
     excluded = [f"{', '.join(names)}: {reason}" for names, reason in exclusions(variant)]
     if instead:
@@ -250,10 +246,10 @@ def sections(variant: Variant) -> dict[str, list[str]]:
             (
                 [computes(variant)],
                 papers(variant),
-                chosen_by(variant) or ["Nothing to set: the model has it."],
+                chosen_by(variant) or ["Nothing to set: every model of this architecture has it."],
                 shapes(variant),
                 [costs(variant)],
-                excluded or ["Nothing that is known: it is orthogonal to all other variants."],
+                excluded or ["It can be combined with all other variants."],
                 checks(variant),
             ),
             strict=True,
@@ -262,7 +258,7 @@ def sections(variant: Variant) -> dict[str, list[str]]:
 
 
 def render(variant: Variant) -> str:
-    """The page, in Markdown."""
+    """Returns the page in Markdown."""
     baseline = {
         "decoder": "a GPT: decoder, pre-norm, LayerNorm, learned positions, multi-head attention, GELU",
         "encoder": "the same as an encoder, trained by masked language modelling",
@@ -281,17 +277,17 @@ def render(variant: Variant) -> str:
 
 
 def index() -> str:
-    """The list of all pages, in Markdown."""
+    """Returns the list of all pages in Markdown."""
     text = [
         "# Variants",
-        "One page each, generated by `python -m zoo.variants docs/variants`; edit nothing here by hand. "
-        "`zoo describe NAME` prints one.",
+        "One page for each variant, generated by `python -m zoo.variants docs/variants`; do not edit them by hand. "
+        "`zoo describe NAME` prints a page.",
     ]
     for part in dict.fromkeys(variant.part for variant in VARIANTS):
         text.append(f"## {part.capitalize()}")
         text.append(
             "\n".join(
-                f"- [{variant.name}]({variant.name}.md): {line(variant)}"
+                f"- [{variant.name}]({variant.name}.md): {summary_line(variant)}"
                 for variant in VARIANTS
                 if variant.part == part
             )
@@ -299,8 +295,10 @@ def index() -> str:
     return "\n\n".join(text) + "\n"
 
 
-def line(variant: Variant) -> str:
-    """A variant in one line: its equation, its choice's words, or what computes it."""
+def summary_line(variant: Variant) -> str:
+    """Returns a variant in one line: its equation, the meaning of its choice, or its docstring's
+    start.
+    """
     words = [
         configs.field_at(path).choices[value]
         for path, value in variant.chosen.items()

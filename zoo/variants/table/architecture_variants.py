@@ -1,0 +1,161 @@
+"""Architectures, and the objectives that they are trained for."""
+
+from zoo.layers import characters, recurrent
+from zoo.models import elmo, encoder_decoder
+from zoo.objectives.bidirectional import BidirectionalObjective
+from zoo.objectives.causal import CausalObjective
+from zoo.objectives.cross_entropy import cross_entropy
+from zoo.objectives.denoising import DenoisingObjective
+from zoo.objectives.masked import MaskedObjective
+from zoo.objectives.prefix import PrefixObjective
+from zoo.objectives.prefix_decoder import PrefixDecoderObjective
+from zoo.objectives.span_corruption import SpanObjective
+from zoo.objectives.translation import TranslationObjective
+from zoo.variants.table.entry import WHOLE, choice, numpy_reference
+from zoo.variants.variant import BASELINES, ReferenceTest, Variant
+
+BILM = ReferenceTest(
+    "the published bilm's outputs", "tests/parity/test_elmo_published.py::test_three_streams_of_sentences", 3e-6
+)
+
+
+ARCHITECTURE_VARIANTS: tuple[Variant, ...] = (
+    choice(
+        "model.architecture",
+        "decoder",
+        "architecture",
+        equation="h = Blocks(E[tokens]), where query t sees the keys s <= t.",
+        paper="Radford et al. 2018 (GPT)",
+        systems=("gpt2",),
+        tests=(WHOLE,),
+    ),
+    choice(
+        "objective.kind",
+        "causal",
+        "architecture",
+        "causal-lm",
+        source=CausalObjective,
+        systems=("gpt2",),
+        tests=(numpy_reference("objectives/test_causal.py::test_the_loss_is_the_reference_s"),),
+    ),
+    choice(
+        "model.architecture",
+        "encoder",
+        "architecture",
+        "encoder",
+        {"objective.kind": "masked"},
+        paper="Devlin et al. 2019 (BERT)",
+        equation="h = Blocks(E[tokens]), where query t sees all keys s.",
+        systems=("bert",),
+        tests=(WHOLE,),
+    ),
+    Variant(
+        "masked-lm",
+        "architecture",
+        BASELINES["encoder"],
+        source=MaskedObjective,
+        systems=("bert",),
+        tests=(numpy_reference("objectives/test_masked.py::test_the_loss_is_that_of_every_row_alone"),),
+    ),
+    choice(
+        "model.architecture",
+        "encoder_decoder",
+        "architecture",
+        "encoder-decoder",
+        {"objective.kind": "prefix"},
+        source=encoder_decoder.EncoderDecoder,
+        paper="Vaswani et al. 2017, section 3",
+        systems=("transformer", "t5"),
+        tests=(numpy_reference("objectives/test_prefix.py::test_the_loss_is_that_of_every_row_alone"),),
+    ),
+    Variant(
+        "prefix-lm",
+        "architecture",
+        BASELINES["encoder_decoder"],
+        source=PrefixObjective,
+        systems=("t5",),
+        tests=(numpy_reference("objectives/test_prefix.py::test_the_loss_is_that_of_every_row_alone"),),
+    ),
+    Variant(
+        "prefix-lm-decoder",
+        "architecture",
+        {"objective.kind": "prefix"},
+        source=PrefixDecoderObjective,
+        tests=(numpy_reference("objectives/test_prefix_decoder.py::test_the_loss_is_the_reference_s"),),
+    ),
+    Variant(
+        "span-corruption",
+        "architecture",
+        {"model.architecture": "encoder_decoder", "objective.kind": "span"},
+        source=SpanObjective,
+        tests=(numpy_reference("objectives/test_spans.py::test_the_loss_is_that_of_every_row_alone"),),
+    ),
+    Variant(
+        "denoising",
+        "architecture",
+        {"model.architecture": "encoder_decoder", "objective.kind": "denoising"},
+        source=DenoisingObjective,
+        tests=(numpy_reference("objectives/test_denoising.py::test_the_loss_is_that_of_every_row_alone"),),
+    ),
+    Variant(
+        "translation",
+        "architecture",
+        {"model.architecture": "encoder_decoder", "objective.kind": "translation"},
+        source=TranslationObjective,
+        tests=(numpy_reference("objectives/test_translation.py::test_the_loss_is_that_of_every_pair_alone"),),
+    ),
+    choice(
+        "model.architecture",
+        "elmo",
+        "architecture",
+        "elmo",
+        {"objective.kind": "bidirectional"},
+        source=elmo.ELMo,
+        tests=(BILM, numpy_reference("models/test_elmo.py::test_a_model_is_its_equations")),
+    ),
+    Variant(
+        "bidirectional-lm",
+        "architecture",
+        BASELINES["elmo"],
+        source=BidirectionalObjective,
+        tests=(numpy_reference("objectives/test_bidirectional.py::test_the_loss_is_that_of_every_row_alone"),),
+    ),
+    Variant(
+        "character-cnn",
+        "architecture",
+        {},
+        source=characters.CharacterCNN,
+        paper="Kim et al. 2016; Peters et al. 2018, section 3.4",
+        baseline="elmo",
+        tests=(numpy_reference("layers/test_characters.py::test_a_token_s_vector_is_its_equation"),),
+    ),
+    Variant(
+        "projected-lstm",
+        "architecture",
+        {},
+        source=recurrent.ProjectedLSTM,
+        baseline="elmo",
+        paper="Sak et al. 2014",
+        tests=(numpy_reference("layers/test_recurrent.py::test_a_layer_is_its_equation"),),
+    ),
+    choice(
+        "objective.z_loss",
+        1e-4,
+        "architecture",
+        "z-loss",
+        source=cross_entropy,
+        tests=(numpy_reference("objectives/test_causal.py::test_training_adds_the_z_loss_and_reports_without_it"),),
+    ),
+    choice(
+        "objective.label_smoothing",
+        0.1,
+        "architecture",
+        "label-smoothing",
+        paper="Szegedy et al. 2016, section 7; Vaswani et al. 2017",
+        equation=(
+            "L = -sum_v q_v log p_v, q_v = (1 - e) [v = target] + e / V, in training; evaluation reports -log "
+            "p(target)."
+        ),
+        tests=(numpy_reference("objectives/test_cross_entropy.py::test_what_a_head_may_add", 3e-6),),
+    ),
+)

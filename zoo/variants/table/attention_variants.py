@@ -1,0 +1,224 @@
+"""Variants of attention."""
+
+from zoo.layers import attention, performer
+from zoo.variants.table.entry import LAYER, ROPE, WHOLE, choice, numpy_reference
+from zoo.variants.variant import ReferenceTest, Variant
+
+ENCODER_WINDOW = {"model.attention.window": 257}
+SINKS = ReferenceTest(
+    "GptOssAttention of transformers", "tests/parity/test_sinks.py::test_attention_with_sinks_is_gpt_oss_s", 1e-5
+)
+FAVOR = ReferenceTest(
+    "FastAttention of performer-pytorch", "tests/parity/test_performer.py::test_both_directions", 1e-5
+)
+
+
+ATTENTION_VARIANTS: tuple[Variant, ...] = (
+    choice(
+        "model.attention.kind",
+        "softmax",
+        "attention",
+        "multi-head",
+        source=attention.Attention,
+        systems=("gpt2",),
+        tests=(LAYER,),
+    ),
+    Variant(
+        "grouped-query",
+        "attention",
+        {"model.attention.num_kv_heads": 4},
+        paper="Ainslie et al. 2023",
+        equation=(
+            "out_h = softmax(scale * q_h k_g^T) v_g, g = floor(h G / H): H / G query heads share a key and value head."
+        ),
+        systems=("llama-grouped",),
+        tests=(LAYER,),
+    ),
+    Variant(
+        "multi-query",
+        "attention",
+        {"model.attention.num_kv_heads": 1},
+        paper="Shazeer 2019",
+        equation="out_h = softmax(scale * q_h k^T) v: all H query heads share one key and value head, G = 1.",
+        systems=("llama-multi-query",),
+        tests=(LAYER,),
+    ),
+    Variant(
+        "shared-queries",
+        "attention",
+        {"model.attention.num_query_heads": 2},
+        paper="a control; cf. Shazeer 2019",
+        equation=(
+            "out_h = softmax(scale * q_r k_g^T) v_g, r = floor(h Q / H): groups of H / Q heads share a query, not a "
+            "key and value."
+        ),
+        tests=(LAYER,),
+    ),
+    Variant(
+        "grouped-cross-attention",
+        "attention",
+        {"model.attention.cross_kv_heads": 4},
+        paper="Ainslie et al. 2023",
+        equation=(
+            "In cross-attention out_h = softmax(scale * q_h k_g^T) v_g, g = floor(h C / H), with C key and value "
+            "heads of its own."
+        ),
+        baseline="encoder_decoder",
+        tests=(numpy_reference("models/test_encoder_decoder.py::test_logits_are_the_reference_s", 2e-5),),
+    ),
+    Variant(
+        "single-head",
+        "attention",
+        {"model.attention.num_heads": 1},
+        paper="a control; Vaswani et al. 2017, table 3, row A",
+        equation="out = softmax(scale * q k^T) v with H = 1 and one head as wide as the model.",
+        tests=(WHOLE,),
+    ),
+    Variant(
+        "window",
+        "attention",
+        {"model.attention.window": 256},
+        paper="Beltagy et al. 2020, section 3.1; Jiang et al. 2023 (Mistral)",
+        equation="Query t sees the keys s with t - W < s <= t: W keys, including its own.",
+        systems=("mistral",),
+        tests=(LAYER,),
+    ),
+    Variant(
+        "symmetric-window",
+        "attention",
+        ENCODER_WINDOW,
+        paper="Beltagy et al. 2020, section 3.1",
+        baseline="encoder",
+        equation="Query t sees the keys s with |t - s| <= (W - 1) / 2: W keys, including its own, W odd.",
+        systems=("longformer-local",),
+        tests=(LAYER,),
+    ),
+    Variant(
+        "dilated-window",
+        "attention",
+        {"model.attention.window": 256, "model.attention.dilations": (1, 2)},
+        equation=(
+            "Query t of head h sees the keys s = t - i d, 0 <= i < W: W keys over W d tokens; heads take the "
+            "dilations d in turn."
+        ),
+        paper="Beltagy et al. 2020, section 3.1, Dilated Sliding Window",
+        tests=(LAYER,),
+    ),
+    Variant(
+        "global-tokens",
+        "attention",
+        ENCODER_WINDOW | {"model.attention.global_tokens": 1},
+        paper="Beltagy et al. 2020, section 3.1",
+        equation="Like symmetric-window, but the first g tokens see all keys s, and every query sees s < g.",
+        baseline="encoder",
+        tests=(LAYER,),
+    ),
+    Variant(
+        "global-projections",
+        "attention",
+        ENCODER_WINDOW | {"model.attention.global_tokens": 1, "model.attention.global_projections": True},
+        baseline="encoder",
+        equation=(
+            "Like global-tokens, but the global tokens attend with q = x W_q', k = x W_k', v = x W_v', matrices of "
+            "their own."
+        ),
+        paper="Beltagy et al. 2020, section 3.1, Linear Projections for Global Attention",
+        systems=("longformer",),
+        tests=(LAYER,),
+    ),
+    Variant(
+        "local-global",
+        "attention",
+        {
+            "model.layers.pattern": ("local", "global"),
+            "model.layers.kinds.local.attention.window": 256,
+            "model.layers.kinds.global.attention.window": 0,
+        },
+        equation="Layers alternate: in a local one query t sees t - W < s <= t, in a global one all s <= t.",
+        paper="Gemma Team 2024 (Gemma 2), section 2",
+        systems=("gemma2", "gemma3"),
+        tests=(WHOLE,),
+    ),
+    Variant(
+        "nope-layers",
+        "attention",
+        ROPE
+        | {
+            "model.layers.pattern": ("rope", "rope", "rope", "plain"),
+            "model.layers.kinds.rope.position.kind": "rope",
+            "model.layers.kinds.plain.position.kind": "none",
+        },
+        equation=(
+            "q and k are rotated in three of four layers; in every fourth they are not: score(t, s) = scale * q_t . "
+            "k_s."
+        ),
+        paper="Yang et al. 2025 (RNoPE); SmolLM3",
+        systems=("smollm3",),
+        tests=(WHOLE,),
+    ),
+    choice(
+        "model.attention.qk_norm",
+        "head",
+        "attention",
+        "qk-norm",
+        source=attention.HeadNorm,
+        systems=("qwen3",),
+        tests=(LAYER,),
+    ),
+    choice(
+        "model.attention.qk_norm",
+        "full",
+        "attention",
+        "qk-norm-full",
+        source=attention.HeadNorm,
+        paper="OLMo Team 2025 (OLMo 2)",
+        systems=("olmo2",),
+        tests=(LAYER,),
+    ),
+    choice(
+        "model.attention.softcap",
+        50.0,
+        "attention",
+        "attention-softcap",
+        paper="Gemma Team 2024 (Gemma 2), section 2",
+        equation="score = c * tanh(scale * q . k / c), before masking and softmax.",
+        systems=("gemma2",),
+        tests=(LAYER,),
+    ),
+    choice(
+        "model.attention.sinks",
+        True,
+        "attention",
+        "sinks",
+        paper="OpenAI 2025 (gpt-oss); Xiao et al. 2023",
+        equation="p_s = exp(score_s) / (exp(b_h) + sum_r exp(score_r)), b_h learned per head.",
+        tests=(LAYER, SINKS),
+    ),
+    choice(
+        "model.attention.scale",
+        1.0,
+        "attention",
+        "unscaled",
+        paper="Raffel et al. 2020 (T5); Vaswani et al. 2017, section 3.2.1",
+        equation="score = q . k, without 1 / sqrt(K).",
+        systems=("t5", "gpt2-unscaled-relu"),
+        tests=(WHOLE,),
+    ),
+    choice(
+        "model.attention.bias",
+        False,
+        "attention",
+        "no-attention-bias",
+        equation="q = x W_q without a bias; likewise for k, v and the output.",
+        paper="Touvron et al. 2023 (LLaMA); Raffel et al. 2020 (T5)",
+        systems=("llama", "t5"),
+        tests=(LAYER,),
+    ),
+    choice(
+        "model.attention.kind",
+        "performer",
+        "attention",
+        source=performer.performer_attention,
+        tests=(FAVOR, numpy_reference("layers/test_performer.py::test_outputs_and_gradients_are_the_equations")),
+    ),
+)

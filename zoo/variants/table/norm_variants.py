@@ -1,0 +1,155 @@
+"""Variants of normalisation and its placement."""
+
+from zoo.layers import block, norm
+from zoo.variants.table.entry import WHOLE, choice, numpy_reference
+from zoo.variants.variant import ReferenceTest, Variant
+
+BLOCK = numpy_reference("layers/test_block.py::test_a_block_is_its_equation")
+NORM = numpy_reference("layers/test_norm.py::test_a_norm_is_its_equation")
+TORCH_BLOCK = ReferenceTest(
+    "torch.nn.TransformerEncoderLayer", "tests/parity/test_torch_blocks.py::test_a_block_is_torch_s_encoder_layer", 1e-5
+)
+TORCH_NORM = ReferenceTest(
+    "torch.nn.LayerNorm and RMSNorm", "tests/parity/test_torch_blocks.py::test_norms_are_torch_s", 1e-5
+)
+
+
+NORM_VARIANTS: tuple[Variant, ...] = (
+    choice(
+        "model.norm.kind",
+        "layernorm",
+        "normalisation",
+        source=norm.LayerNorm,
+        systems=("gpt2", "bert"),
+        tests=(NORM, TORCH_NORM),
+    ),
+    choice(
+        "model.norm.kind",
+        "rmsnorm",
+        "normalisation",
+        source=norm.RMSNorm,
+        systems=("llama", "t5"),
+        tests=(NORM, TORCH_NORM),
+    ),
+    choice("model.norm.kind", "centering", "normalisation", source=norm.CenteringNorm, tests=(NORM,)),
+    choice(
+        "model.norm.kind",
+        "batchnorm",
+        "normalisation",
+        source=norm.BatchNorm,
+        tests=(
+            numpy_reference("layers/test_norm.py::test_batch_norm_in_training_is_algorithm_1_over_the_filled_slots"),
+        ),
+    ),
+    choice(
+        "model.norm.kind",
+        "none",
+        "normalisation",
+        "no-norm",
+        source=norm.NoNorm,
+        paper="a control",
+        tests=(numpy_reference("layers/test_block.py::test_a_block_without_norm"),),
+    ),
+    choice(
+        "model.norm.unit_offset",
+        True,
+        "normalisation",
+        "unit-offset",
+        {"model.norm.kind": "rmsnorm"},
+        equation=(
+            "y = x / sqrt(mean(x^2) + epsilon) * (1 + w), w initialised to 0, so that weight decay pulls the factor "
+            "towards 1."
+        ),
+        paper="Gemma Team 2024 (Gemma)",
+        systems=("gemma", "gemma2"),
+        tests=(WHOLE,),
+    ),
+    choice(
+        "model.norm.scale",
+        False,
+        "normalisation",
+        "no-norm-scale",
+        equation="y = (x - mean(x)) / sqrt(variance(x) + epsilon) + bias.",
+        paper="a control; Xu et al. 2019 (LayerNorm-simple)",
+        tests=(numpy_reference("layers/test_norm.py::test_the_switches_for_scale_and_bias_change_nothing_else", 1e-7),),
+    ),
+    choice(
+        "model.norm.bias",
+        False,
+        "normalisation",
+        "no-norm-bias",
+        equation="y = (x - mean(x)) / sqrt(variance(x) + epsilon) * scale.",
+        paper="a control; Xu et al. 2019",
+        tests=(numpy_reference("layers/test_norm.py::test_the_switches_for_scale_and_bias_change_nothing_else", 1e-7),),
+    ),
+    choice(
+        "model.norm.placement",
+        "pre",
+        "placement",
+        source=block.PreNormBlock,
+        systems=("gpt2", "llama"),
+        tests=(BLOCK, TORCH_BLOCK),
+    ),
+    choice(
+        "model.norm.placement",
+        "post",
+        "placement",
+        source=block.PostNormBlock,
+        systems=("gpt1", "bert"),
+        tests=(BLOCK, TORCH_BLOCK),
+    ),
+    choice(
+        "model.norm.placement",
+        "sandwich",
+        "placement",
+        source=block.SandwichBlock,
+        systems=("gemma2", "gemma3"),
+        tests=(BLOCK,),
+    ),
+    choice(
+        "model.norm.placement",
+        "reordered",
+        "placement",
+        source=block.ReorderedBlock,
+        systems=("olmo2",),
+        tests=(BLOCK,),
+    ),
+    choice(
+        "model.norm.placement",
+        "deepnorm",
+        "placement",
+        source=block.DeepNormBlock,
+        tests=(
+            numpy_reference("layers/test_block.py::test_deepnorm_weighs_the_stream_and_scales_what_it_starts_from"),
+        ),
+    ),
+    choice(
+        "model.residual",
+        False,
+        "placement",
+        "no-residual",
+        paper="a control",
+        equation="x = f(Norm(x)): the output of each sublayer without the residual x.",
+        tests=(BLOCK,),
+    ),
+    choice(
+        "model.parallel",
+        "shared_norm",
+        "placement",
+        "parallel-shared-norm",
+        paper="Wang & Komatsuzaki 2021 (GPT-J)",
+        equation="x = x + Attention(Norm(x)) + FFN(Norm(x)), one norm for both.",
+        systems=("gpt-j",),
+        tests=(WHOLE,),
+    ),
+    choice(
+        "model.parallel",
+        "own_norms",
+        "placement",
+        "parallel",
+        paper="Black et al. 2022, section 2.1 (GPT-NeoX-20B)",
+        equation="x = x + Attention(Norm_1(x)) + FFN(Norm_2(x)).",
+        systems=("gpt-neox",),
+        tests=(WHOLE,),
+    ),
+)

@@ -1,0 +1,163 @@
+"""Variants of positions."""
+
+from typing import Any
+
+from zoo.layers import position
+from zoo.layers.position import relative, rope
+from zoo.variants.table.entry import LAYER, ROPE, WHOLE, choice, numpy_reference
+from zoo.variants.variant import ReferenceTest, Variant
+
+TABLE = "model.position.kind"
+FREQUENCIES = numpy_reference("layers/test_position.py::test_stretched_frequencies_are_their_formulas", 2e-5)
+SINUSOID = numpy_reference("layers/test_position.py::test_sinusoids_are_added_to_the_embedding")
+
+
+def scaled_rope(kind: str, source: Any, systems: tuple[str, ...]) -> Variant:
+    """Returns RoPE scaled to four times the length that it was trained with."""
+    return choice(
+        "model.position.scaling.kind",
+        kind,
+        "position",
+        f"rope-{kind}",
+        ROPE
+        | {"model.position.scaling.factor": 4.0}
+        | ({} if kind == "linear" else {"model.position.scaling.original_length": 256}),
+        source=source,
+        systems=systems,
+        tests=(FREQUENCIES,),
+    )
+
+
+POSITION_VARIANTS: tuple[Variant, ...] = (
+    choice(
+        TABLE,
+        "none",
+        "position",
+        "nope",
+        paper="Haviv et al. 2022; Kazemnejad et al. 2023",
+        equation=(
+            "x_t = E[token_t]: in a decoder only the causal mask conveys order; an encoder is equivariant to "
+            "permutations."
+        ),
+        tests=(WHOLE,),
+    ),
+    choice(
+        TABLE,
+        "learned",
+        "position",
+        source=position.POSITIONS["learned"],
+        systems=("gpt1", "gpt2", "bert"),
+        tests=(WHOLE,),
+    ),
+    choice(
+        "model.position.offset",
+        2,
+        "position",
+        "position-offset",
+        paper="Liu et al. 2019 (RoBERTa's code)",
+        equation="x_t + P[2 + t]: no position uses the first two rows of the table.",
+        systems=("roberta",),
+        tests=(WHOLE,),
+    ),
+    choice(
+        TABLE,
+        "sinusoidal",
+        "position",
+        source=position.POSITIONS["sinusoidal"],
+        systems=("distilbert-sinusoidal", "transformer"),
+        tests=(SINUSOID,),
+    ),
+    choice(
+        "model.position.layout",
+        "half",
+        "position",
+        "sinusoidal-half",
+        {TABLE: "sinusoidal"},
+        source=position.sinusoid,
+        systems=("transformer",),
+        tests=(SINUSOID,),
+    ),
+    choice(
+        "model.position.endpoint",
+        True,
+        "position",
+        "sinusoidal-endpoint",
+        {TABLE: "sinusoidal"},
+        paper="Vaswani et al. 2017, in the authors' code (tensor2tensor); Ott et al. 2019 (fairseq)",
+        equation="PE[p, 2i] = sin(p / 10000^(i / (D/2 - 1))), PE[p, 2i+1] = cos(p / 10000^(i / (D/2 - 1))).",
+        tests=(SINUSOID,),
+    ),
+    choice(
+        TABLE,
+        "rope",
+        "position",
+        source=rope.Rope,
+        systems=("llama", "mistral"),
+        tests=(
+            ReferenceTest(
+                "complex numbers in float64",
+                "tests/layers/test_position.py::test_rope_multiplies_complex_numbers",
+                1e-5,
+            ),
+        ),
+    ),
+    choice(
+        "model.position.layout",
+        "interleaved",
+        "position",
+        "rope-interleaved",
+        ROPE,
+        source=rope.rotate_pairs,
+        systems=("gpt-j", "roformer"),
+        tests=(WHOLE,),
+    ),
+    choice(
+        "model.position.fraction",
+        0.5,
+        "position",
+        "partial-rotary",
+        ROPE,
+        paper="Wang & Komatsuzaki 2021 (GPT-J)",
+        equation=(
+            "The first fraction * K dimensions of a head rotate by p * theta^(-2i / (fraction * K)), the rest do not."
+        ),
+        systems=("gpt-neox",),
+        tests=(WHOLE,),
+    ),
+    scaled_rope("linear", rope.linear_frequencies, ("llama-linear",)),
+    scaled_rope("dynamic", rope.dynamic_frequencies, ("llama-dynamic",)),
+    scaled_rope("yarn", rope.yarn_frequencies, ("llama-yarn",)),
+    scaled_rope("llama3", rope.llama3_frequencies, ("llama-3.1",)),
+    choice(TABLE, "alibi", "position", source=relative.Alibi, systems=("bloom", "mpt-6-heads"), tests=(LAYER,)),
+    choice(
+        TABLE,
+        "relative_bias",
+        "position",
+        "relative-bias",
+        source=relative.RelativeBias,
+        systems=("t5", "t5-1.1"),
+        tests=(WHOLE,),
+    ),
+    choice(
+        "model.position.shared",
+        False,
+        "position",
+        "relative-bias-per-layer",
+        {TABLE: "relative_bias"},
+        source=relative.RelativeBias,
+        paper="Chung et al. 2023 (umT5)",
+        systems=("umt5",),
+        tests=(LAYER,),
+    ),
+    choice(TABLE, "shaw", "position", source=relative.ShawPosition, tests=(LAYER,)),
+    choice(
+        "model.position.relative_values",
+        False,
+        "position",
+        "shaw-keys",
+        {TABLE: "shaw"},
+        source=relative.ShawPosition,
+        systems=("shaw-keys",),
+        tests=(LAYER,),
+    ),
+)

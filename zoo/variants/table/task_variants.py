@@ -1,0 +1,87 @@
+"""Tasks, and how their heads read a model."""
+
+from zoo.layers import scalar_mix
+from zoo.objectives.tasks.classification import ClassificationObjective, RegressionObjective
+from zoo.objectives.tasks.extraction import ExtractionObjective
+from zoo.objectives.tasks.tagging import TaggingObjective
+from zoo.variants.table.entry import choice, numpy_reference
+from zoo.variants.variant import Variant
+
+CLASSES = {"objective.kind": "classification", "model.head.classes": 4}
+
+
+TASK_VARIANTS: tuple[Variant, ...] = (
+    choice(
+        "objective.kind",
+        "classification",
+        "tasks",
+        more={"model.head.classes": 4},
+        source=ClassificationObjective,
+        baseline="encoder",
+        tests=(numpy_reference("objectives/test_classification.py::test_a_loss_is_that_of_every_row_alone"),),
+    ),
+    choice(
+        "objective.kind",
+        "regression",
+        "tasks",
+        source=RegressionObjective,
+        baseline="encoder",
+        tests=(numpy_reference("objectives/test_classification.py::test_a_loss_is_that_of_every_row_alone"),),
+    ),
+    choice(
+        "objective.kind",
+        "tagging",
+        "tasks",
+        more={"model.head.classes": 4},
+        source=TaggingObjective,
+        baseline="encoder",
+        tests=(numpy_reference("objectives/test_spans_of_text.py::test_a_loss_is_that_of_every_row_alone"),),
+    ),
+    choice(
+        "objective.kind",
+        "extraction",
+        "tasks",
+        source=ExtractionObjective,
+        baseline="encoder",
+        tests=(numpy_reference("objectives/test_spans_of_text.py::test_a_loss_is_that_of_every_row_alone"),),
+    ),
+    *(
+        choice(
+            "model.head.pooling",
+            kind,
+            "tasks",
+            f"pool-{kind}",
+            CLASSES,
+            baseline="encoder",
+            paper=paper,
+            equation=equation,
+            tests=(numpy_reference("objectives/test_classification.py::test_a_loss_is_that_of_every_row_alone"),),
+        )
+        for kind, paper, equation in (
+            ("first", "Devlin et al. 2019, section 4.1", "v = h_0, the state of [CLS]; scores = v W + b."),
+            ("last", "Radford et al. 2018, section 3.2", "v = h_n, the state of a row's last token; scores = v W + b."),
+            ("mean", "Reimers & Gurevych 2019, section 3", "v = (h_0 + ... + h_n) / (n + 1); scores = v W + b."),
+        )
+    ),
+    Variant(
+        "scalar-mix",
+        "tasks",
+        CLASSES,
+        source=scalar_mix.scalar_mix,
+        baseline="elmo",
+        tests=(
+            numpy_reference("layers/test_scalar_mix.py::test_a_mixture_is_its_equation"),
+            numpy_reference("models/test_elmo_features.py::test_scores_are_those_of_the_mixture_by_hand"),
+        ),
+    ),
+    choice(
+        "model.elmo.layer_norm",
+        True,
+        "tasks",
+        "normalised-layers",
+        CLASSES,
+        source=scalar_mix.normalise_layers,
+        baseline="elmo",
+        tests=(numpy_reference("models/test_elmo_features.py::test_scores_are_those_of_the_mixture_by_hand"),),
+    ),
+)
