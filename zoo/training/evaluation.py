@@ -74,7 +74,7 @@ def evaluate(
 
 
 def concatenate_padded(parts: list[np.ndarray]) -> np.ndarray:
-    """Concatenates batches [B, ...]; where widths [B, T] differ, narrower ones are padded with 0."""
+    """Concatenates batches [B, ...]; where widths [B, T] differ, pads narrower ones with 0."""
     widest = max(part.shape[1:] for part in parts)
     return np.concatenate(
         [

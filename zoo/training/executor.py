@@ -1,11 +1,12 @@
 """How the steps of one or several runs are computed: alone, or as one program with a run axis.
 
-In a population, arrays of all runs are stacked along a leading axis N.
+In a population, arrays of all runs are stacked along a leading axis N. The last column compares the
+results with a run alone.
 
 | executor | computation | results |
 | --- | --- | --- |
 | `alone` | one run | |
-| `map` | `jax.lax.map`: one run after the other, in one program | bit-equal to a lone run, on a CPU |
+| `map` | `jax.lax.map`: one run after the other, in one program | bit-equal on a CPU |
 | `vmap` | `jax.vmap`: all runs in every operation, spread over the devices | equal up to rounding |
 """
 
@@ -34,7 +35,7 @@ class StepExecutor(Protocol):
     """Holds the states of one or more runs together and computes their steps."""
 
     def combine(self, states: Sequence[State]) -> State:
-        """Returns one state made of those of all runs, whose memory may be reused."""
+        """Returns the states of all runs as one; their memory may be reused."""
 
     def state_of(self, state: State, index: int) -> State:
         """Returns the state of one run, as if it were trained alone."""
@@ -43,7 +44,7 @@ class StepExecutor(Protocol):
         """Updates every active run; metrics stay on the device. Reuses the memory of `state`."""
 
     def fetch_metrics(self, metrics: Metrics) -> list[dict[str, float]]:
-        """Waits for the metrics of a step and returns those of every run."""
+        """Waits for the metrics of a step and returns them for every run."""
 
 
 class SingleExecutor:

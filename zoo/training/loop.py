@@ -121,7 +121,7 @@ class _Loop:
             raise Preempted(f"stopped at step {step} of {self._training.steps} and saved; the same command continues")
 
     def dispatch_step(self, step: int, state: State, active: dict[int, TrainingRun]) -> State:
-        """Takes the next batches, dispatches the step, and handles the metrics of the previous one."""
+        """Takes the next batches, dispatches the step, handles the previous step's metrics."""
         for run in active.values():
             if self._pending is None and step > run.start_step:
                 run.progress.clock.start()
@@ -151,7 +151,7 @@ class _Loop:
         return program.dynamics_step(self._executor.state_of(state, index), program.put_batch(batch), constants)
 
     def _stop_clocks_to_compile(self, shape: tuple) -> None:
-        """Stops the clocks if a program will be compiled for (observing or not, shapes of the batch)."""
+        """Stops the clocks if a program is compiled for `shape`: (observing, *batch shapes)."""
         if shape not in self._compiled_shapes:
             self.stop_clocks()
             # Observing also compiles the step itself.

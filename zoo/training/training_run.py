@@ -75,7 +75,7 @@ class TrainingRun:
         program: shared by all runs of the loop.
         dataset: gives the batches.
         constants: the program's constants for this run.
-        progress: where the run stands.
+        progress: how far the run is.
         files: where it is saved and where it writes.
         translation: translates and scores held-out pairs; None except for translation.
         log: takes a line for people.
@@ -159,7 +159,7 @@ class TrainingRun:
         return scores
 
     def save(self, step: int, state: State, scores: dict[str, float] | None) -> None:
-        """Starts saving the state after `step` updates, unless it was restored from this checkpoint."""
+        """Starts saving the state after `step` updates, unless it was restored at this step."""
         checkpoints, dynamics = self.files.checkpoints, self.files.dynamics
         if step == self.start_step and step in checkpoints.steps():
             return
@@ -179,7 +179,7 @@ class TrainingRun:
 
 
 def progress_line(step: int, steps: int, tokens_per_step: float, values: dict[str, float]) -> str:
-    """Returns a line for people: step, loss, gradient norm, pace, and the time left at this pace."""
+    """Returns a line for people: step, loss, gradient norm, pace, time left at this pace."""
     text = f"step {step}/{steps}  loss {values['train/loss']:.4f}  gradient norm {values['train/gradient_norm']:.3g}"
     pace = values.get("train/tokens_per_second")
     if not pace:

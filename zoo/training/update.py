@@ -1,4 +1,4 @@
-"""One update: gradient of the loss, optimizer, metrics; pure functions that are compiled elsewhere."""
+"""One update of the training state: gradient of the loss, optimizer and metrics."""
 
 from collections.abc import Callable, Mapping
 from typing import Any

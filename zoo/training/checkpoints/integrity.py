@@ -1,4 +1,4 @@
-"""The integrity check that Orbax lacks: a manifest with the sha256 of every file of a checkpoint."""
+"""The integrity check that Orbax lacks: a manifest with the sha256 of a checkpoint's files."""
 
 import hashlib
 from pathlib import Path

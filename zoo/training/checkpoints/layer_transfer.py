@@ -110,7 +110,7 @@ def _source_places(
 def _unused_paths(
     source: nnx.Module, kind: type, places: dict[VariablePath, list[Place]], layers: tuple[int, ...]
 ) -> Iterator[VariablePath]:
-    """Yields variables of `source`, in a chosen layer or outside the layers, that nothing is made of."""
+    """Yields variables of `source`, in chosen layers or outside all layers, that nothing uses."""
     used = {path for found in places.values() for path, _ in found}
     for path, variable, stacked in _variables(source, kind):
         if path not in used and (not stacked or set(variable.get_metadata("layers")) & set(layers)):
@@ -124,7 +124,7 @@ def _at(tree: Any, path: VariablePath) -> Any:
 
 
 def _shape(shapes: Any, places: list[Place]) -> jax.ShapeDtypeStruct:
-    """Returns the shape of the arrays at `places` together; those of layers are stacked."""
+    """Returns the shape of the arrays at `places`; arrays of layers are stacked."""
     path, index = places[0]
     leaf = _at(shapes, path)
     return leaf if index is None else jax.ShapeDtypeStruct((len(places), *leaf.shape[1:]), leaf.dtype)

@@ -45,7 +45,7 @@ def check_same_run(workdir: Path, config: ResolvedConfig) -> None:
 
 
 def _has_same_tokenizer(workdir: Path, config: ResolvedConfig) -> bool:
-    """Returns whether the config's published tokenizer equals the run's, wherever its file is now."""
+    """Returns whether the config's tokenizer file is the run's, possibly moved or copied."""
     if config.data.tokenizer.kind != "file" or not (workdir / "tokenizer.json").is_file():
         return False
     return read_pretrained(config.data.tokenizer.path).fingerprint == data.load_tokenizer(workdir).fingerprint
@@ -99,7 +99,7 @@ def check_same_teacher(workdir: Path, teacher: dict[str, Any] | None) -> None:
 
 
 def compute_the_same(executor: str, other: str, platform_name: str) -> bool:
-    """Returns whether two executors give bit-equal results, so that one may continue the other's run."""
+    """Returns whether two executors give bit-equal results; then one may continue for the other."""
     return executor == other or (platform_name == "cpu" and {executor, other} == {"alone", "map"})
 
 

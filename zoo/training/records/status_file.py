@@ -1,4 +1,4 @@
-"""status.json: where a run stands, and how it ended."""
+"""status.json: how far a run is, and how it ended."""
 
 import contextlib
 import errno

@@ -1,4 +1,4 @@
-"""Trackers: TensorBoard and services that show metrics during training. None of them can stop a run."""
+"""Trackers: TensorBoard and services that show metrics; none of them can stop a run."""
 
 import importlib.util
 import os
@@ -41,7 +41,7 @@ class TensorBoard:
 
     @staticmethod
     def is_resent(line: Line, step: int) -> bool:
-        """Returns True from the step on that a run is resumed from: TensorBoard purges those steps."""
+        """Returns whether TensorBoard purged the line: from the step on that a run resumes at."""
         return line["step"] >= step
 
     def write(self, line: Line) -> None:

@@ -9,15 +9,15 @@ from zoo.nested import flatten
 
 
 def check_platform(config: ResolvedConfig) -> None:
-    """Checks that the attention kernels of a config run on this platform.
+    """Checks that the attention implementations of a config run on this platform.
 
     Raises:
-        ConfigError: naming the kernel and the platforms that it needs.
+        ConfigError: naming the implementation and the platforms that it needs.
     """
     platform = jax.default_backend()
-    kernels = {value for path, value in flatten(config.model).items() if path.endswith("attention.kernel")}
-    for kernel in sorted(kernels - {configs.AUTO}):
-        if platform not in (supported := configs.ATTENTION_SUPPORT[kernel].platforms):
+    chosen = {value for path, value in flatten(config.model).items() if path.endswith("attention.implementation")}
+    for name in sorted(chosen - {configs.AUTO}):
+        if platform not in (supported := configs.ATTENTION_SUPPORT[name].platforms):
             raise ConfigError(
-                f"model.attention.kernel={kernel} runs on {' or '.join(supported)} only, and this is a {platform}"
+                f"model.attention.implementation={name} runs on {' or '.join(supported)} only, and this is a {platform}"
             )
