@@ -86,6 +86,7 @@ def mapped(tmp_path_factory):
 
 
 @pytest.mark.slow
+@pytest.mark.promise
 def test_by_map_every_bit_is_that_of_the_run_alone(alone, mapped):
     top, outcomes = mapped
     for index in (0, 1):
@@ -158,6 +159,7 @@ assert all(outcome["state"] == "done" for outcome in outcomes), outcomes
 
 
 @pytest.mark.slow
+@pytest.mark.promise
 def test_a_member_goes_on_in_other_company(alone, tmp_path, monkeypatch):
     """Stopped together; then one alone, the other in a population, where a third run is at another
     step.

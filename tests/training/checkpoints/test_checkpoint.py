@@ -109,6 +109,12 @@ def truncate(folder):
     data.write_bytes(data.read_bytes()[:10])
 
 
+def lose_file(folder):
+    max(
+        (path for path in (folder / "state").rglob("*") if path.is_file()), key=lambda path: path.stat().st_size
+    ).unlink()
+
+
 def empty(folder):
     shutil.rmtree(folder)
     folder.mkdir()
@@ -123,7 +129,7 @@ def garble_manifest(folder):
     (folder / MANIFEST).write_text("{")
 
 
-@pytest.mark.parametrize("damage", [flip_bit, truncate, empty, lose_manifest_and_truncate, garble_manifest])
+@pytest.mark.parametrize("damage", [flip_bit, truncate, lose_file, empty, lose_manifest_and_truncate, garble_manifest])
 def test_a_damaged_checkpoint_is_set_aside_and_the_one_before_is_taken(tmp_path, damage):
     folder = saved(tmp_path / "checkpoints", [1, 2])
     damage(folder / "2")
