@@ -29,7 +29,7 @@ TWO = {"cat": {"first": ("the cat is", "a cat has"), "second": ("one more cat", 
 
 
 def folder(tmp_path, kind):
-    made = small(**OBJECTIVES[kind], data__sequence_length=128)
+    made = small(**OBJECTIVES[kind], model__num_layers=2, data__sequence_length=128)
     return untrained(tmp_path / kind, made)
 
 

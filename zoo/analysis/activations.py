@@ -1,5 +1,4 @@
-"""What a model computes while it reads a few sentences: residual stream, attention scores and
-probabilities.
+"""What a model computes while it reads a few sentences: states, scores and probabilities.
 
 All layers of a batch are held at once, which takes memory of order L B H T^2: this is for pictures
 and small texts, not for training.
@@ -32,8 +31,8 @@ class EncodedTexts(NamedTuple):
 
     Attributes:
         tokens: int32 [B, T]; padding, at the end of a row, is -1.
-        offsets: The tokens of each text alone, with their positions in the text.
-        first: Number of special tokens before the text's own in every row.
+        offsets: the tokens of each text alone, with their positions in the text.
+        first: number of special tokens before the text's own in every row.
     """
 
     tokens: Int[np.ndarray, "B T"]
@@ -48,10 +47,10 @@ class StackActivations:
     Attributes:
         states: [L + 1, B, T, D], the input of the first layer, then the output of each layer; a
             final norm is not applied.
-        scores: For "attention" and "cross_attention", the scores of each layer [B, H, T, S], for
+        scores: for "attention" and "cross_attention", the scores of each layer [B, H, T, S], for
             all keys, masked or not, and before any soft cap; None for a layer that computes no
             scores (Performer).
-        probabilities: Likewise, the weights of the values.
+        probabilities: likewise, the weights of the values.
     """
 
     states: Float[np.ndarray, "layers B T D"]
@@ -63,12 +62,12 @@ def encode_texts(texts: Sequence[str], tokenizer: Tokenizer, begin: bool = True,
     """Encodes each text as a row: the document token, the text, and the separator if there is one.
 
     Args:
-        texts: At least one.
-        tokenizer: That of the model which reads the rows.
-        begin, end: Whether to add the document token and the separator.
+        texts: at least one.
+        tokenizer: that of the model which reads the rows.
+        begin, end: whether to add the document token and the separator.
 
     Raises:
-        DataError: The tokenizer cannot encode a text, or makes no tokens from it.
+        DataError: the tokenizer cannot encode a text, or makes no tokens from it.
     """
     offsets = tuple(tokenizer.encode_with_offsets(texts))
     if empty := [text for text, found in zip(texts, offsets, strict=True) if not len(found.ids)]:
@@ -94,17 +93,17 @@ def record_activations(
     """Runs the model as in evaluation and returns the activations of each stack.
 
     Args:
-        config: Resolved.
-        model, params, stats: The abstract model and its values.
-        tokens: Input of the model, or of the encoder of an encoder-decoder; padding is -1.
-        targets: Input of the decoder of an encoder-decoder.
-        maps: Record scores and probabilities too; otherwise only the states.
+        config: resolved.
+        model, params, stats: the abstract model and its values.
+        tokens: input of the model, or of the encoder of an encoder-decoder; padding is -1.
+        targets: input of the decoder of an encoder-decoder.
+        maps: record scores and probabilities too; otherwise only the states.
 
     Returns:
         {"": activations}, or {"encoder": ..., "decoder": ...}.
 
     Raises:
-        ConfigError: The model has no such layers (ELMo; use `elmo_layer_states`), or the rows are
+        ConfigError: the model has no such layers (ELMo; use `elmo_layer_states`), or the rows are
             longer than its table of positions.
     """
     if config.model.architecture == "elmo":
@@ -134,7 +133,7 @@ class _Recorder:
 
         def context(rows: Array, **more: Any) -> Context:
             positions = jnp.where(rows >= 0, jnp.arange(rows.shape[1]), -1)
-            return Context(positions, in_order=True, record=record, whole=True, **more)
+            return Context(positions, in_order=True, record=record, record_arrays=True, **more)
 
         ids = {side: jnp.maximum(each, 0) for side, each in rows.items()}
         if self.architecture == "encoder_decoder":
@@ -188,8 +187,8 @@ def input_vectors(
     computed from its characters.
 
     Args:
-        config, model, params, stats: As for `record_activations`.
-        ids: The token ids.
+        config, model, params, stats: as for `record_activations`.
+        ids: the token ids.
         spellings: [V, C], the characters of every id, for an ELMo.
     """
     if config.model.architecture == "elmo":

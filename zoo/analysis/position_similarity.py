@@ -22,7 +22,7 @@ def cosines_of_run(run: TrainedRun, length: int = 0) -> dict[str, dict[str, np.n
     """Returns {side: {TRAINED or INITIAL: cosines}} of the first `length` positions (0: all).
 
     Raises:
-        ConfigError: The run's positions are not learned.
+        ConfigError: the run's positions are not learned.
     """
     model, found = run.config.model, {}
     for where in ("encoder", "decoder") if model.architecture == "encoder_decoder" else ("",):

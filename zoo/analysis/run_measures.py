@@ -56,7 +56,7 @@ class MeasuredRun:
         """The lines of dynamics.jsonl.
 
         Raises:
-            ConfigError: Nothing was recorded.
+            ConfigError: nothing was recorded.
         """
         path = self.folder / "dynamics.jsonl"
         try:
@@ -79,7 +79,7 @@ class MeasuredRun:
         """Returns {"" and INITIAL_SUFFIX: rows of a statistic} of the last and the first update.
 
         Raises:
-            ConfigError: The statistic was not recorded.
+            ConfigError: the statistic was not recorded.
         """
         found = [record for record in self.records if statistic in record]
         if not found:
@@ -118,7 +118,7 @@ def spikes(measured: MeasuredRun) -> dict[str, float]:
 
 
 def near_and_far(measured: MeasuredRun) -> dict[str, float]:
-    """Returns how much more similar near positions are than far ones, within the length of a row."""
+    """Returns how much more similar near positions are than far ones, within a row's length."""
     pair = cosines_of_run(measured.trained, measured.trained.config.data.sequence_length)[""]
 
     def difference(similar: Float[np.ndarray, "P P"]) -> float:
@@ -139,7 +139,7 @@ def offset_gap(measured: MeasuredRun) -> dict[str, float]:
     """Returns the loss half-way between the training offsets, minus that at the offsets.
 
     Raises:
-        ConfigError: All training rows began at one position.
+        ConfigError: all training rows began at one position.
     """
     # Imported late: only this measure and the next read the data.
     from zoo import data
@@ -189,7 +189,7 @@ def pairwise_divergence(maps: Float[np.ndarray, "B H T S"], filled: np.ndarray) 
     """Returns the mean Jensen-Shannon divergence of two heads, H((p + q) / 2) - (H(p) + H(q)) / 2.
 
     Args:
-        maps: Probabilities over the keys.
+        maps: probabilities over the keys.
         filled: bool [B, T], False for padding. Queries that see a single key are left out, because
             all heads agree there.
 
@@ -226,15 +226,15 @@ def measure_run(folder: Path, names: Sequence[str]) -> dict[str, float]:
     """Measures a finished run and saves the values in its folder.
 
     Args:
-        folder: The run's folder.
-        names: Names of measures.
+        folder: the run's folder.
+        names: names of measures.
 
     Returns:
         {metric: value}.
 
     Raises:
-        ConfigError: The run is not done, or does not have such a measure.
-        DataError: Its data cannot be read.
+        ConfigError: the run is not done, or does not have such a measure.
+        DataError: its data cannot be read.
     """
     try:
         status = read_json(folder / "status.json")

@@ -30,15 +30,15 @@ class LayerContextuality:
 
     Attributes:
         name: "input table", "first input" (with positions and segments), "layer 0", ...
-        self_similarity: Mean over forms of the mean cosine between two occurrences in different
+        self_similarity: mean over forms of the mean cosine between two occurrences in different
             sentences (Ethayarajh 2019, section 3.1).
-        anisotropy: Mean cosine between occurrences of different forms.
-        senses: Mean over ambiguous words of (mean cosine within a sense - mean cosine across
+        anisotropy: mean cosine between occurrences of different forms.
+        senses: mean over ambiguous words of (mean cosine within a sense - mean cosine across
             senses).
-        by_word: The same difference for each word.
-        shuffled: The central 95 % of `senses` when the sentences of each word are assigned to its
+        by_word: the same difference for each word.
+        shuffled: the central 95 % of `senses` when the sentences of each word are assigned to its
             senses at random.
-        p: Share of these assignments with a difference as large or larger.
+        p: share of these assignments with a difference as large or larger.
     """
 
     name: str
@@ -67,7 +67,7 @@ def similarity(
     """Returns the self-similarity and the anisotropy of each layer.
 
     Raises:
-        DataError: No form occurs in two sentences, or there is only one form.
+        DataError: no form occurs in two sentences, or there is only one form.
     """
     random = np.random.default_rng(0)
     forms: dict[tuple[int, ...], list[int]] = {}
@@ -98,7 +98,7 @@ def sense_differences(
     """Returns the mean cosine within a sense minus that across senses.
 
     Args:
-        cosines: Of every two occurrences.
+        cosines: of every two occurrences.
         senses: int [orders, N], the sense of each occurrence; every row has at least one pair
             within a sense and one across.
     """
@@ -130,14 +130,14 @@ def measure_contextuality(
     """Measures the layers of a run, lowest first.
 
     Args:
-        folder: The run's folder.
-        texts: Sentences for self-similarity; by default those of `senses`.
-        step: As for `load_trained`.
-        senses: By word and sense, sentences in which the word occurs once.
+        folder: the run's folder.
+        texts: sentences for self-similarity; by default those of `senses`.
+        step: as for `load_trained`.
+        senses: by word and sense, sentences in which the word occurs once.
 
     Raises:
-        ConfigError: There is no such run, or it reads token ids of a dictionary of its own.
-        DataError: The run cannot read the texts.
+        ConfigError: there is no such run, or it reads token ids of a dictionary of its own.
+        DataError: the run cannot read the texts.
     """
     run = load_trained(folder, step)
     if run.source_tokenizer is not None:

@@ -1,5 +1,6 @@
-"""Sentences in which six words have two senses each: what tells the sense stands before the word,
-where a decoder reads it too.
+"""Sentences in which six words have two senses each.
+
+The context that distinguishes the senses precedes the word, so that a decoder reads it too.
 """
 
 SENSES: dict[str, dict[str, tuple[str, ...]]] = {
@@ -88,4 +89,4 @@ SENSES: dict[str, dict[str, tuple[str, ...]]] = {
         ),
     },
 }
-"""By word and sense, sentences of words with spaces between, each of which has the word once."""
+"""By word and sense, sentences with space-separated words; each contains the word once."""

@@ -21,10 +21,10 @@ class WordOccurrence(NamedTuple):
     """A word in a sentence.
 
     Attributes:
-        sentence: Index of the sentence.
-        word: As written.
-        ids: Token ids of its pieces.
-        places: Indices of the pieces among the tokens of the sentence.
+        sentence: index of the sentence.
+        word: as written.
+        ids: token ids of its pieces.
+        places: indices of the pieces among the tokens of the sentence.
     """
 
     sentence: int

@@ -21,11 +21,11 @@ def pages(activations: RunActivations, layers: str = "", heads: str = "") -> dic
     """Draws a page for each layer and kind of attention, and returns them by file name.
 
     Args:
-        activations: From `zoo.draw.run_activations`.
-        layers, heads: Indices separated by commas; all if empty.
+        activations: from `zoo.draw.run_activations`.
+        layers, heads: indices separated by commas; all if empty.
 
     Raises:
-        ConfigError: The run computes no attention probabilities, or has no such layer or head.
+        ConfigError: the run computes no attention probabilities, or has no such layer or head.
     """
     found = {}
     for side, stack in activations.stacks[TRAINED].items():

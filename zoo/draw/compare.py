@@ -15,10 +15,18 @@ from zoo.nested import flatten
 # The parts of a picture, with the beginnings of their paths in `model`; a field belongs to the
 # first part that matches.
 PARTS = {
-    "embedding": ("vocab_size", "embedding."), "positions": ("position.",), "layers": ("num_layers", "layers.", "parallel", "residual"),
-    "norm": ("norm.",), "attention": ("attention.",), "feed-forward": ("ffn.",), "encoder": ("encoder.",), "decoder": ("decoder.",),
-    "ELMo": ("elmo.",), "head": ("head.", "tie_embeddings"), "model": ("",),
-}  # fmt: skip
+    "embedding": ("vocab_size", "embedding."),
+    "positions": ("position.",),
+    "layers": ("num_layers", "layers.", "parallel", "residual"),
+    "norm": ("norm.",),
+    "attention": ("attention.",),
+    "feed-forward": ("ffn.",),
+    "encoder": ("encoder.",),
+    "decoder": ("decoder.",),
+    "ELMo": ("elmo.",),
+    "head": ("head.", "tie_embeddings"),
+    "model": ("",),
+}
 # Fields that are always shown; others only if they differ.
 ALWAYS = (
     "architecture",

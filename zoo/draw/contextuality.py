@@ -24,10 +24,17 @@ MAXIMUM_LINES = 500
 
 def table(layers: Sequence[LayerContextuality]) -> str:
     """Returns the layers as a Markdown table."""
-    lines = [
-        "| layer | self-similarity | different words | difference | within - across senses | random senses | p | words > 0 |",
-        "| --- | --- | --- | --- | --- | --- | --- | --- |",
-    ]
+    header = (
+        "layer",
+        "self-similarity",
+        "different words",
+        "difference",
+        "within - across senses",
+        "random senses",
+        "p",
+        "words > 0",
+    )
+    lines = [f"| {' | '.join(header)} |", f"|{' --- |' * len(header)}"]
     for layer in layers:
         above = sum(value > 0 for value in layer.by_word.values())
         lines.append(

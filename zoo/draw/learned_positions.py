@@ -15,7 +15,7 @@ def load_cosines(folder: Path, length: int = 0, step: str = "latest") -> dict[st
     """Returns {side: {TRAINED or INITIAL: cosines}} of the first `length` positions (0: all).
 
     Raises:
-        ConfigError: The run's positions are not learned.
+        ConfigError: the run's positions are not learned.
     """
     try:
         return cosines_of_run(load_trained(folder, step), length)

@@ -36,7 +36,7 @@ def learned_biases(run: TrainedRun, config: ResolvedConfig, where: str, params) 
     """Returns the learned biases of a run with these parameters: one for all layers, or one each.
 
     Raises:
-        ConfigError: The layers are of several kinds, which have no common bias.
+        ConfigError: the layers are of several kinds, which have no common bias.
     """
     tower = params[where] if where else params
     if config.position.shared:
@@ -60,7 +60,7 @@ def load_biases(folder: Path, span: int, step: str = "latest") -> dict[str, dict
     ALiBi is not trained and has only `TRAINED`.
 
     Raises:
-        ConfigError: The run adds nothing to scores by distance.
+        ConfigError: the run adds nothing to scores by distance.
     """
     run = load_trained(folder, step)
     model = run.config.model

@@ -70,7 +70,7 @@ def scores_by_distance(activations: RunActivations, side: str, which: str) -> np
     compute no scores are NaN.
 
     Raises:
-        ConfigError: No layer computes scores.
+        ConfigError: no layer computes scores.
     """
     layers = activations.stacks[which][side].scores.get("attention")
     if layers is None:

@@ -17,9 +17,9 @@ class RunActivations:
     """The activations of a run for one text.
 
     Attributes:
-        run: The run.
-        labels: By side ("", or "encoder" and "decoder"), the text shown for each token.
-        stacks: By `TRAINED` and `INITIAL`, then by side, the activations of a batch of one.
+        run: the run.
+        labels: by side ("", or "encoder" and "decoder"), the text shown for each token.
+        stacks: by `TRAINED` and `INITIAL`, then by side, the activations of a batch of one.
     """
 
     run: TrainedRun
@@ -39,16 +39,16 @@ def read_text(
     """Lets a run read a text, trained and at initial values.
 
     Args:
-        folder: The run's folder.
-        text: Input of the model, or of the encoder of an encoder-decoder.
-        target: Input of the decoder of an encoder-decoder.
-        step: As for `load_trained`.
-        max_tokens: Number of tokens at which the text is cut off; None rejects a text that is too
+        folder: the run's folder.
+        text: input of the model, or of the encoder of an encoder-decoder.
+        target: input of the decoder of an encoder-decoder.
+        step: as for `load_trained`.
+        max_tokens: number of tokens at which the text is cut off; None rejects a text that is too
             long.
 
     Raises:
-        ConfigError: There is no such run, it has no attention, or a text is too long for it.
-        DataError: Its tokenizer cannot encode a text.
+        ConfigError: there is no such run, it has no attention, or a text is too long for it.
+        DataError: its tokenizer cannot encode a text.
     """
     run = load_trained(folder, step)
     config, tokenizer = run.config, run.tokenizer
@@ -96,7 +96,7 @@ def parse_indices(text: str, count: int, what: str) -> Sequence[int]:
     """Returns the numbers in a text like "0,3", or all of `range(count)` if it is empty.
 
     Raises:
-        ConfigError: A part is not a number from 0 to count - 1.
+        ConfigError: a part is not a number from 0 to count - 1.
     """
     if not text:
         return range(count)

@@ -26,9 +26,9 @@ def figure(width: float, height: float, rows: int = 1, columns: int = 1, **optio
     """Returns an empty page, in inches, and the list of its panels, row by row.
 
     Args:
-        width, height: Of the page.
-        rows, columns: Of panels.
-        options: Of `Figure.subplots`.
+        width, height: of the page.
+        rows, columns: of panels.
+        options: of `Figure.subplots`.
     """
     with rc_context(SETTINGS | {"font.size": 9, "axes.titlesize": 9, "axes.grid": False}):
         page = Figure(figsize=(width, height), layout="constrained")
@@ -50,7 +50,7 @@ def image_format(path: Path) -> str:
     """Returns the image format of a path, by its suffix.
 
     Raises:
-        ConfigError: The suffix is not one of `IMAGE_FORMATS`.
+        ConfigError: the suffix is not one of `IMAGE_FORMATS`.
     """
     if path.suffix[1:] not in IMAGE_FORMATS:
         raise ConfigError(f"{path}: pictures are written as .png or .svg")
@@ -61,7 +61,7 @@ def save(page: Figure, path: Path) -> Path:
     """Writes a page atomically, in the format of the suffix, and returns the path.
 
     Raises:
-        ConfigError: The suffix is unknown, or the folder cannot be written.
+        ConfigError: the suffix is unknown, or the folder cannot be written.
     """
     kind = image_format(path)
     buffer = io.BytesIO()

@@ -201,9 +201,7 @@ def alternatives(variant: Variant) -> list[str]:
 
 
 def exclusions(variant: Variant) -> Iterator[tuple[list[str], str]]:
-    """Yields (names of variants, why they cannot be combined with this one), as configs are
-    rejected.
-    """
+    """Yields (names of variants, why configs with them and this one are rejected)."""
     reasons: dict[str, list[str]] = {}
     for other in VARIANTS:
         if other is variant or (changes := combined_changes(variant, other)) is None:
@@ -296,9 +294,7 @@ def index() -> str:
 
 
 def summary_line(variant: Variant) -> str:
-    """Returns a variant in one line: its equation, the meaning of its choice, or its docstring's
-    start.
-    """
+    """Returns a variant in one line: its equation, its choice's meaning, or its docstring."""
     words = [
         configs.field_at(path).choices[value]
         for path, value in variant.chosen.items()

@@ -1,6 +1,4 @@
-"""The numbers behind the plots: seed bands, losses by length, differences, and the style of each
-arm.
-"""
+"""The numbers behind the plots: seed bands, losses by length, differences, and line styles."""
 
 import math
 import re
@@ -64,9 +62,7 @@ class LossByLength:
 
 
 def arm_styles(sweep: SweepResults) -> dict[str, tuple[int, int]]:
-    """Returns (colour, dash) by arm: colour by the first varying factor, dash by the others
-    together.
-    """
+    """Returns (colour, dash) by arm: the first varying factor sets the colour, others the dash."""
     keys = list(dict.fromkeys(key for arm in sweep.arms for key in arm.factors))
     keys = [key for key in keys if len({arm.factors.get(key) for arm in sweep.arms}) > 1]
     if not keys:
@@ -83,9 +79,7 @@ def arm_styles(sweep: SweepResults) -> dict[str, tuple[int, int]]:
 
 
 def _styles_in_turn(sweep: SweepResults) -> dict[str, tuple[int, int]]:
-    """Assigns styles without regard to factors: all colours with the first dash, then with the
-    next.
-    """
+    """Assigns styles without regard to factors: all colours with the first dash, then the next."""
     return {
         arm.name: (index % len(COLOURS), index // len(COLOURS) % len(DASHES)) for index, arm in enumerate(sweep.arms)
     }

@@ -48,7 +48,7 @@ class RunRecord:
 
     @property
     def finished(self) -> bool:
-        """True if the run says something final about its arm: it is done, or it diverged."""
+        """Whether the run says something final about its arm: it is done, or it diverged."""
         return self.state in ("done", "diverged")
 
     @property
@@ -103,7 +103,7 @@ def load_run(folder: str | Path) -> RunRecord:
     """Reads one run folder.
 
     Raises:
-        ConfigError: The folder does not exist or is not a run folder, or a JSON file in it is
+        ConfigError: the folder does not exist or is not a run folder, or a JSON file in it is
             damaged.
     """
     folder = Path(folder)

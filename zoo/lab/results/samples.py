@@ -20,9 +20,7 @@ class Samples:
 
 
 def read_samples(folder: Path) -> Samples | None:
-    """Returns the first rows of the first file in a run's folder that has any readable line, or
-    None.
-    """
+    """Returns the first rows of the first file in a run's folder with a readable line, or None."""
     for name in FILES:
         try:
             with open(folder / name, encoding="utf-8", errors="replace") as file:

@@ -33,11 +33,11 @@ class SweepResults:
     """All runs of one experiment, or runs picked by hand (then without contrasts).
 
     Attributes:
-        prepared: The runs that others start from. They are not arms; `RunRecord.arm` is their name.
+        prepared: the runs that others start from. They are not arms; `RunRecord.arm` is their name.
         looks: {number of seeds: level of the intervals} if seeds are added until the contrasts are
             decided; empty for a single analysis.
-        command: The words of the `zoo run` that repeats the whole sweep; empty if not recorded.
-        measures: Names of what is measured on the trained runs (`zoo.lab.measures`).
+        command: the words of the `zoo run` that repeats the whole sweep; empty if not recorded.
+        measures: names of what is measured on the trained runs (`zoo.lab.measures`).
     """
 
     folder: Path
@@ -89,7 +89,7 @@ def load_any(folder: str | Path) -> SweepResults:
     """Reads a sweep folder, or a single run's folder as a sweep of one run.
 
     Raises:
-        ConfigError: The folder is neither, or files in it are damaged.
+        ConfigError: the folder is neither, or files in it are damaged.
     """
     folder = Path(folder)
     if (folder / "experiment.json").exists() or not (folder / "status.json").exists():
@@ -104,7 +104,7 @@ def load_sweep(folder: str | Path) -> SweepResults:
     """Reads a sweep folder. Runs that have not started have the state "missing".
 
     Raises:
-        ConfigError: The folder is not a sweep, or files in it are damaged; one line per problem.
+        ConfigError: the folder is not a sweep, or files in it are damaged; one line per problem.
     """
     folder = Path(folder)
     path = folder / "experiment.json"

@@ -19,7 +19,7 @@ LAYER = numpy_reference("layers/test_attention.py::test_a_layer_is_the_equation"
 def choice(
     path: str, value: Any, part: str, name: str = "", more: dict[str, Any] | None = None, **rest: Any
 ) -> Variant:
-    """Returns the variant that is one choice of a field, without changes if it is the baseline's."""
+    """Returns the variant that is one choice of a field, unchanged if it is the baseline's."""
     baseline = BASELINES[rest.get("baseline", "decoder")].get(path, BY_PATH[path].default)
     return Variant(
         name or str(value), part, (more or {}) | ({} if value == baseline else {path: value}), {path: value}, **rest
