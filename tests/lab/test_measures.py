@@ -55,7 +55,7 @@ def test_every_measure_has_a_function_a_direction_and_a_unit():
     assert not is_known_metric("measured/spikes@initial")
     assert {name for name in MEASURES if higher_is_better(f"measured/{name}")} == {"gradient_kept", "head_divergence"}
     assert (unit_suffix("measured/spikes"), unit_suffix("measured/head_divergence@initial"), unit_suffix(GROWTH)) == (" spikes", " nats", "")
-    assert measures.halfway((0, 64, 64, 128, 65)) == (32, 96)
+    assert measures.midpoints((0, 64, 64, 128, 65)) == (32, 96)
 
 
 def test_what_is_read_of_the_dynamics(tmp_path):
@@ -183,7 +183,7 @@ def test_it_is_read_of_the_run_that_it_was_computed_from_alone(learned, monkeypa
     assert missing_measures(learned, ["near_and_far"]) == []
     for change in ({"step": 3}, {"parameters_sha256": "other"}, {"state": "running"}):
         assert read_measured(learned, status | change) == {}
-    monkeypatch.setitem(MEASURES, "near_and_far", MEASURES["near_and_far"]._replace(text="something else"))
+    monkeypatch.setitem(MEASURES, "near_and_far", MEASURES["near_and_far"]._replace(definition="something else"))
     assert missing_measures(learned, ["near_and_far"]) == ["near_and_far"]
     monkeypatch.undo()
     write_json(learned / "status.json", status | {"step": 3})
@@ -199,7 +199,7 @@ def test_it_is_read_of_the_run_that_it_was_computed_from_alone(learned, monkeypa
 def test_rows_of_the_metrics_file_stay_as_they_are(writer):
     folder = writer.run("one", final=2.5)
     # What a run wrote under the name of a measure, and values that are no numbers, are none.
-    entry = {"from": measures.basis(folder, read_json(folder / "status.json"), "near_and_far")}
+    entry = {"from": measures.measure_provenance(folder, read_json(folder / "status.json"), "near_and_far")}
     write_json(
         folder / "measured.json",
         {
@@ -224,8 +224,8 @@ def stating(metric=GROWTH, other=None, changes=None, **more):
     made = fake.experiment(**more)
     contrast = dataclasses.replace(
         made.contrasts[0],
-        a=Side(made.contrasts[0].a.levels, metric),
-        b=Side(made.contrasts[0].b.levels, other or metric),
+        a=Side(made.contrasts[0].a.arm, metric),
+        b=Side(made.contrasts[0].b.arm, other or metric),
     )
     base = config.override(made.base, {"training.dynamics_every": 10} | (changes or {}))
     return dataclasses.replace(made, contrasts=(contrast,), base=base)
@@ -244,14 +244,14 @@ def test_a_plan_records_what_is_measured_and_tunes_without_it():
 @pytest.mark.parametrize(
     ("metric", "changes", "reason"),
     [
-        (GROWTH, {"training.dynamics_every": 0}, "it is read of dynamics.jsonl; set training.dynamics_every"),
+        (GROWTH, {"training.dynamics_every": 0}, "it is read from dynamics.jsonl; set training.dynamics_every"),
         (GROWTH, {"training.dynamics_every": 15}, "training.dynamics_every=15 does not divide training.steps=40"),
-        ("measured/offset_gap", {"data.offsets": (3,)}, "it needs two data.offsets or more"),
+        ("measured/offset_gap", {"data.offsets": (3,)}, "it needs at least two data.offsets"),
         ("measured/near_and_far", {"model.position.kind": "rope"}, "it needs model.position.kind=learned"),
         (
             GROWTH,
             {"model.architecture": "encoder_decoder", "objective.kind": "prefix"},
-            "it is that of one stack of layers",
+            "it is defined for a single stack of layers",
         ),
     ],
 )
@@ -264,7 +264,7 @@ def test_what_a_run_will_not_have_is_refused_before_it_is_trained(metric, change
     ("metric", "other", "message"),
     [
         ("measured/spikez", None, r'unknown metric .measured/spikez. \(did you mean "measured/spikes"\?\)'),
-        (GROWTH, "eval/loss", "measured/residual_growth and eval/loss are two things"),
+        (GROWTH, "eval/loss", "measured/residual_growth and eval/loss are different metrics"),
     ],
 )
 def test_names_that_there_are_not(metric, other, message):

@@ -1,4 +1,4 @@
-"""`zoo config show|diff|validate`: configs looked at without training."""
+"""`zoo config show|diff|validate`: inspects configs without training."""
 
 import argparse
 import json
@@ -23,26 +23,28 @@ def add_parser(subparsers: argparse._SubParsersAction) -> None:
         help="show, compare or validate configs",
         epilog=EXAMPLES,
         formatter_class=raw,
-        description="Looks at configs: files, runs, and overrides by dotted path.",
+        description="Inspects configs: of files and runs, with overrides by dotted path.",
     )
     actions = parser.add_subparsers(dest="action", required=True)
     show = actions.add_parser(
-        "show", help="every field, what is not default marked, parameters and FLOPs", allow_abbrev=False
+        "show",
+        help="print every field, with marks on those that are not default, and the parameters and FLOPs",
+        allow_abbrev=False,
     )
     show.add_argument("config", metavar="CONFIG", help="FILE[:ARGUMENT], a run's folder, or its config.json")
     show.add_argument("--json", action="store_true", help="print one JSON object")
     show.set_defaults(handler=run_show, takes_overrides=True)
-    diff = actions.add_parser("diff", help="the fields in which two configs differ", allow_abbrev=False)
+    diff = actions.add_parser("diff", help="print the fields in which two configs differ", allow_abbrev=False)
     diff.add_argument("one", metavar="CONFIG")
     diff.add_argument("other", metavar="CONFIG")
     diff.set_defaults(handler=run_diff)
-    validate = actions.add_parser("validate", help="check configs; every problem is one line", allow_abbrev=False)
+    validate = actions.add_parser("validate", help="check configs; prints one line per problem", allow_abbrev=False)
     validate.add_argument("configs", metavar="CONFIG", nargs="+")
     validate.set_defaults(handler=run_validate, takes_overrides=True)
 
 
 def resolved_config(spec: str, overrides: list[str]) -> configs.ResolvedConfig:
-    """A config as commands name it, with its overrides, down to the size of its vocabulary."""
+    """Returns the resolved config of a command's argument, vocabulary size and classes included."""
     from zoo.data import vocabulary_size, with_num_classes
 
     config = configs.override(configs.load(spec), configs.parse_overrides(overrides))
@@ -53,7 +55,7 @@ def resolved_config(spec: str, overrides: list[str]) -> configs.ResolvedConfig:
 
 
 def run_show(args: argparse.Namespace) -> int:
-    """Prints a resolved config and what it costs, computed from shapes alone."""
+    """Prints a resolved config and its cost, which is computed from shapes alone."""
     from zoo.models import cost
 
     resolved = resolved_config(args.config, args.overrides)
@@ -74,8 +76,7 @@ def run_show(args: argparse.Namespace) -> int:
     width = max(len(path) for path in flat)
     for path, value in flat.items():
         field = configs.field_at(path)
-        # Inside a scope there are no defaults: whatever stands there was set, or follows from what
-        # was.
+        # Fields inside a scope have no defaults: their values were set or derived.
         unset = path in configs.BY_PATH and value == field.default
         mark = " " if unset else "=" if field.default == configs.AUTO else "*"
         print(f"{mark} {path:{width}s} {_text(value):>14s}  {field.meaning}")
@@ -84,7 +85,7 @@ def run_show(args: argparse.Namespace) -> int:
     for name, count in counted.blocks.items():
         print(f"  {name:24s} {count:>16,}")
     for name in ("embedding", "body", "heads"):
-        print(f"  of these {name:15s} {counted.parameters[name]:>16,}")
+        print(f"  in {name:21s} {counted.parameters[name]:>16,}")
     print(f"training FLOPs per token {counted.flops_per_token:,.0f}")
     return 0
 
@@ -102,9 +103,7 @@ def _text(value: Any) -> str:
 
 
 def run_diff(args: argparse.Namespace) -> int:
-    """Prints the fields that differ between two resolved configs; exit code 0 whether or not there
-    are any.
-    """
+    """Prints the fields that differ between two resolved configs; returns 0 in any case."""
     one, other = resolved_config(args.one, []), resolved_config(args.other, [])
     different = configs.difference(one, other)
     if not different:
@@ -116,7 +115,7 @@ def run_diff(args: argparse.Namespace) -> int:
 
 
 def run_validate(args: argparse.Namespace) -> int:
-    """Checks every config; all problems of all of them are told at once."""
+    """Checks every config and reports the problems of all of them."""
     problems = []
     for spec in args.configs:
         try:

@@ -1,4 +1,4 @@
-"""`zoo data show`: what a config's model reads, before anything is trained."""
+"""`zoo data show`: the batches that the model of a config reads."""
 
 import argparse
 import itertools
@@ -9,7 +9,7 @@ EXAMPLES = """examples:
   zoo data show configs/bert.py:tiny
   zoo data show configs/t5.py:tiny --config.data.source=text:corpus.txt --rows 5
   zoo data show runs/first --held-out --json"""
-# Enough rows to tell padding and lengths, whatever the batch size.
+# Enough rows to estimate padding and lengths at any batch size.
 _SAMPLE_ROWS = 512
 
 
@@ -18,29 +18,29 @@ def add_parser(subparsers: argparse._SubParsersAction) -> None:
     raw = argparse.RawDescriptionHelpFormatter
     parser = subparsers.add_parser(
         "data",
-        help="look at the data of a config",
+        help="show the data that a model reads",
         epilog=EXAMPLES,
         formatter_class=raw,
-        description="Looks at data as a model gets them.",
+        description="Shows data as a model reads them.",
     )
     actions = parser.add_subparsers(dest="action", required=True)
     show = actions.add_parser(
         "show",
-        help="counts, lengths, padding, and the first rows with their masks, segments and targets",
+        help="print counts, lengths, padding, and the first rows with their masks, segments and targets",
         epilog=EXAMPLES,
         formatter_class=raw,
         allow_abbrev=False,
     )
     show.add_argument("config", metavar="CONFIG", help="FILE[:ARGUMENT], a run's folder, or its config.json")
     show.add_argument("--rows", type=int, default=3, metavar="N", help="rows to print (default: 3)")
-    show.add_argument("--step", type=int, default=0, metavar="N", help="begin with the batch of this step (default: 0)")
-    show.add_argument("--held-out", action="store_true", help="rows of the evaluation instead of training")
+    show.add_argument("--step", type=int, default=0, metavar="N", help="start with the batch of this step (default: 0)")
+    show.add_argument("--held-out", action="store_true", help="show rows of the evaluation instead of training")
     show.add_argument("--json", action="store_true", help="print one JSON object")
     show.set_defaults(handler=run_show, takes_overrides=True)
 
 
 def run_show(args: argparse.Namespace) -> int:
-    """Prints what the model of a config gets to read."""
+    """Prints the data that the model of a config reads."""
     from zoo import data
     from zoo.cli.config import resolved_config
     from zoo.data.pipeline.show import BatchFormatter, RowStatistics, histogram
@@ -64,7 +64,9 @@ def run_show(args: argparse.Namespace) -> int:
     corrupted = dataset.batching.corruption is not None
     measured = RowStatistics.of(batches, ahead=not corrupted)
     objective = config.objective
-    formatter = BatchFormatter(dataset.tokenizer, objective.kind != "span", objective.sentinels if objective.kind == "span" else 0)
+    formatter = BatchFormatter(
+        dataset.tokenizer, objective.kind != "span", objective.sentinels if objective.kind == "span" else 0
+    )
     rows = [(batch, number) for batch in batches for number in range(len(next(iter(batch.values()))))][: args.rows]
     documents = [part.train.index for part in dataset.parts]
     sizes = [int(size) for index in documents for size in index.bytes.tolist()]
@@ -106,7 +108,7 @@ def _show_task(dataset, args: argparse.Namespace) -> int:
     part = HELD_OUT if args.held_out else TRAINING
     arrays, count = dataset.encoded(part).arrays, len(dataset.part(part))
     lengths = {name: (dataset.encoded(name).arrays["tokens"] != PADDING).sum(axis=1) for name in (TRAINING, HELD_OUT)}
-    # What a row holds is of its own width.
+    # Rows are shown without the padding of their batch.
     if args.held_out:
         numbers = np.arange(count)[(args.step * size) % count :][: args.rows].tolist()
         rows = [(number, {name: array[number] for name, array in arrays.items()}) for number in numbers]
@@ -130,15 +132,17 @@ def _show_task(dataset, args: argparse.Namespace) -> int:
     for name, label in ((TRAINING, "training"), (HELD_OUT, "held out")):
         cut = ", ".join(f"{number:,} {what}" for what, number in dataset.encoded(name).cut.items())
         print(
-            f"{label:11s} {len(dataset.part(name)):,} examples, {len(lengths[name]):,} rows, {int(lengths[name].sum()):,} tokens; {cut}"
+            f"{label:11s} {len(dataset.part(name)):,} examples, {len(lengths[name]):,} rows, "
+            f"{int(lengths[name].sum()):,} tokens; {cut}"
         )
     for what, number in summary["left_out"].items():
         print(f"left out    {number:,} {what}")
     batches = dataset.batches(part)
     print(f"epoch       {len(lengths[TRAINING]) / size:,.1f} steps of {size} rows")
     print(
-        f"a row       up to {arrays['tokens'].shape[1]} places, {lengths[part].mean():.1f} tokens; {batches.padding():.1%} of the places "
-        "of batches are empty"
+        f"a row       up to {arrays['tokens'].shape[1]} tokens, {lengths[part].mean():.1f} on average; "
+        f"{batches.padding():.1%} of the "
+        "positions in batches are padding"
     )
     _print_histogram("tokens of a row", histogram(lengths[part], 6))
     formatter = BatchFormatter(dataset.tokenizer, True, 0)
@@ -159,7 +163,8 @@ def _show_pairs(dataset, args: argparse.Namespace) -> int:
     summary, training = dataset.summary(), dataset.training
     rows = [(batch, number) for batch in found for number in range(len(batch["source"]))][: args.rows]
     shapes = [
-        {"width": bucket.width, "rows": bucket.rows, "batches": count} for bucket, count in training.batches_per_bucket()
+        {"width": bucket.width, "rows": bucket.rows, "batches": count}
+        for bucket, count in training.batches_per_bucket()
     ]
     if args.json:
         print(
@@ -179,10 +184,14 @@ def _show_pairs(dataset, args: argparse.Namespace) -> int:
     for label, name in (("training", "train"), ("held out", "validation")):
         tokens, size = summary[f"{name}_tokens"], summary[f"{name}_bytes"]
         print(f"{label:11s} {summary[f'{name}_pairs']:,} pairs, {size:,} bytes, {tokens:,} tokens")
-    print(f"epoch       {training.per_epoch:,} steps; {summary['padding']:.1%} of the places in its batches are empty")
+    print(
+        f"epoch       {training.per_epoch:,} steps; {summary['padding']:.1%} of the positions in its batches are "
+        "padding"
+    )
     for shape in shapes:
         print(
-            f"            {shape['batches']:6,} batches of {shape['rows']:5,} pairs of up to {shape['width']} tokens a side"
+            f"            {shape['batches']:6,} batches of {shape['rows']:5,} pairs of up to {shape['width']} tokens "
+            "per side"
         )
     formatter = BatchFormatter(dataset.tokenizer, False, 0)
     _print_rows(dataset, args, ((place, formatter.row(*row)) for place, row in enumerate(rows)))
@@ -204,13 +213,14 @@ def _print_counts(dataset, rows: int, batch_size: int, measured) -> None:
         )
     print(f"rows        {rows:,} in training, {rows / batch_size:,.1f} steps of {batch_size} rows per epoch")
     print(
-        f"a row       {measured.slots} places, {measured.padding:.1%} of them empty; {measured.predicted:.1f} tokens predicted "
+        f"a row       {measured.slots} positions, {measured.padding:.1%} padding; {measured.predicted:.1f} tokens "
+        "predicted "
         f"(mean of {measured.rows:,} rows)"
     )
 
 
 def _print_rows(dataset, args: argparse.Namespace, rows: Iterable[tuple[int, Iterable[tuple[str, list]]]]) -> None:
-    """(number, lines of tokens) of each row."""
+    """Prints rows, given as (number, lines of tokens)."""
     which = "held out" if args.held_out else f"of the batch of step {args.step}"
     for place, lines in rows:
         print(f"\nrow {place} {which}")

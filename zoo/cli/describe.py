@@ -79,7 +79,8 @@ def run(args: argparse.Namespace) -> int:
         chosen = [field for field in FIELDS if field.choices]
         print("\n".join(f"    {field.path}: {', '.join(field.choices)}" for field in chosen))
         print(
-            "\nzoo describe NAME explains one of these; zoo describe model (or objective, data, optimizer, schedule) lists the fields."
+            "\nzoo describe NAME explains one of these; zoo describe model (or objective, data, optimizer, schedule) "
+            "lists the fields."
         )
         return 0
     wanted = args.name.lower().replace("_", "-")

@@ -1,4 +1,4 @@
-"""`zoo draw`: pictures of what a model is and does."""
+"""`zoo draw`: pictures of a model's architecture and activations."""
 
 import argparse
 from pathlib import Path
@@ -13,30 +13,31 @@ EXAMPLES = """examples:
   zoo draw biases runs/t5 --out pictures; zoo draw biases --heads 8 --out pictures
   zoo draw compare configs/gpt2.py:small configs/llama.py:7b --out pictures
 
-A run is a folder that train.py or zoo import made. Each picture is written as PNG and as SVG, and its path is printed."""
+A run is a folder that train.py or zoo import created. Each picture is written as PNG and as SVG, and its path is
+printed."""
 
 WHAT = {
-    "attention": "maps of every head while a run reads a text, trained and at initial values side by side",
+    "attention": "attention maps of every head on a text, for the trained run and for its initial values",
     "sinusoids": "the table of sinusoids",
-    "rope": "RoPE's angles by pair of dimensions and position",
-    "rope-bound": "the bound that RoPE puts on scores by distance, and a run's scores beside it",
-    "biases": "what ALiBi, or a run's learned bias, adds to scores by distance",
-    "learned-positions": "how alike a run's learned positions are, by distance",
-    "residual": "the size of a run's residual stream by layer, trained and at initial values",
-    "compare": "two configs' architectures side by side, what differs marked",
+    "rope": "the angles of RoPE by pair of dimensions and position",
+    "rope-bound": "the bound of RoPE on scores by distance, and the scores of a run",
+    "biases": "the bias that ALiBi, or a run's learned bias, adds to scores by distance",
+    "learned-positions": "the similarity of a run's learned positions, by distance",
+    "residual": "the norm of a run's residual stream by layer, trained and at initial values",
+    "compare": "the architectures of two configs side by side, with differences marked",
 }
 MOST_READ = 128
 
 
 def add_parser(subparsers: argparse._SubParsersAction) -> None:
-    """Registers the subcommand and its own."""
+    """Registers the subcommand and those of its pictures."""
     raw = argparse.RawDescriptionHelpFormatter
     parser = subparsers.add_parser(
         "draw",
-        help="draw what a model is and does",
+        help="draw attention, positions, sizes, or two architectures",
         epilog=EXAMPLES,
         formatter_class=raw,
-        description="Draws what a model is and does; zoo draw WHAT --help tells more.",
+        description="Draws a picture of a model; zoo draw WHAT --help shows its options.",
         allow_abbrev=False,
     )
     whats = parser.add_subparsers(dest="what", metavar="WHAT", required=True)
@@ -59,23 +60,25 @@ def add_parser(subparsers: argparse._SubParsersAction) -> None:
         metavar="CONFIG",
         nargs="?",
         default="configs/llama.py:7b",
-        help="a config with RoPE, or a run's folder: then its scores too (default: %(default)s)",
+        help="a config with RoPE, or a run's folder, whose scores are drawn too (default: %(default)s)",
     )
     for name in ("one", "other"):
         made["compare"].add_argument(name, metavar="CONFIG", help="FILE[:ARGUMENT], a run's folder, or its config.json")
     made["attention"].add_argument(
-        "--target", default="", metavar="TEXT", help="what the decoder reads beside an encoder"
+        "--target", default="", metavar="TEXT", help="text of the decoder, for an encoder-decoder"
     )
-    made["attention"].add_argument("--layers", default="", metavar="N,N", help="which layers (default: all)")
-    made["attention"].add_argument("--heads", default="", metavar="N,N", help="which heads (default: all)")
-    made["biases"].add_argument("--heads", type=int, metavar="H", help="heads of ALiBi without a run (default: 8)")
+    made["attention"].add_argument("--layers", default="", metavar="N,N", help="layers (default: all)")
+    made["attention"].add_argument("--heads", default="", metavar="N,N", help="heads (default: all)")
+    made["biases"].add_argument(
+        "--heads", type=int, metavar="H", help="number of heads for ALiBi, without a run (default: 8)"
+    )
     made["sinusoids"].add_argument("--dim", type=int, default=64, metavar="D", help="dimensions (default: %(default)s)")
     made["sinusoids"].add_argument(
         "--layout", default="interleaved", choices=("interleaved", "half"), help="(default: %(default)s)"
     )
     for name in ("attention", "rope-bound", "residual"):
         made[name].add_argument(
-            "--text", default="", metavar="TEXT", help="what a run reads (default: sentences of zoo)"
+            "--text", default="", metavar="TEXT", help="text that the run reads (default: built-in sentences)"
         )
     for name in ("sinusoids", "rope", "rope-bound", "biases"):
         made[name].add_argument("--length", type=int, default=128, metavar="N", help="positions (default: %(default)s)")
@@ -84,7 +87,7 @@ def add_parser(subparsers: argparse._SubParsersAction) -> None:
     )
     for name in ("attention", "rope-bound", "biases", "learned-positions", "residual"):
         made[name].add_argument(
-            "--step", default="latest", help="which checkpoint: latest, best, or a step (default: %(default)s)"
+            "--step", default="latest", help="checkpoint: latest, best, or a step (default: %(default)s)"
         )
     for each in made.values():
         each.add_argument("--out", type=Path, required=True, metavar="DIR", help="folder to write into")
@@ -95,7 +98,7 @@ def add_parser(subparsers: argparse._SubParsersAction) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Draws, and prints the path of every file."""
+    """Draws the picture and prints the paths of its files."""
     from zoo.draw.style import IMAGE_FORMATS, save
 
     kinds = args.format.split(",")
@@ -126,9 +129,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _page(args: argparse.Namespace):
-    """The one picture of everything but attention; Matplotlib and JAX are imported here and not
-    before.
-    """
+    """Returns the picture, unless it is of attention. Imports Matplotlib and JAX only here."""
     if args.what == "sinusoids":
         from zoo.draw import sinusoids
 
@@ -143,7 +144,7 @@ def _page(args: argparse.Namespace):
         if args.run is None:
             return position_biases.alibi_page(8 if args.heads is None else args.heads, args.length)
         if args.heads is not None:
-            raise ConfigError("--heads has no effect on a run, which has its own")
+            raise ConfigError("--heads has no effect with a run, which has its own heads")
         return position_biases.page(position_biases.load_biases(args.run, args.length, args.step))
     if args.what == "learned-positions":
         from zoo.draw import learned_positions
@@ -172,7 +173,7 @@ def _rope(args: argparse.Namespace):
     trained = Path(args.config) if (Path(args.config) / "checkpoints").is_dir() else None
     if trained is None:
         if args.text:
-            raise ConfigError(f"--text has no effect: {args.config} is no trained run that could read it")
+            raise ConfigError(f"--text has no effect: {args.config} is not a trained run")
         return rope_pictures.bound_page(config, args.length)
     found = read_text(trained, args.text or default_text(8), step=args.step, max_tokens=args.length)
     return rope_pictures.bound_page(config, args.length, found, next(iter(found.labels)))

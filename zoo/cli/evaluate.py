@@ -10,9 +10,9 @@ import ml_collections
 
 from zoo.errors import ConfigError, reported
 
-DESCRIPTION = """Evaluate a trained run: loss (nats per scored token), perplexity and bits per byte on the held-out text, at any sequence
-lengths, and, where the model makes text token by token, a sample of it (`zoo generate` can do more). A run of a task (classification ...)
-is scored on every held-out example, by the task's own measures.
+DESCRIPTION = """Evaluates a trained run on its held-out text: loss (nats per scored token), perplexity and bits per
+byte, at any sequence lengths, and a sample if the model generates text (`zoo generate` has more options). A run of a
+task (classification ...) is scored on every held-out example with the metrics of the task.
 
   python eval.py runs/first
   python eval.py runs/first --lengths 64,128,256 --step best
@@ -39,7 +39,7 @@ def _at_least(low: float, kind: type, high: float = 1e12):
             value = None
         if value is None or not low <= value <= high:
             raise argparse.ArgumentTypeError(
-                f"{text!r} is not a number from {low} on" + (f" to {high:.0f}" if high < 1e12 else "")
+                f"{text!r} is not a number of at least {low}" + (f" and at most {high:.0f}" if high < 1e12 else "")
             )
         return value
 
@@ -47,7 +47,7 @@ def _at_least(low: float, kind: type, high: float = 1e12):
 
 
 def parser() -> argparse.ArgumentParser:
-    """The command line of `eval.py`."""
+    """Returns the command line of `eval.py`."""
     made = argparse.ArgumentParser(
         prog="eval.py",
         description=DESCRIPTION,
@@ -60,38 +60,43 @@ def parser() -> argparse.ArgumentParser:
         type=Path,
         metavar="RUN",
         nargs="*",
-        help="further runs of the same task, e.g. with other seeds: each is told, and the median",
+        help="further runs of the same task, e.g. with other seeds; prints the scores of each and the median",
     )
+    made.add_argument("--step", default="latest", help="checkpoint: latest, best, or a step (default: %(default)s)")
     made.add_argument(
-        "--step", default="latest", help="which checkpoint: latest, best, or a step (default: %(default)s)"
-    )
-    made.add_argument(
-        "--lengths", type=_lengths, metavar="T,T,...", help="sequence lengths (default: the one trained with)"
+        "--lengths", type=_lengths, metavar="T,T,...", help="sequence lengths (default: that of training)"
     )
     made.add_argument(
         "--batches",
         type=_at_least(0, int),
         default=0,
-        help="at most this many batches, spread over the text; 0: all of it",
+        help="maximum number of batches, spread over the text; 0 for all (default: 0)",
     )
     made.add_argument("--text", type=Path, metavar="FILE", help="score this text instead of the held-out split")
     made.add_argument(
-        "--pairs", metavar="SOURCE", help="score these pairs, written as data.source, instead of the held-out ones"
+        "--pairs", metavar="SOURCE", help="score these pairs (a data.source) instead of the held-out ones"
     )
     made.add_argument(
-        "--translate", action="store_true", help="also translate the pairs, as the run's end does, and score that"
+        "--translate",
+        action="store_true",
+        help="also translate the pairs with beam search, as at the end of training, and score the translations",
     )
     made.add_argument(
-        "--sample", type=_at_least(0, int), default=0, metavar="N", help="also sample N tokens; not from encoders"
+        "--sample", type=_at_least(0, int), default=0, metavar="N", help="also sample N tokens (not from encoders)"
     )
-    made.add_argument("--prompt", default="", help="text that the sample continues")
+    made.add_argument("--prompt", default="", help="beginning of the sample")
     made.add_argument(
         "--temperature",
         type=_at_least(0, float),
         default=0.8,
-        help="0 takes the likeliest token (default: %(default)s)",
+        help="0 takes the most probable token (default: %(default)s)",
     )
-    made.add_argument("--top-k", type=_at_least(0, int), default=0, help="choose among the K likeliest tokens; 0: all")
+    made.add_argument(
+        "--top-k",
+        type=_at_least(0, int),
+        default=0,
+        help="sample from the K most probable tokens; 0 for all (default: 0)",
+    )
     made.add_argument(
         "--seed", type=_at_least(0, int, 2**32 - 1), default=0, help="seed of the sample (default: %(default)s)"
     )
@@ -101,13 +106,11 @@ def parser() -> argparse.ArgumentParser:
 
 @reported
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Parses flags, evaluates, returns the exit code."""
+    """Parses the flags, evaluates, and returns the exit code."""
     args = parser().parse_args(arguments)
     if args.text is not None and not args.text.is_file():
         raise ConfigError(f"--text {args.text} does not exist")
-    from zoo import data
     from zoo.config.fields import TASKS
-    from zoo.training.evaluation import evaluate
     from zoo.training.trained_run import load_trained
 
     trained = load_trained(args.run, args.step)
@@ -121,65 +124,79 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if config.objective.kind in TASKS:
         return evaluate_tasks(trained, args)
     if args.others:
-        raise ConfigError("several runs at once are for tasks alone; give one")
+        raise ConfigError("several runs can only be evaluated together on a task; give one")
     pairs = pairs_to_score(trained, args) if config.objective.kind == "translation" else None
-    streams = None if pairs else text_streams(trained, args)
-    constants = trained.program.constants(config.seed)
     if trained.source_tokenizer is not None:
         print(
-            "note: rows of one text, in the target's tokens, are cut in two: this is no loss of translations (see zoo generate)",
+            "note: a row of the target's language is split into source and target: this is not the loss of "
+            "translations "
+            "(see zoo generate)",
             file=sys.stderr,
         )
-    score_translations = str(args.text or args.pairs or "held-out split")
-    result = {"run": str(args.run), "step": trained.step, "text": score_translations, "lengths": {}}
-    for length in args.lengths or [config.data.sequence_length]:
-        scores = None
-        if trained.objective.too_long(trained.model, length) is None:
-            batches = (
-                pairs.evaluation_batches(length, trained.program.data_parallel_size, limit_batches=args.batches)
-                if pairs
-                else data.Batching(config, trained.tokenizer).evaluation(
-                    streams, length, trained.program.data_parallel_size, limit_batches=args.batches
-                )
-            )
-            scores = evaluate(trained.program, trained.params, trained.stats, batches, constants)
-        result["lengths"][length] = scores
+    text = str(args.text or args.pairs or "held-out split")
+    result = {
+        "run": str(args.run),
+        "step": trained.step,
+        "text": text,
+        "lengths": scores_by_length(trained, pairs, args),
+    }
     if args.translate:
         result["translations"] = translations(trained, pairs)
     if args.sample and config.model.architecture in ("decoder", "encoder_decoder"):
         result["sample"] = sampled_text(trained, args)
     elif args.sample:
         result["sample"] = None
-        print(
-            f"no sample: model.architecture={config.model.architecture} does not continue a text token by token",
-            file=sys.stderr,
-        )
+        print(f"no sample: model.architecture={config.model.architecture} does not generate text", file=sys.stderr)
     if args.json:
         print(json.dumps(result, indent=2))
-        return 0
-    print(f"{args.run} at step {trained.step}, on the {result['text']}")
+    else:
+        _print_text_scores(result, trained)
+    return 0
+
+
+def scores_by_length(trained, pairs, args: argparse.Namespace) -> dict[int, dict[str, float] | None]:
+    """Returns the scores at each length; None if the model cannot read rows of that length."""
+    from zoo import data
+    from zoo.training.evaluation import evaluate
+
+    config, multiple = trained.config, trained.program.data_parallel_size
+    constants = trained.program.constants(config.seed)
+    streams = None if pairs else text_streams(trained, args)
+    found: dict[int, dict[str, float] | None] = {}
+    for length in args.lengths or [config.data.sequence_length]:
+        if trained.objective.too_long(trained.model, length) is not None:
+            found[length] = None
+            continue
+        if pairs:
+            batches = pairs.evaluation_batches(length, multiple, limit_batches=args.batches)
+        else:
+            batching = data.Batching(config, trained.tokenizer)
+            batches = batching.evaluation(streams, length, multiple, limit_batches=args.batches)
+        found[length] = evaluate(trained.program, trained.params, trained.stats, batches, constants)
+    return found
+
+
+def _print_text_scores(result: dict, trained) -> None:
+    print(f"{result['run']} at step {trained.step}, on the {result['text']}")
     print(f"{'length':>8s} {'loss':>9s} {'perplexity':>11s} {'bits/byte':>10s}")
     for length, scores in result["lengths"].items():
         if scores is None:
             print(f"{length:8d}  cannot be evaluated: {trained.objective.too_long(trained.model, length)}")
         else:
             print(f"{length:8d} {scores['loss']:9.4f} {scores['perplexity']:11.4g} {scores['bits_per_byte']:10.4f}")
-    if args.translate:
-        found = result["translations"]
+    if "translations" in result:
+        found, objective = result["translations"], trained.config.objective
         print(
-            f"\n{found['pairs']:,} translations: BLEU {found['bleu']:.2f}, chrF {found['chrf']:.2f}, exact {found['exact_match']:.1%}"
+            f"\n{found['pairs']:,} translations: BLEU {found['bleu']:.2f}, chrF {found['chrf']:.2f}, exact "
+            f"{found['exact_match']:.1%}"
         )
-        print(
-            f"{found['signatures']['bleu']}, beams {config.objective.beams}, length penalty {config.objective.length_penalty:g}"
-        )
+        print(f"{found['signatures']['bleu']}, beams {objective.beams}, length penalty {objective.length_penalty:g}")
     if result.get("sample") is not None:
         print(f"\n{result['sample']}")
-    return 0
 
 
 def evaluate_tasks(trained, args: argparse.Namespace) -> int:
-    """Scores runs of one task, each on all of its held-out examples, and tells the median of
-    several.
+    """Scores runs of one task, each on all of its held-out examples; prints the median of several.
 
     Raises:
         ConfigError: runs of different tasks, or as `evaluate_task`.
@@ -195,7 +212,7 @@ def evaluate_tasks(trained, args: argparse.Namespace) -> int:
         different = [name for name in ("task", "data", "examples", "labels") if results[-1][name] != results[0][name]]
         if different:
             raise ConfigError(
-                f"{folder} and {args.run} differ in {', '.join(different)}: there is no median of their scores"
+                f"{folder} and {args.run} differ in {', '.join(different)}: a median of their scores would mean nothing"
             )
     names = list(results[0]["scores"])
     medians = {name: median(result["scores"][name] for result in results) for name in names}
@@ -315,7 +332,7 @@ def text_streams(trained, args: argparse.Namespace):
 
 
 def sampled_text(trained, args: argparse.Namespace) -> str:
-    """Samples as the flags say. The model never reads more tokens at once than it was trained with."""
+    """Returns a sample. The model never reads more tokens at once than in training."""
     from zoo.decoding import Sampling
     from zoo.decoding.text_generator import TextGenerator
 

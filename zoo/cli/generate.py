@@ -1,4 +1,4 @@
-"""`zoo generate`: texts made by a trained run."""
+"""`zoo generate`: generates text with a trained run."""
 
 import argparse
 import json
@@ -8,16 +8,18 @@ from typing import Any
 
 from zoo.errors import ConfigError, DataError
 
-DESCRIPTION = """Makes texts with a trained run. A decoder continues the prompt. An encoder-decoder reads it: trained with
-objective.kind=prefix it continues it, with objective.kind=span it fills the blanks <0>, <1>, ... in it (without any, one at its end),
-with objective.kind=denoising it writes it again, blanks filled, with objective.kind=translation it translates it. So does a translation
-model imported from fairseq, whose prompt is tokens of its source's dictionary, with spaces between. A text ends where the model opens
-another document, at a --stop, or after --new-tokens."""
+DESCRIPTION = """Generates text with a trained run. A decoder continues the prompt. An encoder-decoder reads the
+prompt; by objective.kind it
+  prefix       continues it
+  span         fills its blanks <0>, <1>, ... (or one at its end, if it has none)
+  denoising    rewrites it with the blanks filled
+  translation  translates it; for a model imported from fairseq, it is tokens of the source dictionary with spaces
+A text ends at the token that separates documents, at a --stop, or after --new-tokens."""
 EXAMPLES = """examples:
   zoo generate runs/first --prompt "def "
   zoo generate runs/first --prompts questions.txt --temperature 0.7 --top-p 0.9 --stop "?"
   zoo generate runs/t5 --prompt "import <0> as np" --beams 4 --json"""
-# What only sampling and what only beam search reads, with the default.
+# Options of sampling alone, and of beam search alone, with their defaults.
 SAMPLING = {"temperature": 0.8, "top_k": 0, "top_p": 1.0, "seed": 0}
 BEAMS = {"length_penalty": 1.0}
 
@@ -26,42 +28,47 @@ def add_parser(subparsers: argparse._SubParsersAction) -> None:
     """Registers the subcommand."""
     parser = subparsers.add_parser(
         "generate",
-        help="make texts with a run",
+        help="generate text with a run: sampling or beam search",
         description=DESCRIPTION,
         epilog=EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     add = parser.add_argument
     add("run", type=Path, metavar="RUN", help="the run's folder (its --workdir)")
-    add("--step", default="latest", help="which checkpoint: latest, best, or a step (default: %(default)s)")
+    add("--step", default="latest", help="checkpoint: latest, best, or a step (default: %(default)s)")
+    add("--prompt", action="append", default=[], metavar="TEXT", help="prompt; may be repeated")
+    add("--prompts", type=Path, metavar="FILE", help="file of prompts, one per line")
     add(
-        "--prompt", action="append", default=[], metavar="TEXT", help="a text to start from; may be given several times"
+        "--new-tokens",
+        type=int,
+        default=100,
+        metavar="N",
+        help="maximum number of generated tokens per prompt (default: %(default)s)",
     )
-    add("--prompts", type=Path, metavar="FILE", help="texts to start from, one on each line")
-    add("--new-tokens", type=int, default=100, metavar="N", help="most tokens to make for each (default: %(default)s)")
-    add("--temperature", type=float, help=f"0 takes the likeliest token (default: {SAMPLING['temperature']})")
-    add("--top-k", type=int, metavar="K", help="choose among the K likeliest tokens; 0: all")
-    add("--top-p", type=float, metavar="P", help="choose among the likeliest tokens that have probability P together")
-    add("--seed", type=int, help=f"of the random choices (default: {SAMPLING['seed']})")
-    add("--beams", type=int, metavar="W", help="look for the likeliest text with W hypotheses, instead of drawing one")
+    add("--temperature", type=float, help=f"0 takes the most probable token (default: {SAMPLING['temperature']})")
+    add("--top-k", type=int, metavar="K", help="sample from the K most probable tokens; 0 for all")
+    add("--top-p", type=float, metavar="P", help="sample from the most probable tokens with a total probability of P")
+    add("--seed", type=int, help=f"seed of sampling (default: {SAMPLING['seed']})")
+    add("--beams", type=int, metavar="W", help="beam search with W hypotheses instead of sampling")
     add(
         "--length-penalty",
         type=float,
         metavar="A",
-        help=f"score of a text with --beams: log p / length^A; above 0 favours long ones (default: {BEAMS['length_penalty']:g})",
+        help="score of a text with --beams: log p / length^A; above 0 favours long texts (default: "
+        f"{BEAMS['length_penalty']:g})",
     )
-    add("--stop", action="append", default=[], metavar="TEXT", help="end before this text; may be given several times")
+    add("--stop", action="append", default=[], metavar="TEXT", help="end before this text; may be repeated")
     add(
         "--no-cache",
         action="store_true",
-        help="read everything again for every token: slow, but without a limit by learned positions",
+        help="recompute all tokens for every new one: slow, but not limited by learned positions",
     )
-    add("--json", action="store_true", help="print a JSON object on a line for each prompt")
+    add("--json", action="store_true", help="print one JSON object per line and prompt")
     parser.set_defaults(handler=run)
 
 
 def run(args: argparse.Namespace) -> int:
-    """Makes the texts and prints them."""
+    """Generates the texts and prints them."""
     prompts, how = _prompts(args), _choices(args)
     from zoo.decoding import Sampling
     from zoo.decoding.text_generator import TextGenerator
@@ -69,12 +76,7 @@ def run(args: argparse.Namespace) -> int:
 
     trained = load_trained(args.run, args.step)
     generator = TextGenerator(
-        trained.config,
-        trained.tokenizer,
-        trained.model,
-        trained.params,
-        trained.stats,
-        trained.source_tokenizer,
+        trained.config, trained.tokenizer, trained.model, trained.params, trained.stats, trained.source_tokenizer
     )
     common = {"prompts": prompts, "new_tokens": args.new_tokens, "stop": args.stop, "cache": not args.no_cache}
     if args.beams is not None:
@@ -98,7 +100,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _prompts(args: argparse.Namespace) -> list[str]:
-    """All prompts: those of the flags, then those of the file."""
+    """Returns the prompts of the flags, then those of the file."""
     prompts = list(args.prompt)
     if args.prompts is not None:
         if not args.prompts.is_file():
@@ -116,8 +118,8 @@ def _prompts(args: argparse.Namespace) -> list[str]:
 
 
 def _choices(args: argparse.Namespace) -> dict[str, Any]:
-    """The flags that say how tokens are chosen, with their defaults."""
-    idle, why = (BEAMS, "without --beams") if args.beams is None else (SAMPLING, "with --beams, which draws nothing")
+    """Returns the options of sampling and beam search, with their defaults."""
+    idle, why = (BEAMS, "without --beams") if args.beams is None else (SAMPLING, "with --beams, which does not sample")
     for name in idle:
         if getattr(args, name) is not None:
             raise ConfigError(f"--{name.replace('_', '-')} has no effect {why}")

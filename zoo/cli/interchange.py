@@ -1,4 +1,4 @@
-"""`zoo import` and `zoo export`: checkpoints of other libraries, in and out."""
+"""`zoo import` and `zoo export`: conversion from and to checkpoints of other libraries."""
 
 import argparse
 from pathlib import Path
@@ -14,18 +14,18 @@ IMPORT_EXAMPLES = """examples:
   zoo config show runs/bert; python eval.py runs/bert --text FILE
   python train.py --config=runs/gpt2/config.json --config.training.start_from=runs/gpt2 --workdir=runs/tuned
 
-Sources: {sources}.
-Only safetensors are read: no pickle is ever opened and no code of a repository is fetched. A name is looked for on the hub, and in its
-cache where the hub cannot be reached; a folder never touches the network. What a config.json asks for and zoo has not is refused by
-name."""
+Sources: {sources}. Only safetensors are read: pickles are not opened, and code of a repository is not fetched. A
+name is looked up on the hub, or in its cache if the hub cannot be reached; a folder needs no network. Settings of a
+config.json that zoo does not support are rejected by name."""
 
 EXPORT_EXAMPLES = """examples:
   zoo export runs/tuned --out exports/tuned
   zoo export runs/first --class LlamaForCausalLM --step best --out exports/first
   python -c "import transformers; transformers.AutoModelForCausalLM.from_pretrained('exports/first')"
 
-The settings are read back before anything is written, and must give the run's model again: a field that the class cannot express is
-refused by name. Dropout acts in training alone: --config.model.dropout=0 leaves it out where the class has none."""
+The exported settings are read back before anything is written and must describe the same model: a field that the
+class cannot express is rejected by name. Dropout only acts in training: use --config.model.dropout=0 if the class
+has none."""
 
 
 def add_parser(subparsers: argparse._SubParsersAction) -> None:
@@ -33,52 +33,46 @@ def add_parser(subparsers: argparse._SubParsersAction) -> None:
     raw = argparse.RawDescriptionHelpFormatter
     taken = subparsers.add_parser(
         "import",
-        help="make a run out of a checkpoint of another library",
+        help="convert a checkpoint of another library into a run",
         allow_abbrev=False,
         formatter_class=raw,
         epilog=IMPORT_EXAMPLES.format(sources="; ".join(KINDS.values())),
-        description="Makes the folder of a run out of a checkpoint of another library.",
+        description="Converts a checkpoint of another library into the folder of a run.",
     )
     taken.add_argument("source", metavar="SOURCE", help="hf:DIR, hf:NAME[@REVISION], elmo:DIR or fairseq:DIR")
+    taken.add_argument("--out", required=True, type=Path, metavar="DIR", help="folder of the run; new or empty")
     taken.add_argument(
-        "--out", required=True, type=Path, metavar="DIR", help="folder of the run; not there yet, or empty"
-    )
-    taken.add_argument(
-        "--class", dest="class_name", metavar="NAME", help="read it as this class (default: the one config.json names)"
+        "--class", dest="class_name", metavar="NAME", help="class of the checkpoint (default: the one in config.json)"
     )
     taken.add_argument(
         "--tokenizer",
         type=Path,
         metavar="PATH",
-        help="tokenizer.json, vocab.txt, or a folder with one, instead of its own",
+        help="tokenizer.json, vocab.txt, or a folder with one, instead of the checkpoint's",
     )
     taken.set_defaults(handler=run_import, takes_overrides=True)
     given = subparsers.add_parser(
         "export",
-        help="write a run as a checkpoint of another library",
+        help="convert a run into a checkpoint of another library",
         allow_abbrev=False,
         formatter_class=raw,
         epilog=EXPORT_EXAMPLES,
-        description="Writes a run as a checkpoint of another library.",
+        description="Converts a run into a checkpoint of another library.",
     )
     given.add_argument("run", type=Path, metavar="RUN", help="the run's folder")
-    given.add_argument(
-        "--out", required=True, type=Path, metavar="DIR", help="folder to write; not there yet, or empty"
-    )
+    given.add_argument("--out", required=True, type=Path, metavar="DIR", help="folder to write; new or empty")
     given.add_argument(
         "--class",
         dest="class_name",
         metavar="NAME",
-        help="class to write (default: the one that it was imported as, or the first that can express it)",
+        help="class to write (default: the one it was imported from, or the first that can express the model)",
     )
-    given.add_argument(
-        "--step", default="latest", help="which checkpoint: latest, best, or a step (default: %(default)s)"
-    )
+    given.add_argument("--step", default="latest", help="checkpoint: latest, best, or a step (default: %(default)s)")
     given.set_defaults(handler=run_export, takes_overrides=True)
 
 
 def run_import(args: argparse.Namespace) -> int:
-    """Imports, and says what was imported."""
+    """Imports a checkpoint and prints a summary."""
     changes = configs.parse_overrides(args.overrides)
     if args.class_name is not None and not args.source.startswith("hf:"):
         raise ConfigError(f"--class {args.class_name} is for hf: sources; {args.source} has only one")
@@ -91,7 +85,7 @@ def run_import(args: argparse.Namespace) -> int:
 
 
 def run_export(args: argparse.Namespace) -> int:
-    """Exports, and says as what."""
+    """Exports a run and prints a summary."""
     from zoo.interop.exporting import export_run
 
     changes = configs.parse_overrides(args.overrides)

@@ -8,57 +8,70 @@ from collections.abc import Sequence
 
 from zoo.errors import ConfigError, did_you_mean, reported
 
-# Subcommand -> the module that adds it; a module is imported only when its subcommand is asked for,
-# so that `--help` is quick.
-SUBCOMMANDS = {
-    "run": ("zoo.cli.sweeps.run", "run an experiment: every arm, every seed, then the report"),
-    "status": ("zoo.cli.sweeps.status", "where every run of a sweep stands"),
-    "report": ("zoo.cli.sweeps.report", "write the report of a sweep"),
-    "results": ("zoo.cli.sweeps.results", "keep what sweeps came to, and write a page over it"),
-    "compare": ("zoo.cli.sweeps.report", "compare any runs on one page"),
-    "watch": ("zoo.cli.sweeps.watch", "follow runs that go on, in a browser or in the terminal"),
-    "draw": ("zoo.cli.draw", "draw what a model is and does: attention, positions, sizes, two architectures"),
-    "config": ("zoo.cli.config", "show, compare or validate configs"),
-    "data": ("zoo.cli.data", "look at the rows that a model reads"),
-    "describe": ("zoo.cli.describe", "list the variants there are"),
-    "average": ("zoo.cli.average", "average a run's last checkpoints"),
-    "import": ("zoo.cli.interchange", "make a run out of a checkpoint of another library"),
-    "export": ("zoo.cli.interchange", "write a run as a checkpoint of another library"),
-    "train": ("zoo.cli.train", "train one config (the same as train.py)"),
-    "eval": ("zoo.cli.evaluate", "evaluate a run and sample text (the same as eval.py)"),
-    "generate": ("zoo.cli.generate", "make texts with a run: sampling or beam search"),
+# Group -> subcommand -> (module, help). Modules are imported only when they are used, so that
+# `--help` is fast.
+GROUPS = {
+    "experiments": {
+        "run": ("zoo.cli.sweeps.run", "run an experiment: train every arm with every seed, then write the report"),
+        "status": ("zoo.cli.sweeps.status", "show the status of every run of a sweep"),
+        "watch": ("zoo.cli.sweeps.watch", "follow active runs in a browser or in the terminal"),
+        "report": ("zoo.cli.sweeps.report", "write the report of a sweep"),
+        "compare": ("zoo.cli.sweeps.report", "compare any runs on one page"),
+        "results": ("zoo.cli.sweeps.results", "archive the results of finished sweeps"),
+    },
+    "single runs": {
+        "train": ("zoo.cli.train", "train one config (same as train.py)"),
+        "eval": ("zoo.cli.evaluate", "evaluate a run and sample text (same as eval.py)"),
+        "generate": ("zoo.cli.generate", "generate text with a run: sampling or beam search"),
+        "average": ("zoo.cli.average", "average a run's last checkpoints"),
+        "import": ("zoo.cli.interchange", "convert a checkpoint of another library into a run"),
+        "export": ("zoo.cli.interchange", "convert a run into a checkpoint of another library"),
+    },
+    "models and data": {
+        "describe": ("zoo.cli.describe", "list and explain variants and config fields"),
+        "config": ("zoo.cli.config", "show, compare or validate configs"),
+        "data": ("zoo.cli.data", "show the data that a model reads"),
+        "draw": ("zoo.cli.draw", "draw attention, positions, sizes, or two architectures"),
+    },
 }
-# These read their own flags, because dotted config overrides are no argparse options.
+SUBCOMMANDS = {name: entry for commands in GROUPS.values() for name, entry in commands.items()}
+# These parse their own arguments: their config overrides are not options of argparse.
 WHOLE_COMMANDS = ("train", "eval")
+
+EXAMPLES = """examples:
+  zoo run experiments/norm_placement.py:quick --dry-run     show the arms of an experiment and their cost
+  zoo run experiments/norm_placement.py:quick               train them and write the report
+  zoo train --config=configs/llama.py:tiny --workdir=runs/first
+  zoo generate runs/first --prompt "def "
+  zoo describe rope
+
+zoo COMMAND --help shows the options of a command."""
 
 
 def usage() -> str:
-    """The help of `zoo` itself."""
-    lines = [f"  {name:10s} {text}" for name, (_, text) in SUBCOMMANDS.items()]
-    return "\n".join(
-        [
-            "usage: zoo COMMAND ...",
-            "",
-            "A laboratory for ablations of transformers.",
-            "",
-            *lines,
-            "",
-            "zoo COMMAND --help tells more; python train.py and python eval.py are the single-run commands.",
-        ]
-    )
+    """Returns the help of `zoo`."""
+    lines = [
+        "usage: zoo COMMAND [options]",
+        "",
+        "Runs ablations of transformers, and trains and inspects single models.",
+        "",
+    ]
+    for title, commands in GROUPS.items():
+        lines += [f"{title}:", *(f"  {name:10s} {text}" for name, (_, text) in commands.items()), ""]
+    return "\n".join([*lines, EXAMPLES])
 
 
 class Parser(argparse.ArgumentParser):
-    """Says in one line what it does not understand; so do the parsers of its subcommands."""
+    """Reports bad arguments in one line, as do the parsers of its subcommands."""
 
     def error(self, message: str) -> None:
-        """Raises what argparse would print below its usage."""
+        """Raises the error that argparse would print below its usage."""
         if found := re.search(r"invalid choice: '(.*)' \(choose from (.*)\)", message):
             message += did_you_mean(found[1], [option.strip(" '") for option in found[2].split(",")])
         raise ConfigError(f"{message}; see {self.prog} --help")
 
     def options(self) -> list[str]:
-        """All its flags, and those of its subcommands."""
+        """Returns all its flags, and those of its subcommands."""
         inner = [
             parser
             for action in self._actions
@@ -72,7 +85,7 @@ class Parser(argparse.ArgumentParser):
 
 @reported
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Finds the subcommand, runs it, returns the exit code."""
+    """Runs the subcommand and returns its exit code."""
     arguments = list(sys.argv[1:] if arguments is None else arguments)
     if not arguments or arguments[0] in ("-h", "--help"):
         print(usage())

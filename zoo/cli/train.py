@@ -8,21 +8,21 @@ from pathlib import Path
 from zoo import config as configs
 from zoo.errors import ConfigError, reported
 
-DESCRIPTION = """Train one config. A workdir with a checkpoint in it is continued.
+DESCRIPTION = """Trains one config. A workdir that has a checkpoint is continued.
 
   python train.py --config=configs/llama.py:tiny --workdir=runs/first
   python train.py --config=configs/gpt2.py:tiny --config.model.position.kind=alibi --workdir=runs/alibi
 
 Every field of the config can be set by its dotted path; `zoo config show` lists them with their values."""
 
-EPILOG = """Under SLURM the tasks of one `srun` train one run together. Elsewhere each process is told:
---coordinator=HOST:PORT (of process 0) --processes=N --process=0 to N-1.
+EPILOG = """Under SLURM, the tasks of one `srun` train one run together. Elsewhere, start each process with
+--coordinator=HOST:PORT (of process 0) --processes=N --process=I, where I is 0 to N-1.
 
 exit codes: 0 done, 2 bad config or flags, 3 bad content of data, 4 diverged, 75 stopped by a signal and saved"""
 
 
 def parser() -> argparse.ArgumentParser:
-    """The command line of `train.py`."""
+    """Returns the command line of `train.py`."""
     made = argparse.ArgumentParser(
         prog="train.py",
         description=DESCRIPTION,
@@ -34,11 +34,13 @@ def parser() -> argparse.ArgumentParser:
         "--config", required=True, metavar="FILE[:ARGUMENT]", help="config file, or the config.json of a run"
     )
     made.add_argument("--workdir", required=True, type=Path, help="folder of this run: metrics, checkpoints, records")
-    made.add_argument("--coordinator", metavar="HOST:PORT", help="of several processes: where process 0 listens")
-    made.add_argument("--processes", metavar="N", type=int, help="how many processes train this run together")
-    made.add_argument("--process", metavar="N", type=int, help="which of them this is, from 0 on")
+    made.add_argument("--coordinator", metavar="HOST:PORT", help="with several processes: address of process 0")
+    made.add_argument("--processes", metavar="N", type=int, help="number of processes that train this run together")
+    made.add_argument("--process", metavar="N", type=int, help="index of this process, from 0")
     made.add_argument(
-        "--tracker", metavar="NAME,...", help="what shows the metrics besides: tensorboard, wandb, trackio, or none"
+        "--tracker",
+        metavar="NAME,...",
+        help="metric trackers besides the run's own files: tensorboard, wandb, trackio, or none",
     )
     made.add_argument(
         "--config.PATH=VALUE",
@@ -52,7 +54,7 @@ def parser() -> argparse.ArgumentParser:
 
 @reported
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Parses flags, runs, returns the exit code."""
+    """Parses the flags, trains, and returns the exit code."""
     known, rest = parser().parse_known_args(arguments)
     if not known.workdir.name:
         raise ConfigError("--workdir needs a folder of its own")
@@ -61,7 +63,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         config = configs.override(
             config, {"training.trackers": () if known.tracker == "none" else tuple(known.tracker.split(","))}
         )
-    configs.resolve(config)  # Every problem of the config is told before anything heavy is imported.
+    configs.resolve(config)  # Problems of the config are reported before JAX is imported.
     from zoo.training.runtime import processes
 
     processes.join(processes.from_flags(known.coordinator, known.processes, known.process) or processes.from_slurm())

@@ -103,7 +103,8 @@ class Experiment:
 def _problems(experiment: Experiment) -> Iterator[str]:
     if not EXPERIMENT_NAME.fullmatch(experiment.name):
         yield (
-            f"name {experiment.name!r} is used as a folder name: up to 100 letters, digits and ._=-, not beginning with a dot"
+            f"name {experiment.name!r} is used as a folder name: up to 100 letters, digits and ._=-, not beginning "
+            "with a dot"
         )
     yield from _seed_problems(experiment.seeds)
     for name in experiment.measures:

@@ -63,18 +63,21 @@ MEASURES = {
         initial=False,
     ),
     "near_and_far": Measure(
-        "mean cosine of the vectors of positions that are 1 to 4 apart, less that of positions half a row apart or more",
+        "mean cosine of the vectors of positions that are 1 to 4 apart, less that of positions half a row apart or "
+        "more",
         False,
         needs={"model.position.kind": "learned"},
     ),
     "offset_gap": Measure(
-        "loss of held-out rows that begin half-way between neighbouring data.offsets, less that of the same rows where training had them",
+        "loss of held-out rows that begin half-way between neighbouring data.offsets, less that of the same rows "
+        "where training had them",
         False,
         "nats",
         initial=False,
     ),
     "head_divergence": Measure(
-        "Jensen-Shannon divergence of what two heads of a layer attend to, mean over pairs of heads, layers, and queries with two keys or "
+        "Jensen-Shannon divergence of what two heads of a layer attend to, mean over pairs of heads, layers, and "
+        "queries with two keys or "
         "more, of 8 held-out rows",
         True,
         "nats",
@@ -145,7 +148,7 @@ def measure_provenance(folder: Path, status: Mapping[str, Any], name: str) -> di
 
 
 def read_measured(folder: Path, status: Mapping[str, Any]) -> dict[str, float | None]:
-    """Returns {metric: value} of the measures that are up to date with the run; None if not finite."""
+    """Returns {metric: value} of the measures that are up to date; None if not finite."""
     found: dict[str, float | None] = {}
     for name, entry in _content(folder).items():
         if (

@@ -1,4 +1,4 @@
-"""Metrics of evaluations and measures of trained runs: directions, units, and which runs write them."""
+"""Metrics of evaluations and of measures: directions, units, and which runs write them."""
 
 from collections.abc import Mapping
 from typing import Any, NamedTuple

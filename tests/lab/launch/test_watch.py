@@ -139,7 +139,7 @@ def test_the_server_answers_this_machine_alone(small):
         assert get("/", "127.0.0.1")[0] == 200
         assert get("/", "evil.example:80")[0] == get("/", "evil.example")[0] == get("/", "")[0] == 403
         assert get("/experiment.json")[0] == get("/../small/experiment.json")[0] == 404
-        with pytest.raises(ConfigError, match=f"--port {port} is in use; give another one") as caught:
+        with pytest.raises(ConfigError, match=f"--port {port} is in use; choose another one") as caught:
             Server(server.pages, port)
         assert len(caught.value.problems) == 1
         server.shutdown()
@@ -160,7 +160,7 @@ def test_ports_that_are_none(port, capsys):
     assert main(["watch", "runs", "--port", port]) == 2
     (line,) = capsys.readouterr().err.splitlines()
     assert (
-        line == f"error: argument --port: '{port}' is not a port: a whole number from 0 to 65535; see zoo watch --help"
+        line == f"error: argument --port: '{port}' is not a port: expected an integer from 0 to 65535; see zoo watch --help"
     )
 
 
@@ -265,4 +265,4 @@ def test_a_used_port_is_one_line(small):
         words = [sys.executable, "-m", "zoo.cli.main", "watch", str(small), "--port", str(port)]
         found = subprocess.run(words, capture_output=True, text=True)
     assert (found.returncode, found.stdout) == (2, "")
-    assert found.stderr == f"error: --port {port} is in use; give another one, or 0 for any that is free\n"
+    assert found.stderr == f"error: --port {port} is in use; choose another one, or 0 for any free port\n"

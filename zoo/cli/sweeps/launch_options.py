@@ -35,13 +35,15 @@ def add_options(parser: argparse.ArgumentParser, positive) -> None:
     group.add_argument(
         "--population",
         action="store_true",
-        help="train runs that differ only in seeds and numbers (learning rate, weight decay, warm-up, dropout ...) as one "
+        help="train runs that differ only in seeds and numbers (learning rate, weight decay, warm-up, dropout ...) "
+        "as one "
         "program; --jobs counts programs",
     )
     group.add_argument(
         "--executor",
         choices=("map", "vmap"),
-        help="with --population: map trains the members in turn, on a CPU bit-equal to separate runs; vmap vectorises over "
+        help="with --population: map trains the members in turn, on a CPU bit-equal to separate runs; vmap "
+        "vectorises over "
         "them (default: map on a CPU, else vmap)",
     )
     group.add_argument(
@@ -51,7 +53,8 @@ def add_options(parser: argparse.ArgumentParser, positive) -> None:
     group.add_argument(
         "--slurm",
         action="store_true",
-        help="submit the runs as job arrays and return; --jobs limits the parallel tasks of an array, zoo status shows their "
+        help="submit the runs as job arrays and return; --jobs limits the parallel tasks of an array, zoo status "
+        "shows their "
         "progress, and the same command submits the runs that are left",
     )
     for flag, (metavar, text) in TEXT_FLAGS.items():
@@ -92,7 +95,8 @@ def check(args: argparse.Namespace) -> None:
         raise ConfigError(problems)
     if not args.dry_run and shutil.which("sbatch") is None:
         raise ConfigError(
-            "--slurm: sbatch not found: this machine is not part of a SLURM cluster (--dry-run shows what would be submitted)"
+            "--slurm: sbatch not found: this machine is not part of a SLURM cluster (--dry-run shows what would be "
+            "submitted)"
         )
 
 

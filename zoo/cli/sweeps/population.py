@@ -1,4 +1,4 @@
-"""Trains the runs of several folders as one program: the command behind `zoo run --population`."""
+"""Trains several runs as one program: the process that `zoo run --population` starts."""
 
 import argparse
 import sys
@@ -9,8 +9,9 @@ from pathlib import Path
 from zoo import config as configs
 from zoo.errors import Diverged, reported
 
-DESCRIPTION = """Train several runs, or continue them, as one program. Each folder has the config.json of its run; they may differ in seeds
-and in numbers such as learning rates. `zoo run --population` puts runs together and calls this."""
+DESCRIPTION = """Trains several runs, or continues them, as one program. Each folder has the config.json of its run;
+the runs may differ in seeds and in numbers such as learning rates. `zoo run --population` groups runs and calls this
+command."""
 
 
 def parser() -> argparse.ArgumentParser:
@@ -19,22 +20,25 @@ def parser() -> argparse.ArgumentParser:
         prog="python -m zoo.cli.sweeps.population", description=DESCRIPTION, allow_abbrev=False
     )
     made.add_argument(
-        "folders", metavar="FOLDER", nargs="+", type=Path, help="of a run; what its training says goes to log.txt there"
+        "folders", metavar="FOLDER", nargs="+", type=Path, help="folder of a run; its output goes to log.txt there"
     )
     made.add_argument(
         "--executor",
         choices=("auto", "map", "vmap"),
         default="auto",
-        help="map: one member after the other, bit-equal to runs alone on a CPU; vmap: all members in every operation; auto: "
-        "map on a CPU, else vmap",
+        help="map: trains the members in turn, on a CPU bit-equal to separate runs; vmap: vectorises over them; "
+        "auto: map on a "
+        "CPU, else vmap",
     )
     return made
 
 
 @reported
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Parses flags, runs, returns the exit code: that of a member that failed, or was stopped,
-    before that of one that diverged.
+    """Parses the flags, trains the runs, and returns the exit code.
+
+    The exit code of a member that failed or was stopped takes precedence over that of one that
+    diverged.
     """
     args = parser().parse_args(arguments)
     given = [configs.load(str(folder / "config.json")) for folder in args.folders]
@@ -64,7 +68,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _writer(stack: ExitStack, folder: Path) -> Callable[[str], None]:
-    """Appends lines to a run's log.txt."""
+    """Returns a function that appends lines to a run's log.txt."""
     file = stack.enter_context((folder / "log.txt").open("a", encoding="utf-8", buffering=1))
     return lambda line: print(line, file=file)
 

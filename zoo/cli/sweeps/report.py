@@ -1,4 +1,4 @@
-"""`zoo report` and `zoo compare`: from the files that runs left behind to one HTML page."""
+"""`zoo report` and `zoo compare`: one HTML page from the files of runs."""
 
 import argparse
 import sys
@@ -18,9 +18,9 @@ def add_parser(subparsers: argparse._SubParsersAction) -> None:
         help="write the report of a sweep",
         epilog=REPORT_EXAMPLE,
         formatter_class=raw,
-        description="Judges a sweep, finished or still running, and writes one HTML page that needs no network.",
+        description="Judges a sweep, finished or still running, and writes a self-contained HTML page.",
     )
-    report.add_argument("folder", metavar="DIR", help="the sweep's folder, with experiment.json in it")
+    report.add_argument("folder", metavar="DIR", help="folder of the sweep, which has an experiment.json")
     report.add_argument("--output", metavar="FILE", help="HTML file to write (default: DIR/report.html)")
     report.set_defaults(handler=run_report)
     compare = subparsers.add_parser(
@@ -28,7 +28,7 @@ def add_parser(subparsers: argparse._SubParsersAction) -> None:
         help="compare any runs on one page",
         epilog=COMPARE_EXAMPLE,
         formatter_class=raw,
-        description="Puts runs on one HTML page, grouped by the config keys in which they differ.",
+        description="Writes an HTML page that compares runs, grouped by the config fields in which they differ.",
     )
     compare.add_argument("folders", metavar="RUN", nargs="+", help="run folders")
     compare.add_argument(
@@ -37,8 +37,8 @@ def add_parser(subparsers: argparse._SubParsersAction) -> None:
     compare.set_defaults(handler=run_compare)
 
 
-# The readers are imported on use: they bring SciPy and Matplotlib, which the other subcommands do
-# not need.
+# Imports are inside the functions because they load SciPy and Matplotlib, which --help does not
+# need.
 def run_report(args: argparse.Namespace) -> int:
     """Writes a sweep's report; prints its path and the verdict."""
     from pathlib import Path
@@ -52,7 +52,7 @@ def run_report(args: argparse.Namespace) -> int:
 
 
 def run_compare(args: argparse.Namespace) -> int:
-    """Writes a comparison of runs; prints its path and what they came to."""
+    """Writes a comparison of runs; prints its path and a summary."""
     from zoo.lab.report.build import build_report
     from zoo.lab.results.comparison import load_comparison
 

@@ -21,7 +21,7 @@ FLAGS = {
 
 
 def reproduction_command(args: argparse.Namespace) -> list[str]:
-    """Returns the words of the command, e.g. ["zoo", "run", "experiments/x.py:full", "--seeds", "5"]."""
+    """Returns the words of the command, e.g. ["zoo", "run", "experiments/x.py", "--seeds", "5"]."""
     words = ["zoo", "run", args.experiment or f"--config={args.config}"]
     for attribute, flag in FLAGS.items():
         value = getattr(args, attribute)

@@ -1,12 +1,12 @@
-"""`zoo results`: tables and pictures of finished sweeps, and the page over all of them."""
+"""`zoo results`: archives tables and figures of finished sweeps, with an index page."""
 
 import argparse
 import sys
 from collections import Counter
 from pathlib import Path
 
-DESCRIPTION = """Writes the tables (CSV) and pictures of finished sweeps into a folder for each, without their run folders, and a page over
-everything that is there. Without a sweep the page alone is written again."""
+DESCRIPTION = """Archives the tables (CSV) and figures of finished sweeps, one folder per sweep without its runs, and
+writes an index page of everything in the archive. Without a sweep, only the index page is rewritten."""
 EPILOG = """examples:
   zoo results runs/norm_placement runs/feedforward
   zoo results"""
@@ -16,27 +16,31 @@ def add_parser(subparsers: argparse._SubParsersAction) -> None:
     """Registers the subcommand."""
     parser = subparsers.add_parser(
         "results",
-        help="keep what sweeps came to, and write a page over it",
+        help="archive the results of finished sweeps",
         description=DESCRIPTION,
         epilog=EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("sweeps", metavar="DIR", nargs="*", help="folders of sweeps")
     parser.add_argument(
-        "--output", metavar="DIR", type=Path, default=Path("docs/results"), help="where they go (default: %(default)s)"
+        "--output",
+        metavar="DIR",
+        type=Path,
+        default=Path("docs/results"),
+        help="folder of the archive (default: %(default)s)",
     )
     parser.add_argument(
         "--tests",
         metavar="DIR",
         type=Path,
         default=Path("tests/claims"),
-        help="tests of exact claims, which the page lists (default: %(default)s)",
+        help="tests of exact claims, listed on the index page (default: %(default)s)",
     )
     parser.set_defaults(handler=run)
 
 
 def run(args: argparse.Namespace) -> int:
-    """Writes them; prints what was written."""
+    """Archives the sweeps and writes the index page; prints the paths."""
     from zoo.errors import ConfigError
     from zoo.lab.measures import compute_missing_measures
     from zoo.lab.report.archive import publish
@@ -45,13 +49,14 @@ def run(args: argparse.Namespace) -> int:
 
     for folder in args.sweeps:
         compute_missing_measures(Path(folder), lambda line: print(line, file=sys.stderr))
-    # All are read before anything is written.
+    # All sweeps are read before anything is written.
     sweeps = [load_sweep(folder) for folder in args.sweeps]
     for name, count in Counter(sweep.name for sweep in sweeps).items():
         if count > 1:
             raise ConfigError(
-                f"{count} of these sweeps are called {name}, which names the folder of their results; keep them with one "
-                "--output each"
+                f"{count} of these sweeps are called {name}, which is the name of the folder of their results; "
+                "archive each of "
+                "them with another --output"
             )
     for sweep in sweeps:
         print(publish(sweep, args.output))

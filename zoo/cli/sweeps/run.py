@@ -8,11 +8,12 @@ from zoo.cli.sweeps import launch_options
 from zoo.cli.sweeps.reproduction import reproduction_command
 from zoo.errors import ConfigError
 
-DESCRIPTION = """Runs an experiment: trains every combination of its factors with every seed, judges the contrasts, and writes
-DIR/report.html. Finished runs are skipped and unfinished ones continued, so the same command resumes a sweep that was stopped.
+DESCRIPTION = """Runs an experiment: trains every combination of its factors with every seed, judges the contrasts,
+and writes DIR/report.html. Finished runs are skipped and unfinished ones continued, so the same command resumes a
+sweep that was stopped.
 
   zoo run experiments/norm_placement.py:quick --dry-run    checks everything and shows the arms with their cost
-  zoo run experiments/norm_placement.py:quick              trains them and writes runs/norm_placement-quick/report.html"""
+  zoo run experiments/norm_placement.py:quick              trains them, writes runs/norm_placement-quick/report.html"""
 
 EPILOG = """examples:
   zoo run experiments/norm_placement.py:small --jobs 4
@@ -67,7 +68,8 @@ def _add_experiment_options(parser: argparse.ArgumentParser) -> None:
         dest="changes",
         action="append",
         default=[],
-        help="set a field of the base config, for all arms but not for prepared runs; --config.PATH=VALUE does the same",
+        help="set a field of the base config, for all arms but not for prepared runs; --config.PATH=VALUE does the "
+        "same",
     )
 
 
@@ -79,7 +81,8 @@ def _add_comparison_options(parser: argparse.ArgumentParser) -> None:
     group.add_argument(
         "--until-decided",
         action="store_true",
-        help="add one seed at a time until the contrasts are decided; intervals are widened so that all looks together err "
+        help="add one seed at a time until the contrasts are decided; intervals are widened so that all looks "
+        "together err "
         "in at most 5 %% of cases",
     )
     group.add_argument(
@@ -89,7 +92,8 @@ def _add_comparison_options(parser: argparse.ArgumentParser) -> None:
         "--allow",
         metavar="WHAT,...",
         default="",
-        help="differences between arms to allow besides the factors: tokens, parameters, flops, levels, text, rows, tokenizer",
+        help="differences between arms to allow besides the factors: tokens, parameters, flops, levels, text, rows, "
+        "tokenizer",
     )
     group.add_argument(
         "--match",
@@ -100,7 +104,8 @@ def _add_comparison_options(parser: argparse.ArgumentParser) -> None:
     group.add_argument(
         "--tune",
         metavar="FIELD=A,B,...",
-        help="first find each arm's best value on a grid, e.g. optimizer.learning_rate=1e-3,3e-3,1e-2, with separate seeds",
+        help="first find each arm's best value on a grid, e.g. optimizer.learning_rate=1e-3,3e-3,1e-2, with separate "
+        "seeds",
     )
     group.add_argument(
         "--tune-seeds",
@@ -160,7 +165,7 @@ def _report(folder: Path, console) -> None:
 
 
 def _experiment(args: argparse.Namespace):
-    """Returns the experiment that the flags name, with their seeds and their changes to the base."""
+    """Returns the experiment of the flags, with their seeds and changes to the base."""
     from zoo import config
     from zoo.lab.experiment import Match, load_experiment
     from zoo.lab.planning.adhoc import experiment_from_flags

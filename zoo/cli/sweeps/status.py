@@ -1,11 +1,12 @@
-"""`zoo status`: where every run of a sweep stands."""
+"""`zoo status`: the status of every run of a sweep."""
 
 import argparse
 import json
 from pathlib import Path
 
-DESCRIPTION = """Tells of every run of a sweep whether it waits, runs (how far, and how long ago it gave a sign of life), is done, failed,
-diverged or was preempted, and why. Reads the runs' folders, and SLURM's queue where the sweep was submitted to it."""
+DESCRIPTION = """Shows the state of every run of a sweep (waiting, running, preempted, failed, diverged or done), its
+step, when it last wrote a file, and why it is not running. Reads the runs' folders, and SLURM's queue if the sweep
+was submitted to it."""
 
 EPILOG = """examples:
   zoo status runs/norm_placement
@@ -17,13 +18,13 @@ def add_parser(subparsers: argparse._SubParsersAction) -> None:
     """Registers the subcommand."""
     parser = subparsers.add_parser(
         "status",
-        help="where every run of a sweep stands",
+        help="show the status of every run of a sweep",
         description=DESCRIPTION,
         epilog=EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
         allow_abbrev=False,
     )
-    parser.add_argument("folder", metavar="DIR", type=Path, help="the sweep's folder, with experiment.json in it")
+    parser.add_argument("folder", metavar="DIR", type=Path, help="folder of the sweep, which has an experiment.json")
     parser.add_argument("--json", action="store_true", help="print JSON")
     parser.set_defaults(handler=run)
 
@@ -32,11 +33,11 @@ def run(args: argparse.Namespace) -> int:
     """Prints the table, or JSON."""
     from zoo.lab.launch.run_status import read_sweep_status
 
-    standings = read_sweep_status(args.folder)
+    status = read_sweep_status(args.folder)
     if args.json:
-        print(json.dumps(standings.record(), indent=2))
+        print(json.dumps(status.record(), indent=2))
         return 0
-    rows = [("run", "state", "step", "last sign", "job", "why")]
+    rows = [("run", "state", "step", "last activity", "job", "reason")]
     rows += [
         (
             _line(run.folder),
@@ -46,12 +47,12 @@ def run(args: argparse.Namespace) -> int:
             run.job,
             _line(run.reason)[:160],
         )
-        for run in standings.runs
+        for run in status.runs
     ]
     widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
     for row in rows:
         print("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True) if width).rstrip())
-    print(f"{_line(standings.name)}: " + ", ".join(f"{count} {state}" for state, count in standings.counts.items()))
+    print(f"{_line(status.name)}: " + ", ".join(f"{count} {state}" for state, count in status.counts.items()))
     return 0
 
 
@@ -65,5 +66,5 @@ def _ago(seconds: float | None) -> str:
 
 
 def _line(text: str) -> str:
-    """As one line that a terminal shows and does not obey."""
-    return "".join(sign if sign.isprintable() else "?" for sign in " ".join(text.split()))
+    """Returns the text on one line, without control characters for the terminal."""
+    return "".join(character if character.isprintable() else "?" for character in " ".join(text.split()))

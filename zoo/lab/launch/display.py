@@ -169,7 +169,7 @@ class Display(Protocol):
 
 
 class PlainDisplay:
-    """Lines for a log file: one when a run starts or ends, and one per active run every 15 seconds."""
+    """Lines for a log file: when a run starts or ends, and every 15 seconds per active run."""
 
     def __init__(self, console: Console, progress: SweepProgress, now: Callable[[], float] = time.monotonic):
         self.console, self.progress, self.now = console, progress, now
@@ -257,7 +257,7 @@ class PlainDisplay:
 
 
 class LiveDisplay(PlainDisplay):
-    """For a terminal: a permanent line for every ended run; below, bars of active runs and the sweep."""
+    """For a terminal: permanent lines of ended runs above progress bars of the active ones."""
 
     def __init__(self, console: Console, progress: SweepProgress, now: Callable[[], float] = time.monotonic):
         super().__init__(console, progress, now)

@@ -1,4 +1,4 @@
-"""Preparation of a sweep: its data, the jobs that are queued for it, and earlier sweeps in its folder."""
+"""Prepares a sweep: loads its data, finds its queued jobs, and archives an earlier sweep."""
 
 import contextlib
 from pathlib import Path

@@ -44,7 +44,7 @@ def read_tail(folder: Path, metric: str = "eval/loss") -> MetricsTail:
 
 
 def training_flops(run: PlannedRun, steps: int) -> float:
-    """Returns the FLOPs of `steps` updates, by which the pace of one arm predicts that of another."""
+    """Returns the FLOPs of `steps` updates. The pace of one arm per FLOP predicts others."""
     return steps * run.arm.tokens_per_step * run.arm.flops_per_token
 
 
@@ -146,7 +146,7 @@ class SweepProgress:
             progress.refresh(now)
 
     def pace(self) -> tuple[float | None, float]:
-        """Returns (seconds per FLOP, seconds from the start of a run to its first metrics) so far."""
+        """Returns (seconds per FLOP, seconds from a run's start to its first metrics) so far."""
         measured = [*self._measured, *(progress.measured for progress in self.running.values())]
         done, seconds = (sum(column) for column in zip(*measured)) if measured else (0.0, 0.0)
         startups = [

@@ -66,7 +66,7 @@ def read_sweep_status(sweep: Path) -> SweepStatus:
     """Reads the status of all runs of a sweep.
 
     Raises:
-        ConfigError: the folder holds no sweep, its records cannot be read, or SLURM does not answer.
+        ConfigError: the folder holds no sweep, a record is damaged, or SLURM does not answer.
     """
     if not sweep.is_dir():
         raise ConfigError(f"{sweep} is not a folder")

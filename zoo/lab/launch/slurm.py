@@ -231,7 +231,8 @@ class SlurmLauncher:
         """Yields what `launch` would submit: the script of each array and its call of sbatch."""
         for number, array in enumerate(self._arrays(runs), _next_number(folder)):
             waits = f"  # waits for {', '.join(array.needs)}" if array.needs else ""
-            yield f"{batch_script(array, folder, self._name, self._options)}\n# sbatch {SLURM_FOLDER}/{number}.sh{waits}\n"
+            script = batch_script(array, folder, self._name, self._options)
+            yield f"{script}\n# sbatch {SLURM_FOLDER}/{number}.sh{waits}\n"
 
     def launch(self, runs: Sequence[PlannedRun], folder: Path, lock: SweepLock) -> LaunchResult:
         """Submits the runs that are not in the queue yet.

@@ -1,4 +1,4 @@
-"""The SLURM jobs of a sweep: those that were submitted for its runs, and those still in the queue."""
+"""The SLURM jobs of a sweep: all that were submitted, and those still in the queue."""
 
 import os
 import shutil
@@ -125,7 +125,8 @@ def run_slurm_command(command: Sequence[str], folder: Path | None = None) -> str
         )
     except FileNotFoundError as error:
         raise ConfigError(
-            f"{command[0]} not found: this machine is not part of a SLURM cluster (--dry-run shows what would be submitted)"
+            f"{command[0]} not found: this machine is not part of a SLURM cluster (--dry-run shows what would be "
+            "submitted)"
         ) from error
     except (OSError, subprocess.TimeoutExpired) as error:
         raise ConfigError(f"{command[0]} does not answer: {error}") from error

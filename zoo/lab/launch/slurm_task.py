@@ -22,7 +22,7 @@ MAX_STOPS_WITHOUT_PROGRESS = 3
 
 
 def record_outcome(folder: Path, code: int) -> int:
-    """Records the outcome of an attempt that ended with srun's `code`; returns the job's exit code."""
+    """Records the outcome of an attempt by srun's exit code; returns that of the job."""
     status, (fresh, offset) = read_status(folder), _since_start(folder)
     name = status.get("state")
     if code == 0 and name == "done":
@@ -33,7 +33,7 @@ def record_outcome(folder: Path, code: int) -> int:
     # A shell reports signal N as exit code 128 + N.
     state, why = classify_exit(128 - code if code > 128 else code, last_line(folder / "log.txt", offset))
     if state == "killed":
-        # SIGTERM, which SLURM sends before it takes the nodes, may arrive before the run handles it.
+        # SLURM's SIGTERM may arrive before the run handles it.
         state = "preempted" if code == 128 + signal.SIGTERM else "failed"
         if code == 128 + signal.SIGKILL:
             why += ", as the system does when memory runs out"
@@ -42,7 +42,8 @@ def record_outcome(folder: Path, code: int) -> int:
     state = written or state
     if state == "preempted" and _is_stuck(folder):
         state, written = "failed", None
-        why = f"was stopped {MAX_STOPS_WITHOUT_PROGRESS} times at the same step; it may need more --time or a longer --grace"
+        times = f"{MAX_STOPS_WITHOUT_PROGRESS} times at the same step"
+        why = f"was stopped {times}; it may need more --time or a longer --grace"
     if written is None:
         write_status(folder, state, status.get("steps") or _steps(folder), why)
     if state == "preempted":

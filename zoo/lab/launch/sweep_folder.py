@@ -71,7 +71,7 @@ def write_status(folder: Path, state: str, steps: int, reason: str) -> None:
 
 
 def find_conflicts(folder: Path, runs: Iterable[PlannedRun]) -> list[str]:
-    """Returns a line for every way in which the runs' folders hold other runs than the planned ones."""
+    """Returns lines on folders that hold other runs than the planned ones."""
     folders_with: dict[str, list[str]] = {}
     for run in runs:
         if difference := _difference(folder / run.folder, run):
@@ -83,7 +83,7 @@ def find_conflicts(folder: Path, runs: Iterable[PlannedRun]) -> list[str]:
 
 
 def _difference(folder: Path, run: PlannedRun) -> str:
-    """Returns how the run in `folder` differs from `run`; empty if it is the same, or if there is none."""
+    """Returns how the run in `folder` differs from `run`; empty without a difference or a run."""
     if not (folder / "config.json").exists():
         return "holds a run without its config.json" if (folder / "status.json").exists() else ""
     try:

@@ -1,4 +1,4 @@
-"""Terminal display of a sweep that another process runs: active runs and the results of the arms."""
+"""Terminal display of a sweep that another process runs: active runs and results so far."""
 
 import time
 from collections.abc import Callable

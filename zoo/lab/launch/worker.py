@@ -1,4 +1,4 @@
-"""One attempt at a run under any launcher: its command, its config.json and the meaning of its exit."""
+"""One attempt at a run, under any launcher: its command, config.json and exit code."""
 
 import os
 import signal

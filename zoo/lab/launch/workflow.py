@@ -1,4 +1,4 @@
-"""The workflow of `zoo run`: tunes the arms, trains all runs, and adds seeds until it is decided."""
+"""The workflow of `zoo run`: tunes arms, trains runs, and adds seeds until it is decided."""
 
 import contextlib
 import dataclasses
@@ -139,7 +139,7 @@ class SweepWorkflow:
             experiment = dataclasses.replace(experiment, seeds=extend_seeds(experiment.seeds, following))
 
     def _run_sweep(self, experiment: Experiment, folder: Path, parent: Path | None = None) -> int:
-        """Runs the experiment with its seeds in `folder`. Holds the lock of `parent` while it runs."""
+        """Runs the experiment with its seeds in `folder`, while it holds the lock of `parent`."""
         plan = make_plan(experiment)
         self._check_folder(folder, plan)
         continues = folder.exists() and not self._fresh
@@ -197,7 +197,8 @@ class SweepWorkflow:
             return 0
         groups = f"in {_describe_groups(self._groups(pending))}, " if options.population else ""
         self._say(
-            f"dry run: {len(pending)} of {len(states)} runs would be trained, {groups}{options.jobs or 1} at a time, in {folder}"
+            f"dry run: {len(pending)} of {len(states)} runs would be trained, {groups}{options.jobs or 1} at a time, "
+            f"in {folder}"
         )
         return 0
 
@@ -256,7 +257,8 @@ class SweepWorkflow:
                 self._say(f"failed: {run.name}: {state.reason}" + (f" (see {log})" if log.exists() else ""), "red")
         if result.stopped and pending:
             raise Preempted(
-                f"stopped: {len(states) - len(pending)} of {len(states)} runs are done, the others are saved in {folder}; "
+                f"stopped: {len(states) - len(pending)} of {len(states)} runs are done, the others are saved in "
+                f"{folder}; "
                 "the same command (without --fresh) continues them"
             )
         self._report(folder)
@@ -282,7 +284,8 @@ class SweepWorkflow:
         if submitted and (self._fresh or not self._options.slurm):
             jobs = " ".join(dict.fromkeys(job.task.partition("_")[0] for job in submitted.values()))
             raise ConfigError(
-                f"{len(submitted)} runs of {folder} are in SLURM's queue: wait for them, or cancel them with scancel {jobs}"
+                f"{len(submitted)} runs of {folder} are in SLURM's queue: wait for them, or cancel them with scancel "
+                f"{jobs}"
             )
         return submitted
 

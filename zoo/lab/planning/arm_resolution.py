@@ -38,7 +38,7 @@ class ArmResolver:
                 self.problems += [f'prepared run "{name}": {line}' for line in error.problems]
 
     def arms(self) -> list[PlannedArm]:
-        """Returns every combination of levels as an arm, equally large if the experiment asks for it.
+        """Returns every combination of levels as an arm, size-matched if required.
 
         Raises:
             ConfigError: with the problems of all prerequisites and all arms.
@@ -64,7 +64,7 @@ class ArmResolver:
         return self._match_sizes(arms) if experiment.match and arms else arms
 
     def _match_sizes(self, arms: list[PlannedArm]) -> list[PlannedArm]:
-        """Returns the arms as large as the first; the adjusted field becomes one of their overrides."""
+        """Returns the arms with the size of the first; the adjusted field becomes an override."""
         experiment = self._experiment
         path, size = experiment.match.field, SIZE_OF[experiment.match.what]
         target, matched, problems = size(arms[0]), [arms[0]], {}

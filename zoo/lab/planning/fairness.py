@@ -1,4 +1,4 @@
-"""Unfair differences between arms: refused before anything runs, or allowed by name and reported."""
+"""Unfair differences between arms: refused before training, or allowed by name and reported."""
 
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -83,7 +83,8 @@ def _unequal_levels(factor: str, levels: Mapping[str, Mapping[str, Any]]) -> lis
             without = [other for other, others in levels.items() if not set(extra) & set(others)]
             lines.append(
                 f'factor "{factor}": level "{level}" also sets {", ".join(extra)}, and level '
-                f"{' or '.join(without) or 'another'} does not: arms differ in more than the fields that the factor always sets"
+                f"{' or '.join(without) or 'another'} does not: arms differ in more than the fields that the factor "
+                "always sets"
             )
     return lines
 

@@ -1,4 +1,4 @@
-"""Plans an experiment: expands the product of its factors into runs, and checks all of them first."""
+"""Plans an experiment: expands the product of its factors into runs, and checks them."""
 
 import hashlib
 import re
@@ -43,7 +43,7 @@ class Plan:
         return sorted([*self.prepared, *self.runs], key=lambda run: self.experiment.seeds.index(run.seed))
 
     def pending(self, finished: Callable[[PlannedRun], bool]) -> list[PlannedRun]:
-        """Returns the unfinished runs of arms, and the unfinished prerequisites that they need, in order."""
+        """Returns the unfinished runs of arms, and the prerequisites that they need, in order."""
         wanted = {run.folder for run in self.runs if not finished(run)}
         for run in reversed([*self.prepared, *self.runs]):
             if run.folder in wanted:

@@ -42,7 +42,7 @@ def unknown_references(settings: Mapping[str, Any], names: Mapping[str, Any]) ->
 def prerequisite_vocab_size(
     settings: Mapping[str, Any], prerequisites: Mapping[str, config.ResolvedConfig]
 ) -> int | None:
-    """Returns the vocabulary size of the prerequisite that trains the config's tokenizer, or None."""
+    """Returns the vocabulary size of the prerequisite whose tokenizer the config uses, or None."""
     source = prerequisites.get(references(settings).get("data.tokenizer.path", ""))
     return None if source is None else source.model.vocab_size
 
