@@ -149,7 +149,7 @@ def test_without_a_run(tmp_path):
     (["sinusoids", "--out", "README.md"], "is a file, not a folder"),
     (["sinusoidal"], "invalid choice: 'sinusoidal'"),
     (["rope", "configs/gpt2.py:tiny"], "model.position.kind=learned rotates nothing"),
-    (["rope-bound", "configs/llama.py:tiny", "--text", "x"], "no trained run"),
+    (["rope-bound", "configs/llama.py:tiny", "--text", "x"], "not a trained run"),
     (["attention", "nowhere"], "nowhere is not a run"),
     (["compare", "configs/gpt2.py:tiny"], "required: CONFIG"),
 ], ids=lambda value: value[0] if isinstance(value, list) else "")  # fmt: skip
