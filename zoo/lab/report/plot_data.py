@@ -180,7 +180,7 @@ def _lengths(sweep: SweepResults) -> list[dict[str, Any]]:
             "id": "lengths",
             "title": f"final {found.metric} by evaluation length",
             "x": {
-                "title": "evaluation length (tokens, doubling)",
+                "title": "evaluation length (tokens, log scale)",
                 "unit": "tokens",
                 "log": True,
                 "ticks": found.lengths,
