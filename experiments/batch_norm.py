@@ -4,15 +4,15 @@
     zoo run experiments/batch_norm.py:small
 
 The decoder of `zoo.lab.sizes` with BatchNorm and with LayerNorm, on batches of 2, 4, 8 and 32 rows.
-The steps are the same, so that larger batches have read more text; what is judged is the distance
-between the two norms, not that between batches.
+All arms take the same number of steps, so larger batches read more text. The contrasts compare the
+two norms at one batch size, not batch sizes.
 
 Stated beforehand, on `eval/loss` at the last step, where BatchNorm uses its running statistics:
 
 * With 2 rows LayerNorm ends more than 0.05 nats below BatchNorm (superiority).
 * With 32 rows BatchNorm ends at most 0.05 nats above LayerNorm (non-inferiority).
 
-The other half of the claim, text of another kind in evaluation than in training, is not asked here.
+The other half of the claim, evaluation on another kind of text than training, is not tested here.
 """
 
 from zoo import config
@@ -31,7 +31,7 @@ def get_experiment(size: str = "tiny") -> Experiment:
     return Experiment(
         name=sized_name("batch_norm", size),
         question="Does BatchNorm need larger batches than LayerNorm?",
-        # All held-out text is scored, as a sample would depend on the size of the batches.
+        # All held-out text is scored, because a sample would depend on the batch size.
         base=config.override(
             decoder(size), {"training.eval_batches": 0, "training.eval_every": 0, "data.validation_fraction": 0.01}
         ),

@@ -3,23 +3,23 @@
     zoo run experiments/bytes_or_subwords.py
     zoo run experiments/bytes_or_subwords.py:full
 
-A decoder over bytes (257 ids) against one over byte-level BPE, trained on the same text with as
-many FLOPs. Rows of bytes are three times as long (`full`: four times), so that a row of either
-holds about as much text. A byte costs less than a token, because fewer ids are scored, but there
-are more of them: at equal FLOPs, bytes get fewer updates. Depth and width are the same, so that the
-model over bytes has fewer parameters by its table alone.
+A decoder over bytes (257 ids) against one over byte-level BPE, trained on the same text with equal
+FLOPs. Rows of bytes are three times as long (`full`: four times), so that rows of both kinds hold
+about as much text. A byte costs less than a token, because fewer ids are scored, but there are more
+of them: at equal FLOPs, bytes get fewer updates. Depth and width are the same, so the model over
+bytes has fewer parameters only because its embedding table is smaller.
 
-Compared in bits per byte of the held-out text, all of it (`training.eval_batches=0`), because
-tokens are of two kinds.
+The arms are compared in bits per byte of the whole held-out text (`training.eval_batches=0`),
+because their tokens differ.
 
 Stated beforehand:
 
 * Bytes end at most 0.1 bits per byte above BPE at equal FLOPs (non-inferiority). ByT5 keeps up with
   mT5 (Xue et al. 2022, section 4) with parameters moved from the table into depth and width; none
-  are moved here, which makes it the harder test.
+  are moved here, which makes the test harder.
 
 A run of the tiny size takes 111 seconds of processor time with bytes and 60 with BPE; all 6, two at
-a time, took 10 minutes on two cores that were busy with other work as well.
+a time, took 10 minutes on two cores that also did other work.
 """
 
 from zoo import config
@@ -36,13 +36,13 @@ SIZES = {
         "optimizer.learning_rate": 1e-3,
     },
 }
-# Vocabulary, tokens of a row and updates of BPE; bytes of a row and updates of bytes: of equal
-# FLOPs in all.
+# Vocabulary, tokens per row and updates of BPE; bytes per row and updates of bytes, with equal total
+# FLOPs.
 BUDGETS = {"tiny": (2048, 64, 1500, 192, 852), "full": (8192, 128, 30_000, 512, 9_440)}
 
 
 def get_experiment(size: str = "tiny") -> Experiment:
-    """Bytes or BPE, as many FLOPs."""
+    """Bytes and BPE at equal FLOPs."""
     base = config.override(
         config.default(),
         {

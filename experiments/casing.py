@@ -3,29 +3,29 @@
     zoo run experiments/casing.py
     zoo run experiments/casing.py:full
 
-For each seed two masked language models of the standard library's code are prepared, one whose
-WordPiece vocabulary has large and small letters and one of the same size that makes all letters
-small (`data.tokenizer.lowercase`). From each, one run learns the kinds of the tokens of Python code
-(keyword, name, number, string, operator, comment), and one which of 16 modules a docstring is from.
+For each seed two masked language models are trained on the standard library's code, one with a
+cased WordPiece vocabulary and one with a lower-case vocabulary of the same size
+(`data.tokenizer.lowercase`). From each, one run learns to tag the tokens of Python code (keyword,
+name, number, string, operator, comment), and one learns to classify docstrings by their module, one
+of 16.
 
-The lecture's tags are names of people and places, and its classes those of a sentiment; neither
-comes with Python. Casing tells a keyword such as None from a name such as none, and little else
-that the tags here are about. So this is a weaker form of the claim, which `--set
-data.source=conll:...` cannot mend for one task alone: take the file as a pattern.
+The lecture tags names of people and places, and classifies sentiment; Python comes with data for
+neither. Casing distinguishes the keyword None from the name none, and little else among these tags,
+so this is a weaker form of the claim. `--set data.source=conll:...` would change both tasks; use
+this file as a template for other data.
 
-Stated beforehand, on the accuracy on what is held out after the last step, of words and of
-docstrings:
+Stated beforehand, on the held-out accuracy after the last step, of words and of docstrings:
 
-* Of tags, the cased model ends more than 0.005 above the uncased one (superiority): one word in two
+* On tags, the cased model ends more than 0.005 above the uncased one (superiority): one word in two
   hundred.
-* Of classes, the cased model ends within 0.03 of the uncased one (equivalence).
+* On classes, the cased model ends within 0.03 of the uncased one (equivalence).
 """
 
 from zoo import config
 from zoo.lab.experiment import Claim, Contrast, Experiment, Prerequisite, Side, choose_size, levels
 
 TAG_MARGIN, CLASS_MARGIN = 0.005, 0.03
-# Of pre-training, and of what starts from it.
+# Settings of pre-training, and of the runs that start from it.
 SIZES = {
     "tiny": {
         "model.dim": 64,

@@ -4,27 +4,27 @@ encoder-decoder on language modelling.
     zoo run experiments/decoder_or_both.py
     zoo run experiments/decoder_or_both.py:full
 
-A decoder is trained to predict every token of a row; an encoder-decoder reads the first half of the
-row and is trained to predict the second (prefix language modelling; Raffel et al. 2020, section
-3.2.3). The encoder has as many layers as the decoder, each of its layers meets half of the tokens,
-and a feed-forward narrower by D pays for cross-attention, so that the stacks cost the same per row
-with about twice the parameters, as in Raffel et al. 2020, Table 2. The decoder alone has twice as
-many predictions to score; for these the encoder-decoder gets more updates, until the FLOPs of both
-runs are equal.
+A decoder learns to predict every token of a row; an encoder-decoder reads the first half of the row
+and learns to predict the second (prefix language modelling; Raffel et al. 2020, section 3.2.3). The
+encoder has as many layers as the decoder, each of its layers processes half of the tokens, and a
+feed-forward narrower by D pays for cross-attention, so the stacks cost the same per row, with about
+twice the parameters, as in Raffel et al. 2020, Table 2. The decoder scores twice as many
+predictions; in return the encoder-decoder gets more updates, so that the FLOPs of both runs are
+equal.
 
-Both are scored on the same tokens with the same text before them: the second half of each held-out
-row. For the decoder this is what `training.eval_context` does; it trains on all of a row, which is
-the advantage that the claim is about.
+Both are scored on the same tokens given the same preceding text: the second half of each held-out
+row. For the decoder, `training.eval_context` does this; it trains on the whole row, which is the
+advantage that the claim is about.
 
 Stated beforehand, in nats per token of the second halves:
 
 * The decoder alone ends below the encoder-decoder (superiority, margin 0).
 
-Wang et al. 2022 judge by tasks that nothing was trained on, after 168 billion tokens. This
-experiment judges the loss of language modelling alone.
+Wang et al. 2022 judge zero-shot tasks after 168 billion tokens. This experiment judges only the
+language modelling loss.
 
 A run of the tiny size takes about a minute and a half of processor time; all 6, one at a time, took
-19 minutes on two cores that were busy with other work as well.
+19 minutes on two cores that also did other work.
 """
 
 from zoo import config
@@ -48,12 +48,12 @@ SIZES = {
         "optimizer.learning_rate": 1e-3,
     },
 }
-# Updates of the decoder and of the encoder-decoder, of equal FLOPs in all.
+# Updates of the decoder and of the encoder-decoder, with equal total FLOPs.
 STEPS = {"tiny": (1000, 1178), "full": (10_000, 11_465)}
 
 
 def get_experiment(size: str = "tiny") -> Experiment:
-    """Two architectures, as many FLOPs, the same targets."""
+    """Two architectures at equal FLOPs, scored on the same targets."""
     base = config.override(
         config.default(),
         {
@@ -97,7 +97,8 @@ def get_experiment(size: str = "tiny") -> Experiment:
         claim=Claim(
             "O12",
             "Decoder-only spends a fixed budget better than encoder-decoder on language modelling",
-            "a lecture; Wang et al. 2022, What Language Model Architecture and Pretraining Objective Work Best for Zero-Shot",
+            "a lecture; Wang et al. 2022, What Language Model Architecture and Pretraining Objective Work Best for "
+            "Zero-Shot",
         ),
         contrasts=(
             Contrast(

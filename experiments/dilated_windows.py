@@ -4,17 +4,17 @@ cost.
     zoo run experiments/dilated_windows.py
     zoo run experiments/dilated_windows.py:small
 
-The decoder of `zoo.lab.sizes` with windows of an eighth of the row in all layers: of neighbouring
-tokens in every head; of every second token in half of the heads; of every second token in all.
-Every query sees as many keys, but for those at the start of a row, where a dilated window has
-fewer. All arms run the same kernel, which computes the scores of all keys and hides some: what is
-equal is what is seen, and the time is not measured. Each arm has the best learning rate of the same
-grid, found with a seed that decides nothing.
+The decoder of `zoo.lab.sizes` with windows of an eighth of the row in all layers: over neighbouring
+tokens in every head; over every second token in half of the heads; over every second token in all
+heads. Every query sees equally many keys, except at the start of a row, where a dilated window has
+fewer. All arms run the same kernel, which computes the scores of all keys and masks some: the
+number of visible keys is equal, and time is not measured. Each arm uses its best learning rate of a
+shared grid, found with a separate seed.
 
 Stated beforehand, on `eval/loss` at the last step, both with margin 0 (superiority):
 
-* Windows that are dilated in half of the heads end below such as are dilated in none.
-* They end below such as are dilated in all: some heads are to keep the near context.
+* Windows that are dilated in half of the heads end below windows that are dilated in none.
+* They end below windows that are dilated in all heads: some heads should keep the near context.
 """
 
 from zoo import config
@@ -25,7 +25,7 @@ ARMS = {"none": (), "half": (1, 2), "all": (2,)}
 
 
 def get_experiment(size: str = "tiny") -> Experiment:
-    """In how many heads windows are dilated."""
+    """Dilated windows in none, half or all of the heads."""
     window = choose_size(size, SIZES)["data.sequence_length"] // 8
 
     def arm(dilated: str) -> Side:
@@ -34,7 +34,9 @@ def get_experiment(size: str = "tiny") -> Experiment:
     return Experiment(
         name=sized_name("dilated_windows", size),
         question="Do windows that reach further with gaps, in some heads, help?",
-        base=config.override(decoder(size), {"model.attention.window": window, "model.attention.implementation": "einsum"}),
+        base=config.override(
+            decoder(size), {"model.attention.window": window, "model.attention.implementation": "einsum"}
+        ),
         factors={"dilated heads": {name: {"model.attention.dilations": dilations} for name, dilations in ARMS.items()}},
         tune=rates(size),
         claim=Claim(

@@ -5,23 +5,23 @@ same student trained on hard labels.
     zoo run experiments/distillation.py:teacher=runs/teacher
     zoo run experiments/distillation.py:full,teacher=runs/teacher
 
-The teacher is any run that predicts tokens, masked or one after another. A student has half of its
-layers and starts from every other of them, with its embeddings and its head (Sanh et al. 2019,
-section 3). All arms start alike, read the same rows with the same tokens hidden, and differ in what
-they are scored by: the true tokens alone; the teacher's probabilities too, at the temperature 2;
-its last hidden states beside that. The terms weigh 1 each.
+The teacher is any run that predicts masked or next tokens. A student has half as many layers; it is
+initialised with every other layer of the teacher, and with its embeddings and head (Sanh et al.
+2019, section 3). All arms start from the same values, read the same rows with the same masks, and
+differ in their loss: the true tokens alone; also the teacher's probabilities, at temperature 2;
+also its last hidden states. Each term has weight 1.
 
 Stated beforehand, on `eval/loss`, the cross-entropy of the true tokens, at the last step:
 
 * With the divergence a student ends more than 0.02 nats below the same student without a teacher
-  (superiority). 2 % of perplexity is less than the paper's ablation would lead one to expect:
-  without the divergence its GLUE score falls by 2.96 points, the most of all.
-* The cosine costs nothing: with it a student ends at most 0.02 nats above that with the divergence
-  alone (non-inferiority). Without it the paper's score falls by 1.46 points.
+  (superiority). 2 % of perplexity is less than the paper's ablation suggests: without the
+  divergence its GLUE score falls by 2.96 points, the most of all.
+* The cosine costs nothing: with it a student ends at most 0.02 nats above the student with the
+  divergence alone (non-inferiority). Without it the paper's score falls by 1.46 points.
 
-What is kept of the teacher is its own `eval/loss` against theirs; `python
-benchmarks/forward_time.py TEACHER STUDENT` measures the ratio of the two speeds. Where the student
-learns, a step costs the teacher's forward pass too: arms are equal in steps, and not in time.
+The students are compared with the teacher by its own `eval/loss`; `python
+benchmarks/forward_time.py TEACHER STUDENT` measures the ratio of the two speeds. A step of
+distillation includes the teacher's forward pass: the arms are equal in steps, not in time.
 """
 
 from zoo import config
@@ -66,10 +66,11 @@ def get_experiment(argument: str = "tiny") -> Experiment:
     plain, divergence, everything = ({"learns from": level} for level in arms)
     return Experiment(
         name="distillation" if size == "tiny" else f"distillation-{size}",
-        question="Does a student of half the layers learn more from its teacher's predictions than from the true tokens alone?",
+        question="Does a student of half the layers learn more from its teacher's predictions than from the true "
+        "tokens alone?",
         base=base,
         factors={"learns from": arms},
-        # The teacher's forward pass is what learning from it costs.
+        # Distillation costs the teacher's forward pass.
         allow=("flops",),
         seeds=(0, 1, 2),
         claim=Claim(
@@ -92,7 +93,8 @@ def get_experiment(argument: str = "tiny") -> Experiment:
                 b=Side(divergence),
                 rule="non_inferiority",
                 margin=MARGIN,
-                expected=f"with the cosine too a student ends at most {MARGIN} nats above that with the divergence alone",
+                expected=f"with the cosine too a student ends at most {MARGIN} nats above that with the divergence "
+                "alone",
             ),
         ),
         size=size,

@@ -5,13 +5,13 @@ ELMo, on classification at equal size.
     zoo run experiments/families.py:full
 
 For each seed an encoder is trained on masked tokens, a decoder on the next token, and an ELMo on
-the next and the previous one, of the same text, the docstrings of the standard library: the same
-width and vocabulary, the same packed rows, as many updates. From each a run learns which of 16
-modules a docstring is from, all of it trained, read from the mean of the last layer's vectors, of
-the ELMo's from a learned mixture of its layers. The families differ in what a token sees, and in
-what pre-training scores: 15 % of the tokens of an encoder and all of the others', which is a part
-of the claim. The ELMo reads the characters of the same tokens; its cells are as wide as makes it as
-large as the others, to within 1 %.
+the next and the previous one, on the same text, the docstrings of the standard library, with the
+same width, vocabulary, packed rows and number of updates. Each is then fine-tuned as a whole to
+classify docstrings by their module, one of 16, from the mean of the last layer's vectors, or of a
+learned mixture of layers for the ELMo. The families differ in the visible context of a token and in
+the share of tokens that pre-training scores: 15 % for the encoder and all for the others, which is
+part of the claim. The ELMo reads the characters of the same tokens; the width of its cells makes it
+as large as the others, to within 1 %.
 
 Stated beforehand, on the accuracy on the held-out docstrings after the last step:
 
@@ -23,7 +23,7 @@ from zoo import config
 from zoo.lab.experiment import Claim, Contrast, Experiment, Prerequisite, Side, choose_size
 
 MARGIN = 0.02
-# Of pre-training, and of what starts from it.
+# Settings of pre-training, and of the runs that start from it.
 SIZES = {
     "tiny": {
         "model.dim": 64,
@@ -49,7 +49,7 @@ TUNED = {
 }
 OBJECTIVES = {"encoder": "masked", "decoder": "causal", "elmo": "bidirectional"}
 FAMILIES = {"encoder": "the encoder", "decoder": "the decoder", "elmo": "the ELMo"}
-# An ELMo as large as the others.
+# An ELMo of the same size as the others.
 ELMO = {
     "tiny": {"model.elmo.cell_dim": 71, "model.elmo.filters": (1, 16, 2, 32, 3, 64), "model.elmo.characters": 16},
     "full": {
@@ -58,7 +58,7 @@ ELMO = {
         "model.elmo.characters": 24,
     },
 }
-# What the base has of an encoder, and an ELMo does not read.
+# Fields of the base that an ELMo does not read.
 ATTENDING = (
     "model.position.max_length",
     "model.attention.num_kv_heads",
@@ -107,8 +107,7 @@ def get_experiment(size: str = "tiny") -> Experiment:
             },
         ),
         prepare={family: Prerequisite(settings) for family, settings in trained.items()},
-        # An ELMo does not read what the others attend with, and its size is met by the width of its
-        # cells.
+        # An ELMo has no attention, and the width of its cells matches its size to the others.
         allow=("flops", "levels"),
         factors={
             "family": {
@@ -129,7 +128,8 @@ def get_experiment(size: str = "tiny") -> Experiment:
         metric="eval/accuracy",
         claim=Claim(
             "O7",
-            "A bidirectional encoder beats a causal decoder and ELMo's shallow concatenation on classification at equal size",
+            "A bidirectional encoder beats a causal decoder and ELMo's shallow concatenation on classification at "
+            "equal size",
             "Devlin et al. 2019, BERT, section 5.1",
         ),
         contrasts=tuple(

@@ -4,12 +4,12 @@
     zoo run experiments/feedforward.py:small
 
 Five feed-forwards in the decoder of `zoo.lab.sizes`: ReLU, GELU, and the three gated ones, whose
-hidden layer is 2/3 as wide, so that all have as many weights (Shazeer 2020, section 3). Each arm
-has the best learning rate of the same grid, found with a seed that decides nothing.
+hidden layers are 2/3 as wide, so that all have equally many weights (Shazeer 2020, section 3). Each
+arm uses its best learning rate of a shared grid, found with a separate seed.
 
 Stated beforehand, on `eval/loss` at the last step: SwiGLU ends below ReLU, and below GELU
 (superiority, margin 0: the paper's own differences are 0.05 and 0.04 nats after 65,536 steps of
-T5). GEGLU and ReGLU are shown beside them and not judged.
+T5). GEGLU and ReGLU are shown but not judged.
 """
 
 from zoo import config
@@ -18,7 +18,7 @@ from zoo.lab.sizes import decoder, rates, sized_name
 
 
 def get_experiment(size: str = "tiny") -> Experiment:
-    """Five activations at as many parameters."""
+    """Five activations at equal parameters."""
     return Experiment(
         name=sized_name("feedforward", size),
         question="Does a gated feed-forward learn more than a plain one with as many parameters?",

@@ -3,24 +3,24 @@
     zoo run experiments/few_labels.py
     zoo run experiments/few_labels.py:full
 
-An encoder learns which of 16 modules of the standard library a docstring is from, from some or all
-of 3,200 labelled examples (`data.examples`; more of them hold all of fewer, and they are the same
-for every seed). It starts from a masked language model of the library's docstrings and is trained
-as a whole, or with its body frozen so that only the head learns, or it starts from fresh values.
-All arms have the same body, the same vocabulary and as many updates, and are scored on the same
-held-out examples. The text of the held-out examples is in the text of pre-training, without their
-labels: it is read from the same library. So this is about labels, not about new text.
+An encoder learns to classify docstrings by their module, one of 16 of the standard library, from
+some or all of 3,200 labelled examples (`data.examples`; larger subsets contain the smaller ones and
+are the same for every seed). It starts from a masked language model of the library's docstrings and
+is trained as a whole, or with a frozen body so that only the head learns, or it starts from random
+values. All arms have the same body, vocabulary and number of updates, and are scored on the same
+held-out examples. The text of the held-out examples is part of the pre-training text, without
+labels, because both come from the same library: the experiment is about labels, not about new text.
 
 Stated beforehand, on the accuracy after the last step:
 
-* With 128 labels the pre-trained model is more than 0.05 above the one from fresh values
+* With 128 labels the pre-trained model is more than 0.05 above the one from random values
   (superiority).
-* With 512 labels the pre-trained model is at most 0.05 below the one from fresh values with all
+* With 512 labels the pre-trained model is at most 0.05 below the one from random values with all
   3,200 (non-inferiority): pre-training is worth five labels in six.
 
-That a frozen body is enough is no part of the claim; its arms are there to be looked at. Learning
-rates are not tuned: whole models have the same one, however they start, and the head alone ten
-times as much or more.
+The claim does not say that a frozen body is enough; those arms are shown but not judged. Learning
+rates are not tuned: whole models share one, whatever they start from, and the head alone has at
+least ten times as much.
 """
 
 from zoo import config
@@ -28,7 +28,7 @@ from zoo.lab.experiment import Claim, Contrast, Experiment, Prerequisite, Side, 
 
 MARGIN = 0.05
 FEW, SOME, ALL = "128", "512", "all"
-# Of pre-training, and of what starts from it.
+# Settings of pre-training, and of the runs that start from it.
 SIZES = {
     "tiny": {
         "model.dim": 64,
@@ -52,12 +52,12 @@ TUNED = {
     "tiny": {"training.steps": 300, "schedule.warmup_steps": 30},
     "full": {"training.steps": 2000, "schedule.warmup_steps": 200},
 }
-# Of the whole model after pre-training, of the head alone, and from fresh values.
+# Learning rates of the pre-trained model, of the head alone, and from random values.
 RATES = {"tiny": (1e-3, 1e-2, 1e-3), "full": (3e-4, 1e-2, 3e-4)}
 
 
 def pretraining(size: str) -> config.ResolvedConfig:
-    """A masked language model of the docstrings of the standard library, as RoBERTa is trained."""
+    """Returns the config of a RoBERTa-like model of the standard library's docstrings."""
     return config.override(
         config.default(),
         {
@@ -78,7 +78,7 @@ def pretraining(size: str) -> config.ResolvedConfig:
 
 
 def get_experiment(size: str = "tiny") -> Experiment:
-    """Ways to start x labels."""
+    """Initialisation x number of labels."""
     trained = pretraining(size)
     base = config.with_body_of(
         trained,

@@ -4,14 +4,14 @@ towards the input, pre-norm keeps them.
     zoo run experiments/gradient_by_layer.py
     zoo run experiments/gradient_by_layer.py:small
 
-The arms of `residual_stream.py`: the decoder of `zoo.lab.sizes`, shallow and deep, with the norm
-before and behind the sublayers, all at 0.4 times the rate of its size. Measured is `gradient_kept`:
-the norm of the gradient of the first layer's attention and feed-forward over that of the last
-layer's, of the first update and of the last, before clipping.
+The arms of `residual_stream.py`: the decoder of `zoo.lab.sizes`, shallow and deep, with pre-norm
+and post-norm, all at 0.4 times the learning rate of its size. The measure is `gradient_kept`: the
+norm of the gradient of the first layer's attention and feed-forward over that of the last layer's,
+at the first and at the last update, before clipping.
 
 Stated beforehand, at the initial values and after training alike:
 
-* Of deep stacks, the first layer keeps more than 0.5 more of the last layer's gradient under
+* In deep stacks, the first layer keeps more than 0.5 more of the last layer's gradient under
   pre-norm than under post-norm (superiority).
 * Under post-norm the deep stack keeps more than 0.1 less than the shallow one (superiority of the
   latter). Xiong et al. (theorem 1 and section 3.3) expect it to shrink by sqrt(2) a layer at the
@@ -46,7 +46,7 @@ def get_experiment(size: str = "tiny") -> Experiment:
             "norm": levels("model.norm.placement", "pre", "post"),
             "depth": levels("model.num_layers", shallow, deep),
         },
-        # Depth is what gradients are to shrink with.
+        # The contrasts compare depths.
         allow=("parameters", "flops"),
         claim=Claim(
             "N9",

@@ -3,13 +3,13 @@
     zoo run experiments/head_patterns.py
     zoo run experiments/head_patterns.py:small
 
-The decoder of `zoo.lab.sizes` with 2, 4 and 8 heads at one width. Measured is `head_divergence`:
+The decoder of `zoo.lab.sizes` with 2, 4 and 8 heads at one width. The measure is `head_divergence`:
 the Jensen-Shannon divergence of what two heads of a layer attend to, in nats, as a mean over all
-pairs of heads, layers and queries of held-out rows; 0 for heads that are alike, ln 2 = 0.69 for
-such as have no key in common. `zoo draw attention RUN` draws the maps of each head.
+pairs of heads, layers and queries of held-out rows; 0 for equal heads, ln 2 = 0.69 for heads
+without a common key. `zoo draw attention RUN` draws the maps of each head.
 
-Stated beforehand: after training it is more than 0.05 nats above what it is at the initial values
-(superiority), with each number of heads.
+Stated beforehand: after training it is more than 0.05 nats above its value at initialisation
+(superiority), for each number of heads.
 """
 
 from zoo.lab.experiment import Claim, Contrast, Experiment, Side, levels

@@ -4,9 +4,9 @@ point.
     zoo run experiments/heads.py
     zoo run experiments/heads.py:small
 
-The decoder of `zoo.lab.sizes` with 1, 2, 4, 8 and 16 heads, each D / H wide, so that all have as
-many parameters. Each arm has the best learning rate of the same grid, found with a seed that
-decides nothing.
+The decoder of `zoo.lab.sizes` with 1, 2, 4, 8 and 16 heads, each D / H wide, so that all have
+equally many parameters. Each arm uses its best learning rate of a shared grid, found with a
+separate seed.
 
 Stated beforehand, on `eval/loss` at the last step:
 

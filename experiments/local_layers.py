@@ -1,16 +1,16 @@
-"""Claim A5 (Gemma 2, Gemma 3): layers with a window between layers that see everything recover full
-attention's loss.
+"""Claim A5 (Gemma 2, Gemma 3): local layers between global ones recover the loss of full attention.
 
     zoo run experiments/local_layers.py
     zoo run experiments/local_layers.py:small
 
 The decoder of `zoo.lab.sizes`, six layers deep, with windows of an eighth of a row: all layers
-global, every second one, every sixth one, and none. Each arm has the best learning rate of the same
-grid, found with a seed that decides nothing.
+global, every second one, every sixth one, and none. Each arm uses its best learning rate of a
+shared grid, found with a separate seed.
 
 Stated beforehand, on `eval/loss` at the last step:
 
-* Every second layer global ends at most 0.02 nats above all (non-inferiority): 2 % of perplexity.
+* Every second layer global ends at most 0.02 nats above all layers global (non-inferiority): 2 % of
+  perplexity.
 * Every sixth one too (non-inferiority, 0.02 nats).
 * All layers with windows end above every second one global (superiority of the latter, margin 0).
 """
@@ -47,7 +47,7 @@ def get_experiment(size: str = "tiny") -> Experiment:
         base=config.override(decoder(size), {"model.num_layers": 12 if size == "gpu" else 6}),
         factors={"layers": {name: layers(*counts) for name, counts in PATTERNS.items()}},
         tune=rates(size),
-        # Fewer products are what windows are for.
+        # Windows save FLOPs.
         allow=("flops", "levels"),
         claim=Claim(
             "A5",

@@ -3,11 +3,11 @@
     zoo run experiments/loss_spikes.py
     zoo run experiments/loss_spikes.py:small
 
-The decoder of `zoo.lab.sizes` with the norm before and behind the sublayers, at 1, 4 and 16 times
-the rate of its size, reached over a warm-up of a tenth of the steps; `tiny` has 1,000 of these.
-Gradients are not clipped, as clipping is a cure for what is asked about. Measured is `spikes`: how
-many updates had a loss more than 6 standard deviations above the mean of the 128 before. A run that
-diverged counts as one of infinitely many.
+The decoder of `zoo.lab.sizes` with pre-norm and post-norm, at 1, 4 and 16 times the learning rate
+of its size, reached over a warm-up of a tenth of the steps; `tiny` has 1,000 steps. Gradients are
+not clipped, because clipping is a remedy for spikes. The measure is `spikes`: the number of updates
+whose loss was more than 6 standard deviations above the mean of the 128 before. A diverged run
+counts as infinitely many.
 
 Stated beforehand, on the number of spikes in a run:
 
@@ -16,7 +16,7 @@ Stated beforehand, on the number of spikes in a run:
 * At 16 times the rate there are more under pre-norm than under post-norm (superiority of the
   latter, margin 0).
 
-4 times the rate is shown and not judged.
+4 times the rate is shown but not judged.
 """
 
 from zoo import config
@@ -37,7 +37,7 @@ def get_experiment(size: str = "tiny") -> Experiment:
     return Experiment(
         name=sized_name("loss_spikes", size),
         question="Does pre-norm show loss spikes at high learning rates?",
-        # Losses are looked at in every step; of layers nothing is asked.
+        # The loss is recorded at every step; statistics of layers are not needed.
         base=config.override(base, {"optimizer.clip_norm": 0.0, "training.dynamics_every": base.training.steps}),
         factors={
             "norm": levels("model.norm.placement", "pre", "post"),

@@ -3,15 +3,15 @@
     zoo run experiments/masking_dynamic.py
     zoo run experiments/masking_dynamic.py:full
 
-BERT's data hold ten masks of every row, made once, so that 40 epochs show each of them four times
-(static, `objective.mask_copies=10`); RoBERTa hides other tokens whenever a row is read (dynamic,
-0). Liu et al. 2019, section 4.1, find the two comparable and dynamic masking slightly better. They
-can only differ once masks repeat, after ten epochs, and where a model can learn its masks by heart:
-here a small share of the standard library's text is read 27 times (`full`: 48 times), in RoBERTa's
-rows of full sentences. A third arm has a single mask for all epochs. It is the control: if this did
-no harm, the setting could not tell masks apart, and the first contrast would say nothing.
+BERT's data contain ten fixed masks of every row, so 40 epochs show each of them four times (static,
+`objective.mask_copies=10`); RoBERTa draws a new mask whenever a row is read (dynamic, 0). Liu et
+al. 2019, section 4.1, find the two comparable and dynamic masking slightly better. They can only
+differ once masks repeat, after ten epochs, and if a model can memorise its masks: here a small
+share of the standard library's text is read 27 times (`full`: 48 times), in RoBERTa's rows of full
+sentences. A third arm has a single mask for all epochs. It is the control: if it did no harm, the
+setting could not distinguish masking strategies, and the first contrast would be uninformative.
 
-Stated beforehand, on the loss of hidden tokens of the held-out text at the last step, whose masks
+Stated beforehand, on the loss of masked tokens of the held-out text at the last step, whose masks
 are the same for all arms:
 
 * Dynamic masking ends at most 0.05 nats above static masking with ten copies (non-inferiority).
@@ -19,8 +19,7 @@ are the same for all arms:
 * Dynamic masking ends below a single mask (superiority, margin 0).
 
 All arms see the same rows in the same order; in the first epoch their masks are the same too. The 9
-runs of the tiny size took 9 minutes, two at a time, on two cores that were busy with other work as
-well.
+runs of the tiny size took 9 minutes, two at a time, on two cores that also did other work.
 """
 
 from pathlib import Path

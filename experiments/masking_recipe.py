@@ -1,27 +1,27 @@
 """Claim O3 (Devlin et al. 2019, appendix C.2): 80/10/10 corruption beats 100 % [MASK] after
-fine-tuning. Judged here: its price before.
+fine-tuning. Judged here: its cost in pre-training.
 
     zoo run experiments/masking_recipe.py
     zoo run experiments/masking_recipe.py:full
 
-BERT shows of the tokens that it predicts 80 % as [MASK], 10 % as they are and 10 % as a random
-token, because nothing is hidden when the model is used. That this helps then is a claim about
-fine-tuning, and undecidable here: nothing is fine-tuned. What can be judged is the other half of
-the bargain. A model trained with 100 % [MASK] is trained for nothing but hidden tokens; one trained
-with 80/10/10 meets fewer of them, and must not fall far behind there.
+Of the tokens that it predicts, BERT shows 80 % as [MASK], 10 % unchanged and 10 % as a random
+token, because inputs contain no [MASK] when the model is used. The benefit is a claim about
+fine-tuning, which cannot be decided here because nothing is fine-tuned. The cost can be judged. A
+model trained with 100 % [MASK] is trained for nothing but masked tokens; one trained with 80/10/10
+sees fewer of them, and must not fall far behind on them.
 
-Losses under different recipes are no common measure: a token that is shown as it is costs little.
-So all arms are evaluated on the same rows with the same predicted tokens, every one shown as [MASK]
-(`training.eval_masks=all`). This is the home ground of 100 % [MASK]. Arms are named as in the
-paper's Table 8, MASK/SAME/RND; `full` has its other two too.
+Losses under different recipes are not comparable: an unchanged token is easy to predict. Therefore
+all arms are evaluated on the same rows with the same predicted tokens, every one shown as [MASK]
+(`training.eval_masks=all`). This favours 100 % [MASK]. Arms are named as in the paper's Table 8,
+MASK/SAME/RND; `full` has its other two too.
 
-Stated beforehand, on the loss of hidden tokens at the last step:
+Stated beforehand, on the loss of masked tokens at the last step:
 
 * 80/10/10 ends at most 0.05 nats above 100/0/0 (non-inferiority): 5 % of perplexity for a model
-  that also knows of text without [MASK].
+  that has also seen text without [MASK].
 
-A run of the tiny size takes 64 seconds of processor time, all 12 of them seven minutes on two cores
-that are free.
+A run of the tiny size takes 64 seconds of processor time, all 12 of them seven minutes on two idle
+cores.
 """
 
 from pathlib import Path
@@ -58,7 +58,7 @@ RECIPES["full"] = (*RECIPES["tiny"], "0/20/80", "0/0/100")
 
 
 def get_experiment(size: str = "tiny") -> Experiment:
-    """Recipes for the tokens that are predicted."""
+    """Recipes for the predicted tokens."""
     base = config.override(
         config.load(f"{ROBERTA}:tiny"),
         {

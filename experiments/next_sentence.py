@@ -1,19 +1,19 @@
 """Claim O1 (Liu et al. 2019, Table 2): dropping next-sentence prediction costs nothing downstream.
-Judged here: its price in pre-training.
+Judged here: its cost in pre-training.
 
     zoo run experiments/next_sentence.py
     zoo run experiments/next_sentence.py:full
 
 Liu et al. 2019, section 4.2, compare four inputs of BERT: pairs of segments and pairs of sentences,
 both with next-sentence prediction, and without it rows of full sentences and of sentences of one
-document. They judge by fine-tuning, and that part of the claim is undecidable here: nothing is
-fine-tuned. Nor can the four be compared by the loss of their hidden tokens: each is scored on rows
-of its own kind, and those differ in how much text a token sees and in how many tokens are hidden; a
-row of two sentences is mostly padding.
+document. They judge by fine-tuning; that part of the claim cannot be decided here, because nothing
+is fine-tuned. Nor can the four be compared by the loss of their masked tokens: each is scored on
+rows of its own kind, which differ in how much text a token sees and in how many tokens are masked;
+a row of two sentences is mostly padding.
 
-What can be judged beforehand is what the task itself takes from or gives to the other one. So both
-kinds of pairs also come without the task: the same pairs, the same hidden tokens, only the loss of
-the next sentence left out. `eval/loss` is that of the hidden tokens alone.
+The effect of the task on masked language modelling can be judged. Therefore both kinds of pairs
+also come without the task: the same pairs and the same masked tokens, without the loss of the next
+sentence. `eval/loss` is the loss of the masked tokens alone.
 
 Stated beforehand, on `eval/loss` at the last step:
 
@@ -21,11 +21,11 @@ Stated beforehand, on `eval/loss` at the last step:
   (non-inferiority).
 * So do pairs of sentences.
 
-0.05 nats are 5 % of perplexity. Rows of full sentences and of one document are shown and not
-judged; what they are worth is a question for fine-tuning.
+0.05 nats are 5 % of perplexity. Rows of full sentences and of one document are shown but not
+judged; their value is a question for fine-tuning.
 
-An update of this model takes 73 milliseconds of processor time, with which the 18 runs of the tiny
-size come to seven minutes on two cores that are free.
+An update of this model takes 73 milliseconds of processor time, so the 18 runs of the tiny size
+take seven minutes on two idle cores.
 """
 
 from pathlib import Path
@@ -60,7 +60,7 @@ WITHOUT = dict.fromkeys(WITH, False)
 
 
 def get_experiment(size: str = "tiny") -> Experiment:
-    """Two kinds of pairs, with the task and without, and two kinds of rows that have none."""
+    """Two kinds of pairs, with and without the task, and two kinds of rows without pairs."""
     base = config.override(
         config.load(f"{BERT}:tiny"),
         {

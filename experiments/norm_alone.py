@@ -1,14 +1,14 @@
 """Claims N7, N10 (Ba et al. 2016; Zhang & Sennrich 2019): normalisation speeds convergence, and of
-LayerNorm's two parts it is dividing by the size that does it, not subtracting the mean.
+LayerNorm's two parts, dividing by the scale is what matters, not subtracting the mean.
 
     zoo run experiments/norm_alone.py
     zoo run experiments/norm_alone.py:small
 
 The decoder of `zoo.lab.sizes` with both parts (LayerNorm), dividing alone (RMSNorm), subtracting
-the mean alone, and no normalisation at all. What each is invariant to is algebra, and a test:
-`tests/claims/test_exact.py`. Each arm has the best learning rate of the same grid, found with a
-seed that decides nothing; the curves over the rates show which the arms without division still
-train at.
+the mean alone, and no normalisation at all. The invariances of each are exact and have a test:
+`tests/claims/test_exact.py`. Each arm uses its best learning rate of a shared grid, found with a
+separate seed; the curves over learning rates show at which ones the arms without division still
+train.
 
 Stated beforehand, on `eval/loss` at the last step:
 

@@ -4,9 +4,9 @@ less time.
     zoo run experiments/norm_kind.py
     zoo run experiments/norm_kind.py:small
 
-The decoder of `zoo.lab.sizes` with LayerNorm, which has a factor and a shift, and with RMSNorm,
-which has the factor alone. Each arm has the best learning rate of the same grid, found with a seed
-that decides nothing.
+The decoder of `zoo.lab.sizes` with LayerNorm, which has a scale and a shift, and with RMSNorm,
+which has only the scale. Each arm uses its best learning rate of a shared grid, found with a
+separate seed.
 
 Stated beforehand, on `eval/loss` at the last step: the two end within 0.02 nats of each other
 (equivalence). That is 2 % of perplexity. The parameters are counted, not judged; `python

@@ -5,10 +5,10 @@ one.
     zoo run experiments/norm_placement.py
     zoo run experiments/norm_placement.py:gpu
 
-The question is that of Xiong et al. 2020, sections 3 and 4, asked of a decoder on the text of
-Python's own standard library, in bytes: narrow layers, Xavier initial values and Adam with beta2 =
-0.98 at a constant rate, as high as a post-norm Transformer is hurt by when it meets it in its first
-steps. Both arms with warm-up reach that rate linearly over a fifth of the steps.
+The question of Xiong et al. 2020, sections 3 and 4, for a decoder on the bytes of Python's standard
+library: narrow layers, Xavier initialisation, and Adam with beta2 = 0.98 at a constant learning
+rate that is high enough to hurt a post-norm Transformer in its first steps. Both arms with warm-up
+reach that rate linearly over a fifth of the steps.
 
 | size | depths | D | rate | tokens of a row, rows, steps |
 | --- | --- | --- | --- | --- |
@@ -22,14 +22,14 @@ higher one.
 
 Stated beforehand for every depth, on the validation loss at the last step, in nats per byte:
 
-* Post-norm with warm-up ends more than 0.1 below post-norm without (superiority). 0.1 nats is about
-  what separated the arms that train in trials of `quick` (training loss 2.06 to 2.15), and small
-  against the loss of the arm that does not (3.15).
+* Post-norm with warm-up ends more than 0.1 below post-norm without (superiority). In trials of
+  `quick`, 0.1 nats is about the spread of the arms that train (training loss 2.06 to 2.15), and
+  small compared with the arm that does not (3.15).
 * Pre-norm without warm-up ends at most 0.1 above pre-norm with it (non-inferiority). The margin is
   the same, so that "needs" and "does not need" are separated by one number.
 
-That post-norm fails sooner with depth is shown, not judged: at a rate too high for 6 layers, deeper
-ones can fail no more.
+The failure of post-norm at greater depth is shown, not judged: at a rate that is too high for 6
+layers, deeper stacks cannot fail more.
 """
 
 from zoo import config
@@ -63,7 +63,7 @@ DEPTHS = {"quick": (6,), "tiny": (6, 12), "small": (6, 12, 24), "gpu": (6, 12, 2
 
 
 def get_experiment(size: str = "tiny") -> Experiment:
-    """Norm placement x warm-up x depth; `quick` of one depth."""
+    """Norm placement x warm-up x depth; `quick` has one depth."""
     chosen = choose_size(size, SIZES)
     steps, depths = chosen["training.steps"], DEPTHS[size]
     base = config.override(
@@ -79,7 +79,7 @@ def get_experiment(size: str = "tiny") -> Experiment:
             **chosen,
         },
     )
-    # A single depth is no factor.
+    # A single depth is not a factor.
     several = len(depths) > 1
     warmup = str(steps // 5)
     contrasts = []
@@ -117,7 +117,7 @@ def get_experiment(size: str = "tiny") -> Experiment:
             **({"depth": levels("model.num_layers", *depths)} if several else {}),
         },
         seeds=(0, 1, 2),
-        # Depth is there to be looked at; the contrasts compare arms of one depth.
+        # Depth is only shown; the contrasts compare arms of one depth.
         allow=("parameters", "flops") if several else (),
         claim=Claim(
             "N1",

@@ -4,12 +4,13 @@ end at similar loss.
     zoo run experiments/norm_placement_tuned.py
     zoo run experiments/norm_placement_tuned.py:small
 
-The decoder of `zoo.lab.sizes` with the norm before and behind the sublayers, both with a warm-up of
-a tenth of the steps, each at the best learning rate of the same grid, found with a seed that
-decides nothing. Post-norm has one norm fewer, at the end.
+The decoder of `zoo.lab.sizes` with pre-norm and post-norm, both with a warm-up of a tenth of the
+steps, each at its best learning rate of a shared grid, found with a separate seed. Post-norm has
+one norm fewer, at the end.
 
 Stated beforehand, on `eval/loss` at the last step: they end within 0.05 nats of each other
-(equivalence), half of what separates arms that train from arms that do not in `norm_placement.py`.
+(equivalence), half of the margin that separates arms that train from arms that do not in
+`norm_placement.py`.
 """
 
 from zoo.lab.experiment import Claim, Contrast, Experiment, Side, levels

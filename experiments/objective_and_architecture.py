@@ -1,5 +1,5 @@
 """Claim O8 (Raffel et al. 2020, Tables 2 and 4): span corruption suits encoder-decoders. Judged
-here: language modelling by both kinds.
+here: language modelling by both architectures.
 
     zoo run experiments/objective_and_architecture.py
     zoo run experiments/objective_and_architecture.py:full
@@ -7,31 +7,31 @@ here: language modelling by both kinds.
 Raffel et al. 2020, sections 3.2 and 3.3, train architectures with objectives at equal cost and
 compare them by fine-tuning: an encoder-decoder that restores spans (83.28 on GLUE) or whole rows
 ("BERT-style", 82.96), one that continues a prefix (80.69, or 79.56 in Table 2), a decoder with a
-prefix that sees itself (79.68) and a plain one (73.78). That part of the claim is undecidable here:
-nothing is fine-tuned. Losses of different objectives are no common measure either, and neither are
-bits per byte of their targets: to restore three tokens from both sides, to repeat a row of which
-most is in plain sight, and to continue a text are tasks of different difficulty.
+prefix that sees itself (79.68) and a plain one (73.78). That part of the claim cannot be decided
+here, because nothing is fine-tuned. The losses of different objectives, or bits per byte of their
+targets, are not comparable either: restoring three tokens from both sides, repeating a mostly
+visible row, and continuing a text differ in difficulty.
 
-What three of the arms share is the task of continuing: an encoder-decoder that reads the first half
-of a row, a decoder that sees the first half in both directions, and a plain decoder, of which
-evaluation scores the second half alone (`training.eval_context`). Their `eval/loss` is about the
-same tokens after the same text. The two arms that restore are trained and shown, for fine-tuning to
-judge, and have no rule.
+Three of the arms share the task of continuing a text: an encoder-decoder that reads the first half
+of a row, a decoder that sees the first half in both directions, and a plain decoder that is scored
+on the second half alone (`training.eval_context`). Their `eval/loss` covers the same tokens after
+the same text. The two arms that restore text are shown but not judged; their value is a question
+for fine-tuning.
 
 Cost is FLOPs, forward and backward: an encoder-decoder has as many layers on each side as the
-decoder has, and a feed-forward narrower by D to pay for cross-attention; what is left is made up
-for in updates, as the rows of the objectives differ in what is read and scored.
+decoder, and a feed-forward narrower by D to pay for cross-attention. The number of updates evens
+out the rest, because the rows of the objectives differ in how many tokens are read and scored.
 
 Stated beforehand, in nats per token of the second halves, at equal FLOPs:
 
 * With a prefix, the encoder-decoder and the decoder end within 0.1 of each other (equivalence), as
   their scores do in Table 2 when both model language (79.56 and 79.68).
 * The decoder with a prefix ends at most 0.1 above the plain one (non-inferiority). In Table 2 it is
-  the better of the two by far; here the plain one is asked for what it was trained for, and was
-  trained on twice as many targets.
+  far better; here the plain decoder is tested on its training task, and was trained on twice as
+  many targets.
 
-0.1 nats are a tenth of perplexity. A run of the tiny size takes 100 seconds of processor time, all
-15 of them 13 minutes on two cores that are free.
+0.1 nats are 10 % of perplexity. A run of the tiny size takes 100 seconds of processor time, all 15
+runs 13 minutes on two idle cores.
 """
 
 from zoo import config
@@ -56,8 +56,8 @@ SIZES = {
         "optimizer.learning_rate": 1e-3,
     },
 }
-# Updates that come to as many FLOPs: of the plain decoder, that with a prefix, and the
-# encoder-decoder with a prefix, spans, whole rows.
+# Updates for equal FLOPs: of the plain decoder, the decoder with a prefix, and the encoder-decoder
+# with a prefix, spans, whole rows.
 STEPS = {"tiny": (1000, 1186, 1178, 1146, 519), "full": (10_000, 11_504, 11_465, 11_139, 5_316)}
 
 
@@ -95,7 +95,8 @@ def get_experiment(size: str = "tiny") -> Experiment:
 
     return Experiment(
         name="objective_and_architecture" if size == "tiny" else f"objective_and_architecture-{size}",
-        question="Which architecture continues a text best at equal FLOPs, and what do objectives that restore text cost?",
+        question="Which architecture continues a text best at equal FLOPs, and what do objectives that restore text "
+        "cost?",
         base=base,
         allow=("tokens", "parameters", "flops"),
         factors={"model": arms},

@@ -4,24 +4,25 @@ classification.
     zoo run experiments/pooling.py
     zoo run experiments/pooling.py:full
 
-One masked language model of the standard library's docstrings is prepared for each seed, on rows
-that begin with [CLS] and end with [SEP], as those of the task do. From it three runs learn which of
-16 modules a docstring is from. What they differ in is the vector of a row that the classes are read
-from: that of the first token, that of the last one ([SEP]), or the mean of all.
+For each seed, a masked language model is trained on the standard library's docstrings, on rows that
+begin with [CLS] and end with [SEP], like those of the task. Three runs start from it and learn to
+classify docstrings by their module, one of 16. They differ in the vector from which the class is
+predicted: that of the first token, that of the last one ([SEP]), or the mean of all.
 
 Stated beforehand, on the accuracy on the held-out docstrings after the last step:
 
 * The first token ends at most 0.02 below the mean (non-inferiority).
 * The first token ends at most 0.02 below the last one (non-inferiority).
 
-Nothing in pre-training makes a summary of [CLS] here: no next sentence is predicted, as in RoBERTa.
+Pre-training does not make [CLS] a summary here: as in RoBERTa, there is no next-sentence
+prediction.
 """
 
 from zoo import config
 from zoo.lab.experiment import Claim, Contrast, Experiment, Prerequisite, Side, choose_size, levels
 
 MARGIN = 0.02
-# Of pre-training, and of what starts from it.
+# Settings of pre-training, and of the runs that start from it.
 SIZES = {
     "tiny": {
         "model.dim": 64,

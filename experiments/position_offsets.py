@@ -1,14 +1,14 @@
-"""Claim P11: learned positions overfit to where things stood in training.
+"""Claim P11: learned positions overfit to the positions seen in training.
 
     zoo run experiments/position_offsets.py
     zoo run experiments/position_offsets.py:small
 
-The decoder of `zoo.lab.sizes` on rows of T tokens, every other one of which begins at position T
-instead of 0. So each of the 2 T positions is trained, but none before T together with one from T
-on. Measured is `offset_gap`: how much higher the loss of the same held-out rows is where they begin
-at T / 2, inside all that was trained, than where they began in training. Learned vectors, sinusoids
-and RoPE, for which it is 0 but for rounding. Embeddings start with a standard deviation of 1, the
-scale of the sinusoids.
+The decoder of `zoo.lab.sizes` on rows of T tokens, every other of which begins at position T
+instead of 0. Each of the 2 T positions is trained, but no row has positions on both sides of T. The
+measure is `offset_gap`: the loss of held-out rows that begin at T / 2, within the trained
+positions, minus the loss of the same rows at the offsets of training. The arms are learned vectors,
+sinusoids and RoPE, for which the gap is 0 up to rounding. Embeddings are initialised with a
+standard deviation of 1, the scale of the sinusoids.
 
 Stated beforehand, on that gap after training:
 
@@ -35,7 +35,7 @@ def get_experiment(size: str = "tiny") -> Experiment:
         question="Do learned positions serve where rows begin elsewhere than in training?",
         base=config.override(base, {"data.offsets": (0, base.data.sequence_length), "model.init.embedding_std": 1.0}),
         factors={"positions": levels("model.position.kind", "learned", "sinusoidal", "rope")},
-        # The table is what differs.
+        # The arms differ by the table.
         allow=("parameters",),
         claim=Claim("P11", "Learned positions overfit to where things stood in training", "lecture"),
         contrasts=(
@@ -45,7 +45,8 @@ def get_experiment(size: str = "tiny") -> Experiment:
                 b=arm("learned"),
                 rule="superiority",
                 margin=MARGIN,
-                expected=f"elsewhere the loss grows by more than {MARGIN} nats more with learned positions than with RoPE",
+                expected=f"elsewhere the loss grows by more than {MARGIN} nats more with learned positions than with "
+                "RoPE",
             ),
             Contrast(
                 "more than sinusoids",

@@ -3,14 +3,13 @@
     zoo run experiments/position_vectors.py
     zoo run experiments/position_vectors.py:small
 
-The decoder of `zoo.lab.sizes` and an encoder of the same size that predicts hidden tokens, both
-with learned positions. Measured is `near_and_far`: the mean cosine of the vectors of positions 1 to
-4 apart, less that of positions half a row apart or more. Vectors that know nothing of distance have
-0, as they have at the start.
+The decoder of `zoo.lab.sizes` and an encoder of the same size that predicts masked tokens, both
+with learned positions. The measure is `near_and_far`: the mean cosine of the vectors of positions 1
+to 4 apart, minus that of positions at least half a row apart. It is 0 for vectors without
+information on distance, as at initialisation.
 
-Stated beforehand: after training the difference is within 0.1 of what it is at the initial values
-(equivalence), in either of the two. Others have found it larger: Wang & Chen 2020 in published
-encoders and decoders.
+Stated beforehand: after training the difference is within 0.1 of its value at initialisation
+(equivalence), in both models. Wang & Chen 2020 found it larger in published encoders and decoders.
 """
 
 from zoo import config
@@ -32,7 +31,7 @@ def get_experiment(size: str = "tiny") -> Experiment:
         question="Are the learned vectors of near positions as unlike as those of far ones?",
         base=config.override(decoder(size), {"model.position.kind": "learned"}),
         factors={"model": MODELS},
-        # No two models are compared.
+        # The contrasts compare each model with itself.
         allow=("flops", "parameters", "levels"),
         claim=Claim("P13", "Learned absolute positions treat near and far alike", "EleutherAI 2021, Rotary Embeddings"),
         contrasts=tuple(

@@ -1,30 +1,27 @@
-"""Claim P3 (Press et al. 2021, Fig. 1): trained on short sequences, ALiBi holds on longer ones;
-other positions do not.
+"""Claim P3 (Press et al. 2021, Fig. 1): trained on short sequences, ALiBi extrapolates to longer
+ones; other position encodings do not.
 
     zoo run experiments/positions_extrapolation.py
     zoo run experiments/positions_extrapolation.py:small
 
-Six ways to tell a decoder its tokens' positions, trained at T = 128 and evaluated at 128, 256, 512,
-1024 and 2048 (`eval/loss`, then `eval/loss@256` and so on). A learned table ends at the length it
-was trained with, so the learned arm has no value beyond 128: that half of the claim holds by
-construction, and no contrast is stated on it. The arm without positions is shown for comparison;
-the claim says nothing about it.
+Six position encodings of a decoder, trained at T = 128 and evaluated at 128, 256, 512, 1024 and
+2048 (`eval/loss`, then `eval/loss@256` and so on). A learned table ends at the training length, so
+the learned arm has no value beyond 128: that part of the claim holds by construction and has no
+contrast. The arm without positions is shown for comparison and is not part of the claim.
 
 Stated beforehand, in nats per byte at the last step:
 
-* ALiBi at 2048 is at most 0.1 above itself at 128 (non-inferiority). Longer rows also mean more
-  context for the mean byte, so a loss that merely stays is no triumph; 0.1 nats is what is allowed
-  as "holds".
-* Sinusoidal positions at 2048 are more than 0.1 above themselves at 128 (superiority of 128): the
-  same number separates the two findings.
-* RoPE and T5's bias lie between: above ALiBi and below sinusoidal at 2048, all as plain orders
-  (margin 0).
+* ALiBi at 2048 is at most 0.1 above itself at 128 (non-inferiority). Longer rows also give the
+  average byte more context, so a constant loss is a modest result; up to 0.1 nats count as "holds".
+* Sinusoidal positions at 2048 are more than 0.1 above themselves at 128 (superiority of 128), by
+  the same margin.
+* RoPE and T5's bias lie between: above ALiBi and below sinusoidal at 2048, all with margin 0.
 
-The arms differ in parameters by the learned table and T5's biases alone; T5 puts all distances from
-128 on into one bucket, as published. Embeddings start with a standard deviation of 1, the scale of
-the sinusoids: Vaswani et al. 2017 (section 3.4) reach it by a factor sqrt(D). At GPT-2's 0.02 the
-tokens drown in the sinusoids, and that arm has hardly learned anything by the end. The head is a
-matrix of its own, because a tied one would start with logits as large.
+The arms differ in parameters only by the learned table and T5's biases. T5 puts all distances from
+128 on into one bucket, as published. Embeddings are initialised with a standard deviation of 1, the
+scale of the sinusoids: Vaswani et al. 2017 (section 3.4) reach it by a factor sqrt(D). At GPT-2's
+0.02 the sinusoids dominate the tokens, and that arm learns almost nothing. The head is untied,
+because a tied one would start with equally large logits.
 
 The 18 runs of the tiny size take about ten minutes on two cores. `gpu` reads 128 rows at once.
 """
@@ -100,7 +97,8 @@ def get_experiment(size: str = "tiny") -> Experiment:
         seeds=(0, 1, 2),
         claim=Claim(
             "P3",
-            "Learned positions cannot go past their table; sinusoidal can but degrades; ALiBi holds; RoPE and T5 lie between",
+            "Learned positions cannot go past their table; sinusoidal can but degrades; ALiBi holds; RoPE and T5 lie "
+            "between",
             "Press et al. 2021, Train Short, Test Long, Fig. 1",
         ),
         contrasts=(

@@ -1,21 +1,21 @@
-"""Claims P1, P2, P10: what positions are worth inside the trained length.
+"""Claims P1, P2, P10: the value of position encodings within the training length.
 
     zoo run experiments/positions_trained.py
     zoo run experiments/positions_trained.py:small
 
-An encoder that predicts hidden tokens, because without positions it sees a bag of tokens, as P1's
-exact half shows (`tests/claims/test_exact.py`), where a decoder's causal mask still tells order.
-Without positions; with learned and with sinusoidal vectors; with ALiBi's fixed line and with T5's
-learned bias of the distance. Embeddings start with a standard deviation of 1, the scale of the
-sinusoids (Vaswani et al. 2017, section 3.4). Each arm has the best learning rate of the same grid,
-found with a seed that decides nothing.
+An encoder that predicts masked tokens, because without positions it sees a bag of tokens, as the
+exact half of P1 shows (`tests/claims/test_exact.py`), whereas a decoder's causal mask still reveals
+order. The arms have no positions, learned vectors, sinusoidal vectors, ALiBi's fixed linear bias,
+or T5's learned bias of the distance. Embeddings are initialised with a standard deviation of 1, the
+scale of the sinusoids (Vaswani et al. 2017, section 3.4). Each arm uses its best learning rate of a
+shared grid, found with a separate seed.
 
 Stated beforehand, on `eval/loss` at the last step:
 
 * P1: learned positions end more than 0.1 nats below none (superiority).
 * P2: learned and sinusoidal positions end within 0.05 nats of each other (equivalence; Vaswani et
   al. 2017, Table 3 row E).
-* P10: T5's learned bias ends below ALiBi's fixed line (superiority, margin 0).
+* P10: T5's learned bias ends below ALiBi's fixed linear bias (superiority, margin 0).
 """
 
 from zoo import config
@@ -38,7 +38,7 @@ def get_experiment(size: str = "tiny") -> Experiment:
         ),
         factors={"positions": levels("model.position.kind", "none", "learned", "sinusoidal", "alibi", "relative_bias")},
         tune=rates(size),
-        # The table and the biases are what differs.
+        # The arms differ by the table and the biases.
         allow=("parameters",),
         claim=Claim(
             "P1, P2, P10",

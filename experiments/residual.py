@@ -3,16 +3,15 @@
     zoo run experiments/residual.py
     zoo run experiments/residual.py:small
 
-The decoder of `zoo.lab.sizes` with and without residual connections, of 2 and of 8 layers. Each arm
-has the best learning rate of the same grid, found with a seed that decides nothing: without them
-only small rates may work.
+The decoder of `zoo.lab.sizes` with and without residual connections, with 2 and with 8 layers. Each
+arm uses its best learning rate of a shared grid, found with a separate seed: without them only
+small rates may work.
 
 Stated beforehand, on `eval/loss` at the last step:
 
-* Of 8 layers, those with residual connections end more than 0.3 nats below those without
-  (superiority).
+* With 8 layers, residual connections end more than 0.3 nats below none (superiority).
 * Without residual connections, 2 layers end more than 0.1 nats below 8 (superiority): depth itself
-  is what hurts.
+  hurts.
 """
 
 from zoo.lab.experiment import Claim, Contrast, Experiment, Side, levels
@@ -31,7 +30,7 @@ def get_experiment(size: str = "tiny") -> Experiment:
         base=decoder(size),
         factors={"residual": levels("model.residual", True, False), "depth": levels("model.num_layers", 2, 8)},
         tune=rates(size, 0.1, 0.4, 1),
-        # The contrast across depths is about training, not about size.
+        # The contrast across depths is about trainability, not about size.
         allow=("parameters", "flops"),
         claim=Claim(
             "N8", "Without residual connections, deep stacks do not train", "He et al. 2016, Deep Residual Learning"

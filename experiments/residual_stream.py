@@ -4,19 +4,18 @@ post-norm.
     zoo run experiments/residual_stream.py
     zoo run experiments/residual_stream.py:small
 
-The decoder of `zoo.lab.sizes`, shallow and deep, with the norm before and behind the sublayers, all
-at 0.4 times the rate of its size, which a deep post-norm stack bears. Measured is
-`residual_growth`: the root mean square of the stream as it leaves the last layer over that as it
-leaves the first, of the first update's batch at the initial values and of the last update's.
+The decoder of `zoo.lab.sizes`, shallow and deep, with pre-norm and post-norm, all at 0.4 times the
+learning rate of its size, which a deep post-norm stack tolerates. The measure is `residual_growth`:
+the root mean square of the stream after the last layer over that after the first, on the batch of
+the first update with the initial values, and on that of the last update.
 
 Stated beforehand, at the initial values and after training alike:
 
 * Under pre-norm the deep stack's growth is more than 0.5 above the shallow one's (superiority of
   the latter). Xiong et al. 2020 (lemma 2) have E|x|^2 at the start between (1 + l/2) D and (1 + 3
-  l/2) D after l layers, so that 12 layers come to 2.2 and 4 to 1.4 at least.
+  l/2) D after l layers, so that the growth is at least 2.2 with 12 layers and 1.4 with 4.
 * Under post-norm the deep stack's growth is at most 0.5 above the shallow one's (non-inferiority).
-* Of deep stacks, that under post-norm grows more than 0.5 less than that under pre-norm
-  (superiority).
+* The deep post-norm stack grows more than 0.5 less than the deep pre-norm stack (superiority).
 """
 
 from zoo import config
@@ -46,7 +45,7 @@ def get_experiment(size: str = "tiny") -> Experiment:
             "norm": levels("model.norm.placement", "pre", "post"),
             "depth": levels("model.num_layers", shallow, deep),
         },
-        # Depth is what the stream is to grow with.
+        # The contrasts compare depths.
         allow=("parameters", "flops"),
         claim=Claim(
             "N3",

@@ -4,11 +4,11 @@ encoder and in a Performer.
     zoo run experiments/rope_or_sinusoids.py
     zoo run experiments/rope_or_sinusoids.py:small
 
-An encoder that predicts hidden tokens, with softmax attention and with Performer's linear one, with
-RoPE and with sinusoids. Embeddings start with a standard deviation of 1, the scale of the
-sinusoids. Each arm has the best learning rate of the same grid, found with a seed that decides
-nothing. "Reaches a given loss in fewer steps" is asked as "is lower after the same steps", which is
-the same where loss falls.
+An encoder that predicts masked tokens, with softmax attention and with Performer's linear one, with
+RoPE and with sinusoids. Embeddings are initialised with a standard deviation of 1, the scale of the
+sinusoids. Each arm uses its best learning rate of a shared grid, found with a separate seed.
+"Reaches a given loss in fewer steps" is tested as "has a lower loss after the same steps", which is
+equivalent while the loss falls.
 
 Stated beforehand, on `eval/loss` at the last step: with RoPE it ends below sinusoids (superiority,
 margin 0), with either attention.
@@ -37,7 +37,7 @@ def get_experiment(size: str = "tiny") -> Experiment:
             "attention": levels("model.attention.kind", "softmax", "performer"),
         },
         tune=rates(size),
-        # A Performer's products are others than a softmax's; arms of one attention are compared.
+        # A Performer has other FLOPs than softmax; the contrasts compare arms of one attention.
         allow=("flops",),
         claim=Claim(
             "P7",

@@ -4,22 +4,21 @@
     zoo run experiments/segment_embeddings.py:full
 
 BERT adds to every token one of two vectors that say which segment it is in (Devlin et al. 2019,
-section 3.2); the lecture that made the claim says that this helps to tell whether the second
-segment follows the first. Without them a model can still tell the segments apart by the [SEP]
-between them. Both arms are BERT on pairs of segments of the standard library's text, where a file
-is a document, and differ in the table of two vectors alone.
+section 3.2); according to the lecture, this helps to predict whether the second segment follows the
+first. Without them a model can still distinguish the segments by the [SEP] between them. Both arms
+are BERT on pairs of segments of the standard library's text, where a file is a document, and differ
+only in the table of two vectors.
 
 Stated beforehand, on held-out pairs at the last step:
 
 * `eval/next_accuracy` is more than 0.01 higher with segment embeddings than without (superiority).
-  One point in a hundred is what the fine-tuned scores of the paper's ablations are told apart by; a
-  help below it would not be worth its name.
-* The loss of the hidden tokens is at most 0.05 nats higher with them (non-inferiority): what helps
+  The paper's ablations distinguish fine-tuned scores by about one point in a hundred; a smaller
+  effect would not count as help.
+* The loss of the masked tokens is at most 0.05 nats higher with them (non-inferiority): what helps
   one task must not hurt the other.
 
-The 6 runs of the tiny size took 11 minutes, two at a time, on two cores that were busy with other
-work as well. Both arms are still learning at their end: what is judged is what segment embeddings
-are worth by then.
+The 6 runs of the tiny size took 11 minutes, two at a time, on two cores that also did other work.
+Both arms are still improving at the end; the verdict is about that point of training.
 """
 
 from pathlib import Path

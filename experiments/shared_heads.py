@@ -5,15 +5,15 @@ attention in loss, near multi-head.
     zoo run experiments/shared_heads.py:small
 
 The decoder of `zoo.lab.sizes` with eight query heads that have eight, two or one key and value
-heads. What is saved in keys and values widens the feed-forward, so that all arms have as many
-parameters, to within 1 %. Each arm has the best learning rate of the same grid, found with a seed
-that decides nothing.
+heads. The parameters saved in keys and values widen the feed-forward, so that all arms have equally
+many parameters, to within 1 %. Each arm uses its best learning rate of a shared grid, found with a
+separate seed.
 
 Stated beforehand, on `eval/loss` at the last step:
 
 * Two heads end at most 0.02 nats above eight (non-inferiority), 2 % of perplexity.
-* Two heads end at most 0.02 nats above one (non-inferiority): they lie between, or the order cannot
-  be seen.
+* Two heads end at most 0.02 nats above one (non-inferiority): they lie between the others, or the
+  order is too small to see.
 """
 
 from zoo import config

@@ -3,11 +3,12 @@
     zoo run experiments/shared_heads_across.py
     zoo run experiments/shared_heads_across.py:small
 
-An encoder-decoder that restores spans, which its decoder can only do by what the encoder read: the
+An encoder-decoder that restores spans, for which its decoder needs what the encoder read, with the
 width, heads and budget of `zoo.lab.sizes`, half the layers on either side. Eight query heads have
 eight key and value heads, or two: in the self-attention of both sides, in the cross-attention, or
-in both. What is saved widens the feed-forwards, so that all arms have as many parameters, to within
-1 %. Each arm has the best learning rate of the same grid, found with a seed that decides nothing.
+in both. The saved parameters widen the feed-forwards, so that all arms have equally many
+parameters, to within 1 %. Each arm uses its best learning rate of a shared grid, found with a
+separate seed.
 
 Stated beforehand, on `eval/loss` at the last step, each at most 0.02 nats above (non-inferiority):
 
@@ -57,8 +58,7 @@ def get_experiment(size: str = "tiny") -> Experiment:
             }
         },
         match=Match("parameters", "model.ffn.hidden_dim"),
-        # Matrices that cross-attention saves meet other tokens than those that the feed-forwards
-        # gain.
+        # Cross-attention and the feed-forwards process different numbers of tokens.
         allow=("flops",),
         tune=rates(size),
         claim=Claim(

@@ -1,12 +1,12 @@
-"""Claim A9: keys and values are the ones that heads should share, not queries.
+"""Claim A9: heads should share keys and values, not queries.
 
     zoo run experiments/shared_queries.py
     zoo run experiments/shared_queries.py:small
 
-The decoder of `zoo.lab.sizes` with eight heads of which groups of four share nothing, their keys
-and values, their queries, or all three. Heads that share all three are one head, with a wider
-output. What is saved widens the feed-forward, so that all arms have as many parameters, to within 1
-%. Each arm has the best learning rate of the same grid, found with a seed that decides nothing.
+The decoder of `zoo.lab.sizes` with eight heads, in groups of four that share nothing, keys and
+values, queries, or all three. Heads that share all three are one head with a wider output. The
+saved parameters widen the feed-forward, so that all arms have equally many parameters, to within 1
+%. Each arm uses its best learning rate of a shared grid, found with a separate seed.
 
 Stated beforehand, on `eval/loss` at the last step:
 
@@ -22,7 +22,7 @@ from zoo.lab.sizes import decoder, rates, sized_name
 
 MARGIN = 0.02
 HEADS, SHARED = 8, 2
-# Different queries, and different keys and values.
+# Numbers of different queries, and of different keys and values.
 ARMS = {
     "nothing": (HEADS, HEADS),
     "keys and values": (HEADS, SHARED),
@@ -32,7 +32,7 @@ ARMS = {
 
 
 def get_experiment(size: str = "tiny") -> Experiment:
-    """What groups of four heads share."""
+    """Four ways of sharing in groups of four heads."""
 
     def arm(shared: str) -> Side:
         return Side({"shared": shared})

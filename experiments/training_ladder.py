@@ -5,24 +5,24 @@ keep helping.
     zoo run experiments/training_ladder.py:full
 
 Liu et al. 2019, section 5, train one model on 16 GB of text, then on 160 GB, then for three and
-five times as many steps, and each time it gets better. Here a RoBERTa is trained for three budgets,
-each twice the one before and with a schedule of its own, on a small share of the standard library's
-training text and on all of it. What is held out, and the vocabulary, are the same for all arms.
+five times as many steps, and each step improves it. Here a RoBERTa is trained for three budgets,
+each twice the one before and with its own schedule, on a small share of the standard library's
+training text and on all of it. All arms have the same held-out text and vocabulary.
 
-Stated beforehand, on the loss of hidden tokens at the last step:
+Stated beforehand, on the loss of masked tokens at the last step:
 
-* On the whole text each doubling of the steps lowers the loss by more than 0.02 nats (superiority).
-  A doubling that gives less than 2 % of perplexity is where one would stop.
+* On the whole text, each doubling of the steps lowers the loss by more than 0.02 nats
+  (superiority). Below 2 % of perplexity per doubling, one would stop.
 * At the longest budget the whole text ends more than 0.02 below the small share (superiority). In
-  `tiny` the share is then read about 25 times and half of the whole once. `full` wants a longer
+  `tiny` the share is then read about 25 times and half of the whole once. `full` needs a longer
   text (`--set data.source=text:...`): it reads the standard library 125 times.
 
-The claim is about models of 355 million parameters and cannot be settled by these. What they can
-show is whether the ladder still falls where each size stops.
+The claim is about models of 355 million parameters, which these cannot settle. They can show
+whether the loss still falls at the end of each size's ladder.
 
 An update of this model on twice as many rows takes 73 milliseconds of processor time
-(`masking_recipe.py`), with which the 18 runs of the tiny size come to less than twelve minutes on
-two cores that are free.
+(`masking_recipe.py`), so the 18 runs of the tiny size take less than twelve minutes on two idle
+cores.
 """
 
 from itertools import pairwise

@@ -273,7 +273,7 @@ def evaluate_task(trained, folder: Path, args: argparse.Namespace) -> dict:
 
 
 def pairs_to_score(trained, args: argparse.Namespace):
-    """The pairs of texts to score, of a run that translates.
+    """Returns the pairs of texts to score, for a run that translates.
 
     Raises:
         ConfigError: flags that are for text; pairs that cannot be read, or have changed since the
@@ -298,7 +298,7 @@ def pairs_to_score(trained, args: argparse.Namespace):
 
 
 def translations(trained, pairs) -> dict:
-    """Scores of the translations of all pairs, as a run's end has them."""
+    """Returns the scores of the translations of all pairs, as computed at the end of training."""
     from zoo.decoding.beam_search import BeamSettings
     from zoo.decoding.translate import score_translations, translate
 
@@ -317,9 +317,7 @@ def translations(trained, pairs) -> dict:
 
 
 def text_streams(trained, args: argparse.Namespace):
-    """The tokens to score: of the given file, by the run's own tokenizer, or of the held-out split,
-    if it is still the same.
-    """
+    """Returns the tokens to score: of the given file, or of the held-out split if it is unchanged."""
     from zoo import data
     from zoo.training.records.resume_checks import check_same_data
 
