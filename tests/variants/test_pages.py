@@ -32,7 +32,7 @@ NO_VARIANTS = {
 }
 # Fields of which "none" is a variant: a model without a part that models have.
 KINDS_WITHOUT = {"model.norm.kind", "model.position.kind"}
-FORMULA = re.compile(r"[=+*/^<|]|softmax|divided by")
+FORMULA = re.compile(r"[=+*/^<|]|softmax|[Dd]ivide")
 ALL = pytest.mark.parametrize("variant", VARIANTS, ids=lambda variant: variant.name)
 
 
