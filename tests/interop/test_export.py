@@ -62,7 +62,7 @@ def test_what_is_no_setting_of_the_class_is_refused(name, tmp_path):
 
 
 def model(**changes):
-    return configs.resolve(small(**changes))
+    return configs.resolve(small(**{"model__num_layers": 2} | changes))
 
 
 LLAMA = {"model__norm__kind": "rmsnorm", "model__position__kind": "rope", "model__ffn__kind": "swiglu", "model__ffn__bias": False,

@@ -144,7 +144,7 @@ WRONG = {
     "no dictionary": (lambda folder: (folder / "dict.en.txt").unlink(), 2, "cannot tell the dictionaries of source (9 tokens) and target"),
     "dictionaries of other lengths": (lambda folder: remade(folder, en="e 1\n"), 2, "found dict.en.txt of 5 tokens, dict.fr.txt of 12"),
     "a line without a count": (lambda folder: remade(folder, en="e0 1\ne1\n"), 3, "dict.en.txt: line 2 is not a token and its count"),
-    "a token twice": (lambda folder: remade(folder, en="e0 1\ne0 1\n"), 3, "dict.en.txt: 'e0' stands there twice"),
+    "a token twice": (lambda folder: remade(folder, en="e0 1\ne0 1\n"), 3, "dict.en.txt: 'e0' occurs twice"),
 }  # fmt: skip
 
 

@@ -187,7 +187,7 @@ def test_a_tokenizer_may_lie_elsewhere(tmp_path):
     source = write_checkpoint(tmp_path / "source", "gpt2", words=None)
     code, _, errors = zoo("import", f"hf:{source}", "--out", tmp_path / "run")
     assert (code, len(errors)) == (2, 1)
-    assert "no tokenizer" in errors[0]
+    assert "no readable tokenizer" in errors[0]
     assert "--tokenizer DIR" in errors[0]
     words = write_checkpoint(tmp_path / "words", "gpt2", words=50) / "vocab.txt"
     assert zoo("import", f"hf:{source}", "--out", tmp_path / "run", "--tokenizer", words)[0] == 0
@@ -333,8 +333,8 @@ def test_a_folder_in_use_is_left_alone(tmp_path):
     assert zoo("import", f"hf:{source}", "--out", tmp_path / "run")[0] == 0
 
 
-@pytest.mark.parametrize(("command", "words"), [("import", ["hf:NAME[@REVISION]", "no pickle is ever opened", "--tokenizer"]),
-                                                ("export", ["--class", "refused by", "--step"])])  # fmt: skip
+@pytest.mark.parametrize(("command", "words"), [("import", ["hf:NAME[@REVISION]", "pickles are not opened", "--tokenizer"]),
+                                                ("export", ["--class", "rejected by", "--step"])])  # fmt: skip
 def test_help_says_what_is_read_and_written(command, words, capsys):
     with pytest.raises(SystemExit) as ended:
         main([command, "--help"])

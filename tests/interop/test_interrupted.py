@@ -22,11 +22,11 @@ WRITER = textwrap.dedent("""
     import sys, time
     from pathlib import Path
     from zoo.errors import reported
-    from zoo.interop.importing import replacing
+    from zoo.interop.output_folder import atomic_folder
 
     @reported
     def main():
-        with replacing(Path(sys.argv[1])) as folder:
+        with atomic_folder(Path(sys.argv[1])) as folder:
             (folder / "config.json").write_text("{}")
             print("written", flush=True)
             time.sleep(600)

@@ -1,4 +1,5 @@
-"""Files of tensors: every type and layout that is read, and every way in which a file can be wrong."""
+"""Files of tensors: every type and layout that is read, and every way in which a file can be wrong.
+"""
 
 import json
 import os
@@ -115,7 +116,7 @@ def whole(folder):
     (lambda folder: (folder / "model.safetensors.index.json").write_text("{"), DataError, "not an index of shards: JSONDecodeError"),
     (lambda folder: (folder / "model.safetensors.index.json").write_text("[]"), DataError, "not an index of shards: TypeError"),
     (lambda folder: (folder / "model.safetensors.index.json").write_text('{"weight_map": {}}'), DataError, "weight_map is no object"),
-    (lambda folder: sharded(folder, c="../x.safetensors"), DataError, "'../x.safetensors' is not the name of a safetensors file beside"),
+    (lambda folder: sharded(folder, c="../x.safetensors"), DataError, "'../x.safetensors' is not the name of a safetensors file in the same folder"),
     (lambda folder: sharded(folder, c="pytorch_model.bin"), DataError, "'pytorch_model.bin' is not the name of a safetensors file"),
     (lambda folder: sharded(folder, c="model-3.safetensors"), DataError, "names model-3.safetensors, which is not there"),
     (lambda folder: sharded(folder, a="model-2.safetensors", b="model-1.safetensors"), DataError, "tensor a, which the index says"),

@@ -1,4 +1,4 @@
-"""One run out of several checkpoints of another: the mean of their parameters."""
+"""Checkpoint averaging: a run whose parameters are the mean of another run's checkpoints."""
 
 import shutil
 from pathlib import Path
@@ -18,30 +18,29 @@ from zoo.training.trained_run import load_trained
 
 
 def average_run(run: Path, last: int, out: Path) -> list[int]:
-    """Writes a run whose parameters are the mean of those of a run's newest checkpoints (Vaswani et
-    al. 2017, section 6.1).
+    """Writes a run with the mean of the parameters of a run's newest checkpoints.
 
-    Means are taken in float64. Statistics (of BatchNorm, of Performer's features) are the newest
-    checkpoint's.
+    The method is that of Vaswani et al. 2017, section 6.1. Means are taken in float64. Statistics
+    (of BatchNorm, of Performer's features) are those of the newest checkpoint.
 
     Args:
         run: folder of a run.
-        last: how many of its newest checkpoints.
-        out: folder to write, not there yet or empty.
+        last: number of newest checkpoints to average.
+        out: folder to write, which must not exist or be empty.
 
     Returns:
-        The steps of the checkpoints.
+        the steps of the checkpoints.
 
     Raises:
-        ConfigError: no such run, fewer checkpoints, or `out` is in use.
-        DataError: a checkpoint is damaged.
+        ConfigError: no such run, too few checkpoints, or `out` is in use.
+        DataError: a damaged checkpoint.
     """
     trained = load_trained(run)
     there = Checkpoints(run / "checkpoints", 1, read_only=True).steps()
     if last < 1 or len(there) < last:
         raise ConfigError(
             f"--last {last}: {run} holds {len(there)} checkpoints, of the steps {', '.join(map(str, there))}; with "
-            f"training.keep_checkpoints={max(last, 1)} a run keeps as many"
+            f"training.keep_checkpoints={max(last, 1)} a run keeps that many"
         )
     steps = there[-last:]
     with atomic_folder(out) as folder:

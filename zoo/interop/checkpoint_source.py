@@ -8,15 +8,19 @@ from zoo.data.tokenizers.pretrained_files import SENTENCEPIECE_NAMES
 from zoo.errors import ConfigError, did_you_mean
 
 KINDS = {
-    "hf": "hf:DIR or hf:NAME[@REVISION], a config.json with safetensors: the classes of transformers and performer-pytorch",
+    "hf": (
+        "hf:DIR or hf:NAME[@REVISION], a config.json with safetensors: the classes of transformers and "
+        "performer-pytorch"
+    ),
     "elmo": "elmo:DIR or elmo:OPTIONS.json+WEIGHTS.hdf5, the files of bilm-tf and AllenNLP",
     "fairseq": "fairseq:DIR, a translation model's weights as safetensors with its arguments in fairseq_args.json",
 }
-# What is fetched of a repository: no code, and of the formats of weights the one that cannot hold
-# any.
+# Files that are fetched from a repository: no code, and of the formats of weights only the one that
+# cannot contain code.
 FETCHED = (
-    "config.json", "generation_config.json", "model.safetensors", "model.safetensors.index.json", "model-*.safetensors", "tokenizer.json",
-    "tokenizer_config.json", "special_tokens_map.json", "vocab.txt", "vocab.json", "merges.txt", *SENTENCEPIECE_NAMES,
+    "config.json", "generation_config.json", "model.safetensors", "model.safetensors.index.json",
+    "model-*.safetensors", "tokenizer.json", "tokenizer_config.json", "special_tokens_map.json", "vocab.txt",
+    "vocab.json", "merges.txt", *SENTENCEPIECE_NAMES,
 )  # fmt: skip
 NAME = re.compile(r"[\w.-]+(/[\w.-]+)?")
 
@@ -27,9 +31,9 @@ class CheckpointSource:
 
     Attributes:
         kind: one of `KINDS`.
-        name: as it was asked for.
-        path: the folder on this machine, or of an ELMo the two files.
-        revision: the commit of a repository on the hub.
+        name: as the user gave it.
+        path: the local folder; of an ELMo, the two files.
+        revision: commit of a repository on the hub.
     """
 
     kind: str
@@ -39,11 +43,12 @@ class CheckpointSource:
 
 
 def find_checkpoint(spec: str) -> CheckpointSource:
-    """The files that "hf:...", "elmo:..." or "fairseq:..." means; a name on the hub is fetched, or
-    taken from its cache.
+    """Finds the files of "hf:...", "elmo:..." or "fairseq:...".
+
+    A name on the hub is downloaded, or taken from the hub's cache.
 
     Raises:
-        ConfigError: for another kind, and for files that are not there.
+        ConfigError: unknown kind, or files that do not exist.
     """
     kind, colon, text = spec.partition(":")
     if kind not in KINDS or not colon or not text:
@@ -56,7 +61,7 @@ def find_checkpoint(spec: str) -> CheckpointSource:
     if path.exists():
         raise ConfigError(f"{spec}: {path} is a file; expected the folder that it lies in")
     name, _, revision = text.partition("@")
-    # Whatever looks like a path is one: a misspelt folder is never looked for in the network.
+    # Anything that looks like a path is one: a misspelt folder is never looked up on the hub.
     local = text.startswith((".", "/", "~")) or ("/" in text and Path(path.parts[0]).is_dir())
     if kind != "hf" or local or not NAME.fullmatch(name):
         raise ConfigError(f"{spec}: there is no folder {path}")
@@ -64,15 +69,14 @@ def find_checkpoint(spec: str) -> CheckpointSource:
 
 
 def fetch_repository(name: str, revision: str | None = None) -> CheckpointSource:
-    """A repository of the hub: its newest files of the wanted kinds, or, where the hub cannot be
-    reached, what its cache has.
+    """Downloads a repository of the hub; if the hub cannot be reached, its cache is used.
 
     Args:
         name: "owner/name".
         revision: a branch, a tag or a commit; None for the main branch.
 
     Raises:
-        ConfigError: it is neither there nor in the cache.
+        ConfigError: the repository is neither on the hub nor in the cache.
     """
     from huggingface_hub import snapshot_download
     from huggingface_hub.errors import LocalEntryNotFoundError
@@ -88,7 +92,7 @@ def fetch_repository(name: str, revision: str | None = None) -> CheckpointSource
             raise ConfigError(
                 f"hf:{wanted} is no folder, is not in the hub's cache, and cannot be fetched: {reason}"
             ) from error
-    # A snapshot's folder is called by its commit.
+    # The name of a snapshot's folder is its commit.
     return CheckpointSource("hf", f"hf:{name}", Path(folder), Path(folder).name)
 
 
@@ -99,7 +103,8 @@ def _elmo(text: str) -> tuple[Path, Path]:
         if len(weights) != 1:
             found = ", ".join(path.name for path in weights) or "none"
             raise ConfigError(
-                f"elmo:{folder}: expected one file *weights*.hdf5, found {found}; elmo:OPTIONS.json+WEIGHTS.hdf5 names it"
+                f"elmo:{folder}: expected one file *weights*.hdf5, found {found}; elmo:OPTIONS.json+WEIGHTS.hdf5 "
+                "names it"
             )
         return folder / "options.json", weights[0]
     options, plus, weights = text.partition("+")

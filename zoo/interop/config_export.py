@@ -1,5 +1,7 @@
-"""Which class can express a config, and the settings that do: written from one table, and believed
-only when they are read back.
+"""Which class can express a config, and with which settings.
+
+Settings are filled in from one table; a config counts as expressed only if reading the settings
+back gives an equal model.
 """
 
 import math
@@ -16,10 +18,10 @@ from zoo.interop.settings.equivalents import SETTINGS, ConfigView, hidden_dim
 from zoo.interop.settings.importer import Importer
 from zoo.nested import flatten
 
-# How a model runs, and what its values were before the first step: nothing of the model that it has
-# become.
+# How a model runs and what its values were before the first step: these are not part of the trained
+# model.
 NOT_EXPORTED = ("model.dtype", "model.scan_layers", "model.remat", "model.attention.implementation", "model.init.")
-# What a config must say of a model without sides that nothing else is built on.
+# Fields of sides and layer kinds, which have no effect in a model without them.
 SCOPES = (*(f"{scope}." for scope in SIDES), f"{KINDS}.")
 
 
@@ -30,9 +32,9 @@ class ExportedConfig:
     Attributes:
         class_name: the class.
         settings: the content of its config.json.
-        problems: fields that the class would make something else of, one line each; or settings
-            that it refuses.
-        refused: whether it is the latter.
+        problems: one line for each field that would be read back differently, or for each setting
+            that the importer rejects.
+        refused: problems are rejected settings.
     """
 
     class_name: str
@@ -42,7 +44,7 @@ class ExportedConfig:
 
     @property
     def distance(self) -> tuple[bool, bool, int]:
-        """How far the class is from the config, to be compared."""
+        """Measures how far the class is from the config, for comparisons."""
         other = any(line.startswith("model.architecture=") for line in self.problems)
         return other, self.refused, len(self.problems)
 
@@ -50,14 +52,13 @@ class ExportedConfig:
 def export_settings(
     class_name: str | Importer, config: ResolvedConfig, given: Mapping[str, Any] | None = None
 ) -> dict[str, Any]:
-    """The settings of a class that come closest to a config; whether they say all of it, `export_config`
-    finds out.
+    """Returns the settings of a class that come closest to a config; see `export_config`.
 
     Args:
         class_name: the class.
         config: resolved.
-        given: settings of the same class that the model came with: those that change nothing of it
-            are kept.
+        given: settings of the same class that the model was imported with; those that the config
+            does not determine are kept.
     """
     importer, view = importer_of(class_name), ConfigView(config, given or {})
     table = SETTINGS | dict(importer.custom_settings)
@@ -67,7 +68,7 @@ def export_settings(
 
 
 def export_config(class_name: str, config: ResolvedConfig, given: Mapping[str, Any] | None = None) -> ExportedConfig:
-    """A config in a class's settings, and what of it the class cannot express."""
+    """Writes a config in a class's settings, and finds what the class cannot express."""
     importer, ours = importer_of(class_name), config.model.architecture
     if "causal" not in importer.defaults and (theirs := importer.read_config({})["model.architecture"]) != ours:
         return ExportedConfig(class_name, {}, (f"model.architecture={ours!r}; it would be {theirs!r}",))
@@ -81,7 +82,7 @@ def export_config(class_name: str, config: ResolvedConfig, given: Mapping[str, A
     except ConfigError as error:
         if not given:
             return ExportedConfig(class_name, settings, tuple(error.problems), refused=True)
-        # What the model came with does not go with what it is now.
+        # The settings of the import do not fit the model as it is now.
         return export_config(class_name, config)
     return ExportedConfig(
         class_name,
@@ -94,20 +95,19 @@ def export_config(class_name: str, config: ResolvedConfig, given: Mapping[str, A
 
 
 def model_differences(ours: ResolvedConfig, theirs: ResolvedConfig) -> list[tuple[str, Any, Any]]:
-    """The fields of two models in which what they compute differs: (path, ours, theirs).
+    """Returns the fields in which two models compute something different: (path, ours, theirs).
 
-    Sides are compared by themselves, and where layers differ in either model, layer by layer: how
-    kinds of layers are called, and how long the pattern is that lays them out, is nothing that is
-    computed.
+    Sides are compared one by one; so are layers, if they differ within either model: the names of
+    layer kinds and the length of the pattern do not matter.
     """
     by_layer = bool(ours.layers.pattern or theirs.layers.pattern)
     one, other = _seen(ours, by_layer), _seen(theirs, by_layer)
     found: dict[str, tuple[str, Any, Any]] = {}
     for path in [*one, *(path for path in other if path not in one)]:
         if not _equal(one.get(path), other.get(path)):
-            # One line for a field: that of the first layer in which it differs.
+            # One line per field: that of the first layer that differs.
             found.setdefault(path.partition(" (layer ")[0], (path, one.get(path), other.get(path)))
-    # What is read only with another choice differs because that choice does.
+    # A field that only applies to another choice differs because that choice does.
     chosen = {_plain(field) for field in found}
     return [
         line
@@ -117,7 +117,7 @@ def model_differences(ours: ResolvedConfig, theirs: ResolvedConfig) -> list[tupl
 
 
 def _plain(path: str) -> str:
-    """The field at a path, of a side or not."""
+    """Returns the field of a path, without its side or layer kind."""
     return scoped_field[1] if (scoped_field := split_path(path)) else path
 
 
@@ -128,9 +128,7 @@ def _equal(one: Any, other: Any) -> bool:
 
 
 def _seen(model: ResolvedConfig, by_layer: bool) -> dict[str, Any]:
-    """The fields by path, those that sides or layers may have for themselves as each of these sees
-    them.
-    """
+    """Returns fields by path; those of sides or layers as each side or layer sees them."""
     whole, parts = _fields(model), {}
     if model.architecture == "encoder_decoder":
         own, parts = SIDE_FIELDS, {f"model.{name}.{{}}": _fields(side(model, name)) for name in ("encoder", "decoder")}
@@ -153,8 +151,9 @@ def _seen(model: ResolvedConfig, by_layer: bool) -> dict[str, Any]:
 
 
 def _fields(model: ResolvedConfig) -> dict[str, Any]:
-    """What a model, a side or a layer computes, by path; the width of the feed-forward as it is
-    built.
+    """Returns what a model, a side or a layer computes, by path.
+
+    The feed-forward width is the actual one.
     """
     flat = {f"model.{path}": value for path, value in flatten(model).items()}
     flat = {
@@ -168,17 +167,18 @@ def _fields(model: ResolvedConfig) -> dict[str, Any]:
 def choose_class(
     config: ResolvedConfig, wanted: str | None, recorded: str | None, given: Mapping[str, Any] | None = None
 ) -> ExportedConfig:
-    """The class that a config is written as: the one wanted, else the one that the model came as,
-    else the first that can express it.
+    """Chooses the class that a config is exported as.
+
+    This is the one wanted, else the one that the model was imported as, else the first that can
+    express the config.
 
     Args:
         config: resolved.
         wanted, recorded: names of classes.
-        given: settings that the model came with, as `recorded`.
+        given: settings that the model was imported with, of the class `recorded`.
 
     Raises:
-        ConfigError: naming every field that the class, or the class that comes closest, cannot
-            express.
+        ConfigError: naming every field that the class (or the closest class) cannot express.
     """
     if config.model.architecture == "elmo":
         raise ConfigError("no class can express model.architecture=elmo")

@@ -1,5 +1,6 @@
-"""From a run to the files of another library's class: config.json, model.safetensors, and the
-tokenizer where it can be written.
+"""Exports a run as a checkpoint of another library.
+
+The files are config.json, model.safetensors and, if possible, the tokenizer.
 """
 
 import json
@@ -28,23 +29,30 @@ from zoo.models.architectures import make_model
 from zoo.models.functional import split
 from zoo.training.checkpoints.warm_start import read_weights
 
-# Fields that act in training alone, which may be set for the export.
-IN_TRAINING = ("model.dropout", "model.attention.dropout", "model.encoder.dropout", "model.decoder.dropout",
-               "model.encoder.attention.dropout", "model.decoder.attention.dropout", "model.attention.redraw_every")  # fmt: skip
+# Fields that act only in training and may be changed by an export.
+IN_TRAINING = (
+    "model.dropout",
+    "model.attention.dropout",
+    "model.encoder.dropout",
+    "model.decoder.dropout",
+    "model.encoder.attention.dropout",
+    "model.decoder.attention.dropout",
+    "model.attention.redraw_every",
+)
 
 
 @dataclass(frozen=True)
 class ExportableRun:
-    """A run as it is exported.
+    """A run's parameters and what its export needs.
 
     Attributes:
         config: resolved.
-        tokenizer: its own.
-        step: updates that the parameters have had.
-        parameters: how many these are.
-        params, stats: nested dicts of arrays; empty once they are exported.
-        imported: what its meta.json, or that of the run that it started from, says of where it came
-            from; empty if from nowhere.
+        tokenizer: of the run.
+        step: number of updates.
+        parameters: number of parameters.
+        params, stats: nested dicts of arrays; empty after the export.
+        imported: the record of the import in meta.json of this run, or of the run that it started
+            from; empty if there was none.
     """
 
     config: ResolvedConfig
@@ -57,15 +65,15 @@ class ExportableRun:
 
 
 def load_exportable(folder: Path, step: str = "latest", changes: Mapping[str, Any] | None = None) -> ExportableRun:
-    """A run's parameters, on one device, without building its training program.
+    """Loads a run's parameters on one device, without building its training program.
 
     Args:
-        folder: the run's.
+        folder: of the run.
         step: "latest", "best" or a number.
         changes: flat fields to change, among `IN_TRAINING`.
 
     Raises:
-        ConfigError: no such run or checkpoint; a change of anything else.
+        ConfigError: no such run or checkpoint; a change of any other field.
         DataError: damaged files.
     """
     if not (folder / "checkpoints").exists() and any(folder.glob("*.safetensors")):
@@ -81,7 +89,7 @@ def load_exportable(folder: Path, step: str = "latest", changes: Mapping[str, An
     config = configs.override(configs.load(str(folder / "config.json")), changes or {})
     if config.objective.kind in TASKS:
         raise ConfigError(
-            f"{folder}: objective.kind={config.objective.kind} has a head for its task, which no class that is written here "
+            f"{folder}: objective.kind={config.objective.kind} has a head for its task, which no supported class "
             "has; export the run that it started from"
         )
     config = configs.resolve(config, tokenizer.model_vocab_size(config.objective, config.data.row_format))
@@ -96,8 +104,9 @@ def load_exportable(folder: Path, step: str = "latest", changes: Mapping[str, An
 
 
 def _imported(folder: Path) -> Mapping[str, Any]:
-    """Where a run's parameters came from, through the runs that it started from, as far as these
-    are still there.
+    """Returns the record of where a run's parameters came from.
+
+    It follows the runs that the run started from, as far as they still exist.
     """
     seen: set[Path] = set()
     while folder not in seen:
@@ -122,8 +131,8 @@ def export_run(
     """Writes a run as a checkpoint of another library.
 
     Args:
-        folder: the run's.
-        out: the folder to write, which is not there yet or empty.
+        folder: of the run.
+        out: the folder to write, which must not exist or be empty.
         class_name: the class to write; None for the one that it was imported as, or the first that
             can express it.
         step, changes: as in `load_exportable`.
@@ -157,9 +166,7 @@ def export_run(
 
 
 def _settings(run: ExportableRun, expressed: ExportedConfig, same: bool) -> dict[str, Any]:
-    """The content of config.json: what names the class, what describes the model, and ids of
-    tokens.
-    """
+    """Returns the content of config.json: class, model and special token ids."""
     model_type = importer_of(expressed.class_name).model_type
     naming = {"architectures": [expressed.class_name]} | (
         {"model_type": model_type, "torch_dtype": "float32"} if model_type else {}
@@ -169,9 +176,10 @@ def _settings(run: ExportableRun, expressed: ExportedConfig, same: bool) -> dict
 
 
 def _special_ids(run: ExportableRun, settings: Mapping[str, Any]) -> dict[str, Any]:
-    """Ids that `generate` needs: the token that opens a document also ends the one before it. No id
-    stands for padding unless the class counts positions by it: the rows that a class fills up come
-    with a mask.
+    """Returns the token ids that `generate` needs.
+
+    The token that opens a document also ends the one before it. There is no padding id, unless the
+    class derives positions from it: padded rows come with a mask.
     """
     opens = run.tokenizer.document_id
     found = {"bos_token_id": opens, "eos_token_id": opens, "pad_token_id": settings.get("pad_token_id")}

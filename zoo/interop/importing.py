@@ -91,8 +91,8 @@ def _architecture(folder: Path, settings: Mapping[str, Any]) -> str:
         )
     if names[0] not in FAMILIES:
         raise ConfigError(
-            f"{folder / 'config.json'}: no importer for {names[0]}{did_you_mean(names[0], FAMILIES)}; --class NAME reads it "
-            f"as one of {', '.join(sorted(FAMILIES))}"
+            f"{folder / 'config.json'}: no importer for {names[0]}{did_you_mean(names[0], FAMILIES)}; --class NAME "
+            f"reads it as one of {', '.join(sorted(FAMILIES))}"
         )
     return names[0]
 
@@ -207,7 +207,8 @@ def import_report(contents: CheckpointContents, config: ResolvedConfig, paramete
         f"{contents.class_name}: {parameters:,} parameters; model.architecture={config.model.architecture}, "
         f"objective.kind={config.objective.kind}"
     )
-    yield f"tokenizer {config.data.tokenizer.kind} ({out / TOKENIZER_FILE}); rows of {config.data.sequence_length} tokens"
+    data = config.data
+    yield f"tokenizer {data.tokenizer.kind} ({out / TOKENIZER_FILE}); rows of {data.sequence_length} tokens"
     yield from contents.notes
     yield f"python eval.py {out}"
     yield f"python train.py --config={out}/config.json --config.training.start_from={out} --workdir=DIR"

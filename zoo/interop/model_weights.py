@@ -59,8 +59,8 @@ def export_weights(
 ) -> dict[str, Any]:
     """Returns a model's parameters and statistics as the tensors of a class.
 
-    This is the inverse of `import_weights`. With `consume`, `params` and `stats` are emptied to save
-    memory; see `from_zoo`.
+    This is the inverse of `import_weights`. With `consume`, `params` and `stats` are emptied to
+    save memory; see `from_zoo`.
     """
     both = unflatten(flatten(params, "/") | flatten(stats, "/"), "/")
     if consume:

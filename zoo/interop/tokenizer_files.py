@@ -13,26 +13,29 @@ from zoo.data.tokenizers.tokenizer import Tokenizer
 from zoo.data.tokenizers.tokenizer_registry import PretrainedTokenizer
 from zoo.files import write_json
 
-# What a file calls the token that opens and so ends a document, the one that hides others and the
-# one that ends sentences, where ours have no names. Sentinels are called as T5 does: the last id is
-# the first of them.
+# Names of special tokens that have none in this library: the one that opens and so ends a document,
+# the mask and the separator. Sentinels are named as in T5: the last id is the first sentinel.
 OPENS, MASK, SEPARATOR = "<|endoftext|>", "[MASK]", "[SEP]"
 
 
 def write_tokenizer(
-    folder: Path, tokenizer: Tokenizer, config: ResolvedConfig, given: Mapping[str, Any] | None = None, names: Mapping[str, Any] = {},
-) -> bool:  # fmt: skip
+    folder: Path,
+    tokenizer: Tokenizer,
+    config: ResolvedConfig,
+    given: Mapping[str, Any] | None = None,
+    names: Mapping[str, Any] = {},
+) -> bool:
     """Writes `tokenizer.json`, or SentencePiece's `.model`, and `tokenizer_config.json`.
 
     Args:
-        folder: where to.
-        tokenizer: the run's.
-        config: the run's, resolved.
-        given: the tokenizer_config.json that the tokenizer came with.
-        names: names of the files that it came with.
+        folder: to write into.
+        tokenizer: of the run.
+        config: of the run, resolved.
+        given: the tokenizer_config.json of the import.
+        names: names of the imported files.
 
     Returns:
-        Whether the tokenizer could be expressed.
+        whether the tokenizer could be expressed.
     """
     objective, masked = config.objective, config.objective.kind in ("masked", "denoising")
     if tokenizer.kind == "sentencepiece":
@@ -60,10 +63,10 @@ def write_tokenizer(
 
 
 def to_fast_tokenizer(tokenizer: Tokenizer, objective: ResolvedConfig, rows: str = "packed") -> Any:
-    """A tokenizer as one of the `tokenizers` library that gives every text the same ids, with those
-    that the objective and the rows add; None if there is none.
+    """Converts a tokenizer to the `tokenizers` library, or returns None if that is impossible.
 
-    A character that a vocabulary of characters lacks is an error here, and left out there.
+    The result gives every text the same ids and includes the ids that the objective and the rows
+    add. A character that a character vocabulary lacks is an error here, and dropped there.
     """
     from tokenizers import AddedToken, decoders, models, pre_tokenizers
     from tokenizers import Tokenizer as Model

@@ -1,8 +1,8 @@
-"""BART (Lewis et al. 2020) and mBART (Liu et al. 2020) as Hugging Face's transformers has them.
+"""BART (Lewis et al. 2020) and mBART (Liu et al. 2020) of Hugging Face's transformers.
 
-Learned positions whose table has two rows more, a norm over the embeddings, biases everywhere and
-one more for the logits. BART normalises after each sublayer, mBART before it. Both can also drop
-units inside the feed-forward in training (`activation_dropout`), which this library does not.
+Both have learned positions with a table of two extra rows, a norm after the embeddings, and biases
+everywhere, including the logits. BART is post-norm, mBART pre-norm. Their dropout inside the
+feed-forward (`activation_dropout`) is not supported here.
 """
 
 from collections.abc import Mapping
@@ -15,12 +15,13 @@ from zoo.interop.settings.shared_settings import rename_settings
 from zoo.interop.weights.mapping import IgnoredTensors, Rule, Rules, TiedTensor, Transform, layers, linear, norm
 
 BART = {
-    "vocab_size": 50265, "max_position_embeddings": 1024, "encoder_layers": 12, "encoder_ffn_dim": 4096, "encoder_attention_heads": 16,
-    "decoder_layers": 12, "decoder_ffn_dim": 4096, "decoder_attention_heads": 16, "encoder_layerdrop": 0.0, "decoder_layerdrop": 0.0,
-    "activation_function": "gelu", "d_model": 1024, "dropout": 0.1, "attention_dropout": 0.0, "init_std": 0.02,
-    "scale_embedding": False, "is_encoder_decoder": True, "tie_word_embeddings": True,
+    "vocab_size": 50265, "max_position_embeddings": 1024, "encoder_layers": 12, "encoder_ffn_dim": 4096,
+    "encoder_attention_heads": 16, "decoder_layers": 12, "decoder_ffn_dim": 4096, "decoder_attention_heads": 16,
+    "encoder_layerdrop": 0.0, "decoder_layerdrop": 0.0, "activation_function": "gelu", "d_model": 1024,
+    "dropout": 0.1, "attention_dropout": 0.0, "init_std": 0.02, "scale_embedding": False, "is_encoder_decoder": True,
+    "tie_word_embeddings": True,
 }  # fmt: skip
-# Names that the class reads as others.
+# Aliases of settings.
 NAMES = {"hidden_size": "d_model", "num_attention_heads": "encoder_attention_heads"}
 # Dropout inside the feed-forward, the classifier's head, a copy of the encoder's depth, sizes that
 # no class reads, generation.
@@ -35,18 +36,18 @@ IGNORED_SETTINGS = (
     "num_labels",
     "_num_labels",
 )
-# A buffer [1, V], so that it can be added as it is.
+# The buffer is [1, V], to be added to the logits as it is.
 ROW = Transform(lambda x: (x[0],), lambda parts: parts[0][None])
 
 
 def common(settings: SettingsReader, placement: str, embedding_norm: bool, learned: bool) -> dict[str, Any]:
-    """What these classes and Marian's share.
+    """Returns the fields that these classes share with Marian's.
 
     Args:
-        settings: the config's.
-        placement: where the class normalises.
-        embedding_norm: whether it normalises the embeddings.
-        learned: whether its positions are learned.
+        settings: of the config.
+        placement: norm placement of the class.
+        embedding_norm: the class normalises the embeddings.
+        learned: positions are learned.
     """
     fields = {
         "model.architecture": "encoder_decoder",
@@ -74,8 +75,7 @@ def common(settings: SettingsReader, placement: str, embedding_norm: bool, learn
     ):
         if settings[f"decoder_{name}"] != settings[f"encoder_{name}"]:
             fields[f"model.decoder.{field}"] = settings[f"decoder_{name}"]
-    # Old files say what the class does; where they say something else, it is not this class that
-    # they describe.
+    # Old files describe what the class does; if they say otherwise, they describe another class.
     pre = placement == "pre"
     settings.expect(None, pre, normalize_before=f"this class is {placement}-norm")
     settings.expect(None, pre, add_final_layer_norm=f"this class has {'one' if pre else 'none'}")
@@ -118,17 +118,17 @@ def _config(hf: Mapping[str, Any], placement: str) -> dict[str, Any]:
 
 
 def bart_config(hf: Mapping[str, Any]) -> dict[str, Any]:
-    """Overrides for BartForConditionalGeneration."""
+    """Returns overrides for BartForConditionalGeneration."""
     return _config(hf, "post")
 
 
 def mbart_config(hf: Mapping[str, Any]) -> dict[str, Any]:
-    """Overrides for MBartForConditionalGeneration."""
+    """Returns overrides for MBartForConditionalGeneration."""
     return _config(hf, "pre")
 
 
 def rules(config: ResolvedConfig) -> Rules:
-    """The rules of these classes and of Marian's: what a config has decides which there are."""
+    """Returns the rules of these classes and of Marian's; the config decides which apply."""
     table = "model.shared.weight"
 
     def side_rules(name: str) -> Rules:
@@ -139,17 +139,25 @@ def rules(config: ResolvedConfig) -> Rules:
             here = f"{at}.layers.{{layer}}"
             projections = {"query": "q_proj", "key": "k_proj", "value": "v_proj", "output": "out_proj"}
             return [
-                *(rule for ours, theirs in attentions.items() for matrix, short in projections.items()
-                  for rule in linear(f"{ours}/{matrix}", f"{here}.{theirs}.{short}")),
-                *(rule for ours, theirs in attentions.items() for rule in norm(f"{ours}_norm", f"{here}.{theirs}_layer_norm", config)),
+                *(
+                    rule
+                    for ours, theirs in attentions.items()
+                    for matrix, short in projections.items()
+                    for rule in linear(f"{ours}/{matrix}", f"{here}.{theirs}.{short}")
+                ),
+                *(
+                    rule
+                    for ours, theirs in attentions.items()
+                    for rule in norm(f"{ours}_norm", f"{here}.{theirs}_layer_norm", config)
+                ),
                 *linear("ffn/up", f"{here}.fc1"),
                 *linear("ffn/down", f"{here}.fc2"),
                 *norm("ffn_norm", f"{here}.final_layer_norm", config),
-            ]  # fmt: skip
+            ]
 
         positions = Rule(f"{at}.embed_positions.weight", (f"{name}/position/table",))
         if config.position.kind == "sinusoidal":
-            # They are written into files too.
+            # Files contain sinusoids, too.
             positions = IgnoredTensors(rf"model\.{name}\.embed_positions\.weight")
         return [
             TiedTensor(f"{at}.embed_tokens.weight", table),
@@ -168,10 +176,9 @@ def rules(config: ResolvedConfig) -> Rules:
     ]
 
 
-# Written by the classes with a head, and not by those without, whose files hold all that is
-# learned.
+# Only classes with a head write it, and files of headless classes hold everything that is learned.
 ZERO_IF_MISSING = ("final_logits_bias",)
-# The two rows that no position has are not counted.
+# The two extra rows are not counted.
 CUSTOM_SETTINGS = {"max_position_embeddings": lambda view: positions(view) - view.model.position.offset}
 CLASSES = {
     "BartForConditionalGeneration": Importer(

@@ -1,17 +1,15 @@
-"""BERT (Devlin et al. 2019) as Hugging Face's transformers has it, and what the encoders built
-after it share.
+"""BERT (Devlin et al. 2019) of Hugging Face's transformers, and what later encoders share with it.
 
-    BertForPreTraining   the head for hidden tokens, the pooler, and the head for the next sentence
-    BertForMaskedLM      the head for hidden tokens
-    BertModel            the pooler, and no head
+    BertForPreTraining   masked-language-model head, pooler and next-sentence head
+    BertForMaskedLM      masked-language-model head
+    BertModel            pooler, no head
 
-`position_embedding_type="relative_key"` is the keys' half of Shaw et al. 2018, with a vector for
-every distance: its table runs from the farthest key before the query to the farthest after it
-backwards, ours forwards.
+`position_embedding_type="relative_key"` is the key part of Shaw et al. 2018, with a vector for
+every distance: its table runs from the farthest key before the query to the farthest one after it,
+ours the other way round.
 
-An empty slot of a row has no position here. The class numbers all slots: with empty slots in front
-of a row it agrees only where it is given `position_ids`; with empty slots at the end it agrees as
-it is.
+Padding has no position here. The class numbers all slots of a row: with padding in front, results
+agree only if the class is given `position_ids`; with padding at the end, they agree as they are.
 """
 
 from collections.abc import Mapping
@@ -23,12 +21,12 @@ from zoo.interop.settings.importer import ACTIVATIONS, Importer, SettingsReader
 from zoo.interop.weights.mapping import REVERSED, IgnoredTensors, Rule, Rules, TiedTensor, layers, linear, norm
 
 BERT = {
-    "vocab_size": 30522, "hidden_size": 768, "num_hidden_layers": 12, "num_attention_heads": 12, "intermediate_size": 3072,
-    "hidden_act": "gelu", "hidden_dropout_prob": 0.1, "attention_probs_dropout_prob": 0.1, "max_position_embeddings": 512,
-    "type_vocab_size": 2, "initializer_range": 0.02, "layer_norm_eps": 1e-12, "position_embedding_type": "absolute",
-    "tie_word_embeddings": True,
+    "vocab_size": 30522, "hidden_size": 768, "num_hidden_layers": 12, "num_attention_heads": 12,
+    "intermediate_size": 3072, "hidden_act": "gelu", "hidden_dropout_prob": 0.1, "attention_probs_dropout_prob": 0.1,
+    "max_position_embeddings": 512, "type_vocab_size": 2, "initializer_range": 0.02, "layer_norm_eps": 1e-12,
+    "position_embedding_type": "absolute", "tie_word_embeddings": True,
 }  # fmt: skip
-# The classifier's head, memory in training, and what the authors' own files say of a pooler that no
+# The classifier's head, memory in training, and settings in the authors' files of a pooler that no
 # class here has.
 IGNORED_SETTINGS = (
     "classifier_dropout",
@@ -40,12 +38,12 @@ IGNORED_SETTINGS = (
     "pooler_size_per_head",
     "pooler_type",
 )
-# The first published files name a norm's parameters as the authors' code does.
+# The first published files use the parameter names of the authors' code.
 RENAMED_SUFFIXES = {".LayerNorm.gamma": ".LayerNorm.weight", ".LayerNorm.beta": ".LayerNorm.bias"}
 
 
 def encoder(settings: SettingsReader) -> dict[str, Any]:
-    """Fields that all of them share; positions, activations and heads are the class's own."""
+    """Returns the fields that all of them share; positions, activations and heads differ."""
     if settings["type_vocab_size"] == 0:
         settings.reject("type_vocab_size", "the class adds a segment's embedding to every token; expected at least 1")
     return {
@@ -71,7 +69,7 @@ def encoder(settings: SettingsReader) -> dict[str, Any]:
 
 
 def learned(rows: int, offset: int = 0) -> dict[str, Any]:
-    """Fields of a learned table of `rows` rows, of which the first `offset` belong to no position."""
+    """Returns the fields of a learned table of `rows` rows, the first `offset` of them unused."""
     length = rows - offset
     return {
         "model.position.kind": "learned",
@@ -95,7 +93,7 @@ def _position(settings: SettingsReader) -> dict[str, Any]:
 
 
 def masked_config(hf: Mapping[str, Any]) -> dict[str, Any]:
-    """Overrides for BertForMaskedLM."""
+    """Returns overrides for BertForMaskedLM."""
     settings = SettingsReader(hf, BERT, IGNORED_SETTINGS)
     fields = encoder(settings) | _position(settings) | settings.choose("hidden_act", ACTIVATIONS)
     settings.finish()
@@ -103,12 +101,12 @@ def masked_config(hf: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def pretraining_config(hf: Mapping[str, Any]) -> dict[str, Any]:
-    """Overrides for BertForPreTraining."""
+    """Returns overrides for BertForPreTraining."""
     return masked_config(hf) | {"model.head.pooler": True, "model.head.next_sentence": True}
 
 
 def encoder_rules(config: ResolvedConfig, at: str) -> Rules:
-    """The rules of everything below the heads, for a class that keeps it under `at`, e.g. "bert"."""
+    """Returns the rules of everything below the heads, for a class with the prefix `at`."""
 
     def layer(config: ResolvedConfig) -> Rules:
         inside, attention = f"{at}.encoder.layer.{{layer}}", config.attention
@@ -140,25 +138,25 @@ def encoder_rules(config: ResolvedConfig, at: str) -> Rules:
     return [
         Rule(f"{at}.embeddings.word_embeddings.weight", ("embedding",)),
         Rule(f"{at}.embeddings.token_type_embeddings.weight", ("segments",)),
-        # With distances in the layers the class keeps a table of positions that it does not read.
+        # With relative positions, the class has an absolute table that it does not read.
         Rule(table, ("position/table",))
         if config.position.kind == "learned"
         else IgnoredTensors(table.replace(".", r"\.")),
         *norm("embedding_norm", f"{at}.embeddings.LayerNorm", config),
         *layers(config, layer),
-        # The numbers of the positions, in old files.
+        # Position numbers of old files.
         IgnoredTensors(rf"{at}\.embeddings\.position_ids"),
     ]
 
 
 def output_rules(config: ResolvedConfig, embedding: str, output: str, bias: str | None = None) -> Rules:
-    """The rules of the head's last matrix.
+    """Returns the rules of the head's output matrix.
 
     Args:
         config: the `model` part.
         embedding: name of the token embedding.
-        output: of the matrix and its bias, without "weight" and "bias".
-        bias: of the bias, where the class has it under two names.
+        output: name of the matrix and its bias, without "weight" and "bias".
+        bias: name of the bias, if the class has it under two names.
     """
     rules: list[Rule | TiedTensor] = [Rule(bias or f"{output}.bias", ("head/bias",))]
     rules += [TiedTensor(f"{output}.bias", bias)] if bias else []
@@ -171,7 +169,7 @@ def output_rules(config: ResolvedConfig, embedding: str, output: str, bias: str 
 
 
 def masked_head_rules(config: ResolvedConfig, at: str) -> Rules:
-    """The rules of BERT's head for hidden tokens, in a class that keeps the rest under `at`."""
+    """Returns the rules of BERT's masked-language-model head, in a class with the prefix `at`."""
     head = "cls.predictions"
     return [
         *linear("head/dense", f"{head}.transform.dense"),
@@ -181,8 +179,9 @@ def masked_head_rules(config: ResolvedConfig, at: str) -> Rules:
 
 
 def masked_rules(config: ResolvedConfig) -> Rules:
-    """The rules of BertForMaskedLM. Published files that name it also hold the pooler and the head
-    for the next sentence.
+    """Returns the rules of BertForMaskedLM.
+
+    Published files of this class also contain the pooler and the next-sentence head.
     """
     return [
         *encoder_rules(config, "bert"),
@@ -193,7 +192,7 @@ def masked_rules(config: ResolvedConfig) -> Rules:
 
 
 def pretraining_rules(config: ResolvedConfig) -> Rules:
-    """The rules of BertForPreTraining."""
+    """Returns the rules of BertForPreTraining."""
     return [
         *encoder_rules(config, "bert"),
         *masked_head_rules(config, "bert"),
@@ -203,14 +202,17 @@ def pretraining_rules(config: ResolvedConfig) -> Rules:
 
 
 def headless_config(hf: Mapping[str, Any]) -> dict[str, Any]:
-    """Overrides for BertModel, whose outputs are the last hidden states and the pooled first one."""
+    """Returns overrides for BertModel.
+
+    Its outputs are the last hidden states and the pooled first one.
+    """
     fields = masked_config(hf) | {"model.head.pooler": True}
-    # Without parameters of its own: the model is the encoder alone.
+    # The head has no parameters: the model is the encoder alone.
     return fields | {"model.head.transform": False, "model.head.bias": False, "model.tie_embeddings": True}
 
 
 def headless_rules(config: ResolvedConfig) -> Rules:
-    """The rules of BertModel, which keeps under no name what the others keep under "bert"."""
+    """Returns the rules of BertModel, which has no prefix "bert"."""
     found = [*encoder_rules(config, "bert"), *linear("pooler", "bert.pooler.dense")]
     return [
         IgnoredTensors(rule.pattern.removeprefix(r"bert\."))

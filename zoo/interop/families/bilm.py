@@ -1,11 +1,11 @@
-"""ELMo's published files: `options.json` and the weights in HDF5, as bilm-tf writes and AllenNLP
-reads them (Peters et al. 2018).
+"""ELMo's published files: `options.json` and weights in HDF5 (Peters et al. 2018).
 
-Three things are arranged otherwise there than here. The input's and the state's matrix of an LSTM
-are one. Its gates stand as (i, g, f, o), and TensorFlow adds 1 to f's bias while it runs, so the
-file's bias is 1 less. A highway's gate is what is transformed, 1 - g: sigmoid(-z) = 1 - sigmoid(z),
-so its weights are the negatives of ours. The file has no softmax. Because of the 1, rules of values
-are not rules of gradients, and f's bias comes back to within its last digit.
+bilm-tf writes and AllenNLP reads them. Three arrangements differ from this library's. The input and
+recurrent matrices of an LSTM are one matrix. Its gates are ordered (i, g, f, o), and TensorFlow
+adds 1 to f's bias at run time, so the file's bias is smaller by 1. A highway's gate is that of the
+transformed value, 1 - g: sigmoid(-z) = 1 - sigmoid(z), so its weights are the negatives of ours.
+The file has no softmax. Because of the 1, the rules do not apply to gradients, and f's bias is
+reproduced up to its last digit.
 """
 
 from collections.abc import Mapping
@@ -27,14 +27,14 @@ from zoo.models.functional import initialise, initialise_statistics, split
 NEGATED = Transform(lambda x: (-x,), lambda parts: -parts[0])
 # TensorFlow's convolutions have two spatial dimensions, the first of size 1.
 FLAT = Transform(lambda x: (x[0],), lambda parts: parts[0][None])
-# Of a published file: AllenNLP counts the empty slot, id 0, among the characters; bilm-tf does so
-# once training is over.
+# AllenNLP counts the padding id 0 among the characters; bilm-tf does so after training.
 NUM_CHARACTERS = (261, 262)
 
 
 def read_config(options: Mapping[str, Any]) -> dict[str, Any]:
-    """Flat overrides of `zoo.config.default()` for an `options.json`; how the model was trained is
-    not read.
+    """Returns flat overrides of `zoo.config.default()` for an `options.json`.
+
+    Settings of the training are not read.
 
     Raises:
         ConfigError: with one line for each setting that cannot be expressed.
@@ -63,8 +63,8 @@ def read_config(options: Mapping[str, Any]) -> dict[str, Any]:
         "model.elmo.projection_clip": float(lstm.get("proj_clip") or 0),
     }
     cnn.expect("relu", activation="only relu is supported")
-    cnn.expect(*NUM_CHARACTERS, n_characters="expected bytes and five marks, 261, or 262 with the empty slot")
-    # Where nothing would be made narrower, bilm-tf leaves the projection out.
+    cnn.expect(*NUM_CHARACTERS, n_characters="expected bytes and five markers, 261, or 262 with padding")
+    # bilm-tf has no projection if it would not reduce the width.
     if None not in (dim, cell_dim) and cell_dim <= dim:
         lstm.reject("dim", f"no wider than lstm.projection_dim={dim}: an LSTM without projection is not supported")
     if sum(fields["model.elmo.filters"][1::2]) == dim:
@@ -81,8 +81,9 @@ def read_config(options: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _gates(forget: float = 0.0) -> Transform:
-    """Between the gates (i, g, f, o) of a file and ours, (i, f, g, o), along the last dimension; f
-    is `forget` more here.
+    """Converts between a file's gates (i, g, f, o) and ours, (i, f, g, o), in the last dimension.
+
+    f is larger by `forget` here.
     """
 
     def split(x: np.ndarray) -> tuple[np.ndarray]:
@@ -97,7 +98,7 @@ def _gates(forget: float = 0.0) -> Transform:
 
 
 def rules(config: ResolvedConfig) -> Rules:
-    """The rules of an ELMo's parameters, all but the head's.
+    """Returns the rules of an ELMo's parameters, except the head's.
 
     Args:
         config: the `model` part of a resolved config.
@@ -136,21 +137,20 @@ def rules(config: ResolvedConfig) -> Rules:
 
 
 def read_weights(tensors: Mapping[str, Any], config: ResolvedConfig) -> dict[str, Any]:
-    """A file's weights as a nested dict of our parameters, without the head, which keeps its
-    initial values.
+    """Reads a file's weights as a nested dict of parameters, without the head.
 
     Args:
         tensors: the file's arrays by path, from `read_hdf5`.
-        config: the `model` part of a resolved config that has the file's sizes, see `read_config`.
+        config: the `model` part of a resolved config with the file's sizes; see `read_config`.
 
     Raises:
-        DataError: naming all that is missing, of another shape, or left over.
+        DataError: naming all tensors that are missing, unexpected or of a wrong shape.
     """
     return to_zoo(rules(config), tensors, _without_head(split(ELMo(config))[1]))
 
 
 def write_weights(params: Mapping[str, Any], config: ResolvedConfig) -> dict[str, np.ndarray]:
-    """The arrays of a weight file, by path, from our parameters; the head has no place in it."""
+    """Returns the arrays of a weight file, by path; the head is not part of it."""
     return from_zoo(rules(config), _without_head(params))
 
 
@@ -159,11 +159,11 @@ def _without_head(params: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def read_hdf5(path: str | Path) -> dict[str, np.ndarray]:
-    """Every array of an HDF5 file, by its path.
+    """Reads all arrays of an HDF5 file, by path.
 
     Raises:
-        ConfigError: if there is no such file, or no h5py.
-        DataError: if it is no HDF5 file.
+        ConfigError: no such file, or no h5py.
+        DataError: not an HDF5 file.
     """
     try:
         import h5py
@@ -186,10 +186,10 @@ def read_hdf5(path: str | Path) -> dict[str, np.ndarray]:
 
 
 def open_elmo(options: Path, weights: Path) -> CheckpointContents:
-    """Recognises the model of two files, `options.json` and `weights.hdf5`.
+    """Opens the model of two files, `options.json` and `weights.hdf5`.
 
     Raises:
-        ConfigError: settings that cannot be expressed, or files that are not there.
+        ConfigError: settings that cannot be expressed, or missing files.
         DataError: files with bad content.
     """
     settings = read_object(options, "an ELMo's settings")

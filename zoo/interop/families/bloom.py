@@ -1,7 +1,7 @@
-"""BLOOM (Scao et al. 2022) as Hugging Face's transformers has it.
+"""BLOOM (Scao et al. 2022) of Hugging Face's transformers.
 
-Pre-norm with ALiBi, a norm over the embedding, GELU by tanh, and query, key and value in one
-matrix, head after head.
+Pre-norm with ALiBi, a norm after the embedding, GELU with the tanh approximation, and one matrix
+for query, key and value, head after head.
 """
 
 from collections.abc import Mapping
@@ -13,13 +13,13 @@ from zoo.interop.settings.shared_settings import rename_settings
 from zoo.interop.weights.mapping import Rule, Rules, TiedTensor, fused_linear, layers, linear, norm
 
 BLOOM = {
-    "vocab_size": 250880, "hidden_size": 64, "n_layer": 2, "n_head": 8, "layer_norm_epsilon": 1e-5, "initializer_range": 0.02,
-    "apply_residual_connection_post_layernorm": False, "hidden_dropout": 0.0, "attention_dropout": 0.0, "pretraining_tp": 1,
-    "slow_but_exact": False, "tie_word_embeddings": True,
+    "vocab_size": 250880, "hidden_size": 64, "n_layer": 2, "n_head": 8, "layer_norm_epsilon": 1e-5,
+    "initializer_range": 0.02, "apply_residual_connection_post_layernorm": False, "hidden_dropout": 0.0,
+    "attention_dropout": 0.0, "pretraining_tp": 1, "slow_but_exact": False, "tie_word_embeddings": True,
 }  # fmt: skip
-# Names that the class reads as others.
+# Aliases of settings.
 NAMES = {"n_embed": "hidden_size", "num_hidden_layers": "n_layer", "num_attention_heads": "n_head"}
-# How the training program computed the same thing, and its length, which no class reads.
+# Implementation details of the training program, and its sequence length, which no class reads.
 IGNORED_SETTINGS = (
     "attention_softmax_in_fp32",
     "bias_dropout_fusion",
@@ -34,7 +34,7 @@ IGNORED_SETTINGS = (
 
 
 def bloom_config(hf: Mapping[str, Any]) -> dict[str, Any]:
-    """Overrides for BloomForCausalLM."""
+    """Returns overrides for BloomForCausalLM."""
     settings = SettingsReader(rename_settings(hf, NAMES), BLOOM, IGNORED_SETTINGS)
     dim = settings["hidden_size"]
     fields = {
@@ -57,7 +57,7 @@ def bloom_config(hf: Mapping[str, Any]) -> dict[str, Any]:
         False, apply_residual_connection_post_layernorm="residual connections around the norm are not supported"
     )
     settings.expect(None, 4 * dim, n_inner="this class has four times hidden_size")
-    # Summed over the parts of the training machines' matrices, the outputs get no bias.
+    # When outputs are summed over tensor-parallel parts, their bias is omitted.
     if (parts := settings["pretraining_tp"]) > 1:
         settings.expect(False, slow_but_exact=f"with pretraining_tp={parts} this class leaves out biases")
     settings.finish()
@@ -65,19 +65,23 @@ def bloom_config(hf: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def rules(config: ResolvedConfig) -> Rules:
-    """The rules of BloomForCausalLM."""
+    """Returns the rules of BloomForCausalLM."""
 
     def layer(config: ResolvedConfig) -> Rules:
         at, heads = "transformer.h.{layer}", config.attention.num_heads
         return [
             *norm("attention_norm", f"{at}.input_layernorm", config),
-            *fused_linear([f"attention/{name}" for name in ("query", "key", "value")], f"{at}.self_attention.query_key_value",
-                          [heads * config.attention.head_dim] * 3, groups=heads),
+            *fused_linear(
+                [f"attention/{name}" for name in ("query", "key", "value")],
+                f"{at}.self_attention.query_key_value",
+                [heads * config.attention.head_dim] * 3,
+                groups=heads,
+            ),
             *linear("attention/output", f"{at}.self_attention.dense"),
             *norm("ffn_norm", f"{at}.post_attention_layernorm", config),
             *linear("ffn/up", f"{at}.mlp.dense_h_to_4h"),
             *linear("ffn/down", f"{at}.mlp.dense_4h_to_h"),
-        ]  # fmt: skip
+        ]
 
     table = "transformer.word_embeddings.weight"
     return [

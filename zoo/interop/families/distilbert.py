@@ -1,8 +1,7 @@
-"""DistilBERT (Sanh et al. 2019) as Hugging Face's transformers has it: BERT without segments and
-pooler, under other names.
+"""DistilBERT (Sanh et al. 2019) of Hugging Face's transformers.
 
-The norms' epsilon is 1e-12 and no setting. As in BERT, empty slots in front of a row are numbered
-by the class and not here.
+It is BERT without segments and pooler, with other names. The norms' epsilon is 1e-12 and not a
+setting. As in BERT, the class numbers padding in front of a row, and this library does not.
 """
 
 from collections.abc import Mapping
@@ -14,16 +13,16 @@ from zoo.interop.settings.importer import ACTIVATIONS, Importer, SettingsReader
 from zoo.interop.weights.mapping import IgnoredTensors, Rule, Rules, layers, linear, norm
 
 DISTILBERT = {
-    "vocab_size": 30522, "max_position_embeddings": 512, "sinusoidal_pos_embds": False, "n_layers": 6, "n_heads": 12, "dim": 768,
-    "hidden_dim": 3072, "dropout": 0.1, "attention_dropout": 0.1, "activation": "gelu", "initializer_range": 0.02,
-    "tie_word_embeddings": True,
+    "vocab_size": 30522, "max_position_embeddings": 512, "sinusoidal_pos_embds": False, "n_layers": 6, "n_heads": 12,
+    "dim": 768, "hidden_dim": 3072, "dropout": 0.1, "attention_dropout": 0.1, "activation": "gelu",
+    "initializer_range": 0.02, "tie_word_embeddings": True,
 }  # fmt: skip
 # Heads for other tasks, and a setting of old files that no class reads.
 IGNORED_SETTINGS = ("qa_dropout", "seq_classif_dropout", "tie_weights_")
 
 
 def read_config(hf: Mapping[str, Any]) -> dict[str, Any]:
-    """Overrides for DistilBertForMaskedLM."""
+    """Returns overrides for DistilBertForMaskedLM."""
     settings = SettingsReader(hf, DISTILBERT, IGNORED_SETTINGS)
     rows = settings["max_position_embeddings"]
     position = learned(rows)
@@ -61,7 +60,7 @@ def read_config(hf: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def rules(config: ResolvedConfig) -> Rules:
-    """The rules of DistilBertForMaskedLM."""
+    """Returns the rules of DistilBertForMaskedLM."""
 
     def layer(config: ResolvedConfig) -> Rules:
         at = "distilbert.transformer.layer.{layer}"
@@ -82,7 +81,7 @@ def rules(config: ResolvedConfig) -> Rules:
     table = f"{at}.position_embeddings.weight"
     return [
         Rule(f"{at}.word_embeddings.weight", ("embedding",)),
-        # Sines and cosines are stored too.
+        # Files contain sinusoids, too.
         Rule(table, ("position/table",))
         if config.position.kind == "learned"
         else IgnoredTensors(table.replace(".", r"\.")),

@@ -1,15 +1,15 @@
-"""fairseq's translation models (Ott et al. 2019): its arguments as `fairseq_args.json`, its weights
-as safetensors, its dictionaries.
+"""fairseq's translation models (Ott et al. 2019).
 
-The checkpoints that fairseq writes are pickles and never opened; `fairseq_args.json` holds {"args":
-{name: value}}, the arguments that such a file has, and `model.safetensors` its tensors under their
-names. BART came from this code, and its layers have the same names.
+Files are `fairseq_args.json`, weights as safetensors, and dictionaries. fairseq's own checkpoints
+are pickles and are never opened; `fairseq_args.json` holds {"args": {name: value}}, the arguments
+in such a file, and `model.safetensors` its tensors under their names. BART came from this code, and
+its layers have the same names.
 
 The sinusoids are those of tensor2tensor: sines, then cosines, frequencies from 1 to 1/10000,
-positions from the padding's id plus one. Source and target may have dictionaries of their own. The
-tables have as many rows here, those of the longer one; the source's may be the shorter, and what it
-lacks is 0 and read by nothing. Text is tokens with spaces between, as fairseq's own preparation
-leaves it.
+positions counted from the padding id plus one. Source and target may have separate dictionaries.
+Both tables have the size of the larger one here; the source's may be smaller and is padded with
+rows of 0, which nothing reads. Text consists of tokens separated by spaces, as fairseq's
+preprocessing writes it.
 """
 
 from collections.abc import Mapping
@@ -35,19 +35,21 @@ from zoo.nested import flatten, unflatten
 ARGUMENTS = "fairseq_args.json"
 CLASS = "fairseq TransformerModel"
 DEFAULTS = {
-    "encoder_layers": 6, "decoder_layers": 6, "encoder_embed_dim": 512, "decoder_embed_dim": 512, "encoder_ffn_embed_dim": 2048,
-    "decoder_ffn_embed_dim": 2048, "encoder_attention_heads": 8, "decoder_attention_heads": 8, "encoder_normalize_before": False,
-    "decoder_normalize_before": False, "encoder_learned_pos": False, "decoder_learned_pos": False, "dropout": 0.1,
-    "attention_dropout": 0.0, "activation_fn": "relu", "share_decoder_input_output_embed": False, "share_all_embeddings": False,
+    "encoder_layers": 6, "decoder_layers": 6, "encoder_embed_dim": 512, "decoder_embed_dim": 512,
+    "encoder_ffn_embed_dim": 2048, "decoder_ffn_embed_dim": 2048, "encoder_attention_heads": 8,
+    "decoder_attention_heads": 8, "encoder_normalize_before": False, "decoder_normalize_before": False,
+    "encoder_learned_pos": False, "decoder_learned_pos": False, "dropout": 0.1, "attention_dropout": 0.0,
+    "activation_fn": "relu", "share_decoder_input_output_embed": False, "share_all_embeddings": False,
     "no_scale_embedding": False, "layernorm_embedding": False,
 }  # fmt: skip
-# How it was trained, saved and batched. `activation_dropout` would drop units inside the
-# feed-forward, in training.
+# Settings of training, saving and batching. `activation_dropout` would drop units inside the
+# feed-forward in training.
 IGNORED_SETTINGS = (
-    "activation_dropout", "adaptive_softmax_dropout", "best_bleu", "encoder_embed_path", "decoder_embed_path", "left_pad_source",
-    "left_pad_target", "max_source_positions", "max_target_positions", "no_epoch_checkpoints", "no_last_checkpoints", "no_progress_bar",
-    "no_reshard_after_forward", "no_save", "no_save_optimizer_state", "no_seed_provided", "source_lang", "target_lang", "task",
-    "tie_adaptive_weights", "relu_dropout", "checkpoint_activations", "quant_noise_pq", "quant_noise_pq_block_size", "quant_noise_scalar",
+    "activation_dropout", "adaptive_softmax_dropout", "best_bleu", "encoder_embed_path", "decoder_embed_path",
+    "left_pad_source", "left_pad_target", "max_source_positions", "max_target_positions", "no_epoch_checkpoints",
+    "no_last_checkpoints", "no_progress_bar", "no_reshard_after_forward", "no_save", "no_save_optimizer_state",
+    "no_seed_provided", "source_lang", "target_lang", "task", "tie_adaptive_weights", "relu_dropout",
+    "checkpoint_activations", "quant_noise_pq", "quant_noise_pq_block_size", "quant_noise_scalar",
 )  # fmt: skip
 SPECIALS = ("<s>", "<pad>", "</s>", "<unk>")
 PADDING = SPECIALS.index("<pad>")
@@ -55,8 +57,9 @@ EMBEDDINGS = "encoder.embed_tokens.weight", "decoder.embed_tokens.weight"
 
 
 def read_config(arguments: Mapping[str, Any]) -> dict[str, Any]:
-    """Flat overrides of `zoo.config.default()` for a model's arguments; the sizes of the
-    dictionaries are not among them.
+    """Returns flat overrides of `zoo.config.default()` for a model's arguments.
+
+    The sizes of the dictionaries are not among them.
 
     Raises:
         ConfigError: with one line for each argument that cannot be expressed.
@@ -94,6 +97,13 @@ def read_config(arguments: Mapping[str, Any]) -> dict[str, Any]:
     ):
         if settings[f"decoder_{name}"] != settings[f"encoder_{name}"]:
             fields[f"model.decoder.{field}"] = settings[f"decoder_{name}"]
+    _reject_unsupported(settings, dim)
+    settings.finish()
+    return fields
+
+
+def _reject_unsupported(settings: SettingsReader, dim: int) -> None:
+    """Rejects arguments of models that this library does not have."""
     settings.expect(
         False,
         None,
@@ -122,12 +132,10 @@ def read_config(arguments: Mapping[str, Any]) -> dict[str, Any]:
     arch = settings.get("arch", "transformer")
     if not arch.startswith("transformer") or "_lm" in arch:
         settings.reject("arch", "expected transformer or one of its sizes")
-    settings.finish()
-    return fields
 
 
 def _padded(rows: int, all_rows: int) -> Transform:
-    """Between a table of `rows` rows and ours, which ends in rows of 0."""
+    """Converts between a table of `rows` rows and ours, which ends in rows of 0."""
     return Transform(
         lambda x: (np.concatenate([x, np.zeros((all_rows - rows, *x.shape[1:]), x.dtype)]),),
         lambda parts: parts[0][:rows],
@@ -135,7 +143,7 @@ def _padded(rows: int, all_rows: int) -> Transform:
 
 
 def rules(config: ResolvedConfig, source_rows: int) -> Rules:
-    """The rules of a model.
+    """Returns the rules of a model.
 
     Args:
         config: the `model` part of a resolved config.
@@ -163,11 +171,12 @@ def rules(config: ResolvedConfig, source_rows: int) -> Rules:
 
 
 def read_dictionary(path: Path) -> list[str]:
-    """The tokens of a `dict.LANGUAGE.txt` in the order of their ids: fairseq's four, and those of
-    its lines, "TOKEN COUNT".
+    """Returns the tokens of a `dict.LANGUAGE.txt` in the order of their ids.
+
+    These are fairseq's four special tokens and those of the lines, "TOKEN COUNT".
 
     Raises:
-        DataError: a line that is something else, or a token twice.
+        DataError: any other line, or a token that occurs twice.
     """
     try:
         lines = path.read_text(encoding="utf-8").removesuffix("\n").split("\n")
@@ -179,15 +188,15 @@ def read_dictionary(path: Path) -> list[str]:
         raise DataError(f"{path}: line {wrong[0]} is not a token and its count")
     tokens = [*SPECIALS, *(token for token, _ in parts)]
     if len(set(tokens)) < len(tokens):
-        raise DataError(f"{path}: {next(token for token in tokens if tokens.count(token) > 1)!r} stands there twice")
+        raise DataError(f"{path}: {next(token for token in tokens if tokens.count(token) > 1)!r} occurs twice")
     return tokens
 
 
 def dictionary_tokenizer(path: Path) -> PretrainedTokenizer:
-    """The tokenizer of a dictionary: what stands between spaces is a token, and what the dictionary
-    lacks is <unk>.
+    """Returns the tokenizer of a dictionary.
 
-    As in fairseq, a text that spells a special token means it.
+    Tokens are separated by spaces; unknown ones are <unk>. As in fairseq, a text may spell special
+    tokens.
     """
     from tokenizers import AddedToken, models, pre_tokenizers
     from tokenizers import Tokenizer as Model
@@ -200,14 +209,15 @@ def dictionary_tokenizer(path: Path) -> PretrainedTokenizer:
 
 
 def _find_dictionaries(folder: Path, arguments: Mapping[str, Any], rows: tuple[int, int]) -> tuple[Path, Path]:
-    """The dictionaries of source and target: those of the languages that the arguments name, or
-    those of the right lengths.
+    """Returns the dictionaries of source and target.
+
+    They are those of the languages in the arguments, or those of the right lengths.
     """
     languages = [arguments.get(f"{side}_lang") for side in ("source", "target")]
     if all(languages):
         return tuple(folder / f"dict.{language}.txt" for language in languages)
     tokens = {path: read_dictionary(path) for path in sorted(folder.glob("dict.*.txt"))}
-    # Copies of one dictionary are one.
+    # Copies of a dictionary count once.
     found = [path for path in tokens if tokens[path] not in [tokens[other] for other in tokens if other < path]]
     fits = [[path for path in found if len(tokens[path]) == length] for length in rows]
     if any(len(paths) != 1 for paths in fits):
@@ -220,11 +230,11 @@ def _find_dictionaries(folder: Path, arguments: Mapping[str, Any], rows: tuple[i
 
 
 def open_fairseq(folder: Path) -> CheckpointContents:
-    """Recognises the model of a folder.
+    """Opens the model of a folder.
 
     Raises:
-        ConfigError: arguments that cannot be expressed, files that are not there, a source with
-            more tokens than the target.
+        ConfigError: arguments that cannot be expressed, missing files, a source with more tokens
+            than the target.
         DataError: files with bad content.
     """
     arguments = read_object(folder / ARGUMENTS, 'the arguments, {"args": {...}},').get("args")
@@ -243,7 +253,8 @@ def open_fairseq(folder: Path) -> CheckpointContents:
     rows = tuple(tensors[name].shape[0] for name in tables)
     if rows[0] > rows[1]:
         raise ConfigError(
-            f"{folder}: a source of {rows[0]} tokens and a target of {rows[1]}: rows without a token would be predicted too"
+            f"{folder}: a source of {rows[0]} tokens and a target of {rows[1]}: rows without a token would be "
+            "predicted too"
         )
     paths = _find_dictionaries(folder, arguments, rows)
     tokenizers = [dictionary_tokenizer(path) for path in paths]
@@ -258,7 +269,10 @@ def open_fairseq(folder: Path) -> CheckpointContents:
         return unflatten({path: read[path] for path in flatten(params, "/")}, "/"), stats
 
     files = (folder / ARGUMENTS, *weight_files(folder), *paths)
-    note = f"source tokens are those of {paths[0].name} ({SOURCE_TOKENIZER_FILE}), target tokens those of {paths[1].name} (tokenizer.json)"
+    note = (
+        f"source tokens are those of {paths[0].name} ({SOURCE_TOKENIZER_FILE}), target tokens those of "
+        f"{paths[1].name} (tokenizer.json)"
+    )
     return CheckpointContents(
         CLASS,
         arguments,

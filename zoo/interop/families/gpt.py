@@ -1,8 +1,7 @@
-"""GPT-1 (Radford et al. 2018) and GPT-2 (Radford et al. 2019) as Hugging Face's transformers has
-them.
+"""GPT-1 (Radford et al. 2018) and GPT-2 (Radford et al. 2019) of Hugging Face's transformers.
 
-Both store dense layers as [in, out] and query, key and value in one matrix, all queries first.
-GPT-1 normalises after each sublayer, and its "gelu" is the tanh form.
+Both store dense layers as [in, out], and query, key and value in one matrix, all queries first.
+GPT-1 is post-norm, and its "gelu" is the tanh approximation.
 """
 
 from collections.abc import Mapping
@@ -15,23 +14,25 @@ from zoo.interop.settings.shared_settings import rename_settings
 from zoo.interop.weights.mapping import IgnoredTensors, Rule, Rules, TiedTensor, fused_linear, layers, linear, norm
 
 GPT1 = {
-    "vocab_size": 40478, "n_positions": 512, "n_embd": 768, "n_layer": 12, "n_head": 12, "afn": "gelu", "resid_pdrop": 0.1,
-    "embd_pdrop": 0.1, "attn_pdrop": 0.1, "layer_norm_epsilon": 1e-5, "initializer_range": 0.02, "tie_word_embeddings": True,
+    "vocab_size": 40478, "n_positions": 512, "n_embd": 768, "n_layer": 12, "n_head": 12, "afn": "gelu",
+    "resid_pdrop": 0.1, "embd_pdrop": 0.1, "attn_pdrop": 0.1, "layer_norm_epsilon": 1e-5, "initializer_range": 0.02,
+    "tie_word_embeddings": True,
 }  # fmt: skip
 GPT2 = {
     "vocab_size": 50257, "n_positions": 1024, "n_embd": 768, "n_layer": 12, "n_head": 12, "n_inner": None,
-    "activation_function": "gelu_new", "resid_pdrop": 0.1, "embd_pdrop": 0.1, "attn_pdrop": 0.1, "layer_norm_epsilon": 1e-5,
-    "initializer_range": 0.02, "scale_attn_weights": True, "scale_attn_by_inverse_layer_idx": False, "tie_word_embeddings": True,
+    "activation_function": "gelu_new", "resid_pdrop": 0.1, "embd_pdrop": 0.1, "attn_pdrop": 0.1,
+    "layer_norm_epsilon": 1e-5, "initializer_range": 0.02, "scale_attn_weights": True,
+    "scale_attn_by_inverse_layer_idx": False, "tie_word_embeddings": True,
 }  # fmt: skip
-# Names that the classes read as others.
+# Aliases of settings.
 NAMES = {
     "hidden_size": "n_embd",
     "max_position_embeddings": "n_positions",
     "num_attention_heads": "n_head",
     "num_hidden_layers": "n_layer",
 }
-# The classifier's head, a numerical detail of half precision, and a second name of n_positions in
-# old files.
+# The classifier's head, a numerical detail of half precision, and an alias of n_positions in old
+# files.
 IGNORED_SETTINGS = (
     "summary_activation",
     "summary_first_dropout",
@@ -66,10 +67,10 @@ def _common(settings: SettingsReader) -> dict[str, Any]:
 
 
 def gpt1_config(hf: Mapping[str, Any]) -> dict[str, Any]:
-    """Overrides for OpenAIGPTLMHeadModel."""
+    """Returns overrides for OpenAIGPTLMHeadModel."""
     settings = SettingsReader(rename_settings(hf, NAMES), GPT1, IGNORED_SETTINGS)
     fields = _common(settings) | {"model.norm.placement": "post"}
-    # These are all that the class has.
+    # The class supports only these.
     names = {"gelu": "gelu_new", "relu": "relu", "silu": "silu", "swish": "silu"}
     fields |= settings.choose("afn", {name: ACTIVATIONS[ours] for name, ours in names.items()})
     settings.finish()
@@ -77,7 +78,7 @@ def gpt1_config(hf: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def gpt2_config(hf: Mapping[str, Any]) -> dict[str, Any]:
-    """Overrides for GPT2LMHeadModel."""
+    """Returns overrides for GPT2LMHeadModel."""
     settings = SettingsReader(rename_settings(hf, NAMES), GPT2, IGNORED_SETTINGS)
     fields = _common(settings) | {"model.norm.placement": "pre", "model.init.scale_residual": True}
     fields |= settings.choose("activation_function", ACTIVATIONS)
@@ -91,7 +92,7 @@ def gpt2_config(hf: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def rules(config: ResolvedConfig, tokens: str, positions: str) -> Rules:
-    """The rules of both, which differ in the names of the embeddings."""
+    """Returns the rules of both, which differ in the names of the embeddings."""
     attention = config.attention
     sizes = [
         heads * attention.head_dim for heads in (attention.num_heads, attention.num_kv_heads, attention.num_kv_heads)
@@ -120,7 +121,7 @@ def rules(config: ResolvedConfig, tokens: str, positions: str) -> Rules:
         *layers(config, layer),
         *(norm("final_norm", "transformer.ln_f", config) if config.norm.placement == "pre" else ()),
         TiedTensor("lm_head.weight", table) if config.tie_embeddings else Rule("lm_head.weight", ("head/weights",)),
-        # The causal mask, and in GPT-1 the numbers of the positions.
+        # The causal mask, and in GPT-1 the position numbers.
         IgnoredTensors(r"transformer\.h\.\d+\.attn\.(bias|masked_bias)"),
         IgnoredTensors(r"transformer\.position_ids"),
     ]

@@ -1,14 +1,14 @@
-"""LLaMA (Touvron et al. 2023) and the models of Hugging Face's transformers that are built as it
-is, with its names.
+"""LLaMA (Touvron et al. 2023) and models of transformers with its structure and names.
 
-LlamaForCausalLM     pre-norm, RMSNorm, RoPE by halves, SwiGLU; stretched RoPE
-MistralForCausalLM   a sliding window of W keys, the query's own included
+LlamaForCausalLM     pre-norm, RMSNorm, RoPE in half layout, SwiGLU; RoPE scaling
+MistralForCausalLM   a sliding window of W keys, including the query's own
 SmolLM3ForCausalLM   no positions in every fourth layer
-Qwen3ForCausalLM     queries and keys normalised, each head by itself
-Olmo2ForCausalLM     queries and keys normalised, all heads together; norms after the sublayers
-GemmaForCausalLM     factors of norms stored less one, embedding times sqrt(D), GeGLU
-Gemma2ForCausalLM    norms before and after the sublayers, caps, every other layer local
-Gemma3ForCausalLM    as Gemma 2 without caps, five local layers to one global one with another theta, queries and keys normalised
+Qwen3ForCausalLM     query and key norms, per head
+Olmo2ForCausalLM     query and key norms over all heads; norms after the sublayers
+GemmaForCausalLM     norm scales stored minus one, embedding times sqrt(D), GeGLU
+Gemma2ForCausalLM    norms before and after the sublayers, softcaps, every other layer local
+Gemma3ForCausalLM    Gemma 2 without softcaps, five local layers per global one, with another
+                     theta; query and key norms
 """
 
 from collections.abc import Mapping
@@ -21,10 +21,10 @@ from zoo.interop.settings.shared_settings import layer_kind_fields, rope_fields,
 from zoo.interop.weights.mapping import IgnoredTensors, Rule, Rules, TiedTensor, layers, linear, norm
 
 COMMON = {
-    "vocab_size": 32000, "hidden_size": 4096, "intermediate_size": 11008, "num_hidden_layers": 32, "num_attention_heads": 32,
-    "num_key_value_heads": None, "hidden_act": "silu", "initializer_range": 0.02, "rms_norm_eps": 1e-6, "rope_theta": 10000.0,
-    "rope_scaling": None, "attention_bias": False, "attention_dropout": 0.0, "tie_word_embeddings": False, "head_dim": None,
-    "max_position_embeddings": 2048,
+    "vocab_size": 32000, "hidden_size": 4096, "intermediate_size": 11008, "num_hidden_layers": 32,
+    "num_attention_heads": 32, "num_key_value_heads": None, "hidden_act": "silu", "initializer_range": 0.02,
+    "rms_norm_eps": 1e-6, "rope_theta": 10000.0, "rope_scaling": None, "attention_bias": False,
+    "attention_dropout": 0.0, "tie_word_embeddings": False, "head_dim": None, "max_position_embeddings": 2048,
 }  # fmt: skip
 LLAMA = COMMON | {"mlp_bias": False}
 MISTRAL = {name: value for name, value in COMMON.items() if name not in ("rope_scaling", "attention_bias")} | {
@@ -34,32 +34,41 @@ MISTRAL = {name: value for name, value in COMMON.items() if name not in ("rope_s
     "sliding_window": 4096,
 }
 SMOLLM3 = COMMON | {
-    "vocab_size": 128256, "hidden_size": 2048, "num_hidden_layers": 36, "num_attention_heads": 16, "num_key_value_heads": 4,
-    "max_position_embeddings": 32768, "rope_theta": 2e6, "mlp_bias": False, "tie_word_embeddings": True, "layer_types": None,
-    "use_sliding_window": False, "sliding_window": None, "no_rope_layers": None, "no_rope_layer_interval": 4}  # fmt: skip
+    "vocab_size": 128256, "hidden_size": 2048, "num_hidden_layers": 36, "num_attention_heads": 16,
+    "num_key_value_heads": 4, "max_position_embeddings": 32768, "rope_theta": 2e6, "mlp_bias": False,
+    "tie_word_embeddings": True, "layer_types": None, "use_sliding_window": False, "sliding_window": None,
+    "no_rope_layers": None, "no_rope_layer_interval": 4,
+}  # fmt: skip
 QWEN3 = COMMON | {
-    "vocab_size": 151936, "intermediate_size": 22016, "num_key_value_heads": 32, "head_dim": 128, "max_position_embeddings": 32768,
-    "layer_types": None, "use_sliding_window": False, "sliding_window": 4096, "max_window_layers": 28}  # fmt: skip
+    "vocab_size": 151936, "intermediate_size": 22016, "num_key_value_heads": 32, "head_dim": 128,
+    "max_position_embeddings": 32768, "layer_types": None, "use_sliding_window": False, "sliding_window": 4096,
+    "max_window_layers": 28,
+}  # fmt: skip
 OLMO2 = COMMON | {"vocab_size": 50304, "rms_norm_eps": 1e-5}
 GEMMA = {name: value for name, value in COMMON.items() if name != "rope_scaling"} | {
-    "vocab_size": 256000, "hidden_size": 3072, "intermediate_size": 24576, "num_hidden_layers": 28, "num_attention_heads": 16,
-    "num_key_value_heads": 16, "head_dim": 256, "hidden_act": "gelu_pytorch_tanh", "hidden_activation": None,
-    "max_position_embeddings": 8192, "tie_word_embeddings": True, "use_bidirectional_attention": None}  # fmt: skip
+    "vocab_size": 256000, "hidden_size": 3072, "intermediate_size": 24576, "num_hidden_layers": 28,
+    "num_attention_heads": 16, "num_key_value_heads": 16, "head_dim": 256, "hidden_act": "gelu_pytorch_tanh",
+    "hidden_activation": None, "max_position_embeddings": 8192, "tie_word_embeddings": True,
+    "use_bidirectional_attention": None,
+}  # fmt: skip
 GEMMA2 = {name: value for name, value in GEMMA.items() if name not in ("hidden_act", "use_bidirectional_attention")} | {
-    "hidden_size": 2304, "intermediate_size": 9216, "num_hidden_layers": 26, "num_attention_heads": 8, "num_key_value_heads": 4,
-    "hidden_activation": "gelu_pytorch_tanh", "query_pre_attn_scalar": 256, "sliding_window": 4096, "layer_types": None,
-    "final_logit_softcapping": 30.0, "attn_logit_softcapping": 50.0}  # fmt: skip
+    "hidden_size": 2304, "intermediate_size": 9216, "num_hidden_layers": 26, "num_attention_heads": 8,
+    "num_key_value_heads": 4, "hidden_activation": "gelu_pytorch_tanh", "query_pre_attn_scalar": 256,
+    "sliding_window": 4096, "layer_types": None, "final_logit_softcapping": 30.0, "attn_logit_softcapping": 50.0,
+}  # fmt: skip
 GEMMA3 = GEMMA2 | {
-    "vocab_size": 262208, "max_position_embeddings": 131072, "rope_theta": 1e6, "rope_local_base_freq": 10000.0, "rope_scaling": None,
-    "final_logit_softcapping": None, "attn_logit_softcapping": None, "use_bidirectional_attention": False,
-    "sliding_window_pattern": 6}  # fmt: skip
+    "vocab_size": 262208, "max_position_embeddings": 131072, "rope_theta": 1e6, "rope_local_base_freq": 10000.0,
+    "rope_scaling": None, "final_logit_softcapping": None, "attn_logit_softcapping": None,
+    "use_bidirectional_attention": False, "sliding_window_pattern": 6,
+}  # fmt: skip
 # Numerical details of training on many devices.
 IGNORED_SETTINGS = ("pretraining_tp", "cache_implementation", "hybrid_cache_implementation")
 
 
 def _common(settings: SettingsReader, activation: str = "hidden_act") -> dict[str, Any]:
-    """What all of them share; positions are the class's own, and a setting that a class does not
-    have is plain in it.
+    """Returns the fields that all of them share.
+
+    Positions differ; a setting that a class lacks has its neutral value.
     """
     heads, bias = settings["num_attention_heads"], settings.get("attention_bias", False)
     fields = {
@@ -91,7 +100,7 @@ def _rope(settings: SettingsReader) -> dict[str, Any]:
 
 
 def llama_config(hf: Mapping[str, Any]) -> dict[str, Any]:
-    """Overrides for LlamaForCausalLM."""
+    """Returns overrides for LlamaForCausalLM."""
     settings = SettingsReader(hf, LLAMA, IGNORED_SETTINGS)
     fields = _common(settings) | _rope(settings)
     settings.finish()
@@ -99,7 +108,7 @@ def llama_config(hf: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def mistral_config(hf: Mapping[str, Any]) -> dict[str, Any]:
-    """Overrides for MistralForCausalLM."""
+    """Returns overrides for MistralForCausalLM."""
     settings = SettingsReader(hf, MISTRAL, IGNORED_SETTINGS)
     fields = _common(settings) | _rope(settings) | {"model.attention.window": settings["sliding_window"] or 0}
     settings.expect(False, None, attention_bias="this class has no such biases")
@@ -108,7 +117,7 @@ def mistral_config(hf: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def smollm3_config(hf: Mapping[str, Any]) -> dict[str, Any]:
-    """Overrides for SmolLM3ForCausalLM."""
+    """Returns overrides for SmolLM3ForCausalLM."""
     settings = SettingsReader(hf, SMOLLM3, IGNORED_SETTINGS)
     depth, window = settings["num_hidden_layers"], settings["sliding_window"]
     interval, turned = settings["no_rope_layer_interval"], settings["no_rope_layers"]
@@ -129,7 +138,7 @@ def smollm3_config(hf: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def qwen3_config(hf: Mapping[str, Any]) -> dict[str, Any]:
-    """Overrides for Qwen3ForCausalLM."""
+    """Returns overrides for Qwen3ForCausalLM."""
     settings = SettingsReader(hf, QWEN3, IGNORED_SETTINGS)
     depth, window, first = settings["num_hidden_layers"], settings["sliding_window"], settings["max_window_layers"]
     window = window if settings["use_sliding_window"] else None
@@ -147,7 +156,7 @@ def qwen3_config(hf: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def olmo2_config(hf: Mapping[str, Any]) -> dict[str, Any]:
-    """Overrides for Olmo2ForCausalLM."""
+    """Returns overrides for Olmo2ForCausalLM."""
     settings = SettingsReader(hf, OLMO2, IGNORED_SETTINGS)
     fields = (
         _common(settings) | _rope(settings) | {"model.norm.placement": "reordered", "model.attention.qk_norm": "full"}
@@ -157,7 +166,7 @@ def olmo2_config(hf: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def gemma_config(hf: Mapping[str, Any]) -> dict[str, Any]:
-    """Overrides for GemmaForCausalLM."""
+    """Returns overrides for GemmaForCausalLM."""
     settings = SettingsReader(hf, GEMMA, IGNORED_SETTINGS)
     fields = _common(settings) | _rope(settings) | _gemma(settings)
     settings.expect(
@@ -182,7 +191,7 @@ def _gemma2(settings: SettingsReader) -> dict[str, Any]:
 
 
 def gemma2_config(hf: Mapping[str, Any]) -> dict[str, Any]:
-    """Overrides for Gemma2ForCausalLM."""
+    """Returns overrides for Gemma2ForCausalLM."""
     settings = SettingsReader(hf, GEMMA2, IGNORED_SETTINGS)
     types = ["full_attention" if layer % 2 else "sliding_attention" for layer in range(settings["num_hidden_layers"])]
     fields = _common(settings, "hidden_activation") | _rope(settings) | _gemma2(settings)
@@ -192,9 +201,9 @@ def gemma2_config(hf: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def gemma3_config(hf: Mapping[str, Any]) -> dict[str, Any]:
-    """Overrides for Gemma3ForCausalLM of text."""
+    """Returns overrides for Gemma3ForCausalLM, text only."""
     settings = SettingsReader(hf, GEMMA3, IGNORED_SETTINGS)
-    # The class writes the setting under another name than the one it reads.
+    # The class writes this setting under another name than it reads.
     period = settings["sliding_window_pattern"]
     period = settings.get("_sliding_window_pattern", period)
     types = [
@@ -215,7 +224,7 @@ def gemma3_config(hf: Mapping[str, Any]) -> dict[str, Any]:
         )
         for name, changes in described
     ]
-    # The caps of Gemma 2 are settings of this class that it does not apply.
+    # Gemma 2's softcaps are settings of this class, but it does not apply them.
     settings.expect(
         None, attn_logit_softcapping="this class has no caps", final_logit_softcapping="this class has no caps"
     )
@@ -229,7 +238,7 @@ def gemma3_config(hf: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def rules(config: ResolvedConfig) -> Rules:
-    """The rules of all these classes: what a config has decides which there are."""
+    """Returns the rules of all these classes; the config decides which apply."""
     placement = config.norm.placement
     norms = {
         "pre": {"attention_norm": "input_layernorm", "ffn_norm": "post_attention_layernorm"},
@@ -243,11 +252,18 @@ def rules(config: ResolvedConfig) -> Rules:
         qk_norms = ("query", "key") if attention.qk_norm != "none" else ()
         return [
             *(rule for ours, theirs in norms.items() for rule in norm(ours, f"{at}.{theirs}", config)),
-            *(rule for name in ("query", "key", "value", "output")
-              for rule in linear(f"attention/{name}", f"{at}.self_attn.{name[0]}_proj", attention.bias)),
+            *(
+                rule
+                for name in ("query", "key", "value", "output")
+                for rule in linear(f"attention/{name}", f"{at}.self_attn.{name[0]}_proj", attention.bias)
+            ),
             *(Rule(f"{at}.self_attn.{name[0]}_norm.weight", (f"attention/{name}_norm/scale",)) for name in qk_norms),
-            *(rule for name in ("gate", "up", "down") for rule in linear(f"ffn/{name}", f"{at}.mlp.{name}_proj", config.ffn.bias)),
-        ]  # fmt: skip
+            *(
+                rule
+                for name in ("gate", "up", "down")
+                for rule in linear(f"ffn/{name}", f"{at}.mlp.{name}_proj", config.ffn.bias)
+            ),
+        ]
 
     return [
         Rule("model.embed_tokens.weight", ("embedding",)),

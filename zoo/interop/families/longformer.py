@@ -1,13 +1,13 @@
-"""Longformer (Beltagy et al. 2020) as Hugging Face's transformers has it: RoBERTa with a window,
-and global tokens.
+"""Longformer (Beltagy et al. 2020) of Hugging Face's transformers.
 
-`attention_window` W is W / 2 tokens on either side of the query, which with the query itself are W
-+ 1 keys. Which tokens are global is no setting of the class, but an input. Here they are the first
-of the row: one, unless `model.attention.global_tokens` says another number. They have matrices of
-their own; for a model without global tokens set `model.attention.global_tokens` to 0 and
-`model.attention.global_projections` to false, and those matrices are passed over.
+It is RoBERTa with a window and global tokens. `attention_window` W means W / 2 tokens on either
+side of the query, W + 1 keys in total. Which tokens are global is not a setting of the class, but
+an input. Here they are the first tokens of the row: one, unless `model.attention.global_tokens`
+gives another number. Global tokens have separate projections; for a model without them, set
+`model.attention.global_tokens` to 0 and `model.attention.global_projections` to false, and those
+tensors are ignored.
 
-The class fills rows up to a multiple of W and masks what it added, so that lengths need not divide.
+The class pads rows to a multiple of W and masks the padding, so any length works.
 """
 
 from collections.abc import Mapping
@@ -27,10 +27,10 @@ LONGFORMER = {name: value for name, value in ROBERTA.items() if name != "positio
 
 
 def read_config(hf: Mapping[str, Any]) -> dict[str, Any]:
-    """Overrides for LongformerForMaskedLM."""
+    """Returns overrides for LongformerForMaskedLM."""
     settings = SettingsReader(hf, LONGFORMER, (*IGNORED_SETTINGS, "onnx_export"))
     settings.expect("longformer", None, attention_mode="expected longformer, a window and global tokens")
-    settings.expect(False, None, ignore_attention_mask="empty slots are never read")
+    settings.expect(False, None, ignore_attention_mask="padding is never attended to")
     fields = (
         common(settings)
         | _windows(settings)
@@ -41,7 +41,7 @@ def read_config(hf: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _windows(settings: SettingsReader) -> dict[str, Any]:
-    """Fields of the windows; those of layers that differ become kinds of layers."""
+    """Returns the fields of the windows; different windows become kinds of layers."""
     depth, windows = settings["num_hidden_layers"], settings["attention_window"]
     windows = [windows] * depth if isinstance(windows, int) else list(windows)
     if len(windows) != depth:
@@ -57,7 +57,7 @@ def _windows(settings: SettingsReader) -> dict[str, Any]:
 
 
 def rules(config: ResolvedConfig) -> Rules:
-    """The rules of LongformerForMaskedLM."""
+    """Returns the rules of LongformerForMaskedLM."""
     unused = (
         ()
         if config.attention.global_projections

@@ -1,9 +1,8 @@
-"""Marian (Junczys-Dowmunt et al. 2018; OPUS-MT) as Hugging Face's transformers has it: the original
-Transformer (Vaswani et al. 2017).
+"""Marian (Junczys-Dowmunt et al. 2018; OPUS-MT) of Hugging Face's transformers.
 
-Norms after the sublayers, sinusoids added to one embedding for both languages and the head, times
-sqrt(D) with `scale_embedding`. The sines stand in the first half of a position's vector and the
-cosines in the second, as in the authors' code; the paper has them in turn.
+It is the original Transformer (Vaswani et al. 2017): post-norm, sinusoids, and one embedding for
+both languages and the head, times sqrt(D) with `scale_embedding`. Sines are the first half of a
+position's vector and cosines the second, as in the authors' code; in the paper they alternate.
 """
 
 from collections.abc import Mapping
@@ -17,8 +16,8 @@ MARIAN = BART | {"vocab_size": 58101, "decoder_vocab_size": None, "share_encoder
 
 
 def marian_config(hf: Mapping[str, Any]) -> dict[str, Any]:
-    """Overrides for MarianMTModel."""
-    # The sinusoids have no end here, so the length of their table does not matter.
+    """Returns overrides for MarianMTModel."""
+    # Sinusoids are computed for any length here, so the length of their table is irrelevant.
     settings = SettingsReader(rename_settings(hf, NAMES), MARIAN, (*IGNORED_SETTINGS, "max_position_embeddings"))
     fields = common(settings, "post", embedding_norm=False, learned=False) | {
         "model.position.kind": "sinusoidal",

@@ -1,8 +1,8 @@
-"""MPT (MosaicML 2023) as Hugging Face's transformers has it.
+"""MPT (MosaicML 2023) of Hugging Face's transformers.
 
-Pre-norm with ALiBi and exact GELU, no bias anywhere, norms included, and query, key and value in
-one matrix, all queries first. The class passes over many of the settings that MosaicML's own code
-reads; what it would compute otherwise than they say is refused.
+Pre-norm with ALiBi and exact GELU, no biases, not even in norms, and one matrix for query, key and
+value, all queries first. The class ignores many settings of MosaicML's own code; values that would
+change the result there are rejected.
 """
 
 from collections.abc import Mapping
@@ -16,23 +16,24 @@ from zoo.interop.settings.shared_settings import rename_settings
 from zoo.interop.weights.mapping import Rule, Rules, TiedTensor, fused_linear, layers, linear, norm
 
 MPT = {
-    "vocab_size": 50368, "d_model": 2048, "n_heads": 16, "n_layers": 24, "expansion_ratio": 4, "resid_pdrop": 0.0, "emb_pdrop": 0.0,
-    "layer_norm_epsilon": 1e-5, "no_bias": True, "logit_scale": None, "embedding_fraction": 1.0, "norm_type": "low_precision_layernorm",
-    "initializer_range": 0.02, "tie_word_embeddings": True, "attn_config": None,
+    "vocab_size": 50368, "d_model": 2048, "n_heads": 16, "n_layers": 24, "expansion_ratio": 4, "resid_pdrop": 0.0,
+    "emb_pdrop": 0.0, "layer_norm_epsilon": 1e-5, "no_bias": True, "logit_scale": None, "embedding_fraction": 1.0,
+    "norm_type": "low_precision_layernorm", "initializer_range": 0.02, "tie_word_embeddings": True,
+    "attn_config": None,
 }  # fmt: skip
 ATTENTION = {
-    "attn_type": "multihead_attention", "attn_pdrop": 0.0, "clip_qkv": None, "softmax_scale": None, "prefix_lm": False, "qk_ln": False,
-    "attn_uses_sequence_id": False, "alibi": True, "alibi_bias_max": 8,
+    "attn_type": "multihead_attention", "attn_pdrop": 0.0, "clip_qkv": None, "softmax_scale": None,
+    "prefix_lm": False, "qk_ln": False, "attn_uses_sequence_id": False, "alibi": True, "alibi_bias_max": 8,
 }  # fmt: skip
-# Names that the class reads as others.
+# Aliases of settings.
 NAMES = {"hidden_size": "d_model", "num_attention_heads": "n_heads", "num_hidden_layers": "n_layers"}
-# Where and how the original code builds and starts a model, the length of its tables, and learned
-# positions, which ALiBi displaces.
+# How the original code builds and initialises a model, the length of its tables, and learned
+# positions, which ALiBi replaces.
 IGNORED_SETTINGS = ("init_device", "init_config", "verbose", "max_seq_len", "learned_pos_emb", "tokenizer_name")
 
 
 def _attention(settings: SettingsReader) -> dict[str, Any]:
-    """The fields that the config inside the config gives."""
+    """Returns the fields of the nested attention config."""
     inner = SettingsReader(
         settings["attn_config"] or {},
         ATTENTION,
@@ -57,7 +58,7 @@ def _attention(settings: SettingsReader) -> dict[str, Any]:
 
 
 def mpt_config(hf: Mapping[str, Any]) -> dict[str, Any]:
-    """Overrides for MptForCausalLM."""
+    """Returns overrides for MptForCausalLM."""
     settings = SettingsReader(rename_settings(hf, NAMES), MPT, IGNORED_SETTINGS)
     fields = {
         "model.architecture": "decoder",
@@ -86,7 +87,7 @@ def mpt_config(hf: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def rules(config: ResolvedConfig) -> Rules:
-    """The rules of MptForCausalLM."""
+    """Returns the rules of MptForCausalLM."""
 
     def layer(config: ResolvedConfig) -> Rules:
         at = "transformer.blocks.{layer}"

@@ -1,9 +1,8 @@
-"""GPT-NeoX (Black et al. 2022; Pythia) and GPT-J (Wang & Komatsuzaki 2021) as Hugging Face's
-transformers has them.
+"""GPT-NeoX (Black et al. 2022; Pythia) and GPT-J (Wang & Komatsuzaki 2021) of transformers.
 
-In both, attention and feed-forward stand side by side and RoPE turns a part of each head. GPT-NeoX
-has two norms, pairs by halves, and query, key and value in one matrix, head after head; GPT-J has
-one norm, neighbouring pairs, and a bias in the head.
+In both, attention and feed-forward are parallel and RoPE rotates a part of each head. GPT-NeoX has
+two norms, RoPE in half layout, and one matrix for query, key and value, head after head; GPT-J has
+one norm, interleaved RoPE and a bias in the head.
 """
 
 from collections.abc import Mapping
@@ -15,17 +14,18 @@ from zoo.interop.settings.shared_settings import rename_settings, rope_fields
 from zoo.interop.weights.mapping import IgnoredTensors, Rule, Rules, TiedTensor, fused_linear, layers, linear, norm
 
 NEOX = {
-    "vocab_size": 50432, "hidden_size": 6144, "num_hidden_layers": 44, "num_attention_heads": 64, "intermediate_size": 24576,
-    "hidden_act": "gelu", "rotary_pct": 0.25, "rotary_emb_base": 10000, "attention_dropout": 0.0, "hidden_dropout": 0.0,
-    "max_position_embeddings": 2048, "initializer_range": 0.02, "layer_norm_eps": 1e-5, "tie_word_embeddings": False,
-    "use_parallel_residual": True, "rope_scaling": None, "attention_bias": True,
+    "vocab_size": 50432, "hidden_size": 6144, "num_hidden_layers": 44, "num_attention_heads": 64,
+    "intermediate_size": 24576, "hidden_act": "gelu", "rotary_pct": 0.25, "rotary_emb_base": 10000,
+    "attention_dropout": 0.0, "hidden_dropout": 0.0, "max_position_embeddings": 2048, "initializer_range": 0.02,
+    "layer_norm_eps": 1e-5, "tie_word_embeddings": False, "use_parallel_residual": True, "rope_scaling": None,
+    "attention_bias": True,
 }  # fmt: skip
 GPTJ = {
-    "vocab_size": 50400, "n_positions": 2048, "n_embd": 4096, "n_layer": 28, "n_head": 16, "n_inner": None, "rotary_dim": 64,
-    "activation_function": "gelu_new", "resid_pdrop": 0.0, "embd_pdrop": 0.0, "attn_pdrop": 0.0, "layer_norm_epsilon": 1e-5,
-    "initializer_range": 0.02, "tie_word_embeddings": False,
+    "vocab_size": 50400, "n_positions": 2048, "n_embd": 4096, "n_layer": 28, "n_head": 16, "n_inner": None,
+    "rotary_dim": 64, "activation_function": "gelu_new", "resid_pdrop": 0.0, "embd_pdrop": 0.0, "attn_pdrop": 0.0,
+    "layer_norm_epsilon": 1e-5, "initializer_range": 0.02, "tie_word_embeddings": False,
 }  # fmt: skip
-# Names that GPT-J reads as others.
+# GPT-J's aliases of settings.
 NAMES = {
     "hidden_size": "n_embd",
     "max_position_embeddings": "n_positions",
@@ -44,7 +44,7 @@ IGNORED_SETTINGS = (
 
 
 def neox_config(hf: Mapping[str, Any]) -> dict[str, Any]:
-    """Overrides for GPTNeoXForCausalLM."""
+    """Returns overrides for GPTNeoXForCausalLM."""
     settings = SettingsReader(hf, NEOX, IGNORED_SETTINGS)
     dim, heads, share, theta = (
         settings[name] for name in ("hidden_size", "num_attention_heads", "rotary_pct", "rotary_emb_base")
@@ -76,7 +76,7 @@ def neox_config(hf: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def neox_rules(config: ResolvedConfig) -> Rules:
-    """The rules of GPTNeoXForCausalLM."""
+    """Returns the rules of GPTNeoXForCausalLM."""
 
     def layer(config: ResolvedConfig) -> Rules:
         at, attention = "gpt_neox.layers.{layer}", config.attention
@@ -110,11 +110,11 @@ def neox_rules(config: ResolvedConfig) -> Rules:
 
 
 def gptj_config(hf: Mapping[str, Any]) -> dict[str, Any]:
-    """Overrides for GPTJForCausalLM."""
+    """Returns overrides for GPTJForCausalLM."""
     settings = SettingsReader(rename_settings(hf, NAMES), GPTJ, IGNORED_SETTINGS)
     dim, heads = settings["n_embd"], settings["n_head"]
-    # Without a number of its own the class turns by the width of the model, and needs heads as
-    # wide.
+    # Without rotary_dim the class rotates as many dimensions as the model has, and needs heads of
+    # that width.
     rotated = settings["rotary_dim"] or dim
     fields = {
         "model.architecture": "decoder",
@@ -135,7 +135,7 @@ def gptj_config(hf: Mapping[str, Any]) -> dict[str, Any]:
         "model.attention.dropout": settings["attn_pdrop"],
         "model.head.bias": True,
         "model.init.std": settings["initializer_range"],
-        # It looks the angles up in a table of this length.
+        # The class has a table of angles of this length.
         "data.sequence_length": settings["n_positions"],
     } | settings.choose("activation_function", ACTIVATIONS)
     if (hidden := settings["n_inner"]) is not None:
@@ -145,7 +145,7 @@ def gptj_config(hf: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def gptj_rules(config: ResolvedConfig) -> Rules:
-    """The rules of GPTJForCausalLM."""
+    """Returns the rules of GPTJForCausalLM."""
 
     def layer(config: ResolvedConfig) -> Rules:
         at = "transformer.h.{layer}"

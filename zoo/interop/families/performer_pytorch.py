@@ -1,9 +1,9 @@
-"""PerformerLM of the library performer-pytorch (Wang 2020, after Choromanski et al. 2021): a
-decoder or an encoder, its random features included.
+"""PerformerLM of performer-pytorch (Wang 2020, after Choromanski et al. 2021).
 
-The library writes no config file: a config is the dict of the arguments that the class was made
-with. With RoPE, its default, it adds sinusoids to the embedding too; that is refused, here by name
-and in weights by the sinusoids' table, which has no place.
+It is a decoder or an encoder; its random features are read, too. The library writes no config file:
+a config is the dict of the class's arguments. With RoPE, its default, it also adds sinusoids to the
+embedding; that is rejected, here by its argument and in weights by the sinusoids' table, which has
+no place.
 """
 
 from collections.abc import Mapping
@@ -14,21 +14,21 @@ from zoo.interop.settings.equivalents import ConfigView, hidden_dim
 from zoo.interop.settings.importer import Importer, SettingsReader
 from zoo.interop.weights.mapping import IgnoredTensors, Rule, Rules, fused_linear, layers, linear, norm
 
-# The sizes, for which the class has no defaults, are those of the library's own example.
+# The class has no default sizes; these are those of the library's example.
 PERFORMER_LM = {
-    "num_tokens": 20000, "max_seq_len": 2048, "dim": 512, "depth": 12, "heads": 8, "dim_head": 64, "causal": False, "ff_mult": 4,
-    "ff_glu": False, "nb_features": None, "feature_redraw_interval": 1000, "tie_embed": False, "qkv_bias": False, "attn_out_bias": False,
-    "rotary_position_emb": False, "axial_position_emb": False, "local_attn_heads": 0, "reversible": False, "emb_dropout": 0.0,
-    "ff_dropout": 0.0, "attn_dropout": 0.0, "generalized_attention": False, "use_scalenorm": False, "use_rezero": False,
-    "cross_attend": False, "no_projection": False, "shift_tokens": False,
+    "num_tokens": 20000, "max_seq_len": 2048, "dim": 512, "depth": 12, "heads": 8, "dim_head": 64, "causal": False,
+    "ff_mult": 4, "ff_glu": False, "nb_features": None, "feature_redraw_interval": 1000, "tie_embed": False,
+    "qkv_bias": False, "attn_out_bias": False, "rotary_position_emb": False, "axial_position_emb": False,
+    "local_attn_heads": 0, "reversible": False, "emb_dropout": 0.0, "ff_dropout": 0.0, "attn_dropout": 0.0,
+    "generalized_attention": False, "use_scalenorm": False, "use_rezero": False, "cross_attend": False,
+    "no_projection": False, "shift_tokens": False,
 }  # fmt: skip
-# How the work is cut up and when redrawing is looked at, and what belongs to settings that are
-# refused.
+# How computation is chunked and when redrawing is checked, and what belongs to rejected settings.
 IGNORED_SETTINGS = ("ff_chunks", "auto_check_redraw", "kernel_fn", "local_window_size", "axial_position_shape")
 
 
 def read_config(arguments: Mapping[str, Any]) -> dict[str, Any]:
-    """Overrides for PerformerLM; `rotary_position_emb` is taken to be False where it is not given."""
+    """Returns overrides for PerformerLM; `rotary_position_emb` defaults to False."""
     settings = SettingsReader(arguments, PERFORMER_LM, IGNORED_SETTINGS)
     tied, gated, length = (settings[name] for name in ("tie_embed", "ff_glu", "max_seq_len"))
     architecture = {"model.architecture": "encoder", "objective.kind": "masked"}
@@ -56,11 +56,18 @@ def read_config(arguments: Mapping[str, Any]) -> dict[str, Any]:
     }
     if settings["nb_features"] is not None:
         fields["model.attention.features"] = settings["nb_features"]
-    settings.expect(False, rotary_position_emb="the class adds sinusoids to the embedding besides; two position schemes are not supported",
-                    axial_position_emb="axial positions are not supported", reversible="reversible layers are not supported",
-                    generalized_attention="only softmax's kernel is supported", no_projection="only softmax's kernel is supported",
-                    use_scalenorm="only LayerNorm is supported", use_rezero="only LayerNorm is supported",
-                    cross_attend="cross-attention is not supported", shift_tokens="shifted tokens are not supported")  # fmt: skip
+    settings.expect(
+        False,
+        rotary_position_emb="the class adds sinusoids to the embedding besides; two position schemes are not supported",
+        axial_position_emb="axial positions are not supported",
+        reversible="reversible layers are not supported",
+        generalized_attention="only softmax's kernel is supported",
+        no_projection="only softmax's kernel is supported",
+        use_scalenorm="only LayerNorm is supported",
+        use_rezero="only LayerNorm is supported",
+        cross_attend="cross-attention is not supported",
+        shift_tokens="shifted tokens are not supported",
+    )
     settings.expect(
         0,
         emb_dropout="the class drops in other places",
@@ -73,7 +80,7 @@ def read_config(arguments: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def rules(config: ResolvedConfig) -> Rules:
-    """The rules of PerformerLM."""
+    """Returns the rules of PerformerLM."""
 
     def layer(config: ResolvedConfig) -> Rules:
         attention, ffn, bias = "performer.net.layers.{layer}.0", "performer.net.layers.{layer}.1", config.attention.bias
@@ -103,14 +110,14 @@ def rules(config: ResolvedConfig) -> Rules:
             if config.tie_embeddings
             else (Rule("to_out.weight", ("head/weights",)), Rule("to_out.bias", ("head/bias",)))
         ),
-        # RoPE's angles, and the layers once more, with a counter of calls.
+        # RoPE's angles, and a second reference to the layers with a counter of calls.
         IgnoredTensors(r"layer_pos_emb\.emb"),
         IgnoredTensors(r"performer\.proj_updater\..*"),
     ]
 
 
 def statistics(config: ResolvedConfig) -> Rules:
-    """The random features of every layer."""
+    """Returns the rules of every layer's random features."""
     return layers(
         config,
         lambda _: [Rule("performer.net.layers.{layer}.0.fn.fast_attention.projection_matrix", ("attention/features",))],
@@ -118,12 +125,12 @@ def statistics(config: ResolvedConfig) -> Rules:
 
 
 def _multiple(view: ConfigView) -> float:
-    """The feed-forward's width in widths of the model."""
+    """Returns the feed-forward's width as a multiple of the model's."""
     multiple = hidden_dim(view.model) / view.model.dim
     return int(multiple) if multiple == int(multiple) else multiple
 
 
-# Its dropouts stand elsewhere than ours and are not written.
+# Its dropouts apply in other places than ours and are not written.
 CUSTOM_SETTINGS = {
     "ff_mult": _multiple,
     "ff_glu": lambda view: view.model.ffn.kind == "geglu",

@@ -1,9 +1,8 @@
-"""RoBERTa (Liu et al. 2019) as Hugging Face's transformers has it: BERT whose positions count from
-the padding's id plus one.
+"""RoBERTa (Liu et al. 2019) of Hugging Face's transformers.
 
-The class numbers the tokens whose id is not the padding's. As long as the empty slots hold that id
-and the others do not, wherever they lie in the row, these are our positions. The activation of its
-head is GELU, whatever `hidden_act` says.
+It is BERT with positions that start at the padding id plus one. The class numbers the tokens whose
+id is not the padding id. These are our positions as long as exactly the padding has that id,
+wherever it is in the row. The activation of its head is GELU, whatever `hidden_act` says.
 """
 
 from collections.abc import Mapping
@@ -18,7 +17,7 @@ ROBERTA = BERT | {"vocab_size": 50265, "pad_token_id": 1}
 
 
 def common(settings: SettingsReader) -> dict[str, Any]:
-    """Fields that RoBERTa and Longformer share."""
+    """Returns the fields that RoBERTa and Longformer share."""
     table = {name: ACTIVATIONS[name] for name in ("gelu", "gelu_python")}
     fields = encoder(settings) | settings.choose("hidden_act", table)
     settings.expect("absolute", None, position_embedding_type="expected absolute: only BERT's importer has distances")
@@ -30,7 +29,7 @@ def common(settings: SettingsReader) -> dict[str, Any]:
 
 
 def roberta_config(hf: Mapping[str, Any]) -> dict[str, Any]:
-    """Overrides for RobertaForMaskedLM."""
+    """Returns overrides for RobertaForMaskedLM."""
     settings = SettingsReader(hf, ROBERTA, IGNORED_SETTINGS)
     fields = common(settings)
     settings.finish()
@@ -38,18 +37,18 @@ def roberta_config(hf: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def head_rules(config: ResolvedConfig, at: str) -> Rules:
-    """The rules of the head, in a class that keeps the rest under `at`."""
+    """Returns the rules of the head, in a class with the prefix `at`."""
     return [
         *linear("head/dense", "lm_head.dense"),
         *norm("head/norm", "lm_head.layer_norm", config),
         *output_rules(config, f"{at}.embeddings.word_embeddings.weight", "lm_head.decoder", "lm_head.bias"),
-        # Published files hold a pooler that this class does not read.
+        # Published files contain a pooler that this class does not read.
         IgnoredTensors(rf"{at}\.pooler\..*"),
     ]
 
 
 def rules(config: ResolvedConfig) -> Rules:
-    """The rules of RobertaForMaskedLM."""
+    """Returns the rules of RobertaForMaskedLM."""
     return [*encoder_rules(config, "roberta"), *head_rules(config, "roberta")]
 
 

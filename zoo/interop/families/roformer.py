@@ -1,7 +1,6 @@
-"""RoFormer (Su et al. 2021) as Hugging Face's transformers has it: BERT with rotated queries and
-keys, neighbours in pairs.
+"""RoFormer (Su et al. 2021) of Hugging Face's transformers: BERT with interleaved RoPE.
 
-The class keeps its sines and cosines as a table, which is fixed and counted among its parameters.
+The class stores sines and cosines as a fixed table, which it counts among its parameters.
 """
 
 from collections.abc import Mapping
@@ -22,7 +21,7 @@ IGNORED_SETTINGS = ("classifier_dropout", "gradient_checkpointing")
 
 
 def read_config(hf: Mapping[str, Any]) -> dict[str, Any]:
-    """Overrides for RoFormerForMaskedLM."""
+    """Returns overrides for RoFormerForMaskedLM."""
     settings = SettingsReader(hf, ROFORMER, IGNORED_SETTINGS)
     fields = (
         encoder(settings)
@@ -46,7 +45,7 @@ def read_config(hf: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def rules(config: ResolvedConfig) -> Rules:
-    """The rules of RoFormerForMaskedLM."""
+    """Returns the rules of RoFormerForMaskedLM."""
     return [
         *encoder_rules(config, "roformer"),
         *masked_head_rules(config, "roformer"),

@@ -1,12 +1,13 @@
-"""T5 (Raffel et al. 2020) and its successors as Hugging Face's transformers has them.
+"""T5 (Raffel et al. 2020) and its successors of Hugging Face's transformers.
 
-    T5ForConditionalGeneration     v1.0: ReLU, one matrix for embedding and head, the hidden states times 1 / sqrt(D) before it;
-                                   v1.1: GeGLU by tanh, a head of its own; ByT5 is v1.1 over bytes
+    T5ForConditionalGeneration     v1.0: ReLU, tied embedding and head, hidden states times
+                                   1 / sqrt(D) before the head; v1.1: GeGLU with the tanh
+                                   approximation, untied head; ByT5 is v1.1 over bytes
     MT5ForConditionalGeneration    v1.1 over many languages
     UMT5ForConditionalGeneration   v1.1 with a table of relative positions in every layer
 
-In all of them scores are not scaled, nothing has a bias, and heads need not add up to D. They also
-drop units inside the feed-forward and after the last norm in training, which this library does not.
+In all of them scores are not scaled, nothing has a bias, and the heads' widths need not add up to
+D. Their dropout inside the feed-forward and after the last norm is not supported here.
 """
 
 from collections.abc import Mapping
@@ -19,22 +20,22 @@ from zoo.interop.settings.shared_settings import rename_settings
 from zoo.interop.weights.mapping import IgnoredTensors, Rule, Rules, TiedTensor, layers, linear, norm
 
 T5 = {
-    "vocab_size": 32128, "d_model": 512, "d_kv": 64, "d_ff": 2048, "num_layers": 6, "num_decoder_layers": None, "num_heads": 8,
-    "relative_attention_num_buckets": 32, "relative_attention_max_distance": 128, "dropout_rate": 0.1, "layer_norm_epsilon": 1e-6,
-    "feed_forward_proj": "relu", "is_encoder_decoder": True, "tie_word_embeddings": True,
+    "vocab_size": 32128, "d_model": 512, "d_kv": 64, "d_ff": 2048, "num_layers": 6, "num_decoder_layers": None,
+    "num_heads": 8, "relative_attention_num_buckets": 32, "relative_attention_max_distance": 128, "dropout_rate": 0.1,
+    "layer_norm_epsilon": 1e-6, "feed_forward_proj": "relu", "is_encoder_decoder": True, "tie_word_embeddings": True,
 }  # fmt: skip
 MT5 = T5 | {"vocab_size": 250112, "d_ff": 1024, "num_layers": 8, "num_heads": 6, "feed_forward_proj": "gated-gelu",
             "tie_word_embeddings": False}  # fmt: skip
 UMT5 = MT5 | {"tie_word_embeddings": True}
-# Names that the class reads as others.
+# Aliases of settings.
 NAMES = {
     "hidden_size": "d_model",
     "num_attention_heads": "num_heads",
     "num_hidden_layers": "num_layers",
     "head_dim": "d_kv",
 }
-# Initial values, the classifier's head, a length that no class reads, and what the training of umT5
-# was called.
+# Initialisation, the classifier's head, a length that no class reads, and the name of umT5's
+# training.
 IGNORED_SETTINGS = (
     "initializer_factor",
     "classifier_dropout",
@@ -45,12 +46,13 @@ IGNORED_SETTINGS = (
 
 
 def _feed_forward(settings: SettingsReader) -> dict[str, Any]:
-    """The feed-forward's kind from "relu" or "gated-gelu", unless the two settings that follow from
-    it are given themselves.
+    """Returns the feed-forward's kind for "relu", "gated-gelu" and the like.
+
+    The two settings that follow from the name take precedence if they are given.
     """
     name = settings["feed_forward_proj"]
     gated, activation = name.startswith("gated-"), name.removeprefix("gated-")
-    # T5's authors computed the gate's GELU by tanh, so this name means that form.
+    # T5's authors computed the gate's GELU with tanh, so this name means that form.
     activation = "gelu_new" if name == "gated-gelu" else activation
     gated, activation = settings.get("is_gated_act", gated), settings.get("dense_act_fn", activation)
     table = GATED_ACTIVATIONS if gated else ACTIVATIONS
@@ -97,29 +99,29 @@ def _config(hf: Mapping[str, Any], defaults: Mapping[str, Any], shared: bool) ->
 
 
 def t5_config(hf: Mapping[str, Any]) -> dict[str, Any]:
-    """Overrides for T5ForConditionalGeneration."""
+    """Returns overrides for T5ForConditionalGeneration."""
     return _config(hf, T5, shared=True)
 
 
 def mt5_config(hf: Mapping[str, Any]) -> dict[str, Any]:
-    """Overrides for MT5ForConditionalGeneration."""
+    """Returns overrides for MT5ForConditionalGeneration."""
     return _config(hf, MT5, shared=True)
 
 
 def umt5_config(hf: Mapping[str, Any]) -> dict[str, Any]:
-    """Overrides for UMT5ForConditionalGeneration."""
+    """Returns overrides for UMT5ForConditionalGeneration."""
     return _config(hf, UMT5, shared=False)
 
 
 def rules(config: ResolvedConfig) -> Rules:
-    """The rules of all three classes."""
+    """Returns the rules of all three classes."""
     gated, shared = config.ffn.kind in ("reglu", "geglu", "swiglu"), config.position.shared
     matrices = {"gate": "wi_0", "up": "wi_1", "down": "wo"} if gated else {"up": "wi", "down": "wo"}
     bias = "layer.0.SelfAttention.relative_attention_bias.weight"
 
     def side_rules(name: str) -> Rules:
         seen = side(config, name)
-        # The sublayers are counted; the decoder has cross-attention between the two others.
+        # Sublayers are numbered; the decoder's cross-attention is the second one.
         attentions = {"attention": "layer.0.SelfAttention"} | (
             {"cross_attention": "layer.1.EncDecAttention"} if name == "decoder" else {}
         )
@@ -152,13 +154,12 @@ def rules(config: ResolvedConfig) -> Rules:
         TiedTensor("lm_head.weight", "shared.weight")
         if config.tie_embeddings
         else Rule("lm_head.weight", ("head/weights",)),
-        # The first checkpoints hold a table for cross-attention, which nothing has ever read.
+        # The first checkpoints contain a table for cross-attention that nothing reads.
         IgnoredTensors(r"decoder\.block\.0\.layer\.1\.EncDecAttention\.relative_attention_bias\.weight"),
     ]
 
 
-# What follows from the name of the feed-forward, unless it says otherwise: the gate's GELU may be
-# the exact one.
+# These follow from the feed-forward's name, unless the gate's GELU is the exact one.
 CUSTOM_SETTINGS = {"is_gated_act": lambda view: view.model.ffn.kind in GATED, "dense_act_fn": activation}
 CLASSES = {
     "T5ForConditionalGeneration": Importer(t5_config, rules, T5, model_type="t5", custom_settings=CUSTOM_SETTINGS),

@@ -1,9 +1,8 @@
-"""What another library's settings are for a config of ours: one table for all classes, by the
-setting's name.
+"""The values of other libraries' settings for a config: one table for all classes, by name.
 
-`zoo.interop.export` fills a class's settings from it and reads the result back with the class's
-importer, which decides whether the config could be expressed. So a function here may take for
-granted what its class has: where that is not so, the reading back says it.
+`zoo.interop.config_export` fills in a class's settings from this table and reads the result back
+with the class's importer, which decides whether the config could be expressed. So a function here
+may assume the properties of its class: if they do not hold, reading back shows it.
 """
 
 import math
@@ -15,18 +14,18 @@ from zoo.config.fields import ACTIVATION_OF
 
 
 class ConfigView:
-    """A resolved config as settings are made of it.
+    """A resolved config as the settings are computed from it.
 
     Args:
         config: the config.
-        given: settings that the model had where it came from; they are kept where ours do not say
-            otherwise.
+        given: settings that the model was imported with; they are kept where the config does not
+            determine them.
 
     Attributes:
-        model: its `model` part, of an encoder-decoder the encoder's.
-        decoder: the decoder's; that of the whole model where there are no sides.
-        layers: the `model` part as every layer sees it.
-        length: tokens of a row.
+        model: the `model` part; of an encoder-decoder, that of the encoder.
+        decoder: the decoder's; that of the whole model if there are no sides.
+        layers: the `model` part as each layer sees it.
+        length: tokens per row.
     """
 
     def __init__(self, config: ResolvedConfig, given: Mapping[str, Any]):
@@ -42,46 +41,54 @@ class ConfigView:
 
     @property
     def whole(self) -> ResolvedConfig:
-        """The `model` part of the whole."""
+        """The `model` part of the whole model."""
         return self.config.model
 
     @property
     def windows(self) -> list[int]:
-        """Keys that a query sees, layer by layer; 0 for all."""
+        """Attention window of each layer in keys; 0 for all."""
         return [layer.attention.window for layer in self.layers]
 
     def theta(self, local: bool) -> float:
-        """RoPE's base in the first layer that rotates and has a window, or has none; of any layer
-        where there is no such.
+        """Returns RoPE's base in the first rotary layer with a window, or without one.
+
+        Args:
+            local: with a window. If there is no such layer, any rotary layer is taken.
         """
         turned = [layer for layer in self.layers if layer.position.kind == "rope"] or self.layers
         chosen = [layer for layer in turned if (layer.attention.window > 0) == local]
         return (chosen or turned)[0].position.theta
 
     def rotary(self) -> ResolvedConfig:
-        """The position fields of a layer without a window, as far as there is one, that rotates."""
+        """Returns the position fields of a rotary layer, without a window if possible."""
         turned = [layer for layer in self.layers if layer.position.kind == "rope"] or self.layers
         return next((layer for layer in turned if not layer.attention.window), turned[0]).position
 
 
 def hidden_dim(model: ResolvedConfig) -> int:
-    """F as it is built, the matching of parameters included."""
+    """Returns F as it is built, including the matching of parameters."""
     from zoo.layers.feedforward import hidden_dim as built
 
     return built(model)
 
 
 def activation(view: ConfigView, tanh: str = "gelu_new") -> str:
-    """The name of the activation inside the feed-forward; `tanh` is what the class calls GELU by
-    tanh.
+    """Returns the name of the feed-forward's activation.
+
+    Args:
+        view: the config.
+        tanh: the class's name of GELU with the tanh approximation.
     """
     name = ACTIVATION_OF[view.model.ffn.kind]
     return tanh if name == "gelu" and view.model.ffn.gelu_approximation == "tanh" else name
 
 
 def positions(view: ConfigView) -> int:
-    """The number of positions: rows of a learned table, distances, or the length that a stretched
-    RoPE counts from; where it changes nothing, what it was, and else the length of a row.
+    """Returns the number of positions.
+
+    This is the number of rows of a learned table, of distances, or the length that dynamic RoPE
+    scaling starts from. If it changes nothing, it is the imported value, or else the length of a
+    row.
     """
     position = view.model.position
     if position.kind == "learned":
@@ -97,7 +104,7 @@ def positions(view: ConfigView) -> int:
 
 
 def rope_scaling(view: ConfigView) -> dict[str, Any] | None:
-    """`rope_scaling`."""
+    """Returns the setting `rope_scaling`."""
     position = view.rotary()
     if position.kind != "rope" or position.scaling.kind == "none":
         return None
@@ -112,23 +119,23 @@ def rope_scaling(view: ConfigView) -> dict[str, Any] | None:
 
 
 def window(view: ConfigView) -> int | None:
-    """The window of the layers that have one."""
+    """Returns the window of the layers that have one."""
     return max(view.windows, default=0) or None
 
 
 def query_scalar(view: ConfigView) -> float:
-    """q in a scale of q^-0.5; whole where it can be."""
+    """Returns q for scores scaled by q^-0.5, as a whole number if possible."""
     scalar = view.model.attention.scale**-2
     return round(scalar) if math.isclose(round(scalar) ** -0.5, view.model.attention.scale, rel_tol=1e-15) else scalar
 
 
 def scales_scores(view: ConfigView) -> bool:
-    """Whether scores are divided by the root of a head's width."""
+    """Returns whether scores are divided by the square root of the head dimension."""
     return math.isclose(view.model.attention.scale, view.model.attention.head_dim**-0.5)
 
 
 def feed_forward_proj(view: ConfigView) -> str:
-    """T5's name of the feed-forward; its GELU in a gated one is by tanh."""
+    """Returns T5's name of the feed-forward; "gated-gelu" means the tanh approximation."""
     gated, name = view.model.ffn.kind in GATED, activation(view)
     return f"gated-{name.removesuffix('_new')}" if gated else name
 
@@ -147,7 +154,8 @@ SETTINGS: dict[str, Setting] = {
     "decoder_attention_heads": lambda view: view.decoder.attention.num_heads,
     "num_key_value_heads": lambda view: view.model.attention.num_kv_heads,
     **dict.fromkeys(("head_dim", "d_kv", "dim_head"), lambda view: view.model.attention.head_dim),
-    **dict.fromkeys(("intermediate_size", "hidden_dim", "d_ff", "n_inner", "encoder_ffn_dim"), lambda view: hidden_dim(view.model)),
+    **dict.fromkeys(("intermediate_size", "hidden_dim", "d_ff", "n_inner", "encoder_ffn_dim"),
+                    lambda view: hidden_dim(view.model)),
     "decoder_ffn_dim": lambda view: hidden_dim(view.decoder),
     "type_vocab_size": lambda view: view.model.embedding.segments,
     # Feed-forward and norms
@@ -186,8 +194,11 @@ SETTINGS: dict[str, Setting] = {
     "scale_embedding": lambda view: view.model.embedding.scale == "sqrt_dim",
     "final_logit_softcapping": lambda view: view.model.head.softcap or None,
     # Training
-    **dict.fromkeys(("dropout", "dropout_rate", "hidden_dropout", "hidden_dropout_prob", "resid_pdrop", "embd_pdrop", "emb_pdrop"),
+    **dict.fromkeys(("dropout", "dropout_rate", "hidden_dropout", "hidden_dropout_prob", "resid_pdrop",
+                     "embd_pdrop", "emb_pdrop"),
                     lambda view: view.model.dropout),
-    **dict.fromkeys(("attention_dropout", "attn_pdrop", "attention_probs_dropout_prob"), lambda view: view.model.attention.dropout),
-    **dict.fromkeys(("initializer_range", "init_std"), lambda view: view.model.init.std if view.model.init.kernel == "normal" else 0.02),
+    **dict.fromkeys(("attention_dropout", "attn_pdrop", "attention_probs_dropout_prob"),
+                    lambda view: view.model.attention.dropout),
+    **dict.fromkeys(("initializer_range", "init_std"),
+                    lambda view: view.model.init.std if view.model.init.kernel == "normal" else 0.02),
 }  # fmt: skip

@@ -1,5 +1,6 @@
-"""How another library's config is read: every setting is used, known not to matter, or refused, and
-none is passed over.
+"""How another library's config is read.
+
+Every setting is used, known to be irrelevant, or rejected.
 """
 
 from collections.abc import Callable, Collection, Mapping
@@ -14,22 +15,21 @@ from zoo.interop.weights.mapping import Rules
 
 @dataclass(frozen=True)
 class Importer:
-    """What there is to know about one class of models of Hugging Face's transformers.
+    """Describes one class of models of Hugging Face's transformers.
 
     Attributes:
-        config_of: from a `config.json` as a dict to flat overrides of `zoo.config.default()`;
+        read_config: from a `config.json` as a dict to flat overrides of `zoo.config.default()`;
             raises ConfigError.
         rules: from the `model` part of the resolved config to the rules of its weights.
-        defaults: the class's settings and the values that they have where `config.json` is silent.
-        statistics: as `rules`, for what modules keep beside parameters (running averages, random
+        defaults: the class's settings and their default values.
+        statistics: as `rules`, for what modules hold besides parameters (running averages, random
             features).
-        old_endings: how names of tensors end in older files, and how they end now.
-        model_type: what a `config.json` calls the family; empty for a class that is none of
-            transformers'.
-        prefix: under which the class keeps all but its heads; files may leave it out.
-        zeros: tensors that a file may leave out, and that are 0 then.
-        written: settings that `zoo.interop.settings.equivalents.SETTINGS` does not have, or has
-            otherwise.
+        renamed_suffixes: old and current endings of tensor names.
+        model_type: name of the family in `config.json`; empty for a class outside transformers.
+        prefix: of all tensors except those of the heads; files may omit it.
+        zero_if_missing: tensors that a file may lack and that are 0 then.
+        custom_settings: settings that `zoo.interop.settings.equivalents.SETTINGS` lacks or defines
+            differently.
     """
 
     read_config: Callable[[Mapping[str, Any]], dict[str, Any]]
@@ -43,21 +43,21 @@ class Importer:
     custom_settings: Mapping[str, Setting] = field(default_factory=dict)
 
 
-# Settings of every config that do not change what a model computes: names, generation, outputs, the
-# numerical type of a file.
+# Settings of any config that do not change what a model computes: names, generation, outputs, the
+# data type of a file.
 IGNORED_SETTINGS = frozenset({
-    "_attn_implementation_autoset", "_name_or_path", "architectures", "bad_words_ids", "begin_suppress_tokens", "bos_token_id",
-    "chunk_size_feed_forward", "decoder_start_token_id", "diversity_penalty", "do_sample", "dtype", "early_stopping",
-    "encoder_no_repeat_ngram_size", "eos_token_id", "exponential_decay_length_penalty", "finetuning_task", "forced_bos_token_id",
-    "forced_eos_token_id", "id2label", "label2id", "length_penalty", "max_length", "min_length",
-    "model_type", "no_repeat_ngram_size", "num_beam_groups", "num_beams", "num_return_sequences", "output_attentions",
-    "output_hidden_states", "output_past", "output_scores", "pad_token_id", "prefix", "problem_type", "remove_invalid_values",
-    "repetition_penalty", "return_dict", "return_dict_in_generate", "sep_token_id", "suppress_tokens", "task_specific_params",
-    "temperature", "tf_legacy_loss", "tokenizer_class", "top_k", "top_p", "torch_dtype", "torchscript", "transformers_version", "typical_p",
-    "unk_token_id", "use_bfloat16", "use_cache",
+    "_attn_implementation_autoset", "_name_or_path", "architectures", "bad_words_ids", "begin_suppress_tokens",
+    "bos_token_id", "chunk_size_feed_forward", "decoder_start_token_id", "diversity_penalty", "do_sample", "dtype",
+    "early_stopping", "encoder_no_repeat_ngram_size", "eos_token_id", "exponential_decay_length_penalty",
+    "finetuning_task", "forced_bos_token_id", "forced_eos_token_id", "id2label", "label2id", "length_penalty",
+    "max_length", "min_length", "model_type", "no_repeat_ngram_size", "num_beam_groups", "num_beams",
+    "num_return_sequences", "output_attentions", "output_hidden_states", "output_past", "output_scores",
+    "pad_token_id", "prefix", "problem_type", "remove_invalid_values", "repetition_penalty", "return_dict",
+    "return_dict_in_generate", "sep_token_id", "suppress_tokens", "task_specific_params", "temperature",
+    "tf_legacy_loss", "tokenizer_class", "top_k", "top_p", "torch_dtype", "torchscript", "transformers_version",
+    "typical_p", "unk_token_id", "use_bfloat16", "use_cache",
 })  # fmt: skip
-# Settings of every config that change what a model computes, with the value that stands for nothing
-# unusual.
+# Settings of any config that change what a model computes, with their neutral value.
 NEUTRAL_VALUES = {
     "add_cross_attention": False,
     "cross_attention_hidden_size": None,
@@ -84,13 +84,14 @@ GATED_ACTIVATIONS = {
 
 
 class SettingsReader:
-    """The settings of a `config.json`, which remembers what was read.
+    """The settings of a `config.json`; records which ones were read.
 
     Args:
         given: the file's content.
-        defaults: values of settings that the file does not mention.
-        inert: further settings, beside `IGNORED_SETTINGS`, that change nothing that a model computes.
-        prefix: put before a setting's name in a message, for a config inside a config.
+        defaults: values of settings that the file lacks.
+        inert: further settings, besides `IGNORED_SETTINGS`, that do not change what a model
+            computes.
+        prefix: of a setting's name in messages, for a config within a config.
     """
 
     def __init__(
@@ -109,28 +110,28 @@ class SettingsReader:
         return self.values[name]
 
     def get(self, name: str, default: Any = None) -> Any:
-        """A setting that the class may not have."""
+        """Returns a setting that the class may not have."""
         self.read.add(name)
         return self.values.get(name, default)
 
     def reject(self, name: str, why: str) -> None:
-        """Notes that a setting cannot be expressed."""
+        """Records that a setting cannot be expressed."""
         self.problems.append(f"{self.prefix}{name}={self.values.get(name)!r}: {why}")
 
     def expect(self, *allowed: Any, **names_and_reasons: str) -> None:
-        """Refuses every setting named, for the reason given, unless its value is one of `allowed`."""
+        """Rejects each named setting, with its reason, unless its value is one of `allowed`."""
         for name, why in names_and_reasons.items():
             if self.get(name) not in allowed:
                 self.reject(name, why)
 
     def choose(self, name: str, table: Mapping[Any, Any]) -> Any:
-        """What a table has for a setting's value; a value that it does not have is refused."""
+        """Looks up a setting's value in a table; an unknown value is rejected."""
         if self[name] not in table:
             self.reject(name, f"expected one of {', '.join(map(str, table))}")
         return table.get(self.values[name], next(iter(table.values())))
 
     def same(self, *names: str) -> Any:
-        """The value that several settings share; they are refused where they differ."""
+        """Returns the common value of several settings; different values are rejected."""
         values = [self[name] for name in names]
         if any(value != values[0] for value in values):
             self.problems.append(
@@ -139,8 +140,10 @@ class SettingsReader:
         return values[0]
 
     def close(self) -> list[str]:
-        """Refuses settings that were neither read nor are known not to matter, and returns all that
-        is refused, one line each.
+        """Rejects settings that were neither read nor are known to be irrelevant.
+
+        Returns:
+            everything that was rejected, one line each.
         """
         for name, value in self.values.items():
             if name not in self.read | self.inert and value is not None and value != NEUTRAL_VALUES.get(name):
@@ -153,7 +156,7 @@ class SettingsReader:
         """Ends the reading.
 
         Raises:
-            ConfigError: with a line for every setting that is refused.
+            ConfigError: with a line for every rejected setting.
         """
         if problems := self.close():
             raise ConfigError(problems)

@@ -1,4 +1,4 @@
-"""Settings that several families share: stretched rotary positions, and layers of several kinds."""
+"""Settings that several families share: RoPE with scaling, and layers of several kinds."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -8,8 +8,9 @@ from zoo.interop.settings.importer import SettingsReader
 
 
 def rename_settings(hf: Mapping[str, Any], names: Mapping[str, str]) -> dict[str, Any]:
-    """The settings with other names under the class's own, e.g. {"num_attention_heads": "n_head"};
-    where both are given, the other wins.
+    """Replaces aliases by the class's own names, e.g. {"num_attention_heads": "n_head"}.
+
+    If both are given, the alias wins.
     """
     return {name: value for name, value in hf.items() if name not in names} | {
         names[name]: hf[name] for name in names if name in hf
@@ -19,14 +20,14 @@ def rename_settings(hf: Mapping[str, Any], names: Mapping[str, str]) -> dict[str
 def rope_fields(
     settings: SettingsReader, theta: float, scaling: Mapping[str, Any] | None, length: int
 ) -> dict[str, Any]:
-    """Fields of rotary positions.
+    """Returns the fields of rotary positions.
 
     Args:
-        settings: where problems are noted.
+        settings: collects problems.
         theta: base of the wavelengths.
-        scaling: the setting `rope_scaling`, a dict with a `rope_type` (in old files `type`), or
+        scaling: the setting `rope_scaling`, a dict with a `rope_type` (`type` in old files), or
             None.
-        length: the setting `max_position_embeddings`, from which some types count.
+        length: the setting `max_position_embeddings`, which some types of scaling use.
     """
     fields = {"model.position.kind": "rope", "model.position.theta": theta}
     if not scaling:
@@ -43,7 +44,7 @@ def rope_fields(
     elif kind != "default":
         inner.reject("rope_type", "expected one of default, linear, dynamic, yarn, llama3")
     if kind == "dynamic":
-        # It counts from max_position_embeddings, whatever else the file says.
+        # Dynamic scaling starts from max_position_embeddings, whatever else the file says.
         inner.get("original_max_position_embeddings")
         fields[f"{at}original_length"] = length
     elif kind == "yarn":
@@ -59,15 +60,22 @@ def rope_fields(
             f"{at}low": inner.get("low_freq_factor"),
             f"{at}high": inner.get("high_freq_factor"),
         }
-    settings.problems += [f"rope_scaling.{name} is missing" for name, field in
-                          (("factor", "factor"), ("original_max_position_embeddings", "original_length"), ("low_freq_factor", "low"),
-                           ("high_freq_factor", "high")) if fields.get(at + field, "") is None]  # fmt: skip
+    settings.problems += [
+        f"rope_scaling.{name} is missing"
+        for name, field in (
+            ("factor", "factor"),
+            ("original_max_position_embeddings", "original_length"),
+            ("low_freq_factor", "low"),
+            ("high_freq_factor", "high"),
+        )
+        if fields.get(at + field, "") is None
+    ]
     settings.problems += inner.close()
     return fields
 
 
 def _expect_yarn_s_factor(inner: SettingsReader) -> None:
-    """The scores are sharpened by (0.1 ln(factor) + 1)^2; a file may ask for something else."""
+    """Checks that scores are scaled by (0.1 ln(factor) + 1)^2; a file may ask for another one."""
     factor, given = inner.get("factor") or 1.0, inner.get("attention_factor")
 
     def of_scale(weight: float) -> float:
@@ -84,15 +92,15 @@ def _expect_yarn_s_factor(inner: SettingsReader) -> None:
 
 
 def layer_kind_fields(layers: Sequence[tuple[str, Mapping[str, Any]]]) -> dict[str, Any]:
-    """Fields of layers that differ.
+    """Returns the fields of layers that differ.
 
     Args:
-        layers: for every layer the name of its kind and what this kind changes, e.g.
+        layers: for each layer, the name of its kind and the fields of this kind, e.g.
             {"attention.window": 64}.
 
     Returns:
-        The shortest pattern that gives these layers, and the kinds' fields; where all are alike,
-        the fields of the whole model.
+        the shortest pattern of these layers, and the kinds' fields; if all are equal, fields of the
+            whole model.
     """
     names = [name for name, _ in layers]
     changes = dict(layers)
@@ -107,12 +115,12 @@ def layer_kind_fields(layers: Sequence[tuple[str, Mapping[str, Any]]]) -> dict[s
 def window_layers(
     settings: SettingsReader, default: Sequence[str], window: int | None
 ) -> list[tuple[str, dict[str, Any]]]:
-    """What `layer_kind_fields` needs, from the setting `layer_types`.
+    """Returns the argument of `layer_kind_fields` for the setting `layer_types`.
 
     Args:
-        settings: the config's.
-        default: the types where the setting is None.
-        window: number of keys that a "sliding_attention" layer sees, the query's own included.
+        settings: of the config.
+        default: the types if the setting is None.
+        window: number of keys in the window of "sliding_attention", including the query's own.
     """
     table = {
         "sliding_attention": ("local", {"attention.window": window or 0}),

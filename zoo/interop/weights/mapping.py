@@ -1,9 +1,8 @@
-"""Weights between this library's nested dicts and the flat, named tensors of another one, described
-by rules that work both ways.
+"""Rules that map this library's parameters to the named tensors of another one, in both directions.
 
-A rule says which tensor holds which of our parameters and how they are arranged in it. All
-arrangements are bijections that only move numbers around, so what is read and written again is
-bit-equal, and gradients are mapped by the same rules as values. Only numpy is used.
+A rule says which tensor holds which parameters and how they are arranged in it. All arrangements
+are bijections that only move numbers, so reading and writing again is bit-exact, and gradients
+follow the same rules as values. Only numpy is used.
 """
 
 import re
@@ -22,8 +21,7 @@ Parts = tuple[np.ndarray, ...]
 
 @dataclass(frozen=True)
 class Transform:
-    """A bijection between one tensor and the parts of it that are parameters of ours;
-    `join(split(x))` is x.
+    """A bijection between a tensor and the parameters in it; `join(split(x))` is x.
 
     Attributes:
         split: from a tensor to its parts.
@@ -34,7 +32,7 @@ class Transform:
     join: Callable[[Parts], np.ndarray]
 
     def then(self, other: "Transform") -> "Transform":
-        """This transform, and on each of its parts `other`, which has one part."""
+        """Composes this transform with `other`, of one part, applied to each of its parts."""
         return Transform(
             lambda x: tuple(other.split(part)[0] for part in self.split(x)),
             lambda parts: self.join(tuple(other.join((part,)) for part in parts)),
@@ -47,7 +45,7 @@ REVERSED = Transform(lambda x: (x[::-1],), lambda parts: parts[0][::-1])
 
 
 def fused(sizes: Sequence[int], groups: int = 1, axis: int = 0) -> Transform:
-    """Several matrices in one, e.g. query, key and value.
+    """Several matrices in one tensor, e.g. query, key and value.
 
     Along `axis` the tensor holds `groups` blocks, and each block holds `sizes[i] / groups` rows of
     part i, one part after the other. GPT-2 has one group: all queries, all keys, all values.
@@ -56,7 +54,7 @@ def fused(sizes: Sequence[int], groups: int = 1, axis: int = 0) -> Transform:
     Args:
         sizes: length of every part along `axis`.
         groups: number of blocks, which divides every size.
-        axis: the dimension that is shared; 0 for [out, in] matrices and biases, -1 for [in, out].
+        axis: the shared dimension; 0 for [out, in] matrices and biases, -1 for [in, out].
     """
     widths = [size // groups for size in sizes]
     if any(width * groups != size for width, size in zip(widths, sizes, strict=True)):
@@ -79,15 +77,15 @@ def fused(sizes: Sequence[int], groups: int = 1, axis: int = 0) -> Transform:
 
 @dataclass(frozen=True)
 class Rule:
-    """One tensor (of every layer) and the parameters that it holds.
+    """One tensor (per layer) and the parameters that it holds.
 
     Attributes:
-        name: the tensor's name; `{layer}` stands for the number of the layer, counted from 0 over
+        name: of the tensor; `{layer}` is replaced by the number of the layer, counted from 0 over
             the whole depth.
-        paths: our parameters, e.g. "stack/layers/attention/query/kernel".
-        transform: how they lie in the tensor; without the leading dimension of layers.
-        layers: which layers our parameters are stacked over, in their order; None where they have
-            no dimension of layers.
+        paths: parameters, e.g. "stack/layers/attention/query/kernel".
+        transform: their arrangement in the tensor, without the leading dimension of layers.
+        layers: numbers of the layers over which the parameters are stacked, in order; None without
+            a dimension of layers.
     """
 
     name: str
@@ -96,14 +94,15 @@ class Rule:
     layers: tuple[int, ...] | None = None
 
     def names(self) -> list[str]:
-        """The tensors' names, one per layer."""
+        """Returns the tensors' names, one per layer."""
         return [self.name] if self.layers is None else [self.name.format(layer=layer) for layer in self.layers]
 
 
 @dataclass(frozen=True)
 class TiedTensor:
-    """A tensor that a checkpoint may hold beside the one it must be equal to, e.g. a tied head. It
-    is read, not written.
+    """A tensor that must equal another one if a checkpoint has it, e.g. a tied head.
+
+    It is read, not written.
     """
 
     name: str
@@ -112,8 +111,9 @@ class TiedTensor:
 
 @dataclass(frozen=True)
 class IgnoredTensors:
-    """Tensors that are no parameters, by a regular expression that matches the whole name, e.g.
-    constant masks. They are not written.
+    """Tensors that are not parameters, e.g. constant masks; `pattern` matches the whole name.
+
+    They are not written.
     """
 
     pattern: str
@@ -123,10 +123,12 @@ Rules = Sequence[Rule | TiedTensor | IgnoredTensors]
 
 
 def linear(path: str, name: str, bias: bool = True, transposed: bool = True) -> list[Rule]:
-    """A dense layer, `path`/{kernel [in, out], bias}, in `name`.{weight, bias}.
+    """Returns the rules of a dense layer.
+
+    Its parameters `path`/{kernel [in, out], bias} are in `name`.{weight, bias}.
 
     Args:
-        path, name: ours and theirs.
+        path, name: here and in the other library.
         bias: whether there is one.
         transposed: the weight is [out, in], as in torch.nn.Linear; else [in, out].
     """
@@ -136,8 +138,9 @@ def linear(path: str, name: str, bias: bool = True, transposed: bool = True) -> 
 
 def fused_linear(paths: Sequence[str], name: str, sizes: Sequence[int], bias: bool = True, groups: int = 1,
                  transposed: bool = True) -> list[Rule]:  # fmt: skip
-    """Several dense layers that read the same input, in one tensor. See `fused` for `sizes` and
-    `groups`, `linear` for the rest.
+    """Returns the rules of several dense layers with the same input, in one tensor.
+
+    See `fused` for `sizes` and `groups`, `linear` for the rest.
     """
     weight = fused(sizes, groups).then(TRANSPOSED) if transposed else fused(sizes, groups, axis=-1)
     rules = [Rule(f"{name}.weight", tuple(f"{path}/kernel" for path in paths), weight)]
@@ -145,8 +148,9 @@ def fused_linear(paths: Sequence[str], name: str, sizes: Sequence[int], bias: bo
 
 
 def norm(path: str, name: str, config: ResolvedConfig) -> list[Rule]:
-    """A norm, `path`/{scale, bias}, in `name`.{weight, bias}; nothing where the config's norm
-    learns nothing.
+    """Returns the rules of a norm, `path`/{scale, bias}, in `name`.{weight, bias}.
+
+    A norm without parameters has none.
     """
     kind = config.norm.kind
     rules = [Rule(f"{name}.weight", (f"{path}/scale",))] * (config.norm.scale and kind != "none")
@@ -156,14 +160,13 @@ def norm(path: str, name: str, config: ResolvedConfig) -> list[Rule]:
 
 
 def layers(config: ResolvedConfig, rules_of: Callable[[ResolvedConfig], Rules], at: str = "stack/layers") -> list[Rule]:
-    """The rules of all layers, from those of one: where layers are of several kinds, each kind is
-    stacked by itself.
+    """Returns the rules of all layers from those of one; each kind of layer has its own stack.
 
     Args:
         config: the `model` part of a resolved config, or one side of it.
-        rules_of: from the config as a layer sees it to that layer's rules; names hold `{layer}`,
-            paths begin inside the layer.
-        at: where the stack's layers are.
+        rules_of: from the config as a layer sees it to that layer's rules; names contain `{layer}`,
+            paths begin within the layer.
+        at: path of the stack's layers.
     """
     pattern, depth = config.layers.pattern, range(config.num_layers)
     groups = {(at, None): tuple(depth)}
@@ -181,14 +184,14 @@ def layers(config: ResolvedConfig, rules_of: Callable[[ResolvedConfig], Rules], 
 
 
 def from_zoo(rules: Rules, params: dict[str, Any], consume: bool = False) -> dict[str, np.ndarray]:
-    """Writes parameters, or their gradients, under the other library's names.
+    """Writes parameters, or their gradients, as the other library's tensors.
 
     Args:
-        rules: those of the model that has these parameters.
-        params: nested dict of arrays; every one of them must have a rule.
-        release: take the parameters out of `params`, and let go of each as soon as its tensors are
-            made, so that no more than one copy of all is held at a time, and one parameter of all
-            layers twice.
+        rules: of the model that has these parameters.
+        params: nested dict of arrays; every one must have a rule.
+        consume: remove the parameters from `params` and free each as soon as its tensors are made,
+            so that at most one copy of all is in memory, plus a second one of a single parameter of
+            all layers.
     """
     leaves = {path: np.asarray(leaf) for path, leaf in flatten(params, "/").items()}
     check_complete(rules, leaves)
@@ -198,8 +201,10 @@ def from_zoo(rules: Rules, params: dict[str, Any], consume: bool = False) -> dic
 
 
 def check_complete(rules: Rules, leaves: Mapping[str, Any]) -> None:
-    """Raises ValueError unless every parameter has one rule and every rule its parameters: a family
-    file that is wrong.
+    """Checks that rules and parameters correspond one to one.
+
+    Raises:
+        ValueError: they do not, so a family file is wrong.
     """
     ruled = [path for rule in rules if isinstance(rule, Rule) for path in rule.paths]
     wrong = sorted({path for path in ruled if ruled.count(path) > 1} | set(ruled) ^ set(leaves))
@@ -208,7 +213,7 @@ def check_complete(rules: Rules, leaves: Mapping[str, Any]) -> None:
 
 
 def _written(rules: Rules, leaves: dict[str, np.ndarray]) -> Iterator[tuple[str, np.ndarray]]:
-    """The tensors by name. Each parameter leaves `leaves` when its tensors are made."""
+    """Yields the tensors by name; parameters are removed from `leaves` once they are used."""
     for rule in rules:
         if isinstance(rule, Rule):
             taken = [leaves.pop(path) for path in rule.paths]
@@ -217,13 +222,13 @@ def _written(rules: Rules, leaves: dict[str, np.ndarray]) -> Iterator[tuple[str,
 
 
 def tensor_shapes(rules: Rules, abstract: Mapping[str, Any]) -> dict[str, tuple[int, ...]]:
-    """The names and shapes of a checkpoint's tensors, from the shapes of our parameters.
+    """Returns the names and shapes of a checkpoint's tensors, from the shapes of the parameters.
 
     Args:
-        rules: the model's.
-        abstract: nested dict of whatever has a shape.
+        rules: of the model.
+        abstract: nested dict of objects with a shape.
     """
-    # Views of one number: they have a shape and no memory.
+    # Views of a single number, which have a shape and use no memory.
     leaves = {path: np.broadcast_to(np.zeros((), np.int8), leaf.shape) for path, leaf in flatten(abstract, "/").items()}
     check_complete(rules, leaves)
     return {name: tensor.shape for name, tensor in _written(rules, leaves)}
@@ -233,16 +238,16 @@ def to_zoo(rules: Rules, tensors: Mapping[str, Any], abstract: Mapping[str, Any]
     """Reads parameters, or their gradients, from the other library's tensors.
 
     Args:
-        rules: those of the model to be filled.
-        tensors: what the checkpoint holds: arrays by name, read one at a time.
-        abstract: the model's parameters as a nested dict of whatever has a shape.
+        rules: of the model.
+        tensors: of the checkpoint: arrays by name, read one at a time.
+        abstract: the model's parameters as a nested dict of objects with a shape.
 
     Returns:
-        The nested dict of numpy arrays, in the tensors' type.
+        nested dict of numpy arrays, in the tensors' type.
 
     Raises:
-        DataError: naming all that is missing, of another shape, left over, or a copy that is not
-            equal.
+        DataError: naming all tensors that are missing, unexpected, of a wrong shape, or not equal
+            to the tensor that they are tied to.
     """
     shapes = tensor_shapes(rules, abstract)
     if problems := tensor_problems(rules, tensors, shapes):
@@ -264,12 +269,11 @@ def to_zoo(rules: Rules, tensors: Mapping[str, Any], abstract: Mapping[str, Any]
 
 
 def tensor_problems(rules: Rules, tensors: Mapping[str, Any], shapes: Mapping[str, tuple[int, ...]]) -> list[str]:
-    """What is wrong with a checkpoint, one line for each tensor, or for each kind of tensor that
-    all layers miss.
+    """Returns the problems of a checkpoint, one line per tensor, or per kind that all layers lack.
 
     Args:
-        rules: the model's.
-        tensors: whatever has a shape, by name; only tied copies are read.
+        rules: of the model.
+        tensors: objects with a shape, by name; only tied tensors are read.
         shapes: of `tensor_shapes`.
     """
     problems = []

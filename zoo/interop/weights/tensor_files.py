@@ -1,8 +1,8 @@
-"""Tensors of safetensors files, in one file or in shards, read one at a time; no other format of
-weights is ever opened.
+"""Tensors of safetensors files, in one file or in shards, read one at a time.
 
-The format (https://huggingface.co/docs/safetensors) is a header of names, types, shapes and places,
-and then the numbers: nothing in it is executed, where unpickling `pytorch_model.bin` runs whatever
+No other format of weights is ever opened. A safetensors file
+(https://huggingface.co/docs/safetensors) is a header of names, types, shapes and offsets, followed
+by the numbers: nothing in it is executed, whereas unpickling `pytorch_model.bin` runs any code that
 its author put there.
 """
 
@@ -20,18 +20,17 @@ from zoo.errors import ConfigError, DataError
 from zoo.files import read_json
 
 WHOLE, INDEX = "model.safetensors", "model.safetensors.index.json"
-# What parameters may be stored as; all become float32 without loss.
+# Types of stored parameters; all are converted to float32 without loss.
 FLOATS = ("F32", "F16", "BF16")
-# Files of weights of other formats, all of which are pickles or need another library.
+# Weights in other formats, all of which are pickles or need another library.
 OTHER_FORMATS = ("*.bin", "*.pt", "*.pth", "*.ckpt", "*.msgpack", "*.h5", "*.gguf", "*.onnx")
-# A file is opened anew after so many bytes: the pages of it that were read stay in memory as long
-# as it is open.
+# A file is reopened after this many bytes: pages that were read stay in memory while it is open.
 MAPPED_BYTES = 1 << 26
 
 
 @dataclass(frozen=True)
 class StoredTensor:
-    """A tensor of a file: its shape, and, when it is made an array, its numbers as float32."""
+    """A tensor of a file: its shape and, when converted to an array, its numbers as float32."""
 
     name: str
     shape: tuple[int, ...]
@@ -50,7 +49,7 @@ class TensorFiles(Mapping[str, StoredTensor]):
         paths: the files.
 
     Raises:
-        DataError: naming every file that cannot be read, and tensors that two of them have.
+        DataError: naming every file that cannot be read, and tensors that occur twice.
     """
 
     def __init__(self, paths: list[Path]):
@@ -86,8 +85,9 @@ class TensorFiles(Mapping[str, StoredTensor]):
         return len(self.tensors)
 
     def read(self, tensor: StoredTensor) -> np.ndarray:
-        """The numbers of a tensor as float32. What is wrong with them is noted, and told by
-        `finish`.
+        """Returns the numbers of a tensor as float32.
+
+        Problems are collected and raised by `finish`.
         """
         if tensor.type not in FLOATS:
             self.problems.append(f"tensor {tensor.name} is of type {tensor.type}, expected {', '.join(FLOATS)}")
@@ -101,12 +101,13 @@ class TensorFiles(Mapping[str, StoredTensor]):
         array = array.astype(np.float32, copy=False)
         if not np.isfinite(array).all():
             self.problems.append(
-                f"tensor {tensor.name} holds {int((~np.isfinite(array)).sum())} numbers that are infinite or not a number"
+                f"tensor {tensor.name} holds {int((~np.isfinite(array)).sum())} numbers that are infinite or not a "
+                "number"
             )
         return array
 
     def close(self) -> None:
-        """Lets go of the file that was read last."""
+        """Closes the file that was read last."""
         if self._open is not None:
             self._open[1].__exit__(None, None, None)
         self._open, self._mapped = None, 0
@@ -123,12 +124,13 @@ class TensorFiles(Mapping[str, StoredTensor]):
 
 
 def weight_files(folder: Path) -> list[Path]:
-    """The files of a folder's weights: `model.safetensors`, or the shards that
-    `model.safetensors.index.json` names.
+    """Returns the files of a folder's weights.
+
+    They are `model.safetensors`, or the shards that `model.safetensors.index.json` names.
 
     Raises:
-        ConfigError: if there are none.
-        DataError: for an index that is damaged, and for shards that are not there.
+        ConfigError: there are none.
+        DataError: a damaged index, or missing shards.
     """
     if (folder / WHOLE).is_file():
         return [folder / WHOLE]
@@ -136,8 +138,8 @@ def weight_files(folder: Path) -> list[Path]:
         others = sorted({path.name for pattern in OTHER_FORMATS for path in folder.glob(pattern)})
         if others:
             raise ConfigError(
-                f"{folder} has no {WHOLE}, and {others[0]} is not opened, because such files can run code; if you trust it, "
-                "load it with transformers and call save_pretrained(DIR, safe_serialization=True)"
+                f"{folder} has no {WHOLE}, and {others[0]} is not opened, because such files can run code; if you "
+                "trust it, load it with transformers and call save_pretrained(DIR, safe_serialization=True)"
             )
         raise ConfigError(f"{folder} has no weights: expected {WHOLE}, or {INDEX} and its shards")
     names = _index(folder / INDEX)
@@ -157,16 +159,18 @@ def _index(path: Path) -> dict[str, str]:
         raise DataError(f"{path}: not an index of shards: {type(error).__name__}: {error}") from error
     outside = sorted({name for name in names.values() if Path(name).name != name or not name.endswith(".safetensors")})
     if outside:
-        raise DataError([f"{path}: {name!r} is not the name of a safetensors file beside it" for name in outside])
+        raise DataError(
+            [f"{path}: {name!r} is not the name of a safetensors file in the same folder" for name in outside]
+        )
     return names
 
 
 def open_tensors(folder: Path) -> TensorFiles:
-    """The tensors of a folder's weights.
+    """Opens the tensors of a folder's weights.
 
     Raises:
-        ConfigError, DataError: as `weight_files`, and for tensors that stand elsewhere than the
-            index says.
+        ConfigError, DataError: as `weight_files`, and for tensors that are not where the index
+            says.
     """
     tensors = TensorFiles(weight_files(folder))
     if not (folder / WHOLE).is_file():
@@ -183,17 +187,21 @@ def open_tensors(folder: Path) -> TensorFiles:
 
 
 def write_tensors(path: Path, tensors: Mapping[str, np.ndarray]) -> None:
-    """Writes arrays as one safetensors file, of the kind that transformers reads."""
+    """Writes arrays as one safetensors file of the kind that transformers reads."""
     from safetensors.numpy import save_file
 
     save_file({name: np.ascontiguousarray(array) for name, array in tensors.items()}, path, metadata={"format": "pt"})
-    # The library lets nobody else read what it writes.
+    # The library makes its files unreadable for other users.
     os.umask(mask := os.umask(0))
     path.chmod(0o666 & ~mask)
 
 
 def read_object(path: Path, what: str) -> dict[str, Any]:
-    """The JSON object of a file.
+    """Reads the JSON object of a file.
+
+    Args:
+        path: of the file.
+        what: describes it in errors.
 
     Raises:
         ConfigError: no such file.

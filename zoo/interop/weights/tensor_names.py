@@ -1,6 +1,4 @@
-"""Names that tensors have in other files of the same class: older ones, and those of the model
-without its heads.
-"""
+"""Other names of tensors: those of older files, and those of files without heads."""
 
 from collections.abc import Collection, Iterator, Mapping
 from typing import Any
@@ -9,17 +7,16 @@ from zoo.errors import DataError
 
 
 class RenamedTensors(Mapping[str, Any]):
-    """Tensors under their present names, read one at a time.
+    """Tensors under their current names, read one at a time.
 
     Args:
-        tensors: those of a file, by name.
-        endings: {".gamma": ".weight"}: how names end in older files, and how they end now.
-        prefix: what a file without heads leaves out in front of every name; where no name has it,
-            all get it.
-        heads: first parts of the names that never have it.
+        tensors: of a file, by name.
+        endings: {".gamma": ".weight"}: old and current endings of names.
+        prefix: of every name, omitted in files without heads; it is added if no name has it.
+        heads: first parts of names that never have the prefix.
 
     Raises:
-        DataError: if two tensors would have one name.
+        DataError: two tensors would have the same name.
     """
 
     def __init__(
