@@ -1,21 +1,26 @@
-"""Translation with a small Transformer: English to German captions (Multi30k), or dates in words to ISO 8601 without any download.
+"""Translation with a small Transformer: English to German captions (Multi30k), or dates in words to
+ISO 8601 without any download.
 
     python train.py --config=configs/translation.py:dates --workdir=runs/dates
     python train.py --config=configs/translation.py:multi30k --workdir=runs/multi30k \\
-        --config.data.source="parallel:DIR/multi30k.train.{en,de}.gz" --config.data.held_out="parallel:DIR/multi30k.val.{en,de}.gz"
+        --config.data.source="parallel:DIR/multi30k.train.{en,de}.gz" \\
+        --config.data.held_out="parallel:DIR/multi30k.val.{en,de}.gz"
     zoo average runs/multi30k --last 10 --out runs/multi30k-averaged
     python eval.py runs/multi30k-averaged --translate --pairs "parallel:DIR/multi30k.test2016.{en,de}.gz"
 
-Sizes: multi30k (2,605,056 parameters), multi30k-short (the same 2,605,056), dates (1,389,056); tiny and smoke for a CPU, on dates as bytes.
-multi30k is the text-only Transformer-Tiny of Wu et al. 2021 ("Good for Misconceived Reasons"): 4 + 4 layers of width 128, hidden width
-256, 4 heads, one BPE of 10,000 tokens for both sides, dropout 0.3, label smoothing 0.1, the rate 0.005 after 2,000 steps of warm-up,
-8,000 updates of 4,096 x 2 tokens, the last 10 checkpoints averaged, 5 beams: 41.02 BLEU on test2016. Not stated, and fairseq's defaults
-here: one matrix for all embeddings, post-norm, sinusoidal positions, ReLU, betas 0.9 and 0.98, the rate as 1 / sqrt(step). Scores here are
+Sizes: multi30k (2,605,056 parameters), multi30k-short (the same 2,605,056), dates (1,389,056); tiny
+and smoke for a CPU, on dates as bytes. multi30k is the text-only Transformer-Tiny of Wu et al. 2021
+("Good for Misconceived Reasons"): 4 + 4 layers of width 128, hidden width 256, 4 heads, one BPE of
+10,000 tokens for both sides, dropout 0.3, label smoothing 0.1, the rate 0.005 after 2,000 steps of
+warm-up, 8,000 updates of 4,096 x 2 tokens, the last 10 checkpoints averaged, 5 beams: 41.02 BLEU on
+test2016. Not stated, and fairseq's defaults here: one matrix for all embeddings, post-norm,
+sinusoidal positions, ReLU, betas 0.9 and 0.98, the rate as 1 / sqrt(step). Scores here are
 sacrebleu's on plain text; BLEU of text that was prepared otherwise is another number.
 
-A batch has about data.batch_size x data.sequence_length = 64 x 128 = 8,192 places on either side, in twelve shapes (`zoo data show`).
-multi30k-short takes batches of half the size, dropout 0.1, and stops after 2,000 updates, 15 times through the data. It is not what was
-published; it came to 24.8 BLEU on the validation pairs in 52 minutes of processor time (docs/results/translation.md).
+A batch has about data.batch_size x data.sequence_length = 64 x 128 = 8,192 places on either side,
+in twelve shapes (`zoo data show`). multi30k-short takes batches of half the size, dropout 0.1, and
+stops after 2,000 updates, 15 times through the data. It is not what was published; it came to 24.8
+BLEU on the validation pairs in 52 minutes of processor time (docs/results/translation.md).
 """
 
 from zoo.config import default, override, sized

@@ -36,8 +36,8 @@ SIZES = {
         "optimizer.learning_rate": 1e-3,
     },
 }
-# Vocabulary, tokens per row and updates of BPE; bytes per row and updates of bytes, with equal total
-# FLOPs.
+# Vocabulary, tokens per row and updates of BPE; bytes per row and updates of bytes, with equal
+# total FLOPs.
 BUDGETS = {"tiny": (2048, 64, 1500, 192, 852), "full": (8192, 128, 30_000, 512, 9_440)}
 
 

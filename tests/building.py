@@ -45,11 +45,11 @@ TINY_ELMO = {
 PROMISE = (pytest.mark.slow, pytest.mark.promise)
 
 
-def slow_but(kept, cases):
-    """Cases of a test, those that are not among `kept` for the slow group."""
+def slow_but(kept, cases, marks=pytest.mark.slow):
+    """Cases of a test, those that are not among `kept` for the slow group, with these marks."""
     assert set(kept) <= set(cases)
     in_order = [(case, case if isinstance(case, tuple) else (case,)) for case in cases]
-    return [pytest.param(*values, marks=() if case in kept else pytest.mark.slow) for case, values in in_order]
+    return [pytest.param(*values, marks=() if case in kept else marks) for case, values in in_order]
 
 
 def tiny(overrides=None):

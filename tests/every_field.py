@@ -23,9 +23,9 @@ from zoo.models.architectures import make_model
 from zoo.models.functional import refresh, split
 from zoo.objectives import make_objective
 from zoo.training.mesh import make_mesh
-from zoo.training.update import uses_dropout
-from zoo.training.step import make_program
 from zoo.training.startup import resolve_with_vocabulary
+from zoo.training.step import make_program
+from zoo.training.update import uses_dropout
 
 # Small enough to be traced at once: one layer, where nothing needs two.
 BASE = {

@@ -1,6 +1,9 @@
-"""Runs of one config that share their compiled programs, as arms of a sweep share the compilation cache."""
+"""Runs of one config that share their compiled programs, as arms of a sweep share the compilation
+cache.
+"""
 
 import contextlib
+from pathlib import Path
 
 import jax
 import numpy as np
@@ -11,16 +14,17 @@ from zoo.nested import flatten
 from zoo.training import step, trained_run, trainer
 
 ORIGINAL, JIT, PROGRAMS = step.make_program, jax.jit, {}
-# No program depends on these: the seed is an argument, as hyperparameters are, and the text makes batches.
+# No program depends on these: the seed is an argument, as hyperparameters are, and the text makes
+# batches.
 IRRELEVANT = {*configs.NOT_RESULT_RELEVANT, "seed", "data.source", "data.held_out"}
+IRRELEVANT |= {"training.start_from", "training.start_layers"}
 
 
 def shared_program(config, model, objective, mesh):
-    """Returns the program of the first run with an equal config, objective and mesh.
-
-    A program with a teacher keeps its weights and is never shared, nor is one of another `jax.jit`.
+    """Returns the program of the first run with an equal config, objective, teacher and mesh; never
+    one of another `jax.jit`.
     """
-    if objective.teacher is not None or jax.jit is not JIT:
+    if jax.jit is not JIT:
         return ORIGINAL(config, model, objective, mesh)
     fields = tuple(
         (path, bool(value) if configs.is_traced(path) else value)
@@ -29,7 +33,9 @@ def shared_program(config, model, objective, mesh):
     )
     ids = tuple((name, value) for name, value in vars(objective).items() if isinstance(value, int | str))
     tables = tuple((name, np.asarray(table).tobytes()) for name, table in objective.constants.items())
-    key = fields, ids, tables, mesh
+    # A program keeps the weights of its teacher.
+    teacher = Path(config.objective.distillation.teacher or "/nowhere").rglob("*")
+    key = fields, ids, tables, mesh, tuple(sorted((path, path.stat().st_mtime_ns) for path in teacher))
     if key not in PROGRAMS:
         PROGRAMS[key] = ORIGINAL(config, model, objective, mesh)
     return PROGRAMS[key]

@@ -1,6 +1,8 @@
-"""The structure of `zoo/` in numbers: imports point one way, and files, folders and functions stay small.
+"""The structure of `zoo/` in numbers: imports point one way, and files, folders and functions stay
+small.
 
-Every import counts, also those inside functions and under TYPE_CHECKING. docs/architecture.md shows `FLOORS`.
+Every import counts, also those inside functions and under TYPE_CHECKING. docs/architecture.md shows
+`FLOORS`.
 """
 
 import ast
@@ -12,8 +14,9 @@ import pytest
 
 ROOT = Path(__file__).parents[1]
 
-# From the bottom up. A module imports from lower floors and from its own package; packages on one floor do not import each other. A
-# dotted name is a package of its own, and what remains of its parent (say `data`) stands on the parent's floor.
+# From the bottom up. A module imports from lower floors and from its own package; packages on one
+# floor do not import each other. A dotted name is a package of its own, and what remains of its
+# parent (say `data`) stands on the parent's floor.
 FLOORS = (
     ("errors", "files", "nested"),
     ("config",),
@@ -33,6 +36,7 @@ FLOORS = (
     ("interop", "variants"),
     ("lab.formatting", "lab.measures", "lab.statistics"),
     ("lab.metrics",),
+    ("lab.declarations",),
     ("lab.experiment",),
     ("lab.sizes", "lab.planning"),
     ("lab.results",),
@@ -56,7 +60,9 @@ def module_name(path):
 
 
 def imports_of(tree, module, modules):
-    """Yields the modules of zoo that a parsed file imports, whatever function or condition the import stands in."""
+    """Yields the modules of zoo that a parsed file imports, whatever function or condition the
+    import stands in.
+    """
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names if alias.name.split(".")[0] == "zoo")
@@ -142,7 +148,9 @@ def test_every_import_counts(where):
 
 
 def test_files_are_short():
-    lengths = {str(path.relative_to(ROOT)): len(path.read_text(encoding="utf-8").splitlines()) for path in source_files()}
+    lengths = {
+        str(path.relative_to(ROOT)): len(path.read_text(encoding="utf-8").splitlines()) for path in source_files()
+    }
     assert not {path: lines for path, lines in lengths.items() if lines > LINES_PER_FILE}
 
 

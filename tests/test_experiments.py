@@ -13,7 +13,7 @@ from tests.small_runs import small
 from tests.untrained import untrained
 from zoo import config as configs
 from zoo.analysis.run_measures import measure_run
-from zoo.config.fields import TASKS, IGNORED_BY
+from zoo.config.fields import IGNORED_BY, TASKS
 from zoo.errors import ConfigError
 from zoo.files import read_json
 from zoo.lab.experiment import load_experiment, required_measures

@@ -11,8 +11,8 @@ import pytest
 from zoo import config as configs
 from zoo import data
 from zoo.lab.results.run_records import load_run
-from zoo.training.trainer import run
 from zoo.training.startup import resolve_with_vocabulary
+from zoo.training.trainer import run
 
 ROOT = Path(__file__).parents[1]
 # Large enough to leave the unigram plateau in a few hundred updates, without dropout, which costs

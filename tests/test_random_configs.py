@@ -20,8 +20,8 @@ from zoo.models.architectures import make_model
 from zoo.models.functional import logical_axes, split
 from zoo.objectives import make_objective
 from zoo.training.mesh import make_mesh
-from zoo.training.step import make_program
 from zoo.training.startup import resolve_with_vocabulary
+from zoo.training.step import make_program
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(3600)]
 RANDOM = settings(

@@ -1,4 +1,5 @@
-"""Fine-tuning for a number that a text or a pair of texts has, from any run or, at the size of a toy, from scratch.
+"""Fine-tuning for a number that a text or a pair of texts has, from any run or, at the size of a
+toy, from scratch.
 
     python train.py --config=configs/finetune/regression.py:tiny --workdir=runs/similarity
     python train.py --config=configs/finetune/regression.py:from=runs/bert --workdir=runs/stsb \\

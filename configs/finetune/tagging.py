@@ -4,7 +4,8 @@
     python train.py --config=configs/finetune/tagging.py:from=runs/bert --workdir=runs/entities \\
         --config.data.source=conll:train.conll --config.data.held_out=conll:dev.conll
 
-`tiny` tells the kinds of the tokens of Python code. `from=RUN` as in classification.py, at a rate of 5e-5.
+`tiny` tells the kinds of the tokens of Python code. `from=RUN` as in classification.py, at a rate
+of 5e-5.
 """
 
 from zoo.config import finetuned

@@ -95,7 +95,10 @@ def test_histogram_counts_everything_once():
             ["--config.data.row_format=doc_sentences", "--config.data.isolate_documents=true"],
             "data.isolate_documents=true is for packed rows",
         ),
-        (["--config.data.row_format=packed"], "objective.next_sentence=true needs pairs, and data.row_format is packed"),
+        (
+            ["--config.data.row_format=packed"],
+            "objective.next_sentence=true needs pairs, and data.row_format is packed",
+        ),
         (
             ["--config.data.row_format=segment_pairs", "--config.data.sequence_length=7"],
             "data.sequence_length=7 is too short",

@@ -192,7 +192,9 @@ def test_what_this_many_seeds_can_show_is_said_before(zoo, folder, noise):
     zoo("norms.py", "--seeds", "3")
     out = zoo("norms.py", "--seeds", "4", "--dry-run")[1]
     # The three differences -0, -0.9, -0.5 vary by 0.451; four seeds detect 2.13 times that.
-    assert '"pre wins": the SD is 0.451 nats over the 3 finished seeds, so the detectable difference is 0.96 nats' in out
+    assert (
+        '"pre wins": the SD is 0.451 nats over the 3 finished seeds, so the detectable difference is 0.96 nats' in out
+    )
 
 
 def test_looks_that_come_too_late_are_told(zoo, folder, noise):

@@ -129,10 +129,7 @@ def test_every_objective_is_evaluated_and_what_makes_tokens_sampled(kind, tmp_pa
         assert not printed.err
     else:
         assert result["sample"] is None
-        assert (
-            printed.err
-            == f"no sample: model.architecture={kind['model__architecture']} does not generate text\n"
-        )
+        assert printed.err == f"no sample: model.architecture={kind['model__architecture']} does not generate text\n"
     assert evaluate.main([str(folder), f"--text={text}", "--lengths=6"]) == 0
     assert ("prefix_length=6 leaves nothing" in capsys.readouterr().out) == (kind is OBJECTIVES["prefix"])
 

@@ -11,8 +11,8 @@ from zoo import config as configs
 from zoo.cli import evaluate
 from zoo.cli.main import main
 from zoo.files import read_json, write_json
-from zoo.training.trainer import run
 from zoo.training.trained_run import load_trained
+from zoo.training.trainer import run
 
 pytest.importorskip("sacrebleu")
 # The same things without the commands: tests/training/test_translations.py.

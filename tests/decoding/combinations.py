@@ -11,7 +11,7 @@ WINDOWS = (0, 3)
 KV_HEADS = (4, 2, 1)
 COMBINATIONS = tuple(itertools.product(POSITIONS, WINDOWS, KV_HEADS))
 LOCAL_GLOBAL = {
-    "model.layers.pattern": ("local", "local", "global"), "model.num_layers": 5, "model.position.kind": "rope",
+    "model.layers.pattern": ("local", "local", "global"), "model.num_layers": 4, "model.position.kind": "rope",
     "model.layers.kinds.local.attention.window": 3, "model.layers.kinds.local.position.theta": 50.0,
     "model.layers.kinds.global.attention.num_kv_heads": 1,
 }  # fmt: skip
@@ -20,12 +20,12 @@ T5_BIAS = {"model.position.kind": "relative_bias", "model.position.buckets": 8, 
 DECODERS = {
     "local and global layers, scanned and recomputed in training": LOCAL_GLOBAL | {"model.scan_layers": True, "model.remat": "full"},
     "layers without positions": {
-        "model.layers.pattern": ("turned", "plain"), "model.position.kind": "rope", "model.layers.kinds.turned.attention.window": 5,
+        "model.layers.pattern": ("turned", "plain"), "model.num_layers": 2, "model.position.kind": "rope", "model.layers.kinds.turned.attention.window": 5,
         "model.layers.kinds.plain.position.kind": "none"},
     "windows of two widths, one table of biases": T5_BIAS | {
-        "model.layers.pattern": ("near", "far"), "model.layers.kinds.near.attention.window": 2,
+        "model.layers.pattern": ("near", "far"), "model.num_layers": 2, "model.layers.kinds.near.attention.window": 2,
         "model.layers.kinds.far.attention.window": 6},
-    "a table of biases per layer": T5_BIAS | {"model.position.shared": False, "model.attention.window": 4},
+    "a table of biases per layer": T5_BIAS | {"model.position.shared": False, "model.attention.window": 4, "model.num_layers": 2},
     "normed heads": {"model.attention.qk_norm": "head", "model.position.kind": "rope"},
     "normed queries and keys": {"model.attention.qk_norm": "full", "model.position.kind": "rope", "model.norm.placement": "reordered"},
     "capped scores": {"model.attention.softcap": 2.0, "model.head.softcap": 3.0, "model.norm.placement": "sandwich"},
@@ -51,7 +51,7 @@ DECODERS = {
 ENCODER_DECODERS = {name: ENCODER_DECODER | overrides for name, overrides in {
     "learned positions": {},
     "T5": T5_BIAS | {"model.norm.kind": "rmsnorm", "model.head.scale": "rsqrt_dim"},
-    "umT5": T5_BIAS | {"model.position.shared": False},
+    "umT5": T5_BIAS | {"model.position.shared": False, "model.num_layers": 2},
     "performer": {"model.attention.kind": "performer"},
     "a window and fewer key heads in the decoder": {
         "model.position.kind": "rope", "model.decoder.attention.window": 3, "model.decoder.attention.num_kv_heads": 2},

@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from tests.building import ENCODER_DECODER, compiled, counting, slow_but, with_values
+from tests.building import ENCODER_DECODER, PROMISE, compiled, counting, slow_but, with_values
 from tests.decoding.making import made, rows
 from zoo.decoding import Generator, stop_table
 from zoo.decoding.generator import padded_length
@@ -120,6 +120,7 @@ def spelled_out(has_encoder, seed, row, beams, alpha):
     slow_but(
         [(2, 2.0, True), (3, 1.0, False)],
         [(2, 0.0, True), (2, 2.0, True), (3, 1.0, True), (3, -0.7, True), (3, 1.0, False)],
+        PROMISE,
     ),
 )
 def test_with_few_beams_it_prunes_as_described(has_encoder, beams, alpha, cache):

@@ -14,7 +14,7 @@ from zoo.models.architectures import make_model
 SHORT = {"model.position.kind": "learned", "model.position.max_length": 24}
 DYNAMIC = {"model.position.kind": "rope", "model.position.scaling.kind": "dynamic", "model.position.scaling.factor": 2.0,
            "model.position.scaling.original_length": 4}  # fmt: skip
-SOME_DYNAMIC = {"model.position.kind": "rope", "model.layers.pattern": ("a", "b"),
+SOME_DYNAMIC = {"model.position.kind": "rope", "model.layers.pattern": ("a", "b"), "model.num_layers": 2,
                 "model.layers.kinds.a.position.scaling.kind": "dynamic", "model.layers.kinds.a.position.scaling.factor": 2.0,
                 "model.layers.kinds.b.attention.window": 3}  # fmt: skip
 

@@ -84,7 +84,7 @@ def test_a_row_ends_at_a_stop_and_the_others_go_on():
 def loop(overrides=None, stop=None, limit=40, buffer_size=64):
     """Runs the loop once; the tokens, and how many steps it made."""
     model = generator(overrides)
-    steps = IncrementalDecoder(model.graph, False, 2, 64, V, True)
+    steps = IncrementalDecoder(model.graph, False, 1, 64, V, True)
     state, scores = decode_loop.prefill(steps, model.weights, rows(PROMPTS))
     tokens, lengths, state = decode_loop.sample(
         steps,
@@ -152,7 +152,7 @@ def test_fewer_tokens_are_the_first_ones():
 
 def test_a_stream_of_requests_compiles_a_handful_of_programs():
     programs = decode_loop.prefill, decode_loop.sample
-    model, sizes = generator(WINDOWED | {"model.num_layers": 1}), [program._cache_size() for program in programs]
+    model, sizes = generator(WINDOWED), [program._cache_size() for program in programs]
     for number in range(1, 30):
         prompt = [number % V] * (1 + number % 16)
         model.generate([prompt] * 2, 1 + number % 16, Sampling(0.1 * number, number % 5, 1 / number), jax.random.key(number),
@@ -164,7 +164,7 @@ def test_a_stream_of_requests_compiles_a_handful_of_programs():
 
 def test_the_loop_is_one_program_on_the_device():
     model = generator()
-    steps = IncrementalDecoder(model.graph, False, 2, 64, V, True)
+    steps = IncrementalDecoder(model.graph, False, 1, 64, V, True)
     state, scores = decode_loop.prefill.eval_shape(steps, model.weights, rows(PROMPTS))
     jaxpr = jax.make_jaxpr(
         lambda state, scores: decode_loop.sample.__wrapped__(
@@ -196,7 +196,7 @@ def test_the_loop_is_one_program_on_the_device():
     ids=str,
 )
 def test_the_size_of_a_cache(overrides, slots, heads):
-    model = generator(overrides)
+    model = generator(overrides | {"model.num_layers": 2})
     state, _ = decode_loop.prefill.eval_shape(
         IncrementalDecoder(model.graph, False, 2, 64, V, True), model.weights, rows(PROMPTS)
     )
@@ -209,7 +209,7 @@ def test_a_performer_s_cache_does_not_grow():
         jax.tree.map(
             jnp.shape,
             decode_loop.prefill.eval_shape(
-                IncrementalDecoder(model.graph, False, 2, slots, V, True), model.weights, rows(PROMPTS)
+                IncrementalDecoder(model.graph, False, 1, slots, V, True), model.weights, rows(PROMPTS)
             )[0].layers,
         )
         for slots in (16, 1024)
@@ -225,7 +225,7 @@ def test_matrices_in_the_type_of_the_activations_change_nothing(overrides):
     cast, kept = (unstack_layers(params, stats, dtype) for dtype in ("bfloat16", "float32"))
     sizes = [sum(x.nbytes for x in jax.tree.leaves(weights.params)) for weights in (cast, kept)]
     assert sizes[0] < 0.65 * sizes[1]
-    steps = IncrementalDecoder(split(model)[0], overrides == ENCODER_DECODER, 2, 32, V, True)
+    steps = IncrementalDecoder(split(model)[0], overrides == ENCODER_DECODER, 1, 32, V, True)
     one, other = (
         decode_loop.prefill(steps, weights, rows(PROMPTS), rows(SOURCES) if overrides == ENCODER_DECODER else None)[1]
         for weights in (cast, kept)

@@ -17,7 +17,7 @@ from zoo.models.architectures import make_model
 
 OPENS, BYTE_TOKENIZER = 256, ByteTokenizer()
 BYTES = {"data.tokenizer.kind": "bytes", "model.vocab_size": 270, "model.head.bias": True, "model.position.kind": "rope",
-         "model.tie_embeddings": False}  # fmt: skip
+         "model.tie_embeddings": False, "model.num_layers": 1}  # fmt: skip
 ENCODER_DECODER = {"model.architecture": "encoder_decoder"}
 OBJECTIVES = {
     "causal": {}, "prefix": ENCODER_DECODER | {"objective.kind": "prefix", "objective.prefix_length": 3},
@@ -150,7 +150,7 @@ def test_without_a_cache_no_model_reads_more_than_in_training():
 
 
 def test_characters_that_are_unknown():
-    config = tiny({"model.vocab_size": 4})
+    config = tiny({"model.vocab_size": 4, "model.num_layers": 1})
     model = make_model(config)
     generator = TextGenerator(config, CharacterTokenizer("abc"), model, random_values(model), {})
     with pytest.raises(ConfigError, match="--prompt 'abZ'") as error:

@@ -91,7 +91,9 @@ def test_what_cannot_be_expressed_is_refused_by_name(class_name, settings, messa
 
 
 def test_how_bloom_was_computed_does_not_matter_alone():
-    assert importer_of(BLOOM).read_config({"slow_but_exact": True}) == importer_of(BLOOM).read_config({"pretraining_tp": 4})
+    assert importer_of(BLOOM).read_config({"slow_but_exact": True}) == importer_of(BLOOM).read_config(
+        {"pretraining_tp": 4}
+    )
 
 
 @pytest.mark.parametrize(("class_name", "one", "other"), [

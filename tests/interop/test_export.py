@@ -147,7 +147,9 @@ def test_where_no_class_will_do_the_closest_is_named():
         "model.attention.sinks=True; it would be False"
     ]
     with pytest.raises(ConfigError, match=r"no class can express model\.architecture=elmo"):
-        choose_class(model(model__architecture="elmo", objective__kind="bidirectional", model__num_layers=1), None, None)
+        choose_class(
+            model(model__architecture="elmo", objective__kind="bidirectional", model__num_layers=1), None, None
+        )
 
 
 def test_differences_are_those_of_the_computation():

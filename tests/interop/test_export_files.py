@@ -19,8 +19,8 @@ from zoo.data.tokenizers.character_level import CharacterTokenizer
 from zoo.data.tokenizers.tokenizer_registry import PretrainedTokenizer, read_pretrained
 from zoo.interop.model_weights import export_weights
 from zoo.interop.tokenizer_files import to_fast_tokenizer, write_tokenizer
-from zoo.training.trainer import run as train
 from zoo.training.trained_run import load_trained
+from zoo.training.trainer import run as train
 
 TEXT = "Grüße, 你好\n\n  two  spaces\tand <|endoftext|> spelled out 🎉 the theatre"
 GPT2 = {"model__ffn__gelu_approximation": "tanh", "model__dim": 16, "model__num_layers": 1, "training__steps": 2,

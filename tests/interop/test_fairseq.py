@@ -32,7 +32,8 @@ def write(folder, source=SOURCE, target=TARGET, same=False, **changes):
     arguments = SMALL | changes
     config = configs.resolve(
         configs.override(
-            configs.default(), read_config(arguments) | {"model.vocab_size": target, "data.tokenizer.kind": "characters"}
+            configs.default(),
+            read_config(arguments) | {"model.vocab_size": target, "data.tokenizer.kind": "characters"},
         )
     )
     params = random_values(make_model(config), 4)

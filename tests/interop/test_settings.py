@@ -117,7 +117,11 @@ def test_windows_follow_the_class_s_own_rules():
     def pattern(class_name, **hf):
         model = resolve_like(class_name, hf, {"data.tokenizer.kind": "characters"}).model
         layer_kind_fields = model.layers.pattern
-        return [layer_kind_fields[layer % len(layer_kind_fields)] for layer in range(model.num_layers)] if layer_kind_fields else None
+        return (
+            [layer_kind_fields[layer % len(layer_kind_fields)] for layer in range(model.num_layers)]
+            if layer_kind_fields
+            else None
+        )
 
     assert pattern("Gemma2ForCausalLM")[:4] == ["local", "global", "local", "global"]
     assert pattern("Gemma3ForCausalLM")[:7] == ["local"] * 5 + ["global", "local"]

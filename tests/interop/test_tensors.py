@@ -1,5 +1,4 @@
-"""Files of tensors: every type and layout that is read, and every way in which a file can be wrong.
-"""
+"""Files of tensors: every type and layout that is read, and every way in which a file can be wrong."""
 
 import json
 import os

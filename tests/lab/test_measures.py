@@ -54,7 +54,11 @@ def test_every_measure_has_a_function_a_direction_and_a_unit():
     assert not is_known_metric("eval/residual_growth")
     assert not is_known_metric("measured/spikes@initial")
     assert {name for name in MEASURES if higher_is_better(f"measured/{name}")} == {"gradient_kept", "head_divergence"}
-    assert (unit_suffix("measured/spikes"), unit_suffix("measured/head_divergence@initial"), unit_suffix(GROWTH)) == (" spikes", " nats", "")
+    assert (unit_suffix("measured/spikes"), unit_suffix("measured/head_divergence@initial"), unit_suffix(GROWTH)) == (
+        " spikes",
+        " nats",
+        "",
+    )
     assert measures.midpoints((0, 64, 64, 128, 65)) == (32, 96)
 
 
@@ -223,9 +227,7 @@ def cheap(monkeypatch):
 def stating(metric=GROWTH, other=None, changes=None, **more):
     made = fake.experiment(**more)
     contrast = dataclasses.replace(
-        made.contrasts[0],
-        a=Side(made.contrasts[0].a.arm, metric),
-        b=Side(made.contrasts[0].b.arm, other or metric),
+        made.contrasts[0], a=Side(made.contrasts[0].a.arm, metric), b=Side(made.contrasts[0].b.arm, other or metric)
     )
     base = config.override(made.base, {"training.dynamics_every": 10} | (changes or {}))
     return dataclasses.replace(made, contrasts=(contrast,), base=base)

@@ -64,12 +64,12 @@ def test_the_direction_of_every_metric():
     assert base_name("eval/accuracy@256") == "accuracy"
     assert is_known_metric("eval/loss@256")
     assert not is_known_metric("train/loss")
-    assert (unit_suffix("eval/loss@256"), unit_suffix("eval/bits_per_byte"), unit_suffix("eval/accuracy"), unit_suffix("train/x")) == (
-        " nats",
-        " bits",
-        "",
-        "",
-    )
+    assert (
+        unit_suffix("eval/loss@256"),
+        unit_suffix("eval/bits_per_byte"),
+        unit_suffix("eval/accuracy"),
+        unit_suffix("train/x"),
+    ) == (" nats", " bits", "", "")
     assert is_per_token("eval/perplexity@8")
     assert not is_per_token("eval/bits_per_byte")
 

@@ -12,7 +12,8 @@ from tests.building import ENCODER, as_float64, call, close, counting, random_va
 from zoo.config import ATTENTION_SUPPORT
 from zoo.layers.attention import Attention
 from zoo.layers.context import Context, DropoutKey, Memory
-from zoo.layers.kernels import KERNELS, Scoring, choose_implementation
+from zoo.layers.kernels import KERNELS, choose_implementation
+from zoo.layers.scoring import Scoring
 
 B, T, H, K = 2, 8, 4, 6
 ON_ANY_DEVICE = [name for name in KERNELS if name != "cudnn"]
@@ -316,7 +317,11 @@ SCHEMES = {
         "model.position.max_distance": 9,
     },
     "shaw": {"model.position.kind": "shaw", "model.position.clip": 2},
-    "shaw, keys only": {"model.position.kind": "shaw", "model.position.clip": 3, "model.position.relative_values": False},
+    "shaw, keys only": {
+        "model.position.kind": "shaw",
+        "model.position.clip": 3,
+        "model.position.relative_values": False,
+    },
 }
 # Every scheme with the plain layers, every layer with schemes of either sort, and a choice of the
 # rest.

@@ -12,8 +12,9 @@ from tests.visibility import normal
 from zoo.layers import attention, banded
 from zoo.layers.attention import Attention, shared_scores
 from zoo.layers.context import Context
-from zoo.layers.kernels import KERNELS, Scoring
+from zoo.layers.kernels import KERNELS
 from zoo.layers.position import make_embedded_position
+from zoo.layers.scoring import Scoring
 
 # No whole number of blocks.
 T = 13

@@ -23,8 +23,9 @@ from tests.building import (
 from zoo.layers import performer
 from zoo.layers.attention import Attention
 from zoo.layers.context import Context
-from zoo.layers.kernels import KERNELS, Scoring
+from zoo.layers.kernels import KERNELS
 from zoo.layers.performer import EPSILON, performer_attention, random_features
+from zoo.layers.scoring import Scoring
 from zoo.models.architectures import make_model
 from zoo.models.functional import initialise_statistics, refresh, split
 

@@ -39,7 +39,9 @@ STACKS = {
 
 def program(name, scan, remat):
     """(loss and statistics after it as a function of values and statistics; both, drawn)."""
-    config = tiny(STACKS[name] | {"model.attention.implementation": "einsum", "model.scan_layers": scan, "model.remat": remat})
+    config = tiny(
+        STACKS[name] | {"model.attention.implementation": "einsum", "model.scan_layers": scan, "model.remat": remat}
+    )
     model = make_model(config)
     key = DropoutKey(jax.random.key(5)) if name == "dropping" else None
     context = Context(jnp.asarray(POSITIONS), in_order=True, dropout_key=key, training=True)

@@ -54,7 +54,9 @@ class Pair(Made):
         self.constants["teacher"] = {"params": self.its_values, "stats": initialise_statistics(teacher, 5)}
 
     def both(self, tokens):
-        """The reference's (hidden states, scores) of student and teacher for one row without padding."""
+        """The reference's (hidden states, scores) of student and teacher for one row without
+        padding.
+        """
         found, rows = [], reference.counting(1, len(tokens))
         for config, values in (
             (self.config.model, self.exact),

@@ -62,8 +62,7 @@ class PerformerPytorch:
 
 
 def make_causal(attention: torch.nn.Module) -> None:
-    """Lets every token read the tokens up to itself by the bidirectional form of a FastAttention.
-    """
+    """Lets every token read the tokens up to itself by the bidirectional form of a FastAttention."""
     bidirectional = attention.forward
 
     def forward(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> torch.Tensor:

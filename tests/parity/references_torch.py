@@ -92,8 +92,7 @@ def make_norm(s: dict[str, Any]) -> torch.nn.Module:
 
 
 def over_tokens(norm: torch.nn.Module, x: torch.Tensor, positions: torch.Tensor) -> torch.Tensor:
-    """A norm of the filled slots, one after the other as rows of a matrix; empty slots become zero.
-    """
+    """A norm of the filled slots, one after the other as rows of a matrix; empty slots become zero."""
     out, filled = torch.zeros_like(x), positions >= 0
     out[filled] = norm(x[filled])
     return out

@@ -1,5 +1,4 @@
-"""The loss beside a teacher against PyTorch's divergence, cross-entropy and cosine embedding loss.
-"""
+"""The loss beside a teacher against PyTorch's divergence, cross-entropy and cosine embedding loss."""
 
 import jax
 import numpy as np

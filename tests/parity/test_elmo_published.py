@@ -26,9 +26,9 @@ from zoo.objectives import make_objective
 from zoo.objectives.objective import ForwardMode
 from zoo.training.checkpoints import warm_start
 from zoo.training.mesh import make_mesh
+from zoo.training.startup import resolve_with_vocabulary
 from zoo.training.step import make_program
 from zoo.training.trained_run import load_trained
-from zoo.training.startup import resolve_with_vocabulary
 
 pytest.importorskip("h5py")
 pytestmark = pytest.mark.parity
@@ -150,7 +150,11 @@ def test_features_of_a_task_are_the_published_states(tmp_path):
     values = random_values(make_model(resolved)) | taken["params"]
     values["mix"] = {"weights": np.array([-100, -100, 0], np.float32), "gamma": np.ones((), np.float32)}
     (batch,) = dataset.evaluation_batches()
-    model, mode, constants = with_values(make_model(resolved), values), ForwardMode(None, training=False), program.constants(0)
+    model, mode, constants = (
+        with_values(make_model(resolved), values),
+        ForwardMode(None, training=False),
+        program.constants(0),
+    )
     states = call(lambda batch: model.mix(objective.features(model, batch, constants, mode)), batch)
     for row, sentence in enumerate(dataset.batches(HELD_OUT).order):
         words, expected = sentences[sentence], read_hdf5(folder / f"lm_embeddings_{sentence}.hdf5")["0"]

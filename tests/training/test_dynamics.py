@@ -16,7 +16,7 @@ from zoo.data.tokenizers.byte_tokenizers import ByteTokenizer
 from zoo.files import read_json
 from zoo.layers.activation_record import attention_entropy
 from zoo.layers.context import Context
-from zoo.layers.kernels import Scoring
+from zoo.layers.scoring import Scoring
 from zoo.models.architectures import make_model
 from zoo.objectives import make_objective
 from zoo.training import dynamics

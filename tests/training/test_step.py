@@ -7,6 +7,7 @@ import pytest
 from small_runs import OBJECTIVES, small
 
 from tests.building import compiled, random_values, slow_but
+from tests.shared_programs import shared_program
 from zoo import config as configs
 from zoo.data.rows.corruption import make_corruption
 from zoo.data.tokenizers.byte_tokenizers import ByteTokenizer
@@ -14,13 +15,12 @@ from zoo.models.architectures import make_model
 from zoo.models.functional import split
 from zoo.objectives import make_objective
 from zoo.training.mesh import make_mesh
-from zoo.training.step import make_program
 from zoo.training.update import accumulate_gradients, uses_dropout
 
 
 def program_of(**overrides):
     config = configs.resolve(small(**overrides))
-    return make_program(
+    return shared_program(
         config, make_model(config), make_objective(config, ByteTokenizer()), make_mesh(config, jax.devices()[:1])
     )
 

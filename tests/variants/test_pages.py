@@ -149,14 +149,12 @@ def test_what_a_page_excludes_is_refused_and_the_rest_is_not():
             other in line.split(":")[0].split(", ") for line in sections(by_name[one])["Cannot be combined with"]
         )
         assert named == refused
-        resolve = lambda changes=changes: configs.resolve(
-            configs.override(configs.default(), changes | {"model.vocab_size": 300})
-        )  # noqa: E731
+        config = configs.override(configs.default(), changes | {"model.vocab_size": 300})
         if refused:
             with pytest.raises(ConfigError):
-                resolve()
+                configs.resolve(config)
         else:
-            resolve()
+            configs.resolve(config)
 
 
 def test_a_refusal_for_want_of_effect_is_recognised():

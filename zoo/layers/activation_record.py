@@ -1,9 +1,9 @@
-"""What a forward pass leaves behind for the statistics of training: sums that add up over the parts
-of a batch.
+"""Statistics of activations that a forward pass records: sums that add up over the parts of a
+batch.
 
-A `Context` with a `record`, a dict, asks for them; without one nothing here is part of a program.
-What is done with the sums stands in `zoo.training.dynamics`. Gradients are not led through any of
-it. A context that is `whole` asks for the states and the attention maps themselves, for
+The layers record into `Context.record` if it is a dict; otherwise nothing here is part of a
+program. `zoo.training.dynamics` turns the sums into statistics. No gradient flows through them.
+With `Context.record_arrays` the layers also record states and attention maps, for
 `zoo.analysis.activations`.
 """
 
@@ -16,22 +16,23 @@ from jax.scipy.special import entr
 from jaxtyping import Array, Float, Int
 
 from zoo.layers.context import Context
-from zoo.layers.kernels import Scoring, attention_probabilities, attention_scores
+from zoo.layers.kernels import attention_probabilities, attention_scores
+from zoo.layers.scoring import Scoring
 
-# Enough for a mean, and so few that the scores of a long row are never all there.
+# Enough for a mean, and few enough that the scores of a long row never exist all at once.
 ROWS, QUERIES, TOKENS = 4, 32, 128
 
-Sums = dict[str, Float[Array, "..."]]
+SumAndCount = dict[str, Float[Array, "..."]]
 
 
 def evenly(length: int, most: int) -> Int[np.ndarray, " n"]:
-    """Places of a row, first and last among them: all of `length`, or `most` evenly spread."""
+    """Returns evenly spaced places of a row of `length`, at most `most`, with first and last."""
     return np.linspace(0, length - 1, min(length, most)).round().astype(np.int32)
 
 
-def squares(x: Float[Array, "B T D"], context: Context) -> Sums:
-    """{"total": the sum of x^2 over the tokens that are there, "count": the number of values in
-    it}, in float32.
+def squares(x: Float[Array, "B T D"], context: Context) -> SumAndCount:
+    """Returns {"total": the sum of x^2 over the tokens, "count": the number of values}, in float32,
+    padding excluded.
     """
     x = jax.lax.stop_gradient(x)
     there = jnp.broadcast_to(context.positions >= 0, x.shape[:2])
@@ -40,20 +41,19 @@ def squares(x: Float[Array, "B T D"], context: Context) -> Sums:
 
 
 def fired(x: Float[Array, "B T F"], context: Context) -> Float[Array, " F"]:
-    """Which hidden units are above 0 for any token that is there: 1, else 0."""
+    """Returns 1 for hidden units that are above 0 for any token, else 0; padding is excluded."""
     there = (context.positions >= 0)[..., None]
     return ((jax.lax.stop_gradient(x) > 0) & there).any(axis=(0, 1)).astype(jnp.float32)
 
 
 def attention_entropy(
     q: Float[Array, "B T H K"], k: Float[Array, "B S G K"], context: Context, scoring: Scoring
-) -> Sums:
-    """{"total": the entropy of what a query attends to, -sum_s p_s log p_s in nats, summed for each
-    head [H], "count": queries in it}.
+) -> SumAndCount:
+    """Returns {"total": the entropy of the attention weights of a query, -sum_s p_s log p_s in
+    nats, summed for each head [H], "count": number of queries}.
 
-    Of `QUERIES` queries, evenly spread, in each of the first `ROWS` rows: O(S) memory. A sink is
-    one more thing to attend to. Queries of global tokens see by rules of their own and are left
-    out.
+    Takes `QUERIES` queries, evenly spread, in each of the first `ROWS` rows: O(S) memory. A sink
+    counts as one more key. Queries of global tokens see other keys and are left out.
     """
     q, k = jax.lax.stop_gradient((q, k))
     places = evenly(q.shape[1], QUERIES)
@@ -86,13 +86,13 @@ def attention_entropy(
 def attention_maps(
     q: Float[Array, "B T H K"], k: Float[Array, "B S G K"], context: Context, scoring: Scoring, projected: bool = False
 ) -> dict[str, Float[Array, "B H T S"]]:
-    """{"scores": of all keys, visible or not, before anything caps them, "probabilities"}, whole,
+    """Returns {"scores": of all keys, visible or not, before a cap, "probabilities"}, complete and
     in float32: O(T S) memory.
 
     Args:
-        q, k, context, scoring: as for a kernel.
-        projected: global tokens have queries and keys of their own, which are not those given here:
-            their rows are NaN.
+        q, k, context, scoring: arguments of a kernel.
+        projected: global tokens have queries and keys of their own, not those given here; their
+            rows are NaN.
     """
 
     def by_head(x: Float[Array, "B G R T S"]) -> Float[Array, "B H T S"]:
@@ -106,12 +106,12 @@ def attention_maps(
     }
 
 
-def deviations(scores: Float[Array, "*leading V"], counted: Array) -> Sums:
-    """{"total": the squares of the scores' distances from their own mean, summed, "count": the
-    number of them}, in float32.
+def deviations(scores: Float[Array, "*leading V"], counted: Array) -> SumAndCount:
+    """Returns {"total": the sum of squared deviations of scores from their mean, "count": the
+    number of scores}, in float32.
 
     Args:
-        scores: of the classes or token ids.
+        scores: scores of the classes or token ids.
         counted: bool, which of the leading places count.
     """
     scores = jax.lax.stop_gradient(scores).astype(jnp.float32)

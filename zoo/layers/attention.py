@@ -1,5 +1,5 @@
-"""Attention: multi-head, grouped-query and multi-query, within a sequence and across two, over all
-keys or a window.
+"""Attention: multi-head, grouped-query and multi-query; self- and cross-attention; over all keys or
+a window.
 """
 
 from collections.abc import Callable
@@ -14,22 +14,25 @@ from zoo.config import AUTO, ResolvedConfig
 from zoo.layers.activation_record import attention_entropy, attention_maps
 from zoo.layers.banded import banded_attention, block_length
 from zoo.layers.context import Context
-from zoo.layers.kernels import KERNELS, Scoring, cached_attention, choose_implementation
+from zoo.layers.kernels import KERNELS, cached_attention, choose_implementation
 from zoo.layers.norm import rms_norm
 from zoo.layers.parameter import Initializer, Linear, kernel_initializer, normal, ones, parameter, statistic, zeros
 from zoo.layers.performer import performer_read, performer_sums, random_features
 from zoo.layers.position import Position, make_attention_position
+from zoo.layers.scoring import Scoring
 
 SharedScores = Callable[[Array], Array]
-"""(positions of keys [B, S]) -> what all layers add to the scores of these keys, [B, H, T, S]."""
+"""(positions of keys [B, S]) -> the term that all layers add to the scores of these keys, [B, H, T,
+S].
+"""
 
 
 class HeadNorm(nnx.Module):
-    """q = q / sqrt(mean(q^2) + epsilon) * scale, and so for k, before they are rotated (Henry et
-    al. 2020; Dehghani et al. 2023).
+    """q = q / sqrt(mean(q^2) + epsilon) * scale, and the same for k, before rotation (Henry et al.
+    2020; Dehghani et al. 2023).
 
     "head" takes the mean over the K values of each head, with one scale [K] for all heads; "full"
-    over all heads' values together, with a scale [H K].
+    over the values of all heads, with a scale [H K].
     """
 
     def __init__(self, config: ResolvedConfig, heads: int):
@@ -55,16 +58,16 @@ class Attention(nnx.Module):
 
     y is x itself, or in cross-attention the encoder's output. H query heads share G key/value heads
     in groups of H / G (Ainslie et al. 2023): G = H is multi-head, G = 1 multi-query (Shazeer 2019).
-    Of their queries Q may be different, the heads of a group of H / Q having one. A window may be
-    of every d-th key, in each head another d (Beltagy et al. 2020, section 3.1, Dilated Sliding
-    Window). Global tokens see all and are seen by all whatever the window, with
-    `global_projections` through matrices of their own (there too).
+    With Q different queries, H / Q neighbouring heads share one. A window may hold every d-th key,
+    with another d in each head (Beltagy et al. 2020, section 3.1, Dilated Sliding Window). Global
+    tokens see all tokens and are seen by all, whatever the window; with `global_projections` they
+    have their own matrices (same section).
     """
 
     def __init__(self, config: ResolvedConfig, cross: bool = False, value_gain: float = 1.0):
         attention = config.attention
         H, Q, K = attention.num_heads, attention.num_query_heads, attention.head_dim
-        # `auto` where the config is that of one stack.
+        # The field is `auto` in models of one stack.
         G = attention.cross_kv_heads if cross and attention.cross_kv_heads != AUTO else attention.num_kv_heads
         last = kernel_initializer(
             config, value_gain * ((2 * config.num_layers) ** -0.5 if config.init.scale_residual else 1.0)
@@ -85,12 +88,11 @@ class Attention(nnx.Module):
             statistic((attention.features, K), random_features, attention.redraw_every) if performs else None
         )
         self.position = Position(config) if cross else make_attention_position(config)
-        # A window and global tokens are places in one sequence; what another sequence shows is seen
-        # whole.
+        # Windows and global tokens belong to one sequence; all of a memory is visible.
         self.window, self.global_tokens = (0, 0) if cross else (attention.window, attention.global_tokens)
         turns = () if cross else attention.dilations
         self.dilations = tuple(turns[head % len(turns)] for head in range(H)) if turns else ()
-        # Tokens over which the keys of a window are spread.
+        # Number of tokens that a window spans.
         self.reach = (self.window - 1) * max(self.dilations, default=1) + 1 if self.window else 0
         if attention.global_projections and not cross:
             self.global_query, self.global_key = project(Q, "heads", initializer), project(G, "kv_heads", initializer)
@@ -100,13 +102,13 @@ class Attention(nnx.Module):
     def __call__(
         self, x: Float[Array, "B T D"], context: Context, shared: Float[Array, "B H T T"] | SharedScores | None = None
     ) -> Float[Array, "B T D"]:
-        """Lets every token read what `context` makes visible to it.
+        """Attends from every token to the keys that `context` makes visible.
 
         Args:
             x: the tokens.
             context: structure of the sequence, and for cross-attention the memory.
-            shared: what all layers add to the scores, computed once; where the cache holds the
-                keys, of which a layer has its own number, a function of these.
+            shared: the term that all layers add to the scores, computed once; with a filled cache,
+                where layers have different numbers of keys, a function of the key positions.
         """
         cache, part = context.cache, "cross_attention" if self.cross else "attention"
         if cache is not None and part in cache.entries:
@@ -114,7 +116,7 @@ class Attention(nnx.Module):
             return self.output(attended.reshape(*x.shape[:2], -1))
         source = context.memory.hidden.astype(x.dtype) if self.cross else x
         if self.cross:
-            context, shared = context.across(), None
+            context, shared = context.for_cross_attention(), None
         q, k = self._queries(self.query(x)), self._heads(self.key(source), self.key_norm)
         q, k = self.position.rotate(q, k, context.positions, context.keys_at)
         v = self._heads(self.value(source))
@@ -126,7 +128,7 @@ class Attention(nnx.Module):
             if context.record is not None:
                 scoring = self._scoring(context, shared)
                 context.record[part] = attention_entropy(q, k, context, scoring)
-                if context.whole:
+                if context.record_arrays:
                     context.record[f"{part} maps"] = attention_maps(
                         q, k, context, scoring, self.config.global_projections
                     )
@@ -140,12 +142,13 @@ class Attention(nnx.Module):
     def _from_cache(
         self, x: Float[Array, "B 1 D"], context: Context, shared: SharedScores | None, part: str
     ) -> Float[Array, "B T H K"]:
-        """What one further token of every row reads, its own key and value included. Here each
-        kernel would do the same.
+        """Attends from one further token of every row to the cache and to itself.
+
+        All kernels would compute the same here.
         """
         cache, q = context.cache, self._queries(self.query(x))
         if self.cross:
-            # Rows that read the same memory are so many queries of one row.
+            # Rows that share a memory become several queries of one row.
             q = q.reshape(cache.memory_positions.shape[0], -1, *q.shape[2:])
             if self.features is not None:
                 return performer_read(q, self.features[...], self.config.scale, cache.entries[part])
@@ -171,14 +174,15 @@ class Attention(nnx.Module):
         return x if norm is None else norm(x)
 
     def _queries(self, x: Float[Array, "B T QK"]) -> Float[Array, "B T H K"]:
-        """Those of every head, of which neighbours may share one."""
+        """Returns the query of every head; neighbouring heads may share one."""
         q = self._heads(x, self.query_norm)
         return q if q.shape[2] == self.config.num_heads else jnp.repeat(q, self.config.num_heads // q.shape[2], axis=2)
 
     def _scoring(self, context: Context, shared: Array | None) -> Scoring:
         return Scoring(
             scale=self.config.scale, window=self.window, global_tokens=self.global_tokens, dilations=self.dilations,
-            score=self.position.score if self.position.scores else None, reads_query=self.position.reads_query, shared=shared,
+            score=self.position.score if self.position.scores else None,
+            reads_query=self.position.reads_query, shared=shared,
             softcap=self.config.softcap, sinks=None if self.sinks is None else self.sinks[...],
             value=self.position.value if self.position.adds_values else None,
             dropout=self.config.dropout if context.dropout_key is not None else 0.0,
@@ -210,13 +214,13 @@ class Attention(nnx.Module):
         return KERNELS[name](q, k, v, context, scoring)
 
     def _with_global(self, attended, x, q, k, v, context: Context, shared: Array | None) -> Float[Array, "B T H K"]:
-        """`attended`, and for the global tokens what they read in every filled slot, wherever in
-        the row they stand.
+        """Replaces the rows of `attended` that belong to global tokens by attention over all
+        tokens.
         """
         B, T = x.shape[:2]
         positions = jnp.broadcast_to(context.positions, (B, T))
         there = positions[:, None, :] == jnp.arange(self.global_tokens)[:, None]
-        # A row too short to have one gives a place past its end, which is written nowhere.
+        # A row too short to have one gives a place past its end, which is not written.
         places = jnp.where(there.any(axis=2), jnp.argmax(there, axis=2), T)
 
         def pick(y: Array, axis: int = 1) -> Array:
@@ -237,8 +241,8 @@ class Attention(nnx.Module):
 
 
 def shared_scores(position: Position, context: Context) -> Float[Array, "B H T T"] | SharedScores | None:
-    """What a scheme that all layers share adds to their scores: computed once per forward pass, or
-    for the keys of a cache on demand.
+    """Returns the term that a scheme shared by all layers adds to their scores: computed once per
+    forward pass, or with a filled cache as a function of the keys.
     """
     if not position.scores:
         return None

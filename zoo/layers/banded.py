@@ -1,8 +1,8 @@
-"""Sliding windows in time and memory linear in T: the sequence is cut into blocks, which see
+"""Sliding windows in time and memory linear in T: the sequence is cut into blocks that see
 themselves and their neighbours.
 
-A block becomes a row of its own, so that every kernel, mask and position scheme works as it is, on
-shorter rows.
+Each block becomes a row, so that every kernel, mask and position scheme works unchanged on shorter
+rows.
 """
 
 from collections.abc import Callable
@@ -12,15 +12,15 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from zoo.layers.context import Context
-from zoo.layers.kernels import Scoring
+from zoo.layers.scoring import Scoring
 
 SMALLEST_BLOCK = 64
-Kernel = Callable[[Array, Array, Array, Context, Scoring], Array]
+AttentionFunction = Callable[[Array, Array, Array, Context, Scoring], Array]
 
 
 def block_length(length: int, window: int, causal: bool) -> int:
-    """Tokens of a block, at least as many as a token sees on one side; 0 where cutting would save
-    nothing.
+    """Returns the tokens of a block, at least as many as a token sees on one side; 0 if blocks
+    would save nothing.
     """
     reach = window - 1 if causal else (window - 1) // 2
     size = max(reach, SMALLEST_BLOCK)
@@ -28,14 +28,14 @@ def block_length(length: int, window: int, causal: bool) -> int:
 
 
 def _cut(x: Array, size: int, fill: float) -> Float[Array, "B N c ..."]:
-    """[B, T, ...] -> [B, N, c, ...], filled up at the end."""
+    """Cuts [B, T, ...] to [B, N, c, ...], padded at the end."""
     x = jnp.pad(x, [(0, 0), (0, -x.shape[1] % size)] + [(0, 0)] * (x.ndim - 2), constant_values=fill)
     return x.reshape(x.shape[0], -1, size, *x.shape[2:])
 
 
 def _neighbourhoods(x: Array, size: int, causal: bool, fill: float) -> Float[Array, "B N m ..."]:
-    """[B, T, ...] -> [B, N, 2c or 3c, ...]: each block after the one before it, and where not
-    causal before the one after it.
+    """Returns [B, N, 2c or 3c, ...] from [B, T, ...]: the previous block, each block, and, if not
+    causal, the next.
     """
     cut = _cut(x, size, fill)
     edge = jnp.full_like(cut[:, :1], fill)
@@ -46,7 +46,7 @@ def _neighbourhoods(x: Array, size: int, causal: bool, fill: float) -> Float[Arr
 
 
 def banded_attention(
-    kernel: Kernel,
+    kernel: AttentionFunction,
     size: int,
     q: Float[Array, "B T H K"],
     k: Float[Array, "B T G K"],
@@ -54,14 +54,14 @@ def banded_attention(
     context: Context,
     scoring: Scoring,
 ) -> Float[Array, "B T H K"]:
-    """What `kernel` computes for a window, in O(T * size). Tokens must be in order
-    (`Context.in_order`).
+    """Computes what `kernel` computes for a window, in O(T * size).
 
     Args:
         kernel: the kernel that attends within the blocks.
         size: tokens of a block, from `block_length`.
-        q, k, v, context, scoring: as for the kernel. The first `scoring.global_tokens` keys are
-            seen by every block; what their own queries see is left to the caller.
+        q, k, v, context, scoring: arguments of the kernel. Tokens must be in order
+            (`Context.in_order`). Every block sees the first `scoring.global_tokens` keys; the
+            caller computes the output of their own queries.
     """
     B, T = q.shape[:2]
     first = scoring.global_tokens
@@ -81,7 +81,7 @@ def banded_attention(
     places = jnp.arange(T)[None]
     key_positions = keys(context.positions, -1)
     if first:
-        # A global token that is also near must not be counted twice.
+        # A global token inside the window must not be counted twice.
         near_again = jnp.arange(key_positions.shape[1]) >= first
         key_positions = jnp.where(near_again & (keys(places, T) < first), -1, key_positions)
     folded = replace(
@@ -97,7 +97,7 @@ def banded_attention(
 
 
 def _shared_blocks(shared: Float[Array, "B H T S"], size: int, causal: bool, first: int) -> Float[Array, "B N H c m"]:
-    """The part of a T x S array of scores that each block needs."""
+    """Returns the part of a T x S array of scores that each block needs."""
     blocks = -(-shared.shape[2] // size)
     pad = blocks * size - shared.shape[2]
     padded = jnp.pad(shared, [(0, 0), (0, 0), (0, pad), (size, pad + size)])

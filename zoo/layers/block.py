@@ -1,5 +1,5 @@
-"""Blocks: where a layer normalises and adds. Each class is the paper's equation for one sublayer f:
-attention, cross-attention, FFN.
+"""Blocks: placements of norms and residual connections. Each class is the paper's equation for one
+sublayer f: attention, cross-attention, FFN.
 """
 
 from collections.abc import Callable
@@ -18,20 +18,19 @@ Sublayer = Callable[[Hidden], Hidden]
 
 
 class Block(nnx.Module):
-    """One layer: its sublayers in order, each through `sublayer`, the equation that a subclass
-    gives.
+    """One layer: its sublayers in order, each through the equation `sublayer` of a subclass.
 
     Args:
         config: the `model` part, as this layer sees it.
         cross: the layer also reads a memory by cross-attention (Vaswani et al. 2017, section 3.1).
-        sides: (layers of the encoder, of the decoder) where there are both, else None; DeepNorm's
-            constants depend on them.
+        sides: (layers of the encoder, layers of the decoder) of an encoder-decoder, else None;
+            DeepNorm's constants depend on them.
     """
 
     final_norm = True
     """Whether a norm follows the last block."""
     norms_output = False
-    """Whether each sublayer has a second norm, for its output."""
+    """Whether each sublayer has a second norm, on its output."""
 
     def __init__(self, config: ResolvedConfig, cross: bool = False, sides: tuple[int, int] | None = None):
         self.alpha, gain = self.constants(config, sides)
@@ -49,22 +48,24 @@ class Block(nnx.Module):
 
     @staticmethod
     def constants(config: ResolvedConfig, sides: tuple[int, int] | None) -> tuple[float, float]:
-        """(factor on the residual stream, factor on initial values of values, outputs and FFN)."""
+        """Returns the factors on the residual stream and on the initial values of the value, output
+        and FFN weights.
+        """
         del config, sides
         return 1.0, 1.0
 
     def sublayer(
         self, x: Hidden, f: Sublayer, norm: Norm, output_norm: Norm | None, context: Context, part: str
     ) -> Hidden:
-        """The equation."""
+        """Applies f to x with the norms and the residual connection of this placement."""
         raise NotImplementedError
 
     def add(self, x: Hidden, y: Hidden, context: Context, part: str) -> Hidden:
-        """alpha * x + dropout(y), or dropout(y) alone when residual connections are off."""
+        """Returns alpha * x + dropout(y), or dropout(y) alone without residual connections."""
         return self.combine(x, context.dropout(y, self.rate, part))
 
     def combine(self, x: Hidden, y: Hidden) -> Hidden:
-        """alpha * x + y, or y alone when residual connections are off."""
+        """Returns alpha * x + y, or y alone without residual connections."""
         if not self.residual:
             return y
         return (x if self.alpha == 1.0 else self.alpha * x) + y
@@ -77,7 +78,7 @@ class Block(nnx.Module):
         Args:
             x: the tokens.
             context: structure of the sequence.
-            shared: what all layers add to the scores of self-attention.
+            shared: the term that all layers add to the scores of self-attention.
         """
         functions: dict[str, Sublayer] = {
             "attention": lambda y: self.attention(y, context, shared),
@@ -86,15 +87,15 @@ class Block(nnx.Module):
         if "cross_attention" in self.parts:
             functions["cross_attention"] = lambda y: self.cross_attention(y, context)
         if self.parallel != "none":
-            return self.side_by_side(x, functions, context)
+            return self.parallel_sublayers(x, functions, context)
         for part in self.parts:
             norm, output_norm = getattr(self, f"{part}_norm"), getattr(self, f"{part}_output_norm", None)
             x = self.sublayer(x, functions[part], norm, output_norm, context, part)
         return x
 
-    def side_by_side(self, x: Hidden, functions: dict[str, Sublayer], context: Context) -> Hidden:
-        """x + Attention(Norm(x)) + FFN(Norm(x)), both reading the same x (Wang & Komatsuzaki 2021,
-        GPT-J: one norm for both; Black et al. 2022, GPT-NeoX-20B, section 2.1: one each).
+    def parallel_sublayers(self, x: Hidden, functions: dict[str, Sublayer], context: Context) -> Hidden:
+        """Returns x + Attention(Norm(x)) + FFN(Norm(x)) (Wang & Komatsuzaki 2021, GPT-J: one norm
+        for both; Black et al. 2022, GPT-NeoX-20B, section 2.1: one each).
         """
         normed = self.attention_norm(x, context)
         also = normed if self.parallel == "shared_norm" else self.ffn_norm(x, context)
@@ -103,52 +104,48 @@ class Block(nnx.Module):
 
 
 class PreNormBlock(Block):
-    """x = x + f(Norm(x)) (Xiong et al. 2020, Table 1, right)."""
+    """Pre-norm: x = x + f(Norm(x)) (Xiong et al. 2020, Table 1, right)."""
 
     def sublayer(
         self, x: Hidden, f: Sublayer, norm: Norm, output_norm: Norm | None, context: Context, part: str
     ) -> Hidden:
-        """Applies one sublayer."""
         return self.add(x, f(norm(x, context)), context, part)
 
 
 class PostNormBlock(Block):
-    """x = Norm(x + f(x)) (Vaswani et al. 2017, section 3.1)."""
+    """Post-norm: x = Norm(x + f(x)) (Vaswani et al. 2017, section 3.1)."""
 
     final_norm = False
 
     def sublayer(
         self, x: Hidden, f: Sublayer, norm: Norm, output_norm: Norm | None, context: Context, part: str
     ) -> Hidden:
-        """Applies one sublayer."""
         return norm(self.add(x, f(x), context, part), context)
 
 
 class SandwichBlock(Block):
-    """x = x + Norm(f(Norm(x))) (Ding et al. 2021, section 3.2; Gemma 2)."""
+    """Sandwich norm: x = x + Norm(f(Norm(x))) (Ding et al. 2021, section 3.2; Gemma 2)."""
 
     norms_output = True
 
     def sublayer(
         self, x: Hidden, f: Sublayer, norm: Norm, output_norm: Norm | None, context: Context, part: str
     ) -> Hidden:
-        """Applies one sublayer."""
         return self.add(x, output_norm(f(norm(x, context)), context), context, part)
 
 
 class ReorderedBlock(Block):
-    """x = x + Norm(f(x)) (Liu et al. 2021, Swin V2, section 3.2; OLMo 2)."""
+    """Reordered norm: x = x + Norm(f(x)) (Liu et al. 2021, Swin V2, section 3.2; OLMo 2)."""
 
     def sublayer(
         self, x: Hidden, f: Sublayer, norm: Norm, output_norm: Norm | None, context: Context, part: str
     ) -> Hidden:
-        """Applies one sublayer."""
         return self.add(x, norm(f(x), context), context, part)
 
 
 class DeepNormBlock(PostNormBlock):
-    """x = Norm(alpha x + f(x)), the weights of values, outputs and FFN scaled by beta at the start
-    (Wang et al. 2022, figure 2).
+    """DeepNorm: x = Norm(alpha x + f(x)), with the initial weights of values, outputs and FFN
+    scaled by beta (Wang et al. 2022, figure 2).
 
     With N encoder and M decoder layers, alpha and beta are (2N)^(1/4) and (8N)^(-1/4) for one stack
     alone, 0.81 (N^4 M)^(1/16) and 0.87 (N^4 M)^(-1/16) for the encoder of two, (3M)^(1/4) and
@@ -157,7 +154,7 @@ class DeepNormBlock(PostNormBlock):
 
     @staticmethod
     def constants(config: ResolvedConfig, sides: tuple[int, int] | None) -> tuple[float, float]:
-        """(alpha, beta)."""
+        """Returns (alpha, beta)."""
         if sides is None:
             return (2 * config.num_layers) ** 0.25, (8 * config.num_layers) ** -0.25
         N, M = sides
@@ -181,5 +178,5 @@ def make_block(config: ResolvedConfig, cross: bool = False, sides: tuple[int, in
 
 
 def make_final_norm(config: ResolvedConfig) -> Norm:
-    """Builds the norm after the last block, which post-norm has already."""
+    """Builds the norm after the last block; post-norm needs none."""
     return make_norm(config) if PLACEMENTS[config.norm.placement].final_norm else NoNorm(config)

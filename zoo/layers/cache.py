@@ -1,29 +1,26 @@
-"""What a decoder keeps of the tokens so far, so that a further token costs the work of one token.
+"""The cache of a decoder, with which a further token costs the work of one token.
 
-Attention keeps keys and values in a ring of C slots: C is the most tokens there can be, or the
-window where that is smaller. All rows write the same slot at the same time, so that a write is one
-slice; rows of unequal length stand with their ends side by side, and which slot holds which
-position follows from the newest one: nothing else has to be remembered. FAVOR+ keeps its sums
+Attention keeps keys and values in a ring of C slots: C is the maximum number of tokens, or the
+window if that is smaller. All rows write the same slot at the same time, so that a write is one
+slice; rows of unequal length are aligned at their ends. Which slot holds which position follows
+from the newest one, so that positions are not stored. FAVOR+ keeps its sums
 (`zoo.layers.performer`).
 """
 
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Int
 
-if TYPE_CHECKING:
-    from zoo.layers.performer import Sums
-
 
 class KeyValues(NamedTuple):
-    """Keys, rotated already, and values: as the products want them.
+    """Keys, already rotated, and values, in the layout of the matrix products.
 
-    Rows and heads are one dimension, N = B G, which is left out where it is 1: XLA's CPU backend
-    copies a cache that has a dimension of 1 several times for every token (attention of B 1, H 12,
-    K 64, C 1024 then takes 5 x the time, with one key head twice the time).
+    Rows and heads are one dimension, N = B G, which is left out if it is 1: XLA's CPU backend
+    copies a cache with a dimension of 1 several times for every token (attention of B 1, H 12, K
+    64, C 1024 then takes 5 x the time, with one key head twice the time).
 
     Attributes:
         keys, values: [N, C, K], or [C, K].
@@ -34,16 +31,16 @@ class KeyValues(NamedTuple):
 
     @classmethod
     def of(cls, k: Float[Array, "B C G K"], v: Float[Array, "B C G K"]) -> "KeyValues":
-        """What attention computes, in this form."""
+        """Returns keys and values of attention in this layout."""
         return cls(_joined(k), _joined(v))
 
     @property
     def slots(self) -> int:
-        """C."""
+        """Returns C."""
         return self.keys.shape[-2]
 
     def take(self, rows: Int[Array, " R"], batch: int) -> "KeyValues":
-        """Those of R rows, by number, of B = `batch`."""
+        """Returns R rows, by number, of B = `batch`."""
 
         def of_rows(x: Array) -> Array:
             x = x.reshape(batch, -1, *x.shape[-2:])[rows]
@@ -52,26 +49,39 @@ class KeyValues(NamedTuple):
         return KeyValues(of_rows(self.keys), of_rows(self.values))
 
 
-Entries = dict[str, "KeyValues | Sums"]
+class FeatureSums(NamedTuple):
+    """Sums over keys of FAVOR+, all that further queries need.
+
+    Attributes:
+        largest: m, the largest w_j . k.
+        scaled: sum_s exp(w_j . k_s - |k_s|^2 / 2 - m) (v_s, 1).
+        plain: sum_s (v_s, 1), the factor of EPSILON.
+    """
+
+    largest: Float[Array, "B G"]
+    scaled: Float[Array, "B G M K+1"]
+    plain: Float[Array, "B G K+1"]
+
+
+Entries = dict[str, KeyValues | FeatureSums]
 
 
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True)
 class Cache:
-    """What is kept of B rows of tokens, by all layers or, within a layer, by that one.
+    """The cache of B rows of tokens, for all layers or, within a layer, for that one.
 
     A call of a model writes into `layers`, as it writes statistics into its modules; no module
-    holds any of it.
+    holds the cache.
 
     Attributes:
-        layers: of each layer, by sublayer: "attention", "cross_attention"; empty before the prompt
-            is read.
+        layers: entries of each layer by sublayer, "attention" or "cross_attention"; empty before
+            the prompt is read.
         newest: position of each row's newest token.
-        slot: the number of the slot where it stands, counted on without end: slot n is n mod C of a
-            ring.
-        most: slots of a layer that sees all.
-        memory_positions: [M, S] of what cross-attention reads; B may be a multiple of M, whose rows
-            then serve neighbours.
+        slot: number of the newest token's slot, which keeps growing: slot n is n mod C of a ring.
+        most: slots of a layer without a window.
+        memory_positions: [M, S], positions of the memory of cross-attention; B may be a multiple of
+            M, and each of its rows then serves B / M neighbouring rows.
     """
 
     layers: list[Entries]
@@ -81,30 +91,30 @@ class Cache:
     memory_positions: Int[Array, "M S"] | None = None
 
     def layer(self, index: int) -> "Cache":
-        """What one layer keeps; it is the same object, to be written into."""
+        """Returns the cache of one layer, which shares its entries with this one."""
         return replace(self, layers=[self.layers[index]])
 
     @property
     def entries(self) -> Entries:
-        """Of the layer."""
+        """Returns the entries of the only layer."""
         (entries,) = self.layers
         return entries
 
     @property
     def filled(self) -> bool:
-        """Whether the prompt has been read."""
+        """Returns whether the prompt has been read."""
         return any(self.layers)
 
     def following(self) -> "Cache":
-        """The cache that the next token of every row is written into."""
+        """Returns the cache for the next token of every row."""
         return replace(
             self, layers=[dict(entries) for entries in self.layers], newest=self.newest + 1, slot=self.slot + 1
         )
 
     def take(self, rows: Int[Array, " R"]) -> "Cache":
-        """That of R rows, by number. What cross-attention reads stays as it is."""
+        """Returns the cache of R rows, by number; the memory of cross-attention stays unchanged."""
 
-        def taken(part: str, entry: "KeyValues | Sums") -> "KeyValues | Sums":
+        def taken(part: str, entry: KeyValues | FeatureSums) -> KeyValues | FeatureSums:
             if part == "cross_attention":
                 return entry
             return (
@@ -117,27 +127,31 @@ class Cache:
         return replace(self, layers=layers, newest=self.newest[rows])
 
     def positions(self, slots: int) -> Int[Array, "B C"]:
-        """Which position stands in each slot of a ring of C = `slots`, -1 where none does.
+        """Returns the position in each slot of a ring of C = `slots`, -1 in empty slots.
 
-        A slot that was written n tokens before the newest holds the position n before it.
+        A slot that was written n tokens before the newest one holds the position n before it.
         """
         positions = self.newest[:, None] - (self.slot - jnp.arange(slots)) % slots
         return jnp.maximum(positions, -1)
 
     def fill(self, part: str, k: Float[Array, "B T G K"], v: Float[Array, "B T G K"], window: int) -> None:
-        """Keeps the ends of rows whose token t stands at position t; `window` as in
-        `Context.visible`.
+        """Stores the ends of rows whose token t has position t.
+
+        Args:
+            part: sublayer.
+            k, v: keys and values of the rows.
+            window: see `Context.visible`.
         """
         source = self.positions(min(window or self.most, self.most))
         source = jnp.clip(source, 0, k.shape[1] - 1)[:, :, None, None]
         self.keep(part, *(jnp.take_along_axis(x, source, axis=1) for x in (k, v)))
 
     def keep(self, part: str, k: Float[Array, "M S G K"], v: Float[Array, "M S G K"]) -> None:
-        """Keeps keys and values as they are: of another sequence, which grows no longer."""
+        """Stores keys and values of another sequence, which no longer grows."""
         self.entries[part] = KeyValues.of(k, v)
 
     def extend(self, part: str, k: Float[Array, "B 1 G K"], v: Float[Array, "B 1 G K"]) -> KeyValues:
-        """Writes one token's key and value in the place of the oldest, and returns all there are."""
+        """Replaces the oldest key and value by those of one token, and returns all."""
         kept = self.entries[part]
         place = self.slot % kept.slots
         written = (

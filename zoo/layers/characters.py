@@ -1,5 +1,5 @@
-"""From a token's characters to its vector: convolutions, highways, a projection (Kim et al. 2016;
-Peters et al. 2018, section 3.4).
+"""Token vectors from characters: convolutions, highways, a projection (Kim et al. 2016; Peters et
+al. 2018, section 3.4).
 """
 
 import math
@@ -13,9 +13,9 @@ from zoo.config import ResolvedConfig
 from zoo.layers.parameter import Linear, kernel_initializer, normal, parameter, zeros
 
 # In the published models 1-256 are the bytes 0-255, 257 and 258 begin and end a sentence, 259 and
-# 260 a word, 261 fills a word up. 0 is nothing at all, an empty slot, and has no embedding.
+# 260 a word, 261 pads a word. 0 is padding of a row and has no embedding.
 NUM_CHARACTERS = 261
-# What the published model's gates start from: sigmoid(2), most of the input is carried on.
+# The initial bias of the published model's gates: sigmoid(2) of the input is carried.
 CARRY = 2.0
 
 
@@ -31,7 +31,7 @@ class Convolution(nnx.Module):
         self.bias = parameter((filters,), ("mlp",), zeros)
 
     def __call__(self, embedded: Float[Array, "N C E"]) -> Float[Array, "N F"]:
-        """Convolves N tokens of C characters, without padding: a filter sees whole windows only."""
+        """Convolves N tokens of C characters; filters see only complete windows."""
         width, _, filters = self.kernel.shape
         count, positions = embedded.shape[0], embedded.shape[1] - width + 1
         # One product of unfolded windows: 1.2-1.6 x faster than XLA's convolution on a CPU, forward
@@ -39,7 +39,7 @@ class Convolution(nnx.Module):
         windows = jnp.concatenate([embedded[:, shift : shift + positions] for shift in range(width)], axis=-1)
         kernel = self.kernel[...].astype(embedded.dtype).reshape(-1, filters)
         scores = (windows.reshape(count * positions, -1) @ kernel).reshape(count, positions, filters)
-        # Adding b and relu keep the order, so the largest score decides.
+        # The bias and relu keep the order, so the maximum can be taken first.
         return jax.nn.relu(scores.max(axis=1) + self.bias[...].astype(embedded.dtype))
 
 
@@ -60,7 +60,7 @@ class Highway(nnx.Module):
 
 
 class CharacterCNN(nnx.Module):
-    """Token vectors that know nothing of their context: x = Highways([Convolution_1; ...;
+    """Context-independent token vectors: x = Highways([Convolution_1; ...;
     Convolution_n](E[characters])) W + b.
     """
 
@@ -80,15 +80,13 @@ class CharacterCNN(nnx.Module):
         """Embeds tokens.
 
         Args:
-            characters: ids from 0 to 261; id 0 stands for the zero vector, as in the published
-                models.
+            characters: ids from 0 to 261; id 0 is the zero vector, as in the published models.
 
         Raises:
-            ValueError: if a token has fewer characters than the widest filter.
+            ValueError: a token has fewer characters than the widest filter.
         """
         *leading, length = characters.shape
-        # By number: a nested dict comes back with its names sorted as text, where 10 comes before
-        # 2.
+        # In numeric order: names of a nested dict are sorted as text, where 10 comes before 2.
         convolutions, highways = (
             [part[str(index)] for index in range(len(part))] for part in (self.convolutions, self.highways)
         )

@@ -1,29 +1,25 @@
-"""What a forward pass hands to every layer: where the tokens stand, what they may see, and the
-dropout key.
-"""
+"""The context of a forward pass: positions of the tokens, visible keys, and the dropout key."""
 
 import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int, Key
 
 from zoo.config.parts import KINDS, values_in
-
-if TYPE_CHECKING:
-    from zoo.layers.cache import Cache
+from zoo.layers.cache import Cache
 
 
 def path_hash(path: str) -> int:
-    """The number that a path folds into a random key: its crc32."""
+    """Returns the number that a path folds into a random key: its crc32."""
     return zlib.crc32(path.encode())
 
 
 class DropoutKey(NamedTuple):
-    """What decides what is dropped.
+    """Random key and rates of dropout.
 
     Attributes:
         key: random key.
@@ -49,7 +45,7 @@ class Memory:
 
     Attributes:
         hidden: [B, S, D], the encoder's output.
-        positions: [B or 1, S]; -1 marks an empty slot, which is not read.
+        positions: [B or 1, S]; -1 marks padding, which is not read.
     """
 
     hidden: Float[Array, "B S D"]
@@ -58,31 +54,31 @@ class Memory:
 
 @dataclass(frozen=True)
 class Context:
-    """Structure of the sequence, as a description rather than as an S x S array, so that fused
-    kernels can use it.
+    """Structure of the sequence, described without an S x S array, so that fused kernels can use
+    it.
 
     Attributes:
-        positions: [B or 1, T] position of each token within its document; -1 marks an empty slot.
+        positions: [B or 1, T] position of each token within its document; -1 marks padding.
         documents: [B, T] number of the document that each token belongs to, when documents are
             isolated; else None.
-        causal: a query sees no key at a later position, but for those of the prefix.
-        in_order: known beforehand: token t of a row stands at position t or is an empty slot (in a
-            causal row: one after all tokens), or, with `documents`, these stand one after another
-            and each counts from 0. It lets kernels skip keys by their place in the row; the default
+        causal: a query sees no key at a later position, except those of the prefix.
+        in_order: known before tracing: token t of a row has position t or is padding (in a causal
+            row only after all tokens), or, with `documents`, documents are consecutive and each
+            counts from 0. Kernels may then skip keys by their place in the row; the default
             assumes nothing.
         dropout_key: key of this forward pass, or None when nothing is dropped.
-        training: statistics are those of the batch and are updated; else the running ones are used.
+        training: norms use and update the statistics of the batch; otherwise the running ones.
         memory: what cross-attention reads, in a decoder that has an encoder.
-        key_positions, key_documents: as `positions` and `documents`, for keys that are not the
-            queries' own sequence.
+        key_positions, key_documents: `positions` and `documents` of keys that are not the queries'
+            own sequence.
         prefix: where causal, keys at positions below this are seen by all queries (prefix language
             modelling); 0 for none.
-        cache: where a decoder keeps keys and values for the tokens to come. Where it has some
-            already, `positions` [B, 1] are those of one further token of each row.
-        record: where the layers leave what `zoo.layers.activation_record` sums up; None, as nearly
-            always, for nowhere.
-        whole: the record holds states and attention maps beside their sums, of a batch that is
-            small enough (`zoo.analysis.activations`).
+        cache: keys and values that a decoder keeps for later tokens. Once it is filled, `positions`
+            [B, 1] are those of one further token of each row.
+        record: dict that collects the sums of `zoo.layers.activation_record`; None (the default)
+            disables it.
+        record_arrays: also record states and attention maps, for small batches
+            (`zoo.analysis.activations`).
     """
 
     positions: Int[Array, "B T"]
@@ -95,13 +91,14 @@ class Context:
     key_positions: Int[Array, "B S"] | None = None
     key_documents: Int[Array, "B S"] | None = None
     prefix: int = 0
-    cache: "Cache | None" = None
+    cache: Cache | None = None
     record: dict[str, Any] | None = None
-    whole: bool = False
+    record_arrays: bool = False
 
     def layer(self, index: int | Int[Array, ""]) -> "Context":
-        """The context of one layer: its own cache, and its own dropout key, the same whether layers
-        are scanned or unrolled.
+        """Returns the context of one layer, with its own cache and its own dropout key.
+
+        The key is the same whether layers are scanned or unrolled.
         """
         if self.cache is not None:
             return replace(self, cache=self.cache.layer(index))
@@ -110,14 +107,14 @@ class Context:
         return replace(self, dropout_key=self.dropout_key.folded(index))
 
     def kind(self, name: str) -> "Context":
-        """The context of layers of the kind `name`: their dropout rates; "" where all are alike."""
+        """Returns the context of a kind of layers, with its dropout rates; "" if all are alike."""
         if self.dropout_key is None or not name:
             return self
         return replace(self, dropout_key=self.dropout_key.within(f"{KINDS}.{name}"))
 
     def side(self, path: str) -> "Context":
-        """The context of one of several stacks: its own dropout key and rates, and its own place in
-        the record.
+        """Returns the context of one of several stacks, with its own dropout key and rates, and its
+        own part of the record.
         """
         own = self
         if self.dropout_key is not None:
@@ -125,8 +122,8 @@ class Context:
             own = replace(own, dropout_key=own.dropout_key.within(f"model.{path}"))
         return own if self.record is None else replace(own, record=self.record.setdefault(path, {}))
 
-    def across(self) -> "Context":
-        """The context of cross-attention: every query sees every filled slot of the memory."""
+    def for_cross_attention(self) -> "Context":
+        """Returns the context of cross-attention: queries see all of the memory but its padding."""
         return replace(self, documents=None, causal=False, in_order=False, key_positions=self.memory.positions)
 
     def dropout(
@@ -150,7 +147,7 @@ class Context:
 
     @property
     def keys_at(self) -> Int[Array, "B S"]:
-        """Positions of the keys."""
+        """Returns the positions of the keys."""
         return self.positions if self.key_positions is None else self.key_positions
 
     def visible(
@@ -161,15 +158,15 @@ class Context:
         global_tokens: int = 0,
         dilation: int = 1,
     ) -> Bool[Array, "B T S"]:
-        """Which keys each query sees: True at [b, t, s] where token t sees token s.
+        """Returns which keys each query sees: True at [b, t, s] where token t sees token s.
 
         Args:
-            window: number of visible keys, the query's own included, before it where causal and on
-                both sides where not; 0 for no limit.
-            queries, keys: the part of the matrix that is wanted.
-            global_tokens: tokens at positions below this see all filled slots and are seen by all,
+            window: number of visible keys, the query's own included, before it if causal, otherwise
+                on both sides; 0 for no limit.
+            queries, keys: the part of the matrix to return.
+            global_tokens: tokens at positions below this see all tokens and are seen by all,
                 whatever the window.
-            dilation: d, the window is of the keys at distances 0, d, 2 d, ...
+            dilation: d; the window holds the keys at distances 0, d, 2 d, ...
         """
         query, key = self.positions[:, queries, None], self.keys_at[:, None, keys]
         visible = jnp.broadcast_to(key >= 0, jnp.broadcast_shapes(query.shape, key.shape))

@@ -12,8 +12,7 @@ from zoo.layers.parameter import Linear, kernel_initializer
 
 
 def hidden_dim(config: ResolvedConfig) -> int:
-    """F as it is built: `ffn.hidden_dim`, or 2/3 of it for a gated kind when parameters are to
-    match.
+    """Returns F: `ffn.hidden_dim`, or 2/3 of it for a gated kind with `ffn.match_parameters`.
 
     A gated layer has three matrices where a plain one has two (Shazeer 2020, section 2).
     """
@@ -23,7 +22,7 @@ def hidden_dim(config: ResolvedConfig) -> int:
 
 
 def activation(config: ResolvedConfig, x: Float[Array, "..."]) -> Float[Array, "..."]:
-    """The nonlinearity inside `ffn.kind`: relu, gelu (exact or by tanh), or silu."""
+    """Applies the nonlinearity of `ffn.kind`: relu, gelu (exact or by tanh), or silu."""
     return {
         "relu": jax.nn.relu,
         "silu": jax.nn.silu,
@@ -47,7 +46,7 @@ class FeedForward(nnx.Module):
         self.config = config
 
     def __call__(self, x: Float[Array, "B T D"], context: Context | None = None) -> Float[Array, "B T D"]:
-        """Applies the layer to every token; `context` is asked only for where to record."""
+        """Applies the layer to every token; `context` is only used to record statistics."""
         active = activation(self.config, (self.up if self.gate is None else self.gate)(x))
         if context is not None and context.record is not None and ACTIVATION_OF[self.config.ffn.kind] == "relu":
             context.record["fired"] = fired(active, context)

@@ -1,64 +1,23 @@
 """Implementations of the attention product, all with one signature, chosen by name.
 
-What each can honour stands in `zoo.config.ATTENTION_SUPPORT`; a config that asks more is refused
-before anything is built. The einsum one is the reference that the others are tested against.
+`zoo.config.ATTENTION_SUPPORT` lists what each supports; a config that needs more is refused before
+anything is built. The others are tested against the einsum one.
 """
 
 import math
-from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Float, Int
+from jaxtyping import Array, Float
 
 from zoo.config import ATTENTION_SUPPORT
 from zoo.layers.context import Context
-
-
-@dataclass(frozen=True)
-class Scoring:
-    """How scores are made and what becomes of them: p = softmax(cap(scale * q k^T + score), sink)
-    over the visible keys.
-
-    Attributes:
-        scale: factor on q k^T.
-        window, global_tokens: which keys are visible, as in `Context.visible`.
-        score: (scaled q [B,T,H,K], positions of queries [B,T] and keys [B,S]) -> what is added,
-            [B,H,T,S]; None for nothing.
-        reads_query: `score` depends on q, and not on positions alone.
-        shared: [B or 1, H, T, S], what is added besides, computed once for all layers.
-        softcap: c in cap(x) = c tanh(x / c); 0 for the identity.
-        sinks: [H], a further score per head that takes weight and gives no value.
-        value: (p [B,H,T,S], positions) -> what is added to the output, [B,T,H,K]; None for nothing.
-        dropout: rate on p.
-        dilations: of the windows of the H heads; empty where all are 1.
-    """
-
-    scale: float
-    window: int = 0
-    global_tokens: int = 0
-    score: Callable[[Array, Array, Array], Array] | None = None
-    reads_query: bool = False
-    shared: Float[Array, "B H T S"] | None = None
-    softcap: float = 0.0
-    sinks: Float[Array, " H"] | None = None
-    value: Callable[[Array, Array, Array], Array] | None = None
-    dropout: float = 0.0
-    dilations: tuple[int, ...] = ()
-
-    def added(
-        self, q: Float[Array, "B T H K"], q_positions: Int[Array, "B T"], k_positions: Int[Array, "B S"]
-    ) -> Array | None:
-        """Everything that is added to the scores, [B or 1, H, T, S], or None."""
-        if self.score is None:
-            return self.shared
-        own = self.score(q, q_positions, k_positions)
-        return own if self.shared is None else own + self.shared
+from zoo.layers.scoring import Scoring
 
 
 def _visible(context: Context, scoring: Scoring, key_heads: int):
-    """Which keys each query sees: [B, T, S], or where heads differ in it [B, G, R, T, S]."""
+    """Returns the visible keys: [B, T, S], or if heads differ [B, G, R, T, S]."""
     if not scoring.dilations:
         return context.visible(scoring.window, global_tokens=scoring.global_tokens)
     seen = {
@@ -70,7 +29,9 @@ def _visible(context: Context, scoring: Scoring, key_heads: int):
 
 
 def _probabilities(scores, visible, scoring: Scoring):
-    """Softmax over the visible keys of scores [B, G, R, T, S] in float32, a sink's share left out."""
+    """Returns the softmax of scores [B, G, R, T, S] over the visible keys in float32, without the
+    weight of a sink.
+    """
     if scoring.softcap:
         scores = scoring.softcap * jnp.tanh(scores / scoring.softcap)
     visible = visible if visible.ndim == scores.ndim else visible[:, None, None]
@@ -84,39 +45,38 @@ def _probabilities(scores, visible, scoring: Scoring):
 
 
 def _plus(scores, added):
-    """Scores [B, G, R, T, S] and what `Scoring.added` gives."""
+    """Adds the result of `Scoring.added` to scores [B, G, R, T, S]."""
     return scores if added is None else scores + added.reshape(added.shape[0], *scores.shape[1:])
 
 
 def _scores(q, k, added):
-    """q k^T + added in float32, with heads before tokens: q (scaled) [B, G, R, T, K], k [B, G, S,
-    K].
+    """Returns q k^T + added in float32, from scaled q [B, G, R, T, K] and k [B, G, S, K].
 
-    Heads first makes the products plain batched matrix products, which XLA's CPU backend runs
+    With heads before tokens these are plain batched matrix products, which XLA's CPU backend runs
     faster than the other order.
     """
     return _plus(jnp.einsum("bgrtk,bgsk->bgrts", q, k, preferred_element_type=jnp.float32), added)
 
 
 def _attend(q, k, v, visible, added, scoring, drop):
-    """p v and p, with heads before tokens: q (scaled) [B, G, R, T, K], k and v [B, G, S, K]."""
+    """Returns p v and p, from scaled q [B, G, R, T, K], k and v [B, G, S, K]."""
     probabilities = drop(_probabilities(_scores(q, k, added), visible, scoring).astype(v.dtype))
     return jnp.einsum("bgrts,bgsk->bgrtk", probabilities, v), probabilities
 
 
 def _grouped(q, G):
-    """[B, T, H, K] to [B, G, R, T, K]: query head h reads key head h G / H."""
+    """Turns [B, T, H, K] into [B, G, R, T, K]: query head h reads key head h G / H."""
     B, T, H, K = q.shape
     return q.reshape(B, T, G, H // G, K).transpose(0, 2, 3, 1, 4)
 
 
 def _heads_first(q, k, v):
-    """[B, T, H, K] and [B, S, G, K] to what `_attend` takes."""
+    """Turns [B, T, H, K] and [B, S, G, K] into the arguments of `_attend`."""
     return _grouped(q, k.shape[2]), k.transpose(0, 2, 1, 3), v.transpose(0, 2, 1, 3)
 
 
 def _tokens_first(attended):
-    """[B, G, R, T, K] back to [B, T, H, K]."""
+    """Turns [B, G, R, T, K] back into [B, T, H, K]."""
     B, G, R, T, K = attended.shape
     return attended.transpose(0, 3, 1, 2, 4).reshape(B, T, G * R, K)
 
@@ -124,8 +84,8 @@ def _tokens_first(attended):
 def attention_scores(
     q: Float[Array, "B T H K"], k: Float[Array, "B S G K"], context: Context, scoring: Scoring
 ) -> Float[Array, "B G R T S"]:
-    """scale * q k^T + score in float32, of all keys, visible or not, and before anything caps them;
-    R = H / G.
+    """Returns scale * q k^T + score of all keys, visible or not, before a cap, in float32; R = H /
+    G.
     """
     q = q * scoring.scale
     return _scores(
@@ -136,8 +96,8 @@ def attention_scores(
 def attention_probabilities(
     q: Float[Array, "B T H K"], k: Float[Array, "B S G K"], context: Context, scoring: Scoring
 ) -> Float[Array, "B G R T S"]:
-    """What `einsum_attention` multiplies the values with, in float32 and before anything is
-    dropped; R = H / G.
+    """Returns the weights of the values in `einsum_attention`, before dropout, in float32; R = H /
+    G.
     """
     return _probabilities(attention_scores(q, k, context, scoring), _visible(context, scoring, k.shape[2]), scoring)
 
@@ -149,8 +109,8 @@ def einsum_attention(
     context: Context,
     scoring: Scoring,
 ) -> Float[Array, "B T H K"]:
-    """softmax(scale * q k^T + score, over the visible keys) v, softmax in float32; query head h
-    reads key head h G / H.
+    """Computes softmax(scale * q k^T + score, over the visible keys) v, the softmax in float32;
+    query head h reads key head h G / H.
     """
 
     def drop(probabilities):
@@ -170,10 +130,10 @@ def cached_attention(
     context: Context,
     scoring: Scoring,
 ) -> Float[Array, "B T H K"]:
-    """What `einsum_attention` computes, for keys and values whose rows and heads are one dimension
-    or none (`zoo.layers.cache.KeyValues`).
+    """Computes `einsum_attention` for keys and values in the layout of
+    `zoo.layers.cache.KeyValues`.
 
-    For a query or a few per row, where no fused kernel gains anything; nothing is dropped.
+    For few queries per row, where fused kernels gain nothing; without dropout.
     """
     B, T = q.shape[:2]
     *N, S, K = keys.shape
@@ -189,7 +149,7 @@ def cached_attention(
 
 
 def _with_values(attended, probabilities, context: Context, scoring: Scoring):
-    """The output [B, T, H, K] from p v, and what p adds to it."""
+    """Returns the output [B, T, H, K] from p v, with the term of `Scoring.value`."""
     attended = _tokens_first(attended)
     if scoring.value is None:
         return attended
@@ -204,8 +164,8 @@ def blocks(length: int, window: int, prefix: int = 0) -> list[tuple[slice, slice
     """Cuts the queries of a causal row whose tokens are in order into blocks, each with the range
     of keys that it can see.
 
-    A query sees no later token but those of the prefix, and with a window none that is `window` or
-    more tokens before it; packed documents only see less.
+    A query sees no later token except those of the prefix, and none that is `window` or more tokens
+    before it; packed documents only see less.
     """
     size = length // QUERY_BLOCKS if length % QUERY_BLOCKS == 0 else length
     return [
@@ -224,12 +184,12 @@ def rows_attention(
     context: Context,
     scoring: Scoring,
 ) -> Float[Array, "B T H K"]:
-    """What `einsum_attention` computes, one row of the batch at a time and in blocks of queries
-    that skip the keys they cannot see.
+    """Computes `einsum_attention` one row of the batch at a time, in blocks of queries that skip
+    the keys they cannot see.
 
-    The probabilities are computed again on the way back, so that the scores of one block of one row
-    exist at a time. That fits a CPU's cache: forward and backward take 0.64 of the time of the
-    whole batch at once (4 heads of 64, T 256, B 16, two cores).
+    The backward pass recomputes the probabilities, so that only the scores of one block of one row
+    exist at a time. They fit a CPU's cache: forward and backward take 0.64 of the time of the whole
+    batch at once (4 heads of 64, T 256, B 16, two cores).
     """
     q = q * scoring.scale
     shared = scoring.shared
@@ -278,10 +238,10 @@ def rows_attention(
 
 
 def _library_attention(q, k, v, context: Context, scoring: Scoring, implementation: str):
-    """`jax.nn.dot_product_attention`, given the structure of the mask where that is enough and a
-    mask array where it is not.
+    """Calls `jax.nn.dot_product_attention`, with the structure of the mask if possible, otherwise
+    with a mask array.
     """
-    # Positions that simply count up are what the kernel's own causal mask and window assume.
+    # The kernel's own causal mask and window assume positions 0, 1, 2, ...
     structured = (
         context.causal
         and context.in_order
@@ -307,7 +267,7 @@ def xla_attention(
     context: Context,
     scoring: Scoring,
 ) -> Float[Array, "B T H K"]:
-    """`jax.nn.dot_product_attention` as compiled by XLA, on any device."""
+    """Computes `jax.nn.dot_product_attention` as compiled by XLA, on any device."""
     return _library_attention(q, k, v, context, scoring, "xla")
 
 
@@ -318,7 +278,7 @@ def cudnn_attention(
     context: Context,
     scoring: Scoring,
 ) -> Float[Array, "B T H K"]:
-    """cuDNN's fused attention on NVIDIA GPUs, memory linear in T."""
+    """Computes cuDNN's fused attention on NVIDIA GPUs, in memory linear in T."""
     return _library_attention(q, k, v, context, scoring, "cudnn")
 
 
@@ -328,15 +288,14 @@ KERNELS = {"einsum": einsum_attention, "rows": rows_attention, "xla": xla_attent
 def choose_implementation(
     kernel: str, platform: str, devices: int, dtype: str, head_dim: int, asked: dict[str, bool]
 ) -> str:
-    """Resolves `attention.implementation=auto` to the fastest kernel that can do what is asked.
+    """Resolves `attention.implementation=auto` to the fastest kernel that supports what is needed.
 
     Args:
         kernel: name from the config.
         platform: "cpu", "gpu" or "tpu".
-        devices: number of devices; a batch that is split over several is not walked through row by
-            row.
-        dtype, head_dim: of the queries.
-        asked: features by their name in `ATTENTION_SUPPORT`, and whether they are needed.
+        devices: number of devices; with several the batch is not processed row by row.
+        dtype, head_dim: type and head width of the queries.
+        asked: whether each feature of `ATTENTION_SUPPORT` is needed.
     """
     if kernel != "auto":
         return kernel

@@ -18,8 +18,8 @@ def _affine(y: Float[Array, "*leading D"], scale: Scale, bias: Scale, dtype: jnp
 
 
 def layer_norm(x: Float[Array, "*leading D"], scale: Scale, bias: Scale, epsilon: float) -> Float[Array, "*leading D"]:
-    """LayerNorm (Ba et al. 2016, eq. 4): (x - mean) / sqrt(variance + epsilon) * scale + bias,
-    statistics in float32.
+    """Returns LayerNorm(x) (Ba et al. 2016, eq. 4): (x - mean) / sqrt(variance + epsilon) * scale +
+    bias, statistics in float32.
     """
     wide = x.astype(jnp.float32)
     centred = wide - jnp.mean(wide, axis=-1, keepdims=True)
@@ -29,8 +29,8 @@ def layer_norm(x: Float[Array, "*leading D"], scale: Scale, bias: Scale, epsilon
 
 
 def rms_norm(x: Float[Array, "*leading D"], scale: Scale, epsilon: float) -> Float[Array, "*leading D"]:
-    """RMSNorm (Zhang & Sennrich 2019, eq. 4): x / sqrt(mean(x^2) + epsilon) * scale, statistics in
-    float32.
+    """Returns RMSNorm(x) (Zhang & Sennrich 2019, eq. 4): x / sqrt(mean(x^2) + epsilon) * scale,
+    statistics in float32.
     """
     wide = x.astype(jnp.float32)
     return _affine(
@@ -39,7 +39,7 @@ def rms_norm(x: Float[Array, "*leading D"], scale: Scale, epsilon: float) -> Flo
 
 
 class Norm(nnx.Module):
-    """What all norms share: a factor and a shift per dimension, where the config asks for them."""
+    """The base of all norms: a learned factor and shift per dimension, if the config has them."""
 
     has_bias = False
 
@@ -51,27 +51,26 @@ class Norm(nnx.Module):
 
     @property
     def factor(self) -> Scale:
-        """The learned factor; with `norm.unit_offset` it is stored as its difference from 1
-        (Gemma).
-        """
+        """Returns the learned factor; `norm.unit_offset` stores its difference from 1 (Gemma)."""
         if self.scale is None:
             return None
         return 1 + self.scale[...] if self.unit_offset else self.scale[...]
 
     @property
     def shift(self) -> Scale:
-        """The learned shift."""
+        """Returns the learned shift."""
         return None if self.bias is None else self.bias[...]
 
     def __call__(self, x: Float[Array, "*leading D"], context: Context | None = None) -> Float[Array, "*leading D"]:
-        """Normalises each vector of `x`; batch normalisation needs the context, to know which
-        tokens count and whether it trains.
+        """Normalises each vector of `x`.
+
+        Batch normalisation needs the context, for padding and for the mode.
         """
         raise NotImplementedError
 
 
 class NoNorm(Norm):
-    """NoNorm(x) = x: the control arm without normalisation."""
+    """NoNorm(x) = x: the control without normalisation."""
 
     def __init__(self, config: ResolvedConfig):
         del config
@@ -108,8 +107,8 @@ class RMSNorm(Norm):
 
 
 class CenteringNorm(Norm):
-    """Centering(x) = (x - mean(x)) * scale + bias: what LayerNorm does beside dividing, as a
-    control (Zhang & Sennrich 2019, section 4).
+    """Centering(x) = (x - mean(x)) * scale + bias: LayerNorm without the division, as a control
+    (Zhang & Sennrich 2019, section 4).
 
     Invariant to shifting x, not to scaling it.
     """
@@ -126,11 +125,10 @@ class BatchNorm(Norm):
     """BatchNorm(x)_d = (x_d - mean_d) / sqrt(variance_d + epsilon) * scale_d + bias_d (Ioffe &
     Szegedy 2015, algorithm 1).
 
-    Mean and variance of dimension d are those over the tokens of the batch in training, empty slots
-    left out, and running averages in evaluation: running = momentum * running + (1 - momentum) *
-    batch, the variance counted without bias (n / (n - 1)), as in section 3.1 of the paper. In a
-    decoder the batch's mean tells a token of later ones: a control, and not a language model to
-    trust.
+    In training mean and variance of dimension d are those over the tokens of the batch, without
+    padding. In evaluation they are running averages: running = momentum * running + (1 - momentum)
+    * batch, with the unbiased variance (n / (n - 1)), as in section 3.1 of the paper. In a decoder
+    the batch's mean depends on later tokens: this is a control, not a valid language model.
     """
 
     has_bias = True
@@ -147,7 +145,7 @@ class BatchNorm(Norm):
             mean, variance = self.mean[...], self.variance[...]
         else:
             mean, variance, count = masked_moments(wide, jnp.broadcast_to(context.positions >= 0, x.shape[:2]))
-            # A batch without any token must leave the averages as they are.
+            # A batch without tokens must leave the averages unchanged.
             keep = jnp.where(count > 0, self.momentum, 1.0)
             self.mean.set_value(keep * self.mean[...] + (1 - keep) * jax.lax.stop_gradient(mean))
             unbiased = jax.lax.stop_gradient(variance) * count / jnp.maximum(count - 1, 1)
@@ -158,7 +156,7 @@ class BatchNorm(Norm):
 def masked_moments(
     x: Float[Array, "B T D"], filled: Bool[Array, "B T"]
 ) -> tuple[Float[Array, " D"], Float[Array, " D"], Float[Array, ""]]:
-    """Mean and variance of every dimension over the tokens that are there, and their number."""
+    """Returns mean and variance of every dimension over the tokens, and the number of tokens."""
     weight = filled.astype(jnp.float32)[..., None]
     count = weight.sum()
     mean = (x * weight).sum(axis=(0, 1)) / jnp.maximum(count, 1)

@@ -1,9 +1,8 @@
-"""Parameters as descriptions: shape, logical axes and initializer, with no memory behind them until
-they are initialised.
+"""Abstract parameters: shape, logical axes and initializer, without memory until initialised.
 
-Modules are always built abstractly. `zoo.models.functional.initialise` makes the values, each from
-a key folded from the seed and the parameter's own path, so that adding a module changes no other
-module's values and two arms share what they have in common.
+Modules are always built abstractly. `zoo.models.functional.initialise` makes each value from a key
+folded from the seed and the parameter's own path, so that adding a module changes no other module's
+values and two arms share the values of their common parameters.
 """
 
 from collections.abc import Callable
@@ -27,14 +26,14 @@ def parameter(shape: tuple[int, ...], axes: tuple[str | None, ...], initializer:
     Args:
         shape: its shape, for one layer.
         axes: the logical name of each dimension ("embed", "mlp", "heads", "kv_heads", "vocab"),
-            which `zoo.training.mesh` maps to mesh axes; None is never split.
+            which `zoo.training.mesh` maps to mesh axes; a dimension None is never split.
         initializer: function of (key, shape).
     """
     return nnx.Param(jax.ShapeDtypeStruct(shape, jnp.float32), axes=axes, initializer=initializer)
 
 
 class Statistic(nnx.Variable):
-    """What a module keeps between steps and no gradient reaches: running averages, random features."""
+    """A value kept between steps without a gradient: running averages, random features."""
 
 
 def statistic(shape: tuple[int, ...], initializer: Initializer, redraw_every: int = 0) -> Statistic:
@@ -43,14 +42,14 @@ def statistic(shape: tuple[int, ...], initializer: Initializer, redraw_every: in
     Args:
         shape: its shape, for one layer.
         initializer: function of (key, shape).
-        redraw_every: steps after which it is drawn anew; 0 for never.
+        redraw_every: steps after which it is redrawn; 0 for never.
     """
     described = jax.ShapeDtypeStruct(shape, jnp.float32)
     return Statistic(described, axes=(None,) * len(shape), initializer=initializer, redraw_every=redraw_every)
 
 
 def normal(std: float) -> Initializer:
-    """Normal with mean 0 and the given standard deviation."""
+    """Returns a normal initializer with mean 0 and the given standard deviation."""
     return jax.nn.initializers.normal(std)
 
 
@@ -79,9 +78,9 @@ def kernel_initializer(config: ResolvedConfig, scale: float = 1.0, transposed: b
 class Linear(nnx.Module):
     """y = x W + b over the last dimension.
 
-    Leading dimensions are flattened first: with a 2-D left side the weight gradient contracts one
-    dimension, which saves XLA's CPU backend a strided copy of the activations and costs an
-    accelerator nothing.
+    Leading dimensions are flattened first: with a 2-D left operand the weight gradient contracts
+    one dimension, which saves XLA's CPU backend a strided copy of the activations and costs nothing
+    on an accelerator.
     """
 
     def __init__(

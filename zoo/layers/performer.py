@@ -2,11 +2,12 @@
 in T (Choromanski et al. 2021).
 
 With normal vectors w_j, exp(q . k) is the mean over j of exp(w_j . q - |q|^2 / 2) exp(w_j . k -
-|k|^2 / 2) (Lemma 1), and sums over the keys are made once for all queries. The exponentials are
-kept in range by stabilisers, and EPSILON is added to every feature so that no normaliser vanishes,
-as in the authors' code:
+|k|^2 / 2) (Lemma 1), so that one sum over the keys serves all queries. Stabilisers keep the
+exponentials in range, and EPSILON is added to every feature so that no normaliser vanishes, as in
+the authors' code:
 
-    phi(q)_j = exp(w_j . q - |q|^2 / 2 - max_j (w_j . q)) + EPSILON,    phi(k)_j the same with the maximum over j and all keys.
+    phi(q)_j = exp(w_j . q - |q|^2 / 2 - max_j (w_j . q)) + EPSILON
+    phi(k)_j = exp(w_j . k - |k|^2 / 2 - max over j and all keys of (w_j . k)) + EPSILON
 
 Up to EPSILON the stabilisers cancel in the normalised output; no gradient flows through them.
 """
@@ -18,21 +19,22 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Key
 
+from zoo.layers.cache import FeatureSums
 from zoo.layers.context import Context
 
 EPSILON = 1e-4
-# Most tokens that are attended at once; in a causal row the cost within a chunk is quadratic.
+# Maximum tokens per chunk; in a causal row the cost within a chunk is quadratic.
 CHUNK, CAUSAL_CHUNK = 512, 64
 FLOOR = jnp.finfo(jnp.float32).min
 
 
 def random_features(key: Key[Array, ""], shape: tuple[int, int]) -> Float[Array, "M K"]:
-    """Rows that are orthogonal in blocks of K, each as long as a normal vector (Choromanski et al.
-    2021, section 2.4).
+    """Draws rows that are orthogonal in blocks of K, with the lengths of normal vectors
+    (Choromanski et al. 2021, section 2.4).
 
-    Directions are made by Gram-Schmidt, which leaves each of them uniform. That is QR with a
-    positive diagonal of R: the signs that a routine happens to choose favour one half of space, and
-    the features would estimate exp(q . k) with a bias.
+    Directions come from Gram-Schmidt, i.e. QR with a positive diagonal of R, and are each uniform.
+    The signs that a QR routine chooses favour one half of space, so that the features would
+    estimate exp(q . k) with a bias.
     """
     M, K = shape
     directions, lengths = jax.random.split(key)
@@ -50,26 +52,26 @@ def performer_attention(
     context: Context,
     scale: float,
 ) -> Float[Array, "B T H K"]:
-    """sum_s phi(q_t) . phi(k_s) v_s / sum_s phi(q_t) . phi(k_s), an estimate of softmax(scale * q
-    k^T) v (Choromanski et al. 2021, eq. 4).
+    """Returns sum_s phi(q_t) . phi(k_s) v_s / sum_s phi(q_t) . phi(k_s), an estimate of
+    softmax(scale
+    * q k^T) v (Choromanski et al. 2021, eq. 4).
 
-    In a causal row s runs up to t, and so does the maximum in phi(k): output t is what tokens 0 ..
-    t alone would give. A token's place in the row is its order, whatever its position. Empty slots
-    count neither above nor below the line; a query that sees no key reads 0. Query head h reads key
-    head h G / H. Everything is summed in float32; the output has the type of v.
+    In a causal row s runs up to t, and so does the maximum in phi(k): output t depends only on
+    tokens 0 .. t. The order is that of places in the row, whatever the positions. Padding counts
+    neither in the numerator nor in the denominator; a query that sees no key gets 0. Query head h
+    reads key head h G / H. Sums are float32; the output has the type of v.
 
-    A long row is walked through in chunks. The backward pass computes a chunk again; it keeps what
-    went in, and in a causal row the sums over what came before.
+    A long row is processed in chunks. The backward pass recomputes a chunk from its inputs and, in
+    a causal row, from the sums before it.
 
     Args:
-        q, k, v: queries, keys, values; in a causal row of the same T tokens.
+        q, k, v: queries, keys, values; in a causal row S = T.
         features: w, from `random_features`.
-        context: which keys are filled, and whether the row is causal.
-        scale: on q . k; queries and keys each get its root.
+        context: padding of the keys, and whether the row is causal.
+        scale: factor on q . k; queries and keys each get its root.
 
     Raises:
-        ValueError: if causal queries are to read another sequence, or a prefix that is not before
-            them.
+        ValueError: causal queries read another sequence, or a prefix.
     """
     return performer_sums(q, k, v, features, context, scale)[0]
 
@@ -81,18 +83,18 @@ def performer_sums(
     features: Float[Array, "M K"],
     context: Context,
     scale: float,
-    before: "Sums | None" = None,
-) -> tuple[Float[Array, "B T H K"], "Sums"]:
-    """What `performer_attention` returns, and the sums over all keys, which are all that further
-    queries need.
+    before: FeatureSums | None = None,
+) -> tuple[Float[Array, "B T H K"], FeatureSums]:
+    """Returns the output of `performer_attention`, and the sums over all keys for further queries.
 
     Args:
-        q, k, v, features, context, scale: as there.
-        before: sums over keys that come before these.
+        q, k, v, features, context, scale: see `performer_attention`.
+        before: sums over the keys before these.
     """
     if context.causal and context.key_positions is not None:
         raise ValueError(
-            "causal queries of performer_attention read their own row; keys of another sequence have no place in its order"
+            "causal queries of performer_attention read their own row; keys of another sequence have no place in "
+            "its order"
         )
     if context.causal and context.prefix:
         raise ValueError(
@@ -100,47 +102,35 @@ def performer_sums(
         )
     B, T, H, K = q.shape
     S, G = k.shape[1:3]
-    kernel = Kernel(features, scale)
+    feature_map = FeatureMap(features, scale)
     # Heads first, as in the other kernels: plain batched matrix products.
     q = q.reshape(B, T, G, H // G, K).transpose(0, 2, 3, 1, 4)
     keys = (k.transpose(0, 2, 1, 3), v.transpose(0, 2, 1, 3), jnp.broadcast_to(context.keys_at >= 0, (B, S))[:, None])
     if before is None:
-        before = Sums(jnp.full((B, G), FLOOR), jnp.zeros((B, G, features.shape[0], K + 1)), jnp.zeros((B, G, K + 1)))
-    attended, sums = (_causal if context.causal else _bidirectional)(kernel, q, keys, before)
+        before = FeatureSums(
+            jnp.full((B, G), FLOOR), jnp.zeros((B, G, features.shape[0], K + 1)), jnp.zeros((B, G, K + 1))
+        )
+    attended, sums = (_causal if context.causal else _bidirectional)(feature_map, q, keys, before)
     return attended.transpose(0, 3, 1, 2, 4).reshape(B, T, H, K).astype(v.dtype), sums
 
 
 def performer_read(
-    q: Float[Array, "B T H K"], features: Float[Array, "M K"], scale: float, sums: "Sums"
+    q: Float[Array, "B T H K"], features: Float[Array, "M K"], scale: float, sums: FeatureSums
 ) -> Float[Array, "B T H K"]:
-    """What `performer_attention` returns to queries that see all keys of `sums`."""
+    """Returns the output of `performer_attention` for queries that see all keys of `sums`."""
     B, T, H, K = q.shape
     G = sums.largest.shape[1]
-    attended = _read(Kernel(features, scale), q.reshape(B, T, G, H // G, K).transpose(0, 2, 3, 1, 4), sums)
+    attended = _read(FeatureMap(features, scale), q.reshape(B, T, G, H // G, K).transpose(0, 2, 3, 1, 4), sums)
     return attended.transpose(0, 3, 1, 2, 4).reshape(B, T, H, K).astype(q.dtype)
 
 
-class Sums(NamedTuple):
-    """Sums over keys.
+class KeyFeatures(NamedTuple):
+    """Features of keys, and values.
 
     Attributes:
-        largest: m, the largest w_j . k.
-        scaled: sum_s exp(w_j . k_s - |k_s|^2 / 2 - m) (v_s, 1).
-        plain: sum_s (v_s, 1), which EPSILON multiplies.
-    """
-
-    largest: Float[Array, "B G"]
-    scaled: Float[Array, "B G M K+1"]
-    plain: Float[Array, "B G K+1"]
-
-
-class Keys(NamedTuple):
-    """Keys' features and values.
-
-    Attributes:
-        largest: m_s, the largest w_j . k_s of every key, the lowest number in empty slots.
+        largest: m_s, the largest w_j . k_s of every key, the lowest float for padding.
         features: exp(w_j . k_s - |k_s|^2 / 2 - m_s).
-        values: (v_s, 1), 0 in empty slots; the last column makes the normaliser.
+        values: (v_s, 1), 0 for padding; the last column gives the normaliser.
     """
 
     largest: Float[Array, "B G S"]
@@ -148,7 +138,7 @@ class Keys(NamedTuple):
     values: Float[Array, "B G S K+1"]
 
 
-class Kernel:
+class FeatureMap:
     """The feature map of exp(scale * q . k), and sums of it."""
 
     def __init__(self, features: Float[Array, "M K"], scale: float):
@@ -163,28 +153,28 @@ class Kernel:
         )
 
     def queries(self, q: Float[Array, "B G R T K"]) -> Float[Array, "B G R T M"]:
-        """phi(q)."""
+        """Returns phi(q)."""
         return self._exponentials(q)[1] + EPSILON
 
-    def keys(self, k: Float[Array, "B G S K"], v: Float[Array, "B G S K"], filled: Bool[Array, "B 1 S"]) -> Keys:
-        """Keys, each relative to its own maximum."""
+    def keys(self, k: Float[Array, "B G S K"], v: Float[Array, "B G S K"], filled: Bool[Array, "B 1 S"]) -> KeyFeatures:
+        """Returns features of keys, each relative to its own maximum, and values."""
         largest, features = self._exponentials(k)
         values = jnp.concatenate([v.astype(jnp.float32), jnp.ones((*v.shape[:-1], 1), jnp.float32)], axis=-1)
-        return Keys(jnp.where(filled, largest, FLOOR), features, jnp.where(filled[..., None], values, 0))
+        return KeyFeatures(jnp.where(filled, largest, FLOOR), features, jnp.where(filled[..., None], values, 0))
 
-    def add(self, sums: Sums, keys: Keys) -> Sums:
-        """Sums over further keys too. What was summed is scaled down when the maximum grows."""
+    def add(self, sums: FeatureSums, keys: KeyFeatures) -> FeatureSums:
+        """Adds further keys to sums, which are scaled down when the maximum grows."""
         largest = jnp.maximum(sums.largest, keys.largest.max(axis=-1))
         further = keys.features * jnp.exp(keys.largest - largest[..., None])[..., None]
         scaled = sums.scaled * jnp.exp(sums.largest - largest)[..., None, None] + jnp.einsum(
             "bgsm,bgsv->bgmv", further, keys.values
         )
-        return Sums(largest, scaled, sums.plain + keys.values.sum(axis=2))
+        return FeatureSums(largest, scaled, sums.plain + keys.values.sum(axis=2))
 
     def read(
-        self, queries: Float[Array, "B G R T M"], sums: Sums, largest: Float[Array, "B G T"]
+        self, queries: Float[Array, "B G R T M"], sums: FeatureSums, largest: Float[Array, "B G T"]
     ) -> Float[Array, "B G R T K+1"]:
-        """sum_s phi(q_t) . phi(k_s) (v_s, 1) over what was summed, with `largest` as the maximum in
+        """Returns sum_s phi(q_t) . phi(k_s) (v_s, 1) from sums, with `largest` as the maximum in
         phi(k).
         """
         decay = jnp.exp(sums.largest[..., None] - largest)[:, :, None, :, None]
@@ -192,10 +182,9 @@ class Kernel:
         return scaled * decay + EPSILON * queries.sum(axis=-1, keepdims=True) * sums.plain[:, :, None, None]
 
     def read_before(
-        self, queries: Float[Array, "B G R T M"], keys: Keys, largest: Float[Array, "B G T"]
+        self, queries: Float[Array, "B G R T M"], keys: KeyFeatures, largest: Float[Array, "B G T"]
     ) -> Float[Array, "B G R T K+1"]:
-        """The same over those of as many keys that are not after the query, in time quadratic in
-        their number.
+        """Returns the same sum over the keys of one chunk up to each query, in quadratic time.
 
         A key's own maximum is at most that of the queries that see it, so that nothing overflows.
         """
@@ -207,40 +196,38 @@ class Kernel:
 
 
 def _bidirectional(
-    kernel: Kernel, q: Float[Array, "B G R T K"], keys: tuple[Array, Array, Array], sums: Sums
-) -> tuple[Array, Sums]:
-    def add(sums: Sums, inputs: tuple[Array, Array, Array]) -> tuple[Sums, None]:
-        return kernel.add(sums, kernel.keys(*inputs)), None
+    feature_map: FeatureMap, q: Float[Array, "B G R T K"], keys: tuple[Array, Array, Array], sums: FeatureSums
+) -> tuple[Array, FeatureSums]:
+    def add(sums: FeatureSums, inputs: tuple[Array, Array, Array]) -> tuple[FeatureSums, None]:
+        return feature_map.add(sums, feature_map.keys(*inputs)), None
 
     sums, _ = _walk(add, sums, [_cut(x, 2, CHUNK) for x in keys])
-    return _read(kernel, q, sums), sums
+    return _read(feature_map, q, sums), sums
 
 
-def _read(kernel: Kernel, q: Float[Array, "B G R T K"], sums: Sums) -> Float[Array, "B G R T K"]:
-    def read(sums: Sums, q: Array) -> tuple[Sums, Array]:
-        return sums, _normalised(kernel.read(kernel.queries(q), sums, sums.largest[..., None]))
+def _read(feature_map: FeatureMap, q: Float[Array, "B G R T K"], sums: FeatureSums) -> Float[Array, "B G R T K"]:
+    def read(sums: FeatureSums, q: Array) -> tuple[FeatureSums, Array]:
+        return sums, _normalised(feature_map.read(feature_map.queries(q), sums, sums.largest[..., None]))
 
     return _joined(_walk(read, sums, _cut(q, 3, CHUNK))[1], q.shape[3])
 
 
 def _causal(
-    kernel: Kernel, q: Float[Array, "B G R T K"], keys: tuple[Array, Array, Array], sums: Sums
-) -> tuple[Array, Sums]:
-    def attend(before: Sums, inputs: tuple[Array, tuple[Array, Array, Array]]) -> tuple[Sums, Array]:
-        queries, own = kernel.queries(inputs[0]), kernel.keys(*inputs[1])
+    feature_map: FeatureMap, q: Float[Array, "B G R T K"], keys: tuple[Array, Array, Array], sums: FeatureSums
+) -> tuple[Array, FeatureSums]:
+    def attend(before: FeatureSums, inputs: tuple[Array, tuple[Array, Array, Array]]) -> tuple[FeatureSums, Array]:
+        queries, own = feature_map.queries(inputs[0]), feature_map.keys(*inputs[1])
         largest = jnp.maximum(jax.lax.cummax(own.largest, axis=2), before.largest[..., None])
-        read = kernel.read(queries, before, largest) + kernel.read_before(queries, own, largest)
-        return kernel.add(before, own), _normalised(read)
+        read = feature_map.read(queries, before, largest) + feature_map.read_before(queries, own, largest)
+        return feature_map.add(before, own), _normalised(read)
 
     inputs = (_cut(q, 3, CAUSAL_CHUNK), [_cut(x, 2, CAUSAL_CHUNK) for x in keys])
     sums, attended = _walk(attend, sums, inputs)
     return _joined(attended, q.shape[3]), sums
 
 
-def _walk(step: Callable, carry: Sums, chunks) -> tuple[Sums, Array]:
-    """A loop over chunks that keeps the carries and computes a step again on the way back; one
-    chunk alone is simply done.
-    """
+def _walk(step: Callable, carry: FeatureSums, chunks) -> tuple[FeatureSums, Array]:
+    """Loops over chunks; the backward pass keeps the carries and recomputes each step."""
     if jax.tree.leaves(chunks)[0].shape[0] > 1:
         return jax.lax.scan(jax.checkpoint(step, prevent_cse=False), carry, chunks)
     carry, result = step(carry, jax.tree.map(lambda x: x[0], chunks))
@@ -248,8 +235,8 @@ def _walk(step: Callable, carry: Sums, chunks) -> tuple[Sums, Array]:
 
 
 def _cut(x: Array, axis: int, most: int) -> Array:
-    """The dimension of tokens cut into N chunks of at most `most`, filled up with zeros (empty
-    slots), and N moved to the front.
+    """Cuts the dimension of tokens into N chunks of at most `most`, padded with zeros, and moves N
+    to the front.
     """
     count = -(-x.shape[axis] // most)
     size = -(-x.shape[axis] // count)
@@ -263,5 +250,5 @@ def _joined(chunks: Float[Array, "N B G R c K"], length: int) -> Float[Array, "B
 
 
 def _normalised(sums: Float[Array, "*B T K+1"]) -> Float[Array, "*B T K"]:
-    """Sums over the normaliser."""
+    """Divides sums by the normaliser, their last column."""
     return sums[..., :-1] / jnp.where(sums[..., -1:] > 0, sums[..., -1:], 1)

@@ -1,6 +1,4 @@
-"""An LSTM whose output is projected and whose states are clipped (Sak et al. 2014; Peters et al.
-2018).
-"""
+"""LSTM with projected output and clipped states (Sak et al. 2014; Peters et al. 2018)."""
 
 from functools import partial
 from typing import NamedTuple
@@ -13,7 +11,7 @@ from jaxtyping import Array, Bool, Float
 from zoo.config import ResolvedConfig
 from zoo.layers.parameter import Linear, kernel_initializer, parameter, zeros
 
-State = tuple[Float[Array, "B D"], Float[Array, "B M"]]
+LSTMState = tuple[Float[Array, "B D"], Float[Array, "B M"]]
 
 
 class ProjectedLSTM(nnx.Module):
@@ -24,10 +22,10 @@ class ProjectedLSTM(nnx.Module):
         h_t = clip((sigmoid(o) * tanh(c_t)) P, elmo.projection_clip)
 
     This is the LSTMP of Sak et al. 2014 without peepholes, clipped as in Peters et al. 2018. The
-    forget gate's bias starts at 1 (Jozefowicz et al. 2015). An empty slot gives zeros and passes
-    the state on untouched, so that a row may have them anywhere and, read backwards, starts at its
-    last filled one. Products over all tokens stand outside the loop over time; the cell c stays
-    float32 in any type of activations.
+    forget gate's bias starts at 1 (Jozefowicz et al. 2015). Padding gives zeros and leaves the
+    state unchanged, so that it may be anywhere in a row, and a row that is read backwards starts at
+    its last token. Products over all tokens are outside the loop over time; the cell c is float32
+    whatever the type of activations.
     """
 
     def __init__(self, config: ResolvedConfig):
@@ -40,26 +38,26 @@ class ProjectedLSTM(nnx.Module):
         self.limits = (config.elmo.cell_clip, config.elmo.projection_clip)
 
     def __call__(
-        self, x: Float[Array, "T B D"], filled: Bool[Array, "T B"], state: State, reverse: bool = False
-    ) -> tuple[Float[Array, "T B D"], State]:
+        self, x: Float[Array, "T B D"], filled: Bool[Array, "T B"], state: LSTMState, reverse: bool = False
+    ) -> tuple[Float[Array, "T B D"], LSTMState]:
         """Reads a batch of rows, time first.
 
         Args:
             x: input of every token.
-            filled: False for empty slots.
+            filled: False for padding.
             state: (h, c) before the first token that is read.
             reverse: read from the last token to the first.
 
         Returns:
-            (h of every token, the state after the last token that was read).
+            (h of every token, the state after the last token that is read).
         """
-        how = _How(*self.limits, reverse)
+        static = _Static(*self.limits, reverse)
         state = (state[0].astype(x.dtype), state[1].astype(jnp.float32))
-        return _read(how, self.input(x), filled, state, self.recurrent.kernel[...], self.projection.kernel[...])
+        return _lstm(static, self.input(x), filled, state, self.recurrent.kernel[...], self.projection.kernel[...])
 
 
-class _How(NamedTuple):
-    """What is known when a program is built."""
+class _Static(NamedTuple):
+    """Values that are known before tracing."""
 
     cell_clip: float
     projection_clip: float
@@ -73,47 +71,47 @@ def _clip(x: Array, limit: float) -> Array:
 def _cell(
     gates: Float[Array, "B F"], memory: Float[Array, "B M"], limit: float
 ) -> tuple[Float[Array, "B M"], Float[Array, "B M"]]:
-    """One step up to the projection: (sigmoid(o) * tanh(c), c)."""
+    """Returns (sigmoid(o) * tanh(c), c): one step up to the projection."""
     i, f, g, o = jnp.split(gates, 4, axis=-1)
     memory = _clip(jax.nn.sigmoid(f) * memory + jax.nn.sigmoid(i) * jnp.tanh(g), limit)
     return jax.nn.sigmoid(o) * jnp.tanh(memory), memory
 
 
-# A loop's own gradient would add up those of the matrices in every step, in the type of
-# activations. Here the backward loop carries (dh, dc) only, and each matrix gets its gradient in
+# Differentiating the loop would add up the gradients of the matrices in every step, in the type of
+# activations. Here the backward loop carries only (dh, dc), and each matrix gets its gradient in
 # one product over all tokens: less traffic, less memory, float32 sums.
 @partial(jax.custom_vjp, nondiff_argnums=(0,))
-def _read(
-    how: _How,
+def _lstm(
+    static: _Static,
     inputs: Float[Array, "T B F"],
     filled: Bool[Array, "T B"],
-    state: State,
+    state: LSTMState,
     recurrent: Float[Array, "D F"],
     projection: Float[Array, "M D"],
-) -> tuple[Float[Array, "T B D"], State]:
-    return _forward(how, inputs, filled, state, recurrent, projection)[0]
+) -> tuple[Float[Array, "T B D"], LSTMState]:
+    return _forward(static, inputs, filled, state, recurrent, projection)[0]
 
 
-def _forward(how, inputs, filled, state, recurrent, projection):
+def _forward(static, inputs, filled, state, recurrent, projection):
     dtype = inputs.dtype
     U, P = recurrent.astype(dtype), projection.astype(dtype)
 
     def step(state, token):
         (h, c), (projected, filled) = state, token
         gates = projected + jnp.matmul(h, U, preferred_element_type=jnp.float32)
-        exposed, cell = _cell(gates, c, how.cell_clip)
+        exposed, cell = _cell(gates, c, static.cell_clip)
         y = jnp.matmul(exposed.astype(dtype), P, preferred_element_type=jnp.float32)
-        free = jnp.abs(y) < how.projection_clip if how.projection_clip else jnp.ones_like(y, bool)
-        y = _clip(y, how.projection_clip).astype(dtype)
+        free = jnp.abs(y) < static.projection_clip if static.projection_clip else jnp.ones_like(y, bool)
+        y = _clip(y, static.projection_clip).astype(dtype)
         filled = filled[:, None]
         after = jnp.where(filled, y, h), jnp.where(filled, cell, c)
         return after, (jnp.where(filled, y, 0), (h, c, gates.astype(dtype), free & filled))
 
-    state, (outputs, kept) = jax.lax.scan(step, state, (inputs, filled), reverse=how.reverse)
+    state, (outputs, kept) = jax.lax.scan(step, state, (inputs, filled), reverse=static.reverse)
     return (outputs, state), (filled, recurrent, projection, kept)
 
 
-def _backward(how, residuals, gradients):
+def _backward(static, residuals, gradients):
     filled, recurrent, projection, (h, c, gates, free) = residuals
     d_outputs, (d_h, d_c) = gradients
     dtype = h.dtype
@@ -122,9 +120,11 @@ def _backward(how, residuals, gradients):
     def step(d_state, token):
         (d_h, d_c), (d_output, filled, c, gates, free) = d_state, token
         filled = filled[:, None]
-        (exposed, _), pull_back = jax.vjp(lambda gates, c: _cell(gates, c, how.cell_clip), gates.astype(jnp.float32), c)
+        (exposed, _), pull_back = jax.vjp(
+            lambda gates, c: _cell(gates, c, static.cell_clip), gates.astype(jnp.float32), c
+        )
         d_y = jnp.where(free, d_output + d_h, 0).astype(dtype)
-        # Of an empty slot all that is pulled back is zero; its state's gradient goes past it.
+        # For padding everything pulled back is zero; the gradient of the state passes it unchanged.
         d_exposed = jnp.matmul(d_y, P.T, preferred_element_type=jnp.float32)
         d_gates, d_cell = pull_back((d_exposed, jnp.where(filled, d_c, 0)))
         d_gates = d_gates.astype(dtype)
@@ -132,7 +132,7 @@ def _backward(how, residuals, gradients):
         return (jnp.where(filled, d_before, d_h), jnp.where(filled, d_cell, d_c)), (d_gates, d_y, exposed.astype(dtype))
 
     (d_h, d_c), (d_gates, d_y, exposed) = jax.lax.scan(
-        step, (d_h.astype(jnp.float32), d_c), (d_outputs, filled, c, gates, free), reverse=not how.reverse
+        step, (d_h.astype(jnp.float32), d_c), (d_outputs, filled, c, gates, free), reverse=not static.reverse
     )
 
     def over_tokens(left, right):
@@ -142,4 +142,4 @@ def _backward(how, residuals, gradients):
     return d_gates, None, (d_h.astype(dtype), d_c), over_tokens(h, d_gates), over_tokens(exposed, d_y)
 
 
-_read.defvjp(_forward, _backward)
+_lstm.defvjp(_forward, _backward)

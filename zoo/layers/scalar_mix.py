@@ -1,4 +1,4 @@
-"""A task's own mixture of a model's layers (Peters et al. 2018, eq. 1)."""
+"""Scalar mix: a task's learned mixture of a model's layers (Peters et al. 2018, eq. 1)."""
 
 import jax
 import jax.numpy as jnp
@@ -7,16 +7,16 @@ from jaxtyping import Array, Float
 
 from zoo.layers.parameter import ones, parameter, zeros
 
-# Added to the variance, as in the published model.
+# Added to the variance in the published model.
 EPSILON = 1e-12
 
 
 def normalise_layers(layers: Float[Array, "*leading D"]) -> Float[Array, "*leading D"]:
-    """(h - mean(h)) / sqrt(variance(h) + 1e-12) of each layer's vector of each token (Ba et al.
-    2016, as Peters et al. 2018, section 3.2, use it); nothing is learned.
+    """Returns (h - mean(h)) / sqrt(variance(h) + 1e-12) for each layer and token, without
+    parameters (Ba et al. 2016; Peters et al. 2018, section 3.2).
 
-    AllenNLP's `do_layer_norm` takes both moments over all tokens of the batch: a score would depend
-    on what else is in the batch.
+    AllenNLP's `do_layer_norm` takes both moments over all tokens of the batch, so that a score
+    would depend on the rest of the batch.
     """
     x = layers.astype(jnp.float32)
     centred = x - x.mean(axis=-1, keepdims=True)
@@ -27,16 +27,16 @@ def normalise_layers(layers: Float[Array, "*leading D"]) -> Float[Array, "*leadi
 def scalar_mix(
     layers: Float[Array, "*leading L D"], weights: Float[Array, " L"], gamma: Float[Array, ""]
 ) -> Float[Array, "*leading D"]:
-    """gamma * sum_j softmax(weights)_j h_j (Peters et al. 2018, eq. 1)."""
+    """Returns gamma * sum_j softmax(weights)_j h_j (Peters et al. 2018, eq. 1)."""
     shares = gamma * jax.nn.softmax(weights)
     return jnp.einsum("l,...ld->...d", shares.astype(layers.dtype), layers)
 
 
 class ScalarMix(nnx.Module):
-    """Learned `weights` (from 0: the mean) and `gamma` (from 1) of `scalar_mix`.
+    """The learned `weights` (initially 0: the mean) and `gamma` (initially 1) of `scalar_mix`.
 
     Args:
-        num_layers: L, how many layers are mixed; for ELMo one more than its LSTM layers.
+        num_layers: L, number of layers to mix; for ELMo one more than its LSTM layers.
     """
 
     def __init__(self, num_layers: int):
@@ -47,7 +47,7 @@ class ScalarMix(nnx.Module):
         """Mixes the layers.
 
         Raises:
-            ValueError: if there are more or fewer layers than weights.
+            ValueError: the number of layers differs from that of the weights.
         """
         if layers.shape[-2] != self.weights.shape[0]:
             raise ValueError(f"{layers.shape[-2]} layers for a mixture of {self.weights.shape[0]}")

@@ -1,4 +1,4 @@
-"""The lookup from `model.architecture` to a model."""
+"""The models by `model.architecture`."""
 
 from flax import nnx
 

@@ -1,6 +1,4 @@
-"""What a config costs before anything runs: parameters and floating-point operations, from shapes
-alone.
-"""
+"""Cost of a config before anything runs: parameters and floating-point operations, from shapes."""
 
 import math
 from dataclasses import dataclass
@@ -15,16 +13,16 @@ from zoo.models.architectures import make_model
 
 @dataclass(frozen=True)
 class Cost:
-    """Size and price of a model.
+    """Size of a model and cost of its training.
 
     Attributes:
         parameters: numbers of parameters: "total", "embedding" (tables of tokens, positions,
-            segments, characters), "heads" (what only turns hidden states into scores) and "body"
-            (the rest). A shared parameter counts once.
+            segments, characters), "heads" (parameters that turn hidden states into scores) and
+            "body" (the rest). A shared parameter counts once.
         blocks: numbers of parameters by part, e.g. {"blocks/attention": ...}, adding up to the
             total.
         flops_per_token: floating-point operations of one training step per token of a row, forward
-            and backward; and of a teacher forward.
+            and backward, with the forward pass of a teacher.
     """
 
     parameters: dict[str, int]
@@ -37,8 +35,10 @@ TABLES = ("embedding", "source_embedding", "position", "segments", "characters/e
 
 
 def mean_visible_keys(length: int, window: int, causal: bool = True, prefix: int = 0, dilation: int = 1) -> float:
-    """Mean number of keys that a query of a sequence sees, itself included; `window` 0 is no limit
-    and otherwise of every `dilation`-th key; of a prefix all are seen by all.
+    """Returns the mean number of keys that a query of a sequence sees, itself included.
+
+    A window of 0 is no limit, any other holds every `dilation`-th key; all tokens of a prefix see
+    each other.
     """
     if not causal:
         reach = (window - 1) // 2 if window else length
@@ -53,7 +53,7 @@ def mean_visible_keys(length: int, window: int, causal: bool = True, prefix: int
 
 
 def _part(path: str) -> str:
-    """The part of the model that a parameter's path belongs to."""
+    """Returns the part of the model that a parameter belongs to, by its path."""
     parts = path.split("/")
     if "stack" in parts:
         place = parts.index("layers") + 1
@@ -64,7 +64,7 @@ def _part(path: str) -> str:
 
 
 def _times(path: str, row: "Row", config: ResolvedConfig) -> float:
-    """How often a row of the batch is multiplied with a matrix."""
+    """Returns how many vectors of a row of the batch are multiplied with a matrix."""
     if path.startswith(("pooler", "next_sentence")) or (
         path.startswith("classifier") and config.objective.kind in SEQUENCE_TASKS
     ):
@@ -83,12 +83,12 @@ def _times(path: str, row: "Row", config: ResolvedConfig) -> float:
 
 @dataclass(frozen=True)
 class Row:
-    """Tokens of a row.
+    """Numbers of tokens of a row.
 
     Attributes:
-        source: those that the encoder of an encoder-decoder reads.
-        targets: those that the rest of the model reads.
-        predicted: predictions that are scored.
+        source: tokens that the encoder of an encoder-decoder reads.
+        targets: tokens that the rest of the model reads.
+        predicted: tokens that are predicted and scored.
     """
 
     source: int
@@ -97,8 +97,8 @@ class Row:
 
 
 def _products(layer: ResolvedConfig, queries: float, keys: float) -> float:
-    """Multiplications and additions of one attention layer's products for a row, `keys` being the
-    mean number that a query sees.
+    """Returns the operations of one attention layer's products for a row; `keys` is the mean number
+    of keys that a query sees.
     """
     attention = layer.attention
     width = attention.num_heads * attention.head_dim
@@ -109,9 +109,7 @@ def _products(layer: ResolvedConfig, queries: float, keys: float) -> float:
 
 
 def _attention(model: ResolvedConfig, row: Row, prefix: int) -> float:
-    """Multiplications and additions of all attention products for a row, of which a decoder sees so
-    many tokens as a whole.
-    """
+    """Returns the operations of all attention products for a row with a prefix of that length."""
     if model.architecture == "elmo":
         return 0.0
     total = 0.0
@@ -123,7 +121,7 @@ def _attention(model: ResolvedConfig, row: Row, prefix: int) -> float:
 
 
 def _layers(model: ResolvedConfig, length: int, causal: bool, prefix: int = 0) -> float:
-    """The self-attention products of a stack's layers, kind by kind."""
+    """Returns the operations of the self-attention products of a stack, kind by kind."""
     pattern, total = tuple(model.layers.pattern), 0.0
     kinds = [pattern[layer % len(pattern)] if pattern else "" for layer in range(model.num_layers)]
     for name in set(kinds):
@@ -141,7 +139,7 @@ def _layers(model: ResolvedConfig, length: int, causal: bool, prefix: int = 0) -
 
 
 def summary(config: ResolvedConfig) -> Cost:
-    """Counts a resolved config, allocating nothing.
+    """Computes the cost of a resolved config without allocating arrays.
 
     FLOPs of a step = 3 * (2 * sum over matrices of weights * tokens that meet them + the attention
     products): a multiplication and an addition, once forward and twice backward. The products over
@@ -152,7 +150,7 @@ def summary(config: ResolvedConfig) -> Cost:
     counted. A teacher's forward pass is added.
 
     Raises:
-        ConfigError: a teacher that is no run or cannot teach this model.
+        ConfigError: the teacher is not a run or cannot teach this model.
     """
     model, length = config.model, config.data.sequence_length
     objective = config.objective
@@ -179,7 +177,7 @@ def summary(config: ResolvedConfig) -> Cost:
     heads = sum(count for path, count in counts.items() if within(path, HEADS))
     embedding = sum(count for path, count in counts.items() if within(path, TABLES))
     matrices = sum(count * _times(path, row, config) for path, count in counts.items() if path.endswith("/kernel"))
-    # Against the sampled ids and the target itself, where the softmax is over a sample.
+    # A sampled softmax scores the sampled ids and the target.
     scored = (
         objective.sampled_softmax + 1
         if objective.sampled_softmax

@@ -1,5 +1,5 @@
-"""ELMo: a forward and a backward language model over characters that share the token vectors and
-the softmax (Peters et al. 2018).
+"""ELMo: a forward and a backward language model over characters with shared token vectors and
+softmax (Peters et al. 2018).
 """
 
 from typing import NamedTuple
@@ -20,7 +20,7 @@ from zoo.models.head import Prediction, TaskHead, logits
 
 
 class Carry(NamedTuple):
-    """What both directions remember between two batches of consecutive text.
+    """State of both directions between two batches of consecutive text.
 
     Attributes:
         state: [2, L, B, D], h after the last token read; index 0 is the forward direction, 1 the
@@ -36,8 +36,8 @@ class Direction(nnx.Module):
     """L LSTM layers: x_1 = LSTM_1(x_0), x_j = LSTM_j(x_(j-1)) + x_(j-1) for j > 1; with
     `model.residual` off, x_j = LSTM_j(x_(j-1)).
 
-    The token vectors x_0 are added to nothing: the published model has its one skip connection
-    between its two layers.
+    The token vectors x_0 have no skip connection: the only one of the published model is between
+    its two layers.
     """
 
     def __init__(self, config: ResolvedConfig):
@@ -47,8 +47,8 @@ class Direction(nnx.Module):
     def __call__(
         self, x: Float[Array, "T B D"], filled: Bool[Array, "T B"], carry: Carry, context: Context, reverse: bool
     ) -> tuple[Float[Array, "L T B D"], Carry]:
-        """Reads rows, time first, and returns the output of every layer and the new carry ([L, B,
-        ...], this direction's own).
+        """Reads rows, time first, and returns the output of every layer and this direction's new
+        carry, [L, B, ...].
         """
         graph, params = nnx.split(self.layers)
         leaves, structure = jax.tree.flatten(params)
@@ -80,8 +80,8 @@ class ELMo(nnx.Module, TaskHead):
     Peters et al. 2018, section 3.1, with the sizes of section 3.4. Both directions read the same
     token vectors and predict through the same softmax; their LSTMs are their own. Dropout, as in
     the published training, acts on the input of every layer (a skip connection carries the dropped
-    input) and on the output of the last. For a task the softmax gives way to a mixture of the
-    layers and a head over it.
+    input) and on the output of the last. A task replaces the softmax by a mixture of the layers and
+    a head over it.
     """
 
     def __init__(self, config: ResolvedConfig):
@@ -108,9 +108,9 @@ class ELMo(nnx.Module, TaskHead):
 
         Args:
             characters: ids of every token's characters, see `zoo.layers.characters`.
-            filled: False for empty slots, which give zeros and which no other token sees.
+            filled: False for padding, which gives zeros and which no other token sees.
             dropout_key: key of this forward pass; None drops nothing.
-            carry: what was read before, from `read`; None starts from zero.
+            carry: state after the text before, from `read`; None starts from zero.
         """
         layers, _ = self._read(characters, filled, dropout_key, carry)
         context = _context(filled, dropout_key)
@@ -122,16 +122,16 @@ class ELMo(nnx.Module, TaskHead):
     def representations(
         self, characters: Int[Array, "B T C"], filled: Bool[Array, "B T"], carry: Carry | None = None
     ) -> Float[Array, "L B T E"]:
-        """Returns what a task mixes (`zoo.layers.scalar_mix`): L + 1 layers of [forward; backward],
-        E = 2D; layer 0 is [x; x].
+        """Returns the layers that a task mixes (`zoo.layers.scalar_mix`): L + 1 layers of [forward;
+        backward], E = 2D; layer 0 is [x; x].
         """
         return self.read(characters, filled, carry)[0]
 
     def states(
         self, characters: Int[Array, "B T C"], filled: Bool[Array, "B T"], dropout_key: DropoutKey | None = None
     ) -> Float[Array, "B T L E"]:
-        """What `task_scores` reads: as `representations`, from zero states, token by token; with
-        `elmo.layer_norm` normalised.
+        """Returns the input of `task_scores`: `representations` from zero states, by token, and
+        with `elmo.layer_norm` normalised.
         """
         layers, _ = self._read(characters, filled, dropout_key, None)
         layers = jnp.moveaxis(layers.reshape(*layers.shape[:3], -1), 0, 2)
@@ -140,19 +140,19 @@ class ELMo(nnx.Module, TaskHead):
     def read(
         self, characters: Int[Array, "B T C"], filled: Bool[Array, "B T"], carry: Carry | None = None
     ) -> tuple[Float[Array, "L B T E"], Carry]:
-        """Reads one batch of a longer text: (as `representations`, what to remember for the next
+        """Reads one batch of a longer text and returns (`representations`, carry for the next
         batch).
 
-        The forward direction goes on where it stopped. The backward one too, as in the published
-        model: it enters a batch's end with what it remembers from the beginning of the batch
-        before.
+        The forward direction continues where it stopped. So does the backward one, as in the
+        published model: it enters the end of a batch with its state at the beginning of the
+        previous batch.
         """
         layers, carry = self._read(characters, filled, None, carry)
         L, B, T = layers.shape[:3]
         return layers.reshape(L, B, T, -1), carry
 
     def empty_carry(self, batch: int) -> Carry:
-        """The carry of `batch` rows before anything was read."""
+        """Returns the carry of `batch` rows at the beginning of a text."""
         shape = (2, self.config.num_layers, batch)
         return Carry(
             jnp.zeros((*shape, self.config.dim), self.config.dtype),
@@ -160,7 +160,7 @@ class ELMo(nnx.Module, TaskHead):
         )
 
     def prediction(self, hidden: Float[Array, "B T D"]) -> Prediction:
-        """Prepares the scores of every token id, from the states of either direction."""
+        """Returns the prediction of every token id, from the states of either direction."""
         return Prediction(hidden, self.head.weights[...], self.head.bias[...], 0.0)
 
     def logits(self, hidden: Float[Array, "B T D"]) -> Float[Array, "B T V"]:
@@ -168,7 +168,9 @@ class ELMo(nnx.Module, TaskHead):
         return logits(self.prediction(hidden))
 
     def _read(self, characters, filled, dropout_key, carry) -> tuple[Float[Array, "L B T 2 D"], Carry]:
-        """All layers, token vectors first, both directions side by side."""
+        """Returns all layers, token vectors first, with both directions in the last but one
+        dimension.
+        """
         carry = self.empty_carry(characters.shape[0]) if carry is None else carry
         context = _context(filled, dropout_key)
         x = jnp.where(filled[..., None], self.characters(characters), 0)

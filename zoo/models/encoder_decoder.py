@@ -1,6 +1,4 @@
-"""An encoder, and a decoder that reads it by cross-attention (Vaswani et al. 2017, section 3;
-Raffel et al. 2020).
-"""
+"""Encoder-decoders, with cross-attention (Vaswani et al. 2017, section 3; Raffel et al. 2020)."""
 
 from dataclasses import replace
 
@@ -17,9 +15,9 @@ from zoo.models.language_model import Tower, embed
 class EncoderDecoder(nnx.Module):
     """m = Encoder(E[source]), h = Decoder(E[target], m), and a head that scores the vocabulary.
 
-    One token embedding serves both sides, and the head where it is tied (Press & Wolf 2017, section
-    4); without `embedding.shared` the source has one of its own. Each side has its own positions,
-    depth and layers, which `model.encoder` and `model.decoder` override.
+    Both sides share one token embedding, and so does a tied head (Press & Wolf 2017, section 4);
+    without `embedding.shared` the source has its own. Each side has its own positions, depth and
+    layers, which `model.encoder` and `model.decoder` override.
     """
 
     def __init__(self, config: ResolvedConfig):
@@ -34,14 +32,14 @@ class EncoderDecoder(nnx.Module):
         self.config = config
 
     def encode(self, source: Int[Array, "B S"], context: Context) -> Memory:
-        """Reads the source; `context` is that of the source."""
+        """Encodes the source; `context` is the source's."""
         context = replace(context.side("encoder"), causal=False)
         table = self.embedding if self.source_embedding is None else self.source_embedding
         return Memory(self.encoder.run(embed(table[...], source, self.config), context), context.positions)
 
     def decode(self, targets: Int[Array, "B T"], memory: Memory, context: Context) -> Float[Array, "B T D"]:
-        """Hidden states of the decoder, each of which sees the targets up to its own and all of the
-        memory.
+        """Returns the hidden states of the decoder; each sees the targets up to its own and all of
+        the memory.
         """
         context = replace(context.side("decoder"), causal=True, memory=memory)
         return self.decoder.run(embed(self.embedding[...], targets, self.config), context)
@@ -53,7 +51,7 @@ class EncoderDecoder(nnx.Module):
         return self.decode(targets, self.encode(source, source_context), context)
 
     def prediction(self, hidden: Float[Array, "B T D"], context: Context | None = None) -> Prediction:
-        """What the loss needs to score every token id."""
+        """Returns the prediction of every token id."""
         return self.head(hidden, self.embedding[...], context)
 
     def logits(self, hidden: Float[Array, "B T D"], context: Context | None = None) -> Float[Array, "B T V"]:

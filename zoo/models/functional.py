@@ -1,5 +1,5 @@
-"""The functional core: a module is split once into a graph definition and nested dicts, and
-everything after is a pure function.
+"""The functional core: a module is split once into a graph definition and nested dicts of arrays;
+from there on everything is a pure function.
 
 Loop, optimizer, checkpoints and importers see only nested dicts of arrays. No NNX transform is
 used: it would cost several times a small step.
@@ -30,17 +30,17 @@ def split(module: nnx.Module) -> tuple[nnx.GraphDef, Params, Stats]:
 
 
 def statistics_of(module: nnx.Module) -> Stats:
-    """The nested dict of a module's statistics, as the last call left them."""
+    """Returns the nested dict of a module's statistics after its last call."""
     return nnx.to_pure_dict(nnx.state(module, Statistic))
 
 
 def stack(module: nnx.Module, layers: Sequence[int], kind: str | None = None) -> nnx.Module:
-    """Gives everything an abstract module holds a leading dimension, one entry per layer, in place.
+    """Adds a leading dimension of layers to all variables of an abstract module, in place.
 
     Args:
         module: one layer.
         layers: numbers of the layers, counted over the whole depth.
-        kind: name of their kind, where layers differ and a kind has a place of its own.
+        kind: name of their kind, if layers differ.
     """
     for _, variable in nnx.state(module, (nnx.Param, Statistic)).flat_state():
         shape = variable.get_value().shape
@@ -68,8 +68,8 @@ def unrolled_ndim(module: nnx.Module) -> Params:
 
 
 def unrolled_paths(path: tuple[str, ...], variable: nnx.Variable, layers: Sequence[int] | None = None) -> list[str]:
-    """The paths of a stacked variable's layers, or of these,
-    "stack/layers/3/attention/query/kernel", whatever their kinds are called.
+    """Returns the path of a stacked variable in each of its layers, or in the given ones, e.g.
+    "stack/layers/3/attention/query/kernel"; names of kinds are left out.
     """
     place, kind = path.index("layers"), variable.get_metadata("layer_kind")
     after = path[place + 1 :] if kind is None else path[place + 2 :]
@@ -80,8 +80,8 @@ def unrolled_paths(path: tuple[str, ...], variable: nnx.Variable, layers: Sequen
 def _initial(
     module: nnx.Module, kind: type, root: Array, again: Callable[[nnx.Variable], int | Array | None]
 ) -> Params:
-    """Initial values of all variables of a kind; those for which `again` returns a number are drawn
-    with it folded in.
+    """Returns the initial values of all variables of a type; a number that `again` returns for a
+    variable is folded into its key.
     """
     values: dict[str, Array] = {}
     for path, variable in _leaves(module, kind):
@@ -101,26 +101,25 @@ def _initial(
 def initialise(module: nnx.Module, seed: int | Int[Array, ""]) -> Params:
     """Makes the initial values of an abstract module.
 
-    A value is `initializer(fold_in(seed, crc32(path)))` with the path of the unrolled layer, so
-    that it depends on nothing else in the model: two arms of a comparison share the values of every
-    parameter whose path and shape they share.
+    A value is `initializer(fold_in(seed, crc32(path)))` with the path of the unrolled layer, and
+    depends on nothing else in the model: two arms of a comparison share the values of every
+    parameter with the same path and shape.
     """
     return _initial(module, nnx.Param, jax.random.key(seed), lambda _: None)
 
 
 def initialise_statistics(module: nnx.Module, seed: int | Int[Array, ""]) -> Stats:
-    """Makes the initial statistics of an abstract module, in the way of `initialise`."""
+    """Makes the initial statistics of an abstract module like `initialise`."""
     return _initial(module, Statistic, jax.random.key(seed), lambda _: None)
 
 
 def refresh(module: nnx.Module, stats: Stats, seed: int | Int[Array, ""], step: int | Int[Array, ""]) -> Stats:
-    """Draws anew, at every `redraw_every`-th step, the statistics that are redrawn; a function of
-    (seed, step) alone.
+    """Redraws statistics at every multiple of their `redraw_every`, as a function of (seed, step).
 
     Args:
-        module: abstract.
-        stats: as they are before the step.
-        seed, step: of the run; at step 0 the initial values stay.
+        module: the abstract module.
+        stats: statistics before the step.
+        seed, step: seed and step of the run; at step 0 the initial values stay.
     """
     every = {"/".join(path): variable.get_metadata("redraw_every") for path, variable in _leaves(module, Statistic)}
     if not any(every.values()):

@@ -1,4 +1,4 @@
-"""The output head: from hidden states to scores over the vocabulary."""
+"""Output heads: from hidden states to scores over the vocabulary or over classes."""
 
 from typing import NamedTuple
 
@@ -14,7 +14,7 @@ from zoo.layers.parameter import Linear, kernel_initializer, parameter, zeros
 
 
 class Prediction(NamedTuple):
-    """Scores before they are multiplied out: logits = cap(hidden weights^T + bias), cap(x) =
+    """Factors of the logits, before the product: logits = cap(hidden weights^T + bias), cap(x) =
     softcap * tanh(x / softcap).
 
     Attributes:
@@ -31,11 +31,11 @@ class Prediction(NamedTuple):
 
 
 class Head(nnx.Module):
-    """logits = cap(scale * t(h) W^T + b): W the token embedding, transposed, or with
-    `tie_embeddings` off a matrix of its own.
+    """logits = cap(scale * t(h) W^T + b); W is the token embedding, or with `tie_embeddings` off a
+    matrix of its own.
 
     t is the identity, or with `head.transform` BERT's Norm(act(h W_d + b_d)) (Devlin et al. 2019);
-    the scale 1 / sqrt(D) belongs to T5's tied head, the cap to Gemma 2 (section 2).
+    the scale 1 / sqrt(D) is that of T5's tied head, the cap that of Gemma 2 (section 2).
     """
 
     def __init__(self, config: ResolvedConfig):
@@ -52,12 +52,12 @@ class Head(nnx.Module):
     def __call__(
         self, hidden: Float[Array, "B T D"], embedding: Float[Array, "V D"], context: Context | None = None
     ) -> Prediction:
-        """Prepares the scores of every token id.
+        """Returns the prediction of every token id.
 
         Args:
             hidden: hidden states.
             embedding: the token embedding, used where the head is tied.
-            context: of the forward pass; only batch normalisation in the transform needs it.
+            context: context of the forward pass, for batch normalisation in the transform.
         """
         if self.config.head.transform:
             hidden = self.norm(activation(self.config, self.dense(hidden)), context)
@@ -68,21 +68,21 @@ class Head(nnx.Module):
 
 
 class TaskHead:
-    """What models of tasks share: s = Dropout(v) W + b, float32 scores of C classes from a vector v
+    """Mixin of models of tasks: s = Dropout(v) W + b, float32 scores of C classes from a vector v
     of a row or of a token.
 
-    With `model.head.pooler` v is first made tanh(v W' + b') (Devlin et al. 2019, section 4.1); an
-    ELMo first mixes its layers (Peters et al. 2018, eq. 1). A module of this kind has `classifier`
-    and `config`, and `pooler` or `mix` where it needs them.
+    With `model.head.pooler` v is replaced by tanh(v W' + b') (Devlin et al. 2019, section 4.1); an
+    ELMo first mixes its layers (Peters et al. 2018, eq. 1). The module has `classifier` and
+    `config`, and `pooler` or `mix` if it needs them.
     """
 
     def task_scores(self, states: Float[Array, "*leading D"], context: Context) -> Float[Array, "*leading C"]:
-        """Scores of the classes.
+        """Returns the scores of the classes.
 
         Args:
-            states: of rows [B, D] or tokens [B, T, D]; of an ELMo with all its layers, [..., L + 1,
-                E].
-            context: of the forward pass.
+            states: vectors of rows [B, D] or tokens [B, T, D]; for an ELMo with all its layers,
+                [..., L + 1, E].
+            context: context of the forward pass.
         """
         vector = self.mix(states) if self.config.architecture == "elmo" else states
         if self.config.head.pooler:
@@ -91,13 +91,13 @@ class TaskHead:
 
 
 def pool(hidden: Float[Array, "B T ... D"], positions: Int[Array, "B T"], kind: str) -> Float[Array, "B ... D"]:
-    """One vector of a row: h_0 (`first`), h_n of the last of its n + 1 tokens (`last`), or (h_0 +
-    ... + h_n) / (n + 1) (`mean`).
+    """Returns one vector of each row of n + 1 tokens: h_0 (`first`), h_n (`last`), or (h_0 + ... +
+    h_n) / (n + 1) (`mean`).
 
     Args:
         hidden: hidden states, of one layer [B, T, D] or of several [B, T, L, D].
-        positions: -1 marks an empty slot; what is empty stands behind all tokens.
-        kind: as `model.head.pooling`.
+        positions: -1 marks padding, which always follows the tokens.
+        kind: `model.head.pooling`.
     """
     if kind == "first":
         return hidden[:, 0]
@@ -111,7 +111,7 @@ def pool(hidden: Float[Array, "B T ... D"], positions: Int[Array, "B T"], kind: 
 
 
 def logits(prediction: Prediction) -> Float[Array, "B T V"]:
-    """Multiplies a prediction out, in float32. Training uses the chunked loss instead."""
+    """Returns the logits of a prediction in float32; training uses the chunked loss instead."""
     hidden, weights, bias, softcap = prediction
     scores = jnp.einsum("btd,vd->btv", hidden, weights.astype(hidden.dtype), preferred_element_type=jnp.float32)
     if bias is not None:

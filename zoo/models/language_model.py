@@ -16,7 +16,7 @@ from zoo.models.stack import Stack
 
 
 def embed(embedding: Float[Array, "V D"], tokens: Int[Array, "B T"], config: ResolvedConfig) -> Float[Array, "B T D"]:
-    """x = E[token], in the compute type; with `embedding.scale` x = E[token] * sqrt(D) (Vaswani et
+    """Returns E[token] in the compute type; with `embedding.scale` E[token] * sqrt(D) (Vaswani et
     al. 2017, section 3.4).
     """
     x = embedding.astype(jnp.dtype(config.dtype))[tokens]
@@ -24,11 +24,9 @@ def embed(embedding: Float[Array, "V D"], tokens: Int[Array, "B T"], config: Res
 
 
 class Tower(nnx.Module):
-    """Everything between the token embedding and the head: Norm(Blocks(Norm'(x + position +
-    segment))).
+    """The part between token embedding and head: Norm(Blocks(Norm'(x + position + segment))).
 
-    Norm' is there with `embedding.norm` (BERT, BLOOM), the last norm where the placement asks for
-    it.
+    Norm' is optional, `embedding.norm` (BERT, BLOOM); the last norm depends on the placement.
     """
 
     def __init__(self, config: ResolvedConfig, cross: bool = False, sides: tuple[int, int] | None = None):
@@ -44,12 +42,12 @@ class Tower(nnx.Module):
     def run(
         self, x: Float[Array, "B T D"], context: Context, segments: Int[Array, "B T"] | None = None
     ) -> Float[Array, "B T D"]:
-        """Embedded tokens to hidden states.
+        """Returns the hidden states of embedded tokens.
 
         Args:
             x: token embeddings.
             context: structure of the sequence.
-            segments: number of each token's segment; the first where not given.
+            segments: number of each token's segment; None for the first.
         """
         x = self.position.embed(x, context.positions)
         if self.segments is not None:
@@ -65,8 +63,8 @@ class LanguageModel(Tower, TaskHead):
     """A decoder or an encoder: h = Norm(Blocks(E[token] + position)), and a head that scores the
     vocabulary, or the classes of a task.
 
-    GPT, LLaMA, BERT and their kin are configs of this class. `architecture` says what a token sees:
-    what came before, or all.
+    GPT, LLaMA, BERT and similar models are configs of this class. In a decoder a token sees only
+    earlier tokens, in an encoder all.
     """
 
     def __init__(self, config: ResolvedConfig):
@@ -91,7 +89,7 @@ class LanguageModel(Tower, TaskHead):
         return self.run(embed(self.embedding[...], tokens, self.config), context, segments)
 
     def prediction(self, hidden: Float[Array, "B T D"], context: Context | None = None) -> Prediction:
-        """What the loss needs to score every token id."""
+        """Returns the prediction of every token id."""
         return self.head(hidden, self.embedding[...], context)
 
     def logits(self, hidden: Float[Array, "B T D"], context: Context | None = None) -> Float[Array, "B T V"]:
@@ -99,11 +97,11 @@ class LanguageModel(Tower, TaskHead):
         return logits(self.prediction(hidden, context))
 
     def pooled(self, hidden: Float[Array, "B T D"]) -> Float[Array, "B D"]:
-        """tanh(h_0 W + b), from the first token (Devlin et al. 2019)."""
+        """Returns tanh(h_0 W + b), from the first token (Devlin et al. 2019)."""
         return jnp.tanh(self.pooler(hidden[:, 0]))
 
     def next_sentence_logits(self, hidden: Float[Array, "B T D"]) -> Float[Array, "B 2"]:
-        """Scores of "the second segment follows the first" and of "it does not" (Devlin et al.
-        2019, section 3.1, Task 2).
+        """Returns the scores of "the second segment follows the first" and of "it does not" (Devlin
+        et al. 2019, section 3.1, Task 2).
         """
         return self.next_sentence(self.pooled(hidden))

@@ -1,4 +1,4 @@
-"""A stack of layers: parameters stored with a leading layer dimension, run unrolled or scanned."""
+"""A stack of layers, stored with a leading layer dimension and run unrolled or scanned."""
 
 from collections.abc import Iterator
 from dataclasses import replace
@@ -20,17 +20,16 @@ REMAT_POLICIES = {"full": None, "dots": jax.checkpoint_policies.dots_saveable}
 
 
 class Kinds(nnx.Module):
-    """A place by name for each kind of layers."""
+    """The stacked layers of each kind, by name."""
 
 
 class Stack(nnx.Module):
-    """L blocks, one after the other.
+    """L blocks in sequence.
 
-    Where all layers are alike they are stored together, [L, ...]; where `layers.pattern` names
-    kinds, each kind's layers are, in order of depth. `scan_layers` only chooses how they run: a
-    `jax.lax.scan` over layers, or over whole periods of the pattern, which compiles in constant
-    time, or a loop over slices, which is faster per step on a CPU. `remat` names what the backward
-    pass computes again.
+    Layers that are all alike are stored together, [L, ...]; with `layers.pattern` the layers of
+    each kind are, in order of depth. `scan_layers` only chooses how they run: a `jax.lax.scan` over
+    layers, or over periods of the pattern, which compiles in constant time, or a loop over slices,
+    which is faster per step on a CPU. `remat` names what the backward pass recomputes.
     """
 
     def __init__(self, config: ResolvedConfig, cross: bool = False, sides: tuple[int, int] | None = None):
@@ -53,7 +52,7 @@ class Stack(nnx.Module):
     def __call__(
         self, x: Float[Array, "B T D"], context: Context, shared: Float[Array, "B H T T"] | SharedScores | None = None
     ) -> Float[Array, "B T D"]:
-        """Applies the blocks in order; statistics are left as the last layer's call made them."""
+        """Applies the blocks in order and updates their statistics."""
         parts = {name: split(block) for name, block in self._blocks().items()}
         graphs = {name: graph for name, (graph, *_) in parts.items()}
         state = {name: values for name, (_, *values) in parts.items()}
@@ -61,7 +60,7 @@ class Stack(nnx.Module):
         recording = context.record is not None
         if recording:
             context.record["embedding"] = squares(x, context)
-            if context.whole:
+            if context.record_arrays:
                 context.record["states"] = x
 
         def apply(x, values, index, name):
@@ -70,7 +69,7 @@ class Stack(nnx.Module):
             x = block(x, own, shared)
             if recording:
                 own.record["residual"] = squares(x, context)
-                if context.whole:
+                if context.record_arrays:
                     own.record["states"] = x
             return x, (statistics_of(block), own.record)
 
@@ -78,8 +77,7 @@ class Stack(nnx.Module):
             def layer(x, values, index):
                 return apply(x, values, index, name)
 
-            # A cache is written into, which must not happen inside a program of its own; and
-            # nothing is differentiated.
+            # A cache is written in place, which checkpointing does not allow, and has no gradient.
             if self.remat == "none" or context.cache is not None:
                 return layer
             return jax.checkpoint(layer, policy=REMAT_POLICIES[self.remat], prevent_cse=not self.scan)
@@ -97,7 +95,7 @@ class Stack(nnx.Module):
         return x
 
     def _scan(self, x, layers, state, periods):
-        """Runs whole periods of the pattern as one loop."""
+        """Runs the complete periods of the pattern as one loop."""
         counts = {name: self.pattern.count(name) for name in dict.fromkeys(self.pattern)}
 
         def grouped(name):
@@ -122,7 +120,7 @@ class Stack(nnx.Module):
         }
 
     def _unroll(self, x, layers, state, start, new):
-        """Runs the layers from number `start` on, one by one."""
+        """Runs the layers from number `start` on one by one."""
         slices = {name: _unstacked(values) for name, values in state.items()}
         seen = {name: self.kinds[:start].count(name) for name in state}
         after: dict[str, list] = {name: [] for name in state}
@@ -137,9 +135,7 @@ class Stack(nnx.Module):
         return x
 
     def _keep(self, new, context):
-        """Writes the layers' statistics back, stacked, and what they recorded into the record,
-        layer by layer.
-        """
+        """Writes the layers' statistics back, stacked, and their records by layer."""
         for name, block in self._blocks().items():
             stats, records = jax.tree.map(lambda *leaves: jnp.concatenate(leaves), *new[name])
             if context.record is not None:
@@ -151,7 +147,7 @@ class Stack(nnx.Module):
 
 
 def _unstacked(values) -> list:
-    """The layers of stacked values, each as what it was stacked from."""
+    """Returns the values of each layer from stacked values."""
     leaves, structure = jax.tree.flatten(values)
     return [jax.tree.unflatten(structure, layer) for layer in zip(*(jnp.unstack(leaf) for leaf in leaves), strict=True)]
 

@@ -7,6 +7,7 @@ import json
 import numpy as np
 import pytest
 
+from tests.every_field import asked, tagged
 from zoo import config as configs
 from zoo import data
 from zoo.data.labelled.example_rows import longest_first_lengths
@@ -267,9 +268,9 @@ def test_the_vocabulary_is_that_of_all_examples(files):
     assert len(sizes) == 1
 
 
-@pytest.mark.parametrize("kind", ["tagging", "extraction"])
-def test_other_tasks_take_the_first_examples_too(kind):
-    dataset = data.load(config("stdlib", kind, data__examples=5))
+@pytest.mark.parametrize(("kind", "source"), [("tagging", tagged), ("extraction", asked)])
+def test_other_tasks_take_the_first_examples_too(kind, source):
+    dataset = data.load(config(source(), kind, data__examples=5))
     assert len(dataset.part("train")) == 5
     batches = dataset.training_batches()
     with batches:

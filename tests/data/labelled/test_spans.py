@@ -40,7 +40,11 @@ def test_tokens_know_their_place_in_a_text(tokenizer):
 
 def test_a_word_may_begin_with_the_space_before_it():
     # As byte-level BPE cuts it: "ab", " c", "d", " ef".
-    assert first_token_of_words(("ab", "cd", "ef"), np.array([0, 2, 4, 5]), np.array([2, 4, 5, 8])).tolist() == [0, 1, 3]
+    assert first_token_of_words(("ab", "cd", "ef"), np.array([0, 2, 4, 5]), np.array([2, 4, 5, 8])).tolist() == [
+        0,
+        1,
+        3,
+    ]
 
 
 def test_columns_of_words_become_rows(tmp_path):
@@ -103,7 +107,9 @@ def test_entities_are_counted_as_conlleval_counts_them(true, predicted, right, t
 def test_tags_without_a_prefix_are_no_entities():
     made = Tagging(("O", "noun", "verb"))
     scores = made.measure(
-        {"predicted": np.array([[1, 2]])}, [TaggedWords(("a", "b"), ("noun", "noun"))], EncodedExamples({}, {}, [np.array([0, 1])])
+        {"predicted": np.array([[1, 2]])},
+        [TaggedWords(("a", "b"), ("noun", "noun"))],
+        EncodedExamples({}, {}, [np.array([0, 1])]),
     )
     assert scores == {"word_accuracy": 0.5}
 

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.building import PROMISE
 from zoo.data.pipeline.batches import evaluation_batches, training_batches
 from zoo.data.rows import packed_rows
 from zoo.data.rows.packed_rows import PackedRows
@@ -137,7 +138,9 @@ def test_close_ends_the_thread():
         assert not thread.is_alive()
 
 
-@pytest.mark.parametrize("ending", ["", "batches.close()", "raise SystemExit(0)"])
+@pytest.mark.parametrize(
+    "ending", ["", *(pytest.param(ending, marks=PROMISE) for ending in ("batches.close()", "raise SystemExit(0)"))]
+)
 def test_the_process_ends_quietly(ending):
     program = (
         "import numpy as np; from zoo.data.pipeline.batches import training_batches; from zoo.data.rows.packed_rows import PackedRows\n"

@@ -265,6 +265,7 @@ assert not {"tensorflow", "torch"} & set(sys.modules)
     assert done.stdout.split() == ["3", "3"]
 
 
+@pytest.mark.usefixtures("shared_programs")
 @pytest.mark.parametrize("kind", ["jsonl", "parquet", "hf", "hf streaming", "tfds"])
 def test_training_on_every_kind(kind, tmp_path):
     records = [{"text": f"document {i} tells of {i * i} sheep.", "n": i} for i in range(40)]

@@ -3,12 +3,12 @@
 import os
 import subprocess
 import sys
-from collections import Counter
 
 import pytest
 
 from zoo import config as configs
 from zoo.data.sources.documents import Documents
+from zoo.data.sources.source import read_text_file
 from zoo.data.tokenizers.tokenizer_registry import tokenizer_class
 from zoo.errors import DataError
 
@@ -17,9 +17,10 @@ import sys
 from types import SimpleNamespace
 from zoo.data.sources.source import read_text_file
 from zoo.data.tokenizers.tokenizer_registry import tokenizer_class
-documents = read_text_file(sys.argv[2], "\\n\\n")
-settings = SimpleNamespace(kind=sys.argv[1], vocab_size=int(sys.argv[3]), lowercase=True)
-print(tokenizer_class(sys.argv[1]).build(settings, documents, documents).fingerprint)
+documents = read_text_file(sys.argv[1], "\\n\\n")
+for kind, size in (one.split("=") for one in sys.argv[2:]):
+    settings = SimpleNamespace(kind=kind, vocab_size=int(size), lowercase=True)
+    print(tokenizer_class(kind).build(settings, documents, documents).fingerprint)
 """
 # Many words of equal frequency and many characters of equal frequency: whatever breaks ties decides
 # much.
@@ -41,27 +42,30 @@ def trained(kind, size, *texts):
     return tokenizer_class(kind).build(settings(kind, size), documents, documents)
 
 
-@pytest.mark.parametrize(("kind", "size"), [("wordpiece", 400), ("unigram", 500), ("bpe", 400)])
-def test_every_process_trains_the_same(kind, size, tmp_path):
-    path = tmp_path / "text.txt"
+def test_every_process_trains_the_same(tmp_path):
+    path, kinds = tmp_path / "text.txt", {"wordpiece": 400, "unigram": 500, "bpe": 400}
     path.write_text(TEXT)
-    found = Counter()
-    for number in range(3):
+    found = [[trained(kind, size, *read_text_file(path, "\n\n")).fingerprint for kind, size in kinds.items()]]
+    for number in (0, 2):
         environment = os.environ | {
             "ZOO_CACHE": str(tmp_path / str(number)),
             "PYTHONHASHSEED": str(number),
             "RAYON_NUM_THREADS": str(1 + number),
         }
-        command = [sys.executable, "-c", TRAIN, kind, str(path), str(size)]
-        found[subprocess.run(command, env=environment, capture_output=True, text=True, check=True).stdout] += 1
-    assert list(found.values()) == [3], found
+        command = [sys.executable, "-c", TRAIN, str(path), *(f"{kind}={size}" for kind, size in kinds.items())]
+        done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
+        found.append(done.stdout.splitlines())
+    assert found[0] == found[1] == found[2]
+    assert len(set(found[0])) == 3
 
 
 def test_word_pieces_have_ids_by_rule():
     tokenizer = trained("wordpiece", 300, TEXT)
     names = [piece.decode() for piece in tokenizer.pieces]
     special_ids = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
-    assert [name.encode() for name in special_ids if tokenizer._model.token_to_id(name) != special_ids.index(name)] == []
+    assert [
+        name.encode() for name in special_ids if tokenizer._model.token_to_id(name) != special_ids.index(name)
+    ] == []
     singles = [name for name in names[5:] if len(name) == 1]
     later = [name for name in names[5:] if len(name) == 3 and name.startswith("##")]
     assert names[5 : 5 + len(singles) + len(later)] == sorted(singles) + sorted(later)

@@ -17,8 +17,8 @@ from zoo import config
 from zoo.lab.launch import process_pool
 from zoo.lab.launch.display import PlainDisplay
 from zoo.lab.launch.progress import SweepProgress
-from zoo.lab.launch.sweep_lock import SweepLock
 from zoo.lab.launch.sweep_folder import read_state
+from zoo.lab.launch.sweep_lock import SweepLock
 from zoo.lab.planning import arm_resolution
 from zoo.lab.planning.plan import make_plan
 
@@ -279,7 +279,9 @@ def test_an_error_of_the_display_leaves_no_run_behind(run_all, tmp_path, monkeyp
 
 def test_a_command_that_cannot_be_started(run_all, tmp_path, monkeypatch):
     monkeypatch.setattr(
-        process_pool, "train_command", lambda folder: ["/nonexistent/python"] if folder.name == A else fake.command(folder)
+        process_pool,
+        "train_command",
+        lambda folder: ["/nonexistent/python"] if folder.name == A else fake.command(folder),
     )
     ends, _, _ = run_all({})
     assert ends[A].name == "failed"
@@ -309,5 +311,6 @@ def test_runs_at_once_share_the_memory_of_a_gpu(monkeypatch, tmp_path, workers, 
     for name, value in given.items():
         monkeypatch.setenv(name, value)
     assert (
-        process_pool.ProcessPool([], tmp_path, workers, None, None)._environment().get("XLA_CLIENT_MEM_FRACTION") == fraction
+        process_pool.ProcessPool([], tmp_path, workers, None, None)._environment().get("XLA_CLIENT_MEM_FRACTION")
+        == fraction
     )

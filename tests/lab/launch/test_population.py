@@ -16,7 +16,7 @@ from zoo import config
 from zoo.files import read_json, write_json
 from zoo.lab.experiment import levels
 from zoo.lab.launch.display import PlainDisplay
-from zoo.lab.launch.populations import PopulationPolicy, mixed_numerics, group_runs
+from zoo.lab.launch.populations import PopulationPolicy, group_runs, mixed_numerics
 from zoo.lab.launch.process_pool import ProcessPool
 from zoo.lab.launch.progress import SweepProgress
 from zoo.lab.launch.sweep_lock import SweepLock
@@ -74,7 +74,9 @@ def test_the_command_names_every_folder():
 @pytest.fixture
 def run_all(monkeypatch, tmp_path, runs):
     monkeypatch.setattr(
-        PopulationPolicy, "command", lambda self, folders: [sys.executable, "-c", SCRIPT, fake.__file__, *map(str, folders)]
+        PopulationPolicy,
+        "command",
+        lambda self, folders: [sys.executable, "-c", SCRIPT, fake.__file__, *map(str, folders)],
     )
 
     def go(behaviours, **options):
@@ -151,9 +153,7 @@ def test_runs_that_round_differently_do_not_stand_in_one_sweep(tmp_path, runs, m
 
 def test_what_rounds_alike():
     cpu, gpu = {"device": {"platform": "cpu"}}, {"device": {"platform": "gpu"}}
-    assert (
-        numerics(cpu) == numerics(cpu | {"executor": "map"}) == numerics(gpu | {"executor": "alone"}) == "exact"
-    )
+    assert numerics(cpu) == numerics(cpu | {"executor": "map"}) == numerics(gpu | {"executor": "alone"}) == "exact"
     assert numerics(gpu | {"executor": "map"}) == "map"
     assert numerics(cpu | {"executor": "vmap"}) == "vmap"
 

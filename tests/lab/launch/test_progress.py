@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from zoo import config
-from zoo.lab.launch.progress import RunProgress, SweepProgress, MetricsTail, read_tail
+from zoo.lab.launch.progress import MetricsTail, RunProgress, SweepProgress, read_tail
 from zoo.lab.planning import arm_resolution
 from zoo.lab.planning.plan import make_plan
 

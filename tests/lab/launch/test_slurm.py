@@ -16,14 +16,14 @@ from zoo import config
 from zoo.errors import ConfigError
 from zoo.lab.launch.slurm import (
     JobArray,
-    SlurmOptions,
     SlurmLauncher,
-    group_into_arrays,
-    batch_size_problems,
+    SlurmOptions,
     batch_script,
+    batch_size_problems,
+    group_into_arrays,
     path_problems,
 )
-from zoo.lab.launch.slurm_queue import queued_jobs, record_job, read_jobs
+from zoo.lab.launch.slurm_queue import queued_jobs, read_jobs, record_job
 from zoo.lab.launch.slurm_task import record_outcome
 from zoo.lab.planning import arm_resolution
 from zoo.lab.planning.plan import make_plan
@@ -273,7 +273,10 @@ def test_long_arrays_are_cut(runs, monkeypatch):
         (SlurmOptions(raw=("--comment=a\n#SBATCH --uid=0",)), "on one line"),
         (SlurmOptions(raw=("--array=0-99",)), "--sbatch --array=0-99: --array is set by zoo run itself"),
         (SlurmOptions(raw=("--partition=x",)), "--sbatch --partition=x: use zoo run's own --partition"),
-        (SlurmOptions(raw=("--ntasks-per-node=2",)), "--sbatch --ntasks-per-node=2: use zoo run's own --tasks-per-node"),
+        (
+            SlurmOptions(raw=("--ntasks-per-node=2",)),
+            "--sbatch --ntasks-per-node=2: use zoo run's own --tasks-per-node",
+        ),
         (SlurmOptions(partition="a\nb"), "--partition 'a\\nb': expected a value on one line"),
         (SlurmOptions(time=""), "--time '': expected a value on one line"),
     ],

@@ -12,8 +12,8 @@ import pytest
 from zoo import config
 from zoo.errors import ZooError
 from zoo.files import write_json
+from zoo.lab.launch.sweep_folder import archive_folder, find_conflicts, read_state, write_status
 from zoo.lab.launch.sweep_lock import SweepLock
-from zoo.lab.launch.sweep_folder import find_conflicts, archive_folder, read_state, write_status
 from zoo.lab.planning import arm_resolution
 from zoo.lab.planning.plan import make_plan
 

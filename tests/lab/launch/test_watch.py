@@ -160,7 +160,8 @@ def test_ports_that_are_none(port, capsys):
     assert main(["watch", "runs", "--port", port]) == 2
     (line,) = capsys.readouterr().err.splitlines()
     assert (
-        line == f"error: argument --port: '{port}' is not a port: expected an integer from 0 to 65535; see zoo watch --help"
+        line
+        == f"error: argument --port: '{port}' is not a port: expected an integer from 0 to 65535; see zoo watch --help"
     )
 
 

@@ -188,7 +188,9 @@ def test_vocabulary_of_characters_is_read_once_per_data_config(monkeypatch):
 
 def test_cost_of_every_arm_with_the_real_count(monkeypatch):
     monkeypatch.undo()
-    made = make_plan(plain({"dim": levels("model.dim", 16, 32)}, base=base(model__num_layers=1, data__sequence_length=8)))
+    made = make_plan(
+        plain({"dim": levels("model.dim", 16, 32)}, base=base(model__num_layers=1, data__sequence_length=8))
+    )
     small, large = made.arms
     assert set(small.parameters) == {"total", "embedding", "body", "heads"}
     assert large.parameters["total"] > small.parameters["total"] > 257 * 16

@@ -84,7 +84,10 @@ def test_what_starts_from_a_run_comes_after_it_and_knows_its_identity():
         assert trained.config.training.start_from == f"prepared:{first.folder}"
         assert trained.identity == config.identity(trained.config)
         assert fresh.needs == ()
-        assert resolve_references(trained.config, lambda folder: f"runs/x/{folder}").training.start_from == f"runs/x/{first.folder}"
+        assert (
+            resolve_references(trained.config, lambda folder: f"runs/x/{folder}").training.start_from
+            == f"runs/x/{first.folder}"
+        )
 
 
 def test_another_pre_training_is_another_arm():

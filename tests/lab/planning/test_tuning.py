@@ -113,7 +113,10 @@ def test_each_arm_trains_at_its_best_rate_on_seeds_that_did_not_choose_it(zoo):
     assert POST not in edge
     rates = load_tuning_grid("runs/norms", main.tuning)
     assert [one.mean for one in rates.arms[POST]] == [2.6, pytest.approx(2.4), 9.0]
-    assert rates.differences_at_same_value(PRE)[POST][0.003].differences == {1000: pytest.approx(-0.2), 1001: pytest.approx(0.6)}
+    assert rates.differences_at_same_value(PRE)[POST][0.003].differences == {
+        1000: pytest.approx(-0.2),
+        1001: pytest.approx(0.6),
+    }
     page = Path("runs/norms/report.html").read_text()
     assert f"eval/loss by {RATE}, over the seeds that choose (1000, 1001)" in page
     assert f"eval/loss at the same {RATE}, minus that of norm=pre, warm-up=0" in page

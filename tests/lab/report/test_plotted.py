@@ -46,7 +46,9 @@ def test_packed_numbers_come_back(log):
     np.testing.assert_allclose(decoded(entry), values, rtol=3e-4)
     assert np.isnan(decoded(pack_heatmap(["a"], [1], np.array([[np.nan]]), 100))).all()
     np.testing.assert_allclose(decoded(pack_heatmap(["a"], [1, 2], np.array([[3.0, 3.0]]), 100)), 3.0)
-    np.testing.assert_allclose(decoded(pack_heatmap(["a"], [1, 2], np.array([[-3.0, 900.0]]), 100)), [[-3, 900]], atol=0.02)
+    np.testing.assert_allclose(
+        decoded(pack_heatmap(["a"], [1, 2], np.array([[-3.0, 900.0]]), 100)), [[-3, 900]], atol=0.02
+    )
 
 
 def test_many_steps_are_thinned_and_the_last_stays():

@@ -177,7 +177,9 @@ def accuracies(a: list, b: list, rule: str = "superiority", margin: float = 0.0)
         run_of(arm, seed, value, metric) for arm, values in (("A", a), ("B", b)) for seed, value in enumerate(values)
     ]
     contrast = Contrast("c", Side("A", metric), Side("B", metric), rule, margin, "")
-    return SweepResults(Path("."), "s", metric, [Arm(name, name, {}) for name in "AB"], runs, list(range(len(a))), [contrast])
+    return SweepResults(
+        Path("."), "s", metric, [Arm(name, name, {}) for name in "AB"], runs, list(range(len(a))), [contrast]
+    )
 
 
 @pytest.mark.parametrize(

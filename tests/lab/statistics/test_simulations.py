@@ -27,10 +27,17 @@ def simulated(random: np.random.Generator, effects: list[float], seeds: int) -> 
     """Losses [arms, seeds]: a seed moves all arms together by far more than a run differs by
     itself.
     """
-    return 3 + random.normal(0, 0.5, seeds) + np.array(estimate_effects)[:, None] + random.normal(0, 0.1, (len(estimate_effects), seeds))
+    return (
+        3
+        + random.normal(0, 0.5, seeds)
+        + np.array(estimate_effects)[:, None]
+        + random.normal(0, 0.1, (len(estimate_effects), seeds))
+    )
 
 
-def sweep_of(losses: np.ndarray, contrasts: list[tuple[int, int, str, float]], looks: dict | None = None) -> SweepResults:
+def sweep_of(
+    losses: np.ndarray, contrasts: list[tuple[int, int, str, float]], looks: dict | None = None
+) -> SweepResults:
     names = [f"arm{number}" for number in range(len(losses))]
     runs = [
         RunRecord(

@@ -56,7 +56,12 @@ def rules(config: ResolvedConfig) -> Rules:
             Rule(f"{theirs}.weight_hh_l0", (f"{ours}/recurrent/kernel",), TRANSPOSED, layers),
             Rule(f"{theirs}.weight_hr_l0", (f"{ours}/projection/kernel",), TRANSPOSED, layers),
         ]
-    return [*found, Rule("head.weight", ("head/weights",)), Rule("head.bias", ("head/bias",)), IgnoredTensors(r".*bias_hh_l0")]
+    return [
+        *found,
+        Rule("head.weight", ("head/weights",)),
+        Rule("head.bias", ("head/bias",)),
+        IgnoredTensors(r".*bias_hh_l0"),
+    ]
 
 
 ELMO = (

@@ -1,9 +1,9 @@
-"""Position schemes behind one interface of hooks, of which each scheme implements what it needs.
+"""Position schemes behind one interface of four hooks; each scheme implements those it needs.
 
-`embed` adds vectors to the token embeddings, `rotate` turns queries and keys, `score` adds to the
-attention scores, `value` adds to what attention returns. Positions always come as arrays in which
--1 marks an empty slot, so that packing, padding and caches need no special case. Schemes that add
-to the embedding belong to the model, the others to each attention layer, which may differ.
+`embed` adds vectors to the token embeddings, `rotate` rotates queries and keys, `score` adds to the
+attention scores, `value` adds to the output of attention. Positions are always arrays in which -1
+marks padding, so that packing, padding and caches need no special case. Schemes that add to the
+embedding belong to the model, the others to each attention layer, which may differ.
 """
 
 from zoo.config import ResolvedConfig
@@ -35,8 +35,8 @@ POSITIONS = {
 
 
 def make_embedded_position(config: ResolvedConfig) -> Position:
-    """The scheme's part that belongs to the model: what is added to the embedding, or a table that
-    all layers share.
+    """Builds the part of a scheme that belongs to the model: it adds to the embedding, or is a
+    table that all layers share.
     """
     kind = config.position.kind
     shared = kind == "relative_bias" and config.position.shared
@@ -44,7 +44,7 @@ def make_embedded_position(config: ResolvedConfig) -> Position:
 
 
 def make_attention_position(config: ResolvedConfig) -> Position:
-    """The scheme's part that belongs to an attention layer."""
+    """Builds the part of a scheme that belongs to an attention layer."""
     kind = config.position.kind
     shared = kind == "relative_bias" and config.position.shared
     return Position(config) if shared or kind in EMBEDDED_POSITIONS else POSITIONS[kind](config)

@@ -10,7 +10,7 @@ from zoo.layers.position.base import Position
 
 
 class Learned(Position):
-    """A learned vector per position: x_t + P[offset + t] (Gehring et al. 2017). Cannot go past
+    """A learned vector per position: x_t + P[offset + t] (Gehring et al. 2017), for at most
     `position.max_length` tokens.
     """
 
@@ -24,7 +24,7 @@ class Learned(Position):
         """Adds row `offset + position` of the table."""
         if x.shape[1] > self.max_length:
             raise ValueError(f"learned positions have {self.max_length} rows, the sequence has {x.shape[1]} tokens")
-        # A position past the table must not quietly read another row.
+        # A position past the table gives NaN rather than another row.
         return x + self.table[...].astype(x.dtype).at[jnp.maximum(positions, 0) + self.offset].get(
             mode="fill", fill_value=jnp.nan
         )
@@ -33,12 +33,12 @@ class Learned(Position):
 def sinusoid(
     positions: Int[Array, "*leading"], dim: int, layout: str = "interleaved", endpoint: bool = False
 ) -> Float[Array, "*leading D"]:
-    """Vaswani et al. 2017, section 3.5: PE[p, 2i] = sin(p / 10000^(2i/D)), PE[p, 2i+1] = cos(p /
-    10000^(2i/D)).
+    """Returns the vectors of Vaswani et al. 2017, section 3.5: PE[p, 2i] = sin(p / 10000^(2i/D)),
+    PE[p, 2i+1] = cos(p / 10000^(2i/D)).
 
-    With layout "half" the sines stand in the first half and the cosines in the second. With
-    `endpoint` the powers are i/(D/2 - 1), so that the last frequency is 1/10000 itself. The
-    authors' code (tensor2tensor) has both, and fairseq after it; Marian has halves alone.
+    With layout "half" the sines are in the first half and the cosines in the second. With
+    `endpoint` the powers are i/(D/2 - 1), so that the last frequency is 1/10000. The authors' code
+    (tensor2tensor) and fairseq have both; Marian has only halves.
     """
     pairs = np.arange(dim // 2)
     wavelengths = 10000.0 ** (pairs / (dim / 2 - 1) if endpoint else 2 * pairs / dim)
@@ -50,7 +50,7 @@ def sinusoid(
 class Sinusoidal(Position):
     """A fixed vector per position, added to the embedding: PE[p, 2i] = sin(p / 10000^(2i/D)), PE[p,
     2i+1] = cos(p / 10000^(2i/D)) (Vaswani et al. 2017, section 3.5). No parameters; the dot product
-    of two of them depends on their distance only.
+    of two vectors depends only on their distance.
     """
 
     def __init__(self, config: ResolvedConfig):

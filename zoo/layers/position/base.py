@@ -1,4 +1,4 @@
-"""The interface of position schemes: four hooks, of which each scheme implements what it needs."""
+"""The interface of position schemes: four hooks; each scheme implements those it needs."""
 
 from flax import nnx
 from jaxtyping import Array, Float, Int
@@ -7,7 +7,7 @@ from zoo.config import ResolvedConfig
 
 
 class Position(nnx.Module):
-    """No position information, and the interface: every hook leaves things as they are."""
+    """The interface, and the scheme without positions: every hook returns its input."""
 
     max_length: int | None = None
     """Longest sequence the scheme can express, or None if there is no limit."""
@@ -33,18 +33,18 @@ class Position(nnx.Module):
         q_positions: Int[Array, "B T"],
         k_positions: Int[Array, "B S"],
     ) -> tuple[Float[Array, "B T H K"], Float[Array, "B S G K"]]:
-        """Turns queries and keys by their positions."""
+        """Rotates queries and keys by their positions."""
         del q_positions, k_positions
         return q, k
 
     def score(
         self, q: Float[Array, "B T H K"], q_positions: Int[Array, "B T"], k_positions: Int[Array, "B S"]
     ) -> Float[Array, "B H T S"]:
-        """Returns what is added to the scores; `q` is multiplied by the scale already."""
+        """Returns the term added to the scores; `q` is already multiplied by the scale."""
         raise NotImplementedError
 
     def value(
         self, probabilities: Float[Array, "B H T S"], q_positions: Int[Array, "B T"], k_positions: Int[Array, "B S"]
     ) -> Float[Array, "B T H K"]:
-        """Returns what is added to the attended values."""
+        """Returns the term added to the attended values."""
         raise NotImplementedError

@@ -1,5 +1,5 @@
-"""Relative positions in the scores: ALiBi's lines, T5's bias by buckets of distance, Shaw's vectors
-by clipped distance.
+"""Relative positions in the scores: ALiBi's linear penalty, T5's bias by buckets of distance,
+Shaw's vectors by clipped distance.
 """
 
 import math
@@ -15,10 +15,11 @@ from zoo.layers.position.base import Position
 
 
 def alibi_slopes(num_heads: int) -> np.ndarray:
-    """Slopes of Press et al. 2021, section 3: 2^(-8/H), 2^(-16/H), ... for H a power of two.
+    """Returns the slopes of Press et al. 2021, section 3: 2^(-8/H), 2^(-16/H), ... for H a power of
+    two.
 
-    For other H, as in the paper's code: those of the next lower power of two, then every other one
-    of the next higher.
+    Other H, as in the paper's code, have the slopes of the next lower power of two, then every
+    other slope of the next higher one.
     """
     lower = 2 ** math.floor(math.log2(num_heads))
     slopes = [2 ** (-8 * (i + 1) / lower) for i in range(lower)]
@@ -51,13 +52,13 @@ class Alibi(Position):
 def bucket(
     distance: Int[Array, "*shape"], buckets: int, max_distance: int, bidirectional: bool
 ) -> Int[Array, "*shape"]:
-    """Number of the bucket of `distance` = position of key - position of query (Raffel et al. 2020,
+    """Returns the bucket of `distance` = position of key - position of query (Raffel et al. 2020,
     section 2.1).
 
     In one direction half of the buckets hold one distance each, 0, 1, 2, ...; the rest grow
-    logarithmically up to `max_distance`, and all that lies beyond shares the last. Bidirectional:
-    the first half of all buckets is for keys at or before the query, the second for keys after it.
-    Else keys after the query share bucket 0.
+    logarithmically up to `max_distance`, beyond which all share the last. If bidirectional, the
+    first half of all buckets is for keys at or before the query, the second for keys after it;
+    otherwise keys after the query share bucket 0.
     """
     offset = 0
     if bidirectional:
@@ -67,8 +68,7 @@ def bucket(
     else:
         distance = jnp.maximum(-distance, 0)
     exact = buckets // 2
-    # Looked up: computed on the device, a distance at a bucket's border would fall to the side to
-    # which this device rounds logarithms.
+    # A table, because devices round logarithms differently at the border of a bucket.
     near = np.arange(max_distance + 1)
     ratio = np.log(np.maximum(near, 1).astype(np.float32) / np.float32(exact)) / np.float32(
         math.log(max_distance / exact)
@@ -81,7 +81,7 @@ class RelativeBias(Position):
     """score_h(t, s) + table[bucket(s - t), h] (Raffel et al. 2020, section 2.1).
 
     One table [buckets, H] for all layers (T5) or, with `position.shared` off, one per layer (umT5).
-    In a decoder all buckets serve the keys before the query.
+    In a decoder all buckets are for keys before the query.
     """
 
     scores = True
@@ -109,8 +109,8 @@ class ShawPosition(Position):
     """score(t, s) = q_t . (k_s + a_d) * scale and output_t = sum_s p(t, s) (v_s + b_d), d = clip(s
     - t, -k, k) (Shaw et al. 2018, eq. 3 to 5).
 
-    a and b are tables [2k + 1, K] per layer that all heads share; with `position.relative_values` off there
-    is no b.
+    a and b are tables [2k + 1, K] per layer that all heads share; with `position.relative_values`
+    off there is no b.
     """
 
     scores = reads_query = True
@@ -126,8 +126,7 @@ class ShawPosition(Position):
         self, q_positions: Int[Array, "B T"], k_positions: Int[Array, "B S"], dtype: jnp.dtype
     ) -> Float[Array, "B T S R"]:
         distance = jnp.clip(k_positions[:, None, :] - q_positions[:, :, None], -self.clip, self.clip) + self.clip
-        # Products with a one-hot matrix, because the gradient of a look-up is a scatter, which is
-        # slow.
+        # A product with a one-hot matrix, because the gradient of a look-up is a slow scatter.
         return jax.nn.one_hot(distance, 2 * self.clip + 1, dtype=dtype)
 
     def score(

@@ -1,4 +1,4 @@
-"""Rotary positions, and the ways to stretch them over longer sequences than they were trained with."""
+"""Rotary positions, and scalings for longer sequences than in training."""
 
 import math
 
@@ -17,16 +17,16 @@ def rotate_pairs(
     layout: str,
     factor: float = 1.0,
 ) -> Float[Array, "B T H K"]:
-    """RoPE (Su et al. 2021, eq. 34): pair (a, b) number i turns by the angle p * frequency_i: (a
-    cos - b sin, a sin + b cos).
+    """Rotates pair i, (a, b), by the angle p * frequency_i: (a cos - b sin, a sin + b cos) (RoPE,
+    Su et al. 2021, eq. 34).
 
     Args:
-        x: queries or keys; dimensions beyond twice the number of frequencies stay as they are.
+        x: queries or keys; dimensions beyond twice the number of frequencies are not rotated.
         positions: p.
         frequencies: radians per position, one per pair.
         layout: "half" pairs dimension i with i + (number of pairs), "interleaved" pairs 2i with 2i
             + 1.
-        factor: multiplies what is turned.
+        factor: multiplies the rotated pairs.
     """
     rotated = 2 * frequencies.shape[0]
     angles = positions[:, :, None, None] * jnp.asarray(frequencies, jnp.float32)
@@ -43,23 +43,22 @@ def rotate_pairs(
 
 
 def plain_frequencies(theta: float | Float[Array, ""], rotated: int) -> np.ndarray | Float[Array, " half"]:
-    """theta^(-2i / rotated) for the pairs i (Su et al. 2021, eq. 15)."""
+    """Returns theta^(-2i / rotated) for the pairs i (Su et al. 2021, eq. 15)."""
     return theta ** (-np.arange(0, rotated, 2) / rotated)
 
 
 def linear_frequencies(scaling: ResolvedConfig, theta: float, rotated: int) -> np.ndarray:
-    """All frequencies divided by the factor: position interpolation (Chen et al. 2023, eq. 4)."""
+    """Divides all frequencies by the factor: position interpolation (Chen et al. 2023, eq. 4)."""
     return plain_frequencies(theta, rotated) / scaling.factor
 
 
 def dynamic_frequencies(
     scaling: ResolvedConfig, theta: float, rotated: int, length: Int[Array, ""]
 ) -> Float[Array, " half"]:
-    """theta * (factor * T / original - (factor - 1))^(rotated / (rotated - 2)) in theta's place,
+    """Replaces theta by theta * (factor * T / original - (factor - 1))^(rotated / (rotated - 2)),
     for T beyond the original length.
 
-    Dynamic NTK-aware scaling (described by Peng et al. 2023, section 3.3, after the community's
-    proposals).
+    Dynamic NTK-aware scaling, a community proposal that Peng et al. 2023, section 3.3, describe.
     """
     length = jnp.maximum(length, scaling.original_length).astype(jnp.float32)
     stretched = scaling.factor * length / scaling.original_length - (scaling.factor - 1)
@@ -67,9 +66,9 @@ def dynamic_frequencies(
 
 
 def yarn_frequencies(scaling: ResolvedConfig, theta: float, rotated: int) -> np.ndarray:
-    """Pairs with more than `high` turns over the original length keep their frequency, those with
-    fewer than `low` have it divided by the factor, and a ramp over the pair's number leads from one
-    to the other (Peng et al. 2023, section 3.2, "NTK-by-parts").
+    """Keeps the frequency of pairs with more than `high` turns over the original length, divides it
+    by the factor for fewer than `low`, with a ramp over the pair's number in between (Peng et al.
+    2023, section 3.2, "NTK-by-parts").
     """
 
     def pair(turns: float) -> float:
@@ -82,9 +81,9 @@ def yarn_frequencies(scaling: ResolvedConfig, theta: float, rotated: int) -> np.
 
 
 def llama3_frequencies(scaling: ResolvedConfig, theta: float, rotated: int) -> np.ndarray:
-    """Pairs with more than `high` turns over the original length keep their frequency, those with
-    fewer than `low` have it divided by the factor, and a ramp over the number of turns leads from
-    one to the other (Grattafiori et al. 2024; LLaMA 3.1).
+    """Keeps the frequency of pairs with more than `high` turns over the original length, divides it
+    by the factor for fewer than `low`, with a ramp over the number of turns in between (Grattafiori
+    et al. 2024; LLaMA 3.1).
     """
     frequencies = plain_frequencies(theta, rotated)
     turns = scaling.original_length * frequencies / (2 * math.pi)
@@ -101,12 +100,12 @@ SCALINGS = {
 
 
 class Rope(Position):
-    """q_t . k_s after pair i of both turned by position * theta^(-2i/K): the score depends on t - s
-    only (Su et al. 2021, eq. 16, 34).
+    """q_t . k_s with pair i of both rotated by position * theta^(-2i/K): the score depends only on
+    t - s (Su et al. 2021, eq. 16, 34).
 
-    Values are not rotated. `position.fraction` < 1 leaves the last dimensions of a head as they are
-    (partial rotary, GPT-J, GPT-NeoX). YaRN also multiplies queries and keys by 0.1 ln(factor) + 1,
-    which sharpens the softmax (Peng et al. 2023, eq. 22).
+    Values are not rotated. With `position.fraction` < 1 the last dimensions of a head are not
+    rotated either (partial rotary, GPT-J, GPT-NeoX). YaRN also multiplies queries and keys by 0.1
+    ln(factor) + 1, which sharpens the softmax (Peng et al. 2023, eq. 22).
     """
 
     def __init__(self, config: ResolvedConfig):
@@ -116,7 +115,7 @@ class Rope(Position):
         self.factor = 0.1 * math.log(position.scaling.factor) + 1.0 if position.scaling.kind == "yarn" else 1.0
 
     def frequencies(self, positions: Int[Array, "B S"]) -> np.ndarray | Float[Array, " half"]:
-        """Radians per position of every pair, for keys at `positions`."""
+        """Returns the radians per position of every pair, for keys at `positions`."""
         if self.scaling.kind == "none":
             return plain_frequencies(self.theta, self.rotated)
         length = (positions.max() + 1,) if self.scaling.kind == "dynamic" else ()
@@ -129,7 +128,7 @@ class Rope(Position):
         q_positions: Int[Array, "B T"],
         k_positions: Int[Array, "B S"],
     ) -> tuple[Float[Array, "B T H K"], Float[Array, "B S G K"]]:
-        """Turns the pairs of each query and key by their position's angles."""
+        """Rotates the pairs of each query and key by the angles of their position."""
         frequencies = self.frequencies(k_positions)
         return (
             rotate_pairs(q, q_positions, frequencies, self.layout, self.factor),
