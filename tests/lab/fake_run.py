@@ -195,7 +195,7 @@ class Popen:
     """Stands in for `subprocess.Popen`: what ends by itself runs in this process, which is faster."""
 
     def __new__(cls, arguments, **options):
-        inside = str(Path(__file__)) in arguments and not SIGNALLED.intersection(behaviours_of(Path(arguments[-1])))
+        inside = arguments[1] == str(Path(__file__)) and not SIGNALLED.intersection(behaviours_of(Path(arguments[-1])))
         return super().__new__(cls) if inside else subprocess.Popen(arguments, **options)
 
     def __init__(self, arguments, stdout, **options):

@@ -208,7 +208,7 @@ def test_a_signal_lets_runs_save_and_starts_no_others(run_all, tmp_path, number,
     assert not (tmp_path / B).exists()
     assert "stopping: 1 active run will save first" in output
     assert signal.getsignal(number) is before
-    # The same runs again: the half-done one goes on where it was.
+    # The same runs again: the unfinished one continues where it was.
     ends, output, _ = run_all({})
     assert [state.name for state in ends.values()] == ["done"] * 3
     assert "start    x=a seed 0, continues from about step 20" in output

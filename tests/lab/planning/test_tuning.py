@@ -118,7 +118,7 @@ def test_each_arm_trains_at_its_best_rate_on_seeds_that_did_not_choose_it(zoo):
         1001: pytest.approx(0.6),
     }
     page = Path("runs/norms/report.html").read_text()
-    assert f"eval/loss by {RATE}, over the seeds that choose (1000, 1001)" in page
+    assert f"eval/loss by {RATE}, over the tuning seeds (1000, 1001)" in page
     assert f"eval/loss at the same {RATE}, minus that of norm=pre, warm-up=0" in page
     assert Path("runs/norms/report/loss_by_rate.png").stat().st_size > 1000
     code, out, _ = zoo(*FLAGS)
