@@ -212,8 +212,8 @@ def test_a_run_is_made_of_the_two_files(tmp_path):
     ("[]", {}, 3, "options.json: not a JSON object"),
     ("{}", {}, 2, "lstm: missing; only models over characters are read"),
     (json.dumps(OPTIONS | {"lstm": 3}), {}, 2, "has a value of a wrong type"),
-    (json.dumps(OPTIONS), {"CNN_proj/b_proj": np.full(D, np.nan, np.float32)}, 3, "tensor CNN_proj/b_proj holds what is no finite number"),
-    (json.dumps(OPTIONS), {"CNN_proj/b_proj": np.zeros(D, np.int32)}, 3, "tensor CNN_proj/b_proj holds what is no finite number"),
+    (json.dumps(OPTIONS), {"CNN_proj/b_proj": np.full(D, np.nan, np.float32)}, 3, "tensor CNN_proj/b_proj holds infinite or undefined numbers"),
+    (json.dumps(OPTIONS), {"CNN_proj/b_proj": np.zeros(D, np.int32)}, 3, "tensor CNN_proj/b_proj holds infinite or undefined numbers"),
     (json.dumps(OPTIONS), {"CNN_proj/b_proj": np.zeros(3, np.float32)}, 3, "tensor CNN_proj/b_proj has shape (3,), expected (16,)"),
     (json.dumps(OPTIONS), {"new": np.zeros(3, np.float32)}, 3, "tensor new has no place"),
 ])  # fmt: skip

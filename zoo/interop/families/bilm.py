@@ -205,7 +205,7 @@ def open_elmo(options: Path, weights: Path) -> CheckpointContents:
         if wrong := [
             name for name, array in tensors.items() if array.dtype.kind != "f" or not np.isfinite(array).all()
         ]:
-            raise DataError([f"tensor {name} holds what is no finite number" for name in wrong])
+            raise DataError([f"tensor {name} holds infinite or undefined numbers" for name in wrong])
         values = read_weights(
             {name: array.astype(np.float32, copy=False) for name, array in tensors.items()}, config.model
         )
