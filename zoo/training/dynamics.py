@@ -33,8 +33,8 @@ def update_statistics(
     Args:
         module: the abstract model.
         record: sums over the batch, filled by the layers (`zoo.layers.activation_record`).
-        params: before the update.
-        gradient: of the whole batch, before clipping.
+        params: parameters before the update.
+        gradient: gradient of the whole batch, before clipping.
         updates: what the update adds to `params`.
     """
     found: UpdateStatistics = {}
@@ -98,7 +98,7 @@ def block_label(path: tuple[str, ...], layer: int | None = None, kind: str | Non
     """Returns (label of the block that a parameter belongs to, sort key of the block).
 
     Args:
-        path: of the parameter.
+        path: path of the parameter.
         layer: number of its layer, or None outside the layers.
         kind: name of its layer's kind, where layers of different kinds are stored separately.
     """
@@ -121,7 +121,7 @@ class DynamicsStep:
 
     Args:
         compute: the function to compile.
-        options: of `jax.jit`.
+        options: arguments of `jax.jit`.
     """
 
     def __init__(self, compute: Callable[..., UpdateStatistics], **options: Any):
@@ -173,7 +173,7 @@ class DynamicsFile:
 
         Args:
             step: number of the update; to be called for every one.
-            loss: of the update.
+            loss: loss of the update.
             rows: statistics by name and label; empty where none are due.
         """
         if self._file is None:

@@ -29,7 +29,7 @@ def evaluate(
     """Scores a model on every example of `batches` exactly once.
 
     Args:
-        program, params, stats, constants: of the run.
+        program, params, stats, constants: those of the run.
         batches: the examples.
         stop: polled before each batch.
         measure: computes further scores from the objective's outputs for all rows, in order and
@@ -100,7 +100,7 @@ def evaluate_lengths(
     training length have no suffix; those at `eval_lengths` end in "@" and the length.
 
     Args:
-        config, program, dataset, state, constants: of the run.
+        config, program, dataset, state, constants: those of the run.
         stop: polled before each batch.
         last: whether this is the evaluation after the last step.
         log: takes a line for people.

@@ -72,10 +72,10 @@ class PopulationExecutor:
     """Trains N runs as one program; implements `StepExecutor`.
 
     Args:
-        program: the program of any of them.
-        constants: of each run.
-        executor: "map" or "vmap". With vmap, runs are spread over as many devices of the data axis
-            as divide N; the devices of a run share its batches.
+        program: the program of any of the runs.
+        constants: the constants of each run.
+        executor: "map" or "vmap". With vmap, the runs are split over gcd(N, size of the data axis)
+            groups of devices; the devices of a group split each run's batch.
     """
 
     def __init__(self, program: Program, constants: Sequence[Constants], executor: str):

@@ -22,7 +22,7 @@ def trainable_mask(config: ResolvedConfig, module: nnx.Module) -> Params | None:
     the norm after them. Embeddings of tokens and positions are trained only with everything.
 
     Args:
-        config: resolved.
+        config: the resolved config.
         module: the abstract model.
 
     Returns:

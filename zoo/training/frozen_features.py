@@ -26,7 +26,7 @@ def precompute_features(
     in every step, with the same results.
 
     Args:
-        program, dataset, state, constants: of the run.
+        program, dataset, state, constants: those of the run.
         log: takes a line for people.
     """
     if program.features is None or not isinstance(dataset, LabelledDataset):

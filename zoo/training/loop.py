@@ -2,10 +2,11 @@
 
 The order of one iteration is a contract: evaluate (parameters as they are) -> save -> take the next
 batch -> dispatch the step -> handle the metrics of the *previous* step. A checkpoint at step n is
-therefore one moment: the state after n updates; the evaluation at n and every metric up to n are on
-disk before it; and batch n has not been taken. Metrics come one step late so that the device never
-waits for the host. Where statistics of dynamics are due, a program of its own computes them just
-before the step.
+therefore a consistent snapshot: it holds the state after n updates; the evaluation at n and every
+metric up to n are on disk before it; and batch n has not been taken.
+
+Metrics are read one step late so that the device never waits for the host. Statistics of the
+training dynamics, when due, are computed by a separate compiled function just before the step.
 """
 
 from collections.abc import Sequence
@@ -20,16 +21,17 @@ from zoo.training.update import Metrics
 
 
 def train(executor: StepExecutor, runs: Sequence[TrainingRun], state: State, stop: StopSignal) -> State:
-    """Trains to `training.steps`: one run, or several with the same program and cadences.
+    """Trains one run, or several runs of the same program, to `training.steps`.
 
-    A run takes part from its start step on and as long as its metrics are finite. A run that
-    diverges gets an `error`; that update is not applied, nothing is saved after it, and the other
-    runs go on. The module's docstring gives the order within an iteration.
+    All runs have the same evaluation and checkpoint intervals. A run is active from its start step
+    until its metrics are no longer finite. A run that diverges gets an `error`; that update is not
+    applied, nothing is saved after it, and the other runs go on. The module's docstring gives the
+    order within an iteration.
 
     Args:
         executor: computes the steps.
         runs: the runs.
-        state: of all runs, made by `executor.combine`; its memory is reused.
+        state: the state of all runs, made by `executor.combine`; its memory is reused.
         stop: polled in every iteration.
 
     Returns:

@@ -2,11 +2,11 @@
 
 Each step returns what the next one needs:
 
-* `check`: the config, the run's folder and the runs that it refers to. No device work, and no data
-  but to count the vocabulary or the classes where the config leaves that open. Takes the folder's
-  lock.
-* `load`: data, tokenizer, model and objective.
-* `start`: state, records and files, given a program.
+* `check`: checks the config, the run's folder and the runs that it refers to, and locks the folder.
+  Does no device work, and reads data only if the vocabulary size or the number of classes is
+  `auto`.
+* `load`: loads the data and the tokenizer; makes the model and the objective.
+* `start`: makes or restores the state, writes the records and opens the files, given a program.
 """
 
 import contextlib
@@ -67,7 +67,7 @@ class RunRequest:
     """A run that is to be trained or resumed.
 
     Attributes:
-        config: not resolved yet.
+        config: the config as given, not resolved yet.
         workdir: the run's folder.
         log: takes a line for people.
     """
@@ -83,13 +83,13 @@ class Checked:
 
     Attributes:
         request: the run.
-        config: resolved.
-        executor: how its steps are computed (`zoo.training.executor`).
+        config: the resolved config.
+        executor: name of the executor that computes its steps (`zoo.training.executor`).
         resumed: whether the folder holds a checkpoint.
         records: where this process writes the run's records: the run's folder in the main process,
-            elsewhere a folder that is deleted in the end.
+            elsewhere a temporary folder.
         status: the run's status.json.
-        final_status: of a run that is done already, else None.
+        final_status: the final status of a run that is done already, else None.
     """
 
     request: RunRequest
@@ -108,9 +108,9 @@ class Loaded:
     Attributes:
         checked: the run.
         mesh: the devices.
-        dataset: has the tokenizer too.
-        model: abstract.
-        objective: for this model.
+        dataset: the data, with the tokenizer.
+        model: the abstract model.
+        objective: the objective of this model.
         translation: scores translations; None except for translation.
     """
 
@@ -143,7 +143,7 @@ def check(request: RunRequest, executor: str, resources: contextlib.ExitStack) -
 
     Args:
         request: the run.
-        executor: how its steps are computed.
+        executor: name of the executor that computes its steps.
         resources: releases the lock when it is closed.
 
     Raises:
@@ -213,7 +213,7 @@ def start(loaded: Loaded, program: Program) -> Started:
 
     Args:
         loaded: the run.
-        program: of this run, or of one with the same `zoo.config.program_key`.
+        program: the program of this run, or of one with the same `zoo.config.program_key`.
     """
     checked, dataset = loaded.checked, loaded.dataset
     config, workdir, log = checked.config, checked.request.workdir, checked.request.log
@@ -252,12 +252,13 @@ def restore_or_initialise(
     labels: tuple[str, ...],
     log: Callable[[str], None],
 ) -> tuple[State, Progress, dict[str, Any] | None]:
-    """Restores the newest sound checkpoint, or makes the state that a run starts from.
+    """Restores the newest intact checkpoint, or makes the state that a run starts from.
 
     Args:
-        config: resolved. `training.start_from` names a run whose weights replace initial values.
-        program: of the run.
-        checkpoints: of the run.
+        config: the resolved config. `training.start_from` names a run whose weights replace the
+            initial values.
+        program: the run's program.
+        checkpoints: the run's checkpoints.
         labels: names of the classes in the run's data.
         log: takes a line for people.
 

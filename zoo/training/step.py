@@ -37,12 +37,12 @@ class RunConstants:
     the program, so that runs which differ in nothing else share a compilation.
 
     Args:
-        config: resolved config that the program is made of.
+        config: the resolved config that the program is made of.
         objective: its arrays are constants.
         mesh: where the constants are placed.
 
     Attributes:
-        shardings: of what a call returns.
+        shardings: shardings of what a call returns.
     """
 
     def __init__(self, config: ResolvedConfig, objective: Objective, mesh: Mesh):
@@ -64,8 +64,8 @@ class RunConstants:
         """Returns {"seed", "hyperparameters", arrays of the objective, "teacher" if there is one}.
 
         Args:
-            seed: of the run.
-            config: has the hyperparameters; by default the program's config.
+            seed: the run's seed.
+            config: the config with the hyperparameters; by default the program's.
         """
         values = self._hyperparameters if config is None else traced_hyperparameters(flatten(config))
         hyperparameters = {path: np.float32(value) for path, value in values.items()}
@@ -80,7 +80,7 @@ class Program:
     """The compiled functions of a run.
 
     Attributes:
-        model: abstract; every function takes its parameters and statistics as arguments.
+        model: the abstract model; every function takes its parameters and statistics as arguments.
         objective: what is predicted and scored.
         mesh: the devices.
         abstract_state: shapes, types and shardings of the state.
@@ -90,9 +90,10 @@ class Program:
         eval_step: (params, stats, batch, constants) -> (sums over the batch, the objective's
             outputs for each row).
         constants: (seed, config) -> arguments that stay the same for a whole run.
-        put_batch: moves a batch to the devices; of several processes each gives its own rows.
-        features: (params, stats, batch, constants) -> what the head of a task reads of each row;
-            None unless the head alone is trained.
+        put_batch: moves a batch to the devices; with several processes, each passes only its own
+            rows.
+        features: (params, stats, batch, constants) -> the frozen body's output, which is the input
+            of the task head; None unless only the head is trained.
         dynamics_step: (state, batch, constants) -> statistics of the update that `train_step` would
             make. A program of its own, so that it cannot change how the update is computed.
     """
@@ -120,9 +121,9 @@ def make_program(config: ResolvedConfig, model: nnx.Module, objective: Objective
     """Builds the functions of a run; nothing is compiled before it is called.
 
     Args:
-        config: resolved.
-        model: abstract.
-        objective: for this model.
+        config: the resolved config.
+        model: the abstract model.
+        objective: the objective of this model.
         mesh: the devices.
     """
     optimizer, step = make_optimizer(config, unrolled_ndim(model)), UpdateStep(config, model, objective)

@@ -29,15 +29,15 @@ class TrainedRun:
     """What a run's folder holds.
 
     Attributes:
-        config: resolved.
+        config: the resolved config.
         step: updates that the parameters have had.
         params, stats: nested dicts of arrays.
-        model: abstract; called with `params` and `stats`.
+        model: the abstract model, to be called with `params` and `stats`.
         objective: what the model predicts and how it is scored.
         program: as in training.
         tokenizer: the run's tokenizer.
-        source_tokenizer: of the encoder's texts, where it is another one: the run is an imported
-            translation model.
+        source_tokenizer: the tokenizer of the encoder's texts, if it is another one (imported
+            translation models).
     """
 
     config: ResolvedConfig

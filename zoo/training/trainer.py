@@ -56,7 +56,7 @@ def train_runs(requests: Sequence[RunRequest], executor: str = "alone") -> list[
 
     Args:
         requests: the runs; all have the same `zoo.config.program_key`.
-        executor: how their steps are computed (`zoo.training.executor`).
+        executor: name of the executor that computes their steps (`zoo.training.executor`).
 
     Returns:
         How each run ended.

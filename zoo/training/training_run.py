@@ -71,7 +71,7 @@ class TrainingRun:
     """A run in the training loop, which trains it alone or together with others.
 
     Attributes:
-        config: resolved.
+        config: the resolved config.
         program: shared by all runs of the loop.
         dataset: gives the batches.
         constants: the program's constants for this run.

@@ -24,7 +24,7 @@ class TranslationEvaluator:
     sacrebleu's signatures in `translations.json`.
 
     Args:
-        config: resolved.
+        config: the resolved config.
         dataset: has the held-out pairs.
         model: the abstract model.
         folder: where the two files go.

@@ -31,12 +31,14 @@ def uses_dropout(config: ResolvedConfig) -> bool:
 
 
 class UpdateStep:
-    """The update of a training state, and statistics of it.
+    """Computes one update of the training state, or only statistics of that update.
+
+    `update` does the former, `dynamics` the latter.
 
     Args:
-        config: resolved.
+        config: the resolved config.
         model: the abstract model.
-        objective: gives the loss.
+        objective: the objective that gives the loss.
     """
 
     def __init__(self, config: ResolvedConfig, model: nnx.Module, objective: Objective):
@@ -48,8 +50,8 @@ class UpdateStep:
     def update(self, state: State, batch: Batch, constants: Constants) -> tuple[State, Metrics]:
         """Returns the state after one update, and metrics of the update.
 
-        An update whose loss or gradient is not finite is not applied, so that the parameters before
-        it can still be looked at; the metric "finite" says so.
+        A non-finite loss or gradient leaves the state unchanged, so that the last good parameters
+        can be inspected; the metric "finite" is then False.
         """
         loss, sums, stats, gradient = self._gradient(state, batch, constants)
         norm = optax.global_norm(gradient)
@@ -82,9 +84,9 @@ class UpdateStep:
         return update_statistics(self._model, record, state["params"], gradient, updates)
 
     def _gradient(self, state: State, batch: Batch, constants: Constants, recording: bool = False):
-        """Returns what `accumulate_gradients` returns for a whole batch.
+        """Returns (loss, sums, stats, gradient) of a batch.
 
-        With `recording`, the sums are (sums, what the layers recorded).
+        With `recording`, (sums, record of the layers) takes the place of the sums.
         """
         seed, step, objective = constants["seed"], state["step"], self._objective
         key = jax.random.fold_in(jax.random.key(seed), step) if self._uses_dropout else None
@@ -121,8 +123,8 @@ def accumulate_gradients(
     Args:
         loss_of: (params, stats, part of the batch, index of the part) -> (the part's share of the
             loss, (tree of sums, stats after it)).
-        params: differentiated.
-        stats: passed from each part to the next.
+        params: the parameters, with respect to which the loss is differentiated.
+        stats: statistics, passed from each part to the next.
         batch: arrays with the rows first. Part i is every `parts`-th row from row i on, so that a
             sharded batch stays in place.
         parts: number of parts.

@@ -32,7 +32,7 @@ class Checkpoints:
 
     Args:
         folder: where they are stored, one sub-folder per step.
-        keep: how many of the newest to keep.
+        keep: number of newest checkpoints to keep.
         log: called with one line about anything unusual.
         read_only: changes nothing on disk, so that a run may be read while it is being trained.
         in_place: states that are saved stay unchanged until `close`, so they are not copied; they

@@ -38,7 +38,7 @@ def read_layers(
     are taken as they are. A layer may be taken more than once, and is taken bit for bit.
 
     Args:
-        config: resolved.
+        config: the resolved config.
         abstract: {"step", "params", "stats"} of this run: shapes, types and shardings.
         replaceable: parts of the model that need not be found in the other run.
 

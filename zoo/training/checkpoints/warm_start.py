@@ -87,7 +87,7 @@ def replaceable_parts(config: ResolvedConfig, labels: tuple[str, ...]) -> Replac
     if the other run has the same task with the same labels.
 
     Args:
-        config: resolved.
+        config: the resolved config.
         labels: names of the classes in this run's data.
     """
     if config.objective.kind not in TASKS:

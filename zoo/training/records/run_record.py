@@ -106,11 +106,11 @@ def write_run_record(
 
     Args:
         folder: where the files go.
-        config: resolved.
+        config: the resolved config.
         dataset: data of the run.
         size: parameters and FLOPs of the model.
         step: updates done before.
-        executor: how steps are computed (`zoo.training.executor`).
+        executor: name of the executor that computes the steps (`zoo.training.executor`).
         related_runs: other runs by role, "started_from" and "teacher".
     """
     write_json(folder / "config.json", configs.to_plain(config))

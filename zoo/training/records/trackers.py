@@ -151,8 +151,8 @@ class RunTrackers:
     continues as the same one there.
 
     Args:
-        config: resolved; `training.trackers` names the trackers. `auto` is TensorBoard where its
-            package is installed, otherwise none.
+        config: the resolved config; `training.trackers` names the trackers. `auto` is TensorBoard
+            where its package is installed, otherwise none.
         workdir: the run's folder.
         step: updates done before.
         kept: the lines of metrics.jsonl up to `step`.
