@@ -1,4 +1,4 @@
-"""A model as two functions: prefill reads the prompts, step reads one further token per row.
+"""A model as two functions: prefill reads the prompts, step reads the next token of every row.
 
 Both return the logits of the next token. They use the attention cache, or read all tokens again.
 """
@@ -101,7 +101,7 @@ State = Cache | UncachedState
 
 @dataclass(frozen=True)
 class IncrementalDecoder:
-    """A model as two functions: `prefill` reads the prompts, `step` one further token of every row.
+    """A model as two functions: `prefill` reads the prompts, `step` the next token of every row.
 
     Attributes:
         graph: of the model.
@@ -156,7 +156,7 @@ class IncrementalDecoder:
     def step(
         self, weights: UnstackedWeights, state: State, tokens: Int[Array, " B"]
     ) -> tuple[State, Float[Array, "B V"]]:
-        """Reads one further token of every row.
+        """Reads the next token of every row.
 
         Returns:
             the state after it, and the logits of the next token.

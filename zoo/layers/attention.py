@@ -22,8 +22,8 @@ from zoo.layers.position import Position, make_attention_position
 from zoo.layers.scoring import Scoring
 
 SharedScores = Callable[[Array], Array]
-"""(positions of keys [B, S]) -> the term that all layers add to the scores of these keys, [B, H, T,
-S].
+"""Function of the key positions [B, S] that returns the score term common to all layers,
+`[B, H, T, S]`.
 """
 
 
@@ -53,15 +53,15 @@ class HeadNorm(nnx.Module):
 
 
 class Attention(nnx.Module):
-    """Attention(x, y) = concat_h(softmax(scale * q_h k_g^T) v_g) W_o, q = x W_q, k = y W_k, v = y
-    W_v (Vaswani et al. 2017, section 3.2).
+    """Attention(x, y) = concat_h(softmax(scale * q_h k_g^T) v_g) W_o; q = x W_q, k = y W_k,
+    v = y W_v (Vaswani et al. 2017, section 3.2).
 
     y is x itself, or in cross-attention the encoder's output. H query heads share G key/value heads
     in groups of H / G (Ainslie et al. 2023): G = H is multi-head, G = 1 multi-query (Shazeer 2019).
-    With Q different queries, H / Q neighbouring heads share one. A window may hold every d-th key,
-    with another d in each head (Beltagy et al. 2020, section 3.1, Dilated Sliding Window). Global
-    tokens see all tokens and are seen by all, whatever the window; with `global_projections` they
-    have their own matrices (same section).
+    With Q < H query projections, H / Q neighbouring heads use the same query. A window can be
+    dilated: it holds every d-th key, and d may differ between heads (Beltagy et al. 2020, section
+    3.1, Dilated Sliding Window). Global tokens attend to, and are attended by, all tokens, whatever
+    the window; with `global_projections` they have separate q/k/v projections (same section).
     """
 
     def __init__(self, config: ResolvedConfig, cross: bool = False, value_gain: float = 1.0):
@@ -107,8 +107,8 @@ class Attention(nnx.Module):
         Args:
             x: the tokens.
             context: structure of the sequence, and for cross-attention the memory.
-            shared: the term that all layers add to the scores, computed once; with a filled cache,
-                where layers have different numbers of keys, a function of the key positions.
+            shared: position bias that all layers share (e.g. T5). An array, or, when decoding from
+                a cache, a function key positions -> array, since cache sizes differ by layer.
         """
         cache, part = context.cache, "cross_attention" if self.cross else "attention"
         if cache is not None and part in cache.entries:
@@ -142,9 +142,10 @@ class Attention(nnx.Module):
     def _from_cache(
         self, x: Float[Array, "B 1 D"], context: Context, shared: SharedScores | None, part: str
     ) -> Float[Array, "B T H K"]:
-        """Attends from one further token of every row to the cache and to itself.
+        """Attends from the next token of every row to the cache and to itself.
 
-        All kernels would compute the same here.
+        There is no choice of kernel: all compute the same, and with one query per row fused ones
+        gain nothing.
         """
         cache, q = context.cache, self._queries(self.query(x))
         if self.cross:
@@ -220,7 +221,7 @@ class Attention(nnx.Module):
         B, T = x.shape[:2]
         positions = jnp.broadcast_to(context.positions, (B, T))
         there = positions[:, None, :] == jnp.arange(self.global_tokens)[:, None]
-        # A row too short to have one gives a place past its end, which is not written.
+        # Rows without that global token get index T, which `mode="drop"` discards.
         places = jnp.where(there.any(axis=2), jnp.argmax(there, axis=2), T)
 
         def pick(y: Array, axis: int = 1) -> Array:

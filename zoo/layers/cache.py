@@ -1,4 +1,4 @@
-"""The cache of a decoder, with which a further token costs the work of one token.
+"""The cache of a decoder, so that decoding the next token processes only that token.
 
 Attention keeps keys and values in a ring of C slots: C is the maximum number of tokens, or the
 window if that is smaller. All rows write the same slot at the same time, so that a write is one
@@ -19,8 +19,8 @@ class KeyValues(NamedTuple):
     """Keys, already rotated, and values, in the layout of the matrix products.
 
     Rows and heads are one dimension, N = B G, which is left out if it is 1: XLA's CPU backend
-    copies a cache with a dimension of 1 several times for every token (attention of B 1, H 12, K
-    64, C 1024 then takes 5 x the time, with one key head twice the time).
+    copies a cache with a dimension of 1 several times for every token (5 x slower at B 1, H 12,
+    K 64, C 1024; 2 x with one key head).
 
     Attributes:
         keys, values: [N, C, K], or [C, K].
@@ -71,14 +71,14 @@ Entries = dict[str, KeyValues | FeatureSums]
 class Cache:
     """The cache of B rows of tokens, for all layers or, within a layer, for that one.
 
-    A call of a model writes into `layers`, as it writes statistics into its modules; no module
-    holds the cache.
+    A forward pass updates `layers` in place; modules do not own the cache.
 
     Attributes:
         layers: entries of each layer by sublayer, "attention" or "cross_attention"; empty before
             the prompt is read.
         newest: position of each row's newest token.
-        slot: number of the newest token's slot, which keeps growing: slot n is n mod C of a ring.
+        slot: running count of written tokens, without wrapping: token n is stored at ring index n
+            mod C; `slot` is the n of the newest token.
         most: slots of a layer without a window.
         memory_positions: [M, S], positions of the memory of cross-attention; B may be a multiple of
             M, and each of its rows then serves B / M neighbouring rows.
@@ -129,13 +129,13 @@ class Cache:
     def positions(self, slots: int) -> Int[Array, "B C"]:
         """Returns the position in each slot of a ring of C = `slots`, -1 in empty slots.
 
-        A slot that was written n tokens before the newest one holds the position n before it.
+        The slot written n tokens ago holds position newest - n.
         """
         positions = self.newest[:, None] - (self.slot - jnp.arange(slots)) % slots
         return jnp.maximum(positions, -1)
 
     def fill(self, part: str, k: Float[Array, "B T G K"], v: Float[Array, "B T G K"], window: int) -> None:
-        """Stores the ends of rows whose token t has position t.
+        """Stores the last C keys and values of each row; requires token t to have position t.
 
         Args:
             part: sublayer.

@@ -62,10 +62,10 @@ class Context:
         documents: [B, T] number of the document that each token belongs to, when documents are
             isolated; else None.
         causal: a query sees no key at a later position, except those of the prefix.
-        in_order: known before tracing: token t of a row has position t or is padding (in a causal
-            row only after all tokens), or, with `documents`, documents are consecutive and each
-            counts from 0. Kernels may then skip keys by their place in the row; the default
-            assumes nothing.
+        in_order: static. True promises that token t of every row has position t or is padding, and
+            that in a causal row padding comes last. With `documents`, documents are consecutive,
+            and positions restart at 0 in each. Kernels may then skip keys by index. False promises
+            nothing.
         dropout_key: key of this forward pass, or None when nothing is dropped.
         training: norms use and update the statistics of the batch; otherwise the running ones.
         memory: what cross-attention reads, in a decoder that has an encoder.
@@ -74,7 +74,7 @@ class Context:
         prefix: where causal, keys at positions below this are seen by all queries (prefix language
             modelling); 0 for none.
         cache: keys and values that a decoder keeps for later tokens. Once it is filled, `positions`
-            [B, 1] are those of one further token of each row.
+            [B, 1] are those of the next token of every row.
         record: dict that collects the sums of `zoo.layers.activation_record`; None (the default)
             disables it.
         record_arrays: also record states and attention maps, for small batches
@@ -134,10 +134,10 @@ class Context:
 
         Args:
             x: activations.
-            rate: value of the field in the config. With 0 nothing is dropped; any other value gives
-                way to `DropoutKey.rates`, where the program takes the rate as an argument.
+            rate: value of the field in the config. With 0 nothing is dropped; a non-zero value is
+                overridden by `DropoutKey.rates[field]` if the rate is a traced argument.
             place: where in the layer this happens; every place has random numbers of its own.
-            field: path of the field that sets the rate, as the whole model names it.
+            field: full config path of the rate, e.g. "model.attention.dropout".
         """
         if rate == 0 or self.dropout_key is None:
             return x
@@ -161,11 +161,11 @@ class Context:
         """Returns which keys each query sees: True at [b, t, s] where token t sees token s.
 
         Args:
-            window: number of visible keys, the query's own included, before it if causal, otherwise
-                on both sides; 0 for no limit.
+            window: window size, counting the query's own key: the last `window` keys if causal,
+                else `window` keys centred on the query; 0 for no limit.
             queries, keys: the part of the matrix to return.
-            global_tokens: tokens at positions below this see all tokens and are seen by all,
-                whatever the window.
+            global_tokens: tokens at positions below this attend to, and are attended by, all
+                tokens, whatever the window.
             dilation: d; the window holds the keys at distances 0, d, 2 d, ...
         """
         query, key = self.positions[:, queries, None], self.keys_at[:, None, keys]

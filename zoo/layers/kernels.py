@@ -29,8 +29,9 @@ def _visible(context: Context, scoring: Scoring, key_heads: int):
 
 
 def _probabilities(scores, visible, scoring: Scoring):
-    """Returns the softmax of scores [B, G, R, T, S] over the visible keys in float32, without the
-    weight of a sink.
+    """Returns the softmax of scores [B, G, R, T, S] over the visible keys in float32.
+
+    A sink takes part in the softmax. Its column is then dropped, so rows may sum to less than 1.
     """
     if scoring.softcap:
         scores = scoring.softcap * jnp.tanh(scores / scoring.softcap)
@@ -84,8 +85,9 @@ def _tokens_first(attended):
 def attention_scores(
     q: Float[Array, "B T H K"], k: Float[Array, "B S G K"], context: Context, scoring: Scoring
 ) -> Float[Array, "B G R T S"]:
-    """Returns scale * q k^T + score of all keys, visible or not, before a cap, in float32; R = H /
-    G.
+    """Returns scale * q k^T + score of all keys, visible or not, before a cap, in float32.
+
+    R = H / G.
     """
     q = q * scoring.scale
     return _scores(
@@ -96,8 +98,9 @@ def attention_scores(
 def attention_probabilities(
     q: Float[Array, "B T H K"], k: Float[Array, "B S G K"], context: Context, scoring: Scoring
 ) -> Float[Array, "B G R T S"]:
-    """Returns the weights of the values in `einsum_attention`, before dropout, in float32; R = H /
-    G.
+    """Returns the weights of the values in `einsum_attention`, before dropout, in float32.
+
+    R = H / G.
     """
     return _probabilities(attention_scores(q, k, context, scoring), _visible(context, scoring, k.shape[2]), scoring)
 
@@ -188,8 +191,8 @@ def rows_attention(
     the keys they cannot see.
 
     The backward pass recomputes the probabilities, so that only the scores of one block of one row
-    exist at a time. They fit a CPU's cache: forward and backward take 0.64 of the time of the whole
-    batch at once (4 heads of 64, T 256, B 16, two cores).
+    exist at a time. They fit a CPU's cache: forward + backward takes 0.64 of the time of
+    `einsum_attention` on the whole batch (H=4, K=64, T=256, B=16, two CPU cores).
     """
     q = q * scoring.scale
     shared = scoring.shared
@@ -293,7 +296,7 @@ def choose_implementation(
     Args:
         kernel: name from the config.
         platform: "cpu", "gpu" or "tpu".
-        devices: number of devices; with several the batch is not processed row by row.
+        devices: number of devices; `rows` is chosen only on a single device.
         dtype, head_dim: type and head width of the queries.
         asked: whether each feature of `ATTENTION_SUPPORT` is needed.
     """

@@ -52,9 +52,9 @@ def performer_attention(
     context: Context,
     scale: float,
 ) -> Float[Array, "B T H K"]:
-    """Returns sum_s phi(q_t) . phi(k_s) v_s / sum_s phi(q_t) . phi(k_s), an estimate of
-    softmax(scale
-    * q k^T) v (Choromanski et al. 2021, eq. 4).
+    """Estimates softmax(scale * q k^T) v (Choromanski et al. 2021, eq. 4); output t is
+
+        sum_s phi(q_t) . phi(k_s) v_s / sum_s phi(q_t) . phi(k_s)
 
     In a causal row s runs up to t, and so does the maximum in phi(k): output t depends only on
     tokens 0 .. t. The order is that of places in the row, whatever the positions. Padding counts

@@ -14,8 +14,10 @@ from zoo.layers.parameter import Linear, kernel_initializer, parameter, zeros
 
 
 class Prediction(NamedTuple):
-    """Factors of the logits, before the product: logits = cap(hidden weights^T + bias), cap(x) =
-    softcap * tanh(x / softcap).
+    """Factors of the logits, before the product:
+
+        logits = cap(hidden weights^T + bias)
+        cap(x) = softcap * tanh(x / softcap)
 
     Attributes:
         hidden: [B, T, D], in the compute type.

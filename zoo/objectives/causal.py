@@ -47,7 +47,7 @@ class CausalObjective(Objective):
         return make_context(mode, *found, in_order=not data.offsets)
 
     def hidden(self, model: nnx.Module, batch: Batch, mode: ForwardMode) -> Float[Array, "B T D"]:
-        """Reads the rows."""
+        """Runs the model on the input tokens; returns hidden states."""
         return model(jnp.maximum(self.inputs(batch), 0), self.context(batch, mode))
 
     def predicted(

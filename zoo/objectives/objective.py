@@ -30,8 +30,8 @@ class ForwardMode(NamedTuple):
     Attributes:
         dropout_key: None to drop nothing.
         training: norms use the statistics of the batch and update the running ones.
-        full: known before tracing: every row is full. Positions are then the same for all rows, and
-            what depends only on them is computed once.
+        full: every row is known, at compile time, to have no padding, so that positions need not be
+            computed per row.
         record: dict that collects the sums of `zoo.layers.activation_record`; None disables it.
     """
 
@@ -42,13 +42,16 @@ class ForwardMode(NamedTuple):
 
 
 class Objective:
-    """A sum of terms, each with its own mean: sum over k of (L_k, summed over a batch) / (W_k, its
-    weight in the whole batch).
+    """Defines the targets of a model, the loss and the sums behind the metrics.
+
+    The loss is sum_k L_k / W_k: L_k is term k summed over what it scores (mostly tokens), W_k the
+    number (weight) of tokens that it is averaged over, counted over the whole batch also when the
+    batch is processed in parts.
 
     Every objective has the term "loss", -log p(target) over the W tokens that it scores.
 
     Args:
-        config: resolved.
+        config: the resolved config.
         tokenizer: the tokenizer that made the tokens.
 
     Attributes:
@@ -92,10 +95,7 @@ class Objective:
         raise NotImplementedError
 
     def weights(self, batch: Batch) -> Sums:
-        """Returns the number that each term of the loss is divided by, from the whole batch.
-
-        The weights of the parts of a batch add up to it.
-        """
+        """Returns the W_k of the terms of the loss by name, counted over the batch that is given."""
         return {"loss": (self.targets(batch) >= 0).sum() * self.target_weight}
 
     def score(self, model: nnx.Module, batch: Batch, constants: Constants, mode: ForwardMode) -> tuple[Sums, Sums]:
@@ -109,6 +109,7 @@ class Objective:
         targets, weights, counts = self.prepare_targets(batch, constants, mode)
         record_logits(prediction, weights, mode)
         loss, entropy = self.token_loss(prediction, targets, weights, constants, mode)
+        # The first "loss" is minimised; the second, the cross-entropy alone, is reported.
         return {"loss": loss}, {"loss": entropy, **counts}
 
     def prepare_targets(
@@ -156,9 +157,7 @@ class Objective:
         return constants.get("hyperparameters", {}).get(path, value) if value else 0.0
 
     def per_step_constants(self, seed: Int[Array, ""], step: Int[Array, ""]) -> dict[str, Any]:
-        """Returns further constants of one update, drawn anew in every step and shared by all parts
-        of its batch.
-        """
+        """Returns random values drawn once per update and shared by all parts of its batch."""
         return {}
 
     def num_tokens(self, batch: Batch) -> Int[Array, ""]:

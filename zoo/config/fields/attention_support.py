@@ -17,8 +17,9 @@ class AttentionSupport(NamedTuple):
             score: an additive score term (ALiBi, T5's bias, Shaw's keys);
             value: vectors added to the values by position (Shaw);
             documents: isolation of packed documents;
-            prefix: keys of a prefix, which a causal query before them sees too;
-            padding: keys that are padding or belong to another sequence (cross-attention);
+            prefix: keys of a prefix, which queries before them see too, in a causal row;
+            padding: keys that are padding, which includes keys of another sequence
+                (cross-attention);
             dropout: dropout on the attention probabilities;
             softcap, sinks, dilations: the field of that name under model.attention.
         dtypes: types of activations.
