@@ -95,7 +95,7 @@ class Objective:
         raise NotImplementedError
 
     def weights(self, batch: Batch) -> Sums:
-        """Returns the W_k of the terms of the loss by name, counted over the batch that is given."""
+        """Returns W_k of each term of the loss, by name, counted over this batch."""
         return {"loss": (self.targets(batch) >= 0).sum() * self.target_weight}
 
     def score(self, model: nnx.Module, batch: Batch, constants: Constants, mode: ForwardMode) -> tuple[Sums, Sums]:

@@ -68,8 +68,8 @@ def _add_experiment_options(parser: argparse.ArgumentParser) -> None:
         dest="changes",
         action="append",
         default=[],
-        help="set a field of the base config, for all arms but not for prepared runs; --config.PATH=VALUE does the "
-        "same",
+        help="set a field of the base config, for all arms but not for prerequisite (prepared) runs; "
+        "--config.PATH=VALUE does the same",
     )
 
 
@@ -81,9 +81,8 @@ def _add_comparison_options(parser: argparse.ArgumentParser) -> None:
     group.add_argument(
         "--until-decided",
         action="store_true",
-        help="add one seed at a time until the contrasts are decided; intervals are widened so that all looks "
-        "together err "
-        "in at most 5 %% of cases",
+        help="add one seed at a time until the contrasts are decided; intervals are widened so that the error rate "
+        "over all looks is at most 5 %%",
     )
     group.add_argument(
         "--most-seeds", metavar="N", type=_positive, help="with --until-decided: maximum number of seeds (default: 10)"
@@ -111,7 +110,7 @@ def _add_comparison_options(parser: argparse.ArgumentParser) -> None:
         "--tune-seeds",
         metavar="N|A,B,...",
         type=_seeds,
-        help="with --tune: number of seeds (from 1000 on), or a list (default: 1)",
+        help="with --tune: number of seeds, starting at seed 1000, or a list (default: 1)",
     )
 
 

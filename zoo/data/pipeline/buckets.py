@@ -1,8 +1,8 @@
 """Batches of pairs of similar lengths, in a few shapes.
 
 The width of a pair is the length of its longer side, including the end token. Batches have the
-widths T, T // 2, ..., T // K; one of width T // k has B * k rows: about as many tokens per side as
-B rows of T, and a number of rows with the divisors of B. A program is compiled once for each shape.
+widths T, T // 2, ..., T // K. A batch of width T // k has B * k rows, so all batches have about B T
+tokens per side, and the number of rows is a multiple of B. A program is compiled once per shape.
 """
 
 from collections.abc import Iterator, Sequence
@@ -80,12 +80,12 @@ class EpochPlan(NamedTuple):
 class PairBatches:
     """Batches of pairs; batch n is a function of (seed, n) alone.
 
-    In an epoch every pair occurs once, except for fewer than B that are left over. Pairs of a width
-    are shuffled in each epoch; those that do not fill a batch join the next wider ones, and the
-    last of them are left out. Then the batches are shuffled.
+    In each epoch, the pairs of each width are shuffled and cut into batches; pairs that do not fill
+    a batch move to the next wider shape. Then the batches are shuffled. So every pair that fits
+    occurs once per epoch, except for fewer than B that do not fill a batch of the widest shape.
 
     Args:
-        source, target: both sides, of equal number.
+        source, target: the texts of both sides; pair n is text n of each.
         buckets: shapes of batches, narrowest first.
 
     Attributes:
@@ -157,10 +157,10 @@ class PairBatches:
     def evaluation(
         self, multiple_of: int = 1, process_index: int = 0, process_count: int = 1, limit: int = 0
     ) -> Iterator[Arrays]:
-        """Yields every pair that fits exactly once, or an even sample of `limit` batches.
+        """Yields every pair that fits exactly once, or `limit` batches, evenly spaced over all.
 
-        Batches have the shapes of training, and are the same on every call. The choice of pairs
-        does not depend on `multiple_of`, to a multiple of which the rows of each batch are padded.
+        Batches have the shapes of training, and are the same on every call. Rows of padding fill
+        each batch up to a multiple of `multiple_of`; the choice of pairs does not depend on it.
         """
         batches = []
         for number, bucket in enumerate(self.buckets):

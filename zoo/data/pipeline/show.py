@@ -18,7 +18,7 @@ class DisplayToken:
     Attributes:
         text: what the model sees, with white space made visible.
         target: what the model predicts there; None if nothing.
-        special: it stands for no text.
+        special: whether it is a special token, which stands for no text.
     """
 
     text: str
@@ -33,9 +33,9 @@ class BatchFormatter:
     """Turns the arrays of batches into tokens for display.
 
     Args:
-        tokenizer: made the tokens.
-        has_masks, has_sentinels: meaning of the ids after the tokenizer's: [MASK], and the number
-            of sentinels.
+        tokenizer: the tokenizer that made the tokens.
+        has_masks: whether the tokenizer's `mask_id` is shown as [MASK].
+        has_sentinels: number of sentinels, the ids after the tokenizer's.
     """
 
     def __init__(self, tokenizer: Tokenizer, has_masks: bool, has_sentinels: int):
@@ -104,7 +104,7 @@ class RowStatistics:
 
     @classmethod
     def of(cls, batches: list[dict[str, np.ndarray]], ahead: bool) -> "RowStatistics":
-        """Measures batches; with `ahead`, the targets are a row's own tokens without the first."""
+        """Measures batches. With `ahead`, the targets of a row are all its tokens but the first."""
         read = [
             [batch[name] for name in (("source", "targets") if "source" in batch else ("tokens",))] for batch in batches
         ]

@@ -20,7 +20,7 @@ class LaunchResult:
     Attributes:
         final_states: how runs ended, by folder; empty for runs in a queue.
         stopped: whether a signal ended the launch before all runs had ended.
-        job_ids: of the jobs that were submitted.
+        job_ids: ids of the jobs that were submitted.
     """
 
     final_states: dict[str, FolderState] = field(default_factory=dict)

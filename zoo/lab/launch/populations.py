@@ -57,7 +57,7 @@ def mixed_numerics(folder: Path, runs: Iterable[PlannedRun], policy: PopulationP
     """Returns lines if trained runs of a sweep round differently from the runs that would follow.
 
     Args:
-        policy: of the runs that would follow; None for one process per run.
+        policy: policy of the runs that would follow; None for one process per run.
     """
     trained: dict[str, list[str]] = {}
     platform = None

@@ -89,7 +89,7 @@ class RunProgress:
 
         Args:
             now: on the clock of the sweep.
-            pace: of the sweep, in seconds per FLOP.
+            pace: pace of the sweep, in seconds per FLOP.
             startup: seconds from the start of a run to its first metrics.
         """
         done, seconds = self.measured

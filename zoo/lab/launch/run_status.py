@@ -108,7 +108,7 @@ def _run_status(
         name: folder of the run.
         job: the last one that was submitted for it.
         queue: None if there is no SLURM.
-        states: of the runs before it, among them those that it needs.
+        states: states of the runs before it, among them those that it needs.
     """
     folder = sweep / name
     status, state, silent = read_status(folder), read_state(folder), _seconds_since_activity(folder)

@@ -143,8 +143,8 @@ def batch_script(array: JobArray, sweep: Path, name: str, options: SlurmOptions)
     Args:
         array: its runs.
         sweep: folder of the sweep, in which sbatch is called.
-        name: of the sweep.
-        options: of each job.
+        name: name of the sweep.
+        options: options of each job.
     """
     # % starts a pattern of SLURM, also in the sweep's path.
     output = os.path.join(os.path.abspath(sweep), SLURM_FOLDER).replace("%", "%%")
@@ -219,8 +219,8 @@ class SlurmLauncher:
     """Submits runs as SLURM jobs; returns when they are in the queue.
 
     Args:
-        name: of the sweep.
-        options: of each job.
+        name: name of the sweep.
+        options: options of each job.
         submitted: jobs that were submitted earlier and are still in the queue, by the run's folder.
     """
 

@@ -28,7 +28,7 @@ class FolderState:
     Attributes:
         name: "new", "done", "diverged", "failed" or "unfinished".
         step: updates applied.
-        reason: of a run that failed, diverged or was stopped.
+        reason: why a run failed, diverged or was stopped.
     """
 
     name: str
@@ -115,8 +115,8 @@ def carry_forward_warnings(folder: Path, record: dict[str, Any]) -> dict[str, An
     after a verdict, are a choice too.
 
     Args:
-        folder: the sweep's, with the record of the previous plan.
-        record: of the new plan (`Plan.record`).
+        folder: the sweep's folder, with the record of the previous plan.
+        record: record of the new plan (`Plan.record`).
     """
     try:
         before = read_json(folder / "experiment.json")

@@ -31,7 +31,7 @@ def classify_exit(code: int, last_line: str) -> tuple[str, str]:
 
     Args:
         code: as `subprocess` gives it: negative for a signal.
-        last_line: of its output.
+        last_line: last line of its output.
     """
     if code == Diverged.exit_code:
         return "diverged", "the loss or the gradient was not finite"

@@ -1,4 +1,4 @@
-"""The workflow of `zoo run`: tunes arms, trains runs, and adds seeds until it is decided."""
+"""The workflow of `zoo run`: tunes arms, trains runs, adds seeds until the verdict is decided."""
 
 import contextlib
 import dataclasses
@@ -37,7 +37,7 @@ class SweepOptions:
     """How a sweep is run; the experiment is separate.
 
     Attributes:
-        folder: of the sweep.
+        folder: the sweep's folder.
         command: the words of a `zoo run` that reproduces the results.
         jobs: processes at once (default 1), or with `slurm` tasks of an array at once.
         fresh: archive an earlier sweep in the folder.
@@ -62,7 +62,7 @@ class SweepWorkflow:
     """Runs an experiment as a sweep.
 
     Args:
-        options: how.
+        options: how the sweep is run.
         console: shows the plan and the progress.
         report: called with the folder of a sweep when its runs have ended.
     """
@@ -101,9 +101,9 @@ class SweepWorkflow:
     def _tune(self, experiment: Experiment, max_seeds: int) -> tuple[int, Experiment | None]:
         """Tunes the arms; returns (exit code, the experiment with the tuned values).
 
-        The arms are checked first, with the base's value. A dry run shows the tuning sweep, and
-        continues with the base's value if tuning has not been done. The experiment is None while
-        the tuning runs are in SLURM's queue.
+        The arms are checked first, with the base config's value of the tuned field. A dry run shows
+        the tuning sweep, and continues with that value if tuning has not been done. The experiment
+        is None while the tuning runs are in SLURM's queue.
         """
         options, folder = self._options, self._options.folder
         all_seeds = extend_seeds(experiment.seeds, max_seeds)
@@ -126,7 +126,7 @@ class SweepWorkflow:
         return 0, with_tuned_values(experiment, {arm: choice.value for arm, choice in choices.items()})
 
     def _run_until_decided(self, experiment: Experiment, design: SequentialDesign) -> int:
-        """Runs the sweep and judges it, and adds seeds while a contrast is undecided."""
+        """Runs the sweep and judges it; adds seeds while the verdict is undecided."""
         folder = self._options.folder
         if not self._fresh:
             experiment = dataclasses.replace(experiment, seeds=seeds_so_far(folder, experiment.seeds))
@@ -206,7 +206,7 @@ class SweepWorkflow:
         """Shows how small a difference the seeds detect.
 
         Args:
-            folder: of an earlier sweep, whose runs tell how differences vary; None without one.
+            folder: folder of an earlier sweep, whose runs show how differences vary; else None.
         """
         looks, seeds = plan.experiment.looks, len(plan.experiment.seeds)
         if len(plan.arms) < 2:
@@ -265,7 +265,10 @@ class SweepWorkflow:
         return 1 if pending else 0
 
     def _check_folder(self, folder: Path, plan: Plan) -> None:
-        """Refuses a folder that cannot be the sweep's, or whose runs round differently."""
+        """Rejects a folder that cannot be a sweep's, or whose runs used another executor.
+
+        Their results would differ from those of new runs by rounding.
+        """
         if folder.exists() and not folder.is_dir():
             raise ConfigError(f"--output {folder} is a file; name a folder")
         if (folder / "status.json").exists():

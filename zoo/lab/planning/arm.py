@@ -13,8 +13,8 @@ class PlannedArm:
 
     Attributes:
         levels: factor -> level.
-        overrides: of the base config, flat.
-        config: resolved, with the first seed.
+        overrides: changes to the base config, flat.
+        config: the resolved config, with the first seed.
         parameters: counts by part; "total" is all of them.
     """
 
@@ -45,7 +45,7 @@ class PlannedRun:
 
     Attributes:
         folder: name of its folder inside the sweep's.
-        config: resolved; references to prerequisite runs name their folders
+        config: the resolved config; references to prerequisite runs name their folders
             (`zoo.lab.planning.prerequisites`).
         needs: the prerequisite runs that it starts from.
     """

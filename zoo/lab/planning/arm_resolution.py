@@ -20,7 +20,7 @@ class ArmResolver:
 
     Attributes:
         prerequisites: the prerequisite runs by name; None for one with problems.
-        problems: of the prerequisite runs.
+        problems: problems of the prerequisite runs.
     """
 
     def __init__(self, experiment: Experiment):

@@ -24,8 +24,8 @@ class Plan:
     """All runs of an experiment.
 
     Attributes:
-        runs: of the arms: every arm with the first seed, then with the second, and so on.
-        prepared: the prerequisite runs that those start from, in the same order.
+        runs: the runs of the arms: every arm with the first seed, then with the second, and so on.
+        prepared: the prerequisite runs that `runs` need, also seed by seed.
     """
 
     experiment: Experiment
@@ -131,8 +131,8 @@ def _plan_runs(
             once = experiment.prepare[name].once
             folder = name if once else f"{name}-seed{seed}"
             run = _plan_run(folder, arm, experiment.seeds[0] if once else seed, of_seed)
-            # Runs refer to a prerequisite by its folder: with the identity in that name, their own
-            # identity includes it.
+            # A run's config names the folder of its prerequisite. With the prerequisite's identity
+            # in that name, the identity of the run depends on it.
             run = replace(run, folder=f"{run.folder}-{run.identity}")
             of_seed[name] = first.setdefault(run.folder, run)
         runs += [_plan_run(f"{arm.name}-seed{seed}", arm, seed, of_seed) for arm in arms]
@@ -145,7 +145,8 @@ def _plan_runs(
 
 
 def _plan_run(folder: str, arm: PlannedArm, seed: int, prerequisites: Mapping[str, PlannedRun]) -> PlannedRun:
-    # Nothing is derived from the seed, so the resolved arm with another seed is resolved.
+    # No field is derived from the seed, so resolving again changes only the seed. It is needed
+    # because `override` returns an unresolved config.
     resolved = config.resolve(config.override(arm.config, {"seed": seed}))
     resolved = resolve_references(resolved, lambda name: PREPARED_PREFIX + prerequisites[name].folder)
     needs = tuple(prerequisites[name] for name in dict.fromkeys(references(arm.config).values()))
