@@ -1,5 +1,5 @@
-"""Which inputs can influence an output, read off gradients; and situations in which the answer is
-made by a loop.
+"""Which inputs can influence an output, read off runs or gradients; and situations in which
+the answer is made by a loop.
 """
 
 from dataclasses import dataclass, field
@@ -7,9 +7,10 @@ from dataclasses import dataclass, field
 import jax
 import jax.numpy as jnp
 import numpy as np
+import pytest
 
 from tests import reference
-from tests.building import ENCODER, call, random_statistics, random_values, tiny, with_values
+from tests.building import ENCODER, PROMISE, call, compiled, random_statistics, random_values, tiny, with_values
 from zoo.layers.attention import Attention
 from zoo.layers.context import Context
 from zoo.layers.kernels import KERNELS
@@ -98,39 +99,58 @@ def check(found, situation, seen=None):
             assert not found[b, :, other].any()
 
 
-def of_layer(situation, overrides=None):
-    """[B, T, B, T]: does token s of row c enter what attention gives token t of row b?"""
+def of_layer(situation, way, overrides=None):
+    """[B, T, B, T]: does token s of row c enter what attention gives token t of row b? Found in one
+    of `WAYS`.
+    """
     layer = Attention(tiny(situation.overrides | (overrides or {})).model)
     values, stats = random_values(layer, 1), random_statistics(layer, 2)
-    x, direction = normal(situation.rows, T, 8), normal(8, seed=4)
-
-    def outputs(x):
-        return with_values(layer, values, stats)(x, situation.context) @ direction
-
-    return influences(call(jax.jacrev(outputs), x))
+    return WAYS[way](lambda x: with_values(layer, values, stats)(x, situation.context), normal(situation.rows, T, 8))
 
 
-def of_model(situation, overrides=None):
+def of_model(situation, way, overrides=None):
     """The same for a whole model of 2 layers or as many as `overrides` say. Every token has an
     embedding of its own.
     """
     rows = situation.rows
     changes = situation.overrides | {"model.vocab_size": rows * T + (not situation.causal)} | (overrides or {})
     model = make_model(tiny(changes))
-    values, stats, direction = random_values(model, 1), random_statistics(model, 2), normal(8, seed=4)
+    values, stats = random_values(model, 1), random_statistics(model, 2)
     tokens = jnp.arange(rows * T).reshape(rows, T)
+    own, others = np.split(np.asarray(values["embedding"]), [rows * T])
 
-    def outputs(embedding):
-        return with_values(model, values | {"embedding": embedding}, stats)(tokens, situation.context) @ direction
+    def outputs(own):
+        embedding = jnp.concatenate([own.reshape(-1, 8), others])
+        return with_values(model, values | {"embedding": embedding}, stats)(tokens, situation.context)
 
-    found = call(jax.jacrev(outputs), values["embedding"])[..., : rows * T, :]
-    return influences(found.reshape(rows, T, rows, T, 8))
+    return WAYS[way](outputs, own.reshape(rows, T, 8))
 
 
-def influences(jacobian):
-    """Where a Jacobian whose last dimension is that of one input vector is not 0."""
+def by_runs(outputs, x):
+    """Which vectors of `x` [*places, D] enter which vectors of `outputs(x)` [*tokens, D], as an array
+    [*tokens, *places]: those that are other numbers in a run of the same program in which that
+    vector is another.
+    """
+    program, changed = compiled(outputs), []
+    before = program(x)
+    assert np.isfinite(before).all()
+    for place in np.ndindex(x.shape[:-1]):
+        other = np.array(x)
+        other[place] = -1.5 * other[place][::-1]
+        changed.append((program(other) != before).any(axis=-1))
+    return np.stack(changed, axis=-1).reshape(before.shape[:-1] + x.shape[:-1])
+
+
+def by_gradients(outputs, x):
+    """The same: where the gradients of the outputs, in one direction, are not 0."""
+    jacobian = call(jax.jacrev(lambda x: outputs(x) @ normal(x.shape[-1], seed=4)), x)
     assert np.isfinite(jacobian).all()
     return (jacobian != 0).any(axis=-1)
+
+
+# A run is compiled in a third of the time.
+WAYS = {"runs": by_runs, "gradients": by_gradients}
+either_way = pytest.mark.parametrize("way", ["runs", pytest.param("gradients", marks=PROMISE)])
 
 
 def through(*layers):

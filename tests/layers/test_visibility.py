@@ -1,12 +1,12 @@
 """What a token sees through one attention layer: every kind of mask on every kernel, measured by
-gradients against sets made by loops.
+runs and gradients against sets made by loops.
 """
 
 import numpy as np
 import pytest
 
-from tests.building import slow_but
-from tests.visibility import CAUSAL, FULL, ON_ANY_DEVICE, SITUATIONS, T, check, of_layer
+from tests.building import PROMISE, slow_but
+from tests.visibility import CAUSAL, FULL, ON_ANY_DEVICE, SITUATIONS, T, check, either_way, of_layer
 from zoo.config import ATTENTION_SUPPORT
 from zoo.layers import attention, banded, performer
 
@@ -26,17 +26,19 @@ def each(situations):
     ]
 
 
+@either_way
 @pytest.mark.parametrize(
-    ("name", "kernel"), slow_but([case for case in each(SITUATIONS) if case[1] != "xla"], each(SITUATIONS))
+    ("name", "kernel"), slow_but([case for case in each(SITUATIONS) if case[1] != "xla"], each(SITUATIONS), PROMISE)
 )
-def test_a_token_sees_what_the_mask_says(name, kernel):
-    check(of_layer(SITUATIONS[name], {"model.attention.implementation": kernel}), SITUATIONS[name])
+def test_a_token_sees_what_the_mask_says(name, kernel, way):
+    check(of_layer(SITUATIONS[name], way, {"model.attention.implementation": kernel}), SITUATIONS[name])
 
 
+@either_way
 @pytest.mark.parametrize(
-    ("name", "kernel"), slow_but([case for case in each(BANDED) if case[1] == "rows"], each(BANDED))
+    ("name", "kernel"), slow_but([case for case in each(BANDED) if case[1] == "rows"], each(BANDED), PROMISE)
 )
-def test_a_token_sees_the_same_in_blocks(name, kernel, monkeypatch):
+def test_a_token_sees_the_same_in_blocks(name, kernel, way, monkeypatch):
     monkeypatch.setattr(banded, "SMALLEST_BLOCK", 2)
     sizes = []
 
@@ -45,18 +47,19 @@ def test_a_token_sees_the_same_in_blocks(name, kernel, monkeypatch):
         return banded.banded_attention(kernel, size, *arguments)
 
     monkeypatch.setattr(attention, "banded_attention", spied)
-    check(of_layer(BANDED[name], {"model.attention.implementation": kernel}), BANDED[name])
+    check(of_layer(BANDED[name], way, {"model.attention.implementation": kernel}), BANDED[name])
     fields = BANDED[name].fields
     assert set(sizes) <= {2, 3, 4}
     assert sizes or "dilations" in fields
 
 
+@either_way
 @pytest.mark.parametrize("name", WITHOUT_DOCUMENTS)
-def test_a_performer_s_token_sees_what_the_mask_says(name, monkeypatch):
+def test_a_performer_s_token_sees_what_the_mask_says(name, way, monkeypatch):
     monkeypatch.setattr(performer, "CHUNK", 5)
     monkeypatch.setattr(performer, "CAUSAL_CHUNK", 5)
     check(
-        of_layer(SITUATIONS[name], {"model.attention.kind": "performer", "model.position.kind": "rope"}),
+        of_layer(SITUATIONS[name], way, {"model.attention.kind": "performer", "model.position.kind": "rope"}),
         SITUATIONS[name],
     )
 
