@@ -21,6 +21,7 @@ LABELS = {
 def made(kind, **more):
     return Made(
         TINY_ELMO
+        | {"model.num_layers": 2}
         | {"objective.kind": kind, "model.head.classes": 3}
         | {name.replace("__", "."): more[name] for name in more}
     )
