@@ -124,7 +124,7 @@ def test_the_same_task_goes_on_with_its_classes_and_another_does_not(tuned, tmp_
             ["generate", "--prompt", "a"],
             "objective.kind=classification: the run has a head for its task and none for tokens",
         ),
-        (["export", "--out"], "objective.kind=classification has a head for its task, which no class"),
+        (["export", "--out"], "objective.kind=classification has a head for its task, which no supported class"),
     ],
 )
 def test_what_needs_a_head_for_tokens_is_refused_in_a_line(tuned, tmp_path, capsys, command, message):
@@ -145,6 +145,7 @@ def test_too_few_classes_are_refused(pretrained, tmp_path):
 
 
 @pytest.mark.slow
+@pytest.mark.promise
 def test_several_seeds_and_their_median(pretrained, tuned, tmp_path, capsys):
     run(task(pretrained, **STILL, seed=1), tmp_path / "one", quiet)
     run(task(pretrained, **STILL, seed=2), tmp_path / "two", quiet)
