@@ -395,46 +395,80 @@ def resolve(changes):
     return resolve_with_vocabulary(configs.override(configs.default(), changes))
 
 
-FOUND = {}
+# What a result is computed from, what costs little first. How a forward pass becomes a step is the
+# same for every model, and takes twice as long to trace.
+FORWARD_ONLY = ("initial state", "forward", "data")
+ALL_PARTS = ("data", "train step", "eval step", "initial state")
+
+
+class Computation:
+    """Everything that a result of a config is computed from, in parts that are made when they are
+    asked for.
+    """
+
+    def __init__(self, config):
+        self.config, self._digests = config, {}
+
+    @functools.cached_property
+    def _inputs(self):
+        """(objective, program, batches, constants)."""
+        config, dataset, batches = self.config, data.load(self.config), []
+        objective = make_objective(config, dataset.tokenizer)
+        program = make_program(config, make_model(config), objective, make_mesh(config, jax.devices()[:1]))
+        # Two of the first epoch, one of a later one.
+        for start, number in ((0, 2), (1000, 1)):
+            with dataset.training_batches(start) as endless:
+                batches += [next(endless) for _ in range(number)]
+        batches += dataset.evaluation_batches()
+        return objective, program, batches, program.constants(config.seed)
+
+    def digest(self, part) -> str:
+        """Hash of a part: of the arrays of the data, else of the equations of a traced program and the
+        arrays that it holds.
+        """
+        if part not in self._digests:
+            objective, program, batches, constants = self._inputs
+            state, equations, arrays = program.abstract_state, "", jax.tree.leaves((batches, constants))
+            if part != "data":
+                traced = {
+                    "initial state": lambda: program.initial_state.trace(np.int32(0)),
+                    "forward": lambda: jax.jit(partial(forward, self.config, objective)).trace(
+                        state, batches[0], constants
+                    ),
+                    "train step": lambda: program.train_step.trace(state, batches[0], constants),
+                    "eval step": lambda: program.eval_step.trace(
+                        state["params"], state["stats"], batches[0], constants
+                    ),
+                }[part]()
+                equations, arrays = live(traced.jaxpr)
+            found = hashlib.sha256(re.sub(r"0x[0-9a-f]+", "", equations).encode())
+            for array in arrays:
+                found.update(np.ascontiguousarray(array).tobytes())
+            self._digests[part] = found.hexdigest()
+        return self._digests[part]
+
+
+COMPUTATIONS = {}
+
+
+def computation(config) -> Computation:
+    """The computation of a config, the same one for the same config."""
+    return COMPUTATIONS.setdefault(configs.identity(config), Computation(config))
 
 
 def fingerprint(config, forward_only=False) -> str:
-    """Hash of everything that a result of this config is computed from: batches, initial state,
-    training and evaluation steps.
+    """All parts of a config's computation as one text; with `forward_only` those of a forward pass."""
+    return " ".join(computation(config).digest(part) for part in (FORWARD_ONLY if forward_only else ALL_PARTS))
 
-    With `forward_only` of the initial state and the forward pass in training, which takes a third
-    of the time.
+
+def differ(one, other, forward_only=False) -> bool:
+    """Whether two configs have different fingerprints; further parts than the first that differs are
+    not made.
     """
-    name = configs.identity(config), forward_only
-    if name not in FOUND:
-        FOUND[name] = _fingerprint(config, forward_only)
-    return FOUND[name]
-
-
-def _fingerprint(config, forward_only):
-    dataset = data.load(config)
-    objective = make_objective(config, dataset.tokenizer)
-    program = make_program(config, make_model(config), objective, make_mesh(config, jax.devices()[:1]))
-    batches = []
-    # Two of the first epoch, one of a later one.
-    for start, number in ((0, 2), (1000, 1)):
-        with dataset.training_batches(start) as endless:
-            batches += [next(endless) for _ in range(number)]
-    batches += dataset.evaluation_batches()
-    constants, state = program.constants(config.seed), program.abstract_state
-    steps = [
-        jax.jit(partial(forward, config, objective)).trace(state, batches[0], constants),
-    ] if forward_only else [
-        program.train_step.trace(state, batches[0], constants),
-        program.eval_step.trace(state["params"], state["stats"], batches[0], constants),
-    ]  # fmt: skip
-    programs = [live(traced.jaxpr) for traced in (program.initial_state.trace(np.int32(0)), *steps)]
-    digest = hashlib.sha256()
-    for array in [*jax.tree.leaves((batches, constants)), *(constant for _, held in programs for constant in held)]:
-        digest.update(np.ascontiguousarray(array).tobytes())
-    for equations, _ in programs:
-        digest.update(re.sub(r"0x[0-9a-f]+", "", equations).encode())
-    return digest.hexdigest()
+    return any(
+        computation(one).digest(part) != computation(other).digest(part)
+        for part in (FORWARD_ONLY if forward_only else ALL_PARTS)
+    )
 
 
 def forward(config, objective, state, batch, constants):

@@ -3,6 +3,7 @@ cache.
 """
 
 import contextlib
+from dataclasses import replace
 from pathlib import Path
 
 import jax
@@ -38,7 +39,9 @@ def shared_program(config, model, objective, mesh):
     key = fields, ids, tables, mesh, tuple(sorted((path, path.stat().st_mtime_ns) for path in teacher))
     if key not in PROGRAMS:
         PROGRAMS[key] = ORIGINAL(config, model, objective, mesh)
-    return PROGRAMS[key]
+    constants = PROGRAMS[key].constants
+    # Without a config the hyperparameters are those of the first run.
+    return replace(PROGRAMS[key], constants=lambda seed, of=None: constants(seed, config if of is None else of))
 
 
 @contextlib.contextmanager

@@ -8,6 +8,8 @@ from pathlib import Path
 from zoo import config as configs
 
 SMALL = {
+    # Read faster than the standard library.
+    "data.source": f"text:{Path(__file__).parents[1] / 'docs' / 'parity.md'}",
     "model.dim": 32,
     "model.num_layers": 1,
     "data.sequence_length": 16,
@@ -24,8 +26,9 @@ SMALL = {
 OBJECTIVES = {
     "causal": {},
     "masked": {"model__architecture": "encoder", "objective__kind": "masked"},
-    "pairs": {"model__architecture": "encoder", "objective__kind": "masked", "data__row_format": "segment_pairs", "model__embedding__segments": 2,
-              "model__head__pooler": True, "model__head__next_sentence": True, "objective__next_sentence": True},
+    "pairs": {"data__source": "stdlib", "model__architecture": "encoder", "objective__kind": "masked",
+              "data__row_format": "segment_pairs", "model__embedding__segments": 2, "model__head__pooler": True,
+              "model__head__next_sentence": True, "objective__next_sentence": True},
     "prefix": {"model__architecture": "encoder_decoder", "objective__kind": "prefix", "objective__prefix_length": 6},
     "prefix decoder": {"objective__kind": "prefix", "objective__prefix_length": 6},
     "span": {"model__architecture": "encoder_decoder", "objective__kind": "span", "objective__sentinels": 8},
@@ -39,9 +42,11 @@ OBJECTIVES = {
 
 def small(**overrides):
     """An unresolved config that trains in a second; keyword a__b sets the field a.b."""
-    return configs.override(
-        configs.default(), SMALL | {key.replace("__", "."): value for key, value in overrides.items()}
-    )
+    changes = SMALL | {key.replace("__", "."): value for key, value in overrides.items()}
+    if changes.get("model.architecture") != "elmo" and "model.attention.kind" not in changes:
+        # It compiles fastest.
+        changes = {"model.attention.implementation": "einsum"} | changes
+    return configs.override(configs.default(), changes)
 
 
 def lines(workdir: Path) -> list[dict]:

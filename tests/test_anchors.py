@@ -22,6 +22,7 @@ def tinyshakespeare():
 
 
 @pytest.mark.slow
+@pytest.mark.promise
 @pytest.mark.timeout(1800)
 def test_characters_of_shakespeare(tinyshakespeare, tmp_path):
     # nanoGPT's README: 1.88 on random crops after 2000 steps of this setting; the whole split is a

@@ -7,7 +7,8 @@ the same for every model.
 
 import pytest
 
-from tests.every_field import ENCODER, ENCODER_DECODER, NEEDS, beside, fingerprint, other_value, resolve
+from tests.building import PROMISE
+from tests.every_field import ENCODER, ENCODER_DECODER, NEEDS, beside, differ, fingerprint, other_value, resolve
 from zoo import config as configs
 from zoo.config.parts import KINDS, SIDES, overridable, scoped
 from zoo.errors import ConfigError
@@ -70,8 +71,8 @@ CASES = [(scope, path, inside) for scope in BASES for path in overridable(scope)
 @pytest.mark.parametrize(
     ("scope", "path", "inside"),
     [
-        # A kind of layers costs little; the sides are traced with `make test-all`.
-        pytest.param(*case, marks=[pytest.mark.slow] if case[0] in SIDES else [])
+        # A kind of layers costs little; the sides are traced by `.ci/run`.
+        pytest.param(*case, marks=PROMISE if case[0] in SIDES else ())
         for case in CASES
     ],
 )
@@ -85,7 +86,7 @@ def test_a_field_of_a_part_changes_the_result(scope, path, inside):
         assert any(name in problem for problem in refusal.value.problems for name in named), refusal.value.problems
         return
     changed, before = changed_and_before(scope, field, inside)
-    assert fingerprint(changed, forward_only=True) != fingerprint(before, forward_only=True)
+    assert differ(changed, before, forward_only=True)
 
 
 @pytest.mark.parametrize(
@@ -95,8 +96,7 @@ def test_a_field_of_a_part_changes_the_result(scope, path, inside):
         # computation and not the config.
         PATTERN | {f"{KINDS}.one.attention.num_heads": 4, f"{KINDS}.two.ffn.kind": "gelu"},
         pytest.param(
-            ENCODER_DECODER | {"model.encoder.num_layers": 1, "model.decoder.norm.placement": "pre"},
-            marks=pytest.mark.slow,
+            ENCODER_DECODER | {"model.encoder.num_layers": 1, "model.decoder.norm.placement": "pre"}, marks=PROMISE
         ),
     ],
     ids=["kinds", "sides"],

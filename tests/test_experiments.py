@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.small_library import in_place_of_the_whole
 from tests.small_runs import small
 from tests.untrained import untrained
 from zoo import config as configs
@@ -39,6 +40,12 @@ def sizes_of(name):
 SPECS = [f"{name}:{size}" for name in FILES for size in sizes_of(name)]
 # Those whose docstring promises equal FLOPs.
 EQUAL_FLOPS = ("bytes_or_subwords.py", "decoder_or_both.py", "objective_and_architecture.py")
+
+
+@pytest.fixture(autouse=True, scope="module")
+def library(tmp_path_factory):
+    with in_place_of_the_whole(tmp_path_factory.mktemp("library")):
+        yield
 
 
 @functools.cache
@@ -225,6 +232,7 @@ def test_students_need_a_teacher(argument):
 
 
 @pytest.mark.slow
+@pytest.mark.promise
 @pytest.mark.usefixtures("in_haste")
 def test_every_student_trains(teacher, tmp_path):
     plan = make_plan(load_experiment(f"{DISTILLATION}:teacher={teacher}"))

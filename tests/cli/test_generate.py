@@ -43,11 +43,11 @@ def test_a_text_follows_its_prompt(decoder, capsys):
 
 def test_the_seed_decides(decoder, capsys):
     # Random parameters leave little to chance.
-    drawn = ("--prompt", "x", "--new-tokens", "10", "--temperature", "50")
+    drawn = ("--prompt", "def ", "--new-tokens", "8", "--temperature", "50")
     one, again, other = (generate(capsys, decoder, *drawn, "--seed", seed).out for seed in "112")
     assert one == again != other
     cold = [
-        generate(capsys, decoder, "--prompt", "x", "--new-tokens", "10", "--temperature", "0", "--seed", seed).out
+        generate(capsys, decoder, "--prompt", "def ", "--new-tokens", "8", "--temperature", "0", "--seed", seed).out
         for seed in "12"
     ]
     assert cold[0] == cold[1]
@@ -56,23 +56,23 @@ def test_the_seed_decides(decoder, capsys):
 def test_prompts_of_a_file(decoder, tmp_path, capsys):
     file = tmp_path / "prompts.txt"
     file.write_text("def f\n\nimport é\n")
-    found = answers(capsys, decoder, "--prompt", "x = ", "--prompts", str(file), "--new-tokens", "3")
+    found = answers(capsys, decoder, "--prompt", "x = ", "--prompts", str(file), "--new-tokens", "8")
     assert [answer["prompt"] for answer in found] == ["x = ", "def f", "", "import é"]
-    text = generate(capsys, decoder, "--prompt", "x = ", "--prompts", str(file), "--new-tokens", "3").out
+    text = generate(capsys, decoder, "--prompt", "x = ", "--prompts", str(file), "--new-tokens", "8").out
     assert text.count("---\n") == 3
-    (alone,) = answers(capsys, decoder, "--prompt", "x = ", "--new-tokens", "3")
+    (alone,) = answers(capsys, decoder, "--prompt", "x = ", "--new-tokens", "8")
     assert alone == found[0]
 
 
 def test_a_text_ends_before_a_stop(decoder, capsys):
     # Nearly flat draws of bytes: one of so many letters comes soon.
-    hot = (decoder, "--prompt", "x", "--new-tokens", "15", "--temperature", "50")
+    hot = (decoder, "--prompt", "def ", "--new-tokens", "8", "--temperature", "50")
     (free,) = answers(capsys, *hot)
-    letter = next(letter for letter in free["text"][3:] if letter.isascii() and letter != "\0")
+    letter = next(letter for letter in free["text"][2:] if letter.isascii() and letter != "\0")
     (ended,) = answers(capsys, *hot, "--stop", letter, "--stop", "not in the text at all")
     assert ended["text"] == free["text"][: free["text"].index(letter)]
     assert ended["stopped"]
-    assert ended["tokens"] <= 15
+    assert ended["tokens"] <= 8
 
 
 def test_beams(decoder, capsys):

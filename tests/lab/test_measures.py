@@ -275,6 +275,7 @@ def test_names_that_there_are_not(metric, other, message):
 
 
 @pytest.mark.slow
+@pytest.mark.promise
 def test_a_sweep_is_measured_once_and_judged_by_it(tmp_path, capsys):
     """Two runs, the second of which is then trained again."""
     names = ("norm=pre", "norm=post")

@@ -202,6 +202,7 @@ def test_how_a_step_is_computed_changes_no_statistic(observed, changes):
 
 
 @pytest.mark.slow
+@pytest.mark.promise
 def test_kinds_of_layers_scanned_or_unrolled():
     kinds = {
         "model.num_layers": 3,
@@ -223,6 +224,7 @@ def test_kinds_of_layers_scanned_or_unrolled():
 
 
 @pytest.mark.slow
+@pytest.mark.promise
 def test_empty_slots_do_not_count():
     tokens = np.where(np.arange(8) < 5, TOKENS[:, :8], -1)
     batch = {"tokens": tokens, "places": np.array([[1, 3]] * 4), "targets": TOKENS[:, [1, 3]]}
@@ -237,6 +239,7 @@ def test_empty_slots_do_not_count():
 
 
 @pytest.mark.slow
+@pytest.mark.promise
 def test_an_encoder_and_a_decoder():
     rows = Observed(
         {"model.architecture": "encoder_decoder", "objective.kind": "prefix", "objective.prefix_length": 4}
@@ -253,6 +256,7 @@ def test_an_encoder_and_a_decoder():
 
 
 @pytest.mark.slow
+@pytest.mark.promise
 def test_of_a_recurrent_model_what_it_has():
     rows = Observed(TINY_ELMO | {"model.ffn.kind": "gelu"}).rows
     assert rows.keys() == {"logit_scale", "update_ratio", "gradient_norm"}
@@ -348,6 +352,7 @@ def test_a_run_that_goes_on_records_each_step_once(recorded, tmp_path, monkeypat
 
 
 @pytest.mark.slow
+@pytest.mark.promise
 @pytest.mark.usefixtures("in_haste")
 @pytest.mark.parametrize("kind", OBJECTIVES)
 def test_every_objective_can_be_watched(kind, tmp_path):

@@ -19,6 +19,7 @@ def quiet(line):
 
 
 @pytest.mark.slow
+@pytest.mark.promise
 def test_a_head_learns_what_the_features_tell(tmp_path):
     elmo = {
         "model__architecture": "elmo",

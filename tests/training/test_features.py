@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from small_runs import curves, small
 
+from tests.building import PROMISE
 from tests.every_field import table, tagged
 from zoo import data
 from zoo.cli import evaluate as command
@@ -59,7 +60,7 @@ def quiet(line):
 
 
 @pytest.fixture(
-    scope="module", params=[pytest.param(ROWS, id="rows", marks=pytest.mark.slow), pytest.param(TOKENS, id="tokens")]
+    scope="module", params=[pytest.param(ROWS, id="rows", marks=PROMISE), pytest.param(TOKENS, id="tokens")]
 )
 def whole(request, tmp_path_factory):
     """(fields, the folder of a run with features, what it said)."""

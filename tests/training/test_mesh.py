@@ -60,6 +60,7 @@ def curve(folder: Path, devices: int, mesh: dict, stop_after: int = 0) -> list[f
 
 
 @pytest.mark.slow
+@pytest.mark.promise
 def test_eight_devices_give_the_curve_of_one(tmp_path):
     alone = curve(tmp_path / "one", 1, {})
     for number, mesh in enumerate([{}, {"mesh.fsdp": 2, "mesh.tensor": 2}]):
@@ -68,6 +69,7 @@ def test_eight_devices_give_the_curve_of_one(tmp_path):
 
 
 @pytest.mark.slow
+@pytest.mark.promise
 def test_a_run_goes_on_with_another_number_of_devices(tmp_path):
     alone = curve(tmp_path / "alone", 1, {})
     curve(tmp_path / "moved", 4, {"mesh.fsdp": 2, "mesh.tensor": 2}, stop_after=3)
@@ -77,6 +79,7 @@ def test_a_run_goes_on_with_another_number_of_devices(tmp_path):
 
 
 @pytest.mark.slow
+@pytest.mark.promise
 def test_accumulation_on_a_mesh_gives_the_curve_of_the_whole_batch(tmp_path):
     # Without dropout, whose masks belong to a part of the batch and not to a row.
     parts = {"model.dropout": 0.0, "mesh.fsdp": 2, "training.accumulation_steps": 2}
@@ -101,6 +104,7 @@ PAIRS = {
 
 
 @pytest.mark.slow
+@pytest.mark.promise
 def test_two_means_are_those_of_the_whole_batch_on_a_mesh(tmp_path):
     alone = curve(tmp_path / "one", 1, PAIRS)
     for number, mesh in enumerate([{}, {"mesh.fsdp": 2, "mesh.tensor": 2, "training.accumulation_steps": 2}]):

@@ -87,6 +87,7 @@ def mapped(tmp_path_factory):
 
 @pytest.mark.slow
 @pytest.mark.promise
+@pytest.mark.promise
 def test_by_map_every_bit_is_that_of_the_run_alone(alone, mapped):
     top, outcomes = mapped
     for index in (0, 1):
@@ -125,6 +126,7 @@ def test_what_computed_it_is_written_down(alone, mapped):
 
 
 @pytest.mark.slow
+@pytest.mark.promise
 def test_by_vmap_it_agrees_but_for_rounding(alone, tmp_path):
     longer = {"training__steps": 20, "training__eval_every": 0}
     together([one | longer for one in MEMBERS[:2]], tmp_path, "vmap")
@@ -136,6 +138,7 @@ def test_by_vmap_it_agrees_but_for_rounding(alone, tmp_path):
 
 
 @pytest.mark.slow
+@pytest.mark.promise
 def test_over_devices_each_takes_members_of_its_own(alone, tmp_path):
     program = """
 import sys
@@ -182,6 +185,7 @@ def test_a_member_goes_on_in_other_company(alone, tmp_path, monkeypatch):
 
 
 @pytest.mark.slow
+@pytest.mark.promise
 @pytest.mark.parametrize(("objective", "changes"), [
     ("masked", {"seed": 3, "objective__mask_fraction": 0.5, "objective__random_fraction": 0.3}),
     ("translation", {"optimizer__learning_rate": 1e-3, "model__dropout": 0.2}),
@@ -208,6 +212,7 @@ def test_other_batches_and_what_is_recorded_of_them(tmp_path, objective, changes
 
 
 @pytest.mark.slow
+@pytest.mark.promise
 def test_killed_and_continued_is_bit_identical(alone, tmp_path):
     for index, one in enumerate(MEMBERS[:2]):
         (tmp_path / str(index)).mkdir()
@@ -250,6 +255,7 @@ def test_what_is_done_is_left_alone_and_what_cannot_begin_does_not_keep_the_othe
 
 
 @pytest.mark.slow
+@pytest.mark.promise
 def test_executors_that_round_differently_do_not_go_on_for_each_other(tmp_path, monkeypatch):
     with told_to_stop_at(4, monkeypatch):
         together([{}], tmp_path, "vmap")

@@ -139,13 +139,13 @@ PERFORMER = {"model__attention__kind": "performer", "model__attention__redraw_ev
     "kind",
     [
         pytest.param(OBJECTIVES["masked"] | BATCHNORM, id="masked, batch statistics"),
-        pytest.param(OBJECTIVES["masked"] | PERFORMER, id="masked, random features", marks=pytest.mark.slow),
-        pytest.param(OBJECTIVES["prefix"], id="prefix", marks=pytest.mark.slow),
-        pytest.param(OBJECTIVES["span"], id="span", marks=pytest.mark.slow),
-        pytest.param(OBJECTIVES["denoising"], id="denoising", marks=pytest.mark.slow),
-        pytest.param(OBJECTIVES["pairs"] | {"data__source": "pairs"}, id="pairs", marks=pytest.mark.slow),
-        pytest.param(OBJECTIVES["bidirectional"], id="bidirectional", marks=pytest.mark.slow),
-        pytest.param(BATCHNORM, id="causal, batch statistics", marks=pytest.mark.slow),
+        pytest.param(OBJECTIVES["masked"] | PERFORMER, id="masked, random features", marks=PROMISE),
+        pytest.param(OBJECTIVES["prefix"], id="prefix", marks=PROMISE),
+        pytest.param(OBJECTIVES["span"], id="span", marks=PROMISE),
+        pytest.param(OBJECTIVES["denoising"], id="denoising", marks=PROMISE),
+        pytest.param(OBJECTIVES["pairs"] | {"data__source": "pairs"}, id="pairs", marks=PROMISE),
+        pytest.param(OBJECTIVES["bidirectional"], id="bidirectional", marks=PROMISE),
+        pytest.param(BATCHNORM, id="causal, batch statistics", marks=PROMISE),
     ],
 )
 def test_every_objective_continues_bit_for_bit(kind, tmp_path, monkeypatch):
@@ -190,6 +190,7 @@ def test_every_objective_continues_bit_for_bit(kind, tmp_path, monkeypatch):
 
 
 @pytest.mark.slow
+@pytest.mark.promise
 def test_a_length_that_an_objective_cannot_do_is_left_out_with_a_line(tmp_path):
     said = []
     config = small(**OBJECTIVES["prefix"], model__num_layers=1, training__steps=1, training__eval_lengths="6,8,40")

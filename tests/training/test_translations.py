@@ -175,6 +175,7 @@ def test_a_search_that_is_stopped_gives_nothing(random_model):
 
 
 @pytest.mark.slow
+@pytest.mark.promise
 def test_it_continues_bit_for_bit(straight, config, tmp_path, monkeypatch):
     polls, original = itertools.count(1), checkpoint_module.Checkpoints.poll
 
@@ -195,6 +196,7 @@ def test_it_continues_bit_for_bit(straight, config, tmp_path, monkeypatch):
 
 
 @pytest.mark.slow
+@pytest.mark.promise
 def test_accumulated_batches_of_all_shapes_are_the_whole_ones(straight, config, tmp_path):
     # Without dropout, whose draws are those of the parts.
     for parts in (1, 4):

@@ -6,36 +6,20 @@ import datetime
 import json
 import os
 import re
-import shutil
 import subprocess
 import sys
 import sysconfig
 from collections import Counter
-from pathlib import Path
 
 import pytest
 
 from tests.data.reading import texts_of
 from tests.data.sources.test_records import opened
+from tests.small_library import in_place_of_the_whole
 from zoo.data.sources import builtin_tasks, spelled_dates
 from zoo.data.sources.standard_library import library_docstrings, paragraphs
 from zoo.errors import ConfigError
 
-# Enough of the library for every kind of record, and read in a second.
-SOME = (
-    "json",
-    "logging",
-    "http",
-    "asyncio",
-    "wsgiref",
-    "urllib",
-    "email",
-    "argparse.py",
-    "textwrap.py",
-    "heapq.py",
-    "functools.py",
-    "ast.py",
-)
 HERE = """
 import json, sys, sysconfig
 sysconfig.get_path = lambda name: sys.argv[1]
@@ -46,24 +30,12 @@ for make in (lambda: tasks.classification(4), tasks.tagging, tasks.extraction, l
 """
 
 
-def copied(folder):
-    for name in SOME:
-        place = Path(sysconfig.get_path("stdlib")) / name
-        if place.is_dir():
-            shutil.copytree(place, folder / name, ignore=shutil.ignore_patterns("__pycache__", "*.pyc"))
-        else:
-            shutil.copy(place, folder)
-    return folder
-
-
 GET_PATH = sysconfig.get_path
 
 
 @pytest.fixture(scope="module")
 def library(tmp_path_factory):
-    folder = copied(tmp_path_factory.mktemp("library"))
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(sysconfig, "get_path", lambda name: str(folder))
+    with in_place_of_the_whole(tmp_path_factory.mktemp("library")) as folder:
         yield folder
 
 
@@ -253,6 +225,7 @@ def test_paragraphs_are_prose():
 
 
 @pytest.mark.slow
+@pytest.mark.promise
 def test_of_the_whole_library_there_is_enough(monkeypatch):
     # The tests before it may have put a small one in its place.
     monkeypatch.setattr(sysconfig, "get_path", GET_PATH)

@@ -13,6 +13,7 @@ SEEDS = (0, 1, 2, 3)
 
 
 @pytest.mark.slow
+@pytest.mark.promise
 def test_one_arm_under_two_names_is_undecided(tmp_path):
     names = {"norm=first": 0, "norm=second": 100}
     runs = []

@@ -278,6 +278,7 @@ def test_metrics_are_those_of_the_task():
 
 
 @pytest.mark.slow
+@pytest.mark.promise
 def test_what_is_planned_trains(tmp_path):
     made = make_plan(tasks())
     for one in made.in_order:

@@ -68,6 +68,7 @@ def finish(started):
 
 
 @pytest.mark.slow
+@pytest.mark.promise
 def test_two_processes_train_what_one_trains(tmp_path):
     """Also: what was stopped by a signal to one of them stops in both at once, and goes on to the
     same end.

@@ -1,0 +1,8 @@
+"""Runs here share what they compile."""
+
+import pytest
+
+
+@pytest.fixture(autouse=True, scope="module")
+def all_share_programs(shared_programs):
+    """Every module here uses `shared_programs`."""

@@ -1,0 +1,46 @@
+"""A small part of the standard library in place of the whole, which takes many seconds to read."""
+
+import contextlib
+import shutil
+import sysconfig
+from pathlib import Path
+
+import pytest
+
+# Enough of the library for every kind of record, and read in a second.
+SOME = (
+    "json",
+    "logging",
+    "http",
+    "asyncio",
+    "wsgiref",
+    "urllib",
+    "email",
+    "argparse.py",
+    "textwrap.py",
+    "heapq.py",
+    "functools.py",
+    "ast.py",
+    "bisect.py",
+    "calendar.py",
+    "csv.py",
+    "fractions.py",
+    "gzip.py",
+    "random.py",
+    "statistics.py",
+    "tempfile.py",
+)
+
+
+@contextlib.contextmanager
+def in_place_of_the_whole(folder):
+    """Copies the part to a folder, which the data source reads as long as the context lasts."""
+    for name in SOME:
+        place = Path(sysconfig.get_path("stdlib")) / name
+        if place.is_dir():
+            shutil.copytree(place, folder / name, ignore=shutil.ignore_patterns("__pycache__", "*.pyc"))
+        else:
+            shutil.copy(place, folder)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(sysconfig, "get_path", lambda name: str(folder))
+        yield folder
