@@ -6,13 +6,15 @@ Beside each property stands what does not have it, so that the test would notice
 nothing.
 """
 
+import functools
+
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 import scipy.sparse
 
-from tests.building import ENCODER, call, close, random_values, tiny, with_values
+from tests.building import ENCODER, call, close, compiled, random_values, tiny, with_values
 from tests.visibility import Situation, normal, of_model
 from zoo.layers.attention import Attention
 from zoo.layers.context import Context
@@ -46,13 +48,21 @@ def rope(fields):
     return make_attention_position(tiny({"model.position.kind": "rope", "model.attention.head_dim": 16} | fields).model)
 
 
-def hidden(overrides, tokens, positions=None, seed=1):
-    """The hidden states of a model with random weights, [B, T, D]."""
-    config = tiny({"data.sequence_length": 64} | overrides)
-    model, causal = make_model(config), config.model.architecture == "decoder"
-    positions = np.arange(tokens.shape[1])[None] if positions is None else positions
-    context = Context(jnp.asarray(positions), causal=causal, in_order=True)
-    return call(lambda values, tokens: with_values(model, values)(tokens, context), random_values(model, seed), tokens)
+@functools.cache
+def program(overrides, causal):
+    """A model of one layer with random weights: tokens [B, T] -> hidden states [B, T, D]."""
+    model = make_model(tiny({"data.sequence_length": 64, "model.num_layers": 1} | dict(overrides)))
+    held = with_values(model, random_values(model, 1))
+
+    def states(tokens):
+        return held(tokens, Context(jnp.arange(tokens.shape[1])[None], causal=causal, in_order=True))
+
+    return compiled(states)
+
+
+def hidden(overrides, tokens):
+    """The hidden states of a model of one layer with random weights, [B, T, D]."""
+    return program(tuple(overrides.items()), "model.architecture" not in overrides)(tokens)
 
 
 @pytest.mark.parametrize(
@@ -230,7 +240,9 @@ def test_p12_rope_is_a_sparse_matrix_product(name):
 def test_a4_the_receptive_field_of_windowed_layers(layers, window):
     """A4: "The receptive field of L windowed layers is L(w-1)+1"."""
     situation = Situation(np.arange(12)[None], in_order=True, fields={"window": window})
-    last = of_model(situation, {"model.num_layers": layers, "model.attention.implementation": "einsum"})[0, -1, 0]
+    last = of_model(situation, "runs", {"model.num_layers": layers, "model.attention.implementation": "einsum"})[
+        0, -1, 0
+    ]
     np.testing.assert_array_equal(np.flatnonzero(last), np.arange(12)[-(layers * (window - 1) + 1) :])
 
 
@@ -239,7 +251,7 @@ def test_a4_the_receptive_field_of_windows_on_both_sides(layers, window):
     """A4 in an encoder: L (w - 1) / 2 tokens on each side, and so L(w-1)+1 of them again."""
     situation = Situation(np.arange(12)[None], causal=False, in_order=True, fields={"window": window})
     seen = np.flatnonzero(
-        of_model(situation, {"model.num_layers": layers, "model.attention.implementation": "einsum"})[0, 6, 0]
+        of_model(situation, "runs", {"model.num_layers": layers, "model.attention.implementation": "einsum"})[0, 6, 0]
     )
     assert len(seen) == layers * (window - 1) + 1
     np.testing.assert_array_equal(seen, np.arange(6 - len(seen) // 2, 6 + len(seen) // 2 + 1))
