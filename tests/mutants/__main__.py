@@ -10,7 +10,7 @@ import time
 from pathlib import Path
 
 from tests.mutants.catalogue import MUTANTS
-from tests.mutants.runner import copy_sources, is_caught
+from tests.mutants.runner import copy_sources, failing_without_fault, is_caught
 
 ROOT = Path(__file__).parents[2]
 
@@ -35,6 +35,9 @@ def main() -> int:
     missed, began = [], time.monotonic()
     with tempfile.TemporaryDirectory(prefix="zoo-mutants-") as folder:
         copy = copy_sources(ROOT, Path(folder))
+        if broken := failing_without_fault(chosen, copy):
+            print(*(f"fails without any fault: {tests}" for tests in broken), sep="\n", file=sys.stderr)
+            return 2
         for number, one in enumerate(chosen, 1):
             caught = is_caught(one, copy)
             left = (time.monotonic() - began) / number * (len(chosen) - number)

@@ -4,6 +4,7 @@ import os
 import shutil
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 from tests.mutants.mutant import Mutant
@@ -56,16 +57,26 @@ def run_tests(copy: Path, tests: tuple[str, ...]) -> subprocess.CompletedProcess
     return subprocess.run(command, cwd=copy, env=environment, capture_output=True, text=True, check=False)
 
 
-def is_caught(mutant: Mutant, copy: Path) -> bool:
-    """Whether a test that is named for the fault fails when the fault is there.
+def fails(copy: Path, tests: tuple[str, ...]) -> bool:
+    """Whether a test fails on the copy as it is.
 
     Raises:
         RuntimeError: pytest could not run them: there is no test of that name, for one.
     """
-    with mutant.applied(copy):
-        done = run_tests(copy, mutant.tests)
+    done = run_tests(copy, tests)
     if done.returncode not in (0, *FAILED):
         raise RuntimeError(
-            f"{mutant.name}: pytest ended with {done.returncode}\n{done.stdout[-2000:]}{done.stderr[-2000:]}"
+            f"{', '.join(tests)}: pytest ended with {done.returncode}\n{done.stdout[-2000:]}{done.stderr[-2000:]}"
         )
     return done.returncode in FAILED
+
+
+def is_caught(mutant: Mutant, copy: Path) -> bool:
+    """Whether a test that is named for the fault fails when the fault is there."""
+    with mutant.applied(copy):
+        return fails(copy, mutant.tests)
+
+
+def failing_without_fault(mutants: Sequence[Mutant], copy: Path) -> list[str]:
+    """Returns the tests that fail without any fault, and so cannot notice one."""
+    return [", ".join(tests) for tests in dict.fromkeys(mutant.tests for mutant in mutants) if fails(copy, tests)]

@@ -6,7 +6,7 @@ import pytest
 
 from tests.mutants.catalogue import MUTANTS
 from tests.mutants.mutant import Mutant
-from tests.mutants.runner import copy_sources, is_caught
+from tests.mutants.runner import copy_sources, failing_without_fault, is_caught
 
 ROOT = Path(__file__).parents[2]
 # One of each part; `python -m tests.mutants` runs all.
@@ -29,6 +29,9 @@ def test_the_runner_tells_a_caught_fault_from_a_missed_one(tmp_path):
     assert fault.problem(tmp_path) is None
     assert is_caught(fault, tmp_path)
     assert not is_caught(harmless, tmp_path)
+    assert failing_without_fault([fault, harmless], tmp_path) == []
+    with fault.applied(tmp_path):
+        assert failing_without_fault([fault, harmless], tmp_path) == ["test_answer.py"]
     assert "return 42" in (tmp_path / "answer.py").read_text()
     assert "occurs 0 times" in Mutant("gone", "answer.py", "43", "41", ("test_answer.py",)).problem(tmp_path)
 
@@ -37,4 +40,5 @@ def test_the_runner_tells_a_caught_fault_from_a_missed_one(tmp_path):
 @pytest.mark.promise
 def test_a_sample_of_the_faults_is_caught(tmp_path):
     copy = copy_sources(ROOT, tmp_path)
+    assert failing_without_fault(SAMPLE, copy) == []
     assert not [mutant.name for mutant in SAMPLE if not is_caught(mutant, copy)]

@@ -27,12 +27,7 @@ def simulated(random: np.random.Generator, effects: list[float], seeds: int) -> 
     """Losses [arms, seeds]: a seed moves all arms together by far more than a run differs by
     itself.
     """
-    return (
-        3
-        + random.normal(0, 0.5, seeds)
-        + np.array(estimate_effects)[:, None]
-        + random.normal(0, 0.1, (len(estimate_effects), seeds))
-    )
+    return 3 + random.normal(0, 0.5, seeds) + np.array(effects)[:, None] + random.normal(0, 0.1, (len(effects), seeds))
 
 
 def sweep_of(
