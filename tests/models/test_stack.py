@@ -9,7 +9,17 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from tests.building import call, counting, programs_inside, random_values, slow_but, tiny, with_values
+from tests.building import (
+    PROMISE,
+    call,
+    compiled,
+    counting,
+    programs_inside,
+    random_values,
+    slow_but,
+    tiny,
+    with_values,
+)
 from zoo.layers.context import Context, DropoutKey
 from zoo.models.architectures import make_model
 from zoo.models.functional import split
@@ -44,10 +54,10 @@ def loss_and_gradient(scan, remat, dropout):
     return call(jax.value_and_grad(loss), values)
 
 
-@pytest.mark.parametrize(("scan", "remat", "dropout"), slow_but([(True, "none", False), (False, "dots", False), (True, "dots", True)], [
+@pytest.mark.parametrize(("scan", "remat", "dropout"), slow_but([(True, "dots", True)], [
     (False, "full", False), (False, "dots", False), (True, "none", False), (True, "full", False), (True, "dots", False),
     (True, "none", True), (False, "full", True), (True, "dots", True),
-]))  # fmt: skip
+], PROMISE))  # fmt: skip
 def test_how_layers_run_changes_nothing(scan, remat, dropout):
     # Measured: losses differ by at most 1e-7 of themselves, gradients by at most 1.6e-6 of the
     # largest of their array.
@@ -84,11 +94,21 @@ def test_the_choices_are_real():
     assert dots["exp"] > kept["exp"]
 
 
-def hidden(overrides, key=None, seed=2):
-    model = make_model(tiny({"model.position.kind": "none"} | overrides))
-    with_random = with_values(model, random_values(model, seed))
-    context = Context(jnp.arange(6)[None], dropout_key=None if key is None else DropoutKey(jax.random.key(key)))
-    return call(lambda tokens: with_random(tokens, context), TOKENS)
+@functools.cache
+def hidden_program(overrides):
+    """A program: number of a dropout key, or None -> what a random model of one layer gives."""
+    model = make_model(tiny({"model.position.kind": "none", "model.num_layers": 1} | dict(overrides)))
+    with_random = with_values(model, random_values(model, 2))
+
+    def states(key):
+        dropout_key = None if key is None else DropoutKey(jax.random.key(key))
+        return with_random(TOKENS, Context(jnp.arange(6)[None], dropout_key=dropout_key))
+
+    return compiled(states)
+
+
+def hidden(overrides, key=None):
+    return hidden_program(tuple(overrides.items()))(key)
 
 
 def test_dropout_needs_a_key():
