@@ -2,21 +2,28 @@
 
 from pathlib import Path
 
-from zoo.lab.report.build import build_report
+import pytest
+
+from zoo.lab.report import build
 from zoo.lab.report.html_page import render
 from zoo.lab.results.comparison import load_comparison
 from zoo.lab.results.sweep_results import load_sweep
 from zoo.lab.results.verdict import judge
 
 
-def write_report(folder, output=None):
-    """The report of a sweep's folder; returns its path."""
-    return build_report(load_sweep(folder), output or Path(folder) / "report.html").path
+def write_report(folder, output=None, figures=False):
+    """Writes the report of a sweep's folder, the figures beside it only with `figures`; returns its
+    path.
+    """
+    with pytest.MonkeyPatch.context() as patch:
+        if not figures:
+            patch.setattr(build, "write_figures", lambda sweep, folder: [])
+        return build.build_report(load_sweep(folder), output or Path(folder) / "report.html").path
 
 
 def write_comparison(folders, output):
     """The comparison of run folders; returns its path."""
-    return build_report(load_comparison(folders), output).path
+    return build.build_report(load_comparison(folders), output).path
 
 
 def write_page(sweep, output):

@@ -30,7 +30,7 @@ def shared_program(config, model, objective, mesh):
     fields = tuple(
         (path, bool(value) if configs.is_traced(path) else value)
         for path, value in flatten(config).items()
-        if path not in IRRELEVANT
+        if path not in IRRELEVANT and not path.startswith("data.tokenizer.")
     )
     ids = tuple((name, value) for name, value in vars(objective).items() if isinstance(value, int | str))
     tables = tuple((name, np.asarray(table).tobytes()) for name, table in objective.constants.items())

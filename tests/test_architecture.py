@@ -6,6 +6,7 @@ Every import counts, also those inside functions and under TYPE_CHECKING. docs/a
 """
 
 import ast
+import functools
 import itertools
 from collections import Counter
 from pathlib import Path
@@ -54,6 +55,11 @@ def source_files():
     return sorted((ROOT / "zoo").rglob("*.py"))
 
 
+@functools.cache
+def parsed(path):
+    return ast.parse(path.read_text(encoding="utf-8"))
+
+
 def module_name(path):
     parts = path.relative_to(ROOT).with_suffix("").parts
     return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
@@ -77,10 +83,7 @@ def imports_of(tree, module, modules):
 def read_imports():
     """Returns {module: modules that it imports} of all of zoo."""
     paths = {module_name(path): path for path in source_files()}
-    return {
-        module: set(imports_of(ast.parse(path.read_text(encoding="utf-8")), module, paths)) - {module}
-        for module, path in paths.items()
-    }
+    return {module: set(imports_of(parsed(path), module, paths)) - {module} for module, path in paths.items()}
 
 
 def package_of(module):
@@ -110,7 +113,7 @@ def reachable(graph, start):
 
 def functions():
     for path in source_files():
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        for node in ast.walk(parsed(path)):
             if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
                 yield f"{path.relative_to(ROOT)}:{node.lineno} {node.name}", node
 
@@ -179,7 +182,7 @@ def test_names_are_unique():
     classes = Counter(
         node.name
         for path in source_files()
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        for node in ast.walk(parsed(path))
         if isinstance(node, ast.ClassDef) and not node.name.startswith("_")
     )
     repeated = [name for name, count in itertools.chain(modules.items(), classes.items()) if count > 1]

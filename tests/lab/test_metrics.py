@@ -134,7 +134,7 @@ def test_a_report_knows_the_direction(writer, metric, best, rule, outcome, side)
     verdict = judge(
         type(without)(without.folder, without.name, metric, without.arms, without.runs, without.seeds)
     ).paragraph
-    assert ", of " + ", warm-up=".join(f"norm={best}".rsplit("-", 1)) in verdict
+    assert ", reached by " + ", warm-up=".join(f"norm={best}".rsplit("-", 1)) in verdict
 
 
 def test_the_loss_of_numbers_is_no_surprisal(writer):

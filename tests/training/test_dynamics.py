@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from small_runs import OBJECTIVES, small
 
-from tests.building import TINY_ELMO, quick_compilation, random_values, tiny
+from tests.building import PROMISE, TINY_ELMO, quick_compilation, random_values, tiny
 from zoo.data.tokenizers.byte_tokenizers import ByteTokenizer
 from zoo.files import read_json
 from zoo.layers.activation_record import attention_entropy
@@ -184,7 +184,9 @@ def same(one, other):
 @pytest.mark.parametrize(
     "changes",
     [
-        {"model.scan_layers": True, "model.remat": "full", "training.accumulation_steps": 2},
+        pytest.param(
+            {"model.scan_layers": True, "model.remat": "full", "training.accumulation_steps": 2}, marks=PROMISE
+        ),
         *(
             pytest.param(alone, marks=pytest.mark.slow)
             for alone in (

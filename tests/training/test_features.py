@@ -125,7 +125,7 @@ def test_the_folder_is_scored_as_any_other(whole, capsys):
     assert json.loads(capsys.readouterr().out)["scores"] == pytest.approx(written, rel=1e-5)
 
 
-@pytest.mark.parametrize("fields", [ROWS, TOKENS], ids=["rows", "tokens"])
+@pytest.mark.parametrize("fields", [pytest.param(ROWS, id="rows", marks=PROMISE), pytest.param(TOKENS, id="tokens")])
 def test_a_step_runs_the_head_alone(fields):
     config = resolve_with_vocabulary(small(**fields))
     dataset = data.load(config)

@@ -49,6 +49,7 @@ def config(tmp_path_factory):
             "data__source": f"jsonl:{folder}/train.jsonl",
             "data__held_out": f"jsonl:{folder}/val.jsonl",
             "model__num_layers": 1,
+            "data__buckets": 1,
             "model__dropout": 0.1,
             "objective__label_smoothing": 0.1,
             "training__steps": 8,

@@ -148,6 +148,7 @@ def test_a_field_of_one_part_is_read(parts, tmp_path):
     assert "66.7% jsonl:" in made.description
 
 
+@pytest.mark.usefixtures("shared_programs")
 def test_a_run_goes_on_where_it_was_and_refuses_changed_text(parts, tmp_path, monkeypatch):
     config = small(
         data__source="mixture",

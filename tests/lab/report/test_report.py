@@ -155,7 +155,11 @@ def test_hostile_names_are_text(hostile):
 
 def test_hostile_titles_are_text(writer):
     claim = {"id": SCRIPT, "statement": IMAGE, "source": SCRIPT}
-    page = Elements(write_report(writer.sweep(name=SCRIPT, question=SCRIPT, size=IMAGE, claim=claim, warnings=[IMAGE])))
+    page = Elements(
+        write_report(
+            writer.sweep(name=SCRIPT, question=SCRIPT, size=IMAGE, claim=claim, warnings=[IMAGE]), figures=True
+        )
+    )
     assert [tag for tag, _ in page.elements].count("script") == 2
     assert "img" not in [tag for tag, _ in page.elements]
 
@@ -168,7 +172,7 @@ def test_embedded_json_cannot_leave_its_element():
 
 def test_figures_are_written(writer):
     folder = writer.sweep(lengths=True, broken=True)
-    write_report(folder)
+    write_report(folder, figures=True)
     images = sorted((folder / "report").iterdir())
     names = ["differences", "loss_by_length", "loss_by_step"]
     assert [image.name for image in images] == [f"{name}.{kind}" for name in names for kind in ("png", "svg")]
@@ -178,7 +182,7 @@ def test_figures_are_written(writer):
 
 def test_the_same_runs_give_the_same_bytes(writer):
     folder = writer.sweep(lengths=True)
-    first, second = (write_report(folder, folder / name / "page.html") for name in "ab")
+    first, second = (write_report(folder, folder / name / "page.html", figures=True) for name in "ab")
     # Only the relative links to the run folders could differ, and both pages lie equally deep.
     assert first.read_bytes() == second.read_bytes()
     for image in (folder / "a" / "page").iterdir():
@@ -190,7 +194,7 @@ def test_a_sweep_that_has_not_begun(writer):
     for run in folder.iterdir():
         if run.is_dir():
             shutil.rmtree(run)
-    page = Elements(write_report(folder))
+    page = Elements(write_report(folder, figures=True))
     assert "No run has written a metric yet." in page.text
     assert "12 missing" in page.text
 
@@ -204,7 +208,7 @@ def test_a_running_sweep_without_evaluation(writer):
         (folder / run["folder"]).mkdir()
         (folder / run["folder"] / "status.json").write_text('{"state": "running", "step": 1, "steps": 9}')
         (folder / run["folder"] / "metrics.jsonl").write_text('{"step": 1, "train/loss": 5.5}\n{"st')
-    page = Elements(write_report(folder))
+    page = Elements(write_report(folder, figures=True))
     assert "1 of 9" in page.text
     assert json.loads(page.scripts[0])["metrics"] == ["train/loss"]
 
@@ -236,7 +240,7 @@ def test_odd_meta_does_not_stop_a_report(writer):
     (folder / "pre-0-2" / "status.json").write_text(
         '{"state": "done", "step": "many", "steps": null, "reason": {"a": 1}}'
     )
-    assert write_report(folder).exists()
+    assert write_report(folder, figures=True).exists()
 
 
 @pytest.mark.parametrize(
@@ -250,6 +254,8 @@ def test_outputs_that_cannot_be(writer, output, message):
     assert len(caught.value.problems) == 1
 
 
+@pytest.mark.slow
+@pytest.mark.promise
 def test_reading_needs_no_accelerator_library():
     code = (
         "import sys, zoo.cli.sweeps.report\nassert not {'scipy', 'matplotlib'} & set(sys.modules)\n"
