@@ -73,8 +73,9 @@ def verdicts(true: list[float], contrasts: list[tuple[int, int, str, float]], fi
     return found
 
 
-@pytest.mark.promise
-@pytest.mark.parametrize("most", [3, 10], ids=["three seeds", "added until decided"])
+@pytest.mark.parametrize(
+    "most", [pytest.param(3, marks=pytest.mark.promise), 10], ids=["three seeds", "added until decided"]
+)
 def test_equal_arms_are_told_apart_in_at_most_five_cases_of_a_hundred(most):
     found = verdicts([0, 0], [(0, 1, "superiority", 0.0)], 3, most)
     assert found["supported"] + found["not supported"] <= (0.05 + SLACK) * SIMULATIONS
@@ -92,8 +93,9 @@ def test_at_the_margin_a_rule_holds_in_at_most_five_cases_of_a_hundred(rule, tru
     assert found["not supported"] <= (0.05 + SLACK) * SIMULATIONS
 
 
-@pytest.mark.promise
-@pytest.mark.parametrize("most", [3, 10], ids=["three seeds", "added until decided"])
+@pytest.mark.parametrize(
+    "most", [pytest.param(3, marks=pytest.mark.promise), 10], ids=["three seeds", "added until decided"]
+)
 def test_many_true_contrasts_are_refuted_in_at_most_five_cases_of_a_hundred(most):
     # Each stands at the edge of what is true, where it is refuted most often.
     found = verdicts([0, *[0.1] * 8], [(arm, 0, "non_inferiority", 0.1) for arm in range(1, 9)], 3, most)
