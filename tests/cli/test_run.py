@@ -212,7 +212,10 @@ def test_looks_that_come_too_late_are_told(zoo, folder, noise):
 @pytest.mark.parametrize(
     ("arguments", "text"),
     [
-        (["norms.py", "--seeds", "1", "--until-decided"], "--until-decided needs at least 2 seeds to begin with, got 1"),
+        (
+            ["norms.py", "--seeds", "1", "--until-decided"],
+            "--until-decided needs at least 2 seeds to begin with, got 1",
+        ),
         (
             ["norms.py", "--seeds", "4", "--until-decided", "--most-seeds", "3"],
             "--most-seeds 3 is fewer than the 4 seeds",

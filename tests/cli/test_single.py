@@ -27,10 +27,7 @@ def trained(tmp_path_factory):
 
 @pytest.mark.parametrize(
     "spec",
-    [
-        "gpt2.py:smoke",
-        *(pytest.param(spec, marks=PROMISE) for spec in ("llama.py:smoke", "shakespeare_char.py:smoke")),
-    ],
+    ["gpt2.py:smoke", *(pytest.param(spec, marks=PROMISE) for spec in ("llama.py:smoke", "shakespeare_char.py:smoke"))],
 )
 def test_every_shipped_config_trains_at_smoke_size(spec, tmp_path, capsys):
     assert train.main([f"--config={ROOT / 'configs' / spec}", f"--workdir={tmp_path / 'run'}"]) == 0

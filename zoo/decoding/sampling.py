@@ -4,6 +4,7 @@ from dataclasses import dataclass
 
 import jax
 import jax.numpy as jnp
+from jax.typing import ArrayLike
 from jaxtyping import Array, Bool, Float, Int, Key
 
 from zoo.errors import ConfigError
@@ -25,9 +26,9 @@ class Sampling:
         top_p: probability; 1 for no limit.
     """
 
-    temperature: float = 1.0
-    top_k: int = 0
-    top_p: float = 1.0
+    temperature: Float[ArrayLike, ""] = 1.0
+    top_k: Int[ArrayLike, ""] = 0
+    top_p: Float[ArrayLike, ""] = 1.0
 
     def checked(self) -> "Sampling":
         """Returns self. Raises ConfigError for a number out of range."""

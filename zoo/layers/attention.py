@@ -100,7 +100,7 @@ class Attention(nnx.Module):
         self.config, self.dtype, self.cross = attention, config.dtype, cross
 
     def __call__(
-        self, x: Float[Array, "B T D"], context: Context, shared: Float[Array, "B H T T"] | SharedScores | None = None
+        self, x: Float[Array, "B T D"], context: Context, shared: Float[Array, "#B H T S"] | SharedScores | None = None
     ) -> Float[Array, "B T D"]:
         """Attends from every token to the keys that `context` makes visible.
 
@@ -141,7 +141,7 @@ class Attention(nnx.Module):
 
     def _from_cache(
         self, x: Float[Array, "B 1 D"], context: Context, shared: SharedScores | None, part: str
-    ) -> Float[Array, "B T H K"]:
+    ) -> Float[Array, "M R H K"]:
         """Attends from the next token of every row to the cache and to itself.
 
         There is no choice of kernel: all compute the same, and with one query per row fused ones
@@ -241,12 +241,12 @@ class Attention(nnx.Module):
         return attended.at[jnp.arange(B)[:, None], places].set(KERNELS["einsum"](q, k, v, alone, scoring), mode="drop")
 
 
-def shared_scores(position: Position, context: Context) -> Float[Array, "B H T T"] | SharedScores | None:
+def shared_scores(position: Position, context: Context) -> Float[Array, "#B H T S"] | SharedScores | None:
     """Returns the term that a scheme shared by all layers adds to their scores: computed once per
     forward pass, or with a filled cache as a function of the keys.
     """
     if not position.scores:
         return None
     if context.cache is not None and context.cache.filled:
-        return lambda key_positions: position.score(jnp.zeros(0), context.positions, key_positions)
-    return position.score(jnp.zeros(0), context.positions, context.positions)
+        return lambda key_positions: position.score(None, context.positions, key_positions)
+    return position.score(None, context.positions, context.positions)

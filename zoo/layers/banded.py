@@ -9,7 +9,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 import jax.numpy as jnp
-from jaxtyping import Array, Float
+from jaxtyping import Array, Float, Shaped
 
 from zoo.layers.context import Context
 from zoo.layers.scoring import Scoring
@@ -27,13 +27,13 @@ def block_length(length: int, window: int, causal: bool) -> int:
     return size if window and length >= 4 * size else 0
 
 
-def _cut(x: Array, size: int, fill: float) -> Float[Array, "B N c ..."]:
+def _cut(x: Array, size: int, fill: int) -> Shaped[Array, "B N c ..."]:
     """Cuts [B, T, ...] to [B, N, c, ...], padded at the end."""
     x = jnp.pad(x, [(0, 0), (0, -x.shape[1] % size)] + [(0, 0)] * (x.ndim - 2), constant_values=fill)
     return x.reshape(x.shape[0], -1, size, *x.shape[2:])
 
 
-def _neighbourhoods(x: Array, size: int, causal: bool, fill: float) -> Float[Array, "B N m ..."]:
+def _neighbourhoods(x: Array, size: int, causal: bool, fill: int) -> Shaped[Array, "B N m ..."]:
     """Returns [B, N, 2c or 3c, ...] from [B, T, ...]: the previous block, each block, and, if not
     causal, the next.
     """
@@ -71,7 +71,7 @@ def banded_attention(
         """[B or 1, N, ...] -> [B N, ...]."""
         return jnp.broadcast_to(x, (B, *x.shape[1:])).reshape(B * blocks, *x.shape[2:])
 
-    def keys(x: Array, fill: float = 0) -> Array:
+    def keys(x: Array, fill: int = 0) -> Array:
         near = _neighbourhoods(x, size, context.causal, fill)
         if not first:
             return rows(near)
@@ -96,7 +96,7 @@ def banded_attention(
     return attended.reshape(B, blocks * size, *attended.shape[2:])[:, :T]
 
 
-def _shared_blocks(shared: Float[Array, "B H T S"], size: int, causal: bool, first: int) -> Float[Array, "B N H c m"]:
+def _shared_blocks(shared: Float[Array, "#B H T S"], size: int, causal: bool, first: int) -> Float[Array, "B N H c m"]:
     """Returns the part of a T x S array of scores that each block needs."""
     blocks = -(-shared.shape[2] // size)
     pad = blocks * size - shared.shape[2]

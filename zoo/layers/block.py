@@ -71,7 +71,7 @@ class Block(nnx.Module):
         return (x if self.alpha == 1.0 else self.alpha * x) + y
 
     def __call__(
-        self, x: Hidden, context: Context, shared: Float[Array, "B H T T"] | SharedScores | None = None
+        self, x: Hidden, context: Context, shared: Float[Array, "#B H T S"] | SharedScores | None = None
     ) -> Hidden:
         """Applies the sublayers.
 

@@ -54,13 +54,13 @@ class FeatureSums(NamedTuple):
 
     Attributes:
         largest: m, the largest w_j . k.
-        scaled: sum_s exp(w_j . k_s - |k_s|^2 / 2 - m) (v_s, 1).
+        scaled: sum_s exp(w_j . k_s - |k_s|^2 / 2 - m) (v_s, 1), of U = K + 1 columns.
         plain: sum_s (v_s, 1), the factor of EPSILON.
     """
 
     largest: Float[Array, "B G"]
-    scaled: Float[Array, "B G M K+1"]
-    plain: Float[Array, "B G K+1"]
+    scaled: Float[Array, "B G M U"]
+    plain: Float[Array, "B G U"]
 
 
 Entries = dict[str, KeyValues | FeatureSums]

@@ -49,7 +49,7 @@ class Memory:
     """
 
     hidden: Float[Array, "B S D"]
-    positions: Int[Array, "B S"]
+    positions: Int[Array, "#B S"]
 
 
 @dataclass(frozen=True)
@@ -81,14 +81,14 @@ class Context:
             (`zoo.analysis.activations`).
     """
 
-    positions: Int[Array, "B T"]
+    positions: Int[Array, "#B T"]
     documents: Int[Array, "B T"] | None = None
     causal: bool = True
     in_order: bool = False
     dropout_key: DropoutKey | None = None
     training: bool = False
     memory: Memory | None = None
-    key_positions: Int[Array, "B S"] | None = None
+    key_positions: Int[Array, "#B S"] | None = None
     key_documents: Int[Array, "B S"] | None = None
     prefix: int = 0
     cache: Cache | None = None
@@ -146,7 +146,7 @@ class Context:
         return jnp.where(keep, x / jnp.asarray(kept, x.dtype), 0).astype(x.dtype)
 
     @property
-    def keys_at(self) -> Int[Array, "B S"]:
+    def keys_at(self) -> Int[Array, "#B S"]:
         """Returns the positions of the keys."""
         return self.positions if self.key_positions is None else self.key_positions
 
@@ -157,7 +157,7 @@ class Context:
         keys: slice = slice(None),
         global_tokens: int = 0,
         dilation: int = 1,
-    ) -> Bool[Array, "B T S"]:
+    ) -> Bool[Array, "#B #T S"]:
         """Returns which keys each query sees: True at [b, t, s] where token t sees token s.
 
         Args:

@@ -135,7 +135,7 @@ class KeyFeatures(NamedTuple):
 
     largest: Float[Array, "B G S"]
     features: Float[Array, "B G S M"]
-    values: Float[Array, "B G S K+1"]
+    values: Float[Array, "B G S U"]
 
 
 class FeatureMap:
@@ -172,8 +172,8 @@ class FeatureMap:
         return FeatureSums(largest, scaled, sums.plain + keys.values.sum(axis=2))
 
     def read(
-        self, queries: Float[Array, "B G R T M"], sums: FeatureSums, largest: Float[Array, "B G T"]
-    ) -> Float[Array, "B G R T K+1"]:
+        self, queries: Float[Array, "B G R T M"], sums: FeatureSums, largest: Float[Array, "B G #T"]
+    ) -> Float[Array, "B G R T U"]:
         """Returns sum_s phi(q_t) . phi(k_s) (v_s, 1) from sums, with `largest` as the maximum in
         phi(k).
         """
@@ -183,7 +183,7 @@ class FeatureMap:
 
     def read_before(
         self, queries: Float[Array, "B G R T M"], keys: KeyFeatures, largest: Float[Array, "B G T"]
-    ) -> Float[Array, "B G R T K+1"]:
+    ) -> Float[Array, "B G R T U"]:
         """Returns the same sum over the keys of one chunk up to each query, in quadratic time.
 
         A key's own maximum is at most that of the queries that see it, so that nothing overflows.
@@ -201,7 +201,7 @@ def _bidirectional(
     def add(sums: FeatureSums, inputs: tuple[Array, Array, Array]) -> tuple[FeatureSums, None]:
         return feature_map.add(sums, feature_map.keys(*inputs)), None
 
-    sums, _ = _walk(add, sums, [_cut(x, 2, CHUNK) for x in keys])
+    sums, _ = _walk(add, sums, tuple(_cut(x, 2, CHUNK) for x in keys))
     return _read(feature_map, q, sums), sums
 
 
@@ -221,12 +221,12 @@ def _causal(
         read = feature_map.read(queries, before, largest) + feature_map.read_before(queries, own, largest)
         return feature_map.add(before, own), _normalised(read)
 
-    inputs = (_cut(q, 3, CAUSAL_CHUNK), [_cut(x, 2, CAUSAL_CHUNK) for x in keys])
+    inputs = (_cut(q, 3, CAUSAL_CHUNK), tuple(_cut(x, 2, CAUSAL_CHUNK) for x in keys))
     sums, attended = _walk(attend, sums, inputs)
     return _joined(attended, q.shape[3]), sums
 
 
-def _walk(step: Callable, carry: FeatureSums, chunks) -> tuple[FeatureSums, Array]:
+def _walk(step: Callable, carry: FeatureSums, chunks) -> tuple[FeatureSums, Array | None]:
     """Loops over chunks; the backward pass keeps the carries and recomputes each step."""
     if jax.tree.leaves(chunks)[0].shape[0] > 1:
         return jax.lax.scan(jax.checkpoint(step, prevent_cse=False), carry, chunks)
@@ -249,6 +249,6 @@ def _joined(chunks: Float[Array, "N B G R c K"], length: int) -> Float[Array, "B
     return x.reshape(*x.shape[:3], -1, x.shape[-1])[:, :, :, :length]
 
 
-def _normalised(sums: Float[Array, "*B T K+1"]) -> Float[Array, "*B T K"]:
+def _normalised(sums: Float[Array, "*B T U"]) -> Float[Array, "*B T K"]:
     """Divides sums by the normaliser, their last column."""
     return sums[..., :-1] / jnp.where(sums[..., -1:] > 0, sums[..., -1:], 1)

@@ -30,7 +30,7 @@ class Scoring:
     global_tokens: int = 0
     score: Callable[[Array, Array, Array], Array] | None = None
     reads_query: bool = False
-    shared: Float[Array, "B H T S"] | None = None
+    shared: Float[Array, "#B H T S"] | None = None
     softcap: float = 0.0
     sinks: Float[Array, " H"] | None = None
     value: Callable[[Array, Array, Array], Array] | None = None
@@ -38,7 +38,7 @@ class Scoring:
     dilations: tuple[int, ...] = ()
 
     def added(
-        self, q: Float[Array, "B T H K"], q_positions: Int[Array, "B T"], k_positions: Int[Array, "B S"]
+        self, q: Float[Array, "B T H K"], q_positions: Int[Array, "#B #T"], k_positions: Int[Array, "#B S"]
     ) -> Array | None:
         """Returns the sum of the terms added to the scores, [B or 1, H, T, S], or None."""
         if self.score is None:

@@ -37,7 +37,7 @@ class EncoderDecoder(nnx.Module):
         table = self.embedding if self.source_embedding is None else self.source_embedding
         return Memory(self.encoder.run(embed(table[...], source, self.config), context), context.positions)
 
-    def decode(self, targets: Int[Array, "B T"], memory: Memory, context: Context) -> Float[Array, "B T D"]:
+    def decode(self, targets: Int[Array, "B T"], memory: Memory | None, context: Context) -> Float[Array, "B T D"]:
         """Returns the hidden states of the decoder; each sees the targets up to its own and all of
         the memory.
         """

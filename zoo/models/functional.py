@@ -11,7 +11,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 from flax import nnx
-from jaxtyping import Array, Int
+from jaxtyping import Array, Integer
 
 from zoo.layers.context import path_hash
 from zoo.layers.parameter import Statistic
@@ -98,7 +98,7 @@ def _initial(
     return unflatten(values, "/")
 
 
-def initialise(module: nnx.Module, seed: int | Int[Array, ""]) -> Params:
+def initialise(module: nnx.Module, seed: int | Integer[Array, ""]) -> Params:
     """Makes the initial values of an abstract module.
 
     A value is `initializer(fold_in(seed, crc32(path)))` with the path of the unrolled layer, and
@@ -108,12 +108,12 @@ def initialise(module: nnx.Module, seed: int | Int[Array, ""]) -> Params:
     return _initial(module, nnx.Param, jax.random.key(seed), lambda _: None)
 
 
-def initialise_statistics(module: nnx.Module, seed: int | Int[Array, ""]) -> Stats:
+def initialise_statistics(module: nnx.Module, seed: int | Integer[Array, ""]) -> Stats:
     """Makes the initial statistics of an abstract module like `initialise`."""
     return _initial(module, Statistic, jax.random.key(seed), lambda _: None)
 
 
-def refresh(module: nnx.Module, stats: Stats, seed: int | Int[Array, ""], step: int | Int[Array, ""]) -> Stats:
+def refresh(module: nnx.Module, stats: Stats, seed: int | Integer[Array, ""], step: int | Integer[Array, ""]) -> Stats:
     """Redraws statistics at every multiple of their `redraw_every`, as a function of (seed, step).
 
     Args:

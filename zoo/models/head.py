@@ -78,7 +78,7 @@ class TaskHead:
     `config`, and `pooler` or `mix` if it needs them.
     """
 
-    def task_scores(self, states: Float[Array, "*leading D"], context: Context) -> Float[Array, "*leading C"]:
+    def task_scores(self, states: Float[Array, "..."], context: Context) -> Float[Array, "... C"]:
         """Returns the scores of the classes.
 
         Args:
@@ -92,7 +92,7 @@ class TaskHead:
         return self.classifier(context.dropout(vector, self.config.dropout, "classifier")).astype(jnp.float32)
 
 
-def pool(hidden: Float[Array, "B T ... D"], positions: Int[Array, "B T"], kind: str) -> Float[Array, "B ... D"]:
+def pool(hidden: Float[Array, "B T ... D"], positions: Int[Array, "#B T"], kind: str) -> Float[Array, "B ... D"]:
     """Returns one vector of each row of n + 1 tokens: h_0 (`first`), h_n (`last`), or (h_0 + ... +
     h_n) / (n + 1) (`mean`).
 

@@ -50,7 +50,7 @@ class Stack(nnx.Module):
         return {name: getattr(self.layers, name) if name else self.layers for name in dict.fromkeys(self.kinds)}
 
     def __call__(
-        self, x: Float[Array, "B T D"], context: Context, shared: Float[Array, "B H T T"] | SharedScores | None = None
+        self, x: Float[Array, "B T D"], context: Context, shared: Float[Array, "#B H T S"] | SharedScores | None = None
     ) -> Float[Array, "B T D"]:
         """Applies the blocks in order and updates their statistics."""
         parts = {name: split(block) for name, block in self._blocks().items()}

@@ -3,7 +3,7 @@
 import jax
 import jax.numpy as jnp
 from flax import nnx
-from jaxtyping import Array, Float, Int
+from jaxtyping import Array, Float, Int, Integer
 
 from zoo.config import ResolvedConfig
 from zoo.data.tokenizers.tokenizer import Tokenizer
@@ -32,7 +32,7 @@ class BidirectionalObjective(Objective):
         super().__init__(config, tokenizer)
         self.constants["token_characters"] = self.pad_to_vocab(tokenizer.token_characters(config.model.elmo.characters))
 
-    def targets(self, batch: Batch) -> Int[Array, "B T"]:
+    def targets(self, batch: Batch) -> Int[Array, "B N"]:
         """Returns each token's neighbours, the next ones first: [B, 2 T]."""
         tokens = batch["tokens"]
         # Padding is at the end: it is no target, and its own state predicts nothing.
@@ -46,7 +46,7 @@ class BidirectionalObjective(Objective):
         forward, backward = model(characters, tokens >= 0, mode.dropout_key)
         return model.prediction(jnp.concatenate([forward[:, :-1], backward[:, 1:]], axis=1))
 
-    def per_step_constants(self, seed: Int[Array, ""], step: Int[Array, ""]) -> dict[str, Candidates]:
+    def per_step_constants(self, seed: Integer[Array, ""], step: Integer[Array, ""]) -> dict[str, Candidates]:
         """Returns the ids that an update scores against, a function of (seed, step)."""
         size = self.config.objective.sampled_softmax
         if not size:

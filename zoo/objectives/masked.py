@@ -91,7 +91,7 @@ class MaskedObjective(Objective):
         return (batch["tokens"] >= 0).sum()
 
 
-def score_classes(logits: Float[Array, "B 2"], classes: Int[Array, " B"]) -> tuple[Float[Array, ""], Float[Array, ""]]:
+def score_classes(logits: Float[Array, "B C"], classes: Int[Array, " B"]) -> tuple[Float[Array, ""], Float[Array, ""]]:
     """Returns (-log softmax(logits)[class] summed over rows, number of rows whose largest logit is
     their class), in float32.
 

@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from flax import nnx
-from jaxtyping import Array, Float, Int
+from jaxtyping import Array, Float, Int, Integer
 
 from zoo.config import ResolvedConfig
 from zoo.data.tokenizers.tokenizer import Tokenizer
@@ -19,9 +19,12 @@ from zoo.models.functional import Params, Stats, statistics_of
 from zoo.models.head import Prediction, logits
 from zoo.objectives.cross_entropy import Scalar, cross_entropy
 
-Batch = Mapping[str, Int[Array, "B T"]]
-Constants = Mapping[str, Array]
-Sums = dict[str, Float[Array, ""]]
+Batch = Mapping[str, Array]
+"""Arrays with the rows first, by name."""
+Constants = Mapping[str, Any]
+"""Arrays by name, "hyperparameters" by path, and the values of a "teacher"."""
+Sums = dict[str, Array]
+"""Numbers by name; in evaluation also `Objective.outputs`."""
 
 
 class ForwardMode(NamedTuple):
@@ -156,7 +159,7 @@ class Objective:
             value = value[name]
         return constants.get("hyperparameters", {}).get(path, value) if value else 0.0
 
-    def per_step_constants(self, seed: Int[Array, ""], step: Int[Array, ""]) -> dict[str, Any]:
+    def per_step_constants(self, seed: Integer[Array, ""], step: Integer[Array, ""]) -> dict[str, Any]:
         """Returns random values drawn once per update and shared by all parts of its batch."""
         return {}
 
@@ -224,7 +227,7 @@ def sum_of_means(losses: Sums, weights: Sums) -> Float[Array, ""]:
 
 def positions_and_documents(
     tokens: Int[Array, "B T"], isolate: bool, document_id: int, offsets: tuple[int, ...] = ()
-) -> tuple[Int[Array, "B T"], Int[Array, "B T"] | None]:
+) -> tuple[Int[Array, "#B T"], Int[Array, "B T"] | None]:
     """Returns positions and document numbers of packed rows.
 
     Args:
@@ -244,14 +247,14 @@ def positions_and_documents(
     return index - start, jnp.cumsum(opens, axis=1)
 
 
-def mark_padding(positions: Int[Array, "B T"], tokens: Int[Array, "B T"], mode: ForwardMode) -> Int[Array, "B T"]:
+def mark_padding(positions: Int[Array, "#B T"], tokens: Int[Array, "B T"], mode: ForwardMode) -> Int[Array, "#B T"]:
     """Sets the positions of padding to -1, in rows that a model reads as a whole."""
     return positions if mode.full else jnp.where(tokens >= 0, positions, -1)
 
 
 def make_context(
     mode: ForwardMode,
-    positions: Int[Array, "B T"],
+    positions: Int[Array, "#B T"],
     documents: Int[Array, "B T"] | None = None,
     causal: bool = True,
     prefix: int = 0,

@@ -20,7 +20,7 @@ class Learned(Position):
             (self.offset + self.max_length, config.dim), (None, "embed"), normal(config.init.embedding_std)
         )
 
-    def embed(self, x: Float[Array, "B T D"], positions: Int[Array, "B T"]) -> Float[Array, "B T D"]:
+    def embed(self, x: Float[Array, "B T D"], positions: Int[Array, "#B T"]) -> Float[Array, "B T D"]:
         """Adds row `offset + position` of the table."""
         if x.shape[1] > self.max_length:
             raise ValueError(f"learned positions have {self.max_length} rows, the sequence has {x.shape[1]} tokens")
@@ -60,6 +60,6 @@ class Sinusoidal(Position):
             config.position.endpoint,
         )
 
-    def embed(self, x: Float[Array, "B T D"], positions: Int[Array, "B T"]) -> Float[Array, "B T D"]:
+    def embed(self, x: Float[Array, "B T D"], positions: Int[Array, "#B T"]) -> Float[Array, "B T D"]:
         """Adds the sinusoids."""
         return x + sinusoid(positions + self.offset, x.shape[-1], self.layout, self.endpoint).astype(x.dtype)

@@ -21,7 +21,7 @@ class Position(nnx.Module):
     def __init__(self, config: ResolvedConfig):
         del config
 
-    def embed(self, x: Float[Array, "B T D"], positions: Int[Array, "B T"]) -> Float[Array, "B T D"]:
+    def embed(self, x: Float[Array, "B T D"], positions: Int[Array, "#B T"]) -> Float[Array, "B T D"]:
         """Adds position vectors to embeddings."""
         del positions
         return x
@@ -30,21 +30,21 @@ class Position(nnx.Module):
         self,
         q: Float[Array, "B T H K"],
         k: Float[Array, "B S G K"],
-        q_positions: Int[Array, "B T"],
-        k_positions: Int[Array, "B S"],
+        q_positions: Int[Array, "#B T"],
+        k_positions: Int[Array, "#B S"],
     ) -> tuple[Float[Array, "B T H K"], Float[Array, "B S G K"]]:
         """Rotates queries and keys by their positions."""
         del q_positions, k_positions
         return q, k
 
     def score(
-        self, q: Float[Array, "B T H K"], q_positions: Int[Array, "B T"], k_positions: Int[Array, "B S"]
-    ) -> Float[Array, "B H T S"]:
+        self, q: Float[Array, "B T H K"], q_positions: Int[Array, "#B T"], k_positions: Int[Array, "#B S"]
+    ) -> Float[Array, "#B H T S"]:
         """Returns the term added to the scores; `q` is already multiplied by the scale."""
         raise NotImplementedError
 
     def value(
-        self, probabilities: Float[Array, "B H T S"], q_positions: Int[Array, "B T"], k_positions: Int[Array, "B S"]
+        self, probabilities: Float[Array, "B H T S"], q_positions: Int[Array, "#B T"], k_positions: Int[Array, "#B S"]
     ) -> Float[Array, "B T H K"]:
         """Returns the term added to the attended values."""
         raise NotImplementedError

@@ -41,8 +41,8 @@ class Alibi(Position):
         self.num_heads = config.attention.num_heads
 
     def score(
-        self, q: Float[Array, "B T H K"], q_positions: Int[Array, "B T"], k_positions: Int[Array, "B S"]
-    ) -> Float[Array, "B H T S"]:
+        self, q: Float[Array, "B T H K"], q_positions: Int[Array, "#B T"], k_positions: Int[Array, "#B S"]
+    ) -> Float[Array, "#B H T S"]:
         """Returns the penalty."""
         del q
         distance = jnp.abs(q_positions[:, None, :, None] - k_positions[:, None, None, :]).astype(jnp.float32)
@@ -95,8 +95,8 @@ class RelativeBias(Position):
         )
 
     def score(
-        self, q: Float[Array, "B T H K"] | None, q_positions: Int[Array, "B T"], k_positions: Int[Array, "B S"]
-    ) -> Float[Array, "B H T S"]:
+        self, q: Float[Array, "B T H K"] | None, q_positions: Int[Array, "#B T"], k_positions: Int[Array, "#B S"]
+    ) -> Float[Array, "#B H T S"]:
         """Returns the bias of every head."""
         del q
         number = bucket(
@@ -123,15 +123,15 @@ class ShawPosition(Position):
         self.values = parameter(shape, (None, None), normal(config.init.embedding_std)) if self.adds_values else None
 
     def _distances(
-        self, q_positions: Int[Array, "B T"], k_positions: Int[Array, "B S"], dtype: jnp.dtype
-    ) -> Float[Array, "B T S R"]:
+        self, q_positions: Int[Array, "#B T"], k_positions: Int[Array, "#B S"], dtype: jnp.dtype
+    ) -> Float[Array, "#B T S R"]:
         distance = jnp.clip(k_positions[:, None, :] - q_positions[:, :, None], -self.clip, self.clip) + self.clip
         # A product with a one-hot matrix, because the gradient of a look-up is a slow scatter.
         return jax.nn.one_hot(distance, 2 * self.clip + 1, dtype=dtype)
 
     def score(
-        self, q: Float[Array, "B T H K"], q_positions: Int[Array, "B T"], k_positions: Int[Array, "B S"]
-    ) -> Float[Array, "B H T S"]:
+        self, q: Float[Array, "B T H K"], q_positions: Int[Array, "#B T"], k_positions: Int[Array, "#B S"]
+    ) -> Float[Array, "#B H T S"]:
         """Returns q_t . a_d."""
         by_distance = jnp.einsum("bthk,rk->bthr", q, self.keys[...].astype(q.dtype))
         one_hot = self._distances(q_positions, k_positions, q.dtype)
@@ -139,7 +139,7 @@ class ShawPosition(Position):
         return jnp.einsum("bthr,btsr->bhts", by_distance, one_hot, preferred_element_type=jnp.float32)
 
     def value(
-        self, probabilities: Float[Array, "B H T S"], q_positions: Int[Array, "B T"], k_positions: Int[Array, "B S"]
+        self, probabilities: Float[Array, "B H T S"], q_positions: Int[Array, "#B T"], k_positions: Int[Array, "#B S"]
     ) -> Float[Array, "B T H K"]:
         """Returns sum_s p(t, s) b_d."""
         one_hot = self._distances(q_positions, k_positions, probabilities.dtype)

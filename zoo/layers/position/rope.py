@@ -12,8 +12,8 @@ from zoo.layers.position.base import Position
 
 def rotate_pairs(
     x: Float[Array, "B T H K"],
-    positions: Int[Array, "B T"],
-    frequencies: Float[Array, " half"],
+    positions: Int[Array, "#B T"],
+    frequencies: Float[Array | np.ndarray, " half"],
     layout: str,
     factor: float = 1.0,
 ) -> Float[Array, "B T H K"]:
@@ -42,12 +42,12 @@ def rotate_pairs(
     return turned if rotated == x.shape[-1] else jnp.concatenate([turned, rest], axis=-1)
 
 
-def plain_frequencies(theta: float | Float[Array, ""], rotated: int) -> np.ndarray | Float[Array, " half"]:
+def plain_frequencies(theta: float | Float[Array, ""], rotated: int) -> Float[Array | np.ndarray, " half"]:
     """Returns theta^(-2i / rotated) for the pairs i (Su et al. 2021, eq. 15)."""
     return theta ** (-np.arange(0, rotated, 2) / rotated)
 
 
-def linear_frequencies(scaling: ResolvedConfig, theta: float, rotated: int) -> np.ndarray:
+def linear_frequencies(scaling: ResolvedConfig, theta: float, rotated: int) -> Float[np.ndarray, " half"]:
     """Divides all frequencies by the factor: position interpolation (Chen et al. 2023, eq. 4)."""
     return plain_frequencies(theta, rotated) / scaling.factor
 
@@ -65,7 +65,7 @@ def dynamic_frequencies(
     return plain_frequencies(theta * stretched ** (rotated / (rotated - 2)), rotated)
 
 
-def yarn_frequencies(scaling: ResolvedConfig, theta: float, rotated: int) -> np.ndarray:
+def yarn_frequencies(scaling: ResolvedConfig, theta: float, rotated: int) -> Float[np.ndarray, " half"]:
     """Keeps the frequency of pairs with more than `high` turns over the original length, divides it
     by the factor for fewer than `low`, with a ramp over the pair's number in between (Peng et al.
     2023, section 3.2, "NTK-by-parts").
@@ -80,7 +80,7 @@ def yarn_frequencies(scaling: ResolvedConfig, theta: float, rotated: int) -> np.
     return frequencies * (1 - ramp) + frequencies / scaling.factor * ramp
 
 
-def llama3_frequencies(scaling: ResolvedConfig, theta: float, rotated: int) -> np.ndarray:
+def llama3_frequencies(scaling: ResolvedConfig, theta: float, rotated: int) -> Float[np.ndarray, " half"]:
     """Keeps the frequency of pairs with more than `high` turns over the original length, divides it
     by the factor for fewer than `low`, with a ramp over the number of turns in between (Grattafiori
     et al. 2024; LLaMA 3.1).
@@ -114,7 +114,7 @@ class Rope(Position):
         self.rotated = round(config.attention.head_dim * position.fraction)
         self.factor = 0.1 * math.log(position.scaling.factor) + 1.0 if position.scaling.kind == "yarn" else 1.0
 
-    def frequencies(self, positions: Int[Array, "B S"]) -> np.ndarray | Float[Array, " half"]:
+    def frequencies(self, positions: Int[Array, "#B S"]) -> Float[Array | np.ndarray, " half"]:
         """Returns the radians per position of every pair, for keys at `positions`."""
         if self.scaling.kind == "none":
             return plain_frequencies(self.theta, self.rotated)
@@ -125,8 +125,8 @@ class Rope(Position):
         self,
         q: Float[Array, "B T H K"],
         k: Float[Array, "B S G K"],
-        q_positions: Int[Array, "B T"],
-        k_positions: Int[Array, "B S"],
+        q_positions: Int[Array, "#B T"],
+        k_positions: Int[Array, "#B S"],
     ) -> tuple[Float[Array, "B T H K"], Float[Array, "B S G K"]]:
         """Rotates the pairs of each query and key by the angles of their position."""
         frequencies = self.frequencies(k_positions)
