@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from small_runs import OBJECTIVES, small
 
+from tests.building import PROMISE, slow_but
 from tests.untrained import untrained
 from zoo.analysis import word_contextuality, word_senses, word_vectors
 from zoo.analysis.word_contextuality import (
@@ -33,7 +34,9 @@ def folder(tmp_path, kind):
     return untrained(tmp_path / kind, made)
 
 
-@pytest.mark.parametrize("kind", ["causal", "masked", "bidirectional", "span"])
+@pytest.mark.parametrize(
+    "kind", slow_but(["causal", "bidirectional"], ["causal", "masked", "bidirectional", "span"], PROMISE)
+)
 def test_the_input_table_knows_no_context_and_the_layers_do(tmp_path, kind):
     layers = measure_contextuality(folder(tmp_path, kind), TEXTS, senses=TWO)
     table, *above = layers

@@ -7,6 +7,7 @@ import json
 import numpy as np
 import pytest
 
+from tests.building import PROMISE, slow_but
 from tests.checkpoints_of_others import EXPRESSED, NO_SETTINGS, OF_CLASSES, arrays_of, imported, stored_tensors, zoo
 from tests.small_runs import small
 from zoo import config as configs
@@ -15,12 +16,28 @@ from zoo.interop import resolve_like
 from zoo.interop.config_export import choose_class, export_config, export_settings, model_differences
 from zoo.nested import flatten
 
+# One of each sort of model, and those whose settings are written in ways of their own.
+FEW = {
+    "gpt2",
+    "llama-yarn",
+    "gemma3",
+    "bert",
+    "bart",
+    "t5",
+    "mt5",
+    "longformer",
+    "performer-causal",
+    "transformer",
+    "elmo",
+}
+FEW &= set(EXPRESSED)
+
 
 def test_the_table_s_exceptions_exist():
     assert set(NO_SETTINGS) < set(OF_CLASSES)
 
 
-@pytest.mark.parametrize("name", EXPRESSED)
+@pytest.mark.parametrize("name", slow_but(FEW, EXPRESSED, PROMISE))
 def test_a_model_comes_back_bit_for_bit(name, tmp_path):
     run, system = imported(tmp_path, name), OF_CLASSES[name]
     code, out, errors = zoo("export", run, "--out", tmp_path / "out")

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from tests import reference
-from tests.building import call
+from tests.building import PROMISE, call, slow_but
 from tests.objectives.making import OPENS, TOKEN_BYTES, Made, squared_normalizers
 from zoo.objectives.objective import positions_and_documents
 
@@ -145,7 +145,9 @@ def test_a_loss_is_the_sum_over_its_rows():
     assert extra["bytes"] == sum(row[1]["bytes"] for row in rows)
 
 
-@pytest.mark.parametrize("kind", ["learned", "sinusoidal", "rope", "alibi", "none"])
+@pytest.mark.parametrize(
+    "kind", slow_but(["learned", "alibi"], ["learned", "sinusoidal", "rope", "alibi", "none"], PROMISE)
+)
 def test_isolated_documents_score_as_if_they_were_alone(kind):
     sums = make({"model.position.kind": kind}, isolate=True)[0]
     packed, alone = np.full((3, 9), -1), np.full((3, 9), -1)

@@ -189,7 +189,7 @@ def ragged(config):
     return batch
 
 
-@pytest.mark.parametrize("parts", [2, 8])
+@pytest.mark.parametrize("parts", [2, pytest.param(8, marks=pytest.mark.slow)])
 def test_accumulation_is_the_big_batch_in_both_means(parts):
     def one_step(**changes):
         # With a large epsilon Adam's first update is proportional to the gradient.
