@@ -97,13 +97,13 @@ def test_data_show_tells_shapes_and_padding(trained, capsys):
     assert len(found["rows"]) == 2
     text = said(capsys, "data", "show", trained, "--held-out", "--rows", "1")
     assert "10 pairs" in text
-    assert "batches of     8 pairs of up to 24 tokens a side" in text
+    assert "batches of     8 pairs of up to 24 tokens per side" in text
     assert text.count("reads:") == text.count("writes:") == 1
 
 
 def test_an_average_is_the_mean_of_the_last_parameters(trained, tmp_path, capsys):
     text = said(capsys, "average", trained, "--last", 3, "--out", tmp_path / "mean")
-    assert "at the steps 4, 6, 8" in text
+    assert "at steps 4, 6, 8" in text
     each = [load_trained(trained, str(step)).params for step in (4, 6, 8)]
     mean = load_trained(tmp_path / "mean")
     assert mean.step == 8

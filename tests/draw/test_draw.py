@@ -93,8 +93,8 @@ def test_compare_marks_what_differs():
     found = compare.lines(one, other)
     assert [(line.text, line.differs) for line in found["positions"][1][:1]] == [("kind = rope", True)]
     assert [(column[0].text, column[0].differs) for column in found["layers"]] == [
-        ("x = x + f(Norm(x))", True),
-        ("x = Norm(x + f(x))", True),
+        ("Pre-norm: x = x + f(Norm(x))", True),
+        ("Post-norm: x = Norm(x + f(x))", True),
     ]
     assert [line.differs for line in found["feed-forward"][0] if line.text.startswith("kind")] == [False]
     assert not any(

@@ -92,6 +92,7 @@ PAIRS = {
     "model.architecture": "encoder",
     "objective.kind": "masked",
     "objective.next_sentence": True,
+    "data.source": "stdlib",
     "data.row_format": "segment_pairs",
     "model.head.pooler": True,
     "model.head.next_sentence": True,

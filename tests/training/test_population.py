@@ -359,7 +359,9 @@ def test_which_runs_share_a_program(changes, same):
 
 
 def test_where_batches_are_of_several_widths_seeds_do_not_share_one():
-    base = small(model__architecture="encoder", objective__kind="classification", training__eval_batches=0)
+    base = small(
+        data__source="stdlib", model__architecture="encoder", objective__kind="classification", training__eval_batches=0
+    )
     one, rate, seed = (
         configs.program_key(flatten(configs.resolve(configs.override(base, changes))))
         for changes in ({}, {"optimizer.learning_rate": 0.1}, {"seed": 1})
