@@ -29,7 +29,7 @@ test: $(VENV)/.test  ## the default tests
 	$(PYTEST)
 
 test-ci: $(VENV)/.parity  ## comparisons with other libraries and slow tests that guard a promise (installs PyTorch)
-	$(PYTEST) -m "(promise or parity and not slow) and not gpu"
+	$(PYTEST) -m "(promise or parity) and not slow and not gpu"
 
 test-all: test $(VENV)/.parity  ## every test except those that need an accelerator
 	$(PYTEST) -m "(slow or promise or parity) and not gpu"

@@ -41,15 +41,11 @@ TINY_ELMO = {
 }
 
 
-# Marks of a slow test that guards a promise made to users.
-PROMISE = (pytest.mark.slow, pytest.mark.promise)
-
-
-def slow_but(kept, cases, marks=pytest.mark.slow):
-    """Cases of a test, those that are not among `kept` for the slow group, with these marks."""
+def slow_but(kept, cases, mark=pytest.mark.slow):
+    """Cases of a test, with `mark` on those that are not among `kept`."""
     assert set(kept) <= set(cases)
     in_order = [(case, case if isinstance(case, tuple) else (case,)) for case in cases]
-    return [pytest.param(*values, marks=() if case in kept else marks) for case, values in in_order]
+    return [pytest.param(*values, marks=() if case in kept else mark) for case, values in in_order]
 
 
 def tiny(overrides=None):

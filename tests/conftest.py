@@ -48,8 +48,9 @@ def compile_in_haste(few_optimisations):
     is compilation.
 
     A program is compiled by one thread, which costs less than to cut it up, and with
-    `few_optimisations` to a slower program, in half the time. Only the default group is compiled
-    so: the slow tests run the programs that users get.
+    `few_optimisations` to a slower program, in half the time. The groups that continuous
+    integration runs are compiled so; `make test-all` runs the slow tests with the programs that
+    users get.
     """
     flags = ["--xla_cpu_parallel_codegen_split_count=1"]
     if few_optimisations:

@@ -410,7 +410,7 @@ class Computation:
         self.config, self._digests = config, {}
 
     @functools.cached_property
-    def _inputs(self):
+    def inputs(self):
         """(objective, program, batches, constants)."""
         config, dataset, batches = self.config, data.load(self.config), []
         objective = make_objective(config, dataset.tokenizer)
@@ -427,7 +427,7 @@ class Computation:
         arrays that it holds.
         """
         if part not in self._digests:
-            objective, program, batches, constants = self._inputs
+            objective, program, batches, constants = self.inputs
             state, equations, arrays = program.abstract_state, "", jax.tree.leaves((batches, constants))
             if part != "data":
                 traced = {

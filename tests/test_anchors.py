@@ -21,7 +21,6 @@ def tinyshakespeare():
     return path
 
 
-@pytest.mark.slow
 @pytest.mark.promise
 @pytest.mark.timeout(1800)
 def test_characters_of_shakespeare(tinyshakespeare, tmp_path):

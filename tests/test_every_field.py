@@ -150,7 +150,6 @@ REFUSED_BY = {
 }  # fmt: skip
 
 
-@pytest.mark.slow
 @pytest.mark.promise
 @pytest.mark.parametrize("architecture", [name for name in BASES if name != "decoder"])
 def test_every_architecture_reads_a_field_or_refuses_it(architecture):
@@ -177,7 +176,6 @@ def test_every_architecture_reads_a_field_or_refuses_it(architecture):
         )
 
 
-@pytest.mark.slow
 @pytest.mark.promise
 @pytest.mark.parametrize(
     "field", [field for field in TESTED if field.choices and len(field.choices) > 2], ids=lambda field: field.path

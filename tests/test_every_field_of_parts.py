@@ -7,7 +7,6 @@ the same for every model.
 
 import pytest
 
-from tests.building import PROMISE
 from tests.every_field import ENCODER, ENCODER_DECODER, NEEDS, beside, differ, fingerprint, other_value, resolve
 from zoo import config as configs
 from zoo.config.parts import KINDS, SIDES, overridable, scoped
@@ -72,7 +71,7 @@ CASES = [(scope, path, inside) for scope in BASES for path in overridable(scope)
     ("scope", "path", "inside"),
     [
         # A kind of layers costs little; the sides are traced by `.ci/run`.
-        pytest.param(*case, marks=PROMISE if case[0] in SIDES else ())
+        pytest.param(*case, marks=pytest.mark.promise if case[0] in SIDES else ())
         for case in CASES
     ],
 )
@@ -96,7 +95,8 @@ def test_a_field_of_a_part_changes_the_result(scope, path, inside):
         # computation and not the config.
         PATTERN | {f"{KINDS}.one.attention.num_heads": 4, f"{KINDS}.two.ffn.kind": "gelu"},
         pytest.param(
-            ENCODER_DECODER | {"model.encoder.num_layers": 1, "model.decoder.norm.placement": "pre"}, marks=PROMISE
+            ENCODER_DECODER | {"model.encoder.num_layers": 1, "model.decoder.norm.placement": "pre"},
+            marks=pytest.mark.promise,
         ),
     ],
     ids=["kinds", "sides"],

@@ -231,7 +231,6 @@ def test_students_need_a_teacher(argument):
         load_experiment(f"{DISTILLATION}{argument}")
 
 
-@pytest.mark.slow
 @pytest.mark.promise
 @pytest.mark.usefixtures("in_haste")
 def test_every_student_trains(teacher, tmp_path):

@@ -24,7 +24,6 @@ FEW_STEPS = [
 ]
 
 
-@pytest.mark.slow
 @pytest.mark.promise
 @pytest.mark.timeout(1200)
 def test_the_guide_does_what_it_says(tmp_path, monkeypatch, capsys):

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from tests import reference
-from tests.building import ENCODER, PROMISE, call, compiled, random_statistics, random_values, tiny, with_values
+from tests.building import ENCODER, call, compiled, random_statistics, random_values, tiny, with_values
 from zoo.layers.attention import Attention
 from zoo.layers.context import Context
 from zoo.layers.kernels import KERNELS
@@ -150,7 +150,7 @@ def by_gradients(outputs, x):
 
 # A run is compiled in a third of the time.
 WAYS = {"runs": by_runs, "gradients": by_gradients}
-either_way = pytest.mark.parametrize("way", ["runs", pytest.param("gradients", marks=PROMISE)])
+either_way = pytest.mark.parametrize("way", ["runs", pytest.param("gradients", marks=pytest.mark.promise)])
 
 
 def through(*layers):

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from small_runs import OBJECTIVES, small
 
-from tests.building import PROMISE, slow_but
+from tests.building import slow_but
 from tests.untrained import untrained
 from zoo.analysis import word_contextuality, word_senses, word_vectors
 from zoo.analysis.word_contextuality import (
@@ -35,7 +35,7 @@ def folder(tmp_path, kind):
 
 
 @pytest.mark.parametrize(
-    "kind", slow_but(["causal", "bidirectional"], ["causal", "masked", "bidirectional", "span"], PROMISE)
+    "kind", slow_but(["causal", "bidirectional"], ["causal", "masked", "bidirectional", "span"], pytest.mark.promise)
 )
 def test_the_input_table_knows_no_context_and_the_layers_do(tmp_path, kind):
     layers = measure_contextuality(folder(tmp_path, kind), TEXTS, senses=TWO)

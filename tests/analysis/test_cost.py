@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from tests import reference
-from tests.building import PROMISE, slow_but
+from tests.building import slow_but
 from zoo import config as configs
 from zoo.data.rows.corruption import make_corruption
 from zoo.data.tokenizers.byte_tokenizers import ByteTokenizer
@@ -83,7 +83,7 @@ COUNTED = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("name", slow_but(["encoder-decoder", "kinds of layers"], COUNTED, PROMISE))
+@pytest.mark.parametrize("name", slow_but(["encoder-decoder", "kinds of layers"], COUNTED, pytest.mark.promise))
 def test_flops_agree_with_what_xla_counts(name):
     config = configs.resolve(configs.override(configs.default(), COUNTED[name]))
     objective = make_objective(config, ByteTokenizer())

@@ -6,7 +6,7 @@ import jax
 import numpy as np
 import pytest
 
-from tests.building import ENCODER, ENCODER_DECODER, PROMISE, as_float64, close, random_statistics, random_values, tiny
+from tests.building import ENCODER, ENCODER_DECODER, as_float64, close, random_statistics, random_values, tiny
 from zoo.analysis.activations import _compiled, record_activations
 from zoo.errors import ConfigError
 from zoo.models.architectures import make_model
@@ -66,7 +66,7 @@ def test_a_decoder_against_plain_products():
 
 
 @pytest.mark.parametrize("changes", [
-    *(pytest.param(changes, marks=PROMISE) for changes in ({}, ENCODER, {"model.position.kind": "rope", "model.norm.placement": "post"})),
+    *(pytest.param(changes, marks=pytest.mark.promise) for changes in ({}, ENCODER, {"model.position.kind": "rope", "model.norm.placement": "post"})),
     {"model.layers.pattern": ("local", "full"), "model.layers.kinds.local.attention.window": 2,
      "model.layers.kinds.full.attention.window": 0, "model.num_layers": 4},
     {"model.layers.pattern": ("wide", "few"), "model.layers.kinds.wide.attention.num_heads": 4,

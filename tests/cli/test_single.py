@@ -9,7 +9,6 @@ from pathlib import Path
 import pytest
 from small_runs import OBJECTIVES, small
 
-from tests.building import PROMISE
 from zoo import config as configs
 from zoo.cli import evaluate, main, train
 from zoo.training.trainer import run
@@ -27,7 +26,10 @@ def trained(tmp_path_factory):
 
 @pytest.mark.parametrize(
     "spec",
-    ["gpt2.py:smoke", *(pytest.param(spec, marks=PROMISE) for spec in ("llama.py:smoke", "shakespeare_char.py:smoke"))],
+    [
+        "gpt2.py:smoke",
+        *(pytest.param(spec, marks=pytest.mark.promise) for spec in ("llama.py:smoke", "shakespeare_char.py:smoke")),
+    ],
 )
 def test_every_shipped_config_trains_at_smoke_size(spec, tmp_path, capsys):
     assert train.main([f"--config={ROOT / 'configs' / spec}", f"--workdir={tmp_path / 'run'}"]) == 0
@@ -110,7 +112,6 @@ def test_evaluation_at_lengths_on_a_text_with_a_sample(trained, tmp_path, capsys
         pytest.param(OBJECTIVES["bidirectional"], id="bidirectional"),
     ],
 )
-@pytest.mark.slow
 @pytest.mark.promise
 def test_every_objective_is_evaluated_and_what_makes_tokens_sampled(kind, tmp_path, capsys):
     folder, text = tmp_path / "run", tmp_path / "other.txt"
@@ -134,7 +135,6 @@ def test_every_objective_is_evaluated_and_what_makes_tokens_sampled(kind, tmp_pa
     assert ("prefix_length=6 leaves nothing" in capsys.readouterr().out) == (kind is OBJECTIVES["prefix"])
 
 
-@pytest.mark.slow
 @pytest.mark.promise
 def test_a_decoder_with_running_statistics_is_sampled(tmp_path, capsys):
     run(
@@ -146,7 +146,6 @@ def test_a_decoder_with_running_statistics_is_sampled(tmp_path, capsys):
     assert json.loads(capsys.readouterr().out)["sample"].startswith("def ")
 
 
-@pytest.mark.slow
 @pytest.mark.promise
 def test_greedy_samples_do_not_depend_on_the_seed(trained, capsys):
     texts = []

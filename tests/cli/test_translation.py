@@ -16,7 +16,7 @@ from zoo.training.trainer import run
 
 pytest.importorskip("sacrebleu")
 # The same things without the commands: tests/training/test_translations.py.
-pytestmark = [pytest.mark.slow, pytest.mark.promise]
+pytestmark = pytest.mark.promise
 
 
 @pytest.fixture(scope="module")

@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from tests.building import ENCODER_DECODER, PROMISE, compiled, counting, slow_but, with_values
+from tests.building import ENCODER_DECODER, compiled, counting, slow_but, with_values
 from tests.decoding.making import made, rows
 from zoo.decoding import Generator, stop_table
 from zoo.decoding.generator import padded_length
@@ -120,7 +120,7 @@ def spelled_out(has_encoder, seed, row, beams, alpha):
     slow_but(
         [(2, 2.0, True), (3, 1.0, False)],
         [(2, 0.0, True), (2, 2.0, True), (3, 1.0, True), (3, -0.7, True), (3, 1.0, False)],
-        PROMISE,
+        pytest.mark.promise,
     ),
 )
 def test_with_few_beams_it_prunes_as_described(has_encoder, beams, alpha, cache):
@@ -145,7 +145,7 @@ def test_one_beam_without_stops_is_greedy():
 
 
 @pytest.mark.parametrize("overrides", [
-    pytest.param({"model.attention.kind": "performer"}, marks=PROMISE), {"model.attention.num_kv_heads": 1, "model.position.kind": "rope", "model.attention.window": 3},
+    pytest.param({"model.attention.kind": "performer"}, marks=pytest.mark.promise), {"model.attention.num_kv_heads": 1, "model.position.kind": "rope", "model.attention.window": 3},
 ], ids=str)  # fmt: skip
 def test_what_a_hypothesis_has_read_goes_with_it(overrides):
     """One prompt, so that with one key head its cache has another form than those of its

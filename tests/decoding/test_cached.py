@@ -7,13 +7,13 @@ import itertools
 import numpy as np
 import pytest
 
-from tests.building import ENCODER_DECODER, PROMISE, close, slow_but
+from tests.building import ENCODER_DECODER, close, slow_but
 from tests.decoding.combinations import COMBINATIONS, DECODERS, ENCODER_DECODERS, KV_HEADS, WINDOWS, combined, scheme
 from tests.decoding.making import both_ways
 from zoo.layers.position import POSITIONS
 
 
-@pytest.mark.parametrize("position", slow_but(("rope", "relative_bias", "shaw"), POSITIONS, PROMISE))
+@pytest.mark.parametrize("position", slow_but(("rope", "relative_bias", "shaw"), POSITIONS, pytest.mark.promise))
 def test_every_scheme_with_a_layer_of_each_window(position):
     # A third of the products, another one with the next scheme: two windows with two numbers of key
     # heads.
@@ -25,7 +25,6 @@ def test_every_scheme_with_a_layer_of_each_window(position):
     close(*both_ways(scheme(position) | fields | {"model.layers.pattern": pattern, "model.num_layers": len(pattern)}))
 
 
-@pytest.mark.slow
 @pytest.mark.promise
 @pytest.mark.parametrize(("position", "window", "kv_heads"), COMBINATIONS)
 def test_every_scheme_window_and_number_of_key_heads(position, window, kv_heads):
@@ -34,12 +33,12 @@ def test_every_scheme_window_and_number_of_key_heads(position, window, kv_heads)
 
 @pytest.mark.parametrize("name", slow_but((
     "local and global layers, scanned and recomputed in training", "running statistics", "performer, rope", "queries that heads share",
-), DECODERS, PROMISE))  # fmt: skip
+), DECODERS, pytest.mark.promise))  # fmt: skip
 def test_what_else_a_decoder_can_be(name):
     close(*both_ways(DECODERS[name]))
 
 
-@pytest.mark.parametrize("name", slow_but(("sides that differ",), ENCODER_DECODERS, PROMISE))
+@pytest.mark.parametrize("name", slow_but(("sides that differ",), ENCODER_DECODERS, pytest.mark.promise))
 def test_the_decoder_of_an_encoder_decoder(name):
     close(*both_ways(ENCODER_DECODERS[name]))
 
@@ -69,13 +68,14 @@ def test_bfloat16_keeps_what_training_sees():
 
 
 @pytest.mark.parametrize(
-    "overrides", [{}, pytest.param({"model.attention.kind": "performer"}, marks=PROMISE), ENCODER_DECODER], ids=str
+    "overrides",
+    [{}, pytest.param({"model.attention.kind": "performer"}, marks=pytest.mark.promise), ENCODER_DECODER],
+    ids=str,
 )
 def test_reading_everything_again_says_the_same(overrides):
     close(*both_ways(overrides, cached=False))
 
 
-@pytest.mark.slow
 @pytest.mark.promise
 def test_reading_again_does_what_cannot_be_cached():
     dynamic = {"model.position.kind": "rope", "model.position.scaling.kind": "dynamic", "model.position.scaling.factor": 4.0,

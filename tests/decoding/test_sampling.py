@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from tests.building import ENCODER_DECODER, PROMISE, compiled, counting, programs_inside, with_values
+from tests.building import ENCODER_DECODER, compiled, counting, programs_inside, with_values
 from tests.decoding.making import PROMPTS, SOURCES, V, generator, made, rows
 from zoo.decoding import Sampling, decode_loop, stop_table
 from zoo.decoding.decode_step import IncrementalDecoder, unstack_layers
@@ -41,7 +41,7 @@ def test_a_batch_of_unequal_prompts_says_what_each_says_alone(overrides):
 
 
 @pytest.mark.parametrize(
-    "overrides", [*KINDS[::3], *(pytest.param(kind, marks=PROMISE) for kind in KINDS[1:3])], ids=str
+    "overrides", [*KINDS[::3], *(pytest.param(kind, marks=pytest.mark.promise) for kind in KINDS[1:3])], ids=str
 )
 def test_with_and_without_a_cache_the_same_is_drawn(overrides):
     both = [

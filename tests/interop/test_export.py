@@ -7,7 +7,7 @@ import json
 import numpy as np
 import pytest
 
-from tests.building import PROMISE, slow_but
+from tests.building import slow_but
 from tests.checkpoints_of_others import EXPRESSED, NO_SETTINGS, OF_CLASSES, arrays_of, imported, stored_tensors, zoo
 from tests.small_runs import small
 from zoo import config as configs
@@ -37,7 +37,7 @@ def test_the_table_s_exceptions_exist():
     assert set(NO_SETTINGS) < set(OF_CLASSES)
 
 
-@pytest.mark.parametrize("name", slow_but(FEW, EXPRESSED, PROMISE))
+@pytest.mark.parametrize("name", slow_but(FEW, EXPRESSED, pytest.mark.promise))
 def test_a_model_comes_back_bit_for_bit(name, tmp_path):
     run, system = imported(tmp_path, name), OF_CLASSES[name]
     code, out, errors = zoo("export", run, "--out", tmp_path / "out")

@@ -5,7 +5,6 @@ gradients with the same random weights.
 import numpy as np
 import pytest
 
-from tests.building import PROMISE
 from tests.parity.harness import cotangents, make_batch, output_difference, random_tensor, resolved, run_ours
 from tests.parity.systems import SYSTEMS
 from tests.stored_outputs import FOLDER, digest, read
@@ -17,7 +16,7 @@ from zoo.nested import unflatten
 by_name = pytest.mark.parametrize("system", SYSTEMS, ids=lambda system: system.name)
 # Of systems that are read by the same rules the first; the others differ from it in settings.
 FIRST = {str(system.imported_as): system.name for system in reversed(SYSTEMS)}.values()
-# One of each sort of model: of the others, too, what is stored is computed again where promises are tested.
+# One of each sort of model; the outputs of the others are computed again with the promises.
 FEW = {"gpt2", "llama", "bert", "bart", "t5", "elmo", "performer", "longformer", "control-baseline"}
 first_of_each = pytest.mark.parametrize(
     "system",
@@ -25,7 +24,7 @@ first_of_each = pytest.mark.parametrize(
         pytest.param(
             system,
             id=system.name,
-            marks=() if system.name in FEW else PROMISE if system.name in FIRST else pytest.mark.slow,
+            marks=() if system.name in FEW else pytest.mark.promise if system.name in FIRST else pytest.mark.slow,
         )
         for system in SYSTEMS
     ],

@@ -274,7 +274,6 @@ def test_names_that_there_are_not(metric, other, message):
         stating(metric, other)
 
 
-@pytest.mark.slow
 @pytest.mark.promise
 def test_a_sweep_is_measured_once_and_judged_by_it(tmp_path, capsys):
     """Two runs, the second of which is then trained again."""

@@ -8,18 +8,7 @@ import numpy as np
 import pytest
 
 from tests import reference
-from tests.building import (
-    ENCODER,
-    PROMISE,
-    as_float64,
-    call,
-    close,
-    counting,
-    random_values,
-    slow_but,
-    tiny,
-    with_values,
-)
+from tests.building import ENCODER, as_float64, call, close, counting, random_values, slow_but, tiny, with_values
 from zoo.config import ATTENTION_SUPPORT
 from zoo.layers.attention import Attention
 from zoo.layers.context import Context, DropoutKey, Memory
@@ -181,7 +170,7 @@ def check(kernel, cases, inputs, dtype, tolerance):
                 for window, both_sides in ((0, False), (3, False), (5, True))
             ),
         ],
-        PROMISE,
+        pytest.mark.promise,
     ),
 )
 def test_a_kernel_is_the_loop(kernel, window, both_sides):
@@ -189,7 +178,7 @@ def test_a_kernel_is_the_loop(kernel, window, both_sides):
 
 
 @pytest.mark.parametrize("kernel", ON_ANY_DEVICE)
-@pytest.mark.parametrize("kv_heads", [pytest.param(4, marks=PROMISE), 1])
+@pytest.mark.parametrize("kv_heads", [pytest.param(4, marks=pytest.mark.promise), 1])
 def test_a_kernel_is_the_loop_for_any_number_of_key_heads(kernel, kv_heads):
     cases = [*itertools.islice(situations(0, False), 4), *itertools.islice(situations(3, True), 5, None, 2)]
     check(kernel, cases, heads(0, kv_heads), np.float32, 1e-5)
@@ -236,7 +225,7 @@ def test_a_single_row_of_any_positions_is_masked_too(kernel, window):
         close(actual[0, filled], case.expected(q, k, v)[0, filled])
 
 
-@pytest.mark.parametrize("both_sides", [False, pytest.param(True, marks=PROMISE)])
+@pytest.mark.parametrize("both_sides", [False, pytest.param(True, marks=pytest.mark.promise)])
 def test_gradients_of_the_kernels_agree(both_sides):
     inputs, weights = heads(3, 2), normal(B, T, H, K, seed=4)
     cases = [case for case in situations(3, both_sides) if case.values is None][both_sides::2]
@@ -365,7 +354,7 @@ FEW = [
 ]
 
 
-@pytest.mark.parametrize(("name", "scheme"), slow_but(FEW, PAIRS, PROMISE))
+@pytest.mark.parametrize(("name", "scheme"), slow_but(FEW, PAIRS, pytest.mark.promise))
 def test_a_layer_is_the_equation(name, scheme):
     config = tiny(LAYERS[name] | SCHEMES[scheme]).model
     module, values = Attention(config), random_values(Attention(config), 6)

@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from tests.building import ENCODER, PROMISE, call, close, quick_compilation, random_values, slow_but, tiny, with_values
+from tests.building import ENCODER, call, close, quick_compilation, random_values, slow_but, tiny, with_values
 from tests.visibility import normal
 from zoo.layers import attention, banded
 from zoo.layers.attention import Attention, shared_scores
@@ -71,7 +71,7 @@ def contexts(both_sides, name):
     ]
 
 
-@pytest.mark.parametrize(("kernel", "both_sides", "name"), slow_but(FEW, CASES, PROMISE))
+@pytest.mark.parametrize(("kernel", "both_sides", "name"), slow_but(FEW, CASES, pytest.mark.promise))
 def test_blocks_give_what_the_whole_matrix_gives(kernel, both_sides, name, monkeypatch):
     config = tiny(
         (ENCODER if both_sides else {})

@@ -11,7 +11,6 @@ import pytest
 from tests.building import (
     ENCODER,
     ENCODER_DECODER,
-    PROMISE,
     call,
     close,
     compiled,
@@ -131,7 +130,7 @@ def check(arguments, context, seen, scale=0.3, tolerance=1e-5, filled=None):
     slow_but(
         [(False, 4, 1), (False, 2, 13), (True, 1, 10), (True, 2, 13)],
         [*itertools.product((False, True), (4, 2, 1), LENGTHS)],
-        PROMISE,
+        pytest.mark.promise,
     ),
 )
 def test_outputs_and_gradients_are_the_equations(causal, kv_heads, length):
@@ -338,7 +337,7 @@ def test_the_kernel_is_estimated_without_bias():
         assert abs(estimates.mean() - np.exp(x @ y)) < 4.5 * error < 0.05
 
 
-@pytest.mark.parametrize("causal", [pytest.param(False, marks=PROMISE), True])
+@pytest.mark.parametrize("causal", [pytest.param(False, marks=pytest.mark.promise), True])
 def test_more_features_come_closer_to_softmax(causal):
     length, width = 40, 8
     q, k, v = (
@@ -426,7 +425,7 @@ def memory(attend, length, causal):
     return gradients.lower(*shapes).compile().memory_analysis().temp_size_in_bytes / length
 
 
-@pytest.mark.parametrize("causal", [pytest.param(False, marks=PROMISE), True])
+@pytest.mark.parametrize("causal", [pytest.param(False, marks=pytest.mark.promise), True])
 def test_memory_is_linear_in_the_number_of_tokens(causal, monkeypatch):
     monkeypatch.undo()
     w = features(0, 44, 16)

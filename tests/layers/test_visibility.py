@@ -5,7 +5,7 @@ runs and gradients against sets made by loops.
 import numpy as np
 import pytest
 
-from tests.building import PROMISE, slow_but
+from tests.building import slow_but
 from tests.visibility import CAUSAL, FULL, ON_ANY_DEVICE, SITUATIONS, T, check, either_way, of_layer
 from zoo.config import ATTENTION_SUPPORT
 from zoo.layers import attention, banded, performer
@@ -28,7 +28,8 @@ def each(situations):
 
 @either_way
 @pytest.mark.parametrize(
-    ("name", "kernel"), slow_but([case for case in each(SITUATIONS) if case[1] != "xla"], each(SITUATIONS), PROMISE)
+    ("name", "kernel"),
+    slow_but([case for case in each(SITUATIONS) if case[1] != "xla"], each(SITUATIONS), pytest.mark.promise),
 )
 def test_a_token_sees_what_the_mask_says(name, kernel, way):
     check(of_layer(SITUATIONS[name], way, {"model.attention.implementation": kernel}), SITUATIONS[name])
@@ -36,7 +37,8 @@ def test_a_token_sees_what_the_mask_says(name, kernel, way):
 
 @either_way
 @pytest.mark.parametrize(
-    ("name", "kernel"), slow_but([case for case in each(BANDED) if case[1] == "rows"], each(BANDED), PROMISE)
+    ("name", "kernel"),
+    slow_but([case for case in each(BANDED) if case[1] == "rows"], each(BANDED), pytest.mark.promise),
 )
 def test_a_token_sees_the_same_in_blocks(name, kernel, way, monkeypatch):
     monkeypatch.setattr(banded, "SMALLEST_BLOCK", 2)

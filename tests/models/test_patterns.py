@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from tests.building import PROMISE, call, programs_inside, random_statistics, random_values, tiny, with_values
+from tests.building import call, programs_inside, random_statistics, random_values, tiny, with_values
 from tests.visibility import normal
 from zoo.layers.context import Context, DropoutKey
 from zoo.models.architectures import make_model
@@ -63,7 +63,7 @@ def results(name, scan, remat):
 
 @pytest.mark.parametrize(("name", "scan", "remat"), [
     ("two periods and a rest", True, "none"),
-    *(pytest.param(*case, marks=PROMISE) for case in (
+    *(pytest.param(*case, marks=pytest.mark.promise) for case in (
         ("less than a period", True, "none"), ("dropping", False, "dots"),
         *((name, True, "none") for name in ("dropping", "a kind twice", "all alike")), ("two periods and a rest", True, "full"),
         ("two periods and a rest", False, "full"), ("two periods and a rest", True, "dots"), ("dropping", True, "full"),
@@ -84,7 +84,7 @@ def test_how_a_pattern_runs_changes_nothing(name, scan, remat):
             np.testing.assert_allclose(leaf, wanted, rtol=0, atol=1e-5 * max(abs(wanted).max(), 0.1 * largest))
 
 
-@pytest.mark.parametrize("name", ["two periods and a rest", pytest.param("all alike", marks=PROMISE)])
+@pytest.mark.parametrize("name", ["two periods and a rest", pytest.param("all alike", marks=pytest.mark.promise)])
 def test_every_layer_s_statistics_are_its_own(name):
     # What is compared above would agree too, if all layers kept the statistics of one, or none did.
     _, _, before = program(name, False, "none")

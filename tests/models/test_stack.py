@@ -9,17 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from tests.building import (
-    PROMISE,
-    call,
-    compiled,
-    counting,
-    programs_inside,
-    random_values,
-    slow_but,
-    tiny,
-    with_values,
-)
+from tests.building import call, compiled, counting, programs_inside, random_values, slow_but, tiny, with_values
 from zoo.layers.context import Context, DropoutKey
 from zoo.models.architectures import make_model
 from zoo.models.functional import split
@@ -57,7 +47,7 @@ def loss_and_gradient(scan, remat, dropout):
 @pytest.mark.parametrize(("scan", "remat", "dropout"), slow_but([(True, "dots", True)], [
     (False, "full", False), (False, "dots", False), (True, "none", False), (True, "full", False), (True, "dots", False),
     (True, "none", True), (False, "full", True), (True, "dots", True),
-], PROMISE))  # fmt: skip
+], pytest.mark.promise))  # fmt: skip
 def test_how_layers_run_changes_nothing(scan, remat, dropout):
     # Measured: losses differ by at most 1e-7 of themselves, gradients by at most 1.6e-6 of the
     # largest of their array.

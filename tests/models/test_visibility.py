@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from tests import reference
-from tests.building import ENCODER_DECODER, PROMISE, random_values, slow_but, tiny, with_values
+from tests.building import ENCODER_DECODER, random_values, slow_but, tiny, with_values
 from tests.visibility import (
     COUNTING,
     HOLED,
@@ -54,7 +54,8 @@ def repeated(situation, layers=2):
 
 @either_way
 @pytest.mark.parametrize(
-    ("name", "kind"), slow_but([*zip(ROWS * len(POSITIONS), POSITIONS)], [*itertools.product(ROWS, POSITIONS)], PROMISE)
+    ("name", "kind"),
+    slow_but([*zip(ROWS * len(POSITIONS), POSITIONS)], [*itertools.product(ROWS, POSITIONS)], pytest.mark.promise),
 )
 def test_no_position_scheme_shows_more_than_the_mask(name, kind, way):
     check(of_model(SITUATIONS[name], way, ONE | {"model.position.kind": kind}), SITUATIONS[name])
@@ -115,7 +116,7 @@ def test_global_tokens_of_an_encoder(projections, layers, way):
 
 
 @either_way
-@pytest.mark.parametrize("scan", slow_but([True], [False, True], PROMISE))
+@pytest.mark.parametrize("scan", slow_but([True], [False, True], pytest.mark.promise))
 def test_a_pattern_of_local_and_global_layers(scan, way):
     pattern = {
         "model.layers.pattern": ("local", "wider"),
@@ -136,7 +137,7 @@ S, TARGETS = 7, 5
 
 @either_way
 @pytest.mark.parametrize(("fields", "windows"), [
-    *(pytest.param({"model.attention.implementation": kernel}, (0, 0), marks=() if kernel == "rows" else PROMISE) for kernel in ON_ANY_DEVICE),
+    *(pytest.param({"model.attention.implementation": kernel}, (0, 0), marks=() if kernel == "rows" else pytest.mark.promise) for kernel in ON_ANY_DEVICE),
     ({"model.position.kind": "relative_bias"}, (3, 3)), ({"model.scan_layers": True, "model.decoder.num_layers": 2}, (5, 2)),
 ], ids=str)  # fmt: skip
 def test_a_decoder_sees_its_own_past_and_every_filled_slot_of_the_source(fields, windows, way):

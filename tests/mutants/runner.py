@@ -23,7 +23,7 @@ PARTS = (
     "Makefile",
 )
 # What continuous integration runs.
-GROUPS = "not gpu and (not slow or promise)"
+GROUPS = "not gpu and not slow"
 # Exit codes of pytest: some tests failed; interrupted, as where a module cannot be imported.
 FAILED = (1, 2)
 

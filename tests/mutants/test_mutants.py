@@ -36,7 +36,6 @@ def test_the_runner_tells_a_caught_fault_from_a_missed_one(tmp_path):
     assert "occurs 0 times" in Mutant("gone", "answer.py", "43", "41", ("test_answer.py",)).problem(tmp_path)
 
 
-@pytest.mark.slow
 @pytest.mark.promise
 def test_a_sample_of_the_faults_is_caught(tmp_path):
     copy = copy_sources(ROOT, tmp_path)

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from tests import reference
-from tests.building import PROMISE, call, slow_but
+from tests.building import call, slow_but
 from tests.objectives.making import OPENS, TOKEN_BYTES, Made, squared_normalizers
 from zoo.objectives.objective import positions_and_documents
 
@@ -146,7 +146,7 @@ def test_a_loss_is_the_sum_over_its_rows():
 
 
 @pytest.mark.parametrize(
-    "kind", slow_but(["learned", "alibi"], ["learned", "sinusoidal", "rope", "alibi", "none"], PROMISE)
+    "kind", slow_but(["learned", "alibi"], ["learned", "sinusoidal", "rope", "alibi", "none"], pytest.mark.promise)
 )
 def test_isolated_documents_score_as_if_they_were_alone(kind):
     sums = make({"model.position.kind": kind}, isolate=True)[0]

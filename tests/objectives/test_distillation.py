@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from tests import reference
-from tests.building import PROMISE, as_float64, compiled, programs_inside, random_values, tiny
+from tests.building import as_float64, compiled, programs_inside, random_values, tiny
 from tests.objectives.making import FewTokens, Made, surprisal
 from tests.objectives.test_masked import corrupted
 from zoo import config as configs
@@ -133,7 +133,7 @@ def test_a_causal_student_s_loss_is_that_of_every_row_alone(tmp_path):
     check(pair, {"tokens": ROWS}, expected(pair, rows))
 
 
-@pytest.mark.parametrize("own", [CAUSAL, pytest.param(MASKED, marks=PROMISE)], ids=["causal", "masked"])
+@pytest.mark.parametrize("own", [CAUSAL, pytest.param(MASKED, marks=pytest.mark.promise)], ids=["causal", "masked"])
 def test_without_the_divergence_the_loss_is_the_plain_one_bit_for_bit(tmp_path, own):
     batch = corrupted(ROWS[:2, :8]) if own is MASKED else {"tokens": ROWS}
     weights = {"objective.distillation.kl": 0.0, "objective.distillation.cosine": 1.0}

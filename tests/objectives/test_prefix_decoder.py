@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from tests import reference
-from tests.building import PROMISE, call, random_values, slow_but, tiny, with_values
+from tests.building import call, random_values, slow_but, tiny, with_values
 from tests.objectives.making import TOKEN_BYTES, Made, surprisal
 from zoo import config as configs
 from zoo.data.tokenizers.byte_tokenizers import ByteTokenizer
@@ -85,7 +85,7 @@ def test_training_scores_the_same_and_adds_the_z_loss():
     np.testing.assert_allclose(loss, total + 0.1 * squares, rtol=1e-5)
 
 
-@pytest.mark.parametrize("kernel", slow_but(["rows"], ["rows", "einsum", "xla"], PROMISE))
+@pytest.mark.parametrize("kernel", slow_but(["rows"], ["rows", "einsum", "xla"], pytest.mark.promise))
 def test_which_tokens_a_target_depends_on(kernel):
     """By gradients through a model of one layer: of each target, which inputs' vectors matter."""
     made = Made(

@@ -12,7 +12,7 @@ import pytest
 from small_runs import curves, lines
 
 ROOT = Path(__file__).parents[2]
-pytestmark = [pytest.mark.slow, pytest.mark.promise]
+pytestmark = pytest.mark.promise
 
 FILE = f"""
 import sys

@@ -27,6 +27,7 @@ from zoo.training.step import make_program
 from zoo.training.trained_run import load_trained
 from zoo.training.trainer import run
 
+pytestmark = pytest.mark.promise
 ROOT = Path(__file__).parents[2]
 TEACHER = {"model__dim": 16, "model__num_layers": 4, "model__dropout": 0.1, "training__eval_batches": 3}
 STUDENT = {

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from small_runs import OBJECTIVES, small
 
-from tests.building import PROMISE, TINY_ELMO, quick_compilation, random_values, tiny
+from tests.building import TINY_ELMO, quick_compilation, random_values, tiny
 from zoo.data.tokenizers.byte_tokenizers import ByteTokenizer
 from zoo.files import read_json
 from zoo.layers.activation_record import attention_entropy
@@ -185,7 +185,8 @@ def same(one, other):
     "changes",
     [
         pytest.param(
-            {"model.scan_layers": True, "model.remat": "full", "training.accumulation_steps": 2}, marks=PROMISE
+            {"model.scan_layers": True, "model.remat": "full", "training.accumulation_steps": 2},
+            marks=pytest.mark.promise,
         ),
         *(
             pytest.param(alone, marks=pytest.mark.slow)
@@ -203,7 +204,6 @@ def test_how_a_step_is_computed_changes_no_statistic(observed, changes):
     same(Observed(changes, change=dying).rows, observed.rows)
 
 
-@pytest.mark.slow
 @pytest.mark.promise
 def test_kinds_of_layers_scanned_or_unrolled():
     kinds = {
@@ -225,7 +225,6 @@ def test_kinds_of_layers_scanned_or_unrolled():
     assert max(value for label, value in one["attention_entropy"].items() if "layer 1" not in label) < np.log(3)
 
 
-@pytest.mark.slow
 @pytest.mark.promise
 def test_empty_slots_do_not_count():
     tokens = np.where(np.arange(8) < 5, TOKENS[:, :8], -1)
@@ -240,7 +239,6 @@ def test_empty_slots_do_not_count():
     same(wide, narrow)
 
 
-@pytest.mark.slow
 @pytest.mark.promise
 def test_an_encoder_and_a_decoder():
     rows = Observed(
@@ -257,7 +255,6 @@ def test_an_encoder_and_a_decoder():
     assert all(np.isfinite(list(values.values())).all() for name, values in rows.items() if name != "update_ratio")
 
 
-@pytest.mark.slow
 @pytest.mark.promise
 def test_of_a_recurrent_model_what_it_has():
     rows = Observed(TINY_ELMO | {"model.ffn.kind": "gelu"}).rows
@@ -353,7 +350,6 @@ def test_a_run_that_goes_on_records_each_step_once(recorded, tmp_path, monkeypat
     assert records(tmp_path) == records(recorded)
 
 
-@pytest.mark.slow
 @pytest.mark.promise
 @pytest.mark.usefixtures("in_haste")
 @pytest.mark.parametrize("kind", OBJECTIVES)

@@ -18,7 +18,6 @@ def quiet(line):
     del line
 
 
-@pytest.mark.slow
 @pytest.mark.promise
 def test_a_head_learns_what_the_features_tell(tmp_path):
     elmo = {

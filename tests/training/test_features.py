@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 from small_runs import curves, small
 
-from tests.building import PROMISE
 from tests.every_field import table, tagged
 from zoo import data
 from zoo.cli import evaluate as command
@@ -23,6 +22,7 @@ from zoo.training.step import make_program
 from zoo.training.trained_run import load_trained
 from zoo.training.trainer import run
 
+pytestmark = pytest.mark.promise
 FROZEN = {
     "training__trained_layers": 0,
     "training__eval_batches": "auto",
@@ -59,9 +59,7 @@ def quiet(line):
     del line
 
 
-@pytest.fixture(
-    scope="module", params=[pytest.param(ROWS, id="rows", marks=PROMISE), pytest.param(TOKENS, id="tokens")]
-)
+@pytest.fixture(scope="module", params=[pytest.param(ROWS, id="rows"), pytest.param(TOKENS, id="tokens")])
 def whole(request, tmp_path_factory):
     """(fields, the folder of a run with features, what it said)."""
     folder, said = tmp_path_factory.mktemp("whole") / "run", []
@@ -125,7 +123,7 @@ def test_the_folder_is_scored_as_any_other(whole, capsys):
     assert json.loads(capsys.readouterr().out)["scores"] == pytest.approx(written, rel=1e-5)
 
 
-@pytest.mark.parametrize("fields", [pytest.param(ROWS, id="rows", marks=PROMISE), pytest.param(TOKENS, id="tokens")])
+@pytest.mark.parametrize("fields", [pytest.param(ROWS, id="rows"), pytest.param(TOKENS, id="tokens")])
 def test_a_step_runs_the_head_alone(fields):
     config = resolve_with_vocabulary(small(**fields))
     dataset = data.load(config)

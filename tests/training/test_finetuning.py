@@ -144,7 +144,6 @@ def test_too_few_classes_are_refused(pretrained, tmp_path):
         run(task(pretrained, model__head__classes=2), tmp_path / "next", quiet)
 
 
-@pytest.mark.slow
 @pytest.mark.promise
 def test_several_seeds_and_their_median(pretrained, tuned, tmp_path, capsys):
     run(task(pretrained, **STILL, seed=1), tmp_path / "one", quiet)

@@ -59,7 +59,6 @@ def curve(folder: Path, devices: int, mesh: dict, stop_after: int = 0) -> list[f
     return losses
 
 
-@pytest.mark.slow
 @pytest.mark.promise
 def test_eight_devices_give_the_curve_of_one(tmp_path):
     alone = curve(tmp_path / "one", 1, {})
@@ -68,7 +67,6 @@ def test_eight_devices_give_the_curve_of_one(tmp_path):
     assert alone[0] > alone[5]
 
 
-@pytest.mark.slow
 @pytest.mark.promise
 def test_a_run_goes_on_with_another_number_of_devices(tmp_path):
     alone = curve(tmp_path / "alone", 1, {})
@@ -78,7 +76,6 @@ def test_a_run_goes_on_with_another_number_of_devices(tmp_path):
     np.testing.assert_allclose(moved, alone, rtol=2e-5)
 
 
-@pytest.mark.slow
 @pytest.mark.promise
 def test_accumulation_on_a_mesh_gives_the_curve_of_the_whole_batch(tmp_path):
     # Without dropout, whose masks belong to a part of the batch and not to a row.
@@ -104,7 +101,6 @@ PAIRS = {
 }
 
 
-@pytest.mark.slow
 @pytest.mark.promise
 def test_two_means_are_those_of_the_whole_batch_on_a_mesh(tmp_path):
     alone = curve(tmp_path / "one", 1, PAIRS)

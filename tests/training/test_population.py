@@ -85,8 +85,6 @@ def mapped(tmp_path_factory):
     return top, outcomes
 
 
-@pytest.mark.slow
-@pytest.mark.promise
 @pytest.mark.promise
 def test_by_map_every_bit_is_that_of_the_run_alone(alone, mapped):
     top, outcomes = mapped
@@ -104,12 +102,14 @@ def losses(folder):
     return np.array([line["train/loss"] for line in lines(folder) if line.get("train/loss") is not None])
 
 
+@pytest.mark.promise
 def test_by_map_each_has_numbers_and_data_of_its_own(alone, mapped):
     for index in (0, 1):
         np.testing.assert_allclose(losses(mapped[0] / str(index)), losses(alone / str(index)), rtol=1e-4)
     assert not np.allclose(losses(alone / "0"), losses(alone / "1"), rtol=1e-2)
 
 
+@pytest.mark.promise
 def test_one_that_diverges_ends_and_the_others_do_not(alone, mapped):
     top, outcomes = mapped
     assert isinstance(outcomes[2], Diverged)
@@ -120,12 +120,12 @@ def test_one_that_diverges_ends_and_the_others_do_not(alone, mapped):
     assert [line["step"] for line in lines(top / "0") if "train/loss" in line] == list(range(1, 13))
 
 
+@pytest.mark.promise
 def test_what_computed_it_is_written_down(alone, mapped):
     assert read_json(mapped[0] / "0" / "meta.json")["executor"] == "map"
     assert read_json(alone / "0" / "meta.json")["executor"] == "alone"
 
 
-@pytest.mark.slow
 @pytest.mark.promise
 def test_by_vmap_it_agrees_but_for_rounding(alone, tmp_path):
     longer = {"training__steps": 20, "training__eval_every": 0}
@@ -137,7 +137,6 @@ def test_by_vmap_it_agrees_but_for_rounding(alone, tmp_path):
     assert read_json(tmp_path / "1" / "meta.json")["executor"] == "vmap"
 
 
-@pytest.mark.slow
 @pytest.mark.promise
 def test_over_devices_each_takes_members_of_its_own(alone, tmp_path):
     program = """
@@ -161,7 +160,6 @@ assert all(outcome["state"] == "done" for outcome in outcomes), outcomes
         np.testing.assert_allclose(found, expected, rtol=1e-4)
 
 
-@pytest.mark.slow
 @pytest.mark.promise
 def test_a_member_goes_on_in_other_company(alone, tmp_path, monkeypatch):
     """Stopped together; then one alone, the other in a population, where a third run is at another
@@ -184,7 +182,6 @@ def test_a_member_goes_on_in_other_company(alone, tmp_path, monkeypatch):
         assert curves(tmp_path / folder) == curves(alone / str(index))
 
 
-@pytest.mark.slow
 @pytest.mark.promise
 @pytest.mark.parametrize(("objective", "changes"), [
     ("masked", {"seed": 3, "objective__mask_fraction": 0.5, "objective__random_fraction": 0.3}),
@@ -211,7 +208,6 @@ def test_other_batches_and_what_is_recorded_of_them(tmp_path, objective, changes
     assert sha256(tmp_path / "0") != sha256(tmp_path / "1")
 
 
-@pytest.mark.slow
 @pytest.mark.promise
 def test_killed_and_continued_is_bit_identical(alone, tmp_path):
     for index, one in enumerate(MEMBERS[:2]):
@@ -254,7 +250,6 @@ def test_what_is_done_is_left_alone_and_what_cannot_begin_does_not_keep_the_othe
     np.testing.assert_allclose(losses(tmp_path / "2"), losses(mapped[0] / "1"), rtol=1e-4)
 
 
-@pytest.mark.slow
 @pytest.mark.promise
 def test_executors_that_round_differently_do_not_go_on_for_each_other(tmp_path, monkeypatch):
     with told_to_stop_at(4, monkeypatch):

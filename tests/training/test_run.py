@@ -13,7 +13,6 @@ from pathlib import Path
 import pytest
 from small_runs import OBJECTIVES, curves, lines, small, told_to_stop_at
 
-from tests.building import PROMISE
 from zoo import config as configs
 from zoo.cli import train
 from zoo.errors import ConfigError, DataError, Diverged, ZooError
@@ -103,7 +102,8 @@ run(small(model__dropout=0.1), folder, lambda line: print(line, flush=True))
 
 
 @pytest.mark.parametrize(
-    "moment", ["during", *(pytest.param(moment, marks=PROMISE) for moment in ("before", "manifest", "step 7"))]
+    "moment",
+    ["during", *(pytest.param(moment, marks=pytest.mark.promise) for moment in ("before", "manifest", "step 7"))],
 )
 def test_killed_and_continued_is_bit_identical(straight, tmp_path, moment):
     folder = tmp_path / "run"
@@ -139,13 +139,13 @@ PERFORMER = {"model__attention__kind": "performer", "model__attention__redraw_ev
     "kind",
     [
         pytest.param(OBJECTIVES["masked"] | BATCHNORM, id="masked, batch statistics"),
-        pytest.param(OBJECTIVES["masked"] | PERFORMER, id="masked, random features", marks=PROMISE),
-        pytest.param(OBJECTIVES["prefix"], id="prefix", marks=PROMISE),
-        pytest.param(OBJECTIVES["span"], id="span", marks=PROMISE),
-        pytest.param(OBJECTIVES["denoising"], id="denoising", marks=PROMISE),
-        pytest.param(OBJECTIVES["pairs"] | {"data__source": "pairs"}, id="pairs", marks=PROMISE),
-        pytest.param(OBJECTIVES["bidirectional"], id="bidirectional", marks=PROMISE),
-        pytest.param(BATCHNORM, id="causal, batch statistics", marks=PROMISE),
+        pytest.param(OBJECTIVES["masked"] | PERFORMER, id="masked, random features", marks=pytest.mark.promise),
+        pytest.param(OBJECTIVES["prefix"], id="prefix", marks=pytest.mark.promise),
+        pytest.param(OBJECTIVES["span"], id="span", marks=pytest.mark.promise),
+        pytest.param(OBJECTIVES["denoising"], id="denoising", marks=pytest.mark.promise),
+        pytest.param(OBJECTIVES["pairs"] | {"data__source": "pairs"}, id="pairs", marks=pytest.mark.promise),
+        pytest.param(OBJECTIVES["bidirectional"], id="bidirectional", marks=pytest.mark.promise),
+        pytest.param(BATCHNORM, id="causal, batch statistics", marks=pytest.mark.promise),
     ],
 )
 def test_every_objective_continues_bit_for_bit(kind, tmp_path, monkeypatch):
@@ -189,7 +189,6 @@ def test_every_objective_continues_bit_for_bit(kind, tmp_path, monkeypatch):
     assert trained[-1] < trained[0]
 
 
-@pytest.mark.slow
 @pytest.mark.promise
 def test_a_length_that_an_objective_cannot_do_is_left_out_with_a_line(tmp_path):
     said = []
@@ -214,7 +213,6 @@ def test_a_stop_signal_saves_and_exits_75(straight, tmp_path, monkeypatch, capsy
     assert curves(folder) == curves(straight)
 
 
-@pytest.mark.slow
 @pytest.mark.promise
 def test_a_stopped_process_saves_and_exits_75(straight, tmp_path):
     folder = tmp_path / "run"

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from small_runs import OBJECTIVES, small
 
-from tests.building import PROMISE, compiled, random_values, slow_but
+from tests.building import compiled, random_values, slow_but
 from tests.shared_programs import shared_program
 from zoo import config as configs
 from zoo.data.rows.corruption import make_corruption
@@ -151,7 +151,8 @@ def batch_of(config):
 
 
 @pytest.mark.parametrize(
-    "kind", [kind if kind in ("causal", "span") else pytest.param(kind, marks=PROMISE) for kind in OBJECTIVES]
+    "kind",
+    [kind if kind in ("causal", "span") else pytest.param(kind, marks=pytest.mark.promise) for kind in OBJECTIVES],
 )
 def test_every_objective_s_sums_are_those_of_the_parts(kind):
     config = configs.resolve(small(**OBJECTIVES[kind], objective__z_loss=0.01, model__num_layers=1))

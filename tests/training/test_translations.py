@@ -67,6 +67,7 @@ def straight(config, tmp_path_factory):
     return folder
 
 
+@pytest.mark.promise
 def test_a_run_translates_where_it_is_told_to(straight, config, tmp_path):
     scores = [(line["step"], "eval/bleu" in line) for line in lines(straight) if "eval/loss" in line]
     assert scores == [(4, True), (8, True)]
@@ -83,6 +84,7 @@ def test_a_run_translates_where_it_is_told_to(straight, config, tmp_path):
     assert before == after
 
 
+@pytest.mark.promise
 def test_every_held_out_source_is_translated_once_and_scored_as_sacrebleu_does(straight, config):
     dataset = data.load(resolve(config()))
     texts = [json.loads(line) for line in (straight / "translations.jsonl").read_text().splitlines()]
@@ -175,7 +177,6 @@ def test_a_search_that_is_stopped_gives_nothing(random_model):
     assert next(asked) == 3
 
 
-@pytest.mark.slow
 @pytest.mark.promise
 def test_it_continues_bit_for_bit(straight, config, tmp_path, monkeypatch):
     polls, original = itertools.count(1), checkpoint_module.Checkpoints.poll
@@ -196,7 +197,6 @@ def test_it_continues_bit_for_bit(straight, config, tmp_path, monkeypatch):
     assert read_json(tmp_path / "run" / "status.json") == read_json(straight / "status.json")
 
 
-@pytest.mark.slow
 @pytest.mark.promise
 def test_accumulated_batches_of_all_shapes_are_the_whole_ones(straight, config, tmp_path):
     # Without dropout, whose draws are those of the parts.
@@ -220,6 +220,7 @@ def test_without_sacrebleu_nothing_is_trained(config, tmp_path, monkeypatch):
     assert not (tmp_path / "run" / "metrics.jsonl").exists()
 
 
+@pytest.mark.promise
 def test_the_record_tells_what_the_data_are(straight):
     record = read_json(straight / "meta.json")["data"]
     assert (record["train_pairs"], record["validation_pairs"]) == (60, 11)

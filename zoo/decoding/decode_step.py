@@ -92,8 +92,8 @@ class UncachedState:
 
     tokens: Int[Array, "B S"]
     lengths: Int[Array, " B"]
-    memory: Float[Array, "M S D"] | None = None
-    memory_positions: Int[Array, "M S"] | None = None
+    memory: Float[Array, "M N D"] | None = None
+    memory_positions: Int[Array, "M N"] | None = None
 
 
 State = Cache | UncachedState

@@ -145,7 +145,8 @@ class Attention(nnx.Module):
         """Attends from the next token of every row to the cache and to itself.
 
         There is no choice of kernel: all compute the same, and with one query per row fused ones
-        gain nothing.
+        gain nothing. Returns [B, 1, H, K], or in cross-attention [M, B / M, H, K] for M rows of
+        memory.
         """
         cache, q = context.cache, self._queries(self.query(x))
         if self.cross:

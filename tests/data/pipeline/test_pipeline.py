@@ -9,7 +9,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.building import PROMISE
 from zoo.data.pipeline.batches import evaluation_batches, training_batches
 from zoo.data.rows import packed_rows
 from zoo.data.rows.packed_rows import PackedRows
@@ -139,7 +138,8 @@ def test_close_ends_the_thread():
 
 
 @pytest.mark.parametrize(
-    "ending", ["", *(pytest.param(ending, marks=PROMISE) for ending in ("batches.close()", "raise SystemExit(0)"))]
+    "ending",
+    ["", *(pytest.param(ending, marks=pytest.mark.promise) for ending in ("batches.close()", "raise SystemExit(0)"))],
 )
 def test_the_process_ends_quietly(ending):
     program = (

@@ -246,7 +246,6 @@ def test_tfds_errors_are_one_line(tmp_path):
     assert "(bad text: 1 with NUL)" in opened(f"tfds:{place}", bad_text="skip").description
 
 
-@pytest.mark.slow
 @pytest.mark.promise
 def test_reading_imports_no_tensorflow_nor_torch(tmp_path, folder):
     place = prepared(tmp_path / "tfds")

@@ -224,7 +224,6 @@ def test_paragraphs_are_prose():
     assert paragraphs(lines) == ["Return the sum of both.", "This is a paragraph of two lines. It has two sentences."]
 
 
-@pytest.mark.slow
 @pytest.mark.promise
 def test_of_the_whole_library_there_is_enough(monkeypatch):
     # The tests before it may have put a small one in its place.

@@ -246,7 +246,6 @@ def test_bpe_is_cached_and_a_damaged_cache_is_trained_again(cache, monkeypatch):
     assert len(list(cache.glob("tokenizers/*"))) == 3
 
 
-@pytest.mark.slow
 @pytest.mark.promise
 def test_bpe_training_on_real_text_is_the_same_in_every_process(tmp_path):
     program = (

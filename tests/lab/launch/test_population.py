@@ -173,7 +173,6 @@ def get_experiment(size="tiny"):
 """
 
 
-@pytest.mark.slow
 @pytest.mark.promise
 def test_a_sweep_by_populations_is_the_sweep_without(tmp_path):
     (tmp_path / "rates.py").write_text(EXPERIMENT)

@@ -14,7 +14,6 @@ import threading
 import pytest
 from rich.console import Console
 
-from tests.building import PROMISE
 from zoo.cli.main import main
 from zoo.cli.sweeps import watch as command
 from zoo.errors import ConfigError
@@ -241,7 +240,7 @@ def test_seeds_that_are_added_are_shown(small):
     assert "runs 3/3" in screen.file.getvalue()
 
 
-@pytest.mark.parametrize("words", [("--port", "0"), pytest.param(("--terminal",), marks=PROMISE)])
+@pytest.mark.parametrize("words", [("--port", "0"), pytest.param(("--terminal",), marks=pytest.mark.promise)])
 def test_ctrl_c_ends_quietly(small, words):
     # Where the tests run in the background of a shell, SIGINT is ignored, and what they start would
     # inherit that.

@@ -12,7 +12,6 @@ from zoo.training.trainer import run
 SEEDS = (0, 1, 2, 3)
 
 
-@pytest.mark.slow
 @pytest.mark.promise
 def test_one_arm_under_two_names_is_undecided(tmp_path):
     names = {"norm=first": 0, "norm=second": 100}

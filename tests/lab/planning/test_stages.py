@@ -277,7 +277,6 @@ def test_metrics_are_those_of_the_task():
     assert "no metric eval/f1" in problems(tasks(metric="eval/f1"))[0]
 
 
-@pytest.mark.slow
 @pytest.mark.promise
 def test_what_is_planned_trains(tmp_path):
     made = make_plan(tasks())

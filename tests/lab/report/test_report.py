@@ -254,7 +254,6 @@ def test_outputs_that_cannot_be(writer, output, message):
     assert len(caught.value.problems) == 1
 
 
-@pytest.mark.slow
 @pytest.mark.promise
 def test_reading_needs_no_accelerator_library():
     code = (

@@ -17,7 +17,7 @@ from zoo.lab.results.sweep_results import SweepResults
 from zoo.lab.results.verdict import judge
 from zoo.lab.statistics.sequential import design_until_decided, detectable_effect
 
-pytestmark = [pytest.mark.slow, pytest.mark.promise]
+pytestmark = pytest.mark.promise
 SIMULATIONS = 2000
 # Four standard errors of a share of 5 % in 2,000 cases.
 SLACK = 4 * math.sqrt(0.05 * 0.95 / SIMULATIONS)

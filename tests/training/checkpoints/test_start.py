@@ -61,7 +61,6 @@ def test_where_it_starts_is_part_of_what_it_is(first):
     assert configs.identity(one) != configs.identity(other)
 
 
-@pytest.mark.slow
 @pytest.mark.promise
 def test_its_origin_must_not_change_before_the_first_checkpoint(first, tmp_path):
     origin, config = tmp_path / "origin", small(**BATCHNORM, training__start_from=str(tmp_path / "origin"))

@@ -67,7 +67,6 @@ def finish(started):
             process.wait()
 
 
-@pytest.mark.slow
 @pytest.mark.promise
 def test_two_processes_train_what_one_trains(tmp_path):
     """Also: what was stopped by a signal to one of them stops in both at once, and goes on to the
