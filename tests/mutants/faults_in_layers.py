@@ -8,6 +8,7 @@ FUNCTIONAL, CACHE = "zoo/models/functional.py", "zoo/layers/cache.py"
 NORM_TESTS, BLOCK_TESTS = ("tests/layers/test_norm.py",), ("tests/layers/test_block.py",)
 POSITION_TESTS, ATTENTION_TESTS = ("tests/layers/test_position.py",), ("tests/layers/test_attention.py",)
 MASK_TESTS = ("tests/layers/test_visibility.py",)
+SHAPE_TESTS = ("tests/test_shapes.py",)
 
 MUTANTS = (
     Mutant(
@@ -208,5 +209,19 @@ MUTANTS = (
         "active = activation(self.config, (self.up if self.gate is None else self.gate)(x))",
         "active = (self.up if self.gate is None else self.gate)(x)",
         ("tests/layers/test_feedforward.py",),
+    ),
+    Mutant(
+        "annotation: dimensions of a feed-forward layer in another order",
+        "zoo/layers/feedforward.py",
+        'context: Context | None = None) -> Float[Array, "B T D"]:',
+        'context: Context | None = None) -> Float[Array, "T B D"]:',
+        SHAPE_TESTS,
+    ),
+    Mutant(
+        "annotation: another type of token ids",
+        "zoo/models/language_model.py",
+        'tokens: Int[Array, "B T"], context: Context, segments',
+        'tokens: Float[Array, "B T"], context: Context, segments',
+        SHAPE_TESTS,
     ),
 )
