@@ -28,8 +28,8 @@ def get_experiment(size="12"):
         return Experiment(name="long", question="?", base=base, factors={{}}, seeds=(0,), contrasts=())
     return Experiment(
         name="staged", question="Does it help?", base=base, seeds=(0,), contrasts=(),
-        prepare={{"first": Prerequisite(config.override(base, {{"data.batch_size": 4}}))}},
-        factors={{"start": {{"trained": {{"training.start_from": "prepared:first"}}, "fresh": {{"training.start_from": ""}}}}}})
+        prerequisites={{"first": Prerequisite(config.override(base, {{"data.batch_size": 4}}))}},
+        factors={{"start": {{"trained": {{"training.start_from": "prerequisite:first"}}, "fresh": {{"training.start_from": ""}}}}}})
 """
 
 
@@ -86,19 +86,19 @@ def test_a_sweep_in_stages_in_a_folder_of_a_hostile_name(slurm, zoo, tmp_path):
 
 
 def test_a_run_that_is_stopped_goes_on_where_it_was(slurm, zoo, tmp_path):
-    zoo("run", "it.py:6000", "--slurm", "--output", "stopped")
+    zoo("run", "it.py:2000", "--slurm", "--output", "stopped")
     run = tmp_path / "stopped/long-seed0"
     job = json.loads((tmp_path / "stopped/slurm/jobs.json").read_text())["jobs"][0]["id"]
     slurm.until(lambda: (run / "metrics.jsonl").exists() and len((run / "metrics.jsonl").read_bytes()) > 0)
     slurm.call("scancel", "--signal=TERM", job)
     slurm.until(lambda: "continuing" in (run / "log.txt").read_text())
-    step = int(re.search(r"stopped at step (\d+) of 6000", (run / "log.txt").read_text())[1])
-    assert 0 < step < 6000
+    step = int(re.search(r"stopped at step (\d+) of 2000", (run / "log.txt").read_text())[1])
+    assert 0 < step < 2000
     # The same in the meantime, without a stop.
-    zoo("run", "it.py:6000", "--output", "straight")
+    zoo("run", "it.py:2000", "--output", "straight")
     slurm.until(lambda: ended(slurm))
     assert states(zoo, "stopped")["long-seed0"]["state"] == "done"
-    assert f"continuing from step {step} of 6000" in (run / "log.txt").read_text()
+    assert f"continuing from step {step} of 2000" in (run / "log.txt").read_text()
     assert curves(run) == curves(tmp_path / "straight/long-seed0")
 
 
