@@ -1,6 +1,6 @@
-"""Time per member of a population, for N = 1, 4, 16 members, against runs alone.
+"""Time per member of a population, for N = 1, 4, 16 members, against runs trained separately.
 
-    python benchmarks/population.py                    # a training step: the step of a run alone, and a member's share of a population's
+    python benchmarks/population.py                    # a training step: the step of a run trained separately, and a member's share of a population's
     python benchmarks/population.py --executor vmap    # the same by vmap (the default is map on a CPU, else vmap)
     python benchmarks/population.py --sweeps --jobs 2  # whole sweeps with `zoo run`: one population, and a process for each run
 
@@ -60,7 +60,7 @@ def steppers(size: str, executor: str) -> dict[str, tuple[int, Callable[[], None
 
         return step
 
-    return {"alone": (1, stepper(1, "alone"))} | {f"{executor}, N = {n}": (n, stepper(n, executor)) for n in SIZES}
+    return {"single": (1, stepper(1, "single"))} | {f"{executor}, N = {n}": (n, stepper(n, executor)) for n in SIZES}
 
 
 def sweep(members: int, together: bool, jobs: int, size: str, steps: int) -> float:
@@ -109,7 +109,7 @@ def shown(seconds: list[float], unit: float) -> str:
 
 
 def compare_steps(size: str, executor: str, turns: int, calls: int) -> None:
-    """Prints the time of a member's step, alone and in populations."""
+    """Prints the time of a member's step, separately and in populations."""
     functions = steppers(size, executor)
     taken: dict[str, list[float]] = {name: [] for name in functions}
     for turn in range(turns + 1):
@@ -120,8 +120,10 @@ def compare_steps(size: str, executor: str, turns: int, calls: int) -> None:
             if turn:  # The first one compiles.
                 taken[name].append((time.perf_counter() - start) / max(1, calls // members) / members)
     for name, seconds in taken.items():
-        ratio = [alone / own for alone, own in zip(taken["alone"], seconds, strict=True)]
-        print(f"{name:>14}: {shown(seconds, 1000)} ms for a member's step, {shown(ratio, 1)} times as fast as alone")
+        ratio = [single / own for single, own in zip(taken["single"], seconds, strict=True)]
+        print(
+            f"{name:>14}: {shown(seconds, 1000)} ms for a member's step, {shown(ratio, 1)} times as fast as separately"
+        )
 
 
 def compare_sweeps(size: str, jobs: int, turns: int, steps: int) -> None:

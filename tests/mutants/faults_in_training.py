@@ -25,8 +25,8 @@ MUTANTS = (
     Mutant(
         "loop: the last metrics are lost",
         LOOP,
-        "            self.stop_clocks()\n            # Observing",
-        "            pass\n            # Observing",
+        "            self.stop_clocks()\n            # The step itself is compiled with",
+        "            pass\n            # The step itself is compiled with",
         ("tests/training/test_run.py", "tests/training/test_dynamics.py"),
     ),
     Mutant(
@@ -60,8 +60,8 @@ MUTANTS = (
     Mutant(
         "accumulation: parts are means of their own",
         UPDATE,
-        "return sum_of_means(losses, weights), (",
-        "return sum_of_means(losses, objective.weights(part)), (",
+        "return sum_of_means(losses, normalizers), (",
+        "return sum_of_means(losses, objective.normalizers(part)), (",
         STEP_TESTS,
     ),
     Mutant(

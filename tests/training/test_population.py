@@ -28,6 +28,7 @@ from zoo.models.architectures import make_model
 from zoo.nested import flatten
 from zoo.objectives import make_objective
 from zoo.training.mesh import make_mesh
+from zoo.training.records.resume_checks import check_same_executor
 from zoo.training.startup import RunRequest
 from zoo.training.step import make_program
 from zoo.training.trainer import run, train_runs
@@ -123,7 +124,7 @@ def test_one_that_diverges_ends_and_the_others_do_not(alone, mapped):
 @pytest.mark.promise
 def test_what_computed_it_is_written_down(alone, mapped):
     assert read_json(mapped[0] / "0" / "meta.json")["executor"] == "map"
-    assert read_json(alone / "0" / "meta.json")["executor"] == "alone"
+    assert read_json(alone / "0" / "meta.json")["executor"] == "single"
 
 
 @pytest.mark.promise
@@ -184,7 +185,7 @@ def test_a_member_goes_on_in_other_company(alone, tmp_path, monkeypatch):
 
 @pytest.mark.promise
 @pytest.mark.parametrize(("objective", "changes"), [
-    ("masked", {"seed": 3, "objective__mask_fraction": 0.5, "objective__random_fraction": 0.3}),
+    ("masked", {"seed": 3, "objective__mask_token_fraction": 0.5, "objective__random_token_fraction": 0.3}),
     ("translation", {"optimizer__learning_rate": 1e-3, "model__dropout": 0.2}),
 ])  # fmt: skip
 def test_other_batches_and_what_is_recorded_of_them(tmp_path, objective, changes):
@@ -250,13 +251,23 @@ def test_what_is_done_is_left_alone_and_what_cannot_begin_does_not_keep_the_othe
     np.testing.assert_allclose(losses(tmp_path / "2"), losses(mapped[0] / "1"), rtol=1e-4)
 
 
+def test_the_former_name_of_the_executor_of_one_run_is_read(tmp_path):
+    (tmp_path / "checkpoints" / "3").mkdir(parents=True)
+    write_json(tmp_path / "meta.json", {"executor": "alone"})
+    check_same_executor(tmp_path, "single")
+    with pytest.raises(
+        ConfigError, match="was trained separately so far and cannot be continued in a population, by vmap"
+    ):
+        check_same_executor(tmp_path, "vmap")
+
+
 @pytest.mark.promise
-def test_executors_that_round_differently_do_not_go_on_for_each_other(tmp_path, monkeypatch):
+def test_executors_with_different_results_do_not_continue_each_other(tmp_path, monkeypatch):
     with told_to_stop_at(4, monkeypatch):
         together([{}], tmp_path, "vmap")
     before = read_json(tmp_path / "0" / "status.json")
     assert before["state"] == "preempted"
-    with pytest.raises(ConfigError, match=r"by vmap so far and cannot be continued alone"):
+    with pytest.raises(ConfigError, match=r"by vmap so far and cannot be continued separately"):
         run(small(), tmp_path / "0", quiet)
     assert read_json(tmp_path / "0" / "status.json") == before
     assert together([{}], tmp_path, "vmap")[0]["state"] == "done"
@@ -343,7 +354,7 @@ def test_what_shares_no_program_is_refused():
 
 
 @pytest.mark.parametrize(("changes", "same"), [
-    ({"objective.mask_fraction": 0.5}, True), ({"objective.random_fraction": 0.0}, True), ({"data.training_fraction": 0.5}, True),
+    ({"objective.mask_token_fraction": 0.5}, True), ({"objective.random_token_fraction": 0.0}, True), ({"data.training_fraction": 0.5}, True),
     ({"objective.select_fraction": 0.14}, True), ({"objective.select_fraction": 0.3}, False), ({"training.eval_every": 3}, False),
     ({"training.steps": 13}, False), ({"optimizer.weight_decay": 0.1}, False), ({"optimizer.clip_norm": 1.0}, False),
 ])  # fmt: skip

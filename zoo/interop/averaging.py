@@ -56,7 +56,7 @@ def average_run(run: Path, last: int, out: Path) -> list[int]:
                 shutil.copyfile(run / name, folder / name)
         meta = read_json(run / "meta.json") if (run / "meta.json").is_file() else {}
         write_json(folder / "meta.json", meta | {"averaged": {"folder": str(run), "steps": steps}})
-        checkpoints = Checkpoints(folder / "checkpoints", 1, in_place=True)
+        checkpoints = Checkpoints(folder / "checkpoints", 1, zero_copy=True)
         checkpoints.save(
             steps[-1],
             {"step": np.array(steps[-1], np.int32), "params": params, "stats": jax.device_get(trained.stats)},

@@ -182,7 +182,7 @@ def _metadata(
 def _write_weights(folder: Path, params: Any, stats: Any) -> None:
     """Writes checkpoint 0 and status.json."""
     digest = parameters_sha256(params)
-    checkpoints = Checkpoints(folder / "checkpoints", 1, in_place=True)
+    checkpoints = Checkpoints(folder / "checkpoints", 1, zero_copy=True)
     checkpoints.save(
         0,
         {"step": np.zeros((), np.int32), "params": params, "stats": stats},

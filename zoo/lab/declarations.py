@@ -18,7 +18,7 @@ from zoo.lab.metrics import base_name, is_known_metric, known_metrics
 EXPERIMENT_NAME = re.compile(r"[A-Za-z0-9_=-][A-Za-z0-9._=-]{0,99}")
 RULES = ("superiority", "non_inferiority", "equivalence")
 # In a config, marks a reference to a prerequisite run: see `zoo.lab.planning.prerequisites`.
-PREPARED_PREFIX = "prepared:"
+PREREQUISITE_PREFIX = "prerequisite:"
 # Subfolder of a sweep with the sweep that tunes its arms: see `zoo.lab.planning.tuning`.
 TUNING_FOLDER = "tuning"
 # Default seed of tuning runs, far from the seeds of experiments.
@@ -156,7 +156,7 @@ class Tune:
     Attributes:
         field: a numeric field that no factor sets.
         values: the grid, the same for every arm.
-        seeds: of the tuning runs; disjoint from the experiment's seeds.
+        seeds: seeds of the tuning runs; disjoint from the experiment's seeds.
     """
 
     field: str
@@ -211,9 +211,9 @@ def prerequisite_problems(prerequisites: Mapping[str, Prerequisite]) -> Iterator
     """Yields what is wrong with the names and types of prerequisite runs."""
     for name, prerequisite in prerequisites.items():
         if not isinstance(name, str) or not re.fullmatch(r"[A-Za-z0-9_-]{1,60}", name):
-            yield f"prepared run {name!r}: the name is used as a folder name: up to 60 letters, digits, _ and -"
+            yield f"prerequisite run {name!r}: the name is used as a folder name: up to 60 letters, digits, _ and -"
         if not isinstance(prerequisite, Prerequisite):
-            yield f"prepared run {name!r}: expected Prerequisite(config), got {type(prerequisite).__name__}"
+            yield f"prerequisite run {name!r}: expected Prerequisite(config), got {type(prerequisite).__name__}"
 
 
 def factor_problems(factors: Factors) -> Iterator[str]:

@@ -64,12 +64,12 @@ class Experiment:
         match: None, or how arms are made equally large.
         looks: {number of seeds: level of the intervals} if seeds are added until the contrasts are
             decided (group-sequential); empty for a single analysis.
-        prepare: runs that are trained before the arms that start from them, by name: an arm sets
-            `training.start_from=prepared:NAME`, and takes the tokenizer with
-            `data.tokenizer.kind=file`, `data.tokenizer.path=prepared:NAME`, as
+        prerequisites: runs that are trained before the arms that start from them, by name: an arm sets
+            `training.start_from=prerequisite:NAME`, and takes the tokenizer with
+            `data.tokenizer.kind=file`, `data.tokenizer.path=prerequisite:NAME`, as
             `config.with_body_of` does. They are not arms, and the verdict ignores them.
-        tune: None, or a field whose best value of a grid each arm gets before the seeds that decide
-            (`zoo.lab.planning.tuning`).
+        tune: None, or a grid over one field, from which the best value of each arm is chosen before
+            the experiment itself is run (`zoo.lab.planning.tuning`).
         tuned_values: {arm: {path: value}}, the result of tuning; filled in by `zoo run`.
         measures: names of measures (`zoo.lab.measures`) of the trained runs, besides those that the
             metric and the contrasts need.
@@ -90,7 +90,7 @@ class Experiment:
     allow: tuple[str, ...] = ()
     match: Match | None = None
     looks: Mapping[int, float] = field(default_factory=dict)
-    prepare: Mapping[str, Prerequisite] = field(default_factory=dict)
+    prerequisites: Mapping[str, Prerequisite] = field(default_factory=dict)
     tune: Tune | None = None
     tuned_values: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     measures: tuple[str, ...] = ()
@@ -120,7 +120,7 @@ def _problems(experiment: Experiment) -> Iterator[str]:
     if not is_known_metric(experiment.metric):
         known = known_metrics()
         yield f"metric {experiment.metric!r} is not one of {', '.join(known)}{did_you_mean(experiment.metric, known)}"
-    yield from prerequisite_problems(experiment.prepare)
+    yield from prerequisite_problems(experiment.prerequisites)
     yield from factor_problems(experiment.factors)
     names = [contrast.name for contrast in experiment.contrasts]
     yield from (f'two contrasts are called "{name}"' for name in dict.fromkeys(names) if names.count(name) > 1)

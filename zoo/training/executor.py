@@ -1,12 +1,12 @@
-"""How the steps of one or several runs are computed: alone, or as one program with a run axis.
+"""Executors: compute the steps of one run, or of several runs as one program with a leading run axis.
 
 In a population, arrays of all runs are stacked along a leading axis N. The last column compares the
-results with a run alone.
+results with those of a run trained separately.
 
 | executor | computation | results |
 | --- | --- | --- |
-| `alone` | one run | |
-| `map` | `jax.lax.map`: one run after the other, in one program | bit-equal on a CPU |
+| `single` | one run | |
+| `map` | `jax.lax.map`: one run after the other, in one program | bit-identical on a CPU |
 | `vmap` | `jax.vmap`: all runs in every operation, spread over the devices | equal up to rounding |
 """
 
@@ -38,7 +38,7 @@ class StepExecutor(Protocol):
         """Returns the states of all runs as one; their memory may be reused."""
 
     def state_of(self, state: State, index: int) -> State:
-        """Returns the state of one run, as if it were trained alone."""
+        """Returns the state of one run, as if it were trained separately."""
 
     def step(self, state: State, batches: Sequence[HostBatch], active: Sequence[bool]) -> tuple[State, Metrics]:
         """Updates every active run; metrics stay on the device. Reuses the memory of `state`."""
@@ -167,5 +167,7 @@ def population_mesh(mesh: Mesh, size: int) -> Mesh:
 def make_executor(program: Program, constants: Sequence[Constants], executor: str) -> StepExecutor:
     """Returns the executor of that name for runs with these constants."""
     return (
-        SingleExecutor(program, *constants) if executor == "alone" else PopulationExecutor(program, constants, executor)
+        SingleExecutor(program, *constants)
+        if executor == "single"
+        else PopulationExecutor(program, constants, executor)
     )

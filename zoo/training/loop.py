@@ -76,13 +76,13 @@ class _Pending(NamedTuple):
     Attributes:
         step: number of the update.
         metrics: still on the device.
-        observed: results of `Program.dynamics_step`, by index of the run.
+        dynamics: results of `Program.dynamics_step`, by index of the run.
         indices: the runs that took part.
     """
 
     step: int
     metrics: Metrics
-    observed: dict[int, dict[str, Any]]
+    dynamics: dict[int, dict[str, Any]]
     indices: list[int]
 
 
@@ -96,7 +96,7 @@ class _Loop:
         self._pending: _Pending | None = None
 
     def active_runs(self, step: int) -> dict[int, TrainingRun]:
-        """Returns the runs that take part in the update after `step` updates, by index."""
+        """Returns the runs that take part in update `step` + 1, by index."""
         return {index: run for index, run in enumerate(self._runs) if run.is_active(step)}
 
     def due(self, step: int, active: dict[int, TrainingRun]) -> _Due:
@@ -129,11 +129,13 @@ class _Loop:
                 run.progress.clock.start()
         batches = {index: next(run.batches) for index, run in active.items()}
         any_batch = next(iter(batches.values()))
-        observe = next(iter(active.values())).files.dynamics.due(step + 1)
-        self._stop_clocks_to_compile((observe, *(array.shape for array in any_batch.values())))
+        record_dynamics = next(iter(active.values())).files.dynamics.due(step + 1)
+        self._stop_clocks_to_compile((record_dynamics, *(array.shape for array in any_batch.values())))
         for run in active.values():
             run.progress.evaluated = False
-        observed = {index: self._observe(index, state, batches[index]) for index in active} if observe else {}
+        dynamics = (
+            {index: self._dynamics_of(index, state, batches[index]) for index in active} if record_dynamics else {}
+        )
         state, metrics = self._executor.step(
             state,
             [batches.get(index, any_batch) for index in range(len(self._runs))],
@@ -143,20 +145,24 @@ class _Loop:
         for run in active.values():
             if run.error is None:
                 run.progress.step = step + 1
-        self._pending = _Pending(step + 1, metrics, observed, list(active))
+        self._pending = _Pending(step + 1, metrics, dynamics, list(active))
         for run in self._runs:
             run.files.checkpoints.poll()
         return state
 
-    def _observe(self, index: int, state: State, batch: Any) -> dict[str, Any]:
+    def _dynamics_of(self, index: int, state: State, batch: Any) -> dict[str, Any]:
         program, constants = self._program, self._runs[index].constants
         return program.dynamics_step(self._executor.state_of(state, index), program.put_batch(batch), constants)
 
     def _stop_clocks_to_compile(self, shape: tuple) -> None:
-        """Stops the clocks if a program is compiled for `shape`: (observing, *batch shapes)."""
+        """Stops the clocks if `shape` has not been compiled yet.
+
+        Args:
+            shape: (whether dynamics are recorded, *batch shapes).
+        """
         if shape not in self._compiled_shapes:
             self.stop_clocks()
-            # Observing also compiles the step itself.
+            # The step itself is compiled with the program that records dynamics.
             self._compiled_shapes |= {shape, (False, *shape[1:])}
 
     def stop_clocks(self) -> None:
@@ -172,4 +178,4 @@ class _Loop:
         values = self._executor.fetch_metrics(pending.metrics)
         for index in pending.indices:
             if self._runs[index].error is None:
-                self._runs[index].handle_metrics(pending.step, values[index], pending.observed.get(index))
+                self._runs[index].handle_metrics(pending.step, values[index], pending.dynamics.get(index))

@@ -113,7 +113,7 @@ class Program:
 
     @property
     def data_parallel_size(self) -> int:
-        """The number of rows of a batch must be a multiple of this."""
+        """Number of shards of the rows of a batch; the batch size must be a multiple of it."""
         return data_parallel_size(self.mesh)
 
 

@@ -1,4 +1,4 @@
-"""Trains runs, from configs to finished folders: one alone, or several in one loop.
+"""Trains runs, from configs to finished folders: one separately, or several in one loop.
 
 check -> load -> make_program -> start -> train -> finish
 """
@@ -30,7 +30,7 @@ def run(config: ml_collections.ConfigDict, workdir: Path, log: Callable[[str], N
     Args:
         config: not resolved.
         workdir: the run's folder.
-        log: takes a line for people.
+        log: called with each line of console output.
 
     Returns:
         The final status, as in status.json.
@@ -48,11 +48,11 @@ def run(config: ml_collections.ConfigDict, workdir: Path, log: Callable[[str], N
     return outcome
 
 
-def train_runs(requests: Sequence[RunRequest], executor: str = "alone") -> list[Outcome]:
+def train_runs(requests: Sequence[RunRequest], executor: str = "single") -> list[Outcome]:
     """Trains several runs in one loop.
 
-    Each run has its own folder and can be resumed alone or in any other group. An error of one run,
-    before or during training, ends that run; an error of the loop ends all.
+    Each run has its own folder and can be resumed separately or in any other group. An error of one
+    run, before or during training, ends that run; an error of the loop ends all.
 
     Args:
         requests: the runs; all have the same `zoo.config.program_key`.

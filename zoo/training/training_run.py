@@ -68,7 +68,7 @@ class RunFiles:
 
 @dataclass(eq=False, kw_only=True)
 class TrainingRun:
-    """A run in the training loop, which trains it alone or together with others.
+    """A run in the training loop, which trains it separately or together with others.
 
     Attributes:
         config: the resolved config.
@@ -78,7 +78,7 @@ class TrainingRun:
         progress: how far the run is.
         files: where it is saved and where it writes.
         translation: translates and scores held-out pairs; None except for translation.
-        log: takes a line for people.
+        log: called with each line of console output.
         on_divergence: called as soon as the run diverges.
         error: why the run takes no further part, if it diverged.
         start_step: updates done before; the run takes part from there.
@@ -102,22 +102,22 @@ class TrainingRun:
         self._logged = self.progress.tokens, self.progress.clock.seconds
 
     def is_active(self, step: int) -> bool:
-        """Returns whether the update after `step` updates belongs to this run."""
+        """Returns whether this run takes part in update `step` + 1."""
         return self.error is None and self.start_step <= step
 
-    def handle_metrics(self, step: int, values: dict[str, float], observed: dict[str, Any] | None) -> None:
+    def handle_metrics(self, step: int, values: dict[str, float], dynamics: dict[str, Any] | None) -> None:
         """Records the metrics of update number `step`; metrics that are not finite end the run.
 
         Args:
             step: number of the update.
             values: metrics as `Program.train_step` returns them, on the host.
-            observed: result of `Program.dynamics_step` for the same update, if it was computed.
+            dynamics: result of `Program.dynamics_step` for the same update, if it was computed.
         """
         progress, training = self.progress, self.config.training
         progress.tokens += int(values.pop("tokens"))
         finite = values.pop("finite")
         self.files.dynamics.write(
-            step, values["loss"], {} if observed is None else self.program.dynamics_step.fetch(observed)
+            step, values["loss"], {} if dynamics is None else self.program.dynamics_step.fetch(dynamics)
         )
         if progress.clock.running:
             seconds = progress.clock.seconds
@@ -179,7 +179,7 @@ class TrainingRun:
 
 
 def progress_line(step: int, steps: int, tokens_per_step: float, values: dict[str, float]) -> str:
-    """Returns a line for people: step, loss, gradient norm, pace, time left at this pace."""
+    """Returns a line of console output: step, loss, gradient norm, pace, time left at this pace."""
     text = f"step {step}/{steps}  loss {values['train/loss']:.4f}  gradient norm {values['train/gradient_norm']:.3g}"
     pace = values.get("train/tokens_per_second")
     if not pace:

@@ -90,7 +90,7 @@ class UpdateStep:
         """
         seed, step, objective = constants["seed"], state["step"], self._objective
         key = jax.random.fold_in(jax.random.key(seed), step) if self._uses_dropout else None
-        weights = objective.weights(batch)
+        normalizers = objective.normalizers(batch)
         constants = {**constants, **objective.per_step_constants(seed, step)}
         stats = state["stats"] if self._body_frozen else refresh(self._model, state["stats"], seed, step)
 
@@ -100,7 +100,7 @@ class UpdateStep:
             losses, (sums, stats) = objective.sums(
                 self._graph, params, stats, part, constants, part_key, training=True, record=record
             )
-            return sum_of_means(losses, weights), ((sums, record) if recording else sums, stats)
+            return sum_of_means(losses, normalizers), ((sums, record) if recording else sums, stats)
 
         return accumulate_gradients(loss_of, state["params"], stats, batch, self._config.training.accumulation_steps)
 
@@ -118,7 +118,9 @@ def accumulate_gradients(
     batch: Batch,
     parts: int,
 ) -> tuple[Array, Any, Stats, Params]:
-    """Adds up loss, sums and gradients over parts of a batch; the update equals the whole batch's.
+    """Accumulates loss, sums and gradients over micro-batches.
+
+    The update equals that of the whole batch.
 
     Args:
         loss_of: (params, stats, part of the batch, index of the part) -> (the part's share of the

@@ -1,5 +1,5 @@
 """Runs of a sweep that train as one program: which they are, how their process ends, and that what
-rounds differently is not mixed.
+has other floating-point results is not mixed.
 """
 
 import io
@@ -135,10 +135,10 @@ def test_a_population_that_dies_without_a_word_is_tried_again_once(run_all, tmp_
 
 @pytest.mark.parametrize(("meta", "together", "mixed"), [
     ({"executor": "vmap"}, None, True), ({"executor": "vmap"}, PopulationPolicy("vmap"), False), ({"executor": "vmap"}, PopulationPolicy("map"), True),
-    ({"executor": "alone"}, None, False), ({}, None, False), ({"executor": "map"}, None, False), ({"executor": "alone"}, PopulationPolicy(), False),
-    ({"executor": "alone"}, PopulationPolicy("vmap"), True), ({"executor": "map"}, PopulationPolicy(), False),
+    ({"executor": "single"}, None, False), ({}, None, False), ({"executor": "map"}, None, False), ({"executor": "single"}, PopulationPolicy(), False),
+    ({"executor": "single"}, PopulationPolicy("vmap"), True), ({"executor": "map"}, PopulationPolicy(), False),
 ])  # fmt: skip
-def test_runs_that_round_differently_do_not_stand_in_one_sweep(tmp_path, runs, meta, together, mixed):
+def test_runs_whose_results_differ_do_not_stand_in_one_sweep(tmp_path, runs, meta, together, mixed):
     (tmp_path / runs[0].folder).mkdir()
     write_json(tmp_path / runs[0].folder / "meta.json", meta | {"device": {"platform": "cpu"}})
     # What has no checkpoint begins anew.
@@ -148,13 +148,15 @@ def test_runs_that_round_differently_do_not_stand_in_one_sweep(tmp_path, runs, m
     assert bool(lines) == mixed
     if mixed:
         assert runs[0].folder in lines[0]
-        assert "round differently" in lines[0]
+        assert "floating-point results differ" in lines[0]
 
 
 def test_what_rounds_alike():
     cpu, gpu = {"device": {"platform": "cpu"}}, {"device": {"platform": "gpu"}}
-    assert numerics(cpu) == numerics(cpu | {"executor": "map"}) == numerics(gpu | {"executor": "alone"}) == "exact"
+    assert numerics(cpu) == numerics(cpu | {"executor": "map"}) == numerics(gpu | {"executor": "single"}) == "exact"
     assert numerics(gpu | {"executor": "map"}) == "map"
+    # The name of "single" in older records.
+    assert numerics(gpu | {"executor": "alone"}) == "exact"
     assert numerics(cpu | {"executor": "vmap"}) == "vmap"
 
 
@@ -203,7 +205,7 @@ def test_a_sweep_by_populations_is_the_sweep_without(tmp_path):
     assert zoo("--output", "together", "--seeds", "2").returncode == 0
     refused = zoo("--population", "--executor", "vmap", "--output", "together", "--seeds", "3")
     assert refused.returncode == 2
-    assert "round differently" in refused.stderr
+    assert "floating-point results differ" in refused.stderr
 
 
 @pytest.mark.parametrize(("arguments", "said"), [

@@ -226,13 +226,16 @@ def test_accuracies_are_told_as_they_are():
     assert RunRecord(Path("r"), "A", 0, rows=rows).best("eval/next_accuracy") == 0.9
 
 
-def test_runs_that_round_differently_are_not_compared():
+def test_runs_of_executors_with_different_results_are_not_compared():
     alike, other = ({"executor": name, "device": {"platform": "cpu"}} for name in ("map", "vmap"))
     sweep = sweep_of([1.0, 1.1, 1.2], [2.0, 2.1, 2.3])
     for kind, outcome in ((alike, "holds"), (other, "undecided")):
-        runs = [replace(run, meta=kind if run.arm == "A" else {"executor": "alone"}) for run in sweep.runs]
+        runs = [replace(run, meta=kind if run.arm == "A" else {"executor": "single"}) for run in sweep.runs]
         found = judge_contrast(replace(sweep, runs=runs), sweep.contrasts[0])
         assert found.outcome == outcome
-        told = [line for line in sweep_caveats(replace(sweep, runs=runs)) if "round differently" in line]
+        told = [line for line in sweep_caveats(replace(sweep, runs=runs)) if "different executors" in line]
         assert bool(told) == (outcome == "undecided")
-    assert "its runs round differently (exact, vmap) and are not compared" in found.notes
+    assert (
+        "its runs were computed by different executors (exact, vmap), so their results are not bit-comparable"
+        in found.notes
+    )

@@ -45,17 +45,17 @@ def test_what_was_saved_comes_back(tmp_path):
     assert all((folder / str(step) / MANIFEST).is_file() for step in (1, 2))
 
 
-@pytest.mark.parametrize("in_place", [False, True])
-def test_arrays_of_the_host_are_written_as_they_are_where_they_stay(in_place, tmp_path):
+@pytest.mark.parametrize("zero_copy", [False, True])
+def test_arrays_of_the_host_are_written_as_they_are_where_they_stay(zero_copy, tmp_path):
     """Neither copied first nor compressed, which would hold all of them once more; and the same
     comes back.
     """
     host = {"step": np.zeros((), np.int32), "params": {"w": np.arange(4096.0, dtype=np.float32)}}
-    checkpoints = Checkpoints(tmp_path / "checkpoints", 1, in_place=in_place)
+    checkpoints = Checkpoints(tmp_path / "checkpoints", 1, zero_copy=zero_copy)
     checkpoints.save(0, host, {}, None)
     checkpoints.close()
     files = [path.read_bytes() for path in (tmp_path / "checkpoints").rglob("*") if path.is_file()]
-    assert any(host["params"]["w"].tobytes() in content for content in files) == in_place
+    assert any(host["params"]["w"].tobytes() in content for content in files) == zero_copy
     sharding = jax.sharding.SingleDeviceSharding(jax.devices()[0])
     wanted = jax.tree.map(lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=sharding), host["params"])
     reader = Checkpoints(tmp_path / "checkpoints", 1, read_only=True)

@@ -82,12 +82,12 @@ def test_another_model_is_refused_by_parameter(first, tmp_path):
             quiet,
         )
     problems = refused.value.problems
-    assert any("params/head/weights is not there" in line for line in problems)
+    assert any("params/head/weights is missing from the checkpoint" in line for line in problems)
     assert any(
         "params/stack/layers/ffn/up/kernel has shape (1, 32, 128)" in line and "expected (1, 32, 40)" in line
         for line in problems
     )
-    with pytest.raises(ConfigError, match="stats/final_norm/mean has no place in this model"):
+    with pytest.raises(ConfigError, match="stats/final_norm/mean does not exist in this model"):
         run(small(training__start_from=str(first)), tmp_path / "other", quiet)
 
 

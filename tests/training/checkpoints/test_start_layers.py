@@ -155,10 +155,10 @@ def test_another_model_is_refused_by_parameter(bert):
             **BERT | {"model__ffn__hidden_dim": 40, "model__head__transform": True, "model__attention__bias": False},
         )
     problems = refused.value.problems
-    assert any("params/head/dense/kernel is not there" in line for line in problems)
-    assert any("params/stack/layers/attention/query/bias has no place in this model" in line for line in problems)
+    assert any("params/head/dense/kernel is missing from the checkpoint" in line for line in problems)
+    assert any("params/stack/layers/attention/query/bias does not exist in this model" in line for line in problems)
     assert any("ffn/up/kernel has shape (2, 16, 64)" in line and "expected (2, 16, 40)" in line for line in problems)
-    with pytest.raises(ConfigError, match=r"stats/.* has no place in this model"):
+    with pytest.raises(ConfigError, match=r"stats/.* does not exist in this model"):
         started(bert, (0, 1), **BERT | {"model__norm__kind": "layernorm"})
 
 

@@ -49,7 +49,7 @@ def print_plan(console: Console, plan: Plan, states: Mapping[str, FolderState]) 
     """Prints the question, the claim, the arms with their cost and state, and the warnings.
 
     Args:
-        states: of every run, by its folder.
+        states: state of every run, by its folder.
     """
     experiment = plan.experiment
 
@@ -61,11 +61,14 @@ def print_plan(console: Console, plan: Plan, states: Mapping[str, FolderState]) 
         line(f"Claim {experiment.claim.id}: {experiment.claim.statement} ({experiment.claim.source})")
     for contrast in experiment.contrasts:
         line(f"  expected: {contrast.expected}")
-    if plan.prepared:
-        prepared = list({run.arm.name: run.arm for run in plan.prepared}.values())
+    if plan.prerequisites:
+        prerequisites = list({run.arm.name: run.arm for run in plan.prerequisites}.values())
         console.print()
         console.print(
-            _table(["trained first"], [([arm.name], arm, _states(arm, plan.prepared, states)) for arm in prepared])
+            _table(
+                ["trained first"],
+                [([arm.name], arm, _states(arm, plan.prerequisites, states)) for arm in prerequisites],
+            )
         )
     console.print()
     console.print(
@@ -234,13 +237,13 @@ class PlainDisplay:
 
     def _describe(self, progress: RunProgress) -> str:
         waited = format_duration(self.now() - progress.started)
-        if progress.phase == "starts":
+        if progress.phase == "starting":
             return f"loading and compiling ({waited})"
         tail, steps = progress.tail, progress.run.arm.steps
         parts = [f"step {tail.step:,}/{steps:,}"]
         if tail.loss is not None:
             parts.append(f"loss {_loss(tail.loss)}")
-        if progress.phase == "finishes":
+        if progress.phase == "finishing":
             return ", ".join([*parts, "evaluating and saving"])
         if tail.tokens_per_second:
             parts.append(f"{tail.tokens_per_second:,.0f} tokens/s")

@@ -1,6 +1,6 @@
-"""Groups runs that differ only in numbers and seeds, to train each group as one program.
+"""Groups runs that differ only in seeds and numeric hyperparameters.
 
-A group is a population (`zoo.training.executor`) and has one process.
+Each group is a population (`zoo.training.executor`): it is trained as one program, in one process.
 """
 
 import sys
@@ -23,7 +23,7 @@ class PopulationPolicy:
 
     Attributes:
         executor: "map", "vmap", or "auto": map on a CPU, vmap elsewhere.
-        max_members: of one population; 0 for no limit.
+        max_members: largest size of a population; 0 for no limit.
     """
 
     executor: str = "auto"
@@ -54,10 +54,10 @@ def group_runs(runs: Iterable[PlannedRun], policy: PopulationPolicy) -> Iterator
 
 
 def mixed_numerics(folder: Path, runs: Iterable[PlannedRun], policy: PopulationPolicy | None) -> list[str]:
-    """Returns lines if trained runs of a sweep round differently from the runs that would follow.
+    """Returns a line for each group of trained runs whose numerics differ from those of the rest.
 
     Args:
-        policy: policy of the runs that would follow; None for one process per run.
+        policy: policy of the rest, the runs still to be trained; None for one process per run.
     """
     trained: dict[str, list[str]] = {}
     platform = None
@@ -81,7 +81,8 @@ def mixed_numerics(folder: Path, runs: Iterable[PlannedRun], policy: PopulationP
         planned = numerics({"executor": policy.executor, "device": {"platform": platform}})
     return [
         f"{names[0]}{f' and {len(names) - 1} more' if len(names) > 1 else ''} in {folder} trained {_describe(kind)}, "
-        f"and the others would train {_describe(planned)}: they round differently and cannot be compared"
+        f"and the others would train {_describe(planned)}: their floating-point results differ, so they cannot be "
+        "compared"
         for kind, names in trained.items()
         if kind != planned
     ]

@@ -14,7 +14,7 @@ from zoo.errors import ConfigError
 from zoo.files import read_json
 from zoo.lab.launch.slurm_queue import SLURM_FOLDER, QueuedJob, SubmittedJob, queued_jobs, read_jobs
 from zoo.lab.launch.sweep_folder import read_state, read_status
-from zoo.lab.results.schema import is_inside
+from zoo.lab.results.schema import is_inside, prerequisite_entries
 
 STATES = ("running", "waiting", "preempted", "failed", "diverged", "done")
 # Files that a run updates while it is active.
@@ -72,7 +72,7 @@ def read_sweep_status(sweep: Path) -> SweepStatus:
         raise ConfigError(f"{sweep} is not a folder")
     try:
         experiment = read_json(sweep / "experiment.json")
-        folders = [run["folder"] for kind in ("prepared", "runs") for run in experiment.get(kind, [])]
+        folders = [run["folder"] for run in (*prerequisite_entries(experiment), *experiment.get("runs", []))]
         name = str(experiment["name"])
         if not all(map(is_inside, folders)):
             raise ValueError("a run's folder is outside the sweep's")

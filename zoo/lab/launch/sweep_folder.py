@@ -13,7 +13,7 @@ from zoo.files import read_json, write_json
 from zoo.lab.launch.progress import read_tail
 from zoo.lab.planning.arm import PlannedRun
 from zoo.lab.planning.prerequisites import references
-from zoo.lab.results.schema import parse_looks, restore_prepared_names
+from zoo.lab.results.schema import parse_looks, restore_prerequisite_names
 from zoo.nested import flatten
 
 FINISHED = ("done", "diverged")
@@ -71,7 +71,7 @@ def write_status(folder: Path, state: str, steps: int, reason: str) -> None:
 
 
 def find_conflicts(folder: Path, runs: Iterable[PlannedRun]) -> list[str]:
-    """Returns lines on folders that hold other runs than the planned ones."""
+    """Returns a line for each difference between planned runs and those that their folders hold."""
     folders_with: dict[str, list[str]] = {}
     for run in runs:
         if difference := _difference(folder / run.folder, run):
@@ -92,7 +92,7 @@ def _difference(folder: Path, run: PlannedRun) -> str:
             # References are restored from the file as written: loading looks for a tokenizer that
             # has moved in other places.
             written = flatten(read_json(folder / "config.json"))
-            restored = restore_prepared_names(written, {needed.folder: needed.folder for needed in run.needs})
+            restored = restore_prerequisite_names(written, {needed.folder: needed.folder for needed in run.needs})
             changes = {path: restored[path] for path in references(config.from_flat(restored))}
             found = config.resolve(config.override(found, changes))
     except ConfigError as error:

@@ -21,7 +21,7 @@ from zoo.lab.results.sweep_results import SweepResults, load_any
 from zoo.lab.statistics.paired import spread
 
 ENDED = ("done", "diverged", "failed")
-MOST_ARMS = 12
+MAX_ARMS = 12
 SILENT_SECONDS = 600
 
 
@@ -58,7 +58,7 @@ def watched_runs(sweep: SweepResults) -> list[_WatchedRun]:
 
     A run that has not started gets the cost of another run of its arm, or else of any run.
     """
-    everything = [*sweep.prepared, *sweep.runs]
+    everything = [*sweep.prerequisites, *sweep.runs]
     known = {run.folder: cost for run in everything if (cost := _cost(run))}
     any_cost = next(iter(known.values()), (1, 1, 1.0))
     labels = {arm.name: arm.label for arm in sweep.arms}
@@ -96,14 +96,14 @@ class _ArmResults:
         table = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 2, 0, 0))
         for column in ("arm", f"final {self.metric}", "ended"):
             table.add_column(Text(column), justify="left" if column == "arm" else "right")
-        for name in names[:MOST_ARMS]:
+        for name in names[:MAX_ARMS]:
             values = spread(self.finals[name])
             final = (
                 "–" if values is None else plus_minus(values.mean, values.sd) if values.n > 1 else number(values.mean)
             )
             table.add_row(Text(name), final, f"{self.ended[name]}/{self.totals[name]}")
-        if len(names) > MOST_ARMS:
-            table.add_row(Text(f"and {len(names) - MOST_ARMS} more", "dim"), "", "")
+        if len(names) > MAX_ARMS:
+            table.add_row(Text(f"and {len(names) - MAX_ARMS} more", "dim"), "", "")
         return table
 
 
@@ -176,7 +176,7 @@ def _follow_plan(
         sweep.folder, runs, [run for run in runs if states[run.folder] not in ENDED], 1, sweep.metric
     )
     seen = _ArmResults(sweep, runs)
-    for run, read in zip(runs, [*sweep.prepared, *sweep.runs], strict=True):
+    for run, read in zip(runs, [*sweep.prerequisites, *sweep.runs], strict=True):
         if states[run.folder] in ENDED:
             seen.add(run, read.final(sweep.metric))
     display = (
@@ -223,7 +223,7 @@ def _update(sweep: SweepResults, run: _WatchedRun, display: PlainDisplay, seen: 
         display.started(run, 0)
         found = progress.running[run.folder]
         # It may have been training for long.
-        found.trains_since = display.now() if found.tail.step else None
+        found.training_since = display.now() if found.tail.step else None
     elif state in ENDED and run.folder not in ended:
         # It started and ended between two calls.
         display.started(run, 0)

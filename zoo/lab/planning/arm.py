@@ -9,7 +9,9 @@ from zoo import config
 
 @dataclass(frozen=True)
 class PlannedArm:
-    """One variant with its cost; a prerequisite run without levels or overrides.
+    """One arm with its cost.
+
+    Also describes a prerequisite run, which has no levels and no overrides.
 
     Attributes:
         levels: factor -> level.

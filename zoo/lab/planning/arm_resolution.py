@@ -30,12 +30,12 @@ class ArmResolver:
         self.prerequisites: dict[str, PlannedArm | None] = {}
         self.problems: list[str] = []
         # A prerequisite may start from one that is declared before it.
-        for name, prerequisite in experiment.prepare.items():
+        for name, prerequisite in experiment.prerequisites.items():
             try:
                 self.prerequisites[name] = self._resolve(name, prerequisite.config)
             except ConfigError as error:
                 self.prerequisites[name] = None
-                self.problems += [f'prepared run "{name}": {line}' for line in error.problems]
+                self.problems += [f'prerequisite run "{name}": {line}' for line in error.problems]
 
     def arms(self) -> list[PlannedArm]:
         """Returns every combination of levels as an arm, size-matched if required.

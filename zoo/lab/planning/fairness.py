@@ -5,7 +5,7 @@ from typing import Any
 
 from zoo import config
 from zoo.config.fields import TASKS
-from zoo.config.parts import KINDS, SIDES
+from zoo.config.scopes import KINDS, SIDES
 from zoo.errors import ConfigError
 from zoo.lab.declarations import DIFFERENCES
 from zoo.lab.experiment import Experiment
@@ -90,7 +90,10 @@ def _unequal_levels(factor: str, levels: Mapping[str, Mapping[str, Any]]) -> lis
 
 
 def _belongs_to_a_choice(path: str, common: set[str]) -> bool:
-    """Whether a field is read only under a choice: one of its own, or that of its scope's owner."""
+    """Returns whether a field is read only under a condition.
+
+    That is its own `when` or, inside a scope, the choice that creates the scope.
+    """
     if path.startswith(f"{KINDS}."):
         return "model.layers.pattern" in common
     if path.startswith(tuple(f"{side}." for side in SIDES)):
@@ -99,7 +102,7 @@ def _belongs_to_a_choice(path: str, common: set[str]) -> bool:
 
 
 def _unequal_sizes(factor: str, arms: list[PlannedArm], what: str, size: Callable[[PlannedArm], float]) -> list[str]:
-    """Returns a line for the largest gap between arms that differ in `factor` alone."""
+    """Returns a line for the largest gap between arms that differ only in `factor`."""
     worst, pair = SIZE_TOLERANCE, None
     groups: dict[tuple, list[PlannedArm]] = {}
     for arm in arms:

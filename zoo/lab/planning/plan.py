@@ -9,7 +9,7 @@ from typing import Any
 
 from zoo import config
 from zoo.errors import ConfigError
-from zoo.lab.declarations import PREPARED_PREFIX
+from zoo.lab.declarations import PREREQUISITE_PREFIX
 from zoo.lab.experiment import Experiment, named_contrasts, required_measures
 from zoo.lab.planning.arm import PlannedArm, PlannedRun
 from zoo.lab.planning.arm_resolution import ArmResolver
@@ -25,14 +25,14 @@ class Plan:
 
     Attributes:
         runs: the runs of the arms: every arm with the first seed, then with the second, and so on.
-        prepared: the prerequisite runs that `runs` need, also seed by seed.
+        prerequisites: the prerequisite runs that `runs` need, also seed by seed.
     """
 
     experiment: Experiment
     arms: list[PlannedArm]
     runs: list[PlannedRun]
     warnings: list[str]
-    prepared: list[PlannedRun] = field(default_factory=list)
+    prerequisites: list[PlannedRun] = field(default_factory=list)
 
     @property
     def in_order(self) -> list[PlannedRun]:
@@ -40,12 +40,12 @@ class Plan:
 
         A sweep that is stopped early can thus be compared on the seeds that are complete.
         """
-        return sorted([*self.prepared, *self.runs], key=lambda run: self.experiment.seeds.index(run.seed))
+        return sorted([*self.prerequisites, *self.runs], key=lambda run: self.experiment.seeds.index(run.seed))
 
     def pending(self, finished: Callable[[PlannedRun], bool]) -> list[PlannedRun]:
         """Returns the unfinished runs of arms, and the prerequisites that they need, in order."""
         wanted = {run.folder for run in self.runs if not finished(run)}
-        for run in reversed([*self.prepared, *self.runs]):
+        for run in reversed([*self.prerequisites, *self.runs]):
             if run.folder in wanted:
                 wanted |= {needed.folder for needed in run.needs if not finished(needed)}
         return [run for run in self.in_order if run.folder in wanted]
@@ -71,7 +71,7 @@ class Plan:
                 for arm in self.arms
             ],
             "runs": [_run_record(run, "arm") for run in self.runs],
-            "prepared": [_run_record(run, "name") for run in self.prepared],
+            "prerequisites": [_run_record(run, "name") for run in self.prerequisites],
             "seeds": list(experiment.seeds),
             "allow": list(experiment.allow),
             "match": experiment.match and asdict(experiment.match),
@@ -128,7 +128,7 @@ def _plan_runs(
     for seed in experiment.seeds:
         of_seed: dict[str, PlannedRun] = {}
         for name, arm in prerequisites.items():
-            once = experiment.prepare[name].once
+            once = experiment.prerequisites[name].once
             folder = name if once else f"{name}-seed{seed}"
             run = _plan_run(folder, arm, experiment.seeds[0] if once else seed, of_seed)
             # A run's config names the folder of its prerequisite. With the prerequisite's identity
@@ -148,7 +148,7 @@ def _plan_run(folder: str, arm: PlannedArm, seed: int, prerequisites: Mapping[st
     # No field is derived from the seed, so resolving again changes only the seed. It is needed
     # because `override` returns an unresolved config.
     resolved = config.resolve(config.override(arm.config, {"seed": seed}))
-    resolved = resolve_references(resolved, lambda name: PREPARED_PREFIX + prerequisites[name].folder)
+    resolved = resolve_references(resolved, lambda name: PREREQUISITE_PREFIX + prerequisites[name].folder)
     needs = tuple(prerequisites[name] for name in dict.fromkeys(references(arm.config).values()))
     return PlannedRun(_folder_name(folder), arm, seed, config.identity(resolved), resolved, needs)
 

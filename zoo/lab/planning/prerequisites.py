@@ -1,6 +1,6 @@
 """References of configs to prerequisite runs, and whether a run can start from its prerequisite.
 
-A config refers to a prerequisite as `prepared:NAME` in place of a run's folder: in
+A config refers to a prerequisite as `prerequisite:NAME` in place of a run's folder: in
 `training.start_from` or in `data.tokenizer.path`. The plan replaces NAME by the folder of the
 prerequisite run. The folder's name ends in that run's identity, so the identity of a run includes
 the identities of its prerequisites. The launcher replaces the reference by the folder's path.
@@ -11,16 +11,19 @@ from typing import Any
 
 from zoo import config
 from zoo.errors import did_you_mean
-from zoo.lab.declarations import PREPARED_PREFIX
+from zoo.lab.declarations import PREREQUISITE_PREFIX
 from zoo.nested import flatten
+
+# How references began before; refused.
+OLD_PREFIX = "prepared:"
 
 
 def references(settings: Mapping[str, Any]) -> dict[str, str]:
     """Returns {path: name} of the fields of a config that refer to prerequisite runs."""
     return {
-        path: value.removeprefix(PREPARED_PREFIX)
+        path: value.removeprefix(PREREQUISITE_PREFIX)
         for path, value in flatten(settings).items()
-        if isinstance(value, str) and value.startswith(PREPARED_PREFIX)
+        if isinstance(value, str) and value.startswith(PREREQUISITE_PREFIX)
     }
 
 
@@ -31,9 +34,14 @@ def resolve_references(settings: Mapping[str, Any], target: Callable[[str], str]
 
 
 def unknown_references(settings: Mapping[str, Any], names: Mapping[str, Any]) -> list[str]:
-    """Returns a line for every reference to a run that is not in `names`."""
-    return [
-        f"{path}={PREPARED_PREFIX}{name}: no prepared run has this name{did_you_mean(name, names)}"
+    """Returns a line for every reference to a run that is not in `names`, or in the old spelling."""
+    old = [
+        f"{path}={value}: write {PREREQUISITE_PREFIX}{value.removeprefix(OLD_PREFIX)}"
+        for path, value in flatten(settings).items()
+        if isinstance(value, str) and value.startswith(OLD_PREFIX)
+    ]
+    return old + [
+        f"{path}={PREREQUISITE_PREFIX}{name}: no prerequisite run has this name{did_you_mean(name, names)}"
         for path, name in references(settings).items()
         if name not in names
     ]
@@ -55,7 +63,7 @@ def incompatible_starts(
     source = prerequisites.get(name)
     if source is None:
         return
-    reference = f"{PREPARED_PREFIX}{name}"
+    reference = f"{PREREQUISITE_PREFIX}{name}"
     ours, theirs = (flatten(side.data.tokenizer) for side in (resolved, source))
     same = ours == theirs and ours["kind"] in ("bytes", "byt5", "file")
     if ours["path"] != reference and not same:

@@ -9,7 +9,7 @@ MAX_SECANT_STEPS = 12
 
 
 def find_matching_value(start: int, target: float, size: Callable[[int], float], minimum: int = 1) -> int:
-    """Returns the value of a field whose size is closest to a target, and within 1 % of it.
+    """Returns the field value that gives the size closest to the target, within 1 %.
 
     Args:
         start: the first value to try.

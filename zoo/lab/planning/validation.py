@@ -14,7 +14,7 @@ from zoo.nested import flatten
 
 
 def duplicate_arms(arms: list[PlannedArm]) -> list[str]:
-    """Returns a line for every pair of arms that are the same run, and why they are."""
+    """Returns a line for every pair of arms that resolve to the same run, with the reason."""
     names = [arm.name for arm in arms]
     lines = [f"two arms are called {name}; rename a level" for name in dict.fromkeys(names) if names.count(name) > 1]
     first: dict[str, PlannedArm] = {}
@@ -80,7 +80,7 @@ def _longest_evaluable(resolved: config.ResolvedConfig, length: int) -> int | No
     if model.architecture == "encoder_decoder":
         sides = (config.side(model, name) for name in ("encoder", "decoder"))
         parts = list(zip(sides, side_lengths(resolved.objective, length), strict=True))
-    last = max(resolved.data.offsets, default=0)
+    last = max(resolved.data.position_offsets, default=0)
     ends = [
         part.position.max_length
         for part, tokens in parts
@@ -92,9 +92,9 @@ def _longest_evaluable(resolved: config.ResolvedConfig, length: int) -> int | No
 def unused_prerequisites(prerequisites: Mapping[str, PlannedArm], arms: list[PlannedArm]) -> list[str]:
     """Returns a line for every unused or duplicate prerequisite run."""
     needed = {name for arm in (*arms, *prerequisites.values()) for name in references(arm.config).values()}
-    lines = [f'prepared run "{name}": no arm starts from it' for name in prerequisites if name not in needed]
+    lines = [f'prerequisite run "{name}": no arm starts from it' for name in prerequisites if name not in needed]
     first: dict[str, str] = {}
     for name, arm in prerequisites.items():
         twin = first.setdefault(config.identity(arm.config), name)
-        lines += [f'prepared runs "{twin}" and "{name}" are the same run'] if twin != name else []
+        lines += [f'prerequisite runs "{twin}" and "{name}" are the same run'] if twin != name else []
     return lines

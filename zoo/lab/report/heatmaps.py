@@ -15,8 +15,8 @@ from zoo.lab.results.sweep_results import SweepResults
 FILE = "dynamics.jsonl"
 # In all heat maps of a page; each takes 2.7 bytes.
 MAXIMUM_CELLS = 600_000
-FEWEST_COLUMNS, MOST_COLUMNS = 12, 100
-NO_VALUE, LARGEST_CODE = 65535, 65534
+MIN_COLUMNS, MAX_COLUMNS = 12, 100
+NO_VALUE, MAX_CODE = 65535, 65534
 
 
 def _rows(folder: Path) -> list[dict[str, Any]]:
@@ -106,7 +106,7 @@ def pack_heatmap(labels: list[str], steps: list[int], values: np.ndarray, column
         (float(f"{value:.6g}") for value in (scaled[there].min(), scaled[there].max())) if there.any() else (0.0, 0.0)
     )
     share = np.clip((scaled - low) / (high - low), 0, 1) if high > low else np.zeros_like(scaled)
-    codes = np.where(there, np.round(share * LARGEST_CODE), NO_VALUE).astype("<u2")
+    codes = np.where(there, np.round(share * MAX_CODE), NO_VALUE).astype("<u2")
     return {
         "rows": labels,
         "steps": [steps[place] for place in chosen],
@@ -122,11 +122,13 @@ def heatmaps(sweep: SweepResults) -> dict[str, Any] | None:
 
     The form is {"statistics": names, "runs": [{"arm", "label", "statistics": {name: packed}}]}.
     """
-    found = [(run, statistics) for run in (*sweep.runs, *sweep.prepared) if (statistics := read_statistics(run.folder))]
+    found = [
+        (run, statistics) for run in (*sweep.runs, *sweep.prerequisites) if (statistics := read_statistics(run.folder))
+    ]
     if not found:
         return None
     rows = sum(len(labels) for _, statistics in found for labels, _, _ in statistics.values())
-    columns = max(FEWEST_COLUMNS, min(MOST_COLUMNS, MAXIMUM_CELLS // rows))
+    columns = max(MIN_COLUMNS, min(MAX_COLUMNS, MAXIMUM_CELLS // rows))
     labels = {arm.name: arm.label for arm in sweep.arms}
     return {
         "statistics": list(dict.fromkeys(name for _, statistics in found for name in statistics)),

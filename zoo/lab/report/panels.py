@@ -190,9 +190,9 @@ def tuning(sweep: SweepResults, verdict: Verdict, folder: Path | None) -> str:
     return section(
         "Tuning",
         _note(
-            f"Each arm was trained with its best {escape(found.field)} from the same grid, found with seeds that do "
-            "not count otherwise. Points: means over these seeds; bars: lowest to highest seed; values at which a "
-            "run diverged have no point."
+            f"Each arm was trained with its best {escape(found.field)} from the same grid, chosen with separate "
+            "seeds that are not used in the comparison. Points: means over these seeds; bars: lowest to highest seed; "
+            "values at which a run diverged have no point."
         ),
         LEGEND,
         plot("tuning", f"{found.metric} by {found.field}"),
@@ -203,7 +203,7 @@ def tuning(sweep: SweepResults, verdict: Verdict, folder: Path | None) -> str:
 
 def dynamics(sweep: SweepResults, verdict: Verdict, folder: Path | None) -> str:
     """Returns heat maps of recorded layer statistics."""
-    if not any((run.folder / DYNAMICS_FILE).exists() for run in (*sweep.runs, *sweep.prepared)):
+    if not any((run.folder / DYNAMICS_FILE).exists() for run in (*sweep.runs, *sweep.prerequisites)):
         return ""
     return section(
         "Dynamics",
@@ -218,8 +218,10 @@ def dynamics(sweep: SweepResults, verdict: Verdict, folder: Path | None) -> str:
 
 def runs(sweep: SweepResults, verdict: Verdict, folder: Path | None) -> str:
     """Returns every run, including failed and unfinished ones."""
-    prepared = section("Prepared runs", run_tables.prepared_table(sweep, folder)) if sweep.prepared else ""
-    return section("Runs", run_tables.runs_table(sweep, folder)) + prepared
+    prerequisites = (
+        section("Prerequisite runs", run_tables.prerequisites_table(sweep, folder)) if sweep.prerequisites else ""
+    )
+    return section("Runs", run_tables.runs_table(sweep, folder)) + prerequisites
 
 
 def configs(sweep: SweepResults, verdict: Verdict, folder: Path | None) -> str:
@@ -251,7 +253,7 @@ def reproduce(sweep: SweepResults, verdict: Verdict, folder: Path | None) -> str
     """Returns the commands of the sweep and of every run, and what the runs ran on."""
     rows = [
         [html_tables.Cell(run.folder.name), html_tables.Cell(markup=f"<code>{escape(run.meta['command'])}</code>")]
-        for run in (*sweep.prepared, *sweep.runs)
+        for run in (*sweep.prerequisites, *sweep.runs)
         if run.meta.get("command")
     ]
     whole = f"<p>The whole sweep: <code>{escape(shlex.join(sweep.command))}</code></p>" if sweep.command else ""

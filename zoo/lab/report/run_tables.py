@@ -40,7 +40,7 @@ def runs_table(sweep: SweepResults, page_folder: Path | None) -> str:
     return table("Runs (missing: not started)", header, rows, (2, 4, 5, 6, 7, 8))
 
 
-def prepared_table(sweep: SweepResults, page_folder: Path | None) -> str:
+def prerequisites_table(sweep: SweepResults, page_folder: Path | None) -> str:
     """Returns a table of the runs that others start from."""
     rows = [
         [
@@ -53,9 +53,9 @@ def prepared_table(sweep: SweepResults, page_folder: Path | None) -> str:
             numeric(number(run.seconds, 3)),
             Cell(str(run.status.get("reason") or "")[:2000]),
         ]
-        for run in sweep.prepared
+        for run in sweep.prerequisites
     ]
-    header = ["run", "prepared as", "seed", "state", "final eval/loss", "step", "seconds", "reason"]
+    header = ["run", "prerequisite", "seed", "state", "final eval/loss", "step", "seconds", "reason"]
     return table("Runs that others start from (not part of any comparison)", header, rows, (2, 4, 5, 6))
 
 

@@ -36,9 +36,9 @@ def sweep_caveats(sweep: SweepResults) -> list[str]:
         runs = [run for run in sweep.runs if run.state == state]
         if runs:
             found.append(f"{count(len(runs), 'run')} {text}: {first_few([run.folder.name for run in runs])}")
-    if undone := [run for run in sweep.prepared if run.state != "done"]:
+    if undone := [run for run in sweep.prerequisites if run.state != "done"]:
         found.append(
-            f"{count(len(undone), 'prepared run')} not done, so the runs that start from them cannot start: "
+            f"{count(len(undone), 'prerequisite run')} not done, so the runs that start from them cannot start: "
             f"{first_few([f'{run.folder.name} ({run.state})' for run in undone])}"
         )
     described = [run for run in sweep.runs if run.meta]
@@ -48,7 +48,9 @@ def sweep_caveats(sweep: SweepResults) -> list[str]:
         if len({_fingerprint(key, run.meta.get(key)) for run in described}) > 1
     ]
     if len(kinds := sorted({numerics(run.meta) for run in described})) > 1:
-        found.append(f"the runs round differently and are not compared with each other: {', '.join(kinds)}")
+        found.append(
+            f"the runs were computed by different executors and are not compared with each other: {', '.join(kinds)}"
+        )
     for arm in sweep.arms:
         keys = differing_keys([run.config for run in sweep.runs_of(arm.name) if run.config])
         if keys:

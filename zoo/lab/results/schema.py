@@ -7,25 +7,26 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 
 from zoo.errors import did_you_mean
-from zoo.lab.declarations import PREPARED_PREFIX, RULES, Contrast, Side
+from zoo.lab.declarations import PREREQUISITE_PREFIX, RULES, Contrast, Side
+from zoo.training.records.recorded_executor import recorded_executor
 
 
-def restore_prepared_names(settings: Mapping[str, Any], folders: Mapping[str, str]) -> dict[str, Any]:
-    """Returns a config with the folders of prepared runs replaced by `prepared:NAME`.
+def restore_prerequisite_names(settings: Mapping[str, Any], folders: Mapping[str, str]) -> dict[str, Any]:
+    """Returns a config with the folders of prerequisite runs replaced by `prerequisite:NAME`.
 
     Args:
         settings: a config, flat or nested.
-        folders: {folder name: name of the prepared run}.
+        folders: {folder name: name of the prerequisite run}.
     """
     found = {}
     for key, value in settings.items():
         known = folders.get(Path(value).name) if isinstance(value, str) else None
         found[key] = (
-            restore_prepared_names(value, folders)
+            restore_prerequisite_names(value, folders)
             if isinstance(value, dict)
             else value
             if known is None
-            else PREPARED_PREFIX + known
+            else PREREQUISITE_PREFIX + known
         )
     return found
 
@@ -73,6 +74,11 @@ def is_inside(folder: Any) -> bool:
 def as_words(value: Any) -> list[str]:
     """Returns the value if it is a list of strings, else an empty one."""
     return value if isinstance(value, list) and all(isinstance(word, str) for word in value) else []
+
+
+def prerequisite_entries(experiment: Mapping[str, Any]) -> Any:
+    """Returns the entries of prerequisite runs in experiment.json; older sweeps call them prepared."""
+    return experiment.get("prerequisites", experiment.get("prepared", []))
 
 
 def parse_arms(entries: list[Any], where: str, problems: list[str]) -> list[Arm]:
@@ -127,13 +133,13 @@ def parse_looks(value: Any, where: str, problems: list[str]) -> dict[int, float]
 
 
 def numerics(meta: Mapping[str, Any]) -> str:
-    """Returns how the steps of a run were rounded, from its meta.json; unequal ones do not compare.
+    """Returns the numerics of a run, from its meta.json. Only runs with equal numerics are compared.
 
-    It is "exact" for a run alone, and for the executor map on a CPU, which equals it bit for bit;
-    otherwise the name of the executor.
+    They are "exact" for a run that was trained separately, or by the executor `map` on a CPU, which is
+    bit-identical; otherwise the name of the executor.
     """
-    executor, device = meta.get("executor", "alone"), meta.get("device")
-    exact = executor == "alone" or (
+    executor, device = recorded_executor(meta), meta.get("device")
+    exact = executor == "single" or (
         executor == "map" and isinstance(device, Mapping) and device.get("platform") == "cpu"
     )
-    return "exact" if exact else str(executor)
+    return "exact" if exact else executor

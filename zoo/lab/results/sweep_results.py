@@ -20,7 +20,8 @@ from zoo.lab.results.schema import (
     parse_arms,
     parse_contrast,
     parse_looks,
-    restore_prepared_names,
+    prerequisite_entries,
+    restore_prerequisite_names,
 )
 from zoo.lab.statistics.paired import ALPHA
 from zoo.lab.statistics.sequential import SequentialDesign
@@ -33,7 +34,8 @@ class SweepResults:
     """All runs of one experiment, or runs picked by hand (then without contrasts).
 
     Attributes:
-        prepared: the runs that others start from. They are not arms; `RunRecord.arm` is their name.
+        prerequisites: the runs that others start from. They are not arms; `RunRecord.arm` is
+            their name.
         looks: {number of seeds: level of the intervals} if seeds are added until the contrasts are
             decided; empty for a single analysis.
         command: the words of the `zoo run` that repeats the whole sweep; empty if not recorded.
@@ -51,7 +53,7 @@ class SweepResults:
     size: str = ""
     claim: dict[str, Any] | None = None
     warnings: list[str] = field(default_factory=list)
-    prepared: list[RunRecord] = field(default_factory=list)
+    prerequisites: list[RunRecord] = field(default_factory=list)
     looks: dict[int, float] = field(default_factory=dict)
     tuning: dict[str, Any] = field(default_factory=dict)
     command: list[str] = field(default_factory=list)
@@ -115,8 +117,9 @@ def load_sweep(folder: str | Path) -> SweepResults:
         raise ConfigError(problems)
     names = [arm.name for arm in arms]
     contrasts = [parse_contrast(entry, str(path), names, problems) for entry in experiment["contrasts"]]
-    prepared = _read_prepared(folder, experiment.get("prepared"), problems)
-    runs = _read_runs(folder, experiment["runs"], names, {run.folder.name: run.arm for run in prepared}, problems)
+    prerequisites = _read_prerequisites(folder, prerequisite_entries(experiment), problems)
+    prerequisite_names = {run.folder.name: run.arm for run in prerequisites}
+    runs = _read_runs(folder, experiment["runs"], names, prerequisite_names, problems)
     if any(type(seed) is not int for seed in experiment["seeds"]):
         problems.append(f"{path}: seeds need to be integers")
     looks = parse_looks(experiment.get("looks"), str(path), problems)
@@ -135,7 +138,7 @@ def load_sweep(folder: str | Path) -> SweepResults:
         size=as_text(experiment.get("size")),
         claim=as_dict(experiment.get("claim")) or None,
         warnings=[str(warning) for warning in warnings] if isinstance(warnings, list) else [],
-        prepared=prepared,
+        prerequisites=prerequisites,
         looks=looks,
         tuning=as_dict(experiment.get("tuning")),
         command=as_words(experiment.get("command")),
@@ -164,7 +167,7 @@ def _read_experiment(folder: Path) -> dict[str, Any]:
 
 
 def _read_runs(
-    folder: Path, entries: list[Any], arms: list[str], prepared: dict[str, str], problems: list[str]
+    folder: Path, entries: list[Any], arms: list[str], prerequisites: dict[str, str], problems: list[str]
 ) -> list[RunRecord]:
     path = folder / "experiment.json"
     runs = []
@@ -175,22 +178,22 @@ def _read_runs(
             problems.append(f"{path}: run {shown} needs a folder inside the sweep, a known arm and a seed")
         else:
             run = read_run(folder / inside, problems)
-            # Each seed starts from a folder of its own, but from the same prepared run.
-            config = restore_prepared_names(run.config, prepared) if prepared else run.config
+            # Each seed starts from a folder of its own, but from the same prerequisite run.
+            config = restore_prerequisite_names(run.config, prerequisites) if prerequisites else run.config
             runs.append(replace(run, arm=arm, seed=seed, config=config))
     repeated = [pair for pair, count in Counter((run.arm, run.seed) for run in runs).items() if count > 1]
     problems += [f'{path}: arm "{arm}" has more than one run with seed {seed}' for arm, seed in repeated]
     return runs
 
 
-def _read_prepared(folder: Path, entries: Any, problems: list[str]) -> list[RunRecord]:
+def _read_prerequisites(folder: Path, entries: Any, problems: list[str]) -> list[RunRecord]:
     """Reads the runs that others start from; older sweeps have none."""
     runs = []
     for entry in map(as_dict, entries if isinstance(entries, list) else []):
         inside, name, seed = entry.get("folder"), as_text(entry.get("name")), entry.get("seed")
         if not is_inside(inside) or not name or type(seed) is not int:
             problems.append(
-                f"{folder / 'experiment.json'}: prepared run {json.dumps(entry)[:120]} needs a folder inside the "
+                f"{folder / 'experiment.json'}: prerequisite run {json.dumps(entry)[:120]} needs a folder inside the "
                 "sweep, a name and a seed"
             )
         else:

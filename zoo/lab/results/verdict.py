@@ -46,7 +46,7 @@ class ContrastVerdict:
         sentence: the difference in words.
         refutation_p: two-sided p of the refutation: at any higher level the interval would refute;
             NaN if no interval decides.
-        notes: why the outcome is not the interval's alone.
+        notes: reasons for the outcome other than the interval.
     """
 
     contrast: Contrast
@@ -117,7 +117,7 @@ def judge(sweep: SweepResults) -> Verdict:
 
 
 def correct_refutations(outcomes: list[ContrastVerdict], alpha: float) -> list[ContrastVerdict]:
-    """Makes refutations undecided that do not survive Holm's correction (Holm 1979)."""
+    """Changes "refuted" to "undecided" where it does not survive Holm's correction (Holm 1979)."""
     found = []
     for outcome, p in zip(outcomes, holm([outcome.refutation_p for outcome in outcomes]), strict=True):
         if outcome.outcome == "refuted" and p >= alpha:
@@ -220,7 +220,10 @@ def _why_incomparable(sweep: SweepResults, contrast: Contrast, a: _SideValues, b
         return f"not finished: {first_few(missing)}"
     runs = [run for side in (contrast.a, contrast.b) for run in sweep.runs_of(side.arm)]
     if len(kinds := {numerics(run.meta) for run in runs if run.meta}) > 1:
-        return f"its runs round differently ({', '.join(sorted(kinds))}) and are not compared"
+        return (
+            f"its runs were computed by different executors ({', '.join(sorted(kinds))}), so their results are not "
+            "bit-comparable"
+        )
     both = a.values.keys() & b.values.keys()
     if len(both) < MINIMUM_PAIRS:
         return f"{count(len(both), 'paired seed')}; at least {MINIMUM_PAIRS} are needed"

@@ -35,8 +35,8 @@ class Checkpoints:
         keep: number of newest checkpoints to keep.
         log: called with one line about anything unusual.
         read_only: changes nothing on disk, so that a run may be read while it is being trained.
-        in_place: states that are saved stay unchanged until `close`, so they are not copied; they
-            are written without compression.
+        zero_copy: the caller does not modify a saved state until `close`, so it is not copied; it
+            is written uncompressed.
     """
 
     def __init__(
@@ -45,9 +45,9 @@ class Checkpoints:
         keep: int,
         log: Callable[[str], None] = print,
         read_only: bool = False,
-        in_place: bool = False,
+        zero_copy: bool = False,
     ):
-        self.folder, self._log, self._read_only, self._in_place = folder.resolve(), log, read_only, in_place
+        self.folder, self._log, self._read_only, self._zero_copy = folder.resolve(), log, read_only, zero_copy
         if not read_only:
             self.folder.mkdir(parents=True, exist_ok=True)
         self._unhashed: int | None = None
@@ -237,7 +237,7 @@ class Checkpoints:
 
     def _context(self) -> ocp.Context:
         context = ocp.Context()
-        if self._in_place:
+        if self._zero_copy:
             context.memory.deepcopy_host_arrays = False
             # All compressed arrays would be held until the last one is done, and compression hardly
             # shrinks weights.

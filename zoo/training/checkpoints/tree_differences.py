@@ -1,4 +1,4 @@
-"""Whether what a checkpoint holds fits a model, and the parts of a model that need not fit."""
+"""Compares the arrays of a checkpoint with those of a model, and names the parts that may differ."""
 
 from typing import Any, NamedTuple
 
@@ -31,8 +31,8 @@ def tree_differences(saved: Any, wanted: Any) -> list[str]:
         }
         for tree in (saved, wanted)
     )
-    lines = [f"{path} is not there" for path in other if path not in one]
-    lines += [f"{path} has no place in this model" for path in one if path not in other]
+    lines = [f"{path} is missing from the checkpoint" for path in other if path not in one]
+    lines += [f"{path} does not exist in this model" for path in one if path not in other]
     return lines + [
         f"{path} has shape {one[path][0]} and type {one[path][1]}, expected {other[path][0]} and {other[path][1]}"
         for path in other

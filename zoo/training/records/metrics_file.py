@@ -87,7 +87,9 @@ class MetricsFile:
 
 
 class TrainingClock:
-    """Seconds of training: monotonic, paused for evaluation and saving, carried on by checkpoints.
+    """Wall-clock seconds of training.
+
+    It is paused during evaluation and saving, and continued from the checkpoint when a run resumes.
 
     The first step of each batch shape is left out in every process, because it compiles.
     """

@@ -10,6 +10,7 @@ from zoo import data
 from zoo.config import ResolvedConfig
 from zoo.data.tokenizers.tokenizer_registry import read_pretrained
 from zoo.errors import ConfigError
+from zoo.training.records.recorded_executor import recorded_executor
 from zoo.training.records.run_record import read_record
 
 
@@ -71,7 +72,7 @@ def check_same_data(workdir: Path, dataset: data.TextDataset) -> None:
 
 
 def check_same_origin(workdir: Path, origin: dict[str, Any] | None) -> None:
-    """Refuses other initial parameters than the run, not yet checkpointed, was started from before.
+    """Checks that a run that has no checkpoint yet is restarted from the same initial parameters.
 
     Raises:
         ConfigError: the parameters in `training.start_from` have changed.
@@ -98,26 +99,26 @@ def check_same_teacher(workdir: Path, teacher: dict[str, Any] | None) -> None:
         )
 
 
-def compute_the_same(executor: str, other: str, platform_name: str) -> bool:
-    """Returns whether two executors give bit-equal results; then one may continue for the other."""
-    return executor == other or (platform_name == "cpu" and {executor, other} == {"alone", "map"})
+def are_bit_identical(executor: str, other: str, platform_name: str) -> bool:
+    """Returns whether two executors give bit-identical results, so that a run may switch."""
+    return executor == other or (platform_name == "cpu" and {executor, other} == {"single", "map"})
 
 
 def check_same_executor(workdir: Path, executor: str) -> None:
-    """Refuses an executor that rounds differently from the one that the run was started with.
+    """Refuses an executor whose results differ from those of the one that the run was started with.
 
     Raises:
         ConfigError: naming both executors.
     """
-    before = read_record(workdir / "meta.json").get("executor", executor)
-    if any((workdir / "checkpoints").glob("[0-9]*")) and not compute_the_same(before, executor, jax.default_backend()):
+    before = recorded_executor(read_record(workdir / "meta.json"), executor)
+    if any((workdir / "checkpoints").glob("[0-9]*")) and not are_bit_identical(before, executor, jax.default_backend()):
         raise ConfigError(
             f"the run in {workdir} was trained {_describe_executor(before)} so far and cannot be continued "
-            f"{_describe_executor(executor)}: the two round differently"
+            f"{_describe_executor(executor)}: their floating-point results differ"
         )
 
 
 def _describe_executor(executor: str) -> str:
-    return {"alone": "alone", "map": "in a population, by map", "vmap": "in a population, by vmap"}.get(
+    return {"single": "separately", "map": "in a population, by map", "vmap": "in a population, by vmap"}.get(
         executor, executor
     )

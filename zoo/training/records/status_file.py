@@ -24,7 +24,7 @@ class StatusFile:
         workdir: the run's folder.
         records: where this process writes its records (see `zoo.training.startup.check`).
         steps: updates that the run is to have in the end.
-        log: takes a line for people.
+        log: called with each line of console output.
 
     Attributes:
         step: updates done before training goes on.
@@ -53,7 +53,7 @@ class StatusFile:
             step: updates done; by default `self.step`.
 
         Returns:
-            The error to report: of a full disk, one that says so.
+            The error to report; for a full disk, one whose message says so.
         """
         if isinstance(error, ConfigError):
             return error

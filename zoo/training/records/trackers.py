@@ -1,4 +1,4 @@
-"""Trackers: TensorBoard and services that show metrics; none of them can stop a run."""
+"""Metric trackers: TensorBoard, Weights & Biases and Trackio. A failing tracker never stops a run."""
 
 import importlib.util
 import os
