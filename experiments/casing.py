@@ -81,7 +81,7 @@ def get_experiment(size: str = "tiny") -> Experiment:
         question="For which tasks does it matter whether a vocabulary has large letters?",
         base=config.with_body_of(
             trained["cased"],
-            "prepared:cased",
+            "prerequisite:cased",
             {
                 "objective.kind": "classification",
                 "data.batch_size": 16,
@@ -91,10 +91,13 @@ def get_experiment(size: str = "tiny") -> Experiment:
                 **TUNED[size],
             },
         ),
-        prepare={casing: Prerequisite(settings) for casing, settings in trained.items()},
+        prerequisites={casing: Prerequisite(settings) for casing, settings in trained.items()},
         factors={
             "casing": {
-                casing: {"training.start_from": f"prepared:{casing}", "data.tokenizer.path": f"prepared:{casing}"}
+                casing: {
+                    "training.start_from": f"prerequisite:{casing}",
+                    "data.tokenizer.path": f"prerequisite:{casing}",
+                }
                 for casing in trained
             },
             "task": levels("objective.kind", "tagging", "classification"),

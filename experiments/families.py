@@ -95,7 +95,7 @@ def get_experiment(size: str = "tiny") -> Experiment:
         question="Does a pre-trained encoder classify texts better than a pre-trained decoder or ELMo of its size?",
         base=config.with_body_of(
             trained["encoder"],
-            "prepared:encoder",
+            "prerequisite:encoder",
             {
                 "objective.kind": "classification",
                 "model.head.pooling": "mean",
@@ -106,15 +106,15 @@ def get_experiment(size: str = "tiny") -> Experiment:
                 **TUNED[size],
             },
         ),
-        prepare={family: Prerequisite(settings) for family, settings in trained.items()},
+        prerequisites={family: Prerequisite(settings) for family, settings in trained.items()},
         # An ELMo has no attention, and the width of its cells matches its size to the others.
         allow=("flops", "levels"),
         factors={
             "family": {
                 family: {
                     "model.architecture": family,
-                    "training.start_from": f"prepared:{family}",
-                    "data.tokenizer.path": f"prepared:{family}",
+                    "training.start_from": f"prerequisite:{family}",
+                    "data.tokenizer.path": f"prerequisite:{family}",
                     **(
                         ELMO[size] | {"model.num_layers": 2} | dict.fromkeys(ATTENDING, "auto")
                         if family == "elmo"

@@ -82,7 +82,7 @@ def get_experiment(size: str = "tiny") -> Experiment:
     trained = pretraining(size)
     base = config.with_body_of(
         trained,
-        "prepared:bert",
+        "prerequisite:bert",
         {
             "objective.kind": "classification",
             "model.head.pooling": "mean",
@@ -105,11 +105,11 @@ def get_experiment(size: str = "tiny") -> Experiment:
         name="few_labels" if size == "tiny" else f"few_labels-{size}",
         question="How many labels does pre-training save?",
         base=base,
-        prepare={"bert": Prerequisite(trained)},
+        prerequisites={"bert": Prerequisite(trained)},
         factors={
             "start": {
-                "pre-trained": start("prepared:bert", "auto", whole),
-                "frozen body": start("prepared:bert", 0, head),
+                "pre-trained": start("prerequisite:bert", "auto", whole),
+                "frozen body": start("prerequisite:bert", 0, head),
                 "from scratch": start("", "auto", fresh),
             },
             "labels": {

@@ -73,7 +73,7 @@ def get_experiment(size: str = "tiny") -> Experiment:
         question="Is the vector of [CLS] enough to classify a text?",
         base=config.with_body_of(
             trained,
-            "prepared:bert",
+            "prerequisite:bert",
             {
                 "objective.kind": "classification",
                 "data.batch_size": 16,
@@ -83,7 +83,7 @@ def get_experiment(size: str = "tiny") -> Experiment:
                 **TUNED[size],
             },
         ),
-        prepare={"bert": Prerequisite(trained)},
+        prerequisites={"bert": Prerequisite(trained)},
         factors={"vector": levels("model.head.pooling", "first", "last", "mean")},
         seeds=(0, 1, 2),
         metric="eval/accuracy",

@@ -149,12 +149,14 @@ def test_arms_differ_in_what_is_declared_alone(spec):
 
 
 @pytest.mark.parametrize("spec", SPECS)
-def test_what_is_prepared_differs_by_its_name_alone(spec):
+def test_prerequisites_differ_by_its_name_alone(spec):
     """Arms that start from different runs differ in what those differ in; the first of them says
     what that may be.
     """
     plan = plan_of(spec)
-    first, *others = {run.arm.name: run.arm.config for run in plan.prepared}.values() if plan.prepared else [None]
+    first, *others = (
+        {run.arm.name: run.arm.config for run in plan.prerequisites}.values() if plan.prerequisites else [None]
+    )
     allowed = {
         "families.py": {"model.architecture", "objective.kind", "model.num_layers"},
         "casing.py": {"data.tokenizer.lowercase"},

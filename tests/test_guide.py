@@ -38,7 +38,7 @@ def test_the_guide_does_what_it_says(tmp_path, monkeypatch, capsys):
         few = [flag for step in FEW_STEPS for flag in ("--set", step)] if command[0] == "run" else []
         # Three seeds of three steps take most of their time to start.
         shorter = [
-            "2" if before == "--seeds" else "3" if before == "--most-seeds" else word
+            "2" if before == "--seeds" else "3" if before == "--max-seeds" else word
             for before, word in zip(["", *command], command, strict=False)
         ]
         assert main([*shorter, *few]) == 0, command

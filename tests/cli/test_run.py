@@ -62,8 +62,8 @@ def test_from_file_to_report(zoo, folder):
             ["norms.py", "--seeds", "5,", "--set", "model.dim=64", "--config.model.num_layers", "2"],
         ),
         (
-            ("norms.py", "--seeds", "2", "--until-decided", "--most-seeds", "3"),
-            ["norms.py", "--seeds", "2", "--until-decided", "--most-seeds", "3"],
+            ("norms.py", "--seeds", "2", "--until-decided", "--max-seeds", "3"),
+            ["norms.py", "--seeds", "2", "--until-decided", "--max-seeds", "3"],
         ),
         (
             ("norms.py", "--tune", "optimizer.learning_rate=1e-3,1e-2", "--tune-seeds", "2"),
@@ -152,7 +152,7 @@ def noise(monkeypatch):
 
 
 def test_seeds_are_added_until_it_is_decided(zoo, folder, noise):
-    code, out, err = zoo("norms.py", "--seeds", "3", "--until-decided", "--most-seeds", "8")
+    code, out, err = zoo("norms.py", "--seeds", "3", "--until-decided", "--max-seeds", "8")
     assert (code, err) == (0, "")
     record = json.loads((folder / "runs/norms/experiment.json").read_text())
     seeds = len(record["seeds"])
@@ -166,7 +166,7 @@ def test_seeds_are_added_until_it_is_decided(zoo, folder, noise):
     assert not [line for line in record["warnings"] if "after runs" in line]
     # Repeated as it was asked or with the seeds that it came to, it stays as it is.
     for count in ("3", str(seeds)):
-        assert zoo("norms.py", "--seeds", count, "--until-decided", "--most-seeds", "8")[0] == 0
+        assert zoo("norms.py", "--seeds", count, "--until-decided", "--max-seeds", "8")[0] == 0
         again = json.loads((folder / "runs/norms/experiment.json").read_text())
         assert (again["looks"], again["seeds"], again["warnings"]) == (
             record["looks"],
@@ -177,7 +177,7 @@ def test_seeds_are_added_until_it_is_decided(zoo, folder, noise):
 
 
 def test_the_budget_ends_it_undecided(zoo, folder, noise):
-    code, out, _ = zoo("norms.py", "--seeds", "2", "--until-decided", "--most-seeds", "3")
+    code, out, _ = zoo("norms.py", "--seeds", "2", "--until-decided", "--max-seeds", "3")
     assert code == 0
     assert len(json.loads((folder / "runs/norms/experiment.json").read_text())["seeds"]) == 3
     assert out.count("Undecided:") == 2
@@ -205,7 +205,7 @@ def test_looks_that_come_too_late_are_told(zoo, folder, noise):
     zoo("norms.py", "--seeds", "2")
     zoo("norms.py", "--seeds", "3")
     assert [line.split(";")[0] for line in told()] == ["seeds changed after runs had finished"]
-    zoo("norms.py", "--seeds", "3", "--until-decided", "--most-seeds", "3")
+    zoo("norms.py", "--seeds", "3", "--until-decided", "--max-seeds", "3")
     assert [line.split()[0] for line in told()] == ["seeds", "looks"]
 
 
@@ -217,10 +217,10 @@ def test_looks_that_come_too_late_are_told(zoo, folder, noise):
             "--until-decided needs at least 2 seeds to begin with, got 1",
         ),
         (
-            ["norms.py", "--seeds", "4", "--until-decided", "--most-seeds", "3"],
-            "--most-seeds 3 is fewer than the 4 seeds",
+            ["norms.py", "--seeds", "4", "--until-decided", "--max-seeds", "3"],
+            "--max-seeds 3 is fewer than the 4 seeds",
         ),
-        (["norms.py", "--most-seeds", "3"], "--most-seeds needs --until-decided"),
+        (["norms.py", "--max-seeds", "3"], "--max-seeds needs --until-decided"),
         (["--config=small.py", "--seeds", "2", "--until-decided"], "has no contrasts"),
     ],
 )
@@ -232,8 +232,8 @@ def test_looks_that_cannot_be(zoo, folder, arguments, text):
 
 
 def test_planned_looks_are_kept(zoo, folder, noise):
-    zoo("norms.py", "--seeds", "2", "--until-decided", "--most-seeds", "3")
-    code, _, err = zoo("norms.py", "--seeds", "2", "--until-decided", "--most-seeds", "5")
+    zoo("norms.py", "--seeds", "2", "--until-decided", "--max-seeds", "3")
+    code, _, err = zoo("norms.py", "--seeds", "2", "--until-decided", "--max-seeds", "5")
     planned = json.loads((folder / "runs/norms/experiment.json").read_text())["looks"]
     assert zoo("norms.py", "--seeds", "3")[0] == 0
     record = json.loads((folder / "runs/norms/experiment.json").read_text())

@@ -1,4 +1,4 @@
-"""`zoo run` of an experiment that prepares runs for its arms, with a stand-in for training."""
+"""`zoo run` of an experiment with prerequisite runs for its arms, with a stand-in for training."""
 
 import json
 import shutil
@@ -23,8 +23,8 @@ def get_experiment(size="0.001"):
     body = config.override(config.default(), {{"model.dim": 16, "model.num_layers": 1, "training.steps": fake_run.STEPS}})
     return fake_run.experiment(
         name="staged", base=body, contrasts=(), claim=None, seeds=(0, 1),
-        prepare={{"body": Prerequisite(config.override(body, {{"optimizer.learning_rate": rate}}), once=rate == 0.5)}},
-        factors={{"start": {{"trained": {{"training.start_from": "prepared:body"}}, "fresh": {{"training.start_from": ""}}}}}})
+        prerequisites={{"body": Prerequisite(config.override(body, {{"optimizer.learning_rate": rate}}), once=rate == 0.5)}},
+        factors={{"start": {{"trained": {{"training.start_from": "prerequisite:body"}}, "fresh": {{"training.start_from": ""}}}}}})
 """
 
 
@@ -39,7 +39,7 @@ def planned():
 
 
 def folders():
-    """What a prepared run's folder is called, by seed: its name ends in its identity."""
+    """What a prerequisite run's folder is called, by seed: its name ends in its identity."""
     return {path.name.partition("seed")[2][0]: path.name for path in sorted(Path("runs/staged").glob("body-seed*"))}
 
 
@@ -88,7 +88,7 @@ def test_a_dry_run_shows_it_and_writes_nothing(zoo):
 
 
 def test_a_half_done_one_is_continued(zoo):
-    first = planned().prepared[0].folder
+    first = planned().prerequisites[0].folder
     # Interrupted twice it is left as it is; the third attempt, of the next command, goes on from
     # its checkpoint.
     code, out, _ = zoo("staged.py", behaviours={first: ["preempt", "preempt", "finish"]})
@@ -111,7 +111,7 @@ def test_a_half_done_one_is_continued(zoo):
     ],
 )
 def test_what_needs_a_failed_one_fails_with_the_reason(zoo, behaviour, reason):
-    code, out, _ = zoo("staged.py", "--jobs", "2", behaviours={planned().prepared[1].folder: [behaviour]})
+    code, out, _ = zoo("staged.py", "--jobs", "2", behaviours={planned().prerequisites[1].folder: [behaviour]})
     assert code == 1
     assert f"failed: start=trained seed 1: {reason}" in out
     assert f"failed: start=trained seed 1: {reason} (see" not in out
@@ -123,7 +123,7 @@ def test_what_needs_a_failed_one_fails_with_the_reason(zoo, behaviour, reason):
         "start=fresh-seed1",
     }
     page = Path("runs/staged/report.html").read_text()
-    assert "1 prepared run not done, so the runs that start from them cannot start" in page
+    assert "1 prerequisite run not done, so the runs that start from them cannot start" in page
 
 
 def test_another_pre_training_is_refused_in_the_same_folder(zoo):

@@ -1,4 +1,4 @@
-"""Pictures: the numbers in them against plain numpy, files that are made and not blank, and what is
+"""Figures: the numbers in them against plain numpy, files that are made and not blank, and what is
 refused.
 """
 

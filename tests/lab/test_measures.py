@@ -28,7 +28,7 @@ from zoo.lab.measures import MEASURES, compute_missing_measures, missing_measure
 from zoo.lab.metrics import higher_is_better, is_known_metric, unit_suffix
 from zoo.lab.planning import arm_resolution, tuning
 from zoo.lab.planning.plan import make_plan
-from zoo.lab.report.archive import publish
+from zoo.lab.report.archive import archive_results
 from zoo.lab.report.result_tables import measured_table
 from zoo.lab.results.run_records import load_run
 from zoo.lab.results.sweep_results import load_sweep
@@ -123,7 +123,7 @@ def learned(tmp_path_factory):
 
 
 def test_what_is_read_of_a_checkpoint(learned):
-    found = measure_run(learned, ["near_and_far", "head_divergence"])
+    found = measure_run(learned, ["position_locality", "head_divergence"])
     table = np.asarray(load_trained(learned).params["position"]["table"], np.float64)[:16]
 
     def cosine(i, j):
@@ -131,8 +131,8 @@ def test_what_is_read_of_a_checkpoint(learned):
 
     near = np.mean([np.mean([cosine(i, i + d) for i in range(16 - d)]) for d in range(1, 5)])
     far = np.mean([cosine(i, j) for i in range(16) for j in range(i + 8, 16)])
-    assert found["measured/near_and_far"] == pytest.approx(near - far)
-    assert found["measured/near_and_far@initial"] != pytest.approx(near - far)
+    assert found["measured/position_locality"] == pytest.approx(near - far)
+    assert found["measured/position_locality@initial"] != pytest.approx(near - far)
     assert 0 < found["measured/head_divergence@initial"] < found["measured/head_divergence"] < math.log(2)
     again = load_run(learned)
     assert {metric: again.final(metric) for metric in found} == found
@@ -142,7 +142,7 @@ def test_rows_that_begin_elsewhere(tmp_path):
     """Vectors of no position tell no place; random ones do, and the gap is that of two evaluations."""
     losses = {}
     changes = {
-        "data__offsets": (0, 16),
+        "data__position_offsets": (0, 16),
         "training__eval_batches": 1,
         "data__sequence_length": 16,
         "data__batch_size": 4,
@@ -161,7 +161,9 @@ def test_rows_that_begin_elsewhere(tmp_path):
         total = 0.0
         for row, start in zip(rows, starts, strict=True):
             params = run.params | {"position": {"table": table[start : start + 16]}}
-            plain = config.resolve(config.override(run.config, {"data.offsets": (), "model.position.max_length": 16}))
+            plain = config.resolve(
+                config.override(run.config, {"data.position_offsets": (), "model.position.max_length": 16})
+            )
             model = make_model(plain)
             scores = look_up_logits(model, params, run.stats, row[None, :-1])
             scores = scores - np.log(np.exp(scores).sum(-1, keepdims=True))
@@ -182,41 +184,49 @@ def look_up_logits(model, params, stats, rows):
 
 
 def test_it_is_read_of_the_run_that_it_was_computed_from_alone(learned, monkeypatch):
-    measure_run(learned, ["near_and_far"])
+    measure_run(learned, ["position_locality"])
     status = read_json(learned / "status.json")
-    assert missing_measures(learned, ["near_and_far"]) == []
+    assert missing_measures(learned, ["position_locality"]) == []
     for change in ({"step": 3}, {"parameters_sha256": "other"}, {"state": "running"}):
         assert read_measured(learned, status | change) == {}
-    monkeypatch.setitem(MEASURES, "near_and_far", MEASURES["near_and_far"]._replace(definition="something else"))
-    assert missing_measures(learned, ["near_and_far"]) == ["near_and_far"]
+    monkeypatch.setitem(
+        MEASURES, "position_locality", MEASURES["position_locality"]._replace(definition="something else")
+    )
+    assert missing_measures(learned, ["position_locality"]) == ["position_locality"]
     monkeypatch.undo()
     write_json(learned / "status.json", status | {"step": 3})
-    assert missing_measures(learned, ["near_and_far"]) == ["near_and_far"]
-    assert load_run(learned).final("measured/near_and_far") is None
+    assert missing_measures(learned, ["position_locality"]) == ["position_locality"]
+    assert load_run(learned).final("measured/position_locality") is None
     write_json(learned / "status.json", status | {"state": "preempted"})
-    assert missing_measures(learned, ["near_and_far"]) == []
+    assert missing_measures(learned, ["position_locality"]) == []
     with pytest.raises(ConfigError, match="preempted; only runs that are done can be measured"):
-        measure_run(learned, ["near_and_far"])
+        measure_run(learned, ["position_locality"])
     write_json(learned / "status.json", status)
 
 
 def test_rows_of_the_metrics_file_stay_as_they_are(writer):
     folder = writer.run("one", final=2.5)
     # What a run wrote under the name of a measure, and values that are no numbers, are none.
-    entry = {"from": measures.measure_provenance(folder, read_json(folder / "status.json"), "near_and_far")}
+    entry = {"from": measures.measure_provenance(folder, read_json(folder / "status.json"), "position_locality")}
     write_json(
         folder / "measured.json",
         {
-            "near_and_far": entry
-            | {"values": {"measured/near_and_far": None, "eval/loss": 0.0, "measured/near_and_far@initial": "x"}}
+            "position_locality": entry
+            | {
+                "values": {
+                    "measured/position_locality": None,
+                    "eval/loss": 0.0,
+                    "measured/position_locality@initial": "x",
+                }
+            }
         },
     )
     first, second = load_run(folder), load_run(folder)
-    assert math.isnan(first.final("measured/near_and_far"))
-    assert first.final("measured/near_and_far@initial") is None
+    assert math.isnan(first.final("measured/position_locality"))
+    assert first.final("measured/position_locality@initial") is None
     assert second.final("eval/loss") == 2.5
     (folder / "measured.json").write_text("{")
-    assert load_run(folder).final("measured/near_and_far") is None
+    assert load_run(folder).final("measured/position_locality") is None
 
 
 @pytest.fixture
@@ -248,8 +258,8 @@ def test_a_plan_records_what_is_measured_and_tunes_without_it():
     [
         (GROWTH, {"training.dynamics_every": 0}, "it is read from dynamics.jsonl; set training.dynamics_every"),
         (GROWTH, {"training.dynamics_every": 15}, "training.dynamics_every=15 does not divide training.steps=40"),
-        ("measured/offset_gap", {"data.offsets": (3,)}, "it needs at least two data.offsets"),
-        ("measured/near_and_far", {"model.position.kind": "rope"}, "it needs model.position.kind=learned"),
+        ("measured/offset_gap", {"data.position_offsets": (3,)}, "it needs at least two data.position_offsets"),
+        ("measured/position_locality", {"model.position.kind": "rope"}, "it needs model.position.kind=learned"),
         (
             GROWTH,
             {"model.architecture": "encoder_decoder", "objective.kind": "prefix"},
@@ -325,7 +335,7 @@ def test_a_sweep_is_measured_once_and_judged_by_it(tmp_path, capsys):
     )
     # In the report, in the tables that stay, and not a second time.
     assert "residual growth@initial" in measured_table(sweep)
-    kept = publish(sweep, tmp_path / "results")
+    kept = archive_results(sweep, tmp_path / "results")
     assert read_json(kept / "result.json")["arms"][0]["measured"][GROWTH]["mean"] == 4.0
     assert ",4,3.5" in (kept / "runs.csv").read_text()
     compute_missing_measures(tmp_path, said.append)
@@ -339,11 +349,18 @@ def test_a_sweep_is_measured_once_and_judged_by_it(tmp_path, capsys):
 
 def test_what_cannot_be_measured_is_told_and_stops_nothing(tmp_path, learned):
     done = subprocess.run(
-        [sys.executable, "-m", "zoo.analysis.run_measures", str(learned), "--measures", "residual_growth,near_and_far"],
+        [
+            sys.executable,
+            "-m",
+            "zoo.analysis.run_measures",
+            str(learned),
+            "--measures",
+            "residual_growth,position_locality",
+        ],
         capture_output=True,
         text=True,
     )
     assert done.returncode == 1
     assert "no residual_growth" in done.stderr
     assert "has no dynamics.jsonl" in done.stderr
-    assert "measured/near_and_far@initial" in done.stdout
+    assert "measured/position_locality@initial" in done.stdout

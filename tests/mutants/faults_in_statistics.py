@@ -66,7 +66,7 @@ MUTANTS = (
     Mutant(
         "looks: all of alpha at the first",
         SEQUENTIAL,
-        "math.log1p((math.e - 1) * n / most)",
+        "math.log1p((math.e - 1) * n / max_seeds)",
         "math.log1p(math.e - 1)",
         DESIGN_TESTS,
     ),

@@ -101,7 +101,7 @@ def test_the_command_scores_as_the_run_did(tuned, capsys):
     assert told["labels"] == ["a", "b", "c"]
     assert told["scores"] == pytest.approx(written, rel=1e-5)
     assert command.main([str(tuned), "--lengths", "8"]) == 2
-    assert "--lengths: for text alone" in capsys.readouterr().err
+    assert "--lengths: only for text" in capsys.readouterr().err
 
 
 def test_the_same_task_goes_on_with_its_classes_and_another_does_not(tuned, tmp_path):

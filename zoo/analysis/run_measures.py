@@ -117,7 +117,7 @@ def spikes(measured: MeasuredRun) -> dict[str, float]:
     return {"": float(sum("spikes" in record for record in measured.records))}
 
 
-def near_and_far(measured: MeasuredRun) -> dict[str, float]:
+def position_locality(measured: MeasuredRun) -> dict[str, float]:
     """Returns how much more similar near positions are than far ones, within a row's length."""
     pair = cosines_of_run(measured.trained, measured.trained.config.data.sequence_length)[""]
 
@@ -146,11 +146,14 @@ def offset_gap(measured: MeasuredRun) -> dict[str, float]:
     from zoo.training.evaluation import evaluate
 
     run = measured.trained
-    if not (places := midpoints(run.config.data.offsets)):
+    if not (places := midpoints(run.config.data.position_offsets)):
         raise ConfigError(
-            f"{measured.folder}: data.offsets={run.config.data.offsets} has no positions between its entries"
+            f"{measured.folder}: data.position_offsets={run.config.data.position_offsets} has no positions between its "
+            "entries"
         )
-    moved = configs.resolve(configs.override(run.config, {"data.offsets": places}), run.config.model.vocab_size)
+    moved = configs.resolve(
+        configs.override(run.config, {"data.position_offsets": places}), run.config.model.vocab_size
+    )
     elsewhere = make_program(moved, make_model(moved), make_objective(moved, run.tokenizer), make_mesh(moved))
     constants, dataset = run.program.constants(run.config.seed), data.load(run.config)
     losses = [
@@ -218,7 +221,7 @@ def _number(value: float | None) -> float:
 
 FUNCTIONS = {
     function.__name__: function
-    for function in (residual_growth, gradient_kept, spikes, near_and_far, offset_gap, head_divergence)
+    for function in (residual_growth, gradient_kept, spikes, position_locality, offset_gap, head_divergence)
 }
 
 

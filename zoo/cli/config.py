@@ -28,7 +28,7 @@ def add_parser(subparsers: argparse._SubParsersAction) -> None:
     actions = parser.add_subparsers(dest="action", required=True)
     show = actions.add_parser(
         "show",
-        help="print every field, with marks on those that are not default, and the parameters and FLOPs",
+        help="print every field, marking those that differ from the default, and the parameter and FLOP counts",
         allow_abbrev=False,
     )
     show.add_argument("config", metavar="CONFIG", help="FILE[:ARGUMENT], a run's folder, or its config.json")

@@ -62,7 +62,7 @@ def run_show(args: argparse.Namespace) -> int:
         with dataset.training_batches(args.step) as endless:
             batches = list(itertools.islice(endless, wanted))
     corrupted = dataset.batching.corruption is not None
-    measured = RowStatistics.of(batches, ahead=not corrupted)
+    measured = RowStatistics.of(batches, next_token=not corrupted)
     objective = config.objective
     formatter = BatchFormatter(
         dataset.tokenizer, objective.kind != "span", objective.sentinels if objective.kind == "span" else 0
@@ -80,7 +80,7 @@ def run_show(args: argparse.Namespace) -> int:
                     "padding": measured.padding,
                     "tokens_per_row": float(measured.lengths.mean()),
                     "predicted_per_row": measured.predicted,
-                    "places_per_row": measured.slots,
+                    "positions_per_row": measured.slots,
                     "rows": [{name: array[number].tolist() for name, array in batch.items()} for batch, number in rows],
                 },
                 indent=2,
@@ -229,12 +229,12 @@ def _print_rows(dataset, args: argparse.Namespace, rows: Iterable[tuple[int, Ite
 
 
 def _print_histogram(title: str, bins: list[tuple[int, int, int]]) -> None:
-    most = max(count for _, _, count in bins)
+    max_count = max(count for _, _, count in bins)
     print(f"\n{title}")
     width = max(len(f"{low:,} .. {high:,}") for low, high, _ in bins)
     for low, high, count in bins:
         span = f"{low:,}" if low == high else f"{low:,} .. {high:,}"
-        print(f"  {span:>{width}s} {'█' * -(-40 * count // most):40s} {count:,}")
+        print(f"  {span:>{width}s} {'█' * -(-40 * count // max_count):40s} {count:,}")
 
 
 def _print_tokens(name: str, tokens: list, between: str) -> None:

@@ -1,4 +1,4 @@
-"""`zoo draw`: pictures of a model's architecture and activations."""
+"""`zoo draw`: figures of a model's architecture and activations."""
 
 import argparse
 from pathlib import Path
@@ -6,14 +6,14 @@ from pathlib import Path
 from zoo.errors import ConfigError, did_you_mean
 
 EXAMPLES = """examples:
-  zoo draw attention runs/bert --text "the bank of the river" --layers 0,5 --out pictures
-  zoo draw sinusoids --length 128 --dim 64 --out pictures
-  zoo draw rope configs/llama.py:7b --out pictures
-  zoo draw rope-bound runs/llama --out pictures --format svg
-  zoo draw biases runs/t5 --out pictures; zoo draw biases --heads 8 --out pictures
-  zoo draw compare configs/gpt2.py:small configs/llama.py:7b --out pictures
+  zoo draw attention runs/bert --text "the bank of the river" --layers 0,5 --out figures
+  zoo draw sinusoids --length 128 --dim 64 --out figures
+  zoo draw rope configs/llama.py:7b --out figures
+  zoo draw rope-bound runs/llama --out figures --format svg
+  zoo draw biases runs/t5 --out figures; zoo draw biases --heads 8 --out figures
+  zoo draw compare configs/gpt2.py:small configs/llama.py:7b --out figures
 
-A run is a folder that train.py or zoo import created. Each picture is written as PNG and as SVG, and its path is
+A run is a folder that train.py or zoo import created. Each figure is written as PNG and as SVG, and its path is
 printed."""
 
 WHAT = {
@@ -26,18 +26,18 @@ WHAT = {
     "residual": "the norm of a run's residual stream by layer, trained and at initial values",
     "compare": "the architectures of two configs side by side, with differences marked",
 }
-MOST_READ = 128
+MAX_TOKENS_READ = 128
 
 
 def add_parser(subparsers: argparse._SubParsersAction) -> None:
-    """Registers the subcommand and those of its pictures."""
+    """Registers the subcommand and those of its figures."""
     raw = argparse.RawDescriptionHelpFormatter
     parser = subparsers.add_parser(
         "draw",
         help="draw attention, positions, sizes, or two architectures",
         epilog=EXAMPLES,
         formatter_class=raw,
-        description="Draws a picture of a model; zoo draw WHAT --help shows its options.",
+        description="Draws a figure of a model; zoo draw WHAT --help shows its options.",
         allow_abbrev=False,
     )
     whats = parser.add_subparsers(dest="what", metavar="WHAT", required=True)
@@ -98,13 +98,13 @@ def add_parser(subparsers: argparse._SubParsersAction) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Draws the picture and prints the paths of its files."""
+    """Draws the figure and prints the paths of its files."""
     from zoo.draw.style import IMAGE_FORMATS, save
 
     kinds = args.format.split(",")
     for kind in kinds:
         if kind not in IMAGE_FORMATS:
-            raise ConfigError(f"--format {kind}: pictures are written as png or svg{did_you_mean(kind, IMAGE_FORMATS)}")
+            raise ConfigError(f"--format {kind}: figures are written as png or svg{did_you_mean(kind, IMAGE_FORMATS)}")
     for name in ("length", "dim", "heads"):
         value = getattr(args, name, None)
         if (
@@ -129,7 +129,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _page(args: argparse.Namespace):
-    """Returns the picture, unless it is of attention. Imports Matplotlib and JAX only here."""
+    """Returns the figure, unless it is of attention. Imports Matplotlib and JAX only here."""
     if args.what == "sinusoids":
         from zoo.draw import sinusoids
 
@@ -154,7 +154,9 @@ def _page(args: argparse.Namespace):
         from zoo.draw import residual
         from zoo.draw.run_activations import default_text, read_text
 
-        return residual.page(read_text(args.run, args.text or default_text(8), step=args.step, max_tokens=MOST_READ))
+        return residual.page(
+            read_text(args.run, args.text or default_text(8), step=args.step, max_tokens=MAX_TOKENS_READ)
+        )
     from zoo.cli.config import resolved_config
     from zoo.draw import compare
 

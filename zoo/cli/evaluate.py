@@ -128,9 +128,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     pairs = pairs_to_score(trained, args) if config.objective.kind == "translation" else None
     if trained.source_tokenizer is not None:
         print(
-            "note: a row of the target's language is split into source and target: this is not the loss of "
-            "translations "
-            "(see zoo generate)",
+            "note: this loss is computed on target-language text split into a source and a target part; it is not a "
+            "translation loss (see zoo generate)",
             file=sys.stderr,
         )
     text = str(args.text or args.pairs or "held-out split")
@@ -164,7 +163,7 @@ def scores_by_length(trained, pairs, args: argparse.Namespace) -> dict[int, dict
     streams = None if pairs else text_streams(trained, args)
     found: dict[int, dict[str, float] | None] = {}
     for length in args.lengths or [config.data.sequence_length]:
-        if trained.objective.too_long(trained.model, length) is not None:
+        if trained.objective.why_too_long(trained.model, length) is not None:
             found[length] = None
             continue
         if pairs:
@@ -181,7 +180,7 @@ def _print_text_scores(result: dict, trained) -> None:
     print(f"{'length':>8s} {'loss':>9s} {'perplexity':>11s} {'bits/byte':>10s}")
     for length, scores in result["lengths"].items():
         if scores is None:
-            print(f"{length:8d}  cannot be evaluated: {trained.objective.too_long(trained.model, length)}")
+            print(f"{length:8d}  cannot be evaluated: {trained.objective.why_too_long(trained.model, length)}")
         else:
             print(f"{length:8d} {scores['loss']:9.4f} {scores['perplexity']:11.4g} {scores['bits_per_byte']:10.4f}")
     if "translations" in result:
@@ -237,17 +236,17 @@ def evaluate_task(trained, folder: Path, args: argparse.Namespace) -> dict:
     """Scores a task's held-out examples, each exactly once, with the labels of the run.
 
     Raises:
-        ConfigError: flags that are for text alone; examples that have changed since the run.
+        ConfigError: flags that apply only to text; examples that have changed since the run.
     """
     from zoo import data
     from zoo.training.evaluation import evaluate
     from zoo.training.records.resume_checks import check_same_data
 
     config = trained.config
-    texts_alone = {"--lengths": args.lengths, "--batches": args.batches, "--text": args.text, "--sample": args.sample}
-    if given := [flag for flag, value in texts_alone.items() if value]:
+    only_for_text = {"--lengths": args.lengths, "--batches": args.batches, "--text": args.text, "--sample": args.sample}
+    if given := [flag for flag, value in only_for_text.items() if value]:
         raise ConfigError(
-            f"{', '.join(given)}: for text alone; {folder} is scored on every held-out example of its task, "
+            f"{', '.join(given)}: only for text; {folder} is scored on every held-out example of its task, "
             f"objective.kind={config.objective.kind}"
         )
     dataset = data.load(config)
@@ -337,7 +336,7 @@ def sampled_text(trained, args: argparse.Namespace) -> str:
     generator = TextGenerator(
         trained.config, trained.tokenizer, trained.model, trained.params, trained.stats, trained.source_tokenizer
     )
-    fits = generator.longest([args.prompt], args.sample) <= generator.trained_length
+    fits = generator.longest_sequence([args.prompt], args.sample) <= generator.trained_length
     cache = fits and generator.generator.why_uncacheable() is None
     (answer,) = generator.sample(
         [args.prompt], args.sample, Sampling(args.temperature, args.top_k), args.seed, cache=cache

@@ -82,7 +82,7 @@ def with_body_of(trained: Mapping[str, Any], start: str, changes: Mapping[str, A
 
     Args:
         trained: the config of that run, which need not exist yet.
-        start: the folder of that run; in an experiment `prepared:NAME`.
+        start: the folder of that run; in an experiment `prerequisite:NAME`.
         changes: fields of the task and of training; the defaults are BERT's fine-tuning.
 
     Raises:

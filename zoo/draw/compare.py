@@ -12,7 +12,7 @@ from zoo.layers.block import PLACEMENTS
 from zoo.models import cost
 from zoo.nested import flatten
 
-# The parts of a picture, with the beginnings of their paths in `model`; a field belongs to the
+# The parts of a figure, with the beginnings of their paths in `model`; a field belongs to the
 # first part that matches.
 PARTS = {
     "embedding": ("vocab_size", "embedding."),

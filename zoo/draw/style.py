@@ -1,4 +1,4 @@
-"""How the pictures look, and how they are written."""
+"""How the figures look, and how they are written."""
 
 import io
 import os
@@ -17,7 +17,7 @@ from zoo.lab.results.curves import COLOURS
 __all__ = ["COLOURS", "IMAGE_FORMATS", "depth_colours", "figure", "image_format", "save"]
 
 IMAGE_FORMATS = ("png", "svg")
-# A picture that is drawn again has the same bytes: no dates, no random names inside an SVG.
+# A figure that is drawn again has the same bytes: no dates, no random names inside an SVG.
 STEADY = {"svg.hashsalt": "zoo", "svg.fonttype": "none"}
 WITHOUT_DATE = {"png": {"Software": None}, "svg": {"Date": None}}
 
@@ -26,9 +26,9 @@ def figure(width: float, height: float, rows: int = 1, columns: int = 1, **optio
     """Returns an empty page, in inches, and the list of its panels, row by row.
 
     Args:
-        width, height: of the page.
-        rows, columns: of panels.
-        options: of `Figure.subplots`.
+        width, height: size of the page.
+        rows, columns: numbers of panels.
+        options: options for `Figure.subplots`.
     """
     with rc_context(SETTINGS | {"font.size": 9, "axes.titlesize": 9, "axes.grid": False}):
         page = Figure(figsize=(width, height), layout="constrained")
@@ -53,7 +53,7 @@ def image_format(path: Path) -> str:
         ConfigError: the suffix is not one of `IMAGE_FORMATS`.
     """
     if path.suffix[1:] not in IMAGE_FORMATS:
-        raise ConfigError(f"{path}: pictures are written as .png or .svg")
+        raise ConfigError(f"{path}: figures are written as .png or .svg")
     return path.suffix[1:]
 
 

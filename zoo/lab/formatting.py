@@ -72,6 +72,6 @@ def count(n: int, noun: str) -> str:
     return f"{n} {noun}" if n == 1 else f"{n} {noun}s"
 
 
-def first_few(names: list[str], most: int = 6) -> str:
+def first_few(names: list[str], max_names: int = 6) -> str:
     """Returns the first names with commas, and how many more there are."""
-    return ", ".join(names[:most]) + (f" and {len(names) - most} more" if len(names) > most else "")
+    return ", ".join(names[:max_names]) + (f" and {len(names) - max_names} more" if len(names) > max_names else "")

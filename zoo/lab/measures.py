@@ -62,15 +62,15 @@ MEASURES = {
         dynamics=True,
         initial=False,
     ),
-    "near_and_far": Measure(
-        "mean cosine of the vectors of positions that are 1 to 4 apart, less that of positions half a row apart or "
-        "more",
+    "position_locality": Measure(
+        "mean cosine similarity of position vectors 1 to 4 apart, minus that of position vectors at least half a row "
+        "apart",
         False,
         needs={"model.position.kind": "learned"},
     ),
     "offset_gap": Measure(
-        "loss of held-out rows that begin half-way between neighbouring data.offsets, less that of the same rows "
-        "where training had them",
+        "loss of held-out rows that begin half-way between neighbouring data.position_offsets, minus that of the "
+        "same rows where training had them",
         False,
         "nats",
         initial=False,
@@ -117,8 +117,8 @@ def why_unavailable(metric: str, flat: Mapping[str, Any]) -> str:
         return f"it is defined for a single stack of layers, and model.architecture is {flat['model.architecture']}"
     if metric.endswith(INITIAL_SUFFIX) and flat["training.start_from"]:
         return "its initial values come from another run (training.start_from)"
-    if measure_name(metric) == "offset_gap" and not midpoints(flat["data.offsets"]):
-        return "it needs at least two data.offsets with positions between them"
+    if measure_name(metric) == "offset_gap" and not midpoints(flat["data.position_offsets"]):
+        return "it needs at least two data.position_offsets with positions between them"
     return "; ".join(
         f"it needs {path}={value}, and this run has {flat[path]}"
         for path, value in measure.needs.items()
@@ -203,7 +203,7 @@ def requested_measures(sweep: Path) -> tuple[list[str], list[Path]]:
 
 
 def compute_missing_measures(sweep: Path, say: Callable[[str], None]) -> None:
-    """Measures the finished runs of a sweep as far as it has not been done.
+    """Computes the measures that finished runs of a sweep still lack.
 
     Runs in a separate process, which takes the accelerator and releases it for runs that follow.
     """

@@ -70,21 +70,21 @@ def test_phases_of_a_run(tmp_path, runs):
         at(tmp_path, runs[0], step)
         progress.refresh(now)
         phases.append(progress.phase)
-    assert phases == ["starts", "trains", "trains", "finishes"]
+    assert phases == ["starting", "training", "training", "finishing"]
 
 
 def test_a_run_that_goes_back_to_its_checkpoint_still_starts(tmp_path, runs):
     at(tmp_path, runs[0], 10, 20, 30)
     progress = RunProgress(runs[0], tmp_path / runs[0].folder, "eval/loss", now=0)
     progress.refresh(1)
-    assert progress.phase == "starts"
+    assert progress.phase == "starting"
     (tmp_path / runs[0].folder / "metrics.jsonl").unlink()
     at(tmp_path, runs[0], 20)
     progress.refresh(2)
-    assert progress.phase == "starts"
+    assert progress.phase == "starting"
     at(tmp_path, runs[0], 25)
     progress.refresh(3)
-    assert progress.phase == "trains"
+    assert progress.phase == "training"
     assert progress.first_step == 25
 
 

@@ -231,7 +231,7 @@ def test_arrays_wait_for_what_they_start_from(monkeypatch):
     monkeypatch.setattr(arm_resolution, "count_cost", fake.cost)
     staged = make_plan(fake.experiment(**staged_changes()))
     grouped = group_into_arrays(staged.in_order)
-    bodies = [run.folder for run in staged.prepared]
+    bodies = [run.folder for run in staged.prerequisites]
     assert [([run.folder for run in array.runs], array.needs) for array in grouped] == [
         ([bodies[0], "start=fresh-seed0", bodies[1], "start=fresh-seed1"], ()),
         (["start=trained-seed0"], (bodies[0],)),
@@ -251,9 +251,9 @@ def staged_changes():
         "contrasts": (),
         "claim": None,
         "seeds": (0, 1),
-        "prepare": {"body": Prerequisite(config.override(body, {"optimizer.learning_rate": 0.001}))},
+        "prerequisites": {"body": Prerequisite(config.override(body, {"optimizer.learning_rate": 0.001}))},
         "factors": {
-            "start": {"trained": {"training.start_from": "prepared:body"}, "fresh": {"training.start_from": ""}}
+            "start": {"trained": {"training.start_from": "prerequisite:body"}, "fresh": {"training.start_from": ""}}
         },
     }
 

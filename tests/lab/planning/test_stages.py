@@ -13,6 +13,7 @@ from zoo import config
 from zoo.errors import ConfigError
 from zoo.files import read_json
 from zoo.lab.experiment import Prerequisite, levels
+from zoo.lab.launch.run_status import read_sweep_status
 from zoo.lab.planning import arm_resolution
 from zoo.lab.planning.plan import make_plan
 from zoo.lab.planning.prerequisites import resolve_references
@@ -20,7 +21,7 @@ from zoo.lab.results.sweep_results import load_sweep
 from zoo.training.trainer import run
 
 fake = config.import_file(Path(__file__).parents[1] / "fake_run.py", "helper")
-START = {"start": {"trained": {"training.start_from": "prepared:body"}, "fresh": {"training.start_from": ""}}}
+START = {"start": {"trained": {"training.start_from": "prerequisite:body"}, "fresh": {"training.start_from": ""}}}
 # Of a decoder and of what goes on with it, over bytes, so that nothing has to be read.
 BODY = {
     "model.dim": 16,
@@ -47,7 +48,7 @@ def staged(**changes):
             "factors": START,
             "contrasts": (),
             "claim": None,
-            "prepare": {"body": Prerequisite(body())},
+            "prerequisites": {"body": Prerequisite(body())},
             **changes,
         }
     )
@@ -76,12 +77,12 @@ def test_what_starts_from_a_run_comes_after_it_and_knows_its_identity():
     assert [run.name for run in made.runs] == [
         f"start={way} seed {seed}" for seed in (0, 1) for way in ("trained", "fresh")
     ]
-    for seed, first in enumerate(made.prepared):
+    for seed, first in enumerate(made.prerequisites):
         assert first.config.seed == seed
         assert first.folder == f"body-seed{seed}-{first.identity}"
         trained, fresh = (run for run in made.runs if run.seed == seed)
         assert trained.needs == (first,)
-        assert trained.config.training.start_from == f"prepared:{first.folder}"
+        assert trained.config.training.start_from == f"prerequisite:{first.folder}"
         assert trained.identity == config.identity(trained.config)
         assert fresh.needs == ()
         assert (
@@ -93,15 +94,15 @@ def test_what_starts_from_a_run_comes_after_it_and_knows_its_identity():
 def test_another_pre_training_is_another_arm():
     before, after = (
         identities(staged()),
-        identities(staged(prepare={"body": Prerequisite(body(optimizer__learning_rate=0.1))})),
+        identities(staged(prerequisites={"body": Prerequisite(body(optimizer__learning_rate=0.1))})),
     )
     changed = {name for name in before if before[name] != after[name]}
     assert changed == {f"{name} seed {seed}" for name in ("body", "start=trained") for seed in (0, 1)}
-    assert before == identities(staged(prepare={"body": Prerequisite(body(training__log_every=7))}))
+    assert before == identities(staged(prerequisites={"body": Prerequisite(body(training__log_every=7))}))
 
 
 def test_once_is_one_run_for_all_seeds():
-    made = make_plan(staged(prepare={"body": Prerequisite(body(), once=True)}, seeds=(3, 4)))
+    made = make_plan(staged(prerequisites={"body": Prerequisite(body(), once=True)}, seeds=(3, 4)))
     assert [run.name for run in made.in_order] == [
         "body seed 3",
         "start=trained seed 3",
@@ -109,22 +110,22 @@ def test_once_is_one_run_for_all_seeds():
         "start=trained seed 4",
         "start=fresh seed 4",
     ]
-    assert made.prepared[0].folder == f"body-{made.prepared[0].identity}"
-    assert all(run.needs == (made.prepared[0],) for run in made.runs if run.arm.name == "start=trained")
+    assert made.prerequisites[0].folder == f"body-{made.prerequisites[0].identity}"
+    assert all(run.needs == (made.prerequisites[0],) for run in made.runs if run.arm.name == "start=trained")
     assert len({run.identity for run in made.runs}) == 4
 
 
-def test_a_prepared_run_may_start_from_an_earlier_one():
-    stages = {"first": Prerequisite(body()), "body": Prerequisite(body(training__start_from="prepared:first"))}
-    made = make_plan(staged(prepare=stages))
+def test_a_prerequisite_run_may_start_from_an_earlier_one():
+    stages = {"first": Prerequisite(body()), "body": Prerequisite(body(training__start_from="prerequisite:first"))}
+    made = make_plan(staged(prerequisites=stages))
     assert [run.arm.name for run in made.in_order[:3]] == ["first", "body", "start=trained"]
     assert made.in_order[1].needs == (made.in_order[0],)
-    before = identities(staged(prepare=stages))
-    after = identities(staged(prepare=stages | {"first": Prerequisite(body(optimizer__learning_rate=0.1))}))
+    before = identities(staged(prerequisites=stages))
+    after = identities(staged(prerequisites=stages | {"first": Prerequisite(body(optimizer__learning_rate=0.1))}))
     assert before["start=trained seed 0"] != after["start=trained seed 0"]
-    backwards = problems(staged(prepare=dict(reversed(stages.items()))))
+    backwards = problems(staged(prerequisites=dict(reversed(stages.items()))))
     assert backwards[0].startswith(
-        'prepared run "body": training.start_from=prepared:first: no prepared run has this name'
+        'prerequisite run "body": training.start_from=prerequisite:first: no prerequisite run has this name'
     )
 
 
@@ -149,21 +150,25 @@ def test_what_is_left_to_run_brings_what_it_needs():
     ("changes", "text"),
     [
         (
-            {"factors": {"start": {"a": {"training.start_from": "prepared:bdy"}, "b": {}}}},
-            'arm start=a: training.start_from=prepared:bdy: no prepared run has this name (did you mean "body"?)',
+            {"factors": {"start": {"a": {"training.start_from": "prerequisite:bdy"}, "b": {}}}},
+            'arm start=a: training.start_from=prerequisite:bdy: no prerequisite run has this name (did you mean "body"?)',
         ),
-        ({"factors": {"dim": levels("model.dim", 16, 32)}}, 'prepared run "body": no arm starts from it'),
+        (
+            {"factors": {"start": {"a": {"training.start_from": "prepared:body"}, "b": {}}}},
+            "arm start=a: training.start_from=prepared:body: write prerequisite:body",
+        ),
+        ({"factors": {"dim": levels("model.dim", 16, 32)}}, 'prerequisite run "body": no arm starts from it'),
         (
             {
-                "prepare": {"body": Prerequisite(body()), "twin": Prerequisite(body())},
-                "factors": {"start": levels("training.start_from", "prepared:body", "prepared:twin")},
+                "prerequisites": {"body": Prerequisite(body()), "twin": Prerequisite(body())},
+                "factors": {"start": levels("training.start_from", "prerequisite:body", "prerequisite:twin")},
             },
-            'prepared runs "body" and "twin" are the same run',
+            'prerequisite runs "body" and "twin" are the same run',
         ),
-        ({"base": body(model__dim=32)}, "arm start=trained: training.start_from=prepared:body has another body: "),
+        ({"base": body(model__dim=32)}, "arm start=trained: training.start_from=prerequisite:body has another body: "),
         (
             {"base": body(data__tokenizer__kind="byt5", model__vocab_size=257)},
-            "training.start_from=prepared:body has a tokenizer of its own",
+            "training.start_from=prerequisite:body has a tokenizer of its own",
         ),
     ],
 )
@@ -171,27 +176,27 @@ def test_what_cannot_be_started_from_is_refused(changes, text):
     assert any(text in problem for problem in problems(staged(**changes))), problems(staged(**changes))
 
 
-def test_problems_of_what_is_prepared_and_of_arms_are_told_together():
-    found = problems(staged(prepare={"body": Prerequisite(body(model__dim=15))}, base=body(training__steps=0)))
+def test_problems_of_prerequisites_and_of_arms_are_told_together():
+    found = problems(staged(prerequisites={"body": Prerequisite(body(model__dim=15))}, base=body(training__steps=0)))
     assert len(found) == 2
-    assert found[0].startswith('prepared run "body": model.dim=15 does not divide')
+    assert found[0].startswith('prerequisite run "body": model.dim=15 is not divisible')
     assert found[1].startswith("every arm: training.steps=0")
 
 
 @pytest.mark.parametrize(
-    ("prepare", "text"),
+    ("prerequisites", "text"),
     [
-        ({"a/b": Prerequisite({})}, "prepared run 'a/b': the name is used as a folder name"),
-        ({"body": {}}, "prepared run 'body': expected Prerequisite(config), got dict"),
+        ({"a/b": Prerequisite({})}, "prerequisite run 'a/b': the name is used as a folder name"),
+        ({"body": {}}, "prerequisite run 'body': expected Prerequisite(config), got dict"),
     ],
 )
-def test_what_is_no_prepared_run(prepare, text):
-    with pytest.raises(ConfigError, match="prepared run") as error:
-        staged(prepare=prepare)
+def test_what_is_no_prerequisite_run(prerequisites, text):
+    with pytest.raises(ConfigError, match="prerequisite run") as error:
+        staged(prerequisites=prerequisites)
     assert any(text in problem for problem in error.value.problems)
 
 
-def test_a_report_counts_prepared_runs_apart(tmp_path):
+def test_a_report_counts_prerequisite_runs_apart(tmp_path):
     made = make_plan(staged())
     (tmp_path / "experiment.json").write_text(json.dumps(made.record()))
     for one in made.in_order:
@@ -199,13 +204,18 @@ def test_a_report_counts_prepared_runs_apart(tmp_path):
         there = config.to_plain(resolve_references(one.config, lambda folder: str(tmp_path / folder)))
         (tmp_path / one.folder / "config.json").write_text(json.dumps(there))
     sweep = load_sweep(tmp_path)
-    assert [(run.arm, run.seed) for run in sweep.prepared] == [("body", 0), ("body", 1)]
+    assert [(run.arm, run.seed) for run in sweep.prerequisites] == [("body", 0), ("body", 1)]
     assert [arm.name for arm in sweep.arms] == ["start=trained", "start=fresh"]
     assert len(sweep.runs) == 4
     # Runs of one arm start from other folders, and differ in nothing but the seed.
-    assert {run.config["training"]["start_from"] for run in sweep.runs_of("start=trained")} == {"prepared:body"}
+    assert {run.config["training"]["start_from"] for run in sweep.runs_of("start=trained")} == {"prerequisite:body"}
     record = made.record()
-    record["prepared"][0]["folder"] = "../elsewhere"
+    # An older sweep has the former name of the entries.
+    older = {"prepared" if key == "prerequisites" else key: value for key, value in record.items()}
+    (tmp_path / "experiment.json").write_text(json.dumps(older))
+    assert load_sweep(tmp_path) == sweep
+    assert [run.folder for run in read_sweep_status(tmp_path).runs][:2] == [run.folder for run in made.prerequisites]
+    record["prerequisites"][0]["folder"] = "../elsewhere"
     (tmp_path / "experiment.json").write_text(json.dumps(record))
     with pytest.raises(ConfigError, match="needs a folder inside the sweep"):
         load_sweep(tmp_path)
@@ -228,7 +238,7 @@ def tasks(**changes):
     trained = config.override(body(), ENCODER | {"data.source": "text:" + table("train").partition(":")[2]})
     base = config.with_body_of(
         trained,
-        "prepared:body",
+        "prerequisite:body",
         {
             "objective.kind": "classification",
             "data.source": table("train"),
@@ -240,14 +250,14 @@ def tasks(**changes):
     )
     frozen = {
         "fresh": {"training.start_from": "", "training.trained_layers": "auto"},
-        "frozen": {"training.start_from": "prepared:body", "training.trained_layers": 0},
+        "frozen": {"training.start_from": "prerequisite:body", "training.trained_layers": 0},
     }
     return dataclasses.replace(
         staged(),
         **{
             "base": base,
             "factors": {"start": frozen},
-            "prepare": {"body": Prerequisite(trained)},
+            "prerequisites": {"body": Prerequisite(trained)},
             "metric": "eval/accuracy",
             "seeds": (0,),
             **changes,
@@ -257,14 +267,14 @@ def tasks(**changes):
 
 def test_an_arm_is_resolved_from_the_config_of_what_it_starts_from():
     made = make_plan(tasks())
-    there = made.prepared[0].config.model
+    there = made.prerequisites[0].config.model
     for arm in made.arms:
         assert arm.config.model.vocab_size == there.vocab_size > 30
         assert (
             arm.config.model.position.max_length == there.position.max_length == arm.config.data.sequence_length == 32
         )
         assert arm.config.model.head.classes == 3
-    # The vocabulary of an arm from fresh values is that of the prepared run too.
+    # The vocabulary of an arm from fresh values is that of the prerequisite run too.
     assert [len(run.needs) for run in made.runs] == [1, 1]
 
 
@@ -287,8 +297,8 @@ def test_what_is_planned_trains(tmp_path):
         assert len(starts) == (one.arm.name == "start=frozen")
     before, after = (
         {name: read_json(tmp_path / one.folder / "status.json")["parameters_sha256"] for name in ("params",)}
-        for one in (made.prepared[0], made.runs[1])
+        for one in (made.prerequisites[0], made.runs[1])
     )
     assert before != after
     origin = read_json(tmp_path / made.runs[1].folder / "meta.json")["started_from"]
-    assert origin["folder"] == str(tmp_path / made.prepared[0].folder)
+    assert origin["folder"] == str(tmp_path / made.prerequisites[0].folder)

@@ -11,7 +11,7 @@ from lab_reports import write_report
 
 from zoo.cli.main import main
 from zoo.errors import ConfigError
-from zoo.lab.report.archive import publish
+from zoo.lab.report.archive import archive_results
 from zoo.lab.report.results_page import build
 from zoo.lab.results.sweep_results import load_sweep
 
@@ -31,7 +31,7 @@ def output(writer, tmp_path_factory):
     """The results of a sweep, written once and copied for each test."""
     if not PUBLISHED:
         made = type(writer)(tmp_path_factory.mktemp("published"))
-        publish(load_sweep(made.sweep(name="norms", lengths=True)), made.root / "docs" / "results")
+        archive_results(load_sweep(made.sweep(name="norms", lengths=True)), made.root / "docs" / "results")
         PUBLISHED.append(made.root)
     shutil.copytree(PUBLISHED[0], writer.root, dirs_exist_ok=True)
     return writer.root / "docs" / "results"
@@ -58,7 +58,7 @@ def test_tables_hold_the_runs_numbers(writer, output):
     assert contrasts[0]["outcome"] == "holds"
 
 
-def test_pictures_and_verdict_are_there(output):
+def test_figures_and_verdict_are_there(output):
     result = json.loads((output / "norms" / "result.json").read_text())
     assert result["verdict"] == "supported"
     assert result["tables"] == ["runs.csv", "contrasts.csv"]
@@ -73,7 +73,7 @@ def test_folders_of_this_machine_are_told_by_their_name(writer):
     (made / "experiment.json").write_text(json.dumps(record))
     record["arms"][1]["overrides"]["objective.label_smoothing"] = math.nan
     (made / "experiment.json").write_text(json.dumps(record))
-    text = (publish(load_sweep(made), writer.root / "results") / "result.json").read_text()
+    text = (archive_results(load_sweep(made), writer.root / "results") / "result.json").read_text()
     assert '"training.start_from": "teacher"' in text
     # What a hand wrote and JSON cannot hold is no crash.
     assert '"objective.label_smoothing": null' in text
@@ -83,7 +83,7 @@ def test_folders_of_this_machine_are_told_by_their_name(writer):
 def test_a_name_that_leads_elsewhere_is_refused(writer):
     (writer.root / "precious.csv").write_text("kept")
     with pytest.raises(ConfigError, match="is used as a folder name"):
-        publish(load_sweep(writer.sweep(name="..")), writer.root / "docs")
+        archive_results(load_sweep(writer.sweep(name="..")), writer.root / "docs")
     assert (writer.root / "precious.csv").exists()
 
 
@@ -100,7 +100,7 @@ def test_the_page_says_how_it_was_asked_for(writer):
         "data.source=https://a.org/x",
     ]
     output = writer.root / "results"
-    folder = publish(load_sweep(writer.sweep(name="norms", command=asked)), output)
+    folder = archive_results(load_sweep(writer.sweep(name="norms", command=asked)), output)
     page = build(output).read_text()
     assert (
         "To repeat: `zoo run x.py:teacher=teacher --set 'data.source=text:a b.txt' --set data.tokenizer.path=runs/x "
@@ -173,7 +173,7 @@ def test_claims_stand_in_their_order(output):
 def test_a_sweep_that_has_not_ended_is_refused(writer):
     output = writer.root / "results"
     with pytest.raises(ConfigError, match="have not ended"):
-        publish(load_sweep(writer.sweep(broken=True)), output)
+        archive_results(load_sweep(writer.sweep(broken=True)), output)
     assert not output.exists()
 
 
@@ -184,7 +184,7 @@ def test_the_command(writer, monkeypatch, capsys):
     assert capsys.readouterr().out.split() == ["docs/results/norms", "docs/results/README.md"]
     written = {path: path.read_bytes() for path in Path("docs").rglob("*") if path.is_file()}
     # A second time everything is the same, and what is no longer written is gone.
-    (Path("docs/results/norms") / "rates.csv").write_text("old")
+    (Path("docs/results/norms") / "tuning.csv").write_text("old")
     assert main(["results", str(sweep)]) == 0
     assert {path: path.read_bytes() for path in Path("docs").rglob("*") if path.is_file()} == written
     Path("docs/results/norms/result.json").write_text("{")
@@ -195,7 +195,7 @@ def test_the_command(writer, monkeypatch, capsys):
     capsys.readouterr()
     # One name is one folder.
     assert main(["results", str(sweep), str(sweep), "--output", "other"]) == 2
-    assert "2 of these sweeps are called norms" in capsys.readouterr().err
+    assert "2 of these sweeps are named norms" in capsys.readouterr().err
     assert not Path("other").exists()
 
 

@@ -8,12 +8,12 @@ import json
 import numpy as np
 import pytest
 
-from zoo.lab.report.heatmaps import MOST_COLUMNS, heatmaps, pack_heatmap, read_spikes, read_statistics
+from zoo.lab.report.heatmaps import MAX_COLUMNS, heatmaps, pack_heatmap, read_spikes, read_statistics
 from zoo.lab.report.html_page import render
 from zoo.lab.report.plot_data import flops_per_update, plot_data
 from zoo.lab.results.comparison import load_comparison
 from zoo.lab.results.run_records import load_run
-from zoo.lab.results.samples import MOST_ROWS, read_samples
+from zoo.lab.results.samples import MAX_ROWS, read_samples
 from zoo.lab.results.sweep_results import load_sweep
 from zoo.lab.results.verdict import judge
 
@@ -53,7 +53,7 @@ def test_packed_numbers_come_back(log):
 
 def test_many_steps_are_thinned_and_the_last_stays():
     entry = pack_heatmap(["a"], list(range(1001)), np.arange(1001.0)[None], 100)
-    assert len(entry["steps"]) <= MOST_COLUMNS + 1
+    assert len(entry["steps"]) <= MAX_COLUMNS + 1
     assert (entry["steps"][0], entry["steps"][-1]) == (0, 1000)
     np.testing.assert_allclose(decoded(entry)[0], entry["steps"], atol=0.02)
 
@@ -118,5 +118,5 @@ def test_samples(writer):
     lines = ["nothing", "[1]", *(json.dumps({"text": "x" * 5000, "score": 1.5}) for _ in range(20))]
     (folder / "samples.jsonl").write_text("\n".join(lines))
     found = read_samples(folder)
-    assert (found.file, len(found.rows), found.rows[0]["score"]) == ("samples.jsonl", MOST_ROWS - 2, "1.5")
+    assert (found.file, len(found.rows), found.rows[0]["score"]) == ("samples.jsonl", MAX_ROWS - 2, "1.5")
     assert len(found.rows[0]["text"]) == 1501

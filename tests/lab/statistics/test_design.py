@@ -33,13 +33,13 @@ def errors(design: SequentialDesign, series: np.ndarray) -> float:
     return crossed.mean()
 
 
-@pytest.mark.parametrize(("first", "most", "step"), [(3, 10, 1), (2, 20, 1), (3, 12, 3), (5, 5, 1)])
-def test_all_looks_together_err_in_five_cases_of_a_hundred(first, most, step):
-    series = np.random.default_rng(first + most).standard_normal((40_000, most))
-    design = design_until_decided(first, most, step)
+@pytest.mark.parametrize(("first", "max_seeds", "step"), [(3, 10, 1), (2, 20, 1), (3, 12, 3), (5, 5, 1)])
+def test_all_looks_together_err_in_five_cases_of_a_hundred(first, max_seeds, step):
+    series = np.random.default_rng(first + max_seeds).standard_normal((40_000, max_seeds))
+    design = design_until_decided(first, max_seeds, step)
     assert errors(design, series) == pytest.approx(0.05, abs=4 * math.sqrt(0.05 * 0.95 / len(series)))
     naive = SequentialDesign(dict.fromkeys(design.levels, 0.05))
-    assert first == most or errors(naive, series) > 0.08
+    assert first == max_seeds or errors(naive, series) > 0.08
 
 
 def test_the_last_look_is_the_budget():
@@ -57,7 +57,7 @@ def test_one_look_is_the_plain_interval():
     assert single_look(4).alpha(4) == 0.05
 
 
-@pytest.mark.parametrize(("first", "most"), [(1, 5), (4, 3)])
-def test_refuses_looks_that_cannot_be(first, most):
-    with pytest.raises(ValueError, match="2 <= first <= most"):
-        design_until_decided(first, most)
+@pytest.mark.parametrize(("first", "max_seeds"), [(1, 5), (4, 3)])
+def test_refuses_looks_that_cannot_be(first, max_seeds):
+    with pytest.raises(ValueError, match="2 <= first <= max_seeds"):
+        design_until_decided(first, max_seeds)

@@ -67,16 +67,16 @@ def verdicts(
     true: list[float],
     contrasts: list[tuple[int, int, str, float]],
     first: int,
-    most: int,
+    max_seeds: int,
     simulations: int = SIMULATIONS,
 ) -> Counter:
-    """What `judge` says of simulated sweeps; with `most` above `first`, seeds are added until it
+    """What `judge` says of simulated sweeps; with `max_seeds` above `first`, seeds are added until it
     decides.
     """
     random, found = np.random.default_rng(0), Counter()
-    looks = dict(design_until_decided(first, most).levels) if most > first else {}
+    looks = dict(design_until_decided(first, max_seeds).levels) if max_seeds > first else {}
     for _ in range(simulations):
-        losses = simulated(random, true, most)
+        losses = simulated(random, true, max_seeds)
         for seeds in looks or [first]:
             verdict = judge(sweep_of(losses[:, :seeds], contrasts, looks)).overall
             if verdict != "undecided":
@@ -86,40 +86,40 @@ def verdicts(
 
 
 @pytest.mark.parametrize(
-    "most", [pytest.param(3, marks=pytest.mark.promise), 10], ids=["three seeds", "added until decided"]
+    "max_seeds", [pytest.param(3, marks=pytest.mark.promise), 10], ids=["three seeds", "added until decided"]
 )
-def test_equal_arms_are_told_apart_in_at_most_five_cases_of_a_hundred(most):
-    found = verdicts([0, 0], [(0, 1, "superiority", 0.0)], 3, most)
+def test_equal_arms_are_told_apart_in_at_most_five_cases_of_a_hundred(max_seeds):
+    found = verdicts([0, 0], [(0, 1, "superiority", 0.0)], 3, max_seeds)
     assert found["supported"] + found["not supported"] <= (0.05 + SLACK) * SIMULATIONS
     # Neither is it silent: both directions are found, each about as often.
     assert min(found["supported"], found["not supported"]) > 0.01 * SIMULATIONS
 
 
-@pytest.mark.parametrize("most", [3, 10], ids=["three seeds", "added until decided"])
+@pytest.mark.parametrize("max_seeds", [3, 10], ids=["three seeds", "added until decided"])
 @pytest.mark.parametrize(
     ("rule", "true"), [("superiority", -0.1), ("non_inferiority", 0.1), ("equivalence", 0.1), ("equivalence", -0.1)]
 )
-def test_at_the_margin_a_rule_holds_in_at_most_five_cases_of_a_hundred(rule, true, most):
-    found = verdicts([true, 0], [(0, 1, rule, 0.1)], 3, most)
+def test_at_the_margin_a_rule_holds_in_at_most_five_cases_of_a_hundred(rule, true, max_seeds):
+    found = verdicts([true, 0], [(0, 1, rule, 0.1)], 3, max_seeds)
     assert found["supported"] <= (0.05 + SLACK) * SIMULATIONS
     assert found["not supported"] <= (0.05 + SLACK) * SIMULATIONS
 
 
 @pytest.mark.parametrize(
-    "most", [pytest.param(3, marks=pytest.mark.promise), 10], ids=["three seeds", "added until decided"]
+    "max_seeds", [pytest.param(3, marks=pytest.mark.promise), 10], ids=["three seeds", "added until decided"]
 )
-def test_many_true_contrasts_are_refuted_in_at_most_five_cases_of_a_hundred(most):
+def test_many_true_contrasts_are_refuted_in_at_most_five_cases_of_a_hundred(max_seeds):
     # Each stands at the edge of what is true, where it is refuted most often.
     # Without a correction for eight contrasts it would be about 18 %.
     contrasts = [(arm, 0, "non_inferiority", 0.1) for arm in range(1, 9)]
-    found = verdicts([0, *[0.1] * 8], contrasts, 3, most, simulations=600)
+    found = verdicts([0, *[0.1] * 8], contrasts, 3, max_seeds, simulations=600)
     assert found["not supported"] <= (0.05 + slack(600)) * 600
 
 
-@pytest.mark.parametrize("most", [5, 10], ids=["five seeds", "added until decided"])
-def test_what_the_design_can_detect_is_found(most):
+@pytest.mark.parametrize("max_seeds", [5, 10], ids=["five seeds", "added until decided"])
+def test_what_the_design_can_detect_is_found(max_seeds):
     # Paired differences vary by 0.1 * sqrt(2); the seed's own part falls out.
-    found = verdicts([-detectable_effect(5) * 0.1 * math.sqrt(2), 0], [(0, 1, "superiority", 0.0)], 5, most)
+    found = verdicts([-detectable_effect(5) * 0.1 * math.sqrt(2), 0], [(0, 1, "superiority", 0.0)], 5, max_seeds)
     assert found["supported"] > 0.77 * SIMULATIONS
     assert found["not supported"] == 0
 

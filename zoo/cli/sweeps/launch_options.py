@@ -28,34 +28,31 @@ def add_options(parser: argparse.ArgumentParser, positive) -> None:
     """Adds the flags.
 
     Args:
-        parser: of `zoo run`.
+        parser: parser of `zoo run`.
         positive: argparse type of positive integers.
     """
     group = parser.add_argument_group("several runs as one program (docs/populations.md)")
     group.add_argument(
         "--population",
         action="store_true",
-        help="train runs that differ only in seeds and numbers (learning rate, weight decay, warm-up, dropout ...) "
-        "as one "
-        "program; --jobs counts programs",
+        help="train runs that differ only in seeds and numeric hyperparameters (learning rate, weight decay, warm-up, "
+        "dropout ...) as one program; --jobs then counts programs",
     )
     group.add_argument(
         "--executor",
         choices=("map", "vmap"),
-        help="with --population: map trains the members in turn, on a CPU bit-equal to separate runs; vmap "
-        "vectorises over "
-        "them (default: map on a CPU, else vmap)",
+        help="with --population: map trains the members one after another (on a CPU, bit-identical to separate runs); "
+        "vmap vectorises over them (default: map on a CPU, else vmap)",
     )
     group.add_argument(
-        "--most-members", metavar="N", type=positive, help="with --population: maximum members of a program"
+        "--max-members", metavar="N", type=positive, help="with --population: maximum members of a program"
     )
     group = parser.add_argument_group("SLURM cluster (docs/clusters.md)")
     group.add_argument(
         "--slurm",
         action="store_true",
         help="submit the runs as job arrays and return; --jobs limits the parallel tasks of an array, zoo status "
-        "shows their "
-        "progress, and the same command submits the runs that are left",
+        "shows their progress, and the same command submits the runs that are left",
     )
     for flag, (metavar, text) in TEXT_FLAGS.items():
         group.add_argument(flag, metavar=metavar, help=text)
@@ -76,8 +73,8 @@ def check(args: argparse.Namespace) -> None:
     Raises:
         ConfigError: with all problems.
     """
-    if not args.population and (args.executor or args.most_members):
-        raise ConfigError(f"{'--executor' if args.executor else '--most-members'} needs --population")
+    if not args.population and (args.executor or args.max_members):
+        raise ConfigError(f"{'--executor' if args.executor else '--max-members'} needs --population")
     if args.population and args.slurm:
         raise ConfigError(
             "--population trains runs in one process on this machine, and --slurm makes each run a job; use one of them"
@@ -106,7 +103,7 @@ def population_policy(args: argparse.Namespace):
         return None
     from zoo.lab.launch.populations import PopulationPolicy
 
-    return PopulationPolicy(args.executor or "auto", args.most_members or 0)
+    return PopulationPolicy(args.executor or "auto", args.max_members or 0)
 
 
 def slurm_options(args: argparse.Namespace):

@@ -26,9 +26,8 @@ def parser() -> argparse.ArgumentParser:
         "--executor",
         choices=("auto", "map", "vmap"),
         default="auto",
-        help="map: trains the members in turn, on a CPU bit-equal to separate runs; vmap: vectorises over them; "
-        "auto: map on a "
-        "CPU, else vmap",
+        help="map: trains the members one after another (on a CPU, bit-identical to separate runs); vmap: vectorises "
+        "over them; auto: map on a CPU, else vmap",
     )
     return made
 

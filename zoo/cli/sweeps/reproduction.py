@@ -13,7 +13,7 @@ FLAGS = {
     "tune": "--tune",
     "tune_seeds": "--tune-seeds",
     "until_decided": "--until-decided",
-    "most_seeds": "--most-seeds",
+    "max_seeds": "--max-seeds",
     "population": "--population",
     "executor": "--executor",
     "changes": "--set",

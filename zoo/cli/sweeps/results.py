@@ -43,7 +43,7 @@ def run(args: argparse.Namespace) -> int:
     """Archives the sweeps and writes the index page; prints the paths."""
     from zoo.errors import ConfigError
     from zoo.lab.measures import compute_missing_measures
-    from zoo.lab.report.archive import publish
+    from zoo.lab.report.archive import archive_results
     from zoo.lab.report.results_page import build
     from zoo.lab.results.sweep_results import load_sweep
 
@@ -54,11 +54,10 @@ def run(args: argparse.Namespace) -> int:
     for name, count in Counter(sweep.name for sweep in sweeps).items():
         if count > 1:
             raise ConfigError(
-                f"{count} of these sweeps are called {name}, which is the name of the folder of their results; "
-                "archive each of "
-                "them with another --output"
+                f"{count} of these sweeps are named {name} and would be archived in the same folder; archive each with "
+                "a different --output"
             )
     for sweep in sweeps:
-        print(publish(sweep, args.output))
+        print(archive_results(sweep, args.output))
     print(build(args.output, args.tests if args.tests.is_dir() else None))
     return 0

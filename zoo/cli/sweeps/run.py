@@ -19,7 +19,7 @@ EPILOG = """examples:
   zoo run experiments/norm_placement.py:small --jobs 4
   zoo run --config=configs/llama.py:tiny --vary model.norm.kind=rmsnorm,layernorm --seeds 3
   zoo run experiments/norm_placement.py:quick --tune optimizer.learning_rate=1e-3,3e-3,1e-2
-  zoo run experiments/norm_placement.py:quick --until-decided --most-seeds 8
+  zoo run experiments/norm_placement.py:quick --until-decided --max-seeds 8
   zoo run experiments/norm_placement.py --population
   zoo run experiments/norm_placement.py:gpu --slurm --partition gpu --gpus-per-node 4 --time 4:00:00 --dry-run
 
@@ -68,7 +68,7 @@ def _add_experiment_options(parser: argparse.ArgumentParser) -> None:
         dest="changes",
         action="append",
         default=[],
-        help="set a field of the base config, for all arms but not for prerequisite (prepared) runs; "
+        help="set a field of the base config, for all arms but not for prerequisite runs; "
         "--config.PATH=VALUE does the same",
     )
 
@@ -85,7 +85,7 @@ def _add_comparison_options(parser: argparse.ArgumentParser) -> None:
         "over all looks is at most 5 %%",
     )
     group.add_argument(
-        "--most-seeds", metavar="N", type=_positive, help="with --until-decided: maximum number of seeds (default: 10)"
+        "--max-seeds", metavar="N", type=_positive, help="with --until-decided: maximum number of seeds (default: 10)"
     )
     group.add_argument(
         "--allow",
@@ -130,8 +130,8 @@ def run(args: argparse.Namespace) -> int:
     """Runs the experiment and reports on it; returns the exit code."""
     launch_options.check(args)
     experiment = _experiment(args)
-    if args.most_seeds and not args.until_decided:
-        raise ConfigError("--most-seeds needs --until-decided")
+    if args.max_seeds and not args.until_decided:
+        raise ConfigError("--max-seeds needs --until-decided")
     # Imported here because --help and mistakes in flags need none of it.
     from zoo.cli.console import make_console
     from zoo.lab.launch.workflow import SweepOptions, SweepWorkflow
@@ -142,7 +142,7 @@ def run(args: argparse.Namespace) -> int:
         jobs=args.jobs,
         fresh=args.fresh,
         dry_run=args.dry_run,
-        max_seeds=(args.most_seeds or 10) if args.until_decided else None,
+        max_seeds=(args.max_seeds or 10) if args.until_decided else None,
         population=launch_options.population_policy(args),
         slurm=launch_options.slurm_options(args) if args.slurm else None,
     )

@@ -29,7 +29,7 @@ class LaunchResult:
 
 
 class Launcher(Protocol):
-    """Has runs trained."""
+    """Starts the training of runs, locally or on a cluster."""
 
     def launch(self, runs: Sequence[PlannedRun], folder: Path, lock: SweepLock) -> LaunchResult:
         """Launches runs of the sweep in `folder`, which `lock` holds.

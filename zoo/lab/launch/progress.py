@@ -44,7 +44,10 @@ def read_tail(folder: Path, metric: str = "eval/loss") -> MetricsTail:
 
 
 def training_flops(run: PlannedRun, steps: int) -> float:
-    """Returns the FLOPs of `steps` updates. The pace of one arm per FLOP predicts others."""
+    """Returns the FLOPs of `steps` updates.
+
+    Seconds per FLOP, measured on one arm, predict the time of the others.
+    """
     return steps * run.arm.tokens_per_step * run.arm.flops_per_token
 
 
@@ -56,7 +59,7 @@ class RunProgress:
         self.tail = read_tail(folder, metric)
         # Steps of earlier attempts say nothing about the pace of this one.
         self.first_step = self.tail.step
-        self.trains_since: float | None = None
+        self.training_since: float | None = None
         self.newest = now
 
     def refresh(self, now: float) -> None:
@@ -65,24 +68,24 @@ class RunProgress:
         if self.tail.step == before.step:
             return
         self.newest = now
-        if self.trains_since is None:
+        if self.training_since is None:
             # A lower step is not training yet: the run goes back to the last checkpoint first.
-            self.trains_since = now if self.tail.step > before.step else None
+            self.training_since = now if self.tail.step > before.step else None
             self.first_step = self.tail.step
 
     @property
     def phase(self) -> str:
-        """ "starts" until new metrics appear, then "trains", and "finishes" after the last step."""
-        if self.trains_since is None:
-            return "starts"
-        return "trains" if self.tail.step < self.run.arm.steps else "finishes"
+        """ "starting" until new metrics appear, then "training"; "finishing" after the last step."""
+        if self.training_since is None:
+            return "starting"
+        return "training" if self.tail.step < self.run.arm.steps else "finishing"
 
     @property
     def measured(self) -> tuple[float, float]:
         """(FLOPs, seconds) between the first and the newest metrics of this attempt."""
-        if self.trains_since is None:
+        if self.training_since is None:
             return 0.0, 0.0
-        return training_flops(self.run, self.tail.step - self.first_step), self.newest - self.trains_since
+        return training_flops(self.run, self.tail.step - self.first_step), self.newest - self.training_since
 
     def remaining(self, now: float, pace: float | None, startup: float) -> float | None:
         """Returns the seconds until this run ends; None if nothing is known yet.
@@ -96,7 +99,7 @@ class RunProgress:
         pace = seconds / done if done > 0 and seconds > 0 else pace
         if pace is None:
             return None
-        if self.trains_since is None:
+        if self.training_since is None:
             startup = max(0.0, startup - (now - self.started))
             return startup + pace * training_flops(self.run, self.run.arm.steps - self.first_step)
         return max(0.0, pace * training_flops(self.run, self.run.arm.steps - self.tail.step) - (now - self.newest))
@@ -132,9 +135,9 @@ class SweepProgress:
         done, _ = progress.measured
         # The time after the last step (evaluation, saving) is part of the cost of a run.
         if done > 0:
-            self._measured.append((done, now - progress.trains_since))
-            self._startups.append(progress.trains_since - progress.started)
-        elif progress.trains_since is not None:
+            self._measured.append((done, now - progress.training_since))
+            self._startups.append(progress.training_since - progress.started)
+        elif progress.training_since is not None:
             # It trained and ended between two refreshes: startup and steps cannot be separated.
             self._measured.append((training_flops(run, progress.tail.step), now - progress.started))
         self.ended += final
@@ -152,9 +155,9 @@ class SweepProgress:
         startups = [
             *self._startups,
             *(
-                progress.trains_since - progress.started
+                progress.training_since - progress.started
                 for progress in self.running.values()
-                if progress.trains_since is not None
+                if progress.training_since is not None
             ),
         ]
         return (seconds / done if done > 0 and seconds > 0 else None), (

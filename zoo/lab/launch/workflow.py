@@ -139,7 +139,7 @@ class SweepWorkflow:
             experiment = dataclasses.replace(experiment, seeds=extend_seeds(experiment.seeds, following))
 
     def _run_sweep(self, experiment: Experiment, folder: Path, parent: Path | None = None) -> int:
-        """Runs the experiment with its seeds in `folder`, while it holds the lock of `parent`."""
+        """Runs the experiment in `folder`; also holds the lock of `parent`, if given."""
         plan = make_plan(experiment)
         self._check_folder(folder, plan)
         continues = folder.exists() and not self._fresh

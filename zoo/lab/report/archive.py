@@ -1,11 +1,11 @@
-"""Saves the results of a sweep as tables and pictures that outlive its run folders.
+"""Saves the results of a sweep as tables and figures that outlive its run folders.
 
 A sweep becomes a folder of its name with
 
     result.json    question, rules, verdict, arms, and what it ran on
     runs.csv       a line per run: arm, seed, state, updates, tokens, seconds, every final metric
     contrasts.csv  a line per contrast: the difference, its interval, the rule, the outcome
-    rates.csv      a line per tuned value and seed, if something was tuned
+    tuning.csv     a line per tuned value and seed, if something was tuned
     *.png          the report's plots
 
 `zoo.lab.report.results_page` makes one page of all such folders.
@@ -33,11 +33,11 @@ from zoo.lab.statistics.paired import spread
 
 # A path that begins with a slash, at the start or after a separator; "://" belongs to an address.
 ABSOLUTE = re.compile(r"(?:^|(?<=[=,])|(?<=:)(?!//))/[^=,:]*")
-TABLES = ("runs.csv", "contrasts.csv", "rates.csv")
+TABLES = ("runs.csv", "contrasts.csv", "tuning.csv")
 
 
-def publish(sweep: SweepResults, output: Path) -> Path:
-    """Writes a finished sweep's tables and pictures into a folder of its name, and returns it.
+def archive_results(sweep: SweepResults, output: Path) -> Path:
+    """Writes a finished sweep's tables and figures into a folder of its name, and returns it.
 
     Args:
         sweep: with all runs ended.
@@ -67,7 +67,7 @@ def publish(sweep: SweepResults, output: Path) -> Path:
             write_atomic(folder / "contrasts.csv", _csv(_contrasts(sweep)))
         if rates := load_tuning_grid(sweep.folder, sweep.tuning):
             write_atomic(
-                folder / "rates.csv",
+                folder / "tuning.csv",
                 _csv(
                     {
                         "arm": arm,

@@ -18,7 +18,7 @@ from zoo.lab.results.sweep_results import SweepResults
 from zoo.lab.results.tuning_grid import load_tuning_grid
 
 LINE_STYLES = ("-", (0, (6, 3)), (0, (1, 2)), (0, (6, 2, 1, 2)), (0, (10, 3)), (0, (10, 2, 1, 2)))
-LONGEST_LABEL = 48
+MAX_LABEL_LENGTH = 48
 # Names are data: without this setting a "$" in a name would start a formula.
 SETTINGS = {
     "text.parse_math": False,
@@ -31,7 +31,7 @@ SETTINGS = {
 
 
 def _label(text: str) -> str:
-    return text if len(text) <= LONGEST_LABEL else text[: LONGEST_LABEL - 1] + "…"
+    return text if len(text) <= MAX_LABEL_LENGTH else text[: MAX_LABEL_LENGTH - 1] + "…"
 
 
 def _legend(axes: Axes, sweep: SweepResults, look: dict[str, tuple[str, object]]) -> None:

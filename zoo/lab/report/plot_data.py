@@ -32,7 +32,7 @@ from zoo.lab.statistics.paired import PairedDifference
 
 # In all curves of a page; each takes eight bytes.
 MAXIMUM_NUMBERS = 350_000
-FEWEST_POINTS, MOST_POINTS = 60, 600
+MIN_POINTS, MAX_POINTS = 60, 600
 
 
 def _numbers(values: np.ndarray) -> list[float | None]:
@@ -48,8 +48,8 @@ def _short(value: float) -> float | int:
 class ColumnStore:
     """Columns of numbers, equal ones stored once."""
 
-    def __init__(self, most: int):
-        self.most, self.kept, self._places = most, [], {}
+    def __init__(self, max_points: int):
+        self.max_points, self.kept, self._places = max_points, [], {}
 
     def add(self, *columns: np.ndarray) -> list[int]:
         """Stores columns and returns their indices."""
@@ -69,7 +69,7 @@ class ColumnStore:
         if not len(series.step):
             return None
         step, tokens, seconds, value = downsample(
-            series.step, series.tokens, series.seconds, series.value, most=self.most
+            series.step, series.tokens, series.seconds, series.value, max_points=self.max_points
         )
         return {"x": self.add(step, tokens, seconds), "value": _numbers(value)}
 
@@ -79,7 +79,7 @@ class ColumnStore:
         if found is None or not len(found.step) or found.n < 2:
             return None
         step, tokens, seconds, mean, low, high = downsample(
-            found.step, found.tokens, found.seconds, found.mean, found.low, found.high, most=self.most
+            found.step, found.tokens, found.seconds, found.mean, found.low, found.high, max_points=self.max_points
         )
         return {
             "x": self.add(step, tokens, seconds),
@@ -104,9 +104,9 @@ def flops_per_update(run: RunRecord) -> float | None:
     return per_token * tokens if tokens else None
 
 
-def _most_points(sweep: SweepResults, metrics: list[str]) -> int:
+def _max_points(sweep: SweepResults, metrics: list[str]) -> int:
     curves = max(1, (len(sweep.runs) + 3 * len(sweep.arms)) * len(metrics))
-    return max(FEWEST_POINTS, min(MOST_POINTS, MAXIMUM_NUMBERS // curves))
+    return max(MIN_POINTS, min(MAX_POINTS, MAXIMUM_NUMBERS // curves))
 
 
 def _arm(
@@ -236,7 +236,7 @@ def plot_data(sweep: SweepResults) -> dict[str, Any]:
     """
     metrics = main_metrics(sweep)
     look = arm_styles(sweep)
-    columns = ColumnStore(_most_points(sweep, metrics))
+    columns = ColumnStore(_max_points(sweep, metrics))
     arms = [_arm(sweep, arm, look[arm.name], metrics, columns) for arm in sweep.arms]
     against = [
         _row(difference, arm=index)

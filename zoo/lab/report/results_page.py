@@ -28,8 +28,8 @@ def build(output: Path, tests: Path | None = None) -> Path:
     """Writes `output`/README.md about all saved results in `output`, and returns its path.
 
     Args:
-        output: the folder that `publish` wrote to. Other Markdown files in it are listed by their
-            titles.
+        output: the folder that `archive_results` wrote to. Other Markdown files in it are listed by
+            their titles.
         tests: folder of the tests of exact claims, which are listed too; `test_a4_...` tests the
             claim A4.
 

@@ -1,4 +1,4 @@
-"""Runs picked by hand as a sweep: grouped into arms by the config keys in which they differ."""
+"""Compares manually chosen runs as a sweep, with arms for the config keys in which they differ."""
 
 import json
 from dataclasses import replace

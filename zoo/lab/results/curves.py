@@ -101,9 +101,9 @@ def main_metrics(sweep: SweepResults) -> list[str]:
     return sorted(metrics, key=rank)
 
 
-def downsample(*columns: np.ndarray, most: int = MAXIMUM_POINTS) -> tuple[np.ndarray, ...]:
-    """Averages neighbouring points until at most `most` remain."""
-    size = math.ceil(len(columns[0]) / most)
+def downsample(*columns: np.ndarray, max_points: int = MAXIMUM_POINTS) -> tuple[np.ndarray, ...]:
+    """Averages neighbouring points until at most `max_points` remain."""
+    size = math.ceil(len(columns[0]) / max_points)
     if size <= 1:
         return columns
     starts = np.arange(0, len(columns[0]), size)

@@ -12,33 +12,38 @@ from zoo.lab.results.verdict import judge_contrast
 from zoo.lab.statistics.paired import ALPHA
 from zoo.lab.statistics.sequential import POWER, SequentialDesign, design_until_decided, detectable_effect
 
-FEWEST = 2
+MIN_SEEDS = 2
 
 
-def plan_interim_looks(folder: Path, seeds: tuple[int, ...], most: int) -> SequentialDesign:
+def plan_interim_looks(folder: Path, seeds: tuple[int, ...], max_seeds: int) -> SequentialDesign:
     """Returns the looks of a sweep that begins with these seeds; a folder keeps its planned looks.
 
     Raises:
-        ConfigError: there are too few seeds, more than `most`, or the folder's looks were planned
+        ConfigError: there are too few seeds, more than `max_seeds`, or the folder's looks were planned
             for another maximum.
     """
-    if len(seeds) < FEWEST:
-        raise ConfigError(f"--until-decided needs at least {FEWEST} seeds to begin with, got {len(seeds)}; use --seeds")
+    if len(seeds) < MIN_SEEDS:
+        raise ConfigError(
+            f"--until-decided needs at least {MIN_SEEDS} seeds to begin with, got {len(seeds)}; use --seeds"
+        )
     before = _looks_of(folder)
     if before:
-        if max(before) != most:
+        if max(before) != max_seeds:
             raise ConfigError(
-                f"--most-seeds {most}: the looks of {folder} were planned for at most {max(before)} seeds, and their "
-                "levels are valid only for this number; use it, or another --output"
+                f"--max-seeds {max_seeds}: the looks of {folder} were planned for at most {max(before)} seeds, and "
+                "their levels are valid only for this number; use it, or another --output"
             )
         return SequentialDesign(before)
-    if most < len(seeds):
-        raise ConfigError(f"--most-seeds {most} is fewer than the {len(seeds)} seeds to begin with")
-    return design_until_decided(len(seeds), most)
+    if max_seeds < len(seeds):
+        raise ConfigError(f"--max-seeds {max_seeds} is fewer than the {len(seeds)} seeds to begin with")
+    return design_until_decided(len(seeds), max_seeds)
 
 
 def seeds_so_far(folder: Path, seeds: tuple[int, ...]) -> tuple[int, ...]:
-    """Returns the seeds that a sweep in `folder` has reached if it began with these, else these."""
+    """Returns the seeds that the sweep in `folder` has been extended to.
+
+    If it was not started with `seeds`, returns `seeds`.
+    """
     found = _record(folder).get("seeds")
     begun = tuple(found) if isinstance(found, list) else ()
     return (

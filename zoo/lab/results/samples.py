@@ -8,7 +8,7 @@ from pathlib import Path
 # The output of `zoo generate --json`, saved in the run's folder, and the translations written at
 # evaluations.
 FILES = ("samples.jsonl", "translations.jsonl")
-MOST_ROWS, MOST_CHARACTERS = 8, 1500
+MAX_ROWS, MAX_CHARACTERS = 8, 1500
 
 
 @dataclass(frozen=True)
@@ -24,7 +24,7 @@ def read_samples(folder: Path) -> Samples | None:
     for name in FILES:
         try:
             with open(folder / name, encoding="utf-8", errors="replace") as file:
-                lines = list(islice(file, MOST_ROWS))
+                lines = list(islice(file, MAX_ROWS))
         except OSError:
             continue
         if rows := [row for line in lines if (row := _row(line))]:
@@ -40,4 +40,4 @@ def _row(line: str) -> dict[str, str]:
     if not isinstance(found, dict):
         return {}
     texts = {key: value if isinstance(value, str) else json.dumps(value) for key, value in found.items()}
-    return {key: text if len(text) <= MOST_CHARACTERS else text[:MOST_CHARACTERS] + "…" for key, text in texts.items()}
+    return {key: text if len(text) <= MAX_CHARACTERS else text[:MAX_CHARACTERS] + "…" for key, text in texts.items()}

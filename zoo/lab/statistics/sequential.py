@@ -75,27 +75,27 @@ def single_look(seeds: int) -> SequentialDesign:
 
 
 @lru_cache
-def design_until_decided(first: int, most: int, step: int = 1, alpha: float = ALPHA) -> SequentialDesign:
-    """Returns looks after `first` seeds and after every `step` more, up to `most`.
+def design_until_decided(first: int, max_seeds: int, step: int = 1, alpha: float = ALPHA) -> SequentialDesign:
+    """Returns looks after `first` seeds and after every `step` more, up to `max_seeds`.
 
     Two equal arms are found different in at most `alpha` of all cases. The bounds are found on
     simulated series of normal differences, with fixed random numbers: at each look the share of
     series beyond the bound is the alpha that is spent there.
 
     Raises:
-        ValueError: unless 2 <= first <= most.
+        ValueError: unless 2 <= first <= max_seeds.
     """
-    if not 2 <= first <= most:
-        raise ValueError(f"looks need 2 <= first <= most seeds, got {first} and {most}")
-    looks = sorted({*range(first, most, step), most})
-    draws = np.random.default_rng(0).standard_normal((SERIES, most), dtype=np.float32)
+    if not 2 <= first <= max_seeds:
+        raise ValueError(f"looks need 2 <= first <= max_seeds, got {first} and {max_seeds}")
+    looks = sorted({*range(first, max_seeds, step), max_seeds})
+    draws = np.random.default_rng(0).standard_normal((SERIES, max_seeds), dtype=np.float32)
     sums, squares = draws.cumsum(1), (draws**2).cumsum(1)
     alive, spent, levels = np.ones(SERIES, bool), 0.0, {}
     for n in looks:
         mean = sums[:, n - 1] / n
         variance = np.maximum((squares[:, n - 1] - n * mean**2) / (n - 1), 1e-12)
         t = np.abs(mean) / np.sqrt(variance / n)
-        until_now = alpha * math.log1p((math.e - 1) * n / most)
+        until_now = alpha * math.log1p((math.e - 1) * n / max_seeds)
         crossing = round((until_now - spent) * SERIES)
         bound = np.sort(t[alive])[-crossing]
         alive &= t < bound

@@ -68,9 +68,9 @@ function ticksOf(axis, low, high, room) {
     found.push({ at, text: shown(Number(at.toPrecision(12)), digits) });
   }
   const places = found.map(({ text }) => (text.split('.')[1] || '').length);
-  const most = Math.max(0, ...places);
-  if (most && found.every(({ text }) => /^−?[\d.]+$/.test(text))) {
-    found.forEach((tick, index) => { tick.text += (places[index] ? '' : '.') + '0'.repeat(most - places[index]); });
+  const maxPlaces = Math.max(0, ...places);
+  if (maxPlaces && found.every(({ text }) => /^−?[\d.]+$/.test(text))) {
+    found.forEach((tick, index) => { tick.text += (places[index] ? '' : '.') + '0'.repeat(maxPlaces - places[index]); });
   }
   return found;
 }
@@ -185,8 +185,8 @@ function paint(spec, width, height, theme, withLegend) {
   if (legend) box.bottom -= legend.height;
   if (withLegend && spec.title) box.top += 24;
   const ticksY = spec.y.hidden ? [] : ticksOf(spec.y, ...rangeY, Math.max(2, Math.round((box.bottom - box.top) / 58)));
-  const most = width * 0.42;
-  ticksY.forEach((tick) => { tick.text = shorten(tick.text, most, size); });
+  const maxWidth = width * 0.42;
+  ticksY.forEach((tick) => { tick.text = shorten(tick.text, maxWidth, size); });
   box.left += Math.max(0, ...ticksY.map((tick) => widthOf(tick.text, size))) + (ticksY.length ? 8 : 0) + (spec.y.title ? size + 10 : 0);
   const ticksX = ticksOf(spec.x, ...rangeX, Math.max(2, Math.round((box.right - box.left) / 105)));
   const x = scaleOf(spec.x, rangeX, box.left, box.right);
