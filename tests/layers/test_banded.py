@@ -99,7 +99,7 @@ def test_blocks_give_what_the_whole_matrix_gives(kernel, both_sides, name, monke
         found = []
         for context in contexts(both_sides, name):
             for smallest in (2, 64):
-                monkeypatch.setattr(banded, "SMALLEST_BLOCK", smallest)
+                monkeypatch.setattr(banded, "MIN_BLOCK", smallest)
                 found.append(jax.value_and_grad(loss, (0, 1, 2), has_aux=True)(values, table, x, context))
         return found
 

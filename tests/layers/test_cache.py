@@ -67,7 +67,7 @@ def test_a_following_cache_leaves_the_one_before_as_it_is():
     after = before.following()
     after.layer(0).extend("attention", jnp.ones((B, 1, G, K)), jnp.ones((B, 1, G, K)))
     assert before.layers[0]["attention"].keys is kept
-    assert int(after.slot) == int(before.slot) + 1
+    assert int(after.newest_index) == int(before.newest_index) + 1
     assert (np.asarray(after.layers[0]["attention"].keys) == 1).any()
 
 

@@ -246,7 +246,7 @@ def test_alibi_slopes_are_the_published_ones(num_heads):
 def test_alibi_lowers_the_score_with_distance_on_both_sides(num_heads):
     scheme, values = position("alibi", {"model.attention.num_heads": num_heads, "model.dim": 12})
     queries, keys = np.array([[0, 1, 2, 3], [9, 0, 1, 2]]), np.array([[0, 1, 2, 3, 4], [9, 0, 1, 2, 3]])
-    score = call(lambda q, k: scheme.score(None, q, k), queries, keys)
+    score = call(lambda q, k: scheme.score_bias(None, q, k), queries, keys)
     assert values == {}
     assert score.shape == (2, num_heads, 4, 5)
     for b, h, t, s in np.ndindex(score.shape):
@@ -257,7 +257,7 @@ def test_alibi_lowers_the_score_with_distance_on_both_sides(num_heads):
 def test_alibi_depends_on_the_distance_only():
     scheme, _ = position("alibi")
     near, far = np.arange(5)[None], np.arange(5)[None] + 1000
-    scores = call(lambda *positions: [scheme.score(None, p, p) for p in positions], near, far)
+    scores = call(lambda *positions: [scheme.score_bias(None, p, p) for p in positions], near, far)
     np.testing.assert_array_equal(*scores)
 
 
@@ -291,7 +291,7 @@ def test_a_relative_bias_is_a_row_of_the_table_for_each_bucket(overrides):
         "relative_bias", {"model.position.buckets": 8, "model.position.max_distance": 10, **overrides}
     )
     queries, keys = np.array([[0, 1, 2, 30], [9, 0, 1, 2]]), np.array([[0, 1, 2, 3, 40], [9, 0, 1, 2, 3]])
-    score = call(lambda q, k: scheme.score(None, q, k), queries, keys)
+    score = call(lambda q, k: scheme.score_bias(None, q, k), queries, keys)
     assert values["table"].shape == (8, 4)
     for b, t, s in np.ndindex(2, 4, 5):
         number = reference.bucket(int(queries[b, t]), int(keys[b, s]), 8, 10, overrides == ENCODER)
@@ -303,7 +303,9 @@ def test_shaw_s_vectors_meet_the_query_and_the_probabilities(clip):
     scheme, values = position("shaw", {"model.position.clip": clip})
     wide, q, probabilities = as_float64(values), normal(2, 3, 4, 4), abs(normal(2, 4, 3, 5, seed=1))
     queries, keys = np.array([[0, 1, 7], [2, 0, 1]]), np.array([[0, 1, 2, 3, 9], [5, 0, 1, 2, 3]])
-    score, added = call(lambda q, p: (scheme.score(q, queries, keys), scheme.value(p, queries, keys)), q, probabilities)
+    score, added = call(
+        lambda q, p: (scheme.score_bias(q, queries, keys), scheme.value_bias(p, queries, keys)), q, probabilities
+    )
     assert {name: value.shape for name, value in values.items()} == {
         "keys": (2 * clip + 1, 4),
         "values": (2 * clip + 1, 4),
@@ -319,7 +321,7 @@ def test_shaw_s_vectors_meet_the_query_and_the_probabilities(clip):
 def test_shaw_s_values_can_be_left_out():
     scheme, values = position("shaw", {"model.position.relative_values": False})
     assert set(values) == {"keys"}
-    assert not scheme.adds_values
+    assert not scheme.has_value_bias
 
 
 @pytest.mark.parametrize("offset", [0, 2])
@@ -350,15 +352,15 @@ def test_a_scheme_does_what_it_is_for_and_nothing_else(kind):
     turned_q, turned_k = call(scheme.rotate, q, k, positions, positions)
     assert (call(scheme.embed, x, positions) != x).any() == (kind in ("learned", "sinusoidal"))
     assert (turned_q != q).any() == (turned_k != k).any() == (kind == "rope")
-    assert scheme.scores == (kind in ("alibi", "relative_bias", "shaw"))
-    assert scheme.reads_query == scheme.adds_values == (kind == "shaw")
+    assert scheme.has_score_bias == (kind in ("alibi", "relative_bias", "shaw"))
+    assert scheme.reads_query == scheme.has_value_bias == (kind == "shaw")
     assert scheme.max_length == (8 if kind == "learned" else None)
     assert set(values) == {"learned": {"table"}, "relative_bias": {"table"}, "shaw": {"keys", "values"}}.get(
         kind, set()
     )
-    if scheme.scores:
+    if scheme.has_score_bias:
         other, score = call(
-            lambda q, k: (scheme.score(k, positions, positions), scheme.score(q, positions, positions)), q, k
+            lambda q, k: (scheme.score_bias(k, positions, positions), scheme.score_bias(q, positions, positions)), q, k
         )
         assert (score != other).any() == scheme.reads_query
 

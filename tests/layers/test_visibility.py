@@ -41,7 +41,7 @@ def test_a_token_sees_what_the_mask_says(name, kernel, way):
     slow_but([case for case in each(BANDED) if case[1] == "rows"], each(BANDED), pytest.mark.promise),
 )
 def test_a_token_sees_the_same_in_blocks(name, kernel, way, monkeypatch):
-    monkeypatch.setattr(banded, "SMALLEST_BLOCK", 2)
+    monkeypatch.setattr(banded, "MIN_BLOCK", 2)
     sizes = []
 
     def spied(kernel, size, *arguments):

@@ -171,15 +171,15 @@ MUTANTS = (
     Mutant(
         "cache: positions one token late",
         CACHE,
-        "self.newest[:, None] - (self.slot - jnp.arange(slots)) % slots",
-        "self.newest[:, None] - (self.slot - jnp.arange(slots)) % slots - 1",
+        "self.newest[:, None] - (self.newest_index - jnp.arange(slots)) % slots",
+        "self.newest[:, None] - (self.newest_index - jnp.arange(slots)) % slots - 1",
         ("tests/layers/test_cache.py",),
     ),
     Mutant(
         "cache: the newest token is overwritten",
         CACHE,
-        "place = self.slot % kept.slots",
-        "place = (self.slot - 1) % kept.slots",
+        "place = self.newest_index % kept.slots",
+        "place = (self.newest_index - 1) % kept.slots",
         ("tests/layers/test_cache.py", "tests/decoding/test_cached.py"),
     ),
     Mutant(

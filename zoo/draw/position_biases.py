@@ -22,7 +22,7 @@ def bias_by_distance(position: Position, span: int, causal: bool) -> tuple[np.nd
     The distances go from -span to 0 for a causal model, and otherwise to span.
     """
     distances = np.arange(-span, 1 if causal else span + 1)
-    added = position.score(jnp.zeros(0), jnp.array([[span]]), jnp.asarray(span + distances)[None])
+    added = position.score_bias(jnp.zeros(0), jnp.array([[span]]), jnp.asarray(span + distances)[None])
     return distances, np.asarray(added, np.float32)[0, :, 0]
 
 

@@ -25,9 +25,11 @@ ROWS, QUERIES, TOKENS = 4, 32, 128
 SumAndCount = dict[str, Float[Array, "..."]]
 
 
-def evenly(length: int, most: int) -> Int[np.ndarray, " n"]:
-    """Returns evenly spaced places of a row of `length`, at most `most`, with first and last."""
-    return np.linspace(0, length - 1, min(length, most)).round().astype(np.int32)
+def evenly_spaced(length: int, max_count: int) -> Int[np.ndarray, " n"]:
+    """Returns at most `max_count` evenly spaced indices into a row of `length` tokens, including the
+    first and the last.
+    """
+    return np.linspace(0, length - 1, min(length, max_count)).round().astype(np.int32)
 
 
 def squares(x: Float[Array, "B T D"], context: Context) -> SumAndCount:
@@ -56,7 +58,7 @@ def attention_entropy(
     counts as one more key. Queries of global tokens see other keys and are left out.
     """
     q, k = jax.lax.stop_gradient((q, k))
-    places = evenly(q.shape[1], QUERIES)
+    places = evenly_spaced(q.shape[1], QUERIES)
 
     def of_queries(x: Array | None) -> Array | None:
         return None if x is None else x[:ROWS, places]
@@ -65,20 +67,20 @@ def attention_entropy(
         return None if x is None else x[:ROWS]
 
     key_documents = context.documents if context.key_documents is None else context.key_documents
-    alone = replace(
+    query_context = replace(
         context,
         positions=of_queries(context.positions),
         documents=of_queries(context.documents),
         in_order=False,
-        key_positions=of_keys(context.keys_at),
+        key_positions=of_keys(context.effective_key_positions),
         key_documents=of_keys(key_documents),
     )
     shared = None if scoring.shared is None else scoring.shared[:ROWS, :, places]
-    probabilities = attention_probabilities(of_queries(q), of_keys(k), alone, replace(scoring, shared=shared))
+    probabilities = attention_probabilities(of_queries(q), of_keys(k), query_context, replace(scoring, shared=shared))
     entropy = entr(probabilities).sum(axis=-1)
     if scoring.sinks is not None:
         entropy = entropy + entr(jnp.maximum(1 - probabilities.sum(axis=-1), 0))
-    counted = jnp.broadcast_to(alone.positions >= scoring.global_tokens, (entropy.shape[0], len(places)))
+    counted = jnp.broadcast_to(query_context.positions >= scoring.global_tokens, (entropy.shape[0], len(places)))
     total = jnp.where(counted[:, None, None], entropy, 0).sum(axis=(0, 3)).reshape(-1)
     return {"total": total, "count": counted.sum().astype(jnp.float32)}
 

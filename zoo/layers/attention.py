@@ -32,7 +32,7 @@ class HeadNorm(nnx.Module):
     2020; Dehghani et al. 2023).
 
     "head" takes the mean over the K values of each head, with one scale [K] for all heads; "full"
-    over the values of all heads, with a scale [H K].
+    over the values of all heads, with a scale [H K]. It is an RMSNorm whatever `norm.kind` is.
     """
 
     def __init__(self, config: ResolvedConfig, heads: int):
@@ -69,34 +69,34 @@ class Attention(nnx.Module):
         H, Q, K = attention.num_heads, attention.num_query_heads, attention.head_dim
         # The field is `auto` in models of one stack.
         G = attention.cross_kv_heads if cross and attention.cross_kv_heads != AUTO else attention.num_kv_heads
-        last = kernel_initializer(
+        output_initializer = kernel_initializer(
             config, value_gain * ((2 * config.num_layers) ** -0.5 if config.init.scale_residual else 1.0)
         )
 
         def project(heads: int, axis: str, initializer: Initializer) -> Linear:
             return Linear(config.dim, heads * K, ("embed", axis), attention.bias, initializer)
 
-        initializer, of_values = kernel_initializer(config), kernel_initializer(config, value_gain)
+        initializer, value_initializer = kernel_initializer(config), kernel_initializer(config, value_gain)
         self.query, self.key = project(Q, "heads", initializer), project(G, "kv_heads", initializer)
-        self.value = project(G, "kv_heads", of_values)
-        self.output = Linear(H * K, config.dim, ("heads", "embed"), attention.bias, last)
+        self.value = project(G, "kv_heads", value_initializer)
+        self.output = Linear(H * K, config.dim, ("heads", "embed"), attention.bias, output_initializer)
         normed = attention.qk_norm != "none"
         self.query_norm, self.key_norm = (HeadNorm(config, Q), HeadNorm(config, G)) if normed else (None, None)
         self.sinks = parameter((H,), ("heads",), normal(config.init.embedding_std)) if attention.sinks else None
-        performs = attention.kind == "performer"
+        is_performer = attention.kind == "performer"
         self.features = (
-            statistic((attention.features, K), random_features, attention.redraw_every) if performs else None
+            statistic((attention.features, K), random_features, attention.redraw_every) if is_performer else None
         )
         self.position = Position(config) if cross else make_attention_position(config)
         # Windows and global tokens belong to one sequence; all of a memory is visible.
         self.window, self.global_tokens = (0, 0) if cross else (attention.window, attention.global_tokens)
-        turns = () if cross else attention.dilations
-        self.dilations = tuple(turns[head % len(turns)] for head in range(H)) if turns else ()
+        dilations = () if cross else attention.dilations
+        self.dilations = tuple(dilations[head % len(dilations)] for head in range(H)) if dilations else ()
         # Number of tokens that a window spans.
-        self.reach = (self.window - 1) * max(self.dilations, default=1) + 1 if self.window else 0
+        self.window_span = (self.window - 1) * max(self.dilations, default=1) + 1 if self.window else 0
         if attention.global_projections and not cross:
             self.global_query, self.global_key = project(Q, "heads", initializer), project(G, "kv_heads", initializer)
-            self.global_value = project(G, "kv_heads", of_values)
+            self.global_value = project(G, "kv_heads", value_initializer)
         self.config, self.dtype, self.cross = attention, config.dtype, cross
 
     def __call__(
@@ -118,7 +118,7 @@ class Attention(nnx.Module):
         if self.cross:
             context, shared = context.for_cross_attention(), None
         q, k = self._queries(self.query(x)), self._heads(self.key(source), self.key_norm)
-        q, k = self.position.rotate(q, k, context.positions, context.keys_at)
+        q, k = self.position.rotate(q, k, context.positions, context.effective_key_positions)
         v = self._heads(self.value(source))
         if self.features is not None:
             attended, sums = performer_sums(q, k, v, self.features[...], context, self.config.scale)
@@ -136,7 +136,7 @@ class Attention(nnx.Module):
             if self.global_tokens:
                 attended = self._with_global(attended, x, q, k, v, context, shared)
             if cache is not None:
-                cache.keep(part, k, v) if self.cross else cache.fill(part, k, v, self.reach)
+                cache.keep(part, k, v) if self.cross else cache.fill(part, k, v, self.window_span)
         return self.output(attended.reshape(*x.shape[:2], -1))
 
     def _from_cache(
@@ -144,9 +144,10 @@ class Attention(nnx.Module):
     ) -> Float[Array, "M R H K"]:
         """Attends from the next token of every row to the cache and to itself.
 
-        There is no choice of kernel: all compute the same, and with one query per row fused ones
-        gain nothing. Returns [B, 1, H, K], or in cross-attention [M, B / M, H, K] for M rows of
-        memory.
+        `attention.implementation` is ignored here: all kernels compute the same function, and with
+        one query per row a fused one is no faster.
+
+        Returns [B, 1, H, K], or in cross-attention [M, B / M, H, K] for M rows of memory.
         """
         cache, q = context.cache, self._queries(self.query(x))
         if self.cross:
@@ -154,10 +155,10 @@ class Attention(nnx.Module):
             q = q.reshape(cache.memory_positions.shape[0], -1, *q.shape[2:])
             if self.features is not None:
                 return performer_read(q, self.features[...], self.config.scale, cache.entries[part])
-            alone = replace(
+            query_context = replace(
                 context, positions=jnp.zeros((1, 1), jnp.int32), causal=False, key_positions=cache.memory_positions
             )
-            return cached_attention(q, *cache.entries[part], alone, self._scoring(alone, None))
+            return cached_attention(q, *cache.entries[part], query_context, self._scoring(query_context, None))
         k, v = self._heads(self.key(x), self.key_norm), self._heads(self.value(x))
         q, k = self.position.rotate(q, k, context.positions, context.positions)
         if self.features is not None:
@@ -166,9 +167,12 @@ class Attention(nnx.Module):
             )
             return attended
         kept = cache.extend(part, k, v)
-        alone = replace(context, key_positions=cache.positions(kept.slots), in_order=False)
+        query_context = replace(context, key_positions=cache.positions(kept.slots), in_order=False)
         return cached_attention(
-            q, *kept, alone, self._scoring(alone, None if shared is None else shared(alone.key_positions))
+            q,
+            *kept,
+            query_context,
+            self._scoring(query_context, None if shared is None else shared(query_context.key_positions)),
         )
 
     def _heads(self, x: Float[Array, "B T HK"], norm: HeadNorm | None = None) -> Float[Array, "B T H K"]:
@@ -183,10 +187,10 @@ class Attention(nnx.Module):
     def _scoring(self, context: Context, shared: Array | None) -> Scoring:
         return Scoring(
             scale=self.config.scale, window=self.window, global_tokens=self.global_tokens, dilations=self.dilations,
-            score=self.position.score if self.position.scores else None,
+            score_bias=self.position.score_bias if self.position.has_score_bias else None,
             reads_query=self.position.reads_query, shared=shared,
             softcap=self.config.softcap, sinks=None if self.sinks is None else self.sinks[...],
-            value=self.position.value if self.position.adds_values else None,
+            value_bias=self.position.value_bias if self.position.has_value_bias else None,
             dropout=self.config.dropout if context.dropout_key is not None else 0.0,
         )  # fmt: skip
 
@@ -199,18 +203,20 @@ class Attention(nnx.Module):
             self.dtype,
             self.config.head_dim,
             {
-                "score": scoring.score is not None or shared is not None,
+                "score": scoring.score_bias is not None or shared is not None,
                 "documents": context.documents is not None,
                 "dropout": scoring.dropout > 0,
                 "softcap": scoring.softcap > 0,
                 "sinks": scoring.sinks is not None,
-                "value": scoring.value is not None,
+                "value": scoring.value_bias is not None,
                 "padding": not (context.causal and context.in_order),
                 "prefix": context.causal and context.prefix > 0,
                 "dilations": bool(self.dilations),
             },
         )
-        size = block_length(q.shape[1], self.reach, context.causal) if context.in_order and not context.prefix else 0
+        size = (
+            block_length(q.shape[1], self.window_span, context.causal) if context.in_order and not context.prefix else 0
+        )
         if size and name != "cudnn":
             return banded_attention(KERNELS[name], size, q, k, v, context, scoring)
         return KERNELS[name](q, k, v, context, scoring)
@@ -236,18 +242,20 @@ class Attention(nnx.Module):
             v = self._heads(self.global_value(x))
         else:
             q = pick(q)
-        alone = replace(context, positions=first, key_positions=context.positions, in_order=False)
+        query_context = replace(context, positions=first, key_positions=context.positions, in_order=False)
         of_first = None if shared is None else pick(jnp.broadcast_to(shared, (B, *shared.shape[1:])), axis=2)
         scoring = replace(self._scoring(context, of_first), window=0, global_tokens=0, dilations=())
-        return attended.at[jnp.arange(B)[:, None], places].set(KERNELS["einsum"](q, k, v, alone, scoring), mode="drop")
+        return attended.at[jnp.arange(B)[:, None], places].set(
+            KERNELS["einsum"](q, k, v, query_context, scoring), mode="drop"
+        )
 
 
 def shared_scores(position: Position, context: Context) -> Float[Array, "#B H T S"] | SharedScores | None:
     """Returns the term that a scheme shared by all layers adds to their scores: computed once per
     forward pass, or with a filled cache as a function of the keys.
     """
-    if not position.scores:
+    if not position.has_score_bias:
         return None
     if context.cache is not None and context.cache.filled:
-        return lambda key_positions: position.score(None, context.positions, key_positions)
-    return position.score(None, context.positions, context.positions)
+        return lambda key_positions: position.score_bias(None, context.positions, key_positions)
+    return position.score_bias(None, context.positions, context.positions)

@@ -14,16 +14,16 @@ from jaxtyping import Array, Float, Shaped
 from zoo.layers.context import Context
 from zoo.layers.scoring import Scoring
 
-SMALLEST_BLOCK = 64
+MIN_BLOCK = 64
 AttentionFunction = Callable[[Array, Array, Array, Context, Scoring], Array]
 
 
 def block_length(length: int, window: int, causal: bool) -> int:
-    """Returns the tokens of a block, at least as many as a token sees on one side; 0 if blocks
-    would save nothing.
+    """Returns the number of tokens per block, at least as many as a query sees on one side; 0 if
+    splitting into blocks would save nothing.
     """
     reach = window - 1 if causal else (window - 1) // 2
-    size = max(reach, SMALLEST_BLOCK)
+    size = max(reach, MIN_BLOCK)
     return size if window and length >= 4 * size else 0
 
 

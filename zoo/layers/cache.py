@@ -77,17 +77,17 @@ class Cache:
         layers: entries of each layer by sublayer, "attention" or "cross_attention"; empty before
             the prompt is read.
         newest: position of each row's newest token.
-        slot: running count of written tokens, without wrapping: token n is stored at ring index n
-            mod C; `slot` is the n of the newest token.
-        most: slots of a layer without a window.
+        newest_index: index of the newest token among all tokens written; token n is stored in slot
+            n mod C.
+        max_slots: slots of a layer without a window.
         memory_positions: [M, S], positions of the memory of cross-attention; B may be a multiple of
             M, and each of its rows then serves B / M neighbouring rows.
     """
 
     layers: list[Entries]
     newest: Int[Array, " B"]
-    slot: Int[Array, ""]
-    most: int = field(metadata={"static": True})
+    newest_index: Int[Array, ""]
+    max_slots: int = field(metadata={"static": True})
     memory_positions: Int[Array, "M S"] | None = None
 
     def layer(self, index: int) -> "Cache":
@@ -108,7 +108,10 @@ class Cache:
     def following(self) -> "Cache":
         """Returns the cache for the next token of every row."""
         return replace(
-            self, layers=[dict(entries) for entries in self.layers], newest=self.newest + 1, slot=self.slot + 1
+            self,
+            layers=[dict(entries) for entries in self.layers],
+            newest=self.newest + 1,
+            newest_index=self.newest_index + 1,
         )
 
     def take(self, rows: Int[Array, " R"]) -> "Cache":
@@ -131,7 +134,7 @@ class Cache:
 
         The slot written n tokens ago holds position newest - n.
         """
-        positions = self.newest[:, None] - (self.slot - jnp.arange(slots)) % slots
+        positions = self.newest[:, None] - (self.newest_index - jnp.arange(slots)) % slots
         return jnp.maximum(positions, -1)
 
     def fill(self, part: str, k: Float[Array, "B T G K"], v: Float[Array, "B T G K"], window: int) -> None:
@@ -142,18 +145,18 @@ class Cache:
             k, v: keys and values of the rows.
             window: see `Context.visible`.
         """
-        source = self.positions(min(window or self.most, self.most))
+        source = self.positions(min(window or self.max_slots, self.max_slots))
         source = jnp.clip(source, 0, k.shape[1] - 1)[:, :, None, None]
         self.keep(part, *(jnp.take_along_axis(x, source, axis=1) for x in (k, v)))
 
     def keep(self, part: str, k: Float[Array, "M S G K"], v: Float[Array, "M S G K"]) -> None:
-        """Stores keys and values of another sequence, which no longer grows."""
+        """Stores the keys and values of the cross-attention memory, which does not grow."""
         self.entries[part] = KeyValues.of(k, v)
 
     def extend(self, part: str, k: Float[Array, "B 1 G K"], v: Float[Array, "B 1 G K"]) -> KeyValues:
         """Replaces the oldest key and value by those of one token, and returns all."""
         kept = self.entries[part]
-        place = self.slot % kept.slots
+        place = self.newest_index % kept.slots
         written = (
             jax.lax.dynamic_update_slice_in_dim(old, new, place, axis=-2)
             for old, new in zip(kept, KeyValues.of(k, v), strict=True)

@@ -9,12 +9,14 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int, Key
 
-from zoo.config.parts import KINDS, values_in
+from zoo.config.scopes import KINDS, values_in
 from zoo.layers.cache import Cache
 
 
 def path_hash(path: str) -> int:
-    """Returns the number that a path folds into a random key: its crc32."""
+    """Returns the integer that is folded into a random key to make it specific to a path: the path's
+    crc32.
+    """
     return zlib.crc32(path.encode())
 
 
@@ -31,11 +33,11 @@ class DropoutKey(NamedTuple):
     rates: Mapping[str, Float[Array, ""]] = {}
 
     def folded(self, number: int | Int[Array, ""]) -> "DropoutKey":
-        """Returns the same rates with a key of its own."""
+        """Returns a copy with `number` folded into the key."""
         return self._replace(key=jax.random.fold_in(self.key, number))
 
     def within(self, scope: str) -> "DropoutKey":
-        """Returns the same key with the rates that hold inside a scope (`zoo.config.parts`)."""
+        """Returns the same key with the rates that hold inside a scope (`zoo.config.scopes`)."""
         return self._replace(rates=values_in(scope, self.rates)) if self.rates else self
 
 
@@ -146,8 +148,8 @@ class Context:
         return jnp.where(keep, x / jnp.asarray(kept, x.dtype), 0).astype(x.dtype)
 
     @property
-    def keys_at(self) -> Int[Array, "#B S"]:
-        """Returns the positions of the keys."""
+    def effective_key_positions(self) -> Int[Array, "#B S"]:
+        """Returns `key_positions`, or `positions` if keys and queries are the same sequence."""
         return self.positions if self.key_positions is None else self.key_positions
 
     def visible(
@@ -168,7 +170,7 @@ class Context:
                 tokens, whatever the window.
             dilation: d; the window holds the keys at distances 0, d, 2 d, ...
         """
-        query, key = self.positions[:, queries, None], self.keys_at[:, None, keys]
+        query, key = self.positions[:, queries, None], self.effective_key_positions[:, None, keys]
         visible = jnp.broadcast_to(key >= 0, jnp.broadcast_shapes(query.shape, key.shape))
         if self.causal:
             visible &= (key <= query) | (key < self.prefix) if self.prefix else key <= query

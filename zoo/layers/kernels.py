@@ -46,7 +46,7 @@ def _probabilities(scores, visible, scoring: Scoring):
 
 
 def _plus(scores, added):
-    """Adds the result of `Scoring.added` to scores [B, G, R, T, S]."""
+    """Adds the result of `Scoring.total_bias` to scores [B, G, R, T, S]."""
     return scores if added is None else scores + added.reshape(added.shape[0], *scores.shape[1:])
 
 
@@ -85,13 +85,15 @@ def _tokens_first(attended):
 def attention_scores(
     q: Float[Array, "B T H K"], k: Float[Array, "B S G K"], context: Context, scoring: Scoring
 ) -> Float[Array, "B G R T S"]:
-    """Returns scale * q k^T + score of all keys, visible or not, before a cap, in float32.
+    """Returns scale * q k^T + bias of all keys, visible or not, before a cap, in float32.
 
     R = H / G.
     """
     q = q * scoring.scale
     return _scores(
-        _grouped(q, k.shape[2]), k.transpose(0, 2, 1, 3), scoring.added(q, context.positions, context.keys_at)
+        _grouped(q, k.shape[2]),
+        k.transpose(0, 2, 1, 3),
+        scoring.total_bias(q, context.positions, context.effective_key_positions),
     )
 
 
@@ -112,7 +114,7 @@ def einsum_attention(
     context: Context,
     scoring: Scoring,
 ) -> Float[Array, "B T H K"]:
-    """Computes softmax(scale * q k^T + score, over the visible keys) v, the softmax in float32;
+    """Computes softmax(scale * q k^T + bias, over the visible keys) v, the softmax in float32;
     query head h reads key head h G / H.
     """
 
@@ -120,7 +122,7 @@ def einsum_attention(
         return context.dropout(probabilities, scoring.dropout, "attention/probabilities", "model.attention.dropout")
 
     q = q * scoring.scale
-    added = scoring.added(q, context.positions, context.keys_at)
+    added = scoring.total_bias(q, context.positions, context.effective_key_positions)
     return _with_values(
         *_attend(*_heads_first(q, k, v), _visible(context, scoring, k.shape[2]), added, scoring, drop), context, scoring
     )
@@ -145,19 +147,23 @@ def cached_attention(
     scores = jnp.einsum(
         "...tk,...sk->...ts", _grouped(q, G).reshape(*N, -1, K), keys, preferred_element_type=jnp.float32
     )
-    scores = _plus(scores.reshape(B, G, -1, T, S), scoring.added(q, context.positions, context.keys_at))
+    scores = _plus(
+        scores.reshape(B, G, -1, T, S), scoring.total_bias(q, context.positions, context.effective_key_positions)
+    )
     probabilities = _probabilities(scores, _visible(context, scoring, G), scoring).astype(values.dtype)
     attended = jnp.einsum("...ts,...sk->...tk", probabilities.reshape(*N, -1, S), values)
     return _with_values(attended.reshape(B, G, -1, T, K), probabilities, context, scoring)
 
 
 def _with_values(attended, probabilities, context: Context, scoring: Scoring):
-    """Returns the output [B, T, H, K] from p v, with the term of `Scoring.value`."""
+    """Returns the output [B, T, H, K] from p v, with the term of `Scoring.value_bias`."""
     attended = _tokens_first(attended)
-    if scoring.value is None:
+    if scoring.value_bias is None:
         return attended
     B, G, R, T, S = probabilities.shape
-    return attended + scoring.value(probabilities.reshape(B, G * R, T, S), context.positions, context.keys_at)
+    return attended + scoring.value_bias(
+        probabilities.reshape(B, G * R, T, S), context.positions, context.effective_key_positions
+    )
 
 
 QUERY_BLOCKS = 4
@@ -197,11 +203,14 @@ def rows_attention(
     q = q * scoring.scale
     shared = scoring.shared
     if (
-        scoring.score is not None
+        scoring.score_bias is not None
         and not scoring.reads_query
-        and context.positions.shape[0] == context.keys_at.shape[0] == 1
+        and context.positions.shape[0] == context.effective_key_positions.shape[0] == 1
     ):
-        shared, scoring = scoring.added(q, context.positions, context.keys_at), replace(scoring, score=None)
+        shared, scoring = (
+            scoring.total_bias(q, context.positions, context.effective_key_positions),
+            replace(scoring, score_bias=None),
+        )
     structure = {
         "positions": context.positions,
         "documents": context.documents,
@@ -220,15 +229,17 @@ def rows_attention(
         q, k, v, own = inputs
         own = same | own
         shared = own.pop("shared")
-        alone = Context(**own, causal=context.causal, prefix=context.prefix)
-        added = replace(scoring, shared=shared).added(q[None], alone.positions, alone.keys_at)
+        row_context = Context(**own, causal=context.causal, prefix=context.prefix)
+        added = replace(scoring, shared=shared).total_bias(
+            q[None], row_context.positions, row_context.effective_key_positions
+        )
         q, k, v = _heads_first(q[None], k[None], v[None])
         parts = [
             _attend(
                 q[..., queries, :],
                 k[..., keys, :],
                 v[..., keys, :],
-                alone.visible(scoring.window, queries, keys, scoring.global_tokens),
+                row_context.visible(scoring.window, queries, keys, scoring.global_tokens),
                 None if added is None else added[..., queries, keys],
                 scoring,
                 lambda probabilities: probabilities,
@@ -251,7 +262,7 @@ def _library_attention(q, k, v, context: Context, scoring: Scoring, implementati
         and context.documents is None
         and not (scoring.global_tokens or context.prefix)
     )
-    added = scoring.added(q * scoring.scale, context.positions, context.keys_at)
+    added = scoring.total_bias(q * scoring.scale, context.positions, context.effective_key_positions)
     return jax.nn.dot_product_attention(
         q, k, v,
         bias=None if added is None else added.astype(q.dtype),

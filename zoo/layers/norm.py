@@ -39,32 +39,34 @@ def rms_norm(x: Float[Array, "*leading D"], scale: Scale, epsilon: float) -> Flo
 
 
 class Norm(nnx.Module):
-    """The base of all norms: a learned factor and shift per dimension, if the config has them."""
+    """Base class of all norms: holds the learned scale and bias, if the config has them."""
 
     has_bias = False
 
-    def __init__(self, config: ResolvedConfig, dim: int | None = None):
-        norm, dim = config.norm, dim or config.dim
+    def __init__(self, config: ResolvedConfig):
+        norm, dim = config.norm, config.dim
         self.epsilon, self.unit_offset = norm.epsilon, norm.unit_offset
         self.scale = parameter((dim,), (None,), zeros if norm.unit_offset else ones) if norm.scale else None
         self.bias = parameter((dim,), (None,), zeros) if norm.bias and self.has_bias else None
 
     @property
-    def factor(self) -> Scale:
-        """Returns the learned factor; `norm.unit_offset` stores its difference from 1 (Gemma)."""
+    def effective_scale(self) -> Scale:
+        """Returns the scale that is applied; with `norm.unit_offset` the parameter stores its
+        difference from 1 (Gemma).
+        """
         if self.scale is None:
             return None
         return 1 + self.scale[...] if self.unit_offset else self.scale[...]
 
     @property
-    def shift(self) -> Scale:
-        """Returns the learned shift."""
+    def effective_bias(self) -> Scale:
+        """Returns the bias that is applied."""
         return None if self.bias is None else self.bias[...]
 
     def __call__(self, x: Float[Array, "*leading D"], context: Context | None = None) -> Float[Array, "*leading D"]:
         """Normalises each vector of `x`.
 
-        Batch normalisation needs the context, for padding and for the mode.
+        Batch normalisation reads the context to exclude padding and to know whether it is training.
         """
         raise NotImplementedError
 
@@ -91,7 +93,7 @@ class LayerNorm(Norm):
 
     def __call__(self, x: Float[Array, "*leading D"], context: Context | None = None) -> Float[Array, "*leading D"]:
         """Normalises each vector of `x`."""
-        return layer_norm(x, self.factor, self.shift, self.epsilon)
+        return layer_norm(x, self.effective_scale, self.effective_bias, self.epsilon)
 
 
 class RMSNorm(Norm):
@@ -103,7 +105,7 @@ class RMSNorm(Norm):
 
     def __call__(self, x: Float[Array, "*leading D"], context: Context | None = None) -> Float[Array, "*leading D"]:
         """Normalises each vector of `x`."""
-        return rms_norm(x, self.factor, self.epsilon)
+        return rms_norm(x, self.effective_scale, self.epsilon)
 
 
 class CenteringNorm(Norm):
@@ -118,7 +120,9 @@ class CenteringNorm(Norm):
     def __call__(self, x: Float[Array, "*leading D"], context: Context | None = None) -> Float[Array, "*leading D"]:
         """Centres each vector of `x`."""
         wide = x.astype(jnp.float32)
-        return _affine(wide - jnp.mean(wide, axis=-1, keepdims=True), self.factor, self.shift, x.dtype)
+        return _affine(
+            wide - jnp.mean(wide, axis=-1, keepdims=True), self.effective_scale, self.effective_bias, x.dtype
+        )
 
 
 class BatchNorm(Norm):
@@ -133,10 +137,10 @@ class BatchNorm(Norm):
 
     has_bias = True
 
-    def __init__(self, config: ResolvedConfig, dim: int | None = None):
-        super().__init__(config, dim)
+    def __init__(self, config: ResolvedConfig):
+        super().__init__(config)
         self.momentum = config.norm.momentum
-        self.mean, self.variance = statistic((dim or config.dim,), zeros), statistic((dim or config.dim,), ones)
+        self.mean, self.variance = statistic((config.dim,), zeros), statistic((config.dim,), ones)
 
     def __call__(self, x: Float[Array, "B T D"], context: Context) -> Float[Array, "B T D"]:
         """Normalises each dimension of `x` over the tokens."""
@@ -150,7 +154,9 @@ class BatchNorm(Norm):
             self.mean.set_value(keep * self.mean[...] + (1 - keep) * jax.lax.stop_gradient(mean))
             unbiased = jax.lax.stop_gradient(variance) * count / jnp.maximum(count - 1, 1)
             self.variance.set_value(keep * self.variance[...] + (1 - keep) * unbiased)
-        return _affine((wide - mean) * jax.lax.rsqrt(variance + self.epsilon), self.factor, self.shift, x.dtype)
+        return _affine(
+            (wide - mean) * jax.lax.rsqrt(variance + self.epsilon), self.effective_scale, self.effective_bias, x.dtype
+        )
 
 
 def masked_moments(

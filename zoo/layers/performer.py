@@ -57,9 +57,9 @@ def performer_attention(
         sum_s phi(q_t) . phi(k_s) v_s / sum_s phi(q_t) . phi(k_s)
 
     In a causal row s runs up to t, and so does the maximum in phi(k): output t depends only on
-    tokens 0 .. t. The order is that of places in the row, whatever the positions. Padding counts
-    neither in the numerator nor in the denominator; a query that sees no key gets 0. Query head h
-    reads key head h G / H. Sums are float32; the output has the type of v.
+    tokens 0 .. t. Order means the index of a token in its row, not `Context.positions`. Padding
+    counts neither in the numerator nor in the denominator; a query that sees no key gets 0. Query
+    head h reads key head h G / H. Sums are float32; the output has the type of v.
 
     A long row is processed in chunks. The backward pass recomputes a chunk from its inputs and, in
     a causal row, from the sums before it.
@@ -105,7 +105,11 @@ def performer_sums(
     feature_map = FeatureMap(features, scale)
     # Heads first, as in the other kernels: plain batched matrix products.
     q = q.reshape(B, T, G, H // G, K).transpose(0, 2, 3, 1, 4)
-    keys = (k.transpose(0, 2, 1, 3), v.transpose(0, 2, 1, 3), jnp.broadcast_to(context.keys_at >= 0, (B, S))[:, None])
+    keys = (
+        k.transpose(0, 2, 1, 3),
+        v.transpose(0, 2, 1, 3),
+        jnp.broadcast_to(context.effective_key_positions >= 0, (B, S))[:, None],
+    )
     if before is None:
         before = FeatureSums(
             jnp.full((B, G), FLOOR), jnp.zeros((B, G, features.shape[0], K + 1)), jnp.zeros((B, G, K + 1))
@@ -234,11 +238,11 @@ def _walk(step: Callable, carry: FeatureSums, chunks) -> tuple[FeatureSums, Arra
     return carry, None if result is None else result[None]
 
 
-def _cut(x: Array, axis: int, most: int) -> Array:
-    """Cuts the dimension of tokens into N chunks of at most `most`, padded with zeros, and moves N
-    to the front.
+def _cut(x: Array, axis: int, max_size: int) -> Array:
+    """Cuts the dimension of tokens into N chunks of at most `max_size`, padded with zeros, and
+    moves N to the front.
     """
-    count = -(-x.shape[axis] // most)
+    count = -(-x.shape[axis] // max_size)
     size = -(-x.shape[axis] // count)
     x = jnp.pad(x, [(0, count * size - x.shape[axis] if axis == dimension else 0) for dimension in range(x.ndim)])
     return jnp.moveaxis(x.reshape(*x.shape[:axis], count, size, *x.shape[axis + 1 :]), axis, 0)

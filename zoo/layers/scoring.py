@@ -8,19 +8,20 @@ from jaxtyping import Array, Float, Int
 
 @dataclass(frozen=True)
 class Scoring:
-    """How scores are computed and turned into weights: p = softmax(cap(scale * q k^T + score),
+    """How scores are computed and turned into weights: p = softmax(cap(scale * q k^T + bias),
     sink) over the visible keys.
 
     Attributes:
         scale: factor on q k^T.
         window, global_tokens: visibility of keys, see `Context.visible`.
-        score: (scaled q [B,T,H,K], positions of queries [B,T] and keys [B,S]) -> a term added to
-            the scores, [B,H,T,S]; None for none.
-        reads_query: `score` depends on q, not only on positions.
-        shared: [B or 1, H, T, S], a further term, computed once for all layers.
+        score_bias: (scaled q [B,T,H,K], positions of queries [B,T] and keys [B,S]) -> a term added
+            to the scores, [B,H,T,S]; None for none.
+        reads_query: `score_bias` depends on q, not only on positions.
+        shared: [B or 1, H, T, S], a further term of the bias, computed once for all layers.
         softcap: c in cap(x) = c tanh(x / c); 0 for the identity.
         sinks: [H], a further score per head that takes weight and has no value.
-        value: (p [B,H,T,S], positions) -> a term added to the output, [B,T,H,K]; None for none.
+        value_bias: (p [B,H,T,S], positions) -> a term added to the output, [B,T,H,K]; None for
+            none.
         dropout: rate on p.
         dilations: dilations of the windows of the H heads; empty if all are 1.
     """
@@ -28,20 +29,20 @@ class Scoring:
     scale: float
     window: int = 0
     global_tokens: int = 0
-    score: Callable[[Array, Array, Array], Array] | None = None
+    score_bias: Callable[[Array, Array, Array], Array] | None = None
     reads_query: bool = False
     shared: Float[Array, "#B H T S"] | None = None
     softcap: float = 0.0
     sinks: Float[Array, " H"] | None = None
-    value: Callable[[Array, Array, Array], Array] | None = None
+    value_bias: Callable[[Array, Array, Array], Array] | None = None
     dropout: float = 0.0
     dilations: tuple[int, ...] = ()
 
-    def added(
+    def total_bias(
         self, q: Float[Array, "B T H K"], q_positions: Int[Array, "#B #T"], k_positions: Int[Array, "#B S"]
     ) -> Array | None:
         """Returns the sum of the terms added to the scores, [B or 1, H, T, S], or None."""
-        if self.score is None:
+        if self.score_bias is None:
             return self.shared
-        own = self.score(q, q_positions, k_positions)
+        own = self.score_bias(q, q_positions, k_positions)
         return own if self.shared is None else own + self.shared

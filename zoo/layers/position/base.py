@@ -11,12 +11,12 @@ class Position(nnx.Module):
 
     max_length: int | None = None
     """Longest sequence the scheme can express, or None if there is no limit."""
-    scores = False
-    """Whether `score` returns something."""
+    has_score_bias = False
+    """Whether `score_bias` returns something."""
     reads_query = False
-    """Whether `score` depends on the query, and not on positions alone."""
-    adds_values = False
-    """Whether `value` returns something."""
+    """Whether `score_bias` depends on the query, and not on positions alone."""
+    has_value_bias = False
+    """Whether `value_bias` returns something."""
 
     def __init__(self, config: ResolvedConfig):
         del config
@@ -37,13 +37,13 @@ class Position(nnx.Module):
         del q_positions, k_positions
         return q, k
 
-    def score(
+    def score_bias(
         self, q: Float[Array, "B T H K"], q_positions: Int[Array, "#B T"], k_positions: Int[Array, "#B S"]
     ) -> Float[Array, "#B H T S"]:
         """Returns the term added to the scores; `q` is already multiplied by the scale."""
         raise NotImplementedError
 
-    def value(
+    def value_bias(
         self, probabilities: Float[Array, "B H T S"], q_positions: Int[Array, "#B T"], k_positions: Int[Array, "#B S"]
     ) -> Float[Array, "B T H K"]:
         """Returns the term added to the attended values."""

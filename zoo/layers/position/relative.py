@@ -35,12 +35,12 @@ class Alibi(Position):
     in an encoder it is symmetric.
     """
 
-    scores = True
+    has_score_bias = True
 
     def __init__(self, config: ResolvedConfig):
         self.num_heads = config.attention.num_heads
 
-    def score(
+    def score_bias(
         self, q: Float[Array, "B T H K"], q_positions: Int[Array, "#B T"], k_positions: Int[Array, "#B S"]
     ) -> Float[Array, "#B H T S"]:
         """Returns the penalty."""
@@ -84,7 +84,7 @@ class RelativeBias(Position):
     In a decoder all buckets are for keys before the query.
     """
 
-    scores = True
+    has_score_bias = True
 
     def __init__(self, config: ResolvedConfig):
         position = config.position
@@ -94,7 +94,7 @@ class RelativeBias(Position):
             (self.buckets, config.attention.num_heads), (None, "heads"), normal(config.init.embedding_std)
         )
 
-    def score(
+    def score_bias(
         self, q: Float[Array, "B T H K"] | None, q_positions: Int[Array, "#B T"], k_positions: Int[Array, "#B S"]
     ) -> Float[Array, "#B H T S"]:
         """Returns the bias of every head."""
@@ -113,14 +113,14 @@ class ShawPosition(Position):
     off there is no b.
     """
 
-    scores = reads_query = True
+    has_score_bias = reads_query = True
 
     def __init__(self, config: ResolvedConfig):
         # By subscript: as an attribute `values` is the method of every mapping.
-        self.clip, self.adds_values = config.position.clip, config.position.relative_values
+        self.clip, self.has_value_bias = config.position.clip, config.position.relative_values
         shape = (2 * self.clip + 1, config.attention.head_dim)
         self.keys = parameter(shape, (None, None), normal(config.init.embedding_std))
-        self.values = parameter(shape, (None, None), normal(config.init.embedding_std)) if self.adds_values else None
+        self.values = parameter(shape, (None, None), normal(config.init.embedding_std)) if self.has_value_bias else None
 
     def _distances(
         self, q_positions: Int[Array, "#B T"], k_positions: Int[Array, "#B S"], dtype: jnp.dtype
@@ -129,7 +129,7 @@ class ShawPosition(Position):
         # A product with a one-hot matrix, because the gradient of a look-up is a slow scatter.
         return jax.nn.one_hot(distance, 2 * self.clip + 1, dtype=dtype)
 
-    def score(
+    def score_bias(
         self, q: Float[Array, "B T H K"], q_positions: Int[Array, "#B T"], k_positions: Int[Array, "#B S"]
     ) -> Float[Array, "#B H T S"]:
         """Returns q_t . a_d."""
@@ -138,7 +138,7 @@ class ShawPosition(Position):
         one_hot = jnp.broadcast_to(one_hot, (q.shape[0], *one_hot.shape[1:]))
         return jnp.einsum("bthr,btsr->bhts", by_distance, one_hot, preferred_element_type=jnp.float32)
 
-    def value(
+    def value_bias(
         self, probabilities: Float[Array, "B H T S"], q_positions: Int[Array, "#B T"], k_positions: Int[Array, "#B S"]
     ) -> Float[Array, "B T H K"]:
         """Returns sum_s p(t, s) b_d."""

@@ -66,13 +66,13 @@ def dynamic_frequencies(
 
 
 def yarn_frequencies(scaling: ResolvedConfig, theta: float, rotated: int) -> Float[np.ndarray, " half"]:
-    """Keeps the frequency of pairs with more than `high` turns over the original length, divides it
-    by the factor for fewer than `low`, with a ramp over the pair's number in between (Peng et al.
-    2023, section 3.2, "NTK-by-parts").
+    """Keeps the frequency of pairs with more than `high` rotations over the original length, divides
+    it by the factor for fewer than `low`, with a linear ramp over the pair index in between (Peng
+    et al. 2023, section 3.2, "NTK-by-parts").
     """
 
-    def pair(turns: float) -> float:
-        return rotated * math.log(scaling.original_length / (turns * 2 * math.pi)) / (2 * math.log(theta))
+    def pair(rotations: float) -> float:
+        return rotated * math.log(scaling.original_length / (rotations * 2 * math.pi)) / (2 * math.log(theta))
 
     first, last = max(math.floor(pair(scaling.high)), 0), min(math.ceil(pair(scaling.low)), rotated - 1)
     ramp = np.clip((np.arange(rotated // 2) - first) / max(last - first, 1e-3), 0, 1)
@@ -81,13 +81,13 @@ def yarn_frequencies(scaling: ResolvedConfig, theta: float, rotated: int) -> Flo
 
 
 def llama3_frequencies(scaling: ResolvedConfig, theta: float, rotated: int) -> Float[np.ndarray, " half"]:
-    """Keeps the frequency of pairs with more than `high` turns over the original length, divides it
-    by the factor for fewer than `low`, with a ramp over the number of turns in between (Grattafiori
-    et al. 2024; LLaMA 3.1).
+    """Keeps the frequency of pairs with more than `high` rotations over the original length, divides
+    it by the factor for fewer than `low`, with a linear ramp over the number of rotations in between
+    (Grattafiori et al. 2024; LLaMA 3.1).
     """
     frequencies = plain_frequencies(theta, rotated)
-    turns = scaling.original_length * frequencies / (2 * math.pi)
-    kept = np.clip((turns - scaling.low) / (scaling.high - scaling.low), 0, 1)
+    rotations = scaling.original_length * frequencies / (2 * math.pi)
+    kept = np.clip((rotations - scaling.low) / (scaling.high - scaling.low), 0, 1)
     return frequencies * kept + frequencies / scaling.factor * (1 - kept)
 
 
