@@ -21,7 +21,7 @@ from zoo.layers.context import Context
 from zoo.layers.norm import make_norm
 from zoo.layers.position import make_attention_position, sinusoid
 from zoo.models.architectures import make_model
-from zoo.models.head import Prediction
+from zoo.models.head import LogitFactors
 from zoo.objectives.cross_entropy import LossTerms, cross_entropy, distilled_cross_entropy
 
 T, D = 8, 16
@@ -266,11 +266,11 @@ def test_o13_the_divergence_from_a_hard_label_is_the_cross_entropy(temperature):
     targets, ones = np.random.default_rng(5).integers(0, 11, (2, T)), np.ones((2, T), np.float32)
     # A teacher that is sure: one score far above the others is a distribution of one 1 and zeros.
     sure = 1e4 * np.eye(11, dtype=np.float32)[targets]
-    teacher = Prediction(sure, np.eye(11, dtype=np.float32), None, 0.0)
+    teacher = LogitFactors(sure, np.eye(11, dtype=np.float32), None, 0.0)
 
     def divergence(hidden, head, bias):
         return distilled_cross_entropy(
-            Prediction(hidden, head, bias, 0.0),
+            LogitFactors(hidden, head, bias, 0.0),
             teacher,
             targets,
             ones,
@@ -279,7 +279,7 @@ def test_o13_the_divergence_from_a_hard_label_is_the_cross_entropy(temperature):
         )[0]
 
     def entropy(hidden, head, bias):
-        return cross_entropy(Prediction(hidden, head, bias, 0.0), targets, ones, 5)[0]
+        return cross_entropy(LogitFactors(hidden, head, bias, 0.0), targets, ones, 5)[0]
 
     (one, gradients), (other, expected) = (
         call(jax.value_and_grad(loss, (0, 1, 2)), hidden, head, bias) for loss in (divergence, entropy)

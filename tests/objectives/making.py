@@ -19,13 +19,13 @@ from zoo.objectives import make_objective
 class FewTokens:
     """Thirteen ids; id i stands for i + 1 bytes, 9 opens a document."""
 
-    vocab_size, document_id, separator_id = 13, 9, 13
+    vocab_size, bos_id, separator_id = 13, 9, 13
     pieces = tuple(bytes(range(id, 2 * id + 1)) for id in range(13))
     token_bytes = Tokenizer.token_bytes
     token_characters = Tokenizer.token_characters
 
 
-OPENS, TOKEN_BYTES = FewTokens.document_id, FewTokens().token_bytes()
+OPENS, TOKEN_BYTES = FewTokens.bos_id, FewTokens().token_bytes()
 
 
 class Made:
@@ -46,9 +46,9 @@ class Made:
         self.stats, self.exact = initialise_statistics(self.model, seed), as_float64(self.values)
         self.constants = {name: jnp.asarray(table) for name, table in self.objective.constants.items()}
 
-    def too_long(self, length):
+    def why_too_long(self, length):
         """Why rows of `length` tokens cannot be evaluated, or None."""
-        return self.objective.too_long(self.model, length)
+        return self.objective.why_too_long(self.model, length)
 
     def hidden_alone(self, tokens, segments=None):
         """The reference's hidden states of one row of tokens without padding, [T, D]."""

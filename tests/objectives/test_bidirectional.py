@@ -98,5 +98,5 @@ def test_dropout_needs_a_key():
 
 def test_rows_may_have_any_length():
     made = Made(TINY_ELMO)
-    assert made.too_long(10**6) is None
+    assert made.why_too_long(10**6) is None
     assert np.isfinite(made.sums(np.resize(np.arange(13), (1, 40)))[0])

@@ -83,7 +83,7 @@ def test_the_loss_is_the_reference_s(isolate, chunk):
 
 @pytest.mark.parametrize("position", ["learned", "alibi"])
 def test_rows_begin_at_their_offsets_in_turn(position):
-    sums, config, values = make({"data.offsets": (0, 5), "model.position.kind": position})
+    sums, config, values = make({"data.position_offsets": (0, 5), "model.position.kind": position})
     loss, _ = sums(PACKED)
     expected = sum(
         expected_loss(config, values, row, np.arange(8) + offset).sum()
@@ -95,10 +95,10 @@ def test_rows_begin_at_their_offsets_in_turn(position):
 
 
 def test_a_table_ends_where_the_last_row_does():
-    made = Made({"data.offsets": (0, 5)})
+    made = Made({"data.position_offsets": (0, 5)})
     assert made.config.model.position.max_length == 13
-    assert made.too_long(8) is None
-    assert made.too_long(9) == "learned positions end at 13"
+    assert made.why_too_long(8) is None
+    assert made.why_too_long(9) == "learned positions end at 13"
 
 
 def test_padding_is_not_scored():
@@ -127,8 +127,8 @@ def test_evaluation_leaves_out_what_would_be_a_prefix():
 
 def test_a_context_that_is_the_whole_row_cannot_be_evaluated():
     made = Made({"training.eval_context": 3, "model.position.kind": "rope"})
-    assert made.too_long(3) == "training.eval_context=3 leaves nothing of it to score"
-    assert made.too_long(4) is None
+    assert made.why_too_long(3) == "training.eval_context=3 leaves nothing of it to score"
+    assert made.why_too_long(4) is None
 
 
 def test_a_batch_of_padding_is_worth_nothing():
@@ -199,6 +199,6 @@ def test_ids_beyond_the_tokenizer_s_stand_for_no_text():
 
 def test_lengths_past_the_learned_table_are_told():
     made = Made({"model.position.max_length": 10})
-    assert made.too_long(10) is None
-    assert made.too_long(11) == "learned positions end at 10"
-    assert Made({"model.position.kind": "rope"}).too_long(10**6) is None
+    assert made.why_too_long(10) is None
+    assert made.why_too_long(11) == "learned positions end at 10"
+    assert Made({"model.position.kind": "rope"}).why_too_long(10**6) is None

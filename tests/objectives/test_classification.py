@@ -78,7 +78,7 @@ def test_a_model_for_a_task_has_no_head_for_tokens():
 @pytest.mark.parametrize(
     ("changes", "said"),
     [
-        ({"model.head.pooling": "first"}, "sees no other in a decoder"),
+        ({"model.head.pooling": "first"}, "in a decoder sees no other token"),
         ({"model.head.bias": True}, "model.head.bias=True has no effect"),
         ({"training.eval_batches": 3}, "scored on every example once"),
         ({"data.source": "text:x"}, "needs labelled examples"),

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from tests.building import call, close, compiled, programs_inside
-from zoo.models.head import Prediction
+from zoo.models.head import LogitFactors
 from zoo.objectives.cross_entropy import cross_entropy, number_of_chunks
 
 B, T, D, V = 3, 12, 5, 11
@@ -69,7 +69,7 @@ def our_program(chunk, kind):
     with_bias, softcap, *more = KINDS[kind]
 
     def loss(hidden, head, bias, targets, weights, cotangent):
-        total, entropy = cross_entropy(Prediction(hidden, head, bias, softcap), targets, weights, chunk, *more)
+        total, entropy = cross_entropy(LogitFactors(hidden, head, bias, softcap), targets, weights, chunk, *more)
         return cotangent * total, entropy
 
     return compiled(jax.value_and_grad(loss, (0, 1, 2) if with_bias else (0, 1), has_aux=True))
@@ -119,7 +119,7 @@ def test_the_reported_cross_entropy_knows_nothing_of_what_is_added(inputs, chunk
 def test_the_report_has_no_gradient(inputs):
     hidden, head, _, targets, weights = inputs
     gradient = call(
-        jax.grad(lambda h: cross_entropy(Prediction(h, head, None, 0.0), targets, weights, 6, 0.3)[1]), hidden
+        jax.grad(lambda h: cross_entropy(LogitFactors(h, head, None, 0.0), targets, weights, 6, 0.3)[1]), hidden
     )
     assert (gradient == 0).all()
 
@@ -131,7 +131,7 @@ def test_the_value_is_the_same_with_and_without_a_gradient(inputs, chunk, kind):
     with_bias, softcap, *more = KINDS[kind]
     alone = call(
         lambda h, w, b: cross_entropy(
-            Prediction(h, w, b if with_bias else None, softcap), targets, weights, chunk, *more
+            LogitFactors(h, w, b if with_bias else None, softcap), targets, weights, chunk, *more
         ),
         hidden,
         head,
@@ -195,7 +195,7 @@ def test_the_sum_is_float32_over_many_tokens():
     # Log 2 a token: a bfloat16 sum would stop growing at 256.
     value = call(
         lambda h, w: cross_entropy(
-            Prediction(h, w, None, 0.0), np.zeros((4, 1024), int), np.ones((4, 1024), np.float32), 64
+            LogitFactors(h, w, None, 0.0), np.zeros((4, 1024), int), np.ones((4, 1024), np.float32), 64
         )[0],
         np.zeros((4, 1024, 2), jnp.bfloat16),
         np.ones((2, 2), np.float32),
@@ -220,7 +220,7 @@ def test_no_array_holds_the_scores_of_all_tokens(inputs):
 
     def largest_with_vocabulary(chunk):
         hidden, head, bias, targets, weights = inputs
-        loss = lambda h, w, b: cross_entropy(Prediction(h, w, b, 2.0), targets, weights, chunk, 0.3)[0]  # noqa: E731
+        loss = lambda h, w, b: cross_entropy(LogitFactors(h, w, b, 2.0), targets, weights, chunk, 0.3)[0]  # noqa: E731
         jaxpr = jax.make_jaxpr(jax.grad(loss, (0, 1, 2)))(hidden, head, bias)
         return max(np.prod(shape) for shape in sizes(jaxpr.jaxpr) if V in shape)
 

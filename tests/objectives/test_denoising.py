@@ -93,13 +93,13 @@ def test_what_was_hidden_is_not_told_before_it_is_written():
 def test_both_sides_are_one_token_longer_than_a_row():
     made = Made(DENOISING | {"model.position.kind": "learned"})
     assert made.config.model.position.max_length == 9
-    assert made.too_long(8) is None
-    assert made.too_long(9) == "the encoder's learned positions end at 9"
-    assert Made(DENOISING | {"model.position.kind": "rope"}).too_long(10**6) is None
+    assert made.why_too_long(8) is None
+    assert made.why_too_long(9) == "the encoder's learned positions end at 9"
+    assert Made(DENOISING | {"model.position.kind": "rope"}).why_too_long(10**6) is None
 
 
 @pytest.mark.parametrize(("changes", "problem"), [
-    ({"objective.mask_fraction": 0.95}, "add up to more than 1"),
+    ({"objective.mask_token_fraction": 0.95}, "add up to more than 1"),
     ({"data.isolate_documents": True}, "isolate_documents"),
     ({"model.decoder.position.kind": "learned", "model.decoder.position.max_length": 8}, "than the 9 tokens of the decoder"),
     ({"model.vocab_size": 257, "data.tokenizer.kind": "bytes"}, r"258 ids, \[MASK\] included"),
@@ -107,7 +107,7 @@ def test_both_sides_are_one_token_longer_than_a_row():
 ])  # fmt: skip
 def test_what_cannot_be_is_refused(changes, problem):
     with pytest.raises(ConfigError, match=problem):
-        Made(DENOISING | {"objective.mask_fraction": 0.9} | changes)
+        Made(DENOISING | {"objective.mask_token_fraction": 0.9} | changes)
 
 
 def test_a_config_s_batches_are_made_of_them(tmp_path, monkeypatch):
@@ -121,7 +121,7 @@ def test_a_config_s_batches_are_made_of_them(tmp_path, monkeypatch):
                 "data.sequence_length": 16,
                 "model.architecture": "encoder_decoder",
                 "objective.kind": "denoising",
-                "objective.mask_fraction": 0.9,
+                "objective.mask_token_fraction": 0.9,
                 "objective.select_fraction": 0.25,
             },
         )

@@ -108,14 +108,16 @@ def check(pair, batch, sums):
         ("seen", seen),
     ):
         np.testing.assert_allclose(reported[name], value, rtol=1e-5)
-    weights = pair.objective.weights({name: jnp.asarray(value) for name, value in batch.items()})
+    weights = pair.objective.normalizers({name: jnp.asarray(value) for name, value in batch.items()})
     assert {name: int(value) for name, value in weights.items()} == {"loss": predicted, "cosine": seen}
 
 
 def test_a_masked_student_s_loss_is_that_of_every_row_alone(tmp_path):
     pair, batch = Pair(tmp_path, MASKED), corrupted()
     rows = []
-    for tokens, places, targets in zip(*(batch[name] for name in ("tokens", "places", "targets")), strict=True):
+    for tokens, places, targets in zip(
+        *(batch[name] for name in ("tokens", "masked_positions", "targets")), strict=True
+    ):
         if (tokens >= 0).any():
             rows.append((tokens[tokens >= 0], places[targets >= 0], targets[targets >= 0]))
     check(pair, batch, expected(pair, rows))
@@ -204,8 +206,8 @@ def test_a_state_of_zeros_has_a_gradient_that_is_a_number():
 def test_rows_that_the_teacher_cannot_read_are_not_evaluated(tmp_path):
     its = {"model.position.kind": "learned", "model.position.max_length": 10}
     pair = Pair(tmp_path, CAUSAL | {"model.position.kind": "rope"}, its)
-    assert pair.too_long(10) is None
-    assert pair.too_long(11) == "the teacher's learned positions end at 10"
+    assert pair.why_too_long(10) is None
+    assert pair.why_too_long(11) == "the teacher's learned positions end at 10"
 
 
 def test_models_of_a_student_and_of_its_teacher_are_two(tmp_path):

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from tests.building import call, close, programs_inside
-from zoo.models.head import Prediction
+from zoo.models.head import LogitFactors
 from zoo.objectives.cross_entropy import LossTerms, cross_entropy, distilled_cross_entropy
 
 # The teacher is wider than the student.
@@ -80,8 +80,8 @@ def ours(inputs, kind, chunk, cotangent=1.0):
 
     def loss(a):
         total, entropy, divergence = distilled_cross_entropy(
-            Prediction(a["hidden"], a["head"], a["bias"] if biased else None, softcap),
-            Prediction(a["its_hidden"], a["its_head"], a["its_bias"] if biased else None, its_softcap),
+            LogitFactors(a["hidden"], a["head"], a["bias"] if biased else None, softcap),
+            LogitFactors(a["its_hidden"], a["its_head"], a["its_bias"] if biased else None, its_softcap),
             targets,
             weights,
             chunk,
@@ -108,11 +108,11 @@ def test_value_and_gradients_are_the_equation_s(inputs, kind, chunk):
 
 def test_a_teacher_that_agrees_adds_nothing(inputs):
     arrays, targets, weights = inputs
-    own = Prediction(arrays["hidden"], arrays["head"], arrays["bias"], 0.0)
+    own = LogitFactors(arrays["hidden"], arrays["head"], arrays["bias"], 0.0)
 
     def loss(hidden, with_teacher):
-        own = Prediction(hidden, arrays["head"], arrays["bias"], 0.0)
-        its = Prediction(jax.lax.stop_gradient(hidden), *own[1:])
+        own = LogitFactors(hidden, arrays["head"], arrays["bias"], 0.0)
+        its = LogitFactors(jax.lax.stop_gradient(hidden), *own[1:])
         return (
             distilled_cross_entropy(own, its, targets, weights, 6, LossTerms(kl=5.0, temperature=2.0))
             if with_teacher
@@ -137,8 +137,8 @@ def test_the_gradient_does_not_shrink_with_the_temperature(inputs):
     def gradient(temperature):
         def loss(scores):
             return distilled_cross_entropy(
-                Prediction(scores, eye, None, 0.0),
-                Prediction(teacher, eye, None, 0.0),
+                LogitFactors(scores, eye, None, 0.0),
+                LogitFactors(teacher, eye, None, 0.0),
                 targets,
                 ones,
                 0,
@@ -179,8 +179,8 @@ def test_no_array_holds_the_scores_of_all_tokens(inputs):
 
     def largest_with_vocabulary(chunk):
         loss = lambda a: distilled_cross_entropy(  # noqa: E731
-            Prediction(a["hidden"], a["head"], None, 0.0),
-            Prediction(a["its_hidden"], a["its_head"], None, 0.0),
+            LogitFactors(a["hidden"], a["head"], None, 0.0),
+            LogitFactors(a["its_hidden"], a["its_head"], None, 0.0),
             targets,
             weights,
             chunk,

@@ -27,7 +27,9 @@ def expected(made, batch):
     normalisers.
     """
     losses, squares = [], 0.0
-    for tokens, places, targets in zip(*(batch[name] for name in ("tokens", "places", "targets")), strict=True):
+    for tokens, places, targets in zip(
+        *(batch[name] for name in ("tokens", "masked_positions", "targets")), strict=True
+    ):
         tokens = tokens[tokens >= 0]
         if len(tokens):
             chosen = made.logits_alone(tokens)[places]
@@ -63,7 +65,7 @@ def test_training_scores_the_same_and_adds_the_z_loss():
 
 def test_what_comes_later_is_seen_and_padding_is_not():
     made = Made(ENCODER)
-    batch = {"tokens": ROWS[2:3].copy(), "places": np.array([[0]]), "targets": np.array([[2]])}
+    batch = {"tokens": ROWS[2:3].copy(), "masked_positions": np.array([[0]]), "targets": np.array([[2]])}
     loss = made.sums(batch)[0]
     later = batch | {"tokens": np.where(np.arange(8) == 4, 1, batch["tokens"])}
     assert abs(made.sums(later)[0] - loss) > 1e-3
@@ -75,7 +77,7 @@ def test_unused_places_are_not_scored():
     made, batch = Made(ENCODER), corrupted()
     more = {
         "tokens": batch["tokens"],
-        "places": np.pad(batch["places"], [(0, 0), (0, 2)], constant_values=3),
+        "masked_positions": np.pad(batch["masked_positions"], [(0, 0), (0, 2)], constant_values=3),
         "targets": np.pad(batch["targets"], [(0, 0), (0, 2)], constant_values=-1),
     }
     np.testing.assert_allclose(made.sums(more)[0], made.sums(batch)[0], rtol=1e-6)
@@ -86,7 +88,7 @@ def test_unused_places_are_not_scored():
 def test_isolated_documents_are_worlds_of_their_own():
     made = Made(ENCODER | {"data.isolate_documents": True})
     row = ROWS[:1]
-    batch = {"tokens": row, "places": np.array([[1, 6]]), "targets": np.array([[1, 6]])}
+    batch = {"tokens": row, "masked_positions": np.array([[1, 6]]), "targets": np.array([[1, 6]])}
     first, second = made.logits_alone(row[0, :4])[1], made.logits_alone(row[0, 4:])[2]
     np.testing.assert_allclose(made.sums(batch)[0], surprisal([first, second], [1, 6]).sum(), rtol=1e-5)
     together = Made(ENCODER).sums(batch)[0]

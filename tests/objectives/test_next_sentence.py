@@ -70,7 +70,7 @@ def expected(made, batch):
     for row in range(3):
         filled = batch["tokens"][row] >= 0
         logits, pair = scores(made, batch["tokens"][row][filled], batch["segments"][row][filled])
-        tokens_loss += surprisal(logits[batch["places"][row]], batch["targets"][row]).sum()
+        tokens_loss += surprisal(logits[batch["masked_positions"][row]], batch["targets"][row]).sum()
         pairs_loss += surprisal(pair[None], batch["next"][row : row + 1])[0]
         right += pair.argmax() == batch["next"][row]
     return tokens_loss, pairs_loss, right
@@ -85,7 +85,7 @@ def test_both_terms_are_those_of_every_row_alone(training):
     np.testing.assert_allclose([losses["loss"], losses["next"]], [tokens_loss, pairs_loss], rtol=1e-5)
     np.testing.assert_allclose([sums["loss"], sums["next_loss"]], [tokens_loss, pairs_loss], rtol=1e-5)
     assert (sums["weight"], sums["pairs"], sums["next_right"]) == (3, 3, right)
-    weights = {name: float(weight) for name, weight in made.objective.weights(batch).items()}
+    weights = {name: float(weight) for name, weight in made.objective.normalizers(batch).items()}
     assert weights == {"loss": 3, "next": 3}
     np.testing.assert_allclose(sum_of_means(losses, weights), tokens_loss / 3 + pairs_loss / 3, rtol=1e-5)
 

@@ -94,12 +94,12 @@ def test_dropout_needs_a_key():
 
 def test_lengths_that_cannot_be_evaluated_are_told():
     made = Made(PREFIX | {"model.position.max_length": 10, "data.sequence_length": 8})
-    assert made.too_long(3) == "objective.prefix_length=3 leaves nothing of it to predict"
-    assert made.too_long(4) is None
+    assert made.why_too_long(3) == "objective.prefix_length=3 leaves nothing of it to predict"
+    assert made.why_too_long(4) is None
     # The decoder reads length + 1 - prefix tokens.
-    assert made.too_long(12) is None
-    assert made.too_long(13) == "the decoder's learned positions end at 10"
-    assert Made(PREFIX | {"model.position.kind": "rope"}).too_long(10**6) is None
+    assert made.why_too_long(12) is None
+    assert made.why_too_long(13) == "the decoder's learned positions end at 10"
+    assert Made(PREFIX | {"model.position.kind": "rope"}).why_too_long(10**6) is None
     other = Made(
         PREFIX
         | {
@@ -108,8 +108,8 @@ def test_lengths_that_cannot_be_evaluated_are_told():
             "model.decoder.position.max_length": 7,
         }
     )
-    assert other.too_long(9) is None
-    assert other.too_long(10) == "the decoder's learned positions end at 7"
+    assert other.why_too_long(9) is None
+    assert other.why_too_long(10) == "the decoder's learned positions end at 7"
 
 
 def test_the_longest_row_that_is_allowed_can_be_scored():

@@ -134,9 +134,9 @@ def test_what_cannot_be_is_refused(name):
 
 def test_lengths_that_cannot_be_evaluated_are_told():
     made = Made(PREFIX | {"model.position.max_length": 10})
-    assert made.too_long(3) == "objective.prefix_length=3 leaves nothing of it to predict"
-    assert made.too_long(10) is None
-    assert made.too_long(11) == "learned positions end at 10"
+    assert made.why_too_long(3) == "objective.prefix_length=3 leaves nothing of it to predict"
+    assert made.why_too_long(10) is None
+    assert made.why_too_long(11) == "learned positions end at 10"
 
 
 def test_no_other_library_s_decoder_sees_a_prompt_as_a_whole():

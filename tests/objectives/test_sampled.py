@@ -16,7 +16,7 @@ from zoo import config as configs
 from zoo.data.tokenizers.byte_tokenizers import ByteTokenizer
 from zoo.errors import ConfigError
 from zoo.models.architectures import make_model
-from zoo.models.head import Prediction
+from zoo.models.head import LogitFactors
 from zoo.objectives import make_objective
 from zoo.objectives.cross_entropy import cross_entropy
 from zoo.objectives.sampled_softmax import (
@@ -44,7 +44,7 @@ def ours(hidden, head, bias, targets, weights, candidates, chunk=0):
     """(value, gradients of hidden states, matrix and bias)."""
 
     def loss(hidden, head, bias):
-        return sampled_cross_entropy(Prediction(hidden, head, bias, 0.0), targets, weights, candidates, chunk)
+        return sampled_cross_entropy(LogitFactors(hidden, head, bias, 0.0), targets, weights, candidates, chunk)
 
     return call(jax.value_and_grad(loss, (0, 1, 2)), hidden, head, bias)
 
@@ -54,7 +54,9 @@ def test_over_all_ids_it_is_the_full_softmax(inputs, chunk):
     hidden, head, bias, targets, weights = inputs
     value, gradients = ours(*inputs, draw_candidates(jax.random.key(0), V, V), chunk)
     full = call(
-        jax.value_and_grad(lambda h, w, b: cross_entropy(Prediction(h, w, b, 0.0), targets, weights, 0)[0], (0, 1, 2)),
+        jax.value_and_grad(
+            lambda h, w, b: cross_entropy(LogitFactors(h, w, b, 0.0), targets, weights, 0)[0], (0, 1, 2)
+        ),
         hidden,
         head,
         bias,

@@ -97,9 +97,9 @@ def test_what_cannot_be_is_refused(changes, problem):
 
 def test_lengths_that_cannot_be_evaluated_are_told():
     made = Made(SPAN)
-    assert made.too_long(8) is None
-    assert "two tokens" in made.too_long(1)
-    assert "too few for" in made.too_long(200)
+    assert made.why_too_long(8) is None
+    assert "two tokens" in made.why_too_long(1)
+    assert "too few for" in made.why_too_long(200)
     short = Made(SPAN | {"model.position.kind": "learned", "model.position.max_length": 8})
-    assert short.too_long(8) is None
-    assert "encoder's learned positions end at 8" in short.too_long(14)
+    assert short.why_too_long(8) is None
+    assert "encoder's learned positions end at 8" in short.why_too_long(14)

@@ -60,7 +60,7 @@ def test_a_loss_is_that_of_every_row_alone(overrides, labels, expected):
     assert sums["weight"] == weight
     assert right is None or sums["right"] == right
     assert sums["real"].tolist() == [True, True, False]
-    weights = made.objective.weights({"tokens": jnp.asarray(TOKENS)} | labels)
+    weights = made.objective.normalizers({"tokens": jnp.asarray(TOKENS)} | labels)
     assert weights["loss"] == weight
 
 

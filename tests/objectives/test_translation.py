@@ -57,5 +57,5 @@ def test_training_smooths_labels_and_reports_without_it():
 
 def test_there_is_no_other_length():
     made = Made(TRANSLATION | {"model.position.kind": "learned", "model.position.max_length": 8})
-    assert made.too_long(8) is None
-    assert "lengths of their own" in made.too_long(4)
+    assert made.why_too_long(8) is None
+    assert "lengths of their own" in made.why_too_long(4)

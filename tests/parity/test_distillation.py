@@ -9,7 +9,7 @@ pytest.importorskip("torch")
 import torch
 
 from tests.building import call
-from zoo.models.head import Prediction
+from zoo.models.head import LogitFactors
 from zoo.objectives.cross_entropy import LossTerms, distilled_cross_entropy
 from zoo.objectives.distillation import cosine_distance
 
@@ -31,8 +31,8 @@ def test_the_sum_of_both_losses_and_its_gradient(chunk):
 
     def loss(hidden, head):
         return distilled_cross_entropy(
-            Prediction(hidden, head, None, 0.0),
-            Prediction(its, its_head, None, 0.0),
+            LogitFactors(hidden, head, None, 0.0),
+            LogitFactors(its, its_head, None, 0.0),
             targets,
             ones,
             chunk,

@@ -30,7 +30,7 @@ pytestmark = pytest.mark.parity
 class Ids:
     """As many ids as the model has; no token opens a document in its middle."""
 
-    document_id = 0
+    bos_id = 0
 
     def __init__(self, count):
         self.vocab_size = count
@@ -81,13 +81,13 @@ def test_the_loss_is_bert_s():
     config = resolve_like(system.imported_as, reference.hf, fields)
     objective = make_objective(config, Ids(config.model.vocab_size))
     graph, values = split(make_model(config))[0], import_weights(system.reference, config, reference.tensors())[0]
-    batch = {"tokens": np.where(filled, rows["tokens"], -1), "segments": rows["segments"], "places": places, "targets": targets,
+    batch = {"tokens": np.where(filled, rows["tokens"], -1), "segments": rows["segments"], "masked_positions": places, "targets": targets,
              "next": classes}  # fmt: skip
     constants = {name: jnp.asarray(table) for name, table in objective.constants.items()}
 
     def loss_of(values, batch):
         losses, _ = objective.sums(graph, values, {}, batch, constants, training=True)
-        return sum_of_means(losses, objective.weights(batch))
+        return sum_of_means(losses, objective.normalizers(batch))
 
     loss, gradients = call(jax.value_and_grad(loss_of), jax.tree.map(jnp.asarray, values), batch)
     assert relative_difference(loss, out.loss.detach().numpy()) < 1e-5

@@ -16,7 +16,7 @@ from transformers.models.switch_transformers.modeling_switch_transformers import
 from tests.building import call
 from tests.parity.harness import gradient_differences, relative_difference
 from tests.parity.layers import largest
-from zoo.models.head import Prediction
+from zoo.models.head import LogitFactors
 from zoo.objectives.cross_entropy import cross_entropy
 
 pytestmark = pytest.mark.parity
@@ -34,7 +34,7 @@ def differences(chunk):
 
     def loss(arrays):
         return cross_entropy(
-            Prediction(arrays["hidden"], arrays["weights"], arrays["bias"], 0.0), targets, scored, chunk, COEFFICIENT
+            LogitFactors(arrays["hidden"], arrays["weights"], arrays["bias"], 0.0), targets, scored, chunk, COEFFICIENT
         )[0]
 
     value, gradients = call(jax.value_and_grad(loss), arrays)

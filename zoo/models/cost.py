@@ -141,13 +141,14 @@ def _layers(model: ResolvedConfig, length: int, causal: bool, prefix: int = 0) -
 def summary(config: ResolvedConfig) -> Cost:
     """Computes the cost of a resolved config without allocating arrays.
 
-    FLOPs of a step = 3 * (2 * sum over matrices of weights * tokens that meet them + the attention
-    products): a multiplication and an addition, once forward and twice backward. The products over
-    the S keys that a token sees on average are 4 * H * K * S per token and layer (Kaplan et al.
-    2020, section 2.1, with causal attention counted as the half that it is), with M random features
-    in softmax's place 8 * H * K * M. For one decoder this is 3 * (2 * N + 4 * H * K * S * L) per
-    token. Embedding look-ups, norms, activations and softmax are left out. Recomputation is not
-    counted. A teacher's forward pass is added.
+    FLOPs of a step = 3 * (2 * sum over weight matrices of (number of weights * number of tokens
+    multiplied by it) + the attention products): 2 for multiply and add, 3 for one forward pass and
+    a backward pass that costs twice as much. The products over the S keys that a token sees on
+    average are 4 * H * K * S per token and layer (Kaplan et al. 2020, section 2.1, with causal
+    attention counted as the half that it is), with M random features in softmax's place 8 * H * K *
+    M. For one decoder this is 3 * (2 * N + 4 * H * K * S * L) per token. Embedding look-ups, norms,
+    activations and softmax are left out. Recomputation is not counted. A teacher's forward pass is
+    added.
 
     Raises:
         ConfigError: the teacher is not a run or cannot teach this model.

@@ -16,7 +16,7 @@ from zoo.layers.parameter import Linear, kernel_initializer, parameter, zeros
 from zoo.layers.recurrent import ProjectedLSTM
 from zoo.layers.scalar_mix import ScalarMix, normalise_layers
 from zoo.models.functional import stack
-from zoo.models.head import Prediction, TaskHead, logits
+from zoo.models.head import LogitFactors, TaskHead, logits
 
 
 class Carry(NamedTuple):
@@ -159,9 +159,9 @@ class ELMo(nnx.Module, TaskHead):
             jnp.zeros((*shape, self.config.elmo.cell_dim), jnp.float32),
         )
 
-    def prediction(self, hidden: Float[Array, "B T D"]) -> Prediction:
+    def prediction(self, hidden: Float[Array, "B T D"]) -> LogitFactors:
         """Returns the prediction of every token id, from the states of either direction."""
-        return Prediction(hidden, self.head.weights[...], self.head.bias[...], 0.0)
+        return LogitFactors(hidden, self.head.weights[...], self.head.bias[...], 0.0)
 
     def logits(self, hidden: Float[Array, "B T D"]) -> Float[Array, "B T V"]:
         """Returns float32 scores of every token id; training uses the chunked loss instead."""

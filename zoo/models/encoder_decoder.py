@@ -8,7 +8,7 @@ from jaxtyping import Array, Float, Int
 from zoo.config import ResolvedConfig, side
 from zoo.layers.context import Context, Memory
 from zoo.layers.parameter import normal, parameter
-from zoo.models.head import Head, Prediction, logits
+from zoo.models.head import Head, LogitFactors, logits
 from zoo.models.language_model import Tower, embed
 
 
@@ -50,7 +50,7 @@ class EncoderDecoder(nnx.Module):
         """Returns the decoder's hidden states, from which the head predicts."""
         return self.decode(targets, self.encode(source, source_context), context)
 
-    def prediction(self, hidden: Float[Array, "B T D"], context: Context | None = None) -> Prediction:
+    def prediction(self, hidden: Float[Array, "B T D"], context: Context | None = None) -> LogitFactors:
         """Returns the prediction of every token id."""
         return self.head(hidden, self.embedding[...], context)
 

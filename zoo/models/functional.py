@@ -78,16 +78,16 @@ def unrolled_paths(path: tuple[str, ...], variable: nnx.Variable, layers: Sequen
 
 
 def _initial(
-    module: nnx.Module, kind: type, root: Array, again: Callable[[nnx.Variable], int | Array | None]
+    module: nnx.Module, kind: type, root: Array, extra_fold: Callable[[nnx.Variable], int | Array | None]
 ) -> Params:
-    """Returns the initial values of all variables of a type; a number that `again` returns for a
-    variable is folded into its key.
+    """Returns the initial values of all variables of a type. If `extra_fold(variable)` is not None,
+    it is folded into the variable's key.
     """
     values: dict[str, Array] = {}
     for path, variable in _leaves(module, kind):
         name = "/".join(path)
         shape, initializer = variable.get_value().shape, variable.get_metadata("initializer")
-        number = again(variable)
+        number = extra_fold(variable)
         base = root if number is None else jax.random.fold_in(root, number)
         if variable.get_metadata("axes")[:1] == ("layers",):
             hashes = jnp.array([path_hash(unrolled) for unrolled in unrolled_paths(path, variable)], jnp.uint32)

@@ -13,8 +13,8 @@ from zoo.layers.norm import make_norm
 from zoo.layers.parameter import Linear, kernel_initializer, parameter, zeros
 
 
-class Prediction(NamedTuple):
-    """Factors of the logits, before the product:
+class LogitFactors(NamedTuple):
+    """The logits as unmultiplied factors, so that the loss can multiply them chunk by chunk:
 
         logits = cap(hidden weights^T + bias)
         cap(x) = softcap * tanh(x / softcap)
@@ -53,8 +53,8 @@ class Head(nnx.Module):
 
     def __call__(
         self, hidden: Float[Array, "B T D"], embedding: Float[Array, "V D"], context: Context | None = None
-    ) -> Prediction:
-        """Returns the prediction of every token id.
+    ) -> LogitFactors:
+        """Returns the factors of the logits of every token id.
 
         Args:
             hidden: hidden states.
@@ -66,12 +66,12 @@ class Head(nnx.Module):
         if self.scale != 1.0:
             hidden = hidden * jnp.asarray(self.scale, hidden.dtype)
         weights = embedding if self.weights is None else self.weights[...]
-        return Prediction(hidden, weights, None if self.bias is None else self.bias[...], self.config.head.softcap)
+        return LogitFactors(hidden, weights, None if self.bias is None else self.bias[...], self.config.head.softcap)
 
 
 class TaskHead:
-    """Mixin of models of tasks: s = Dropout(v) W + b, float32 scores of C classes from a vector v
-    of a row or of a token.
+    """Mixin for models with a task head: s = Dropout(v) W + b, float32 scores of C classes from one
+    vector v per row or per token.
 
     With `model.head.pooler` v is replaced by tanh(v W' + b') (Devlin et al. 2019, section 4.1); an
     ELMo first mixes its layers (Peters et al. 2018, eq. 1). The module has `classifier` and
@@ -112,7 +112,7 @@ def pool(hidden: Float[Array, "B T ... D"], positions: Int[Array, "#B T"], kind:
     return (total / counts[beyond]).astype(hidden.dtype)
 
 
-def logits(prediction: Prediction) -> Float[Array, "B T V"]:
+def logits(prediction: LogitFactors) -> Float[Array, "B T V"]:
     """Returns the logits of a prediction in float32; training uses the chunked loss instead."""
     hidden, weights, bias, softcap = prediction
     scores = jnp.einsum("btd,vd->btv", hidden, weights.astype(hidden.dtype), preferred_element_type=jnp.float32)

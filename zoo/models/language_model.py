@@ -11,7 +11,7 @@ from zoo.layers.context import Context
 from zoo.layers.norm import make_norm
 from zoo.layers.parameter import Linear, kernel_initializer, normal, parameter
 from zoo.layers.position import make_embedded_position
-from zoo.models.head import Head, Prediction, TaskHead, logits
+from zoo.models.head import Head, LogitFactors, TaskHead, logits
 from zoo.models.stack import Stack
 
 
@@ -88,7 +88,7 @@ class LanguageModel(Tower, TaskHead):
         """Returns the hidden states from which the head predicts; `segments` as in `Tower.run`."""
         return self.run(embed(self.embedding[...], tokens, self.config), context, segments)
 
-    def prediction(self, hidden: Float[Array, "B T D"], context: Context | None = None) -> Prediction:
+    def prediction(self, hidden: Float[Array, "B T D"], context: Context | None = None) -> LogitFactors:
         """Returns the prediction of every token id."""
         return self.head(hidden, self.embedding[...], context)
 

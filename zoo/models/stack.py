@@ -26,10 +26,10 @@ class Kinds(nnx.Module):
 class Stack(nnx.Module):
     """L blocks in sequence.
 
-    Layers that are all alike are stored together, [L, ...]; with `layers.pattern` the layers of
-    each kind are, in order of depth. `scan_layers` only chooses how they run: a `jax.lax.scan` over
-    layers, or over periods of the pattern, which compiles in constant time, or a loop over slices,
-    which is faster per step on a CPU. `remat` names what the backward pass recomputes.
+    Identical layers are stored as one stack, [L, ...]; with `layers.pattern`, each kind has its own
+    stack, ordered by depth. `scan_layers` only chooses how they run: a `jax.lax.scan` over layers,
+    or over periods of the pattern, which compiles in constant time, or a loop over slices, which is
+    faster per step on a CPU. `remat` names what the backward pass recomputes.
     """
 
     def __init__(self, config: ResolvedConfig, cross: bool = False, sides: tuple[int, int] | None = None):
@@ -43,8 +43,11 @@ class Stack(nnx.Module):
             return
         self.layers = Kinds()
         for name in dict.fromkeys(self.kinds):
-            mine = [layer for layer, kind in enumerate(self.kinds) if kind == name]
-            setattr(self.layers, name, stack(make_block(layer_kind(config, name), cross, sides), mine, name))
+            block = make_block(layer_kind(config, name), cross, sides)
+            setattr(self.layers, name, stack(block, self._layers_of_kind(name), name))
+
+    def _layers_of_kind(self, name: str) -> list[int]:
+        return [layer for layer, kind in enumerate(self.kinds) if kind == name]
 
     def _blocks(self) -> dict[str, nnx.Module]:
         return {name: getattr(self.layers, name) if name else self.layers for name in dict.fromkeys(self.kinds)}
@@ -65,15 +68,15 @@ class Stack(nnx.Module):
 
         def apply(x, values, index, name):
             block = nnx.merge(graphs[name], *values)
-            own = replace(context.layer(index).kind(name), record={} if recording else None)
-            x = block(x, own, shared)
+            layer_context = replace(context.layer(index).kind(name), record={} if recording else None)
+            x = block(x, layer_context, shared)
             if recording:
-                own.record["residual"] = squares(x, context)
+                layer_context.record["residual"] = squares(x, context)
                 if context.record_arrays:
-                    own.record["states"] = x
-            return x, (statistics_of(block), own.record)
+                    layer_context.record["states"] = x
+            return x, (statistics_of(block), layer_context.record)
 
-        def remembered(name):
+        def with_remat(name):
             def layer(x, values, index):
                 return apply(x, values, index, name)
 
@@ -82,7 +85,7 @@ class Stack(nnx.Module):
                 return layer
             return jax.checkpoint(layer, policy=REMAT_POLICIES[self.remat], prevent_cse=not self.scan)
 
-        layers = {name: remembered(name) for name in graphs}
+        layers = {name: with_remat(name) for name in graphs}
         period = len(self.pattern)
         periods = len(self.kinds) // period if self.scan and context.cache is None else 0
         new: dict[str, list] = {name: [] for name in graphs}
@@ -91,7 +94,7 @@ class Stack(nnx.Module):
             for name, stats in scanned.items():
                 new[name].append(stats)
         x = self._unroll(x, layers, state, periods * period, new)
-        self._keep(new, context)
+        self._write_back(new, context)
         return x
 
     def _scan(self, x, layers, state, periods):
@@ -105,11 +108,11 @@ class Stack(nnx.Module):
             )
 
         def one_period(x, inputs):
-            number, values = inputs
+            period_index, values = inputs
             seen, stats = dict.fromkeys(counts, 0), {name: [] for name in counts}
-            for place, name in enumerate(self.pattern):
-                mine = jax.tree.map(lambda leaf, turn=seen[name]: leaf[turn], values[name])
-                x, after = layers[name](x, mine, number * len(self.pattern) + place)
+            for offset, name in enumerate(self.pattern):
+                layer = jax.tree.map(lambda leaf, index_in_stack=seen[name]: leaf[index_in_stack], values[name])
+                x, after = layers[name](x, layer, period_index * len(self.pattern) + offset)
                 seen[name] += 1
                 stats[name].append(after)
             return x, {name: jax.tree.map(lambda *leaves: jnp.stack(leaves), *each) for name, each in stats.items()}
@@ -120,7 +123,7 @@ class Stack(nnx.Module):
         }
 
     def _unroll(self, x, layers, state, start, new):
-        """Runs the layers from number `start` on one by one."""
+        """Runs the layers from index `start` onwards, one at a time."""
         slices = {name: _unstacked(values) for name, values in state.items()}
         seen = {name: self.kinds[:start].count(name) for name in state}
         after: dict[str, list] = {name: [] for name in state}
@@ -134,14 +137,13 @@ class Stack(nnx.Module):
                 new[name].append(jax.tree.map(lambda *leaves: jnp.stack(leaves), *each))
         return x
 
-    def _keep(self, new, context):
+    def _write_back(self, new, context):
         """Writes the layers' statistics back, stacked, and their records by layer."""
         for name, block in self._blocks().items():
             stats, records = jax.tree.map(lambda *leaves: jnp.concatenate(leaves), *new[name])
             if context.record is not None:
-                mine = [layer for layer, kind in enumerate(self.kinds) if kind == name]
-                for turn, layer in enumerate(mine):
-                    context.record[f"layer {layer}"] = jax.tree.map(lambda leaf, turn=turn: leaf[turn], records)
+                for index_in_stack, layer in enumerate(self._layers_of_kind(name)):
+                    context.record[f"layer {layer}"] = jax.tree.map(lambda leaf, i=index_in_stack: leaf[i], records)
             if stats:
                 nnx.update(block, nnx.from_flat_state(_with_values(block, stats)))
 

@@ -8,7 +8,7 @@ from jaxtyping import Array, Float, Int, Integer
 from zoo.config import ResolvedConfig
 from zoo.data.tokenizers.tokenizer import Tokenizer
 from zoo.layers.context import path_hash
-from zoo.models.head import Prediction
+from zoo.models.head import LogitFactors
 from zoo.objectives.objective import Batch, Constants, ForwardMode, Objective
 from zoo.objectives.sampled_softmax import Candidates, draw_candidates, sampled_cross_entropy
 
@@ -39,7 +39,7 @@ class BidirectionalObjective(Objective):
         before = jnp.where(tokens[:, 1:] >= 0, tokens[:, :-1], -1)
         return jnp.concatenate([tokens[:, 1:], before], axis=1)
 
-    def predict(self, model: nnx.Module, batch: Batch, constants: Constants, mode: ForwardMode) -> Prediction:
+    def predict(self, model: nnx.Module, batch: Batch, constants: Constants, mode: ForwardMode) -> LogitFactors:
         """Predicts each token's neighbours, the next one first: [B, 2 T]."""
         tokens = batch["tokens"]
         characters = constants["token_characters"][jnp.maximum(tokens, 0)]
@@ -56,7 +56,7 @@ class BidirectionalObjective(Objective):
 
     def token_loss(
         self,
-        prediction: Prediction,
+        prediction: LogitFactors,
         targets: Int[Array, "B T"],
         weights: Float[Array, "B T"],
         constants: Constants,
@@ -71,6 +71,6 @@ class BidirectionalObjective(Objective):
         loss = sampled_cross_entropy(prediction, targets, weights, constants["candidates"], objective.chunk_tokens)
         return loss, jax.lax.stop_gradient(loss)
 
-    def too_long(self, model: nnx.Module, length: int) -> str | None:
+    def why_too_long(self, model: nnx.Module, length: int) -> str | None:
         """Returns None: a recurrent model reads rows of any length."""
         return None

@@ -5,7 +5,7 @@ from flax import nnx
 from jaxtyping import Array, Float, Int
 
 from zoo.layers.context import Context
-from zoo.models.head import Prediction
+from zoo.models.head import LogitFactors
 from zoo.objectives.objective import Batch, Constants, ForwardMode, Objective, make_context, positions_and_documents
 
 
@@ -30,11 +30,11 @@ class CausalObjective(Objective):
             else jnp.where(jnp.arange(1, targets.shape[1] + 1) >= context, targets, -1)
         )
 
-    def too_long(self, model: nnx.Module, length: int) -> str | None:
+    def why_too_long(self, model: nnx.Module, length: int) -> str | None:
         """Returns why nothing is left to score, or why rows are too long."""
         if length <= (context := self.config.training.eval_context):
             return f"training.eval_context={context} leaves nothing of it to score"
-        return super().too_long(model, length)
+        return super().why_too_long(model, length)
 
     def inputs(self, batch: Batch) -> Int[Array, "B T"]:
         """Returns every token but a row's last, -1 for padding."""
@@ -43,19 +43,19 @@ class CausalObjective(Objective):
     def context(self, batch: Batch, mode: ForwardMode) -> Context:
         """Returns the context of the rows."""
         data, tokens = self.config.data, jnp.maximum(self.inputs(batch), 0)
-        found = positions_and_documents(tokens, data.isolate_documents, self.document_id, data.offsets)
-        return make_context(mode, *found, in_order=not data.offsets)
+        found = positions_and_documents(tokens, data.isolate_documents, self.bos_id, data.position_offsets)
+        return make_context(mode, *found, in_order=not data.position_offsets)
 
     def hidden(self, model: nnx.Module, batch: Batch, mode: ForwardMode) -> Float[Array, "B T D"]:
         """Runs the model on the input tokens; returns hidden states."""
         return model(jnp.maximum(self.inputs(batch), 0), self.context(batch, mode))
 
-    def predicted(
+    def predict_from_hidden(
         self, model: nnx.Module, hidden: Float[Array, "B T D"], batch: Batch, mode: ForwardMode
-    ) -> Prediction:
+    ) -> LogitFactors:
         """Returns the prediction of every token."""
         return model.prediction(hidden, self.context(batch, mode))
 
-    def predict(self, model: nnx.Module, batch: Batch, constants: Constants, mode: ForwardMode) -> Prediction:
+    def predict(self, model: nnx.Module, batch: Batch, constants: Constants, mode: ForwardMode) -> LogitFactors:
         """Predicts every token from those before it."""
-        return self.predicted(model, self.hidden(model, batch, mode), batch, mode)
+        return self.predict_from_hidden(model, self.hidden(model, batch, mode), batch, mode)

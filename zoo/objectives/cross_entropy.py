@@ -13,7 +13,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Int
 
-from zoo.models.head import Prediction, logits
+from zoo.models.head import LogitFactors, logits
 
 Scalar = float | Float[Array, ""]
 """A number of the config, or an argument of the program."""
@@ -37,7 +37,7 @@ class LossTerms(NamedTuple):
 
 
 def cross_entropy(
-    prediction: Prediction,
+    prediction: LogitFactors,
     targets: Int[Array, "B T"],
     weights: Float[Array, "B T"],
     chunk_tokens: int,
@@ -68,13 +68,13 @@ def cross_entropy(
     """
     terms = LossTerms(_unless_zero(z_loss), _unless_zero(smoothing))
     static = _Static(prediction.softcap, 0.0, chunk_tokens)
-    total, entropy, _ = _sums(_Student(*prediction[:3]), None, (targets, weights), terms, static)
-    return total, jax.lax.stop_gradient(entropy)
+    total, cross_entropy_sum, _ = _sums(_Student(*prediction[:3]), None, (targets, weights), terms, static)
+    return total, jax.lax.stop_gradient(cross_entropy_sum)
 
 
 def distilled_cross_entropy(
-    prediction: Prediction,
-    teacher: Prediction,
+    prediction: LogitFactors,
+    teacher: LogitFactors,
     targets: Int[Array, "B T"],
     weights: Float[Array, "B T"],
     chunk_tokens: int,
@@ -124,7 +124,7 @@ def in_chunks(x: Array, parts: int) -> Array:
 
 
 class _Student(NamedTuple):
-    """The arrays of a `Prediction`, which get the gradient."""
+    """The arrays of `LogitFactors`, which get the gradient."""
 
     hidden: Float[Array, "B T D"]
     head: Float[Array, "V D"]
@@ -182,24 +182,29 @@ def _flattened(chunk: _Chunk) -> _Chunk:
 def _chunk_loss(chunk: _Chunk, heads: _Heads, terms: LossTerms, static: _Static):
     """Returns the three sums of a flat chunk, and what their gradient needs."""
     hidden, teacher_hidden, targets, weights = chunk
-    scores = logits(Prediction(hidden[None], heads.matrix, heads.bias, static.softcap))[0]
+    scores = logits(LogitFactors(hidden[None], heads.matrix, heads.bias, static.softcap))[0]
     log_normalizer = jax.nn.logsumexp(scores, axis=-1)
     score = jnp.take_along_axis(scores, targets[:, None], axis=-1)[:, 0]
-    entropy = jnp.sum((log_normalizer - score) * weights)
-    total = (
-        entropy + terms.z_loss * jnp.sum(jnp.square(log_normalizer) * weights) if terms.z_loss is not None else entropy
-    )
+    cross_entropy_sum = jnp.sum((log_normalizer - score) * weights)
+    total = cross_entropy_sum
+    if terms.z_loss is not None:
+        total = total + terms.z_loss * jnp.sum(jnp.square(log_normalizer) * weights)
     if terms.smoothing is not None:
         # -log p(target) becomes log Z - (1 - e) score - e mean(scores); log Z - score is in the
         # total already.
         total = total + terms.smoothing * jnp.sum((score - scores.mean(axis=-1)) * weights)
     if heads.teacher is None:
-        return (total, entropy, jnp.zeros((), jnp.float32)), scores, log_normalizer, None
-    teacher_scores = logits(Prediction(teacher_hidden[None], *heads.teacher, static.teacher_softcap))[0]
+        return (total, cross_entropy_sum, jnp.zeros((), jnp.float32)), scores, log_normalizer, None
+    teacher_scores = logits(LogitFactors(teacher_hidden[None], *heads.teacher, static.teacher_softcap))[0]
     log_p, log_q = (jax.nn.log_softmax(values / terms.temperature, axis=-1) for values in (teacher_scores, scores))
     p = jnp.exp(log_p)
     divergence = terms.temperature**2 * jnp.sum((p * (log_p - log_q)).sum(axis=-1) * weights)
-    return (terms.hard * total + terms.kl * divergence, entropy, divergence), scores, log_normalizer, jnp.exp(log_q) - p
+    return (
+        (terms.hard * total + terms.kl * divergence, cross_entropy_sum, divergence),
+        scores,
+        log_normalizer,
+        jnp.exp(log_q) - p,
+    )
 
 
 @partial(jax.custom_vjp, nondiff_argnums=(4,))

@@ -24,7 +24,7 @@ class DenoisingObjective(SpanObjective):
         targets = batch["targets"]
         return (targets >= 0).sum() - (targets[:, 0] >= 0).sum()
 
-    def too_long(self, model: nnx.Module, length: int) -> str | None:
+    def why_too_long(self, model: nnx.Module, length: int) -> str | None:
         """Returns why a side, one token longer than the row, does not fit."""
         sides = (("encoder", model.encoder), ("decoder", model.decoder))
         both = zip(sides, side_lengths(self.config.objective, length), strict=True)

@@ -9,7 +9,7 @@ from zoo.config import ResolvedConfig, teacher_config
 from zoo.data.tokenizers.tokenizer import Tokenizer
 from zoo.models.architectures import make_model
 from zoo.models.functional import split
-from zoo.models.head import Prediction
+from zoo.models.head import LogitFactors
 from zoo.objectives.causal import CausalObjective
 from zoo.objectives.cross_entropy import LossTerms, distilled_cross_entropy
 from zoo.objectives.masked import MaskedObjective
@@ -53,14 +53,14 @@ class Distilled(Objective):
         self.means |= {"kl": ("kl", "weight")} if distillation.kl else {}
         self.means |= {"cosine_distance": ("cosine", "seen")} if distillation.cosine else {}
 
-    def weights(self, batch: Batch) -> Sums:
+    def normalizers(self, batch: Batch) -> Sums:
         """Returns the numbers of predicted tokens and of tokens that are read."""
         seen = {"cosine": (self.inputs(batch) >= 0).sum()} if self.config.objective.distillation.cosine else {}
-        return super().weights(batch) | seen
+        return super().normalizers(batch) | seen
 
-    def too_long(self, model: nnx.Module, length: int) -> str | None:
+    def why_too_long(self, model: nnx.Module, length: int) -> str | None:
         """Returns why student or teacher cannot read such rows."""
-        return super().too_long(model, length) or beyond_position_table(
+        return super().why_too_long(model, length) or beyond_position_table(
             self.teacher_config.model, self.teacher, length, "the teacher's "
         )
 
@@ -70,9 +70,11 @@ class Distilled(Objective):
         teacher = nnx.merge(self.teacher_graph, values["params"], values["stats"])
         teacher_mode = mode._replace(dropout_key=None, training=False, record=None)
         hidden, teacher_hidden = self.hidden(model, batch, mode), self.hidden(teacher, batch, teacher_mode)
-        teacher_prediction = self.predicted(teacher, teacher_hidden, batch, teacher_mode) if distillation.kl else None
+        teacher_prediction = (
+            self.predict_from_hidden(teacher, teacher_hidden, batch, teacher_mode) if distillation.kl else None
+        )
         losses, sums = self.score_with_teacher(
-            self.predicted(model, hidden, batch, mode), teacher_prediction, batch, constants, mode
+            self.predict_from_hidden(model, hidden, batch, mode), teacher_prediction, batch, constants, mode
         )
         if distillation.cosine:
             seen = self.inputs(batch) >= 0
@@ -82,7 +84,12 @@ class Distilled(Objective):
         return losses, sums
 
     def score_with_teacher(
-        self, prediction: Prediction, teacher: Prediction | None, batch: Batch, constants: Constants, mode: ForwardMode
+        self,
+        prediction: LogitFactors,
+        teacher: LogitFactors | None,
+        batch: Batch,
+        constants: Constants,
+        mode: ForwardMode,
     ) -> tuple[Sums, Sums]:
         """Returns the term "loss" and its sums; without a teacher's prediction this is the weighted
         cross-entropy.
@@ -99,10 +106,10 @@ class Distilled(Objective):
             kl=self.hyperparameter("objective.distillation.kl", constants),
             temperature=self.hyperparameter("objective.distillation.temperature", constants),
         )
-        loss, entropy, divergence = distilled_cross_entropy(
+        loss, cross_entropy_sum, divergence = distilled_cross_entropy(
             prediction, teacher, targets, weights, self.config.objective.chunk_tokens, terms
         )
-        return {"loss": loss}, {"loss": entropy, "kl": divergence, **counts}
+        return {"loss": loss}, {"loss": cross_entropy_sum, "kl": divergence, **counts}
 
 
 def cosine_distance(one: Float[Array, "B T D"], other: Float[Array, "B T D"]) -> Float[Array, "B T"]:

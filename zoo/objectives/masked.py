@@ -9,7 +9,7 @@ from jaxtyping import Array, Float, Int
 
 from zoo.config import ResolvedConfig
 from zoo.data.tokenizers.tokenizer import Tokenizer
-from zoo.models.head import Prediction
+from zoo.models.head import LogitFactors
 from zoo.objectives.objective import (
     Batch,
     Constants,
@@ -32,10 +32,10 @@ class MaskedObjective(Objective):
     2019, section 4.2); the others are "next_loss" and "next_accuracy".
 
     A batch is what `zoo.data.rows.masking.Masking` makes: {"tokens": [B, T] after corruption,
-    "places": [B, N] of the chosen tokens in their row, "targets": [B, N] their original ids, -1 for
-    unused places}; pairs also have {"segments": [B, T] 0 or 1, "next": [B] 0 where the second
-    segment follows, 1 where it is a random one, -1 for rows of padding}. Scores are computed only
-    for the N chosen tokens. No token sees padding (-1).
+    "masked_positions": [B, N] of the chosen tokens in their row, "targets": [B, N] their original
+    ids, -1 for unused entries}; pairs also have {"segments": [B, T] 0 or 1, "next": [B] 0 where the
+    second segment follows, 1 where it is a random one, -1 for rows of padding}. Scores are computed
+    only for the N chosen tokens. No token sees padding (-1).
     """
 
     def __init__(self, config: ResolvedConfig, tokenizer: Tokenizer):
@@ -44,28 +44,30 @@ class MaskedObjective(Objective):
             self.means |= {"next_loss": ("next_loss", "pairs"), "next_accuracy": ("next_right", "pairs")}
 
     def targets(self, batch: Batch) -> Int[Array, "B N"]:
-        """Returns the original tokens at the chosen places."""
+        """Returns the original tokens at the chosen positions."""
         return batch["targets"]
 
-    def weights(self, batch: Batch) -> Sums:
+    def normalizers(self, batch: Batch) -> Sums:
         """Returns the numbers of chosen tokens and of pairs."""
         pairs = {"next": (batch["next"] >= 0).sum()} if self.config.objective.next_sentence else {}
-        return super().weights(batch) | pairs
+        return super().normalizers(batch) | pairs
 
     def hidden(self, model: nnx.Module, batch: Batch, mode: ForwardMode) -> Float[Array, "B T D"]:
         """Reads the corrupted rows."""
         tokens, data = batch["tokens"], self.config.data
-        positions, documents = positions_and_documents(tokens, data.isolate_documents, self.document_id, data.offsets)
+        positions, documents = positions_and_documents(
+            tokens, data.isolate_documents, self.bos_id, data.position_offsets
+        )
         context = make_context(
-            mode, mark_padding(positions, tokens, mode), documents, causal=False, in_order=not data.offsets
+            mode, mark_padding(positions, tokens, mode), documents, causal=False, in_order=not data.position_offsets
         )
         return model(jnp.maximum(tokens, 0), context, batch.get("segments"))
 
-    def predicted(
+    def predict_from_hidden(
         self, model: nnx.Module, hidden: Float[Array, "B T D"], batch: Batch, mode: ForwardMode
-    ) -> Prediction:
-        """Returns the prediction at the chosen places, from the hidden states of all."""
-        places = batch["places"]
+    ) -> LogitFactors:
+        """Returns the prediction at the chosen positions, from the hidden states of all."""
+        places = batch["masked_positions"]
         chosen = jnp.take_along_axis(hidden, places[..., None], axis=1)
         # A norm over tokens inside the head counts only the predicted ones.
         return model.prediction(
@@ -79,11 +81,11 @@ class MaskedObjective(Objective):
     def score(self, model: nnx.Module, batch: Batch, constants: Constants, mode: ForwardMode) -> tuple[Sums, Sums]:
         """Scores the chosen tokens, and pairs with `objective.next_sentence`."""
         hidden = self.hidden(model, batch, mode)
-        losses, sums = self.score_tokens(self.predicted(model, hidden, batch, mode), batch, constants, mode)
+        losses, sums = self.score_tokens(self.predict_from_hidden(model, hidden, batch, mode), batch, constants, mode)
         if not self.config.objective.next_sentence:
             return losses, sums
         loss, right = score_classes(model.next_sentence_logits(hidden), batch["next"])
-        pairs = self.weights(batch)["next"].astype(jnp.float32)
+        pairs = self.normalizers(batch)["next"].astype(jnp.float32)
         return losses | {"next": loss}, sums | {"next_loss": loss, "next_right": right, "pairs": pairs}
 
     def num_tokens(self, batch: Batch) -> Int[Array, ""]:

@@ -13,10 +13,10 @@ from jaxtyping import Array, Float, Int, Integer
 
 from zoo.config import ResolvedConfig
 from zoo.data.tokenizers.tokenizer import Tokenizer
-from zoo.layers.activation_record import TOKENS, deviations, evenly
+from zoo.layers.activation_record import TOKENS, deviations, evenly_spaced
 from zoo.layers.context import Context, DropoutKey
 from zoo.models.functional import Params, Stats, statistics_of
-from zoo.models.head import Prediction, logits
+from zoo.models.head import LogitFactors, logits
 from zoo.objectives.cross_entropy import Scalar, cross_entropy
 
 Batch = Mapping[str, Array]
@@ -33,14 +33,14 @@ class ForwardMode(NamedTuple):
     Attributes:
         dropout_key: None to drop nothing.
         training: norms use the statistics of the batch and update the running ones.
-        full: every row is known, at compile time, to have no padding, so that positions need not be
-            computed per row.
+        no_padding: every row is known, at compile time, to have no padding, so that positions need
+            not be computed per row.
         record: dict that collects the sums of `zoo.layers.activation_record`; None disables it.
     """
 
     dropout_key: DropoutKey | None
     training: bool
-    full: bool = False
+    no_padding: bool = False
     record: dict[str, Any] | None = None
 
 
@@ -58,13 +58,13 @@ class Objective:
         tokenizer: the tokenizer that made the tokens.
 
     Attributes:
-        constants: arrays that stay the same for a whole run; `sums` takes them back from the
-            device.
+        constants: host arrays that stay the same for a whole run; they are copied to the devices
+            once and passed to `sums`.
         means: the metrics: by name, which of the sums is divided by which.
         target_weight: weight of one scored target; the targets of one token add up to 1.
         outputs: names of arrays with rows first that an evaluation returns among its sums, for
             scores that are not means.
-        full_rows: packed rows of training have no padding.
+        packed_without_padding: packed rows of training have no padding.
         teacher: the model that this one learns from, abstract, or None. Its values are in the
             constants of a program as "teacher", a dict of its parameters and statistics.
     """
@@ -72,10 +72,10 @@ class Objective:
     teacher: nnx.Module | None = None
     target_weight = 1.0
     outputs: tuple[str, ...] = ()
-    full_rows = True
+    packed_without_padding = True
 
     def __init__(self, config: ResolvedConfig, tokenizer: Tokenizer):
-        self.config, self.document_id = config, tokenizer.document_id
+        self.config, self.bos_id = config, tokenizer.bos_id
         self.means: dict[str, tuple[str, str]] = {"loss": ("loss", "weight")}
         self.constants: dict[str, np.ndarray] = {
             "token_bytes": self.pad_to_vocab(tokenizer.token_bytes().astype(np.int32))
@@ -93,11 +93,11 @@ class Objective:
         """Returns the targets that count in this mode: all, unless evaluation leaves some out."""
         return self.targets(batch)
 
-    def predict(self, model: nnx.Module, batch: Batch, constants: Constants, mode: ForwardMode) -> Prediction:
-        """Runs the model and returns its prediction of the targets."""
+    def predict(self, model: nnx.Module, batch: Batch, constants: Constants, mode: ForwardMode) -> LogitFactors:
+        """Runs the model and returns its prediction of the targets, as factors of the logits."""
         raise NotImplementedError
 
-    def weights(self, batch: Batch) -> Sums:
+    def normalizers(self, batch: Batch) -> Sums:
         """Returns W_k of each term of the loss, by name, counted over this batch."""
         return {"loss": (self.targets(batch) >= 0).sum() * self.target_weight}
 
@@ -106,14 +106,14 @@ class Objective:
         return self.score_tokens(self.predict(model, batch, constants, mode), batch, constants, mode)
 
     def score_tokens(
-        self, prediction: Prediction, batch: Batch, constants: Constants, mode: ForwardMode
+        self, prediction: LogitFactors, batch: Batch, constants: Constants, mode: ForwardMode
     ) -> tuple[Sums, Sums]:
         """Returns the term "loss" and its sums, from a prediction of the targets."""
         targets, weights, counts = self.prepare_targets(batch, constants, mode)
         record_logits(prediction, weights, mode)
-        loss, entropy = self.token_loss(prediction, targets, weights, constants, mode)
+        loss, cross_entropy_sum = self.token_loss(prediction, targets, weights, constants, mode)
         # The first "loss" is minimised; the second, the cross-entropy alone, is reported.
-        return {"loss": loss}, {"loss": entropy, **counts}
+        return {"loss": loss}, {"loss": cross_entropy_sum, **counts}
 
     def prepare_targets(
         self, batch: Batch, constants: Constants, mode: ForwardMode
@@ -128,7 +128,7 @@ class Objective:
 
     def token_loss(
         self,
-        prediction: Prediction,
+        prediction: LogitFactors,
         targets: Int[Array, "B T"],
         weights: Float[Array, "B T"],
         constants: Constants,
@@ -150,8 +150,9 @@ class Objective:
         )
 
     def hyperparameter(self, path: str, constants: Constants) -> Scalar:
-        """Returns the value of a field: the argument of the program where there is one, else that
-        of the config. A 0 is always known before tracing.
+        """Returns the value of a config field: the traced argument if the compiled program has one,
+        otherwise the constant from the config. A 0 in the config is always the constant 0.0, so
+        that the term it weighs is not computed.
         """
         section, *names = path.split(".")
         value = self.config[section]
@@ -164,14 +165,16 @@ class Objective:
         return {}
 
     def num_tokens(self, batch: Batch) -> Int[Array, ""]:
-        """Returns the number of tokens of text that are read: T of each row of T + 1, whose last
-        token is also the next row's first.
+        """Returns the number of text tokens that are read. A row holds T + 1 tokens but counts as
+        T, because its last token is also the first of the next row.
         """
         return (batch["tokens"][:, 1:] >= 0).sum()
 
-    def too_long(self, model: nnx.Module, length: int) -> str | None:
+    def why_too_long(self, model: nnx.Module, length: int) -> str | None:
         """Returns why rows of `length` tokens cannot be evaluated, or None if they can."""
-        return beyond_position_table(self.config.model, model, length + max(self.config.data.offsets, default=0))
+        return beyond_position_table(
+            self.config.model, model, length + max(self.config.data.position_offsets, default=0)
+        )
 
     def sums(
         self,
@@ -197,16 +200,17 @@ class Objective:
 
         Returns:
             (losses, (sums, statistics)). The losses are the terms that training minimises, summed
-            and not yet divided by their entry in `weights`. The sums are {"loss": cross-entropy in
-            nats summed over scored tokens, "weight": scored tokens, "bytes": bytes of text that
-            they stand for, "tokens": tokens of text that were read, and everything else that
-            `means` and, in evaluation, `outputs` name}. The statistics are those after the call.
+            and not yet divided by their entry in `normalizers`. The sums are what is reported:
+            {"loss": the cross-entropy alone in nats, summed over scored tokens, "weight": scored
+            tokens, "bytes": bytes of text that they stand for, "tokens": tokens of text that were
+            read, and everything else that `means` and, in evaluation, `outputs` name}. The
+            statistics are those after the call.
         """
         model = nnx.merge(graph, params, stats)
         mode = ForwardMode(
             dropout_key,
             training,
-            full=training and self.full_rows and self.config.data.row_format == "packed",
+            no_padding=training and self.packed_without_padding and self.config.data.row_format == "packed",
             record=record,
         )
         losses, sums = self.score(model, batch, constants, mode)
@@ -216,22 +220,22 @@ class Objective:
         )
 
 
-def sum_of_means(losses: Sums, weights: Sums) -> Float[Array, ""]:
-    """Returns the sum over k of L_k / W_k; a term that nothing in the batch belongs to is 0.
+def sum_of_means(losses: Sums, normalizers: Sums) -> Float[Array, ""]:
+    """Returns the loss, the sum over k of L_k / W_k; a term with W_k = 0 contributes 0.
 
-    With the weights of a whole batch, the results of its parts add up to that of the whole, and so
-    do their gradients.
+    With the normalizers of a whole batch, the results of its parts add up to that of the whole, and
+    so do their gradients.
     """
-    return sum(losses[name] / jnp.maximum(weight, 1) for name, weight in weights.items())
+    return sum(losses[name] / jnp.maximum(normalizer, 1) for name, normalizer in normalizers.items())
 
 
 def positions_and_documents(
-    tokens: Int[Array, "B T"], isolate: bool, document_id: int, offsets: tuple[int, ...] = ()
+    tokens: Int[Array, "B T"], isolate: bool, bos_id: int, offsets: tuple[int, ...] = ()
 ) -> tuple[Int[Array, "#B T"], Int[Array, "B T"] | None]:
     """Returns positions and document numbers of packed rows.
 
     Args:
-        tokens: rows in which `document_id` opens every document.
+        tokens: rows in which `bos_id` opens every document.
         isolate: each document is a sequence of its own, with positions from 0; otherwise a row is
             one sequence.
         offsets: first positions of such rows, in turn; empty for 0.
@@ -242,14 +246,14 @@ def positions_and_documents(
     index = jnp.arange(tokens.shape[1])[None]
     if not isolate:
         return (index + jnp.array(offsets)[jnp.arange(len(tokens)) % len(offsets), None] if offsets else index), None
-    opens = tokens == document_id
+    opens = tokens == bos_id
     start = jax.lax.cummax(jnp.where(opens, index, 0), axis=1)
     return index - start, jnp.cumsum(opens, axis=1)
 
 
 def mark_padding(positions: Int[Array, "#B T"], tokens: Int[Array, "B T"], mode: ForwardMode) -> Int[Array, "#B T"]:
     """Sets the positions of padding to -1, in rows that a model reads as a whole."""
-    return positions if mode.full else jnp.where(tokens >= 0, positions, -1)
+    return positions if mode.no_padding else jnp.where(tokens >= 0, positions, -1)
 
 
 def make_context(
@@ -273,12 +277,12 @@ def make_context(
     )
 
 
-def record_logits(prediction: Prediction, weights: Float[Array, "B T"], mode: ForwardMode) -> None:
+def record_logits(prediction: LogitFactors, weights: Float[Array, "B T"], mode: ForwardMode) -> None:
     """Records the deviation of the logits from their mean, for up to `TOKENS` scored tokens spread
     evenly over a batch.
     """
     if mode.record is not None:
-        places = evenly(weights.size, TOKENS)
+        places = evenly_spaced(weights.size, TOKENS)
         hidden = prediction.hidden.reshape(weights.size, -1)[places]
         mode.record["logits"] = deviations(
             logits(prediction._replace(hidden=hidden[None]))[0], weights.reshape(-1)[places] > 0
@@ -294,5 +298,7 @@ def beyond_position_table(config: ResolvedConfig, module: nnx.Module, length: in
         length: number of tokens.
         whose: owner of the positions, for the line, e.g. "the decoder's ".
     """
-    most = module.position.max_length
-    return None if most is None or length <= most else f"{whose}{config.position.kind} positions end at {most}"
+    max_length = module.position.max_length
+    if max_length is None or length <= max_length:
+        return None
+    return f"{whose}{config.position.kind} positions end at {max_length}"

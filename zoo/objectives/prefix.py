@@ -5,7 +5,7 @@ from flax import nnx
 from jaxtyping import Array, Int
 
 from zoo.config import side
-from zoo.models.head import Prediction
+from zoo.models.head import LogitFactors
 from zoo.objectives.objective import (
     Batch,
     Constants,
@@ -30,7 +30,7 @@ class PrefixObjective(Objective):
         """Returns the tokens after the prefix."""
         return batch["tokens"][:, self.config.objective.prefix_length :]
 
-    def predict(self, model: nnx.Module, batch: Batch, constants: Constants, mode: ForwardMode) -> Prediction:
+    def predict(self, model: nnx.Module, batch: Batch, constants: Constants, mode: ForwardMode) -> LogitFactors:
         """Predicts the second part of every row."""
         tokens, prefix = batch["tokens"], self.config.objective.prefix_length
         source, inputs = tokens[:, :prefix], tokens[:, prefix - 1 : -1]
@@ -39,7 +39,7 @@ class PrefixObjective(Objective):
         hidden = model(jnp.maximum(source, 0), jnp.maximum(inputs, 0), source_context, context)
         return model.prediction(hidden, context)
 
-    def too_long(self, model: nnx.Module, length: int) -> str | None:
+    def why_too_long(self, model: nnx.Module, length: int) -> str | None:
         """Returns why the rest after a prefix of the same length does not fit the decoder."""
         prefix, config = self.config.objective.prefix_length, self.config.model
         if prefix >= length:

@@ -6,7 +6,7 @@ import jax.numpy as jnp
 from flax import nnx
 from jaxtyping import Array, Int
 
-from zoo.models.head import Prediction
+from zoo.models.head import LogitFactors
 from zoo.objectives.objective import Batch, Constants, ForwardMode, Objective, beyond_position_table, make_context
 
 
@@ -24,7 +24,7 @@ class PrefixDecoderObjective(Objective):
         """Returns the tokens after the prefix."""
         return batch["tokens"][:, self.config.objective.prefix_length :]
 
-    def predict(self, model: nnx.Module, batch: Batch, constants: Constants, mode: ForwardMode) -> Prediction:
+    def predict(self, model: nnx.Module, batch: Batch, constants: Constants, mode: ForwardMode) -> LogitFactors:
         """Predicts the second part of every row, from the prefix's last token on."""
         inputs, prefix = batch["tokens"][:, :-1], self.config.objective.prefix_length
         positions = jnp.arange(inputs.shape[1])[None]
@@ -32,7 +32,7 @@ class PrefixDecoderObjective(Objective):
         # A norm over tokens inside the head counts only the scored ones.
         return model.prediction(hidden[:, prefix - 1 :], make_context(mode, positions[:, prefix - 1 :]))
 
-    def too_long(self, model: nnx.Module, length: int) -> str | None:
+    def why_too_long(self, model: nnx.Module, length: int) -> str | None:
         """Returns why rows do not fit; the prefix has the same length in all."""
         if (prefix := self.config.objective.prefix_length) >= length:
             return f"objective.prefix_length={prefix} leaves nothing of it to predict"

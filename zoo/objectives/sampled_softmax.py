@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int, Key
 
-from zoo.models.head import Prediction
+from zoo.models.head import LogitFactors
 from zoo.objectives.cross_entropy import in_chunks, number_of_chunks
 
 
@@ -60,7 +60,7 @@ def log_expected_count(ids: Int[Array, "..."], candidates: Candidates, vocab_siz
 
 
 def sampled_cross_entropy(
-    prediction: Prediction,
+    prediction: LogitFactors,
     targets: Int[Array, "B T"],
     weights: Float[Array, "B T"],
     candidates: Candidates,

@@ -7,7 +7,7 @@ from jaxtyping import Array, Int
 from zoo.config import ResolvedConfig, side
 from zoo.config.side_lengths import SpanLengths
 from zoo.data.tokenizers.tokenizer import Tokenizer
-from zoo.models.head import Prediction
+from zoo.models.head import LogitFactors
 from zoo.objectives.objective import (
     Batch,
     Constants,
@@ -37,10 +37,10 @@ class SpanObjective(Objective):
         """Returns the spans, their sentinels and the end."""
         return batch["targets"]
 
-    def predict(self, model: nnx.Module, batch: Batch, constants: Constants, mode: ForwardMode) -> Prediction:
+    def predict(self, model: nnx.Module, batch: Batch, constants: Constants, mode: ForwardMode) -> LogitFactors:
         """Predicts the targets."""
         source, targets = batch["source"], batch["targets"]
-        inputs = jnp.concatenate([jnp.full_like(targets[:, :1], self.document_id), targets[:, :-1]], axis=1)
+        inputs = jnp.concatenate([jnp.full_like(targets[:, :1], self.bos_id), targets[:, :-1]], axis=1)
         source_context = make_context(mode, mark_padding(jnp.arange(source.shape[1])[None], source, mode), causal=False)
         context = make_context(mode, mark_padding(jnp.arange(inputs.shape[1])[None], inputs, mode))
         hidden = model(jnp.maximum(source, 0), jnp.maximum(inputs, 0), source_context, context)
@@ -51,7 +51,7 @@ class SpanObjective(Objective):
         ends = 2 * (batch["targets"][:, 0] >= 0).sum()
         return sum(((part >= 0) & (part < self.text_ids)).sum() for part in (batch["source"], batch["targets"])) - ends
 
-    def too_long(self, model: nnx.Module, length: int) -> str | None:
+    def why_too_long(self, model: nnx.Module, length: int) -> str | None:
         """Returns why a row or one of its sides, which have their own lengths, does not fit."""
         if length < 2:
             return "a row needs two tokens, one to stay and one to go"

@@ -17,9 +17,9 @@ class TranslationObjective(SpanObjective):
     documents and the targets but the last. No token sees padding.
     """
 
-    full_rows = False
+    packed_without_padding = False
 
-    def too_long(self, model: nnx.Module, length: int) -> str | None:
+    def why_too_long(self, model: nnx.Module, length: int) -> str | None:
         """Returns why pairs cannot be evaluated; they have their own lengths, so that only the
         length of training is possible.
         """

@@ -103,7 +103,7 @@ def evaluate_lengths(
         config, program, dataset, state, constants: those of the run.
         stop: polled before each batch.
         last: whether this is the evaluation after the last step.
-        log: takes a line for people.
+        log: called with each line of console output.
 
     Returns:
         {"eval/NAME" or "eval/NAME@LENGTH": score}, or None if a stop was requested.
@@ -111,7 +111,7 @@ def evaluate_lengths(
     results: dict[str, float] = {}
     training_length, further = config.data.sequence_length, config.training.eval_lengths if last else ()
     for length in dict.fromkeys((training_length, *further)):
-        if (reason := program.objective.too_long(program.model, length)) is not None:
+        if (reason := program.objective.why_too_long(program.model, length)) is not None:
             log(f"not evaluated at length {length}: {reason}")
             continue
         batches = dataset.evaluation_batches(

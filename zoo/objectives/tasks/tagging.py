@@ -25,7 +25,7 @@ class TaggingObjective(TaskObjective):
         super().__init__(config, tokenizer)
         self.means |= {"accuracy": ("right", "weight")}
 
-    def weights(self, batch: Batch) -> Sums:
+    def normalizers(self, batch: Batch) -> Sums:
         """Returns the number of words."""
         return {"loss": (batch["labels"] >= 0).sum()}
 

@@ -22,7 +22,7 @@ class TaskObjective(Objective):
     statistics unchanged.
     """
 
-    full_rows = False
+    packed_without_padding = False
 
     def __init__(self, config: ResolvedConfig, tokenizer: Tokenizer):
         super().__init__(config, tokenizer)
@@ -38,7 +38,7 @@ class TaskObjective(Objective):
         """Returns which rows are examples; the others are padding."""
         return batch["tokens"][:, 0] >= 0
 
-    def weights(self, batch: Batch) -> Sums:
+    def normalizers(self, batch: Batch) -> Sums:
         """Returns the number of examples."""
         return {"loss": self.real(batch).sum()}
 
@@ -74,9 +74,9 @@ class TaskObjective(Objective):
         """Returns the number of tokens, special tokens included."""
         return (batch["tokens"] >= 0).sum()
 
-    def too_long(self, model: nnx.Module, length: int) -> str | None:
+    def why_too_long(self, model: nnx.Module, length: int) -> str | None:
         """Returns why rows are too long; a recurrent model reads rows of any length."""
-        return None if self.reads_characters else super().too_long(model, length)
+        return None if self.reads_characters else super().why_too_long(model, length)
 
 
 class RowObjective(TaskObjective):
