@@ -33,21 +33,21 @@ def answers(capsys, *arguments):
 
 
 def test_a_text_follows_its_prompt(decoder, capsys):
-    (answer,) = answers(capsys, decoder, "--prompt", "def ", "--new-tokens", "8")
+    (answer,) = answers(capsys, decoder, "--prompt", "def ", "--max-new-tokens", "8")
     assert set(answer) == {"prompt", "text", "tokens", "stopped"}
     assert (answer["prompt"], answer["tokens"], answer["stopped"]) == ("def ", 8, False)
-    printed = generate(capsys, decoder, "--prompt", "def ", "--new-tokens", "8")
+    printed = generate(capsys, decoder, "--prompt", "def ", "--max-new-tokens", "8")
     assert printed.out == f"def {answer['text']}\n"
     assert not printed.err
 
 
 def test_the_seed_decides(decoder, capsys):
     # Random parameters leave little to chance.
-    drawn = ("--prompt", "def ", "--new-tokens", "8", "--temperature", "50")
+    drawn = ("--prompt", "def ", "--max-new-tokens", "8", "--temperature", "50")
     one, again, other = (generate(capsys, decoder, *drawn, "--seed", seed).out for seed in "112")
     assert one == again != other
     cold = [
-        generate(capsys, decoder, "--prompt", "def ", "--new-tokens", "8", "--temperature", "0", "--seed", seed).out
+        generate(capsys, decoder, "--prompt", "def ", "--max-new-tokens", "8", "--temperature", "0", "--seed", seed).out
         for seed in "12"
     ]
     assert cold[0] == cold[1]
@@ -56,17 +56,17 @@ def test_the_seed_decides(decoder, capsys):
 def test_prompts_of_a_file(decoder, tmp_path, capsys):
     file = tmp_path / "prompts.txt"
     file.write_text("def f\n\nimport é\n")
-    found = answers(capsys, decoder, "--prompt", "x = ", "--prompts", str(file), "--new-tokens", "8")
+    found = answers(capsys, decoder, "--prompt", "x = ", "--prompts", str(file), "--max-new-tokens", "8")
     assert [answer["prompt"] for answer in found] == ["x = ", "def f", "", "import é"]
-    text = generate(capsys, decoder, "--prompt", "x = ", "--prompts", str(file), "--new-tokens", "8").out
+    text = generate(capsys, decoder, "--prompt", "x = ", "--prompts", str(file), "--max-new-tokens", "8").out
     assert text.count("---\n") == 3
-    (alone,) = answers(capsys, decoder, "--prompt", "x = ", "--new-tokens", "8")
+    (alone,) = answers(capsys, decoder, "--prompt", "x = ", "--max-new-tokens", "8")
     assert alone == found[0]
 
 
 def test_a_text_ends_before_a_stop(decoder, capsys):
     # Nearly flat draws of bytes: one of so many letters comes soon.
-    hot = (decoder, "--prompt", "def ", "--new-tokens", "8", "--temperature", "50")
+    hot = (decoder, "--prompt", "def ", "--max-new-tokens", "8", "--temperature", "50")
     (free,) = answers(capsys, *hot)
     letter = next(letter for letter in free["text"][2:] if letter.isascii() and letter != "\0")
     (ended,) = answers(capsys, *hot, "--stop", letter, "--stop", "not in the text at all")
@@ -76,19 +76,19 @@ def test_a_text_ends_before_a_stop(decoder, capsys):
 
 
 def test_beams(decoder, capsys):
-    (found,) = answers(capsys, decoder, "--prompt", "x", "--new-tokens", "6", "--beams", "3", "--length-penalty", "0")
-    (greedy,) = answers(capsys, decoder, "--prompt", "x", "--new-tokens", "6", "--beams", "1", "--length-penalty", "0")
+    (found,) = answers(capsys, decoder, "--prompt", "x", "--max-new-tokens", "6", "--beams", "3", "--length-penalty", "0")
+    (greedy,) = answers(capsys, decoder, "--prompt", "x", "--max-new-tokens", "6", "--beams", "1", "--length-penalty", "0")
     assert 0 > found["score"] >= greedy["score"] - 1e-6
-    (halved,) = answers(capsys, decoder, "--prompt", "x", "--new-tokens", "6", "--beams", "1", "--length-penalty", "1")
+    (halved,) = answers(capsys, decoder, "--prompt", "x", "--max-new-tokens", "6", "--beams", "1", "--length-penalty", "1")
     assert halved["score"] == pytest.approx(greedy["score"] / halved["tokens"], rel=1e-5)
 
 
 def test_a_longer_text_than_in_training(decoder, capsys, monkeypatch):
     asked, plain = [], TextGenerator.sample
     monkeypatch.setattr(TextGenerator, "sample", lambda self, **how: asked.append(how["cache"]) or plain(self, **how))
-    printed = generate(capsys, decoder, "--prompt", "x", "--new-tokens", "40", "--temperature", "0")
+    printed = generate(capsys, decoder, "--prompt", "x", "--max-new-tokens", "40", "--temperature", "0")
     assert printed.err == "note: a text may have 41 tokens; the model was trained with 16\n"
-    printed = generate(capsys, decoder, "--prompt", "x", "--new-tokens", "40", "--temperature", "0", "--no-cache")
+    printed = generate(capsys, decoder, "--prompt", "x", "--max-new-tokens", "40", "--temperature", "0", "--no-cache")
     assert not printed.err
     assert asked == [True, False]
 
@@ -98,15 +98,15 @@ def test_a_longer_text_than_in_training(decoder, capsys, monkeypatch):
     (["RUN"], "there is no prompt"),
     (["RUN", "--prompts=missing.txt"], "--prompts missing.txt does not exist"),
     (["RUN", "--prompts=RUN"], "is a folder, not a file"),
-    (["RUN", "--prompt=x", "--new-tokens=2000000000"], "new_tokens=2000000000 must be at most 16777216"),
+    (["RUN", "--prompt=x", "--max-new-tokens=2000000000"], "max_new_tokens=2000000000 must be at most 16777216"),
     (["RUN", "--prompt=x", "--step=99"], "--step 99"),
-    (["RUN", "--prompt=x", "--new-tokens=0"], "new_tokens=0"),
+    (["RUN", "--prompt=x", "--max-new-tokens=0"], "max_new_tokens=0"),
     (["RUN", "--prompt=x", "--temperature=-1"], "temperature=-1"),
     (["RUN", "--prompt=x", "--top-p=1.5"], "top_p=1.5"),
     (["RUN", "--prompt=x", "--top-k=-2"], "top_k=-2"),
     (["RUN", "--prompt=x", "--beams=0"], "beams=0"),
     (["RUN", "--prompt=x", "--seed=-1"], "--seed -1"),
-    (["RUN", "--prompt=x", "--stop="], "an empty text"),
+    (["RUN", "--prompt=x", "--stop="], "an empty stop string"),
     (["RUN", "--prompt=x", "--beams=2", "--temperature=1"], "--temperature has no effect with --beams"),
     (["RUN", "--prompt=x", "--length-penalty=1"], "--length-penalty has no effect without --beams"),
     (["RUN", "--prompt=x", "--wrong=1"], "unknown argument --wrong=1"),

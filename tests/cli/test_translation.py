@@ -84,7 +84,7 @@ def test_what_eval_cannot_score_is_told(trained, arguments, problem, capsys):
 
 def test_generate_translates_and_shows_no_prompt(trained, capsys):
     (first, *_) = (json.loads(line) for line in (trained / "translations.jsonl").read_text().splitlines())
-    text = said(capsys, "generate", trained, "--prompt", first["source"], "--beams", 2, "--new-tokens", 24)
+    text = said(capsys, "generate", trained, "--prompt", first["source"], "--beams", 2, "--max-new-tokens", 24)
     assert text.strip() == first["translation"]
 
 

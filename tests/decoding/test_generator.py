@@ -75,7 +75,7 @@ def test_a_source_past_the_encoder_s_table():
 
 
 @pytest.mark.parametrize(("words", "request_"), [
-    ("new_tokens=0", {"new_tokens": 0}),
+    ("max_new_tokens=0", {"max_new_tokens": 0}),
     ("there is no prompt", {"prompts": []}),
     ("prompt 1 has no token", {"prompts": [[1], []]}),
     (f"token id outside 0 .. {V - 1}", {"prompts": [[V]]}),
@@ -86,7 +86,7 @@ def test_a_source_past_the_encoder_s_table():
     ("a decoder reads no sources", {"sources": SOURCES}),
 ], ids=str)  # fmt: skip
 def test_bad_requests(words, request_):
-    request = {"prompts": PROMPTS, "new_tokens": 3} | request_
+    request = {"prompts": PROMPTS, "max_new_tokens": 3} | request_
     refused(words, lambda: generator().generate(**request))
     refused(words, lambda: generator().beam_search(**request))
 
@@ -116,9 +116,9 @@ def test_a_generator_leaves_the_parameters_as_they_are():
 
 def test_more_tokens_than_anything_holds(monkeypatch):
     one = generator({"model.position.kind": "rope"})
-    for new_tokens in (2**24 + 1, 10**12):
-        with pytest.raises(ConfigError, match=f"new_tokens={new_tokens} must be at most 16777216"):
-            one.generate(PROMPTS, new_tokens)
+    for max_new_tokens in (2**24 + 1, 10**12):
+        with pytest.raises(ConfigError, match=f"max_new_tokens={max_new_tokens} must be at most 16777216"):
+            one.generate(PROMPTS, max_new_tokens)
 
     def full(*arguments, **keywords):
         raise jax.errors.JaxRuntimeError(f"{reason}: Out of memory allocating 9 bytes.")

@@ -71,7 +71,7 @@ def greedy_by_hand(text, new_tokens, span):
 
 @pytest.mark.parametrize(("prompt", "span"), [(PROMPTS[0], 5), (PROMPTS[1], 5), (PROMPTS[1], 64)])
 def test_without_a_cache_the_last_tokens_are_read(prompt, span):
-    found = Generator(*made(), span=span).generate([prompt] * 3, 6, cache=False)
+    found = Generator(*made(), max_context=span).generate([prompt] * 3, 6, cache=False)
     assert found.tokens[0].tolist() == greedy_by_hand(prompt, 6, span)
 
 

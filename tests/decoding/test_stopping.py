@@ -85,5 +85,5 @@ def test_few_sizes(length):
 
 
 def test_an_empty_text():
-    with pytest.raises(ConfigError, match="an empty text"):
+    with pytest.raises(ConfigError, match="an empty stop string"):
         stop_table(2, [], ["a", ""], [b"a", b"b"])

@@ -53,7 +53,7 @@ def text_generator(objective="causal", always=None, learned=False, tokenizer=BYT
 def test_a_decoder_continues_a_document():
     generator = text_generator()
     assert generator._encode_prompt("aé") == ([OPENS, 97, 0xC3, 0xA9],) * 2
-    assert generator.longest(["a", "abc"], 10) == 13
+    assert generator.longest_sequence(["a", "abc"], 10) == 13
     (answer,) = generator.sample(["ab"], 5, LIKELIEST, 0)
     made = generator.generator.generate([[OPENS, 97, 98]], 5, vocab_size=257)
     assert answer.text == BYTE_TOKENIZER.decode(made.tokens[0])
@@ -65,7 +65,7 @@ def test_an_encoder_decoder_goes_on_from_the_last_token_it_read():
     generator = text_generator("prefix")
     assert generator._encode_prompt("ab") == ([OPENS, 97, 98], [98])
     assert generator._encode_prompt("") == ([OPENS], [OPENS])
-    assert generator.longest(["a", "abc"], 10) == 10
+    assert generator.longest_sequence(["a", "abc"], 10) == 10
     for prompt, first, source in (("", OPENS, [OPENS]), ("ab", 98, [OPENS, 97, 98])):
         (answer,) = generator.sample([prompt], 5, LIKELIEST, 0)
         made = generator.generator.generate([[first]], 5, sources=[source], vocab_size=257)

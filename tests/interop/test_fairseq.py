@@ -178,7 +178,7 @@ def test_prompts_are_read_by_the_source_s_dictionary(tmp_path):
     folder, _ = write(tmp_path / "source")
     run = tmp_path / "run"
     assert zoo("import", f"fairseq:{folder}", "--out", run)[0] == 0
-    command = ["generate", run, "--new-tokens", "6"]
+    command = ["generate", run, "--max-new-tokens", "6"]
     code, out, errors = zoo(*command, "--prompt", "e1@@ e0@@ e4@@", "--prompt", "e2@@", "--beams", "2", "--json")
     assert (code, errors) == (0, [])
     trained = load_trained(run)

@@ -95,7 +95,7 @@ def test_the_other_commands_take_it(gpt2, tmp_path):
     code, out, _ = zoo("config", "show", gpt2[1])
     assert code == 0
     assert "parameters 20,048" in out
-    code, out, _ = zoo("generate", gpt2[1], "--prompt", "w1 w2", "--new-tokens", "4", "--temperature", "0", "--json")
+    code, out, _ = zoo("generate", gpt2[1], "--prompt", "w1 w2", "--max-new-tokens", "4", "--temperature", "0", "--json")
     assert code == 0
     assert "w1 w2" in out
     assert zoo("train", f"--config={gpt2[1] / 'config.json'}", f"--workdir={gpt2[1]}")[0] == 0
@@ -305,7 +305,7 @@ def test_what_is_wrong_is_told_in_plain_lines_and_nothing_is_written(name, tmp_p
     (["hf:source", "--class", "GPT2LMHead"], ["no importer for GPT2LMHead (did you mean \"GPT2LMHeadModel\"?)"]),
     (["hf:source", "--tokenizer", "nowhere"], ["data.tokenizer.path=nowhere: no such file"]),
     (["hf:source", "--config.modle.dim=3"], ['unknown field modle.dim (did you mean "model.dim"?)']),
-    (["hf:source", "--config.model.dim=3"], ["model.dim=3 does not divide by model.attention.num_heads=4"]),
+    (["hf:source", "--config.model.dim=3"], ["model.dim=3 is not divisible by model.attention.num_heads=4"]),
     (["hf:source", "--frob"], ["unknown argument --frob"]),
 ])  # fmt: skip
 def test_bad_flags(arguments, words, tmp_path, monkeypatch):

@@ -74,7 +74,7 @@ def ours(name, **how):
     request = {"prompts": prompts()}
     if generator.has_encoder:
         request = {"sources": prompts(), "prompts": [[START]] * len(LENGTHS)}
-    return (generator.beam_search if "beams" in how else generator.generate)(new_tokens=NEW, **request, **how)
+    return (generator.beam_search if "beams" in how else generator.generate)(max_new_tokens=NEW, **request, **how)
 
 
 @pytest.mark.parametrize("name", DECODERS + ENCODER_DECODERS)

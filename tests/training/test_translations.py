@@ -141,9 +141,9 @@ def test_how_it_searches_is_the_config_s(random_model, config, tmp_path, monkeyp
     resolved = resolve(config(objective__beams=3, objective__length_penalty=0.25))
     searches, original = [], Generator.beam_search
 
-    def beam_search(self, prompts, new_tokens, beams, length_penalty, *rest):
+    def beam_search(self, prompts, max_new_tokens, beams, length_penalty, *rest):
         searches.append((beams, length_penalty))
-        return original(self, prompts, new_tokens, beams, length_penalty, *rest)
+        return original(self, prompts, max_new_tokens, beams, length_penalty, *rest)
 
     monkeypatch.setattr(Generator, "beam_search", beam_search)
     translations = TranslationEvaluator(resolved, dataset, model, tmp_path)

@@ -14,7 +14,7 @@ prompt; by objective.kind it
   span         fills its blanks <0>, <1>, ... (or one at its end, if it has none)
   denoising    rewrites it with the blanks filled
   translation  translates it; for a model imported from fairseq, it is tokens of the source dictionary with spaces
-A text ends at the token that separates documents, at a --stop, or after --new-tokens."""
+A text ends at the token that separates documents, at a --stop, or after --max-new-tokens."""
 EXAMPLES = """examples:
   zoo generate runs/first --prompt "def "
   zoo generate runs/first --prompts questions.txt --temperature 0.7 --top-p 0.9 --stop "?"
@@ -39,7 +39,7 @@ def add_parser(subparsers: argparse._SubParsersAction) -> None:
     add("--prompt", action="append", default=[], metavar="TEXT", help="prompt; may be repeated")
     add("--prompts", type=Path, metavar="FILE", help="file of prompts, one per line")
     add(
-        "--new-tokens",
+        "--max-new-tokens",
         type=int,
         default=100,
         metavar="N",
@@ -78,13 +78,13 @@ def run(args: argparse.Namespace) -> int:
     generator = TextGenerator(
         trained.config, trained.tokenizer, trained.model, trained.params, trained.stats, trained.source_tokenizer
     )
-    common = {"prompts": prompts, "new_tokens": args.new_tokens, "stop": args.stop, "cache": not args.no_cache}
+    common = {"prompts": prompts, "max_new_tokens": args.max_new_tokens, "stop": args.stop, "cache": not args.no_cache}
     if args.beams is not None:
         answers = generator.beam_search(beams=args.beams, length_penalty=how["length_penalty"], **common)
     else:
         sampling = Sampling(how["temperature"], how["top_k"], how["top_p"])
         answers = generator.sample(sampling=sampling, seed=how["seed"], **common)
-    longest = generator.longest(prompts, args.new_tokens)
+    longest = generator.longest_sequence(prompts, args.max_new_tokens)
     if longest > generator.trained_length and not args.no_cache:
         print(
             f"note: a text may have {longest} tokens; the model was trained with {generator.trained_length}",

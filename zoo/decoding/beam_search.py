@@ -79,7 +79,7 @@ def _extend(
     """
     B, beams, V = logits.shape
     totals = (open_.scores[:, :, None] + jax.nn.log_softmax(logits, axis=-1)).reshape(B, beams * V)
-    after = jnp.where(count + 1 < criteria.new_tokens, criteria.table.T[open_.stop_state], STOPPED)
+    after = jnp.where(count + 1 < criteria.max_new_tokens, criteria.table.T[open_.stop_state], STOPPED)
     after = after.reshape(B, beams * V)
 
     def take(totals: Float[Array, "B M"]) -> tuple[Hypotheses, Int[Array, "B W"]]:
@@ -111,19 +111,20 @@ def search(
 
     |y| counts the new tokens, including the one that stops. The exponent is that of Hugging Face's
     `length_penalty` (fairseq's `lenpen`); Wu et al. 2016, eq. 14, use ((5 + |y|) / 6)^alpha
-    instead. A text ends where the automaton stops, or at `new_tokens`. Of the continuations of all
-    hypotheses, the best `beams` are considered; those that end are kept, and the search continues
-    with the best `beams` that do not end. It is over when no hypothesis can still beat the worst of
-    `beams` ended texts: log p falls with every token, so at best it stays as it is while the length
-    grows, for alpha > 0, to `new_tokens` (Hugging Face: `early_stopping="never"`).
+    instead. A text ends where the automaton stops, or at `max_new_tokens`. Of the continuations of
+    all hypotheses, the best `beams` are considered; those that end are kept, and the search
+    continues with the best `beams` that do not end. It is over when no hypothesis can still beat
+    the worst of `beams` ended texts: log p falls with every token, so at best it stays as it is
+    while the length grows, for alpha > 0, to `max_new_tokens` (Hugging Face:
+    `early_stopping="never"`).
 
     Args:
         decoder, weights: the model.
-        state, logits: of `prefill`.
+        state, logits: result of `prefill`.
         criteria: when a text ends.
         alpha: 0 for the most probable text, above 0 for longer ones.
         beams: W.
-        buffer_size: N, at least `new_tokens`.
+        buffer_size: N, at least `max_new_tokens`.
 
     Returns:
         (tokens, lengths, scores) of the texts that ended, best first for each prompt.
@@ -136,8 +137,8 @@ def search(
 
     def unfinished(carry) -> Bool[Array, ""]:
         _, open_, ended, _, count = carry
-        length = jnp.where(alpha > 0, criteria.new_tokens, count).astype(jnp.float32)
-        return (count < criteria.new_tokens) & (open_.scores[:, 0] / length**alpha > ended.scores[:, -1]).any()
+        length = jnp.where(alpha > 0, criteria.max_new_tokens, count).astype(jnp.float32)
+        return (count < criteria.max_new_tokens) & (open_.scores[:, 0] / length**alpha > ended.scores[:, -1]).any()
 
     def body(carry):
         state, open_, ended, origin, count = carry

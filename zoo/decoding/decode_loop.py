@@ -63,22 +63,22 @@ def sample(
     key: Key[Array, ""],
     buffer_size: int,
 ) -> tuple[Int[Array, "B N"], Int[Array, " B"], State]:
-    """Generates tokens until every row has ended or has `new_tokens` of them.
+    """Generates tokens until every row has ended or has `max_new_tokens` of them.
 
     Token n of row b is drawn with the key fold_in(fold_in(key, b), n), so it does not depend on the
     rest of the batch.
 
     Args:
         decoder, weights: the model.
-        state, logits: of `prefill`; the state's memory is reused.
+        state, logits: result of `prefill`; the state's memory is reused.
         criteria: when a row ends.
         sampling: how tokens are chosen, with a temperature above 0; None for the most probable one.
         key: for the random choices.
-        buffer_size: N, at least `new_tokens`.
+        buffer_size: N, at least `max_new_tokens`.
 
     Returns:
-        (tokens, -1 after the end of a row; number of tokens of each row; the state without the
-        newest tokens).
+        (tokens, -1 after the end of a row; number of tokens of each row; the decoder state, which
+        has not read the last tokens yet).
     """
     B = logits.shape[0]
     keys = jax.vmap(jax.random.fold_in, (None, 0))(key, jnp.arange(B))
@@ -90,7 +90,7 @@ def sample(
         return generated.append(sample_tokens(logits, step_keys, sampling), criteria.table)
 
     def unfinished(carry: tuple[State, GeneratedTokens]) -> Bool[Array, ""]:
-        return (carry[1].count < criteria.new_tokens) & ~carry[1].ended.all()
+        return (carry[1].count < criteria.max_new_tokens) & ~carry[1].ended.all()
 
     def body(carry: tuple[State, GeneratedTokens]) -> tuple[State, GeneratedTokens]:
         state, generated = carry

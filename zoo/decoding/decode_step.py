@@ -104,13 +104,13 @@ class IncrementalDecoder:
     """A model as two functions: `prefill` reads the prompts, `step` the next token of every row.
 
     Attributes:
-        graph: of the model.
+        graph: graph definition of the model.
         has_encoder: the model is an encoder-decoder.
         depth: number of the decoder's layers.
         slots: capacity in tokens per row.
         vocab_size: ids below it may be generated.
         cached: use the attention cache, else read all tokens again.
-        whole_prompts: the tokens of a prompt see each other.
+        bidirectional_prompt: the tokens of a prompt see each other.
     """
 
     graph: nnx.GraphDef
@@ -119,7 +119,7 @@ class IncrementalDecoder:
     slots: int
     vocab_size: int
     cached: bool
-    whole_prompts: bool = False
+    bidirectional_prompt: bool = False
 
     def prefill(
         self, weights: UnstackedWeights, prompts: PaddedTokens, sources: PaddedTokens | None = None
@@ -127,7 +127,7 @@ class IncrementalDecoder:
         """Reads the prompts.
 
         Args:
-            weights: of `unstack_layers`.
+            weights: result of `unstack_layers`.
             prompts: the first tokens of every row; for an encoder-decoder, those that the decoder
                 reads.
             sources: what the encoder reads.
@@ -150,7 +150,7 @@ class IncrementalDecoder:
             self.slots,
             positions,
         )
-        context = Context(prompts.positions, causal=not self.whole_prompts, in_order=True, cache=state)
+        context = Context(prompts.positions, causal=not self.bidirectional_prompt, in_order=True, cache=state)
         return state, self._logits(model, prompts.tokens, memory, context, prompts.lengths - 1)
 
     def step(

@@ -18,7 +18,7 @@ from zoo.decoding.stop_strings import StoppingCriteria, stop_table
 from zoo.errors import ConfigError
 from zoo.models.functional import Params, Stats, split
 
-SMALLEST_BUCKET = 16
+MIN_BUCKET = 16
 MAX_NEW_TOKENS = 1 << 24
 Prompts = Sequence[Sequence[int]]
 
@@ -49,17 +49,22 @@ class Generator:
         model: abstract, a decoder or an encoder-decoder.
         params, stats: its values. Layers are unstacked and matrices cast once, here, which takes up
             to as much memory again.
-        span: largest number of tokens that are read at once without a cache; of a longer text, the
-            last ones are read. Default: the positions decide.
-        whole_prompts: a decoder's prompt tokens see each other, as in training with prefix language
-            modelling.
+        max_context: largest number of tokens that are read at once without a cache; of a longer
+            text, the last ones are read. Default: the positions decide.
+        bidirectional_prompt: a decoder's prompt tokens see each other, as in training with prefix
+            language modelling.
 
     Raises:
         ConfigError: the model does not generate token by token.
     """
 
     def __init__(
-        self, model: nnx.Module, params: Params, stats: Stats, span: int | None = None, whole_prompts: bool = False
+        self,
+        model: nnx.Module,
+        params: Params,
+        stats: Stats,
+        max_context: int | None = None,
+        bidirectional_prompt: bool = False,
     ):
         config: ResolvedConfig = model.config
         if config.architecture not in ("decoder", "encoder_decoder"):
@@ -67,7 +72,7 @@ class Generator:
         self.has_encoder = config.architecture == "encoder_decoder"
         self.config = side(config, "decoder") if self.has_encoder else config
         self.encoder = side(config, "encoder") if self.has_encoder else None
-        self.graph, self.span, self.whole_prompts = split(model)[0], span, whole_prompts
+        self.graph, self.max_context, self.bidirectional_prompt = split(model)[0], max_context, bidirectional_prompt
         self.weights = unstack_layers(params, stats, config.dtype)
 
     def why_uncacheable(self) -> str | None:
@@ -79,7 +84,7 @@ class Generator:
     def generate(
         self,
         prompts: Prompts,
-        new_tokens: int,
+        max_new_tokens: int,
         sampling: Sampling | None = None,
         key: Key[Array, ""] | None = None,
         stop: Int[np.ndarray, "V Q"] | None = None,
@@ -92,10 +97,10 @@ class Generator:
         Args:
             prompts: token ids, of any lengths; for an encoder-decoder, the first tokens of the
                 decoder.
-            new_tokens: largest number of new tokens per prompt.
+            max_new_tokens: largest number of new tokens per prompt.
             sampling: how tokens are chosen; default: the most probable one.
             key: for the random choices; those of row b depend on it and on b.
-            stop: of `stop_table`; default: nothing stops a row.
+            stop: result of `stop_table`; default: nothing stops a row.
             sources: what an encoder-decoder reads.
             vocab_size: only ids below it are generated; default: all of the model's.
             cache: keep keys and values (or FAVOR+'s sums) of the tokens so far. Without it every
@@ -106,21 +111,21 @@ class Generator:
             ConfigError: an impossible request.
         """
         sampling = (sampling or Sampling(temperature=0.0)).checked()
-        decoder, criteria, prompts, sources = self._request(prompts, new_tokens, stop, sources, vocab_size, cache)
+        decoder, criteria, prompts, sources = self._request(prompts, max_new_tokens, stop, sources, vocab_size, cache)
         key = jax.random.key(0) if key is None else key
         chosen = _as_arrays(sampling) if sampling.temperature > 0 else None
-        with _in_memory(decoder, prompts):
+        with _explain_out_of_memory(decoder, prompts):
             state, logits = prefill(decoder, self.weights, prompts, sources)
             tokens, lengths, _ = sample(
-                decoder, self.weights, state, logits, criteria, chosen, key, buffer_size=padded_length(new_tokens)
+                decoder, self.weights, state, logits, criteria, chosen, key, buffer_size=padded_length(max_new_tokens)
             )
             tokens, lengths = jax.device_get((tokens, lengths))
-        return Generated(tokens[:, :new_tokens], lengths)
+        return Generated(tokens[:, :max_new_tokens], lengths)
 
     def beam_search(
         self,
         prompts: Prompts,
-        new_tokens: int,
+        max_new_tokens: int,
         beams: int = 4,
         length_penalty: float = 1.0,
         stop: Int[np.ndarray, "V Q"] | None = None,
@@ -131,7 +136,7 @@ class Generator:
         """Searches the most probable continuations; see `zoo.decoding.beam_search.search`.
 
         Args:
-            prompts, new_tokens, stop, sources, vocab_size, cache: as for `generate`.
+            prompts, max_new_tokens, stop, sources, vocab_size, cache: as for `generate`.
             beams: number of hypotheses that are kept and returned for each prompt.
             length_penalty: alpha; above 0 favours longer texts.
 
@@ -142,48 +147,48 @@ class Generator:
             raise ConfigError(f"beams={beams} must be at least 1")
         if not np.isfinite(length_penalty):
             raise ConfigError(f"length_penalty={length_penalty} must be a number")
-        decoder, criteria, prompts, sources = self._request(prompts, new_tokens, stop, sources, vocab_size, cache)
-        alpha, size = np.float32(length_penalty), padded_length(new_tokens)
-        with _in_memory(decoder, prompts, beams):
+        decoder, criteria, prompts, sources = self._request(prompts, max_new_tokens, stop, sources, vocab_size, cache)
+        alpha, size = np.float32(length_penalty), padded_length(max_new_tokens)
+        with _explain_out_of_memory(decoder, prompts, beams):
             state, logits = prefill(decoder, self.weights, prompts, sources)
             found = search(decoder, self.weights, state, logits, criteria, alpha, beams=beams, buffer_size=size)
             tokens, lengths, totals = jax.device_get(found)
-        return Generated(tokens[:, :, :new_tokens], lengths, totals)
+        return Generated(tokens[:, :, :max_new_tokens], lengths, totals)
 
     def _request(
-        self, prompts: Prompts, new_tokens: int, stop, sources: Prompts | None, vocab_size: int | None, cache: bool
+        self, prompts: Prompts, max_new_tokens: int, stop, sources: Prompts | None, vocab_size: int | None, cache: bool
     ) -> tuple[Any, ...]:
         """Checks a request and returns the arguments of the compiled programs."""
         if cache and (why := self.why_uncacheable()) is not None:
             raise ConfigError(f"{why}; generate without a cache (zoo generate --no-cache)")
-        if self.whole_prompts and not cache:
+        if self.bidirectional_prompt and not cache:
             raise ConfigError(
                 "a decoder trained with objective.kind=prefix reads a prompt as a whole once: it cannot generate "
                 "without a cache, nor past the end of learned positions"
             )
-        if new_tokens < 1:
-            raise ConfigError(f"new_tokens={new_tokens} must be at least 1")
+        if max_new_tokens < 1:
+            raise ConfigError(f"max_new_tokens={max_new_tokens} must be at least 1")
         if self.has_encoder != (sources is not None):
             raise ConfigError("an encoder-decoder needs sources" if self.has_encoder else "a decoder reads no sources")
         size = self.config.vocab_size if vocab_size is None else vocab_size
         if not 1 <= size <= self.config.vocab_size:
             raise ConfigError(f"vocab_size={size} must be from 1 to the model's {self.config.vocab_size}")
-        if new_tokens > MAX_NEW_TOKENS:
+        if max_new_tokens > MAX_NEW_TOKENS:
             raise ConfigError(
-                f"new_tokens={new_tokens} must be at most {MAX_NEW_TOKENS}: positions are counted in float32, "
+                f"max_new_tokens={max_new_tokens} must be at most {MAX_NEW_TOKENS}: positions are counted in float32, "
                 "exactly up to there"
             )
-        most = max_positions(self.config)
+        max_length = max_positions(self.config)
         if not cache:
-            most = min((limit for limit in (most, self.span) if limit is not None), default=None)
-            prompts = prompts if most is None else [row[-most:] for row in prompts]
-        prompts = self._rows("prompt", prompts, self.config, most)
+            max_length = min((limit for limit in (max_length, self.max_context) if limit is not None), default=None)
+            prompts = prompts if max_length is None else [row[-max_length:] for row in prompts]
+        prompts = self._rows("prompt", prompts, self.config, max_length)
         longest = int(prompts.lengths.max())
-        if cache and most is not None and longest + new_tokens - 1 > most:
-            fits = f"after a prompt of {longest} tokens at most {most - longest + 1} new ones fit"
+        if cache and max_length is not None and longest + max_new_tokens - 1 > max_length:
+            fits = f"after a prompt of {longest} tokens at most {max_length - longest + 1} new ones fit"
             raise ConfigError(
-                f"learned positions end at {most}: {fits}; generate fewer, or without a cache, where the oldest tokens "
-                "leave (zoo generate --no-cache)"
+                f"learned positions end at {max_length}: {fits}; generate fewer, or without a cache, where the oldest "
+                "tokens leave (zoo generate --no-cache)"
             )
         if sources is not None:
             sources = self._rows("source", sources, self.encoder, max_positions(self.encoder))
@@ -191,16 +196,16 @@ class Generator:
                 raise ConfigError(
                     f"{len(prompts.lengths)} prompts and {len(sources.lengths)} sources; each prompt needs one"
                 )
-        slots = padded_length(longest + new_tokens, None if cache else most)
+        slots = padded_length(longest + max_new_tokens, None if cache else max_length)
         stop = stop_table(size) if stop is None else stop
         if len(stop) != size:
             raise ConfigError(f"the table of stops is for {len(stop)} token ids, and {size} may be chosen")
         decoder = IncrementalDecoder(
-            self.graph, self.has_encoder, self.config.num_layers, slots, size, cache, self.whole_prompts
+            self.graph, self.has_encoder, self.config.num_layers, slots, size, cache, self.bidirectional_prompt
         )
-        return decoder, StoppingCriteria(stop, np.int32(new_tokens)), prompts, sources
+        return decoder, StoppingCriteria(stop, np.int32(max_new_tokens)), prompts, sources
 
-    def _rows(self, name: str, rows: Prompts, config: ResolvedConfig, most: int | None) -> PaddedTokens:
+    def _rows(self, name: str, rows: Prompts, config: ResolvedConfig, max_length: int | None) -> PaddedTokens:
         """Pads rows of token ids to a power of two or the length of the position table."""
         lengths = np.array([len(row) for row in rows], np.int32)
         if not len(lengths) or not lengths.min():
@@ -208,16 +213,16 @@ class Generator:
                 f"there is no {name}" if not len(lengths) else f"{name} {int(lengths.argmin())} has no token"
             )
         longest = int(lengths.max())
-        if most is not None and longest > most:
+        if max_length is not None and longest > max_length:
             raise ConfigError(
-                f"learned positions end at {most}: a {name} of {longest} tokens is too long"
+                f"learned positions end at {max_length}: a {name} of {longest} tokens is too long"
                 + ("; without a cache its last tokens are read (zoo generate --no-cache)" if name == "prompt" else "")
             )
         if has_dynamic_rope(config) and len(set(lengths.tolist())) > 1:
             raise ConfigError(
                 f"model.position.scaling.kind=dynamic follows the longest row of a batch; give one {name} at a time"
             )
-        tokens = np.zeros((len(lengths), padded_length(longest, most)), np.int32)
+        tokens = np.zeros((len(lengths), padded_length(longest, max_length)), np.int32)
         for row, ids in zip(tokens, rows, strict=True):
             row[: len(ids)] = ids
         if tokens.min() < 0 or tokens.max() >= config.vocab_size:
@@ -226,8 +231,8 @@ class Generator:
 
 
 @contextmanager
-def _in_memory(decoder: IncrementalDecoder, prompts: PaddedTokens, beams: int = 1) -> Iterator[None]:
-    """Reports what is too large if the device's memory does not hold a request."""
+def _explain_out_of_memory(decoder: IncrementalDecoder, prompts: PaddedTokens, beams: int = 1) -> Iterator[None]:
+    """Turns the device's out-of-memory error into one that says which request was too large."""
     try:
         yield
     except jax.errors.JaxRuntimeError as error:
@@ -240,10 +245,10 @@ def _in_memory(decoder: IncrementalDecoder, prompts: PaddedTokens, beams: int = 
         ) from error
 
 
-def padded_length(length: int, most: int | None = None) -> int:
-    """Returns the next power of two of at least 16, limited to `most`."""
-    size = max(SMALLEST_BUCKET, 1 << (length - 1).bit_length())
-    return size if most is None else min(size, most)
+def padded_length(length: int, max_length: int | None = None) -> int:
+    """Returns the next power of two of at least 16, limited to `max_length`."""
+    size = max(MIN_BUCKET, 1 << (length - 1).bit_length())
+    return size if max_length is None else min(size, max_length)
 
 
 def max_positions(config: ResolvedConfig) -> int | None:

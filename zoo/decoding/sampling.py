@@ -69,7 +69,8 @@ def top_k_top_p_mask(logits: Float[Array, "B V"], sampling: Sampling) -> Bool[Ar
 def highest_mass(
     logits: Float[Array, "B V"], weights: Float[Array, "B V"], wanted: Float[Array, ""]
 ) -> Bool[Array, "B V"]:
-    """Returns the fewest highest logits whose weights add up to at least `wanted`, and ties.
+    """Returns a mask of the smallest set of highest logits whose weights sum to at least `wanted`;
+    logits equal to the lowest of them are included.
 
     The threshold is found bit by bit: 32 sums are faster than sorting a vocabulary, and `wanted`
     may be traced.

@@ -16,38 +16,38 @@ class StoppingCriteria(NamedTuple):
 
     Attributes:
         table: the automaton of `stop_table`.
-        new_tokens: largest number of new tokens.
+        max_new_tokens: largest number of new tokens.
     """
 
     table: Int[Array, "V Q"]
-    new_tokens: Int[Array, ""]
+    max_new_tokens: Int[Array, ""]
 
 
 def stop_table(
-    vocab_size: int, ids: Iterable[int] = (), texts: Iterable[str] = (), pieces: Sequence[bytes] = ()
+    vocab_size: int, ids: Iterable[int] = (), strings: Iterable[str] = (), pieces: Sequence[bytes] = ()
 ) -> Int[np.ndarray, "V Q"]:
-    """Returns the automaton that stops after given tokens, or when the bytes contain given texts.
+    """Returns the automaton that stops after given tokens, or when the bytes contain given strings.
 
-    A text is found however it is divided into tokens, and wherever in a token it begins or ends: a
-    state records how far each text has been matched (Aho & Corasick 1975), and a token makes the
-    transitions of all its bytes at once.
+    A stop string is found however it is tokenised, even if it begins or ends inside a token: a
+    state records how much of each string has been matched (Aho & Corasick 1975), and a token
+    applies the transitions of all its bytes at once.
 
     Args:
         vocab_size: V.
         ids: tokens that stop.
-        texts: texts that stop.
-        pieces: the bytes of each token, needed for `texts`.
+        strings: strings that stop.
+        pieces: the bytes of each token, needed for `strings`.
 
     Returns:
         the state after a token (row) in a state (column); `START` and `STOPPED` are states. The
         number of states Q is a power of two, so that few programs are compiled.
 
     Raises:
-        ConfigError: an empty text.
+        ConfigError: an empty stop string.
     """
-    patterns = [text.encode() for text in texts]
+    patterns = [string.encode() for string in strings]
     if not all(patterns):
-        raise ConfigError("an empty text to stop at would stop before the first token")
+        raise ConfigError("an empty stop string would stop before the first token")
     of_byte = _byte_table(patterns)
     table = np.broadcast_to(np.arange(len(of_byte), dtype=np.int32), (vocab_size, len(of_byte))).copy()
     if patterns:
@@ -63,7 +63,8 @@ def stop_table(
 def _byte_table(patterns: Sequence[bytes]) -> Int[np.ndarray, "Q 256"]:
     """Returns the state after each byte.
 
-    A state is the length of the prefix of each text that the bytes so far end with.
+    A state holds, for each stop string, the length of its longest prefix that the bytes so far end
+    with.
     """
     start = (0,) * len(patterns)
     numbers: dict[tuple[int, ...], int] = {start: START}

@@ -30,10 +30,10 @@ class Completion:
     """The text generated for a prompt.
 
     Attributes:
-        text: the new text, without the token or text that stopped it.
+        text: the new text, without the token or string that stopped it.
         tokens: number of new tokens, including the one that stopped it.
-        stopped: whether a token or text stopped it, rather than the limit of new tokens.
-        score: of beam search, else None.
+        stopped: whether a token or string stopped it, rather than the limit of new tokens.
+        score: score of beam search, else None.
     """
 
     text: str
@@ -58,9 +58,9 @@ class TextGenerator:
 
     Args:
         config: resolved, of the run.
-        tokenizer: of the run.
+        tokenizer: the run's tokenizer.
         model, params, stats: the abstract model and its values.
-        source_tokenizer: of the encoder, if it differs from the decoder's.
+        source_tokenizer: the encoder's tokenizer, if it differs from the decoder's.
 
     Attributes:
         trained_length: largest number of tokens that the decoder read at once in training; without
@@ -88,17 +88,17 @@ class TextGenerator:
         self.vocab_size = tokenizer.vocab_size + self.sentinels
         length = None if source_tokenizer is not None else self.trained_length
         self.generator = Generator(
-            model, params, stats, length, whole_prompts=not both and config.objective.kind == "prefix"
+            model, params, stats, length, bidirectional_prompt=not both and config.objective.kind == "prefix"
         )
 
-    def longest(self, prompts: Sequence[str], new_tokens: int) -> int:
-        """Returns the largest number of tokens that the decoder would read of any text."""
-        return new_tokens - 1 + max(len(self._encode_prompt(prompt)[1]) for prompt in prompts)
+    def longest_sequence(self, prompts: Sequence[str], max_new_tokens: int) -> int:
+        """Returns the length of the longest sequence that the decoder would read for these prompts."""
+        return max_new_tokens - 1 + max(len(self._encode_prompt(prompt)[1]) for prompt in prompts)
 
     def sample(
         self,
         prompts: Sequence[str],
-        new_tokens: int,
+        max_new_tokens: int,
         sampling: Sampling,
         seed: int,
         stop: Sequence[str] = (),
@@ -108,23 +108,23 @@ class TextGenerator:
 
         Args:
             prompts: texts.
-            new_tokens: largest number of new tokens per prompt.
+            max_new_tokens: largest number of new tokens per prompt.
             sampling: how tokens are chosen.
             seed: for the random choices.
-            stop: texts that end a generated text, which does not include them.
+            stop: strings that end a generated text, which does not include them.
             cache: as for `Generator.generate`.
 
         Raises:
             ConfigError: a prompt that the tokenizer cannot encode, or that is too long.
         """
-        request = self._request(prompts, new_tokens, stop)
+        request = self._request(prompts, max_new_tokens, stop)
         made = self.generator.generate(sampling=sampling, key=jax.random.key(seed), cache=cache, **request)
         return [self._completion(*row, stop) for row in zip(prompts, made.tokens, made.lengths, strict=True)]
 
     def beam_search(
         self,
         prompts: Sequence[str],
-        new_tokens: int,
+        max_new_tokens: int,
         beams: int,
         length_penalty: float,
         stop: Sequence[str] = (),
@@ -134,7 +134,7 @@ class TextGenerator:
 
         Other arguments and errors are those of `sample`.
         """
-        request = self._request(prompts, new_tokens, stop)
+        request = self._request(prompts, max_new_tokens, stop)
         found = self.generator.beam_search(beams=beams, length_penalty=length_penalty, cache=cache, **request)
         return [
             self._completion(*row, stop, float(score))
@@ -150,12 +150,12 @@ class TextGenerator:
         """Whether the text continues its prompt, rather than fills blanks or translates."""
         return self.objective.kind not in ("span", "denoising", "translation") and self.source_tokenizer is None
 
-    def _request(self, prompts: Sequence[str], new_tokens: int, stop: Sequence[str]) -> dict[str, Any]:
+    def _request(self, prompts: Sequence[str], max_new_tokens: int, stop: Sequence[str]) -> dict[str, Any]:
         read = [self._encode_prompt(prompt) for prompt in prompts]
         table = stop_table(self.vocab_size, self.tokenizer.special_ids, stop, self.tokenizer.pieces)
         return {
             "prompts": [row for _, row in read],
-            "new_tokens": new_tokens,
+            "max_new_tokens": max_new_tokens,
             "stop": table,
             "vocab_size": self.vocab_size,
             "sources": [source for source, _ in read] if self.generator.has_encoder else None,
@@ -165,7 +165,7 @@ class TextGenerator:
         """Returns what the encoder reads of a prompt, and what the decoder begins with."""
         if self.source_tokenizer is not None:
             return self._encode_source(prompt), self.tokenizer.encode(END).tolist()
-        opens = self.tokenizer.document_id
+        opens = self.tokenizer.bos_id
         if self.objective.kind in ("span", "denoising"):
             text = prompt if self.objective.kind == "denoising" or BLANK.search(prompt) else prompt + "<0>"
             # Parts alternate: text, number of a blank, text, ...

@@ -81,10 +81,10 @@ def translate(
 
     Args:
         config: resolved, of a run with objective.kind=translation.
-        tokenizer: of the run.
+        tokenizer: the run's tokenizer.
         model, params, stats: the abstract model and its values.
         sources: the texts.
-        settings: of the search.
+        settings: settings of the search.
         cancelled: polled between batches; True ends the translation.
 
     Returns:
@@ -94,7 +94,7 @@ def translate(
         ConfigError: the model does not generate.
     """
     generator = Generator(model, params, stats)
-    end, longest, rows = tokenizer.document_id, config.data.sequence_length, config.data.batch_size
+    end, longest, rows = tokenizer.bos_id, config.data.sequence_length, config.data.batch_size
     cache, stop = generator.why_uncacheable() is None, stop_table(tokenizer.vocab_size, tokenizer.special_ids)
     ids = [[*tokens[: longest - 1].tolist(), end] for tokens in tokenizer.encode_batch(list(sources))]
     order = sorted(range(len(ids)), key=lambda number: len(ids[number]))
@@ -105,8 +105,10 @@ def translate(
         numbers = order[start : start + rows]
         # The batch is filled up to a fixed number of rows, for which programs are compiled.
         together = [ids[number] for number in numbers] + [ids[numbers[-1]]] * (rows - len(numbers))
-        new_tokens = min(2 * len(together[-1]) + 10, longest)
-        made = generator.beam_search([[end]] * rows, new_tokens, *settings, stop, together, tokenizer.vocab_size, cache)
+        max_new_tokens = min(2 * len(together[-1]) + 10, longest)
+        made = generator.beam_search(
+            [[end]] * rows, max_new_tokens, *settings, stop, together, tokenizer.vocab_size, cache
+        )
         for number, tokens, length in zip(numbers, made.tokens[:, 0], made.lengths[:, 0], strict=False):
             found[number] = tokenizer.decode(
                 [id for id in tokens[:length].tolist() if id not in tokenizer.special_ids]
