@@ -75,7 +75,7 @@ def get_experiment(size: str = "tiny") -> Experiment:
 
     def shown(recipe: str) -> dict[str, float]:
         mask, _, random = (int(share) / 100 for share in recipe.split("/"))
-        return {"objective.mask_fraction": mask, "objective.random_fraction": random}
+        return {"objective.mask_token_fraction": mask, "objective.random_token_fraction": random}
 
     return Experiment(
         name="masking_recipe" if size == "tiny" else f"masking_recipe-{size}",

@@ -33,7 +33,9 @@ def get_experiment(size: str = "tiny") -> Experiment:
     return Experiment(
         name=sized_name("position_offsets", size),
         question="Do learned positions serve where rows begin elsewhere than in training?",
-        base=config.override(base, {"data.offsets": (0, base.data.sequence_length), "model.init.embedding_std": 1.0}),
+        base=config.override(
+            base, {"data.position_offsets": (0, base.data.sequence_length), "model.init.embedding_std": 1.0}
+        ),
         factors={"positions": levels("model.position.kind", "learned", "sinusoidal", "rope")},
         # The arms differ by the table.
         allow=("parameters",),

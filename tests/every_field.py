@@ -246,7 +246,7 @@ NEEDS = {
     "model.elmo.layer_norm": TASK | ELMO | {"objective.kind": "classification"},
     **{
         f"objective.{name}": ENCODER
-        for name in ("select_fraction", "mask_fraction", "random_fraction", "mask_copies", "whole_words")
+        for name in ("select_fraction", "mask_token_fraction", "random_token_fraction", "mask_copies", "whole_words")
     },
     "objective.sampled_softmax": ELMO,
     "objective.next_sentence": PAIRS,
@@ -295,7 +295,7 @@ OTHER = {
     "model.attention.num_query_heads": 2,
     "model.attention.cross_kv_heads": 2,
     "model.attention.dilations": (1, 2),
-    "data.offsets": (0, 8),
+    "data.position_offsets": (0, 8),
     "model.attention.window": 3,
     "model.attention.features": 7,
     "model.attention.implementation": "xla",

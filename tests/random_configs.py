@@ -4,7 +4,7 @@ from hypothesis import strategies
 
 from zoo import config as configs
 from zoo.config.fields import EMBEDDED_POSITIONS, OBJECTIVES_OF
-from zoo.config.parts import KINDS, SIDES, overridable, scoped
+from zoo.config.scopes import KINDS, SIDES, overridable, scoped
 from zoo.errors import ConfigError
 
 # A small model of every architecture, from which a drawn config departs.
@@ -49,7 +49,7 @@ TUPLES = {
     "model.elmo.filters": ((1, 4), (1, 4, 2, 4), (1,), ()),
     "training.eval_lengths": ((), (8,), (8, 32)),
     "model.attention.dilations": ((), (1, 2), (3,)),
-    "data.offsets": ((), (0, 16), (3,)),
+    "data.position_offsets": ((), (0, 16), (3,)),
     "training.start_layers": ((), (0,), (0, 1)),
     "training.trackers": ((),),
 }

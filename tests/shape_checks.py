@@ -82,7 +82,7 @@ ALL = {
     "batchnorm, scanned": {"model.norm.kind": "batchnorm", "model.scan_layers": True, "model.num_layers": 2},
     "centering": {"model.norm.kind": "centering", "model.position.kind": "sinusoidal"},
     "documents": ROPE | {"data.isolate_documents": True, "model.attention.window": 3},
-    "offsets": {"data.offsets": (0, 3)},
+    "offsets": {"data.position_offsets": (0, 3)},
     "band": ROPE | {"model.attention.window": 5, "data.sequence_length": 256},
     "band, buckets": BUCKETS | {"model.attention.window": 5, "data.sequence_length": 256},
     "xla": {"model.attention.implementation": "xla"},

@@ -2,7 +2,7 @@
 small.
 
 Every import counts, also those inside functions and under TYPE_CHECKING. docs/architecture.md shows
-`FLOORS`.
+`LEVELS`.
 """
 
 import ast
@@ -15,10 +15,10 @@ import pytest
 
 ROOT = Path(__file__).parents[1]
 
-# From the bottom up. A module imports from lower floors and from its own package; packages on one
-# floor do not import each other. A dotted name is a package of its own, and what remains of its
-# parent (say `data`) stands on the parent's floor.
-FLOORS = (
+# From the bottom up. A module imports from lower levels and from its own package; packages on one
+# level do not import each other. A dotted name is a package of its own, and what remains of its
+# parent (say `data`) stands on the parent's level.
+LEVELS = (
     ("errors", "files", "nested"),
     ("config",),
     ("layers", "data.sources"),
@@ -46,7 +46,7 @@ FLOORS = (
     ("draw",),
     ("cli",),
 )
-FLOOR_OF = {package: floor for floor, packages in enumerate(FLOORS) for package in packages}
+LEVEL_OF = {package: level for level, packages in enumerate(LEVELS) for package in packages}
 
 MODULES_PER_FOLDER, LINES_PER_FILE, LINES_PER_FUNCTION, PARAMETERS = 16, 350, 70, 8
 
@@ -87,12 +87,12 @@ def read_imports():
 
 
 def package_of(module):
-    """Returns the longest entry of FLOORS that a module is in."""
+    """Returns the longest entry of LEVELS that a module is in."""
     parts = module.split(".")[1:]
     for length in range(len(parts), 0, -1):
-        if ".".join(parts[:length]) in FLOOR_OF:
+        if ".".join(parts[:length]) in LEVEL_OF:
             return ".".join(parts[:length])
-    raise AssertionError(f"{module} has no floor: name its package in FLOORS")
+    raise AssertionError(f"{module} has no level: name its package in LEVELS")
 
 
 def cycles(graph):
@@ -126,7 +126,7 @@ def test_imports_point_one_way():
         if module != "zoo"
         and imported != "zoo"
         and package_of(module) != package_of(imported)
-        and FLOOR_OF[package_of(imported)] >= FLOOR_OF[package_of(module)]
+        and LEVEL_OF[package_of(imported)] >= LEVEL_OF[package_of(module)]
     ]
     assert not upwards, "\n".join(sorted(upwards))
 

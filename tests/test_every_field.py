@@ -116,7 +116,14 @@ def test_the_lists_name_fields_that_exist():
 RECURRENT = tuple(field.path for field in configs.FIELDS if field.path.startswith("model.elmo."))
 MASKED = tuple(
     f"objective.{name}"
-    for name in ("select_fraction", "mask_fraction", "random_fraction", "mask_copies", "whole_words", "next_sentence")
+    for name in (
+        "select_fraction",
+        "mask_token_fraction",
+        "random_token_fraction",
+        "mask_copies",
+        "whole_words",
+        "next_sentence",
+    )
 )
 SPANS = tuple(f"objective.{name}" for name in ("noise_density", "mean_span_length", "sentinels"))
 # Of examples with labels, which the bases do not have.
@@ -142,10 +149,10 @@ REFUSED_BY = {
     "encoder_decoder": (
         *RECURRENT, *MASKED, *SPANS, "model.parallel", "model.layers.pattern", "model.embedding.segments", "model.head.pooler",
         "model.head.next_sentence", "model.attention.window", "model.attention.global_tokens", "model.attention.global_projections",
-        "model.attention.dilations", "data.offsets", "data.isolate_documents", "objective.sampled_softmax", *LABELLED, *PAIRED, *DISTILLED,
+        "model.attention.dilations", "data.position_offsets", "data.isolate_documents", "objective.sampled_softmax", *LABELLED, *PAIRED, *DISTILLED,
         "data.row_format", "training.eval_context", "training.eval_masks"),
     "elmo": (*(field.path for field in TESTED if field.path.startswith(IGNORED_BY["elmo"])), "model.elmo.layer_norm", *MASKED, *SPANS,
-             "objective.prefix_length", "data.isolate_documents", "data.offsets", *LABELLED, *PAIRED, *DISTILLED, "data.row_format",
+             "objective.prefix_length", "data.isolate_documents", "data.position_offsets", *LABELLED, *PAIRED, *DISTILLED, "data.row_format",
              "training.eval_context", "training.eval_masks"),
 }  # fmt: skip
 

@@ -9,7 +9,7 @@ import pytest
 
 from tests.every_field import ENCODER, ENCODER_DECODER, NEEDS, beside, differ, fingerprint, other_value, resolve
 from zoo import config as configs
-from zoo.config.parts import KINDS, SIDES, overridable, scoped
+from zoo.config.scopes import KINDS, SIDES, overridable, scoped
 from zoo.errors import ConfigError
 
 PATTERN = {

@@ -66,7 +66,7 @@ def test_what_is_predicted_stands_at_its_place():
     tokenizer = ByteTokenizer()
     batch = {
         "tokens": np.array([[256, 72, 257, 257, -1]]),
-        "places": np.array([[2, 3, 0]]),
+        "masked_positions": np.array([[2, 3, 0]]),
         "targets": np.array([[105, 10, -1]]),
     }
     ((name, tokens),) = BatchFormatter(tokenizer, True, 0).row(batch, 0)

@@ -130,14 +130,20 @@ def refused(changes):
             )
             for kernel in ("rows", "xla")
         ),
-        ({"data.offsets": (0, 0)}, ["data.offsets=0,0 has no effect"]),
-        ({"data.offsets": (0, 8), "model.position.max_length": 130}, ["max_length=130", "data.offsets=8"]),
-        ({"data.offsets": (0, 8), "data.isolate_documents": True}, ["data.offsets=0,8", "isolate_documents"]),
+        ({"data.position_offsets": (0, 0)}, ["data.position_offsets=0,0 has no effect"]),
         (
-            ENCODER | {"data.offsets": (8,), "model.attention.window": 3, "model.attention.global_tokens": 1},
-            ["data.offsets=8", "global_tokens"],
+            {"data.position_offsets": (0, 8), "model.position.max_length": 130},
+            ["max_length=130", "data.position_offsets=8"],
         ),
-        (TWO | {"data.offsets": (0, 8)}, ["data.offsets=(0, 8) has no effect", "causal or masked"]),
+        (
+            {"data.position_offsets": (0, 8), "data.isolate_documents": True},
+            ["data.position_offsets=0,8", "isolate_documents"],
+        ),
+        (
+            ENCODER | {"data.position_offsets": (8,), "model.attention.window": 3, "model.attention.global_tokens": 1},
+            ["data.position_offsets=8", "global_tokens"],
+        ),
+        (TWO | {"data.position_offsets": (0, 8)}, ["data.position_offsets=(0, 8) has no effect", "causal or masked"]),
         (
             {"model.layers.pattern": ("a",)} | kind("a", attention__num_heads=3),
             ["model.layers.kinds.a: model.dim=256", "num_heads=3"],
@@ -185,7 +191,7 @@ def refused(changes):
             TWICE | {"model.position.scaling.kind": "linear", "model.position.scaling.original_length": 5},
             ["original_length=5 has no effect"],
         ),
-        (BIAS | {"model.position.buckets": 34}, ["buckets=34", "divide by 4"]),
+        (BIAS | {"model.position.buckets": 34}, ["buckets=34", "divisible by 4"]),
         (BIAS | {"model.position.max_distance": 16}, ["max_distance=16", "above 16", "buckets=32"]),
         (BIAS | ENCODER | {"model.position.max_distance": 8}, ["max_distance=8", "above 8"]),
         (
@@ -201,10 +207,10 @@ def refused(changes):
             {"model.parallel": "shared_norm", "model.norm.kind": "none"},
             ["parallel=shared_norm", "pre-norm", "none, pre"],
         ),
-        (TWO | {"model.parallel": "own_norms"}, ["no place for cross-attention"]),
+        (TWO | {"model.parallel": "own_norms"}, ["does not support cross-attention"]),
         (
             TWO | {"model.decoder.parallel": "own_norms"},
-            ["model.decoder: model.parallel", "no place for cross-attention"],
+            ["model.decoder: model.parallel", "does not support cross-attention"],
         ),
         ({"model.norm.placement": "deepnorm", "model.residual": False}, ["deepnorm", "model.residual=true"]),
         (
@@ -329,8 +335,8 @@ def refused(changes):
             ["causal trains model.architecture=decoder", "encoder is trained by objective.kind=masked"],
         ),
         (
-            ENCODER | {"objective.mask_fraction": 0.9, "objective.random_fraction": 0.2},
-            ["mask_fraction=0.9", "random_fraction=0.2", "than 1"],
+            ENCODER | {"objective.mask_token_fraction": 0.9, "objective.random_token_fraction": 0.2},
+            ["mask_token_fraction=0.9", "random_token_fraction=0.2", "than 1"],
         ),
         ({"objective.select_fraction": 0.3}, ["select_fraction=0.3 has no effect", "masked"]),
         (TWO | {"objective.prefix_length": 128}, ["prefix_length=128", "leaves nothing", "sequence_length=128"]),
@@ -425,4 +431,4 @@ def test_a_problem_of_the_whole_model_is_not_told_again_for_its_parts():
         | kind("b", attention__window=4)
     )
     (line,) = refused(parts)
-    assert line.startswith("model.dim=256 does not divide")
+    assert line.startswith("model.dim=256 is not divisible")

@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 
 from zoo import config as configs
-from zoo.config.parts import split_path
 from zoo.config.presets import PRESETS
+from zoo.config.scopes import split_path
 from zoo.nested import flatten
 
 ROOT = Path(__file__).parents[2]

@@ -169,7 +169,7 @@ def test_a_pattern_as_typed_on_a_command_line():
 @pytest.mark.parametrize("value", [3, True, None, (1, 2), ("a", 1)])
 def test_a_pattern_that_is_none(value):
     (line,) = refused({"model.layers.pattern": value})
-    assert line == f"model.layers.pattern={value!r}: expected names with commas between"
+    assert line == f"model.layers.pattern={value!r}: expected comma-separated names"
 
 
 def test_another_pattern_drops_the_kinds_that_it_does_not_name():

@@ -127,7 +127,7 @@ def test_feed_forwards_of_t5(settings, kind, approximation):
     (T5, {"is_encoder_decoder": False}, "is_encoder_decoder=False: this class has both"),
     (T5, {"tie_encoder_decoder": True}, "tie_encoder_decoder=True: expected False"),
     (T5, {"is_decoder": True}, "is_decoder=True: expected False"),
-    (T5, {"relative_attention_num_buckets": 30}, "model.position.buckets=30 must divide by 4"),
+    (T5, {"relative_attention_num_buckets": 30}, "model.position.buckets=30 must be divisible by 4"),
     (T5, {"relative_attention_max_distance": 16}, "model.position.max_distance=16 must be above 16"),
     (MARIAN, {"share_encoder_decoder_embeddings": False}, "share_encoder_decoder_embeddings=False: both sides read one vocabulary"),
     (MARIAN, {"decoder_vocab_size": 7}, "decoder_vocab_size=7: differs from vocab_size"),

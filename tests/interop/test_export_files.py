@@ -68,7 +68,7 @@ def test_ids_and_names_of_special_tokens(trained):
         16,
     )
     read = read_pretrained(trained / "latest")
-    assert (read.document_id, read.vocab_size, read.encode("é").tolist()) == (256, 257, [0xC3, 0xA9])
+    assert (read.bos_id, read.vocab_size, read.encode("é").tolist()) == (256, 257, [0xC3, 0xA9])
 
 
 def test_the_class_follows_a_run_that_started_from_an_imported_one(tmp_path):
@@ -168,7 +168,7 @@ def test_a_tokenizer_of_ours_gives_the_same_ids_elsewhere(make, kind, tmp_path):
     model.encode_special_tokens = True
     assert model.encode(TEXT, add_special_tokens=False).ids == ids
     assert model.decode(ids) == TEXT
-    assert model.token_to_id("<|endoftext|>") == tokenizer.document_id
+    assert model.token_to_id("<|endoftext|>") == tokenizer.bos_id
     assert model.token_to_id("[MASK]") == (tokenizer.mask_id if masked else None)
     assert model.get_vocab_size() == tokenizer.model_vocab_size(config.objective, config.data.row_format)
     if kind == "span":

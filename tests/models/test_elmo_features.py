@@ -87,7 +87,7 @@ def test_what_fills_a_row_up_changes_nothing(kind):
     [
         (
             {"model.head.pooling": "last"},
-            "model.head.pooling=last is a token that one direction of an ELMo reads before all others",
+            "model.head.pooling=last selects a token that one direction of an ELMo reads without any context",
         ),
         ({"model.head.pooler": True}, "model.head.pooler=True has no effect"),
         (

@@ -24,8 +24,8 @@ MUTANTS = (
     Mutant(
         "rows: the last target is lost",
         ROWS,
-        "targets = max(len(tokens) - ahead, 0)",
-        "targets = max(len(tokens) - ahead - 1, 0)",
+        "targets = max(len(tokens) - num_extra_tokens, 0)",
+        "targets = max(len(tokens) - num_extra_tokens - 1, 0)",
         ROW_TESTS,
     ),
     Mutant(
@@ -53,7 +53,7 @@ MUTANTS = (
     Mutant(
         "evaluation: the sample is the beginning",
         BATCHES,
-        "chosen = np.arange(count) * rows.count // count",
+        "chosen = np.arange(count) * rows.num_rows // count",
         "chosen = np.arange(count)",
         PIPELINE_TESTS,
     ),
@@ -74,8 +74,8 @@ MUTANTS = (
     Mutant(
         "masking: shares of [MASK] and random swapped",
         MASKING,
-        "action < self.mask_fraction,",
-        "action < 1 - self.mask_fraction,",
+        "action < self.mask_token_fraction,",
+        "action < 1 - self.mask_token_fraction,",
         MASKING_TESTS,
     ),
     Mutant(

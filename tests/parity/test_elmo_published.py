@@ -171,7 +171,7 @@ class Words:
 
     def __init__(self, words):
         self.pieces, self.vocab_size = [word.encode() for word in words], len(words)
-        self.document_id, self.separator_id = words.index("<S>"), words.index("</S>")
+        self.bos_id, self.separator_id = words.index("<S>"), words.index("</S>")
 
     token_characters = Tokenizer.token_characters
 

@@ -115,7 +115,7 @@ def test_import_look_evaluate_train_on_export_and_generate(kind, tmp_path):
     ids = [tokenizer(prompt, add_special_tokens=False)["input_ids"] for prompt in prompts]
     assert ids == [trained.tokenizer.encode(prompt).tolist() for prompt in prompts]
     generator = Generator(trained.model, trained.params, trained.stats)
-    ours = generator.generate(ids, 24, stop=stop_table(trained.tokenizer.vocab_size, [trained.tokenizer.document_id]))
+    ours = generator.generate(ids, 24, stop=stop_table(trained.tokenizer.vocab_size, [trained.tokenizer.bos_id]))
     for row, (prompt, length, tokens) in enumerate(zip(ids, ours.lengths, ours.tokens, strict=True)):
         with torch.no_grad():
             theirs = model.generate(torch.tensor([prompt]), max_new_tokens=24, do_sample=False)[

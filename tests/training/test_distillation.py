@@ -93,7 +93,7 @@ def test_the_teacher_is_not_touched_and_not_saved(teachers, tmp_path):
     batch = program.put_batch(
         {
             "tokens": np.full((8, 16), 5, np.int32),
-            "places": np.tile(np.arange(2, dtype=np.int32), (8, 1)),
+            "masked_positions": np.tile(np.arange(2, dtype=np.int32), (8, 1)),
             "targets": np.full((8, 2), 7, np.int32),
         }
     )

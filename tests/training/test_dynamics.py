@@ -228,7 +228,7 @@ def test_kinds_of_layers_scanned_or_unrolled():
 @pytest.mark.promise
 def test_empty_slots_do_not_count():
     tokens = np.where(np.arange(8) < 5, TOKENS[:, :8], -1)
-    batch = {"tokens": tokens, "places": np.array([[1, 3]] * 4), "targets": TOKENS[:, [1, 3]]}
+    batch = {"tokens": tokens, "masked_positions": np.array([[1, 3]] * 4), "targets": TOKENS[:, [1, 3]]}
     encoder = {
         "model.architecture": "encoder",
         "objective.kind": "masked",

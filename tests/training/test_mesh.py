@@ -123,7 +123,7 @@ def test_who_holds_what_on_a_mesh():
     assert layer["attention"]["output"]["kernel"] == (3, 16, 8)
     assert layer["ffn"]["up"]["kernel"] == (3, 8, 64)
     assert layer["ffn_norm"]["scale"] == (3, 32)
-    # A vocabulary that does not divide stays whole.
+    # A vocabulary that is not divisible stays whole.
     odd = make_model(configs.resolve(small()))
     assert parameter_shardings(mesh, logical_axes(odd), split(odd)[1])["embedding"].shard_shape((257, 32)) == (257, 8)
 
@@ -132,7 +132,7 @@ def test_a_mesh_that_does_not_fit_is_refused_by_name():
     device = jax.devices()[:1]
     with pytest.raises(ConfigError, match=r"mesh.data=1 x mesh.fsdp=2 x mesh.tensor=1 is 2, but there are 1 devices"):
         make_mesh(configs.resolve(small(mesh__data=1, mesh__fsdp=2)), device)
-    with pytest.raises(ConfigError, match=r"do not divide by mesh.fsdp=2"):
+    with pytest.raises(ConfigError, match=r"are not divisible by mesh.fsdp=2"):
         make_mesh(configs.resolve(small(mesh__fsdp=2)), device)
     with pytest.raises(ConfigError, match=r"data.batch_size=8 .* 3 devices"):
         make_mesh(configs.resolve(small()), device * 3)

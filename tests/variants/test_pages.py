@@ -10,7 +10,7 @@ import pytest
 from tests.parity.systems import SYSTEMS
 from tests.stored_outputs import read
 from zoo import config as configs
-from zoo.config.parts import scopes_in
+from zoo.config.scopes import scopes_in
 from zoo.errors import ConfigError
 from zoo.interop import resolve_like
 from zoo.nested import flatten

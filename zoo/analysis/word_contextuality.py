@@ -98,7 +98,7 @@ def sense_differences(
     """Returns the mean cosine within a sense minus that across senses.
 
     Args:
-        cosines: of every two occurrences.
+        cosines: cosine of every two occurrences.
         senses: int [orders, N], the sense of each occurrence; every row has at least one pair
             within a sense and one across.
     """

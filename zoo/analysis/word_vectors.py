@@ -64,7 +64,7 @@ def read_word_vectors(
             # The lowest layer of an ELMo is its input table, which is there already.
             found = elmo_layer_states(model, *values, spellings[np.maximum(tokens, 0)], tokens >= 0)[1:]
         else:
-            begin = np.full((len(tokens), 1), tokenizer.document_id, np.int32)
+            begin = np.full((len(tokens), 1), tokenizer.bos_id, np.int32)
             found = next(iter(record_activations(config, model, *values, tokens, begin, maps=False).values())).states
         batches.append(np.pad(found, [(0, 0), (0, 0), (0, rows.tokens.shape[1] - found.shape[2]), (0, 0)]))
     states = np.concatenate([table[None], np.concatenate(batches, axis=1)[:, : len(texts)]])

@@ -14,7 +14,6 @@ from zoo.config.loading import (
     parse_overrides,
     split_spec,
 )
-from zoo.config.parts import derivable, field_at, known_paths, layer_kind, side, unknown_field
 from zoo.config.presets import shrink, sized
 from zoo.config.resolve import (
     ResolvedConfig,
@@ -28,6 +27,7 @@ from zoo.config.resolve import (
     result_relevant,
     to_plain,
 )
+from zoo.config.scopes import derivable, field_at, known_paths, layer_kind, side, unknown_field
 
 __all__ = [
     "ATTENTION_SUPPORT",

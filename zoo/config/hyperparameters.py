@@ -1,7 +1,8 @@
 """Hyperparameters that a program takes as traced arguments, so that runs that differ only in these
 share one program.
 
-A program depends only on whether such a number is 0, where a 0 leaves a part out.
+The compiled program depends on such a value only through whether it is 0: a 0 removes a term
+(clipping, weight decay, dropout) from the program.
 """
 
 import math
@@ -12,7 +13,8 @@ from zoo.config.fields import TASKS
 from zoo.errors import ConfigError
 from zoo.nested import flatten
 
-# Dropout rates are traced too. A 0 of the schedule leaves nothing out.
+# Dropout rates are traced too (`is_dropout_rate`). A 0 in the schedule fields removes nothing from
+# the program.
 TRACED = (
     "optimizer.learning_rate",
     "optimizer.weight_decay",
@@ -51,8 +53,8 @@ BATCH_FIELDS = (
     "training.start_from",
     "training.start_layers",
     "data.training_fraction",
-    "objective.mask_fraction",
-    "objective.random_fraction",
+    "objective.mask_token_fraction",
+    "objective.random_token_fraction",
     "objective.mask_copies",
 )
 
@@ -75,7 +77,7 @@ def program_key(flat: Mapping[str, Any]) -> tuple[tuple[str, Any], ...]:
         elif (tokens and path in BATCH_FIELDS) or path.startswith("training.start_"):
             del key[path]
     if tokens and "objective.select_fraction" in key:
-        # The number of places of a row that `zoo.data.rows.masking` chooses.
+        # The number of masked positions of a row that `zoo.data.rows.masking` chooses.
         key["objective.select_fraction"] = max(
             1, math.floor(flat["objective.select_fraction"] * flat["data.sequence_length"] + 0.5)
         )

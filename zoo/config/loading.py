@@ -15,8 +15,8 @@ import ml_collections
 
 from zoo.config.fields import BY_PATH, FIELDS
 from zoo.config.fields.renamed import RENAMED
-from zoo.config.parts import KINDS, field_at, scoped, split_path, unknown_field
 from zoo.config.resolve import default, from_flat, parse_value
+from zoo.config.scopes import KINDS, field_at, scoped, split_path, unknown_field
 from zoo.errors import ConfigError, did_you_mean
 from zoo.nested import flatten
 
@@ -65,7 +65,8 @@ def call_with_argument(function: Callable[..., Any], argument: str | None, what:
 
 def _renamed_hint(error: Exception) -> str:
     """Returns the new name of a field whose old name ml_collections does not know."""
-    name = re.match(r"[\"']*(?:Key )?[\"']+(\w+)[\"']", str(error))
+    # str() of a KeyError is the repr of its message, in which quotes may be escaped.
+    name = re.match(r"[\\\"']*(?:Key )?[\\\"']+(\w+)[\\\"']", str(error))
     if not isinstance(error, AttributeError | KeyError) or name is None:
         return ""
     found = [f"{old} is now called {new}" for old, new in RENAMED.items() if old.rpartition(".")[2] == name[1]]

@@ -8,8 +8,8 @@ import ml_collections
 
 from zoo.config.fields import AUTO, BY_PATH, GATED, TASKS
 from zoo.config.loading import override, parse_argument
-from zoo.config.parts import SIDES, scoped, scopes_in
 from zoo.config.resolve import from_flat
+from zoo.config.scopes import SIDES, scoped, scopes_in
 from zoo.nested import flatten
 
 PRESETS = {

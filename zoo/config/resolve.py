@@ -11,7 +11,7 @@ import ml_collections
 
 from zoo.config.constraints.combinations import validate_combination
 from zoo.config.fields import AUTO, BY_PATH, FIELDS, IGNORED_BY, NOT_RESULT_RELEVANT, TASKS, Field
-from zoo.config.parts import field_at, scoped, scopes_in, unknown_field
+from zoo.config.scopes import field_at, scoped, scopes_in, unknown_field
 from zoo.config.side_lengths import side_lengths
 from zoo.errors import ConfigError, did_you_mean
 from zoo.nested import flatten, unflatten
@@ -71,7 +71,7 @@ def _checked(field: Field, value: Any) -> tuple[Any, str | None]:
         float: "a number",
         bool: "true or false",
         str: "text",
-        tuple: "whole numbers with commas between" if field.items is int else "names with commas between",
+        tuple: "comma-separated integers" if field.items is int else "comma-separated names",
     }
     if field.auto and value == AUTO and isinstance(value, str):
         return value, None
@@ -164,7 +164,7 @@ def _derive(flat: dict[str, Any], vocab_size: int | None) -> None:
         }
         longer = objective["kind"] in ("denoising", "translation") or (objective["kind"] == "span" and length > 1)
         sides = side_lengths(objective, length) if longer else ()
-        fill("model.position.max_length", max([length + max(flat["data.offsets"], default=0), *sides]))
+        fill("model.position.max_length", max([length + max(flat["data.position_offsets"], default=0), *sides]))
     if position in ("rope", "sinusoidal"):
         fill("model.position.layout", "half" if position == "rope" else "interleaved")
     if (scaling := flat["model.position.scaling.kind"]) in ("yarn", "llama3"):
@@ -287,7 +287,7 @@ def difference(one: Mapping[str, Any], other: Mapping[str, Any]) -> dict[str, tu
 
 
 def result_relevant(config: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns the flat config without the fields that cannot change a run's result."""
+    """Returns the fields of a flat config that can change a run's result."""
     return {path: value for path, value in flatten(config).items() if path not in NOT_RESULT_RELEVANT}
 
 

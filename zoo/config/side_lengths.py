@@ -5,7 +5,8 @@ from typing import Any, NamedTuple
 
 
 class SpanLengths(NamedTuple):
-    """Numbers of span corruption for a row of n tokens (Raffel et al. 2020, section 3.1.4).
+    """Token and span counts of span corruption for a row of n tokens (Raffel et al. 2020, section
+    3.1.4).
 
     round(n * density) tokens are cut out, in round(that / mean) spans, at least one of each, and at
     least one token stays before each span. Both sides end with an end token. With n = 568, density

@@ -25,7 +25,8 @@ def load(config: Any) -> TextDataset | LabelledDataset | TranslationDataset:
         config: a resolved config; `data`, `objective`, `seed` and `training.eval_batches` are used.
 
     Returns:
-        the data set: of labelled examples for a task, of pairs for translation, else of text.
+        A `LabelledDataset` for a task, a `TranslationDataset` for translation, otherwise a
+        `TextDataset`.
 
     Raises:
         ConfigError: a bad field, or a file that does not exist.
@@ -55,7 +56,10 @@ def load(config: Any) -> TextDataset | LabelledDataset | TranslationDataset:
 
 
 def check_sources(config: Any) -> None:
-    """Reads the sources of a resolved config as far as no tokenizer is needed. Raises as `load`."""
+    """Checks that the sources of a resolved config can be read, without building a tokenizer.
+
+    Raises as `load`.
+    """
     if config.objective.kind in TASKS:
         read_task(config)
     elif config.objective.kind == "translation":

@@ -58,7 +58,7 @@ class TextDataset(UnlabelledDataset):
 
     @property
     def description(self) -> str:
-        """One line for people."""
+        """One-line description."""
         if len(self.parts) == 1:
             return self.parts[0].source.description
         total = sum(part.weight for part in self.parts)

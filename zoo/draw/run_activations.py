@@ -69,7 +69,7 @@ def read_text(
         end = config.model.architecture == "encoder"
         ids, names = _encode(tokenizer, each, begin, end, max_tokens)
         if side == "encoder" and config.objective.kind in ("translation", "span", "denoising"):
-            ids, names = [*ids, tokenizer.document_id], [*names, "[end]"]
+            ids, names = [*ids, tokenizer.bos_id], [*names, "[end]"]
         rows[side], labels[side] = np.array([ids], np.int32), names
     inputs = [rows[side] for side in sides]
     stacks = {
@@ -82,7 +82,7 @@ def read_text(
 def _encode(tokenizer, text: str, begin: bool, end: bool, max_tokens: int | None) -> tuple[list[int], list[str]]:
     """Returns the ids and labels of a text; an empty text is its begin token alone."""
     if not text:
-        return [tokenizer.document_id], ["[begin]"]
+        return [tokenizer.bos_id], ["[begin]"]
     rows = encode_texts([text], tokenizer, begin, end)
     found = rows.offsets[0]
     names = [text[start:stop].strip() or "␣" for start, stop in zip(found.starts, found.stops, strict=True)]

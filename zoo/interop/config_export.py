@@ -11,7 +11,7 @@ from typing import Any
 
 from zoo.config import BY_PATH, GATED, ResolvedConfig, layer_kind, side
 from zoo.config.fields import KIND_FIELDS, SIDE_FIELDS
-from zoo.config.parts import KINDS, SIDES, split_path
+from zoo.config.scopes import KINDS, SIDES, split_path
 from zoo.errors import ConfigError
 from zoo.interop.class_registry import FAMILIES, importer_of, resolve_like
 from zoo.interop.settings.equivalents import SETTINGS, ConfigView, hidden_dim

@@ -47,7 +47,7 @@ class ExportableRun:
 
     Attributes:
         config: resolved.
-        tokenizer: of the run.
+        tokenizer: the run's tokenizer.
         step: number of updates.
         parameters: number of parameters.
         params, stats: nested dicts of arrays; empty after the export.
@@ -68,7 +68,7 @@ def load_exportable(folder: Path, step: str = "latest", changes: Mapping[str, An
     """Loads a run's parameters on one device, without building its training program.
 
     Args:
-        folder: of the run.
+        folder: the run's folder.
         step: "latest", "best" or a number.
         changes: flat fields to change, among `IN_TRAINING`.
 
@@ -131,7 +131,7 @@ def export_run(
     """Writes a run as a checkpoint of another library.
 
     Args:
-        folder: of the run.
+        folder: the run's folder.
         out: the folder to write, which must not exist or be empty.
         class_name: the class to write; None for the one that it was imported as, or the first that
             can express it.
@@ -181,7 +181,7 @@ def _special_ids(run: ExportableRun, settings: Mapping[str, Any]) -> dict[str, A
     The token that opens a document also ends the one before it. There is no padding id, unless the
     class derives positions from it: padded rows come with a mask.
     """
-    opens = run.tokenizer.document_id
+    opens = run.tokenizer.bos_id
     found = {"bos_token_id": opens, "eos_token_id": opens, "pad_token_id": settings.get("pad_token_id")}
     if run.config.model.architecture == "encoder_decoder":
         found |= {"decoder_start_token_id": opens, "forced_eos_token_id": None, "forced_bos_token_id": None}

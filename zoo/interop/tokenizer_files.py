@@ -29,8 +29,8 @@ def write_tokenizer(
 
     Args:
         folder: to write into.
-        tokenizer: of the run.
-        config: of the run, resolved.
+        tokenizer: the run's tokenizer.
+        config: the run's config, resolved.
         given: the tokenizer_config.json of the import.
         names: names of the imported files.
 
@@ -51,7 +51,7 @@ def write_tokenizer(
         return False
     model.save(str(folder / "tokenizer.json"))
     if given is None:
-        ids = {"bos_token": tokenizer.document_id, "eos_token": tokenizer.document_id}
+        ids = {"bos_token": tokenizer.bos_id, "eos_token": tokenizer.bos_id}
         ids |= {"mask_token": tokenizer.mask_id} if masked else {}
         given = {
             "tokenizer_class": "PreTrainedTokenizerFast",
@@ -71,7 +71,7 @@ def to_fast_tokenizer(tokenizer: Tokenizer, objective: ResolvedConfig, rows: str
     from tokenizers import AddedToken, decoders, models, pre_tokenizers
     from tokenizers import Tokenizer as Model
 
-    more = [(tokenizer.document_id, OPENS)]
+    more = [(tokenizer.bos_id, OPENS)]
     if tokenizer.kind == "bytes":
         model = Model(models.BPE(dict(byte_of_symbol()), []))
         model.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)

@@ -27,7 +27,7 @@ def precompute_features(
 
     Args:
         program, dataset, state, constants: those of the run.
-        log: takes a line for people.
+        log: called with each line of console output.
     """
     if program.features is None or not isinstance(dataset, LabelledDataset):
         return dataset

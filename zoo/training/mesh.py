@@ -25,13 +25,13 @@ def make_mesh(config: ResolvedConfig, devices: list[jax.Device] | None = None) -
 
     Raises:
         ConfigError: the devices do not fit the mesh, rows would be split over processes, or the
-            batch does not divide by the devices.
+            batch is not divisible by the devices.
     """
     devices = jax.devices() if devices is None else devices
     data, fsdp, tensor = config.mesh.data, config.mesh.fsdp, config.mesh.tensor
     if data == -1:
         if len(devices) % (fsdp * tensor):
-            raise ConfigError(f"{len(devices)} devices do not divide by mesh.fsdp={fsdp} x mesh.tensor={tensor}")
+            raise ConfigError(f"{len(devices)} devices are not divisible by mesh.fsdp={fsdp} x mesh.tensor={tensor}")
         data = len(devices) // (fsdp * tensor)
     if data * fsdp * tensor != len(devices):
         raise ConfigError(
@@ -47,7 +47,7 @@ def make_mesh(config: ResolvedConfig, devices: list[jax.Device] | None = None) -
     if part % (data * fsdp):
         raise ConfigError(
             f"data.batch_size={config.data.batch_size} in training.accumulation_steps="
-            f"{config.training.accumulation_steps} parts does not divide by {data * fsdp} devices "
+            f"{config.training.accumulation_steps} parts is not divisible by {data * fsdp} devices "
             "(mesh.data x mesh.fsdp)"
         )
     return Mesh(
@@ -60,7 +60,7 @@ def make_mesh(config: ResolvedConfig, devices: list[jax.Device] | None = None) -
 def parameter_shardings(mesh: Mesh, axes: Params, shapes: Params) -> Params:
     """Returns the sharding of every parameter, from its logical axes by `LOGICAL_AXIS_RULES`.
 
-    A dimension that does not divide by its mesh axis is not split.
+    A dimension that is not divisible by its mesh axis is not split.
     """
 
     def sharding(names: tuple[str | None, ...], shape: jax.ShapeDtypeStruct) -> NamedSharding:

@@ -69,7 +69,7 @@ class RunRequest:
     Attributes:
         config: the config as given, not resolved yet.
         workdir: the run's folder.
-        log: takes a line for people.
+        log: called with each line of console output.
     """
 
     config: ml_collections.ConfigDict
@@ -260,7 +260,7 @@ def restore_or_initialise(
         program: the run's program.
         checkpoints: the run's checkpoints.
         labels: names of the classes in the run's data.
-        log: takes a line for people.
+        log: called with each line of console output.
 
     Returns:
         (state, progress, record of the run that a new run started from, if any).

@@ -87,7 +87,7 @@ def test_a_step_is_the_same_from_any_start_and_in_any_number_of_processes():
         for batch, *mine in zip(whole[start - 5 :], *parts, strict=False):
             for name, array in batch.items():
                 np.testing.assert_array_equal(np.concatenate([part[name] for part in mine]), array)
-    with pytest.raises(ConfigError, match="does not divide"):
+    with pytest.raises(ConfigError, match="is not divisible"):
         made(lengths, 6).training(0, 0, 0, 4)
 
 
@@ -95,14 +95,14 @@ def test_epochs_and_seeds_have_orders_of_their_own():
     batches = made(np.random.default_rng(0).integers(1, T, 120).tolist())
     orders = [
         [
-            frozenset(batches.numbers(seed, step))
+            frozenset(batches.batch_indices(seed, step))
             for step in range(epoch * batches.per_epoch, (epoch + 1) * batches.per_epoch)
         ]
         for seed, epoch in ((0, 0), (0, 1), (1, 0), (0, 0))
     ]
     assert orders[0] == orders[3]
     assert not set(orders[0]) & (set(orders[1]) | set(orders[2]))
-    longest = [max(batches.lengths[batches.numbers(0, step)]) for step in range(batches.per_epoch)]
+    longest = [max(batches.lengths[batches.batch_indices(0, step)]) for step in range(batches.per_epoch)]
     found = np.searchsorted(widths(T, 4), longest).tolist()
     assert found != sorted(found)
 

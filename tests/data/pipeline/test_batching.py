@@ -80,5 +80,5 @@ def test_evaluation_takes_every_row_once_however_it_is_batched(config):
         return found
 
     streams = [part.validation_stream for part in dataset.parts]
-    assert len(rows(1)) == dataset.batching.rows(streams, 24).count
+    assert len(rows(1)) == dataset.batching.rows(streams, 24).num_rows
     assert rows(1) == rows(8)

@@ -64,7 +64,7 @@ def test_an_epoch_has_every_pair_that_fits_once_but_for_less_than_a_batch(length
     assert set(np.flatnonzero(batches.fits)) == fitting
     seen, used = [], set()
     for step in range(epoch * batches.per_epoch, (epoch + 1) * batches.per_epoch):
-        bucket, numbers = batches.numbers(7, step)
+        bucket, numbers = batches.batch_indices(7, step)
         assert len(numbers) == bucket.rows
         assert all(max(lengths[number]) <= bucket.width for number in numbers)
         used.add(bucket)
@@ -84,7 +84,7 @@ def test_a_step_is_the_same_from_any_start_and_in_any_number_of_processes(length
     with again.training(3, start) as endless:
         whole = list(itertools.islice(endless, 3))
     for offset, batch in enumerate(whole):
-        bucket, numbers = batches.numbers(3, start + offset)
+        bucket, numbers = batches.batch_indices(3, start + offset)
         assert batch["source"].shape == batch["targets"].shape == (bucket.rows, bucket.width)
         assert pairs_of(batch) == numbers.tolist()
     parts = []
@@ -101,14 +101,14 @@ def test_epochs_and_seeds_have_orders_of_their_own():
     batches = made(generator.integers(2, 30, (200, 2)).tolist(), 32, 4, 6)
     orders = [
         [
-            tuple(batches.numbers(seed, step)[1])
+            tuple(batches.batch_indices(seed, step)[1])
             for step in range(epoch * batches.per_epoch, (epoch + 1) * batches.per_epoch)
         ]
         for seed, epoch in ((0, 0), (0, 1), (1, 0))
     ]
     assert len({tuple(order) for order in orders}) == 3
     # Widths are mixed within an epoch, and pairs of one width meet others in another epoch.
-    widths = [batches.numbers(0, step)[0].width for step in range(batches.per_epoch)]
+    widths = [batches.batch_indices(0, step)[0].width for step in range(batches.per_epoch)]
     assert widths != sorted(widths)
     assert not set(map(frozenset, orders[0])) & set(map(frozenset, orders[1]))
 
@@ -144,7 +144,7 @@ def test_too_little_is_told():
         few.training(0)
     with pytest.raises(DataError, match="no held-out pair"):
         list(made([(9, 3)], 8, 4, 2).evaluation())
-    with pytest.raises(ConfigError, match="does not divide"):
+    with pytest.raises(ConfigError, match="is not divisible"):
         made([(3, 3)] * 9, 8, 4, 2).training(0, 0, 0, 3)
 
 

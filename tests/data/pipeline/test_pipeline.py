@@ -40,7 +40,7 @@ def numbers(batches, length=10):
 @given(n=st.integers(12, 300), length=st.integers(1, 10), batch_size=st.integers(1, 9), seed=st.integers(0, 2**31 - 1))
 def test_an_epoch_is_every_full_row_once(n, length, batch_size, seed):
     tokens = np.arange(n, dtype=np.uint16)
-    full = PackedRows(tokens, length).full
+    full = PackedRows(tokens, length).num_training_rows
     seen = numbers(take(-(-3 * full // batch_size), tokens, length, batch_size, seed), length)
     for epoch in range(3):
         assert sorted(seen[epoch * full : (epoch + 1) * full]) == list(range(full))
@@ -118,7 +118,7 @@ def test_too_short_a_text_says_what_to_change():
 
 
 def test_batch_that_does_not_divide():
-    with pytest.raises(ConfigError, match=r"data\.batch_size: 4 does not divide over 3 processes"):
+    with pytest.raises(ConfigError, match=r"data\.batch_size=4 is not divisible by the 3 processes"):
         training_batches(PackedRows(TOKENS, 10), 4, 0, process_count=3)
     with pytest.raises(ConfigError, match=r"data\.batch_size"):
         evaluation_batches(PackedRows(TOKENS, 10), 4, process_count=3)

@@ -42,7 +42,7 @@ def test_static_masks_come_again_and_dynamic_ones_do_not():
 
 def take(count, masking=BERT, length=10, batch_size=4, seed=0, **options):
     with training_batches(
-        PackedRows(TOKENS, length, ahead=0), batch_size, seed, corruption=masking, **options
+        PackedRows(TOKENS, length, num_extra_tokens=0), batch_size, seed, corruption=masking, **options
     ) as batches:
         return list(itertools.islice(batches, count))
 
@@ -57,7 +57,9 @@ def same(one, other):
 def test_the_rounded_share_of_the_text_is_predicted_and_nothing_else_changes(length, fraction, seed, padded):
     rows = random_rows(12, length, seed, padded)
     batch = corrupt(rows, Masking(fraction, 0.5, 0.3, V, (MARK,), V), seed)
-    for row, tokens, places, targets in zip(rows, batch["tokens"], batch["places"], batch["targets"], strict=True):
+    for row, tokens, places, targets in zip(
+        rows, batch["tokens"], batch["masked_positions"], batch["targets"], strict=True
+    ):
         text = [place for place in range(length) if row[place] not in (-1, MARK)]
         used = places[targets >= 0]
         exact = fraction * len(text)
@@ -74,7 +76,7 @@ def test_the_rounded_share_of_the_text_is_predicted_and_nothing_else_changes(len
 def test_every_row_without_marks_has_as_many_predictions():
     rows = np.where(random_rows(50, 128) == MARK, 0, random_rows(50, 128))
     batch = corrupt(rows)
-    assert batch["places"].shape == batch["targets"].shape == (50, 19)  # 0.15 * 128 = 19.2
+    assert batch["masked_positions"].shape == batch["targets"].shape == (50, 19)  # 0.15 * 128 = 19.2
     assert (batch["targets"] >= 0).all()
     assert {array.dtype for array in batch.values()} == {np.dtype(np.int32)}
 
@@ -83,7 +85,7 @@ def test_every_row_without_marks_has_as_many_predictions():
 def test_the_shares_of_mask_random_and_unchanged(mask, random):
     rows = random_rows(2000, 64)
     batch = corrupt(rows, Masking(0.15, mask, random, V, (MARK,), V))
-    shown, targets = np.take_along_axis(batch["tokens"], batch["places"], axis=1), batch["targets"]
+    shown, targets = np.take_along_axis(batch["tokens"], batch["masked_positions"], axis=1), batch["targets"]
     shown, targets = shown[targets >= 0], targets[targets >= 0]
     masked = (shown == MASK).mean()
     assert masked == pytest.approx(mask, abs=0.012)
@@ -98,7 +100,7 @@ def test_the_shares_of_mask_random_and_unchanged(mask, random):
 
 def test_random_tokens_are_uniform_over_all_but_the_mark():
     batch = corrupt(random_rows(3000, 64), Masking(0.5, 0.0, 1.0, V, (MARK,), V))
-    shown = np.take_along_axis(batch["tokens"], batch["places"], axis=1)[batch["targets"] >= 0]
+    shown = np.take_along_axis(batch["tokens"], batch["masked_positions"], axis=1)[batch["targets"] >= 0]
     counts = np.bincount(shown, minlength=V + 1)
     assert counts[MARK] == counts[MASK] == 0
     expected = len(shown) / (V - 1)
@@ -112,7 +114,7 @@ def test_no_border_is_predicted_or_drawn_and_what_else_there_is_passes_through()
     rows[:, 9] = V + 1
     others = {"next": np.arange(3000), "segments": rows % 2}
     batch = Masking(0.5, 0.0, 1.0, V, boundary_ids, V).evaluation_batch({"tokens": rows, **others}, np.arange(3000))
-    shown = np.take_along_axis(batch["tokens"], batch["places"], axis=1)[batch["targets"] >= 0]
+    shown = np.take_along_axis(batch["tokens"], batch["masked_positions"], axis=1)[batch["targets"] >= 0]
     assert not np.isin(batch["targets"], boundary_ids).any()
     counts = np.bincount(shown, minlength=V + 2)
     assert counts[list(boundary_ids)].sum() == counts[V] == 0
@@ -124,7 +126,7 @@ def test_no_border_is_predicted_or_drawn_and_what_else_there_is_passes_through()
 
 def test_every_place_is_as_likely():
     rows = np.zeros((20000, 16), np.int32)
-    places = corrupt(rows, Masking(0.25, 1.0, 0.0, V, (MARK,), V))["places"]
+    places = corrupt(rows, Masking(0.25, 1.0, 0.0, V, (MARK,), V))["masked_positions"]
     np.testing.assert_allclose(np.bincount(places.ravel(), minlength=16) / 20000, 0.25, atol=0.015)
     # And pairs of places, so that the choice of one says nothing about another.
     together = np.zeros((16, 16))
@@ -140,7 +142,7 @@ def test_what_hides_a_token_does_not_depend_on_the_token():
     rows = np.where(random_rows(50, 64) == MARK, 0, random_rows(50, 64))
     other = np.where(rows == 3, 5, 3)
     one, two = corrupt(rows), corrupt(other)
-    np.testing.assert_array_equal(one["places"], two["places"])
+    np.testing.assert_array_equal(one["masked_positions"], two["masked_positions"])
     np.testing.assert_array_equal(one["tokens"] == MASK, two["tokens"] == MASK)
     hidden = (one["tokens"] == MASK) | (one["tokens"] != rows)
     np.testing.assert_array_equal(
@@ -154,7 +156,7 @@ def test_masks_are_a_function_of_seed_row_and_epoch():
     for seed, epoch, index in itertools.product(range(6), range(6), range(6)):
         batch = corrupt(rows, seed=seed, epoch=epoch, first=index)
         assert same(batch, corrupt(rows, seed=seed, epoch=epoch, first=index))
-        seen[seed, epoch, index] = tuple(batch["places"][0])
+        seen[seed, epoch, index] = tuple(batch["masked_positions"][0])
     assert len(set(seen.values())) == len(seen)
 
 
@@ -176,7 +178,7 @@ def test_masks_stay_what_they_were():
     format.
     """
     batch = corrupt(np.arange(20, dtype=np.int32)[None], seed=3, epoch=1, first=11)
-    assert batch["places"].tolist() == [[9, 10, 1]]
+    assert batch["masked_positions"].tolist() == [[9, 10, 1]]
     assert batch["tokens"].tolist() == [[0, 34, 2, 3, 4, 5, 6, 7, 8, 9, MASK, 11, 12, 13, 14, 15, 16, 17, 18, 19]]
 
 
@@ -186,14 +188,14 @@ def test_an_epoch_is_every_row_once_and_the_next_has_other_masks():
     stacked = {name: np.concatenate([batch[name] for batch in batches]) for name in batches[0]}
     restored = stacked["tokens"].copy()
     row, place = np.nonzero(stacked["targets"] >= 0)
-    restored[row, stacked["places"][row, place]] = stacked["targets"][row, place]
+    restored[row, stacked["masked_positions"][row, place]] = stacked["targets"][row, place]
     table = TOKENS[: rows * 10].reshape(rows, 10)
     number = {tuple(values): index for index, values in enumerate(table.tolist())}
     assert len(number) == rows
     seen = [number[tuple(values)] for values in restored.tolist()]
     assert sorted(seen[:rows]) == sorted(seen[rows:]) == list(range(rows))
     first, second = (
-        dict(zip(seen[part], stacked["places"][part, 0].tolist(), strict=True))
+        dict(zip(seen[part], stacked["masked_positions"][part, 0].tolist(), strict=True))
         for part in (slice(rows), slice(rows, None))
     )
     assert 0.02 < np.mean([first[index] == second[index] for index in range(rows)]) < 0.25
@@ -218,7 +220,9 @@ def test_neither_restarts_nor_processes_nor_batch_sizes_change_a_row_s_masks(sta
 def test_evaluation_has_the_same_masks_every_time_for_every_seed_and_batch():
     def rows(batch_size, limit=0, **options):
         batches = list(
-            evaluation_batches(PackedRows(TOKENS[:1995], 10, ahead=0), batch_size, limit, corruption=BERT, **options)
+            evaluation_batches(
+                PackedRows(TOKENS[:1995], 10, num_extra_tokens=0), batch_size, limit, corruption=BERT, **options
+            )
         )
         return {name: np.concatenate([batch[name] for batch in batches]) for name in batches[0]}
 
@@ -244,7 +248,7 @@ def test_evaluation_has_the_same_masks_every_time_for_every_seed_and_batch():
     training = BERT.training_batch(
         {"tokens": TOKENS[:1990].reshape(-1, 10).astype(np.int32)}, np.arange(199), np.zeros(199, int), 0
     )
-    assert not np.array_equal(training["places"], whole["places"][:199])
+    assert not np.array_equal(training["masked_positions"], whole["masked_positions"][:199])
 
 
 def test_evaluation_can_hide_every_predicted_token():
@@ -252,16 +256,16 @@ def test_evaluation_can_hide_every_predicted_token():
     indices = np.arange(50)
     masking = dataclasses.replace(BERT, mask_all_in_evaluation=True)
     hidden, shown = (one.evaluation_batch({"tokens": rows}, indices) for one in (masking, BERT))
-    for name in ("places", "targets"):
+    for name in ("masked_positions", "targets"):
         np.testing.assert_array_equal(hidden[name], shown[name])
     used = hidden["targets"] >= 0
-    assert (np.take_along_axis(hidden["tokens"], hidden["places"], axis=1)[used] == MASK).all()
-    assert (np.take_along_axis(shown["tokens"], shown["places"], axis=1)[used] != MASK).any()
+    assert (np.take_along_axis(hidden["tokens"], hidden["masked_positions"], axis=1)[used] == MASK).all()
+    assert (np.take_along_axis(shown["tokens"], shown["masked_positions"], axis=1)[used] != MASK).any()
     assert same(corrupt(rows, masking), corrupt(rows))
 
 
 def test_rows_of_padding_predict_nothing():
-    batch = next(evaluation_batches(PackedRows(np.zeros(25, int), 10, ahead=0), 8, corruption=BERT))
+    batch = next(evaluation_batches(PackedRows(np.zeros(25, int), 10, num_extra_tokens=0), 8, corruption=BERT))
     assert (batch["tokens"][3:] == -1).all()
     assert (batch["targets"][3:] == -1).all()
     assert (batch["targets"] >= 0).sum(axis=1).tolist()[:3] == [2, 2, 1]
@@ -269,27 +273,31 @@ def test_rows_of_padding_predict_nothing():
 
 def test_too_short_a_text():
     with pytest.raises(DataError, match=r"9 tokens, and one row takes data\.sequence_length = 10; take"):
-        training_batches(PackedRows(TOKENS[:9], 10, ahead=0), 4, 0, corruption=BERT)
+        training_batches(PackedRows(TOKENS[:9], 10, num_extra_tokens=0), 4, 0, corruption=BERT)
     assert take(1, length=2000, batch_size=1)[0]["tokens"].shape == (1, 2000)
     with pytest.raises(DataError, match=r"0 tokens, .* nothing is predicted"):
-        evaluation_batches(PackedRows(TOKENS[:0], 10, ahead=0), 4, corruption=BERT)
+        evaluation_batches(PackedRows(TOKENS[:0], 10, num_extra_tokens=0), 4, corruption=BERT)
 
 
 def test_a_config_s_batches_are_corrupted_as_it_says(tmp_path, make_config):
     text = tmp_path / "text.txt"
     text.write_text("".join(f"Story {number} of {number * 7919} words." for number in range(300)))
     encoder = {"data.source": f"text:{text}", "model.architecture": "encoder", "objective.kind": "masked"}
-    changes = {"objective.select_fraction": 0.5, "objective.mask_fraction": 1.0, "objective.random_fraction": 0.0}
+    changes = {
+        "objective.select_fraction": 0.5,
+        "objective.mask_token_fraction": 1.0,
+        "objective.random_token_fraction": 0.0,
+    }
     dataset = zoo.data.load(make_config(encoder | changes))
     assert dataset.batching.corruption == Masking(0.5, 1.0, 0.0, 257, (256,), 257)
     with dataset.training_batches() as batches:
         batch = next(batches)
     assert batch["tokens"].shape == (4, 8)
-    assert batch["places"].shape == (4, 4)
+    assert batch["masked_positions"].shape == (4, 4)
     assert (batch["tokens"] == 257).sum(axis=1).tolist() == [4] * 4
     evaluated = next(dataset.evaluation_batches())
     assert ((evaluated["tokens"] == 257).sum(axis=1) >= 3).all()
-    shown = {"objective.mask_fraction": 0.0, "training.eval_masks": "all"}
+    shown = {"objective.mask_token_fraction": 0.0, "training.eval_masks": "all"}
     evaluated = next(zoo.data.load(make_config(encoder | changes | shown)).evaluation_batches())
     assert ((evaluated["tokens"] == 257).sum(axis=1) >= 3).all()
     assert same(evaluated, next(dataset.batching.evaluation([dataset.parts[0].validation_stream], limit_batches=0)))

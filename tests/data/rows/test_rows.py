@@ -6,14 +6,14 @@ from zoo.data.rows.packed_rows import MixedRows, PackedRows
 
 
 def gathered(rows):
-    return rows.gather(np.arange(rows.count), None, 0)["tokens"]
+    return rows.gather(np.arange(rows.num_rows), None, 0)["tokens"]
 
 
 @given(n=st.integers(0, 200), length=st.integers(1, 40))
 def test_rows_hold_every_target_exactly_once(n, length):
     tokens = np.arange(n, dtype=np.uint16)
     made = PackedRows(tokens, length)
-    count, full = made.count, made.full
+    count, full = made.num_rows, made.num_training_rows
     result = gathered(made)
     assert result.dtype == np.int32
     assert result.shape == (count, length + 1)
@@ -30,20 +30,20 @@ def test_rows_hold_every_target_exactly_once(n, length):
 @given(n=st.integers(0, 200), length=st.integers(1, 20))
 def test_rows_that_predict_nothing_ahead_share_nothing(n, length):
     tokens = np.arange(n, dtype=np.uint16)
-    made = PackedRows(tokens, length, ahead=0)
-    count = made.count
+    made = PackedRows(tokens, length, num_extra_tokens=0)
+    count = made.num_rows
     if n:
         result = gathered(made)
         assert result.shape == (count, length)
         assert result[result >= 0].tolist() == list(range(n))
         assert (result >= 0).any(axis=1).all()
-        assert made.full == sum((row >= 0).all() for row in result)
+        assert made.num_training_rows == sum((row >= 0).all() for row in result)
     assert (count == 0) == (n == 0)
 
 
 def counting(rows, first):
     """Rows of one token each, which count up from `first`."""
-    return PackedRows(np.arange(first, first + rows), 1, ahead=0)
+    return PackedRows(np.arange(first, first + rows), 1, num_extra_tokens=0)
 
 
 def taken(mixed, start, count, seed=0):
@@ -81,11 +81,11 @@ def test_each_source_of_a_mixture_goes_through_its_own_epochs():
 
 def test_a_mixture_evaluates_every_row_of_every_source():
     mixed = MixedRows([counting(10, 0), counting(3, 1000)], [5, 1])
-    assert mixed.count == 13
+    assert mixed.num_rows == 13
     assert gathered(mixed)[:, 0].tolist() == [*range(10), 1000, 1001, 1002]
 
 
 def test_a_mixture_with_a_source_too_short_says_which():
     mixed = MixedRows([counting(10, 0), PackedRows(np.arange(3), 8)], [1, 1])
-    assert mixed.full == 0
+    assert mixed.num_training_rows == 0
     assert "3 tokens" in mixed.shortage

@@ -26,7 +26,7 @@ def made(documents):
 
 
 def gathered(rows, epochs=None, seed=0):
-    return rows.gather(np.arange(rows.count), None if epochs is None else np.full(rows.count, epochs), seed)
+    return rows.gather(np.arange(rows.num_rows), None if epochs is None else np.full(rows.num_rows, epochs), seed)
 
 
 lengths = st.lists(st.lists(st.integers(1, 12), min_size=1, max_size=8), min_size=1, max_size=6)
@@ -101,7 +101,7 @@ def test_rows_of_sentences_hold_the_text_once_in_order_and_cut_only_long_sentenc
             assert (inside[1:-1] == SEP).sum() == len(set(document[words])) - 1
         if words[-1] not in stops:
             assert len(inside) == room + 2
-        elif number + 1 < rows.count and across:
+        elif number + 1 < rows.num_rows and across:
             following = tokens[number + 1]
             end = next((place for place in range(1, len(following)) if following[place] in stops), room + 1)
             new_document = document[words[-1]] != document[following[1]]
@@ -173,7 +173,7 @@ def test_the_length_of_a_pair_does_not_tell_its_label():
 def test_pairs_go_through_every_sentence_but_lone_ones():
     sentences = made([[2, 2, 2, 2, 2], [4], [1, 1]])
     pairs = PairRows(sentences, 30, SEP, segments=False)
-    assert pairs.count == 4 + 0 + 1
+    assert pairs.num_rows == 4 + 0 + 1
     runs = PairRows(sentences, 11, SEP, segments=True)
     assert [(int(first), int(last)) for first, last in zip(runs._first, runs._last, strict=True)] == [(0, 5), (6, 8)]
 

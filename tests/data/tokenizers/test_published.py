@@ -41,8 +41,8 @@ def test_gpt2_keeps_every_byte():
     tokenizer, text = published("gpt2"), "Grüße, 你好\n\n  two  spaces\tand <|endoftext|> spelled out 🎉"
     ids = tokenizer.encode(text)
     assert tokenizer.lossless
-    assert tokenizer.document_id == 50256
-    assert tokenizer.document_id not in ids
+    assert tokenizer.bos_id == 50256
+    assert tokenizer.bos_id not in ids
     assert tokenizer.decode(ids) == text
     assert tokenizer.token_bytes()[ids].sum() == len(text.encode())
     assert tokenizer.vocab_size == tokenizer.mask_id == 50257
@@ -54,7 +54,7 @@ def test_bert_has_its_own_mask_and_no_bytes():
     ids = tokenizer.encode("Hello, [MASK] world")
     assert not tokenizer.lossless
     assert tokenizer.token_bytes().sum() == 0
-    assert (tokenizer.document_id, tokenizer.mask_id) == (101, 103)
+    assert (tokenizer.bos_id, tokenizer.mask_id) == (101, 103)
     assert 103 not in ids
     assert tokenizer.model_vocab_size(MASKED) == tokenizer.vocab_size == 30522
     assert (
@@ -79,7 +79,7 @@ SENTENCES = [
 @pytest.mark.parametrize(("name", "opens", "size"), [("t5-base", 1, 32000), ("mistral_v1", 1, 32000)])
 def test_sentencepiece_models(name, opens, size, tmp_path):
     tokenizer = published(name)
-    assert (tokenizer.document_id, tokenizer.vocab_size, tokenizer.token_bytes().sum()) == (opens, size, 0)
+    assert (tokenizer.bos_id, tokenizer.vocab_size, tokenizer.token_bytes().sum()) == (opens, size, 0)
     tokenizer.save(tmp_path)
     again = load_tokenizer(tmp_path)
     assert again.fingerprint == tokenizer.fingerprint
@@ -139,7 +139,7 @@ def test_saved_and_loaded_it_is_the_same(words, tmp_path):
         assert isinstance(again, PretrainedTokenizer)
         assert again.fingerprint == tokenizer.fingerprint
         assert again.encode("the sheeps and [MASK]").tolist() == tokenizer.encode("the sheeps and [MASK]").tolist()
-        assert (again.document_id, again.mask_id, again.special_ids) == (2, 4, frozenset(range(5)))
+        assert (again.bos_id, again.mask_id, again.special_ids) == (2, 4, frozenset(range(5)))
 
 
 @pytest.mark.parametrize("objective", ["causal", "masked"])

@@ -46,7 +46,7 @@ def test_encode_and_decode_are_inverse_and_count_bytes_exactly(all_tokenizers, t
         ids = tokenizer.encode(text)
         assert ids.dtype == np.int32
         assert ids.ndim == 1
-        assert tokenizer.document_id not in ids
+        assert tokenizer.bos_id not in ids
         assert ((ids >= 0) & (ids < tokenizer.vocab_size)).all()
         assert tokenizer.decode(ids) == text
         assert tokenizer.token_bytes()[ids].sum() == len(text.encode())
@@ -65,7 +65,7 @@ def test_bytes_and_bpe_encode_any_text(all_tokenizers, text):
 def test_stream_opens_every_document(all_tokenizers, texts):
     for tokenizer in all_tokenizers:
         stream = tokenize(tokenizer, Documents.of(texts, "test")).tokens
-        expected = [np.append(tokenizer.document_id, tokenizer.encode(text)) for text in texts]
+        expected = [np.append(tokenizer.bos_id, tokenizer.encode(text)) for text in texts]
         np.testing.assert_array_equal(stream, np.concatenate([np.zeros(0, np.int32), *expected]))
         assert tokenizer.decode(stream) == "".join(texts)
         assert tokenizer.decode(stream, document="¶") == "".join("¶" + text for text in texts)
@@ -73,15 +73,15 @@ def test_stream_opens_every_document(all_tokenizers, texts):
 
 def test_sizes_and_the_special_token(all_tokenizers):
     byte, byt5, character, pair = all_tokenizers
-    assert (byte.vocab_size, byte.document_id) == (257, 256)
-    assert (byt5.vocab_size, byt5.document_id) == (259, 1)
-    assert (character.vocab_size, character.document_id) == (len(set(TEXT)) + 1, len(set(TEXT)))
-    assert (pair.vocab_size, pair.document_id) == (300, 299)
+    assert (byte.vocab_size, byte.bos_id) == (257, 256)
+    assert (byt5.vocab_size, byt5.bos_id) == (259, 1)
+    assert (character.vocab_size, character.bos_id) == (len(set(TEXT)) + 1, len(set(TEXT)))
+    assert (pair.vocab_size, pair.bos_id) == (300, 299)
     for tokenizer in all_tokenizers:
         sizes = tokenizer.token_bytes()
         assert sizes.dtype == np.int64
         assert sizes.shape == (tokenizer.vocab_size,)
-        assert sizes[tokenizer.document_id] == 0
+        assert sizes[tokenizer.bos_id] == 0
         assert (np.delete(sizes, sorted(tokenizer.special_ids)) > 0).all()
 
 
@@ -96,7 +96,7 @@ def test_byt5_is_that_of_transformers():
     transformers = pytest.importorskip("transformers")
     other, tokenizer = transformers.ByT5Tokenizer(), built("byt5")
     assert tokenizer.encode(TEXT).tolist() == other.encode(TEXT, add_special_tokens=False)
-    assert tokenizer.document_id == other.eos_token_id
+    assert tokenizer.bos_id == other.eos_token_id
     assert tokenizer.special_ids == {other.pad_token_id, other.eos_token_id, other.unk_token_id}
 
 
@@ -108,7 +108,7 @@ def test_characters_of_tokens(all_tokenizers):
         for id, (row, piece) in enumerate(zip(table.tolist(), tokenizer.pieces, strict=True)):
             length = row.index(260)
             assert row[0] == 259
-            inside = [257] if id == tokenizer.document_id else [byte + 1 for byte in piece[:5]]
+            inside = [257] if id == tokenizer.bos_id else [byte + 1 for byte in piece[:5]]
             assert row[1:length] == inside
             assert row[length + 1 :] == [261] * (6 - length)
     pair = all_tokenizers[2]
@@ -166,7 +166,7 @@ def test_saved_and_loaded_encode_alike(all_tokenizers, tmp_path):
         loaded = load_tokenizer(tmp_path / tokenizer.kind)
         assert type(loaded) is type(tokenizer)
         assert loaded.fingerprint == tokenizer.fingerprint
-        assert (loaded.vocab_size, loaded.document_id) == (tokenizer.vocab_size, tokenizer.document_id)
+        assert (loaded.vocab_size, loaded.bos_id) == (tokenizer.vocab_size, tokenizer.bos_id)
         np.testing.assert_array_equal(loaded.encode(TEXT), tokenizer.encode(TEXT))
         assert [path.name for path in (tmp_path / tokenizer.kind).iterdir()] == ["tokenizer.json"]
 

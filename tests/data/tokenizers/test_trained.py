@@ -91,7 +91,7 @@ def test_word_pieces_mask_with_their_own_token(source):
     encoder = {"model.architecture": "encoder", "objective.kind": "masked", "data.sequence_length": 16}
     made, vocab_size = dataset(source, "wordpiece", 260, **encoder)
     assert vocab_size == 260
-    assert (made.tokenizer.document_id, made.tokenizer.mask_id) == (2, 4)
+    assert (made.tokenizer.bos_id, made.tokenizer.mask_id) == (2, 4)
     with made.training_batches() as batches:
         tokens = next(batches)["tokens"]
     assert (tokens == 4).any()

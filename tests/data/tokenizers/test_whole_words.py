@@ -36,5 +36,5 @@ def test_characters_are_those_of_the_published_models():
         [259, 257, 260, 261, 261],
         [259, 258, 260, 261, 261],
     ]
-    assert (made.document_id, made.separator_id, made.vocab_size) == (1, 2, 3)
+    assert (made.bos_id, made.separator_id, made.vocab_size) == (1, 2, 3)
     assert made.encode("ab ab").dtype == np.int32

@@ -85,7 +85,7 @@ def test_white_space_ends_a_word_of_bytes_and_of_characters():
     text = "the  sheep\tmet.\nKöln"
     for tokenizer in (ByteTokenizer(), CharacterTokenizer(text)):
         ids = tokenizer.encode(text).tolist()
-        texts = [tokenizer.decode(word) for word in words_of(tokenizer, [tokenizer.document_id, *ids])]
+        texts = [tokenizer.decode(word) for word in words_of(tokenizer, [tokenizer.bos_id, *ids])]
         assert texts == ["the", " ", " ", "sheep", "\t", "met.", "\n", "Köln"]
 
 
@@ -118,14 +118,14 @@ CAUSAL, MASKED, SPAN = (SimpleNamespace(kind=kind, sentinels=9) for kind in ("ca
 
 def test_what_separates_is_the_tokenizer_s_own_or_the_first_free_id():
     own, half, none = wordpiece("[CLS]", "[SEP]", "[MASK]"), wordpiece("[CLS]", "[MASK]"), wordpiece("[CLS]", "[SEP]")
-    assert (own.document_id, own.separator_id, own.mask_id) == (1, 2, 3)
+    assert (own.bos_id, own.separator_id, own.mask_id) == (1, 2, 3)
     assert (half.mask_id, half.separator_id) == (2, half.vocab_size)
     assert (none.mask_id, none.separator_id) == (none.vocab_size, 2)
     assert (ByteTokenizer().mask_id, ByteTokenizer().separator_id) == (257, 258)
     # Where </s> opens documents it cannot end sentences too.
     ends, both = wordpiece("</s>"), wordpiece("<s>", "</s>")
-    assert (ends.document_id, ends.separator_id) == (1, ends.vocab_size + 1)
-    assert (both.document_id, both.separator_id) == (1, 2)
+    assert (ends.bos_id, ends.separator_id) == (1, ends.vocab_size + 1)
+    assert (both.bos_id, both.separator_id) == (1, 2)
 
 
 @pytest.mark.parametrize(("make", "packed", "pairs"), [
@@ -197,7 +197,9 @@ def test_the_choice_is_that_of_the_rule_one_word_at_a_time(length, share, seed):
 def test_no_word_is_half_predicted_and_the_budget_holds(length, fraction, seed):
     rows, masking = random_rows(8, length, seed), Masking(fraction, 0.6, 0.2, V, (MARK,), V, joins=JOINS)
     batch = masking.training_batch({"tokens": rows}, np.arange(8), np.zeros(8, int), seed)
-    for row, tokens, places, targets in zip(rows, batch["tokens"], batch["places"], batch["targets"], strict=True):
+    for row, tokens, places, targets in zip(
+        rows, batch["tokens"], batch["masked_positions"], batch["targets"], strict=True
+    ):
         words, used = words_in(row), places[targets >= 0]
         budget = min(sum(map(len, words)), max(1, int(np.floor(fraction * sum(map(len, words)) + 0.5))))
         assert len(set(used.tolist())) == len(used) <= budget
@@ -218,7 +220,7 @@ def test_the_share_of_the_text_is_predicted_word_by_word():
     batch = WORDS.evaluation_batch({"tokens": rows}, np.arange(400))
     assert (batch["targets"] >= 0).sum() / ((rows != MARK).sum()) == pytest.approx(0.15, abs=0.005)
     used = batch["targets"] >= 0
-    row, places = np.nonzero(used)[0], batch["places"][used]
+    row, places = np.nonzero(used)[0], batch["masked_positions"][used]
     hidden, masked = np.zeros(rows.shape, bool), np.zeros(rows.shape, bool)
     hidden[row, places], masked[row, places] = True, batch["tokens"][row, places] == V
     # Every token of a word has a draw of its own.
@@ -255,8 +257,8 @@ def test_a_config_asks_for_them():
     objective = {
         "kind": "masked",
         "select_fraction": 0.2,
-        "mask_fraction": 0.8,
-        "random_fraction": 0.1,
+        "mask_token_fraction": 0.8,
+        "random_token_fraction": 0.1,
         "mask_copies": 0,
     }
     for whole, rows in ((False, "packed"), (True, "segment_pairs")):

@@ -92,7 +92,7 @@ def test_every_arm_is_checked_and_all_problems_are_told():
         plain({"heads": levels("model.attention.num_heads", 3, 5, 4), "dim": levels("model.dim", 256, 12)})
     )
     assert len(found) == 3
-    assert "arm heads=3,dim=256: model.dim=256 does not divide by model.attention.num_heads=3" in found[0]
+    assert "arm heads=3,dim=256: model.dim=256 is not divisible by model.attention.num_heads=3" in found[0]
 
 
 def test_a_problem_of_all_arms_is_told_once():

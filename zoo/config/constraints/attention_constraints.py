@@ -16,7 +16,7 @@ def check_heads(flat: dict[str, Any], architecture: str) -> Iterator[str]:
     heads, kv_heads, dim = flat["model.attention.num_heads"], flat["model.attention.num_kv_heads"], flat["model.dim"]
     if flat["model.attention.head_dim"] == AUTO:
         yield (
-            f"model.dim={dim} does not divide by model.attention.num_heads={heads}; change one, "
+            f"model.dim={dim} is not divisible by model.attention.num_heads={heads}; change one, "
             "or set model.attention.head_dim"
         )
     if flat["model.position.kind"] == "sinusoidal" and dim % 2:
@@ -24,12 +24,12 @@ def check_heads(flat: dict[str, Any], architecture: str) -> Iterator[str]:
     if flat["model.position.kind"] == "sinusoidal" and flat["model.position.endpoint"] and dim < 4:
         yield (f"model.position.endpoint=true needs a first and a last wavelength: model.dim={dim} must be at least 4")
     if heads % kv_heads:
-        yield f"model.attention.num_heads={heads} does not divide by model.attention.num_kv_heads={kv_heads}"
+        yield f"model.attention.num_heads={heads} is not divisible by model.attention.num_kv_heads={kv_heads}"
     if heads % (queries := flat["model.attention.num_query_heads"]):
-        yield f"model.attention.num_heads={heads} does not divide by model.attention.num_query_heads={queries}"
+        yield f"model.attention.num_heads={heads} is not divisible by model.attention.num_query_heads={queries}"
     cross = flat["model.attention.cross_kv_heads"]
     if cross not in (AUTO, kv_heads) and architecture != "encoder" and heads % cross:
-        yield f"model.attention.num_heads={heads} does not divide by model.attention.cross_kv_heads={cross}"
+        yield f"model.attention.num_heads={heads} is not divisible by model.attention.cross_kv_heads={cross}"
 
 
 def check_dilations(flat: dict[str, Any], architecture: str) -> Iterator[str]:
@@ -45,7 +45,7 @@ def check_dilations(flat: dict[str, Any], architecture: str) -> Iterator[str]:
     if max(dilations) == 1:
         yield f"{shown} has no effect: 1 is no dilation; leave it empty"
     if heads % len(dilations):
-        yield f"{shown} has {len(dilations)} entries, by which model.attention.num_heads={heads} does not divide"
+        yield f"{shown} has {len(dilations)} entries, but model.attention.num_heads={heads} is not divisible by that"
 
 
 def check_window(flat: dict[str, Any], architecture: str) -> Iterator[str]:

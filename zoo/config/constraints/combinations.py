@@ -14,7 +14,7 @@ from zoo.config.constraints.task_constraints import check_task
 from zoo.config.constraints.teacher_constraints import check_teacher
 from zoo.config.constraints.training_constraints import check_training
 from zoo.config.fields import TASKS
-from zoo.config.parts import SIDES
+from zoo.config.scopes import SIDES
 
 
 def validate_combination(
@@ -52,12 +52,12 @@ def _check_learned_positions(flat: dict[str, Any]) -> Iterator[str]:
     length = flat["data.sequence_length"]
     if flat["model.architecture"] == "encoder_decoder" or flat["model.position.kind"] != "learned":
         return
-    last = max(flat["data.offsets"], default=0)
+    last = max(flat["data.position_offsets"], default=0)
     if flat["model.position.max_length"] < length + last:
         yield (
             f"model.position.max_length={flat['model.position.max_length']} is shorter than "
             f"data.sequence_length={length}"
-            f"{f' from data.offsets={last} on' if last else ''}: learned positions cannot go past their table"
+            f"{f' from data.position_offsets={last} on' if last else ''}: learned positions cannot go past their table"
         )
 
 
@@ -66,14 +66,12 @@ def _check_elmo(flat: dict[str, Any]) -> Iterator[str]:
     if flat["model.elmo.layer_norm"] and flat["objective.kind"] not in TASKS:
         yield (
             f"model.elmo.layer_norm=True has no effect: objective.kind={flat['objective.kind']} reads only "
-            "the last "
-            "layer; leave it at False"
+            "the last layer; leave it at False"
         )
     if flat["model.head.pooling"] in ("first", "last"):
         yield (
-            f"model.head.pooling={flat['model.head.pooling']} is a token that one direction of an ELMo reads before "
-            "all "
-            "others; set mean"
+            f"model.head.pooling={flat['model.head.pooling']} selects a token that one direction of an ELMo reads "
+            "without any context; set it to mean"
         )
     if len(filters) % 2:
         yield f"model.elmo.filters={filters} must be pairs: width, number, width, number, ..."

@@ -70,10 +70,10 @@ def _check_held_out(flat: dict[str, Any], source: str) -> Iterator[str]:
 
 def check_offsets(flat: dict[str, Any]) -> Iterator[str]:
     """Yields the problems of rows that do not begin at position 0."""
-    offsets = flat["data.offsets"]
+    offsets = flat["data.position_offsets"]
     if not offsets:
         return
-    shown = f"data.offsets={','.join(map(str, offsets))}"
+    shown = f"data.position_offsets={','.join(map(str, offsets))}"
     if max(offsets) == 0:
         yield f"{shown} has no effect: rows begin at 0 anyway; leave it empty"
     if flat["data.isolate_documents"]:

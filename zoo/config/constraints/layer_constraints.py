@@ -75,7 +75,8 @@ def _check_relative_bias(flat: dict[str, Any], architecture: str) -> Iterator[st
     buckets = flat["model.position.buckets"] // (2 if architecture == "encoder" else 1)
     if flat["model.position.buckets"] % 4:
         yield (
-            f"model.position.buckets={flat['model.position.buckets']} must divide by 4: two directions, near and far"
+            f"model.position.buckets={flat['model.position.buckets']} must be divisible by 4: two directions, near "
+            "and far"
         )
     if flat["model.position.max_distance"] <= buckets // 2:
         yield (
@@ -95,7 +96,7 @@ def _check_block(flat: dict[str, Any], architecture: str) -> Iterator[str]:
             )
         if flat["model.architecture"] == "encoder_decoder" and architecture != "encoder":
             yield (
-                "model.parallel has no place for cross-attention; the decoder of an encoder-decoder needs "
+                "model.parallel does not support cross-attention; the decoder of an encoder-decoder needs "
                 "model.parallel=none"
             )
     if placement == "deepnorm" and not flat["model.residual"]:

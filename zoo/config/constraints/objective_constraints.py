@@ -18,11 +18,11 @@ def check_objective(flat: dict[str, Any], scopes: dict[str, dict[str, Any]]) -> 
             f"objective.kind={' or '.join(OBJECTIVES_OF[architecture])}"
         )
         return
-    fractions = flat["objective.mask_fraction"] + flat["objective.random_fraction"]
+    fractions = flat["objective.mask_token_fraction"] + flat["objective.random_token_fraction"]
     if objective in ("masked", "denoising") and fractions > 1 + 1e-9:
         yield (
-            f"objective.mask_fraction={flat['objective.mask_fraction']:g} and objective.random_fraction="
-            f"{flat['objective.random_fraction']:g} add up to more than 1"
+            f"objective.mask_token_fraction={flat['objective.mask_token_fraction']:g} and "
+            f"objective.random_token_fraction={flat['objective.random_token_fraction']:g} add up to more than 1"
         )
     if flat["objective.next_sentence"] and not flat["model.head.next_sentence"]:
         yield (
@@ -47,8 +47,7 @@ def _check_sides(flat: dict[str, Any], scopes: dict[str, dict[str, Any]]) -> Ite
     if objective == "prefix" and flat["objective.prefix_length"] >= length:
         yield (
             f"objective.prefix_length={flat['objective.prefix_length']} leaves nothing of "
-            f"data.sequence_length={length} "
-            "to predict"
+            f"data.sequence_length={length} to predict"
         )
     if objective == "span" and length < 2:
         yield f"data.sequence_length={length} leaves nothing to cut out; objective.kind=span needs at least 2"
@@ -65,8 +64,7 @@ def _check_sides(flat: dict[str, Any], scopes: dict[str, dict[str, Any]]) -> Ite
             if merged["model.position.kind"] == "learned" and merged["model.position.max_length"] < tokens:
                 yield (
                     f"model.position.max_length={merged['model.position.max_length']} is shorter than the {tokens} "
-                    "tokens "
-                    f"of the {side}: learned positions cannot go past their table"
+                    f"tokens of the {side}: learned positions cannot go past their table"
                 )
     if flat["data.isolate_documents"] and objective != "translation":
         yield (

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from zoo.config.fields import EMBEDDED_POSITIONS
-from zoo.config.parts import KINDS, SIDES, scoped
+from zoo.config.scopes import KINDS, SIDES, scoped
 
 
 def check_scopes(flat: dict[str, Any], scopes: dict[str, dict[str, Any]]) -> Iterator[str]:

@@ -33,7 +33,9 @@ def _check_head(flat: dict[str, Any]) -> Iterator[str]:
             "leave it at False"
         )
     if flat["model.architecture"] == "decoder" and flat["model.head.pooling"] == "first":
-        yield "model.head.pooling=first is the token that sees no other in a decoder; set last or mean"
+        yield (
+            "model.head.pooling=first selects the first token, which in a decoder sees no other token; set last or mean"
+        )
     if flat["model.embedding.segments"] == 1 and flat["data.second_column"]:
         yield (
             "model.embedding.segments=1: pairs have two segments; set it to 2, or to 0 to distinguish them by "

@@ -11,8 +11,7 @@ def check_training(flat: dict[str, Any], scopes: dict[str, dict[str, Any]], voca
     if flat["data.document_separator"] and "text" not in chosen(flat, "data.source"):
         yield (
             f"data.document_separator has no effect with data.source={flat['data.source']}, whose documents are "
-            "divided "
-            "already; leave it empty"
+            "divided already; leave it empty"
         )
     if vocab_size and flat["model.vocab_size"] < vocab_size:
         more = ", [MASK] included" if flat["objective.kind"] in ("masked", "denoising") else ""
@@ -34,7 +33,7 @@ def check_training(flat: dict[str, Any], scopes: dict[str, dict[str, Any]], voca
 def _check_accumulation(flat: dict[str, Any], scopes: dict[str, dict[str, Any]]) -> Iterator[str]:
     batch, accumulation = flat["data.batch_size"], flat["training.accumulation_steps"]
     if batch % accumulation:
-        yield f"data.batch_size={batch} does not divide by training.accumulation_steps={accumulation}"
+        yield f"data.batch_size={batch} is not divisible by training.accumulation_steps={accumulation}"
     norms = {flat["model.norm.kind"], *(changes.get("model.norm.kind") for changes in scopes.values())}
     if accumulation > 1 and "batchnorm" in norms:
         yield (
@@ -51,14 +50,13 @@ def _check_mesh(flat: dict[str, Any], scopes: dict[str, dict[str, Any]]) -> Iter
     rows = fsdp * max(data, 1)
     if batch % accumulation == 0 and (batch // accumulation) % rows:
         yield (
-            f"data.batch_size={batch} in training.accumulation_steps={accumulation} parts does not divide by the "
-            f"{rows} "
-            "devices of mesh.data x mesh.fsdp"
+            f"data.batch_size={batch} in training.accumulation_steps={accumulation} parts is not divisible by the "
+            f"{rows} devices of mesh.data x mesh.fsdp"
         )
     for scope, changes in {"model": {}, **scopes}.items() if flat["model.architecture"] != "elmo" else ():
         merged = flat | changes
         for name in ("num_heads", "num_kv_heads", "num_query_heads", "cross_kv_heads"):
             heads = merged[f"model.attention.{name}"]
             if heads != AUTO and heads % tensor:
-                yield f"{scope}.attention.{name}={heads} does not divide by mesh.tensor={tensor}"
+                yield f"{scope}.attention.{name}={heads} is not divisible by mesh.tensor={tensor}"
                 break

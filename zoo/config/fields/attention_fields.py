@@ -56,8 +56,8 @@ ATTENTION_FIELDS: tuple[Field, ...] = (
         "model.attention.dilations",
         (),
         tuple,
-        "dilation d of each head in turn: its window holds every d-th token and reaches d times as far "
-        "(Longformer); empty: 1",
+        "dilations of the window, cycled over the heads: with dilation d a window holds every d-th token "
+        "(Longformer); empty: 1 for all heads",
         minimum=1,
     ),
     Field(
@@ -86,7 +86,10 @@ ATTENTION_FIELDS: tuple[Field, ...] = (
     ),
     Field("model.attention.softcap", 0.0, float, "c in c * tanh(score / c); 0 for no cap (Gemma 2)", minimum=0),
     Field(
-        "model.attention.sinks", False, bool, "a learned score per head that takes weight and has no value (gpt-oss)"
+        "model.attention.sinks",
+        False,
+        bool,
+        "attention sinks: a learned logit per head that takes part in the softmax but has no value vector (gpt-oss)",
     ),
     Field(
         "model.attention.features",

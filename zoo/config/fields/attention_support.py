@@ -17,7 +17,8 @@ class AttentionSupport(NamedTuple):
             score: an additive score term (ALiBi, T5's bias, Shaw's keys);
             value: vectors added to the values by position (Shaw);
             documents: isolation of packed documents;
-            prefix: keys of a prefix, which queries before them see too, in a causal row;
+            prefix: a bidirectional prefix: in a causal row, its keys are visible to earlier queries
+                too;
             padding: keys that are padding, which includes keys of another sequence
                 (cross-attention);
             dropout: dropout on the attention probabilities;

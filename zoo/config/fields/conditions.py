@@ -1,4 +1,4 @@
-"""Under which choices a field is read, and groups of choices that several modules need."""
+"""Conditions under which fields are read, and groups of choices shared by several modules."""
 
 # Objectives that score a label of an example, with a head of their own; the others predict tokens.
 TASKS = ("classification", "regression", "tagging", "extraction")
@@ -40,7 +40,7 @@ IGNORED_BY = {
     )
 }
 # Fields that the two sides of an encoder-decoder, and kinds of layers, may set for themselves (see
-# `zoo.config.parts`).
+# `zoo.config.scopes`).
 SIDE_FIELDS = ("num_layers", "residual", "dropout", "parallel", "norm.", "position.", "attention.", "ffn.")
 KIND_FIELDS = ("residual", "position.", "attention.", "ffn.")
 

@@ -190,9 +190,8 @@ DATA_FIELDS: tuple[Field, ...] = (
         "data.buckets",
         8,
         int,
-        "K, number of batch shapes; for pairs k * batch_size of them with up to T / k tokens a side, k = 1 "
-        ".. K; for labelled examples batch_size rows of up to T / k tokens, k = 1, 2, 4 .. K, but never "
-        "below 16",
+        "K: batches have up to K widths, T / k tokens. Pairs: k = 1 .. K, with k * batch_size pairs of width "
+        "T / k; labelled examples: k = 1, 2, 4 .. K, with batch_size rows each, no narrower than 16 tokens",
         minimum=1,
         when=EXAMPLE_OBJECTIVES,
     ),
@@ -220,7 +219,7 @@ DATA_FIELDS: tuple[Field, ...] = (
         when=MASKED,
     ),
     Field(
-        "data.offsets",
+        "data.position_offsets",
         (),
         tuple,
         "position of the first token of each row of a batch, in turn, in training and in evaluation; empty: 0",

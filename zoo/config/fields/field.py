@@ -15,7 +15,7 @@ class Field:
         path: dotted path, e.g. "model.norm.kind".
         default: value in a fresh config; `AUTO` when it is derived by `resolve`.
         kind: Python type of the value: int, float, bool, str, or tuple.
-        meaning: one line for people, with the unit.
+        meaning: one-line description, with the unit.
         choices: allowed names with one line each, for fields that pick an implementation.
         minimum, maximum: inclusive range of a number; `above` is an exclusive lower bound.
         auto: how an `auto` value is derived; empty where `auto` is not allowed.

@@ -42,7 +42,7 @@ OBJECTIVE_FIELDS: tuple[Field, ...] = (
         when=MASKING,
     ),
     Field(
-        "objective.mask_fraction",
+        "objective.mask_token_fraction",
         0.8,
         float,
         "share of the predicted tokens that the input shows as [MASK]",
@@ -51,7 +51,7 @@ OBJECTIVE_FIELDS: tuple[Field, ...] = (
         when=MASKING,
     ),
     Field(
-        "objective.random_fraction",
+        "objective.random_token_fraction",
         0.1,
         float,
         "share of the predicted tokens that the input shows as a random token",

@@ -5,4 +5,7 @@ RENAMED = {
     "model.attention.kernel": "model.attention.implementation",
     "model.elmo.normalise_layers": "model.elmo.layer_norm",
     "data.rows": "data.row_format",
+    "data.offsets": "data.position_offsets",
+    "objective.mask_fraction": "objective.mask_token_fraction",
+    "objective.random_fraction": "objective.random_token_fraction",
 }

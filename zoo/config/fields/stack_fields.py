@@ -150,7 +150,7 @@ NORM_FIELDS: tuple[Field, ...] = (
         maximum=1,
         when=VARIANCE_NORM,
     ),
-    Field("model.norm.scale", True, bool, "the norm learns a factor per dimension", when=ANY_NORM),
+    Field("model.norm.scale", True, bool, "learned scale per dimension", when=ANY_NORM),
     Field(
         "model.norm.unit_offset",
         False,
@@ -162,7 +162,7 @@ NORM_FIELDS: tuple[Field, ...] = (
         "model.norm.bias",
         True,
         bool,
-        "the norm learns a shift",
+        "learned bias per dimension",
         when=("model.norm.kind", ("layernorm", "centering", "batchnorm")),
     ),
     Field(

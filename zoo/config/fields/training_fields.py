@@ -80,7 +80,7 @@ TRAINING_FIELDS: tuple[Field, ...] = (
         "training.start_layers",
         (),
         tuple,
-        "for each layer, the number (from 0) of the layer of that run which it starts from; empty: layer i "
+        "for each layer, the index (from 0) of the layer of that run that it is initialised from; empty: layer i "
         "from layer i",
         minimum=0,
         when=("model.architecture", ("decoder", "encoder")),
@@ -98,7 +98,8 @@ TRAINING_FIELDS: tuple[Field, ...] = (
         "training.accumulation_steps",
         1,
         int,
-        "parts in which a batch is computed; the update is that of the whole batch",
+        "number of micro-batches that a batch is split into; gradients are accumulated, so the update is that of "
+        "the whole batch",
         minimum=1,
     ),
     Field("training.log_every", 10, int, "steps between training lines of metrics.jsonl", minimum=1),
@@ -148,7 +149,7 @@ TRAINING_FIELDS: tuple[Field, ...] = (
         str,
         "what evaluation shows in place of the predicted tokens",
         {
-            "as_trained": "the same as training, by objective.mask_fraction and random_fraction",
+            "as_trained": "the same as training, by objective.mask_token_fraction and random_token_fraction",
             "all": "always [MASK], so that models trained with other fractions read the same rows",
         },
         when=MASKING,

@@ -28,7 +28,7 @@ def widths(length: int, count: int) -> np.ndarray:
 
 
 class _Plan(NamedTuple):
-    """The batches of an epoch: row numbers, and where each batch begins and ends in them."""
+    """The batches of an epoch: row indices, and where each batch begins and ends in them."""
 
     order: np.ndarray
     begins: np.ndarray
@@ -50,7 +50,7 @@ class ExampleBatches:
 
     Attributes:
         per_epoch: number of batches per epoch.
-        order: row numbers in the order of evaluation.
+        order: row indices in the order of evaluation.
     """
 
     def __init__(self, encoded: EncodedExamples, length: int, batch_size: int, count: int):
@@ -70,8 +70,8 @@ class ExampleBatches:
         ends, places = np.cumsum(sizes), random.permutation(self.per_epoch)
         return _Plan(shuffled[np.argsort(self._fitting[shuffled], kind="stable")], (ends - sizes)[places], ends[places])
 
-    def numbers(self, seed: int, step: int) -> np.ndarray:
-        """Returns the row numbers of training batch number `step`."""
+    def batch_indices(self, seed: int, step: int) -> np.ndarray:
+        """Returns the row indices of the training batch of `step`."""
         epoch, place = divmod(step, self.per_epoch)
         plan = self._plan(seed, epoch)
         return plan.order[plan.begins[place] : plan.ends[place]]
@@ -85,11 +85,11 @@ class ExampleBatches:
         batch.
 
         Raises:
-            ConfigError: batches do not divide over the processes.
+            ConfigError: the batch size is not divisible by the number of processes.
         """
         mine = process_slice(self._size, process_index, process_count)
         return numbered_batches(
-            lambda step: self._gathered(self.numbers(seed, step), self._size, mine), start_step, 1 << 40
+            lambda step: self._gathered(self.batch_indices(seed, step), self._size, mine), start_step, 1 << 40
         )
 
     def evaluation(self, multiple_of: int = 1, process_index: int = 0, process_count: int = 1) -> Iterator[Arrays]:

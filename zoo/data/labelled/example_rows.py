@@ -22,7 +22,7 @@ class RowDelimiters(NamedTuple):
         If the model has no separator, the token that opens documents replaces it (GPT-2).
         """
         known = tokenizer.separator_id < ids
-        return cls(tokenizer.document_id, tokenizer.separator_id if known else tokenizer.document_id)
+        return cls(tokenizer.bos_id, tokenizer.separator_id if known else tokenizer.bos_id)
 
 
 def build_rows(

@@ -52,7 +52,7 @@ class ExampleSplit:
     Attributes:
         train, held_out: the two parts.
         labels: names in their order, if the source has one; else empty.
-        description: one line for people.
+        description: one-line description.
         left_out: how many records were skipped, and why.
     """
 

@@ -38,7 +38,7 @@ class LabelledDataset:
         tokenizer: makes the tokens.
         examples: both parts, complete.
         train: the training examples in use.
-        task: of the objective, with the labels.
+        task: the objective's task, with the labels.
     """
 
     config: Any
@@ -51,7 +51,7 @@ class LabelledDataset:
 
     @property
     def labels(self) -> tuple[str, ...]:
-        """Names of the classes, in the order of their numbers."""
+        """Names of the classes, in the order of their ids."""
         return self.task.labels
 
     def part(self, name: str) -> tuple[Example, ...]:
@@ -86,7 +86,7 @@ class LabelledDataset:
 
     @property
     def description(self) -> str:
-        """One line for people."""
+        """One-line description."""
         return self.examples.description
 
     def batches(self, name: str, length: int | None = None) -> ExampleBatches:
@@ -111,7 +111,7 @@ class LabelledDataset:
         """Yields every held-out row once; batches are padded to a multiple of `multiple_of` rows.
 
         Raises:
-            ConfigError: a limit, with which scores would not be those of the data.
+            ConfigError: a limit was given; a task is always scored on all of its examples.
         """
         if limit_batches:
             raise ConfigError("a task is scored on all of its examples; leave the number of batches at 0")

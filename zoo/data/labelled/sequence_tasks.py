@@ -41,7 +41,7 @@ class Classification:
     def labels_of(
         cls, examples: Sequence[LabelledText], given: tuple[str, ...], ordered: tuple[str, ...]
     ) -> tuple[str, ...]:
-        """Returns the labels in the order of their numbers.
+        """Returns the labels; the index of a label is its class id.
 
         Args:
             examples: those of training.
@@ -51,7 +51,7 @@ class Classification:
         Raises:
             DataError: a single label; a label that `given` lacks.
         """
-        return label_map([example.label for example in examples], given, ordered)
+        return ordered_labels([example.label for example in examples], given, ordered)
 
     def check(self, examples: Sequence[LabelledText], part: str) -> None:
         """Checks that examples have no other labels.
@@ -92,7 +92,7 @@ class Classification:
         yield "label", [DisplayToken(self.label_name(row["labels"]))]
 
     def label_name(self, label: np.ndarray) -> str:
-        """Returns the label of a row, for people."""
+        """Returns the label of a row as text for display."""
         return self.labels[int(label)]
 
 
@@ -120,7 +120,7 @@ class Regression(Classification):
         return correlations(outputs["predicted"], encoded.arrays["labels"])
 
     def label_name(self, label: np.ndarray) -> str:
-        """Returns the number of a row, for people."""
+        """Returns the number of a row as text for display."""
         return f"{float(label):g}"
 
 
@@ -130,8 +130,8 @@ def in_order(labels: Sequence[str] | Mapping[str, int]) -> tuple[str, ...]:
     return tuple(sorted(labels, key=(lambda label: (int(label), label)) if numeric else None))
 
 
-def label_map(found: Sequence[str], given: tuple[str, ...], ordered: tuple[str, ...]) -> tuple[str, ...]:
-    """Returns labels in the order of their numbers.
+def ordered_labels(found: Sequence[str], given: tuple[str, ...], ordered: tuple[str, ...]) -> tuple[str, ...]:
+    """Returns the labels; the index of a label is its class id.
 
     The order is the given one, else the source's, else sorted.
 

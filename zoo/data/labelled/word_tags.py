@@ -6,7 +6,7 @@ import numpy as np
 
 from zoo.data.labelled.example_rows import RowDelimiters, build_rows
 from zoo.data.labelled.examples import TaggedWords
-from zoo.data.labelled.sequence_tasks import EncodedExamples, check_known, label_map
+from zoo.data.labelled.sequence_tasks import EncodedExamples, check_known, ordered_labels
 from zoo.data.labelled.task_scores import entity_scores
 from zoo.data.pipeline.show import BatchFormatter, DisplayToken
 from zoo.data.rows.packed_rows import PADDING, Arrays
@@ -29,8 +29,8 @@ class Tagging:
     def labels_of(
         cls, examples: Sequence[TaggedWords], given: tuple[str, ...], ordered: tuple[str, ...]
     ) -> tuple[str, ...]:
-        """Returns the tags in the order of their numbers; see `label_map`."""
-        return label_map([tag for example in examples for tag in example.tags], given, ordered)
+        """Returns the tags; the index of a tag is its class id (see `ordered_labels`)."""
+        return ordered_labels([tag for example in examples for tag in example.tags], given, ordered)
 
     def check(self, examples: Sequence[TaggedWords], part: str) -> None:
         """Checks that examples have no other tags.
@@ -103,7 +103,7 @@ def first_token_of_words(words: Sequence[str], starts: np.ndarray, stops: np.nda
     It is -1 if no token stands for a part of that word alone.
 
     Args:
-        words: of a text with single spaces between them.
+        words: words of a text with single spaces between them.
         starts, stops: character offsets of the tokens.
     """
     begins = np.cumsum([0, *(len(word) + 1 for word in words)])

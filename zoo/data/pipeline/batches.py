@@ -70,9 +70,9 @@ def training_batches(
 
     Raises:
         DataError: there is no full row.
-        ConfigError: the batch does not divide over the processes.
+        ConfigError: the batch size is not divisible by the number of processes.
     """
-    if rows.full == 0:
+    if rows.num_training_rows == 0:
         raise DataError(
             f"the training text is too short: {rows.shortage}; "
             "take a longer text, a smaller data.sequence_length or a smaller data.validation_fraction"
@@ -127,12 +127,12 @@ def evaluation_batches(
 
     Raises:
         DataError: there is no row.
-        ConfigError: the batch does not divide over the processes.
+        ConfigError: the batch size is not divisible by the number of processes.
     """
-    if rows.count == 0:
+    if rows.num_rows == 0:
         raise DataError(f"the evaluation text is too short: {rows.shortage}; nothing is predicted")
-    count = min(rows.count, limit_rows) if limit_rows else rows.count
-    chosen = np.arange(count) * rows.count // count
+    count = min(rows.num_rows, limit_rows) if limit_rows else rows.num_rows
+    chosen = np.arange(count) * rows.num_rows // count
     mine = process_slice(batch_size, process_index, process_count)
 
     def batch(start: int) -> Arrays:
@@ -148,8 +148,12 @@ def evaluation_batches(
 
 
 def process_slice(batch_size: int, process_index: int, process_count: int) -> slice:
-    """Returns this process's rows of a batch. Raises ConfigError if the batch does not divide."""
+    """Returns this process's rows of a batch.
+
+    Raises:
+        ConfigError: the batch size is not divisible by the number of processes.
+    """
     if batch_size % process_count:
-        raise ConfigError(f"data.batch_size: {batch_size} does not divide over {process_count} processes")
+        raise ConfigError(f"data.batch_size={batch_size} is not divisible by the {process_count} processes")
     size = batch_size // process_count
     return slice(process_index * size, (process_index + 1) * size)

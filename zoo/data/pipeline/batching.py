@@ -21,7 +21,7 @@ class Batching:
 
     Attributes:
         with_sentences: streams must hold where sentences begin.
-        corruption: of the objective; None if it has none.
+        corruption: the objective's corruption, or None.
     """
 
     def __init__(self, config: Any, tokenizer: Tokenizer):
@@ -41,14 +41,16 @@ class Batching:
                 rows = self.rows(streams, self._config.data.sequence_length)
             except DataError as error:
                 raise DataError([f"the {part} text: {problem}" for problem in error.problems]) from error
-            if not (rows.full if part == "training" else rows.count):
+            if not (rows.num_training_rows if part == "training" else rows.num_rows):
                 raise DataError(
                     f"the {part} text is too short: {rows.shortage}; take a longer text, a smaller "
                     "data.sequence_length or another data.validation_fraction"
                 )
 
     def rows(self, streams: Sequence[Stream], length: int, weights: Sequence[float] | None = None) -> Rows:
-        """Returns the rows of T = `length` tokens of some streams; `weights` are those of training.
+        """Returns the rows of T = `length` tokens that `streams` are cut into.
+
+        `weights` are the sampling weights of the streams in training.
 
         Raises:
             DataError: pairs from a single document.
@@ -58,7 +60,7 @@ class Batching:
 
     def row_count(self, streams: Sequence[Stream]) -> int:
         """Returns the number of distinct training rows of some streams."""
-        return sum(self._rows_of(stream, self._config.data.sequence_length).full for stream in streams)
+        return sum(self._rows_of(stream, self._config.data.sequence_length).num_training_rows for stream in streams)
 
     def _rows_of(self, stream: Stream, length: int) -> Rows:
         # Rows of sentences take a pass over the stream, so rows are kept.
@@ -69,8 +71,8 @@ class Batching:
     def _make_rows(self, stream: Stream, length: int) -> Rows:
         kind, tokenizer = self._config.data.row_format, self._tokenizer
         if kind == "packed":
-            return PackedRows(stream.tokens, length, ahead=int(self.corruption is None))
-        sentences = SentenceIndex(stream, tokenizer.document_id)
+            return PackedRows(stream.tokens, length, num_extra_tokens=int(self.corruption is None))
+        sentences = SentenceIndex(stream, tokenizer.bos_id)
         if kind in ("segment_pairs", "sentence_pairs"):
             return PairRows(sentences, length, tokenizer.separator_id, segments=kind == "segment_pairs")
         return SentenceRows(sentences, length, tokenizer.separator_id, across=kind == "full_sentences")

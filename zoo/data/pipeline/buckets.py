@@ -53,23 +53,24 @@ class TokenSequences:
             self.tokens[start : start + len(text)] = text
 
     def rows(self, indices: np.ndarray, width: int) -> np.ndarray:
-        """Returns texts of at most `width` tokens by number, int32 [rows, width], padded with -1.
+        """Returns the texts at `indices`, each of at most `width` tokens, as int32 [rows, width],
+        padded with -1.
 
-        A number of -1 gives a row of padding.
+        An index of -1 gives a row of padding.
         """
-        numbers = np.maximum(indices, 0)
-        places = np.arange(width)[None]
-        there = (places < self.lengths[numbers][:, None]) & (indices >= 0)[:, None]
-        return np.where(there, self.tokens.take(self.starts[numbers][:, None] + places, mode="clip"), PADDING)
+        texts = np.maximum(indices, 0)
+        offsets = np.arange(width)[None]
+        there = (offsets < self.lengths[texts][:, None]) & (indices >= 0)[:, None]
+        return np.where(there, self.tokens.take(self.starts[texts][:, None] + offsets, mode="clip"), PADDING)
 
 
 class EpochPlan(NamedTuple):
     """The batches of an epoch.
 
     Attributes:
-        order: numbers of the pairs, batch after batch.
+        order: indices of the pairs, batch by batch.
         first: start of each batch in `order`, int64 [batches].
-        bucket: number of each batch's shape, [batches].
+        bucket: index of each batch's shape in `PairBatches.buckets`, [batches].
     """
 
     order: np.ndarray
@@ -120,8 +121,8 @@ class PairBatches:
             order, np.cumsum([0, *sizes], dtype=np.int64)[:-1], np.array([number for number, _ in batches], np.int64)
         )
 
-    def numbers(self, seed: int, step: int) -> tuple[Bucket, np.ndarray]:
-        """Returns the shape of training batch number `step`, and the numbers of its pairs."""
+    def batch_indices(self, seed: int, step: int) -> tuple[Bucket, np.ndarray]:
+        """Returns the shape of the training batch of `step`, and the indices of its pairs."""
         epoch, place = divmod(step, self.per_epoch)
         plan = self._plan(seed, epoch)
         bucket = self.buckets[plan.bucket[place]]
@@ -137,7 +138,7 @@ class PairBatches:
 
         Raises:
             DataError: there are too few pairs for one batch.
-            ConfigError: batches do not divide over the processes.
+            ConfigError: the batch size is not divisible by the number of processes.
         """
         if not self.per_epoch:
             widest = self.buckets[-1]
@@ -149,7 +150,7 @@ class PairBatches:
         process_slice(self.buckets[-1].rows, process_index, process_count)
 
         def batch(step: int) -> Arrays:
-            bucket, numbers = self.numbers(seed, step)
+            bucket, numbers = self.batch_indices(seed, step)
             return self._gathered(numbers[process_slice(bucket.rows, process_index, process_count)], bucket.width)
 
         return numbered_batches(batch, start_step, 1 << 40)

@@ -1,4 +1,4 @@
-"""Batches for people: what a model reads and predicts, token by token."""
+"""Renders batches as readable text: what a model reads and predicts, token by token."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -35,12 +35,12 @@ class BatchFormatter:
     Args:
         tokenizer: the tokenizer that made the tokens.
         has_masks: whether the tokenizer's `mask_id` is shown as [MASK].
-        has_sentinels: number of sentinels, the ids after the tokenizer's.
+        num_sentinels: number of sentinels, whose ids follow the tokenizer's.
     """
 
-    def __init__(self, tokenizer: Tokenizer, has_masks: bool, has_sentinels: int):
-        self._tokenizer, self._sentinels = tokenizer, has_sentinels
-        names = {tokenizer.document_id: "⟨document⟩", tokenizer.separator_id: "⟨separator⟩"}
+    def __init__(self, tokenizer: Tokenizer, has_masks: bool, num_sentinels: int):
+        self._tokenizer, self._sentinels = tokenizer, num_sentinels
+        names = {tokenizer.bos_id: "⟨document⟩", tokenizer.separator_id: "⟨separator⟩"}
         self._names = names | ({tokenizer.mask_id: "⟨mask⟩"} if has_masks else {})
 
     def token(self, id: int, target: int | None = None) -> DisplayToken:
@@ -68,8 +68,8 @@ class BatchFormatter:
             yield "writes", self.tokens(batch["targets"][number])
             return
         tokens, targets = batch["tokens"][number], {}
-        if "places" in batch:
-            chosen = zip(batch["places"][number].tolist(), batch["targets"][number].tolist(), strict=True)
+        if "masked_positions" in batch:
+            chosen = zip(batch["masked_positions"][number].tolist(), batch["targets"][number].tolist(), strict=True)
             targets = {place: target for place, target in chosen if target != PADDING}
         shown = self.tokens(tokens, targets)
         if "segments" not in batch:
@@ -103,15 +103,18 @@ class RowStatistics:
         return 1 - float(self.lengths.mean()) / self.slots
 
     @classmethod
-    def of(cls, batches: list[dict[str, np.ndarray]], ahead: bool) -> "RowStatistics":
-        """Measures batches. With `ahead`, the targets of a row are all its tokens but the first."""
+    def of(cls, batches: list[dict[str, np.ndarray]], next_token: bool) -> "RowStatistics":
+        """Measures batches.
+
+        With `next_token`, the targets of a row are all its tokens but the first.
+        """
         read = [
             [batch[name] for name in (("source", "targets") if "source" in batch else ("tokens",))] for batch in batches
         ]
         lengths = np.concatenate([sum((array != PADDING).sum(axis=1) for array in arrays) for arrays in read])
         targets = (
             np.concatenate([(batch["targets"] != PADDING).sum(axis=1) for batch in batches])
-            if not ahead
+            if not next_token
             else lengths - 1
         )
         return cls(len(lengths), lengths, sum(array.shape[1] for array in read[0]), float(targets.mean()))

@@ -24,12 +24,12 @@ class Corruption(Protocol):
 def make_corruption(config: Any, tokenizer: Tokenizer) -> Corruption | None:
     """Returns the corruption of a resolved config, or None if its objective has none."""
     objective = config.objective
-    boundary_ids = (tokenizer.document_id, *((tokenizer.separator_id,) if config.data.row_format != "packed" else ()))
+    boundary_ids = (tokenizer.bos_id, *((tokenizer.separator_id,) if config.data.row_format != "packed" else ()))
     if objective.kind in ("masked", "denoising"):
         masking = Masking(
             objective.select_fraction,
-            objective.mask_fraction,
-            objective.random_fraction,
+            objective.mask_token_fraction,
+            objective.random_token_fraction,
             tokenizer.vocab_size,
             boundary_ids,
             tokenizer.mask_id,
@@ -37,13 +37,13 @@ def make_corruption(config: Any, tokenizer: Tokenizer) -> Corruption | None:
             tokenizer.word_joins() if objective.whole_words else None,
             mask_all_in_evaluation=config.training.eval_masks == "all",
         )
-        return masking if objective.kind == "masked" else Denoising(masking, tokenizer.document_id)
+        return masking if objective.kind == "masked" else Denoising(masking, tokenizer.bos_id)
     if objective.kind == "span":
         return SpanCorruption(
             objective.noise_density,
             objective.mean_span_length,
             tokenizer.vocab_size,
             objective.sentinels,
-            tokenizer.document_id,
+            tokenizer.bos_id,
         )
     return None

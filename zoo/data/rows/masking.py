@@ -24,9 +24,9 @@ class Masking:
 
     `select_fraction` of a row's tokens are predicted, rounded, and at least one: never padding and
     never a boundary token ("[CLS]", "[SEP]"). Each of them is replaced by [MASK] with probability
-    `mask_fraction`, by a random token with probability `random_fraction`, and else left unchanged.
-    Random tokens are uniform over the tokenizer's ids without boundary tokens, which would mark a
-    boundary that is not there.
+    `mask_token_fraction`, by a random token with probability `random_token_fraction`, and else left
+    unchanged. Random tokens are uniform over the tokenizer's ids without boundary tokens, which
+    would mark a boundary that is not there.
 
     With `joins` whole words are selected, in random order, until that many tokens are selected; a
     word that would exceed the number is skipped (whole-word masking, as in BERT's later models), so
@@ -34,7 +34,7 @@ class Masking:
     is replaced independently. A row in which every word is too long predicts nothing.
 
     Attributes:
-        select_fraction, mask_fraction, random_fraction: as in `objective`.
+        select_fraction, mask_token_fraction, random_token_fraction: as in `objective`.
         vocab_size: number of the tokenizer's ids.
         boundary_ids: ids that are never predicted and never drawn: the token that opens a document,
             and the separator if rows have one.
@@ -46,8 +46,8 @@ class Masking:
     """
 
     select_fraction: float
-    mask_fraction: float
-    random_fraction: float
+    mask_token_fraction: float
+    random_token_fraction: float
     vocab_size: int
     boundary_ids: tuple[int, ...]
     mask_id: int
@@ -62,13 +62,14 @@ class Masking:
             rows: "tokens" [B, T], padded with -1; all other arrays are passed on unchanged.
             indices: number of each row, [B].
             epochs: epoch of each row, [B].
-            seed: of the run.
+            seed: the run's seed.
 
         Returns:
-            int32 arrays: "tokens" [B, T], which the model sees, padding still -1; "places" [B, N],
-                the positions of the predicted tokens in their row, in no order; "targets" [B, N],
-                the original tokens, -1 for unused entries; and all other arrays of `rows`. N is the
-                number of predicted tokens of a row without padding and boundaries.
+            int32 arrays: "tokens" [B, T], which the model sees, padding still -1;
+                "masked_positions" [B, N], the positions of the predicted tokens in their row, in no
+                order; "targets" [B, N], the original tokens, -1 for unused entries; and all other
+                arrays of `rows`. N is the number of predicted tokens of a row without padding and
+                boundaries.
         """
         return self._corrupted(rows, row_keys(TRAINING, seed, epochs % self.copies if self.copies else epochs, indices))
 
@@ -77,7 +78,9 @@ class Masking:
 
         Arguments and result are those of `training_batch`.
         """
-        shown = replace(self, mask_fraction=1.0, random_fraction=0.0) if self.mask_all_in_evaluation else self
+        shown = (
+            replace(self, mask_token_fraction=1.0, random_token_fraction=0.0) if self.mask_all_in_evaluation else self
+        )
         return shown._corrupted(rows, row_keys(EVALUATION, indices))
 
     def _count(self, tokens: Any) -> Any:
@@ -100,14 +103,14 @@ class Masking:
         used = np.arange(width) < count[:, None]
         targets = np.where(used, np.take_along_axis(rows, places, axis=1), PADDING)
         shown = np.where(
-            action < self.mask_fraction,
+            action < self.mask_token_fraction,
             self.mask_id,
-            np.where(action < self.mask_fraction + self.random_fraction, self._random(other), targets),
+            np.where(action < self.mask_token_fraction + self.random_token_fraction, self._random(other), targets),
         )
         tokens = rows.copy()
         row, place = np.nonzero(used)
         tokens[row, places[row, place]] = shown[row, place]
-        batch = {**named, "tokens": tokens, "places": np.where(used, places, 0), "targets": targets}
+        batch = {**named, "tokens": tokens, "masked_positions": np.where(used, places, 0), "targets": targets}
         return {name: array.astype(np.int32) for name, array in batch.items()}
 
     def _random(self, draws: np.ndarray) -> np.ndarray:

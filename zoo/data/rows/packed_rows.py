@@ -2,7 +2,8 @@
 
 Packed row i of T tokens is stream[i*T : i*T + T + 1] if the next token is the target: neighbours
 share one token (the target of one is the input of the next), and every token but the first is a
-target exactly once. If nothing is predicted ahead, it is stream[i*T : i*T + T].
+target exactly once. If the objective does not predict the
+next token, it is stream[i*T : i*T + T].
 """
 
 import functools
@@ -22,13 +23,13 @@ class Rows(ABC):
     """Rows of one length.
 
     Attributes:
-        full: number of rows for training; 0 if there are too few.
-        count: number of all rows, for evaluation.
+        num_training_rows: number of rows for training; 0 if there are too few.
+        num_rows: number of all rows, for evaluation.
         shortage: why there are so few, for error messages.
     """
 
-    full: int
-    count: int
+    num_training_rows: int
+    num_rows: int
     shortage: str
 
     @abstractmethod
@@ -39,7 +40,7 @@ class Rows(ABC):
             indices: row numbers, [B].
             epochs: epoch of each row, [B]; None in evaluation, where a row is the same every time
                 and for every seed.
-            seed: of the run.
+            seed: the run's seed.
 
         Returns:
             int32 arrays with the rows first: "tokens" [B, ...], padded with -1, and further arrays
@@ -55,8 +56,8 @@ class Rows(ABC):
 
         Each epoch is a permutation of its own.
         """
-        epochs, places = np.divmod(positions, self.full)
-        return shuffled(places, epochs, self.full, seed), epochs
+        epochs, places = np.divmod(positions, self.num_training_rows)
+        return shuffled(places, epochs, self.num_training_rows, seed), epochs
 
 
 class PackedRows(Rows):
@@ -65,26 +66,27 @@ class PackedRows(Rows):
     Args:
         tokens: the stream, [tokens].
         length: T.
-        ahead: number of tokens of a row beyond T: 1 if the next token is the target, 0 if targets
-            are within the row.
+        num_extra_tokens: number of tokens of a row beyond T: 1 if the next token is the target, 0
+            if targets are within the row.
     """
 
-    def __init__(self, tokens: np.ndarray, length: int, ahead: int = 1):
-        self.tokens, self.length, self.ahead = tokens, length, ahead
-        targets = max(len(tokens) - ahead, 0)
-        self.full, self.count = targets // length, -(-targets // length)
+    def __init__(self, tokens: np.ndarray, length: int, num_extra_tokens: int = 1):
+        self.tokens, self.length, self.num_extra_tokens = tokens, length, num_extra_tokens
+        targets = max(len(tokens) - num_extra_tokens, 0)
+        self.num_training_rows, self.num_rows = targets // length, -(-targets // length)
         self.shortage = (
-            f"there are {len(tokens)} tokens, and one row takes data.sequence_length{' + 1' * ahead} = {length + ahead}"
+            f"there are {len(tokens)} tokens, and one row takes data.sequence_length{' + 1' * num_extra_tokens} = "
+            f"{length + num_extra_tokens}"
         )
 
     def gather(self, indices: np.ndarray, epochs: np.ndarray | None, seed: int) -> Arrays:
-        positions = np.asarray(indices)[:, None] * self.length + np.arange(self.length + self.ahead)
+        positions = np.asarray(indices)[:, None] * self.length + np.arange(self.length + self.num_extra_tokens)
         rows = self.tokens.take(positions, mode="clip").astype(np.int32)
         rows[positions >= len(self.tokens)] = PADDING
         return {"tokens": rows}
 
     def padding_rows(self, count: int) -> Arrays:
-        return {"tokens": np.full((count, self.length + self.ahead), PADDING, np.int32)}
+        return {"tokens": np.full((count, self.length + self.num_extra_tokens), PADDING, np.int32)}
 
 
 class MixedRows(Rows):
@@ -103,10 +105,13 @@ class MixedRows(Rows):
 
     def __init__(self, parts: Sequence[Rows], weights: Sequence[float]):
         self.parts = list(parts)
-        empty = [part for part in parts if part.full == 0]
-        self.full, self.count = 0 if empty else sum(part.full for part in parts), sum(part.count for part in parts)
+        empty = [part for part in parts if part.num_training_rows == 0]
+        self.num_training_rows, self.num_rows = (
+            0 if empty else sum(part.num_training_rows for part in parts),
+            sum(part.num_rows for part in parts),
+        )
         self.shortage = "; ".join(part.shortage for part in empty)
-        self._first = np.cumsum([0, *(part.count for part in parts)])
+        self._first = np.cumsum([0, *(part.num_rows for part in parts)])
         shares = np.array(weights) / np.sum(weights) * self.PERIOD
         # Largest remainders, so that the shares add up; every source gets at least one row.
         counts = np.maximum(1, np.floor(shares)).astype(np.int64)

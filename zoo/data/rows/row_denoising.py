@@ -31,7 +31,7 @@ class Denoising:
             rows: "tokens" [B, T], padded with -1; all other arrays are passed on unchanged.
             indices: number of each row, [B].
             epochs: epoch of each row, [B].
-            seed: of the run.
+            seed: the run's seed.
 
         Returns:
             int32 arrays, padded with -1: "source" and "targets" [B, T + 1]; and all other arrays of

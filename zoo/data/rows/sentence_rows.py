@@ -82,7 +82,7 @@ class SentenceRows(Rows):
                 begin = ends[-1] if after == at else int(starts[min(after, len(starts) - 1)])
                 at = after
         self._begins, self._ends = np.array(begins, np.int64), np.array(ends, np.int64)
-        self.full = self.count = len(begins)
+        self.num_training_rows = self.num_rows = len(begins)
         self.shortage = "there is no sentence"
 
     def gather(self, indices: np.ndarray, epochs: np.ndarray | None, seed: int) -> Arrays:
@@ -127,7 +127,7 @@ class PairRows(Rows):
                 "data.document_separator, take another data.source, or data.row_format=full_sentences"
             )
         self._first, self._last = self._runs() if segments else self._neighbours()
-        self.full = self.count = len(self._first)
+        self.num_training_rows = self.num_rows = len(self._first)
         self.shortage = "no document has two sentences"
 
     def _neighbours(self) -> tuple[np.ndarray, np.ndarray]:

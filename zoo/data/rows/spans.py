@@ -42,7 +42,7 @@ class SpanCorruption:
             rows: "tokens" [B, T], padded with -1; all other arrays are passed on unchanged.
             indices: number of each row, [B].
             epochs: epoch of each row, [B].
-            seed: of the run.
+            seed: the run's seed.
 
         Returns:
             int32 arrays, padded with -1: "source" [B, S] and "targets" [B, N], as long as rows

@@ -80,7 +80,7 @@ def _arrays(
 ) -> Iterator[tuple[np.ndarray, np.ndarray]]:
     """Yields tokens, and the positions in the whole stream at which their sentences begin."""
     dtype = np.uint16 if tokenizer.vocab_size <= 1 << 16 else np.int32
-    opening, done = np.array([tokenizer.document_id], dtype), 0
+    opening, done = np.array([tokenizer.bos_id], dtype), 0
     for batch in _batches(split_sentences(pieces) if with_sentences else pieces):
         arrays, starts = [], []
         for piece, ids in zip(batch, tokenizer.encode_batch([piece.text for piece in batch]), strict=True):

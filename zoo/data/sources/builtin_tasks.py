@@ -55,7 +55,7 @@ class BuiltinTask:
 
     Attributes:
         train, validation: the records.
-        labels: all labels or tags, in the order of their numbers; empty if answers are text.
+        labels: all labels or tags, in the order of their ids; empty if answers are text.
     """
 
     train: tuple[Record, ...]
@@ -188,7 +188,7 @@ def _split_by_key(
     Args:
         records: (key, record).
         content: names of the values that the two parts must not share.
-        labels: of the task.
+        labels: labels of the task.
     """
     parts: tuple[dict[str, Record], dict[str, Record]] = {}, {}
     seen: tuple[set[str], set[str]] = set(), set()

@@ -68,11 +68,11 @@ class Documents:
 
     Attributes:
         read: starts a pass over the texts; it passes all bad text to the policy.
-        name: description for people.
+        name: human-readable description.
         bad_text: what happens to bad text: `data.bad_text`.
         known_index: the index, if known without a pass.
-        is_part: the text is part of other documents, from which blank ones were removed already; a
-            part may itself be blank.
+        is_part: this is a part of another `Documents`, whose blank documents have already been
+            removed; a part may itself be blank.
     """
 
     read: Callable[[BadTextPolicy], Iterator[Piece]]
@@ -146,7 +146,7 @@ class Documents:
 
     @property
     def description(self) -> str:
-        """One line for people: name, size, and how much was skipped."""
+        """One-line description: name, size, and how much was skipped."""
         documents = f"{self.count:,} documents" if self.count != 1 else "1 document"
         left_out = BadTextPolicy.describe_counts(self.index.left_out)
         return f"{self.name}: {documents}, {self.characters:,} characters{left_out}"

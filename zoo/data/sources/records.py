@@ -210,7 +210,7 @@ def missing_column(column: str, there: Iterable[str]) -> str:
 
 
 def source_name(data: Any, files: list[Path]) -> str:
-    """Describes a source of files for people."""
+    """Returns a human-readable name of a source of files."""
     return (
         str(data.source)
         + (f" in {len(files)} files" if len(files) > 1 else "")
@@ -223,8 +223,8 @@ def import_optional(module: str, kind: str, name: str = "") -> Any:
 
     Args:
         module: name of the module.
-        kind: of the source that needs it.
-        name: of the package, if it differs.
+        kind: kind of the source that needs it.
+        name: name of the package, if it differs.
 
     Raises:
         ConfigError: it is not installed.

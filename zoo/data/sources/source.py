@@ -88,7 +88,7 @@ def read_text_file(path: str | Path, separator: str = "", bad_text: str = "error
     A byte order mark is removed; newlines are preserved.
 
     Args:
-        path: of the file.
+        path: path of the file.
         separator: divides it into documents; "" for one document.
         bad_text: as `data.bad_text`.
 

@@ -1,7 +1,7 @@
 """Texts made by rule, whose entropy is known.
 
-Sources are `synthetic:copy`, `synthetic:reverse` and `synthetic:recall`. Documents are drawn with a
-seed of the task's own and are the same everywhere, whatever `seed` is.
+Sources are `synthetic:copy`, `synthetic:reverse` and `synthetic:recall`. Documents are generated
+from a fixed seed per task and do not depend on the config's `seed`.
 """
 
 import math
@@ -29,7 +29,7 @@ class SyntheticTask:
     """A rule for documents that all have the same size.
 
     Attributes:
-        description: of a document.
+        description: describes a document.
         make: (raw draws, uint64 [documents, ...]; length; symbols) -> the documents' bytes, uint8
             [documents, bytes].
         draws: (length) -> number of draws per document.

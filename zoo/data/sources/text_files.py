@@ -29,7 +29,7 @@ def find_files(argument: str, kind: str, example: str, endings: tuple[str, ...] 
         argument: what follows the ":" of `data.source`: a file, a folder or a glob pattern.
         kind: what precedes it.
         example: a path for the error message.
-        endings: of a folder, only files with these endings.
+        endings: in a folder, only files with these endings are read.
 
     Raises:
         ConfigError: there are none.
@@ -106,7 +106,7 @@ def file_pieces(path: Path, separator: str, policy: BadTextPolicy) -> Iterator[P
     """Yields the documents of a text file; newlines are preserved.
 
     Args:
-        path: of the file.
+        path: path of the file.
         separator: divides documents; "" for one document.
         policy: for bad text.
 

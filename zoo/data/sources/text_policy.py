@@ -81,7 +81,7 @@ class BadTextPolicy:
 
     @staticmethod
     def describe_counts(counts: Counter[str]) -> str:
-        """Returns counts in brackets, for people; "" if nothing was skipped or replaced."""
+        """Returns counts in brackets, as text for display; "" if nothing was skipped or replaced."""
         parts = (f"{count:,} {what}" for what, count in sorted(counts.items()) if count)
         text = ", ".join(parts)
         return f" (bad text: {text})" if text else ""

@@ -27,7 +27,7 @@ class BytePairTokenizer(Tokenizer):
         to_bytes = byte_of_symbol()
         symbols = sorted(model.get_vocab().items(), key=lambda item: item[1])
         pieces = [bytes(to_bytes[character] for character in symbol) for symbol, _ in symbols]
-        super().__init__([*pieces, b""], document_id=len(pieces))
+        super().__init__([*pieces, b""], bos_id=len(pieces))
 
     @classmethod
     def build(cls, settings: Any, source: Documents, training: Documents) -> Self:

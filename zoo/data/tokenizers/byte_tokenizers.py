@@ -14,7 +14,7 @@ class ByteTokenizer(Tokenizer):
     kind = "bytes"
 
     def __init__(self):
-        super().__init__([bytes([value]) for value in range(256)] + [b""], document_id=256)
+        super().__init__([bytes([value]) for value in range(256)] + [b""], bos_id=256)
 
     @classmethod
     def build(cls, settings: Any, source: Documents, training: Documents) -> Self:
@@ -45,9 +45,9 @@ class ByT5Tokenizer(Tokenizer):
     _SPECIALS = 3
 
     def __init__(self):
-        super().__init__([b""] * self._SPECIALS + [bytes([value]) for value in range(256)], document_id=1)
+        super().__init__([b""] * self._SPECIALS + [bytes([value]) for value in range(256)], bos_id=1)
         self.special_ids = frozenset(range(self._SPECIALS))
-        self.separator_id = self.document_id
+        self.separator_id = self.bos_id
 
     @classmethod
     def build(cls, settings: Any, source: Documents, training: Documents) -> Self:

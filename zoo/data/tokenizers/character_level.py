@@ -23,7 +23,7 @@ class CharacterTokenizer(Tokenizer):
         self.characters = "".join(sorted(set(characters)))
         self._code_points = _code_points(self.characters)
         pieces = [character.encode() for character in self.characters]
-        super().__init__([*pieces, b""], document_id=len(pieces))
+        super().__init__([*pieces, b""], bos_id=len(pieces))
 
     @classmethod
     def build(cls, settings: Any, source: Documents, training: Documents) -> Self:

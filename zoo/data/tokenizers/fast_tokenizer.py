@@ -41,23 +41,23 @@ class FastTokenizer(Tokenizer):
         vocabulary = model.get_vocab(with_added_tokens=True)
         size = max(vocabulary.values()) + 1
         special_ids = {id for id, token in model.get_added_tokens_decoder().items() if token.special}
-        document_id = next((vocabulary[name] for name in OPENING if name in vocabulary), None)
-        if document_id is None:
+        bos_id = next((vocabulary[name] for name in OPENING if name in vocabulary), None)
+        if bos_id is None:
             raise DataError(f"the tokenizer has no token that could open a document; looked for {', '.join(OPENING)}")
         to_bytes = byte_of_symbol()
-        texts = {id: token for token, id in vocabulary.items() if id not in special_ids and id != document_id}
+        texts = {id: token for token, id in vocabulary.items() if id not in special_ids and id != bos_id}
         self.lossless = _is_byte_level(model) and all(
             character in to_bytes for text in texts.values() for character in text
         )
         pieces = [b""] * size
         for id, text in texts.items():
             pieces[id] = bytes(to_bytes[character] for character in text) if self.lossless else text.encode()
-        own = {name: id for name, id in vocabulary.items() if id != document_id}
+        own = {name: id for name, id in vocabulary.items() if id != bos_id}
         mask_id, separator_id = (
             next((own[name] for name in names if name in own), None) for names in (MASKS, SEPARATORS)
         )
-        super().__init__(pieces, document_id, mask_id, separator_id)
-        self.special_ids = frozenset(special_ids | {document_id})
+        super().__init__(pieces, bos_id, mask_id, separator_id)
+        self.special_ids = frozenset(special_ids | {bos_id})
 
     def encode(self, text: str) -> np.ndarray:
         return np.array(self._model.encode(text, add_special_tokens=False).ids, np.int32)

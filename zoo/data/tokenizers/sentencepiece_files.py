@@ -45,16 +45,16 @@ class SentencePieceTokenizer(Tokenizer):
             self._model.LoadFromSerializedProto(content)
         except (RuntimeError, ValueError) as error:
             raise DataError(f"not a SentencePiece model: {' '.join(str(error).split())[:200]}") from error
-        document_id = next((id for id in (self._model.bos_id(), self._model.eos_id()) if id >= 0), None)
-        if document_id is None:
+        bos_id = next((id for id in (self._model.bos_id(), self._model.eos_id()) if id >= 0), None)
+        if bos_id is None:
             raise DataError("the tokenizer has no token that could open a document: none begins or ends a sentence")
         size = self._model.GetPieceSize()
-        unwritten = {id for id in range(size) if self._model.IsControl(id) or self._model.IsUnknown(id)} | {document_id}
+        unwritten = {id for id in range(size) if self._model.IsControl(id) or self._model.IsUnknown(id)} | {bos_id}
         ends = self._model.eos_id()
         super().__init__(
             [b"" if id in unwritten else self._model.IdToPiece(id).encode() for id in range(size)],
-            document_id,
-            separator_id=ends if ends >= 0 and ends != document_id else None,
+            bos_id,
+            separator_id=ends if ends >= 0 and ends != bos_id else None,
         )
         self.special_ids = frozenset(unwritten)
 

@@ -51,7 +51,8 @@ class Tokenizer(ABC):
         kind: value of `data.tokenizer.kind`.
         pieces: the UTF-8 bytes that each id stands for; b"" for special tokens.
         vocab_size: number of ids, V.
-        document_id: id of the special token that opens every document.
+        bos_id: id of the special token that opens every document. It also marks the end where one is
+            needed: of generated text, and of the texts of a pair.
         mask_id: id of [MASK]: the tokenizer's own, or the first unused id.
         separator_id: id of the token that ends sentences and segments: the tokenizer's own [SEP] or
             </s>, or the first id that neither the tokenizer nor [MASK] uses.
@@ -61,14 +62,14 @@ class Tokenizer(ABC):
     kind: ClassVar[str]
 
     def __init__(
-        self, pieces: Sequence[bytes], document_id: int, mask_id: int | None = None, separator_id: int | None = None
+        self, pieces: Sequence[bytes], bos_id: int, mask_id: int | None = None, separator_id: int | None = None
     ):
         self.pieces = tuple(pieces)
         self.vocab_size = len(self.pieces)
-        self.document_id = document_id
+        self.bos_id = bos_id
         self.mask_id = self.vocab_size if mask_id is None else mask_id
         self.separator_id = max(self.vocab_size, self.mask_id + 1) if separator_id is None else separator_id
-        self.special_ids = frozenset({document_id})
+        self.special_ids = frozenset({bos_id})
 
     @classmethod
     @abstractmethod
@@ -128,7 +129,7 @@ class Tokenizer(ABC):
             ValueError: an id outside 0 .. V-1.
         """
         special = document.encode()
-        content = b"".join(special if id == self.document_id else self.pieces[id] for id in self.checked_ids(ids))
+        content = b"".join(special if id == self.bos_id else self.pieces[id] for id in self.checked_ids(ids))
         return content.decode(errors="replace")
 
     def checked_ids(self, ids: Iterable[int]) -> list[int]:
@@ -146,7 +147,7 @@ class Tokenizer(ABC):
         """Splits ids at the tokens that open documents, which are dropped. Raises as `decode`."""
         parts: list[list[int]] = [[]]
         for id in self.checked_ids(ids):
-            if id == self.document_id:
+            if id == self.bos_id:
                 parts.append([])
             else:
                 parts[-1].append(id)
@@ -184,7 +185,7 @@ class Tokenizer(ABC):
         """
         table = np.full((self.vocab_size, width), _TOKEN_PADDING, np.int32)
         for id, (row, piece) in enumerate(zip(table, self.pieces, strict=True)):
-            special = {self.separator_id: [_SENTENCE_END], self.document_id: [_SENTENCE_BEGIN]}
+            special = {self.separator_id: [_SENTENCE_END], self.bos_id: [_SENTENCE_BEGIN]}
             inside = special.get(id) or [byte + 1 for byte in piece[: width - 2]]
             row[: len(inside) + 2] = _TOKEN_BEGIN, *inside, _TOKEN_END
         return table
@@ -204,7 +205,7 @@ class Tokenizer(ABC):
 
     @cached_property
     def fingerprint(self) -> str:
-        """sha256 (hex) of the definition: equal fingerprints encode equally."""
+        """sha256 (hex) of the definition; tokenizers with equal fingerprints encode identically."""
         return hashlib.sha256(json.dumps(self.to_json(), sort_keys=True).encode()).hexdigest()
 
     def save(self, folder: str | Path) -> None:

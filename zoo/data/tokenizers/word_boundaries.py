@@ -19,7 +19,7 @@ def joins_by_white_space(texts: Sequence[str], special_ids: Collection[int]) -> 
 
     Args:
         texts: what each id stands for.
-        specials: ids that join nothing.
+        special_ids: ids that join nothing.
     """
     left = [not text[:1].isspace() for text in texts]
     right = [not text[-1:].isspace() for text in texts]
@@ -36,7 +36,7 @@ def joins_by_marker(
 
     Args:
         texts: each id as the vocabulary writes it.
-        specials: ids that join nothing.
+        special_ids: ids that join nothing.
         continues: prefix of tokens that do not begin a word.
         ends: suffix of a word's last token.
     """
@@ -73,7 +73,7 @@ def choose_words(first: np.ndarray, candidates: np.ndarray, draws: np.ndarray, b
     chosen.
 
     Args:
-        first, candidates: of `first_tokens`.
+        first, candidates: result and argument of `first_tokens`.
         draws: random numbers in [0, 1), [B, T]; those of the words' first tokens determine the
             order.
         budget: largest number of tokens per row, [B].

@@ -32,7 +32,7 @@ class WordTokenizer(Tokenizer):
         self.words = tuple(sorted(set(words)))
         self._ids = {word: id for id, word in enumerate(self.words)}
         count = len(self.words)
-        super().__init__([*(word.encode() for word in self.words), b"", b""], document_id=count, separator_id=count + 1)
+        super().__init__([*(word.encode() for word in self.words), b"", b""], bos_id=count, separator_id=count + 1)
         self.special_ids = frozenset({count, count + 1})
 
     @classmethod

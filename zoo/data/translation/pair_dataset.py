@@ -27,7 +27,7 @@ class TranslationDataset(UnlabelledDataset):
 
     Attributes:
         config: resolved.
-        tokenizer: of both sides.
+        tokenizer: tokenizer of both sides.
         train, validation: the texts.
     """
 
@@ -47,7 +47,7 @@ class TranslationDataset(UnlabelledDataset):
         return self._batches(self.validation)
 
     def _batches(self, pairs: TextPairs) -> PairBatches:
-        data, end = self.config.data, self.tokenizer.document_id
+        data, end = self.config.data, self.tokenizer.bos_id
         source, target = (
             TokenSequences(self.tokenizer.encode_batch(texts), end) for texts in (pairs.sources, pairs.targets)
         )
@@ -65,7 +65,7 @@ class TranslationDataset(UnlabelledDataset):
 
     @property
     def description(self) -> str:
-        """One line for people."""
+        """One-line description."""
         return f"{len(self.train):,} pairs of {self.train.name}" + "".join(self._notes())
 
     def _notes(self) -> Iterator[str]:

@@ -30,7 +30,7 @@ class TextPairs:
 
     Attributes:
         sources, targets: texts, none of them blank, without white space at their ends.
-        name: description for people.
+        name: human-readable description.
         left_out: how many pairs were skipped or repaired, and why.
     """
 

@@ -44,7 +44,7 @@ def common(settings: SettingsReader, placement: str, embedding_norm: bool, learn
     """Returns the fields that these classes share with Marian's.
 
     Args:
-        settings: of the config.
+        settings: the config's settings.
         placement: norm placement of the class.
         embedding_norm: the class normalises the embeddings.
         learned: positions are learned.

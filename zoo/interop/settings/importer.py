@@ -26,7 +26,7 @@ class Importer:
             features).
         renamed_suffixes: old and current endings of tensor names.
         model_type: name of the family in `config.json`; empty for a class outside transformers.
-        prefix: of all tensors except those of the heads; files may omit it.
+        prefix: prefix of all tensors except those of the heads; files may omit it.
         zero_if_missing: tensors that a file may lack and that are 0 then.
         custom_settings: settings that `zoo.interop.settings.equivalents.SETTINGS` lacks or defines
             differently.
@@ -91,7 +91,7 @@ class SettingsReader:
         defaults: values of settings that the file lacks.
         inert: further settings, besides `IGNORED_SETTINGS`, that do not change what a model
             computes.
-        prefix: of a setting's name in messages, for a config within a config.
+        prefix: prefix of a setting's name in messages, for a config within a config.
     """
 
     def __init__(

@@ -118,7 +118,7 @@ def window_layers(
     """Returns the argument of `layer_kind_fields` for the setting `layer_types`.
 
     Args:
-        settings: of the config.
+        settings: the config's settings.
         default: the types if the setting is None.
         window: number of keys in the window of "sliding_attention", including the query's own.
     """

@@ -80,7 +80,7 @@ class Rule:
     """One tensor (per layer) and the parameters that it holds.
 
     Attributes:
-        name: of the tensor; `{layer}` is replaced by the number of the layer, counted from 0 over
+        name: name of the tensor; `{layer}` is replaced by the number of the layer, counted from 0 over
             the whole depth.
         paths: parameters, e.g. "stack/layers/attention/query/kernel".
         transform: their arrangement in the tensor, without the leading dimension of layers.
@@ -187,7 +187,7 @@ def from_zoo(rules: Rules, params: dict[str, Any], consume: bool = False) -> dic
     """Writes parameters, or their gradients, as the other library's tensors.
 
     Args:
-        rules: of the model that has these parameters.
+        rules: rules of the model that has these parameters.
         params: nested dict of arrays; every one must have a rule.
         consume: remove the parameters from `params` and free each as soon as its tensors are made,
             so that at most one copy of all is in memory, plus a second one of a single parameter of
@@ -225,7 +225,7 @@ def tensor_shapes(rules: Rules, abstract: Mapping[str, Any]) -> dict[str, tuple[
     """Returns the names and shapes of a checkpoint's tensors, from the shapes of the parameters.
 
     Args:
-        rules: of the model.
+        rules: the model's rules.
         abstract: nested dict of objects with a shape.
     """
     # Views of a single number, which have a shape and use no memory.
@@ -238,8 +238,8 @@ def to_zoo(rules: Rules, tensors: Mapping[str, Any], abstract: Mapping[str, Any]
     """Reads parameters, or their gradients, from the other library's tensors.
 
     Args:
-        rules: of the model.
-        tensors: of the checkpoint: arrays by name, read one at a time.
+        rules: the model's rules.
+        tensors: the checkpoint's arrays by name, read one at a time.
         abstract: the model's parameters as a nested dict of objects with a shape.
 
     Returns:
@@ -272,9 +272,9 @@ def tensor_problems(rules: Rules, tensors: Mapping[str, Any], shapes: Mapping[st
     """Returns the problems of a checkpoint, one line per tensor, or per kind that all layers lack.
 
     Args:
-        rules: of the model.
+        rules: the model's rules.
         tensors: objects with a shape, by name; only tied tensors are read.
-        shapes: of `tensor_shapes`.
+        shapes: result of `tensor_shapes`.
     """
     problems = []
     for rule in rules:

@@ -200,7 +200,7 @@ def read_object(path: Path, what: str) -> dict[str, Any]:
     """Reads the JSON object of a file.
 
     Args:
-        path: of the file.
+        path: path of the file.
         what: describes it in errors.
 
     Raises:

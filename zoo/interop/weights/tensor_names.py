@@ -10,9 +10,9 @@ class RenamedTensors(Mapping[str, Any]):
     """Tensors under their current names, read one at a time.
 
     Args:
-        tensors: of a file, by name.
+        tensors: the tensors of a file, by name.
         endings: {".gamma": ".weight"}: old and current endings of names.
-        prefix: of every name, omitted in files without heads; it is added if no name has it.
+        prefix: prefix of every name, omitted in files without heads; it is added if no name has it.
         heads: first parts of names that never have the prefix.
 
     Raises:

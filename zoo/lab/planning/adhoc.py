@@ -4,7 +4,7 @@ import re
 from collections.abc import Sequence
 
 from zoo import config
-from zoo.config.parts import split_path
+from zoo.config.scopes import split_path
 from zoo.errors import ConfigError
 from zoo.lab.experiment import Experiment, levels
 

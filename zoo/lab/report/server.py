@@ -51,7 +51,7 @@ class Pages:
     """The newest page of a folder; while files cannot be read, the last page stays.
 
     Args:
-        folder: of a sweep or of a single run.
+        folder: folder of a sweep or of a single run.
         now: a clock in seconds.
 
     Raises:

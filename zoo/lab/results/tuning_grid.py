@@ -17,7 +17,7 @@ class GridPoint:
     """One value of the grid in one arm.
 
     Attributes:
-        value: of the tuned field.
+        value: value of the tuned field.
         scores: {seed: metric}; infinitely bad for a run that diverged.
     """
 
@@ -35,8 +35,8 @@ class TuningGrid:
 
     Attributes:
         field: path of the tuned field.
-        metric: that chose the values.
-        seeds: of the tuning runs.
+        metric: metric that the values were chosen by.
+        seeds: seeds of the tuning runs.
         arms: the points of each arm, by its name, in ascending order of the values.
         chosen: the value that each arm was then trained with.
     """

@@ -21,7 +21,7 @@ class PairedDifference:
     All attributes but the mean are NaN with fewer than two pairs, and the mean without any.
 
     Attributes:
-        mean: of the differences.
+        mean: mean of the differences.
         low, high: bounds of the two-sided t interval of the mean at the level `alpha`.
         n: number of pairs.
         sd: sample standard deviation of the differences.
