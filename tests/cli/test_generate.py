@@ -76,10 +76,16 @@ def test_a_text_ends_before_a_stop(decoder, capsys):
 
 
 def test_beams(decoder, capsys):
-    (found,) = answers(capsys, decoder, "--prompt", "x", "--max-new-tokens", "6", "--beams", "3", "--length-penalty", "0")
-    (greedy,) = answers(capsys, decoder, "--prompt", "x", "--max-new-tokens", "6", "--beams", "1", "--length-penalty", "0")
+    (found,) = answers(
+        capsys, decoder, "--prompt", "x", "--max-new-tokens", "6", "--beams", "3", "--length-penalty", "0"
+    )
+    (greedy,) = answers(
+        capsys, decoder, "--prompt", "x", "--max-new-tokens", "6", "--beams", "1", "--length-penalty", "0"
+    )
     assert 0 > found["score"] >= greedy["score"] - 1e-6
-    (halved,) = answers(capsys, decoder, "--prompt", "x", "--max-new-tokens", "6", "--beams", "1", "--length-penalty", "1")
+    (halved,) = answers(
+        capsys, decoder, "--prompt", "x", "--max-new-tokens", "6", "--beams", "1", "--length-penalty", "1"
+    )
     assert halved["score"] == pytest.approx(greedy["score"] / halved["tokens"], rel=1e-5)
 
 

@@ -95,7 +95,9 @@ def test_the_other_commands_take_it(gpt2, tmp_path):
     code, out, _ = zoo("config", "show", gpt2[1])
     assert code == 0
     assert "parameters 20,048" in out
-    code, out, _ = zoo("generate", gpt2[1], "--prompt", "w1 w2", "--max-new-tokens", "4", "--temperature", "0", "--json")
+    code, out, _ = zoo(
+        "generate", gpt2[1], "--prompt", "w1 w2", "--max-new-tokens", "4", "--temperature", "0", "--json"
+    )
     assert code == 0
     assert "w1 w2" in out
     assert zoo("train", f"--config={gpt2[1] / 'config.json'}", f"--workdir={gpt2[1]}")[0] == 0
