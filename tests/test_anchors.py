@@ -21,7 +21,7 @@ def tinyshakespeare():
     return path
 
 
-@pytest.mark.promise
+@pytest.mark.slow
 @pytest.mark.timeout(1800)
 def test_characters_of_shakespeare(tinyshakespeare, tmp_path):
     # nanoGPT's README: 1.88 on random crops after 2000 steps of this setting; the whole split is a

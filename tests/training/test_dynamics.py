@@ -350,9 +350,16 @@ def test_a_run_that_goes_on_records_each_step_once(recorded, tmp_path, monkeypat
     assert records(tmp_path) == records(recorded)
 
 
-@pytest.mark.promise
 @pytest.mark.usefixtures("in_haste")
-@pytest.mark.parametrize("kind", OBJECTIVES)
+@pytest.mark.parametrize(
+    "kind",
+    [
+        pytest.param(
+            kind, marks=pytest.mark.promise if kind in ("causal", "masked", "translation") else pytest.mark.slow
+        )
+        for kind in OBJECTIVES
+    ],
+)
 def test_every_objective_can_be_watched(kind, tmp_path):
     run(
         small(**OBJECTIVES[kind] | {"training__dynamics_every": 2, "training__steps": 2, "training__eval_every": 0}),
