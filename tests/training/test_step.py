@@ -80,9 +80,11 @@ def test_the_state_s_memory_is_taken_over():
 
 def test_seeds_share_one_program():
     program = program_of(model__dropout=0.1)
-    for seed in (0, 1):
-        one_step(program, ragged_batch(), seed)
-    assert program.train_step._cache_size() == 1
+    one_step(program, ragged_batch(), 0)
+    # Other tests may have compiled it for batches of other shapes.
+    compiled_before = program.train_step._cache_size()
+    one_step(program, ragged_batch(), 1)
+    assert program.train_step._cache_size() == compiled_before > 0
 
 
 def test_dropout_depends_on_seed_and_step_only():
