@@ -150,7 +150,7 @@ def test_nothing_is_recorded_of_what_has_no_attention_weights(mean):
 
 
 def test_what_a_kind_does_not_read_is_refused(mean, monkeypatch):
-    with pytest.raises(ConfigError, match="kind=mean cannot read an encoder.s output"):
+    with pytest.raises(ConfigError, match="kind=mean cannot read an encoder's output"):
         make_model(tiny(ENCODER_DECODER | {"model.decoder.attention.kind": "mean"}))
     with pytest.raises(ConfigError, match=r"kind=mean does not read .*=rope; use none or learned"):
         make_model(tiny(CHANGES | {"model.position.kind": "rope"}))

@@ -22,8 +22,9 @@ class TokenMixer(nnx.Module):
     `model.attention.kind` names (convolution, linear recurrence).
 
     A subclass is built abstractly, with `zoo.layers.parameter`, from these arguments, and is an
-    entry of `ATTENTIONS`. It reads the fields of `config.attention` that it needs; the others are
-    refused in `zoo/config/constraints/layer_constraints.py`.
+    entry of `ATTENTIONS`. It reads the fields of `config.attention` that it needs; the others, and
+    isolated documents or a prefix if it ignores them, are refused in
+    `zoo/config/constraints/layer_constraints.py`.
 
     Args:
         config: the `model` part, as this layer sees it.
