@@ -118,16 +118,16 @@ def visible(positions, documents=None, window=0, causal=True, global_tokens=0, k
 
 
 def attention(q, k, v, seen, scale, score=None, softcap=0.0, sinks=None, relative_keys=None, relative_values=None):
-    """Vaswani et al. 2017, eq. 1, for one row: q [T, H, K], k and v [S, G, K], seen [T, S] or [H,
-    T, S], score [H, T, S].
+    """Vaswani et al. 2017, eq. 1, for one row: q [T, H, K], k [S, G, K], v [S, G, V], seen [T, S]
+    or [H, T, S], score [H, T, S].
 
     H / G neighbouring query heads share a key/value head (Ainslie et al. 2023, figure 2). Shaw et
     al. 2018, eq. 3 and 4, add `relative_keys` and `relative_values` [T, S, K] to keys and values. A
     soft cap c makes a score c tanh(score / c); a sink is one more score of a head, of a key whose
     value is zero. A query that sees nothing gives NaN, with a sink zero.
     """
-    (T, H, K), G = q.shape, k.shape[1]
-    out = np.zeros((T, H, K))
+    (T, H, _), (_, G, V) = q.shape, v.shape
+    out = np.zeros((T, H, V))
     for h in range(H):
         g = h // (H // G)
         for t in range(T):
@@ -138,7 +138,7 @@ def attention(q, k, v, seen, scale, score=None, softcap=0.0, sinks=None, relativ
                 logits = softcap * np.tanh(logits / softcap)
             logits = np.where(seen[t] if seen.ndim == 2 else seen[h, t], logits, -np.inf)
             if sinks is not None:
-                logits, values = np.append(logits, sinks[h]), np.concatenate([values, np.zeros((1, K))])
+                logits, values = np.append(logits, sinks[h]), np.concatenate([values, np.zeros((1, V))])
             with np.errstate(invalid="ignore"):
                 weights = np.exp(logits - logits.max())
                 out[t, h] = (weights / weights.sum()) @ values

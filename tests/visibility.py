@@ -11,9 +11,9 @@ import pytest
 
 from tests import reference
 from tests.building import ENCODER, call, compiled, random_statistics, random_values, tiny, with_values
-from zoo.layers.attention import Attention
+from zoo.layers.attention import make_attention
+from zoo.layers.attention.kernels import KERNELS
 from zoo.layers.context import Context
-from zoo.layers.kernels import KERNELS
 from zoo.models.architectures import make_model
 
 ON_ANY_DEVICE = [name for name in KERNELS if name != "cudnn"]
@@ -103,7 +103,7 @@ def of_layer(situation, way, overrides=None):
     """[B, T, B, T]: does token s of row c enter what attention gives token t of row b? Found in one
     of `WAYS`.
     """
-    layer = Attention(tiny(situation.overrides | (overrides or {})).model)
+    layer = make_attention(tiny(situation.overrides | (overrides or {})).model)
     values, stats = random_values(layer, 1), random_statistics(layer, 2)
     return WAYS[way](lambda x: with_values(layer, values, stats)(x, situation.context), normal(situation.rows, T, 8))
 

@@ -16,7 +16,7 @@ import scipy.sparse
 
 from tests.building import ENCODER, call, close, compiled, random_values, tiny, with_values
 from tests.visibility import Situation, normal, of_model
-from zoo.layers.attention import Attention
+from zoo.layers.attention import make_attention
 from zoo.layers.context import Context
 from zoo.layers.norm import make_norm
 from zoo.layers.position import make_attention_position, sinusoid
@@ -148,7 +148,7 @@ def test_p5_values_are_not_rotated():
     """P5: "values are not rotated"."""
 
     def attended(kind, positions, window):
-        layer = Attention(tiny({"model.position.kind": kind, "model.attention.window": window}).model)
+        layer = make_attention(tiny({"model.position.kind": kind, "model.attention.window": window}).model)
         values = random_values(layer, 1)
         return call(
             lambda values, x: with_values(layer, values)(x, Context(jnp.asarray(positions))), values, normal(1, T, D)

@@ -5,8 +5,9 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from zoo.layers.attention.kernels import KERNELS, choose_implementation
+from zoo.layers.attention.scoring import Scoring
 from zoo.layers.context import Context
-from zoo.layers.kernels import KERNELS, choose_implementation
 
 pytestmark = pytest.mark.gpu
 
@@ -26,7 +27,7 @@ def test_output_and_gradients_are_the_reference_s(window, kv_heads):
     context = Context(jnp.arange(128)[None], in_order=True)
 
     def run(kernel, *heads):
-        output, pull = jax.vjp(lambda *x: KERNELS[kernel](*x, context, window, 0.125, None, 0.0), *heads)
+        output, pull = jax.vjp(lambda *x: KERNELS[kernel](*x, context, Scoring(0.125, window)), *heads)
         return output, *pull(cotangent.astype(output.dtype))
 
     wide = run("einsum", *(x.astype(jnp.float32) for x in (q, k, v)))
@@ -36,7 +37,7 @@ def test_output_and_gradients_are_the_reference_s(window, kv_heads):
 
 
 def test_it_is_the_default_where_it_can_do_the_work():
-    common = {"platform": "gpu", "devices": 1, "score": False, "documents": False, "dropout": False, "head_dim": 64}
-    assert choose_implementation("auto", dtype="bfloat16", **common) == "cudnn"
-    assert choose_implementation("auto", dtype="float32", **common) == "einsum"
-    assert choose_implementation("auto", dtype="bfloat16", **common | {"documents": True}) == "einsum"
+    common = {"platform": "gpu", "devices": 1, "head_dim": 64}
+    assert choose_implementation("auto", dtype="bfloat16", asked={"documents": False}, **common) == "cudnn"
+    assert choose_implementation("auto", dtype="float32", asked={"documents": False}, **common) == "einsum"
+    assert choose_implementation("auto", dtype="bfloat16", asked={"documents": True}, **common) == "einsum"

@@ -10,10 +10,10 @@ import pytest
 from tests import reference
 from tests.building import ENCODER, as_float64, call, close, counting, random_values, slow_but, tiny, with_values
 from zoo.config import ATTENTION_SUPPORT
-from zoo.layers.attention import Attention
+from zoo.layers.attention import make_attention
+from zoo.layers.attention.kernels import KERNELS, choose_implementation
+from zoo.layers.attention.scoring import Scoring
 from zoo.layers.context import Context, DropoutKey, Memory
-from zoo.layers.kernels import KERNELS, choose_implementation
-from zoo.layers.scoring import Scoring
 
 B, T, H, K = 2, 8, 4, 6
 ON_ANY_DEVICE = [name for name in KERNELS if name != "cudnn"]
@@ -357,7 +357,7 @@ FEW = [
 @pytest.mark.parametrize(("name", "scheme"), slow_but(FEW, PAIRS, pytest.mark.promise))
 def test_a_layer_is_the_equation(name, scheme):
     config = tiny(LAYERS[name] | SCHEMES[scheme]).model
-    module, values = Attention(config), random_values(Attention(config), 6)
+    module, values = make_attention(config), random_values(make_attention(config), 6)
     matrices = ("query", "key", "value", "output", "global_query", "global_key", "global_value")
     assert all(("bias" in part) == config.attention.bias for part_name, part in values.items() if part_name in matrices)
     x, causal = np.random.default_rng(7).standard_normal((B, T, 16)), config.architecture == "decoder"
@@ -382,7 +382,7 @@ def test_heads_with_one_query_are_heads_whose_query_matrices_are_equal(queries):
     """Plain attention, with each matrix of the queries as often as heads share it."""
     fields = {"model.position.kind": "rope", "model.attention.num_kv_heads": 2, "model.attention.qk_norm": "head"}
     sharing, plain = (
-        Attention(tiny(fields | more).model) for more in ({"model.attention.num_query_heads": queries}, {})
+        make_attention(tiny(fields | more).model) for more in ({"model.attention.num_query_heads": queries}, {})
     )
     values = random_values(sharing, 6)
     width = values["query"]["kernel"].shape[1] // queries
@@ -407,7 +407,7 @@ def test_heads_with_one_query_are_heads_whose_query_matrices_are_equal(queries):
                                     "model.attention.num_kv_heads": 2, "model.attention.implementation": "einsum"}], ids=str)  # fmt: skip
 def test_cross_attention_reads_all_of_the_memory_and_no_positions(fields):
     config = tiny(fields).model
-    module, values = Attention(config, cross=True), random_values(Attention(config, cross=True), 6)
+    module, values = make_attention(config, cross=True), random_values(make_attention(config, cross=True), 6)
     assert "position" not in values
     x, hidden = normal(B, T, 16, seed=1), normal(B, 5, 16, seed=2)
     layer = with_values(module, values)
@@ -429,12 +429,12 @@ def test_cross_attention_reads_all_of_the_memory_and_no_positions(fields):
 
 def test_a_bias_that_layers_share_is_added():
     config = tiny({"model.position.kind": "relative_bias"}).model
-    module, values, shared = Attention(config), random_values(Attention(config), 6), normal(1, H, T, T)
+    module, values, shared = make_attention(config), random_values(make_attention(config), 6), normal(1, H, T, T)
     assert "position" not in values
     x, attention = normal(B, T, 16), with_values(module, values)
     plain, added = call(lambda x: [attention(x, counting(T)), attention(x, counting(T), shared)], x)
     assert abs(plain - added).max() > 0.1
-    none = with_values(Attention(tiny({"model.position.kind": "none"}).model), values)
+    none = with_values(make_attention(tiny({"model.position.kind": "none"}).model), values)
     close(plain, call(lambda x: none(x, counting(T)), x), 1e-6)
 
 
@@ -460,8 +460,8 @@ def test_dropout_acts_on_probabilities():
 
 def test_a_layer_drops_only_with_a_key():
     config = tiny({"model.attention.dropout": 0.5}).model
-    attention = with_values(Attention(config), random_values(Attention(config), 6))
-    plain = with_values(Attention(tiny().model), random_values(Attention(config), 6))
+    attention = with_values(make_attention(config), random_values(make_attention(config), 6))
+    plain = with_values(make_attention(tiny().model), random_values(make_attention(config), 6))
     x = np.float32(np.random.default_rng(7).standard_normal((B, T, 16)))
     with_key = Context(jnp.arange(T)[None], in_order=True, dropout_key=DropoutKey(jax.random.key(3)))
     dropped, kept = (call(lambda x, context=context: attention(x, context), x) for context in (with_key, counting(T)))
@@ -474,7 +474,9 @@ def test_the_capability_table_and_the_kernels_are_the_same():
     assert set(ATTENTION_SUPPORT) == set(KERNELS)
 
 
-FEATURES = ("score", "documents", "prefix", "dropout", "softcap", "sinks", "value", "padding", "dilations")
+FEATURES = (
+    "score", "documents", "prefix", "dropout", "softcap", "sinks", "value", "padding", "dilations", "value_width",
+)  # fmt: skip
 
 
 @pytest.mark.parametrize(("changes", "kernel"), [
@@ -488,6 +490,8 @@ FEATURES = ("score", "documents", "prefix", "dropout", "softcap", "sinks", "valu
     ({"value": True}, "einsum"),
     ({"padding": True}, "einsum"),
     ({"dilations": True}, "einsum"),
+    ({"value_width": True}, "einsum"),
+    ({"platform": "cpu", "value_width": True}, "rows"),
     ({"dropout": True}, "einsum"),
     ({"head_dim": 256}, "einsum"),
     ({"head_dim": 20}, "einsum"),

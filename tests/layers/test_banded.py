@@ -9,12 +9,11 @@ import pytest
 
 from tests.building import ENCODER, call, close, quick_compilation, random_values, slow_but, tiny, with_values
 from tests.visibility import normal
-from zoo.layers import attention, banded
-from zoo.layers.attention import Attention, shared_scores
+from zoo.layers.attention import banded, make_attention, shared_scores, softmax_attention
+from zoo.layers.attention.kernels import KERNELS
+from zoo.layers.attention.scoring import Scoring
 from zoo.layers.context import Context
-from zoo.layers.kernels import KERNELS
 from zoo.layers.position import make_embedded_position
-from zoo.layers.scoring import Scoring
 
 # No whole number of blocks.
 T = 13
@@ -82,7 +81,7 @@ def test_blocks_give_what_the_whole_matrix_gives(kernel, both_sides, name, monke
             "data.sequence_length": T,
         }
     ).model
-    layer, position = Attention(config), make_embedded_position(config)
+    layer, position = make_attention(config), make_embedded_position(config)
     values, table = random_values(layer, 1), random_values(position, 2)
     x, weights, sizes = normal(2, T, 16), normal(2, T, 16, seed=4), []
 
@@ -103,7 +102,7 @@ def test_blocks_give_what_the_whole_matrix_gives(kernel, both_sides, name, monke
                 found.append(jax.value_and_grad(loss, (0, 1, 2), has_aux=True)(values, table, x, context))
         return found
 
-    monkeypatch.setattr(attention, "banded_attention", spied)
+    monkeypatch.setattr(softmax_attention, "banded_attention", spied)
     found = call(both, values, table, x)
     assert sizes == [2] * (len(found) // 2)
     for ((_, in_blocks), gradients), ((_, whole), expected) in zip(found[::2], found[1::2], strict=True):

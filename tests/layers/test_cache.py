@@ -5,9 +5,11 @@ import numpy as np
 import pytest
 from hypothesis import given, settings, strategies
 
+from zoo.layers.attention.key_values import KeyValues
 from zoo.layers.cache import Cache
 
-B, G, K = 2, 3, 4
+# Values narrower than keys.
+B, G, K, V = 2, 3, 4, 2
 
 
 def remembered(lengths, width, slots, further, window=0):
@@ -15,18 +17,20 @@ def remembered(lengths, width, slots, further, window=0):
     all keys there were, row by row.
     """
     generator = np.random.default_rng(0)
-    k, v = (generator.standard_normal((B, max(lengths) + further, G, K)).astype(np.float32) for _ in range(2))
-    padded = [np.full((B, width, G, K), np.nan, np.float32) for _ in range(2)]
+    k, v = (generator.standard_normal((B, max(lengths) + further, G, size)).astype(np.float32) for size in (K, V))
+    padded = [np.full((B, width, G, size), np.nan, np.float32) for size in (K, V)]
     for row, length in enumerate(lengths):
         for array, source in zip(padded, (k, v), strict=True):
             array[row, :length] = source[row, :length]
     cache = Cache([{}], jnp.array(lengths) - 1, jnp.int32(width - 1), slots)
-    cache.layer(0).fill("attention", *map(jnp.asarray, padded), window)
+    entries = cache.layer(0).entries
+    entries["attention"] = KeyValues.newest_of(*map(jnp.asarray, padded), cache, window)
     for step in range(further):
         cache = cache.following()
         at = np.array(lengths) + step
         new = (jnp.asarray(x[np.arange(B), at][:, None]) for x in (k, v))
-        cache.layer(0).extend("attention", *new)
+        entries = cache.layer(0).entries
+        entries["attention"] = entries["attention"].with_next(*new, cache)
     return cache, k, v
 
 
@@ -43,6 +47,7 @@ def test_every_slot_holds_the_key_of_its_position(lengths, padding, further, win
     entry = cache.layers[0]["attention"]
     slots = min(window, total)
     assert entry.keys.shape == (B * G, entry.slots, K) == (B * G, slots, K)
+    assert entry.values.shape == (B * G, slots, V)
     positions = np.asarray(cache.positions(slots))
     for row, length in enumerate(lengths):
         newest = length + further - 1
@@ -52,7 +57,7 @@ def test_every_slot_holds_the_key_of_its_position(lengths, padding, further, win
             if position >= 0:
                 for kept, source in ((entry.keys, k), (entry.values, v)):
                     np.testing.assert_array_equal(
-                        np.asarray(kept).reshape(B, G, slots, K)[row, :, slot], source[row, position]
+                        np.asarray(kept).reshape(B, G, slots, -1)[row, :, slot], source[row, position]
                     )
 
 
@@ -65,7 +70,8 @@ def test_a_following_cache_leaves_the_one_before_as_it_is():
     before, _, _ = remembered((2, 3), 4, 8, 0)
     kept = before.layers[0]["attention"].keys
     after = before.following()
-    after.layer(0).extend("attention", jnp.ones((B, 1, G, K)), jnp.ones((B, 1, G, K)))
+    entries = after.layer(0).entries
+    entries["attention"] = entries["attention"].with_next(jnp.ones((B, 1, G, K)), jnp.ones((B, 1, G, V)), after)
     assert before.layers[0]["attention"].keys is kept
     assert int(after.newest_index) == int(before.newest_index) + 1
     assert (np.asarray(after.layers[0]["attention"].keys) == 1).any()
@@ -84,7 +90,8 @@ def test_rows_of_a_cache(rows, heads):
     """
     k = np.random.default_rng(3).standard_normal((B, 5, heads, K)).astype(np.float32)
     cache = Cache([{}], jnp.array([4, 4]), jnp.int32(4), 5)
-    cache.layer(0).fill("attention", jnp.asarray(k), jnp.asarray(-k), 0)
+    values = -k[..., :V]
+    cache.layers[0]["attention"] = KeyValues.newest_of(jnp.asarray(k), jnp.asarray(values), cache, 0)
     cache.layers[0]["cross_attention"] = memory = jnp.zeros((1, 7, K))
     for _ in range(2):
         cache, k = cache.take(jnp.array(rows)), k[rows]
@@ -93,6 +100,6 @@ def test_rows_of_a_cache(rows, heads):
         assert entry.slots == 5
         assert entry.keys.shape == (expected.shape if len(expected) > 1 else (5, K))
         np.testing.assert_array_equal(entry.keys.reshape(-1, 5, K), expected)
-        np.testing.assert_array_equal(entry.values.reshape(-1, 5, K), -expected)
+        np.testing.assert_array_equal(entry.values.reshape(-1, 5, V), -expected[..., :V])
         rows = [0, 0]
     assert cache.layers[0]["cross_attention"] is memory

@@ -8,7 +8,7 @@ import pytest
 
 from tests import reference
 from tests.building import as_float64, call, close, random_values, tiny, with_values
-from zoo.layers.feedforward import FeedForward, hidden_dim
+from zoo.layers.feedforward import hidden_dim, make_feed_forward
 from zoo.models.functional import split
 
 PLAIN, GATED = ("relu", "gelu", "silu"), ("swiglu", "geglu", "reglu")
@@ -21,7 +21,7 @@ def test_a_layer_is_its_equation(kind, bias):
     config = tiny(
         {"model.ffn.kind": name, "model.ffn.bias": bias, "model.ffn.gelu_approximation": form or "none"}
     ).model
-    module, values = FeedForward(config), random_values(FeedForward(config), 1)
+    module, values = make_feed_forward(config), random_values(make_feed_forward(config), 1)
     assert set(values) == ({"gate", "up", "down"} if name in GATED else {"up", "down"})
     assert all(("bias" in part) == bias for part in values.values())
     x = 2 * np.random.default_rng(2).standard_normal((2, 5, 16))
@@ -42,7 +42,7 @@ def weights(kind, hidden, bias):
             "model.ffn.bias": bias,
         }
     ).model
-    return sum(math.prod(leaf.shape) for leaf in jax.tree.leaves(split(FeedForward(config))[1]))
+    return sum(math.prod(leaf.shape) for leaf in jax.tree.leaves(split(make_feed_forward(config))[1]))
 
 
 @pytest.mark.parametrize("kind", GATED)

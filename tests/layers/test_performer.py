@@ -23,12 +23,11 @@ from tests.building import (
     with_values,
 )
 from tests.visibility import WAYS, either_way
-from zoo.layers import performer
-from zoo.layers.attention import Attention
+from zoo.layers.attention import favor, make_attention
+from zoo.layers.attention.favor import EPSILON, performer_attention, random_features
+from zoo.layers.attention.kernels import KERNELS
+from zoo.layers.attention.scoring import Scoring
 from zoo.layers.context import Context
-from zoo.layers.kernels import KERNELS
-from zoo.layers.performer import EPSILON, performer_attention, random_features
-from zoo.layers.scoring import Scoring
 from zoo.models.architectures import make_model
 from zoo.models.functional import initialise_statistics, refresh, split
 
@@ -39,8 +38,8 @@ LENGTHS = (1, 10, 13)
 
 @pytest.fixture(autouse=True)
 def _short_chunks(monkeypatch):
-    monkeypatch.setattr(performer, "CHUNK", 5)
-    monkeypatch.setattr(performer, "CAUSAL_CHUNK", 5)
+    monkeypatch.setattr(favor, "CHUNK", 5)
+    monkeypatch.setattr(favor, "CAUSAL_CHUNK", 5)
 
 
 def heads(seed, length, kv_heads=H, keys=None, size=1.0):
@@ -60,7 +59,7 @@ def features(seed=0, number=M, width=K):
     return draw(number, width)(np.array([seed]))[0]
 
 
-def favor(q, k, v, w, scale, seen):
+def estimated(q, k, v, w, scale, seen):
     """Choromanski et al. 2021, eq. 4 and Lemma 1, with every pair of tokens at hand; `seen` is [B,
     T, S].
     """
@@ -96,11 +95,11 @@ def values_and_gradients(attend, arguments, weights):
 
 
 def expected(arguments, weights, w, scale, seen):
-    """The same of `favor`, in float64."""
+    """The same of `estimated`, in float64."""
     with jax.enable_x64(True):
         wide = [np.asarray(x, np.float64) for x in arguments]
         return values_and_gradients(
-            lambda q, k, v: favor(q, k, v, np.asarray(w, np.float64), scale, seen), wide, np.float64(weights)
+            lambda q, k, v: estimated(q, k, v, np.asarray(w, np.float64), scale, seen), wide, np.float64(weights)
         )
 
 
@@ -265,7 +264,7 @@ def test_what_a_model_sees(overrides, scan, way):
 def test_the_scale_of_the_config_is_used():
     for fields, scale in (({}, 0.5), ({"model.attention.scale": 0.8}, 0.8)):
         config = tiny({"model.attention.kind": "performer", "model.attention.num_kv_heads": 2} | fields).model
-        layer, x = Attention(config), np.random.default_rng(3).standard_normal((B, 8, 16)).astype(np.float32)
+        layer, x = make_attention(config), np.random.default_rng(3).standard_normal((B, 8, 16)).astype(np.float32)
         values, stats = random_values(layer, 4), {"features": features(5, config.attention.features, 4)}
         q, k, v = (
             np.float64(x @ values[name]["kernel"] + values[name]["bias"]).reshape(B, 8, -1, 4)
@@ -273,7 +272,7 @@ def test_the_scale_of_the_config_is_used():
         )
         with jax.enable_x64(True):
             attended = np.asarray(
-                favor(q, k, v, np.float64(stats["features"]), scale, visible(np.tile(np.arange(8), (B, 1)), True))
+                estimated(q, k, v, np.float64(stats["features"]), scale, visible(np.tile(np.arange(8), (B, 1)), True))
             )
         out = attended.reshape(B, 8, 16) @ np.float64(values["output"]["kernel"]) + values["output"]["bias"]
         close(call(lambda x, a=(layer, values, stats): with_values(*a)(x, counting(8)), x), out)

@@ -9,7 +9,7 @@ import pytest
 from tests import reference_positions as reference
 from tests.building import ENCODER, as_float64, call, close, counting, random_values, tiny, with_values
 from zoo.errors import ConfigError
-from zoo.layers.attention import Attention
+from zoo.layers.attention import make_attention
 from zoo.layers.position import (
     POSITIONS,
     Position,
@@ -229,7 +229,7 @@ def test_rope_leaves_values_alone():
     # can show.
     outputs = []
     for kind in ("rope", "none"):
-        module = Attention(tiny({"model.position.kind": kind}).model)
+        module = make_attention(tiny({"model.position.kind": kind}).model)
         values = random_values(module, 3)
         values["query"] = {name: np.zeros(leaf.shape, np.float32) for name, leaf in values["query"].items()}
         attention = with_values(module, values)

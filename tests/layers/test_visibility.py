@@ -8,7 +8,7 @@ import pytest
 from tests.building import slow_but
 from tests.visibility import CAUSAL, FULL, ON_ANY_DEVICE, SITUATIONS, T, check, either_way, of_layer
 from zoo.config import ATTENTION_SUPPORT
-from zoo.layers import attention, banded, performer
+from zoo.layers.attention import banded, favor, softmax_attention
 
 BANDED = {
     name: situation for name, situation in SITUATIONS.items() if situation.in_order and situation.fields.get("window")
@@ -48,7 +48,7 @@ def test_a_token_sees_the_same_in_blocks(name, kernel, way, monkeypatch):
         sizes.append(size)
         return banded.banded_attention(kernel, size, *arguments)
 
-    monkeypatch.setattr(attention, "banded_attention", spied)
+    monkeypatch.setattr(softmax_attention, "banded_attention", spied)
     check(of_layer(BANDED[name], way, {"model.attention.implementation": kernel}), BANDED[name])
     fields = BANDED[name].fields
     assert set(sizes) <= {2, 3, 4}
@@ -58,8 +58,8 @@ def test_a_token_sees_the_same_in_blocks(name, kernel, way, monkeypatch):
 @either_way
 @pytest.mark.parametrize("name", WITHOUT_DOCUMENTS)
 def test_a_performer_s_token_sees_what_the_mask_says(name, way, monkeypatch):
-    monkeypatch.setattr(performer, "CHUNK", 5)
-    monkeypatch.setattr(performer, "CAUSAL_CHUNK", 5)
+    monkeypatch.setattr(favor, "CHUNK", 5)
+    monkeypatch.setattr(favor, "CAUSAL_CHUNK", 5)
     check(
         of_layer(SITUATIONS[name], way, {"model.attention.kind": "performer", "model.position.kind": "rope"}),
         SITUATIONS[name],

@@ -3,8 +3,13 @@
 from tests.mutants.mutant import Mutant
 
 NORM, BLOCK, CONTEXT = "zoo/layers/norm.py", "zoo/layers/block.py", "zoo/layers/context.py"
-ROPE, RELATIVE, KERNELS = "zoo/layers/position/rope.py", "zoo/layers/position/relative.py", "zoo/layers/kernels.py"
+ROPE, RELATIVE, KERNELS = (
+    "zoo/layers/position/rope.py",
+    "zoo/layers/position/relative.py",
+    "zoo/layers/attention/kernels.py",
+)
 FUNCTIONAL, CACHE = "zoo/models/functional.py", "zoo/layers/cache.py"
+KEY_VALUES = "zoo/layers/attention/key_values.py"
 NORM_TESTS, BLOCK_TESTS = ("tests/layers/test_norm.py",), ("tests/layers/test_block.py",)
 POSITION_TESTS, ATTENTION_TESTS = ("tests/layers/test_position.py",), ("tests/layers/test_attention.py",)
 MASK_TESTS = ("tests/layers/test_visibility.py",)
@@ -169,6 +174,20 @@ MUTANTS = (
         ATTENTION_TESTS,
     ),
     Mutant(
+        "attention: cached values are as wide as keys",
+        KERNELS,
+        "attended.reshape(B, G, -1, T, values.shape[-1])",
+        "attended.reshape(B, G, -1, T, K)",
+        ("tests/layers/test_value_width.py",),
+    ),
+    Mutant(
+        "cache: rows and heads change places",
+        KEY_VALUES,
+        "x = x.reshape(-1, self.heads, *x.shape[-2:])[rows]",
+        "x = x.reshape(self.heads, -1, *x.shape[-2:]).swapaxes(0, 1)[rows]",
+        ("tests/layers/test_cache.py",),
+    ),
+    Mutant(
         "cache: positions one token late",
         CACHE,
         "self.newest[:, None] - (self.newest_index - jnp.arange(slots)) % slots",
@@ -177,9 +196,9 @@ MUTANTS = (
     ),
     Mutant(
         "cache: the newest token is overwritten",
-        CACHE,
-        "place = self.newest_index % kept.slots",
-        "place = (self.newest_index - 1) % kept.slots",
+        KEY_VALUES,
+        "place = cache.newest_index % self.slots",
+        "place = (cache.newest_index - 1) % self.slots",
         ("tests/layers/test_cache.py", "tests/decoding/test_cached.py"),
     ),
     Mutant(
@@ -206,8 +225,8 @@ MUTANTS = (
     Mutant(
         "feed-forward: the gate is not activated",
         "zoo/layers/feedforward.py",
-        "active = activation(self.config, (self.up if self.gate is None else self.gate)(x))",
-        "active = (self.up if self.gate is None else self.gate)(x)",
+        "return self.activated(self.gate(x), context) * self.up(x)",
+        "return self.gate(x) * self.up(x)",
         ("tests/layers/test_feedforward.py",),
     ),
     Mutant(

@@ -19,9 +19,9 @@ from performer_pytorch import performer_pytorch as library
 from tests.building import call, close, counting
 from tests.parity.references_performer import make_causal
 from tests.parity.systems.performers import PERFORMERS
-from zoo.layers import performer
+from zoo.layers.attention import favor
+from zoo.layers.attention.favor import performer_attention
 from zoo.layers.context import Context
-from zoo.layers.performer import performer_attention
 
 pytestmark = pytest.mark.parity
 B, H, K, T = 2, 3, 16, 80
@@ -64,7 +64,7 @@ def test_both_directions(size):
 
 
 def test_both_directions_in_chunks(monkeypatch):
-    monkeypatch.setattr(performer, "CHUNK", 32)
+    monkeypatch.setattr(favor, "CHUNK", 32)
     compare(fast_attention(), inputs(), counting(T, causal=False))
 
 
@@ -102,7 +102,7 @@ def test_causal_where_the_first_key_is_the_largest():
 
 def test_causal_without_epsilon(monkeypatch):
     # Every maximum cancels then.
-    monkeypatch.setattr(performer, "EPSILON", 0.0)
+    monkeypatch.setattr(favor, "EPSILON", 0.0)
     monkeypatch.setattr(library, "softmax_kernel", partial(library.softmax_kernel, eps=0.0))
     compare(without_addend(fast_attention(causal=True)), inputs(), counting(T))
 

@@ -16,7 +16,7 @@ from tests.building import ENCODER, tiny
 from tests.parity.layers import largest, layer_differences
 from tests.parity.references import fill
 from zoo.interop.weights.mapping import Rule, Transform, linear
-from zoo.layers.attention import Attention
+from zoo.layers.attention import make_attention
 from zoo.layers.context import Context
 
 pytestmark = pytest.mark.parity
@@ -51,7 +51,7 @@ def differences(clip, causal):
     mask = torch.full((T, T), -torch.inf).triu(1).expand(B, 1, T, T) if causal else None
     context = Context(jnp.arange(T)[None], causal=causal, in_order=True)
     return layer_differences(
-        Attention(config), context, layer, lambda x: layer(x, attention_mask=mask)[0], RULES, (B, T, D)
+        make_attention(config), context, layer, lambda x: layer(x, attention_mask=mask)[0], RULES, (B, T, D)
     )
 
 

@@ -16,7 +16,7 @@ from tests.building import tiny
 from tests.parity.layers import largest, layer_differences
 from tests.parity.references import fill
 from zoo.interop.weights.mapping import Rule, linear
-from zoo.layers.attention import Attention
+from zoo.layers.attention import make_attention
 from zoo.layers.context import Context
 
 pytestmark = pytest.mark.parity
@@ -70,7 +70,9 @@ def differences(kernel, window):
         }
     ).model
     context = Context(jnp.arange(T)[None], in_order=True)
-    return layer_differences(Attention(config), context, layer, lambda x: layer(x, turned, mask)[0], RULES, (B, T, D))
+    return layer_differences(
+        make_attention(config), context, layer, lambda x: layer(x, turned, mask)[0], RULES, (B, T, D)
+    )
 
 
 def measure():

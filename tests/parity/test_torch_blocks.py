@@ -16,11 +16,11 @@ from tests.building import (
     tiny,
     with_values,
 )
+from zoo.layers.attention.kernels import KERNELS
+from zoo.layers.attention.scoring import Scoring
 from zoo.layers.block import make_block
 from zoo.layers.context import Context
-from zoo.layers.kernels import KERNELS
 from zoo.layers.norm import layer_norm, make_norm, rms_norm
-from zoo.layers.scoring import Scoring
 from zoo.models.functional import statistics_of
 
 torch = pytest.importorskip("torch")

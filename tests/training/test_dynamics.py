@@ -14,9 +14,9 @@ from small_runs import OBJECTIVES, small
 from tests.building import TINY_ELMO, quick_compilation, random_values, tiny
 from zoo.data.tokenizers.byte_tokenizers import ByteTokenizer
 from zoo.files import read_json
-from zoo.layers.activation_record import attention_entropy
+from zoo.layers.attention.attention_record import attention_entropy
+from zoo.layers.attention.scoring import Scoring
 from zoo.layers.context import Context
-from zoo.layers.scoring import Scoring
 from zoo.models.architectures import make_model
 from zoo.objectives import make_objective
 from zoo.training import dynamics

@@ -8,9 +8,9 @@ from flax import nnx
 from jaxtyping import Array, Float
 
 from zoo.config import ResolvedConfig
-from zoo.layers.attention import Attention, SharedScores
+from zoo.layers.attention import SharedScores, make_attention
 from zoo.layers.context import Context
-from zoo.layers.feedforward import FeedForward
+from zoo.layers.feedforward import make_feed_forward
 from zoo.layers.norm import NoNorm, Norm, make_norm
 
 Hidden = Float[Array, "B T D"]
@@ -35,10 +35,10 @@ class Block(nnx.Module):
     def __init__(self, config: ResolvedConfig, cross: bool = False, sides: tuple[int, int] | None = None):
         self.alpha, gain = self.constants(config, sides)
         self.parts = ("attention", *(("cross_attention",) if cross else ()), "ffn")
-        self.attention = Attention(config, value_gain=gain)
+        self.attention = make_attention(config, gain=gain)
         if cross:
-            self.cross_attention = Attention(config, cross=True, value_gain=gain)
-        self.ffn = FeedForward(config, gain)
+            self.cross_attention = make_attention(config, cross=True, gain=gain)
+        self.ffn = make_feed_forward(config, gain)
         for part in self.parts:
             if not (config.parallel == "shared_norm" and part == "ffn"):
                 setattr(self, f"{part}_norm", make_norm(config))

@@ -31,23 +31,58 @@ def activation(config: ResolvedConfig, x: Float[Array, "..."]) -> Float[Array, "
 
 
 class FeedForward(nnx.Module):
-    """act(x W_up) W_down, or for gated kinds (act(x W_gate) * x W_up) W_down (Shazeer 2020, eq. 5
-    and 6).
+    """act(x W_up) W_down (Vaswani et al. 2017, section 3.3; Shazeer 2020, eq. 2 and 3).
+
+    Args:
+        config: the `model` part, as this layer sees it.
+        gain: factor on the initial values of the weights.
     """
 
     def __init__(self, config: ResolvedConfig, gain: float = 1.0):
-        F, bias, initializer = hidden_dim(config), config.ffn.bias, kernel_initializer(config, gain)
         last = kernel_initializer(
             config, gain * ((2 * config.num_layers) ** -0.5 if config.init.scale_residual else 1.0)
         )
-        self.gate = Linear(config.dim, F, ("embed", "mlp"), bias, initializer) if config.ffn.kind in GATED else None
-        self.up = Linear(config.dim, F, ("embed", "mlp"), bias, initializer)
-        self.down = Linear(F, config.dim, ("mlp", "embed"), bias, last)
+        self.up = self.make_projection(config, gain)
+        self.down = Linear(hidden_dim(config), config.dim, ("mlp", "embed"), config.ffn.bias, last)
         self.config = config
+
+    @staticmethod
+    def make_projection(config: ResolvedConfig, gain: float) -> Linear:
+        """Returns a new projection to the F hidden units."""
+        initializer = kernel_initializer(config, gain)
+        return Linear(config.dim, hidden_dim(config), ("embed", "mlp"), config.ffn.bias, initializer)
 
     def __call__(self, x: Float[Array, "B T D"], context: Context | None = None) -> Float[Array, "B T D"]:
         """Applies the layer to every token; `context` is only used to record statistics."""
-        active = activation(self.config, (self.up if self.gate is None else self.gate)(x))
+        return self.down(self.hidden(x, context))
+
+    def hidden(self, x: Float[Array, "B T D"], context: Context | None) -> Float[Array, "B T F"]:
+        """Returns what the last matrix multiplies."""
+        return self.activated(self.up(x), context)
+
+    def activated(self, x: Float[Array, "B T F"], context: Context | None) -> Float[Array, "B T F"]:
+        """Applies the activation, and records which units of a ReLU are above 0."""
+        active = activation(self.config, x)
         if context is not None and context.record is not None and ACTIVATION_OF[self.config.ffn.kind] == "relu":
             context.record["fired"] = fired(active, context)
-        return self.down(active if self.gate is None else active * self.up(x))
+        return active
+
+
+class GatedFeedForward(FeedForward):
+    """(act(x W_gate) * x W_up) W_down (Shazeer 2020, eq. 5 and 6)."""
+
+    def __init__(self, config: ResolvedConfig, gain: float = 1.0):
+        super().__init__(config, gain)
+        self.gate = self.make_projection(config, gain)
+
+    def hidden(self, x: Float[Array, "B T D"], context: Context | None) -> Float[Array, "B T F"]:
+        """Returns act(x W_gate) * x W_up."""
+        return self.activated(self.gate(x), context) * self.up(x)
+
+
+FEED_FORWARDS = {kind: GatedFeedForward if kind in GATED else FeedForward for kind in ACTIVATION_OF}
+
+
+def make_feed_forward(config: ResolvedConfig, gain: float = 1.0) -> FeedForward:
+    """Builds the layer that `ffn.kind` names; see `FeedForward` for the arguments."""
+    return FEED_FORWARDS[config.ffn.kind](config, gain)

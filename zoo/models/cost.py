@@ -8,6 +8,7 @@ from flax import nnx
 from zoo.config import ResolvedConfig, layer_kind, side, teacher_config
 from zoo.config.fields import SEQUENCE_TASKS, TASKS
 from zoo.config.side_lengths import side_lengths
+from zoo.layers.attention import ATTENTIONS
 from zoo.models.architectures import make_model
 
 
@@ -100,12 +101,7 @@ def _products(layer: ResolvedConfig, queries: float, keys: float) -> float:
     """Returns the operations of one attention layer's products for a row; `keys` is the mean number
     of keys that a query sees.
     """
-    attention = layer.attention
-    width = attention.num_heads * attention.head_dim
-    if attention.kind == "performer":
-        # Features of queries and of keys, the sum over keys, the product with a query.
-        return 8 * width * attention.features * queries
-    return 4 * width * keys * queries
+    return ATTENTIONS[layer.attention.kind].product_flops(layer, queries, keys)
 
 
 def _attention(model: ResolvedConfig, row: Row, prefix: int) -> float:
@@ -143,12 +139,11 @@ def summary(config: ResolvedConfig) -> Cost:
 
     FLOPs of a step = 3 * (2 * sum over weight matrices of (number of weights * number of tokens
     multiplied by it) + the attention products): 2 for multiply and add, 3 for one forward pass and
-    a backward pass that costs twice as much. The products over the S keys that a token sees on
-    average are 4 * H * K * S per token and layer (Kaplan et al. 2020, section 2.1, with causal
-    attention counted as the half that it is), with M random features in softmax's place 8 * H * K *
-    M. For one decoder this is 3 * (2 * N + 4 * H * K * S * L) per token. Embedding look-ups, norms,
-    activations and softmax are left out. Recomputation is not counted. A teacher's forward pass is
-    added.
+    a backward pass that costs twice as much. `TokenMixer.product_flops` counts the products of a
+    layer: for softmax 4 * H * K * S per token, where S keys are seen on average, so that causal
+    attention counts as the half that it is. For one decoder this is 3 * (2 * N + 4 * H * K * S * L)
+    per token. Embedding look-ups, norms, activations and softmax are left out. Recomputation is not
+    counted. A teacher's forward pass is added.
 
     Raises:
         ConfigError: the teacher is not a run or cannot teach this model.

@@ -79,13 +79,13 @@ def _text(value: Any) -> str:
     )
 
 
-def _letters(config: configs.ResolvedConfig) -> dict[int, str]:
+def _letters(config: configs.ResolvedConfig) -> dict[int | str, str]:
     """Returns {size: letter of the dimension} of the small model."""
     model, attention = config.model, config.model.attention
     if model.architecture == "elmo":
         return {model.vocab_size: "V", 4 * model.elmo.cell_dim: "4 M", model.elmo.cell_dim: "M", model.dim: "D"}
     H, G, K = attention.num_heads, attention.num_kv_heads, attention.head_dim
-    letters = {
+    return {
         config.data.sequence_length: "T",
         model.ffn.hidden_dim: "F",
         model.vocab_size: "V",
@@ -94,10 +94,9 @@ def _letters(config: configs.ResolvedConfig) -> dict[int, str]:
         H: "H",
         G * K: "G K",
         H * K: "H K",
+        # The number of features of kinds that have features, else `auto`.
+        attention.features: "M",
     }
-    if attention.kind == "performer":
-        letters |= {attention.features: "M"}
-    return letters
 
 
 def _variables(config: configs.ResolvedConfig) -> dict[str, str]:

@@ -22,6 +22,7 @@ class AttentionSupport(NamedTuple):
             padding: keys that are padding, which includes keys of another sequence
                 (cross-attention);
             dropout: dropout on the attention probabilities;
+            value_width: values of another width than keys;
             softcap, sinks, dilations: the field of that name under model.attention.
         dtypes: types of activations.
         head_dims: widths of a head.
@@ -36,9 +37,12 @@ class AttentionSupport(NamedTuple):
 
 ATTENTION_SUPPORT = {
     "einsum": AttentionSupport(
-        frozenset({"score", "value", "documents", "prefix", "padding", "dropout", "softcap", "sinks", "dilations"})
+        frozenset(
+            {"score", "value", "documents", "prefix", "padding", "dropout", "softcap", "sinks", "dilations"}
+            | {"value_width"}
+        )
     ),
-    "rows": AttentionSupport(frozenset({"score", "documents", "prefix", "padding", "softcap", "sinks"})),
+    "rows": AttentionSupport(frozenset({"score", "documents", "prefix", "padding", "softcap", "sinks", "value_width"})),
     "xla": AttentionSupport(frozenset({"score", "documents", "prefix", "padding"})),
     "cudnn": AttentionSupport(frozenset(), ("bfloat16",), range(8, 129, 8), ("gpu",)),
 }

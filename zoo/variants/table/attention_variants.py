@@ -1,6 +1,6 @@
 """Variants of attention."""
 
-from zoo.layers import attention, performer
+from zoo.layers.attention import favor, projections, softmax_attention
 from zoo.variants.table.entry import LAYER, ROPE, WHOLE, choice, numpy_reference
 from zoo.variants.variant import ReferenceTest, Variant
 
@@ -19,7 +19,7 @@ ATTENTION_VARIANTS: tuple[Variant, ...] = (
         "softmax",
         "attention",
         "multi-head",
-        source=attention.Attention,
+        source=softmax_attention.SoftmaxAttention,
         systems=("gpt2",),
         tests=(LAYER,),
     ),
@@ -161,7 +161,7 @@ ATTENTION_VARIANTS: tuple[Variant, ...] = (
         "head",
         "attention",
         "qk-norm",
-        source=attention.HeadNorm,
+        source=projections.HeadNorm,
         systems=("qwen3",),
         tests=(LAYER,),
     ),
@@ -170,7 +170,7 @@ ATTENTION_VARIANTS: tuple[Variant, ...] = (
         "full",
         "attention",
         "qk-norm-full",
-        source=attention.HeadNorm,
+        source=projections.HeadNorm,
         paper="OLMo Team 2025 (OLMo 2)",
         systems=("olmo2",),
         tests=(LAYER,),
@@ -218,7 +218,7 @@ ATTENTION_VARIANTS: tuple[Variant, ...] = (
         "model.attention.kind",
         "performer",
         "attention",
-        source=performer.performer_attention,
+        source=favor.performer_attention,
         tests=(FAVOR, numpy_reference("layers/test_performer.py::test_outputs_and_gradients_are_the_equations")),
     ),
 )

@@ -10,7 +10,14 @@ FFN = numpy_reference("layers/test_feedforward.py::test_a_layer_is_its_equation"
 
 FEEDFORWARD_AND_HEAD_VARIANTS: tuple[Variant, ...] = (
     *(
-        choice("model.ffn.kind", kind, "feed-forward", source=feedforward.FeedForward, systems=systems, tests=(FFN,))
+        choice(
+            "model.ffn.kind",
+            kind,
+            "feed-forward",
+            source=feedforward.FEED_FORWARDS[kind],
+            systems=systems,
+            tests=(FFN,),
+        )
         for kind, systems in {
             "relu": ("t5", "transformer", "gpt2-unscaled-relu"),
             "gelu": ("gpt2", "bert"),

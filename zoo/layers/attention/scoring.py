@@ -20,7 +20,7 @@ class Scoring:
         shared: [B or 1, H, T, S], a further term of the bias, computed once for all layers.
         softcap: c in cap(x) = c tanh(x / c); 0 for the identity.
         sinks: [H], a further score per head that takes weight and has no value.
-        value_bias: (p [B,H,T,S], positions) -> a term added to the output, [B,T,H,K]; None for
+        value_bias: (p [B,H,T,S], positions) -> a term added to the output, [B,T,H,V]; None for
             none.
         dropout: rate on p.
         dilations: dilations of the windows of the H heads; empty if all are 1.

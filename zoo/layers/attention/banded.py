@@ -11,8 +11,8 @@ from dataclasses import replace
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Shaped
 
+from zoo.layers.attention.scoring import Scoring
 from zoo.layers.context import Context
-from zoo.layers.scoring import Scoring
 
 MIN_BLOCK = 64
 AttentionFunction = Callable[[Array, Array, Array, Context, Scoring], Array]
@@ -50,10 +50,10 @@ def banded_attention(
     size: int,
     q: Float[Array, "B T H K"],
     k: Float[Array, "B T G K"],
-    v: Float[Array, "B T G K"],
+    v: Float[Array, "B T G V"],
     context: Context,
     scoring: Scoring,
-) -> Float[Array, "B T H K"]:
+) -> Float[Array, "B T H V"]:
     """Computes what `kernel` computes for a window, in O(T * size).
 
     Args:

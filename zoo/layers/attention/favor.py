@@ -17,15 +17,32 @@ from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Bool, Float, Key
+from jaxtyping import Array, Bool, Float, Int, Key
 
-from zoo.layers.cache import FeatureSums
 from zoo.layers.context import Context
 
 EPSILON = 1e-4
 # Maximum tokens per chunk; in a causal row the cost within a chunk is quadratic.
 CHUNK, CAUSAL_CHUNK = 512, 64
 FLOOR = jnp.finfo(jnp.float32).min
+
+
+class FeatureSums(NamedTuple):
+    """Sums over keys, all that further queries need.
+
+    Attributes:
+        largest: m, the largest w_j . k.
+        scaled: sum_s exp(w_j . k_s - |k_s|^2 / 2 - m) (v_s, 1), of U = V + 1 columns.
+        plain: sum_s (v_s, 1), the factor of EPSILON.
+    """
+
+    largest: Float[Array, "B G"]
+    scaled: Float[Array, "B G M U"]
+    plain: Float[Array, "B G U"]
+
+    def take(self, rows: Int[Array, " R"]) -> "FeatureSums":
+        """Returns the sums of R rows, by number."""
+        return jax.tree.map(lambda x: x[rows], self)
 
 
 def random_features(key: Key[Array, ""], shape: tuple[int, int]) -> Float[Array, "M K"]:
@@ -47,11 +64,11 @@ def random_features(key: Key[Array, ""], shape: tuple[int, int]) -> Float[Array,
 def performer_attention(
     q: Float[Array, "B T H K"],
     k: Float[Array, "B S G K"],
-    v: Float[Array, "B S G K"],
+    v: Float[Array, "B S G V"],
     features: Float[Array, "M K"],
     context: Context,
     scale: float,
-) -> Float[Array, "B T H K"]:
+) -> Float[Array, "B T H V"]:
     """Estimates softmax(scale * q k^T) v (Choromanski et al. 2021, eq. 4); output t is
 
         sum_s phi(q_t) . phi(k_s) v_s / sum_s phi(q_t) . phi(k_s)
@@ -79,12 +96,12 @@ def performer_attention(
 def performer_sums(
     q: Float[Array, "B T H K"],
     k: Float[Array, "B S G K"],
-    v: Float[Array, "B S G K"],
+    v: Float[Array, "B S G V"],
     features: Float[Array, "M K"],
     context: Context,
     scale: float,
     before: FeatureSums | None = None,
-) -> tuple[Float[Array, "B T H K"], FeatureSums]:
+) -> tuple[Float[Array, "B T H V"], FeatureSums]:
     """Returns the output of `performer_attention`, and the sums over all keys for further queries.
 
     Args:
@@ -102,6 +119,7 @@ def performer_sums(
         )
     B, T, H, K = q.shape
     S, G = k.shape[1:3]
+    V = v.shape[-1]
     feature_map = FeatureMap(features, scale)
     # Heads first, as in the other kernels: plain batched matrix products.
     q = q.reshape(B, T, G, H // G, K).transpose(0, 2, 3, 1, 4)
@@ -112,20 +130,20 @@ def performer_sums(
     )
     if before is None:
         before = FeatureSums(
-            jnp.full((B, G), FLOOR), jnp.zeros((B, G, features.shape[0], K + 1)), jnp.zeros((B, G, K + 1))
+            jnp.full((B, G), FLOOR), jnp.zeros((B, G, features.shape[0], V + 1)), jnp.zeros((B, G, V + 1))
         )
     attended, sums = (_causal if context.causal else _bidirectional)(feature_map, q, keys, before)
-    return attended.transpose(0, 3, 1, 2, 4).reshape(B, T, H, K).astype(v.dtype), sums
+    return attended.transpose(0, 3, 1, 2, 4).reshape(B, T, H, V).astype(v.dtype), sums
 
 
 def performer_read(
     q: Float[Array, "B T H K"], features: Float[Array, "M K"], scale: float, sums: FeatureSums
-) -> Float[Array, "B T H K"]:
+) -> Float[Array, "B T H V"]:
     """Returns the output of `performer_attention` for queries that see all keys of `sums`."""
     B, T, H, K = q.shape
     G = sums.largest.shape[1]
     attended = _read(FeatureMap(features, scale), q.reshape(B, T, G, H // G, K).transpose(0, 2, 3, 1, 4), sums)
-    return attended.transpose(0, 3, 1, 2, 4).reshape(B, T, H, K).astype(q.dtype)
+    return attended.transpose(0, 3, 1, 2, 4).reshape(B, T, H, -1).astype(q.dtype)
 
 
 class KeyFeatures(NamedTuple):
@@ -160,7 +178,7 @@ class FeatureMap:
         """Returns phi(q)."""
         return self._exponentials(q)[1] + EPSILON
 
-    def keys(self, k: Float[Array, "B G S K"], v: Float[Array, "B G S K"], filled: Bool[Array, "B 1 S"]) -> KeyFeatures:
+    def keys(self, k: Float[Array, "B G S K"], v: Float[Array, "B G S V"], filled: Bool[Array, "B 1 S"]) -> KeyFeatures:
         """Returns features of keys, each relative to its own maximum, and values."""
         largest, features = self._exponentials(k)
         values = jnp.concatenate([v.astype(jnp.float32), jnp.ones((*v.shape[:-1], 1), jnp.float32)], axis=-1)
@@ -171,7 +189,7 @@ class FeatureMap:
         largest = jnp.maximum(sums.largest, keys.largest.max(axis=-1))
         further = keys.features * jnp.exp(keys.largest - largest[..., None])[..., None]
         scaled = sums.scaled * jnp.exp(sums.largest - largest)[..., None, None] + jnp.einsum(
-            "bgsm,bgsv->bgmv", further, keys.values
+            "bgsm,bgsu->bgmu", further, keys.values
         )
         return FeatureSums(largest, scaled, sums.plain + keys.values.sum(axis=2))
 
@@ -182,7 +200,7 @@ class FeatureMap:
         phi(k).
         """
         decay = jnp.exp(sums.largest[..., None] - largest)[:, :, None, :, None]
-        scaled = jnp.einsum("bgrtm,bgmv->bgrtv", queries, sums.scaled)
+        scaled = jnp.einsum("bgrtm,bgmu->bgrtu", queries, sums.scaled)
         return scaled * decay + EPSILON * queries.sum(axis=-1, keepdims=True) * sums.plain[:, :, None, None]
 
     def read_before(
@@ -196,7 +214,7 @@ class FeatureMap:
         decay = jnp.exp(jnp.where(order, keys.largest[:, :, None, :] - largest[..., None], -jnp.inf))[:, :, None]
         weights = jnp.einsum("bgrtm,bgsm->bgrts", queries, keys.features) * decay
         weights += EPSILON * queries.sum(axis=-1, keepdims=True) * order
-        return jnp.einsum("bgrts,bgsv->bgrtv", weights, keys.values)
+        return jnp.einsum("bgrts,bgsu->bgrtu", weights, keys.values)
 
 
 def _bidirectional(
@@ -209,7 +227,7 @@ def _bidirectional(
     return _read(feature_map, q, sums), sums
 
 
-def _read(feature_map: FeatureMap, q: Float[Array, "B G R T K"], sums: FeatureSums) -> Float[Array, "B G R T K"]:
+def _read(feature_map: FeatureMap, q: Float[Array, "B G R T K"], sums: FeatureSums) -> Float[Array, "B G R T V"]:
     def read(sums: FeatureSums, q: Array) -> tuple[FeatureSums, Array]:
         return sums, _normalised(feature_map.read(feature_map.queries(q), sums, sums.largest[..., None]))
 
@@ -248,11 +266,11 @@ def _cut(x: Array, axis: int, max_size: int) -> Array:
     return jnp.moveaxis(x.reshape(*x.shape[:axis], count, size, *x.shape[axis + 1 :]), axis, 0)
 
 
-def _joined(chunks: Float[Array, "N B G R c K"], length: int) -> Float[Array, "B G R T K"]:
+def _joined(chunks: Float[Array, "N B G R c V"], length: int) -> Float[Array, "B G R T V"]:
     x = jnp.moveaxis(chunks, 0, 3)
     return x.reshape(*x.shape[:3], -1, x.shape[-1])[:, :, :, :length]
 
 
-def _normalised(sums: Float[Array, "*B T U"]) -> Float[Array, "*B T K"]:
+def _normalised(sums: Float[Array, "*B T U"]) -> Float[Array, "*B T V"]:
     """Divides sums by the normaliser, their last column."""
     return sums[..., :-1] / jnp.where(sums[..., -1:] > 0, sums[..., -1:], 1)

@@ -12,8 +12,9 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from zoo.config import ATTENTION_SUPPORT
+from zoo.errors import ConfigError
+from zoo.layers.attention.scoring import Scoring
 from zoo.layers.context import Context
-from zoo.layers.scoring import Scoring
 
 
 def _visible(context: Context, scoring: Scoring, key_heads: int):
@@ -60,9 +61,9 @@ def _scores(q, k, added):
 
 
 def _attend(q, k, v, visible, added, scoring, drop):
-    """Returns p v and p, from scaled q [B, G, R, T, K], k and v [B, G, S, K]."""
+    """Returns p v and p, from scaled q [B, G, R, T, K], k [B, G, S, K] and v [B, G, S, V]."""
     probabilities = drop(_probabilities(_scores(q, k, added), visible, scoring).astype(v.dtype))
-    return jnp.einsum("bgrts,bgsk->bgrtk", probabilities, v), probabilities
+    return jnp.einsum("bgrts,bgsv->bgrtv", probabilities, v), probabilities
 
 
 def _grouped(q, G):
@@ -72,14 +73,14 @@ def _grouped(q, G):
 
 
 def _heads_first(q, k, v):
-    """Turns [B, T, H, K] and [B, S, G, K] into the arguments of `_attend`."""
+    """Turns [B, T, H, K], [B, S, G, K] and [B, S, G, V] into the arguments of `_attend`."""
     return _grouped(q, k.shape[2]), k.transpose(0, 2, 1, 3), v.transpose(0, 2, 1, 3)
 
 
 def _tokens_first(attended):
-    """Turns [B, G, R, T, K] back into [B, T, H, K]."""
-    B, G, R, T, K = attended.shape
-    return attended.transpose(0, 3, 1, 2, 4).reshape(B, T, G * R, K)
+    """Turns [B, G, R, T, V] into [B, T, H, V]."""
+    B, G, R, T, V = attended.shape
+    return attended.transpose(0, 3, 1, 2, 4).reshape(B, T, G * R, V)
 
 
 def attention_scores(
@@ -110,10 +111,10 @@ def attention_probabilities(
 def einsum_attention(
     q: Float[Array, "B T H K"],
     k: Float[Array, "B S G K"],
-    v: Float[Array, "B S G K"],
+    v: Float[Array, "B S G V"],
     context: Context,
     scoring: Scoring,
-) -> Float[Array, "B T H K"]:
+) -> Float[Array, "B T H V"]:
     """Computes softmax(scale * q k^T + bias, over the visible keys) v, the softmax in float32;
     query head h reads key head h G / H.
     """
@@ -131,12 +132,12 @@ def einsum_attention(
 def cached_attention(
     q: Float[Array, "B T H K"],
     keys: Float[Array, "*N S K"],
-    values: Float[Array, "*N S K"],
+    values: Float[Array, "*N S V"],
     context: Context,
     scoring: Scoring,
-) -> Float[Array, "B T H K"]:
+) -> Float[Array, "B T H V"]:
     """Computes `einsum_attention` for keys and values in the layout of
-    `zoo.layers.cache.KeyValues`.
+    `zoo.layers.attention.key_values.KeyValues`.
 
     For few queries per row, where fused kernels gain nothing; without dropout.
     """
@@ -151,12 +152,12 @@ def cached_attention(
         scores.reshape(B, G, -1, T, S), scoring.total_bias(q, context.positions, context.effective_key_positions)
     )
     probabilities = _probabilities(scores, _visible(context, scoring, G), scoring).astype(values.dtype)
-    attended = jnp.einsum("...ts,...sk->...tk", probabilities.reshape(*N, -1, S), values)
-    return _with_values(attended.reshape(B, G, -1, T, K), probabilities, context, scoring)
+    attended = jnp.einsum("...ts,...sv->...tv", probabilities.reshape(*N, -1, S), values)
+    return _with_values(attended.reshape(B, G, -1, T, values.shape[-1]), probabilities, context, scoring)
 
 
 def _with_values(attended, probabilities, context: Context, scoring: Scoring):
-    """Returns the output [B, T, H, K] from p v, with the term of `Scoring.value_bias`."""
+    """Returns the output [B, T, H, V] from p v, with the term of `Scoring.value_bias`."""
     attended = _tokens_first(attended)
     if scoring.value_bias is None:
         return attended
@@ -189,10 +190,10 @@ def blocks(length: int, window: int, prefix: int = 0) -> list[tuple[slice, slice
 def rows_attention(
     q: Float[Array, "B T H K"],
     k: Float[Array, "B S G K"],
-    v: Float[Array, "B S G K"],
+    v: Float[Array, "B S G V"],
     context: Context,
     scoring: Scoring,
-) -> Float[Array, "B T H K"]:
+) -> Float[Array, "B T H V"]:
     """Computes `einsum_attention` one row of the batch at a time, in blocks of queries that skip
     the keys they cannot see.
 
@@ -277,10 +278,10 @@ def _library_attention(q, k, v, context: Context, scoring: Scoring, implementati
 def xla_attention(
     q: Float[Array, "B T H K"],
     k: Float[Array, "B S G K"],
-    v: Float[Array, "B S G K"],
+    v: Float[Array, "B S G V"],
     context: Context,
     scoring: Scoring,
-) -> Float[Array, "B T H K"]:
+) -> Float[Array, "B T H V"]:
     """Computes `jax.nn.dot_product_attention` as compiled by XLA, on any device."""
     return _library_attention(q, k, v, context, scoring, "xla")
 
@@ -288,10 +289,10 @@ def xla_attention(
 def cudnn_attention(
     q: Float[Array, "B T H K"],
     k: Float[Array, "B S G K"],
-    v: Float[Array, "B S G K"],
+    v: Float[Array, "B S G V"],
     context: Context,
     scoring: Scoring,
-) -> Float[Array, "B T H K"]:
+) -> Float[Array, "B T H V"]:
     """Computes cuDNN's fused attention on NVIDIA GPUs, in memory linear in T."""
     return _library_attention(q, k, v, context, scoring, "cudnn")
 
@@ -310,8 +311,16 @@ def choose_implementation(
         devices: number of devices; `rows` is chosen only on a single device.
         dtype, head_dim: type and head width of the queries.
         asked: whether each feature of `ATTENTION_SUPPORT` is needed.
+
+    Raises:
+        ConfigError: the kernel that the config names cannot have values of another width than keys.
+            No field says so, so that `resolve` could not refuse it, as it does the other features.
     """
     if kernel != "auto":
+        if asked["value_width"] and "value_width" not in ATTENTION_SUPPORT[kernel].features:
+            raise ConfigError(
+                f"model.attention.implementation={kernel} needs values as wide as keys; use einsum or rows"
+            )
         return kernel
 
     def able(name: str) -> bool:

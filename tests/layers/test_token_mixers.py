@@ -1,0 +1,168 @@
+"""A token mixer that is no attention: the mean of the last tokens, with a cache entry of its own."""
+
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from jaxtyping import Array, Float
+
+from tests.building import ENCODER_DECODER, call, close, counting, random_values, tiny, with_values
+from tests.decoding import making
+from zoo import config as configs
+from zoo.data.tokenizers.byte_tokenizers import ByteTokenizer
+from zoo.errors import ConfigError
+from zoo.layers.attention import ATTENTIONS, TokenMixer, make_attention
+from zoo.layers.context import Context
+from zoo.layers.feedforward import FEED_FORWARDS, FeedForward, GatedFeedForward
+from zoo.layers.parameter import Linear, kernel_initializer
+from zoo.models import cost
+from zoo.models.architectures import make_model
+from zoo.objectives import make_objective
+from zoo.training.mesh import make_mesh
+from zoo.training.step import make_program
+
+W = 3
+CHANGES = {"model.attention.kind": "mean", "model.attention.window": W}
+
+
+class LastValues(NamedTuple):
+    """The values of the last W tokens of each row, the newest last."""
+
+    values: Float[Array, "B W D"]
+
+    def take(self, rows):
+        return LastValues(self.values[rows])
+
+
+class MeanOfLast(TokenMixer):
+    """y_t = mean(v_(t-W+1) .. v_t) W_o, over the tokens that there are."""
+
+    uses_window = True
+
+    def __init__(self, config, cross=False, gain=1.0):
+        super().__init__(config, cross, gain)
+        initializer = kernel_initializer(config, gain)
+        self.value = Linear(config.dim, config.dim, ("embed", "heads"), False, initializer)
+        self.output = Linear(config.dim, config.dim, ("heads", "embed"), False, initializer)
+        self.window = config.attention.window
+
+    def __call__(self, x, context, shared=None):
+        v, cache = self.value(x), context.cache
+        v = jnp.where(context.positions[..., None] >= 0, v, 0)
+        if cache is not None and self.part in cache.entries:
+            before = cache.entries[self.part].values
+            kept = jnp.concatenate([before[:, 1:], v], axis=1)
+            cache.entries[self.part] = LastValues(kept)
+            total = kept.sum(axis=1, keepdims=True)
+        else:
+            padded = jnp.pad(v, [(0, 0), (self.window - 1, 0), (0, 0)])
+            total = sum(padded[:, lag : lag + v.shape[1]] for lag in range(self.window))
+            if cache is not None:
+                # The token at position p of a row is number p + W - 1 here.
+                places = cache.newest[:, None] + jnp.arange(self.window)
+                cache.entries[self.part] = LastValues(jnp.take_along_axis(padded, places[..., None], axis=1))
+        count = jnp.clip(context.positions + 1, 1, self.window)
+        return self.output(total / count[..., None])
+
+    @staticmethod
+    def product_flops(layer, queries, keys):
+        return layer.dim * queries * keys
+
+
+class MeanWithoutWindow(MeanOfLast):
+    uses_window = False
+
+
+@pytest.fixture
+def mean(monkeypatch):
+    """Adds the kind to the table and to the choices of its field."""
+    monkeypatch.setitem(ATTENTIONS, "mean", MeanOfLast)
+    monkeypatch.setitem(configs.BY_PATH["model.attention.kind"].choices, "mean", "of the last tokens")
+    making._model.cache_clear()
+    yield
+    making._model.cache_clear()
+
+
+def test_it_computes_what_it_says(mean):
+    layer = make_attention(tiny(CHANGES).model)
+    values, x = random_values(layer, 1), np.random.default_rng(2).standard_normal((2, 8, 16)).astype(np.float32)
+    positions = np.array([[0, 1, 2, 3, 4, 5, 6, 7], [0, 1, 2, 3, 4, -1, -1, -1]])
+    out = call(lambda x: with_values(layer, values)(x, Context(jnp.asarray(positions), in_order=True)), x)
+    v = np.float64(x) @ values["value"]["kernel"]
+    for b, t in np.argwhere(positions >= 0):
+        expected = v[b, max(0, t - W + 1) : t + 1].mean(axis=0) @ np.float64(values["output"]["kernel"])
+        close(out[b, t], expected)
+
+
+@pytest.mark.parametrize("scanned", [False, True])
+def test_decoding_from_its_cache_says_what_a_pass_over_all_tokens_says(mean, scanned):
+    changes = CHANGES | {"model.scan_layers": scanned, "model.num_layers": 2 if scanned else 1}
+    close(*making.both_ways(changes, steps=6))
+
+
+def test_rows_of_its_cache_can_be_chosen(mean):
+    """Beam search takes rows, also beside layers of attention."""
+    kinds = {
+        "model.layers.pattern": ("soft", "mean"), "model.num_layers": 2, "model.layers.kinds.mean.attention.window": W,
+        "model.layers.kinds.soft.attention.kind": "softmax", "model.layers.kinds.mean.attention.kind": "mean",
+    }  # fmt: skip
+    decoder = making.generator(kinds)
+    making._generator.cache_clear()
+    found, again = (decoder.beam_search(making.PROMPTS, 4, beams=3, cache=cache) for cache in (True, False))
+    np.testing.assert_array_equal(found.tokens, again.tokens)
+    close(found.scores, again.scores)
+
+
+def test_a_step_trains_it_and_its_cost_is_counted(mean):
+    changes = CHANGES | {
+        "model.dim": 16, "model.num_layers": 2, "model.attention.num_heads": 2, "model.scan_layers": True,
+        "data.sequence_length": 16, "data.batch_size": 2, "objective.chunk_tokens": 0,
+    }  # fmt: skip
+    config = configs.resolve(configs.override(configs.default(), changes))
+    objective = make_objective(config, ByteTokenizer())
+    program = make_program(config, make_model(config), objective, make_mesh(config, jax.devices()[:1]))
+    state = program.initial_state(0)
+    before = np.array(state["params"]["stack"]["layers"]["attention"]["value"]["kernel"])
+    batch = {"tokens": np.random.default_rng(0).integers(0, 256, (2, 17), np.int32)}
+    state, metrics = program.train_step(state, program.put_batch(batch), program.constants(0))
+    after = np.array(state["params"]["stack"]["layers"]["attention"]["value"]["kernel"])
+    assert bool(metrics["finite"])
+    assert (before != after).any(axis=(1, 2)).all()
+    D, F, L, V = 16, 64, 2, 257
+    counted = cost.summary(config)
+    assert counted.blocks["blocks/attention"] == L * 2 * D * D
+    keys = cost.mean_visible_keys(16, W)
+    assert counted.flops_per_token == pytest.approx(3 * (2 * (L * (2 * D * D + 2 * D * F) + V * D) + L * D * keys))
+
+
+def test_nothing_is_recorded_of_what_has_no_attention_weights(mean):
+    model = make_model(tiny(CHANGES | {"model.num_layers": 1}))
+    values, record = random_values(model, 1), {}
+
+    def run(tokens):
+        with_values(model, values)(tokens, counting(8, record=record, record_arrays=True))
+        return jax.tree.map(lambda x: x, record)
+
+    found = jax.eval_shape(run, jnp.zeros((2, 8), jnp.int32))
+    assert set(found["layer 0"]) == {"residual", "states"}
+
+
+def test_what_a_kind_does_not_read_is_refused(mean, monkeypatch):
+    with pytest.raises(ConfigError, match="kind=mean cannot read an encoder's output"):
+        make_model(tiny(ENCODER_DECODER | {"model.decoder.attention.kind": "mean"}))
+    with pytest.raises(ConfigError, match=r"kind=mean does not read .*=rope; use none or learned"):
+        make_model(tiny(CHANGES | {"model.position.kind": "rope"}))
+    monkeypatch.setitem(ATTENTIONS, "mean", MeanWithoutWindow)
+    with pytest.raises(ConfigError) as refused:
+        make_model(tiny(CHANGES | {"model.position.kind": "alibi"}))
+    assert len(refused.value.problems) == 2
+    assert "does not read model.attention.window=3; set it to 0" in refused.value.problems[1]
+
+
+def test_the_tables_have_a_class_for_every_choice():
+    assert set(ATTENTIONS) == set(configs.BY_PATH["model.attention.kind"].choices)
+    assert set(FEED_FORWARDS) == set(configs.BY_PATH["model.ffn.kind"].choices)
+    assert {kind for kind, layer in FEED_FORWARDS.items() if layer is GatedFeedForward} == set(configs.GATED)
+    assert set(FEED_FORWARDS.values()) == {FeedForward, GatedFeedForward}

@@ -1,0 +1,158 @@
+"""What all kinds of attention have in common: projections to queries, keys, values and back."""
+
+import jax.numpy as jnp
+from flax import nnx
+from jaxtyping import Array, Float
+
+from zoo.config import AUTO, ResolvedConfig
+from zoo.layers.attention.token_mixer import SharedScores, TokenMixer
+from zoo.layers.context import Context
+from zoo.layers.norm import rms_norm
+from zoo.layers.parameter import Linear, kernel_initializer, ones, parameter, zeros
+from zoo.layers.position import Position, make_attention_position
+
+Projected = tuple[Float[Array, "B T H K"], Float[Array, "B S G K"], Float[Array, "B S G V"]]
+"""Queries and keys, rotated, and values."""
+
+
+class HeadNorm(nnx.Module):
+    """q = q / sqrt(mean(q^2) + epsilon) * scale, and the same for k, before rotation (Henry et al.
+    2020; Dehghani et al. 2023).
+
+    "head" takes the mean over the K values of each head, with one scale [K] for all heads; "full"
+    over the values of all heads, with a scale [H K]. It is an RMSNorm whatever `norm.kind` is.
+    """
+
+    def __init__(self, config: ResolvedConfig, heads: int):
+        K = config.attention.head_dim
+        self.full, self.epsilon, self.unit_offset = (
+            config.attention.qk_norm == "full",
+            config.norm.epsilon,
+            config.norm.unit_offset,
+        )
+        self.scale = parameter((heads * K if self.full else K,), (None,), zeros if self.unit_offset else ones)
+
+    def __call__(self, x: Float[Array, "B T H K"]) -> Float[Array, "B T H K"]:
+        """Normalises queries or keys."""
+        scale = 1 + self.scale[...] if self.unit_offset else self.scale[...]
+        if not self.full:
+            return rms_norm(x, scale, self.epsilon)
+        return rms_norm(x.reshape(*x.shape[:2], -1), scale, self.epsilon).reshape(x.shape)
+
+
+class Attention(TokenMixer):
+    """Projections of attention; a subclass weighs the values and keeps what decoding needs.
+
+    The first `__call__` projects all tokens (`attend`). With a filled cache, self-attention projects
+    the next token (`attend_next`), and cross-attention only its query (`attend_memory`).
+
+    H query heads share G key/value heads in groups of H / G. With Q < H query projections, H / Q
+    neighbouring heads use the same query. Keys have width K, values width V.
+    """
+
+    can_cross = uses_positions = True
+
+    def __init__(self, config: ResolvedConfig, cross: bool = False, gain: float = 1.0):
+        super().__init__(config, cross, gain)
+        attention = config.attention
+        self.config, self.dtype = attention, config.dtype
+        H, Q = attention.num_heads, attention.num_query_heads
+        # The field is `auto` in models of one stack.
+        G = attention.cross_kv_heads if cross and attention.cross_kv_heads != AUTO else attention.num_kv_heads
+        output_initializer = kernel_initializer(
+            config, gain * ((2 * config.num_layers) ** -0.5 if config.init.scale_residual else 1.0)
+        )
+        self.query, self.key, self.value = self.make_projections(config, Q, G, gain)
+        self.output = Linear(H * self.value_dim, config.dim, ("heads", "embed"), attention.bias, output_initializer)
+        normed = attention.qk_norm != "none"
+        self.query_norm, self.key_norm = (HeadNorm(config, Q), HeadNorm(config, G)) if normed else (None, None)
+        self.position = Position(config) if cross else make_attention_position(config)
+
+    @property
+    def value_dim(self) -> int:
+        """Returns V, the width of a head's values."""
+        return self.config.head_dim
+
+    def make_projections(self, config: ResolvedConfig, Q: int, G: int, gain: float) -> tuple[Linear, Linear, Linear]:
+        """Returns new projections to Q queries, G keys and G values."""
+        K, V, bias = config.attention.head_dim, self.value_dim, config.attention.bias
+        initializer, value_initializer = kernel_initializer(config), kernel_initializer(config, gain)
+        return (
+            Linear(config.dim, Q * K, ("embed", "heads"), bias, initializer),
+            Linear(config.dim, G * K, ("embed", "kv_heads"), bias, initializer),
+            Linear(config.dim, G * V, ("embed", "kv_heads"), bias, value_initializer),
+        )
+
+    def __call__(
+        self, x: Float[Array, "B T D"], context: Context, shared: Float[Array, "#B H T S"] | SharedScores | None = None
+    ) -> Float[Array, "B T D"]:
+        """Attends from every token to the keys that `context` makes visible; see
+        `TokenMixer.__call__`.
+        """
+        if context.cache is None or self.part not in context.cache.entries:
+            attended = self._all_tokens(x, context, shared)
+        elif self.cross:
+            # Rows that share a memory become several queries of one row.
+            q = self.queries(self.query(x))
+            q = q.reshape(context.cache.memory_positions.shape[0], -1, *q.shape[2:])
+            attended = self.attend_memory(q, context)
+        else:
+            q, k, v = self.queries(self.query(x)), self.keys(self.key(x)), self.values(self.value(x))
+            q, k = self.position.rotate(q, k, context.positions, context.positions)
+            attended = self.attend_next(q, k, v, context, shared)
+        return self.output(attended.reshape(*x.shape[:2], -1))
+
+    def _all_tokens(
+        self, x: Float[Array, "B T D"], context: Context, shared: Float[Array, "#B H T S"] | None
+    ) -> Float[Array, "B T H V"]:
+        source = context.memory.hidden.astype(x.dtype) if self.cross else x
+        if self.cross:
+            context, shared = context.for_cross_attention(), None
+        q, k = self.queries(self.query(x)), self.keys(self.key(source))
+        q, k = self.position.rotate(q, k, context.positions, context.effective_key_positions)
+        return self.attend(x, (q, k, self.values(self.value(source))), context, shared)
+
+    def queries(self, x: Float[Array, "B T QK"]) -> Float[Array, "B T H K"]:
+        """Returns the query of every head, before rotation; neighbouring heads may share one."""
+        q = x.reshape(*x.shape[:2], -1, self.config.head_dim)
+        q = q if self.query_norm is None else self.query_norm(q)
+        return q if q.shape[2] == self.config.num_heads else jnp.repeat(q, self.config.num_heads // q.shape[2], axis=2)
+
+    def keys(self, x: Float[Array, "B S GK"]) -> Float[Array, "B S G K"]:
+        """Returns the keys, before rotation."""
+        k = x.reshape(*x.shape[:2], -1, self.config.head_dim)
+        return k if self.key_norm is None else self.key_norm(k)
+
+    def values(self, x: Float[Array, "B S GV"]) -> Float[Array, "B S G V"]:
+        """Returns the values."""
+        return x.reshape(*x.shape[:2], -1, self.value_dim)
+
+    def attend(
+        self, x: Float[Array, "B T D"], projected: Projected, context: Context, shared: Float[Array, "#B H T S"] | None
+    ) -> Float[Array, "B T H V"]:
+        """Attends from all tokens, and stores an entry in `context.cache` if there is one.
+
+        Args:
+            x: the tokens.
+            projected: their queries, and the keys and values of themselves or of the memory.
+            context: structure of the sequence; in cross-attention that of queries and memory.
+            shared: see `__call__`.
+        """
+        raise NotImplementedError
+
+    def attend_next(
+        self,
+        q: Float[Array, "B 1 H K"],
+        k: Float[Array, "B 1 G K"],
+        v: Float[Array, "B 1 G V"],
+        context: Context,
+        shared: SharedScores | None,
+    ) -> Float[Array, "B 1 H V"]:
+        """Attends from the next token of every row to the tokens in the cache and to itself, and
+        adds it to the cache.
+        """
+        raise NotImplementedError
+
+    def attend_memory(self, q: Float[Array, "M R H K"], context: Context) -> Float[Array, "M R H V"]:
+        """Attends from R = B / M tokens to each of the M rows of memory in the cache."""
+        raise NotImplementedError

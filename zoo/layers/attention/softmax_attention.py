@@ -1,0 +1,172 @@
+"""Attention by softmax, over all keys or a window, with global tokens."""
+
+from dataclasses import replace
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float
+
+from zoo.config import ResolvedConfig
+from zoo.layers.attention.attention_record import attention_entropy, attention_maps
+from zoo.layers.attention.banded import banded_attention, block_length
+from zoo.layers.attention.kernels import KERNELS, cached_attention, choose_implementation
+from zoo.layers.attention.key_values import KeyValues
+from zoo.layers.attention.projections import Attention, Projected
+from zoo.layers.attention.scoring import Scoring
+from zoo.layers.attention.token_mixer import SharedScores
+from zoo.layers.context import Context
+from zoo.layers.parameter import normal, parameter
+
+
+class SoftmaxAttention(Attention):
+    """Attention(x, y) = concat_h(softmax(scale * q_h k_g^T) v_g) W_o; q = x W_q, k = y W_k,
+    v = y W_v (Vaswani et al. 2017, section 3.2).
+
+    y is x itself, or in cross-attention the encoder's output. H query heads share G key/value heads
+    in groups of H / G (Ainslie et al. 2023): G = H is multi-head, G = 1 multi-query (Shazeer 2019).
+    With Q < H query projections, H / Q neighbouring heads use the same query. A window can be
+    dilated: it holds every d-th key, and d may differ between heads (Beltagy et al. 2020, section
+    3.1, Dilated Sliding Window). Global tokens attend to, and are attended by, all tokens, whatever
+    the window; with `global_projections` they have separate q/k/v projections (same section).
+    """
+
+    uses_window = True
+
+    def __init__(self, config: ResolvedConfig, cross: bool = False, gain: float = 1.0):
+        super().__init__(config, cross, gain)
+        attention = config.attention
+        H = attention.num_heads
+        self.sinks = parameter((H,), ("heads",), normal(config.init.embedding_std)) if attention.sinks else None
+        # Windows and global tokens belong to one sequence; all of a memory is visible.
+        self.window, self.global_tokens = (0, 0) if cross else (attention.window, attention.global_tokens)
+        dilations = () if cross else attention.dilations
+        self.dilations = tuple(dilations[head % len(dilations)] for head in range(H)) if dilations else ()
+        # Number of tokens that a window spans.
+        self.window_span = (self.window - 1) * max(self.dilations, default=1) + 1 if self.window else 0
+        if attention.global_projections and not cross:
+            self.global_query, self.global_key, self.global_value = self.make_projections(
+                config, attention.num_query_heads, attention.num_kv_heads, gain
+            )
+
+    def attend(
+        self, x: Float[Array, "B T D"], projected: Projected, context: Context, shared: Float[Array, "#B H T S"] | None
+    ) -> Float[Array, "B T H V"]:
+        """See `Attention.attend`."""
+        q, k, v = projected
+        self._record(q, k, context, shared)
+        attended = self._softmax(q, k, v, context, shared)
+        if self.global_tokens:
+            attended = self._with_global(attended, x, q, k, v, context, shared)
+        if (cache := context.cache) is not None:
+            cache.entries[self.part] = (
+                KeyValues.of(k, v) if self.cross else KeyValues.newest_of(k, v, cache, self.window_span)
+            )
+        return attended
+
+    def attend_next(
+        self,
+        q: Float[Array, "B 1 H K"],
+        k: Float[Array, "B 1 G K"],
+        v: Float[Array, "B 1 G V"],
+        context: Context,
+        shared: SharedScores | None,
+    ) -> Float[Array, "B 1 H V"]:
+        """See `Attention.attend_next`.
+
+        `attention.implementation` is ignored here: all kernels compute the same function, and with
+        one query per row a fused one is no faster.
+        """
+        cache = context.cache
+        kept = cache.entries[self.part] = cache.entries[self.part].with_next(k, v, cache)
+        query_context = replace(context, key_positions=cache.positions(kept.slots), in_order=False)
+        of_keys = None if shared is None else shared(query_context.key_positions)
+        return cached_attention(q, kept.keys, kept.values, query_context, self._scoring(query_context, of_keys))
+
+    def attend_memory(self, q: Float[Array, "M R H K"], context: Context) -> Float[Array, "M R H V"]:
+        """See `Attention.attend_memory`."""
+        kept = context.cache.entries[self.part]
+        query_context = replace(
+            context, positions=jnp.zeros((1, 1), jnp.int32), causal=False, key_positions=context.cache.memory_positions
+        )
+        return cached_attention(q, kept.keys, kept.values, query_context, self._scoring(query_context, None))
+
+    @staticmethod
+    def product_flops(layer: ResolvedConfig, queries: float, keys: float) -> float:
+        """Returns the operations of q k^T and p v, 2 H K each for a query and a key that it sees
+        (Kaplan et al. 2020, section 2.1).
+        """
+        return 4 * layer.attention.num_heads * layer.attention.head_dim * keys * queries
+
+    def _record(self, q, k, context: Context, shared: Array | None) -> None:
+        if context.record is None:
+            return
+        scoring = self._scoring(context, shared)
+        context.record[self.part] = attention_entropy(q, k, context, scoring)
+        if context.record_arrays:
+            context.record[f"{self.part} maps"] = attention_maps(q, k, context, scoring, self.config.global_projections)
+
+    def _scoring(self, context: Context, shared: Array | None) -> Scoring:
+        return Scoring(
+            scale=self.config.scale, window=self.window, global_tokens=self.global_tokens, dilations=self.dilations,
+            score_bias=self.position.score_bias if self.position.has_score_bias else None,
+            reads_query=self.position.reads_query, shared=shared,
+            softcap=self.config.softcap, sinks=None if self.sinks is None else self.sinks[...],
+            value_bias=self.position.value_bias if self.position.has_value_bias else None,
+            dropout=self.config.dropout if context.dropout_key is not None else 0.0,
+        )  # fmt: skip
+
+    def _softmax(self, q, k, v, context: Context, shared: Array | None) -> Float[Array, "B T H V"]:
+        scoring = self._scoring(context, shared)
+        name = choose_implementation(
+            self.config.implementation,
+            jax.default_backend(),
+            jax.device_count(),
+            self.dtype,
+            self.config.head_dim,
+            {
+                "score": scoring.score_bias is not None or shared is not None,
+                "documents": context.documents is not None,
+                "dropout": scoring.dropout > 0,
+                "softcap": scoring.softcap > 0,
+                "sinks": scoring.sinks is not None,
+                "value": scoring.value_bias is not None,
+                "padding": not (context.causal and context.in_order),
+                "prefix": context.causal and context.prefix > 0,
+                "dilations": bool(self.dilations),
+                "value_width": v.shape[-1] != q.shape[-1],
+            },
+        )
+        size = (
+            block_length(q.shape[1], self.window_span, context.causal) if context.in_order and not context.prefix else 0
+        )
+        if size and name != "cudnn":
+            return banded_attention(KERNELS[name], size, q, k, v, context, scoring)
+        return KERNELS[name](q, k, v, context, scoring)
+
+    def _with_global(self, attended, x, q, k, v, context: Context, shared: Array | None) -> Float[Array, "B T H V"]:
+        """Replaces the rows of `attended` that belong to global tokens by attention over all
+        tokens.
+        """
+        B, T = x.shape[:2]
+        positions = jnp.broadcast_to(context.positions, (B, T))
+        there = positions[:, None, :] == jnp.arange(self.global_tokens)[:, None]
+        # Rows without that global token get index T, which `mode="drop"` discards.
+        places = jnp.where(there.any(axis=2), jnp.argmax(there, axis=2), T)
+
+        def pick(y: Array, axis: int = 1) -> Array:
+            index = places.reshape(B, *(-1 if n == axis else 1 for n in range(1, y.ndim)))
+            return jnp.take_along_axis(y, index, axis=axis, mode="clip")
+
+        first = pick(positions)
+        if self.config.global_projections:
+            q, k = self.queries(self.global_query(pick(x))), self.keys(self.global_key(x))
+            q, k = self.position.rotate(q, k, first, context.positions)
+            v = self.values(self.global_value(x))
+        else:
+            q = pick(q)
+        query_context = replace(context, positions=first, key_positions=context.positions, in_order=False)
+        of_first = None if shared is None else pick(jnp.broadcast_to(shared, (B, *shared.shape[1:])), axis=2)
+        scoring = replace(self._scoring(context, of_first), window=0, global_tokens=0, dilations=())
+        return attended.at[jnp.arange(B)[:, None], places].set(
+            KERNELS["einsum"](q, k, v, query_context, scoring), mode="drop"
+        )

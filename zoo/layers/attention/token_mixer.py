@@ -1,0 +1,85 @@
+"""The contract of a block's first sublayer, which is the only one that moves information between
+tokens.
+"""
+
+from collections.abc import Callable
+
+from flax import nnx
+from jaxtyping import Array, Float
+
+from zoo.config import ResolvedConfig
+from zoo.layers.context import Context
+from zoo.layers.position import Position
+
+SharedScores = Callable[[Array], Array]
+"""Function of the key positions [B, S] that returns the score term common to all layers,
+`[B, H, T, S]`.
+"""
+
+
+class TokenMixer(nnx.Module):
+    """Mixes the tokens of a row: attention, or anything else that a choice of
+    `model.attention.kind` names (convolution, linear recurrence).
+
+    A subclass is built abstractly, with `zoo.layers.parameter`, from these arguments, and is an
+    entry of `ATTENTIONS`. It reads the fields of `config.attention` that it needs; the others, and
+    isolated documents or a prefix if it ignores them, are refused in
+    `zoo/config/constraints/layer_constraints.py`.
+
+    Args:
+        config: the `model` part, as this layer sees it.
+        cross: the layer reads `Context.memory`, not its own sequence.
+        gain: factor on the initial values of the weights that values pass through.
+    """
+
+    can_cross = False
+    """Whether it can read a memory (cross-attention)."""
+    uses_positions = False
+    """Whether it applies the schemes of `POSITIONS` that act inside a layer."""
+    uses_window = False
+    """Whether it applies `attention.window`."""
+
+    def __init__(self, config: ResolvedConfig, cross: bool = False, gain: float = 1.0):
+        del config, gain
+        self.cross, self.part = cross, "cross_attention" if cross else "attention"
+
+    def __call__(
+        self, x: Float[Array, "B T D"], context: Context, shared: Float[Array, "#B H T S"] | SharedScores | None = None
+    ) -> Float[Array, "B T D"]:
+        """Mixes the tokens.
+
+        Where `context.causal`, output t depends on tokens 0 .. t of its row; padding (position -1)
+        enters no output. With `context.cache`, a pass over the prompt stores what later tokens need
+        in `context.cache.entries[self.part]`, any `zoo.layers.cache.CacheEntry`. A later pass finds
+        it there, reads the next token of every row [B, 1, D] with it, and replaces it.
+
+        Args:
+            x: the tokens.
+            context: structure of the sequence, and for cross-attention the memory.
+            shared: position bias that all layers share (e.g. T5). An array, or, when decoding from
+                a cache, a function key positions -> array, since cache sizes differ by layer.
+        """
+        raise NotImplementedError
+
+    @staticmethod
+    def product_flops(layer: ResolvedConfig, queries: float, keys: float) -> float:
+        """Returns the operations of one forward pass over a row beyond the products with weight
+        matrices, which `zoo.models.cost` counts itself.
+
+        Args:
+            layer: the `model` part, as this layer sees it.
+            queries: number of tokens of the row.
+            keys: mean number of keys that a token sees.
+        """
+        raise NotImplementedError
+
+
+def shared_scores(position: Position, context: Context) -> Float[Array, "#B H T S"] | SharedScores | None:
+    """Returns the term that a scheme shared by all layers adds to their scores: computed once per
+    forward pass, or with a filled cache as a function of the keys.
+    """
+    if not position.has_score_bias:
+        return None
+    if context.cache is not None and context.cache.filled:
+        return lambda key_positions: position.score_bias(None, context.positions, key_positions)
+    return position.score_bias(None, context.positions, context.positions)
