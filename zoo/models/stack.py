@@ -60,7 +60,8 @@ class Stack(nnx.Module):
         graphs = {name: graph for name, (graph, *_) in parts.items()}
         state = {name: values for name, (_, *values) in parts.items()}
 
-        recording = context.record is not None
+        context = replace(context, depth=len(self.kinds))
+        recording, collecting = context.record is not None, context.losses is not None
         if recording:
             context.record["embedding"] = squares(x, context)
             if context.record_arrays:
@@ -68,13 +69,17 @@ class Stack(nnx.Module):
 
         def apply(x, values, index, name):
             block = nnx.merge(graphs[name], *values)
-            layer_context = replace(context.layer(index).kind(name), record={} if recording else None)
+            layer_context = replace(
+                context.layer(index).kind(name),
+                record={} if recording else None,
+                losses={} if collecting else None,
+            )
             x = block(x, layer_context, shared)
             if recording:
                 layer_context.record["residual"] = squares(x, context)
                 if context.record_arrays:
                     layer_context.record["states"] = x
-            return x, (statistics_of(block), layer_context.record)
+            return x, (statistics_of(block), layer_context.record, layer_context.losses)
 
         def with_remat(name):
             def layer(x, values, index):
@@ -138,9 +143,13 @@ class Stack(nnx.Module):
         return x
 
     def _write_back(self, new, context):
-        """Writes the layers' statistics back, stacked, and their records by layer."""
+        """Writes the layers' statistics back, stacked, and their records by layer; adds up the
+        terms of the loss.
+        """
         for name, block in self._blocks().items():
-            stats, records = jax.tree.map(lambda *leaves: jnp.concatenate(leaves), *new[name])
+            stats, records, losses = jax.tree.map(lambda *leaves: jnp.concatenate(leaves), *new[name])
+            for place, values in (losses or {}).items():
+                context.losses[place] = context.losses.get(place, 0.0) + values.sum()
             if context.record is not None:
                 for index_in_stack, layer in enumerate(self._layers_of_kind(name)):
                     context.record[f"layer {layer}"] = jax.tree.map(lambda leaf, i=index_in_stack: leaf[i], records)
