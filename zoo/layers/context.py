@@ -88,6 +88,9 @@ class Context:
         depth: static; number of layers of the stack, on each side of an encoder-decoder its own.
         scope: static; path of the part of the model that the layers belong to, whose overrides of
             fields hold for them (`zoo.config.scopes`).
+        embedding: [B, T, D], what enters the stack that the layer belongs to; None outside of it.
+        published: what the stack's first layer published, by name; in that layer a dict that takes
+            it. None in stacks without such layers.
         losses: dict that collects what `add_loss` adds, by scope and name of the term; None (the
             default) disables it.
     """
@@ -108,6 +111,8 @@ class Context:
     layer_index: int | Int[Array, ""] | None = None
     depth: int | None = None
     scope: str = "model"
+    embedding: Float[Array, "B T D"] | None = None
+    published: Mapping[str, Array] | None = None
     losses: dict[tuple[str, str], Float[Array, ""]] | None = None
 
     def layer(self, index: int | Int[Array, ""]) -> "Context":
@@ -164,6 +169,26 @@ class Context:
         kept = 1 - self.dropout_key.rates.get(field, rate)
         keep = jax.random.bernoulli(self.dropout_key.folded(path_hash(place)).key, kept, x.shape)
         return jnp.where(keep, x / jnp.asarray(kept, x.dtype), 0).astype(x.dtype)
+
+    def publish(self, name: str, array: Array) -> None:
+        """Keeps an array of the stack's first layer, e.g. the values of its attention, for that and
+        all later layers, which read `published[name]`; in later layers nothing happens.
+
+        With a cache, the array is that of the tokens that are read now.
+
+        Args:
+            name: a name among the class attribute `publishes` of the module that calls this.
+            array: the same number of dimensions and the same shape in every layer.
+
+        Raises:
+            ValueError: a name that no module declares, or that the first layer does not publish.
+        """
+        if self.published is None:
+            raise ValueError(f"{name!r} is published by a module without a class attribute `publishes`")
+        if isinstance(self.published, dict):
+            self.published[name] = array
+        elif name not in self.published:
+            raise ValueError(f"the first layer does not publish {name!r}; it publishes {sorted(self.published)}")
 
     def add_loss(self, name: str, value: Float[Array, ""]) -> None:
         """Adds a term to the loss that training minimises, e.g. one that balances experts.
