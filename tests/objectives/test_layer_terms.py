@@ -240,18 +240,17 @@ def test_members_of_a_population_have_weights_of_their_own(executor):
 
 
 SCRIPT = """
-import sys
 import jax
 from tests.penalised import penalised
 with penalised():
     from tests.objectives import test_layer_terms as tests
     from tests.building import random_values
-    config, model, objective = tests.made({tests.WEIGHT: 0.4, "data.batch_size": 4, "mesh.fsdp": 2})
-    mesh = tests.make_mesh(config) if len(jax.devices()) > 1 else tests.make_mesh(tests.made({"data.batch_size": 4})[0])
-    program = tests.make_program(config, model, objective, mesh)
+    config, model, objective = tests.made({tests.WEIGHT: 0.4, "data.batch_size": 8, "mesh.fsdp": 2 if len(jax.devices()) > 1 else 1})
+    tokens = tests.np.concatenate([tests.TOKENS, tests.TOKENS[:, ::-1]])
+    program = tests.make_program(config, model, objective, tests.make_mesh(config))
     state = jax.device_put(program.initial_state(0) | {"params": random_values(model, 1)},
                            jax.tree.map(lambda leaf: leaf.sharding, program.abstract_state))
-    metrics = program.train_step(state, program.put_batch({"tokens": tests.TOKENS}), program.constants(0))[1]
+    metrics = program.train_step(state, program.put_batch({"tokens": tokens}), program.constants(0))[1]
     print(len(jax.devices()), *(float(metrics[name]) for name in ("loss", tests.TERM, "gradient_norm")))
 """
 

@@ -79,22 +79,20 @@ class Stack(nnx.Module):
         def apply(x, values, index, published, name):
             block = nnx.merge(graphs[name], *values)
             first = publishing and published is None
+            readable = None if published is None else MappingProxyType(published)
             layer_context = replace(
                 context.layer(index).kind(name),
                 record={} if recording else None,
                 losses={} if collecting else None,
-                published={} if first else published and MappingProxyType(published),
+                published={} if first else readable,
             )
             x = block(x, layer_context, shared)
             if recording:
                 layer_context.record["residual"] = squares(x, context)
                 if context.record_arrays:
                     layer_context.record["states"] = x
-            return (
-                x,
-                (statistics_of(block), layer_context.record, layer_context.losses),
-                layer_context.published if first else None,
-            )
+            after = statistics_of(block), layer_context.record, layer_context.losses
+            return x, after, layer_context.published if first else None
 
         def with_remat(name):
             def layer(x, values, index, published=None):
