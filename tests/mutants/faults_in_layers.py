@@ -14,6 +14,8 @@ NORM_TESTS, BLOCK_TESTS = ("tests/layers/test_norm.py",), ("tests/layers/test_bl
 POSITION_TESTS, ATTENTION_TESTS = ("tests/layers/test_position.py",), ("tests/layers/test_attention.py",)
 MASK_TESTS = ("tests/layers/test_visibility.py",)
 SHAPE_TESTS = ("tests/test_shapes.py",)
+STACK, LAYER_TERMS = "zoo/models/stack.py", "zoo/objectives/layer_terms.py"
+TERM_TESTS, PUBLISHED_TESTS = ("tests/objectives/test_layer_terms.py",), ("tests/models/test_published.py",)
 
 MUTANTS = (
     Mutant(
@@ -221,6 +223,56 @@ MUTANTS = (
         "x / jnp.asarray(kept, x.dtype)",
         "x",
         ("tests/layers/test_attention.py", "tests/models/test_language_model.py"),
+    ),
+    Mutant(
+        "context: kinds of layers have the weights of the whole model",
+        CONTEXT,
+        "return replace(self, scope=scope, dropout_key",
+        "return replace(self, dropout_key",
+        TERM_TESTS,
+    ),
+    Mutant("stack: only the first layer adds to the loss", STACK, "values.sum()", "values[0]", TERM_TESTS),
+    Mutant(
+        "layer terms: parts count alike",
+        LAYER_TERMS,
+        "losses[name], sums[name] = weighted * rows,",
+        "losses[name], sums[name] = weighted,",
+        TERM_TESTS,
+    ),
+    Mutant(
+        "layer terms: the metric is weighted",
+        LAYER_TERMS,
+        "reported + value",
+        "reported + weight_at(path) * value",
+        TERM_TESTS,
+    ),
+    Mutant(
+        "stack: indices in a scan begin at 0 after the first layer",
+        STACK,
+        "enumerate(pattern, start)",
+        "enumerate(pattern)",
+        PUBLISHED_TESTS,
+    ),
+    Mutant(
+        "stack: a scan after the first layer takes its weights again",
+        STACK,
+        "leaf[first : first + periods * count]",
+        "leaf[: periods * count]",
+        PUBLISHED_TESTS,
+    ),
+    Mutant(
+        "stack: later layers get what the layer before published",
+        STACK,
+        "published={} if first else readable,",
+        "published={} if publishing else readable,",
+        PUBLISHED_TESTS,
+    ),
+    Mutant(
+        "context: depth is that of one kind",
+        STACK,
+        "depth=len(self.kinds), embedding",
+        "depth=len(self.pattern), embedding",
+        ("tests/models/test_layer_index.py",),
     ),
     Mutant(
         "feed-forward: the gate is not activated",

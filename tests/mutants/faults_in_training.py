@@ -61,7 +61,7 @@ MUTANTS = (
         "accumulation: parts are means of their own",
         UPDATE,
         "return sum_of_means(losses, normalizers), (",
-        "return sum_of_means(losses, objective.normalizers(part)), (",
+        "return sum_of_means(losses, objective.all_normalizers(part)), (",
         STEP_TESTS,
     ),
     Mutant(

@@ -3,7 +3,15 @@
 from zoo.config.distillation_configs import distilled, spaced_layers, teacher_config, without_teacher
 from zoo.config.fields import ATTENTION_SUPPORT, AUTO, BY_PATH, FIELDS, GATED, NOT_RESULT_RELEVANT, Field
 from zoo.config.finetuning_configs import finetuned, with_body_of
-from zoo.config.hyperparameters import check_one_program, is_traced, program_key, traced_hyperparameters
+from zoo.config.hyperparameters import (
+    LOSS_TERMS,
+    check_one_program,
+    is_traced,
+    loss_weight_path,
+    program_key,
+    traced_hyperparameters,
+    used_loss_terms,
+)
 from zoo.config.loading import (
     call_with_argument,
     import_file,
@@ -35,6 +43,7 @@ __all__ = [
     "BY_PATH",
     "FIELDS",
     "GATED",
+    "LOSS_TERMS",
     "NOT_RESULT_RELEVANT",
     "Field",
     "ResolvedConfig",
@@ -53,6 +62,7 @@ __all__ = [
     "known_paths",
     "layer_kind",
     "load",
+    "loss_weight_path",
     "override",
     "override_fields",
     "parse_argument",
@@ -71,6 +81,7 @@ __all__ = [
     "to_plain",
     "traced_hyperparameters",
     "unknown_field",
+    "used_loss_terms",
     "with_body_of",
     "without_teacher",
 ]

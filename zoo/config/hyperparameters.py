@@ -10,11 +10,12 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from zoo.config.fields import TASKS
+from zoo.config.scopes import scoped, split_path
 from zoo.errors import ConfigError
 from zoo.nested import flatten
 
-# Dropout rates are traced too (`is_dropout_rate`). A 0 in the schedule fields removes nothing from
-# the program.
+# Dropout rates and the weights of terms of the loss are traced too (`is_dropout_rate`,
+# `LOSS_TERMS`). A 0 in the schedule fields removes nothing from the program.
 TRACED = (
     "optimizer.learning_rate",
     "optimizer.weight_decay",
@@ -31,6 +32,41 @@ TRACED = (
 )
 
 
+# The terms that layers add to the loss (`Context.add_loss`): by name, the field with the weight,
+# which is below "model" and may be overridden in scopes.
+LOSS_TERMS: dict[str, str] = {}
+
+
+def loss_weight_paths(name: str, flat: Mapping[str, Any]) -> list[str]:
+    """Returns the paths in a flat config at which the weight of a term is set: that of the whole
+    model first, then those in scopes.
+    """
+    return [path for path in flat if _field_of(path) == LOSS_TERMS[name]]
+
+
+def loss_weight_path(name: str, scope: str, flat: Mapping[str, Any]) -> str:
+    """Returns the path in a flat config of the weight of a term that holds inside a scope, or in
+    the whole model.
+    """
+    own = scoped(scope, LOSS_TERMS[name])
+    return own if own in flat else LOSS_TERMS[name]
+
+
+def used_loss_terms(flat: Mapping[str, Any]) -> tuple[str, ...]:
+    """Returns the terms of the loss that have a weight in some part of the model.
+
+    There is none where only the head is trained: no layer could follow its gradient.
+    """
+    if flat["training.trained_layers"] == 0:
+        return ()
+    return tuple(name for name in LOSS_TERMS if any(flat[path] for path in loss_weight_paths(name, flat)))
+
+
+def _field_of(path: str) -> str:
+    """Returns the field that a path sets, inside a scope or not."""
+    return found[1] if (found := split_path(path)) else path
+
+
 def is_dropout_rate(path: str) -> bool:
     """Returns whether a field is a dropout rate of the model."""
     return path.startswith("model.") and path.endswith(".dropout")
@@ -38,7 +74,7 @@ def is_dropout_rate(path: str) -> bool:
 
 def is_traced(path: str) -> bool:
     """Returns whether a program takes the value of a field as an argument."""
-    return path in TRACED or is_dropout_rate(path)
+    return path in TRACED or is_dropout_rate(path) or _field_of(path) in LOSS_TERMS.values()
 
 
 def traced_hyperparameters(flat: Mapping[str, Any]) -> dict[str, float]:

@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
+from zoo.config import LOSS_TERMS, used_loss_terms
 from zoo.lab.measures import MEASURES, is_measure, measure_metrics, measure_name
 
 
@@ -42,6 +43,7 @@ METRICS = {
     "perplexity": Metric(False),
     "bits_per_byte": Metric(False, "bits"),
     **dict.fromkeys(_SCORES, Metric(True)),
+    **dict.fromkeys(LOSS_TERMS, Metric(False)),
 }
 
 _OF_TOKENS = ("loss", "perplexity", "bits_per_byte")
@@ -111,4 +113,5 @@ def written_metrics(flat: Mapping[str, Any]) -> tuple[str, ...]:
         names = tuple(name for name in names if name != "f1")
     if flat["objective.next_sentence"]:
         names += ("next_loss", "next_accuracy")
+    names += used_loss_terms(flat)
     return tuple(f"eval/{name}" for name in names)

@@ -9,6 +9,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int, Key
 
+from zoo.config import LOSS_TERMS
 from zoo.config.scopes import KINDS, values_in
 from zoo.layers.cache import Cache
 
@@ -81,6 +82,17 @@ class Context:
             disables it.
         record_arrays: also record states and attention maps, for small batches
             (`zoo.analysis.activations`).
+        layer_index: number of the layer within its stack, from 0; None outside of layers. An int
+            where layers are unrolled, a traced int32 where they are scanned or recomputed, so that
+            what depends on it is computed by `jax.numpy`.
+        depth: static; number of layers of the stack, on each side of an encoder-decoder its own.
+        scope: static; path of the part of the model that the layers belong to, whose overrides of
+            fields hold for them (`zoo.config.scopes`).
+        embedding: [B, T, D], what enters the stack that the layer belongs to; None outside of it.
+        published: what the stack's first layer published, by name; in that layer a dict that takes
+            it. None in stacks without such layers.
+        losses: dict that collects what `add_loss` adds, by scope and name of the term; None (the
+            default) disables it.
     """
 
     positions: Int[Array, "#B T"]
@@ -96,33 +108,44 @@ class Context:
     cache: Cache | None = None
     record: dict[str, Any] | None = None
     record_arrays: bool = False
+    layer_index: int | Int[Array, ""] | None = None
+    depth: int | None = None
+    scope: str = "model"
+    embedding: Float[Array, "B T D"] | None = None
+    published: Mapping[str, Array] | None = None
+    losses: dict[tuple[str, str], Float[Array, ""]] | None = None
 
     def layer(self, index: int | Int[Array, ""]) -> "Context":
-        """Returns the context of one layer, with its own cache and its own dropout key.
+        """Returns the context of one layer, with its index, its own cache and its own dropout key.
 
         The key is the same whether layers are scanned or unrolled.
         """
-        if self.cache is not None:
-            return replace(self, cache=self.cache.layer(index))
-        if self.dropout_key is None:
-            return self
-        return replace(self, dropout_key=self.dropout_key.folded(index))
+        cache, key = self.cache, self.dropout_key
+        return replace(
+            self,
+            layer_index=index,
+            cache=None if cache is None else cache.layer(index),
+            dropout_key=None if key is None else key.folded(index),
+        )
 
     def kind(self, name: str) -> "Context":
-        """Returns the context of a kind of layers, with its dropout rates; "" if all are alike."""
-        if self.dropout_key is None or not name:
-            return self
-        return replace(self, dropout_key=self.dropout_key.within(f"{KINDS}.{name}"))
+        """Returns the context of a kind of layers, with its scope and dropout rates; "" if all are
+        alike.
+        """
+        return self._within(f"{KINDS}.{name}") if name else self
 
     def side(self, path: str) -> "Context":
-        """Returns the context of one of several stacks, with its own dropout key and rates, and its
-        own part of the record.
+        """Returns the context of one of several stacks, with its scope, its own dropout key and
+        rates, and its own part of the record.
         """
-        own = self
-        if self.dropout_key is not None:
-            own = self.layer(path_hash(path) % 2**31)
-            own = replace(own, dropout_key=own.dropout_key.within(f"model.{path}"))
+        key = self.dropout_key
+        own = replace(self, dropout_key=None if key is None else key.folded(path_hash(path) % 2**31))
+        own = own._within(f"model.{path}")
         return own if self.record is None else replace(own, record=self.record.setdefault(path, {}))
+
+    def _within(self, scope: str) -> "Context":
+        key = self.dropout_key
+        return replace(self, scope=scope, dropout_key=None if key is None else key.within(scope))
 
     def for_cross_attention(self) -> "Context":
         """Returns the context of cross-attention: queries see all of the memory but its padding."""
@@ -146,6 +169,51 @@ class Context:
         kept = 1 - self.dropout_key.rates.get(field, rate)
         keep = jax.random.bernoulli(self.dropout_key.folded(path_hash(place)).key, kept, x.shape)
         return jnp.where(keep, x / jnp.asarray(kept, x.dtype), 0).astype(x.dtype)
+
+    def publish(self, name: str, array: Array) -> None:
+        """Keeps an array of the stack's first layer, e.g. the values of its attention, for that and
+        all later layers, which read `published[name]`; in later layers nothing happens.
+
+        With a cache, the array is that of the tokens that are read now.
+
+        Args:
+            name: a name among the class attribute `publishes` of the module that calls this.
+            array: the same number of dimensions and the same shape in every layer.
+
+        Raises:
+            ValueError: a name that no module declares, or that the first layer does not publish.
+        """
+        if self.published is None:
+            raise ValueError(f"{name!r} is published by a module without a class attribute `publishes`")
+        if isinstance(self.published, dict):
+            self.published[name] = array
+        elif name not in self.published:
+            raise ValueError(f"the first layer does not publish {name!r}; it publishes {sorted(self.published)}")
+
+    def add_loss(self, name: str, value: Float[Array, ""]) -> None:
+        """Adds a term to the loss that training minimises, e.g. one that balances experts.
+
+        Values of the same name add up over the layers and sides of the model. Training adds their
+        sum times the weight of the term to the loss; training and evaluation report the sum as a
+        metric of this name, apart from the cross-entropy. In generation, and where the weight is 0,
+        nothing reads the value, and it is no part of the compiled program.
+
+        Args:
+            name: name of the term, whose weight is a field of the config
+                (`zoo.config.hyperparameters.LOSS_TERMS`).
+            value: a mean over the rows or tokens that the layer sees, which may be a part of the
+                batch. Not to be called inside a `jax.lax` loop of the layer's own.
+
+        Raises:
+            ValueError: an undeclared name, or a value that is no scalar.
+        """
+        if name not in LOSS_TERMS:
+            raise ValueError(f"LOSS_TERMS declares no weight for the term {name!r}; it has {list(LOSS_TERMS)}")
+        if jnp.shape(value):
+            raise ValueError(f"the term {name!r} must be a scalar, not of shape {jnp.shape(value)}")
+        if self.losses is not None:
+            place = self.scope, name
+            self.losses[place] = self.losses.get(place, 0.0) + jnp.asarray(value, jnp.float32)
 
     @property
     def effective_key_positions(self) -> Int[Array, "#B S"]:

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from dataclasses import replace
+from types import MappingProxyType
 
 import jax
 import jax.numpy as jnp
@@ -30,6 +31,9 @@ class Stack(nnx.Module):
     stack, ordered by depth. `scan_layers` only chooses how they run: a `jax.lax.scan` over layers,
     or over periods of the pattern, which compiles in constant time, or a loop over slices, which is
     faster per step on a CPU. `remat` names what the backward pass recomputes.
+
+    If a part of a block publishes arrays (a class attribute `publishes` with their names, see
+    `Context.publish`), the first layer runs before the scan, and all later ones get its arrays.
     """
 
     def __init__(self, config: ResolvedConfig, cross: bool = False, sides: tuple[int, int] | None = None):
@@ -52,6 +56,11 @@ class Stack(nnx.Module):
     def _blocks(self) -> dict[str, nnx.Module]:
         return {name: getattr(self.layers, name) if name else self.layers for name in dict.fromkeys(self.kinds)}
 
+    def _publishes(self) -> bool:
+        return any(
+            getattr(part, "publishes", ()) for block in self._blocks().values() for _, part in nnx.iter_modules(block)
+        )
+
     def __call__(
         self, x: Float[Array, "B T D"], context: Context, shared: Float[Array, "#B H T S"] | SharedScores | None = None
     ) -> Float[Array, "B T D"]:
@@ -60,25 +69,34 @@ class Stack(nnx.Module):
         graphs = {name: graph for name, (graph, *_) in parts.items()}
         state = {name: values for name, (_, *values) in parts.items()}
 
-        recording = context.record is not None
+        context = replace(context, depth=len(self.kinds), embedding=x)
+        recording, collecting, publishing = context.record is not None, context.losses is not None, self._publishes()
         if recording:
             context.record["embedding"] = squares(x, context)
             if context.record_arrays:
                 context.record["states"] = x
 
-        def apply(x, values, index, name):
+        def apply(x, values, index, published, name):
             block = nnx.merge(graphs[name], *values)
-            layer_context = replace(context.layer(index).kind(name), record={} if recording else None)
+            first = publishing and published is None
+            readable = None if published is None else MappingProxyType(published)
+            layer_context = replace(
+                context.layer(index).kind(name),
+                record={} if recording else None,
+                losses={} if collecting else None,
+                published={} if first else readable,
+            )
             x = block(x, layer_context, shared)
             if recording:
                 layer_context.record["residual"] = squares(x, context)
                 if context.record_arrays:
                     layer_context.record["states"] = x
-            return x, (statistics_of(block), layer_context.record)
+            after = statistics_of(block), layer_context.record, layer_context.losses
+            return x, after, layer_context.published if first else None
 
         def with_remat(name):
-            def layer(x, values, index):
-                return apply(x, values, index, name)
+            def layer(x, values, index, published=None):
+                return apply(x, values, index, published, name)
 
             # A cache is written in place, which checkpointing does not allow, and has no gradient.
             if self.remat == "none" or context.cache is not None:
@@ -86,33 +104,38 @@ class Stack(nnx.Module):
             return jax.checkpoint(layer, policy=REMAT_POLICIES[self.remat], prevent_cse=not self.scan)
 
         layers = {name: with_remat(name) for name in graphs}
-        period = len(self.pattern)
-        periods = len(self.kinds) // period if self.scan and context.cache is None else 0
         new: dict[str, list] = {name: [] for name in graphs}
+        published, start = None, 0
+        if publishing:
+            x, published = self._unroll(x, layers, state, range(1), None, new)
+            start = 1
+        period = len(self.pattern)
+        periods = (len(self.kinds) - start) // period if self.scan and context.cache is None else 0
         if periods:
-            x, scanned = self._scan(x, layers, state, periods)
+            x, scanned = self._scan(x, layers, state, start, periods, published)
             for name, stats in scanned.items():
                 new[name].append(stats)
-        x = self._unroll(x, layers, state, periods * period, new)
+        x, _ = self._unroll(x, layers, state, range(start + periods * period, len(self.kinds)), published, new)
         self._write_back(new, context)
         return x
 
-    def _scan(self, x, layers, state, periods):
-        """Runs the complete periods of the pattern as one loop."""
-        counts = {name: self.pattern.count(name) for name in dict.fromkeys(self.pattern)}
+    def _scan(self, x, layers, state, start, periods, published):
+        """Runs complete periods of the pattern as one loop, from layer `start` on."""
+        pattern = self.kinds[start : start + len(self.pattern)]
+        counts = {name: pattern.count(name) for name in dict.fromkeys(pattern)}
 
         def grouped(name):
-            count = counts[name]
+            count, first = counts[name], self.kinds[:start].count(name)
             return jax.tree.map(
-                lambda leaf: leaf[: periods * count].reshape(periods, count, *leaf.shape[1:]), state[name]
+                lambda leaf: leaf[first : first + periods * count].reshape(periods, count, *leaf.shape[1:]), state[name]
             )
 
         def one_period(x, inputs):
             period_index, values = inputs
             seen, stats = dict.fromkeys(counts, 0), {name: [] for name in counts}
-            for offset, name in enumerate(self.pattern):
+            for offset, name in enumerate(pattern, start):
                 layer = jax.tree.map(lambda leaf, index_in_stack=seen[name]: leaf[index_in_stack], values[name])
-                x, after = layers[name](x, layer, period_index * len(self.pattern) + offset)
+                x, after, _ = layers[name](x, layer, period_index * len(pattern) + offset, published)
                 seen[name] += 1
                 stats[name].append(after)
             return x, {name: jax.tree.map(lambda *leaves: jnp.stack(leaves), *each) for name, each in stats.items()}
@@ -122,25 +145,31 @@ class Stack(nnx.Module):
             name: jax.tree.map(lambda leaf: leaf.reshape(-1, *leaf.shape[2:]), each) for name, each in stats.items()
         }
 
-    def _unroll(self, x, layers, state, start, new):
-        """Runs the layers from index `start` onwards, one at a time."""
+    def _unroll(self, x, layers, state, indices, published, new):
+        """Runs a range of layers one at a time. Returns the tokens after them, and what the stack's
+        first layer published if it is among them.
+        """
         slices = {name: _unstacked(values) for name, values in state.items()}
-        seen = {name: self.kinds[:start].count(name) for name in state}
         after: dict[str, list] = {name: [] for name in state}
-        for index, name in enumerate(self.kinds):
-            if index >= start:
-                x, stats = layers[name](x, slices[name][seen[name]], index)
-                after[name].append(stats)
-                seen[name] += 1
+        kept = published
+        for index in indices:
+            name = self.kinds[index]
+            values = slices[name][self.kinds[:index].count(name)]
+            x, stats, kept = layers[name](x, values, index, published)
+            after[name].append(stats)
         for name, each in after.items():
             if each:
                 new[name].append(jax.tree.map(lambda *leaves: jnp.stack(leaves), *each))
-        return x
+        return x, kept
 
     def _write_back(self, new, context):
-        """Writes the layers' statistics back, stacked, and their records by layer."""
+        """Writes the layers' statistics back, stacked, and their records by layer; adds up the
+        terms of the loss.
+        """
         for name, block in self._blocks().items():
-            stats, records = jax.tree.map(lambda *leaves: jnp.concatenate(leaves), *new[name])
+            stats, records, losses = jax.tree.map(lambda *leaves: jnp.concatenate(leaves), *new[name])
+            for place, values in (losses or {}).items():
+                context.losses[place] = context.losses.get(place, 0.0) + values.sum()
             if context.record is not None:
                 for index_in_stack, layer in enumerate(self._layers_of_kind(name)):
                     context.record[f"layer {layer}"] = jax.tree.map(lambda leaf, i=index_in_stack: leaf[i], records)

@@ -68,7 +68,7 @@ class Distilled(Objective):
         """Scores the student against the targets and against the teacher."""
         distillation, values = self.config.objective.distillation, jax.lax.stop_gradient(constants["teacher"])
         teacher = nnx.merge(self.teacher_graph, values["params"], values["stats"])
-        teacher_mode = mode._replace(dropout_key=None, training=False, record=None)
+        teacher_mode = mode._replace(dropout_key=None, training=False, record=None, losses=None)
         hidden, teacher_hidden = self.hidden(model, batch, mode), self.hidden(teacher, batch, teacher_mode)
         teacher_prediction = (
             self.predict_from_hidden(teacher, teacher_hidden, batch, teacher_mode) if distillation.kl else None

@@ -18,6 +18,7 @@ from zoo.layers.context import Context, DropoutKey
 from zoo.models.functional import Params, Stats, statistics_of
 from zoo.models.head import LogitFactors, logits
 from zoo.objectives.cross_entropy import Scalar, cross_entropy
+from zoo.objectives.layer_terms import LayerTerms
 
 Batch = Mapping[str, Array]
 """Arrays with the rows first, by name."""
@@ -36,12 +37,14 @@ class ForwardMode(NamedTuple):
         no_padding: every row is known, at compile time, to have no padding, so that positions need
             not be computed per row.
         record: dict that collects the sums of `zoo.layers.activation_record`; None disables it.
+        losses: dict that collects the terms of the loss that layers add; None disables it.
     """
 
     dropout_key: DropoutKey | None
     training: bool
     no_padding: bool = False
     record: dict[str, Any] | None = None
+    losses: dict[tuple[str, str], Float[Array, ""]] | None = None
 
 
 class Objective:
@@ -51,7 +54,8 @@ class Objective:
     number (weight) of tokens that it is averaged over, counted over the whole batch also when the
     batch is processed in parts.
 
-    Every objective has the term "loss", -log p(target) over the W tokens that it scores.
+    Every objective has the term "loss", -log p(target) over the W tokens that it scores. Layers may
+    add others (`zoo.objectives.layer_terms`).
 
     Args:
         config: the resolved config.
@@ -76,7 +80,8 @@ class Objective:
 
     def __init__(self, config: ResolvedConfig, tokenizer: Tokenizer):
         self.config, self.bos_id = config, tokenizer.bos_id
-        self.means: dict[str, tuple[str, str]] = {"loss": ("loss", "weight")}
+        self.layer_terms = LayerTerms(config)
+        self.means: dict[str, tuple[str, str]] = {"loss": ("loss", "weight"), **self.layer_terms.means}
         self.constants: dict[str, np.ndarray] = {
             "token_bytes": self.pad_to_vocab(tokenizer.token_bytes().astype(np.int32))
         }
@@ -98,8 +103,18 @@ class Objective:
         raise NotImplementedError
 
     def normalizers(self, batch: Batch) -> Sums:
-        """Returns W_k of each term of the loss, by name, counted over this batch."""
+        """Returns W_k of each term of the objective's own loss, by name, counted over this batch."""
         return {"loss": (self.targets(batch) >= 0).sum() * self.target_weight}
+
+    def all_normalizers(self, batch: Batch) -> Sums:
+        """Returns W_k of each term of the loss: the objective's own and those that layers add."""
+        return self.normalizers(batch) | (
+            self.layer_terms.normalizers(self.num_rows(batch)) if self.layer_terms.means else {}
+        )
+
+    def num_rows(self, batch: Batch) -> Int[Array, ""]:
+        """Returns the number of rows that are no padding."""
+        return (self.targets(batch) >= 0).any(axis=1).sum()
 
     def score(self, model: nnx.Module, batch: Batch, constants: Constants, mode: ForwardMode) -> tuple[Sums, Sums]:
         """Runs the model and returns (the summed loss of each term, the other sums); see `sums`."""
@@ -200,7 +215,7 @@ class Objective:
 
         Returns:
             (losses, (sums, statistics)). The losses are the terms that training minimises, summed
-            and not yet divided by their entry in `normalizers`. The sums are what is reported:
+            and not yet divided by their entry in `all_normalizers`. The sums are what is reported:
             {"loss": the cross-entropy alone in nats, summed over scored tokens, "weight": scored
             tokens, "bytes": bytes of text that they stand for, "tokens": tokens of text that were
             read, and everything else that `means` and, in evaluation, `outputs` name}. The
@@ -212,8 +227,13 @@ class Objective:
             training,
             no_padding=training and self.packed_without_padding and self.config.data.row_format == "packed",
             record=record,
+            losses={} if self.layer_terms.means else None,
         )
         losses, sums = self.score(model, batch, constants, mode)
+        if mode.losses is not None:
+            rows = self.num_rows(batch).astype(jnp.float32)
+            added = self.layer_terms.score(mode.losses, rows, lambda path: self.hyperparameter(path, constants))
+            losses, sums = losses | added[0], sums | added[1]
         return losses, (
             sums | {"tokens": self.num_tokens(batch).astype(jnp.float32)},
             statistics_of(model) if training else stats,
@@ -274,6 +294,7 @@ def make_context(
         training=mode.training,
         prefix=prefix,
         record=mode.record,
+        losses=mode.losses,
     )
 
 

@@ -90,7 +90,7 @@ class UpdateStep:
         """
         seed, step, objective = constants["seed"], state["step"], self._objective
         key = jax.random.fold_in(jax.random.key(seed), step) if self._uses_dropout else None
-        normalizers = objective.normalizers(batch)
+        normalizers = objective.all_normalizers(batch)
         constants = {**constants, **objective.per_step_constants(seed, step)}
         stats = state["stats"] if self._body_frozen else refresh(self._model, state["stats"], seed, step)
 

@@ -42,6 +42,10 @@ class TaskObjective(Objective):
         """Returns the number of examples."""
         return {"loss": self.real(batch).sum()}
 
+    def num_rows(self, batch: Batch) -> Int[Array, ""]:
+        """Returns the number of examples."""
+        return self.real(batch).sum()
+
     def features(
         self, model: nnx.Module, batch: Batch, constants: Constants, mode: ForwardMode
     ) -> Float[Array, "B T ... D"]:

@@ -1,0 +1,136 @@
+"""Layers that read the embedding and what the first layer published: against the same layers that
+keep them in a list, however they run.
+"""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from tests.building import (
+    ENCODER_DECODER,
+    call,
+    close,
+    counting,
+    programs_inside,
+    random_values,
+    slow_but,
+    tiny,
+    with_values,
+)
+from tests.decoding.making import both_ways
+from zoo.layers.feedforward import FeedForward
+from zoo.models.architectures import make_model
+
+TOKENS = np.array([[3, 1, 12, 0, 7, 7], [0, 5, 4, 4, 1, 9]])
+SOURCE = np.array([[8, 1, 1, 2], [11, 3, 6, 10]])
+# A width that no other test's models have: models are kept by their fields.
+WIDTH = {"model.ffn.hidden_dim": 22, "model.position.kind": "rope", "model.attention.implementation": "einsum"}
+MODELS = {
+    "all alike": {"model.num_layers": 3},
+    "kinds and a rest": {
+        "model.num_layers": 4, "model.layers.pattern": ("near", "far"), "model.layers.kinds.near.attention.window": 2,
+        "model.layers.kinds.far.attention.num_kv_heads": 1},
+    "a kind twice": {
+        "model.num_layers": 5, "model.layers.pattern": ("near", "far", "far"), "model.layers.kinds.near.attention.window": 2,
+        "model.layers.kinds.far.attention.num_kv_heads": 1},
+    "one layer": {"model.num_layers": 1},
+    "two sides": ENCODER_DECODER | {"model.num_layers": 2, "model.decoder.num_layers": 3},
+}  # fmt: skip
+
+
+class ReadingFeedForward(FeedForward):
+    """y + y_first / 2 + tanh(embedding) / (3 + index), where y_first is the output of the first layer."""
+
+    publishes = ("output",)
+
+    def __call__(self, x, context=None):
+        y = super().__call__(x, context)
+        context.publish("output", y)
+        return y + context.published["output"] / 2 + jnp.tanh(context.embedding) / (3 + context.layer_index)
+
+
+class PlainFeedForward(FeedForward):
+    """The same of layers that run one after the other; `embeddings` are told by their length."""
+
+    first, embeddings = None, {}
+
+    def __call__(self, x, context=None):
+        y = super().__call__(x, context)
+        if context.layer_index == 0:
+            PlainFeedForward.first = y
+        return y + PlainFeedForward.first / 2 + jnp.tanh(self.embeddings[x.shape[1]]) / (3 + context.layer_index)
+
+
+def loss_of(fields, layer, monkeypatch):
+    """values -> a number that depends on all hidden states."""
+    monkeypatch.setattr("zoo.layers.block.FeedForward", layer)
+    model = make_model(tiny(WIDTH | fields))
+
+    def loss(values):
+        PlainFeedForward.embeddings = {
+            tokens.shape[1]: values["embedding"][tokens].astype(jnp.float32) for tokens in (SOURCE, TOKENS)
+        }
+        held, arguments = with_values(model, values), (TOKENS, counting(6))
+        if model.config.architecture == "encoder_decoder":
+            arguments = (SOURCE, TOKENS, counting(4, causal=False), counting(6))
+        return jnp.sin(held(*arguments)).mean()
+
+    return loss, random_values(model, 1)
+
+
+@pytest.mark.parametrize(("name", "scan", "remat"), slow_but(
+    [("kinds and a rest", True, "full")],
+    [(name, scan, remat) for name in MODELS for scan in (False, True) for remat in ("none", "full", "dots")],
+    pytest.mark.promise))  # fmt: skip
+def test_all_layers_read_the_first_one_and_the_embedding(name, scan, remat, monkeypatch):
+    plain, values = loss_of(MODELS[name], PlainFeedForward, monkeypatch)
+    expected, expected_gradient = call(jax.value_and_grad(plain), values)
+    reading, _ = loss_of(
+        MODELS[name] | {"model.scan_layers": scan, "model.remat": remat}, ReadingFeedForward, monkeypatch
+    )
+    actual, gradient = call(jax.value_and_grad(reading), values)
+    np.testing.assert_allclose(actual, expected, rtol=1e-5, atol=1e-7)
+    largest = max(abs(leaf).max() for leaf in jax.tree.leaves(expected_gradient))
+    for one, other in zip(jax.tree.leaves(gradient), jax.tree.leaves(expected_gradient), strict=True):
+        np.testing.assert_allclose(one, other, rtol=0, atol=1e-5 * largest)
+
+
+@pytest.mark.parametrize(("name", "length"), [("all alike", 2), ("kinds and a rest", 1), ("one layer", None)])
+def test_the_other_layers_are_scanned(name, length, monkeypatch):
+    loss, values = loss_of(MODELS[name] | {"model.scan_layers": True}, ReadingFeedForward, monkeypatch)
+
+    def lengths(jaxpr):
+        for equation in jaxpr.eqns:
+            if equation.primitive.name == "scan":
+                yield equation.params["length"]
+            for inside in programs_inside(equation):
+                yield from lengths(inside)
+
+    assert list(lengths(jax.make_jaxpr(loss)(values).jaxpr)) == ([] if length is None else [length])
+
+
+@pytest.mark.parametrize("name", slow_but(["all alike"], ["all alike", "two sides"], pytest.mark.promise))
+def test_in_cached_decoding_they_read_the_current_token(name, monkeypatch):
+    monkeypatch.setattr("zoo.layers.block.FeedForward", ReadingFeedForward)
+    close(*both_ways(WIDTH | MODELS[name], prompts=(3, 1), steps=2, slots=16))
+
+
+def test_names_must_be_declared(monkeypatch):
+    undeclared = type("Undeclared", (ReadingFeedForward,), {"publishes": ()})
+    loss, values = loss_of({}, undeclared, monkeypatch)
+    with pytest.raises(ValueError, match="'output' is published by a module without a class attribute `publishes`"):
+        jax.eval_shape(loss, values)
+
+
+class LatePublisher(ReadingFeedForward):
+    def __call__(self, x, context=None):
+        if context.layer_index > 0:
+            context.publish("late", x)
+        return super().__call__(x, context)
+
+
+def test_only_the_first_layer_publishes(monkeypatch):
+    loss, values = loss_of({}, LatePublisher, monkeypatch)
+    with pytest.raises(ValueError, match=r"the first layer does not publish 'late'; it publishes \['output'\]"):
+        jax.eval_shape(loss, values)
